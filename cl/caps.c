@@ -80,6 +80,21 @@ static uint64_t memory_free(const cl_device_ref *ref, const char *ext)
     return 0;
 }
 
+/* Where the device is on the bus, for who reads its power; Khronos' extension, and what NVIDIA and AMD had before. */
+static void get_address(cl_device_ref *ref, const char *ext)
+{
+    enum { PCI_BUS_INFO = 0x410F, NV_BUS = 0x4008, NV_SLOT = 0x4009, NV_DOMAIN = 0x400A, AMD_TOPOLOGY = 0x4037 };
+    cl_uint khr[4];
+    unsigned char amd[24];
+    if (has_word(ext, "cl_khr_pci_bus_info") && clGetDeviceInfo(ref->device, PCI_BUS_INFO, sizeof khr, khr, NULL) == CL_SUCCESS)
+        snprintf(ref->pci, sizeof ref->pci, "%04x:%02x:%02x.%x", khr[0] & 0xffff, khr[1] & 0xff, khr[2] & 0xff, khr[3] & 0xf);
+    else if (has_word(ext, "cl_nv_device_attribute_query"))
+        snprintf(ref->pci, sizeof ref->pci, "%04x:%02x:%02x.0", (unsigned)get_number(ref->device, NV_DOMAIN) & 0xffff, (unsigned)get_number(ref->device, NV_BUS) & 0xff,
+                 (unsigned)get_number(ref->device, NV_SLOT) >> 3 & 0xff);
+    else if (has_word(ext, "cl_amd_device_attribute_query") && clGetDeviceInfo(ref->device, AMD_TOPOLOGY, sizeof amd, amd, NULL) == CL_SUCCESS)
+        snprintf(ref->pci, sizeof ref->pci, "0000:%02x:%02x.%x", amd[21], amd[22], amd[23] & 0xf);
+}
+
 /* cl_nv_device_attribute_query; cl_nv_kernel_attribute: bytes of a multiprocessor */
 enum { NV_CAPABILITY_MAJOR = 0x4000, NV_CAPABILITY_MINOR = 0x4001, NV_LOCAL_PER_UNIT = 0x400B };
 
@@ -194,6 +209,7 @@ bool wf_cl_caps(cl_device_ref *ref)
     if (!ext) return false;
     get_text(ref->device, CL_DEVICE_EXTENSIONS, ext, ext_cap);
     ref->info.available = memory_free(ref, ext);
+    get_address(ref, ext);
     c->gpu = ref->info.type == WEFT_DEVICE_GPU;
     /* CPUs report FMA whether or not the compiler may assume it; a library call would be slow */
     c->fma = ref->quirks.fma || (c->gpu && (get_number(ref->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA));

@@ -65,6 +65,7 @@ typedef struct cl_device_ref {
     struct weft_device_info info;
     cl_caps caps;
     cl_quirks quirks;
+    char pci[16]; /* as of wf_dev */
 } cl_device_ref;
 
 /* Fills info, caps and quirks of ref->device; false (with a debug log) if weft cannot use it. */

@@ -143,8 +143,9 @@ struct weft_calibrate_params {
     const char *text; /* UTF-8, tokenised with the default flags */
     size_t len;
     weft_progress_fn on_progress;
-    void *user;
-    uint64_t reserved[8];
+    void *user;        /* for both */
+    weft_stop_fn stop; /* true: end with WEFT_ERR_CANCELLED; may be NULL */
+    uint64_t reserved[7];
 };
 /* Computes the text in pieces of the engine's context, and collects each layer's attention logits on the host. No other
  * request may use the engine meanwhile. WEFT_ERR_ARG: a text of fewer than 8 tokens; ten thousand are enough. */
@@ -370,10 +371,12 @@ WEFT_API enum weft_status weft_tune_overlap(struct weft_engine *e, const struct 
 
 /* A step of a kind of load ("decode", "prefill", "mixed") with one plan. Valid during the callback only. */
 struct weft_ablation_row {
-    const char *load, *plan;           /* plan: "no split", "split only", "overlap", "tuned" */
+    const char *load, *plan;           /* plan: "no split", "split only", "overlap", "overlap + offload", "tuned" */
     uint32_t tokens, decodes, context; /* of the step; keys of the longest sequence */
     double us, spread_us;              /* on the device: the median of all rounds, and half the distance of the quartiles */
     double speedup;                    /* over "no split" */
+    double watts, joules_per_token;    /* medians, all that the device draws; 0: unknown */
+    const char *power_source;          /* "not readable", or what tells power, such as "NVML" */
 };
 typedef void (*weft_ablation_fn)(void *user, const struct weft_ablation_row *row);
 struct weft_ablation_params {
@@ -386,7 +389,8 @@ struct weft_ablation_params {
     void *user;        /* for all three */
     uint64_t reserved[8];
 };
-/* Runs steps whole on one queue, in nano-batches on one queue, and with the attention of one beside the other ops of another, in turns (NanoFlow, figure 9); and
+/* Runs steps whole on one queue, in nano-batches on one queue, and with the attention of one beside the other ops of another, in turns (NanoFlow, figure 9); the
+ * last also beside copies to the host of as many KV pages as a step fills, where copies have a queue of their own and there are pages that the step leaves alone; and
  * with the plan that weft_tune_overlap has kept ("tuned"), if it has. The engine must have been opened with `profile` and nano_batches 1, must be idle,
  * and is of no use afterwards but to be closed. A load that such an engine cannot run has no rows, and a warning is logged. WEFT_ERR_UNSUPPORTED: the
  * device does not tell times. */

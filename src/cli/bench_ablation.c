@@ -24,21 +24,26 @@ static double tokens_per_second(const struct weft_ablation_row *r)
 
 static void md_row(const ablation *a, const struct weft_ablation_row *r)
 {
-    char us[48];
-    if (!a->n) printf("| load    | tokens | decodes | context | plan       |             us a step | tokens/s | speedup |\n"
-                      "| ------- | -----: | ------: | ------: | ---------- | --------------------: | -------: | ------: |\n");
+    char us[48], watts[24] = "not readable", joules[24] = "-";
+    if (!a->n) printf("| load    | tokens | decodes | context | plan              |             us a step | tokens/s | speedup |        watts |  J/token |\n"
+                      "| ------- | -----: | ------: | ------: | ----------------- | --------------------: | -------: | ------: | -----------: | -------: |\n");
     snprintf(us, sizeof us, "%.1f ± %.1f", r->us, r->spread_us);
-    printf("| %-7s | %6u | %7u | %7u | %-10s | %22s | %8.0f | %6.3fx |\n", r->load, r->tokens, r->decodes, r->context, r->plan, us, tokens_per_second(r), r->speedup);
+    if (r->watts > 0) snprintf(watts, sizeof watts, "%.1f", r->watts), snprintf(joules, sizeof joules, "%.4g", r->joules_per_token);
+    printf("| %-7s | %6u | %7u | %7u | %-17s | %22s | %8.0f | %6.3fx | %12s | %8s |\n", r->load, r->tokens, r->decodes, r->context, r->plan, us, tokens_per_second(r), r->speedup, watts,
+           joules);
 }
 
 static void csv_row(const ablation *a, const struct weft_ablation_row *r)
 {
-    if (!a->n) printf("build_commit,device,device_name,driver,load,tokens,decodes,context,plan,us,spread_us,tokens_per_second,speedup\n");
+    if (!a->n) printf("build_commit,device,device_name,driver,load,tokens,decodes,context,plan,us,spread_us,tokens_per_second,speedup,watts,joules_per_token,power_source\n");
     const char *const texts[] = {wf_commit(), a->device->id, a->device->name, a->device->driver, r->load};
     for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(stdout, texts[i]);
     printf("%u,%u,%u,", r->tokens, r->decodes, r->context);
     wf_csv_text(stdout, r->plan);
-    printf("%.1f,%.1f,%.1f,%.4f\n", r->us, r->spread_us, tokens_per_second(r), r->speedup);
+    printf("%.1f,%.1f,%.1f,%.4f,", r->us, r->spread_us, tokens_per_second(r), r->speedup);
+    if (r->watts > 0) printf("%.2f,%.6g", r->watts, r->joules_per_token);
+    else fputc(',', stdout);
+    printf(",%s\n", r->power_source);
 }
 
 static void on_row(void *user, const struct weft_ablation_row *r)
@@ -59,16 +64,10 @@ static void on_progress(void *user, const char *what, double fraction)
     if (!a->o->quiet) wf_progress_update(&a->bar, what, fraction);
 }
 
-static bool interrupted(void *user)
-{
-    (void)user;
-    return wf_interrupted();
-}
-
 static int run(ablation *a, struct weft_engine *e)
 {
     const wf_opts *o = a->o;
-    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context, .on_row = on_row, .on_progress = on_progress, .stop = interrupted, .user = a};
+    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context, .on_row = on_row, .on_progress = on_progress, .stop = wf_ask_interrupted, .user = a};
     wf_catch_interrupt();
     weft_status s = weft_ablation(e, &p);
     wf_progress_end(&a->bar);
@@ -108,8 +107,9 @@ const wf_command wf_cmd_bench_ablation = {
     .name = "bench ablation",
     .usage = "[-m FILE | --shape NAME] [options]",
     .summary = "Measures what splitting steps into nano-batches costs and what overlapping them gains. It times steps of decodes, of a prompt and of both: whole on one "
-               "queue (no split), in nano-batches one after another (split only), with the attention of one beside the other ops of another (overlap), and with the "
-               "plan that `weft tune --overlap` has kept (tuned). All take turns.",
+               "queue (no split), in nano-batches one after another (split only), with the attention of one beside the other ops of another (overlap), the same beside copies "
+               "of KV pages to the host (overlap + offload; where copies have a queue of their own), and with the plan that `weft tune --overlap` has kept (tuned). All "
+               "take turns. Where power can be read each then runs for a second, for watts and joules a token.",
     .groups = groups,
     .run = cmd_bench_ablation,
 };

@@ -304,6 +304,7 @@ void wf_catch_interrupt(void);
  * handler: instead of setting it. */
 void wf_catch_end(void (*handler)(int sig));
 bool wf_interrupted(void);
+bool wf_ask_interrupted(void *user); /* the same, as a weft_stop_fn */
 int wf_interrupted_exit(void); /* the exit code of that signal, as shells report it */
 void wf_wait_for(sem_t *wake, uint64_t ns); /* for this long at most */
 

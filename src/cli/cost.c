@@ -21,6 +21,16 @@ static void known(FILE *f, const char *before, double v, int digits, const char 
 
 /* ---- parts -------------------------------------------------------------------------------------------------- */
 
+/* Of the present device it is measured with a model. */
+static void print_energy(const struct weft_cost *c, FILE *f)
+{
+    double one = c->n_devices;
+    if (c->flop_energy > 0) fprintf(f, "  %.3g pJ a flop, %.3g pJ a byte, %.0f W static", c->flop_energy * 1e12, c->byte_energy * 1e12, c->static_power / one);
+    if (c->flop_energy > 0 && c->power_limit > 0) fprintf(f, " of a limit of %.0f W%s\n", c->power_limit / one, c->n_devices > 1 ? " (each device)" : "");
+    else if (c->flop_energy > 0) fputs("; its limit is unknown, so energy bounds nothing here\n", f);
+    else fprintf(f, "  energy unknown: nothing is said of it%s\n", c->given ? "" : "; `weft tune --overlap` measures it where power can be read");
+}
+
 /* With the ratios of the paper's table 1. */
 static void print_device(const struct weft_cost *c, FILE *f)
 {
@@ -31,10 +41,7 @@ static void print_device(const struct weft_cost *c, FILE *f)
     fprintf(f, "compute %.4g TFLOP/s for %s%s\n  ", c->compute / one / 1e12, c->format, c->n_devices > 1 ? " (each device)" : "");
     known(f, "network / read", c->network / c->read, 3, "");
     fprintf(f, "memory / read %.4f s, compute / read %.0f flop a byte\n", c->memory / c->read, c->compute / c->read);
-    if (c->power_limit > 0)
-        fprintf(f, "  %.3g pJ a flop, %.3g pJ a byte, %.0f W static of a limit of %.0f W%s\n", c->flop_energy * 1e12, c->byte_energy * 1e12, c->static_power / one, c->power_limit / one,
-                c->n_devices > 1 ? " (each device)" : "");
-    else fputs("  energy unknown: nothing is said of it\n", f);
+    print_energy(c, f);
 }
 
 static void print_load(const struct weft_cost *c, FILE *f)

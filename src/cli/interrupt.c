@@ -46,6 +46,12 @@ bool wf_interrupted(void)
     return interrupted;
 }
 
+bool wf_ask_interrupted(void *user)
+{
+    (void)user;
+    return interrupted;
+}
+
 int wf_interrupted_exit(void)
 {
     return 128 + interrupted;
@@ -94,12 +100,6 @@ static void catch_signals(const wf_loading *l)
         if (l->before[i].sa_handler != SIG_IGN) sigaction(signals[i], &sa, NULL);
 }
 
-static bool stop(void *user)
-{
-    (void)user;
-    return interrupted;
-}
-
 static void say_stopping(const wf_opts *o)
 {
     if (!o->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr); /* the bar */
@@ -129,7 +129,7 @@ void wf_loading_begin(const wf_opts *o, wf_loading *l, weft_stop_fn *ask)
     pthread_once(&wake_once, make_wake);
     for (size_t i = 0; i < WF_LEN(signals); i++) sigaction(signals[i], NULL, &l->before[i]);
     l->watched = !pthread_create(&l->watcher, NULL, watch, l);
-    if (l->watched) *ask = stop, catch_signals(l);
+    if (l->watched) *ask = wf_ask_interrupted, catch_signals(l);
 }
 
 bool wf_loading_end(wf_loading *l)

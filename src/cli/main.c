@@ -163,12 +163,19 @@ static int unknown(const char *word)
     return WF_EXIT_USAGE;
 }
 
+/* `weft run help`, which is of a command whose first word is not a text, unless it is a file or a model of that name. */
+static bool wants_help(const wf_command *c, int n, char **words)
+{
+    bool text = c->words[0] && !strcmp(c->words[0], "prompt");
+    return n == 1 && !text && !strcmp(*words, "help") && access(wf_find_model("help"), F_OK);
+}
+
 static int dispatch(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     int words = 0, help = !strcmp(word, "help"); /* weft help [COMMAND] */
     const wf_command *c = find_command(argc - help, argv + help, &words);
-    if (c && help) return wf_opts_help(c), 0;
+    if (c && (help || wants_help(c, argc - 1 - words, argv + 1 + words))) return wf_opts_help(c), 0;
     if (c) return run_command(c, argc - 1 - words, argv + 1 + words);
     if (help && argc > 2) word = argv[2], help = !strcmp(word, "help");
     if (help || !strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;

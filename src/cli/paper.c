@@ -117,6 +117,14 @@ static int check(const wf_opts *o, const wf_figure **f)
     return s ? wf_say_error(s) : 0;
 }
 
+int wf_paper_calibrate(wf_paper *p, struct weft_engine *e, const char *text, size_t len, struct weft_calibration **out)
+{
+    struct weft_calibrate_params q = {.text = text, .len = len, .on_progress = wf_on_progress, .user = p->o->quiet ? NULL : &p->bar, .stop = wf_ask_interrupted};
+    weft_status s = weft_calibrate(e, &q, out);
+    wf_progress_end(&p->bar);
+    return wf_interrupted() ? wf_interrupted_exit() : s ? wf_say_error(s) : 0;
+}
+
 static int run(wf_paper *p)
 {
     wf_catch_interrupt();

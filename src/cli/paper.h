@@ -78,6 +78,8 @@ double wf_paper_median(const wf_paper_row *r);
 void wf_paper_print(const wf_paper *p);
 weft_status wf_paper_write(const wf_paper *p, const char *folder); /* ID.csv and ID.svg */
 weft_status wf_paper_check_files(const wf_figure *f, const char *folder); /* before all is measured: can they be written? */
+/* Attention's logits on a text, which Ctrl-C ends. */
+int wf_paper_calibrate(wf_paper *p, struct weft_engine *e, const char *text, size_t len, struct weft_calibration **out);
 
 /* ---- paper_load.c ---------------------------------------------------------------------------------- */
 

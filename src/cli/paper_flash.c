@@ -43,10 +43,9 @@ static int calibrate(wf_paper *p, struct weft_engine *e, const char *text, size_
 {
     struct weft_calibration *c = NULL;
     struct weft_logit_histogram sum;
-    weft_status s = weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = len, .on_progress = wf_on_progress, .user = p->o->quiet ? NULL : &p->bar}, &c);
-    wf_progress_end(&p->bar);
-    if (s) return wf_say_error(s);
-    int rc = sum_layers(c, &sum) ? add_histogram(p, &sum) : wf_say_error(WEFT_ERR_NOMEM);
+    int rc = wf_paper_calibrate(p, e, text, len, &c);
+    if (rc) return weft_calibration_free(c), rc;
+    rc = sum_layers(c, &sum) ? add_histogram(p, &sum) : wf_say_error(WEFT_ERR_NOMEM);
     if (!rc) rc = wf_paper_note(p, "%llu tokens of your text in chunks of at most %u", (unsigned long long)c->n_tokens, c->context);
     free(sum.bins);
     weft_calibration_free(c);

@@ -166,10 +166,9 @@ static int calibrate(const match *x, const char *text, size_t len, ranges *r)
     struct weft_calibration *c = NULL;
     int rc = open_engine(x, NULL, 1, &e);
     if (rc) return rc;
-    weft_status s = weft_calibrate(e.e, &(struct weft_calibrate_params){.text = text, .len = len, .on_progress = wf_on_progress, .user = x->p->o->quiet ? NULL : &x->p->bar}, &c);
-    wf_progress_end(&x->p->bar);
+    rc = wf_paper_calibrate(x->p, e.e, text, len, &c);
     weft_engine_close(e.e);
-    rc = s ? wf_say_error(s) : wf_interrupted() ? wf_interrupted_exit() : keep(x, c, r);
+    if (!rc) rc = keep(x, c, r);
     weft_calibration_free(c);
     return rc;
 }

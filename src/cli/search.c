@@ -4,12 +4,6 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static bool interrupted(void *bar)
-{
-    (void)bar;
-    return wf_interrupted();
-}
-
 int wf_search_plans(const wf_opts *o, struct weft_engine *e)
 {
     wf_progress bar = {0};
@@ -18,7 +12,7 @@ int wf_search_plans(const wf_opts *o, struct weft_engine *e)
     p.tokens = o->explain.tokens;
     p.decodes = o->explain.decodes;
     p.on_progress = wf_on_progress;
-    p.stop = interrupted;
+    p.stop = wf_ask_interrupted;
     p.user = o->quiet ? NULL : &bar;
     weft_status s = p.plan ? wf_output_check(p.plan) : WEFT_OK;
     wf_catch_interrupt();

@@ -64,12 +64,6 @@ static int tune(const wf_opts *o, const struct weft_model *m)
 
 /* ---- overlap -------------------------------------------------------------------------------- */
 
-static bool interrupted(void *bar)
-{
-    (void)bar;
-    return wf_interrupted();
-}
-
 static int overlap(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_engine *e = NULL;
@@ -79,7 +73,7 @@ static int overlap(const wf_opts *o, const struct weft_model *m)
     int rc = wf_open_profiled(o, m, &e);
     if (rc) return rc;
     p.on_progress = wf_on_progress;
-    p.stop = interrupted;
+    p.stop = wf_ask_interrupted;
     p.user = o->quiet ? NULL : &bar;
     wf_catch_interrupt();
     weft_status s = weft_tune_overlap(e, &p, stdout, &stopped);

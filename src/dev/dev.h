@@ -418,6 +418,7 @@ struct wf_dev {
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
     double modest_rate;   /* operations per microsecond that every kernel should reach where nothing was measured; 0: unknown */
+    char pci[16];         /* its address on the bus, "0000:19:00.0", as far as its driver tells; "": unknown */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     wf_selector *selector; /* NULL: the first that the backend ranks is taken, and nothing is dropped */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */

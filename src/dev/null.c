@@ -172,6 +172,15 @@ static void await(wf_queue *q, wf_event *const *waits, uint32_t n)
     for (uint32_t i = 0; i < n; i++) nq->end = WF_MAX(nq->end, ((null_event *)waits[i])->at);
 }
 
+/* Does another queue work when this one goes on? */
+static bool has_company(null_queue *q)
+{
+    catch_up(q);
+    for (const null_queue *o = ((const null_dev *)q->base.dev)->queues; o; o = o->next)
+        if (o != q && o->end != NEVER && o->end > q->end) return true;
+    return false;
+}
+
 static weft_status null_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
                               wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
@@ -185,22 +194,14 @@ static weft_status null_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, ui
 {
     await(q, waits, n_waits);
     if (size) memcpy(dst, (char *)b->host + off, size);
-    return advance(q, WF_NULL_READ, 1000, signal);
+    uint64_t ns = state.c.read_ns ? state.c.read_ns(size, has_company((null_queue *)q)) : 1000;
+    return advance(q, WF_NULL_READ, ns, signal);
 }
 
 static weft_status null_fill(wf_queue *q, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)
 {
     for (uint64_t i = 0; i < size; i += 4) memcpy((char *)b->host + off + i, &pattern, 4);
     return advance(q, WF_NULL_FILL, 1000, NULL);
-}
-
-/* Does another queue work when this one goes on? */
-static bool has_company(null_queue *q)
-{
-    catch_up(q);
-    for (const null_queue *o = ((const null_dev *)q->base.dev)->queues; o; o = o->next)
-        if (o != q && o->end != NEVER && o->end > q->end) return true;
-    return false;
 }
 
 static uint64_t cost_of(null_queue *q, const wf_call *c)
@@ -351,6 +352,7 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
     if (p->force && !strstr(p->force, "=null")) dev->base.params.force = NULL; /* those of other devices: one is as good as another */
     dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc)
                                        : dev->base.info.max_alloc;
+    if (state.c.pci) wf_copy(dev->base.pci, sizeof dev->base.pci, state.c.pci);
     dev->base.align = 64;
     dev->base.act = WF_F32;
     dev->base.stack_weights = WF_STACK_ALIKE;

@@ -35,8 +35,10 @@ typedef struct wf_null_config {
     weft_status (*compute)(const wf_call *);
     void (*bound)(const wf_call *);       /* is told of each call that is bound, or NULL */
     uint64_t (*transfer_ns)(uint64_t bytes); /* of a network node on the fake clock; NULL: 1000 */
+    uint64_t (*read_ns)(uint64_t bytes, bool beside); /* of a copy to the host; beside: another queue works; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
     uint32_t compute_units; /* 0: 1 */
+    const char *pci;        /* address on a bus; NULL: it has none */
     double (*beside)(const wf_call *); /* factor of the cost of a call that begins while another queue works; NULL: 1 */
     uint64_t (*expected_ns)(const wf_call *); /* what rank() expects of a call; NULL: it does not know */
 } wf_null_config;

@@ -65,6 +65,9 @@ weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char 
 weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p);
 /* WEFT_ERR_ARG: the profile of that path is not made for the device and the shape of the model that `own` is made for. */
 weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, const char *path);
+/* For what needs no device, or may be of another one, which a warning says: `what` is of that one. WEFT_ERR_ARG: the profile is of another model. One that was
+ * written by hand says of neither what it is made for. */
+weft_status wf_stored_fits(const struct weft_engine *e, const wf_op_profile *p, const char *path, const char *what);
 /* plan_source.c: what parameters say of plans, in words, "": nothing; and the plans that are kept, if there are any that can be used. */
 void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap);
 bool wf_kept_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap);

@@ -95,19 +95,6 @@ static weft_status search(struct weft_engine *e, const struct weft_search_params
     return s;
 }
 
-/* A search needs no device, so that a profile may be of another one, which is said; one written by hand says of neither what it is made for. */
-static weft_status check_made_for(struct weft_engine *e, const wf_op_profile *p, const char *path)
-{
-    wf_op_profile own = {0};
-    if (!*p->model_key) return WEFT_OK;
-    WF_TRY(wf_stored_sign(e->dev, &e->graph, &own));
-    wf_copy(own.device, sizeof own.device, e->dev->info.name);
-    wf_copy(own.model, sizeof own.model, e->model->info.name ? e->model->info.name : "");
-    if (strcmp(p->model_key, own.model_key)) return wf_stored_check(p, &own, path);
-    if (wf_stored_check(p, &own, path)) wf_log(WEFT_LOG_WARN, "%s: the plans are for that one", wf_error());
-    return WEFT_OK;
-}
-
 weft_status weft_search(struct weft_engine *e, const struct weft_search_params *p, FILE *f, bool *stopped)
 {
     WF_NOT_NULL(e);
@@ -117,7 +104,7 @@ weft_status weft_search(struct weft_engine *e, const struct weft_search_params *
     WF_TRY(WF_UNUSED(p));
     wf_op_profile profile;
     weft_status s = wf_fail_param(wf_op_profile_load(p->profile, &profile), "profile");
-    if (s == WEFT_OK) s = check_made_for(e, &profile, p->profile);
+    if (s == WEFT_OK) s = wf_stored_fits(e, &profile, p->profile, "the plans");
     if (s == WEFT_OK) s = search(e, p, &profile, f, stopped);
     wf_op_profile_free(&profile);
     return s;

@@ -122,7 +122,12 @@ static weft_status swap_page(wf_exec *e, wf_queue *q, int32_t page, bool out, ui
     bool full = *gathered && *gathered + bytes > MOST;
     *gathered = full ? bytes : *gathered + bytes;
     if (full) WF_TRY(wf_flush(q));
-    return wf_memory_copy(&e->mem, q, page, out, host);
+    return wf_memory_copy(&e->mem, q, page, out, host, NULL);
+}
+
+weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end)
+{
+    return wf_memory_copy(&e->mem, q, page, true, host, end);
 }
 
 static weft_status run_swap(wf_exec *e, const wf_submission *now, wf_queue *q, bool out, const order *o)

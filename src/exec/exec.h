@@ -65,6 +65,8 @@ typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *
 /* For calibration: waits for each op, so steps are slow. fn NULL: off. Call it between steps only. */
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
 uint64_t wf_exec_page_bytes(const wf_exec *e);
+/* Copies a KV page to host memory on a queue of the caller's, beside steps, which must not write to the page meanwhile. end: NULL, or of the last part. */
+weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end);
 uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
 /* Fills all KV pages with NaN (tests), or with small numbers, for measurements: untouched memory may be one page of zeros, which caches hold. */
 weft_status wf_exec_poison(wf_exec *e);
@@ -78,8 +80,8 @@ void wf_exec_use_plan(wf_exec *e, size_t plan);
 enum { WF_PROBE_LANES = 2 };
 typedef struct wf_probe wf_probe;
 typedef struct wf_probe_lane { /* runs on a queue of its own */
-    const char *op;  /* name of its nodes: a kernel, or a transfer */
-    wf_range rows;   /* lanes with rows in common may write to the same memory */
+    const char *op;  /* name of its nodes: a kernel, a transfer, or "swap_out": one KV page to the host */
+    wf_range rows;   /* lanes with rows in common may write to the same memory; of swap_out pages */
     uint32_t groups; /* as in wf_call.max_groups */
 } wf_probe_lane;
 typedef struct wf_probe_time { /* of one launch: the median, and half the distance of the quartiles; NaN: none ran beside all other lanes */
@@ -89,6 +91,8 @@ typedef struct wf_probe_time { /* of one launch: the median, and half the distan
 weft_status wf_probe_open(wf_exec *e, wf_probe **out);
 /* Runs all n lanes at one time for at least so many microseconds. */
 weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out);
+/* Launches it so often, one behind the other; for who measures something else than times. */
+weft_status wf_probe_repeat(wf_probe *p, const wf_probe_lane *lane, uint32_t launches);
 wf_probe_time wf_probe_summary(double *us, uint32_t n); /* sorts them; n > 0 */
 void wf_probe_close(wf_probe *p); /* NULL is allowed; before the exec is destroyed */
 uint64_t wf_exec_kv_bytes(const wf_exec *e);

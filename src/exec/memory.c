@@ -270,12 +270,13 @@ wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uin
 
 /* ---- copies -------------------------------------------------------------------------------------------------- */
 
-weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool out, uint8_t *host)
+weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool out, uint8_t *host, wf_event *end)
 {
     for (const wf_group *g = m->groups; g < m->groups + m->n_groups; host += g++->page) {
         wf_buf *buf = wf_arena_buf(&m->kv, g->at);
         uint64_t at = g->at.offset + (uint64_t)page * g->page;
-        WF_TRY(out ? wf_read(q, buf, at, host, g->page, NULL, 0, NULL) : wf_write(q, buf, at, host, g->page, NULL, 0, NULL));
+        wf_event *signal = g + 1 == m->groups + m->n_groups ? end : NULL;
+        WF_TRY(out ? wf_read(q, buf, at, host, g->page, NULL, 0, signal) : wf_write(q, buf, at, host, g->page, NULL, 0, signal));
     }
     return WEFT_OK;
 }

@@ -20,6 +20,8 @@ typedef struct launched {
 typedef struct lane {
     const wf_probe_lane *what;
     wf_queue *q;
+    wf_queue *copies; /* of a lane that has copied pages: one that runs no kernels, and a page of the host */
+    wf_host host;
     launched *list; /* by layer */
     size_t n_list;
     uint32_t n; /* launches */
@@ -62,6 +64,7 @@ weft_status wf_probe_open(wf_exec *e, wf_probe **out)
 static void close_lane(lane *l)
 {
     if (l->q) wf_queue_destroy(l->q);
+    if (l->copies) wf_queue_destroy(l->copies);
     for (size_t i = 0; i < MOST_LAUNCHES; i++) {
         if (l->starts[i]) wf_event_destroy(l->starts[i]);
         if (l->ends[i]) wf_event_destroy(l->ends[i]);
@@ -72,7 +75,10 @@ static void close_lane(lane *l)
 void wf_probe_close(wf_probe *p)
 {
     if (!p) return;
-    for (lane *l = p->lanes; l < p->lanes + WF_PROBE_LANES; l++) close_lane(l);
+    for (lane *l = p->lanes; l < p->lanes + WF_PROBE_LANES; l++) {
+        close_lane(l);
+        if (l->host.data) wf_host_destroy(p->e->dev, &l->host);
+    }
     free(p);
 }
 
@@ -92,6 +98,22 @@ static wf_call call_of(const wf_probe *p, const lane *l, const wf_command *c)
     return call;
 }
 
+static bool copies_pages(const lane *l)
+{
+    return l->list[0].command->node->kind == WF_NODE_SWAP_OUT;
+}
+
+static wf_queue *queue_of(const lane *l)
+{
+    return copies_pages(l) ? l->copies : l->q;
+}
+
+static weft_status open_copies(wf_probe *p, lane *l)
+{
+    if (!l->copies) WF_TRY(wf_copy_queue_create(p->e->dev, &l->copies));
+    return l->host.data ? WEFT_OK : wf_host_create(p->e->dev, wf_exec_page_bytes(p->e), &l->host);
+}
+
 static weft_status bind_lane(wf_probe *p, lane *l)
 {
     const wf_program *program = &p->e->programs[0];
@@ -106,6 +128,7 @@ static weft_status bind_lane(wf_probe *p, lane *l)
         WF_TRY(wf_bind(p->e->dev, &call, &x->binding));
     }
     if (!l->n_list) return wf_fail(WEFT_ERR_ARG, "this model has no op '%s'", l->what->op);
+    if (copies_pages(l)) return open_copies(p, l);
     return wf_queue_reserve(l->q, &scratch);
 }
 
@@ -113,6 +136,7 @@ static weft_status launch(wf_probe *p, lane *l, uint32_t i)
 {
     const launched *x = &l->list[i % l->n_list];
     const wf_node *n = x->command->node;
+    if (copies_pages(l)) return wf_exec_read_page(p->e, l->copies, (int32_t)(l->what->rows.first + i % l->what->rows.count), l->host.data, l->ends[i]);
     if (n->kind != WF_NODE_KERNEL) {
         const wf_value *v = &p->e->g->values[n->in[0].value];
         return wf_transfer(l->q, l->what->rows.count * wf_dtype_bytes(v->dtype, v->cols), NULL, 0, l->ends[i]);
@@ -142,10 +166,10 @@ static weft_status run_lanes(wf_probe *p, uint32_t n_lanes)
     for (uint32_t i = 0; i < most; i++)
         for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) {
             if (i < l->n) WF_TRY(launch(p, l, i));
-            if (i < l->n && i < 2) WF_TRY(wf_flush(l->q));
+            if (i < l->n && i < 2) WF_TRY(wf_flush(queue_of(l)));
         }
-    for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(wf_flush(l->q));
-    for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(wf_finish(l->q));
+    for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(wf_flush(queue_of(l)));
+    for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(wf_finish(queue_of(l)));
     for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(read_times(p, l));
     return WEFT_OK;
 }
@@ -212,7 +236,7 @@ static weft_status size_lanes(wf_probe *p, uint32_t n_lanes, double us, bool *gr
     return WEFT_OK;
 }
 
-weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out)
+static weft_status bind_lanes(wf_probe *p, const wf_probe_lane *lanes, uint32_t n)
 {
     if (!n || n > WF_PROBE_LANES) return wf_fail(WEFT_ERR_ARG, "a probe of %u lanes: want 1 to %d", n, WF_PROBE_LANES);
     if (!p->e->first || p->e->n_in_flight) return wf_fail(WEFT_ERR_ARG, "a probe follows a step that has ended, whose batch it takes");
@@ -220,7 +244,23 @@ weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, do
         p->lanes[k].what = &lanes[k];
         WF_TRY(bind_lane(p, &p->lanes[k]));
     }
+    return WEFT_OK;
+}
+
+weft_status wf_probe_repeat(wf_probe *p, const wf_probe_lane *lane, uint32_t launches)
+{
+    WF_TRY(bind_lanes(p, lane, 1));
+    for (uint32_t n; launches; launches -= n) {
+        p->lanes[0].n = n = WF_MIN(launches, (uint32_t)MOST_LAUNCHES);
+        WF_TRY(run_lanes(p, 1));
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out)
+{
     bool grown;
+    WF_TRY(bind_lanes(p, lanes, n));
     WF_TRY(size_lanes(p, n, us, &grown));
     if (grown) WF_TRY(run_lanes(p, n));
     for (uint32_t k = 0; k < n; k++) out[k] = time_of(p, n, &p->lanes[k]);

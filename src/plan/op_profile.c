@@ -165,6 +165,71 @@ bool wf_op_profile_has_rate(const wf_op_profile *p, enum wf_class class, double 
     return false;
 }
 
+/* ---- energy ---------------------------------------------------------------------------------------------------------- */
+
+bool wf_op_profile_has_energy(const wf_op_profile *p, const char *name, uint32_t tokens, double share)
+{
+    for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
+        if (!strcmp(e->name, name) && e->tokens == tokens && fabs(e->share - share) < SAME) return true;
+    return false;
+}
+
+weft_status wf_op_profile_add_energy(wf_op_profile *p, const wf_op_energy *e)
+{
+    const wf_energy_point *x = &e->each;
+    bool fits = e->tokens && is_share(e->share) && e->share > 0 && is_amount(x->joules) && x->joules > 0 && is_amount(x->seconds) && x->seconds > 0;
+    if (!fits || !(x->flops >= 0 && x->bytes >= 0)) return wf_fail(WEFT_ERR_FORMAT, "want tokens from 1, a share above 0 and up to 1, joules and a time above 0");
+    if (wf_op_profile_has_energy(p, e->name, e->tokens, e->share)) return wf_fail(WEFT_ERR_FORMAT, "the same energy for the second time");
+    if (!wf_grow(&p->energies, p->n_energies, &p->cap_energies, sizeof *e)) return WEFT_ERR_NOMEM;
+    p->energies[p->n_energies++] = *e;
+    return WEFT_OK;
+}
+
+bool wf_op_profile_fit_energy(wf_op_profile *p)
+{
+    wf_energy e = {.idle = p->energy.idle, .power_limit = p->energy.power_limit, .quick = p->energy.quick};
+    wf_energy_point *points = wf_calloc(WF_MAX(p->n_energies, (size_t)1), sizeof *points);
+    for (size_t i = 0; points && i < p->n_energies; i++) points[i] = p->energies[i].each, e.quick |= p->energies[i].quick;
+    bool told = points && p->n_energies && wf_energy_fit(points, p->n_energies, &e);
+    free(points);
+    p->energy = e;
+    return told;
+}
+
+/* What may follow a measured number: nothing, or the mark. */
+static bool read_mark(const char *rest, bool *quick)
+{
+    *quick = !strncmp(rest, "quick", 5);
+    if (*quick) rest += 5;
+    return !rest[strspn(rest, " \t")];
+}
+
+/* "energy NAME tokens N share R joules J us T gflop F mb B" */
+static bool read_energy(const char *line, wf_op_energy *e, double *tokens)
+{
+    int end = 0;
+    wf_energy_point *x = &e->each;
+    bool all = sscanf(line, " energy %23s tokens %lf share %lf joules %lf us %lf gflop %lf mb %lf %n", e->name, tokens, &e->share, &x->joules, &x->seconds, &x->flops, &x->bytes, &end) == 7;
+    x->seconds /= 1e6, x->flops *= 1e9, x->bytes *= 1e6;
+    return all && end && read_mark(line + end, &e->quick);
+}
+
+/* "power idle W static W limit W flop PJ byte PJ" */
+static bool read_power(const char *line, wf_energy *e)
+{
+    int end = 0;
+    bool all = sscanf(line, " power idle %lf static %lf limit %lf flop %lf byte %lf %n", &e->idle, &e->static_power, &e->power_limit, &e->flop, &e->byte, &end) == 5;
+    e->flop /= 1e12, e->byte /= 1e12;
+    return all && end && read_mark(line + end, &e->quick);
+}
+
+static bool makes_sense(const wf_energy *e)
+{
+    return is_amount(e->idle) && is_amount(e->static_power) && is_amount(e->power_limit) && is_amount(e->flop) && is_amount(e->byte);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------------------------------- */
+
 /* "NAME rest of the line" into a text. */
 static bool read_text(const char *line, const char *name, char *out, size_t cap)
 {
@@ -187,12 +252,10 @@ static bool read_number(const char *line, const char *name, uint32_t *out, bool 
     return true;
 }
 
-/* What may follow a measured number: nothing, or the mark. */
-static bool read_mark(const char *rest, bool *quick)
+/* 0: no number of tokens. */
+static uint32_t whole(double tokens)
 {
-    *quick = !strncmp(rest, "quick", 5);
-    if (*quick) rest += 5;
-    return !rest[strspn(rest, " \t")];
+    return tokens >= 1 && tokens <= 1e6 && tokens == (uint32_t)tokens ? (uint32_t)tokens : 0;
 }
 
 static weft_status read_line(void *user, char *line)
@@ -214,15 +277,23 @@ static weft_status read_line(void *user, char *line)
         return add_op(p, name, class);
     }
     if (sscanf(line, " time %23s tokens %lf share %lf us %lf spread %lf %n", name, &tokens, &t.share, &t.us, &t.spread, &end) == 5 && end && read_mark(line + end, &t.quick)) {
-        t.tokens = tokens >= 1 && tokens <= 1e6 && tokens == (uint32_t)tokens ? (uint32_t)tokens : 0;
+        t.tokens = whole(tokens);
         return add_time(p, name, &t);
     }
     if (sscanf(line, " together %23s share %lf rate %lf spread %lf %n", word, &r.share, &r.rate, &r.spread, &end) == 4 && end && read_mark(line + end, &r.quick)) {
         WF_TRY(read_class(word, &class));
         return wf_op_profile_add_rate(p, class, &r);
     }
-    return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME tokens N share R us T spread S [quick]' or "
-                                    "'together CLASS share R rate P spread S [quick]'");
+    wf_op_energy joules = {.share = 0};
+    wf_energy power = {.idle = 0};
+    if (read_energy(line, &joules, &tokens)) {
+        joules.tokens = whole(tokens);
+        return wf_op_profile_add_energy(p, &joules);
+    }
+    if (read_power(line, &power)) return makes_sense(&power) ? (p->energy = power, WEFT_OK) : wf_fail(WEFT_ERR_FORMAT, "want watts and picojoules from 0");
+    return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME tokens N share R us T spread S [quick]', "
+                                    "'together CLASS share R rate P spread S [quick]', 'energy NAME tokens N share R joules J us T gflop F mb B [quick]' or "
+                                    "'power idle W static W limit W flop PJ byte PJ [quick]'");
 }
 
 /* What a time is a part of has to be known. */
@@ -248,6 +319,16 @@ static const char *mark_of(bool quick)
     return quick ? " quick" : "";
 }
 
+static void write_energy(const wf_op_profile *p, FILE *f)
+{
+    const wf_energy *c = &p->energy;
+    for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
+        fprintf(f, "energy %s tokens %u share %.10g joules %.10g us %.10g gflop %.10g mb %.10g%s\n", e->name, e->tokens, e->share, e->each.joules, e->each.seconds * 1e6, e->each.flops / 1e9,
+                e->each.bytes / 1e6, mark_of(e->quick));
+    if (c->idle > 0 || c->static_power > 0 || c->power_limit > 0)
+        fprintf(f, "power idle %.10g static %.10g limit %.10g flop %.10g byte %.10g%s\n", c->idle, c->static_power, c->power_limit, c->flop * 1e12, c->byte * 1e12, mark_of(c->quick));
+}
+
 void wf_op_profile_write(const wf_op_profile *p, FILE *f)
 {
     fputs("weft-profile 1\n", f);
@@ -265,6 +346,7 @@ void wf_op_profile_write(const wf_op_profile *p, FILE *f)
             const wf_share_rate *r = &p->together[c].points[i];
             fprintf(f, "together %s share %.10g rate %.10g spread %.10g%s\n", wf_class_name((enum wf_class)c), r->share, r->rate, r->spread, mark_of(r->quick));
         }
+    write_energy(p, f);
 }
 
 weft_status wf_op_profile_save(const wf_op_profile *p, const char *path)
@@ -274,6 +356,15 @@ weft_status wf_op_profile_save(const wf_op_profile *p, const char *path)
     WF_TRY(wf_output_open(path, &out));
     wf_op_profile_write(p, out.f);
     return wf_output_end(&out, true);
+}
+
+static void print_energy(const wf_op_profile *p, FILE *f)
+{
+    if (p->n_energies) fprintf(f, "\n%-29s %7s %6s %10s %9s\n", "energy of an op, again and again", "tokens", "share", "joules", "watts");
+    for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
+        fprintf(f, "%-32s %7u %6.2f %10.4g %9.1f%s\n", e->name, e->tokens, e->share, e->each.joules, e->each.joules / e->each.seconds, mark_of(e->quick));
+    if (p->energy.flop > 0)
+        fprintf(f, "\n%.3g pJ a flop, %.3g pJ a byte, %.1f W static\n", p->energy.flop * 1e12, p->energy.byte * 1e12, p->energy.static_power);
 }
 
 void wf_op_profile_print(const wf_op_profile *p, FILE *f)
@@ -290,6 +381,7 @@ void wf_op_profile_print(const wf_op_profile *p, FILE *f)
             fprintf(f, "%6.2f %6.2f +- %.2f  %.*s\n", r->share, r->rate, r->spread, (int)(r->rate * 50 + 0.5), "##################################################");
         }
     }
+    print_energy(p, f);
 }
 
 /* ---- without a trial's ----------------------------------------------------------------------------------------------- */
@@ -300,6 +392,15 @@ static void drop_quick_times(wf_op_times *op)
     for (size_t i = 0; i < op->n; i++)
         if (!op->times[i].quick) op->times[kept++] = op->times[i];
     op->n = kept;
+}
+
+static void drop_quick_energies(wf_op_profile *p)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < p->n_energies; i++)
+        if (!p->energies[i].quick) p->energies[kept++] = p->energies[i];
+    p->n_energies = kept;
+    if (p->energy.quick) p->energy = (wf_energy){.idle = 0};
 }
 
 static void drop_quick_rates(wf_share_table *t)
@@ -320,11 +421,13 @@ void wf_op_profile_drop_quick(wf_op_profile *p)
     }
     p->n_ops = kept;
     for (size_t c = 0; c < WF_N_CLASSES; c++) drop_quick_rates(&p->together[c]);
+    drop_quick_energies(p);
 }
 
 void wf_op_profile_free(wf_op_profile *p)
 {
     for (size_t i = 0; i < p->n_ops; i++) free(p->ops[i].times);
     free(p->ops);
+    free(p->energies);
     *p = (wf_op_profile){0};
 }

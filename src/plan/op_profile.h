@@ -13,15 +13,20 @@
  *     time qkv tokens 128 share 0.5 us 55.1 spread 0.9
  *     together memory share 0.2 rate 0.3 spread 0.02
  *     together memory share 0.4 rate 0.5 spread 0.09 quick
+ *     energy qkv tokens 128 share 1 joules 0.0196 us 31.9 gflop 12.9 mb 52.4
+ *     power idle 118 static 150 limit 700 flop 0.82 byte 77
  *
  * `time` is an op alone, on so many of its rows and with so large a share R of the device. `together` is the table R -> P: the rate of ops of
  * a class, as a part of their full rate, when they have the share R and an op of another class has the rest; without it P = R, which for
- * compute is so by definition (copies, made by engines of their own: P = 1). Ops that the profile does not name take no time. `quick` is a number
- * of a trial (`weft tune --overlap --quick`), which a run in earnest measures again.
+ * compute is so by definition (copies, made by engines of their own, have the share 0 and leave compute 1; without it P = 1). Ops that the profile does not name take no time. `energy` is an op that ran again
+ * and again alone: all joules of one run, from one to the next, and the work in it; `power` is what these say of the device, in watts and
+ * picojoules (energy.h), 0 what is unknown; both only where power can be read. `quick` is a number of a trial (`weft tune --overlap --quick`), which a run in
+ * earnest measures again.
  */
 #ifndef WF_OP_PROFILE_H
 #define WF_OP_PROFILE_H
 
+#include "plan/energy.h"
 #include "plan/graph.h"
 #include <stdio.h>
 
@@ -50,6 +55,14 @@ typedef struct wf_share_table {
     size_t n;
 } wf_share_table;
 
+typedef struct wf_op_energy {
+    char name[24];
+    uint32_t tokens;
+    double share;
+    wf_energy_point each;
+    bool quick;
+} wf_op_energy;
+
 typedef struct wf_op_profile {
     char device[80], model[80];
     char device_key[33], model_key[33]; /* "": unknown, as of a profile that was written by hand */
@@ -57,6 +70,9 @@ typedef struct wf_op_profile {
     wf_op_times *ops;
     size_t n_ops, cap_ops;
     wf_share_table together[WF_N_CLASSES];
+    wf_op_energy *energies;
+    size_t n_energies, cap_energies;
+    wf_energy energy;
 } wf_op_profile;
 
 /* Errors name the line. The caller frees it, also after a failure. */
@@ -70,6 +86,10 @@ weft_status wf_op_profile_save(const wf_op_profile *p, const char *path);
 /* A time of an op, which is new if there is none of that name; a rate of a class. WEFT_ERR_FORMAT: there is one for that point, or it makes no sense. */
 weft_status wf_op_profile_add_time(wf_op_profile *p, const char *name, enum wf_class class, const wf_op_time *t);
 weft_status wf_op_profile_add_rate(wf_op_profile *p, enum wf_class class, const wf_share_rate *r);
+weft_status wf_op_profile_add_energy(wf_op_profile *p, const wf_op_energy *e);
+bool wf_op_profile_has_energy(const wf_op_profile *p, const char *name, uint32_t tokens, double share);
+/* Sets the constants of the device by the energies of ops. False: these do not tell them, and the constants are unknown. */
+bool wf_op_profile_fit_energy(wf_op_profile *p);
 bool wf_op_profile_has_time(const wf_op_profile *p, const char *name, uint32_t tokens, double share);
 bool wf_op_profile_has_rate(const wf_op_profile *p, enum wf_class class, double share);
 

@@ -1,5 +1,6 @@
 /* simulate: a plan on a clock that a profile drives. See simulate.h. */
 #include "plan/simulate.h"
+#include "plan/cost.h"
 
 #include <stdlib.h>
 
@@ -132,6 +133,18 @@ static weft_status run(sim *s)
     return WEFT_OK;
 }
 
+/* A device at its power limit takes the joules of all that it does, however well it overlaps. Prompts' rows see half of the keys. */
+static double energy_us(const sim *s)
+{
+    wf_work all = {0, 0};
+    for (uint32_t i = 0; i < s->p->n_nanos; i++) {
+        const wf_node *n = &s->g->nodes[s->p->nanos[i].node];
+        wf_work w = wf_node_work(s->g, n, n->kind == WF_NODE_KERNEL && s->jobs[i].op ? s->jobs[i].rows : 0, n->rows == WF_ROWS_PREFILL ? s->profile->context / 2.0 : s->profile->context);
+        all.flops += w.flops, all.bytes += w.bytes;
+    }
+    return 1e6 * wf_energy_seconds(&s->profile->energy, all.flops, all.bytes);
+}
+
 weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
                                wf_sim_pieces *pieces, double *us)
 {
@@ -139,7 +152,7 @@ weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_
     if (!s.jobs) return WEFT_ERR_NOMEM;
     list_jobs(&s, b);
     weft_status status = run(&s);
-    *us = s.now;
+    *us = profile->energy.flop > 0 ? WF_MAX(s.now, energy_us(&s)) : s.now;
     free(s.jobs);
     return status;
 }

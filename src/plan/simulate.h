@@ -1,7 +1,8 @@
 /* simulate: how long a plan takes by a profile, without a device. Queues run their nano-operations in order, each behind those that it
  * waits for (wait.c). What runs at one time shares the device: each runs at the rate that the profile has for its share, alone or
  * beside others. Where shares add up to more than 1 they are scaled to 1, and nobody runs faster than in proportion: without limits whoever
- * starts first holds the device, and nothing is gained. Copies take no share: copy engines make them.
+ * starts first holds the device, and nothing is gained. Copies take no share: copy engines make them. Where the profile knows what work draws and
+ * what the device may draw, no plan takes less than the joules of all its ops need.
  */
 #ifndef WF_SIMULATE_H
 #define WF_SIMULATE_H

@@ -7,12 +7,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define INPUT_LEN  512.0
 #define OUTPUT_LEN 1024.0
 
 typedef struct costing {
     const struct weft_cost_params *p;
+    wf_dev *dev; /* NULL: constants come from a table */
     wf_machine m;
     wf_graph g;
     wf_weights w;
@@ -31,26 +33,52 @@ const char *weft_limit_name(enum weft_limit l)
 
 /* ---- constants of the present device ----------------------------------------------------------------------------- */
 
-
-static weft_status read_device(costing *c, wf_dev *dev)
+static weft_status read_device(costing *c)
 {
     const struct weft_cost_params *p = c->p;
-    c->act = dev->act, c->stacking = (enum wf_stacking)dev->stack_weights;
-    WF_TRY(wf_device_machine(dev, &(wf_rates_params){p->threads, p->measure, p->on_progress, p->user}, &c->m));
+    c->act = c->dev->act, c->stacking = (enum wf_stacking)c->dev->stack_weights;
+    WF_TRY(wf_device_machine(c->dev, &(wf_rates_params){p->threads, p->measure, p->on_progress, p->user}, &c->m));
     if (wf_machine_has_rates(&c->m) && c->m.memory > 0) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s tells neither its memory nor its rates: take a device of the table (weft_cost_params.on)", dev->info.id);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s tells neither its memory nor its rates: take a device of the table (weft_cost_params.on)", c->dev->info.id);
 }
 
 static weft_status open_device(costing *c)
 {
     const struct weft_cost_params *p = c->p;
-    wf_dev *dev;
     wf_open_params o = {.threads = p->threads, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
-    WF_TRY(wf_select_open(p->device, &o, &dev));
-    weft_status s = read_device(c, dev);
-    wf_dev_close(dev);
+    WF_TRY(wf_select_open(p->device, &o, &c->dev));
+    return read_device(c);
+}
+
+static weft_status build_graph(const costing *c, wf_graph *g, wf_weights *w)
+{
+    const struct weft_model *m = c->p->model;
+    return wf_model_build(m->arch, m->file, &m->hp, c->act, c->stacking, (uint32_t)(c->mix.in + c->mix.out), 16, g, w);
+}
+
+/* Of the graph that an engine has, with what it samples by, which the cost leaves out. */
+static weft_status find_profile(const costing *c, char *path, size_t cap)
+{
+    wf_graph g = {0};
+    wf_weights w = {0};
+    weft_status s = build_graph(c, &g, &w);
+    if (!s) s = wf_graph_end(&g);
+    if (!s) s = wf_stored_path(c->dev, &g, "profile", path, cap);
+    wf_graph_free(&g);
+    wf_weights_free(&w);
     return s;
+}
+
+/* Energy is known where `weft tune --overlap` could read it as it measured this model. A profile that cannot be read costs only that. */
+static void find_energy(costing *c)
+{
+    char path[600];
+    wf_op_profile p;
+    if (!c->dev || find_profile(c, path, sizeof path) || access(path, F_OK)) return;
+    bool known = !wf_op_profile_load(path, &p) && p.energy.flop > 0 && p.energy.byte > 0;
+    if (known) c->m.flop_energy = p.energy.flop, c->m.byte_energy = p.energy.byte, c->m.static_power = p.energy.static_power, c->m.power_limit = p.energy.power_limit;
+    wf_op_profile_free(&p);
 }
 
 /* ---- the model and its load ---------------------------------------------------------------------------------------- */
@@ -58,9 +86,7 @@ static weft_status open_device(costing *c)
 static weft_status find_machine(costing *c)
 {
     c->act = WF_F16, c->stacking = WF_STACK_ALIKE; /* as GPUs have it */
-    WF_TRY(c->p->on ? wf_machine_find(c->p->devices, c->p->on, &c->m) : open_device(c));
-    c->m = wf_machine_times(&c->m, c->p->n_devices ? c->p->n_devices : 1);
-    return WEFT_OK;
+    return c->p->on ? wf_machine_find(c->p->devices, c->p->on, &c->m) : open_device(c);
 }
 
 /* With windows only where requests are longer than these. */
@@ -72,7 +98,7 @@ static weft_status build(costing *c)
     if (longest > model->hp.context)
         return wf_fail(WEFT_ERR_ARG, "requests of %.0f tokens in and %.0f out: this model has a context of %u tokens", c->mix.in, c->mix.out, model->hp.context);
     c->window = model->hp.window;
-    return wf_model_build(model->arch, model->file, &model->hp, c->act, c->stacking, (uint32_t)longest, 16, &c->g, &c->w);
+    return build_graph(c, &c->g, &c->w);
 }
 
 /* The format of the largest part of what is multiplied. */
@@ -160,6 +186,8 @@ static weft_status make(costing *c, struct weft_cost *out)
 {
     WF_TRY(find_machine(c));
     WF_TRY(build(c));
+    find_energy(c);
+    c->m = wf_machine_times(&c->m, c->p->n_devices ? c->p->n_devices : 1);
     find_format(c);
     WF_TRY(find_load(c));
     put_machine(c, out);
@@ -196,6 +224,7 @@ weft_status weft_cost(const struct weft_cost_params *p, struct weft_cost **out)
     weft_status s = r ? make(&c, r) : WEFT_ERR_NOMEM;
     wf_graph_free(&c.g);
     wf_weights_free(&c.w);
+    if (c.dev) wf_dev_close(c.dev);
     if (s) return weft_cost_free(r), s;
     *out = r;
     return WEFT_OK;

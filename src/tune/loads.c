@@ -125,12 +125,23 @@ weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, 
     return tokens_of(x) ? wf_load_batch(e, x, context, b) : WEFT_OK;
 }
 
-weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us)
+weft_status wf_load_submit(struct weft_engine *e, const wf_batch *b)
 {
     uint32_t pages = wf_limits_pages(&e->limits, b->n_tokens, b->n_logits); /* activations lie in the others */
     if (b->n_pages > pages) return wf_fail(WEFT_ERR_INTERNAL, "a load has %u KV pages, a step of its size %u", b->n_pages, pages);
-    WF_TRY(wf_exec_submit(e->exec, b, &(wf_step_io){.ids = (int32_t *)e->steps[0].ids.data}));
+    return wf_exec_submit(e->exec, b, &(wf_step_io){.ids = (int32_t *)e->steps[0].ids.data});
+}
+
+weft_status wf_load_wait(struct weft_engine *e, double *us)
+{
+    if (us) *us = 0;
     WF_TRY(wf_exec_wait(e->exec));
     if (us) *us = (double)wf_exec_stats_of(e->exec)->last_ns / 1e3;
     return WEFT_OK;
+}
+
+weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us)
+{
+    WF_TRY(wf_load_submit(e, b));
+    return wf_load_wait(e, us);
 }

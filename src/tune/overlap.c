@@ -138,6 +138,7 @@ static void print_head(const wf_overlap *o)
 {
     fprintf(o->f, "%s, %s: %zu ops, %s\n", o->profile.device, o->profile.model, o->profile.n_ops, o->profile_path);
     if (o->profile.groups == 1) fputs("this device has no shares that a kernel could leave to others: ops were measured with all of it only\n", o->f);
+    wf_overlap_print_energy(o);
 }
 
 /* Engines look at one place only. */
@@ -187,11 +188,13 @@ weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_p
     WF_TRY(check(e, p));
     wf_overlap o = {.e = e, .p = p, .f = f, .probe_us = p->quick ? PROBE_US / 10 : PROBE_US, .context = WF_MIN(p->context ? p->context : CONTEXT, e->context)};
     weft_status s = find_paths(&o);
+    if (s == WEFT_OK) o.power = wf_power_open(e->dev);
     wf_engine_lend(e);
     if (s == WEFT_OK) s = run(&o, &whole);
     wf_engine_return(e);
     if (s == WEFT_OK && !o.stopped) s = print_end(&o);
     if (stopped) *stopped = o.stopped;
     wf_op_profile_free(&o.profile);
+    wf_power_close(o.power);
     return s == WEFT_OK && fflush(f) ? wf_fail(WEFT_ERR_IO, "the result could not be written whole") : s;
 }

@@ -2,13 +2,15 @@
  *
  *   load (decodes, prefill) --> batch --> steps and probes --> profile --> search --> rounds of real steps --> plans
  *
- * loads.c makes batches, for ablation.c as well; overlap_ops.c measures ops; overlap_plans.c searches and compares plans; overlap.c is the whole.
+ * loads.c makes batches, for ablation.c as well; overlap_ops.c measures ops, overlap_energy.c their joules; overlap_plans.c searches and compares plans; overlap.c is
+ * the whole.
  */
 #ifndef WF_OVERLAP_H
 #define WF_OVERLAP_H
 
 #include "engine/engine.h"
 #include "plan/search.h"
+#include "tune/power.h"
 #include <weft/tune.h>
 
 typedef struct wf_overlap {
@@ -20,6 +22,7 @@ typedef struct wf_overlap {
     uint64_t end_ns;   /* when measuring, and then when comparing has to end */
     bool out_of_time, stopped;
     double probe_us;   /* that a probe lasts for at least */
+    wf_power *power;   /* NULL: not readable */
     FILE *f;
 } wf_overlap;
 
@@ -49,11 +52,22 @@ weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, 
 #define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
+/* Its two halves. */
+weft_status wf_load_submit(struct weft_engine *e, const wf_batch *b);
+weft_status wf_load_wait(struct weft_engine *e, double *us);
 
 /* ---- overlap_ops.c ----------------------------------------------------------------------------------------------------- */
 
 /* Adds to the profile what it lacks, and saves it after each batch. False in *all: time or stop left some out. */
 weft_status wf_overlap_measure(wf_overlap *o, bool *all);
+
+/* ---- overlap_energy.c -------------------------------------------------------------------------------------------------- */
+
+/* Before the first op: the device's limit, and what it draws without work. */
+void wf_overlap_begin_energy(wf_overlap *o);
+/* Adds the joules of an op whose time is known, on rows of the batch of the last step; nothing where power cannot be read any more. */
+weft_status wf_overlap_measure_energy(wf_overlap *o, wf_probe *probe, const wf_node *n, wf_range rows, double share, const wf_batch *b);
+void wf_overlap_print_energy(const wf_overlap *o);
 
 /* ---- overlap_plans.c --------------------------------------------------------------------------------------------------- */
 

@@ -8,9 +8,11 @@
 #include <string.h>
 
 enum { SIZES = 8, MAX_TASKS = 128, TOP = 3 /* shares of an op alone, besides all of the device */ };
+#define LEAST_PART 0.05 /* of a step's time: ops that take less have no joules measured */
 
-/* One batch, and what is measured with it: each op alone with a share; or two with the rest for each other. */
+/* One batch, and what is measured with it: each op alone with a share, its time or its joules; or two with the rest for each other. */
 typedef struct task {
+    bool joules;
     bool decodes;          /* its tokens are decodes */
     uint32_t tokens;
     double share;
@@ -38,8 +40,18 @@ static uint32_t most_decodes(const wf_overlap *o)
 static void add_sizes(const wf_overlap *o, tasks *t, double share, uint32_t n_sizes)
 {
     uint32_t dense = o->e->limits.step_tokens, tile = o->profile.tile, step = WF_UP((dense + n_sizes - 1) / n_sizes, tile), decodes = most_decodes(o);
-    for (uint32_t i = 0; i < n_sizes && i * step < dense; i++) add_task(t, (task){false, dense - i * step, share, WF_CLASS_COMPUTE});
-    for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){true, n, share, WF_CLASS_COMPUTE});
+    for (uint32_t i = 0; i < n_sizes && i * step < dense; i++) add_task(t, (task){false, false, dense - i * step, share, WF_CLASS_COMPUTE});
+    for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){false, true, n, share, WF_CLASS_COMPUTE});
+}
+
+/* With half of the device it draws as many joules for the work, and for twice as long what it draws whatever it does. */
+static void add_energies(const wf_overlap *o, tasks *t, uint32_t steps)
+{
+    for (uint32_t i = 0; i < (steps > 1 ? 2u : 1u); i++) {
+        double share = i ? (double)(steps / 2) / steps : 1;
+        add_task(t, (task){true, false, o->e->limits.step_tokens, share, WF_CLASS_COMPUTE});
+        add_task(t, (task){true, true, most_decodes(o), share, WF_CLASS_COMPUTE});
+    }
 }
 
 /* Most important first: time may run out. A device that is one piece has no shares. */
@@ -47,8 +59,10 @@ static void list_tasks(const wf_overlap *o, tasks *t)
 {
     uint32_t steps = o->profile.groups > 1 ? wf_share_steps(&o->profile) : 1;
     add_sizes(o, t, 1, o->p->quick ? SIZES / 2 : SIZES);
+    if (o->power) add_energies(o, t, steps);
     for (enum wf_class c = WF_CLASS_MEMORY; c <= WF_CLASS_NETWORK; c++)
-        for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, o->e->limits.step_tokens, (double)r / steps, c});
+        for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, false, o->e->limits.step_tokens, (double)r / steps, c});
+    if (wf_engine_copy_queue(o->e)) add_task(t, (task){false, false, o->e->limits.step_tokens, 1, WF_CLASS_COPY});
     for (uint32_t i = TOP; i > 0; i--) {
         double share = floor((double)steps * i / (TOP + 1)) / steps;
         bool twice = i < TOP && share == floor((double)steps * (i + 1) / (TOP + 1)) / steps;
@@ -109,7 +123,54 @@ static weft_status measure_each(wf_overlap *o, wf_probe *probe, const task *t, c
     return WEFT_OK;
 }
 
+/* ---- joules ------------------------------------------------------------------------------------------------------------ */
+
+static double us_in_step(const wf_overlap *o, const wf_node *n, const wf_batch *b)
+{
+    return wf_op_us(wf_op_profile_find(&o->profile, n->name), rows_of(n, b).count) * (n->layer < 0 ? 1 : o->e->graph.n_layers);
+}
+
+/* Does it take a part of the step that is worth it? Transfers draw next to nothing. */
+static bool counts(const wf_overlap *o, const task *t, const wf_node *n, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    double all = 0;
+    for (const wf_node *x = g->nodes; x < g->nodes + g->n_nodes; x++)
+        if (is_first(g, x) && belongs(x, t->decodes)) all += us_in_step(o, x, b);
+    return is_first(g, n) && belongs(n, t->decodes) && n->kind == WF_NODE_KERNEL && us_in_step(o, n, b) > LEAST_PART * all;
+}
+
+static weft_status measure_energies(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    wf_overlap_begin_energy(o);
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes && !wf_overlap_ends(o); n++) {
+        wf_range rows = rows_of(n, b);
+        if (counts(o, t, n, b) && !wf_op_profile_has_energy(&o->profile, n->name, rows.count, t->share))
+            WF_TRY(wf_overlap_measure_energy(o, probe, n, rows, t->share, b));
+    }
+    wf_op_profile_fit_energy(&o->profile);
+    return WEFT_OK;
+}
+
+static bool has_energies(const wf_overlap *o, const task *t, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++)
+        if (counts(o, t, n, b) && !wf_op_profile_has_energy(&o->profile, n->name, rows_of(n, b).count, t->share)) return false;
+    return true;
+}
+
 /* ---- pairs ------------------------------------------------------------------------------------------------------------- */
+
+/* KV pages to the host: copies share nothing with kernels but memory, so that they have none of the device and leave all of it. Steps hardly ever make one, which is
+ * why the profile has no times of them. */
+static const wf_node *page_copy(const wf_graph *g)
+{
+    const wf_node *n = g->nodes;
+    while (n < g->nodes + g->n_nodes && n->kind != WF_NODE_SWAP_OUT) n++;
+    return n < g->nodes + g->n_nodes ? n : NULL;
+}
 
 /* The op of a class that takes longest in a step, and can run on a part of the rows: compute on those of prompts, others on those of decodes. */
 static const wf_node *longest_of(const wf_overlap *o, enum wf_class class)
@@ -117,6 +178,7 @@ static const wf_node *longest_of(const wf_overlap *o, enum wf_class class)
     const wf_graph *g = &o->e->graph;
     const wf_node *longest = NULL;
     double most = 0;
+    if (class == WF_CLASS_COPY) return page_copy(g);
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         const wf_op_times *op = wf_op_profile_find(&o->profile, n->name);
         bool cuts = n->rows == WF_ROWS_BATCH || n->rows == (class == WF_CLASS_COMPUTE ? WF_ROWS_PREFILL : WF_ROWS_DECODE);
@@ -143,10 +205,10 @@ static weft_status measure_pair(wf_overlap *o, wf_probe *probe, const task *t, c
     wf_probe_time alone[2], beside[2];
     if (!compute || !other) return WEFT_OK;
     lanes[0] = (wf_probe_lane){compute->name, {b->n_decodes, b->n_tokens - b->n_decodes}, 0};
-    lanes[1] = (wf_probe_lane){other->name, {0, b->n_decodes}, 0};
+    lanes[1] = (wf_probe_lane){other->name, {0, t->beside == WF_CLASS_COPY ? b->n_pages : b->n_decodes}, 0};
     for (size_t i = 0; i < 2; i++) WF_TRY(wf_probe_run(probe, &lanes[i], 1, o->probe_us, &alone[i]));
     lanes[0].groups = wf_groups_of_share(&o->profile, t->share);
-    lanes[1].groups = wf_groups_of_share(&o->profile, 1 - t->share);
+    lanes[1].groups = t->beside == WF_CLASS_COPY ? 0 : wf_groups_of_share(&o->profile, 1 - t->share);
     WF_TRY(wf_probe_run(probe, lanes, 2, o->probe_us, beside));
     WF_TRY(add_rate(o, WF_CLASS_COMPUTE, t->share, &alone[0], &beside[0]));
     return add_rate(o, t->beside, 1 - t->share, &alone[1], &beside[1]);
@@ -184,9 +246,9 @@ static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_ba
     wf_step_load x = load_of(o, t);
     if (!x.decodes && !x.prefill) return WEFT_OK;
     WF_TRY(wf_load_batch(o->e, x, o->context, b));
-    if (alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
+    if (t->joules ? has_energies(o, t, b) : alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
     WF_TRY(wf_load_step(o->e, b, NULL));
-    WF_TRY(alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));
+    WF_TRY(t->joules ? measure_energies(o, probe, t, b) : alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));
     return o->profile.n_ops ? wf_op_profile_save(&o->profile, o->profile_path) : WEFT_OK;
 }
 

@@ -11,6 +11,7 @@ from unittest import mock
 import xml.etree.ElementTree as xml
 
 import cli
+from test_chat import Terminal
 
 NS = "{http://www.w3.org/2000/svg}"
 QUICK = [*cli.CPU, "-t", 1, "--quick"]
@@ -174,6 +175,16 @@ class Paper(cli.TestCase):
         _, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, cli.INTERRUPTED, err)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_ctrl_c_ends_calibration(self):
+        """Of a text that would take minutes."""
+        text = os.path.join(self.folder, "text")
+        with open(text, "w") as f:
+            f.write("One day a cat went out to play with a little red ball. " * 50000)
+        with Terminal("bench", "paper", "flash-fig5", *cli.CPU, "-f", text) as t:
+            t.until(b"calibrate")
+            t.type("\x03")
+            self.assertEqual(t.end(), cli.INTERRUPTED)
 
     def catches_interrupts(self, pid):
         with open(f"/proc/{pid}/status") as f:

@@ -109,6 +109,20 @@ class Overlap(cli.TestCase):
             other = ["tune", *CPU, "--overlap", "--quick", "--seconds", 20, "--max-num-batched-tokens", 64, "--deterministic", "--profile", profile, "-o", plan, "-q"]
             self.assertIn("another device", self.fails(USAGE, "--anew", *other).err)
 
+    def test_energy_for_the_cost_model(self):
+        """Measured with a model on a device, it is of the cost of that model on that device."""
+        with tempfile.TemporaryDirectory() as folder:
+            env, cost = {"XDG_CACHE_HOME": folder}, ("plan", *CPU, "--cost", "-q")
+            self.assertIn("`weft tune --overlap` measures it", self.ok(*cost, env=env).text)
+            said = self.ok("tune", *CPU, "--overlap", "--quick", "--seconds", 20, "--max-num-batched-tokens", 64, "--max-num-seqs", 8, "-q", env=env).text
+            self.assertRegex(said, r"\npower: \w")
+            profile = re.search(r", (/\S+\.profile)\n", said)[1]
+            with open(profile, "a") as f:
+                f.write("power idle 10 static 20 limit 30 flop 900 byte 2000 quick\n")
+            told = self.ok(*cost, env=env).text
+            self.assertIn("\n  900 pJ a flop, 2e+03 pJ a byte, 20 W static of a limit of 30 W\n", told)
+            self.assertIn("\nbound by energy: ", told)
+
     def test_ablation(self):
         sizes = ["--max-num-batched-tokens", 64, "--max-num-seqs", 8, "-r", 3]
         with tempfile.TemporaryDirectory() as folder:

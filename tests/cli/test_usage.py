@@ -101,6 +101,14 @@ class Wrong(cli.TestCase):
         self.usage("'frobnicate'", "frobnicate")
         self.usage("'--frobnicate'", "--frobnicate")
 
+    def test_help_behind_a_command(self):
+        for command in ("run", "serve", "info", "plan", "bench", "bench paper", "pull"):
+            self.assertEqual(self.ok(*command.split(), "help").text, self.ok(*command.split(), "--help").text)
+        self.assertNotIn("Usage", self.ok("tokenize", "help").text)
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(DEMO, os.path.join(folder, "help"))
+            self.assertIn("demo", self.ok("info", "help", cwd=folder).text)
+
     def test_options(self):
         self.usage("--frobnicate", "run", "--frobnicate")
         self.usage("-z", "run", "-z")

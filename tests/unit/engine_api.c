@@ -607,6 +607,31 @@ static void stop_functions_nest(void **state)
     assert_int_equal(n, 2);
 }
 
+/* At once, and between the pieces of a text; the engine goes on. */
+static bool stops_after(void *user)
+{
+    int *left = user;
+    return (*left)-- <= 0;
+}
+
+static void calibration_is_stopped(void **state)
+{
+    (void)state;
+    char text[4000];
+    struct weft_engine *e = open_engine("cpu");
+    struct weft_calibration *c = NULL;
+    for (size_t i = 0; i < sizeof text; i++) text[i] = "One day a cat. "[i % 15];
+    for (int n = 0; n < 3; n += 2) {
+        int left = n;
+        struct weft_calibrate_params p = {.text = text, .len = sizeof text, .stop = stops_after, .user = &left};
+        assert_int_equal(weft_calibrate(e, &p, &c), WEFT_ERR_CANCELLED);
+        assert_null(c);
+    }
+    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = 200}, &c)) fail_msg("%s", weft_last_error());
+    weft_calibration_free(c);
+    weft_engine_close(e);
+}
+
 /* ---- models, versions, the future -------------------------------------------------------------------------- */
 
 static void models_are_named(void **state)
@@ -698,7 +723,7 @@ int main(void)
         cmocka_unit_test(closed_beside_readers),      cmocka_unit_test(closed_in_a_callback),   cmocka_unit_test(engines_keep_their_model),
         cmocka_unit_test(opening_is_given_up),        cmocka_unit_test(opening_a_model_is_given_up),        cmocka_unit_test(prompts_have_a_length),  cmocka_unit_test(chats_are_prompts),
         cmocka_unit_test(contradictions_are_refused), cmocka_unit_test(numbers_are_checked), cmocka_unit_test(one_source_of_each),
-        cmocka_unit_test(failures_leave_no_object), cmocka_unit_test(stop_functions_nest), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
+        cmocka_unit_test(failures_leave_no_object), cmocka_unit_test(stop_functions_nest), cmocka_unit_test(calibration_is_stopped), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
         cmocka_unit_test(newer_programs_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -31,11 +31,27 @@ static bool is_product(const wf_call *c)
     return c->op == WF_OP_GEMM || (c->op == WF_OP_ATTENTION && c->p.max_q != 1);
 }
 
+/* What the device has drawn, and for how long, by all that was launched one behind the other. */
+static struct drawn {
+    double joules;
+    uint64_t ns;
+} drawn;
+enum { STATIC_W = 150, PRODUCT_W = 600, OTHER_W = 400, LIMIT_W = 700 };
+
+/* The same work with a part of the device takes longer, and draws as much besides what is always drawn. */
+static void draw(const wf_call *c, double alone_ns, uint64_t ns)
+{
+    drawn.joules += (STATIC_W * (double)ns + ((is_product(c) ? PRODUCT_W : OTHER_W) - STATIC_W) * alone_ns) / 1e9;
+    drawn.ns += ns;
+}
+
 static uint64_t cost(const wf_call *c)
 {
     double each = is_product(c) ? world.product : c->op == WF_OP_ATTENTION ? world.attention : 5;
-    double share = c->max_groups ? (double)c->max_groups / UNITS : 1;
-    return (uint64_t)((500 + each * c->out[0].rows) / pow(share, world.bend[is_product(c)]));
+    double share = c->max_groups ? (double)c->max_groups / UNITS : 1, alone = 500 + each * c->out[0].rows;
+    uint64_t ns = (uint64_t)(alone / pow(share, world.bend[is_product(c)]));
+    draw(c, alone, ns);
+    return ns;
 }
 
 static double beside(const wf_call *c)
@@ -156,6 +172,133 @@ static void test_profile(void **state)
     wf_op_profile_free(&p);
     free(said);
 }
+
+/* Copies to the host take longer beside kernels, and these beside copies, whatever part of the device they have. */
+static uint64_t slow_beside(uint64_t bytes, bool beside)
+{
+    return bytes / 9 * (beside ? 2 : 1); /* about as long as a product, so that both have company all the time */
+}
+
+static void test_copies(void **state)
+{
+    char path[600], *said;
+    wf_op_profile p;
+    (void)state;
+    wf_null_config c = clock_of_world;
+    set_world((struct world){.bend = {0.2, 0.3}, .beside = {1.25, 1.25}, .product = 100, .attention = 4000});
+    c.read_ns = slow_beside;
+    wf_null_configure(&c);
+    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    stored("profile", path, sizeof path);
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COPY, 0));
+    assert_true(fabs(wf_class_rate(&p, WF_CLASS_COPY, 0) - 0.5) < 0.03);
+    assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COMPUTE, 1));
+    assert_true(fabs(wf_class_rate(&p, WF_CLASS_COMPUTE, 1) - 0.8) < 0.05);
+    assert_null(wf_op_profile_find(&p, "swap_out"));
+    wf_op_profile_free(&p);
+    free(said);
+}
+
+/* ---- energy ---------------------------------------------------------------------------------------------------------- */
+
+#define PCI "0000:19:00.0"
+
+static char sensor[200];
+
+static void write_number(const char *name, double v)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", sensor, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.0f\n", v);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Who reads power asks for the time first. */
+static uint64_t clock_of_sensor(void)
+{
+    write_number("energy1_input", drawn.joules * 1e6);
+    return drawn.ns;
+}
+
+static void make_sensor(void)
+{
+    char command[256];
+    wf_null_config c = clock_of_world;
+    c.pci = PCI;
+    wf_null_configure(&c);
+    snprintf(sensor, sizeof sensor, "%s/sys/bus/pci/devices/" PCI "/hwmon/hwmon0", cache);
+    snprintf(command, sizeof command, "mkdir -p %s", sensor);
+    assert_int_equal(system(command), 0);
+    write_number("power1_max", LIMIT_W * 1e6);
+    clock_of_sensor();
+    wf_power_configure(&(wf_power_config){.root = cache, .nvml = "/absent/nvml", .now_ns = clock_of_sensor});
+}
+
+static const wf_op_energy *energy_of(const wf_op_profile *p, const char *name, double share)
+{
+    for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
+        if (!strcmp(e->name, name) && fabs(e->share - share) < 0.01) return e;
+    fail_msg("no joules of %s with a share of %g", name, share);
+    return NULL;
+}
+
+static void draws(const wf_op_profile *p, const char *name, double share, double bend, double watts)
+{
+    const wf_op_energy *e = energy_of(p, name, share);
+    double us = wf_op_us(wf_op_profile_find(p, name), e->tokens) / 1e6, longer = us / pow(share, bend), joules = STATIC_W * longer + (watts - STATIC_W) * us;
+    if (fabs(e->each.seconds / longer - 1) > 1e-3 || fabs(e->each.joules / joules - 1) > 1e-3)
+        fail_msg("%s with %g: %g J in %g s, where %g and %g were wanted", name, share, e->each.joules, e->each.seconds, joules, longer);
+    assert_true(e->each.bytes > 0 && e->quick);
+}
+
+static void test_energy(void **state)
+{
+    char path[600], *said;
+    wf_op_profile p;
+    (void)state;
+    set_world(gains);
+    make_sensor();
+    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    stored("profile", path, sizeof path);
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    draws(&p, "down", 1, gains.bend[1], PRODUCT_W);
+    draws(&p, "down", 0.5, gains.bend[1], PRODUCT_W);
+    draws(&p, "decode_attention", 1, gains.bend[0], OTHER_W);
+    draws(&p, "decode_attention", 0.5, gains.bend[0], OTHER_W);
+    assert_true(p.energy.power_limit == LIMIT_W);
+    assert_non_null(strstr(said, "\npower: hwmon; "));
+    assert_true(drawn.joules > 0);
+    free(said);
+    size_t n = p.n_energies; /* the same command measures nothing anew */
+    wf_op_profile_free(&p);
+    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_int_equal(p.n_energies, n);
+    wf_op_profile_free(&p);
+    wf_power_configure(NULL);
+    free(said);
+}
+
+static void test_no_energy(void **state)
+{
+    char path[600], *said;
+    wf_op_profile p;
+    (void)state;
+    set_world(gains);
+    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    stored("profile", path, sizeof path);
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_int_equal(p.n_energies, 0);
+    assert_true(p.energy.power_limit == 0 && p.energy.static_power == 0);
+    assert_non_null(strstr(said, "\npower: not readable\n"));
+    wf_op_profile_free(&p);
+    free(said);
+}
+
+/* ---- going on -------------------------------------------------------------------------------------------------------- */
 
 /* Ends after so many questions. */
 static bool stop_later(void *user)
@@ -385,19 +528,20 @@ static void test_never_slower(void **state)
 
 /* Speedups by load and plan, as they come. */
 typedef struct table {
-    double speedup[3][4];
+    double speedup[3][5], watts[3][5], joules[3][5];
     size_t n;
 } table;
 
 static void on_row(void *user, const struct weft_ablation_row *r)
 {
-    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only", "overlap", "tuned"};
+    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only", "overlap", "overlap + offload", "tuned"};
     table *t = user;
     size_t load = 0, plan = 0;
     while (strcmp(loads[load], r->load)) assert_true(++load < 3);
-    while (strcmp(plans[plan], r->plan)) assert_true(++plan < 4);
+    while (strcmp(plans[plan], r->plan)) assert_true(++plan < 5);
     assert_true(r->us > 0 && r->spread_us == 0 && r->tokens == (load ? TOKENS : SEQS) && r->decodes < (load ? SEQS : SEQS + 1u));
-    t->speedup[load][plan] = r->speedup;
+    t->speedup[load][plan] = r->speedup, t->watts[load][plan] = r->watts, t->joules[load][plan] = r->joules_per_token;
+    assert_string_equal(r->power_source, r->watts > 0 ? "hwmon" : "not readable");
     t->n++;
 }
 
@@ -418,14 +562,51 @@ static void test_ablation(void **state)
     (void)state;
     set_world(gains);
     table t = ablate();
-    assert_int_equal(t.n, 9);
+    assert_int_equal(t.n, 12);
     for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][0] == 1 && t.speedup[load][1] < 1 && t.speedup[load][2] > t.speedup[load][1]);
     assert_true(t.speedup[2][2] > 1);
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     free(said);
     t = ablate();
+    assert_int_equal(t.n, 15);
+    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][4] >= 1 && t.watts[load][4] == 0);
+}
+
+/* Copies that are shorter than a step cost nothing on this device, and longer ones last as long as they last: four pages of 64 tokens. */
+static uint64_t read_time;
+static uint64_t fixed_read(uint64_t bytes, bool beside)
+{
+    (void)beside;
+    return bytes * read_time;
+}
+
+static void test_offload(void **state)
+{
+    (void)state;
+    wf_null_config c = clock_of_world;
+    set_world(gains);
+    c.read_ns = fixed_read;
+    for (read_time = 0; read_time < 1000; read_time += 500) {
+        wf_null_configure(&c);
+        table t = ablate();
+        assert_int_equal(t.n, 12);
+        for (size_t load = 0; load < 3; load++) assert_true(read_time ? t.speedup[load][3] < t.speedup[load][2] / 2 : t.speedup[load][3] == t.speedup[load][2]);
+    }
+}
+
+/* Watts are between those of what a step consists of, and a token's joules are those of a step over its tokens. */
+static void test_ablation_draws(void **state)
+{
+    (void)state;
+    set_world(gains);
+    make_sensor();
+    table t = ablate();
     assert_int_equal(t.n, 12);
-    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][3] >= 1);
+    for (size_t load = 0; load < 3; load++)
+        for (size_t plan = 0; plan < 4; plan++)
+            if (!(t.watts[load][plan] > OTHER_W && t.watts[load][plan] < PRODUCT_W && t.joules[load][plan] > 0)) fail_msg("load %zu, plan %zu: %g W", load, plan, t.watts[load][plan]);
+    assert_true(t.joules[0][1] > t.joules[0][0]); /* split: each op is launched twice */
+    wf_power_configure(NULL);
 }
 
 static bool stop_at_once(void *user)
@@ -547,7 +728,7 @@ static void test_damaged_files(void **state)
     assert_int_equal(e->plans.n, 1);
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
-    assert_int_equal(ablate().n, 9); /* without the kept one */
+    assert_int_equal(ablate().n, 12); /* without the kept one */
     spoil("profile", "weft-profile 1\nop a compute\n");
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     assert_true(compare_with_sequential("mended") > 0);
@@ -656,7 +837,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_context), cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
         cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
-        cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
+        cmocka_unit_test(test_copies), cmocka_unit_test(test_energy), cmocka_unit_test(test_no_energy), cmocka_unit_test(test_ablation), cmocka_unit_test(test_offload), cmocka_unit_test(test_ablation_draws),      cmocka_unit_test(test_ablation_refuses),
         cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_output),        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
     };

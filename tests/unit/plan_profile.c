@@ -120,6 +120,65 @@ static void test_quick(void **state)
     wf_op_profile_free(&p);
 }
 
+/* ---- energy ---------------------------------------------------------------------------------------------------------- */
+
+#define ONE "op a compute\ntime a tokens 1 share 1 us 1 spread 0\n"
+
+static void is_about(double x, double wanted)
+{
+    if (!(fabs(x / wanted - 1) < 1e-6)) fail_msg("%.9g where %.9g was wanted", x, wanted);
+}
+
+/* Of a device that draws 150 W whatever it does, 0.8 pJ a flop and 80 pJ a byte. */
+static wf_energy_point point_of(double seconds, double gflop, double mb)
+{
+    return (wf_energy_point){150 * seconds + 0.8e-3 * gflop + 80e-6 * mb, seconds, gflop * 1e9, mb * 1e6};
+}
+
+static void test_energy_fit(void **state)
+{
+    (void)state;
+    wf_energy_point points[] = {point_of(400e-6, 224, 60), point_of(250e-6, 4, 1070), point_of(800e-6, 224, 60), point_of(480e-6, 4, 1070)};
+    wf_energy e = {.idle = 120, .power_limit = 700};
+    assert_true(wf_energy_fit(points, 4, &e));
+    is_about(e.static_power, 150), is_about(e.flop, 0.8e-12), is_about(e.byte, 80e-12);
+    is_about(wf_energy_seconds(&e, 550e12, 0), 0.8);
+    e = (wf_energy){.idle = 150}; /* two do not tell what is always drawn: idle says it */
+    assert_true(wf_energy_fit(points, 2, &e));
+    is_about(e.static_power, 150), is_about(e.flop, 0.8e-12), is_about(e.byte, 80e-12);
+    assert_true(wf_energy_seconds(&e, 1e12, 0) == 0); /* without a limit nothing is said */
+    wf_energy_point alike[] = {point_of(400e-6, 224, 60), point_of(800e-6, 448, 120)};
+    e = (wf_energy){.idle = 100};
+    assert_false(wf_energy_fit(alike, 2, &e));
+    assert_false(wf_energy_fit(alike, 0, &e));
+    assert_true(e.static_power == 0 && e.flop == 0 && e.byte == 0 && e.idle == 100);
+    wf_energy_point more = {.joules = 1e-3, .seconds = 1e-5, .flops = 1}; /* more than idle watts would explain: no negative constants */
+    points[1] = more;
+    e = (wf_energy){.idle = 500};
+    assert_false(wf_energy_fit(points, 2, &e));
+}
+
+static void test_energy_text(void **state)
+{
+    (void)state;
+    wf_op_profile p = profile_of(HEAD ONE "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a tokens 1 share 0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
+                                 "power idle 118 static 150 limit 700 flop 0.82 byte 77\n");
+    char *text = text_of(&p);
+    assert_non_null(strstr(text, "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a tokens 1 share 0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
+                                 "power idle 118 static 150 limit 700 flop 0.82 byte 77\n"));
+    free(text);
+    is_about(p.energy.byte, 77e-12), is_about(p.energy.power_limit, 700);
+    assert_true(wf_op_profile_has_energy(&p, "a", 1, 0.5) && !wf_op_profile_has_energy(&p, "a", 2, 0.5));
+    wf_op_profile_drop_quick(&p);
+    assert_int_equal(p.n_energies, 1);
+    is_about(p.energy.static_power, 150);
+    wf_op_profile_free(&p);
+    p = profile_of(HEAD ONE "power idle 118 static 150 limit 700 flop 0.82 byte 77 quick\n");
+    wf_op_profile_drop_quick(&p);
+    assert_true(p.energy.idle == 0 && p.energy.power_limit == 0);
+    wf_op_profile_free(&p);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -143,6 +202,13 @@ static void test_errors(void **state)
         {HEAD "groups 0\n", "from 1"},
         {HEAD "tile x\n", "from 1"},
         {HEAD "nonsense\n", "want device, model"},
+        {HEAD ONE "energy a tokens 1 share 1 joules -1 us 1 gflop 1 mb 1\n", "joules and a time above 0"},
+        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop nan mb 1\n", "joules and a time above 0"},
+        {HEAD ONE "energy a tokens 0 share 1 joules 1 us 1 gflop 1 mb 1\n", "tokens from 1"},
+        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1\n", "want device"},
+        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\nenergy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\n", "the same energy"},
+        {HEAD ONE "power idle 1 static -1 limit 1 flop 1 byte 1\n", "watts and picojoules from 0"},
+        {HEAD ONE "power idle 1 static 1\n", "want device"},
     };
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_op_profile p;
@@ -155,6 +221,6 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times_by_tokens), cmocka_unit_test(test_rates_by_share), cmocka_unit_test(test_monotone),
-                                       cmocka_unit_test(test_text), cmocka_unit_test(test_quick), cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_text), cmocka_unit_test(test_energy_fit), cmocka_unit_test(test_energy_text), cmocka_unit_test(test_quick), cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

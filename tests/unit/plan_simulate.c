@@ -80,6 +80,20 @@ static void test_shares(void **state)
 
 /* Without limits the shares are 1 and 1: each gets half, and runs at half its rate, although memory alone would have more for it. Attention would take 160
  * beside a product; the products end at 100 + 200 and 100 + 200 - 40 + ..., so: QKV 100 to 260 beside attention, and 20 more alone. */
+/* At its power limit a device takes as long as the joules of all ops need, and twice as long with half the watts for them; with many watts nothing changes. */
+static void test_power_limit(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph_of(1);
+    double free_us = simulated(&g, OVERLAP, PROFILE, NULL);
+    near(simulated(&g, OVERLAP, PROFILE "power idle 0 static 50 limit 1e6 flop 1 byte 1\n", NULL), free_us);
+    near(simulated(&g, OVERLAP, PROFILE "power idle 0 static 50 limit 0 flop 1e6 byte 1e6\n", NULL), free_us); /* unknown */
+    double bound = simulated(&g, OVERLAP, PROFILE "power idle 0 static 50 limit 52 flop 1e6 byte 1e6\n", NULL);
+    assert_true(bound > free_us);
+    assert_true(fabs(simulated(&g, OVERLAP, PROFILE "power idle 0 static 50 limit 51 flop 1e6 byte 1e6\n", NULL) / bound - 2) < 1e-9);
+    wf_graph_free(&g);
+}
+
 static void test_no_limits(void **state)
 {
     (void)state;
@@ -181,7 +195,7 @@ static void test_null_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sequential), cmocka_unit_test(test_shares), cmocka_unit_test(test_no_limits), cmocka_unit_test(test_copies),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sequential), cmocka_unit_test(test_shares), cmocka_unit_test(test_power_limit), cmocka_unit_test(test_no_limits), cmocka_unit_test(test_copies),
                                        cmocka_unit_test(test_null_device)};
     seed_from_environment();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,6 +187,30 @@ static void test_measured(void **state)
     wf_null_configure(NULL);
 }
 
+/* By what it was made for: times of another model would be drawn as if they were of this one. */
+static void test_other_model(void **state)
+{
+    char other[80], line[200], copy[4096];
+    struct weft_timeline *t = NULL;
+    wf_op_profile own = {0};
+    (void)state;
+    struct weft_engine *e = open_engine(1, false);
+    assert_int_equal(wf_stored_sign(e->dev, &e->graph, &own), WEFT_OK);
+    for (int same = 0; same < 2; same++) {
+        snprintf(other, sizeof other, "%s.made", path);
+        FILE *from = fopen(path, "r"), *f = fopen(other, "w");
+        size_t n = fread(copy, 1, sizeof copy, from);
+        snprintf(line, sizeof line, "made-for %s %s\n", own.device_key, same ? own.model_key : "0123456789abcdef0123456789abcdef");
+        fwrite(copy, 1, n, f), fputs(line, f);
+        fclose(from), fclose(f);
+        assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = other}, &t), same ? WEFT_OK : WEFT_ERR_ARG);
+        if (!same) assert_non_null(strstr(weft_last_error(), "another shape"));
+    }
+    weft_timeline_free(t);
+    unlink(other);
+    weft_engine_close(e);
+}
+
 static void test_refused(void **state)
 {
     struct weft_timeline *t = NULL;
@@ -231,7 +255,7 @@ int main(void)
         cmocka_unit_test(test_same_work),
         cmocka_unit_test(test_peak),
         cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_other_model),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,79 @@
+/* offload: see offload.h. */
+#include "tune/offload.h"
+#include "tune/overlap.h"
+
+#include <stdlib.h>
+
+enum { MOST_HOST = 64 << 20 };
+
+weft_status wf_offload_open(struct weft_engine *e, wf_offload *out)
+{
+    uint64_t page = wf_exec_page_bytes(e->exec);
+    *out = (wf_offload){.e = e, .pages = wf_calloc(e->limits.pages, sizeof *out->pages)};
+    if (!out->pages) return WEFT_ERR_NOMEM;
+    WF_TRY(wf_copy_queue_create(e->dev, &out->q));
+    WF_TRY(wf_event_create(e->dev, &out->first));
+    WF_TRY(wf_event_create(e->dev, &out->last));
+    return wf_host_create(e->dev, WF_MAX(page, MOST_HOST / page * page), &out->host);
+}
+
+void wf_offload_close(wf_offload *o)
+{
+    if (!o->e) return;
+    if (o->q) wf_queue_destroy(o->q);
+    if (o->first) wf_event_destroy(o->first);
+    if (o->last) wf_event_destroy(o->last);
+    if (o->host.data) wf_host_destroy(o->e->dev, &o->host);
+    free(o->pages);
+    *o = (wf_offload){0};
+}
+
+/* Pages of a sequence before those that its tokens of this step go to. */
+static uint32_t left_alone(const wf_offload *o, const wf_batch *b, uint32_t seq)
+{
+    uint32_t row = 0;
+    while (row < b->n_tokens && b->in[WF_INPUT_SEQ][row] != (int32_t)seq) row++;
+    return row < b->n_tokens ? (uint32_t)b->in[WF_INPUT_POS][row] / o->e->sched.p.page_tokens : 0;
+}
+
+/* Those of sequences, and those of nobody. */
+void wf_offload_batch(wf_offload *o, const wf_batch *b)
+{
+    uint32_t page = o->e->sched.p.page_tokens, all = wf_limits_pages(&o->e->limits, b->n_tokens, b->n_logits);
+    o->n_pages = 0;
+    for (uint32_t s = 0; s < b->n_seqs; s++)
+        for (uint32_t i = 0; i < left_alone(o, b, s); i++) o->pages[o->n_pages++] = b->in[WF_INPUT_PAGES][b->in[WF_INPUT_INDPTR][s] + (int32_t)i];
+    for (uint32_t p = b->n_pages; p < all; p++) o->pages[o->n_pages++] = (int32_t)p;
+    o->n_copies = o->n_pages ? (b->n_tokens + page - 1) / page : 0;
+}
+
+static weft_status submit_copies(wf_offload *o)
+{
+    uint64_t page = wf_exec_page_bytes(o->e->exec), places = WF_MAX((uint64_t)1, MOST_HOST / page);
+    for (uint32_t i = 0; i < o->n_copies; i++) {
+        wf_event *end = !i ? o->first : i + 1 == o->n_copies ? o->last : NULL;
+        WF_TRY(wf_exec_read_page(o->e->exec, o->q, o->pages[i % o->n_pages], (uint8_t *)o->host.data + i % places * page, end));
+    }
+    return wf_flush(o->q);
+}
+
+static weft_status copies_us(const wf_offload *o, double *us)
+{
+    uint64_t begin, end, other;
+    WF_TRY(wf_event_times(o->first, &begin, &end));
+    if (o->n_copies > 1) WF_TRY(wf_event_times(o->last, &other, &end));
+    *us = (double)(end - begin) / 1e3;
+    return WEFT_OK;
+}
+
+weft_status wf_offload_step(wf_offload *o, const wf_batch *b, double *us)
+{
+    double copies = 0, step;
+    WF_TRY(wf_load_submit(o->e, b));
+    weft_status s = submit_copies(o), waited = wf_load_wait(o->e, &step);
+    if (s == WEFT_OK) s = waited;
+    if (s == WEFT_OK) s = wf_finish(o->q);
+    if (s == WEFT_OK) s = copies_us(o, &copies);
+    if (us) *us = WF_MAX(step, copies);
+    return s;
+}
