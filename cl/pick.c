@@ -50,10 +50,11 @@ static void add(offer *o, int i)
 static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
     static const char *const gemv[] = {"gemv", "mma16", "matrix16", "tile16", NULL};
+    static const char *const narrow[] = {"gemv_few", "gemv", "mma16", "matrix16", "tile16", NULL};
     static const char *const small[] = {"mma16", "matrix16", "tile16", "tile64", NULL};
     static const char *const tile[] = {"mma64", "matrix64", "tile64", "tile16", NULL};
     static const char *const large[] = {"mma128", "matrix128", "wide128", "tile128", "tile64", "tile16", NULL};
-    if (m <= 8) return gemv;
+    if (m <= 8) return caps->gpu && n < 4 * caps->units ? narrow : gemv;
     if (m <= 32) return small;
     return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
 }
@@ -86,7 +87,7 @@ static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, u
 static const char *const *grouped_preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const gemv[] = {"gemv", "tile16", NULL}, *const small[] = {"mma16", "tile16", NULL}, *const tile[] = {"mma64", "tile64", NULL};
-    static const char *const narrow[] = {"flat8_split", "flat8", NULL}, *const few[] = {"flat8", "flat8_split", NULL}, *const some[] = {"flat16", "frag64", NULL};
+    static const char *const narrow[] = {"flat8_split", "flat8", NULL}, *const few[] = {"row_int16", "flat8", "flat8_split", NULL}, *const some[] = {"flat16", "frag64", NULL};
     const wf_view *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
     uint32_t n = c->out[0].cols / ids->cols, experts = w->rows / n, pairs = ids->rows * ids->cols, each = (pairs + experts - 1) / experts;
     if (w->layout != WF_CL_FRAGMENT_MAJOR) return each <= 4 ? gemv : each <= 32 ? small : tile;

@@ -17,9 +17,9 @@
  * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU A_TILES is 2 and the rows of W a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
- * With INT16 M is 1, XK is K, the row is aligned to four elements, and W is quantised.
+ * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
  * GROUPED 1: experts.clh, without NORM, SILU and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
- * the same expert, up to 8 * B_TILES.
+ * the same expert, up to 8 * B_TILES; with INT16 one.
  * Parts: flat_f16.clh or flat_int16.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED experts_few.clh.
  */
 #ifndef WG
@@ -185,12 +185,11 @@ static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t 
     }
 }
 #elif GROUPED
-static INLINE void finish_pairs(const epilogue *e, const experts *g, const __local uint *pair, uint n, int expert, const __local float *partial, uint tile, uint lid)
+/* Row m of the product, of that pair. */
+static INLINE void finish_row(const epilogue *e, const experts *g, uint m, uint pair, int expert, const __local float *partial, uint tile, uint row)
 {
-    for (uint i = lid; i < ROWS * n; i += WG) {
-        uint m = i / ROWS, row = i % ROWS, col = tile * ROWS + row;
-        if (col < g->N) finish_pair(e, g, pair[m], expert, col, total(partial, m * ROWS + row));
-    }
+    uint col = tile * ROWS + row;
+    if (col < g->N) finish_pair(e, g, pair, expert, col, total(partial, m * ROWS + row));
 }
 #else
 static INLINE void finish_all(const epilogue *e, const __local float *partial, uint tile, uint M, uint N, uint lid)
@@ -216,7 +215,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     const __global uchar *w_at[A_TILES];
 #if NORM || INT16
     X_ROOM
-    bool have_x = false;
+    ulong kept = ULONG_MAX; /* the element of X whose row is in x_at */
 #else
     const __global uchar *x_at[B_TILES];
 #endif
@@ -224,7 +223,9 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     __local float squares[XROWS][WARPS];
 #endif
 #if GROUPED
+#if !INT16
     __local uint pair[WARPS][8 * B_TILES];
+#endif
     const experts g = EXPERTS_OF_ARGS;
     uint turns = tiles * pairs;
 #elif !NORM && !INT16
@@ -237,13 +238,18 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     for (uint turn = get_group_id(0); turn < turns; turn += get_num_groups(0)) {
         uint tile = turn % tiles;
         int expert = expert_of(&g, turn / tiles);
-        const uint n = find_pairs(pair[warp], 8 * B_TILES, &g, expert, turn / tiles, lane);
         const ulong from_block = w_row_of(&g, expert) / 16;
+#if INT16
+        const uint one = turn / tiles;
+        const ulong row = x_of(&g, one);
+#else
+        const uint n = find_pairs(pair[warp], 8 * B_TILES, &g, expert, turn / tiles, lane);
         if (!n) continue;
 #pragma unroll
         for (int t = 0; t < B_TILES; t++) x_at[t] = IN_AT(uchar, x) + x_of(&g, pair[warp][min(t * 8 + (lane >> 2), n - 1)]) * 2 + (lane & 3) * 4;
+#endif
 #else
-    const ulong from_block = 0;
+    const ulong from_block = 0, row = 0;
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
 #endif
         sums acc;
@@ -260,11 +266,11 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         int at = here ? rope.pos[pair.m] : 0, into = here ? rope.slot[pair.m] : -1;
 #endif
 #if NORM
-        if (!have_x) normalise(x_at, squares, IN_AT(float, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
-        have_x = true;
+        if (kept != row) normalise(x_at, squares, IN_AT(float, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
+        kept = row;
 #elif INT16
-        if (!have_x) keep_x(x_at, IN_AT(uint2, x), lid);
-        have_x = true;
+        if (kept != row) keep_x(x_at, IN_AT(uint2, x) + row / 4, lid);
+        kept = row;
 #endif
         load_x(&b[0], OWN_X(x_at, lane, M), from, to);
 #if ROPE
@@ -279,7 +285,11 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         pair = pair_at(opaque(lid), tile);
         if (is_pair(&pair, &rope, M)) finish_pair(&e, &rope, &pair, partial, into, angle);
 #elif GROUPED
-        finish_pairs(&e, &g, pair[0], n, expert, partial, tile, lid);
+#if INT16
+        if (lid < ROWS) finish_row(&e, &g, 0, one, expert, partial, tile, lid);
+#else
+        for (uint i = lid; i < ROWS * n; i += WG) finish_row(&e, &g, i / ROWS, pair[0][i / ROWS], expert, partial, tile, i % ROWS);
+#endif
 #else
         finish_all(&e, partial, tile, M, N, lid);
 #endif

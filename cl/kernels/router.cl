@@ -14,6 +14,7 @@ static int next_expert(const __global float *x, uint E, float last, int at)
 {
     int best = -1;
     float most = 0;
+#pragma unroll 8
     for (int e = 0; e < (int)E; e++) {
         float v = order_of(x[e]);
         bool behind = at < 0 || v < last || (v == last && e > at);
@@ -31,6 +32,7 @@ static float weight_of(float x, float top, uint sigmoid)
 static float factor(const __global float *x, uint E, float top, float sum, uint sigmoid, uint normalise, float scale)
 {
     float all = 0;
+#pragma unroll 8
     for (uint e = 0; e < E; e++) all += exp(x[e] - top);
     if (isnan(all)) return NAN;
     if (normalise) return scale / sum;

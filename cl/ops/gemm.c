@@ -67,7 +67,7 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
     uint32_t m = c->out[WF_GEMM_Y].rows, n = c->out[WF_GEMM_Y].cols, lanes = (uint32_t)v->tile[0];
     bool eights = vectors(c); /* odd shapes are slow anyway: one program for all M */
     uint32_t rows = !eights || m > 4 ? 8 : m > 1 ? 4 : 1;
-    uint32_t per_lane = rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
+    uint32_t per_lane = lanes > 32 ? 1 : rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
     if (m > 8 || group < lanes) return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "MR", (int32_t)rows);
@@ -143,8 +143,7 @@ static bool rows_of_halves(const wf_view *x, uint32_t align)
     return x->dtype == WF_F16 && x->offset % align == 0 && x->stride * 2 % align == 0;
 }
 
-/* Does the variant of gemm_flat take one row of X, in fixed point? */
-static bool is_int16(const cl_variant *v)
+bool wf_cl_is_one_row(const cl_variant *v)
 {
     return v->tile[4];
 }
@@ -153,7 +152,7 @@ static bool is_int16(const cl_variant *v)
 static uint64_t flat_local_bytes(const cl_variant *v, uint32_t rows, uint64_t k)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
-    if (is_int16(v)) return FLAT_SUMS_BYTES(group, blocks, 1) + FLAT_INT16_BYTES(group, k);
+    if (wf_cl_is_one_row(v)) return FLAT_SUMS_BYTES(group, blocks, 1) + FLAT_INT16_BYTES(group, k);
     return FLAT_SUMS_BYTES(group, blocks, 8 * tiles) + FLAT_NORM_BYTES(group, rows, k);
 }
 
@@ -202,8 +201,8 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     bool norm = c->in[WF_GEMM_NORM].rows, silu = c->p.silu;
     if (!caps->nv_mma || c->out[WF_GEMM_Y].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (!norm && !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
-    if ((norm || is_int16(v)) && (tiles != 1 || !local_x_knobs(caps, v, c, l))) return false;
-    if (is_int16(v) && !int16_knobs(c, l)) return false;
+    if ((norm || wf_cl_is_one_row(v)) && (tiles != 1 || !local_x_knobs(caps, v, c, l))) return false;
+    if (wf_cl_is_one_row(v) && !int16_knobs(c, l)) return false;
     if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
     if (c->p.rope && !rope_knobs(v, c, l)) return false;
     wf_cl_group_knobs(l, caps, group);

@@ -350,6 +350,7 @@ def main(folder, tool):
         check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
         check_experts(folder, "gemm_flat", 64, flat(2, 1, 1), 21, 2, 4, 48, 128, bias=True, half=True),
         check_experts(folder, "gemm_flat", 64, flat(1, 1, 1), 1, 2, 8, 32, 256, one_x=True, w_type="Q4_K", tool=tool),
+        check_experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="Q4_K", tool=tool),
         check_experts(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 2, 4, 32, 320, bias=True, half=True),
         check_experts(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 0), 21, 3, 6, 48, 256, one_x=True, w_type="Q4_K", tool=tool),
         check_experts(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 2, 4, 40, 328, bias=True),
