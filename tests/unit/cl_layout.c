@@ -328,19 +328,23 @@ static int pick_in_class(wf_dev *d, const wf_call *c, const char *class)
     return wf_cl_rank(d, c, class, &k, 1) ? k.variant : -1;
 }
 
-/* One class for any number of rows, and within it tiles that fit them. */
+/* One class for any number of rows, and within it tiles that fit them: as many parts of K as few rows need and many bear. A share of the
+ * device takes other tiles of that class, be it the first call of its shape. */
 static void batch_invariant_products(void **state)
 {
     static const struct {
-        uint32_t m;
+        uint32_t m, n, k, groups;
         const char *variant;
-    } cases[] = {{1, "narrow16"}, {8, "narrow16"}, {64, "wgmma64"}, {2048, "packed256"}};
+    } cases[] = {{1, 28672, 4096, 0, "narrow16"},     {8, 28672, 4096, 0, "narrow16"},     {64, 28672, 4096, 0, "wgmma64"},     {2048, 28672, 4096, 0, "packed256"},
+                 {64, 4096, 14336, 3, "wgmma64_p4"},  {1, 4096, 14336, 0, "narrow16_k4"},  {64, 4096, 14336, 0, "wgmma64_k4"},  {256, 4096, 14336, 0, "wgmma128_k4"},
+                 {2048, 4096, 14336, 0, "packed192_p4"}, {1, 6144, 4096, 0, "narrow16_k2"}, {2048, 6144, 4096, 0, "packed192_p2"}};
     wf_batch_invariance b = {0};
     (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
-        wf_call c = product(cases[i].m, 28672, 4096);
+        wf_call c = product(cases[i].m, cases[i].n, cases[i].k);
+        c.max_groups = cases[i].groups;
         int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
         assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
     }
