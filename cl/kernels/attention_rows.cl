@@ -1,14 +1,15 @@
 /* attention_rows: softmax(q . k * scale) v over paged keys for many rows of a sequence, on NVIDIA's matrix units, with the bits that
  * attention_split has by chunks at absolute positions: a row's result is the same whether it is decoded or part of a prompt.
  *
- * It is that kernel with more columns. A work-group has a block: some rows of a sequence times query heads of one KV head, a column each,
- * 8 NT of them, so that a tile of keys and values is read once for all. A column's products, its softmax and its chunks are as there; tiles
- * that only later rows see weigh 0 and change nothing. No work-group shares a block with others. Blocks with the longest rows come first.
+ * It is that kernel with more columns. A work-group has a block: some rows of a sequence times query heads of one KV head, a column each.
+ * Every four warps are a team, which has 8 NT columns and all keys, so that a warp reads a tile of keys and values once for all of its columns,
+ * and the others' read finds it in the first cache. A column's products, its softmax and its chunks are as there; tiles that only later
+ * rows see weigh 0 and change nothing. No work-group shares a block with others. Blocks with the longest rows come first.
  *
  * Rows of a block that belong to several sequences are done one sequence after another.
  *
- * Knobs: D (head size, a multiple of 16, at most 128), TP (16-token tiles a page), CHUNK, GROWS (as of attention_split), NT. WG: a multiple of
- * 32. Pools are aligned to 16 bytes, q is F16.
+ * Knobs: D (head size, a multiple of 16, at most 128), TP (16-token tiles a page), CHUNK, GROWS (as of attention_split), NT. WG: 128 for each
+ * team. Pools are aligned to 16 bytes, q is F16.
  */
 #ifndef WG
 #define WG 128
@@ -34,12 +35,17 @@
 #endif
 #define ASYNC 0
 
-#define WARPS (WG / 32)
+#undef LD /* other warps read the same */
+#define LD "ld.global.nc.L2::128B"
+#define WARPS 4 /* of a team: as attention_split has */
+#define TEAMS (WG / 32 / WARPS)
+#define ALL   (TEAMS * NT) /* times 8 columns */
+#define TEAM_SUMS (WARPS * WARP_SUMS)
 #define KW (D / 8)  /* words of a key that a lane holds: 4 lanes a key */
 #define VW (D / 16) /* words of a value that a lane holds: 8 lanes a value */
 #define PAIR (2 * D + 4) /* of two columns in local memory: so far apart that lanes write to other banks */
 #define WARP_SUMS (4 * PAIR)
-#define BUFFERS 1
+#define BUFFERS 1 /* for each team, of 8 columns */
 #define PER_ITEM ((2 * D + WG - 1) / WG) /* times 4 sums of 8 columns that a work-item adds up */
 #define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
 #define PARTIAL 0
@@ -89,23 +95,23 @@ INLINE uint columns_of(const block *b, uint n)
 }
 
 /* The last key that each of the lane's columns sees: none in other runs. */
-INLINE void look_at_columns(int last[NT][2], const block *b, const run *r, const __global int *pos, uint quad)
+INLINE void look_at_columns(int last[NT][2], const block *b, const run *r, const __global int *pos, uint team, uint quad)
 {
 #pragma unroll
     for (uint n = 0; n < NT; n++)
 #pragma unroll
         for (uint i = 0; i < 2; i++) {
-            uint column = 8 * n + 2 * quad + i;
+            uint column = 8 * (team * NT + n) + 2 * quad + i;
             last[n][i] = is_in(b, r, column) ? pos[row_of(b, column)] : -1;
         }
 }
 
-INLINE void load_queries(uint words[NT][KW], const block *b, const __global half *q, uint q_stride, const lane_t *me)
+INLINE void load_queries(uint words[NT][KW], const block *b, const __global half *q, uint q_stride, uint team, const lane_t *me)
 {
     bool aligned = (((ulong)q | (ulong)q_stride * 2) & 7) == 0;
 #pragma unroll
     for (uint n = 0; n < NT; n++) {
-        uint column = min(8 * n + me->g, b->columns - 1);
+        uint column = min(8 * (team * NT + n) + me->g, b->columns - 1);
         load_q(words[n], q + (ulong)row_of(b, column) * q_stride + (b->head0 + column % b->heads) * D, me->quad, aligned);
     }
 }
@@ -158,14 +164,31 @@ INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_s
     }
 }
 
+/* A chunk's sums of all columns join the totals, eight columns of each team at a time. */
+INLINE void take_all(total_t total[ALL], sums_t sums[NT], __local float *room, __local float2 *states, const block *b, uint team, const lane_t *me)
+{
+#pragma unroll
+    for (uint n = 0; n < NT; n++) {
+        shared_sums mine = {room + team * TEAM_SUMS, states + team * WARPS * 8};
+        share_sums(&mine, &sums[n], columns_of(b, team * NT + n), true, me);
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (uint t = 0; t < TEAMS; t++) {
+            shared_sums from = {room + t * TEAM_SUMS, states + t * WARPS * 8};
+            take_chunk(&total[t * NT + n], 0, &from, columns_of(b, t * NT + n), true, me);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
 /* The sums of all columns over the keys of the run, chunk by chunk. */
-INLINE void sum_run(total_t total[NT], __local float *room, __local float2 *states, const tiles *of, uint words[NT][KW], const int last[NT][2],
-                    const block *b, const run *r, float scale, const lane_t *me)
+INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *states, const tiles *of, uint words[NT][KW], const int last[NT][2],
+                    const block *b, const run *r, float scale, uint team, const lane_t *me)
 {
     const item_sight seen = {{r->most}};
     stream s;
 #pragma unroll
-    for (int n = 0; n < NT; n++) clear_total(&total[n]);
+    for (int n = 0; n < ALL; n++) clear_total(&total[n]);
     start_stream(&s, of, &seen, me);
     for (uint from = 0; from < of->to;) {
         uint end = chunk_end(&seen, from, of->to);
@@ -173,26 +196,15 @@ INLINE void sum_run(total_t total[NT], __local float *room, __local float2 *stat
 #pragma unroll
         for (int n = 0; n < NT; n++) clear_sums(&sums[n], NO_MAX);
         attend_all(sums, &s, of, &seen, words, last, r, scale, end, me);
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            shared_sums now = {room + n * WARPS * WARP_SUMS, states + n * WARPS * 8};
-            share_sums(&now, &sums[n], columns_of(b, n), true, me);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            shared_sums now = {room + n * WARPS * WARP_SUMS, states + n * WARPS * 8};
-            take_chunk(&total[n], 0, &now, columns_of(b, n), true, me);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        take_all(total, sums, room, states, b, team, me);
         from = end;
     }
 }
 
-INLINE void write_run(const total_t total[NT], const block *b, const run *r, OUT_ACT(o), uint o_stride, const lane_t *me)
+INLINE void write_run(const total_t total[ALL], const block *b, const run *r, OUT_ACT(o), uint o_stride, const lane_t *me)
 {
 #pragma unroll
-    for (uint t = 0; t < NT; t++)
+    for (uint t = 0; t < ALL; t++)
         EACH_PART(n, col, d, columns_of(b, t), me->lid)
         {
             uint column = 8 * t + col;
@@ -209,26 +221,26 @@ INLINE void write_run(const total_t total[NT], const block *b, const run *r, OUT
 KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                            uint page_stride, uint q_stride, uint o_stride, float scale)
 {
-    __local float room[NT * WARPS * WARP_SUMS] __attribute__((aligned(16)));
-    __local float2 states[NT * WARPS * 8];
-    uint lid = get_local_id(0), lane_id = lid & 31, per_kv = Hq / Hkv, most = min(per_kv, 8u * NT), parts = (per_kv + most - 1) / most;
-    uint rows = 8 * NT / most, blocks = (M + rows - 1) / rows, columns = Hkv * parts;
-    const lane_t me = {lid, lid >> 5, lane_id >> 2, lane_id & 3};
+    __local float room[TEAMS * TEAM_SUMS] __attribute__((aligned(16)));
+    __local float2 states[TEAMS * WARPS * 8];
+    uint lid = get_local_id(0), lane_id = lid & 31, team = lid / (32 * WARPS), per_kv = Hq / Hkv, most = min(per_kv, 8u * ALL), parts = (per_kv + most - 1) / most;
+    uint rows = 8 * ALL / most, blocks = (M + rows - 1) / rows, columns = Hkv * parts;
+    const lane_t me = {lid, lid / 32 % WARPS, lane_id >> 2, lane_id & 3};
 
     for (uint item = (uint)get_group_id(0); item < blocks * columns; item += (uint)get_num_groups(0)) {
         uint part = item % columns, m0 = (blocks - 1 - item / columns) * rows, m_end = min(M, m0 + rows), head = part % parts * most;
         block b = {m0, m_end, part / parts, part / parts * per_kv + head, min(most, per_kv - head), 0};
         uint words[NT][KW];
         b.columns = (m_end - m0) * b.heads;
-        load_queries(words, &b, IN_AT(half, q), q_stride, &me);
+        load_queries(words, &b, IN_AT(half, q), q_stride, team, &me);
         for (uint m = m0; m < m_end;) { /* runs of rows of one sequence */
             run r = find_run(&b, m, IN_AT(int, seq), IN_AT(int, pos));
             const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
             tiles of = {IN_AT(half, kp), IN_AT(half, vp), page, page_stride, b.kvh, P, 0, (uint)max(r.most + 16, 0) >> 4};
             int last[NT][2];
-            total_t total[NT];
-            look_at_columns(last, &b, &r, IN_AT(int, pos), me.quad);
-            sum_run(total, room, states, &of, words, last, &b, &r, scale * 1.44269504f, &me);
+            total_t total[ALL];
+            look_at_columns(last, &b, &r, IN_AT(int, pos), team, me.quad);
+            sum_run(total, room, states, &of, words, last, &b, &r, scale * 1.44269504f, team, &me);
             write_run(total, &b, &r, o_base, o_off, o_half, o_stride, &me);
             m = r.end;
         }

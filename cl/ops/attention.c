@@ -187,13 +187,13 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     return true;
 }
 
-/* A block of rows and heads a work-group: columns of which as many fit as tile[0] times 8. */
+/* A block of rows and heads a work-group: columns of which tile[1] teams have tile[0] times 8 each. */
 bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { GROUP = 128, MOST_HEAD = 128 };
-    uint32_t columns = 8 * (uint32_t)v->tile[0], g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
-    if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
-    wf_cl_group_knobs(l, caps, GROUP);
+    enum { TEAM = 128, MOST_HEAD = 128 };
+    uint32_t teams = (uint32_t)v->tile[1], group = TEAM * teams, columns = 8 * teams * (uint32_t)v->tile[0], g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
+    if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD || wf_cl_group(caps, group, limit) < group) return false;
+    wf_cl_group_knobs(l, caps, group);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "NT", v->tile[0]);
