@@ -34,8 +34,8 @@ static const struct program {
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
     {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
-    {"rows-alone", "mma_decode", WF_WINDOWS_NONE, 64, 3, 16, 4, 16},
-    {"rows", "mma_rows_chunks", WF_WINDOWS_NONE, 64, 3, 16, 4, 16},
+    {"rows-alone", "mma_decode", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
+    {"rows", "mma_rows_chunks", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
     {"rows-wide-alone", "mma_decode", WF_WINDOWS_NONE, 32, 9, 32, 4, 8},
     {"rows-wide", "mma_rows_chunks", WF_WINDOWS_NONE, 32, 9, 32, 4, 8},
 };
@@ -64,7 +64,7 @@ static bool is_prefill(const struct program *p)
 static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 {
     static const uint32_t seqs[] = {1, 5, 3}, rows[] = {1, 1, 25};
-    const uint32_t keys[] = {is_rows(p) ? 300 : is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
+    const uint32_t keys[] = {is_rows(p) ? 190 : is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
