@@ -67,7 +67,7 @@ static double best_us(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char
 /* How much longer the class takes than what is the fastest for each number of rows, added up: decoding with few and many sequences, prompts. */
 static double slowdown(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)
 {
-    static const uint32_t rows[] = {16, 64, 256, 1024};
+    static const uint32_t rows[] = {16, 32, 64, 256, 1024};
     double sum = 0;
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         wf_call x = with_rows(c, rows[i]);
