@@ -351,6 +351,28 @@ static void batch_invariant_products(void **state)
     wf_batch_invariance_reset(&b);
 }
 
+/* SiLU behind a product is one kernel for any number of rows, a norm before it for none: few rows would have other bits than many. */
+static void batch_invariant_fusions(void **state)
+{
+    static const uint32_t rows[] = {1, 8, 64, 2048};
+    wf_batch_invariance b = {0};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    take_default_costs(d);
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        wf_call c = product(rows[i], 28672, 4096);
+        c.p.silu = 1;
+        c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 14336;
+        int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
+        assert_true(v >= 0);
+        assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, v)->class, "wgmma");
+        c.in[WF_GEMM_X].dtype = WF_F32;
+        c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 4096, 4096, WF_F32, 0};
+        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c), -1);
+    }
+    wf_batch_invariance_reset(&b);
+}
+
 /* Half a model is refused, and leaves what was there. */
 static void models_are_whole(void **state)
 {
@@ -523,7 +545,7 @@ int main(void)
         cmocka_unit_test(experts_by_pairs),
         cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
-        cmocka_unit_test(batch_invariant_products),
+        cmocka_unit_test(batch_invariant_products),    cmocka_unit_test(batch_invariant_fusions),
         cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
