@@ -43,7 +43,8 @@ static int shared_bytes(const wf_wgmma *s)
 
 static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .split_k = WF_MAX(knob[4], 1), .parts = WF_MAX(-knob[4], 1), .silu = silu, .w = *w};
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .silu = silu, .w = *w};
+    s.split_k = WF_MAX(knob[4], 1), s.parts = WF_MAX(-knob[4], 1);
     s.batch = batch_of(&s, knob[3]);
     s.unroll = WF_MAX(WF_WGMMA_STAGES, 2 * s.batch);
     s.threads = s.warpgroups * WARPGROUP;
@@ -62,8 +63,9 @@ static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
     wf_wgmma s = derive(knob, silu, w);
-    return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k, .parts = (uint32_t)s.parts,
-                      .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
+    return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
+                      .parts = (uint32_t)s.parts, .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack,
+                      .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
 }
 
 /* ---- before the main loop ----------------------------------------------------------------------------------- */
@@ -299,8 +301,9 @@ static void main_loop(wf_ptx *t, const wf_wgmma *s)
     bool f16 = s->w.bits == 16;
     open_scope_for(t, "The main loop: accumulates over the unit's steps of K.", ".b32 later; .pred more;",
                    "Reads steps, kt, %s, x_from, smem_desc, w_from, prefetches, %s%s; writes acc*, a*, kt, x_from, w_from%s%s%s.",
-                   s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from", s->parts == 1 ? "" : s->pack ? ", tid, k" : ", k",
-                   s->pack ? ", phases" : "", f16 ? "" : ", q*, high_from, scale_from", s->parts > 1 ? ", kept, part, border" : "");
+                   s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from",
+                   s->parts == 1 ? "" : s->pack ? ", tid, k" : ", k", s->pack ? ", phases" : "", f16 ? "" : ", q*, high_from, scale_from",
+                   s->parts > 1 ? ", kept, part, border" : "");
     for (int i = 0; i < s->n_acc; i++) emit(t, "mov.f32 acc%d, 0f00000000;", i);
     if (s->parts > 1) wf_wgmma_begin_parts(t, s);
     fill_stages(t, s, ahead);

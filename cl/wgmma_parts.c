@@ -61,7 +61,8 @@ static void add_kept(wf_ptx *t, const wf_wgmma *s, int i)
 /* Once all products that were begun are done. */
 void wf_wgmma_end_part(wf_ptx *t, const wf_wgmma *s, int u)
 {
-    open_scope(t, "At the end of a part its sums join those before.", "Reads kt, border, kept, k, part, acc*; writes acc*, part, border.", ".f32 sum<4>; .pred inside;");
+    open_scope(t, "At the end of a part its sums join those before.", "Reads kt, border, kept, k, part, acc*; writes acc*, part, border.",
+               ".f32 sum<4>; .pred inside;");
     emit(t, "setp.ne.u32 inside, kt, border;"
             "@inside bra INSIDE%d;"
             "wgmma.wait_group.sync.aligned 0;", u);

@@ -138,8 +138,8 @@ INLINE void clear_unseen(values_t *v, int most, uint tile, uint quad)
 }
 
 /* The warp's tiles before `end`, as attend() of attention_split, for all columns. */
-INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, uint words[NT][KW], const int last[NT][2], const run *r, float scale,
-                       uint end, const lane_t *me)
+INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, uint words[NT][KW], const int last[NT][2], const run *r,
+                       float scale, uint end, const lane_t *me)
 {
     while (s->t < end) {
         values_t values;
@@ -223,7 +223,8 @@ KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), 
 {
     __local float room[TEAMS * TEAM_SUMS] __attribute__((aligned(16)));
     __local float2 states[TEAMS * WARPS * 8];
-    uint lid = get_local_id(0), lane_id = lid & 31, team = lid / (32 * WARPS), per_kv = Hq / Hkv, most = min(per_kv, 8u * ALL), parts = (per_kv + most - 1) / most;
+    uint lid = get_local_id(0), lane_id = lid & 31, team = lid / (32 * WARPS);
+    uint per_kv = Hq / Hkv, most = min(per_kv, 8u * ALL), parts = (per_kv + most - 1) / most;
     uint rows = 8 * ALL / most, blocks = (M + rows - 1) / rows, columns = Hkv * parts;
     const lane_t me = {lid, lid / 32 % WARPS, lane_id >> 2, lane_id & 3};
 

@@ -191,7 +191,8 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
 bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { TEAM = 128, MOST_HEAD = 128 };
-    uint32_t teams = (uint32_t)v->tile[1], group = TEAM * teams, columns = 8 * teams * (uint32_t)v->tile[0], g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
+    uint32_t teams = (uint32_t)v->tile[1], group = TEAM * teams, columns = 8 * teams * (uint32_t)v->tile[0];
+    uint32_t g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
     if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD || wf_cl_group(caps, group, limit) < group) return false;
     wf_cl_group_knobs(l, caps, group);
     common(c, l);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""attention_split.cl, attention_rows.cl and attention_prefill.cl without a GPU: compiled by clang-19 for this processor, with nvidia_host.clh in place of nvidia.clh, and
-run by split_host, lane by lane.
+"""attention_split.cl, attention_rows.cl and attention_prefill.cl without a GPU: compiled by clang-19 for this processor, with nvidia_host.clh in
+place of nvidia.clh, and run by split_host, lane by lane.
 
     split.py SPLIT_HOST KERNELS
 """
