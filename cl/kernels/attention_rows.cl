@@ -6,7 +6,8 @@
  * and the others' read finds it in the first cache. A column's products, its softmax and its chunks are as there; tiles that only later
  * rows see weigh 0 and change nothing. No work-group shares a block with others. Blocks with the longest rows come first.
  *
- * Rows of a block that belong to several sequences are done one sequence after another.
+ * Rows of a block that belong to several sequences are done one sequence after another. Queries wait in local memory: registers hold sums, of
+ * as many columns as they can, for what is read of keys and values is the limit.
  *
  * Knobs: D (head size, a multiple of 16, at most 128), TP (16-token tiles a page), CHUNK, GROWS (as of attention_split), NT. WG: 128 for each
  * team. Pools are aligned to 16 bytes, q is F16.
@@ -31,7 +32,7 @@
 #define GROWS 2048
 #endif
 #ifndef NT
-#define NT 2
+#define NT 3
 #endif
 #define ASYNC 0
 
@@ -106,13 +107,29 @@ INLINE void look_at_columns(int last[NT][2], const block *b, const run *r, const
         }
 }
 
-INLINE void load_queries(uint words[NT][KW], const block *b, const __global half *q, uint q_stride, uint team, const lane_t *me)
+/* Queries wait in local memory, for registers hold sums: of each 8 columns the pairs of words of a lane, as all warps of a team read them. */
+INLINE void share_queries(__local uint2 *pairs, const block *b, const __global half *q, uint q_stride, uint team, const lane_t *me)
 {
     bool aligned = (((ulong)q | (ulong)q_stride * 2) & 7) == 0;
+    barrier(CLK_LOCAL_MEM_FENCE); /* the block before is done */
+    for (uint n = me->warp; n < NT; n += WARPS) {
+        uint column = min(8 * (team * NT + n) + me->g, b->columns - 1), words[KW];
+        load_q(words, q + (ulong)row_of(b, column) * q_stride + (b->head0 + column % b->heads) * D, me->quad, aligned);
 #pragma unroll
-    for (uint n = 0; n < NT; n++) {
-        uint column = min(8 * (team * NT + n) + me->g, b->columns - 1);
-        load_q(words[n], q + (ulong)row_of(b, column) * q_stride + (b->head0 + column % b->heads) * D, me->quad, aligned);
+        for (uint w = 0; w < KW; w += 2) pairs[(n * KW + w) * 16] = (uint2)(words[w], words[w + 1]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* As multiply_keys() of attention_split, for one 8 columns. */
+INLINE void multiply_shared(float s[2][4], const keys_t *k, const __local uint2 *pairs)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[0][i] = s[1][i] = 0;
+#pragma unroll
+    for (int w = 0; w < KW; w += 2) {
+        uint2 q = pairs[w * 16];
+        MMA(s[w / 2 & 1], k->k0[w], k->k1[w], k->k0[w + 1], k->k1[w + 1], q.x, q.y);
     }
 }
 
@@ -138,28 +155,31 @@ INLINE void clear_unseen(values_t *v, int most, uint tile, uint quad)
 }
 
 /* The warp's tiles before `end`, as attend() of attention_split, for all columns. */
-INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, uint words[NT][KW], const int last[NT][2], const run *r,
+INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, const __local uint2 *pairs, const int last[NT][2], const run *r,
                        float scale, uint end, const lane_t *me)
 {
     while (s->t < end) {
         values_t values;
-        float products[NT][2][4], x[4];
+        float x[NT][4];
         uint tile = s->t;
         load_values(&values, of->v + s->off + 2 * me->quad * D, me->g);
         advance(s, of, seen);
 #pragma unroll
-        for (int n = 0; n < NT; n++) multiply_keys(products[n], &s->keys, words[n]);
+        for (int n = 0; n < NT; n++) {
+            float products[2][4];
+            multiply_shared(products, &s->keys, pairs + n * KW * 16);
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[n][i] = (products[0][i] + products[1][i]) * scale;
+        }
         if (s->t < of->to) load_keys(&s->keys, of->k + s->off, me->g, me->quad);
         if ((int)(tile * 16 + 15) > r->most) clear_unseen(&values, r->most, tile, me->quad);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) x[i] = (products[n][0][i] + products[n][1][i]) * scale;
-            if ((int)(tile * 16 + 15) > r->least) mask_columns(x, last[n], tile, me->g);
-            sums[n].seen_max[0] = fmax(sums[n].seen_max[0], fmax(x[0], x[2]));
-            sums[n].seen_max[1] = fmax(sums[n].seen_max[1], fmax(x[1], x[3]));
+            if ((int)(tile * 16 + 15) > r->least) mask_columns(x[n], last[n], tile, me->g);
+            sums[n].seen_max[0] = fmax(sums[n].seen_max[0], fmax(x[n][0], x[n][2]));
+            sums[n].seen_max[1] = fmax(sums[n].seen_max[1], fmax(x[n][1], x[n][3]));
             raise(&sums[n]);
-            add_values(&sums[n], x, &values);
+            add_values(&sums[n], x[n], &values);
         }
     }
 }
@@ -182,7 +202,7 @@ INLINE void take_all(total_t total[ALL], sums_t sums[NT], __local float *room, _
 }
 
 /* The sums of all columns over the keys of the run, chunk by chunk. */
-INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *states, const tiles *of, uint words[NT][KW], const int last[NT][2],
+INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *states, const tiles *of, const __local uint2 *pairs, const int last[NT][2],
                     const block *b, const run *r, float scale, uint team, const lane_t *me)
 {
     const item_sight seen = {{r->most}};
@@ -195,7 +215,7 @@ INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *sta
         sums_t sums[NT];
 #pragma unroll
         for (int n = 0; n < NT; n++) clear_sums(&sums[n], NO_MAX);
-        attend_all(sums, &s, of, &seen, words, last, r, scale, end, me);
+        attend_all(sums, &s, of, &seen, pairs, last, r, scale, end, me);
         take_all(total, sums, room, states, b, team, me);
         from = end;
     }
@@ -223,17 +243,18 @@ KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), 
 {
     __local float room[TEAMS * TEAM_SUMS] __attribute__((aligned(16)));
     __local float2 states[TEAMS * WARPS * 8];
+    __local uint2 queries[TEAMS * NT * KW * 16];
     uint lid = get_local_id(0), lane_id = lid & 31, team = lid / (32 * WARPS);
     uint per_kv = Hq / Hkv, most = min(per_kv, 8u * ALL), parts = (per_kv + most - 1) / most;
     uint rows = 8 * ALL / most, blocks = (M + rows - 1) / rows, columns = Hkv * parts;
     const lane_t me = {lid, lid / 32 % WARPS, lane_id >> 2, lane_id & 3};
+    __local uint2 *pairs = queries + team * NT * KW * 16 + lane_id;
 
     for (uint item = (uint)get_group_id(0); item < blocks * columns; item += (uint)get_num_groups(0)) {
         uint part = item % columns, m0 = (blocks - 1 - item / columns) * rows, m_end = min(M, m0 + rows), head = part % parts * most;
         block b = {m0, m_end, part / parts, part / parts * per_kv + head, min(most, per_kv - head), 0};
-        uint words[NT][KW];
         b.columns = (m_end - m0) * b.heads;
-        load_queries(words, &b, IN_AT(half, q), q_stride, team, &me);
+        share_queries(pairs, &b, IN_AT(half, q), q_stride, team, &me);
         for (uint m = m0; m < m_end;) { /* runs of rows of one sequence */
             run r = find_run(&b, m, IN_AT(int, seq), IN_AT(int, pos));
             const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
@@ -241,7 +262,7 @@ KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), 
             int last[NT][2];
             total_t total[ALL];
             look_at_columns(last, &b, &r, IN_AT(int, pos), team, me.quad);
-            sum_run(total, room, states, &of, words, last, &b, &r, scale * 1.44269504f, team, &me);
+            sum_run(total, room, states, &of, pairs, last, &b, &r, scale * 1.44269504f, team, &me);
             write_run(total, &b, &r, o_base, o_off, o_half, o_stride, &me);
             m = r.end;
         }
