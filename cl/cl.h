@@ -235,7 +235,7 @@ void wf_cl_fragments_pack(enum wf_dtype, uint32_t rows, uint32_t cols, const uin
 
 /* ---- wgmma.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tile_m, batch, split_k (variants.def), with or without SiLU in the epilogue, and for weights
+/* The program for the knobs warpgroups, pack, tile_m, batch, cuts of K (variants.def), with or without SiLU in the epilogue, and for weights
  * that lie so; malloc'ed, NULL on shortage of memory. */
 char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, const cl_fragments *w);
 /* What a launch of it takes. */
@@ -244,7 +244,7 @@ typedef struct cl_wgmma {
     uint32_t tile_n;                /* columns of Y a work-group: w_rows, or with SiLU half as many */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t tile_k;                /* K is a multiple of it */
-    uint32_t split_k;               /* work-groups that share the K of a tile */
+    uint32_t split_k, parts;        /* work-groups that share the K of a tile; parts that each adds one after the other */
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeroed bytes */
     uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;

@@ -12,7 +12,8 @@
  * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tile_m` rows of X. Only X passes
  * through shared memory. Large products pack it first (wgmma_pack.c). With SiLU half of a work-group's rows of W are gate, and
  * the other half the same rows of up; the epilogue brings them together. Where tiles are too few for the device, `split_k`
- * work-groups share the K of a tile, and the epilogue reduces their accumulators.
+ * work-groups share the K of a tile, and the epilogue reduces their accumulators. Where they are enough, one work-group can add the same parts
+ * in the same order (wgmma_parts.c), so that the bits do not depend on the number of rows.
  *
  * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
  */
@@ -21,6 +22,7 @@
 
 #define WARPGROUP   128
 #define REGISTERS   65536 /* of a multiprocessor */
+#define SHARED_BYTES (227 << 10)
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
@@ -34,9 +36,15 @@ static int batch_of(const wf_wgmma *s, int knob)
     return s->tile_m <= 64 && wf_cl_fragment_bytes(&s->w) >= FEW ? 4 : 2;
 }
 
+static int shared_bytes(const wf_wgmma *s)
+{
+    return WF_MAX(WF_WGMMA_STAGES * s->stage_bytes + wf_wgmma_parts_bytes(s), wf_wgmma_epilogue_bytes(s));
+}
+
 static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .split_k = knob[4], .silu = silu, .w = *w};
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .silu = silu, .w = *w};
+    s.split_k = WF_MAX(knob[4], 1), s.parts = WF_MAX(-knob[4], 1);
     s.batch = batch_of(&s, knob[3]);
     s.unroll = WF_MAX(WF_WGMMA_STAGES, 2 * s.batch);
     s.threads = s.warpgroups * WARPGROUP;
@@ -47,7 +55,8 @@ static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
     s.n_acc = s.tile_m / 2;
     s.w_registers = wf_wgmma_operand_registers(&s) + wf_wgmma_held_registers(&s);
     int others = s.w.bits == 16 ? 32 : 56;
-    s.resident = WF_MAX(WF_MIN(REGISTERS / (s.threads * (s.n_acc + s.w_registers + others)), 4), 1);
+    int resident = WF_MIN(REGISTERS / (s.threads * (s.n_acc + s.w_registers + others)), 4);
+    s.resident = WF_MAX(s.parts > 1 ? WF_MIN(resident, SHARED_BYTES / shared_bytes(&s)) : resident, 1);
     return s;
 }
 
@@ -55,7 +64,8 @@ cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments 
 {
     wf_wgmma s = derive(knob, silu, w);
     return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
-                      .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
+                      .parts = (uint32_t)s.parts, .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack,
+                      .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
 }
 
 /* ---- before the main loop ----------------------------------------------------------------------------------- */
@@ -80,8 +90,9 @@ static void parameters(wf_ptx *t, const wf_wgmma *s)
 /* What lives as long as the program; the rest belongs to scopes. */
 static void declare(wf_ptx *t, const wf_wgmma *s)
 {
-    emit(t, ".shared .align 1024 .b8 smem[%d];", WF_MAX(WF_WGMMA_STAGES * s->stage_bytes, wf_wgmma_epilogue_bytes(s)));
+    emit(t, ".shared .align 1024 .b8 smem[%d];", shared_bytes(s));
     if (s->pack) wf_wgmma_declare_pack(t);
+    if (s->parts > 1) wf_wgmma_declare_parts(t, s);
     emit(t, ".reg .b64 x, w, bias, res, y;"
             ".reg .b32 m, n, k, stride, y_pitch, res_pitch;"
             ".reg .pred has_bias, has_res, to_half;"
@@ -281,6 +292,7 @@ static void step(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
     emit(t, "add.u32 kt, kt, 1;"
             "setp.ge.u32 more, kt, steps;"
             "@more bra SUMMED;");
+    if (s->parts > 1) wf_wgmma_end_part(t, s, u);
 }
 
 static void main_loop(wf_ptx *t, const wf_wgmma *s)
@@ -288,10 +300,12 @@ static void main_loop(wf_ptx *t, const wf_wgmma *s)
     int ahead = WF_WGMMA_STAGES - 2;
     bool f16 = s->w.bits == 16;
     open_scope_for(t, "The main loop: accumulates over the unit's steps of K.", ".b32 later; .pred more;",
-                   "Reads steps, kt, %s, x_from, smem_desc, w_from, prefetches, %s; writes acc*, a*, kt, x_from, w_from%s%s.",
-                   s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from", s->pack ? ", phases" : "",
-                   f16 ? "" : ", q*, high_from, scale_from");
+                   "Reads steps, kt, %s, x_from, smem_desc, w_from, prefetches, %s%s; writes acc*, a*, kt, x_from, w_from%s%s%s.",
+                   s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from",
+                   s->parts == 1 ? "" : s->pack ? ", tid, k" : ", k", s->pack ? ", phases" : "", f16 ? "" : ", q*, high_from, scale_from",
+                   s->parts > 1 ? ", kept, part, border" : "");
     for (int i = 0; i < s->n_acc; i++) emit(t, "mov.f32 acc%d, 0f00000000;", i);
+    if (s->parts > 1) wf_wgmma_begin_parts(t, s);
     fill_stages(t, s, ahead);
     wf_wgmma_load_w(t, s, 0, 0);
     wf_wgmma_expand(t, s, 0);
@@ -301,6 +315,7 @@ static void main_loop(wf_ptx *t, const wf_wgmma *s)
     label(t, "SUMMED");
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     if (!s->pack) emit(t, "cp.async.wait_group 0;");
+    if (s->parts > 1) wf_wgmma_add_last_part(t, s);
     close_scope(t);
 }
 

@@ -1,5 +1,5 @@
 /* wgmma: what the files of the generator share. wgmma.c is its owner; wgmma_pack.c writes the part of the program that
- * packs X, wgmma_weights.c how W comes to registers, wgmma_epilogue.c what follows the main loop. */
+ * packs X, wgmma_weights.c how W comes to registers, wgmma_parts.c adds parts of K, wgmma_epilogue.c has what follows the main loop. */
 #ifndef WF_WGMMA_H
 #define WF_WGMMA_H
 
@@ -18,6 +18,7 @@ typedef struct wf_wgmma {
     cl_fragments w;          /* how W lies */
     int batch, unroll;       /* steps whose W is loaded together; steps of the unrolled loop, which two batches divide */
     int split_k;             /* work-groups that share the K of a tile */
+    int parts;               /* parts of K that a work-group adds one after the other, as split_k work-groups would */
     int silu;                /* 1: rows of W are gate, then up */
     int threads, w_rows;     /* of a work-group: work-items, rows of W */
     int tile_n;              /* columns of Y a tile: w_rows, or with SiLU half of that */
@@ -50,6 +51,14 @@ void wf_wgmma_place_w(wf_ptx *t, const wf_wgmma *s);
 void wf_wgmma_load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead);
 /* Operands of unrolled step u from what was loaded of it; nothing where that is what was loaded. */
 void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u);
+
+/* wgmma_parts.c, for programs whose K has several parts: bytes of shared memory, behind the stages, for the sums of those before. For each
+ * unit: no sums yet. In the main loop, behind unrolled step u: at the end of a part its sums join them. At the end: the last part's. */
+int wf_wgmma_parts_bytes(const wf_wgmma *s);
+void wf_wgmma_declare_parts(wf_ptx *t, const wf_wgmma *s);
+void wf_wgmma_begin_parts(wf_ptx *t, const wf_wgmma *s);
+void wf_wgmma_end_part(wf_ptx *t, const wf_wgmma *s, int u);
+void wf_wgmma_add_last_part(wf_ptx *t, const wf_wgmma *s);
 
 /* wgmma_epilogue.c. Bytes of shared memory that it takes; bytes of a tile's split-K exchange buffer, 0 where it has one work-group. */
 int wf_wgmma_epilogue_bytes(const wf_wgmma *s);

@@ -187,6 +187,23 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     return true;
 }
 
+/* A block of rows and heads a work-group: columns of which tile[1] teams have tile[0] times 8 each. */
+bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { TEAM = 128, MOST_HEAD = 128 };
+    uint32_t teams = (uint32_t)v->tile[1], group = TEAM * teams, columns = 8 * teams * (uint32_t)v->tile[0];
+    uint32_t g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
+    if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD || wf_cl_group(caps, group, limit) < group) return false;
+    wf_cl_group_knobs(l, caps, group);
+    common(c, l);
+    wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
+    wf_cl_knob(l, "NT", v->tile[0]);
+    wf_cl_knob(l, "CHUNK", v->tile[2]);
+    wf_cl_knob(l, "GROWS", v->tile[3]);
+    l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
+    return l->groups < UINT32_MAX;
+}
+
 /* How many tiles of keys and values local memory holds; more than 3 are no gain. */
 static uint32_t stages(uint32_t d, uint32_t keys)
 {

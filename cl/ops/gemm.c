@@ -296,7 +296,8 @@ static double wgmma_reduce(const cl_wgmma_costs *a, const cl_wgmma *g, uint32_t 
 /* Microseconds of so many work-groups that run together. */
 static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
-    uint32_t steps = (c->in[WF_GEMM_X].cols / g->tile_k + g->split_k - 1) / g->split_k;
+    enum { PART_STEPS = 2 }; /* about as long as a part's sums take to join the others */
+    uint32_t steps = (c->in[WF_GEMM_X].cols / g->tile_k + g->split_k - 1) / g->split_k + (g->parts - 1) * PART_STEPS;
     if (g->pack) return steps * wgmma_step_packed(a, g) + a->wgmma_packed.round;
     return steps * wgmma_step(caps, a, g, c, groups) + a->wgmma.round;
 }
@@ -313,11 +314,11 @@ double wf_cl_wgmma_time(const cl_caps *caps, const cl_wgmma_costs *a, const cl_v
     return time;
 }
 
-/* The work-groups of a tile wait for each other, so that all of them must run, and their sums must have room. */
+/* A part is a step at least. The work-groups of a tile wait for each other, so that all of them must run, and their sums must have room. */
 static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
 {
     uint64_t tiles = wgmma_tiles(g, c);
-    if (g->split_k == 1) return true;
+    if (g->split_k == 1) return g->parts <= c->in[WF_GEMM_X].cols / g->tile_k;
     if (g->split_k > c->in[WF_GEMM_X].cols / g->tile_k || (c->max_groups && g->split_k > c->max_groups)) return false;
     return tiles * g->split_k <= caps->units * g->resident && tiles * g->exchange_bytes <= caps->zeroed;
 }

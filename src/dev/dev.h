@@ -256,6 +256,7 @@ enum wf_variant_flag {
     WF_BATCH_DEPENDENT = 2, /* the bits of a row depend on what else is in the call */
     WF_ASYNC_SOFTMAX = 4,   /* ATTENTION: uses the unified maximum phi, and counts the rows that leave its range */
     WF_ON_REQUEST = 8,      /* runs only where it is forced, or was measured as the fastest */
+    WF_MODELLED = 16,       /* a model of its kind expects its times: they tell the kernels of that kind apart, for any number of rows */
 };
 
 /* One implementation of one op. The backend's list is its variants.def. */

@@ -1,5 +1,5 @@
-/* batch_invariance: see batch_invariance.h. The class that the backend would take for few rows comes first, since most
- * steps decode. */
+/* batch_invariance: see batch_invariance.h. Where times are modelled, the class that costs least over all numbers of rows; else the one
+ * that the backend would take for few rows comes first, since most steps decode. */
 #include "select/batch_invariance.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 /* A call without the number of its rows. */
 typedef struct shape {
     uint32_t op, n, k, n_head, n_kv_head, head_dim;
-    uint8_t in, weight, layout, out, bias, residual, windows, capped, sinks, async;
+    uint8_t in, weight, layout, out, bias, residual, fusion, windows, capped, sinks, async;
 } shape;
 
 struct wf_shape_class {
@@ -24,6 +24,7 @@ static shape shape_of(const wf_call *c)
     s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
     s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
     s.bias = c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf, s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
+    s.fusion = (uint8_t)wf_fusion_of(c);
     s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
     s.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
     s.capped = c->op == WF_OP_ATTENTION && c->p.softcap > 0;
@@ -31,10 +32,11 @@ static shape shape_of(const wf_call *c)
     return s;
 }
 
-/* The same call with m rows. */
+/* The same call with m rows and the whole device: another plan gives an op another share, and the same bits. */
 static wf_call with_rows(const wf_call *c, uint32_t m)
 {
     wf_call x = *c;
+    x.max_groups = 0;
     for (int i = 0; i < WF_MAX_IN; i++)
         if (wf_ops[c->op].in[i].what & WF_OPERAND_BY_ROW) x.in[i].rows = m;
     for (int i = 0; i < WF_MAX_OUT; i++)
@@ -55,9 +57,53 @@ static bool serves_all(wf_pick_in pick, wf_dev *dev, const wf_call *c, const cha
     return true;
 }
 
+/* Microseconds of the fastest variant, of this class where it is not NULL. */
+static double best_us(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)
+{
+    int v = pick(dev, c, class);
+    return v >= 0 ? wf_expected_us(dev, c, v) : 0;
+}
+
+/* How much longer the class takes than what is the fastest for each number of rows, added up: decoding with few and many sequences, prompts. */
+static double slowdown(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)
+{
+    static const uint32_t rows[] = {16, 32, 64, 256, 1024};
+    double sum = 0;
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        wf_call x = with_rows(c, rows[i]);
+        double best = best_us(pick, dev, &x, NULL);
+        sum += best > 0 ? best_us(pick, dev, &x, class) / best : 0;
+    }
+    return sum;
+}
+
+static bool listed_before(wf_dev *dev, enum wf_op op, int variant, const char *class)
+{
+    for (int i = 0; i < variant; i++)
+        if (!strcmp(wf_variant_at(dev, op, i)->class, class)) return true;
+    return false;
+}
+
+/* The class that costs least over all numbers of rows, of those whose times are modelled; NULL: there is none. */
+static const char *modelled_class(wf_pick_in pick, wf_dev *dev, const wf_call *c)
+{
+    const wf_variant *v;
+    const char *best = NULL;
+    double least = 0;
+    for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++) {
+        if (!(v->flags & WF_MODELLED) || (v->flags & WF_BATCH_DEPENDENT) || listed_before(dev, c->op, i, v->class)) continue;
+        if (!serves_all(pick, dev, c, v->class)) continue;
+        double sum = slowdown(pick, dev, c, v->class);
+        if (!best || sum < least) best = v->class, least = sum;
+    }
+    return best;
+}
+
 static const char *choose_class(wf_pick_in pick, wf_dev *dev, const wf_call *c)
 {
     const wf_variant *v, *best = NULL;
+    const char *modelled = modelled_class(pick, dev, c);
+    if (modelled) return modelled;
     for (size_t i = 0; i < WF_LEN(probes); i++) {
         wf_call x = with_rows(c, probes[i]);
         int picked = pick(dev, &x, NULL);

@@ -293,7 +293,6 @@ static weft_status attach(wf_dev *dev, const wf_open_params *p)
     dev->selector = &s->base;
     WF_TRY(set_default_costs(dev));
     WF_TRY(parse_force(dev, s, dev->params.force));
-    if (p->deterministic) dev->has_fused_gemm = false; /* it runs other kernels for few rows than for many */
     return read_named(dev, s, p->tuned);
 }
 

@@ -1,9 +1,9 @@
-/* split_host: runs attention_split.cl and attention_prefill.cl on NVIDIA's warps as host.c simulates them.
+/* split_host: runs attention_split.cl, attention_rows.cl and attention_prefill.cl on NVIDIA's warps as host.c simulates them.
  *
  *   split_host --knobs                a line for each program: its name, its kernel, one more header, then build options
- *   split_host KERNEL.so NAME         runs the kernel, built with those (split.py), and compares with the reference; attention_split
+ *   split_host KERNEL.so NAME [ALONE.so]   runs the kernel, built with those (split.py), and compares with the reference; attention_split
  *                                     must multiply no tile of keys that is not seen; with chunks it must give a row the same bits
- *                                     by any number of work-groups, in the batch and alone
+ *                                     by any number of work-groups, in the batch and alone: there by the program NAME-alone in ALONE.so
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -34,6 +34,10 @@ static const struct program {
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
     {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
+    {"rows-alone", "mma_decode", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
+    {"rows", "mma_rows_chunks", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
+    {"rows-wide-alone", "mma_decode", WF_WINDOWS_NONE, 32, 9, 32, 4, 8},
+    {"rows-wide", "mma_rows_chunks", WF_WINDOWS_NONE, 32, 9, 32, 4, 8},
 };
 
 enum { UNITS = 3 /* compute units: few work-groups share items in many ways */, MANY = 20, LONG = 4000, CASES = 6, BEHIND = 1 << 20 };
@@ -45,9 +49,14 @@ static const cl_variant *variant_named(const char *name)
     return v;
 }
 
+static bool is_rows(const struct program *p)
+{
+    return !strcmp(p->variant, "mma_rows_chunks");
+}
+
 static bool is_prefill(const struct program *p)
 {
-    return !strncmp(p->name, "prefill", 7);
+    return !strncmp(p->name, "prefill", 7) || is_rows(p);
 }
 
 /* Few and many rows (a warp's lanes have one each, or a run of them), short and long ones; the first is one of which more
@@ -55,7 +64,7 @@ static bool is_prefill(const struct program *p)
 static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 {
     static const uint32_t seqs[] = {1, 5, 3}, rows[] = {1, 1, 25};
-    const uint32_t keys[] = {is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
+    const uint32_t keys[] = {is_rows(p) ? 190 : is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
@@ -89,8 +98,15 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 typedef void plain_fn(HEAD, TAIL);
 typedef void windows_fn(HEAD, VIEW, int32_t, TAIL);
 typedef void prefill_fn(HEAD, uint32_t, void *, uint64_t, float, float);
+typedef void rows_fn(HEAD);
 
-static void *kernel;
+/* A program that was built. */
+typedef struct loaded {
+    const struct program *p;
+    void *kernel;
+} loaded;
+
+static loaded now, for_one_row;
 static const wf_check *problem;
 static cl_launch launch;
 static uint8_t *result;
@@ -104,10 +120,12 @@ static void call_kernel(void)
     const wf_view *q = &p->in[WF_ATTENTION_Q].view, *o = &p->out[WF_ATTENTION_O].view;
     const wf_op_params *w = &p->c.p;
     float base = launch.arg[launch.n_args - 2].f32, low = launch.arg[launch.n_args - 1].f32;
+    void *kernel = now.kernel;
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
               p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
 #define END scratch, launch.arg[launch.n_args - 5].u32, &count, 0, base, low
-    if (prefills) ((prefill_fn *)kernel)(BEGIN, launch.arg[launch.n_args - 5].u32, &count, 0, base, low);
+    if (is_rows(now.p)) ((rows_fn *)kernel)(BEGIN);
+    else if (prefills) ((prefill_fn *)kernel)(BEGIN, launch.arg[launch.n_args - 5].u32, &count, 0, base, low);
     else if (p->in[WF_ATTENTION_WINDOWS].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
     else ((plain_fn *)kernel)(BEGIN, END);
 }
@@ -158,9 +176,11 @@ static uint32_t products_needed(const wf_check *k)
 }
 
 /* Runs a problem, whose bits are in `result` then. */
-static bool simulate(const struct program *p, wf_check *k)
+static bool simulate(const loaded *by, wf_check *k)
 {
-    if (!configure(p, k, &launch)) return false;
+    now = *by;
+    prefills = is_prefill(by->p);
+    if (!configure(by->p, k, &launch)) return false;
     problem = k;
     result = malloc(k->out[WF_ATTENTION_O].bytes);
     launch.scratch = WF_MAX(launch.scratch, WF_CL_ZEROED);
@@ -180,14 +200,14 @@ static void forget(void)
 }
 
 /* The same bits by any number of work-groups. */
-static bool same_by_groups(const struct program *p, const wf_check *k, const uint8_t *expect)
+static bool same_by_groups(const loaded *by, const wf_check *k, const uint8_t *expect)
 {
     static const uint32_t groups[] = {1, 3, 7, 13};
     bool same = true;
     for (size_t i = 0; i < WF_LEN(groups) && same; i++) {
         wf_check fewer = *k;
         fewer.c.max_groups = groups[i];
-        same = simulate(p, &fewer) && !memcmp(result, expect, k->out[WF_ATTENTION_O].bytes) && clean();
+        same = simulate(by, &fewer) && !memcmp(result, expect, k->out[WF_ATTENTION_O].bytes) && clean();
         forget();
         if (!same) printf("%u work-groups give other bits\n", groups[i]);
     }
@@ -195,40 +215,41 @@ static bool same_by_groups(const struct program *p, const wf_check *k, const uin
 }
 
 /* The same bits for a row alone. */
-static bool same_alone(const struct program *p, const wf_check *k, const uint8_t *expect)
+static bool same_alone(const wf_check *k, const uint8_t *expect)
 {
     const wf_view *o = &k->out[WF_ATTENTION_O].view;
     uint64_t size = wf_dtype_bytes(o->dtype, 1);
     wf_check one;
     for (uint32_t row = 0; row < o->rows; row += 1 + o->rows / 4) {
         if (!wf_check_one_row(k, row, &one)) return true;
-        bool same = simulate(p, &one) && !memcmp(result, expect + row * o->stride * size, o->cols * size);
+        bool same = simulate(&for_one_row, &one) && !memcmp(result, expect + row * o->stride * size, o->cols * size);
         forget();
         if (!same) return printf("row %u alone has other bits\n", row), false;
     }
     return true;
 }
 
-static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
+static bool run_case(const loaded *by, wf_dev *ref, const wf_case *c)
 {
+    const struct program *p = by->p;
     char text[160];
     wf_check *k;
     wf_case_text(c, text, sizeof text);
     if (wf_check_new(ref, c, &k)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
     uint32_t before = host_result().products, need = products_needed(k);
-    if (!simulate(p, k)) return fprintf(stderr, "%s: not configured\n", text), false;
+    if (!simulate(by, k)) return fprintf(stderr, "%s: not configured\n", text), false;
     host_run host = host_result();
     uint32_t products = host.products - before;
     bool async = strstr(p->variant, "async"), counted = async ? count >= k->redo_least && count <= k->redo_most : !count;
     wf_check_result r = judged(k);
-    bool worked = prefills || (async && count ? products > need : products == need);
+    bool worked = is_prefill(p) || (async && count ? products > need : products == need);
     bool ok = r.ok && counted && clean() && !host.mistakes && worked;
     printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products of %u, %u mistakes %s\n", ok ? "ok" : "FAIL", p->name, text, r.error, count,
            k->redo_least, k->redo_most, products, need, host.mistakes, r.message);
     uint8_t *bits = result;
     result = NULL;
     forget();
-    ok = ok && (!p->chunk || (same_by_groups(p, k, bits) && same_alone(p, k, bits)));
+    ok = ok && (!p->chunk || (same_by_groups(by, k, bits) && same_alone(k, bits)));
     free(bits);
     wf_check_free(k);
     return ok;
@@ -251,21 +272,30 @@ static int print_knobs(wf_dev *ref)
     return 0;
 }
 
-static int run(wf_dev *ref, const char *path, const char *name)
+static bool load(const char *path, const char *name, loaded *out)
 {
     size_t i = 0;
-    uint64_t seed = wf_now_ns();
-    void *lib = dlopen(path, RTLD_NOW);
-    bool ok = true;
-    if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) return fprintf(stderr, "%s\n", dlerror()), false;
     while (i < WF_LEN(programs) && strcmp(programs[i].name, name)) i++;
-    if (i == WF_LEN(programs) || !(kernel = dlsym(lib, variant_named(programs[i].variant)->family))) return 2;
-    prefills = is_prefill(&programs[i]);
+    if (i == WF_LEN(programs)) return fprintf(stderr, "no program %s\n", name), false;
+    *out = (loaded){&programs[i], dlsym(lib, variant_named(programs[i].variant)->family)};
+    return out->kernel != NULL;
+}
+
+static int run(wf_dev *ref, const char *path, const char *name, const char *alone)
+{
+    uint64_t seed = wf_now_ns();
+    char name_alone[64];
+    loaded it;
+    bool ok = true;
+    snprintf(name_alone, sizeof name_alone, "%s%s", name, alone ? "-alone" : "");
+    if (!load(path, name, &it) || !load(alone ? alone : path, name_alone, &for_one_row)) return 1;
     printf("seed %llu\n", (unsigned long long)seed);
     host_start(host_unit_named("nvidia"));
     for (uint32_t turn = 0; turn < CASES; turn++) {
-        wf_case c = case_of(&programs[i], seed, turn);
-        ok = run_case(&programs[i], ref, &c) && ok;
+        wf_case c = case_of(it.p, seed, turn);
+        ok = run_case(&it, ref, &c) && ok;
     }
     host_end();
     return ok ? 0 : 1;
@@ -275,9 +305,9 @@ int main(int argc, char **argv)
 {
     wf_dev *ref = NULL;
     bool knobs = argc == 2 && !strcmp(argv[1], "--knobs");
-    if (!knobs && argc != 3) return fprintf(stderr, "usage: split_host --knobs | KERNEL.so NAME\n"), 2;
+    if (!knobs && argc != 3 && argc != 4) return fprintf(stderr, "usage: split_host --knobs | KERNEL.so NAME [ALONE.so]\n"), 2;
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;
-    int rc = knobs ? print_knobs(ref) : run(ref, argv[1], argv[2]);
+    int rc = knobs ? print_knobs(ref) : run(ref, argv[1], argv[2], argc > 3 ? argv[3] : NULL);
     wf_dev_close(ref);
     return rc;
 }

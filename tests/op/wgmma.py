@@ -190,7 +190,7 @@ class Group:
         w = np.zeros((self.n // 2, 16), np.float32)
         for i in range(8):
             w[thread // 32 * 16 + lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8] = halves[:, i]
-        product = w @ b.T
+        product = f32(bits(w.astype(np.float64) @ b.T))  # exact but for one rounding, whatever the order
         for i, name in enumerate(sums):
             part = product[thread // 32 * 16 + lane // 4 + i % 4 // 2 * 8, i // 4 * 8 + lane % 4 * 2 + i % 2]
             self.values[name] = bits(f32(self.value(name)) + part)
@@ -295,10 +295,10 @@ def expected(x, w, bias, residual, silu):
 
 
 def call(program, rows, tokens, split, shape, buffers, half, silu):
-    """One product; buffers by operand."""
+    """One product; buffers by operand. split: work-groups a tile; below 0: parts of K that one adds."""
     m, n, k = shape
     n_y = n // 2 if silu else n
-    tiles = -(-m // tokens) * -(-n // rows)
+    tiles, split = -(-m // tokens) * -(-n // rows), max(split, 1)
     zeros = np.zeros(tiles * split * split * -(-tokens // split) * rows * 4, np.uint8)
     operands = ("x", "w", "bias", "res", "y")
     memory = Memory([buffers.get(name, np.zeros(0, np.uint8)) for name in operands] + [zeros])
@@ -378,12 +378,36 @@ def failure(what, test, *args):
 def check_f16(tool, name, rows, tokens, packs, texts):
     failed = 0
     for silu, split, shape in ((0, 1, (13, 132, 320)), (0, 5, (tokens + 3, 72, 384)), (0, 8, (tokens - 3, rows, 576)),
-                               (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320))):
+                               (0, -3, (tokens + 3, 72, 512)), (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320)), (1, -4, (13, 160, 320))):
         texts.append(subprocess.check_output([tool, name, str(split), "F16", *["silu"] * silu], text=True))
         if not packs:
-            failed += failure(f"{name}, {split} work-groups a tile, {shape}{', SiLU' * silu}", check, parse(texts[-1]), rows, tokens, split, shape,
+            failed += failure(f"{name}, cut of K {split}, {shape}{', SiLU' * silu}", check, parse(texts[-1]), rows, tokens, split, shape,
                               split != 8, split in (4, 8), silu)
     return failed
+
+
+def bits_of(program, rows, tokens, split, shape):
+    """Y, of numbers whose sums are rounded."""
+    m, n, k = shape
+    random = np.random.default_rng(7)
+    w, x = (random.standard_normal(size).astype(np.float16) for size in ((n, k), (m, k)))
+    y = np.zeros(m * n * 4, np.uint8)
+    call(program, rows, tokens, split, shape, {"x": bytes_of(x), "w": bytes_of(fragments(w)), "y": y}, False, False)
+    return y.view(np.float32).reshape(m, n)
+
+
+def check_class(tool, variants, cut):
+    """The same bits by so many work-groups a tile as by one that adds as many parts, whatever the tile; others than without a cut."""
+    shape = (9, 96, 7 * 64)
+    of = {}
+    for name, rows, tokens in variants:
+        for split in (1, cut, -cut):
+            program = parse(subprocess.check_output([tool, name, str(split), "F16"], text=True))
+            of[name, split] = bits_of(program, rows, tokens, split, shape)
+    want = of[variants[0][0], cut]
+    for (name, split), got in of.items():
+        same = (got.view(np.uint32) == want.view(np.uint32)).all()
+        assert same == (split != 1), f"{name}, cut of K {split}: {'the same' if same else 'other'} bits"
 
 
 def check_format(tool, name, rows, tokens, packs, dtype, texts):
@@ -406,6 +430,8 @@ def main():
         rows, tokens, packs = map(int, numbers)
         failed += check_f16(tool, name, rows, tokens, packs, texts)
         failed += sum(check_format(tool, name, rows, tokens, packs, dtype, texts) for dtype in (all_formats if name == variants[0][0] else formats))
+    unpacked = [(name, int(rows), int(tokens)) for name, rows, tokens, packs in variants if packs == "0"]
+    failed += sum(failure(f"parts of K: {cut}", check_class, tool, unpacked, cut) for cut in (2, 3, 7))
     wrong = ptx.check_comments(texts)
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")

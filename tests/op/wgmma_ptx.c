@@ -1,7 +1,7 @@
 /* wgmma_ptx: prints what wgmma.py and wgmma_attention.py simulate.
  *
  *   wgmma_ptx                          a line for each variant of wgmma that does not cut K: its name, rows of W, of X, and 1 if it packs X
- *   wgmma_ptx VARIANT SPLIT_K FORMAT [silu]   the program of that variant for weights of a format, but with K in so many parts
+ *   wgmma_ptx VARIANT SPLIT_K FORMAT [silu]   the program of that variant for weights of a format, but with K in so many parts; below 0: of one work-group
  *   wgmma_ptx formats                  a line for each format that has programs: its name, and the numbers of cl_fragments
  *   wgmma_ptx weights FORMAT ROWS K    weights from a seed: ROWS x K in F32, then as the programs read them
  *   wgmma_ptx attention HEAD_SIZE      the program of attention
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     if (argc == 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]));
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
-        if (v->configure != wf_cl_configure_wgmma || v->tile[4] > 1) continue;
+        if (v->configure != wf_cl_configure_wgmma || v->tile[4] != 1) continue;
         if (argc < 3) printf("%s %d %d %d\n", v->name, v->tile[0] * 64, v->tile[2], v->tile[1]);
         if (argc < 4 || strcmp(argv[1], v->name)) continue;
         return print_gemm(v, atoi(argv[2]), argc > 4, wf_cl_fragments(dtype_of(argv[3])));

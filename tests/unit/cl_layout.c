@@ -328,21 +328,48 @@ static int pick_in_class(wf_dev *d, const wf_call *c, const char *class)
     return wf_cl_rank(d, c, class, &k, 1) ? k.variant : -1;
 }
 
-/* One class for any number of rows, and within it tiles that fit them. */
+/* One class for any number of rows, and within it tiles that fit them: as many parts of K as few rows need and many bear. A share of the
+ * device takes other tiles of that class, be it the first call of its shape. */
 static void batch_invariant_products(void **state)
 {
     static const struct {
-        uint32_t m;
+        uint32_t m, n, k, groups;
         const char *variant;
-    } cases[] = {{1, "narrow16"}, {8, "narrow16"}, {64, "wgmma64"}, {2048, "packed256"}};
+    } cases[] = {{1, 28672, 4096, 0, "narrow16"},    {8, 28672, 4096, 0, "narrow16"},        {64, 28672, 4096, 0, "wgmma64"},
+                 {2048, 28672, 4096, 0, "packed256"}, {64, 4096, 14336, 3, "wgmma64_p4"},     {1, 4096, 14336, 0, "narrow16_k4"},
+                 {64, 4096, 14336, 0, "wgmma64_k4"},  {256, 4096, 14336, 0, "wgmma128_k4"},   {2048, 4096, 14336, 0, "packed192_p4"},
+                 {1, 6144, 4096, 0, "narrow16_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
     wf_batch_invariance b = {0};
     (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
-        wf_call c = product(cases[i].m, 28672, 4096);
+        wf_call c = product(cases[i].m, cases[i].n, cases[i].k);
+        c.max_groups = cases[i].groups;
         int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
         assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
+    }
+    wf_batch_invariance_reset(&b);
+}
+
+/* SiLU behind a product is one kernel for any number of rows, a norm before it for none: few rows would have other bits than many. */
+static void batch_invariant_fusions(void **state)
+{
+    static const uint32_t rows[] = {1, 8, 64, 2048};
+    wf_batch_invariance b = {0};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    take_default_costs(d);
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        wf_call c = product(rows[i], 28672, 4096);
+        c.p.silu = 1;
+        c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 14336;
+        int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
+        assert_true(v >= 0);
+        assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, v)->class, "wgmma");
+        c.in[WF_GEMM_X].dtype = WF_F32;
+        c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 4096, 4096, WF_F32, 0};
+        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c), -1);
     }
     wf_batch_invariance_reset(&b);
 }
@@ -484,7 +511,7 @@ static void wgmma_programs_are_sound(void **state)
         if (v->configure != wf_cl_configure_wgmma) continue;
         for (int dtype = 0; dtype < WF_N_WEIGHT_DTYPES; dtype++) {
             const cl_fragments *w = wf_cl_fragments((enum wf_dtype)dtype);
-            if (dtype != WF_F16 && v->tile[4] > 1) continue; /* cuts of K are the same text for all */
+            if (dtype != WF_F16 && v->tile[4] != 1) continue; /* cuts of K are the same text for all */
             for (int silu = 0; silu < 2 && w; silu++, found++)
                 check_program(wf_cl_wgmma_ptx(v->tile, silu, w), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, silu, w).resident);
         }
@@ -519,7 +546,7 @@ int main(void)
         cmocka_unit_test(experts_by_pairs),
         cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
-        cmocka_unit_test(batch_invariant_products),
+        cmocka_unit_test(batch_invariant_products),    cmocka_unit_test(batch_invariant_fusions),
         cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
