@@ -33,7 +33,7 @@ static const struct program {
     {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16, 4, 32},
     {"ring", "mma_ring", WF_WINDOWS_NONE, 64, 4, 16},
     {"ring-odd-heads", "mma_ring", WF_WINDOWS_NONE, 128, 9, 32},
-    {"ring-one-head", "mma_ring", WF_WINDOWS_NONE, 128, 1, 16},
+    {"ring-small", "mma_ring_small", WF_WINDOWS_NONE, 128, 1, 16},
     {"ring-chunks", "mma_ring", WF_WINDOWS_NONE, 64, 3, 32, 8, 16},
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
