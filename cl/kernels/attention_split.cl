@@ -14,6 +14,9 @@
  *
  * so that only sums pass through local memory; the next tile's keys are loaded while this one is multiplied.
  *
+ * SLOTS n, compute capability 9.0: keys and values come through a ring in local memory instead (attention/split_ring.clh), 200 KiB of them on
+ * their way, for work-groups on few multiprocessors. COLS: query heads of a KV head that have room for sums, an even number.
+ *
  * The warps compute a chunk of an item from empty sums, bring these to one maximum and fold them into the item's total. Of an
  * item that several work-groups share, the one that begins it leaves its total in the scratch buffer, the others each chunk's
  * sums, and the last group to arrive (a counter tells) folds them in the order of the keys.
@@ -35,7 +38,8 @@
  * Scratch: counters (COUNTERS of them, 0 between launches), then partial results, each 8 * D sums and 8 pairs (maximum, sum):
  * one for each group, of the item that it begins and does not end, then `slots` for each group, of chunks.
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or at least WARPS), GROWS. WG: a multiple of 32. Pools are aligned to 16 bytes, q is F16.
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or at least WARPS), GROWS, SLOTS, COLS. WG: a
+ * multiple of 32. Pools are aligned to 16 bytes, q is F16. SLOTS: neither ASYNC nor WINDOWS; D is 64 or 128, and q is aligned to 8 bytes.
  */
 #ifndef WG
 #define WG 128
@@ -59,13 +63,17 @@
 #define CHUNK 16
 #define GROWS 2048
 #endif
+#ifndef SLOTS
+#define SLOTS 0
+#define COLS 8
+#endif
 
 #define WARPS (WG / 32)
 #define KW (D / 8)  /* words of a key that a lane holds: 4 lanes a key */
 #define VW (D / 16) /* words of a value that a lane holds: 8 lanes a value */
 #define PAIR (2 * D + 4) /* of two heads in local memory: so far apart that lanes write to other banks */
-#define WARP_SUMS (4 * PAIR)
-#define BUFFERS (2 * WARPS * (WARP_SUMS + 16) * 4 > 48 << 10 ? 1 : 2)
+#define WARP_SUMS (COLS / 2 * PAIR)
+#define BUFFERS (SLOTS || 2 * WARPS * (WARP_SUMS + 16) * 4 > 48 << 10 ? 1 : 2)
 #define PER_ITEM ((2 * D + WG - 1) / WG) /* times 4 sums of an item that a work-item adds up */
 #define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
 #define COUNTERS 4096
@@ -78,24 +86,11 @@
 #include "attention/chunks.clh"
 #endif
 #include "attention/split_list.clh"
+#include "attention/split_items.clh"
+#if SLOTS
+#include "attention/split_ring.clh"
+#endif
 #include "attention/split_tiles.clh"
-
-/* What all items have in common. */
-typedef struct call_t {
-    const __global half *q, *k, *v;
-    uint q_stride, o_stride, page_stride, P, per_kv, blocks, items, slots;
-    float scale, base, low;
-    __global uint *counters;
-} call_t;
-
-/* An item: 8 heads at most of one row and one KV head. */
-typedef struct item_t {
-    uint m, number, length;
-    ulong at; /* where it begins in the work list */
-    int pos;
-    const __global int *page;
-    item_sight seen;
-} item_t;
 
 /* ---- items that several work-groups share --------------------------------------------------------------------- */
 
@@ -236,108 +231,49 @@ INLINE uint any_of(uint bits, __local uint *all, uint lid)
 
 /* ---- items ------------------------------------------------------------------------------------------------------ */
 
-/* Those heads: the KV head, the first of its query heads, and how many. */
-INLINE uint kv_head_of(const call_t *c, const item_t *it)
-{
-    return it->number / c->blocks;
-}
-
-INLINE uint first_head_of(const call_t *c, const item_t *it)
-{
-    return kv_head_of(c, it) * c->per_kv + it->number % c->blocks * 8;
-}
-
-INLINE uint heads_of(const call_t *c, const item_t *it)
-{
-    return min(8u, c->per_kv - it->number % c->blocks * 8);
-}
-
-/* Its KV head gives what the row sees; the item's length follows. */
-INLINE void look_at_item(item_t *it, const call_t *c, const rows_t *rows)
-{
-    it->seen.row = sight_of(&rows->mask, it->pos, kv_head_of(c, it));
-    it->length = length_of(it->pos);
-#if WINDOWS
-    it->seen.sink_tiles = ((uint)rows->mask.sink + 15) / 16;
-    it->seen.hidden = hidden_tiles(it->seen.row);
-    it->length -= it->seen.hidden;
-#endif
-}
-
-INLINE void look_at_row(item_t *it, const call_t *c, const rows_t *rows)
-{
-    it->pos = row_pos_of(rows, it->m);
-    it->page = row_page_of(rows, it->m);
-    look_at_item(it, c, rows);
-}
-
-/* The item in which a place of the work list lies. own, upto: as in find_row. alike: items of one length that follow each other. */
-INLINE item_t find_item(const call_t *c, const rows_t *rows, ulong place, uint alike, uint own, uint upto, uint lane)
-{
-    item_t it;
-    uint before;
-    it.m = find_row(rows, (uint)part_of(place, 1, alike), own, upto, lane, &before);
-    it.at = (ulong)before * alike;
-    it.number = 0;
-    look_at_row(&it, c, rows);
-#if WINDOWS
-    for (; place - it.at >= it.length; look_at_item(&it, c, rows)) it.number++, it.at += it.length;
-#else
-    it.number = (uint)(place - it.at) / it.length;
-    it.at += (ulong)it.number * it.length;
-#endif
-    return it;
-}
-
-INLINE void next_item(item_t *it, const call_t *c, const rows_t *rows)
-{
-    it->at += it->length;
-    if (++it->number == c->items) {
-        it->number = 0;
-        it->m++;
-        look_at_row(it, c, rows);
-    } else if (WINDOWS) {
-        look_at_item(it, c, rows);
-    }
-}
-
 INLINE void find_query(query *q, const call_t *c, const item_t *it, const lane_t *me)
 {
     const __global half *row = c->q + (ulong)it->m * c->q_stride;
-    bool aligned = (((ulong)row | (ulong)c->q_stride * 2) & 7) == 0;
+    bool aligned = SLOTS || (((ulong)row | (ulong)c->q_stride * 2) & 7) == 0;
     q->heads = heads_of(c, it);
     q->scale = c->scale * 1.44269504f;
     load_q(q->words, row + (first_head_of(c, it) + min(me->g, q->heads - 1)) * D, me->quad, aligned);
 }
 
-/* Tiles first to last - 1 of an item, and where they are not all and this group is the last to arrive, the others' part. */
-INLINE void do_item(const call_t *c, const list_t *list, const item_t *it, uint first, uint last, uint *turn, const shared_sums *room,
-                    __local uint *arrivals, __local uint *redo_mask, OUT_ACT(o), IN(count), const lane_t *me)
+/* That of the item behind, where there is one. */
+INLINE void find_next_query(query *q, const call_t *c, const item_t *it, bool is, const lane_t *me)
 {
-    uint all = it->length - START, wanted = ~0u;
+    item_t next = *it;
+    if (is && ++next.number == c->items) next.number = 0, next.m++;
+    find_query(q, c, &next, me);
+}
+
+/* Tiles first to last - 1 of an item, and where they are not all and this group is the last to arrive, the others' part. */
+INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, const item_t *it, uint2 part, query *q, stream *s, uint *turn,
+                    const shared_sums *room, __local uint *arrivals, __local uint *redo_mask, OUT_ACT(o), IN(count), const lane_t *me)
+{
+    uint all = it->length - START, wanted = ~0u, first = part.x, last = part.y;
     bool shared = last - first < all;
     partials others;
-    query q;
-    tiles of = {c->k, c->v, it->page, c->page_stride, kv_head_of(c, it), c->P, first, last};
-    find_query(&q, c, it, me);
+    tiles of = tiles_of(c, it, part);
+    if (!SLOTS) find_query(q, c, it, me);
     for (bool online = !ASYNC;; online = true) { /* once more for heads that the given maximum did not suit */
         total_t total;
-        stream s;
         __global float *apart = 0;
-        start_stream(&s, &of, &it->seen, me);
+        start_stream(s, &of, &it->seen, me);
         if (CHUNK && shared) { /* looked up while the first keys are loaded; where there is one chunk, later: it takes registers */
             others = find_partials(list, c, it);
             if (first) apart = chunk_partial(&others, &it->seen, first);
         }
-        sum_chunks(&total, apart, turn, room, &s, &of, &it->seen, &q, online ? NO_MAX : c->base, online, me);
+        sum_chunks(&total, apart, turn, room, s, &of, &it->seen, q, online ? NO_MAX : c->base, online, c, rows, me);
         if (shared) {
             if (!CHUNK) others = find_partials(list, c, it);
-            if (!apart) write_total(first ? chunk_partial(&others, &it->seen, first) : others.total, &total, q.heads, me);
+            if (!apart) write_total(first ? chunk_partial(&others, &it->seen, first) : others.total, &total, q->heads, me);
             if (!is_last(c->counters + others.first, arrivals, last - first, all, me->lid)) return;
-            gather(&total, &others, count_chunks(list, &others, it), q.heads, online, me);
+            gather(&total, &others, count_chunks(list, &others, it), q->heads, online, me);
         }
         ulong to = (ulong)it->m * c->o_stride + first_head_of(c, it) * D;
-        uint redo = write_heads(&total, wanted, &q, online || !all, c->base, c->low, o_base, o_off, o_half, to, me);
+        uint redo = write_heads(&total, wanted, q, online || !all, c->base, c->low, o_base, o_off, o_half, to, me);
         if (online || !all) return;
         wanted = any_of(redo, redo_mask, me->lid);
         if (!wanted) return;
@@ -378,14 +314,26 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 
     ulong begin = begin_of(&list, get_group_id(0)), end = begin_of(&list, get_group_id(0) + 1);
     item_t it = find_item(&c, &rows, begin, alike, own, upto, lane_id);
+    query q;
+    stream s;
+#if SLOTS
+    LOCAL_ROOM(ring_room, WARPS * SLOTS * (SLOT_BYTES + 8))
+    start_ring(&s.ahead, ring_room, ring_room + WARPS * SLOTS * SLOT_BYTES, &it, begin, end, &c, &rows, me.warp, lane_id);
+#endif
+    if (SLOTS) find_query(&q, &c, &it, &me);
     for (;;) {
-        uint all = it.length - START;
-        uint first = begin > it.at ? cut_at(&it.seen, (uint)(begin - it.at), all) : 0;
-        uint last = end < it.at + it.length ? cut_at(&it.seen, (uint)(end - it.at), all) : all;
-        bool empty = !all && end >= it.at + START; /* a row that sees nothing: this group writes the zeros */
-        if (first < last || empty)
-            do_item(&c, &list, &it, first, last, &turn, &room, &arrivals, &redo_mask, o_base, o_off, o_half, count_base, count_off, &me);
+        uint2 part = part_of_item(&it, begin, end);
+#if SLOTS
+        query next_q;
+        find_next_query(&next_q, &c, &it, it.at + it.length < end, &me); /* it comes while this item is computed */
+#endif
+        bool empty = it.length == START && end >= it.at + START; /* a row that sees nothing: this group writes the zeros */
+        if (part.x < part.y || empty)
+            do_item(&c, &list, &rows, &it, part, &q, &s, &turn, &room, &arrivals, &redo_mask, o_base, o_off, o_half, count_base, count_off, &me);
         if (it.at + it.length >= end) break;
+#if SLOTS
+        q = next_q;
+#endif
         next_item(&it, &c, &rows);
     }
 }

@@ -160,30 +160,67 @@ static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, u
     return WF_MIN(chunks_before(tiles, chunk, grows), part / chunk) + ENDS;
 }
 
-bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+/* What attention_split takes behind the common arguments, for so many work-groups of so many work-items: half of them as often as scratch
+ * memory wants it, which changes no bits of a variant with chunks. chunk, grows: in tiles; base, low: of a maximum that is given. */
+static void split(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_t groups, const int32_t *chunk, bool async, float base, float low, cl_launch *l)
 {
-    enum { GROUP = 128 };
-    uint32_t d = c->p.head_dim, groups = WF_MIN((uint32_t)v->tile[0] * caps->units, WF_CL_ZEROED / 4);
-    bool async = v->tile[1];
-    float base = 0, low = 0;
-    if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
-    if (async && !wf_attention_base(&c->p, F16_MOST, F16_LEAST, &base, &low)) return false;
+    uint64_t partial = 8ull * (c->p.head_dim + 2) * sizeof(float);
+    groups = WF_MIN(groups, WF_CL_ZEROED / 4);
     if (c->max_groups) groups = WF_MIN(groups, c->max_groups); /* fewer compute more each */
-    uint64_t slots = most_chunks(c, groups, (uint64_t)v->tile[2], (uint64_t)v->tile[3]), partial = 8ull * (d + 2) * sizeof(float);
-    for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > caps->scratch; groups /= 2) /* its bits stay */
-        slots = most_chunks(c, groups / 2, (uint64_t)v->tile[2], (uint64_t)v->tile[3]);
-    wf_cl_group_knobs(l, caps, GROUP);
+    uint64_t slots = most_chunks(c, groups, (uint64_t)chunk[0], (uint64_t)chunk[1]);
+    for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > caps->scratch; groups /= 2)
+        slots = most_chunks(c, groups / 2, (uint64_t)chunk[0], (uint64_t)chunk[1]);
+    wf_cl_group_knobs(l, caps, group);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "ASYNC", async);
-    wf_cl_knob(l, "CHUNK", v->tile[2]);
-    wf_cl_knob(l, "GROWS", v->tile[3]);
+    wf_cl_knob(l, "CHUNK", chunk[0]);
+    wf_cl_knob(l, "GROWS", chunk[1]);
     l->groups = groups;
     wf_cl_arg_scratch(l, WF_CL_ZEROED + (1 + slots) * groups * partial);
     wf_cl_arg_u32(l, (uint32_t)slots);
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
+}
+
+bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { GROUP = 128 };
+    bool async = v->tile[1];
+    float base = 0, low = 0;
+    if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (async && !wf_attention_base(&c->p, F16_MOST, F16_LEAST, &base, &low)) return false;
+    split(caps, c, GROUP, (uint32_t)v->tile[0] * caps->units, v->tile + 2, async, base, low, l);
+    return true;
+}
+
+/* Bytes of local memory of attention_split with a ring (kernels/attention/split_ring.clh): what its warps' sums take, and a slot. */
+static uint32_t ring_sums(uint32_t d, uint32_t warps, uint32_t cols)
+{
+    enum { OTHERS = 64 };
+    return warps * (cols / 2 * (2 * d + 4) + 16) * (uint32_t)sizeof(float) + OTHERS;
+}
+
+static uint32_t ring_slot(uint32_t d)
+{
+    enum { KEYS_APART = 2 * 64, VALUES_APART = 4 * 32, BARRIER = 8 };
+    return 2 * 16 * d * 2 + KEYS_APART + VALUES_APART + BARRIER;
+}
+
+/* Head sizes whose rows fill the banks of local memory, and q in vectors of 8 bytes. Columns are query heads of a KV head, in pairs. */
+bool wf_cl_configure_split_ring(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_op_params *p = &c->p;
+    uint32_t d = p->head_dim, warps = (uint32_t)v->tile[1], group = 32 * warps, cols = WF_MIN((p->n_head / p->n_kv_head + 1) / 2 * 2, 8u);
+    if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c) || (d != 64 && d != 128)) return false;
+    if (c->in[WF_ATTENTION_Q].offset % 8 || c->in[WF_ATTENTION_Q].stride % 4) return false;
+    if (wf_cl_group(caps, group, limit) < group || caps->nv_local_bytes <= ring_sums(d, warps, cols)) return false;
+    uint32_t slots = WF_MIN((caps->nv_local_bytes - ring_sums(d, warps, cols)) / (warps * ring_slot(d)), (uint32_t)v->tile[4]);
+    if (!slots) return false;
+    split(caps, c, group, (uint32_t)v->tile[0] * caps->units, v->tile + 2, false, 0, 0, l);
+    wf_cl_knob(l, "SLOTS", (int32_t)slots);
+    wf_cl_knob(l, "COLS", (int32_t)cols);
     return true;
 }
 

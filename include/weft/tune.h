@@ -73,7 +73,8 @@ struct weft_op_params {
     weft_op_fn on_row;            /* required; called on the caller's thread */
     weft_progress_fn on_progress; /* may be NULL */
     void *user;                   /* for both */
-    uint64_t reserved[8];
+    uint32_t work_groups;         /* work-groups (on the CPU threads) that a launch uses at most: a share of the device; 0: all */
+    uint64_t reserved[7];
 };
 WEFT_API enum weft_status weft_bench_ops(const struct weft_op_params *p);
 

@@ -176,6 +176,7 @@ static int measure_ops(struct ops *b)
     p.repeat = o->repeat;
     p.rotate = o->rotate;
     p.async = o->async;
+    p.work_groups = o->work_groups;
     p.on_row = on_row;
     p.on_progress = on_progress;
     p.user = b;
@@ -220,6 +221,8 @@ static const wf_opt rows[] = {
     {0, "variants", NULL, "measure all kernel variants except the references", WF_OPT_FLAG, AT(all_variants)},
     {0, "async", NULL, "allow the asynchronous softmax in attention, as for a calibrated model",
      WF_OPT_FLAG, AT(async)},
+    {0, "work-groups", "N", "work-groups, on the CPU threads, that a launch uses at most: an op with a share of the device (default: all)", WF_OPT_U32,
+     AT(work_groups), 1, UINT32_MAX},
     {'r', "repetitions", "N", "samples of at least 50 ms, whose median is reported (default 5)",
      WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE",

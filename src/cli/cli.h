@@ -94,7 +94,7 @@ typedef struct wf_opts {
     bool force;
     wf_words shapes;
     bool all_variants, async;
-    uint32_t max_size;
+    uint32_t max_size, work_groups;
     uint64_t rotate;
     uint64_t seed;
     bool random_seed; /* --seed -1 */

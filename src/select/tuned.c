@@ -27,7 +27,7 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
         *size = c->out[WF_GEMM_Y].rows;
         return true;
     }
-    if (c->op != WF_OP_ATTENTION || !c->p.max_q) return false;
+    if (c->op != WF_OP_ATTENTION || !c->p.max_q || c->max_groups) return false;
     bool decode = c->p.max_q == 1;
     row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) +
                 (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);

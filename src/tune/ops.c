@@ -240,6 +240,7 @@ static weft_status next_problem(session *s, const wf_shape *shape, wf_problem *p
     *have = false;
     WF_TRY(wf_problem_create(s->dev, s->q, shape,
                              s->p->rotate ? s->p->rotate : wf_cache_flush_bytes(s->dev), p));
+    p->call.max_groups = s->p->work_groups;
     *have = true;
     return WEFT_OK;
 }

@@ -90,6 +90,17 @@ class Ops(Folder):
         one, = self.ops(*GEMM, "--variant", "ref")
         self.assertEqual(one["variant"], "ref")
 
+    def test_work_groups(self):
+        """The limit reaches kernels: CLBlast, which cannot be given a part of the device, runs only without one."""
+        for device in devices()[1:]:
+            if not re.search(r"clblast .* yes ", self.ok("kernels", "--device", device).text):
+                continue
+            self.assertEqual(self.ops(*GEMM, "--variant", "clblast", device=device)[0]["variant"], "clblast")
+            r = cli.weft("bench", "ops", "--device", device, *QUICK, *GEMM, "--variant", "clblast", "--work-groups", "1", env=self.env)
+            self.assertNotEqual(r.code, 0)
+            self.assertIn("this variant cannot run it", r.err)
+        self.assertEqual(len(self.ops(*GEMM, "--work-groups", "1")), 1)
+
     def test_markdown_and_json(self):
         text = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env).text
         self.assertRegex(text.splitlines()[0], r"Ceilings measured now: reading [0-9.e+]+ GB/s, F32 [0-9.]+ TFLOP/s")

@@ -8,7 +8,7 @@
 
 #include "tensor/tensor.h"
 
-enum { MAX_ITEMS = 256, STACK = 256 << 10, K_STEP = 16 };
+enum { MAX_ITEMS = 256, STACK = 256 << 10, K_STEP = 16, MAX_BARS = 256, MAX_COPIES = 2048 };
 
 /* ---- the units ------------------------------------------------------------------------------------------ */
 
@@ -62,6 +62,19 @@ typedef struct item {
     uint32_t word, from, got, ballot; /* given, and whose is asked for; that one, and a bit for each that is not 0 */
 } item;
 
+/* A barrier that counts bytes (mbarrier): its phase ends when the one that expects them has come, and all bytes have. */
+typedef struct bar {
+    unsigned at, phase;
+    bool expected; /* in this phase */
+    long bytes;    /* still to come */
+} bar;
+
+typedef struct bulk_copy {
+    void *to;
+    const void *from;
+    unsigned bytes, bar;
+} bulk_copy;
+
 static struct {
     const unit *unit;
     ucontext_t home;
@@ -69,6 +82,9 @@ static struct {
     unsigned n, now, group, groups;
     void (*body)(void);
     unsigned mistakes, products;
+    bar bar[MAX_BARS];
+    bulk_copy copy[MAX_COPIES]; /* that have not arrived */
+    unsigned n_bars, n_copies, draws;
 } host;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -84,6 +100,10 @@ EXPORT void host_mma(unsigned long a, unsigned long b, unsigned long c);
 EXPORT unsigned host_word(unsigned word, unsigned from);
 EXPORT unsigned host_ballot(unsigned word);
 EXPORT float host_exp2(float x);
+EXPORT void host_bar_init(unsigned bar);
+EXPORT void host_bar_expect(unsigned bar, unsigned bytes);
+EXPORT void host_bar_await(unsigned bar, unsigned phase);
+EXPORT void host_bulk_copy(unsigned long to, unsigned long from, unsigned bytes, unsigned bar);
 
 unsigned host_local_id(void) { return host.now; }
 unsigned host_group_id(void) { return host.group; }
@@ -120,6 +140,73 @@ static item *exchange(unsigned word, unsigned from)
 unsigned host_word(unsigned word, unsigned from) { return exchange(word, from)->got; }
 unsigned host_ballot(unsigned word) { return exchange(word, 0)->ballot; }
 float host_exp2(float x) { return exp2f(x); }
+
+/* ---- bulk copies ------------------------------------------------------------------------------------------ */
+
+static bar *bar_at(unsigned at)
+{
+    for (unsigned i = 0; i < host.n_bars; i++)
+        if (host.bar[i].at == at) return &host.bar[i];
+    host.mistakes++; /* nobody has begun it */
+    return &host.bar[0];
+}
+
+void host_bar_init(unsigned at)
+{
+    unsigned i = 0;
+    while (i < host.n_bars && host.bar[i].at != at) i++;
+    if (i == MAX_BARS) abort();
+    host.n_bars = WF_MAX(host.n_bars, i + 1);
+    host.bar[i] = (bar){.at = at};
+}
+
+static void end_phase(bar *b)
+{
+    if (!b->expected || b->bytes) return;
+    b->phase ^= 1;
+    b->expected = false;
+}
+
+void host_bar_expect(unsigned at, unsigned bytes)
+{
+    bar *b = bar_at(at);
+    host.mistakes += b->expected;
+    b->expected = true;
+    b->bytes += bytes;
+    end_phase(b);
+}
+
+static void arrive(const bulk_copy *c)
+{
+    bar *b = bar_at(c->bar);
+    memcpy(c->to, c->from, c->bytes);
+    b->bytes -= c->bytes;
+    end_phase(b);
+}
+
+/* Some copies arrive before the next statement, the others not before somebody waits. */
+void host_bulk_copy(unsigned long to, unsigned long from, unsigned bytes, unsigned at)
+{
+    bulk_copy c = {(void *)to, (const void *)from, bytes, at};
+    host.mistakes += (to | from | bytes) % 16 != 0;
+    if (host.n_copies == MAX_COPIES) abort();
+    if (wf_random(7, host.draws++) % 2) arrive(&c);
+    else host.copy[host.n_copies++] = c;
+}
+
+/* Only the warp's own lane, which was here before, sends copies to a barrier: what has not come by now never will. */
+void host_bar_await(unsigned at, unsigned phase)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < host.n_copies; i++) {
+        if (host.copy[i].bar == at) arrive(&host.copy[i]);
+        else host.copy[left++] = host.copy[i];
+    }
+    host.n_copies = left;
+    host.mistakes += bar_at(at)->phase == phase;
+}
+
+/* ---- waves --------------------------------------------------------------------------------------------------- */
 
 /* Lanes that hold the same element must agree; NaN (never given to a unit by a right kernel) counts, too. */
 static void gather(const item *wave, bool of_a, float m[16][K_STEP])
@@ -205,6 +292,8 @@ static void run_group(void)
 {
     for (unsigned i = 0; i < host.n; i++) enter(&host.item[i]);
     while (!to_barrier()) continue;
+    host.mistakes += host.n_copies > 0; /* that nobody waited for */
+    host.n_bars = host.n_copies = 0;
 }
 
 /* ---- what programs call ------------------------------------------------------------------------------------- */

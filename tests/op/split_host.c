@@ -31,6 +31,10 @@ static const struct program {
     {"one-buffer", "mma_decode", WF_WINDOWS_NONE, 192, 1, 16, 4, 64},
     {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32, 4, 8},
     {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16, 4, 32},
+    {"ring", "mma_ring", WF_WINDOWS_NONE, 64, 4, 16},
+    {"ring-odd-heads", "mma_ring", WF_WINDOWS_NONE, 128, 9, 32},
+    {"ring-small", "mma_ring_small", WF_WINDOWS_NONE, 128, 1, 16},
+    {"ring-chunks", "mma_ring", WF_WINDOWS_NONE, 64, 3, 32, 8, 16},
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
     {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
@@ -54,6 +58,12 @@ static bool is_rows(const struct program *p)
     return !strcmp(p->variant, "mma_rows_chunks");
 }
 
+/* It takes q in vectors of four. */
+static bool is_ring(const struct program *p)
+{
+    return !strncmp(p->name, "ring", 4);
+}
+
 static bool is_prefill(const struct program *p)
 {
     return !strncmp(p->name, "prefill", 7) || is_rows(p);
@@ -68,7 +78,7 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
-                 .max_kv = keys[i], .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i], .windows = p->windows, .pad = turn % 5};
+                 .max_kv = keys[i], .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i], .windows = p->windows, .pad = turn % 5 * (is_ring(p) ? 4 : 1)};
     c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
                       .sink = sinks[turn % 6], .phi = (float)(turn % 2), .phi_lo = -6, .phi_hi = turn % 2 ? 3 : 7};
     return c;
@@ -80,7 +90,7 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     cl_variant v = *variant_named(p->variant);
     const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = k->c.max_kv < LONG ? UNITS : MANY, .gpu = true,
-                          .nv_mma = true, .tier = WF_TIER_MATRIX};
+                          .nv_mma = true, .nv_wgmma = true, .nv_local_bytes = 227 << 10, .tier = WF_TIER_MATRIX};
     wf_call call;
     wf_check_call(k, NULL, &call);
     for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;
