@@ -135,15 +135,15 @@ static bool has_share(const cl_caps *caps, const wf_call *c)
     return c->max_groups && c->max_groups * 4 <= caps->units * 3;
 }
 
-/* Asynchronous softmax pays where the units of mma.sync are the limit (H200: 1.06 to 1.09), not where memory is (0.97
- * to 1.00) nor beside wgmma. Blocks of 64 rows are for calls that have not enough of 128 for the device. */
+/* Asynchronous softmax pays where matrix units are the limit (mma.sync 1.06 to 1.09, wgmma 1.03 to 1.05), not where memory is (0.97 to 1.00), nor
+ * for chunks of a row's keys (0.66 to 0.93; docs/kernels.md). Blocks of 64 rows are for calls that have not enough of 128 for the device. */
 static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
     static const char *const few[] = {"mma_ring", "mma_decode", "decode", "flash", NULL};
     static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", "mma_rows_chunks", NULL};
-    static const char *const long_flash[] = {"wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
+    static const char *const long_flash[] = {"wgmma_prefill_async", "wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", "mma_rows_chunks", NULL};
     if (!caps->gpu) return attention_preference_cpu(caps, c);
     if (c->p.max_q == 1 && has_share(caps, c)) return few;

@@ -13,8 +13,7 @@
  * values of a tile have one each, so that products begin when the keys are there.
  * No proxy fence between cp.async and wgmma: the barrier that counts the copies does, as in CUTLASS's loops of that kind
  * (MainloopSm90CpAsyncGmmaWarpSpecialized).
- * Maximum of a row: as in attention_prefill.cl, synchronous. Asynchronous softmax gained nothing here (H200: 0.96 to 0.98 of
- * this at 2,048 and 8,192 rows): the maximum is found while the matrix units work on the values of the tile before.
+ * Maximum of a row: as in attention_prefill.cl, synchronous or asynchronous (wgmma_attention_tiles.c, wgmma_attention_async.c).
  *
  * Source: PTX ISA 8.0, "wgmma" (matrix descriptor, swizzling modes), "mbarrier", "cp.async.mbarrier.arrive";
  * FlashAttention-3 (arXiv 2407.08608), section 3, for products of a tile beside the softmax of the next.
@@ -29,7 +28,7 @@
 
 static wf_attention_shape derive(const int32_t knob[4], int d)
 {
-    wf_attention_shape s = {.d = d, .keys = knob[0], .stages = knob[1], .panels = d / 64, .chunks = d / 8};
+    wf_attention_shape s = {.d = d, .keys = knob[0], .stages = knob[1], .async = knob[2], .panels = d / 64, .chunks = d / 8};
     s.q_bytes = WF_ATTENTION_ROWS * d * 2;
     s.tile_bytes = s.keys * d * 2;
     s.stage_bytes = 2 * s.tile_bytes;
@@ -45,14 +44,16 @@ static wf_attention_shape derive(const int32_t knob[4], int d)
 static const char *const inputs[] = {"q", "kp", "vp", "seq", "pos", "indptr", "pages"};
 static const char *const sizes[] = {"M", "Hq", "Hkv", "P", "page_stride", "q_stride", "o_stride"};
 
-static void parameters(wf_ptx *t)
+static void parameters(wf_ptx *t, const wf_attention_shape *s)
 {
     emit(t, ".version 8.0\n.target sm_90a, texmode_independent\n.address_size 64\n.entry attention_wgmma(\n");
     for (size_t i = 0; i < WF_LEN(inputs); i++)
         emit(t, "    .param .u64 .ptr .global .align 1 %s_base, .param .u64 %s_off,\n", inputs[i], inputs[i]);
     emit(t, "    .param .u64 .ptr .global .align 1 o_base, .param .u64 o_off, .param .u32 o_half,\n");
     for (size_t i = 0; i < WF_LEN(sizes); i++) emit(t, "    .param .u32 %s_size,\n", sizes[i]);
-    emit(t, "    .param .f32 scale_, .param .u32 share_)\n.reqntid %d, 1, 1\n.minnctapersm 1\n{\n", WF_CL_ATTENTION_THREADS);
+    emit(t, "    .param .f32 scale_, .param .u32 share_");
+    if (s->async) emit(t, ",\n    .param .u64 .ptr .global .align 1 count_base, .param .u64 count_off, .param .f32 base_, .param .f32 low_");
+    emit(t, ")\n.reqntid %d, 1, 1\n.minnctapersm 1\n{\n", WF_CL_ATTENTION_THREADS);
     t->depth = 1;
 }
 
@@ -75,7 +76,8 @@ static void declare(wf_ptx *t, const wf_attention_shape *s)
             ".reg .b64 q_desc, k_desc, v_desc, k_first, v_first;"
             ".reg .b32 p<%d>;"
             ".reg .f32 s<%d>;"
-            ".reg .f32 o<%d>;", s->p, s->s, s->o);
+            ".reg .f32 o<%d>;", s->async ? WF_ATTENTION_BANKS * s->p : s->p, s->s, s->o);
+    if (s->async) wf_attention_declare_async(t);
 }
 
 static void load_arguments(wf_ptx *t)
@@ -289,18 +291,33 @@ static void walk_runs(wf_ptx *t, wf_attention_shape *s, const char *role, bool c
             "@y bra RUN_%s;", role);
 }
 
+/* Asynchronous softmax: all items once more, for the rows that left. Both roles know all marks behind the barrier. */
+static void walk_again(wf_ptx *t, const char *role)
+{
+    emit(t, "@again bra END_%s;"
+            "bar.sync 0;"
+            "setp.eq.u32 again, 0, 0;"
+            "mov.u32 round, 0;"
+            "mov.u32 item, cta;"
+            "bra ANY_%s;", role, role);
+    label(t, "END_%s", role);
+}
+
 /* All items, as one of the two roles; both walk over the same runs. Items are ordered longest first, and every second
  * round of them is taken backwards, so that work-groups of several get as much. */
 static void walk(wf_ptx *t, wf_attention_shape *s, bool copies)
 {
     const char *role = copies ? "COPY" : "MULTIPLY";
     open_scope(t, copies ? "The warps that copy; they write what only they read." : "The warps that multiply; they write what only they read.", "",
-               copies ? ".b32 tmp; .pred y;" : ".b32 tmp, token<2>, in_kv<2>, last<2>, loaded, mine, least, left, rest; .f32 row_max<2>, sum<2>; .pred y;");
+               copies ? ".b32 tmp; .pred y;" : ".b32 tmp, token<2>, in_kv<2>, last<2>, loaded, mine, least, left, rest, redo, largest<4>; .f32 row_max<2>, sum<2>; .pred y;");
     emit(t, "bra ANY_%s;", role);
     label(t, "ITEM_%s", role);
+    if (s->async) wf_attention_find_redo(t, copies, role);
     place_item(t);
     if (!copies) place_rows(t);
     walk_runs(t, s, role, copies);
+    if (s->async && !copies) wf_attention_keep_redo(t);
+    if (s->async) label(t, "PAST_%s", role);
     emit(t, "add.u32 round, round, 1;"
             "and.b32 tmp, round, 1;"
             "setp.ne.u32 y, tmp, 0;"
@@ -310,8 +327,9 @@ static void walk(wf_ptx *t, wf_attention_shape *s, bool copies)
             "mad.lo.u32 item, round, grid, tmp;");
     label(t, "ANY_%s", role);
     emit(t, "setp.lt.u32 y, item, items;"
-            "@y bra ITEM_%s;"
-            "ret;", role);
+            "@y bra ITEM_%s;", role);
+    if (s->async) walk_again(t, role);
+    emit(t, "ret;");
     close_scope(t);
 }
 
@@ -319,9 +337,10 @@ char *wf_cl_attention_ptx(const int32_t knob[4], int32_t d)
 {
     wf_attention_shape s = derive(knob, d);
     wf_ptx t = {0};
-    parameters(&t);
+    parameters(&t, &s);
     declare(&t, &s);
     load_arguments(&t);
+    if (s.async) wf_attention_load_range(&t);
     begin_work_item(&t);
     begin_stages(&t, &s);
     emit(&t, "@copies bra COPIES;"

@@ -1,6 +1,7 @@
 /* wgmma_attention: what the files of the generator share. wgmma_attention.c is its owner: arguments, items, runs;
- * wgmma_attention_stages.c has the stages of keys and values with their barriers, and the copies into them; wgmma_attention_run.c the products
- * of a run, and its rows' results; wgmma_attention_softmax.c what lies between the two products. */
+ * wgmma_attention_stages.c has the stages of keys and values with their barriers, and the copies into them; wgmma_attention_run.c a run: its
+ * rows, and their results; wgmma_attention_tiles.c the products of its tiles; wgmma_attention_softmax.c what lies between the two products;
+ * wgmma_attention_async.c the range of the asynchronous softmax, and the rows that leave it. */
 #ifndef WF_WGMMA_ATTENTION_H
 #define WF_WGMMA_ATTENTION_H
 
@@ -19,7 +20,8 @@ typedef struct wf_attention_shape {
     int d, keys, stages; /* head size; keys of a tile; stages in flight */
     int panels, q_bytes, tile_bytes, stage_bytes; /* a stage: a tile of keys, then one of values */
     int chunks, at_once; /* of 16 bytes in a row; rows that one instruction of a warp copies */
-    int s, p, o;         /* registers of scores, of weights, of accumulators */
+    int s, p, o;         /* registers of scores, of a tile's weights, of accumulators */
+    bool async;          /* asynchronous softmax */
     int labels;          /* numbers given to labels */
 } wf_attention_shape;
 
@@ -40,10 +42,27 @@ void wf_attention_quad(wf_ptx *t, const char *op, const char *name, int h, const
 void wf_attention_unpack_row(wf_ptx *t, const char *token, const char *head);
 /* The products of a run, from cleared accumulators to rows of the result. */
 void wf_attention_multiply_run(wf_ptx *t, wf_attention_shape *s);
+/* wgmma_attention_tiles.c: all tiles of a run that the warpgroup has rows for, by a running maximum or relative to the given one; a tile of which
+ * the other warpgroup alone has rows. */
+enum { WF_ATTENTION_BANKS = 2 }; /* of weights, with the asynchronous softmax */
+void wf_attention_online_tiles(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_given_tiles(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_skip_tile(wf_ptx *t, wf_attention_shape *s);
 
-/* wgmma_attention_softmax.c: scores to weights; where `raised`, the accumulators must be rescaled; weights to F16. */
+/* wgmma_attention_softmax.c: scores to weights; where `raised`, the accumulators must be rescaled; weights to F16, into a bank of p. */
 void wf_attention_softmax(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_softmax_given(wf_ptx *t, wf_attention_shape *s);
 void wf_attention_rescale(wf_ptx *t, wf_attention_shape *s);
-void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s);
+void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s, int bank);
+
+/* wgmma_attention_async.c. The arguments and registers of the asynchronous softmax. */
+void wf_attention_declare_async(wf_ptx *t);
+void wf_attention_load_range(wf_ptx *t);
+/* The lane's row h, whose sum is known, is not to be written: sets the predicate y. Before: its largest weight, in all lanes of a quad. */
+void wf_attention_largest_weight(wf_ptx *t, int h);
+void wf_attention_judge_row(wf_ptx *t, int h);
+/* Of an item: keeps which rows left, and counts them; looks which did, and goes to a label where none has. */
+void wf_attention_keep_redo(wf_ptx *t);
+void wf_attention_find_redo(wf_ptx *t, bool copies, const char *none);
 
 #endif

@@ -1,5 +1,5 @@
-/* wgmma_attention_run: a run as the warps that multiply see it (wgmma_attention.c): Q to shared memory, the products of all tiles with the
- * softmax between them, and the rows of the result. */
+/* wgmma_attention_run: a run as the warps that multiply see it (wgmma_attention.c): Q to shared memory, all tiles, and the rows of the
+ * result. */
 #include "cl/wgmma_attention.h"
 #include "cl/ptx_short.h"
 
@@ -8,12 +8,14 @@
 /* What a sequence left in the registers does not reach the rows of another, be it NaN. */
 static void clear_sums(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Each run begins with cleared accumulators.", "Writes mine, sum*, row_max*, o*.", "");
+    open_scope(t, "Each run begins with cleared accumulators.", s->async ? "Reads again, base; writes mine, sum*, row_max*, o*, largest*." : "Writes mine, sum*, row_max*, o*.", "");
     emit(t, "mov.u32 mine, 0;"
             "mov.f32 sum0, 0f00000000;"
             "mov.f32 sum1, 0f00000000;"
-            "mov.f32 row_max0, " WF_ATTENTION_NO_MAX ";"
-            "mov.f32 row_max1, row_max0;");
+            "mov.f32 row_max0, " WF_ATTENTION_NO_MAX ";");
+    if (s->async) emit(t, "selp.f32 row_max0, row_max0, base, again;");
+    emit(t, "mov.f32 row_max1, row_max0;");
+    for (int i = 0; s->async && i < 4; i++) emit(t, "mov.u32 largest%d, 0;", i);
     for (int i = 0; i < s->o; i++) emit(t, "mov.f32 o%d, 0f00000000;", i);
     close_scope(t);
 }
@@ -133,120 +135,29 @@ static void place_run(wf_ptx *t, const wf_attention_shape *s)
     close_scope(t);
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------- */
-
-static void scores(wf_ptx *t, const wf_attention_shape *s)
-{
-    open_scope(t, "Begins S = Q K^T.", "Reads q_desc, k_desc, s*; writes s*.", ".b64 a, b;");
-    emit(t, "wgmma.fence.sync.aligned;");
-    for (int k = 0; k < s->d / 16; k++) {
-        emit(t, "add.s64 a, q_desc, %d;"
-                "add.s64 b, k_desc, %d;"
-                "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {", (k / 4 * WF_ATTENTION_ROWS * WF_ATTENTION_PANEL + k % 4 * 32) >> 4, (k / 4 * s->keys * WF_ATTENTION_PANEL + k % 4 * 32) >> 4, s->keys);
-        wf_ptx_list(t, "s", 0, s->s);
-        emit(t, "}, a, b, %d, 1, 1, 0, 0;", k > 0);
-    }
-    emit(t, "wgmma.commit_group.sync.aligned;");
-    close_scope(t);
-}
-
-static void add_values(wf_ptx *t, const wf_attention_shape *s)
-{
-    open_scope(t, "Begins O += P V.", "Reads v_desc, p*, o*; writes o*.", ".b64 b;");
-    emit(t, "wgmma.fence.sync.aligned;");
-    for (int k = 0; k < s->keys / 16; k++) {
-        emit(t, "add.s64 b, v_desc, %d;"
-                "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {", k * 16 * WF_ATTENTION_PANEL >> 4, s->d);
-        wf_ptx_list(t, "o", 0, s->o);
-        emit(t, "}, {");
-        wf_ptx_list(t, "p", 4 * k, 4);
-        emit(t, "}, b, 1, 1, 1, 1;");
-    }
-    emit(t, "wgmma.commit_group.sync.aligned;");
-    close_scope(t);
-}
-
 /* ---- all tiles --------------------------------------------------------------------------------------------- */
-
-#define EMPTY(s) (16 * (s)->stages) /* bytes from a stage's barrier "full of keys" to "empty of keys" */
-#define VALUE(s) (8 * (s)->stages)  /* from that of keys to that of values */
-
-static void first_tile(wf_ptx *t, wf_attention_shape *s)
-{
-    wf_attention_place_stage(t, s, "k");
-    wf_attention_await(t, s, "k_bar", 0, "k_phase");
-    scores(t, s);
-    emit(t, "wgmma.wait_group.sync.aligned 0;");
-    wf_attention_release(t, "k_bar", EMPTY(s));
-    wf_attention_softmax(t, s);
-    wf_attention_rescale(t, s);
-    wf_attention_round_weights(t, s);
-}
-
-/* The products of this tile's scores and of the values of the one before are begun together. */
-static void next_tile(wf_ptx *t, wf_attention_shape *s)
-{
-    wf_attention_place_stage(t, s, "k");
-    wf_attention_place_stage(t, s, "v");
-    wf_attention_await(t, s, "k_bar", 0, "k_phase");
-    scores(t, s);
-    wf_attention_await(t, s, "v_bar", VALUE(s), "v_phase");
-    add_values(t, s);
-    emit(t, "wgmma.wait_group.sync.aligned 1;");
-    wf_attention_release(t, "k_bar", EMPTY(s));
-    wf_attention_softmax(t, s);
-    emit(t, "wgmma.wait_group.sync.aligned 0;");
-    wf_attention_release(t, "v_bar", EMPTY(s) + VALUE(s));
-    wf_attention_rescale(t, s);
-    wf_attention_round_weights(t, s);
-    wf_attention_advance(t, s, "v");
-}
-
-static void last_values(wf_ptx *t, wf_attention_shape *s)
-{
-    wf_attention_place_stage(t, s, "v");
-    wf_attention_await(t, s, "v_bar", VALUE(s), "v_phase");
-    add_values(t, s);
-    emit(t, "wgmma.wait_group.sync.aligned 0;");
-    wf_attention_release(t, "v_bar", EMPTY(s) + VALUE(s));
-    wf_attention_advance(t, s, "v");
-}
-
-/* Tiles of which the other warpgroup alone has rows: their barriers want all warps. */
-static void skip_tile(wf_ptx *t, wf_attention_shape *s)
-{
-    wf_attention_place_stage(t, s, "k");
-    wf_attention_await(t, s, "k_bar", 0, "k_phase");
-    wf_attention_release(t, "k_bar", EMPTY(s));
-    wf_attention_await(t, s, "k_bar", VALUE(s), "k_phase");
-    wf_attention_release(t, "k_bar", EMPTY(s) + VALUE(s));
-    wf_attention_advance(t, s, "k");
-    wf_attention_advance(t, s, "v");
-}
 
 static void attend_run(wf_ptx *t, wf_attention_shape *s)
 {
     open_scope(t, "Multiplies all tiles of a run.",
-               "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
-               "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*.", ".pred none, raised; .f32 alpha<2>;");
+               s->async ? "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
+                          "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*, largest*."
+                        : "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
+                          "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*.", ".pred none, raised; .f32 alpha<2>;");
     emit(t, "mov.u32 key0, 0;"
             "setp.eq.u32 none, left, 0;"
             "@none bra REST;");
-    first_tile(t, s);
-    label(t, "TILE");
-    wf_attention_advance(t, s, "k");
-    emit(t, "sub.u32 left, left, 1;"
-            "setp.eq.u32 none, left, 0;"
-            "@none bra LAST;"
-            "add.u32 key0, key0, %d;", s->keys);
-    next_tile(t, s);
-    emit(t, "bra TILE;");
-    label(t, "LAST");
-    last_values(t, s);
+    if (s->async) {
+        emit(t, "@again bra ONLINE;");
+        wf_attention_given_tiles(t, s);
+        emit(t, "bra REST;");
+        label(t, "ONLINE");
+    }
+    wf_attention_online_tiles(t, s);
     label(t, "REST");
     emit(t, "setp.eq.u32 none, rest, 0;"
             "@none bra ATTENDED;");
-    skip_tile(t, s);
+    wf_attention_skip_tile(t, s);
     emit(t, "sub.u32 rest, rest, 1;"
             "bra REST;");
     label(t, "ATTENDED");
@@ -269,12 +180,17 @@ static void store_values(wf_ptx *t, const wf_attention_shape *s, int h, bool hal
 static void write_row(wf_ptx *t, const wf_attention_shape *s, int h)
 {
     wf_attention_quad(t, "add", "sum", h, "f0");
+    if (s->async) wf_attention_largest_weight(t, h);
     emit(t, "and.b32 tmp, mine, %d;"
             "setp.eq.u32 y, tmp, 0;"
-            "@y bra WRITTEN%d;"
-            "rcp.rn.f32 over, sum%d;"
+            "@y bra WRITTEN%d;", 1 << h, h);
+    if (s->async) {
+        wf_attention_judge_row(t, h);
+        emit(t, "@y bra WRITTEN%d;", h);
+    }
+    emit(t, "rcp.rn.f32 over, sum%d;"
             "setp.eq.f32 y, sum%d, 0f00000000;"
-            "selp.f32 over, 0f00000000, over, y;", 1 << h, h, h, h);
+            "selp.f32 over, 0f00000000, over, y;", h, h);
     emit(t, "mul.wide.u32 to, token%d, o_stride;"
             "add.u32 tmp, kv_head, in_kv%d;"
             "mul.wide.u32 more, tmp, %d;"
@@ -296,8 +212,10 @@ static void write_row(wf_ptx *t, const wf_attention_shape *s, int h)
 
 static void write_rows(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Writes the rows of the run: O / sum.", "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*; writes sum*.",
-               ".b32 tmp; .f32 f<2>, over; .b64 to, more; .pred y;");
+    open_scope(t, "Writes the rows of the run: O / sum.",
+               s->async ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*, largest*, again, redo, last*, smallest; writes sum*, largest*, redo."
+                        : "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*; writes sum*.",
+               ".b32 tmp, other; .f32 f<2>, over; .b64 to, more; .pred y, z;");
     for (int h = 0; h < 2; h++) write_row(t, s, h);
     close_scope(t);
 }

@@ -78,6 +78,13 @@ static void weigh(wf_ptx *t, const wf_attention_shape *s)
     close_scope(t);
 }
 
+/* Relative to a given maximum, in row_max*. */
+void wf_attention_softmax_given(wf_ptx *t, wf_attention_shape *s)
+{
+    mask(t, s);
+    weigh(t, s);
+}
+
 /* Scores to weights; where `raised`, the accumulators must be rescaled. */
 void wf_attention_softmax(wf_ptx *t, wf_attention_shape *s)
 {
@@ -86,10 +93,10 @@ void wf_attention_softmax(wf_ptx *t, wf_attention_shape *s)
     weigh(t, s);
 }
 
-void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s)
+void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s, int bank)
 {
     open_scope(t, "Weights to F16: the layout of S as a result is that of P as an operand.", "Reads s*; writes p*.", "");
-    for (int i = 0; i < s->p; i++) emit(t, "cvt.rn.f16x2.f32 p%d, s%d, s%d;", i, 2 * i + 1, 2 * i);
+    for (int i = 0; i < s->p; i++) emit(t, "cvt.rn.f16x2.f32 p%d, s%d, s%d;", bank * s->p + i, 2 * i + 1, 2 * i);
     close_scope(t);
 }
 

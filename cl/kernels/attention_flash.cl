@@ -19,7 +19,9 @@
  *
  * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves
  * where a score is MOST powers of two above base, and then sees no more keys; or at the end, where the largest is not above `least`. Rows
- * that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0. Not with SPLIT.
+ * that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0. With SPLIT chunks
+ * keep their largest scores beside their sums; a work-group of pass 1 has all chunks of its rows, adds them, and computes rows that left again,
+ * one chunk after another.
  *
  * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
  * in the order of their windows: the longest first, so that the device is full to the end.
@@ -222,14 +224,26 @@ bool is_row(const call_t *c, const block *b, uint r)
     return m < b->m_end && b->hb * c->HB + r % c->HB < b->heads && c->pos[m] >= 0;
 }
 
+/* Is a row's largest score outside of the range? So written that a NaN is. */
+bool is_outside(const call_t *c, float most)
+{
+    return !(most > c->least && most - c->base < TOO_LARGE);
+}
+
+/* A row's largest score, behind store_most. */
+float most_of(const local_room *l, uint r)
+{
+    float t = -INFINITY;
+    for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
+    return t;
+}
+
 /* Which rows are to be computed again: also those whose largest score is too small. Into row_max goes what the weights are relative to. */
 void judge_rows(const local_room *l, const call_t *c, const block *b)
 {
     uint r = get_local_id(0);
     if (r >= R) return;
-    float t = -INFINITY;
-    for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
-    l->left[r] = is_row(c, b, r) && (l->left[r] || !(t > c->least && t - c->base < TOO_LARGE));
+    l->left[r] = is_row(c, b, r) && (l->left[r] || is_outside(c, most_of(l, r)));
     l->row_max[r] = c->base;
     if (l->left[r]) *l->some_left = 1;
 }
@@ -294,14 +308,21 @@ __global float *partial_of(__global float *scratch, ulong row_head, uint chunks,
     return scratch + FIRST + (row_head * chunks + chunk) * (D + 2);
 }
 
-/* Of the rows that see some key of the chunk, to the scratch buffer. */
-void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, int flip)
+/* Does a packed row see some key of the block's chunk? */
+bool sees_chunk(const call_t *c, const block *b, uint r)
+{
+    uint m = b->m0 + r / c->HB;
+    return m < b->m_end && b->hb * c->HB + r % c->HB < b->heads && sees_any(sight_of(&c->mask, c->pos[m], b->kvh), b->begin, b->stop);
+}
+
+/* Of the rows that see some key of the chunk, or only those of them that left, to the scratch buffer. */
+void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
 #pragma unroll
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-        if (first >= O_STEP || r >= R || !sees_any(l->seen[r], b->begin, b->stop)) continue;
+        if (first >= O_STEP || r >= R || !sees_chunk(c, b, r) || (left && !IS_LEFT(l, r))) continue;
         __global float *partial = partial_of(scratch, (ulong)m * c->Hq + b->kvh * b->heads + h, c->chunks, b->chunk);
         vstore4(s->acc[i], column, partial);
         if (column == 0) partial[D] = s->sum[i], partial[D + 1] = l->row_max[flip * R + r];
@@ -309,7 +330,7 @@ void write_chunk(__global float *scratch, const sums *s, const local_room *l, co
 }
 
 /* Four columns of a row and head, and its (maximum, sum): the n chunks of the keys up to its position that it sees. */
-float4 merge_row(const __global float *partials, uint n, sight seen, uint d, float2 *state)
+float4 merge_row(const __global float *partials, uint n, sight seen, uint d, bool online, float2 *state)
 {
     float4 acc = (float4)(0);
     *state = (float2)(NO_MAX, 0);
@@ -326,12 +347,18 @@ float4 merge_row(const __global float *partials, uint n, sight seen, uint d, flo
         for (uint i = 0; i < AT_ONCE; i++) { /* in place of what is not there, what changes nothing */
             uint begin = chunk_begins(c + i);
             bool is = c + i < n && sees_any(seen, begin, begin + chunk_size(begin));
-            merge(&acc, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), true);
+            merge(&acc, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), online);
         }
     }
     return acc;
 }
 
+uint chunks_of(sight seen)
+{
+    return seen.last < 0 ? 0 : chunks_before(seen.last) + 1;
+}
+
+#if !ASYNC
 /* Pass 1: a work-item four columns of a row and head. */
 void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_stride)
 {
@@ -339,12 +366,12 @@ void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_s
         ulong row_head = i / D4, m = row_head / c->Hq;
         uint h = row_head % c->Hq, d = i % D4 * 4;
         const sight seen = sight_of(&c->mask, c->pos[m], h / (c->Hq / c->Hkv));
-        uint n = seen.last < 0 ? 0 : chunks_before(seen.last) + 1;
         float2 state;
-        float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), n, seen, d, &state);
+        float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), chunks_of(seen), seen, d, true, &state);
         write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, with_sink(&c->mask, state.y, state.x, h));
     }
 }
+#endif
 #endif
 
 /* ---- blocks and runs ------------------------------------------------------------------------------------------------ */
@@ -440,15 +467,87 @@ INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], con
 }
 
 #if ASYNC
+void clear_most(float most[S_ROWS])
+{
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
+}
+
+/* No row has left. */
+void clear_left(const local_room *l)
+{
+    if (get_local_id(0) < R) l->left[get_local_id(0)] = 0;
+    if (get_local_id(0) == 0) *l->some_left = 0;
+}
+
+void count_left(const local_room *l, IN(count))
+{
+    if (get_local_id(0) == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), count_rows(l));
+}
+#endif
+
+#if ASYNC && SPLIT
+/* Pass 1: all chunks of the block's rows are added and written, but for rows whose largest score is outside of the range, which have left;
+ * online: of those alone, relative to their maxima. */
+void merge_block(const bool online, const local_room *l, const call_t *c, const block *b, __global float *scratch, OUT_ACT(o), uint o_stride)
+{
+    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
+    for (uint r = first; first < O_STEP && r < R; r += O_STEP) {
+        uint m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
+        if (m >= b->m_end || h >= b->heads || (online && !l->left[r])) continue;
+        const sight seen = sight_of(&c->mask, c->pos[m], b->kvh);
+        float2 state;
+        float4 acc = merge_row(partial_of(scratch, (ulong)m * c->Hq + head, c->chunks, 0), chunks_of(seen), seen, 4 * column, online, &state);
+        bool leaves = !online && seen.last >= 0 && is_outside(c, state.x);
+        float sum = with_sink(&c->mask, state.y, online ? state.x : c->base, head);
+        if (!leaves) write_four(o_base, o_off, o_half, (ulong)m * o_stride + head * D + 4 * column, acc, sum);
+        else if (column == 0) l->left[r] = 1, *l->some_left = 1;
+    }
+}
+
+block chunk_at(const block *b, uint chunk)
+{
+    block part = *b;
+    part.chunk = chunk;
+    part.begin = chunk_begins(chunk);
+    part.stop = part.begin + chunk_size(part.begin);
+    return part;
+}
+
+/* Pass 0: one chunk by the given maximum, beside whose sums the largest scores are kept. Pass 1: rows of which all chunks are there; then all chunks
+ * of those that left by a running maximum, in place of what they had left there. Both passes have the same barriers, and what decides on a loop is
+ * read just behind one (attend_twice). */
+INLINE void attend_chunks(sums *s, const local_room *l, const call_t *c, const block *b, __global float *scratch, uint pass, OUT_ACT(o), uint o_stride,
+                          IN(count))
+{
+    float most[S_ROWS];
+    clear_most(most);
+    clear_left(l);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (pass) merge_block(false, l, c, b, scratch, o_base, o_off, o_half, o_stride);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint chunk = pass ? 0 : b->chunk, end = !pass ? chunk + 1 : *l->some_left ? c->chunks : 0;
+    if (pass) count_left(l, count_base, count_off);
+    for (; chunk < end; chunk++) {
+        const block part = chunk_at(b, chunk);
+        int flip = attend(pass, pass, s, most, l, c, &part);
+        if (!pass) store_most(most, l);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!pass && get_local_id(0) < R) l->row_max[get_local_id(0)] = most_of(l, get_local_id(0));
+        barrier(CLK_LOCAL_MEM_FENCE);
+        write_chunk(scratch, s, l, c, &part, pass, flip);
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* the maxima are written again, sums are read */
+    }
+    if (pass && *l->some_left) merge_block(true, l, c, b, scratch, o_base, o_off, o_half, o_stride);
+}
+#elif ASYNC
 /* A block by the given maximum; then those of its rows that it does not suit by a running one. Whether there are any is read just behind a
  * barrier: PoCL takes the way that the first work-item takes from there for all. */
 INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, OUT_ACT(o), uint o_stride, IN(count))
 {
     float most[S_ROWS];
-#pragma unroll
-    for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
-    if (get_local_id(0) < R) l->left[get_local_id(0)] = 0;
-    if (get_local_id(0) == 0) *l->some_left = 0;
+    clear_most(most);
+    clear_left(l);
     uint ways = 1;
     for (uint again = 0; again < ways; again++) {
         int flip = attend(again, again, s, most, l, c, b);
@@ -457,11 +556,14 @@ INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const bl
         if (!again) judge_rows(l, c, b);
         barrier(CLK_LOCAL_MEM_FENCE);
         write_rows(s, l, c, b, again, flip, o_base, o_off, o_half, o_stride);
-        if (!again && get_local_id(0) == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), count_rows(l));
+        if (!again) count_left(l, count_base, count_off);
         barrier(CLK_LOCAL_MEM_FENCE); /* the maxima are written again */
         ways = 1 + *l->some_left;
     }
 }
+#endif
+
+#if ASYNC
 #define ASYNC_ARGS , IN(count), float base, float least
 #define RANGE      base, least
 #else
@@ -472,11 +574,11 @@ INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const bl
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
-                            uint HB, __global float *scratch, uint chunks, uint pass ASYNC_ARGS)
+                            uint HB, __global float *scratch, uint chunks ASYNC_ARGS, uint pass)
 {
     const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
                       M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
-#if SPLIT
+#if SPLIT && !ASYNC
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
         return;
@@ -493,10 +595,10 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #else
     const local_room l = {qs, tile, at, score, row_max, seen};
 #endif
-    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR;
+    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = pass ? 1 : chunks;
 
-    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * chunks; turn += get_num_groups(0)) {
-        uint work = turn / chunks, of_block = work / head_blocks;
+    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
+        uint work = turn / parts, of_block = work / head_blocks;
 #if WINDOWS
         find_head(&head, c.mask.windows, Hkv, of_block / blocks);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -505,20 +607,22 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         uint kvh = of_block % Hkv, m0 = of_block / Hkv * BR;
 #endif
 #if SPLIT
-        int begin = chunk_begins(turn % chunks), stop = begin + chunk_size(begin);
+        int begin = chunk_begins(turn % parts), stop = begin + chunk_size(begin);
 #else
         int begin = 0, stop = INT_MAX;
 #endif
-        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % chunks, begin, stop};
+        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % parts, begin, stop};
         sums s;
         load_q((__local float *)qs, IN_AT(act_t, q), q_stride, &b, HB);
-#if ASYNC
+#if ASYNC && SPLIT
+        attend_chunks(&s, &l, &c, &b, scratch, pass, o_base, o_off, o_half, o_stride, count_base, count_off);
+#elif ASYNC
         attend_twice(&s, &l, &c, &b, o_base, o_off, o_half, o_stride, count_base, count_off);
 #else
         int flip = attend(true, false, &s, 0, &l, &c, &b);
 #endif
-#if SPLIT
-        write_chunk(scratch, &s, &l, &c, &b, flip);
+#if SPLIT && !ASYNC
+        write_chunk(scratch, &s, &l, &c, &b, false, flip);
 #elif !ASYNC
         write_rows(&s, &l, &c, &b, false, flip, o_base, o_off, o_half, o_stride);
 #endif

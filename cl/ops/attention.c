@@ -60,13 +60,13 @@ static bool chunks(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     enum { MOST_SCRATCH = 512 << 20 };
     const wf_op_params *p = &c->p;
-    bool split = v->tile[1];
+    bool split = v->tile[1], async = v->tile[3];
     uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, n = 1, bytes = 0;
     if (split) {
         n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)v->tile[1], (uint64_t)v->tile[2]) + 1 : 0;
         bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float);
         if (!n || bytes > MOST_SCRATCH) return false;
-        l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
+        l->then_groups = async ? l->groups : (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
         wf_cl_knob(l, "CHUNK", v->tile[1]);
         wf_cl_knob(l, "GROWS", v->tile[2]);
     }
@@ -74,14 +74,13 @@ static bool chunks(const cl_variant *v, const wf_call *c, cl_launch *l)
     wf_cl_knob(l, "SPLIT", split);
     wf_cl_arg_scratch(l, bytes);
     wf_cl_arg_u32(l, (uint32_t)n);
-    wf_cl_arg_u32(l, 0);
     return true;
 }
 
 /* Powers of two of weights in F32, those of calibration.h. */
 enum { F32_MOST = 15, F32_LEAST = -80 };
 
-/* What attention_flash takes for its asynchronous softmax, which cuts no keys, behind all else. In natural logarithms. */
+/* What attention_flash takes for its asynchronous softmax. In natural logarithms. */
 static bool given_maximum(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const float ln2 = 0.69314718f;
@@ -119,7 +118,9 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    return chunks(v, c, l) && given_maximum(v, c, l);
+    if (!chunks(v, c, l) || !given_maximum(v, c, l)) return false;
+    wf_cl_arg_u32(l, 0); /* the pass */
+    return true;
 }
 
 /* In units of log2: P in f16 holds 2^15, and below 2^-4 would lose precision. */
@@ -301,13 +302,20 @@ bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, c
     const wf_op_params *p = &c->p;
     const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
     uint32_t heads = WF_MIN(p->n_head / p->n_kv_head, (uint32_t)ROWS);
-    (void)v;
+    bool async = v->tile[2];
+    float base = 0, low = 0;
     if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c) || !(p->scale > 0)) return false;
-    if (wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (wf_cl_group(caps, GROUP, limit) < GROUP || (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low))) return false;
     if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2) return false;
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     share_runs(l, c, ROWS / heads, heads, IDLE_GROUPS);
+    uint64_t items = l->groups;
     if (sequences(c) == 1) l->groups = WF_MIN(l->groups, caps->units);
-    return l->groups < UINT32_MAX;
+    if (!async) return l->groups < UINT32_MAX;
+    wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
+    wf_cl_arg_f32(l, base);
+    wf_cl_arg_f32(l, low);
+    uint64_t groups = c->max_groups ? WF_MIN(l->groups, c->max_groups) : l->groups;
+    return l->groups < UINT32_MAX && items <= groups * WF_CL_ATTENTION_ROUNDS;
 }

@@ -448,7 +448,8 @@ static bool quick(op_cases *s)
 
 static bool tiny(op_cases *s)
 {
-    wf_op_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1};
+    wf_op_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1}, some_leave = heads;
+    some_leave.phi = 1, some_leave.phi_lo = -2, some_leave.phi_hi = 3;
     uint8_t in = ANY(s, acts), out = ANY(s, acts);
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint32_t k = whole_blocks(32, w);
@@ -470,6 +471,8 @@ static bool tiny(op_cases *s)
                             .max_q = 1}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 3}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = some_leave, .n_seqs = 2, .max_kv = 70, .max_q = 1}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = some_leave, .n_seqs = 2, .max_kv = 9, .max_q = 3}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
                             .max_q = 2, .windows = WF_WINDOWS_MIXED}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The program of cl/wgmma_attention.c without a GPU: its PTX is simulated here, warp by warp in a random order, and
-o compared with a plain softmax.
+"""The programs of cl/wgmma_attention.c without a GPU: their PTX is simulated here, warp by warp in a random order, and
+o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted.
 
     wgmma_attention.py WGMMA_PTX [SEED]
 
@@ -29,6 +29,7 @@ PLAIN = {
     "fma": lambda a, b, c: a * b + c, "mad": lambda a, b, c: a * b + c, "neg": np.negative, "mov": lambda a: a, "ex2": np.exp2,
     "rcp": np.reciprocal,
 }
+BASE, LOW, NEAR, BEFORE = -5, -4, 0.05, 40  # of the asynchronous softmax; scores so close to its range may leave; the counter's start
 WAIT = object()  # what a statement returns that cannot be done yet
 
 
@@ -38,6 +39,7 @@ class Program:
         lines = re.findall(r"\.reg .*;", ptx.flat(text))
         self.types = {name: NUMBER[kind] for line in lines for kind, name in ptx.declared(line)}
         self.local_bytes = int(re.search(r"smem\[(\d+)\]", text)[1])
+        self.mark_bytes = int((re.findall(r"marks\[(\d+)\]", text) or [0])[0])
         self.threads = int(re.search(r"reqntid (\d+)", text)[1])
 
 
@@ -58,8 +60,8 @@ class Group:
 
     def __init__(self, program, group, grid, params, memory, draw):
         self.program, self.params, self.memory, self.draw = program, params, memory, draw
-        self.special = {"%ctaid.x": group, "%nctaid.x": grid, "smem": 0, "bars": program.local_bytes}
-        self.local = Memory([np.full(program.local_bytes, 0xFF, np.uint8)])
+        self.special = {"%ctaid.x": group, "%nctaid.x": grid, "smem": 0, "marks": program.local_bytes, "bars": program.local_bytes + program.mark_bytes}
+        self.local = Memory([np.full(program.local_bytes + program.mark_bytes, 0xFF, np.uint8)])
         self.bars, self.meeting, self.still = {}, {}, []
         self.warps = [Warp(self, w) for w in range(program.threads // LANES)]
 
@@ -179,7 +181,8 @@ class Warp:
             kind = self.group.program.types[names[0]]
             return self.set(names[0], np.full(LANES, value, kind), active)
         at = self.address(operands[1])[active]
-        words = self.group.memory.load(at, 4 * len(names)).copy().view(np.uint32) if len(at) else None
+        memory, at = (self.group.local, at + np.uint64(STRIDE)) if ".shared" in operation else (self.group.memory, at)
+        words = memory.load(at, 4 * len(names)).copy().view(np.uint32) if len(at) else None
         for i, name in enumerate(names):
             if len(at):
                 self.values[name][active] = words[:, i]
@@ -191,6 +194,11 @@ class Warp:
             self.group.local.store(at + np.uint64(STRIDE), np.stack(words, axis=1).view(np.uint8))
         elif len(at):
             self.group.memory.store(at, np.stack(words, axis=1).view(np.uint8))
+
+    def add_to(self, operands, active):
+        for at, n in zip(self.address(operands[0])[active], self.value(operands[1])[active]):
+            word = self.group.memory.load(np.array([at]), 4).copy().view(np.uint32) + n
+            self.group.memory.store(np.array([at]), word.view(np.uint8))
 
     def barrier(self, operation, operands, active):
         at = int(self.address(operands[-1 if "arrive.shared" in operation else 0 if "try" not in operation else 1])[0])
@@ -289,6 +297,11 @@ class Warp:
             result = self.value(rest[0]).astype(np.uint64)
         elif stem == "brev":
             result = np.array([int(f"{x:032b}"[::-1], 2) for x in self.value(rest[0])], np.uint32)
+        elif stem == "popc":
+            result = np.array([int(x).bit_count() for x in self.value(rest[0])], np.uint32)
+        elif operation == "max.f16x2":
+            pairs = [self.value(x)[:, None].copy().view(np.float16) for x in rest]
+            result = np.fmax(*pairs).view(np.uint32)[:, 0]
         elif stem == "clz":
             result = np.array([32 - int(x).bit_length() for x in self.value(rest[0])], np.uint32)
         elif kind[:1] == ["wide"]:
@@ -315,6 +328,8 @@ class Warp:
             self.warpgroup(operation, operands)
         elif operation.startswith("ld."):
             self.load(operation, operands, active)
+        elif operation.startswith("red."):
+            self.add_to(operands, active)
         elif operation.startswith("st."):
             self.store(operation, operands, active)
         elif operation.startswith("setp"):
@@ -364,9 +379,10 @@ class Warp:
 class Case:
     """Rows as runs (sequence, positions); P keys a page, so many heads, Hq and Hkv."""
 
-    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1):
+    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1, wild=1):
         self.name, self.d, self.heads, self.page, self.grid, self.share, self.half = name, d, heads, page, grid, share, half
         self.steep, self.sick = steep, sick  # how far maxima rise on the way; the sequence whose keys are NaN
+        self.wild = wild  # times the queries of every seventh row's first head
         self.seq = np.array([s for s, positions in runs for _ in positions], np.int32)
         self.pos = np.array([p for _, positions in runs for p in positions], np.int32)
 
@@ -412,31 +428,74 @@ def rms(x):
     return np.sqrt(np.mean(x**2))
 
 
-def check(program, case, seed):
+def run(program, case, seed, tame=None):
+    """o and the count of the rows that left, and what they should be from; the queries of rows and heads in tame are zeros."""
     numbers, draw = np.random.default_rng(seed), random.Random(seed)
     hq, hkv = case.heads
     m, q_stride, o_stride, scale = len(case.seq), hq * case.d + 8, hq * case.d + 2, case.d ** -0.5
     (k, v), stride, pages, indptr, keys = make_pools(case, numbers)
     q = np.full((m, q_stride), np.nan, np.float16)
     q[:, :hq * case.d] = numbers.standard_normal((m, hq * case.d))
+    q[::7, :case.d] *= np.float16(case.wild)
+    queries = q[:, :hq * case.d].reshape(m, hq, case.d)
+    if tame is not None:
+        q[:, :hq * case.d] = np.where(tame[:, :, None], 0, queries).reshape(m, -1)
     kind = np.float16 if case.half else np.float32
     o = np.full(m * o_stride * np.dtype(kind).itemsize, 0x5A, np.uint8)
-    untouched = o.view(kind)[0]
-    memory = Memory([bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)] + [o])
+    count = np.array([BEFORE], np.uint32)
+    memory = Memory([bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)] + [o, bytes_of(count)])
     params = {"o_half": int(case.half), "M_size": m, "Hq_size": hq, "Hkv_size": hkv, "P_size": case.page, "page_stride_size": stride,
-              "q_stride_size": q_stride, "o_stride_size": o_stride, "scale_": np.float32(scale), "share_": case.share}
-    for i, name in enumerate(("q", "kp", "vp", "seq", "pos", "indptr", "pages", "o")):
+              "q_stride_size": q_stride, "o_stride_size": o_stride, "scale_": np.float32(scale), "share_": case.share,
+              "base_": np.float32(BASE), "low_": np.float32(LOW)}
+    for i, name in enumerate(("q", "kp", "vp", "seq", "pos", "indptr", "pages", "o", "count")):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0
     for g in range(case.grid):
         Group(program, g, case.grid, params, memory, draw).run()
-    rows = o.view(kind).reshape(m, o_stride)
+    return o, int(memory.buffers[-1].view(np.uint32)[0]) - BEFORE, queries, keys, scale
+
+
+def check_rows(case, o, q, keys, scale):
+    """Against the reference; returns o as rows and heads."""
+    hq, _ = case.heads
+    rows = o.view(np.float16 if case.half else np.float32).reshape(len(case.seq), -1)
+    untouched = np.full(4, 0x5A, np.uint8).view(rows.dtype)[0]
     assert (rows[:, hq * case.d:] == untouched).all(), "writes past a row"
-    want = reference(case, q[:, :hq * case.d].reshape(m, hq, case.d), keys, scale)
+    want = reference(case, q, keys, scale)
     well = case.seq != case.sick
     got = rows[:, :hq * case.d].reshape(want.shape)
     error = tolerances.op_error("ATTENTION", got[well], want[well])
     bad = [i for i in np.ndindex(want.shape[:2]) if well[i[0]] and not tolerances.op_error("ATTENTION", got[i], want[i], rms(want[well]), mean=False) <= 1]
     assert error <= 1 and not bad, f"{error:.2g} of the tolerance; {len(bad)} of {well.sum() * hq} rows and heads are wrong, first {bad[:1]}"
+    return got
+
+
+def leaving(case, q, keys, scale):
+    """Which rows and heads leave the range, and which do not; some few, close to its ends, are neither."""
+    hq, hkv = case.heads
+    top = np.full((len(case.seq), hq), (BASE + LOW + BASE + 15) / 2)
+    for (m, h), _ in np.ndenumerate(top):
+        if case.pos[m] >= 0:
+            top[m, h] = np.max(keys[case.seq[m]][0][:case.pos[m] + 1, h // (hq // hkv)] @ q[m, h].astype(np.float64)) * scale * np.log2(np.e)
+    inside = np.minimum(top - (BASE + LOW), BASE + 15 - top)
+    return ~(inside > -NEAR), inside > NEAR
+
+
+def check(programs, case, seed):
+    """By the running maximum; relative to a given one; and that again without the rows that left."""
+    o, counted, *rest = run(programs[False], case, seed)
+    sync = check_rows(case, o, *rest)
+    assert not counted, "the synchronous program counts rows"
+    o, counted, *rest = run(programs[True], case, seed)
+    got = check_rows(case, o, *rest)
+    left, stays = leaving(case, *rest)
+    assert left.sum() <= counted <= (~stays).sum(), f"{counted} rows are counted, and {left.sum()} to {(~stays).sum()} left"
+    well = (case.seq != case.sick)[:, None]
+    assert (got[left & well] == sync[left & well]).all(), "a row that left differs from the synchronous program's"
+    if case.wild > 1:
+        assert left.any() and stays.any()
+        alone, counted, *_ = run(programs[True], case, seed, ~stays)
+        alone = alone.view(got.dtype).reshape(len(got), -1)[:, :got[0].size].reshape(got.shape)
+        assert not counted and (alone[stays] == got[stays]).all(), "a row that stayed changes with those that left"
 
 
 def cases():
@@ -449,14 +508,16 @@ def cases():
     yield Case("heads of a KV head fill more than a block", 64, (130, 1), 16, [(0, [3, 130])])
     yield Case("no keys", 64, (1, 1), 256, [(1, [-1, -1]), (0, [-400]), (1, [2])])
     yield Case("head size 128", 128, (5, 1), 16, [(0, range(100, 140)), (1, [257])], grid=2, steep=8)
+    yield Case("some rows leave", 64, (2, 1), 16, [(0, range(280, 350)), (1, range(5)), (0, range(30, 45))], wild=30)
+    yield Case("some rows leave, several blocks, head size 128", 128, (3, 1), 32, [(0, range(500, 590))], grid=2, wild=30)
 
 
 def main():
     np.seterr(all="ignore")
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
     print(f"seed {seed}")
-    texts = {d: subprocess.check_output([sys.argv[1], "attention", str(d)], text=True) for d in (64, 128)}
-    programs = {d: Program(text) for d, text in texts.items()}
+    texts = {(d, way): subprocess.check_output([sys.argv[1], "attention", str(d), *["async"] * way], text=True) for d in (64, 128) for way in (False, True)}
+    programs = {d: {way: Program(texts[d, way]) for way in (False, True)} for d in (64, 128)}
     wrong = ptx.check_comments(texts.values())
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")

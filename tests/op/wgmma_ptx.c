@@ -4,7 +4,7 @@
  *   wgmma_ptx VARIANT SPLIT_K FORMAT [silu]   the program of that variant for weights of a format, but with K in so many parts; below 0: of one work-group
  *   wgmma_ptx formats                  a line for each format that has programs: its name, and the numbers of cl_fragments
  *   wgmma_ptx weights FORMAT ROWS K    weights from a seed: ROWS x K in F32, then as the programs read them
- *   wgmma_ptx attention HEAD_SIZE      the program of attention
+ *   wgmma_ptx attention HEAD_SIZE [async]   the program of attention, with the asynchronous softmax
  */
 #include "cl/cl.h"
 
@@ -28,11 +28,11 @@ static int print_gemm(const cl_variant *v, int split_k, bool silu, const cl_frag
     return print_text(wf_cl_wgmma_ptx(knob, silu, w));
 }
 
-static int print_attention(int head_dim)
+static int print_attention(int head_dim, bool async)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
-        if (v->configure == wf_cl_configure_attention_wgmma) return print_text(wf_cl_attention_ptx(v->tile, head_dim));
+        if (v->configure == wf_cl_configure_attention_wgmma && v->tile[2] == async) return print_text(wf_cl_attention_ptx(v->tile, head_dim));
     }
     return 1;
 }
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "formats")) return print_formats();
     if (argc == 5 && !strcmp(argv[1], "weights")) return print_weights(dtype_of(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]));
-    if (argc == 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]));
+    if (argc >= 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]), argc > 3);
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->configure != wf_cl_configure_wgmma || v->tile[4] != 1) continue;
