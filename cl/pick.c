@@ -87,7 +87,8 @@ static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, u
 static const char *const *grouped_preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const gemv[] = {"gemv", "tile16", NULL}, *const small[] = {"mma16", "tile16", NULL}, *const tile[] = {"mma64", "tile64", NULL};
-    static const char *const narrow[] = {"flat8_split", "flat8", NULL}, *const few[] = {"row_int16", "flat8", "flat8_split", NULL}, *const some[] = {"flat16", "frag64", NULL};
+    static const char *const few[] = {"row_int16", "flat8", "flat8_split", NULL}, *const narrow[] = {"flat8_split", "flat8", NULL};
+    static const char *const some[] = {"flat16", "frag64", NULL};
     const wf_view *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
     uint32_t n = c->out[0].cols / ids->cols, experts = w->rows / n, pairs = ids->rows * ids->cols, each = (pairs + experts - 1) / experts;
     if (w->layout != WF_CL_FRAGMENT_MAJOR) return each <= 4 ? gemv : each <= 32 ? small : tile;
