@@ -525,7 +525,7 @@ INLINE void attend_chunks(sums *s, const local_room *l, const call_t *c, const b
     clear_left(l);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (pass) merge_block(false, l, c, b, scratch, o_base, o_off, o_half, o_stride);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* all have read the sums that are written again */
     uint chunk = pass ? 0 : b->chunk, end = !pass ? chunk + 1 : *l->some_left ? c->chunks : 0;
     if (pass) count_left(l, count_base, count_off);
     for (; chunk < end; chunk++) {
