@@ -54,6 +54,7 @@
 #include "attention/split_costs.clh"
 #include "attention/chunks.clh"
 #include "attention/split_list.clh"
+#include "attention/split_items.clh"
 #include "attention/split_tiles.clh"
 
 /* A block: rows m0 to m_end - 1 by `heads` heads from head0 on; first_head: of the KV head. */

@@ -319,9 +319,12 @@ static bool grouped(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m,
 static bool experts(op_cases *s)
 {
     static const uint32_t ms[] = {1, 1, 3, 7, 16, 65, 130}, ns[] = {1, 7, 64, 130}, ks[] = {7, 64, 130, 515};
+    static const uint8_t blocks[] = {WF_Q4_0, WF_Q8_0, WF_Q4_K, WF_Q6_K};
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++)
         for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 4 : 1); i++)
             if (!grouped(s, w, ANY(s, acts), ANY(s, acts), ms[i % WF_LEN(ms)], ANY(s, ns), ANY(s, ks))) return false;
+    for (uint32_t i = 0; i < 2; i++) /* whole tiles of one token, for kernels that take no others */
+        if (!grouped(s, ANY(s, blocks), WF_F16, WF_F32, 1, 64, 512)) return false;
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t k = ANY(s, sizes), used = 1 + below(s, WF_MIN(k, 8u));
         if (!add(s, (wf_case){.op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used})) return false;
