@@ -133,7 +133,7 @@ static const char *const *attention_preference_cpu(const cl_caps *caps, const wf
  * 1 x 8,192 keys 1.42, 1.69, 1.62, 1.35, by mma_decode 1.72, 1.66, 1.18, 0.71). */
 static bool has_share(const cl_caps *caps, const wf_call *c)
 {
-    return c->max_groups && c->max_groups * 4 <= caps->units * 3;
+    return c->max_groups && c->max_groups <= caps->units * 3 / 4;
 }
 
 /* Asynchronous softmax pays where matrix units are the limit (mma.sync 1.06 to 1.09, wgmma 1.03 to 1.05), not where memory is (0.97 to 1.00), nor

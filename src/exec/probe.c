@@ -128,6 +128,7 @@ static weft_status bind_lane(wf_probe *p, lane *l)
         WF_TRY(wf_bind(p->e->dev, &call, &x->binding));
     }
     if (!l->n_list) return wf_fail(WEFT_ERR_ARG, "this model has no op '%s'", l->what->op);
+    if (copies_pages(l) && !l->what->rows.count) return wf_fail(WEFT_ERR_ARG, "copies of no pages cannot be measured");
     if (copies_pages(l)) return open_copies(p, l);
     return wf_queue_reserve(l->q, &scratch);
 }

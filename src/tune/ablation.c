@@ -89,6 +89,14 @@ static weft_status fill_batches(ablation *a)
     return WEFT_OK;
 }
 
+/* A device that has no room for what is copied does without that side. */
+static void open_offload(ablation *a)
+{
+    if (!wf_engine_copy_queue(a->e) || wf_offload_open(a->e, &a->offload) == WEFT_OK) return;
+    wf_log(WEFT_LOG_WARN, "%s: left out: %s", names[OFFLOAD], wf_error());
+    wf_offload_close(&a->offload);
+}
+
 static weft_status prepare(ablation *a)
 {
     _Static_assert(WF_N_LOAD_KINDS * N_SIDES <= WF_MAX_PLANS, "a plan for each");
@@ -100,7 +108,7 @@ static weft_status prepare(ablation *a)
     WF_TRY(wf_engine_replan(a->e, &a->all));
     WF_TRY(fill_batches(a));
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) a->at[i][OFFLOAD] = a->at[i][OVERLAP];
-    if (wf_engine_copy_queue(a->e)) WF_TRY(wf_offload_open(a->e, &a->offload));
+    open_offload(a);
     return wf_exec_fill_kv(a->e->exec);
 }
 

@@ -54,7 +54,7 @@ weft_status wf_overlap_measure_energy(wf_overlap *o, wf_probe *probe, const wf_n
 /* Watts of a device that has nothing to do; 0: unknown. */
 static double idle_watts(wf_overlap *o)
 {
-    wf_power_reading begin, end;
+    wf_power_reading begin = {0}, end = {0};
     bool read = wf_power_read(o->power, &begin);
     for (uint64_t until = wf_now_ns() + (uint64_t)(window_of(o) * 1e9); read && wf_now_ns() < until;) {
         nanosleep(&(struct timespec){.tv_nsec = (long)(CHUNK_US * 1e3)}, NULL);

@@ -144,7 +144,7 @@ static bool open_hwmon(wf_power *p, const char *pci)
     return p->n_domains || *p->watts_path;
 }
 
-/* ---- counters of processors: packages, and memory where it has one of its own ------------------------------------------------ */
+/* ---- counters of processors' packages: their limit does not bound memory, whose counter would not fit it ----------------------- */
 
 static void open_zone(wf_power *p, const char *folder)
 {
@@ -152,11 +152,10 @@ static void open_zone(wf_power *p, const char *folder)
     uint64_t wraps = 0, microwatts;
     snprintf(path, sizeof path, "%s/name", folder);
     char *name = wf_kernel_text(path);
-    bool package = name && !strncmp(name, "package", 7);
-    if (package || (name && !strncmp(name, "dram", 4))) {
+    if (name && !strncmp(name, "package", 7)) {
         read_in(folder, "max_energy_range_uj", &wraps);
         add_domain(p, folder, "energy_uj", wraps);
-        if (package && read_in(folder, "constraint_0_power_limit_uw", &microwatts)) p->limit += (double)microwatts / 1e6;
+        if (read_in(folder, "constraint_0_power_limit_uw", &microwatts)) p->limit += (double)microwatts / 1e6;
     }
     free(name);
 }

@@ -363,7 +363,7 @@ static void experts_by_pairs(void **state)
         uint32_t tokens, n;
         uint8_t layout;
         const char *variant;
-    } cases[] = {{1, 14336, 1, "flat8"}, {1, 1536, 1, "flat8_split"}, {16, 14336, 1, "flat8"}, {40, 14336, 1, "flat16"}, {100, 14336, 1, "frag64"},
+    } cases[] = {{1, 14336, 1, "row_int16"}, {2, 14336, 1, "flat8"}, {1, 1536, 1, "flat8_split"}, {16, 14336, 1, "flat8"}, {40, 14336, 1, "flat16"}, {100, 14336, 1, "frag64"},
                  {512, 14336, 1, "frag256"}, {1, 14344, 1, NULL}, {1, 14336, 0, "gemv"}, {64, 14336, 0, "mma16"}, {512, 14336, 0, "mma64"}};
     (void)state;
     cl_dev *d = with_wgmma();

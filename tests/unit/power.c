@@ -107,8 +107,8 @@ static void test_powercap(void **state)
     put("/sys/class/powercap/intel-rapl:0/energy_uj", "500000\n");
     put("/sys/class/powercap/intel-rapl:0:0/energy_uj", "9000000\n");
     put("/sys/class/powercap/intel-rapl:0:1/energy_uj", "250100\n");
-    reads(p, 1.75, 0.5);
-    reads(p, 1.75, 0.5);
+    reads(p, 1.5, 0.5);
+    reads(p, 1.5, 0.5);
     put("/sys/class/powercap/intel-rapl:0/energy_uj", "no number\n");
     assert_false(wf_power_read(p, &(wf_power_reading){0}));
     wf_power_close(p);
