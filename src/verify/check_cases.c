@@ -93,6 +93,7 @@ static const wf_case small[] = {
     {.op = WF_OP_ROUTER, .m = 9, .k = 67, .used = 5, .pad = 3, .p = {.normalise = 1}},
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 35, .k = 512, .n_experts = 5, .used = 3, .one_x = true, .bias = true},
     {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 80, .k = 256, .n_experts = 4, .used = 2, .pad = 8},
+    {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 48, .k = 512, .n_experts = 5, .used = 2}, /* for kernels of one token and whole blocks of rows */
     {.op = WF_OP_WEIGHTED_SUM, .m = 7, .k = 130, .used = 3, .residual = true, .in_place = true, .pad = 4},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},
