@@ -57,7 +57,7 @@ static wf_work work_of_attention(const wf_graph *g, const wf_node *n, double row
     return (wf_work){4 * rows * keys * n->p.n_head * n->p.head_dim, moved_bytes(g, n, rows) + kv};
 }
 
-/* A product does two operations for each weight and row; all else a few for each number it moves. */
+/* A product does two operations for each weight and row; all else, and a product of a graph without weights, a few for each number it moves. */
 wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double keys)
 {
     if (rows <= 0) return (wf_work){0, 0};
@@ -65,7 +65,7 @@ wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double ke
     if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
     double bytes = moved_bytes(g, n, rows);
     if (n->op == WF_OP_GROUPED_GEMM) return (wf_work){2.0 * rows * cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
-    if (n->op != WF_OP_GEMM) return (wf_work){bytes, bytes};
+    if (n->op != WF_OP_GEMM || n->in[WF_GEMM_W].value < 0) return (wf_work){bytes, bytes};
     const wf_value *w = &g->values[n->in[WF_GEMM_W].value];
     return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};
 }
