@@ -190,9 +190,12 @@ static weft_status collect(collector *t, const struct weft_calibrate_params *p)
     size_t n = 0;
     WF_TRY(weft_tokenize(t->e->model, p->text, p->len, WEFT_TEXT_DEFAULT, &ids, &n));
     weft_status s = n ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the text gives no tokens");
-    wf_exec_observe(t->e->exec, observe, t); /* the engine is idle; its lock publishes this along with the request */
+    /* The engine is idle; its lock publishes this along with the request. A step that is looked at is not broken off: its last results would be void. */
+    wf_exec_observe(t->e->exec, observe, t);
+    wf_dev_stop_by(t->e->dev, NULL, NULL);
     if (s == WEFT_OK) s = run_text(t, p, ids, n);
     wf_exec_observe(t->e->exec, NULL, NULL);
+    wf_dev_stop_by(t->e->dev, wf_engine_unwanted, t->e);
     free(ids);
     return s;
 }
