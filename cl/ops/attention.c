@@ -161,7 +161,7 @@ static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, u
     return WF_MIN(chunks_before(tiles, chunk, grows), part / chunk) + ENDS;
 }
 
-/* What attention_split takes behind the common arguments, for so many work-groups of so many work-items: half of them as often as scratch
+/* What attention_split takes behind the common arguments, for a number of work-groups and of work-items in each: half of them as often as scratch
  * memory wants it, which changes no bits of a variant with chunks. chunk, grows: in tiles; base, low: of a maximum that is given. */
 static void split(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_t groups, const int32_t *chunk, bool async, float base, float low, cl_launch *l)
 {

@@ -397,7 +397,7 @@ def bits_of(program, rows, tokens, split, shape):
 
 
 def check_class(tool, variants, cut):
-    """The same bits by so many work-groups a tile as by one that adds as many parts, whatever the tile; others than without a cut."""
+    """As many work-groups a tile as parts, or one that adds them: the same bits, whatever the tile; without a cut others."""
     shape = (9, 96, 7 * 64)
     of = {}
     for name, rows, tokens in variants:
