@@ -178,7 +178,8 @@ weft_status wf_op_profile_add_energy(wf_op_profile *p, const wf_op_energy *e)
 {
     const wf_energy_point *x = &e->each;
     bool fits = e->tokens && is_share(e->share) && e->share > 0 && is_amount(x->joules) && x->joules > 0 && is_amount(x->seconds) && x->seconds > 0;
-    if (!fits || !(x->flops >= 0 && x->bytes >= 0)) return wf_fail(WEFT_ERR_FORMAT, "want tokens from 1, a share above 0 and up to 1, joules and a time above 0");
+    if (!fits || !(x->flops >= 0 && x->flops < 1e24 && x->bytes >= 0 && x->bytes < 1e24))
+        return wf_fail(WEFT_ERR_FORMAT, "want tokens from 1, a share above 0 and up to 1, joules and a time above 0, flops and bytes below 1e24");
     if (wf_op_profile_has_energy(p, e->name, e->tokens, e->share)) return wf_fail(WEFT_ERR_FORMAT, "the same energy for the second time");
     if (!wf_grow(&p->energies, p->n_energies, &p->cap_energies, sizeof *e)) return WEFT_ERR_NOMEM;
     p->energies[p->n_energies++] = *e;

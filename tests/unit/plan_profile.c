@@ -204,6 +204,8 @@ static void test_errors(void **state)
         {HEAD "nonsense\n", "want device, model"},
         {HEAD ONE "energy a tokens 1 share 1 joules -1 us 1 gflop 1 mb 1\n", "joules and a time above 0"},
         {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop nan mb 1\n", "joules and a time above 0"},
+        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop inf mb 1\n", "flops and bytes below"},
+        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1e300\n", "flops and bytes below"},
         {HEAD ONE "energy a tokens 0 share 1 joules 1 us 1 gflop 1 mb 1\n", "tokens from 1"},
         {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1\n", "want device"},
         {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\nenergy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\n", "the same energy"},
