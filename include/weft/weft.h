@@ -342,7 +342,8 @@ struct weft_engine_params {
     uint32_t tile;           /* cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on
                                 a GPU, else 1 */
     const char *policy;      /* what a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of several prompts, which
-                                fill the step; sarathi: a chunk of one prompt; orca: whole prompts. request: static batching */
+                                fill the step; sarathi: a chunk of one prompt, as long as the ratio of prompt to generated tokens asks for unless
+                                max_batched_tokens is given; orca: whole prompts. request: static batching */
     uint32_t kv_seqs;        /* capacity of the KV cache in whole contexts (where all layers have windows: in what a sequence holds of one), at most n_seqs; 0: n_seqs, so that no sequence waits for it */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
@@ -555,7 +556,8 @@ struct weft_stats {
      * overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
-    uint64_t reserved[8];
+    double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that have finished; 0: none has */
+    uint64_t reserved[7];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
 /* Layers whose attention uses the asynchronous softmax, in ascending order, and of each its part of softmax_recomputed: writes the first `cap`

@@ -13,6 +13,7 @@
 #define DEFAULT_BATCH 512
 #define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
 #define DEFAULT_TILE_GPU 128   /* tokens per tile of its large GEMMs */
+#define LEAST_STEP_GPU   256   /* tokens of a step with a chunk: fewer take about as long as these */
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
@@ -208,6 +209,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->context = wf_engine_context(m, p);
     e->step_ms = p->step_ms;
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
+    if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     sp.window = wf_attention_windows_longest(&e->graph, &e->weights, &sp.sink);

@@ -206,6 +206,7 @@ void wf_engine_count(struct weft_engine *e)
     s->recomputed_tokens = e->sched.n_recomputed;
     s->prefix_queries = e->sched.prefix_queries;
     s->prefix_hits = e->sched.prefix_hits;
+    s->prefill_decode_ratio = wf_sched_ratio(&e->sched);
     pthread_mutex_unlock(&e->lock);
 }
 

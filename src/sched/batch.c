@@ -125,12 +125,23 @@ static uint32_t while_alone(const wf_sched *s, const wf_seq *q, uint32_t n)
     return alone ? WF_MIN(n, s->alone) : n;
 }
 
+/* Of n prompt tokens: as many as let prompts last as long as decodes do, so that these always find a chunk to ride on. With B - 1 decodes in a
+ * step that is the case where P:D = C / (B - 1) (Sarathi, section 5.1.3). The step ends with a whole tile. */
+static uint32_t balanced(const wf_sched *s, const plan *p, uint32_t n)
+{
+    double ratio = wf_sched_ratio(s);
+    if (s->p.policy != WF_POLICY_SARATHI || !s->p.least_step || !(ratio > 0) || !p->decodes) return n;
+    double step = WF_MIN(p->decodes * (1 + ratio), (double)s->limits.step_tokens);
+    uint32_t tiles = (WF_MAX((uint32_t)step, s->p.least_step) + s->p.tile - 1) / s->p.tile;
+    return tiles * s->p.tile > p->tokens ? WF_MIN(n, tiles * s->p.tile - p->tokens) : n;
+}
+
 static void plan_prefills(wf_sched *s, plan *p)
 {
     sort_prefills(s);
     for (uint32_t i = 0; i < s->n_prompts; i++) {
         wf_seq *q = s->prompts[i]; /* it may have been preempted since */
-        uint32_t n = q->state == WF_SEQ_RUNNING ? while_alone(s, q, chunk(s, p, q)) : 0;
+        uint32_t n = q->state == WF_SEQ_RUNNING ? while_alone(s, q, balanced(s, p, chunk(s, p, q))) : 0;
         if (!n) continue;
         if (p->tokens && waits_uncut(s, q, n)) return;
         grant(s, p, q, n, !p->tokens); /* an empty step must not stay empty */

@@ -175,11 +175,19 @@ void wf_sched_advance(wf_sched *s, bool pending)
 
 /* ---- the end ------------------------------------------------------------------------------------------------ */
 
-/* Moving average of decode lengths over about the last 16 sequences. */
+/* Moving averages: of decode lengths over about the last 16 sequences of a bucket, and of what all give to do. */
 static void learn(wf_sched *s, const wf_seq *q)
 {
-    double length = q->n_tokens - q->n_prompt, *a = &s->average[q->length_bucket];
+    double length = q->n_tokens - q->n_prompt, *a = &s->average[q->length_bucket], prefill = q->n_prompt - q->n_cached;
+    bool first = s->prefill + s->decode == 0;
     *a = *a < 0 ? length : *a + (length - *a) / 16;
+    s->prefill += (prefill - s->prefill) / (first ? 1 : WF_RATIO_SEQS);
+    s->decode += (length - s->decode) / (first ? 1 : WF_RATIO_SEQS);
+}
+
+double wf_sched_ratio(const wf_sched *s)
+{
+    return s->prefill / WF_MAX(s->decode, 1);
 }
 
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from)

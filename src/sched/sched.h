@@ -32,7 +32,7 @@
 
 enum wf_policy {
     WF_POLICY_NANOFLOW, /* decodes, and chunks of as many prompts as fill the dense batch exactly (NanoFlow, section 4.2.1) */
-    WF_POLICY_SARATHI,  /* decodes, and a chunk of one prompt: decode-maximal batching (Sarathi, section 4.3) */
+    WF_POLICY_SARATHI,  /* decodes, and a chunk of one prompt: decode-maximal batching (Sarathi, section 4.3); see least_step */
     WF_POLICY_ORCA,     /* decodes, and whole prompts: iteration-level scheduling; only a prompt longer than the dense batch is cut */
     WF_POLICY_REQUEST,  /* request-level batching: prompts, then decodes, and new requests only after the whole batch has ended */
 };
@@ -47,6 +47,8 @@ typedef struct wf_sched_params {
     bool no_prefix;         /* no prefix caching */
     uint32_t window, sink;  /* no layer attends to more than these last keys, a token's own included, and these first ones; 0: some attend to all */
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
+    uint32_t least_step;    /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a chunk have
+                             * no fewer tokens than these; 0: chunks fill the step */
 } wf_sched_params;
 
 #define WF_PRIORITY_STEPS 1000
@@ -54,6 +56,7 @@ typedef struct wf_sched_params {
 #define WF_FAIR_OUTPUT 2 /* service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper */
 #define WF_IDLE_CLIENTS 1024 /* most clients without requests whose service is remembered */
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
+#define WF_RATIO_SEQS 64    /* that have finished last, about: over these the ratio P:D is an average */
 
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
 
@@ -137,6 +140,7 @@ typedef struct wf_sched {
     uint32_t alone;             /* most tokens of a prompt in a step while nothing else runs or waits, where prompts are cut; 0: no limit. The engine sets it */
     int64_t step, arrivals;
     double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
+    double prefill, decode;     /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both: none has finished */
     wf_swap *swaps;             /* of the batch just formed */
     size_t n_swaps, cap_swaps;
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
@@ -155,6 +159,8 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
 /* The K and V of q may be wrong, or may never be computed, from position `from` on: no page of these stays in the prefix cache, or all who
  * begin alike would fail, too. */
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from);
+/* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished; 0: none has. */
+double wf_sched_ratio(const wf_sched *s);
 /* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
 /* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the device

@@ -188,6 +188,8 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               (double)e.prefix_queries);
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", (double)e.prefix_hits);
+    print_one(s, out, "prefill_decode_ratio", "gauge", "Prompt tokens computed for each generated token, over about the last 64 requests that finished.",
+              e.prefill_decode_ratio);
     print_one(s, out, "softmax_recompute_total", "counter", "Softmax rows (query and head) recomputed because their scores left the calibrated range.",
               (double)e.softmax_recomputed);
     print_softmax(s, out);

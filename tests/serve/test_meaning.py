@@ -97,6 +97,7 @@ class Metrics(unittest.TestCase):
                 "time_to_first_token_seconds_count": 2, "inter_token_latency_seconds_count": 8, "e2e_request_latency_seconds_count": 2,
                 "num_preemptions_total": 0, "corrupted_requests_total": 0, 'request_success_total{finished_reason="length"}': 2}
         self.assertEqual({name: m[name] - began[name] for name in want}, want)
+        self.assertEqual(m["prefill_decode_ratio"], (50 - (50 - 2) / 64) / 5)
         self.assertEqual(s.end()[0], 0)
 
     def test_softmax_by_layer(self):

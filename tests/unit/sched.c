@@ -167,6 +167,52 @@ static void test_alone(void **state)
     }
 }
 
+/* The part of all decodes that ride on a chunk, with sequences of 8 prompt tokens and 20 generated ones. */
+static double riding(uint32_t least_step)
+{
+    world w;
+    uint32_t decodes = 0, ride = 0;
+    open_world(&w, &roomy, WF_POLICY_SARATHI, 1, 0);
+    w.s.p.least_step = least_step;
+    for (int i = 0; i < 300; i++) add(&w, 8, 20, 1000 * i, 0);
+    while (w.s.n_waiting) {
+        step(&w);
+        decodes += w.b.n_decodes;
+        if (w.b.n_tokens > w.b.n_decodes) ride += w.b.n_decodes;
+    }
+    assert_true(wf_sched_ratio(&w.s) > 0.399 && wf_sched_ratio(&w.s) < 0.401);
+    run_out(&w);
+    return (double)ride / decodes;
+}
+
+/* Chunks as long as P:D says last as long as decodes; those that fill the step leave decodes behind that ride on none. */
+static void test_chunks_by_ratio(void **state)
+{
+    (void)state;
+    double filled = riding(0), balanced = riding(8);
+    printf("decodes that ride on a chunk: %.2f, and %.2f with chunks by P:D\n", filled, balanced);
+    assert_true(balanced > 0.95 && filled < 0.9);
+}
+
+/* A load without answers, and one whose prompts are all in the prefix cache, leave chunks as they are or at their least. */
+static void test_ratio_of_odd_loads(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, &roomy, WF_POLICY_SARATHI, 8, 0);
+    w.s.p.least_step = 16;
+    assert_true(wf_sched_ratio(&w.s) == 0);
+    for (int i = 0; i < 20; i++) add(&w, 20, 0, 1000 * i, 0);
+    while (w.alive) step(&w);
+    assert_true(wf_sched_ratio(&w.s) == 20); /* as if each had one */
+    add(&w, 4, 30, 50000, 0);
+    add(&w, 30, 30, 51000, 0);
+    step(&w); /* one chunk of the first */
+    step(&w);
+    assert_in_range(w.b.n_tokens, 16, 24); /* 1 decode asks for 21 */
+    run_out(&w);
+}
+
 static void test_orca_takes_prompts_whole(void **state)
 {
     (void)state;
@@ -371,6 +417,8 @@ int main(void)
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
         cmocka_unit_test(test_prefix_is_compared_whole),
         cmocka_unit_test(test_policies_compared),
+        cmocka_unit_test(test_chunks_by_ratio),
+        cmocka_unit_test(test_ratio_of_odd_loads),
     };
     setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}); /* of less than one: a list that has become a ring is no test without an end */
     return cmocka_run_group_tests(tests, NULL, NULL);

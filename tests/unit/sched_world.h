@@ -381,7 +381,7 @@ static void complete_step(world *w, sim_step *f)
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
 {
     *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at), .spacious = l->pages == l->seqs * l->seq_pages};
-    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed};
+    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed, .least_step = seed % 2 ? 2 * tile : 0};
     assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
     assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
 }
