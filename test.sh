@@ -268,7 +268,7 @@ stage_tsan() {
         -Dopencl=disabled -Dopenblas=disabled || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
         '^(unit (cpu_queue|engine|engine_api|verify_bind|file_map|weights)|fault null|cli run|serve (many|framing|front))$'
-    # Steps on the caller's thread, beside that of the engine. Not unit overlap, which takes minutes here.
+    # Steps on the caller's thread, beside that of the engine. Not unit ablation, which takes minutes here.
     check "ablation with the thread sanitizer" "${plain_addresses[@]}" "$out/tsan/src/cli/weft" bench ablation --device cpu -t 2 \
         --max-num-batched-tokens 64 --max-num-seqs 8 -r 3
 }

@@ -93,7 +93,7 @@ class Cost(cli.TestCase):
 
 
 class Overlap(cli.TestCase):
-    """tests/unit/overlap.c has what it measures and keeps; here, that the files fit the commands that read them."""
+    """tests/unit/overlap.c and overlap_plans.c have what it measures and keeps; here, that the files fit the commands that read them."""
 
     def test_profile_and_plan(self):
         with tempfile.TemporaryDirectory() as folder:

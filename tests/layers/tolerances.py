@@ -19,6 +19,7 @@ OTHERS = {
     "tests/unit/dev_roofline.c": "sums in double precision against themselves",
     "tests/unit/loadgen.c": "statistics",
     "tests/unit/overlap.c": "times of a simulated clock",
+    "tests/unit/overlap_plans.c": "times of a simulated clock",
     "tests/unit/plan_profile.c": "times read from a table",
     "tests/unit/plan_search.c": "how close a solver comes to the best of all",
     "tests/unit/plan_simulate.c": "sums of times",

@@ -1,0 +1,225 @@
+/* overlap_world: the null device for tests of overlap. Its clock knows what each op costs with each share and beside others, and a sensor what it draws. */
+#ifndef OVERLAP_WORLD_H
+#define OVERLAP_WORLD_H
+
+#include "base/file.h"
+#include "dev/null.h"
+#include "tune/overlap.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { UNITS = 8, SEQS = 8, TOKENS = 64, CONTEXT = 128 };
+
+static struct weft_model *model;
+static char cache[64];
+
+/* ---- worlds -------------------------------------------------------------------------------------------------------- */
+
+static struct world {
+    double bend[2];   /* of products and of all else: rate = share ^ bend */
+    double beside[2]; /* factors of the time beside others */
+    double product, attention;
+} world;
+
+/* Attention of prompts is bound by compute as well. */
+static inline bool is_product(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM || (c->op == WF_OP_ATTENTION && c->p.max_q != 1);
+}
+
+/* What the device has drawn, and for how long, by all that was launched one behind the other. */
+static struct drawn {
+    double joules;
+    uint64_t ns;
+} drawn;
+enum { STATIC_W = 150, PRODUCT_W = 600, OTHER_W = 400, LIMIT_W = 700 };
+
+/* The same work with a part of the device takes longer, and draws as much besides what is always drawn. */
+static inline void draw(const wf_call *c, double alone_ns, uint64_t ns)
+{
+    drawn.joules += (STATIC_W * (double)ns + ((is_product(c) ? PRODUCT_W : OTHER_W) - STATIC_W) * alone_ns) / 1e9;
+    drawn.ns += ns;
+}
+
+static inline uint64_t cost(const wf_call *c)
+{
+    double each = is_product(c) ? world.product : c->op == WF_OP_ATTENTION ? world.attention : 5;
+    double share = c->max_groups ? (double)c->max_groups / UNITS : 1, alone = 500 + each * c->out[0].rows;
+    uint64_t ns = (uint64_t)(alone / pow(share, world.bend[is_product(c)]));
+    draw(c, alone, ns);
+    return ns;
+}
+
+static inline double beside(const wf_call *c)
+{
+    return world.beside[is_product(c)];
+}
+
+static const wf_null_config clock_of_world = {.cost_ns = cost, .beside = beside, .compute_units = UNITS};
+
+static inline void empty_cache(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s/weft/overlap", cache);
+    assert_int_equal(system(command), 0);
+}
+
+static inline void set_world(struct world w)
+{
+    world = w;
+    wf_null_configure(&clock_of_world);
+    empty_cache();
+}
+
+static const struct world gains = {.bend = {0.2, 0.3}, .beside = {1, 1}, .product = 100, .attention = 4000};
+
+/* ---- engines ------------------------------------------------------------------------------------------------------- */
+
+static inline struct weft_engine *open_engine(uint32_t nano_batches)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = true};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static inline struct weft_engine *open_small(uint32_t seqs, uint32_t context, uint32_t tokens, uint32_t contexts)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = context, .max_batched_tokens = tokens, .kv_seqs = contexts, .nano_batches = 1,
+                                   .profile = true};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static inline enum weft_status answer(struct weft_engine *e)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    struct weft_request *r = NULL;
+    enum weft_status s = weft_submit(e, &(struct weft_request_params){.tokens = prompt, .n_tokens = 3, .max_tokens = 2, .ignore_eos = true}, &r);
+    if (s == WEFT_OK) s = weft_wait(r, 0);
+    weft_request_free(r);
+    return s;
+}
+
+static inline enum weft_status tune_as(struct weft_overlap_params p, char **said)
+{
+    size_t len;
+    FILE *f = open_memstream(said, &len);
+    struct weft_engine *e = open_engine(1);
+    enum weft_status s = weft_tune_overlap(e, &p, f, NULL);
+    fclose(f);
+    weft_engine_close(e);
+    return s;
+}
+
+static inline enum weft_status tune(struct weft_overlap_params p, char **said)
+{
+    p.quick = true;
+    return tune_as(p, said);
+}
+
+/* The file that was stored. */
+static inline void stored(const char *what, char *path, size_t cap)
+{
+    struct weft_engine *e = open_engine(1);
+    assert_int_equal(wf_stored_path(e->dev, &e->graph, what, path, cap), WEFT_OK);
+    weft_engine_close(e);
+}
+
+/* ---- files --------------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    char v[1 << 16];
+} text;
+
+static inline text read_text(const char *path)
+{
+    text t = {{0}};
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    t.v[fread(t.v, 1, sizeof t.v - 1, f)] = 0;
+    fclose(f);
+    return t;
+}
+
+static inline void write_text(const char *path, const char *t)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(t, f);
+    fclose(f);
+}
+
+static inline void spoil(const char *what, const char *t)
+{
+    char path[600];
+    stored(what, path, sizeof path);
+    write_text(path, t);
+}
+
+/* ---- a sensor ------------------------------------------------------------------------------------------------------ */
+
+#define PCI "0000:19:00.0"
+
+static char sensor[200];
+
+static inline void write_number(const char *name, double v)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", sensor, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.0f\n", v);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Who reads power asks for the time first. */
+static inline uint64_t clock_of_sensor(void)
+{
+    write_number("energy1_input", drawn.joules * 1e6);
+    return drawn.ns;
+}
+
+static inline void make_sensor(void)
+{
+    char command[256];
+    wf_null_config c = clock_of_world;
+    c.pci = PCI;
+    wf_null_configure(&c);
+    snprintf(sensor, sizeof sensor, "%s/sys/bus/pci/devices/" PCI "/hwmon/hwmon0", cache);
+    snprintf(command, sizeof command, "mkdir -p %s", sensor);
+    assert_int_equal(system(command), 0);
+    write_number("power1_max", LIMIT_W * 1e6);
+    clock_of_sensor();
+    wf_power_configure(&(wf_power_config){.root = cache, .nvml = "/absent/nvml", .now_ns = clock_of_sensor});
+}
+
+/* ---- a program ----------------------------------------------------------------------------------------------------- */
+
+static inline int setup(void **state)
+{
+    (void)state;
+    snprintf(cache, sizeof cache, "/tmp/weft-overlap-XXXXXX");
+    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
+    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return -1;
+    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
+}
+
+static inline int teardown(void **state)
+{
+    char command[128];
+    (void)state;
+    weft_model_close(model);
+    wf_null_configure(NULL);
+    snprintf(command, sizeof command, "rm -rf %s", cache);
+    return system(command);
+}
+
+#endif
