@@ -17,7 +17,7 @@ wf_answer *wf_answer_new(const wf_answer_style *s)
     wf_answer *a = wf_calloc(1, sizeof *a);
     if (!a) return NULL;
     a->has_thoughts = s->thoughts;
-    a->by_channel = (s->thoughts && !s->thoughts->open) || (s->calls && s->calls->channels);
+    a->by_channel = (s->thoughts && s->thoughts->channels) || (s->calls && s->calls->channels);
     a->channels = (wf_channels){.thoughts = s->thoughts, .calls = s->calls};
     a->thoughts = (wf_thoughts){.kind = s->thoughts, .inside = s->thinking};
     if (!s->calls || a->by_channel) return a;

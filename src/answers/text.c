@@ -58,6 +58,13 @@ bool wf_text_json(wf_text *t, const json_t *json)
     return wf_text_dump(t, json, WF_JSON_FLAGS);
 }
 
+void wf_text_string(wf_text *t, wf_slice s)
+{
+    json_t *string = wf_json_string(s.p, s.n);
+    wf_text_json(t, string);
+    json_decref(string);
+}
+
 /* How many of a real's digits tell it from others: 0.1 has 15, and is not to be 0.10000000000000001. */
 static size_t digits_of_real(double x)
 {

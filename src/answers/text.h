@@ -2,7 +2,7 @@
 #ifndef WF_ANSWERS_TEXT_H
 #define WF_ANSWERS_TEXT_H
 
-#include "base/base.h"
+#include "answers/json_scan.h"
 
 #include <jansson.h>
 
@@ -20,5 +20,6 @@ bool wf_text_dump(wf_text *t, const json_t *json, size_t flags); /* with flags o
 bool wf_text_exact(wf_text *t, const json_t *json); /* numbers keep all their digits */
 /* A JSON string; invalid UTF-8 becomes U+FFFD. */
 json_t *wf_json_string(const char *data, size_t len);
+void wf_text_string(wf_text *t, wf_slice s); /* appends one */
 
 #endif

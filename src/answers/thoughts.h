@@ -1,5 +1,6 @@
 /* thoughts: what a model writes before its answer, between two markers. Only what an answer begins with counts; white space around it does
- * not. Text comes in pieces of any length, and what is made of it does not depend on where they are cut. */
+ * not. Models that write messages with a frame around each may think before any of them, and the frames are no part of the answer. Text comes
+ * in pieces of any length, and what is made of it does not depend on where they are cut. */
 #ifndef WF_THOUGHTS_H
 #define WF_THOUGHTS_H
 
@@ -9,7 +10,11 @@
 typedef struct wf_thought_kind {
     const char *name; /* as --reasoning-parser has it: vLLM's name, if it has one */
     const char *sign; /* a template that has this marks thoughts so */
-    const char *open, *close; /* NULL: channels.h */
+    bool channels;            /* channels.h says how; there are no markers */
+    const char *open, *close; /* NULL: no thoughts, but frames */
+    const char *until;        /* ends them, too, and belongs to the answer; NULL: nothing does */
+    const char *begins;       /* what the prompt has of the first frame; NULL: nothing */
+    const char *frames[5];    /* around and between messages; '*' stands for a name. Up to NULL */
 } wf_thought_kind;
 
 const wf_thought_kind *wf_thought_kind_named(const char *name); /* NULL: there is none of this name */
@@ -20,7 +25,7 @@ typedef struct wf_thoughts {
     const wf_thought_kind *kind;
     bool inside; /* the prompt has opened them */
     enum { WF_BEFORE, WF_INSIDE, WF_BEHIND, WF_ANSWER } state;
-    bool any;
+    bool any, begun;
     wf_text held;
 } wf_thoughts;
 /* t: begins as {kind, inside}; free t->held.data. They hand on to out->thought and out->text. false: no memory. */

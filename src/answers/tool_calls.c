@@ -9,8 +9,9 @@
 #define MAX_NAME  256 /* bytes until behind_name */
 #define PIECE     4096
 #define MAX_TRIES 8   /* times that the end of an answer is looked through again */
+#define MAX_ENDS  64  /* what closes a call may stand in its strings so often */
 
-enum state { TEXT, HEAD, BODY, TAIL, TAGS };
+enum state { TEXT, HEAD, BODY, TAIL, TAGS, FORM };
 
 struct wf_calls {
     const wf_call_kind *kind;
@@ -21,7 +22,7 @@ struct wf_calls {
     size_t body, at; /* of the body; how far its brackets are counted, then its end */
     size_t id, n_id; /* what is between `open` and `behind_name` */
     wf_tag_scan tags;
-    unsigned depth, n_calls;
+    unsigned depth, n_calls, n_ends;
     bool in_string, escaped, named;
     bool begun; /* text has gone out, or a call: a bare one cannot follow */
     bool after; /* a call was the last thing */
@@ -155,7 +156,8 @@ static enum wf_found pass_open(wf_calls *c, size_t *at)
     if (k->bare && c->held.data[*at] == '{') return WF_YES;
     if (k->bare && c->after && c->held.data[*at] == ';') return ++*at, WF_YES;
     if (k->wrap[0] && wf_look(held(c), *at, k->wrap[0]) == WF_YES) *at += strlen(k->wrap[0]);
-    return wf_pass(held(c), at, k->open);
+    enum wf_found f = wf_pass(held(c), at, k->open);
+    return f == WF_YES && k->behind_open ? wf_pass(held(c), at, k->behind_open) : f;
 }
 
 static bool read_head(wf_calls *c, const wf_call_out *out)
@@ -167,14 +169,15 @@ static bool read_head(wf_calls *c, const wf_call_out *out)
         return true;
     }
     enum wf_found f = pass_open(c, &at);
-    if (f == WF_YES) f = c->kind->tags.key ? pass_tag_name(c, &at) : pass_name(c, &at);
+    if (f == WF_YES && !c->kind->form) f = c->kind->tags.key ? pass_tag_name(c, &at) : pass_name(c, &at);
     if (f == WF_NO) return give_up(c, c->call + 1, out); /* behind it there may be calls */
     if (f == WF_PARTLY) return false;
     c->body = c->at = at;
     c->depth = 0;
     c->in_string = c->escaped = false;
     c->tags.at = at, c->tags.search = c->tags.n = 0;
-    c->state = c->kind->tags.key ? TAGS : BODY;
+    c->n_ends = 0;
+    c->state = c->kind->form ? FORM : c->kind->tags.key ? TAGS : BODY;
     return true;
 }
 
@@ -213,7 +216,16 @@ static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
 {
     static const char none[] = "{}";
     if (!arguments->n || is(*arguments, "null")) *arguments = (wf_slice){none, 2};
-    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) && (!c->kind->bare || wf_tool_strings(c->types, name));
+    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) && (!(c->kind->bare || c->kind->only_tools) || wf_tool_strings(c->types, name));
+}
+
+/* {"f": {...}} */
+static bool read_keyed(const wf_calls *c, wf_slice object, wf_slice *name, wf_slice *arguments)
+{
+    wf_slice key, value;
+    const char *at = object.p + 1, *end = object.p + object.n;
+    if (object.p[0] != '{' || !wf_json_next(&at, end, name, arguments) || wf_json_next(&at, end, &key, &value)) return false;
+    return check_call(c, *name, arguments);
 }
 
 /* {"name": "f", "arguments": {...}}, with the names of members that models use. */
@@ -238,20 +250,38 @@ static unsigned read_json(const wf_calls *c, wf_slice all, const wf_call_out *ou
     bool list = all.p[0] == '[';
     unsigned n = 0;
     while (list ? wf_json_next(&at, end, NULL, &one) : !n) {
-        if (!read_object(c, one, &name, &arguments)) return 0;
+        if (!(c->kind->keyed ? read_keyed : read_object)(c, one, &name, &arguments)) return 0;
         if (out) out->call(out->user, (wf_slice){0}, name, arguments);
         n++;
     }
     return n;
 }
 
+static wf_slice trim_end(wf_slice s)
+{
+    while (s.n && wf_is_blank(s.p[s.n - 1])) s.n--;
+    return s;
+}
+
+/* Takes the id away from the front of a name; false: there is none. */
+static bool split_id(const wf_calls *c, wf_slice *id, wf_slice *name)
+{
+    for (size_t at = 0; at < name->n; at++) {
+        if (wf_look(*name, at, c->kind->behind_id) != WF_YES) continue;
+        size_t behind = at + strlen(c->kind->behind_id);
+        *id = trim_end((wf_slice){name->p, at});
+        *name = (wf_slice){name->p + behind, name->n - behind};
+        return true;
+    }
+    return false;
+}
+
 /* "f", "functions.f:0", "f[CALL_ID]x": the id is all of it. */
 static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *out)
 {
     static const char prefix[] = "functions.";
-    wf_slice id = {c->held.data + c->id, c->n_id}, name;
-    while (id.n && wf_is_blank(id.p[id.n - 1])) id.n--;
-    name = id;
+    wf_slice id = trim_end((wf_slice){c->held.data + c->id, c->n_id}), name = id;
+    if (c->kind->behind_id && !split_id(c, &id, &name)) return 0;
     if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1)) name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;
     for (size_t i = 0; i < name.n; i++)
         if (name.p[i] == ':' || name.p[i] == '[') name.n = i;
@@ -261,17 +291,22 @@ static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *
     return 1;
 }
 
-/* end: behind what closes the call. */
+/* n calls are given out. end: behind what closes them. */
+static bool taken(wf_calls *c, unsigned n, size_t end)
+{
+    c->n_calls += n;
+    c->begun = c->after = true;
+    c->state = TEXT;
+    drop(c, end);
+    return true;
+}
+
 static bool take_call(wf_calls *c, size_t end, const wf_call_out *out)
 {
     wf_slice body = {c->held.data + c->body, c->at - c->body};
     unsigned (*read)(const wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
     if (!read(c, body, NULL)) return give_up(c, c->at, out);
-    c->n_calls += read(c, body, out);
-    c->begun = c->after = true;
-    c->state = TEXT;
-    drop(c, end);
-    return true;
+    return taken(c, read(c, body, out), end);
 }
 
 static bool read_tail(wf_calls *c, const wf_call_out *out)
@@ -302,12 +337,7 @@ static bool take_tags(wf_calls *c, const wf_call_out *out)
     if (good) out->call(out->user, (wf_slice){0}, name, (wf_slice){arguments.data, arguments.len});
     if (wf_pass(text, &end, k->close) != WF_YES) end = text.n;
     free(arguments.data);
-    if (!good) return give_up(c, end, out);
-    c->n_calls++;
-    c->begun = c->after = true;
-    c->state = TEXT;
-    drop(c, end);
-    return true;
+    return good ? taken(c, 1, end) : give_up(c, end, out);
 }
 
 static bool read_tags(wf_calls *c, const wf_call_out *out)
@@ -319,11 +349,59 @@ static bool read_tags(wf_calls *c, const wf_call_out *out)
     return text.n == WF_CALL_MAX && give_up(c, text.n, out);
 }
 
+/* ---- a call in a form of its own -------------------------------------------------------------------------- */
+
+/* What stands up to c->at, if it is a call. end: behind what closes it. */
+static enum wf_found take_form(wf_calls *c, size_t end, const wf_call_out *out)
+{
+    wf_text json = {0};
+    enum wf_found f = c->kind->form((wf_slice){c->held.data + c->body, c->at - c->body}, c->types, &json);
+    wf_slice all = {json.data, json.len};
+    unsigned n = f == WF_YES && !json.failed && wf_json_whole(all.p, all.n) && read_json(c, all, NULL) ? read_json(c, all, out) : 0;
+    c->held.failed |= json.failed;
+    free(json.data);
+    if (n) taken(c, n, end);
+    return f == WF_YES && !n ? WF_NO : f;
+}
+
+/* It is none up to c->at. But another one may begin in there. */
+static bool give_up_form(wf_calls *c, const wf_call_out *out)
+{
+    size_t at = c->at;
+    while (at > c->call && wf_look(held(c), at, c->kind->open) != WF_YES) at--;
+    return give_up(c, at > c->call ? at : c->at, out);
+}
+
+/* What closes it may also stand in its strings: then what is before may be the beginning of a call, and the next one is looked for. */
+static bool read_form(wf_calls *c, const wf_call_out *out)
+{
+    for (; c->at < c->held.len && c->at <= WF_CALL_MAX && c->n_ends < MAX_ENDS; c->at++) {
+        enum wf_found f = wf_look(held(c), c->at, c->kind->close);
+        if (f == WF_PARTLY) return false;
+        if (f == WF_NO) continue;
+        f = take_form(c, c->at + strlen(c->kind->close), out);
+        if (f == WF_YES) return true;
+        if (f == WF_NO) return give_up_form(c, out);
+        c->n_ends++;
+    }
+    return (c->n_ends == MAX_ENDS || c->at > WF_CALL_MAX) && give_up(c, c->at, out);
+}
+
+/* The answer has ended: what closes it, or a part of that, may be missing. */
+static bool end_form(wf_calls *c, const wf_call_out *out)
+{
+    size_t len = WF_MIN(c->held.len, (size_t)WF_CALL_MAX);
+    if (c->tags.cut && c->kind->may_lack) return false;
+    for (c->at = WF_MIN(c->at, len); c->at < len && wf_look(held(c), c->at, c->kind->close) == WF_NO;) c->at++;
+    return take_form(c, c->held.len, out) == WF_YES;
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------------------- */
 
 static void run(wf_calls *c, const wf_call_out *out)
 {
-    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {[TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body, [TAIL] = read_tail, [TAGS] = read_tags};
+    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {
+        [TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body, [TAIL] = read_tail, [TAGS] = read_tags, [FORM] = read_form};
     while (steps[c->state](c, out)) {}
 }
 
@@ -343,7 +421,7 @@ static void end_call(wf_calls *c, bool cut, size_t text, const wf_call_out *out)
     c->tags.ended = true, c->tags.cut = cut;
     if (c->state == TAIL) take_call(c, c->held.len, out);
     else if (c->state == TAGS && wf_tags_scan(&c->kind->tags, c->kind->close, held(c), &c->tags) == WF_YES) take_tags(c, out);
-    else give_up(c, text, out);
+    else if (c->state != FORM || !end_form(c, out)) give_up(c, text, out);
 }
 
 bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out)

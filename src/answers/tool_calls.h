@@ -2,10 +2,12 @@
  * way, a row of a table. The reader takes the text in pieces of any length, and what it makes of it does not depend on where they are cut.
  *
  * A call is given out once it is whole and known to be good: then it has a name, and arguments that are a JSON object, byte for byte as the
- * model wrote it, or made of the parameters that it wrote in tags. What is no call after all is given out as the text that it is; nothing is lost, and nothing fails. */
+ * model wrote it, or made of what it wrote in tags or in words of a programming language. What is no call after all is given out as the text
+ * that it is; nothing is lost, and nothing fails. */
 #ifndef WF_TOOL_CALLS_H
 #define WF_TOOL_CALLS_H
 
+#include "answers/tool_forms.h"
 #include "answers/tool_tags.h"
 
 #define WF_CALL_MAX (256u << 10) /* bytes of one call, or of one list of them; longer ones are text */
@@ -17,16 +19,23 @@ typedef struct wf_call_kind {
     const char *signs[2];    /* a template that has all of these shows calls so */
     bool channels;           /* channels.h says how; there are no markers */
     const char *open;        /* stands before a call */
+    const char *behind_open; /* stands behind `open`; NULL: nothing does */
+    const char *behind_id;   /* an id and this stand before the name; NULL: there is none */
     const char *behind_name; /* the name and this, then the arguments; NULL, or if a bracket follows `open`: JSON that has the name in it */
+    bool keyed;              /* ... as the name of its only member: {"f": {...}} */
     wf_tags tags;            /* behind the name, and behind_name if there is one, instead of JSON */
+    wf_call_form form;       /* makes JSON of what stands between `open` and `close`; NULL: it is JSON, or tags */
+    bool may_lack;           /* ... which may lack parameters if the answer was cut before `close` */
+    const char *quote;       /* a further marker, within calls */
     const char *close;       /* stands behind a call; NULL: nothing */
     const char *wrap[2];     /* may stand around all calls together */
-    bool bare;               /* an answer that begins with such JSON is a call without `open`, too, if it names one of the tools */
+    bool only_tools;         /* what names none of the tools is no call */
+    bool bare;               /* implies only_tools: an answer that begins with such JSON is a call without `open`, too */
     enum wf_call_id id;
 } wf_call_kind;
 
 /* Of these markers: NULL behind the last one. */
-#define WF_CALL_MARKERS 9
+#define WF_CALL_MARKERS 12
 void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1]);
 /* NULL: there is none of this name. */
 const wf_call_kind *wf_call_kind_named(const char *name);

@@ -1,11 +1,13 @@
 /* tool_tags: see the header. A value ends where its end tag is followed by another parameter or by what closes the call, so values may
  * have any tags in them, also such as these. */
 #include "answers/tool_tags.h"
+#include "answers/tool_forms.h"
 #include "answers/tool_types.h"
 
 #include <string.h>
 
 #define MAX_NAME 256 /* bytes of a parameter's */
+#define MAX_TYPE 16
 
 /* ---- where parameters begin and end ---------------------------------------------------------------------- */
 
@@ -16,6 +18,18 @@ static enum wf_found closes(const wf_tag_scan *s, const char *close, wf_slice te
     size_t left = text.n - wf_skip_blanks(text, at);
     if (f != WF_PARTLY || !s->ended) return f;
     return left >= 2 || (!left && !s->cut) ? WF_YES : WF_NO;
+}
+
+static enum wf_found pass_type(const wf_tags *t, wf_slice text, size_t *at, wf_tag_parameter *out)
+{
+    size_t p = *at;
+    while (p < text.n && p - *at <= MAX_TYPE && text.p[p] >= 'a' && text.p[p] <= 'z') p++;
+    if (p == text.n) return WF_PARTLY;
+    if (p == *at || p - *at > MAX_TYPE) return WF_NO;
+    bool string = p - *at == strlen(t->string) && !memcmp(text.p + *at, t->string, p - *at);
+    out->type = string ? WF_TAG_STRING : WF_TAG_JSON;
+    *at = p;
+    return WF_YES;
 }
 
 /* The name, and *at moves to the value. */
@@ -30,7 +44,9 @@ static enum wf_found pass_key(const wf_tags *t, wf_slice text, size_t *at, wf_ta
     if (f != WF_YES) return WF_PARTLY;
     out->name = from, out->n_name = p - from;
     p += strlen(t->behind_key);
-    f = t->value ? wf_pass(text, &p, t->value) : WF_YES;
+    out->type = WF_TAG_UNTYPED;
+    if (t->string) f = pass_type(t, text, &p, out);
+    if (f == WF_YES && t->value) f = wf_pass(text, &p, t->value);
     if (f == WF_YES) *at = p;
     return f;
 }
@@ -106,22 +122,22 @@ static wf_slice trim_lines(wf_slice s)
     return s;
 }
 
-static void put_string(wf_text *out, wf_slice s)
-{
-    json_t *string = wf_json_string(s.p, s.n);
-    wf_text_json(out, string);
-    json_decref(string);
-}
-
-/* As JSON, also where Python's words stand for its own; else as a string. */
+/* As JSON, also where Python's words and lists stand for its own; else as a string. */
 static void put_value(wf_text *out, wf_slice value)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     wf_slice bare = trim(value);
     for (size_t i = 0; i < WF_LEN(words); i++)
         if (same(bare, (wf_slice){words[i][0], strlen(words[i][0])})) bare = (wf_slice){words[i][1], strlen(words[i][1])};
+    bool bracket = bare.n && (*bare.p == '[' || *bare.p == '{');
     if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
-    else put_string(out, value);
+    else if (!bracket || !wf_python_json(bare, out)) wf_text_string(out, value);
+}
+
+void wf_tag_value(wf_slice value, bool string, wf_text *out)
+{
+    if (string) wf_text_string(out, value);
+    else put_value(out, value);
 }
 
 static wf_slice name_of(wf_slice text, const wf_tag_parameter *p)
@@ -146,10 +162,9 @@ void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slic
         if (comes_again(text, s, i)) continue;
         if (t->lines && !p->raw) value = trim_lines(value);
         if (out->len > 1) wf_text_add(out, ", ", 2);
-        put_string(out, name);
+        wf_text_string(out, name);
         wf_text_add(out, ": ", 2);
-        if (wf_tool_string_in(strings, name)) put_string(out, value);
-        else put_value(out, value);
+        wf_tag_value(value, p->type == WF_TAG_STRING || (p->type == WF_TAG_UNTYPED && wf_tool_string_in(strings, name)), out);
     }
     wf_text_add(out, "}", 1);
 }

@@ -7,10 +7,11 @@
 
 #define WF_MAX_PARAMETERS 128 /* of a call; one with more is text */
 
-/* How a kind of calls writes them: key NAME behind_key [value] VALUE end. */
+/* How a kind of calls writes them: key NAME behind_key [TYPE] [value] VALUE end. */
 typedef struct wf_tags {
     const char *key;        /* NULL: not in tags */
     const char *behind_key;
+    const char *string;     /* the TYPE of strings: a word, and all others are for JSON; NULL: there are no types, and schemas tell */
     const char *value;      /* NULL: the value follows behind_key at once */
     const char *end;
     const char *raw[2];     /* may stand around a value; it then ends at the second of them. NULL: there is no such thing */
@@ -20,6 +21,7 @@ typedef struct wf_tags {
 typedef struct wf_tag_parameter { /* offsets in the text */
     size_t name, n_name, value, n_value;
     bool raw;
+    enum wf_tag_type { WF_TAG_UNTYPED, WF_TAG_STRING, WF_TAG_JSON } type;
 } wf_tag_parameter;
 
 typedef struct wf_tag_scan {
@@ -35,5 +37,7 @@ typedef struct wf_tag_scan {
 enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s);
 /* types: of tool_types.h. A value is a string if its tool says so, or if it is no JSON. Of parameters with the same name the last one counts. out may fail, and may be deeper than JSON may be. */
 void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types, wf_text *out);
+/* A value as JSON; string: else only if it is none. */
+void wf_tag_value(wf_slice value, bool string, wf_text *out);
 
 #endif

@@ -1,7 +1,10 @@
 /* tool_types: see the header. Parameters whose schema does not say that they are strings are left to what the model writes. */
 #include "answers/tool_types.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define MAX_TYPES (1u << 20) /* bytes; what is within parameters is left out beyond */
 
 static bool is_word(const json_t *v, const char *word)
 {
@@ -35,6 +38,36 @@ static void add_word(wf_text *types, const char *word)
     wf_text_add(types, word, strlen(word) + 1);
 }
 
+static void add_within(wf_text *types, const char *path, const json_t *schema);
+
+static void add_schema(wf_text *types, const char *path, const json_t *schema)
+{
+    if (strlen(path) >= WF_TOOL_PATH_MAX) return;
+    if (is_string(schema)) add_word(types, path);
+    add_within(types, path, schema);
+}
+
+/* Of the members or items of a value. */
+static void add_within(wf_text *types, const char *path, const json_t *schema)
+{
+    char inner[WF_TOOL_PATH_MAX + 1];
+    const json_t *items = json_object_get(schema, "items"), *of;
+    const char *name;
+    if (types->len > MAX_TYPES) return;
+    snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "item", path);
+    if (json_is_object(items)) add_schema(types, inner, items);
+    json_object_foreach(json_object_get(schema, "properties"), name, of) {
+        snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "%s", path, name);
+        add_schema(types, inner, of);
+    }
+}
+
+static void add_parameter(wf_text *types, const char *name, const json_t *schema)
+{
+    if (is_string(schema)) add_word(types, name);
+    if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, name, schema);
+}
+
 void wf_tool_types_add(wf_text *types, const json_t *tools)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
@@ -42,7 +75,7 @@ void wf_tool_types_add(wf_text *types, const json_t *tools)
         const char *name;
         add_word(types, json_string_value(json_object_get(function, "name")));
         json_object_foreach(all, name, schema)
-            if (*name && is_string(schema)) add_word(types, name);
+            if (*name) add_parameter(types, name, schema);
         add_word(types, "");
     }
 }

@@ -59,7 +59,7 @@ static bool is_auto(const char *name)
 static bool check_calls(const char *name)
 {
     if (is_auto(name) || !strcmp(name, "none") || wf_call_kind_named(name)) return true;
-    char list[256];
+    char list[512];
     wf_call_kinds_list(list, sizeof list);
     wf_fail(WEFT_ERR_ARG, "--tool-call-parser %s: want auto, none, or one of %s", name, list);
     return false;
@@ -68,7 +68,7 @@ static bool check_calls(const char *name)
 static bool check_thoughts(const char *name)
 {
     if (is_auto(name) || !strcmp(name, "none") || wf_thought_kind_named(name)) return true;
-    char list[256];
+    char list[512];
     wf_thought_kinds_list(list, sizeof list);
     wf_fail(WEFT_ERR_ARG, "--reasoning-parser %s: want auto, none, or one of %s", name, list);
     return false;

@@ -18,6 +18,8 @@ ANSWERS = {  # of a token only one other follows, so each control token is in on
     "E": [CHANNEL, "analysis", MESSAGE, "Hm, \u00e9.", END, START, f"assistant{CHANNEL}final{MESSAGE}Yes.", RETURN],
     "F": [f"{CHANNEL}analysis{MESSAGE}Hm, \u00e9.{END}{START}assistant to=functions.f{CHANNEL}commentary ", "<|constrain|>", f"json{MESSAGE}" + '{"x": 1}', CALL],
 }
+OPENED, CLOSED, SEP = "<|open|>", "<|close|>", "<|sep|>"
+ANSWERS["K"] = [f"{OPENED}think{SEP}Hm, \u00e9.{CLOSED}think{SEP}{OPENED}response{SEP}Yes.{CLOSED}response{SEP}{CLOSED}message{SEP}"]
 CONTROL = (THINK, THOUGHT, START, CHANNEL, MESSAGE, "<|constrain|>", END, CALL, RETURN)
 TURNS = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.thinking }}{{ m.content }}{% endfor %}{% if open %}<think>\t{% endif %}"
 
@@ -61,6 +63,16 @@ class Case(serve.TestCase):
         got = streamed(self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": letter}], **ask))
         self.assertEqual(got, (thoughts, content or None, 0))
         return message
+
+
+class Framed(Case):
+    """What stands around messages is no part of them, with tools or without."""
+    SIGNS = "<|open|>"
+
+    def test_thoughts(self):
+        self.check("K", "Hm, \u00e9.", "Yes.")
+        self.check("K", "Hm, \u00e9.", "Yes.", tools=calls.TOOLS)
+        self.check("B", None, "Yes. " + THINK)
 
 
 class Marked(Case):
@@ -115,7 +127,7 @@ class Off(Case):
     def test_unknown_name(self):
         p = subprocess.run(Server.command("-m", self.path, "--reasoning-parser", "frob"), capture_output=True, text=True, timeout=serve.PATIENCE)
         self.assertEqual(p.returncode, 1)
-        self.assertIn("mistral, cohere, deepseek_r1", p.stderr)
+        self.assertIn("mistral, cohere, apriel", p.stderr)
 
 
 if __name__ == "__main__":

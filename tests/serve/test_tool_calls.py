@@ -10,6 +10,7 @@ import serve
 from serve import Server
 
 OPEN, SHUT, MISTRAL = "<tool_call>", "</tool_call>", "[TOOL_CALLS]"
+GEMMA, GEMMA_END, GEMMA_CALL = "<|tool_call>", "<tool_call|>", 'call:f{x:[1,{y:<|"|>\u00e9}"<|"|>}]}'
 F, G = '{"name": "f", "arguments": {"x": "\u00e9 }"}}', '{"name": "g", "arguments": {}}'
 LONG = '{"name": "f", "arguments": {"x": "%s"}}' % ("y\u00e9" * 500)
 BAD = OPEN + '{"name": "f", "arguments": }' + SHUT
@@ -21,6 +22,7 @@ ANSWERS = {
     "E": [BAD + " or " + OPEN + G + SHUT],
     "M": [MISTRAL + "[" + F + "]"],
     "L": [OPEN + G],
+    "G": ["Sure.", GEMMA, GEMMA_CALL, GEMMA_END],
     "Q": ["Sure.\n" + OPEN + "\n<function=f>\n<parameter=n>\n5\n</parameter>\n<parameter=s>\n5\n</parameter>\n</function>\n" + SHUT],
 }
 TEMPLATE = "{# <tool_call> #}{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -61,7 +63,7 @@ class Case(serve.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         path = os.path.join(cls.folder.name, "answers.gguf")
-        answers.write(path, ANSWERS, control=(OPEN, SHUT), meta=cls.META)
+        answers.write(path, ANSWERS, control=(OPEN, SHUT, GEMMA, GEMMA_END), meta=cls.META)
         template = os.path.join(cls.folder.name, "t.jinja")
         with open(template, "w", encoding="utf-8") as f:
             f.write(TEMPLATE)
@@ -225,6 +227,23 @@ class Tags(Case):
         for stop in ("<parameter=n", "<parameter=s>", "</function>"):
             self.check("Q", said[:said.index(stop)], [], stop=stop)
         self.check("Q", "Sure.", [("f", '{"n": 5, "s": 5}')], stop=SHUT)
+
+
+class Gemma(Case):
+    """A form of its own, between control tokens."""
+    PARSER = ("--tool-call-parser", "gemma4")
+
+    def test_calls(self):
+        self.check("G", "Sure.", [("f", '{"x": [1, {"y": "\u00e9}\\""}]}')])
+        self.check("B", "".join(ANSWERS["B"]), [])
+
+    def test_cut(self):
+        """Half a call is text; a whole one needs nothing behind it."""
+        pieces = ["", *answers.pieces("Sure.", 3), GEMMA, *answers.pieces(GEMMA_CALL, 3)]
+        for n in range(1, len(pieces)):
+            text = "".join(pieces[:n + 1])
+            want = ("Sure.", [("f", '{"x": [1, {"y": "\u00e9}\\""}]}')]) if text.endswith("]}") else (text, [])
+            self.assertEqual(plain(self.ask("G", max_tokens=n)["choices"][0]["message"]), want)
 
 
 class Off(Case):

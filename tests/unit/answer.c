@@ -93,6 +93,12 @@ static void expect(const row *t)
 #define CH      "<|channel|>"
 #define MSG     "<|message|>"
 #define NEXT    "<|end|><|start|>assistant"
+#define K3      "kimi_k3", "kimi_k3"
+#define OPEN(t) "<|open|>" t "<|sep|>"
+#define SHUT(t) "<|close|>" t "<|sep|>"
+#define MUSE    "muse_glimmer", "muse_glimmer"
+#define ATEM    "<atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter name=\"x\">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>"
+#define SOLAR   "solar_open", "solar_open"
 #define BLANKS  "                                                                 "
 
 static const row rows[] = {
@@ -116,6 +122,30 @@ static const row rows[] = {
     {BOTH, false, "<think>" CALL "</think>\nSo:\n" CALL, "H:" CALL "|T:So:|C:f{}"}, /* thoughts have no calls */
     {BOTH, true, "a</think>\n" CALL "\n" CALL "b", "H:a|C:f{}|C:f{}|T:b"},
     {"deepseek_r1", "qwen3_coder", true, "a</think><tool_call><function=f></function></tool_call>", "H:a|C:f{}"},
+    /* what ends thoughts and belongs to the answer */
+    {"apertus", "apertus", false, "<|inner_prefix|>a<|tools_prefix|>[{\"f\": {}}]<|tools_suffix|>", "H:a|C:f{}"},
+    {"apertus", "apertus", false, "<|inner_prefix|>a <|inner_suffix|>b", "H:a|T:b"},
+    {"apriel", NULL, true, "a\n[BEGIN FINAL RESPONSE]\nb", "H:a|T:b"},
+    {"gemma4", "gemma4", false, "<|channel>thought\na\n<channel|><|tool_call>call:f{x:1}<tool_call|>", "H:a|C:f{\"x\": 1}"},
+    {"minimax_m3", "minimax_m3", false, "</mm:think>b", "T:b"}, /* there were none */
+    {"hy_v3", NULL, false, "<think:opensource>a</think:opensource>b", "H:a|T:b"},
+    /* frames */
+    {K3, true, "a" SHUT("think") OPEN("response") "b" SHUT("response") SHUT("message"), "H:a|T:b"},
+    {K3, true, "a" SHUT("think") OPEN("response") SHUT("response") OPEN("tools") OPEN("call tool=\"f\" index=\"1\"") SHUT("call") SHUT("tools")
+     SHUT("message"), "H:a|C:f{}"},
+    {K3, false, "b" SHUT("resp"), "T:b" SHUT("resp")},
+    {MUSE, false, " to=self<|message|>a<|eom|><|start|>assistant to=f<|message|>"
+     ATEM "<|eom|><|start|>assistant to=self<|message|>b<|eom|><|start|>assistant to=user<|message|>c<|eot|>",
+     "H:a|C:f{\"x\": 1}|H:b|T:c"},
+    {MUSE, false, " to=user<|message|>I go to=" BLANKS, "T:I go to=" BLANKS},
+    {MUSE, false, " to=a+b<|message|>c", "T: to=a+b<|message|>c"},
+    {SOLAR, false, "<|think|>a<|end|><|begin|>assistant<|content|>b<|end|>", "H:a|T:b"},
+    {SOLAR, false, "<|think|>a<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>i<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|><|calls|>",
+     "H:a|C:f{}"},
+    {"functionary_v3", "functionary_v3", false, "all\nb>>>f\n{\"x\": 1}", "T:b|C:f{\"x\": 1}"},
+    {"functionary_v3", "functionary_v3", false, "f\n{\"x\": 1}>>>all\nb", "C:f{\"x\": 1}|T:b"},
+    {"functionary_v3", NULL, false, "all\n1 >>> 2", "T:1 >>> 2"},
+    {"cohere", NULL, true, "a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>", "H:a|T:b"},
     /* channels */
     {HARMONY, false, CH "analysis" MSG "Hm." NEXT CH "final" MSG "Yes <|en", "H:Hm.|T:Yes <|en"},
     {HARMONY, false, CH "final" MSG "Yes<|return|>", "T:Yes"},
@@ -146,15 +176,18 @@ static void all_answers(void **state)
 
 static const char *const words[] = {"<think>", "</think>", "<tool_call>", "</tool_call>", "{\"name\": \"f\"}", "<|channel|>", "analysis", "commentary", "final", "<|message|>", "<|end|>", "<|start|>",
                                     "assistant", "to=functions.f", "<|call|>", "{}", " ", "\n", "x", "<", "<|", "\xc3\xa9", CH "analysis" MSG, NEXT CH "final" MSG,
-                                    NEXT " to=functions.f" CH "commentary" MSG "{}", CALL, BLANKS};
+                                    NEXT " to=functions.f" CH "commentary" MSG "{}", CALL, BLANKS, OPEN("think"), SHUT("think"), OPEN("response"),
+                                     SHUT("response"),
+                                    OPEN("call tool=\"f\" index=\"1\"") SHUT("call"), " to=self<|message|>", "<|eom|><|start|>assistant", " to=user", ATEM};
 
 /* Where it is cut makes no difference. */
 static void any_answer(void **state)
 {
     (void)state;
-    static const row kinds[] = {{BOTH, false, "", ""}, {BOTH, true, "", ""}, {HARMONY, false, "", ""}, {"openai_gptoss", NULL, false, "", ""}};
+    static const row kinds[] = {{BOTH, false, "", ""}, {BOTH, true, "", ""}, {HARMONY, false, "", ""}, {"openai_gptoss", NULL, false, "", ""},
+                                {K3, false, "", ""}, {K3, true, "", ""}, {MUSE, false, "", ""}};
     size_t n_thoughts = 0, n_calls = 0;
-    for (uint64_t seed = 0; seed < 40000; seed++) {
+    for (uint64_t seed = 0; seed < 70000; seed++) {
         wf_text t = {0};
         for (size_t i = 0, n = 1 + wf_random(seed, 0) % 14; i < n; i++) wf_text_print(&t, "%s", words[wf_random(seed, i + 1) % WF_LEN(words)]);
         row r = kinds[seed % WF_LEN(kinds)];
@@ -194,7 +227,11 @@ static void kinds_of_templates(void **state)
     (void)state;
     static const char *const files[][2] = {{"Qwen-Qwen3-0.6B", "deepseek_r1"}, {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_r1"}, {"GLM-4.7-Flash", "deepseek_r1"},
         {"MiniMax-M2", "deepseek_r1"}, {"StepFun3.5-Flash", "deepseek_r1"}, {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"}, {"Cohere2MoE", "cohere"},
-        {"openai-gpt-oss-120b", "openai_gptoss"}, {"Qwen-Qwen2.5-7B-Instruct", ""}, {"meta-llama-Llama-3.1-8B-Instruct", ""}, {"Qwen3-Coder", ""}};
+        {"openai-gpt-oss-120b", "openai_gptoss"}, {"MiniMax-M3", "minimax_m3"}, {"Kimi-K3", "kimi_k3"}, {"google-gemma-4-31B-it", "gemma4"},
+        {"muse-glimmer", "muse_glimmer"}, {"tencent-Hy3", "hy_v3"}, {"upstage-Solar-Open-100B", "solar_open"}, {"Apertus-8B-Instruct", "apertus"},
+        {"Apriel-1.6-15b-Thinker-fixed", "apriel"}, {"meetkai-functionary-medium-v3.2", "functionary_v3"}, {"CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+         "cohere"},
+        {"Qwen-Qwen2.5-7B-Instruct", ""}, {"meta-llama-Llama-3.1-8B-Instruct", ""}, {"Qwen3-Coder", ""}};
     if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
     for (size_t i = 0; i < WF_LEN(files); i++) {
         char path[160], *text;

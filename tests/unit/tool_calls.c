@@ -42,7 +42,8 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
     r->text = false;
 }
 
-static const wf_text types = {.data = (char *)"f\0s\0\0get_x\0\0", .len = sizeof "f\0s\0\0get_x\0" }; /* s of f is a string */
+/* s of f is a string, and so are items of l, and q of o. */
+static const wf_text types = {.data = (char *)"f\0s\0l\1item\0o\1q\0\0get_x\0\0", .len = sizeof "f\0s\0l\1item\0o\1q\0\0get_x\0"};
 
 /* In pieces that end at these places. Free it. */
 static char *read_cut(const char *kind, bool cut, const char *text, size_t len, size_t a, size_t b)
@@ -249,6 +250,110 @@ static const struct {
     {"minicpm5", CPM("f", P5("s", "a<![CDATA[b]]>")), CALL("", "f", "{\"s\": \"a<![CDATA[b]]>\"}")},
 };
 
+/* ---- answers in forms of their own ----------------------------------------------------------------------- */
+
+#define DSML(name, parameters)    "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"" name "\">\n" parameters "</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+#define D(key, string, value)     "<｜DSML｜parameter name=\"" key "\" string=\"" string "\">" value "</｜DSML｜parameter>\n"
+#define NS                        "]<]minimax[>["
+#define M3(name, elements)        NS "<tool_call>\n" NS "<invoke name=\"" name "\">" elements NS "</invoke>\n" NS "</tool_call>"
+#define E3(tag, value)            NS "<" tag ">" value NS "</" tag ">"
+#define K3(name, elements)        "<|open|>call tool=\"" name "\" index=\"1\"<|sep|>" elements "<|close|>call<|sep|>"
+#define A3(key, type, value)      "<|open|>argument key=\"" key "\" type=\"" type "\"<|sep|>" value "<|close|>argument<|sep|>"
+#define GEMMA(call)               "<|tool_call>call:" call "<tool_call|>"
+#define GQ(text)                  "<|\"|>" text "<|\"|>"
+#define LFM(calls)                "<|tool_call_start|>[" calls "]<|tool_call_end|>"
+
+/* want: NULL: the text itself. */
+static const struct {
+    const char *kind, *text, *want;
+} formed[] = {
+    {"deepseek_v32", "Hm." DSML("f", D("x", "false", "1")), "T:Hm." F1},
+    {"deepseek_v32", DSML("f", D("x", "true", "1") D("s", "false", "1")), CALL("", "f", "{\"x\": \"1\", \"s\": 1}")}, /* the model says the type */
+    {"deepseek_v32", DSML("get_x", "\n"), CALL("", "get_x", "{}")},
+    {"deepseek_v32", DSML("f", D("s", "true", "</｜DSML｜invoke>\n")), CALL("", "f", "{\"s\": \"</｜DSML｜invoke>\\n\"}")},
+    {"deepseek_v32", "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\">1</｜DSML｜parameter></｜DSML｜invoke>", NULL},
+    {"deepseek_v32", "<｜DSML｜invoke name=\"f\">" D("x", "abcdefghijklmnopq", "1"), NULL},
+    {"deepseek_v32", "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\" string=\"tr", NULL},
+    {"deepseek_v4", "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n" D("x", "false", "1") "</｜DSML｜invoke>\n</｜DSML｜tool_calls>", F1},
+    {"muse_glimmer", "<atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter name=\"x\">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>", F1},
+    {"hy_v3",
+     "<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>x</arg_key:opensource>\n<arg_value:opensource>1</arg_value:opensource>\n"
+     "</tool_call:opensource>\n<tool_call:opensource>get_x<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+     F1 CALL("", "get_x", "{}")},
+    {"minimax_m3", M3("f", E3("x", "1")), F1},
+    {"minimax_m3", "Hm." NS "<tool_call>\n" NS "<invoke name=\"f\">" E3("x", "1") NS "</invoke>\n" NS "<invoke name=\"get_x\">" NS "</invoke>\n"
+     NS "</tool_call>\n",
+     "T:Hm." F1 CALL("", "get_x", "{}")},
+    {"minimax_m3", M3("f", E3("s", "5") E3("t", E3("item", "5") E3("item", E3("a", "<b>") E3("item", "")))), CALL("", "f",
+     "{\"s\": \"5\", \"t\": [5, {\"a\": \"<b>\", \"item\": \"\"}]}")},
+    {"minimax_m3", M3("f", E3("l", E3("item", "5")) E3("o", E3("q", "5"))), CALL("", "f", "{\"l\": [\"5\"], \"o\": {\"q\": \"5\"}}")}, /* by types within */
+    {"minimax_m3", M3("f", E3("item", "1")), CALL("", "f", "{\"item\": 1}")}, /* arguments are an object */
+    {"minimax_m3", M3("f", NS "<x>1" NS "</y>"), NULL},
+    {"minimax_m3", M3("f", E3("l", E3("item", "1") E3("x", "1"))), NULL},
+    {"minimax_m3", M3("a b", ""), NULL},
+    {"minimax_m3", M3("f", "x"), NULL},
+    {"minimax_m3", NS "<invoke name=\"f\">" NS "<invoke name=\"f\">" E3("x", "1") NS "</invoke>", "T:" NS "<invoke name=\"f\">" F1},
+     /* what is none hides no call */
+    {"kimi_k3", "<|open|>tools<|sep|>" K3("f", A3("x", "number", "1")) K3("get_x", "") "<|close|>tools<|sep|>", F1 CALL("", "get_x", "{}")},
+    {"kimi_k3", K3("f", A3("x", "string", "1") A3("a&amp;&quot;b", "object", "{\"c\": []}")), CALL("", "f", "{\"x\": \"1\", \"a&\\\"b\": {\"c\": []}}")},
+    {"kimi_k3", K3("f", "<|open|>json type=\"object\"<|sep|>{\"x\": 1}<|close|>json<|sep|>"), F1},
+    {"kimi_k3", K3("f", "<|open|>json type=\"object\"<|sep|>1, \"name\": \"g\"<|close|>json<|sep|>"), NULL},
+    {"kimi_k3", K3("f", "<|open|>argument key=\"x\"<|sep|>1<|close|>argument<|sep|>"), NULL},
+    {"kimi_k3", K3("f", A3("s", "string", "<|close|>call<|sep|>")), CALL("", "f", "{\"s\": \"<|close|>call<|sep|>\"}")},
+    {"gemma4", GEMMA("f{x:1}"), F1},
+    {"gemma4", "Hm.\n" GEMMA("f{x:1}") GEMMA("get_x{}") "\n", "T:Hm." F1 CALL("", "get_x", "{}")},
+    {"gemma4", GEMMA("f{s:" GQ("a\"{}\\ <tool_call|>") ",l:[1,true, None,{" GQ("a b") ":-0.5e1}]}"),
+     CALL("", "f", "{\"s\": \"a\\\"{}\\\\ <tool_call|>\", \"l\": [1, true, null, {\"a b\": -0.5e1}]}")},
+    {"gemma4", GEMMA("f{x:}"), NULL},
+    {"gemma4", GEMMA("f{x:one}"), NULL},
+    {"gemma4", GEMMA("f{x:1}}"), NULL},
+    {"gemma4", GEMMA("f(x=1)"), NULL},
+    {"gemma4", "<|tool_call>call:f{x:1", NULL},
+    {"gemma4", "<|tool_call>call:f{x:1}", F1},
+    {"gemma4", "<|tool_call>call:f{x:1}<tool_", F1},
+    {"gemma4", "<|tool_call>call:f{" GEMMA("f{x:1}"), "T:<|tool_call>call:f{" F1},
+    {"gemma4", GEMMA("f{x:" GQ("a"))  GEMMA("f{x:1}"), "T:<|tool_call>call:f{x:<|\"|>a<|\"|><tool_call|>" F1},
+    {"lfm2", LFM("f(x=1)"), F1},
+    {"lfm2", "Hm." LFM("f(x=1), get_x()") "\n", "T:Hm." F1 CALL("", "get_x", "{}")},
+    {"lfm2", LFM("f(s='it\\'s \\x41\\u00e9\\n\"', t=\"it's\", l=[1, (True, None), {'a': \"b\"}], n=-1.5)"),
+     CALL("", "f", "{\"s\": \"it's A\303\251\\n\\\"\", \"t\": \"it's\", \"l\": [1, [true, null], {\"a\": \"b\"}], \"n\": -1.5}")},
+    {"lfm2", LFM("f(s='it's\nso')"), CALL("", "f", "{\"s\": \"it's\\nso\"}")}, /* without escapes */
+    {"lfm2", LFM("f(s='<|tool_call_end|>')"), CALL("", "f", "{\"s\": \"<|tool_call_end|>\"}")},
+    {"lfm2", LFM("{\"name\": \"f\", \"arguments\": {\"x\": 1}}"), F1},
+    {"lfm2", LFM(""), NULL},
+    {"lfm2", LFM("f(1)"), NULL},
+    {"lfm2", LFM("f(x=y)"), NULL},
+    {"lfm2", LFM("f(x=1"), NULL},
+    {"lfm2", LFM("f(x=1) g"), NULL},
+    {"lfm2", LFM("f(s='\\x00')"), NULL},
+    {"apertus", "<|tools_prefix|>[{\"f\": {\"x\": 1}}, {\"get_x\": {}}]<|tools_suffix|>", F1 CALL("", "get_x", "{}")},
+    {"apertus", "<|tools_prefix|>[{\"f\": {}, \"get_x\": {}}]<|tools_suffix|>", NULL},
+    {"apertus", "<|tools_prefix|>[{}]<|tools_suffix|>", NULL},
+    {"solar_open", "<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>f<|tool_call:args|>{\"x\": 1}<|tool_call:end|><|calls|>", CALL("a1", "f",
+     "{\"x\": 1}")},
+    {"solar_open", "<|tool_call:begin|>f<|tool_call:args|>{\"x\": 1}<|tool_call:end|>", NULL},
+    {"gigachat3", "Hm.<|message_sep|>\n\nfunction call<|role_sep|>\n" F "<|message_sep|>\n\n", "T:Hm." F1},
+    {"gigachat3", "function call<|role_sep|>\n" F, F1},
+    {"gigachat31", "<|function_call|>" F, F1},
+    {"functionary_v3", ">>>f\n{\"x\": 1}>>>get_x\n{}", F1 CALL("", "get_x", "{}")},
+    {"functionary_v3", ">>> 1 > 0\nTrue", NULL},
+    {"command_r", "Sure.\nAction: ```json\n[{\"tool_name\": \"f\", \"parameters\": {\"x\": 1}}]\n```", "T:Sure." F1},
+    {"command_r", "Action: ```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]\n```", NULL}, /* none of the tools */
+    {"command_r", "Action: none", NULL},
+    {"minicpm5", CPM("f", P5("l", "['a', True]") P5("s", "['a']") P5("t", "(1, 2)")), CALL("", "f",
+     "{\"l\": [\"a\", true], \"s\": \"['a']\", \"t\": \"(1, 2)\"}")},
+};
+
+static void all_formed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(formed); i++) {
+        char as_text[400];
+        snprintf(as_text, sizeof as_text, "T:%s", formed[i].text);
+        expect(formed[i].kind, formed[i].text, formed[i].want ? formed[i].want : as_text);
+    }
+}
+
 /* What follows if nothing closes the call: it is whole if the model ended it so, but parameters may be missing if it was cut. */
 static const struct {
     const char *kind, *text, *want;
@@ -258,6 +363,10 @@ static const struct {
     {"minimax_m2", "<invoke name=\"f\">" M("x", "1"), F1},
     {"glm45", "<tool_call>f" G("x", "1"), F1},
     {"minicpm5", "<function name=\"f\">" P5("x", "<![CDATA[1]]>"), F1},
+    {"deepseek_v32", "<｜DSML｜invoke name=\"f\">" D("x", "false", "1"), F1},
+    {"minimax_m3", NS "<invoke name=\"f\">" E3("x", "1"), F1},
+    {"minimax_m3", NS "<invoke name=\"f\">" E3("x", "1") NS "</inv", F1},
+    {"kimi_k3", "<|open|>call tool=\"f\" index=\"1\"<|sep|>" A3("x", "number", "1") "<|cl", F1},
 };
 
 static void all_tagged(void **state)
@@ -289,12 +398,23 @@ static const char *const tag_words[] = {"<function=f>", "<function=f><parameter=
                                     "<function name=\"f\"><param name=\"x\">", "</param></function>",
                                         "<tool_call>", "</tool_call>", " ", "\n", "x", "<", "1", "                                                                 "};
 
-static wf_text some_answer(uint64_t seed, bool tags)
+static const char *const form_words[] = {"<｜DSML｜invoke name=\"f\">", "<｜DSML｜parameter name=\"x\" string=\"", "true\">", "</｜DSML｜parameter>",
+                                         "</｜DSML｜invoke>", NS, "<x>", "</x>",
+                                         NS "<invoke name=\"f\">", NS "</invoke>", NS "<x>1" NS "</x>", NS "<item>", NS "</item>",
+                                          "<|open|>call tool=\"f\" index=\"1\"<|sep|>",
+                                         A3("x", "number", "1"), "<|open|>json type=\"object\"<|sep|>{}<|close|>json<|sep|>", "<|close|>call<|sep|>",
+                                          "<|tool_call>call:f", "{x:1}", "{x:",
+                                         "}", "<|\"|>", "<tool_call|>", GEMMA("f{x:1}"), LFM("f(x=1)"), "<|tool_call_start|>[", "f(x=1)", "f(x=", "'", ")",
+                                          "]<|tool_call_end|>", "[", "]", ", ", "1", " ", "\n", "<"};
+
+static wf_text some_answer(uint64_t seed, const wf_call_kind *k)
 {
     wf_text t = {0};
-    const char *const *list = tags ? tag_words : words;
+    bool forms = k->form || k->tags.string;
+    const char *const *list = forms ? form_words : k->tags.key ? tag_words : words;
+    size_t n_list = forms ? WF_LEN(form_words) : k->tags.key ? WF_LEN(tag_words) : WF_LEN(words);
     for (size_t i = 0, n = 1 + wf_random(seed, 0) % 14; i < n; i++) {
-        const char *w = list[wf_random(seed, i + 1) % (tags ? WF_LEN(tag_words) : WF_LEN(words))];
+        const char *w = list[wf_random(seed, i + 1) % n_list];
         wf_text_add(&t, w, strlen(w));
     }
     return t;
@@ -304,11 +424,12 @@ static wf_text some_answer(uint64_t seed, bool tags)
 static void any_answer(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2", "qwen3_coder", "minimax_m2", "glm45", "minicpm5"};
+    static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2", "qwen3_coder", "minimax_m2", "glm45", "minicpm5",
+                                        "deepseek_v32", "minimax_m3", "kimi_k3", "gemma4", "lfm2"};
     size_t n_calls[WF_LEN(kinds)] = {0};
-    for (uint64_t seed = 0; seed < 60000; seed++) {
+    for (uint64_t seed = 0; seed < 97500; seed++) {
         const char *kind = kinds[seed % WF_LEN(kinds)];
-        wf_text t = some_answer(seed, wf_call_kind_named(kind)->tags.key);
+        wf_text t = some_answer(seed, wf_call_kind_named(kind));
         size_t a = wf_random(seed, 100) % (t.len + 1), b = a + wf_random(seed, 101) % (t.len - a + 1);
         char *whole = read_cut(kind, seed & 8, t.data, t.len, t.len, t.len), *cut = read_cut(kind, seed & 8, t.data, t.len, a, b), *bytes = read_bytes(kind, seed & 8, t.data, t.len);
         bool calls = strchr(whole, 1);
@@ -352,7 +473,8 @@ static void long_calls(void **state)
     static const struct {
         const char *kind, *head, *start, *finish, *tail;
     } rows[] = {{"hermes", "<tool_call>", "{\"name\": \"f\", \"arguments\": {\"x\": \"", "\"}}", "</tool_call>"},
-                {"glm45", "<tool_call>", "f<arg_key>x</arg_key><arg_value>", "</arg_value></tool_call>", ""}};
+                {"glm45", "<tool_call>", "f<arg_key>x</arg_key><arg_value>", "</arg_value></tool_call>", ""},
+                {"gemma4", "<|tool_call>call:", "f{x:<|\"|>", "<|\"|>}", "<tool_call|>"}};
     for (size_t k = 0; k < WF_LEN(rows); k++)
         for (size_t i = 0; i < 8; i++) {
             size_t len = WF_CALL_MAX - strlen(rows[k].head) - 4 + i;
@@ -383,7 +505,10 @@ static void many_parameters(void **state)
 static void many_openings(void **state)
 {
     (void)state;
-    static const char *const rows[][2] = {{"hermes", "<tool_call>{"}, {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>"}, {"qwen3_coder", "<function=f>"}};
+    static const char *const rows[][2] = {{"hermes", "<tool_call>{"}, {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>"}, {"qwen3_coder", "<function=f>"},
+                                           {"gemma4", "<|tool_call>call:f{x:<|\"|>"}, {"gemma4", "<|tool_call>call:f{x:<|\"|><tool_call|>"}, {"gemma4",
+                                            "<|tool_call>call:f{x:[[[[<tool_call|>"},
+                                           {"lfm2", "<|tool_call_start|>[f(x=' "}, {"minimax_m3", NS "<invoke name=\"f\">" NS "<x>"}};
     for (size_t k = 0; k < WF_LEN(rows); k++) {
         result r = {0};
         wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
@@ -417,7 +542,11 @@ static void kinds_of_templates(void **state)
         {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3"}, {"llama-cpp-deepseek-r1", "deepseek_v3"}, {"Qwen3-Coder", "qwen3_coder"},
         {"StepFun3.5-Flash", "qwen3_coder"}, {"GLM-4.7-Flash", "glm45"}, {"MiniMax-M2", "minimax_m2"}, {"openai-gpt-oss-120b", "openai"},
         {"Spark2.5", "glm45"}, {"inclusionai-ling-3.0-flash", "glm45"}, {"poolside-Laguna-XS.2", "glm45"}, {"openbmb-MiniCPM5-1B", "minicpm5"},
-        {"google-gemma-2-2b-it", ""}, {"microsoft-Phi-3.5-mini-instruct", ""},
+        {"deepseek-ai-DeepSeek-V3.2", "deepseek_v32"}, {"deepseek-ai-DeepSeek-V4", "deepseek_v4"}, {"MiniMax-M3", "minimax_m3"}, {"Kimi-K3", "kimi_k3"},
+        {"google-gemma-4-31B-it", "gemma4"}, {"LFM2.5-8B-A1B", "lfm2"}, {"LFM2.5-Instruct", "lfm2"}, {"muse-glimmer", "muse_glimmer"}, {"tencent-Hy3", "hy_v3"},
+        {"upstage-Solar-Open-100B", "solar_open"}, {"Apertus-8B-Instruct", "apertus"}, {"GigaChat3-10B-A1.8B", "gigachat3"},
+        {"GigaChat3.1-10B-A1.8B", "gigachat31"}, {"meetkai-functionary-medium-v3.2", "functionary_v3"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "command_r"}, {"google-gemma-2-2b-it", ""}, {"microsoft-Phi-3.5-mini-instruct", ""},
     };
     if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
     for (size_t i = 0; i < WF_LEN(rows); i++) {
@@ -433,6 +562,8 @@ static void kinds_of_templates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_openings), cmocka_unit_test(kinds_of_templates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(all_formed),
+     cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_openings),
+     cmocka_unit_test(kinds_of_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,262 @@
+/* tool_literals: calls in Python's syntax, and in Gemma's, whose strings stand between markers and whose keys are bare. Models write strings
+ * as their templates do, some without escapes: a quote ends one only where the value may end. */
+#include "answers/tool_forms.h"
+#include "answers/tool_types.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#define MAX_DEPTH 64
+#define QUOTE     "<|\"|>"
+
+typedef struct reader {
+    wf_slice in;
+    size_t at;
+    unsigned depth;
+    bool gemma;
+    wf_text *out;
+} reader;
+
+static bool value(reader *r);
+
+static void put(reader *r, const char *text)
+{
+    wf_text_add(r->out, text, strlen(text));
+}
+
+/* The next byte that is not blank; 0: there is none. */
+static char peek(reader *r)
+{
+    r->at = wf_skip_blanks(r->in, r->at);
+    return r->at < r->in.n ? r->in.p[r->at] : 0;
+}
+
+static bool pass(reader *r, char c)
+{
+    bool there = peek(r) == c && c;
+    r->at += there;
+    return there;
+}
+
+/* ---- strings --------------------------------------------------------------------------------------------- */
+
+static bool gemma_string(reader *r)
+{
+    size_t from = r->at += strlen(QUOTE);
+    while (r->at < r->in.n && wf_look(r->in, r->at, QUOTE) != WF_YES) r->at++;
+    if (r->at == r->in.n) return false;
+    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+    r->at += strlen(QUOTE);
+    return true;
+}
+
+/* Does a string end with the quote there? */
+static bool ends_string(const reader *r, size_t at)
+{
+    size_t next = wf_skip_blanks(r->in, at + 1);
+    return next == r->in.n || (r->in.p[next] && strchr(",)]}:", r->in.p[next]));
+}
+
+/* The character of that many hexadecimal digits behind the letter at `at`; Returns the digits, or 0. */
+static size_t add_code(wf_slice in, size_t at, size_t digits, wf_text *s)
+{
+    char hex[9] = {0};
+    unsigned char utf8[4];
+    if (in.n - at <= digits) return 0;
+    memcpy(hex, in.p + at + 1, digits);
+    if (strspn(hex, "0123456789abcdefABCDEF") != digits) return 0;
+    unsigned long code = strtoul(hex, NULL, 16);
+    wf_text_add(s, (const char *)utf8, (size_t)utf8proc_encode_char((utf8proc_int32_t)WF_MIN(code, 0x10FFFFul), utf8));
+    return digits;
+}
+
+/* Behind a backslash. Returns its bytes. */
+static size_t escape(wf_slice in, size_t at, wf_text *s)
+{
+    static const char from[] = "\\'\"abfnrtv/", to[] = "\\'\"\a\b\f\n\r\t\v/";
+    char c = at < in.n ? in.p[at] : 0;
+    const char *known = c ? strchr(from, c) : NULL;
+    size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0, n = digits ? add_code(in, at, digits, s) : 0;
+    if (n) return 1 + n;
+    if (c == '\n') return 1;
+    wf_text_add(s, known ? &to[known - from] : "\\", 1);
+    return known ? 1 : 0;
+}
+
+static bool python_string(reader *r)
+{
+    wf_text s = {0};
+    size_t from = r->at, at = from + 1;
+    char quote = r->in.p[from];
+    while (at < r->in.n && (r->in.p[at] != quote || !ends_string(r, at))) {
+        if (r->in.p[at] == '\\') at += 1 + escape(r->in, at + 1, &s);
+        else wf_text_add(&s, r->in.p + at++, 1);
+    }
+    bool whole = at < r->in.n;
+    r->at = whole ? at + 1 : at;
+    if (whole && wf_json_whole(r->in.p + from, r->at - from)) wf_text_add(r->out, r->in.p + from, r->at - from);
+    else if (whole) wf_text_string(r->out, (wf_slice){s.data ? s.data : "", s.len});
+    r->out->failed |= s.failed;
+    free(s.data);
+    return whole;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------- */
+
+static bool is_string(reader *r)
+{
+    char c = peek(r);
+    return r->gemma ? wf_look(r->in, r->at, QUOTE) == WF_YES && c : c == '\'' || c == '"';
+}
+
+static bool string(reader *r)
+{
+    return r->gemma ? gemma_string(r) : python_string(r);
+}
+
+static bool bare_key(reader *r)
+{
+    size_t from = r->at;
+    while (r->at < r->in.n && !strchr(":,{}[]", r->in.p[r->at])) r->at++;
+    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+    return r->at > from;
+}
+
+/* Behind its bracket. */
+static bool dictionary(reader *r)
+{
+    put(r, "{");
+    for (bool any = false; !pass(r, '}'); any = true) {
+        if (any && !pass(r, ',')) return false;
+        if (any && pass(r, '}')) break; /* a last comma */
+        if (any) put(r, ", ");
+        if (!(is_string(r) ? string(r) : r->gemma && bare_key(r)) || !pass(r, ':')) return false;
+        put(r, ": ");
+        if (!value(r)) return false;
+    }
+    put(r, "}");
+    return true;
+}
+
+static bool list(reader *r, char close)
+{
+    put(r, "[");
+    for (bool any = false; !pass(r, close); any = true) {
+        if (any && !pass(r, ',')) return false;
+        if (any && pass(r, close)) break;
+        if (any) put(r, ", ");
+        if (!value(r)) return false;
+    }
+    put(r, "]");
+    return true;
+}
+
+/* A number, or a word of Python's or of JSON's. */
+static bool word(reader *r)
+{
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}, {"true", "true"}, {"false", "false"}, {"null", "null"}};
+    size_t from = r->at;
+    while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr(",)]}", r->in.p[r->at])) r->at++;
+    size_t n = r->at - from;
+    for (size_t i = 0; i < WF_LEN(words); i++)
+        if (n == strlen(words[i][0]) && !memcmp(r->in.p + from, words[i][0], n)) return put(r, words[i][1]), true;
+    if (!wf_json_whole(r->in.p + from, n)) return false;
+    wf_text_add(r->out, r->in.p + from, n);
+    return true;
+}
+
+static bool value(reader *r)
+{
+    char c = peek(r);
+    if (is_string(r)) return string(r);
+    if (!c || c == '"' || (c != '{' && c != '[' && c != '(')) return c && word(r);
+    if (++r->depth > MAX_DEPTH || (r->gemma && c == '(')) return false;
+    r->at++;
+    bool good = c == '{' ? dictionary(r) : list(r, c == '[' ? ']' : ')');
+    r->depth--;
+    return good;
+}
+
+bool wf_python_json(wf_slice literal, wf_text *out)
+{
+    reader r = {.in = literal, .out = out};
+    size_t len = out->len;
+    if (value(&r) && !peek(&r) && r.at == r.in.n) return true;
+    out->len = len;
+    return false;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------------------- */
+
+/* "name": "f", "arguments": */
+static bool name(reader *r)
+{
+    size_t from = (peek(r), r->at);
+    while (r->at < r->in.n && wf_tool_name_good(r->in.p + from, r->at + 1 - from)) r->at++;
+    put(r, "{\"name\": ");
+    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+    put(r, ", \"arguments\": ");
+    return r->at > from;
+}
+
+/* f(a=1, b='x') */
+static bool python_call(reader *r)
+{
+    if (!name(r) || !pass(r, '(')) return false;
+    put(r, "{");
+    for (bool any = false; !pass(r, ')'); any = true) {
+        if (any && !pass(r, ',')) return false;
+        if (any) put(r, ", ");
+        size_t from = (peek(r), r->at);
+        while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr("=,()[]{}'\"", r->in.p[r->at])) r->at++;
+        wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+        if (r->at == from || !pass(r, '=')) return false;
+        put(r, ": ");
+        if (!value(r)) return false;
+    }
+    put(r, "}}");
+    return true;
+}
+
+static bool python_calls(reader *r)
+{
+    if (!pass(r, '[')) return false;
+    put(r, "[");
+    for (bool any = false; !pass(r, ']'); any = true) {
+        if (any && !pass(r, ',')) return false;
+        if (any) put(r, ", ");
+        if (!python_call(r)) return false;
+    }
+    put(r, "]");
+    return true;
+}
+
+static bool gemma_call(reader *r)
+{
+    if (!name(r) || peek(r) != '{' || !value(r)) return false;
+    put(r, "}");
+    return true;
+}
+
+/* What came to the end of the text too early may go on. */
+static enum wf_found whole(reader *r, bool good)
+{
+    r->at = wf_skip_blanks(r->in, r->at);
+    return r->at < r->in.n ? WF_NO : good ? WF_YES : WF_PARTLY;
+}
+
+enum wf_found wf_form_python(wf_slice call, const wf_text *types, wf_text *json)
+{
+    reader r = {.in = call, .out = json};
+    (void)types;
+    if (wf_json_whole(call.p, call.n)) return wf_text_add(json, call.p, call.n), WF_YES; /* these models may be told to write JSON */
+    return whole(&r, python_calls(&r));
+}
+
+enum wf_found wf_form_gemma(wf_slice call, const wf_text *types, wf_text *json)
+{
+    reader r = {.in = call, .gemma = true, .out = json};
+    (void)types;
+    return whole(&r, gemma_call(&r));
+}
