@@ -124,10 +124,11 @@ WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint3
     }
 }
 
-/* Stores a strip's `rows` rows of X from m on. */
-static void store_strip(const product *g, uint32_t n, uint32_t m, uint32_t rows, const float *sum)
+/* Stores columns begin..end of `rows` rows of X from m on. A row's are written together: the next row's are in another page. */
+static void store_rows(const product *g, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
-    for (uint32_t r = 0; r < rows; r++, sum += VL) store_vector(&g->g, m + r, n, sum);
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t n = begin; n < end; n += VL) store_vector(&g->g, m + r, n, g->sums + (size_t)(n - begin) * g->mb + (size_t)r * VL);
 }
 
 /* Computes columns begin..end for `rows` rows of X from m on. */
@@ -143,7 +144,7 @@ WF_INLINE void columns(const product *g, const uint8_t dtype, uint32_t begin, ui
         ahead next = ahead_of(g, begin, p, strips, rows);
         multiply(g, dtype, p, strips, m, rows, &next);
     }
-    for (uint32_t n = begin; n < end; n += VL) store_strip(g, n, m, rows, g->sums + (size_t)(n - begin) * g->mb);
+    store_rows(g, begin, end, m, rows);
 }
 
 #define EACH(name, dtype)                                                                          \

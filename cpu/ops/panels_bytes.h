@@ -9,7 +9,7 @@
 typedef struct x_panel {
     _Alignas(64) int8_t hi[PANEL];
     int8_t lo[PANEL];
-    int32_t comp[16]; /* of each group: compensation for the offset of W */
+    _Alignas(64) int32_t comp[16]; /* of each group: compensation for the offset of W */
     float minus_sum[8]; /* or what its minimum is multiplied with */
     float scale;
 } x_panel;
@@ -33,40 +33,62 @@ WF_INLINE int offset_of(const uint8_t dtype)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* sum: of each four k. */
-static void set_sums(const uint8_t dtype, const int32_t sum[PANEL / 4], x_panel *out)
+/* The sums of 16 k each, of those of four k each. */
+WF_INLINE __m512i sums_of_16(const __m512i four[4])
 {
-    const uint32_t each = PANEL / 4 / groups_of(dtype);
-    for (uint32_t g = 0; g < groups_of(dtype); g++) {
-        int32_t all = 0;
-        for (uint32_t i = 0; i < each; i++) all += sum[g * each + i];
-        out->comp[g] = -offset_of(dtype) * all;
-        if (g < 8) out->minus_sum[g] = (float)-all;
-    }
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    __m512i v[4];
+    transpose_4x4(four, v);
+    return _mm512_permutexvar_epi32(order, _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
 }
 
-/* Rounds a panel of n elements of a row of X; pads with zeros. */
-static void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+/* four: the sums of each four k. */
+WF_INLINE void set_sums(const uint8_t dtype, const __m512i four[4], x_panel *out)
+{
+    const __m512i even = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i all = sums_of_16(four);
+    if (groups_of(dtype) == 8) {
+        const __m512i odd = _mm512_permutexvar_epi32(_mm512_add_epi32(even, _mm512_set1_epi32(1)), all);
+        all = _mm512_add_epi32(_mm512_permutexvar_epi32(even, all), odd);
+    }
+    all = _mm512_sub_epi32(_mm512_setzero_si512(), all);
+    _mm512_store_si512(out->comp, _mm512_mullo_epi32(all, _mm512_set1_epi32(offset_of(dtype))));
+    _mm256_storeu_ps(out->minus_sum, _mm256_cvtepi32_ps(_mm512_castsi512_si256(all)));
+}
+
+/* Rounds the panel at x. */
+WF_INLINE void round_floats(const uint8_t dtype, const float *x, x_panel *out)
 {
     const __m512i ones = _mm512_set1_epi8(1), zero = _mm512_setzero_si512();
-    __m512i top = zero;
-    const wf_dtype_info *in = &wf_dtypes[view->dtype];
-    int32_t sum[PANEL / 4];
-    float x[PANEL] = {0};
-    in->decode((char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes, x, n);
+    __m512i top = zero, sum[4];
     for (uint32_t i = 0; i < PANEL; i += 16) top = max_abs(top, _mm512_loadu_ps(x + i));
-    float most = max_of(top);
+    const float most = max_of(top);
     const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
+    WF_UNROLL(4)
     for (uint32_t i = 0; i < PANEL; i += 64) {
         __m512i hi, lo;
         split_hi_lo(to_int16(x + i, factor), to_int16(x + i + 32, factor), &hi, &lo);
         _mm512_storeu_si512(out->hi + i, hi);
         _mm512_storeu_si512(out->lo + i, lo);
-        __m512i high = _mm512_slli_epi32(_mm512_dpbusd_epi32(zero, ones, hi), 8);
-        _mm512_storeu_si512(sum + i / 4, _mm512_dpbusd_epi32(high, ones, lo));
+        sum[i / 64] = _mm512_dpbusd_epi32(_mm512_slli_epi32(_mm512_dpbusd_epi32(zero, ones, hi), 8), ones, lo);
     }
     set_sums(dtype, sum, out);
     out->scale = most / (127 * 256);
+}
+
+/* Rounds a panel of n elements of a row of X; pads with zeros. */
+static void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+{
+    const wf_dtype_info *in = &wf_dtypes[view->dtype];
+    const char *from = (const char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes;
+    float x[PANEL];
+    if (view->dtype == WF_F32 && n == PANEL) {
+        round_floats(dtype, (const float *)from, out);
+        return;
+    }
+    memset(x, 0, sizeof x);
+    in->decode(from, x, n);
+    round_floats(dtype, x, out);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
