@@ -30,6 +30,7 @@ enum {
     RANK_DOTPROD = 30,
     RANK_INT8 = 100,
     RANK_BLAS = 200,
+    RANK_ROWS = 210,
     RANK_PANELS = 250,
     RANK_AMX = 300
 };
@@ -44,6 +45,15 @@ uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
 {
     if (!wf_blas_core()) return 0;
     return c->out[WF_GEMM_Y].rows >= BLAS_ROWS ? RANK_BLAS : RANK_BLAS_FEW;
+}
+
+/* F16 and BF16 are converted in registers, while OpenBLAS has them decoded to F32 and then packed, with X once more for each panel: a tenth
+ * to a third slower on processors with AVX-512 alone. Those with AMX, whose vectors multiply twice as much in the same time, keep it. */
+uint32_t wf_cpu_rank_gemm_rows_avx512(const wf_call *c)
+{
+    const uint8_t t = c->in[WF_GEMM_W].dtype;
+    if (!wf_cpu_has_avx512()) return 0;
+    return (t == WF_F16 || t == WF_BF16) && !wf_cpu_has_amx() ? RANK_ROWS : RANK_AVX512;
 }
 
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *c)

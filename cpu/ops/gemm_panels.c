@@ -88,52 +88,61 @@ WF_INLINE void fetch_rows(ahead *a)
         for (size_t i = 0; i < a->bytes; i += 64) __builtin_prefetch(a->row + i, 0, 3);
 }
 
-/* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart. */
-WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next)
+/* Prefetches what comes with group i of MROW rows of X. */
+WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, uint32_t i)
+{
+    const size_t share = MROW * sizeof *x / groups_of(dtype);
+    for (size_t b = 0; b < share; b += 64) __builtin_prefetch((const char *)x + i * share + b, 0, 3);
+}
+
+/* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart.
+ * new_x: no tile has met these rows in this panel. */
+WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next, bool new_x)
 {
     sums acc;
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) acc.of[s][m] = v_zero();
     for (uint32_t i = 0; i < groups_of(dtype); i++) {
         fetch_rows(next);
+        if (new_x) fetch_x(dtype, x + MROW, i);
         group(dtype, w, x, i, mr, &acc);
     }
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
             float *to = sum + s * step + (size_t)m * VL;
-            vf v = v_mul(acc.of[s][m], v_set(x[m].scale));
+            vf v = v_mul(scaled(dtype, &w[s], acc.of[s][m]), v_set(x[m].scale));
             v_store(to, first ? v : v_add(v, v_load(to)));
         }
 }
 
-/* Multiplies panel p of the strips with `rows` rows of X from m on. */
-WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint32_t strips, uint32_t m, uint32_t rows, ahead *next)
+/* Multiplies panel p of strips `from` to `to` with `rows` rows of X from m on. */
+WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
 {
     const x_panel *x = g->xp + (size_t)p * g->g.m + m;
     const size_t step = (size_t)g->mb * VL;
     for (uint32_t r = 0, here; r < rows; r += here) {
         here = rows - r >= MROW ? MROW : 1;
-        for (size_t i = 0; i < MROW * sizeof *x; i += 64) __builtin_prefetch((const char *)(x + r + MROW) + i, 0, 3);
-        for (uint32_t s = 0; s < strips; s += PAIR) {
+        for (uint32_t s = from; s < to; s += PAIR) {
             float *sum = g->sums + s * step + (size_t)r * VL;
             if (here == MROW)
-                tile(dtype, &g->wp[s], x + r, MROW, p == 0, sum, step, next);
+                tile(dtype, &g->wp[s], x + r, MROW, p == 0, sum, step, next, s == from);
             else
-                tile(dtype, &g->wp[s], x + r, 1, p == 0, sum, step, next);
+                tile(dtype, &g->wp[s], x + r, 1, p == 0, sum, step, next, s == from);
         }
     }
 }
 
-/* Stores a strip's `rows` rows of X from m on. */
-static void store_strip(const product *g, uint32_t n, uint32_t m, uint32_t rows, const float *sum)
+/* Stores columns begin..end of `rows` rows of X from m on. A row's are written together: the next row's are in another page. */
+static void store_rows(const product *g, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
-    for (uint32_t r = 0; r < rows; r++, sum += VL) store_vector(&g->g, m + r, n, sum);
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t n = begin; n < end; n += VL) store_vector(&g->g, m + r, n, g->sums + (size_t)(n - begin) * g->mb + (size_t)r * VL);
 }
 
 /* Computes columns begin..end for `rows` rows of X from m on. */
 WF_INLINE void columns(const product *g, const uint8_t dtype, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
-    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL;
+    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL, at_once = strips_at_once(dtype);
     source s;
     for (uint32_t p = 0; p < g->panels; p++) {
         for (uint32_t i = 0; i < strips; i++) {
@@ -141,9 +150,9 @@ WF_INLINE void columns(const product *g, const uint8_t dtype, uint32_t begin, ui
             unpack_rows(dtype, s.row, &g->wp[i]);
         }
         ahead next = ahead_of(g, begin, p, strips, rows);
-        multiply(g, dtype, p, strips, m, rows, &next);
+        for (uint32_t i = 0; i < strips; i += at_once) multiply(g, dtype, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
     }
-    for (uint32_t n = begin; n < end; n += VL) store_strip(g, n, m, rows, g->sums + (size_t)(n - begin) * g->mb);
+    store_rows(g, begin, end, m, rows);
 }
 
 #define EACH(name, dtype)                                                                          \

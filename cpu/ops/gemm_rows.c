@@ -6,6 +6,10 @@
 /* From this many activation rows on, decoding F16 to scratch pays. On AVX-512 it does not: the tile converts less than it multiplies, and
  * decoded rows of W would take the first cache from X. */
 #define PANEL_ROWS (WF_LEVEL_ID == WF_LEVEL_IS_avx512 ? UINT32_MAX : 6u)
+/* With many rows of X, those that meet a chunk of W before the next ones do stay in the second cache, and chunks are larger. */
+#define X_BYTES     (384u << 10)
+#define MANY_CHUNKS 4u
+#define LEAST_TURNS 4u /* chunks of a thread, so that none waits long for the others */
 
 typedef vf (*load_fn)(const char *w, size_t k);
 
@@ -79,32 +83,37 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, sum[r][i]);
 }
 
-/* Multiplies nr weight rows by all activation rows. */
+/* Activation rows. */
+typedef struct range {
+    uint32_t begin, end;
+} range;
+
+/* Multiplies nr weight rows by the activation rows `of`. */
 WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
-                     uint32_t n, const int nr)
+                     uint32_t n, range of, const int nr)
 {
-    uint32_t m = 0;
-    for (; m + MROW <= g->m; m += MROW) tile(g, load, size, w, w_step, n, m, nr, MROW);
-    if (MROW > 2 && m + 2 <= g->m) {
+    uint32_t m = of.begin;
+    for (; m + MROW <= of.end; m += MROW) tile(g, load, size, w, w_step, n, m, nr, MROW);
+    if (MROW > 2 && m + 2 <= of.end) {
         tile(g, load, size, w, w_step, n, m, nr, 2);
         m += 2;
     }
-    for (; m < g->m; m++) tile(g, load, size, w, w_step, n, m, nr, 1);
+    for (; m < of.end; m++) tile(g, load, size, w, w_step, n, m, nr, 1);
 }
 
 #define STRIPS(name, load, size)                                                                   \
-    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)         \
+    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr, range of) \
     {                                                                                              \
         if (nr == NROW && g->m == 1) { /* fewer rows at a time are easier to prefetch */            \
-            strip(g, load, size, w, w_step, n, 2);                                                 \
-            strip(g, load, size, w + 2 * w_step, w_step, n + 2, 2);                                \
+            strip(g, load, size, w, w_step, n, of, 2);                                             \
+            strip(g, load, size, w + 2 * w_step, w_step, n + 2, of, 2);                            \
             return;                                                                                \
         }                                                                                          \
         if (nr == NROW) {                                                                          \
-            strip(g, load, size, w, w_step, n, NROW);                                              \
+            strip(g, load, size, w, w_step, n, of, NROW);                                          \
             return;                                                                                \
         }                                                                                          \
-        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, 1);  \
+        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, of, 1); \
     }
 STRIPS(strips_f32, load_f32, 4)
 STRIPS(strips_f16, load_f16, 2)
@@ -134,11 +143,54 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_rows_scratch)(const wf_call *c)
     return size;
 }
 
+/* Weight rows begin..end, read where they are, times the activation rows `of`. */
+static void stream_columns(const gemm *g, uint32_t begin, uint32_t end, range of)
+{
+    for (uint32_t n = begin; n < end; n += NROW) {
+        const uint32_t nr = WF_MIN(NROW, end - n);
+        const char *w = g->wp + n * g->w_step;
+        if (g->w->dtype == WF_F32) strips_f32(g, w, g->w_step, n, nr, of);
+        if (g->w->dtype == WF_F16) strips_f16(g, w, g->w_step, n, nr, of);
+        if (g->w->dtype == WF_BF16) strips_bf16(g, w, g->w_step, n, nr, of);
+    }
+}
+
+/* The same with decoded rows, and all activation rows, for which they are decoded once. */
+static void decode_columns(const gemm *g, uint32_t begin, uint32_t end, char *panel)
+{
+    const size_t step = WF_UP((size_t)g->k * 4, (size_t)64);
+    for (uint32_t n = begin; n < end; n += NROW) {
+        const uint32_t nr = WF_MIN(NROW, end - n);
+        for (uint32_t r = 0; r < nr; r++) WF_SIMD(wf_cpu_decode)
+        (g->w->dtype, g->wp + (n + r) * g->w_step, (float *)(panel + r * step), g->k);
+        strips_f32(g, panel, step, n, nr, (range){0, g->m});
+    }
+}
+
+static uint32_t block_of(const gemm *g)
+{
+    return WF_MAX((uint32_t)MROW, X_BYTES / (uint32_t)WF_MAX(g->x_step, 1u) / MROW * MROW);
+}
+
+/* Weight rows that a thread takes at a time. */
+static uint32_t chunk_for(const gemm *g, uint32_t threads)
+{
+    const uint32_t chunk = chunk_of(g), most = g->n / (threads * LEAST_TURNS) / NROW * NROW;
+    if (!g->stream || g->m <= block_of(g)) return chunk;
+    return WF_MAX(chunk, WF_MIN(chunk * MANY_CHUNKS, most));
+}
+
+static void columns(const gemm *g, uint32_t begin, uint32_t end, char *panel)
+{
+    const uint32_t block = block_of(g);
+    if (!g->stream) decode_columns(g, begin, end, panel);
+    for (uint32_t m = 0; g->stream && m < g->m; m += block) stream_columns(g, begin, end, (range){m, WF_MIN(g->m, m + block)});
+}
+
 void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
     wf_cpu_scratch_size size = WF_SIMD(wf_cpu_gemm_rows_scratch)(work->call);
-    size_t step = WF_UP((size_t)g.k * 4, (size_t)64);
     char *panel = (char *)work->per_thread + size.per_thread - rows_panel(work->call);
     uint32_t begin, end;
 
@@ -146,18 +198,5 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (g.x->dtype != WF_F32) prepare(work, &g, (size_t)g.k * 4, prep_f32);
-    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end))
-        for (uint32_t n = begin; n < end; n += NROW) {
-            uint32_t nr = WF_MIN(NROW, end - n);
-            const char *w = g.wp + n * g.w_step;
-            if (g.stream) {
-                if (g.w->dtype == WF_F32) strips_f32(&g, w, g.w_step, n, nr);
-                if (g.w->dtype == WF_F16) strips_f16(&g, w, g.w_step, n, nr);
-                if (g.w->dtype == WF_BF16) strips_bf16(&g, w, g.w_step, n, nr);
-                continue;
-            }
-            for (uint32_t r = 0; r < nr; r++) WF_SIMD(wf_cpu_decode)
-            (g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
-            strips_f32(&g, panel, step, n, nr);
-        }
+    while (wf_cpu_next(work, g.n, chunk_for(&g, work->n), &begin, &end)) columns(&g, begin, end, panel);
 }

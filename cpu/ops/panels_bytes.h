@@ -1,5 +1,8 @@
 /* What gemm_panels.c needs of AVX-512 VNNI: weights as unsigned bytes, a line has 4 k of each of 16 rows; activations as two int8 (hi_lo.h),
- * of which the instruction broadcasts 4 k. Sums of a group of k that shares a scale of W are exact in int32. */
+ * of which the instruction broadcasts 4 k. Sums of a group of k that shares a scale of W are exact in int32.
+ *
+ * Q6_K, whose groups have 16 k, would multiply a sum by a scale for each 16 products. Its weights are multiplied by the scales of their
+ * groups while they are unpacked, as words; so are activations, and a row's sums are added as floats: 16 k of 32 * 128 by 32512 fit in int32. */
 #ifndef WF_CPU_OPS_PANELS_BYTES_H
 #define WF_CPU_OPS_PANELS_BYTES_H
 
@@ -7,18 +10,33 @@
 
 /* A row of X by 256 k. */
 typedef struct x_panel {
-    _Alignas(64) int8_t hi[PANEL];
-    int8_t lo[PANEL];
-    int32_t comp[16]; /* of each group: compensation for the offset of W */
+    union {
+        _Alignas(64) struct {
+            int8_t hi[PANEL], lo[PANEL];
+        };
+        int16_t words[PANEL]; /* of each four k the even ones, then the odd ones */
+    };
+    _Alignas(64) int32_t comp[16]; /* of each group: compensation for the offset of W */
     float minus_sum[8]; /* or what its minimum is multiplied with */
     float scale;
 } x_panel;
 
-/* 16 rows of W by 256 k. With minima, the first half of the scales is followed by them. */
+/* 16 rows of W by 256 k. With minima, the first half of the scales is followed by them. As words, lines have 2 k, and all groups one scale. */
 typedef struct w_panel {
-    char line[PANEL / 4][64];
     float scale[16][VL]; /* [group][row] */
+    char line[PANEL / 2][64];
 } w_panel;
+
+WF_INLINE bool in_words(const uint8_t dtype)
+{
+    return dtype == WF_Q6_K;
+}
+
+/* Strips whose panels fit in the first cache together. */
+WF_INLINE uint32_t strips_at_once(const uint8_t dtype)
+{
+    return in_words(dtype) ? PAIR : STRIPS;
+}
 
 WF_INLINE uint32_t groups_of(const uint8_t dtype)
 {
@@ -28,45 +46,86 @@ WF_INLINE uint32_t groups_of(const uint8_t dtype)
 /* What is added to the weights to make them unsigned. */
 WF_INLINE int offset_of(const uint8_t dtype)
 {
-    return dtype == WF_Q8_0 ? 128 : dtype == WF_Q4_0 ? 8 : dtype == WF_Q6_K ? 32 : 0;
+    return dtype == WF_Q8_0 ? 128 : dtype == WF_Q4_0 ? 8 : 0;
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* sum: of each four k. */
-static void set_sums(const uint8_t dtype, const int32_t sum[PANEL / 4], x_panel *out)
+/* The sums of 16 k each, of those of four k each. */
+WF_INLINE __m512i sums_of_16(const __m512i four[4])
 {
-    const uint32_t each = PANEL / 4 / groups_of(dtype);
-    for (uint32_t g = 0; g < groups_of(dtype); g++) {
-        int32_t all = 0;
-        for (uint32_t i = 0; i < each; i++) all += sum[g * each + i];
-        out->comp[g] = -offset_of(dtype) * all;
-        if (g < 8) out->minus_sum[g] = (float)-all;
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    __m512i v[4];
+    transpose_4x4(four, v);
+    return _mm512_permutexvar_epi32(order, _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
+}
+
+/* four: the sums of each four k. */
+WF_INLINE void set_sums(const uint8_t dtype, const __m512i four[4], x_panel *out)
+{
+    const __m512i even = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i all = sums_of_16(four);
+    if (groups_of(dtype) == 8) {
+        const __m512i odd = _mm512_permutexvar_epi32(_mm512_add_epi32(even, _mm512_set1_epi32(1)), all);
+        all = _mm512_add_epi32(_mm512_permutexvar_epi32(even, all), odd);
+    }
+    all = _mm512_sub_epi32(_mm512_setzero_si512(), all);
+    _mm512_store_si512(out->comp, _mm512_mullo_epi32(all, _mm512_set1_epi32(offset_of(dtype))));
+    _mm256_storeu_ps(out->minus_sum, _mm256_cvtepi32_ps(_mm512_castsi512_si256(all)));
+}
+
+/* Rounds the panel at x to words. */
+WF_INLINE void round_to_words(const float *x, __m512 factor, x_panel *out)
+{
+    for (uint32_t i = 0; i < PANEL; i += 32) {
+        const __m512i low = _mm512_shufflelo_epi16(to_int16(x + i, factor), _MM_SHUFFLE(3, 1, 2, 0));
+        _mm512_storeu_si512(out->words + i, _mm512_shufflehi_epi16(low, _MM_SHUFFLE(3, 1, 2, 0)));
     }
 }
 
-/* Rounds a panel of n elements of a row of X; pads with zeros. */
-static void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+/* The same to bytes, with the sums. */
+WF_INLINE void round_to_bytes(const uint8_t dtype, const float *x, __m512 factor, x_panel *out)
 {
     const __m512i ones = _mm512_set1_epi8(1), zero = _mm512_setzero_si512();
-    __m512i top = zero;
-    const wf_dtype_info *in = &wf_dtypes[view->dtype];
-    int32_t sum[PANEL / 4];
-    float x[PANEL] = {0};
-    in->decode((char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes, x, n);
-    for (uint32_t i = 0; i < PANEL; i += 16) top = max_abs(top, _mm512_loadu_ps(x + i));
-    float most = max_of(top);
-    const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
+    __m512i sum[4];
+    WF_UNROLL(4)
     for (uint32_t i = 0; i < PANEL; i += 64) {
         __m512i hi, lo;
         split_hi_lo(to_int16(x + i, factor), to_int16(x + i + 32, factor), &hi, &lo);
         _mm512_storeu_si512(out->hi + i, hi);
         _mm512_storeu_si512(out->lo + i, lo);
-        __m512i high = _mm512_slli_epi32(_mm512_dpbusd_epi32(zero, ones, hi), 8);
-        _mm512_storeu_si512(sum + i / 4, _mm512_dpbusd_epi32(high, ones, lo));
+        sum[i / 64] = _mm512_dpbusd_epi32(_mm512_slli_epi32(_mm512_dpbusd_epi32(zero, ones, hi), 8), ones, lo);
     }
     set_sums(dtype, sum, out);
+}
+
+/* Rounds the panel at x. */
+WF_INLINE void round_floats(const uint8_t dtype, const float *x, x_panel *out)
+{
+    __m512i top = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < PANEL; i += 16) top = max_abs(top, _mm512_loadu_ps(x + i));
+    const float most = max_of(top);
+    const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
+    if (in_words(dtype))
+        round_to_words(x, factor, out);
+    else
+        round_to_bytes(dtype, x, factor, out);
     out->scale = most / (127 * 256);
+}
+
+/* Rounds a panel of n elements of a row of X; pads with zeros. */
+static void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+{
+    const wf_dtype_info *in = &wf_dtypes[view->dtype];
+    const char *from = (const char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes;
+    float x[PANEL];
+    if (view->dtype == WF_F32 && n == PANEL) {
+        round_floats(dtype, (const float *)from, out);
+        return;
+    }
+    memset(x, 0, sizeof x);
+    in->decode(from, x, n);
+    round_floats(dtype, x, out);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -128,14 +187,18 @@ WF_INLINE void k_panel_scales(const char *const w[VL], w_panel *out)
     for (int i = 0; i < 16; i++) v_store(out->scale[i], v_mul(byte_of(of[i / 4], i % 4, false), i < 8 ? d : min));
 }
 
-WF_INLINE void q6_k_panel_scales(const char *const w[VL], w_panel *out)
+/* The scales of 16 groups of each row, in both halves of a word; d is all groups' one. */
+WF_INLINE void q6_k_panel_scales(const char *const w[VL], __m512i part[16], w_panel *out)
 {
     __m512i v[4];
     uint16_t half[VL];
     for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + 208, sizeof half[r]);
-    const __m512 d = v_load_f16(half);
+    v_store(out->scale[0], v_load_f16(half));
     lines_of(w, 192, v);
-    for (int i = 0; i < 16; i++) v_store(out->scale[i], v_mul(byte_of(v[i / 4], i % 4, true), d));
+    for (int i = 0; i < 16; i++) {
+        const __m512i top = _mm512_slli_epi32(v[i / 4], (unsigned)(24 - 8 * (i % 4)));
+        part[i] = _mm512_mask_srai_epi16(_mm512_srai_epi32(top, 24), 0xaaaaaaaa, top, 8);
+    }
 }
 
 /* The low nibbles to `low` and the high ones to `high`, with these bits above them. */
@@ -192,8 +255,20 @@ WF_INLINE void unpack_k(const uint8_t dtype, const char *const w[VL], w_panel *o
     }
 }
 
+/* Four k of each row, less 32 and times their group's scales: two lines. */
+WF_INLINE void store_words(__m512i v, __m512i part, char *out)
+{
+    const __m512i offset = _mm512_set1_epi16(32);
+    const __m512i even = _mm512_and_si512(v, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(v, 8);
+    _mm512_storeu_si512(out, _mm512_mullo_epi16(_mm512_sub_epi16(even, offset), part));
+    _mm512_storeu_si512(out + 64, _mm512_mullo_epi16(_mm512_sub_epi16(odd, offset), part));
+}
+
 WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
 {
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i part[16];
+    q6_k_panel_scales(w, part, out);
     for (uint32_t h = 0; h < 2; h++) {
         __m512i high[8];
         for (uint32_t i = 0; i < 8; i += 4) lines_of(w, 128 + 32 * h + 4 * i, high + i);
@@ -203,8 +278,11 @@ WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
             __m512i v[4];
             lines_of(w, 64 * h + 16 * c, v);
             for (uint32_t i = 0; i < 4; i++) {
-                const uint32_t at = c % 2 * 4 + i, line = 32 * h + c / 2 * 8 + at;
-                store_nibbles(v[i], above_nibble(high[at], from, 48), above_nibble(high[at], from + 4, 48), out->line[line], out->line[line + 16]);
+                const uint32_t at = c % 2 * 4 + i, line = 32 * h + c / 2 * 8 + at; /* of four k */
+                const __m512i below = _mm512_ternarylogic_epi32(above_nibble(high[at], from, 48), v[i], low, 0xf8);
+                const __m512i above = _mm512_ternarylogic_epi32(above_nibble(high[at], from + 4, 48), _mm512_srli_epi32(v[i], 4), low, 0xf8);
+                store_words(below, part[line / 4], out->line[2 * line]);
+                store_words(above, part[line / 4 + 4], out->line[2 * line + 32]);
             }
         }
     }
@@ -215,7 +293,7 @@ WF_INLINE void unpack_rows(const uint8_t dtype, const char *const w[VL], w_panel
 {
     if (dtype == WF_Q8_0 || dtype == WF_Q4_0) block_scales(dtype, w, out);
     if (has_mins(dtype)) k_panel_scales(w, out), unpack_k(dtype, w, out);
-    if (dtype == WF_Q6_K) q6_k_panel_scales(w, out), unpack_q6_k(w, out);
+    if (dtype == WF_Q6_K) unpack_q6_k(w, out);
     if (dtype == WF_Q8_0) unpack_q8_0(w, out);
     if (dtype == WF_Q4_0) unpack_q4_0(w, out);
 }
@@ -226,15 +304,34 @@ typedef struct sums {
     vf of[PAIR][MROW];
 } sums;
 
-WF_INLINE __m512i four(const int8_t *p)
+WF_INLINE __m512i four_bytes(const void *p)
 {
     int32_t v;
     memcpy(&v, p, sizeof v);
     return _mm512_set1_epi32(v);
 }
 
-/* Adds the products of group i. */
-WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+/* Adds the products of group i, as words: their sum needs no multiplication, which would take turns with the products. */
+WF_INLINE void group_of_words(const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+{
+    __m512i sum[PAIR][MROW];
+    for (int s = 0; s < PAIR; s++)
+        for (int m = 0; m < mr; m++) sum[s][m] = _mm512_setzero_si512();
+    WF_UNROLL(8)
+    for (uint32_t at = 8 * i; at < 8 * i + 8; at++) {
+        const __m512i q[PAIR] = {_mm512_loadu_si512(w[0].line[at]), _mm512_loadu_si512(w[1].line[at])};
+        WF_UNROLL(MROW)
+        for (int m = 0; m < mr; m++) {
+            const __m512i both = four_bytes(x[m].words + 2 * at);
+            for (int s = 0; s < PAIR; s++) sum[s][m] = _mm512_dpwssd_epi32(sum[s][m], q[s], both);
+        }
+    }
+    for (int s = 0; s < PAIR; s++)
+        for (int m = 0; m < mr; m++) acc->of[s][m] = v_add(acc->of[s][m], _mm512_cvtepi32_ps(sum[s][m]));
+}
+
+/* The same as bytes. */
+WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
     const uint32_t lines = PANEL / 4 / groups_of(dtype);
     __m512i hi[PAIR][MROW], lo[PAIR][MROW];
@@ -249,7 +346,7 @@ WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, co
         const __m512i q[PAIR] = {_mm512_loadu_si512(w[0].line[at]), _mm512_loadu_si512(w[1].line[at])};
         WF_UNROLL(MROW)
         for (int m = 0; m < mr; m++) {
-            const __m512i high = four(x[m].hi + 4 * at), low = four(x[m].lo + 4 * at);
+            const __m512i high = four_bytes(x[m].hi + 4 * at), low = four_bytes(x[m].lo + 4 * at);
             for (int s = 0; s < PAIR; s++) {
                 hi[s][m] = _mm512_dpbusd_epi32(hi[s][m], q[s], high);
                 lo[s][m] = _mm512_dpbusd_epi32(lo[s][m], q[s], low);
@@ -262,6 +359,20 @@ WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, co
             *to = _mm512_fmadd_ps(sum, _mm512_loadu_ps(w[s].scale[i]), *to);
             if (has_mins(dtype)) *to = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].scale[8 + i]), _mm512_set1_ps(x[m].minus_sum[i]), *to);
         }
+}
+
+WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+{
+    if (in_words(dtype))
+        group_of_words(w, x, i, mr, acc);
+    else
+        group_of_bytes(dtype, w, x, i, mr, acc);
+}
+
+/* A sum of all groups, with the scale that they share. */
+WF_INLINE vf scaled(const uint8_t dtype, const w_panel *w, vf sum)
+{
+    return in_words(dtype) ? v_mul(sum, v_load(w->scale[0])) : sum;
 }
 
 #endif

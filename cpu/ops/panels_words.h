@@ -154,4 +154,17 @@ WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, co
         }
 }
 
+/* A sum of all groups: their scales are in it. */
+WF_INLINE vf scaled(const uint8_t dtype, const w_panel *w, vf sum)
+{
+    (void)dtype, (void)w;
+    return sum;
+}
+
+WF_INLINE uint32_t strips_at_once(const uint8_t dtype)
+{
+    (void)dtype;
+    return STRIPS;
+}
+
 #endif

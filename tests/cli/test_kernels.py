@@ -44,6 +44,16 @@ class Kernels(cli.TestCase):
             self.assertEqual([line[3:] for line in offered if line[0] == op][0], ["chosen"], text)
             self.assertEqual(sum("chosen" in line for line in offered if line[0] == op), 1)
 
+    def test_half_precision_prompts(self):
+        """With AVX-512 and without AMX, weights of 16 bits are multiplied as they are read, also with many rows."""
+        with open("/proc/cpuinfo") as f:
+            flags = set(f.read().split())
+        if "avx512_vnni" not in flags or "amx_bf16" in flags:
+            self.skipTest("needs other hardware: AVX-512 without AMX")
+        for dtype in ("F16", "BF16"):
+            text = self.ok("kernels", "--shape", "M=512,N=256,K=512", "--dtype", dtype, "--device", "cpu").text
+            self.assertEqual(re.findall(r"gemm +(\S+) .*chosen", text), ["rows-avx512"], text)
+
     def test_chosen_on_request(self):
         """A kernel that is not offered by itself, but that the user's file chooses, is listed and chosen."""
         info = self.ok("info").text
