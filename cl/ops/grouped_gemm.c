@@ -8,6 +8,12 @@ static uint64_t pairs_of(const wf_call *c)
     return (uint64_t)c->in[WF_GROUPED_GEMM_IDS].rows * c->in[WF_GROUPED_GEMM_IDS].cols;
 }
 
+/* Of W. */
+static uint32_t rows_of_expert(const wf_call *c)
+{
+    return wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, c->in[WF_GROUPED_GEMM_IDS].cols);
+}
+
 /* The product of one expert with so many rows. */
 static wf_call product_of(const wf_call *c, uint32_t rows)
 {
@@ -15,10 +21,11 @@ static wf_call product_of(const wf_call *c, uint32_t rows)
     wf_call p = {.op = WF_OP_GEMM, .variant = -1, .max_groups = c->max_groups};
     p.in[WF_GEMM_X] = c->in[WF_GROUPED_GEMM_X], p.in[WF_GEMM_W] = *w, p.in[WF_GEMM_BIAS] = c->in[WF_GROUPED_GEMM_BIAS];
     p.out[WF_GEMM_Y] = c->out[WF_GROUPED_GEMM_Y];
+    p.p.silu = c->p.silu, p.p.activation = c->p.activation;
     p.out[WF_GEMM_Y].cols /= c->in[WF_GROUPED_GEMM_IDS].cols;
     p.in[WF_GEMM_X].rows = p.out[WF_GEMM_Y].rows = rows;
     p.in[WF_GEMM_X].cols = w->cols;
-    p.in[WF_GEMM_W].rows = p.in[WF_GEMM_BIAS].cols = p.out[WF_GEMM_Y].cols;
+    p.in[WF_GEMM_W].rows = p.in[WF_GEMM_BIAS].cols = rows_of_expert(c);
     return p;
 }
 
@@ -27,7 +34,7 @@ static bool add_experts(const wf_call *c, uint64_t turns, cl_launch *l)
 {
     enum { MOST_GROUPS = 1 << 20, BLOCK = 16 };
     const wf_view *x = &c->in[WF_GROUPED_GEMM_X], *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
-    uint32_t each = c->out[WF_GROUPED_GEMM_Y].cols / ids->cols;
+    uint32_t each = rows_of_expert(c);
     wf_cl_knob(l, "GROUPED", 1);
     wf_cl_arg_view(l, ids);
     const uint32_t numbers[] = {(uint32_t)pairs_of(c), ids->cols, w->rows / each, x->cols > w->cols ? w->cols : 0, ids->stride};
@@ -63,7 +70,7 @@ bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, cons
 
 static uint32_t experts_of(const wf_call *c)
 {
-    return c->in[WF_GROUPED_GEMM_W].rows / (c->out[WF_GROUPED_GEMM_Y].cols / c->in[WF_GROUPED_GEMM_IDS].cols);
+    return c->in[WF_GROUPED_GEMM_W].rows / rows_of_expert(c);
 }
 
 /* As many tiles as there can be of so many rows: each expert, and those pairs that have none, may leave one that is not full. */
