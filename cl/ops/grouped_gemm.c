@@ -56,13 +56,19 @@ bool wf_cl_configure_grouped_gemv(const cl_caps *caps, const cl_variant *v, cons
     return wf_cl_configure_gemv(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
+/* A bias would have to come before SiLU, which tiles of many pairs do not do, and what is fused should not depend on how many there are. */
+static bool can_fuse_experts(const wf_call *c)
+{
+    return !c->p.silu || !c->in[WF_GROUPED_GEMM_BIAS].buf;
+}
+
 /* Each work-group looks at all pairs up to its own: no kernel for many of them. Those that take one row of X at a time are for one token, whose
  * experts differ: what pairs share would be read again for each. */
 bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { MOST_PAIRS = 1024 };
     wf_call p = product_of(c, 1);
-    if (wf_cl_is_one_row(v) && c->in[WF_GROUPED_GEMM_X].rows > 1) return false;
+    if (!can_fuse_experts(c) || (wf_cl_is_one_row(v) && c->in[WF_GROUPED_GEMM_X].rows > 1)) return false;
     return pairs_of(c) <= MOST_PAIRS && wf_cl_configure_flat(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
@@ -99,5 +105,5 @@ bool wf_cl_configure_grouped_mma(const cl_caps *caps, const cl_variant *v, const
 bool wf_cl_configure_grouped_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     wf_call p = product_of(c, (uint32_t)v->tile[0]);
-    return wf_cl_configure_frag(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
+    return can_fuse_experts(c) && wf_cl_configure_frag(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
 }
