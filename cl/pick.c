@@ -90,7 +90,7 @@ static const char *const *grouped_preference(const cl_caps *caps, const wf_call 
     static const char *const few[] = {"row_int16", "flat8", "flat8_split", NULL}, *const narrow[] = {"flat8_split", "flat8", NULL};
     static const char *const some[] = {"flat16", "frag64", NULL};
     const wf_view *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
-    uint32_t n = c->out[0].cols / ids->cols, experts = w->rows / n, pairs = ids->rows * ids->cols, each = (pairs + experts - 1) / experts;
+    uint32_t n = wf_expert_rows(&c->p, c->out[0].cols, ids->cols), experts = w->rows / n, pairs = ids->rows * ids->cols, each = (pairs + experts - 1) / experts;
     if (w->layout != WF_CL_FRAGMENT_MAJOR) return each <= 4 ? gemv : each <= 32 ? small : tile;
     if (each <= 6) return WF_MIN(pairs, experts) * (n / 32) <= caps->units ? narrow : few;
     return each <= 12 ? some : frag_preference(caps, each, n * experts);

@@ -18,7 +18,7 @@
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU A_TILES is 2 and the rows of W a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
  * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
- * GROUPED 1: experts.clh, without NORM, SILU and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
+ * GROUPED 1: experts.clh, without NORM and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
  * the same expert, up to 8 * B_TILES; with INT16 one.
  * Parts: flat_f16.clh or flat_int16.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED experts_few.clh.
  */
@@ -185,11 +185,16 @@ static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t 
     }
 }
 #elif GROUPED
-/* Row m of the product, of that pair. */
+/* A column of row m of the product, of that pair. */
 static INLINE void finish_row(const epilogue *e, const experts *g, uint m, uint pair, int expert, const __local float *partial, uint tile, uint row)
 {
-    uint col = tile * ROWS + row;
-    if (col < g->N) finish_pair(e, g, pair, expert, col, total(partial, m * ROWS + row));
+    uint col = tile * COLUMNS + row;
+    if (col >= g->N) return;
+    float sum = total(partial, m * ROWS + row);
+#if SILU
+    sum = SILU_MUL(sum, total(partial, m * ROWS + 16 + row));
+#endif
+    finish_pair(e, g, pair, expert, col, sum);
 }
 #else
 static INLINE void finish_all(const epilogue *e, const __local float *partial, uint tile, uint M, uint N, uint lid)
@@ -286,9 +291,9 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         if (is_pair(&pair, &rope, M)) finish_pair(&e, &rope, &pair, partial, into, angle);
 #elif GROUPED
 #if INT16
-        if (lid < ROWS) finish_row(&e, &g, 0, one, expert, partial, tile, lid);
+        if (lid < COLUMNS) finish_row(&e, &g, 0, one, expert, partial, tile, lid);
 #else
-        for (uint i = lid; i < ROWS * n; i += WG) finish_row(&e, &g, i / ROWS, pair[0][i / ROWS], expert, partial, tile, i % ROWS);
+        for (uint i = lid; i < COLUMNS * n; i += WG) finish_row(&e, &g, i / COLUMNS, pair[0][i / COLUMNS], expert, partial, tile, i % COLUMNS);
 #endif
 #else
         finish_all(&e, partial, tile, M, N, lid);

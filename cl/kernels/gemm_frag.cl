@@ -15,7 +15,7 @@
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
  * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
  * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
- * nothing is added. With quantised weights PK is 64. GROUPED 1: experts_many.clh, without SILU; the rows of an expert are a multiple of
+ * nothing is added. With quantised weights PK is 64. GROUPED 1: experts_many.clh; the rows of an expert are a multiple of
  * 16, and X has less than 2^31 elements. Parts: mma.clh, fragments.clh, epilogue.clh, experts_many.clh.
  */
 #ifndef WG

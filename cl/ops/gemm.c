@@ -9,8 +9,8 @@
 static bool can_fuse(const cl_variant *v, const wf_call *c)
 {
     if (c->p.silu && c->p.activation != WF_SILU) return false;
-    if (!wf_is_fused(c) || v->configure == wf_cl_configure_flat) return true;
-    return (v->configure == wf_cl_configure_wgmma || v->configure == wf_cl_configure_frag) && !c->in[WF_GEMM_NORM].buf && !c->p.rope;
+    if (!wf_is_fused(c) || !strcmp(v->family, "gemm_flat")) return true;
+    return (!strcmp(v->family, "gemm_wgmma") || !strcmp(v->family, "gemm_frag")) && !c->in[WF_GEMM_NORM].buf && !c->p.rope;
 }
 
 /* The arguments that every gemm kernel takes, in this order. */

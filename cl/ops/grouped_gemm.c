@@ -8,6 +8,12 @@ static uint64_t pairs_of(const wf_call *c)
     return (uint64_t)c->in[WF_GROUPED_GEMM_IDS].rows * c->in[WF_GROUPED_GEMM_IDS].cols;
 }
 
+/* Of W. */
+static uint32_t rows_of_expert(const wf_call *c)
+{
+    return wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, c->in[WF_GROUPED_GEMM_IDS].cols);
+}
+
 /* The product of one expert with so many rows. */
 static wf_call product_of(const wf_call *c, uint32_t rows)
 {
@@ -15,10 +21,11 @@ static wf_call product_of(const wf_call *c, uint32_t rows)
     wf_call p = {.op = WF_OP_GEMM, .variant = -1, .max_groups = c->max_groups};
     p.in[WF_GEMM_X] = c->in[WF_GROUPED_GEMM_X], p.in[WF_GEMM_W] = *w, p.in[WF_GEMM_BIAS] = c->in[WF_GROUPED_GEMM_BIAS];
     p.out[WF_GEMM_Y] = c->out[WF_GROUPED_GEMM_Y];
+    p.p.silu = c->p.silu, p.p.activation = c->p.activation;
     p.out[WF_GEMM_Y].cols /= c->in[WF_GROUPED_GEMM_IDS].cols;
     p.in[WF_GEMM_X].rows = p.out[WF_GEMM_Y].rows = rows;
     p.in[WF_GEMM_X].cols = w->cols;
-    p.in[WF_GEMM_W].rows = p.in[WF_GEMM_BIAS].cols = p.out[WF_GEMM_Y].cols;
+    p.in[WF_GEMM_W].rows = p.in[WF_GEMM_BIAS].cols = rows_of_expert(c);
     return p;
 }
 
@@ -27,7 +34,7 @@ static bool add_experts(const wf_call *c, uint64_t turns, cl_launch *l)
 {
     enum { MOST_GROUPS = 1 << 20, BLOCK = 16 };
     const wf_view *x = &c->in[WF_GROUPED_GEMM_X], *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
-    uint32_t each = c->out[WF_GROUPED_GEMM_Y].cols / ids->cols;
+    uint32_t each = rows_of_expert(c);
     wf_cl_knob(l, "GROUPED", 1);
     wf_cl_arg_view(l, ids);
     const uint32_t numbers[] = {(uint32_t)pairs_of(c), ids->cols, w->rows / each, x->cols > w->cols ? w->cols : 0, ids->stride};
@@ -49,13 +56,19 @@ bool wf_cl_configure_grouped_gemv(const cl_caps *caps, const cl_variant *v, cons
     return wf_cl_configure_gemv(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
+/* A bias would have to come before SiLU, which tiles of many pairs do not do, and what is fused should not depend on how many there are. */
+static bool can_fuse_experts(const wf_call *c)
+{
+    return !c->p.silu || !c->in[WF_GROUPED_GEMM_BIAS].buf;
+}
+
 /* Each work-group looks at all pairs up to its own: no kernel for many of them. Those that take one row of X at a time are for one token, whose
  * experts differ: what pairs share would be read again for each. */
 bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { MOST_PAIRS = 1024 };
     wf_call p = product_of(c, 1);
-    if (wf_cl_is_one_row(v) && c->in[WF_GROUPED_GEMM_X].rows > 1) return false;
+    if (!can_fuse_experts(c) || (wf_cl_is_one_row(v) && c->in[WF_GROUPED_GEMM_X].rows > 1)) return false;
     return pairs_of(c) <= MOST_PAIRS && wf_cl_configure_flat(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
@@ -63,7 +76,7 @@ bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, cons
 
 static uint32_t experts_of(const wf_call *c)
 {
-    return c->in[WF_GROUPED_GEMM_W].rows / (c->out[WF_GROUPED_GEMM_Y].cols / c->in[WF_GROUPED_GEMM_IDS].cols);
+    return c->in[WF_GROUPED_GEMM_W].rows / rows_of_expert(c);
 }
 
 /* As many tiles as there can be of so many rows: each expert, and those pairs that have none, may leave one that is not full. */
@@ -92,5 +105,5 @@ bool wf_cl_configure_grouped_mma(const cl_caps *caps, const cl_variant *v, const
 bool wf_cl_configure_grouped_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     wf_call p = product_of(c, (uint32_t)v->tile[0]);
-    return wf_cl_configure_frag(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
+    return can_fuse_experts(c) && wf_cl_configure_frag(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
 }

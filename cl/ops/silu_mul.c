@@ -5,8 +5,9 @@ bool wf_cl_configure_silu_mul(const cl_caps *caps, const cl_variant *v, const wf
                          cl_launch *l)
 {
     const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
+    uint32_t each = y->cols / WF_MAX(c->p.groups, 1u);
     (void)v;
-    bool fours = wf_cl_vec4_ok(gu) && wf_cl_vec4_ok(y);
+    bool fours = wf_cl_vec4_ok(gu) && wf_cl_vec4_ok(y) && each % 4 == 0;
     wf_cl_act(l, gu);
     wf_cl_knob(l, "VEC", fours ? 4 : 1);
     if (c->p.activation == WF_GELU_TANH) wf_cl_knob(l, "GELU", 1);
@@ -19,5 +20,6 @@ bool wf_cl_configure_silu_mul(const cl_caps *caps, const cl_variant *v, const wf
     wf_cl_arg_u32(l, y->cols);
     wf_cl_arg_u32(l, gu->stride);
     wf_cl_arg_u32(l, y->stride);
+    wf_cl_arg_u32(l, each);
     return true;
 }

@@ -20,13 +20,14 @@ static double gated(const wf_op_params *p, double gate, double up)
 void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
 {
     const wf_view *gu = &w->call->in[WF_SILU_MUL_GU], *y = &w->call->out[WF_SILU_MUL_Y];
-    uint32_t begin, end;
+    uint32_t begin, end, each = y->cols / WF_MAX(w->call->p.groups, 1u);
     wf_cpu_part(w, y->rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) {
         const void *in = wf_cpu_row(gu, m);
         void *out = wf_cpu_row(y, m);
         for (uint32_t f = 0; f < y->cols; f++) {
-            double gate = wf_cpu_get(gu, in, f), up = wf_cpu_get(gu, in, (uint64_t)y->cols + f);
+            uint64_t at = (uint64_t)(f / each) * 2 * each + f % each;
+            double gate = wf_cpu_get(gu, in, at), up = wf_cpu_get(gu, in, at + each);
             wf_cpu_set(y, out, f, (float)gated(&w->call->p, gate, up));
         }
     }

@@ -86,7 +86,8 @@ static const struct {
     const char *name;
     size_t at; /* in the paper's table */
 } ops[] = {{"qkv", 0},     {"q", 0},          {"k", 0},        {"v", 0},    {"attn_out", 1},     {"gate_up", 2},           {"gate", 2}, {"up", 2},
-           {"experts_gate", 2}, {"experts_up", 2}, {"down", 3}, {"experts_down", 3}, {"decode_attention", 4}, {"prefill_attention", 5}, {"all_reduce", 6}};
+           {"experts_gate_up", 2}, {"experts_gate", 2}, {"experts_up", 2}, {"down", 3}, {"experts_down", 3}, {"decode_attention", 4}, {"prefill_attention", 5},
+           {"all_reduce", 6}};
 
 static int add_ops(wf_paper *p, const struct weft_cost *c, const char *series)
 {

@@ -285,6 +285,11 @@ static weft_status check_gate(const wf_call *c)
     return c->p.activation == WF_SILU || c->p.activation == WF_GELU_TANH ? WEFT_OK : bad(c, "the gate has SiLU or GELU by tanh");
 }
 
+static weft_status check_gate_or_clamped(const wf_call *c)
+{
+    return c->p.activation == WF_CLAMPED_SWIGLU ? WEFT_OK : check_gate(c);
+}
+
 static weft_status check_gemm(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *y = &c->out[WF_GEMM_Y];
@@ -329,7 +334,8 @@ static weft_status check_silu_mul(const wf_call *c)
 {
     const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
     if (gu->cols != 2ull * y->cols || gu->rows != y->rows) return bad(c, "gu is not [rows of y, 2 x columns of y]");
-    return c->p.activation == WF_CLAMPED_SWIGLU ? WEFT_OK : check_gate(c);
+    if (c->p.groups && y->cols % c->p.groups) return bad(c, "y has not whole groups of columns");
+    return check_gate_or_clamped(c);
 }
 
 static weft_status check_activate(const wf_call *c)
@@ -349,11 +355,22 @@ static weft_status check_router(const wf_call *c)
     return isfinite(c->p.scale) ? WEFT_OK : bad(c, "scale is not a number");
 }
 
+/* The fused SiLU, after the product, and its workspace. */
+static weft_status check_experts_silu(const wf_call *c)
+{
+    const wf_view *y = &c->out[WF_GROUPED_GEMM_Y], *ws = &c->out[WF_GROUPED_GEMM_GEMM_WS];
+    if (!c->p.silu) return ws->buf ? bad(c, "gemm_ws comes with silu") : WEFT_OK;
+    WF_TRY(check_gate_or_clamped(c));
+    if (y->cols > UINT32_MAX / 2) return bad(c, "Y is too large for silu");
+    return !ws->buf || is(ws, y->rows, 2 * y->cols) ? WEFT_OK : bad(c, "gemm_ws is not [rows of Y, 2 x columns of Y]");
+}
+
 static weft_status check_grouped_gemm(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_GROUPED_GEMM_X], *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
     const wf_view *bias = &c->in[WF_GROUPED_GEMM_BIAS], *y = &c->out[WF_GROUPED_GEMM_Y];
-    uint32_t n = y->cols / ids->cols;
+    uint32_t n = wf_expert_rows(&c->p, y->cols, ids->cols);
+    WF_TRY(check_experts_silu(c));
     if (ids->rows != x->rows || y->rows != x->rows) return bad(c, "X, ids and Y differ in rows");
     if (y->cols % ids->cols || w->rows % n) return bad(c, "Y is not [rows of X, columns of ids x an expert's rows of W]");
     if (x->cols != w->cols && x->cols != (uint64_t)ids->cols * w->cols) return bad(c, "X has neither the columns of W nor those times the columns of ids");

@@ -56,6 +56,7 @@
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = f(gate) * up, with f the p.activation, SiLU or GELU's approximation (see ACTIVATE); or of WF_CLAMPED_SWIGLU
  *              gate / (1 + exp(-WF_SWIGLU_ALPHA gate)) * (up + 1), with gate at most WF_SWIGLU_LIMIT and up within +- of it
+ *              With p.groups (0: 1) of columns, each group of gu is its gate, then its up, and gives one of y: a token's experts.
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap).
@@ -64,9 +65,11 @@
  *              behind all others. weights are softmax(x) of these experts, or with p.sigmoid 1 / (1 + exp(-x)); with
  *              p.normalise divided by their sum; times p.scale. A row of x with a NaN gives weights of NaN.
  *   GROUPED_GEMM  in  X [M, K] or [M, T K] act; W [E N, K] any weight dtype, expert e in rows e N..(e + 1) N; ids [M, T] I32;
- *                  bias [E, N] F32 or absent                      out Y [M, T N] act
+ *                  bias [E, N] F32 or absent                      out Y [M, T N] act; gemm_ws [M, T N] act or absent
  *              Columns t N..(t + 1) N of row m are x W_e^T + bias_e of expert e = ids[m, t]; x is row m of X, or of it columns
  *              t K..(t + 1) K. An id that no expert has gives NaN. One call reads the weights of the experts that its ids name.
+ *              Fused: with p.silu, the N rows of an expert are its gate, then its up, Y is [M, T N / 2], of each expert SILU_MUL
+ *              of the product, and gemm_ws, which comes with it, is the workspace as of GEMM.
  *   WEIGHTED_SUM  in  x [M, T N] act; weights [M, T] F32; residual [M, N] F32 or absent   out y [M, N] F32
  *              y = residual + sum over t of weights[m, t] x[m, t N..(t + 1) N]. residual may be y (same storage).
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
@@ -163,7 +166,7 @@ typedef struct wf_view {
 
 enum wf_activation {
     WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_SOFTCAP, WF_N_ACTIVATIONS,
-    WF_CLAMPED_SWIGLU = WF_N_ACTIVATIONS /* of SILU_MUL alone: gpt-oss's */
+    WF_CLAMPED_SWIGLU = WF_N_ACTIVATIONS /* of SILU_MUL and GROUPED_GEMM alone: gpt-oss's */
 };
 #define WF_SWIGLU_ALPHA 1.702f
 #define WF_SWIGLU_LIMIT 7.0f
@@ -172,13 +175,14 @@ typedef struct wf_op_params {
     float eps, scale;
     float softcap;   /* ATTENTION: of scores, 0: none; ACTIVATE: of WF_SOFTCAP */
     float gain;      /* GET_ROWS: factor of the table's rows; 0: 1 */
-    uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of GEMM with silu (SiLU or GELU_TANH there) */
+    uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of products with silu (of GEMM: SiLU or GELU_TANH) */
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
     uint32_t sink;   /* ATTENTION with windows: the first keys, to which every row attends; at most WF_MAX_SINK */
+    uint32_t groups; /* SILU_MUL: of columns, each with gate and up; 0: one */
     uint32_t sigmoid, normalise; /* ROUTER: what weights are made of */
-    uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
+    uint32_t silu;   /* GEMM, GROUPED_GEMM: the product is gate and up of a SILU_MUL */
     uint32_t rope;   /* GEMM: the product is qkv of a ROPE_KV */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
                                   row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
@@ -504,10 +508,16 @@ void wf_resume(wf_dev *);
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
-/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope. */
+/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope, GROUPED_GEMM with p.silu. */
 enum wf_fusion { WF_FUSES_NORM = 1, WF_FUSES_SILU = 2, WF_FUSES_ROPE = 4, WF_N_FUSIONS = 8 };
 uint32_t wf_fusion_of(const wf_call *);
 bool wf_is_fused(const wf_call *);
+bool wf_is_workspace(enum wf_op, int out); /* Is that output a workspace of fused calls? */
+/* GROUPED_GEMM: rows of W that an expert has, of a Y with so many columns. */
+static inline uint32_t wf_expert_rows(const wf_op_params *p, uint32_t y_cols, uint32_t used)
+{
+    return y_cols / used * (p->silu ? 2 : 1);
+}
 /* Expected number of different experts that this many tokens choose, if each chooses `used` of them, all equally likely. */
 double wf_experts_read(double experts, double used, double tokens);
 /* Checks a call without running it: what wf_submit checks. */

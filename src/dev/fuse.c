@@ -3,6 +3,7 @@
 
 uint32_t wf_fusion_of(const wf_call *c)
 {
+    if (c->op == WF_OP_GROUPED_GEMM) return c->p.silu ? WF_FUSES_SILU : 0;
     if (c->op != WF_OP_GEMM) return 0;
     return (c->in[WF_GEMM_NORM].buf ? WF_FUSES_NORM : 0) | (c->p.silu ? WF_FUSES_SILU : 0) | (c->p.rope ? WF_FUSES_ROPE : 0);
 }
@@ -10,6 +11,28 @@ uint32_t wf_fusion_of(const wf_call *c)
 bool wf_is_fused(const wf_call *c)
 {
     return wf_fusion_of(c) != 0;
+}
+
+/* The output in which the product waits for what follows it. */
+static int product_ws(enum wf_op op)
+{
+    return op == WF_OP_GROUPED_GEMM ? WF_GROUPED_GEMM_GEMM_WS : WF_GEMM_GEMM_WS;
+}
+
+bool wf_is_workspace(enum wf_op op, int out)
+{
+    if (op != WF_OP_GEMM && op != WF_OP_GROUPED_GEMM) return false;
+    return out == product_ws(op) || (op == WF_OP_GEMM && out == WF_GEMM_NORM_WS);
+}
+
+static bool has_norm(const wf_call *c)
+{
+    return wf_fusion_of(c) & WF_FUSES_NORM;
+}
+
+static bool has_more(const wf_call *c)
+{
+    return wf_fusion_of(c) & (WF_FUSES_SILU | WF_FUSES_ROPE);
 }
 
 bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
@@ -22,19 +45,19 @@ bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
 size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES])
 {
     size_t n = 0;
-    bool norm = c->in[WF_GEMM_NORM].buf;
+    bool norm = has_norm(c);
     if (wf_has_fused_kernel(dev, c)) return out[0] = WF_PIECE_WHOLE, 1;
     wf_call rest = wf_piece_of(c, WF_PIECE_REST);
     if (norm) out[n++] = WF_PIECE_NORM;
     if (norm && wf_is_fused(&rest) && wf_has_fused_kernel(dev, &rest)) return out[n++] = WF_PIECE_REST, n;
     out[n++] = WF_PIECE_PRODUCT;
-    if (c->p.silu || c->p.rope) out[n++] = WF_PIECE_AFTER;
+    if (has_more(c)) out[n++] = WF_PIECE_AFTER;
     return n;
 }
 
 uint8_t wf_piece_workspaces(const wf_call *c, enum wf_piece piece)
 {
-    uint8_t norm = c->in[WF_GEMM_NORM].buf ? 1u << WF_GEMM_NORM_WS : 0, product = c->p.silu || c->p.rope ? 1u << WF_GEMM_GEMM_WS : 0;
+    uint8_t norm = has_norm(c) ? 1u << WF_GEMM_NORM_WS : 0, product = has_more(c) ? (uint8_t)(1u << product_ws(c->op)) : 0;
     switch (piece) {
     case WF_PIECE_NORM:
     case WF_PIECE_REST: return norm;
@@ -47,12 +70,14 @@ uint8_t wf_piece_workspaces(const wf_call *c, enum wf_piece piece)
 weft_status wf_workspaces_check(wf_dev *dev, const wf_call *c)
 {
     enum wf_piece piece[WF_MAX_PIECES];
-    bool norm = c->in[WF_GEMM_NORM].buf && !c->out[WF_GEMM_NORM_WS].buf, product = (c->p.silu || c->p.rope) && !c->out[WF_GEMM_GEMM_WS].buf;
-    uint8_t lacks = (norm ? 1u << WF_GEMM_NORM_WS : 0) | (product ? 1u << WF_GEMM_GEMM_WS : 0);
-    if (c->op != WF_OP_GEMM || !lacks) return WEFT_OK;
+    bool norm = has_norm(c) && !c->out[WF_GEMM_NORM_WS].buf, product = has_more(c) && !c->out[product_ws(c->op)].buf;
+    uint8_t lacks = (norm ? 1u << WF_GEMM_NORM_WS : 0) | (product ? 1u << product_ws(c->op) : 0);
+    if (!lacks) return WEFT_OK;
     size_t n = wf_pieces(dev, c, piece);
     for (size_t i = 0; i < n; i++)
-        if (wf_piece_workspaces(c, piece[i]) & lacks) return wf_fail(WEFT_ERR_UNSUPPORTED, "gemm: %s has no kernel for all of a fused call, and the call has no workspace to run it in pieces", dev->info.id);
+        if (wf_piece_workspaces(c, piece[i]) & lacks)
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s has no kernel for all of a fused call, and the call has no workspace to run it in pieces",
+                           wf_ops[c->op].name, dev->info.id);
     return WEFT_OK;
 }
 
@@ -75,16 +100,26 @@ static wf_call behind_norm(const wf_call *c)
 {
     wf_call left = *c;
     left.waits = NULL, left.n_waits = 0, left.signal = left.started = NULL;
-    if (!c->in[WF_GEMM_NORM].buf) return left;
+    if (!has_norm(c)) return left;
     left.in[WF_GEMM_X] = c->out[WF_GEMM_NORM_WS];
     left.in[WF_GEMM_NORM] = left.out[WF_GEMM_NORM_WS] = (wf_view){0};
     return left;
+}
+
+static wf_call product_of_experts(const wf_call *c)
+{
+    wf_call plain = of_op(c, c->op);
+    for (int i = 0; i < WF_N_GROUPED_GEMM_IN; i++) plain.in[i] = c->in[i];
+    plain.out[WF_GROUPED_GEMM_Y] = c->out[WF_GROUPED_GEMM_GEMM_WS];
+    plain.p.silu = 0;
+    return plain;
 }
 
 /* The product alone. */
 static wf_call product_of(const wf_call *c)
 {
     wf_call plain = of_op(c, c->op);
+    if (c->op == WF_OP_GROUPED_GEMM) return product_of_experts(c);
     for (int i = WF_GEMM_X; i <= WF_GEMM_RESIDUAL; i++) plain.in[i] = c->in[i];
     if (c->in[WF_GEMM_NORM].buf) plain.in[WF_GEMM_X] = c->out[WF_GEMM_NORM_WS];
     plain.out[WF_GEMM_Y] = c->out[c->p.silu || c->p.rope ? WF_GEMM_GEMM_WS : WF_GEMM_Y];
@@ -92,10 +127,20 @@ static wf_call product_of(const wf_call *c)
     return plain;
 }
 
+static wf_call silu_of_experts(const wf_call *c)
+{
+    wf_call silu = of_op(c, WF_OP_SILU_MUL);
+    silu.in[WF_SILU_MUL_GU] = c->out[WF_GROUPED_GEMM_GEMM_WS];
+    silu.out[WF_SILU_MUL_Y] = c->out[WF_GROUPED_GEMM_Y];
+    silu.p.groups = c->in[WF_GROUPED_GEMM_IDS].cols;
+    return silu;
+}
+
 /* What follows the product of c, which lies in gemm_ws. */
 static wf_call after_product(const wf_call *c)
 {
     wf_call silu = of_op(c, WF_OP_SILU_MUL), rope = of_op(c, WF_OP_ROPE_KV);
+    if (c->op == WF_OP_GROUPED_GEMM) return silu_of_experts(c);
     silu.in[WF_SILU_MUL_GU] = rope.in[WF_ROPE_KV_QKV] = c->out[WF_GEMM_GEMM_WS];
     silu.out[WF_SILU_MUL_Y] = rope.out[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y];
     rope.in[WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE];

@@ -97,7 +97,7 @@ double wf_experts_read(double experts, double used, double tokens)
 /* Of W: those of the experts that the tokens may be expected to need. */
 static double rows_of_experts(const wf_call *c)
 {
-    double used = c->in[WF_GROUPED_GEMM_IDS].cols, n = c->out[WF_GROUPED_GEMM_Y].cols / used;
+    double used = c->in[WF_GROUPED_GEMM_IDS].cols, n = wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, c->in[WF_GROUPED_GEMM_IDS].cols);
     return n * wf_experts_read(c->in[WF_GROUPED_GEMM_W].rows / n, used, c->out[WF_GROUPED_GEMM_Y].rows);
 }
 
@@ -131,13 +131,19 @@ static work work_of_attention(const wf_call *c)
     return (work){4 * rows * keys * c->p.n_head * head, operand_bytes(c) + kv};
 }
 
+static work work_of_experts(const wf_call *c, double bytes)
+{
+    double outputs = (double)c->out[WF_GROUPED_GEMM_Y].cols * (c->p.silu ? 2 : 1);
+    return (work){2.0 * c->out[WF_GROUPED_GEMM_Y].rows * outputs * c->in[WF_GROUPED_GEMM_W].cols, bytes};
+}
+
 /* A product does two operations for each weight and row; all else a few for each number it moves. */
 static work work_of(const wf_call *c)
 {
     const wf_view *w = &c->in[WF_GEMM_W];
     if (c->op == WF_OP_ATTENTION) return work_of_attention(c);
     double bytes = operand_bytes(c);
-    if (c->op == WF_OP_GROUPED_GEMM) return (work){2.0 * c->out[WF_GROUPED_GEMM_Y].rows * c->out[WF_GROUPED_GEMM_Y].cols * c->in[WF_GROUPED_GEMM_W].cols, bytes};
+    if (c->op == WF_OP_GROUPED_GEMM) return work_of_experts(c, bytes);
     return (work){c->op == WF_OP_GEMM ? 2.0 * c->out[WF_GEMM_Y].rows * w->rows * w->cols : bytes, bytes};
 }
 

@@ -30,13 +30,15 @@ static wf_call with_workspaces(const wf_bind_to *to, const wf_call *c)
     wf_call whole = *c;
     if (c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) add_workspace(to, &whole, WF_GEMM_NORM_WS, c->in[WF_GEMM_X].cols);
     if (c->op == WF_OP_GEMM && (c->p.silu || c->p.rope)) add_workspace(to, &whole, WF_GEMM_GEMM_WS, c->in[WF_GEMM_W].rows);
+    if (c->op == WF_OP_GROUPED_GEMM && c->p.silu) add_workspace(to, &whole, WF_GROUPED_GEMM_GEMM_WS, 2 * c->out[WF_GROUPED_GEMM_Y].cols);
     return whole;
 }
 
 static bool can_run_piece(const wf_bind_to *to, const wf_call *call, enum wf_op op, int variant)
 {
     const wf_call whole = with_workspaces(to, call), *c = &whole;
-    bool norm = c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf, more = c->op == WF_OP_GEMM && (c->p.silu || c->p.rope);
+    uint32_t fused = wf_fusion_of(c);
+    bool norm = fused & WF_FUSES_NORM, more = fused & (WF_FUSES_SILU | WF_FUSES_ROPE);
     const bool there[] = {[WF_PIECE_WHOLE] = true, [WF_PIECE_NORM] = norm, [WF_PIECE_REST] = norm, [WF_PIECE_PRODUCT] = norm || more, [WF_PIECE_AFTER] = more};
     for (size_t i = 0; i < WF_LEN(there); i++) {
         wf_call piece;

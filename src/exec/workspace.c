@@ -10,22 +10,34 @@ static uint32_t next_probe(uint32_t rows, uint32_t max_rows)
     return rows == max_rows ? rows + 1 : WF_MIN(rows < 16 ? rows + 1 : rows + rows / 4, max_rows);
 }
 
+static uint32_t cols_of(const wf_graph *g, wf_operand o)
+{
+    return o.cols ? o.cols : g->values[o.value].cols;
+}
+
+/* Of the weight, or of those of one expert. */
+static uint32_t rows_of_matrix(const wf_graph *g, const wf_node *n, const wf_value *v)
+{
+    if (n->op != WF_OP_GROUPED_GEMM) return v->weight_rows;
+    return wf_expert_rows(&n->p, cols_of(g, n->out[WF_GROUPED_GEMM_Y]), cols_of(g, n->in[WF_GROUPED_GEMM_IDS]));
+}
+
 /* Storage that nobody reads: what a device can run depends on shapes only. */
-static wf_view view_of(const wf_dev *dev, const wf_graph *g, wf_operand o, uint32_t rows)
+static wf_view view_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, wf_operand o, uint32_t rows)
 {
     if (o.value < 0) return (wf_view){0};
     const wf_value *v = &g->values[o.value];
     bool weight = v->kind == WF_VALUE_WEIGHT, matrix = weight && v->weight_rows > 1;
-    uint8_t layout = matrix ? wf_weight_layout((wf_dev *)dev, WF_OP_GEMM, v->dtype, v->weight_rows, v->cols) : 0;
-    return (wf_view){.buf = (wf_buf *)dev, .rows = weight ? v->weight_rows : v->kind == WF_VALUE_KV ? 1 : rows, .cols = o.cols ? o.cols : v->cols, .stride = v->cols,
+    uint8_t layout = matrix ? wf_weight_layout((wf_dev *)dev, n->op, v->dtype, rows_of_matrix(g, n, v), v->cols) : 0;
+    return (wf_view){.buf = (wf_buf *)dev, .rows = weight ? v->weight_rows : v->kind == WF_VALUE_KV ? 1 : rows, .cols = cols_of(g, o), .stride = v->cols,
                      .dtype = (uint8_t)v->dtype, .layout = layout};
 }
 
 static wf_call call_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t rows)
 {
     wf_call c = {.op = n->op, .variant = -1, .p = n->p};
-    for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(dev, g, n->in[i], rows);
-    for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(dev, g, n->out[i], rows);
+    for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(dev, g, n, n->in[i], rows);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(dev, g, n, n->out[i], rows);
     return c;
 }
 
@@ -39,9 +51,18 @@ static uint8_t touched(wf_dev *dev, const wf_call *c)
     return bits;
 }
 
+/* Those that the node has, as bits of outputs. */
+static uint8_t workspaces(const wf_node *n)
+{
+    uint8_t bits = 0;
+    for (int i = 0; n->kind == WF_NODE_KERNEL && i < WF_MAX_OUT; i++)
+        if (n->out[i].value >= 0 && wf_is_workspace(n->op, i)) bits |= (uint8_t)(1u << i);
+    return bits;
+}
+
 static uint8_t untouched(wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t max_rows)
 {
-    uint8_t bits = 1u << WF_GEMM_NORM_WS | 1u << WF_GEMM_GEMM_WS;
+    uint8_t bits = workspaces(n);
     for (uint32_t rows = 1; bits && rows <= max_rows; rows = next_probe(rows, max_rows)) {
         wf_call c = call_of(dev, g, n, rows);
         bits &= (uint8_t)~touched(dev, &c);
@@ -67,7 +88,7 @@ static const wf_node *earlier(const wf_graph *g, const wf_node *n)
 void wf_workspaces_omit(wf_graph *g, wf_dev *dev, const wf_limits *l)
 {
     for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
-        if (n->op != WF_OP_GEMM || (n->out[WF_GEMM_NORM_WS].value < 0 && n->out[WF_GEMM_GEMM_WS].value < 0)) continue;
+        if (!workspaces(n)) continue;
         const wf_node *like = earlier(g, n);
         n->omitted = like ? like->omitted : untouched(dev, g, n, n->rows == WF_ROWS_LOGITS ? l->logit_rows : l->step_tokens);
     }

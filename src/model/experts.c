@@ -3,7 +3,8 @@
  *
  *   h = norm(x)                       [tokens, hidden]
  *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp
- *   gate, up                          [tokens, 2 x used x size] of each token, with the matrices of its experts; then their gate
+ *   f(gate) x up                      [tokens, used x size] of each token, with the matrices of its experts: one product where both are
+ *                                     of one format, else each by itself
  *   down                              [tokens, used x hidden]
  *   x + sum of down by weights        [tokens, hidden]
  *
@@ -41,17 +42,22 @@ static choice route(wf_builder *b, const char *name, const char *tensor, int32_t
     return c;
 }
 
-/* The product with each token's experts into y. */
-static void multiply(wf_builder *b, const char *name, const char *tensor, int32_t x, uint32_t rows, uint32_t cols, int32_t ids, wf_operand y)
+/* The product with each token's experts into y. Of two matrices, which are gate and up, the first's f times the second's. */
+static void multiply(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, uint32_t cols, int32_t ids, wf_operand y)
 {
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GROUPED_GEMM, name, b->layer, WF_ROWS_BATCH);
+    wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GROUPED_GEMM, name, b->layer, WF_ROWS_BATCH);
     if (b->status != WEFT_OK) return;
-    n.in[WF_GROUPED_GEMM_X] = WF_ALL(x);
-    n.in[WF_GROUPED_GEMM_W] = WF_ALL(wf_build_expert_matrix(b, tensor, rows, cols));
-    n.in[WF_GROUPED_GEMM_IDS] = WF_ALL(ids);
-    n.in[WF_GROUPED_GEMM_BIAS] = WF_ALL(wf_build_expert_bias(b, tensor, rows));
-    n.out[WF_GROUPED_GEMM_Y] = y;
-    wf_build_node(b, &n);
+    node.in[WF_GROUPED_GEMM_X] = WF_ALL(x);
+    node.in[WF_GROUPED_GEMM_W] = WF_ALL(wf_build_expert_matrix(b, l, n, cols));
+    node.in[WF_GROUPED_GEMM_IDS] = WF_ALL(ids);
+    node.in[WF_GROUPED_GEMM_BIAS] = WF_ALL(wf_build_expert_bias(b, l, n));
+    node.out[WF_GROUPED_GEMM_Y] = y;
+    node.p.silu = n == 2;
+    if (node.p.silu) {
+        node.p.activation = b->hp->gate;
+        node.out[WF_GROUPED_GEMM_GEMM_WS] = WF_ALL(value(b, b->act, 2 * b->hp->n_expert_used * l[0].rows));
+    }
+    wf_build_node(b, &node);
 }
 
 /* residual + the parts of x by their weights. */
@@ -79,20 +85,33 @@ static int32_t silu(wf_builder *b, int32_t gate_up, uint32_t cols)
     return y;
 }
 
-/* Gate and up of a token's experts lie side by side, all gates first. */
+/* f(gate) times up of each of a token's experts. In products of their own they lie side by side, all gates first. */
+static int32_t gate_up(wf_builder *b, int32_t h, int32_t ids)
+{
+    const wf_hparams *hp = b->hp;
+    const wf_linear l[] = {{"experts_gate", "ffn_gate", hp->expert_size}, {"experts_up", "ffn_up", hp->expert_size}};
+    const uint32_t cols = hp->n_expert_used * hp->expert_size;
+    if (wf_build_can_stack_experts(b, l, 2)) {
+        int32_t y = value(b, b->act, cols);
+        multiply(b, "experts_gate_up", l, 2, h, hp->hidden_size, ids, WF_ALL(y));
+        return y;
+    }
+    int32_t both = value(b, b->act, 2 * cols);
+    for (uint32_t i = 0; i < 2; i++) multiply(b, l[i].name, &l[i], 1, h, hp->hidden_size, ids, (wf_operand){both, i * cols, cols});
+    return b->status == WEFT_OK ? silu(b, both, cols) : -1;
+}
+
 static int32_t chosen(wf_builder *b, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
-    const uint32_t cols = hp->n_expert_used * hp->expert_size;
     const wf_op_params p = {.sigmoid = hp->expert_sigmoid, .normalise = hp->expert_normalise, .scale = hp->expert_scale};
+    const wf_linear out = {"experts_down", "ffn_down", hp->hidden_size};
     choice c = route(b, "router", "ffn_gate_inp", h, hp->n_expert, hp->n_expert_used, &p);
     if (b->status != WEFT_OK) return -1;
-    int32_t gate_up = value(b, b->act, 2 * cols);
-    multiply(b, "experts_gate", "ffn_gate", h, hp->expert_size, hp->hidden_size, c.ids, (wf_operand){gate_up, 0, cols});
-    multiply(b, "experts_up", "ffn_up", h, hp->expert_size, hp->hidden_size, c.ids, (wf_operand){gate_up, cols, cols});
+    int32_t y = gate_up(b, h, c.ids);
     if (b->status != WEFT_OK) return -1;
-    int32_t y = silu(b, gate_up, cols), down = value(b, b->act, hp->n_expert_used * hp->hidden_size);
-    multiply(b, "experts_down", "ffn_down", y, hp->hidden_size, hp->expert_size, c.ids, WF_ALL(down));
+    int32_t down = value(b, b->act, hp->n_expert_used * hp->hidden_size);
+    multiply(b, out.name, &out, 1, y, hp->expert_size, c.ids, WF_ALL(down));
     return sum(b, "experts_sum", down, c.weights, x);
 }
 

@@ -197,7 +197,7 @@ static weft_status read_experts(const wf_gguf *f, const char *arch, wf_hparams *
     hp->shared_size = hp->expert_shared ? hp->intermediate_size : 0;
     if (hp->expert_shared) WF_TRY(read_u32(f, arch, "expert_shared_feed_forward_length", false, MAX_WIDTH / 2, &hp->shared_size));
     uint64_t widest = WF_MAX(hp->expert_size, hp->hidden_size);
-    if (widest * hp->n_expert > UINT32_MAX || 2 * widest * hp->n_expert_used > UINT32_MAX)
+    if (2 * widest * hp->n_expert > UINT32_MAX || 2 * widest * hp->n_expert_used > UINT32_MAX)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u experts of %u are more than weft can run", f->path, hp->n_expert, hp->expert_size);
     return read_gating(f, arch, hp);
 }

@@ -82,6 +82,7 @@ typedef struct wf_weight {
     enum wf_dtype dtype;
     uint32_t rows, cols;
     uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
+    uint32_t turn;     /* rows that each part gives in turn, such as an expert's gate and up; 0: all that it has */
     bool matrix;       /* the W of a product: the backend may choose its layout */
     wf_view view;      /* after upload */
 } wf_weight;
@@ -172,10 +173,13 @@ int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x);
 /* x + down(f(up(norm(x)))), f: hparams' activation */
 int32_t wf_build_mlp(wf_builder *b, int32_t x);
 int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x);
-/* Matrices of all experts, [hp->n_expert x rows, cols]: the tensor "<tensor>_exps", or of each expert "<tensor>.<number>", stacked. */
-int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols);
-/* "<tensor>_exps.bias" [hp->n_expert, rows]; -1 without an error: there is none. */
-int32_t wf_build_expert_bias(wf_builder *b, const char *tensor, uint32_t rows);
+/* Matrices of all experts, one expert behind the other, of each those of l stacked. Each is the tensor "<tensor>_exps", or of each expert
+ * "<tensor>.<number>". */
+int32_t wf_build_expert_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols);
+/* The same of "<tensor>_exps.bias", zeros for one without; -1 without an error: there is none. */
+int32_t wf_build_expert_bias(wf_builder *b, const wf_linear *l, uint32_t n);
+/* Can they be one matrix? As of wf_build_can_stack, and all of one kind of tensors. */
+bool wf_build_can_stack_experts(const wf_builder *b, const wf_linear *l, uint32_t n);
 /* experts.c: x + the feed-forward of the experts that a router chooses for each token. */
 int32_t wf_build_experts(wf_builder *b, int32_t x);
 /* Of h, which is normalised, without an expert for all. */

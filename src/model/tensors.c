@@ -184,39 +184,83 @@ int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, u
     return add_parts(b, &w);
 }
 
-int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols)
+/* "<tensor>_exps.<suffix>"; NULL: the file has none. */
+static const wf_gguf_tensor *find_experts(const wf_builder *b, const char *tensor, const char *suffix)
 {
-    uint32_t n = b->hp->n_expert;
     char name[64];
     snprintf(name, sizeof name, "%s_exps", tensor);
-    const wf_gguf_tensor *all = wf_build_find(b, name, "weight");
-    wf_weight w = {.cols = cols, .rows = n * rows, .experts = n, .matrix = true, .parts = new_parts(b, n)};
-    if (all && w.parts) {
-        weft_status s = check_tensors(b, all, rows, cols, n);
-        if (s != WEFT_OK) wf_build_fail(b, s);
-        w.parts[w.n_parts++] = all;
+    return wf_build_find(b, name, suffix);
+}
+
+/* Appends the tensors of all experts, or those of each. */
+static void add_experts(wf_builder *b, wf_weight *w, const wf_linear *l, uint32_t n)
+{
+    for (uint32_t i = 0; i < n * b->hp->n_expert && b->status == WEFT_OK; i++) {
+        const wf_gguf_tensor *all = find_experts(b, l[i % n].tensor, "weight");
+        char name[64];
+        snprintf(name, sizeof name, "%s.%u", l[i % n].tensor, i / n);
+        if (!all) add_part(b, w, name, l[i % n].rows);
+        else if (i < n) {
+            weft_status s = check_tensors(b, all, l[i].rows, w->cols, b->hp->n_expert);
+            if (s != WEFT_OK) wf_build_fail(b, s);
+            w->parts[w->n_parts++] = all;
+        }
     }
-    for (uint32_t e = 0; e < n && !all; e++) {
-        snprintf(name, sizeof name, "%s.%u", tensor, e);
-        add_part(b, &w, name, rows);
-    }
+}
+
+int32_t wf_build_expert_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
+{
+    uint32_t experts = b->hp->n_expert;
+    wf_weight w = {.cols = cols, .experts = experts, .matrix = true, .parts = new_parts(b, n * experts)};
+    for (uint32_t i = 0; i < n; i++) w.rows += experts * l[i].rows;
+    add_experts(b, &w, l, n);
+    if (n > 1 && w.n_parts == n) w.turn = l[0].rows; /* those of all experts: an expert's stand apart */
     return add_parts(b, &w);
 }
 
-int32_t wf_build_expert_bias(wf_builder *b, const char *tensor, uint32_t rows)
+/* Of l that of each expert, `every` apart in out. */
+static weft_status decode_experts(wf_builder *b, const wf_linear *l, uint32_t every, float *out)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%s_exps", tensor);
-    const wf_gguf_tensor *t = wf_build_find(b, name, "bias");
-    uint32_t n = b->hp->n_expert * rows; /* hparams.c: it fits */
-    if (!t || b->status != WEFT_OK) return -1;
+    const wf_gguf_tensor *t = find_experts(b, l->tensor, "bias");
+    uint32_t experts = b->hp->n_expert, n = experts * l->rows; /* hparams.c: it fits */
+    if (!t) return WEFT_OK;
+    WF_TRY(check_tensor(b, t, experts, l->rows));
     float *x = wf_calloc(n, sizeof *x);
-    weft_status s = x ? check_tensor(b, t, b->hp->n_expert, rows) : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK) wf_dtypes[t->dtype].decode(t->data, x, n);
-    if (s == WEFT_OK) s = check_finite(b, t, x, n);
-    if (s == WEFT_OK) return wf_build_made(b, x, 1, n);
+    if (!x) return WEFT_ERR_NOMEM;
+    wf_dtypes[t->dtype].decode(t->data, x, n);
+    for (uint32_t e = 0; e < experts; e++) memcpy(out + (size_t)e * every, x + (size_t)e * l->rows, l->rows * sizeof *x);
+    weft_status s = check_finite(b, t, x, n);
+    free(x);
+    return s;
+}
+
+int32_t wf_build_expert_bias(wf_builder *b, const wf_linear *l, uint32_t n)
+{
+    bool any = false;
+    uint32_t every = 0, at = 0;
+    for (uint32_t i = 0; i < n; every += l[i++].rows) any |= find_experts(b, l[i].tensor, "bias") != NULL;
+    if (!any || b->status != WEFT_OK) return -1;
+    float *x = wf_calloc((size_t)b->hp->n_expert * every, sizeof *x);
+    weft_status s = x ? WEFT_OK : WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < n && s == WEFT_OK; at += l[i++].rows) s = decode_experts(b, &l[i], every, x + at);
+    if (s == WEFT_OK) return wf_build_made(b, x, 1, b->hp->n_expert * every);
     free(x);
     return wf_build_fail(b, s);
+}
+
+bool wf_build_can_stack_experts(const wf_builder *b, const wf_linear *l, uint32_t n)
+{
+    bool can = b->stack_weights != WF_STACK_NONE;
+    const wf_gguf_tensor *first = NULL;
+    for (uint32_t i = 0; i < n && can; i++) {
+        char name[64];
+        const wf_gguf_tensor *all = find_experts(b, l[i].tensor, "weight");
+        snprintf(name, sizeof name, "%s.0", l[i].tensor);
+        const wf_gguf_tensor *t = all ? all : wf_build_find(b, name, "weight");
+        if (!i) first = t;
+        can = t && first && l[i].rows == l[0].rows && t->dims[2] == first->dims[2] && can_join(b, t, first);
+    }
+    return can;
 }
 
 uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n)

@@ -120,27 +120,40 @@ static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tenso
     return out;
 }
 
-/* Rows of the weight's tensors, which lie one behind the other, or of what is computed. */
+/* Where a row of a weight is: a row of a part, of which `left` more rows of the weight follow. */
+typedef struct source {
+    const wf_gguf_tensor *t;
+    uint64_t row, left;
+} source;
+
+static source source_of(const wf_weight *w, uint64_t row)
+{
+    uint32_t i = 0;
+    uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
+    if (w->turn) return (source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
+    while (row >= rows_of(w, w->parts[i])) row -= rows_of(w, w->parts[i++]);
+    return (source){w->parts[i], row, rows_of(w, w->parts[i]) - row};
+}
+
+/* Rows of the weight's tensors, or of what is computed. */
 static void gather(const upload *u, const wf_weight *w, uint64_t row, uint64_t rows, uint8_t *out)
 {
     if (w->rope) wf_rope_rows(w->rope, row, rows, (float *)out);
-    for (uint32_t i = 0; i < w->n_parts && rows; i++) {
-        uint64_t has = rows_of(w, w->parts[i]), n = row < has ? WF_MIN(has - row, rows) : 0;
-        out = convert(u, w, w->parts[i], row, n, out);
-        row = n ? 0 : row - has, rows -= n;
+    for (uint64_t n; w->n_parts && rows; row += n, rows -= n) {
+        source s = source_of(w, row);
+        n = WF_MIN(rows, s.left);
+        out = convert(u, w, s.t, s.row, n, out);
     }
 }
 
 /* The same where they already lie together, in the weight's format and aligned; NULL: they do not. */
 static const uint8_t *together(const wf_weight *w, uint64_t row, uint64_t rows)
 {
-    uint32_t i = 0;
     if (w->rope) return NULL;
     if (!w->n_parts) return (const uint8_t *)w->made + row * row_bytes(w);
-    while (row >= rows_of(w, w->parts[i])) row -= rows_of(w, w->parts[i++]);
-    const wf_gguf_tensor *t = w->parts[i];
-    const uint8_t *at = t->data ? t->data + row * row_bytes(w) : NULL;
-    return at && t->dtype == (int)w->dtype && rows <= rows_of(w, t) - row && (uintptr_t)at % ALIGNMENT == 0 ? at : NULL;
+    source s = source_of(w, row);
+    const uint8_t *at = s.t->data ? s.t->data + s.row * row_bytes(w) : NULL;
+    return at && s.t->dtype == (int)w->dtype && rows <= s.left && (uintptr_t)at % ALIGNMENT == 0 ? at : NULL;
 }
 
 static void pack(const upload *u, const piece *p, uint8_t *aside, uint8_t *out)

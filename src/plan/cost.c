@@ -15,7 +15,7 @@ static double cols_of(const wf_graph *g, wf_operand o)
 static double weight_rows(const wf_graph *g, const wf_node *n, const wf_value *w, double rows)
 {
     if (n->op != WF_OP_GROUPED_GEMM) return w->weight_rows;
-    double used = cols_of(g, n->in[WF_GROUPED_GEMM_IDS]), each = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) / used;
+    double used = cols_of(g, n->in[WF_GROUPED_GEMM_IDS]), each = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) / used * (n->p.silu ? 2 : 1);
     return each * wf_experts_read(w->weight_rows / each, used, rows);
 }
 
@@ -28,18 +28,12 @@ static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, d
     return bytes_of(v, o.cols, v->kind == WF_VALUE_WEIGHT ? weight_rows(g, n, v, rows) : rows);
 }
 
-/* Room for what kernels leave behind that do the parts of a fused product one after another. */
-static bool is_workspace(const wf_node *n, size_t out)
-{
-    return n->op == WF_OP_GEMM && (out == WF_GEMM_NORM_WS || out == WF_GEMM_GEMM_WS);
-}
-
 static double moved_bytes(const wf_graph *g, const wf_node *n, double rows)
 {
     double bytes = 0;
     for (size_t i = 0; i < WF_MAX_IN; i++) bytes += operand_bytes(g, n, n->in[i], rows);
     for (size_t i = 0; i < WF_MAX_OUT; i++)
-        if (!is_workspace(n, i)) bytes += operand_bytes(g, n, n->out[i], rows);
+        if (n->kind != WF_NODE_KERNEL || !wf_is_workspace(n->op, (int)i)) bytes += operand_bytes(g, n, n->out[i], rows);
     return bytes;
 }
 
@@ -57,6 +51,13 @@ static wf_work work_of_attention(const wf_graph *g, const wf_node *n, double row
     return (wf_work){4 * rows * keys * n->p.n_head * n->p.head_dim, moved_bytes(g, n, rows) + kv};
 }
 
+/* Of a token's experts, gate and up where the product is both. */
+static wf_work work_of_experts(const wf_graph *g, const wf_node *n, double rows, double bytes)
+{
+    double outputs = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * (n->p.silu ? 2 : 1);
+    return (wf_work){2.0 * rows * outputs * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
+}
+
 /* A product does two operations for each weight and row; all else, and a product of a graph without weights, a few for each number it moves. */
 wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double keys)
 {
@@ -64,7 +65,7 @@ wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double ke
     if (n->kind != WF_NODE_KERNEL) return (wf_work){0, moved_bytes(g, n, rows)};
     if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
     double bytes = moved_bytes(g, n, rows);
-    if (n->op == WF_OP_GROUPED_GEMM) return (wf_work){2.0 * rows * cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
+    if (n->op == WF_OP_GROUPED_GEMM) return work_of_experts(g, n, rows, bytes);
     if (n->op != WF_OP_GEMM || n->in[WF_GEMM_W].value < 0) return (wf_work){bytes, bytes};
     const wf_value *w = &g->values[n->in[WF_GEMM_W].value];
     return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};

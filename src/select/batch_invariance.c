@@ -23,7 +23,8 @@ static shape shape_of(const wf_call *c)
     s.op = c->op, s.n = c->out[0].cols, s.k = c->in[0].cols;
     s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
     s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
-    s.bias = c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf, s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
+    s.bias = (c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf) || (c->op == WF_OP_GROUPED_GEMM && c->in[WF_GROUPED_GEMM_BIAS].buf);
+    s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
     s.fusion = (uint8_t)wf_fusion_of(c);
     s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
     s.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;

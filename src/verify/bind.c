@@ -123,7 +123,7 @@ static wf_case case_of(const wf_call *c)
         k.norm = c->in[WF_GEMM_NORM].buf;
     }
     if (c->op == WF_OP_GROUPED_GEMM) {
-        k.used = c->in[WF_GROUPED_GEMM_IDS].cols, k.n = c->out[WF_GROUPED_GEMM_Y].cols / k.used, k.k = c->in[WF_GROUPED_GEMM_W].cols;
+        k.used = c->in[WF_GROUPED_GEMM_IDS].cols, k.n = wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, k.used), k.k = c->in[WF_GROUPED_GEMM_W].cols;
         k.n_experts = c->in[WF_GROUPED_GEMM_W].rows / k.n;
         k.one_x = x->cols == k.k;
         k.bias = c->in[WF_GROUPED_GEMM_BIAS].buf;

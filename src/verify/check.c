@@ -165,17 +165,11 @@ static weft_status read_back(run *r, int i, uint8_t **image)
 
 /* ---- judging ------------------------------------------------------------------------------------------ */
 
-/* A workspace of a fused call, whose contents mean nothing. */
-static bool is_workspace(const wf_check *k, int o)
-{
-    return k->c.op == WF_OP_GEMM && (o == 1 || o == 2);
-}
-
 static weft_status judge_all(run *r, const wf_check *k, const wf_variant *variant, wf_check_result *out)
 {
     out->hash = WF_JUDGE_HASH;
     for (int o = 0; o < WF_MAX_OUT; o++) {
-        if (!k->out[o].data || is_workspace(k, o)) continue;
+        if (!k->out[o].data || wf_is_workspace(k->c.op, o)) continue; /* whose contents mean nothing */
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
         const wf_view *v = &r->call.out[o];

@@ -37,7 +37,7 @@ typedef struct wf_case {
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */
     bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: residual is Y; PAGE_COPY: both pools are one */
-    bool norm;       /* GEMM: of X, which is F32 then; p.silu: n counts gate and up, p.rope: q, k and v */
+    bool norm;       /* GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with p.rope: q, k and v */
 } wf_case;
 
 typedef struct wf_check_operand {

@@ -52,10 +52,11 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     }
     if ((size_t)n >= cap) return;
     bool weight = wf_op_input(c->op, WF_OPERAND_WEIGHT) >= 0, product = weight && c->op != WF_OP_GET_ROWS;
-    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
+    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
              product ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
              wf_dtypes[c->out].name, c->bias && product ? " bias" : "",
-             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : c->p.activation == WF_GELU_TANH ? " gelu" : c->p.activation == WF_CLAMPED_SWIGLU ? " clamped" : "",
+             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : "",
+             c->p.activation == WF_GELU_TANH ? " gelu" : c->p.activation == WF_CLAMPED_SWIGLU ? " clamped" : "",
              c->pad ? " padded" : "");
 }
 
@@ -67,6 +68,7 @@ static const wf_case small[] = {
     {.op = WF_OP_RMSNORM, .m = 7, .k = 320, .residual = true, .in_place = true},
     {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_GELU_TANH}},
     {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_CLAMPED_SWIGLU}},
+    {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .pad = 4, .p = {.groups = 3}},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},
@@ -94,6 +96,10 @@ static const wf_case small[] = {
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 35, .k = 512, .n_experts = 5, .used = 3, .one_x = true, .bias = true},
     {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 80, .k = 256, .n_experts = 4, .used = 2, .pad = 8},
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 48, .k = 512, .n_experts = 5, .used = 2}, /* for kernels of one token and whole blocks of rows */
+    {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 32, .k = 512, .n_experts = 3, .used = 2, .one_x = true, .p = {.silu = 1}},
+    {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 64, .k = 256, .n_experts = 3, .used = 2, .one_x = true, .pad = 8, .p = {.silu = 1}},
+    {.op = WF_OP_GROUPED_GEMM, .m = 3, .n = 38, .k = 256, .n_experts = 3, .used = 3, .one_x = true, .bias = true,
+     .p = {.silu = 1, .activation = WF_CLAMPED_SWIGLU}},
     {.op = WF_OP_WEIGHTED_SUM, .m = 7, .k = 130, .used = 3, .residual = true, .in_place = true, .pad = 4},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},

@@ -180,7 +180,8 @@ static weft_status gen_grouped_gemm(wf_check *k, wf_gen *g)
     k->reduce = c->k;
     k->scale = 2.0 / 3; /* as of GEMM */
     k->flops = 2.0 * c->m * c->used * c->n * c->k;
-    return wf_gen_operand(&k->out[WF_GROUPED_GEMM_Y], c->out, c->m, c->used * c->n, c->pad);
+    if (c->p.silu) WF_TRY(wf_gen_operand(&k->out[WF_GROUPED_GEMM_GEMM_WS], WF_F32, c->m, c->used * c->n, c->pad));
+    return wf_gen_operand(&k->out[WF_GROUPED_GEMM_Y], c->out, c->m, c->used * (c->p.silu ? c->n / 2 : c->n), c->pad);
 }
 
 static weft_status gen_weighted_sum(wf_check *k, wf_gen *g)

@@ -14,7 +14,7 @@ static void print_params(const wf_op_params *p, char *hex)
     for (size_t i = 0; i < sizeof *p; i++) snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
 }
 
-_Static_assert(sizeof(wf_case) == 152, "print_problem has all fields");
+_Static_assert(sizeof(wf_case) == 160, "print_problem has all fields");
 static void print_problem(const wf_case *c, char *buf, size_t cap)
 {
     char params[2 * sizeof c->p + 1];

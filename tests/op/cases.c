@@ -315,11 +315,28 @@ static bool grouped(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m,
                             .n_experts = experts[0], .used = experts[1], .one_x = below(s, 2), .bias = below(s, 2)});
 }
 
+/* Gate and up in one product: whole tiles of formats that lie as fragments, and what no kernel does at once. */
+static bool experts_silu(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 1, 2, 7, 40, 130}, counts[][2] = {{8, 2}, {4, 1}, {12, 4}};
+    static const uint8_t blocks[] = {WF_F16, WF_Q4_0, WF_Q8_0, WF_Q4_K, WF_Q6_K};
+    static const uint32_t gates[] = {WF_SILU, WF_SILU, WF_GELU_TANH, WF_CLAMPED_SWIGLU};
+    for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 8 : 2); i++) {
+        const uint32_t *of = counts[below(s, WF_LEN(counts))];
+        wf_case c = {.op = WF_OP_GROUPED_GEMM, .weight = ANY(s, blocks), .in = WF_F16, .out = ANY(s, acts), .m = ms[i % WF_LEN(ms)],
+                     .n = 32 * (1 + below(s, 9)), .k = 512, .n_experts = of[0], .used = of[1], .one_x = below(s, 4) > 0, .bias = below(s, 3) == 0,
+                     .p = {.silu = 1, .activation = ANY(s, gates)}};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 /* Every format with one token, with few and with many. */
 static bool experts(op_cases *s)
 {
     static const uint32_t ms[] = {1, 1, 3, 7, 16, 65, 130}, ns[] = {1, 7, 64, 130}, ks[] = {7, 64, 130, 515};
     static const uint8_t blocks[] = {WF_Q4_0, WF_Q8_0, WF_Q4_K, WF_Q6_K};
+    if (!experts_silu(s)) return false;
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++)
         for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 4 : 1); i++)
             if (!grouped(s, w, ANY(s, acts), ANY(s, acts), ms[i % WF_LEN(ms)], ANY(s, ns), ANY(s, ks))) return false;

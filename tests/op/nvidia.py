@@ -241,8 +241,8 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     return told(family, knobs, m, n, k, bool(error <= 1), error)
 
 
-def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one_x=False, bias=False, half=False, w_type="f16", tool=None):
-    """Rows by experts that ids name; the second token names one that nobody has, and the last expert has no token."""
+def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one_x=False, bias=False, silu=False, half=False, w_type="f16", tool=None):
+    """Rows by experts that ids name; the second token names one that nobody has, and the last expert has no token. silu: n counts gate and up."""
     kernel = built(folder, family, group, {**knobs, "GROUPED": 1, "EXPERTS": 8, **(formats_of(tool)[w_type] if tool else {})}, "f16" if tool else w_type)
     g = np.random.default_rng(tokens * 131 + n * 7 + k)
     parts = 1 if one_x else used
@@ -256,11 +256,12 @@ def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one
     b = g.standard_normal(experts * n).astype(np.float32)
     ids = np.array([g.permutation(experts - 1)[:used] for _ in range(tokens)], np.int32)
     ids[1:2, 0] = experts
-    y = np.full((tokens, used * n + 4), 7, np.float16 if half else np.float32)
+    cols = n // 2 if silu else n
+    y = np.full((tokens, used * cols + 4), 7, np.float16 if half else np.float32)
     out, zero, pairs = buffer(y), np.uint64(0), tokens * used
     args = [buffer(gapped(x)), zero, buffer(packed), zero, buffer(b), zero if bias else NONE, out, NONE, out, zero, np.uint32(half),
-            np.uint32(1), np.uint32(n), np.uint32(k), np.uint32(parts * k + 8), np.uint64(packed.nbytes // (experts * n) if family == "gemm_mma" else 2 * k),
-            np.uint32(0), np.uint32(used * n + 4)]
+            np.uint32(1), np.uint32(cols), np.uint32(k), np.uint32(parts * k + 8), np.uint64(packed.nbytes // (experts * n) if family == "gemm_mma" else 2 * k),
+            np.uint32(0), np.uint32(used * cols + 4)]
     if family == "gemm_flat":
         args += [out, NONE, np.float32(0)]
     args += [buffer(np.pad(ids, ((0, 0), (0, 3)), constant_values=-1)), zero]
@@ -273,6 +274,8 @@ def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one
         for t in range(used):
             if ids[m, t] < experts:
                 want[m, t] = w[ids[m, t]] @ xs[m, t % parts] + (b.reshape(experts, n)[ids[m, t]] if bias else 0)
+    if silu:
+        want = want[..., :cols] / (1 + np.exp(-want[..., :cols])) * want[..., cols:]
     got, want = y[:, :-4].astype(np.float64), want.reshape(tokens, -1)
     alike = np.array_equal(np.isnan(got), np.isnan(want)) and (y[:, -4:] == 7).all()
     error = tolerances.op_error("GEMM", np.nan_to_num(got).astype(y.dtype), np.nan_to_num(want))
@@ -353,6 +356,12 @@ def main(folder, tool):
         check_experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="Q4_K", tool=tool),
         check_experts(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 2, 4, 32, 320, bias=True, half=True),
         check_experts(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 0), 21, 3, 6, 48, 256, one_x=True, w_type="Q4_K", tool=tool),
+        check_experts(folder, "gemm_flat", 64, flat(2, 1, 1, silu=1), 21, 2, 4, 96, 128, silu=True, half=True),
+        check_experts(folder, "gemm_flat", 64, flat(2, 1, 1, silu=1), 1, 2, 8, 64, 256, one_x=True, silu=True, w_type="Q4_K", tool=tool),
+        check_experts(folder, "gemm_flat", 64, row(2, 256, silu=1), 1, 2, 8, 96, 256, silu=True, half=True, w_type="Q4_K", tool=tool),
+        check_experts(folder, "gemm_frag", 64, {**frag(32, 64, 16, 64, 64, 3, 1), "SILU": 1}, 45, 2, 4, 96, 320, silu=True, half=True),
+        check_experts(folder, "gemm_frag", 64, {**frag(16, 64, 16, 32, 64, 2, 1), "SILU": 1}, 21, 3, 6, 64, 256, one_x=True, silu=True, w_type="Q4_K",
+                      tool=tool),
         check_experts(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 2, 4, 40, 328, bias=True),
         check_experts(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 3, 6, 43, 160, one_x=True, half=True, w_type="q8_0"),
         check_rope(folder, 128, rope(64, 64, 0), 8, 256, 2, 1, bias=True, half=True),

@@ -376,6 +376,51 @@ static void experts_by_pairs(void **state)
     }
 }
 
+static wf_call with_gates(uint32_t tokens, uint32_t n, uint8_t layout)
+{
+    wf_call c = with_experts(tokens, 2 * n, 4096, layout);
+    c.p.silu = 1;
+    c.out[WF_GROUPED_GEMM_GEMM_WS] = c.out[WF_GROUPED_GEMM_Y];
+    c.out[WF_GROUPED_GEMM_Y].cols = c.out[WF_GROUPED_GEMM_Y].stride = 2 * n;
+    return c;
+}
+
+/* Gate and up of experts are one product and one launch with SiLU, with the kernels that dense ones have for it; other gates and rows as in the
+ * file have SILU_MUL behind, and so do those with a bias. */
+static void experts_gates(void **state)
+{
+    static const struct {
+        uint32_t tokens, activation;
+        uint8_t layout;
+        bool bias;
+        const char *variant;
+    } cases[] = {{1, WF_SILU, 1, false, "row_int16"},
+                 {2, WF_SILU, 1, false, "flat8"},
+                 {40, WF_SILU, 1, false, "flat16"},
+                 {512, WF_SILU, 1, false, "frag256"},
+                 {1, WF_SILU, 1, true, NULL},
+                 {512, WF_SILU, 1, true, NULL},
+                 {1, WF_GELU_TANH, 1, false, NULL},
+                 {1, WF_CLAMPED_SWIGLU, 1, false, NULL},
+                 {1, WF_SILU, 0, false, NULL}};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    d->base.fns = &offline_fns;
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = with_gates(cases[i].tokens, 14336, cases[i].layout);
+        cl_launch l;
+        c.p.activation = cases[i].activation;
+        if (cases[i].bias) c.in[WF_GROUPED_GEMM_BIAS] = (wf_view){c.in[0].buf, 0, 1, 8 * 28672, 8 * 28672, WF_F32, 0};
+        int v = best_of(d, &c);
+        if (!cases[i].variant) assert_int_equal(v, -1);
+        if (!cases[i].variant) continue;
+        assert_string_equal(wf_cl_variant_at(WF_OP_GROUPED_GEMM, v)->name, cases[i].variant);
+        assert_true(wf_cl_configure(d, v, &c, &l));
+        assert_int_equal(knob(&l, "SILU"), 1);
+        assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
+    }
+}
+
 /* A cut of K is for calls of any rows and share that have room for it, and then it is the name that says where. */
 static void cuts_have_names(void **state)
 {
@@ -443,7 +488,8 @@ static void batch_invariant_products(void **state)
     wf_batch_invariance_reset(&b);
 }
 
-/* SiLU behind a product is one kernel for any number of rows, a norm before it for none: few rows would have other bits than many. */
+/* SiLU behind a product is one kernel for any number of rows, also of experts; a norm before it, or a bias of experts, for none: few rows would
+ * have other bits than many. */
 static void batch_invariant_fusions(void **state)
 {
     static const uint32_t rows[] = {1, 8, 64, 2048};
@@ -461,6 +507,12 @@ static void batch_invariant_fusions(void **state)
         c.in[WF_GEMM_X].dtype = WF_F32;
         c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 4096, 4096, WF_F32, 0};
         assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c), -1);
+        wf_call experts = with_gates(rows[i], 14336, WF_CL_FRAGMENT_MAJOR);
+        v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &experts);
+        assert_true(v >= 0);
+        assert_string_equal(wf_variant_at(&d->base, WF_OP_GROUPED_GEMM, v)->class, "fragments");
+        experts.in[WF_GROUPED_GEMM_BIAS] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 8 * 28672, 8 * 28672, WF_F32, 0};
+        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &experts), -1);
     }
     wf_batch_invariance_reset(&b);
 }
@@ -636,7 +688,7 @@ int main(void)
         cmocka_unit_test(rotations_behind_products),
         cmocka_unit_test(products_follow_the_model),
         cmocka_unit_test(layout_follows_the_op),
-        cmocka_unit_test(experts_by_pairs),
+        cmocka_unit_test(experts_by_pairs), cmocka_unit_test(experts_gates),
         cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
         cmocka_unit_test(batch_invariant_products),    cmocka_unit_test(batch_invariant_fusions),

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/front.h"
 #include "dev/null.h"
 
 #define BUF_BYTES (1u << 20)
@@ -262,6 +263,31 @@ static void fused_gemms(void **state)
     refused(f, &residual, "in", 3, -1);
     wrong.p.eps = -1;
     refused(f, &wrong, "eps", 0, -1);
+}
+
+/* Gate and up of experts, with their room. */
+static void fused_experts(void **state)
+{
+    fixture *f = *state;
+    uint64_t at = 0;
+    wf_call c = {.op = WF_OP_GROUPED_GEMM, .variant = -1, .p = {.silu = 1, .activation = WF_CLAMPED_SWIGLU}};
+    c.in[WF_GROUPED_GEMM_X] = view(f, &at, WF_F16, 3, 64), c.in[WF_GROUPED_GEMM_W] = view(f, &at, WF_Q8_0, 4 * 10, 64);
+    c.in[WF_GROUPED_GEMM_IDS] = view(f, &at, WF_I32, 3, 2), c.in[WF_GROUPED_GEMM_BIAS] = view(f, &at, WF_F32, 1, 4 * 10);
+    c.out[WF_GROUPED_GEMM_Y] = view(f, &at, WF_F32, 3, 2 * 5), c.out[WF_GROUPED_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 2 * 10);
+    assert_true(wf_is_fused(&c));
+    if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
+    wf_call silu = wf_piece_of(&c, WF_PIECE_AFTER), plain = wf_piece_of(&c, WF_PIECE_PRODUCT);
+    assert_true(plain.out[0].cols == 20 && !plain.p.silu && wf_call_check(f->dev, &plain) == WEFT_OK);
+    assert_true(silu.op == WF_OP_SILU_MUL && silu.in[0].rows == 3 && silu.in[0].cols == 20 && silu.p.groups == 2 && wf_call_check(f->dev, &silu) == WEFT_OK);
+    wf_call lacks = c, wide = c, gate = c, unfused = c;
+    lacks.out[WF_GROUPED_GEMM_GEMM_WS].buf = NULL;
+    assert_int_equal(wf_call_check(f->dev, &lacks), WEFT_ERR_UNSUPPORTED);
+    wide.out[WF_GROUPED_GEMM_GEMM_WS].cols--;
+    refused(f, &wide, "gemm_ws", 1, -1);
+    gate.p.activation = WF_RELU;
+    refused(f, &gate, "activation", 0, -1);
+    unfused.p.silu = 0;
+    refused(f, &unfused, "silu", 0, -1);
 }
 
 /* A rotation behind, with all that it takes. */
@@ -522,6 +548,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(spoilt_operands_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
         cmocka_unit_test_setup_teardown(fused_gemms, setup, teardown),
+        cmocka_unit_test_setup_teardown(fused_experts, setup, teardown),
         cmocka_unit_test_setup_teardown(fused_ropes, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),

@@ -13,7 +13,7 @@
 #include "model/build.h"
 #include "tensor/numbers.h"
 
-enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, SMALL_ROWS = 40, SMALL_COLS = 128 };
+enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, TURN = 700, SMALL_ROWS = 40, SMALL_COLS = 128 };
 
 /* ---- a device with a layout of its own, whose copies happen as late as they may -------------------------------------- */
 
@@ -100,7 +100,7 @@ typedef struct model {
     wf_gguf file;
     wf_weights w;
     uint8_t *data;
-    wf_gguf_tensor tensors[3 + SMALL];
+    wf_gguf_tensor tensors[5 + SMALL];
     size_t n_tensors;
 } model;
 
@@ -119,10 +119,10 @@ static void add(model *m, uint32_t rows, uint32_t cols, uint32_t n_parts, bool m
     m->w.list[m->w.n++] = w;
 }
 
-/* big: also three stacked matrices of more than a piece, cut at no band. */
+/* big: also three stacked matrices of more than a piece, cut at no band, and two of which each of two experts has rows. */
 static void make(model *m, bool big)
 {
-    uint64_t at = 0, bytes = (big ? 1617u * BIG_COLS : 0) * 2 + SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4) + 16;
+    uint64_t at = 0, bytes = (big ? (1617u + 4 * TURN) * BIG_COLS : 0) * 2 + 8 + SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4) + 16;
     memset(m, 0, sizeof *m);
     m->file.path = "t.gguf";
     m->data = malloc(bytes);
@@ -131,6 +131,9 @@ static void make(model *m, bool big)
         static const uint32_t rows[] = {1000, 600, 17};
         add(m, 1617, BIG_COLS, 3, true);
         for (int i = 0; i < 3; i++) m->w.list[0].parts[i] = tensor(m, rows[i], BIG_COLS, &at);
+        add(m, 4 * TURN, BIG_COLS, 2, true);
+        m->w.list[1].turn = TURN;
+        for (int i = 0; i < 2; i++) m->w.list[1].parts[i] = tensor(m, 2 * TURN, BIG_COLS, &at);
     }
     for (int i = 0; i < SMALL; i++) {
         add(m, SMALL_ROWS, SMALL_COLS, 1, i % 2);
@@ -153,7 +156,9 @@ static void check_weight(wf_dev *dev, const wf_weight *w)
     uint64_t bytes = w->rows * wf_dtype_bytes(w->dtype, w->cols), at = 0;
     uint64_t want_bytes = w->view.layout ? packed_bytes(dev, LAYOUT, w->dtype, w->rows, w->cols) : bytes;
     uint8_t *rows = malloc(bytes), *want = malloc(want_bytes);
-    for (uint32_t i = 0; i < w->n_parts; at += w->parts[i++]->bytes) memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    for (uint32_t i = 0; i < w->n_parts && !w->turn; at += w->parts[i++]->bytes) memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    for (uint64_t i = 0, n = w->turn * wf_dtype_bytes(w->dtype, w->cols); w->turn && at < bytes; i++, at += n)
+        memcpy(rows + at, w->parts[i % 2]->data + i / 2 * n, n);
     for (int i = 0; !w->n_parts && i < 8; i++) ((float *)(void *)rows)[i] = (float)i;
     if (w->view.layout) pack(dev, LAYOUT, w->dtype, w->rows, w->cols, rows, want);
     else memcpy(want, rows, bytes);
