@@ -23,8 +23,8 @@
  * keep their largest scores beside their sums; a work-group of pass 1 has all chunks of its rows, adds them, and computes rows that left again,
  * one chunk after another.
  *
- * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
- * in the order of their windows: the longest first, so that the device is full to the end.
+ * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles and chunks that no packed row sees are left out, and KV heads are done
+ * in the order of the longest windows of their query heads: the longest first, so that the device is full to the end.
  *
  * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT; MOST with ASYNC.
  * Local memory: R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
@@ -311,8 +311,8 @@ __global float *partial_of(__global float *scratch, ulong row_head, uint chunks,
 /* Does a packed row see some key of the block's chunk? */
 bool sees_chunk(const call_t *c, const block *b, uint r)
 {
-    uint m = b->m0 + r / c->HB;
-    return m < b->m_end && b->hb * c->HB + r % c->HB < b->heads && sees_any(sight_of(&c->mask, c->pos[m], b->kvh), b->begin, b->stop);
+    uint m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
+    return m < b->m_end && h < b->heads && sees_any(sight_of(&c->mask, c->pos[m], b->kvh * b->heads + h), b->begin, b->stop);
 }
 
 /* Of the rows that see some key of the chunk, or only those of them that left, to the scratch buffer. */
@@ -365,7 +365,7 @@ void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_s
     for (ulong i = get_global_id(0); i < (ulong)c->M * c->Hq * D4; i += get_global_size(0)) {
         ulong row_head = i / D4, m = row_head / c->Hq;
         uint h = row_head % c->Hq, d = i % D4 * 4;
-        const sight seen = sight_of(&c->mask, c->pos[m], h / (c->Hq / c->Hkv));
+        const sight seen = sight_of(&c->mask, c->pos[m], h);
         float2 state;
         float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), chunks_of(seen), seen, d, true, &state);
         write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, with_sink(&c->mask, state.y, state.x, h));
@@ -377,13 +377,13 @@ void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_s
 /* ---- blocks and runs ------------------------------------------------------------------------------------------------ */
 
 #if WINDOWS
-/* The KV head with the rank-th longest window; 0 or less, which is all keys, is the longest. */
-void find_head(__local uint *head, const __global int *windows, uint Hkv, uint rank)
+/* The KV head whose query heads, so many each, see the rank-th farthest. */
+void find_head(__local uint *head, const __global int *windows, uint Hkv, uint heads, uint rank)
 {
     for (uint h = get_local_id(0); h < Hkv; h += WG) {
-        uint own = (uint)windows[h] - 1, longer = 0;
+        uint own = longest_reach(windows, h * heads, heads), longer = 0;
         for (uint i = 0; i < Hkv; i++) {
-            uint other = (uint)windows[i] - 1;
+            uint other = longest_reach(windows, i * heads, heads);
             longer += other > own || (other == own && i < h);
         }
         if (longer == rank) *head = h;
@@ -397,10 +397,17 @@ bool is_wanted(const local_room *l, bool left, uint r)
     return !left || IS_LEFT(l, r);
 }
 
+/* What a row sees by any of the block's query heads. */
+sight sight_of_block(const call_t *c, const block *b, int pos)
+{
+    uint first = b->hb * c->HB;
+    return sight_of_any(&c->mask, pos, b->kvh * b->heads + first, min(c->HB, b->heads - first));
+}
+
 /* What all rows of a run see together: the last key, the end of the masked range that they share. Of a row, *any grows by what it sees. */
 void see_more(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
 {
-    const sight of_row = sight_of(&c->mask, c->pos[m], b->kvh);
+    const sight of_row = sight_of_block(c, b, c->pos[m]);
     bool wanted = !left;
     for (uint h = 0; left && h < c->HB; h++) wanted = wanted || IS_LEFT(l, (m - b->m0) * c->HB + h);
     if (!wanted) return;
@@ -414,13 +421,13 @@ void see_more(sight *any, const local_room *l, const call_t *c, const block *b, 
 uint look_at_run(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
 {
     uint run = m, lid = get_local_id(0);
-    *any = sight_of(&c->mask, INT_MAX, b->kvh);
+    *any = sight_of_block(c, b, INT_MAX);
     any->last = -1;
     for (; run < b->m_end && c->seq[run] == c->seq[m]; run++) see_more(any, l, c, b, left, run);
     if (lid < R) {
-        uint row = b->m0 + lid / c->HB;
-        bool in = row >= m && row < run && b->hb * c->HB + lid % c->HB < b->heads && is_wanted(l, left, lid);
-        l->seen[lid] = sight_of(&c->mask, in ? c->pos[row] : -1, b->kvh);
+        uint row = b->m0 + lid / c->HB, h = b->hb * c->HB + lid % c->HB;
+        bool in = row >= m && row < run && h < b->heads && is_wanted(l, left, lid);
+        l->seen[lid] = sight_of(&c->mask, in ? c->pos[row] : -1, b->kvh * b->heads + (in ? h : 0));
     }
     return run;
 }
@@ -495,7 +502,7 @@ void merge_block(const bool online, const local_room *l, const call_t *c, const 
     for (uint r = first; first < O_STEP && r < R; r += O_STEP) {
         uint m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
         if (m >= b->m_end || h >= b->heads || (online && !l->left[r])) continue;
-        const sight seen = sight_of(&c->mask, c->pos[m], b->kvh);
+        const sight seen = sight_of(&c->mask, c->pos[m], head);
         float2 state;
         float4 acc = merge_row(partial_of(scratch, (ulong)m * c->Hq + head, c->chunks, 0), chunks_of(seen), seen, 4 * column, online, &state);
         bool leaves = !online && seen.last >= 0 && is_outside(c, state.x);
@@ -600,7 +607,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
         uint work = turn / parts, of_block = work / head_blocks;
 #if WINDOWS
-        find_head(&head, c.mask.windows, Hkv, of_block / blocks);
+        find_head(&head, c.mask.windows, Hkv, heads, of_block / blocks);
         barrier(CLK_LOCAL_MEM_FENCE);
         uint kvh = head, m0 = of_block % blocks * BR;
 #else

@@ -3,7 +3,7 @@
  * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
  * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
  *
- * Knobs: D head size; WINDOWS 1: each KV head has a window, SOFTCAP 1: scores a soft cap, SINKS 1: query heads a sink (attention/mask.clh).
+ * Knobs: D head size; WINDOWS 1: each query head has a window, SOFTCAP 1: scores a soft cap, SINKS 1: query heads a sink (attention/mask.clh).
  */
 #include "common.clh"
 #include "attention/mask.clh"
@@ -22,7 +22,7 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         uint m = i / Hq, h = i % Hq, kvh = h / (Hq / Hkv);
         const __global act_t *q = IN_AT(act_t, q) + (ulong)m * q_stride + (ulong)h * D;
         const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
-        const sight seen = sight_of(&mask, IN_AT(int, pos)[m], kvh);
+        const sight seen = sight_of(&mask, IN_AT(int, pos)[m], h);
         float acc[D], max_score = -INFINITY, sum = 0;
         for (uint d = 0; d < D; d++) acc[d] = 0;
         for (int j = next_seen(seen, 0, 1); j <= seen.last; j = next_seen(seen, j + 1, 1)) {

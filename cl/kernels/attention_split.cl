@@ -26,9 +26,9 @@
  *   CHUNK n: chunks begin at absolute positions (attention/chunks.clh, in tiles), and groups at chunks. A row's bits depend neither on
  *            the number of work-groups nor on the batch.
  *
- * WINDOWS 1: each KV head has a window (attention/mask.clh), and the work list holds only tiles of which the row sees some key: of each
- * row and KV head those of the sink and of the window. Other kernels order the heads by length to balance the work-groups;
- * cutting the work list evenly makes that unnecessary.
+ * WINDOWS 1: each query head has a window (attention/mask.clh), and the work list holds only tiles of which the row sees some key: of each
+ * row and KV head those of the sink and of its longest window, in which scores of query heads with shorter ones are masked. Other kernels
+ * order the heads by length to balance the work-groups; cutting the work list evenly makes that unnecessary.
  *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
  * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row
@@ -231,6 +231,16 @@ INLINE uint any_of(uint bits, __local uint *all, uint lid)
 
 /* ---- items ------------------------------------------------------------------------------------------------------ */
 
+#if WINDOWS
+INLINE void look_at_columns(query *q, const call_t *c, const rows_t *rows, const item_t *it, uint quad)
+{
+#pragma unroll
+    for (uint i = 0; i < 2; i++) q->column[i] = sight_of(&rows->mask, it->pos, first_head_of(c, it) + min(2 * quad + i, q->heads - 1));
+}
+#else
+#define look_at_columns(q, c, rows, it, quad)
+#endif
+
 INLINE void find_query(query *q, const call_t *c, const item_t *it, const lane_t *me)
 {
     const __global half *row = c->q + (ulong)it->m * c->q_stride;
@@ -257,6 +267,7 @@ INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, con
     partials others;
     tiles of = tiles_of(c, it, part);
     if (!SLOTS) find_query(q, c, it, me);
+    look_at_columns(q, c, rows, it, me->quad);
     for (bool online = !ASYNC;; online = true) { /* once more for heads that the given maximum did not suit */
         total_t total;
         __global float *apart = 0;
@@ -302,7 +313,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     const lane_t me = {lid, lid >> 5, lane_id >> 2, lane_id & 3};
     const call_t c = {IN_AT(half, q), IN_AT(half, kp), IN_AT(half, vp), q_stride, o_stride, page_stride, P, per_kv, blocks, items, slots,
                       scale, base, low, scratch};
-    rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, MASK, Hkv};
+    rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, MASK, Hkv, per_kv};
     uint alike = WINDOWS ? blocks : items; /* items of one length that follow each other */
 
     uint own = lane_length(&rows, lane_id), upto = own;

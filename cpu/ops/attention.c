@@ -9,7 +9,8 @@
  * results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores are in units of log2.
  *
  * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's window are
- * masked. The boundaries of tiles and splits do not change. Sinks are no keys: the last sum takes them in.
+ * masked. The boundaries of tiles and splits do not change. KV heads with longer windows come first, so that what is left for the end
+ * is short. Sinks are no keys: the last sum takes them in.
  *
  * Asynchronous (dev.h): weights are relative to a given maximum, so no sum waits for a maximum or is rescaled. A row that leaves the
  * range is not weighed any further, and in the end computed again alone, as the synchronous kernel does.
@@ -102,19 +103,37 @@ typedef struct block {
     uint32_t after;      /* no row attends to keys between the sink and this one */
 } block;
 
-/* The first key after the sink that a row attends to. */
-static uint32_t after_gap(const att *a, uint32_t head, int32_t pos)
+/* The first key after the sink to which a row at pos attends with that window. */
+static uint32_t after_gap(const att *a, int32_t window, int32_t pos)
 {
-    int32_t sink = (int32_t)a->p->sink, window = a->windows ? a->windows[head] : 0;
+    int32_t sink = (int32_t)a->p->sink;
     return (uint32_t)(window > 0 ? WF_MAX(sink, pos - window + 1) : sink);
 }
 
-/* The same for a block, if there are windows. */
+/* The same for a block, if there are windows: by the longest of its heads. */
 static uint32_t block_after(const att *a, const block *b)
 {
+    int32_t window = wf_longest_window(a->p, a->windows, b->head);
     uint32_t after = UINT32_MAX;
-    for (uint32_t m = b->begin; m < b->end; m++) after = WF_MIN(after, after_gap(a, b->head, a->pos[m]));
+    for (uint32_t m = b->begin; m < b->end; m++) after = WF_MIN(after, after_gap(a, window, a->pos[m]));
     return after;
+}
+
+/* Does a KV head see farther back than another? */
+static bool sees_farther(const att *a, uint32_t head, uint32_t other)
+{
+    int32_t own = wf_longest_window(a->p, a->windows, head), than = wf_longest_window(a->p, a->windows, other);
+    return than && (!own || own > than);
+}
+
+/* KV heads in the order in which those of a block are computed: the longest windows first. */
+static void order_heads(const att *a, uint32_t *order)
+{
+    for (uint32_t h = 0; h < a->p->n_kv_head; h++) {
+        uint32_t at = h;
+        for (; at && a->windows && sees_farther(a, h, order[at - 1]); at--) order[at] = order[at - 1];
+        order[at] = h;
+    }
 }
 
 /* ---- scratch memory -------------------------------------------------------------------------- */
@@ -132,6 +151,7 @@ typedef struct workspace {
     uint32_t *seen; /* [queries] number of leading keys of the tile that the causal mask allows */
     uint32_t *masked;  /* [queries][2] masked range within them, with windows */
     uint32_t *redo;    /* [queries] did the given maximum not suit it? */
+    uint32_t *order;   /* [KV heads] */
     state part, whole;
 } workspace;
 
@@ -143,7 +163,7 @@ static size_t state_size(const att *a)
 static size_t workspace_size(const att *a)
 {
     return (size_t)a->queries * (a->dim_padded + TILE + 5) + 2 * (size_t)TILE * a->dim_padded +
-           2 * state_size(a);
+           2 * state_size(a) + a->p->n_kv_head;
 }
 
 static state state_at(const att *a, float *at)
@@ -164,6 +184,8 @@ static workspace workspace_at(const att *a, float *at)
     r.redo = r.masked + 2 * (size_t)a->queries;
     r.part = state_at(a, r.alpha + 5 * (size_t)a->queries);
     r.whole = state_at(a, r.alpha + 5 * (size_t)a->queries + state_size(a));
+    r.order = (uint32_t *)(r.whole.sum + state_size(a));
+    order_heads(a, r.order);
     return r;
 }
 
@@ -336,10 +358,11 @@ WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t 
 /* Clears V outside all windows of the block: it may hold NaN, and 0 * NaN is not 0. */
 static void clear_unseen(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
+    int32_t window = a->windows ? wf_longest_window(a->p, a->windows, b->head) : 0;
     for (uint32_t j = 0; a->windows && j < n; j++) {
         bool seen = false;
         for (uint32_t m = b->begin; m < b->end && !seen; m++)
-            seen = wf_attends(a->windows[b->head], a->p->sink, a->pos[m], (int32_t)(first + j));
+            seen = wf_attends(window, a->p->sink, a->pos[m], (int32_t)(first + j));
         if (!seen) memset(r->v + (size_t)j * a->dim_padded, 0, sizeof(float) * a->dim_padded);
     }
 }
@@ -416,7 +439,8 @@ static void set_mask(const att *a, const workspace *r, const block *b, uint32_t 
     int64_t seen = (int64_t)pos + 1 - first;
     r->seen[i] = (uint32_t)WF_MAX((int64_t)0, WF_MIN(seen, (int64_t)TILE));
     if (!a->windows) return;
-    uint32_t from = WF_MAX(a->p->sink, first), to = WF_MIN(after_gap(a, b->head, pos), first + r->seen[i]);
+    int32_t window = a->windows[b->head * a->group + i % a->group];
+    uint32_t from = WF_MAX(a->p->sink, first), to = WF_MIN(after_gap(a, window, pos), first + r->seen[i]);
     r->masked[2 * i] = from - first;
     r->masked[2 * i + 1] = from < to ? to - first : 0;
     if (from == first && to == first + r->seen[i]) r->seen[i] = 0; /* none */
@@ -535,7 +559,7 @@ static void recompute(const att *a, const workspace *r, const block *b)
         for (uint32_t h = 0; h < a->group; h++) some |= redo[h];
         if (!some) continue;
         block row = {.begin = m, .end = m + 1, .head = b->head, .keys = block_keys(a, m, m + 1)};
-        row.after = block_after(a, &row);
+        if (a->windows) row.after = block_after(a, &row);
         whole_block(&online, r, &row);
         store(&online, r->whole, &row, redo);
     }
@@ -551,9 +575,9 @@ static void finish(const att *a, const workspace *r, const block *b)
     recompute(a, r, b);
 }
 
-/* Moves *b from item *at to `item`; items enumerate KV heads, then blocks. Blocks are found sequentially, so an earlier item, stolen
+/* Moves *b from item *at to `item`; items enumerate KV heads, in their order, then blocks. Blocks are found sequentially, so an earlier item, stolen
  * from another thread, restarts the search. */
-static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
+static void seek(const att *a, const workspace *r, block *b, uint32_t *at, uint32_t item)
 {
     uint32_t heads = a->p->n_kv_head;
     if (item / heads < *at / heads) {
@@ -565,7 +589,7 @@ static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
         b->end = block_end(a, b->begin);
     }
     *at = item;
-    b->head = item % heads;
+    b->head = r->order[item % heads];
     b->keys = block_keys(a, b->begin, b->end);
     if (a->windows) b->after = block_after(a, b);
 }
@@ -576,7 +600,7 @@ static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
     uint32_t at = 0, i, end, begin;
     float *parts = w->shared;
     while (wf_cpu_next(w, a->items * a->splits, 1, &i, &end)) {
-        seek(a, &b, &at, i / a->splits);
+        seek(a, r, &b, &at, i / a->splits);
         workspace own = *r;
         own.part = state_at(a, parts + i * state_size(a));
         clear(a, own.whole);
@@ -588,7 +612,7 @@ static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
     at = 0;
     wf_cpu_part(w, a->items, 1, &begin, &end);
     for (i = begin; i < end; i++) {
-        seek(a, &b, &at, i);
+        seek(a, r, &b, &at, i);
         clear(a, r->whole);
         for (uint32_t s = 0; s < a->splits; s++)
             merge(a, r->whole, state_at(a, parts + ((size_t)i * a->splits + s) * state_size(a)),
@@ -607,7 +631,7 @@ static void run(const wf_cpu_work *w, const att *a)
         return;
     }
     while (wf_cpu_next(w, a->items, 1, &i, &end)) {
-        seek(a, &b, &at, i);
+        seek(a, &r, &b, &at, i);
         whole_block(a, &r, &b);
         finish(a, &r, &b);
     }

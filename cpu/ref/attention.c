@@ -32,7 +32,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
     const float *sinks = c->in[WF_ATTENTION_SINKS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_SINKS]) : NULL;
     double *sum = score + n, top = sinks ? sinks[h] : -INFINITY, total = 0;
-    int32_t window = windows ? windows[kv_head] : 0;
+    int32_t window = windows ? windows[h] : 0;
 
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;

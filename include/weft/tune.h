@@ -165,7 +165,7 @@ WEFT_API void weft_calibration_free(struct weft_calibration *c); /* NULL is allo
 struct weft_memory_use {
     uint64_t token_bytes, logit_row_bytes; /* of activations, for each token of a step, and for each row of logits */
     uint64_t longest_context;              /* tokens of one sequence that fit */
-    uint64_t largest_batch;                /* sequences that fit, each with a whole context */
+    uint64_t largest_batch;                /* sequences that fit, each with a whole context, or where all layers have windows with what these hold of one */
 };
 struct weft_memory {
     struct weft_device_info device;

@@ -358,8 +358,8 @@ struct weft_engine_params {
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
     const char *calibration; /* file of `weft calibrate`, for the asynchronous softmax (FlashDecoding++Next, section III); NULL: the
                                 model's path + ".calibration", if it exists */
-    const char *attention_windows; /* a file with the attention window of each KV head of each layer (sparse attention as in
-                                MoA; docs/tuning.md shows one); NULL: dense attention */
+    const char *attention_windows; /* a file with the attention window of each query head or KV head of each layer (sparse
+                                attention as in MoA; docs/tuning.md shows one); NULL: dense attention */
     bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes kernels of
                                 one invariance class for all batch sizes, which costs speed */
     const char *tuned;       /* file of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own

@@ -107,7 +107,7 @@ static const wf_opt testing[] = {
     {0, "timeline", "FILE", "write a timeline of all steps as Chrome trace JSON, for Perfetto; `weft plan`: draw one step, as FILE.svg or FILE.html", WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE", "attention logit ranges from `weft calibrate` (default: MODEL.calibration, if it exists)",
      WF_OPT_TEXT, AT(engine.calibration)},
-    {0, "attention-windows", "FILE", "file with the attention window, in keys, of each KV head of each layer (sparse attention; docs/tuning.md "
+    {0, "attention-windows", "FILE", "file with the attention window, in keys, of each query head or KV head of each layer (sparse attention; docs/tuning.md "
      "has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(debug.force)},
     {0, "page-tokens", "N", "tokens per KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),

@@ -298,7 +298,8 @@ static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape;
-    if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens))
+    if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens ||
+                   e->attention_windows))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
     return model ? print_model(o) : print_devices();
 }
@@ -315,6 +316,8 @@ static const wf_opt rows[] = {
      65536},
     {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
     {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
+    {0, "attention-windows", "FILE", "file with attention windows (docs/tuning.md), for the estimate: where every head of every layer has one, sequences take "
+     "less memory", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
     {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
     {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},

@@ -317,8 +317,8 @@ static weft_status check_attention(const wf_call *c)
     if (!is_vector(&c->in[WF_ATTENTION_POS], q->rows)) return bad(c, "pos is not one for each row");
     if (!is_vector(indptr, length(indptr)) || length(indptr) < 2) return bad(c, "indptr is not a vector of at least 2");
     if (!is_vector(pages, length(pages))) return bad(c, "pages is not a vector");
-    if (c->in[WF_ATTENTION_WINDOWS].buf && !is_vector(&c->in[WF_ATTENTION_WINDOWS], p->n_kv_head))
-        return bad(c, "windows are not one for each KV head");
+    if (c->in[WF_ATTENTION_WINDOWS].buf && !is_vector(&c->in[WF_ATTENTION_WINDOWS], p->n_head))
+        return bad(c, "windows are not one for each query head");
     if (c->in[WF_ATTENTION_SINKS].buf && !is_vector(&c->in[WF_ATTENTION_SINKS], p->n_head)) return bad(c, "sinks are not one for each query head");
     if (p->sink > WF_MAX_SINK) return bad(c, "sink is too large");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");

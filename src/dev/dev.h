@@ -38,14 +38,14 @@
  *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1). Writes k and v of row m to slot
  *              slot[m] = page * P + index in page; slot < 0: no write. q is not scaled.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32;
- *                  windows [Hkv] I32 or absent; sinks [Hq] F32 or absent
+ *                  windows [Hq] I32 or absent; sinks [Hq] F32 or absent
  *              out o [M, Hq D] act; recomputed [1] I32 or absent
  *              Row m attends to keys 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at
  *              index j % P. o = softmax(q.k * p.scale) v; query head h uses KV head h / (Hq / Hkv). With p.softcap c, a score s
  *              is c tanh(s / c) (wf_attention_score).
- *              With windows (sparse attention as in MoA), a KV head attends to the first p.sink keys and to the last
- *              windows[head] (0 or less: to all), as wf_attends says; keys in between are its masked range. Query heads
- *              share the window of their KV head, because its keys are read once for all of them.
+ *              With windows (sparse attention as in MoA), a query head attends to the first p.sink keys and to the last
+ *              windows[h] (0 or less: to all), as wf_attends says; keys in between are its masked range. Keys are read once
+ *              for all query heads of a KV head, so a call takes time for the longest window of each group.
  *              With sinks, exp(sinks[h]) is added to the sum that the weights of query head h are divided by, as if there
  *              were one more key, with that score and a v of zeros. A soft cap does not change it.
  *              Slots of keys that a row does not attend to may hold NaN, which must not affect the result.
@@ -190,10 +190,22 @@ typedef struct wf_op_params {
 } wf_op_params;
 
 #define WF_MAX_SINK (1u << 30)
-/* ATTENTION: does a row at position pos attend to key j of a KV head with that window? */
+/* ATTENTION: does a row at position pos attend to key j by a query head with that window? */
 static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_t j)
 {
     return j <= pos && (window <= 0 || (uint32_t)j < sink || j > pos - window);
+}
+
+/* ATTENTION: the longest window of the query heads of a KV head; 0: one of them attends to all keys. */
+static inline int32_t wf_longest_window(const wf_op_params *p, const int32_t *windows, uint32_t kv_head)
+{
+    uint32_t n = p->n_head / p->n_kv_head;
+    int32_t longest = 0;
+    for (uint32_t h = kv_head * n; h < (kv_head + 1) * n; h++) {
+        if (windows[h] <= 0) return 0;
+        longest = WF_MAX(longest, windows[h]);
+    }
+    return longest;
 }
 
 /* ATTENTION: the score of a query and a key, from their product. */

@@ -11,7 +11,7 @@ typedef struct collector {
     struct weft_calibration *c;
     void *raw;    /* in the device's format: queries of a call, or the K pool of a layer */
     float *q, *k; /* the same in F32 */
-    int32_t *windows; /* [KV heads] of a layer; all 0 where it has none */
+    int32_t *windows; /* [query heads] of a layer; all 0 where it has none */
     size_t n_q, n_k;
     bool broken;  /* a logit was NaN or infinite */
 } collector;
@@ -48,7 +48,7 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_o
         uint32_t kv_head = h / (p->n_head / p->n_kv_head);
         double top = -INFINITY;
         for (int32_t j = 0; j <= pos; j++) {
-            if (!wf_attends(t->windows[kv_head], p->sink, pos, j)) continue;
+            if (!wf_attends(t->windows[h], p->sink, pos, j)) continue;
             size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * (size_t)size + (size_t)(j % size);
             double x = wf_attention_score(p, dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim));
             if (isfinite(x)) add(&l->all, x);
@@ -70,13 +70,13 @@ static weft_status allocate(collector *t, const wf_call *c)
     t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
-    t->windows = wf_calloc(c->p.n_kv_head, sizeof *t->windows);
+    t->windows = wf_calloc(c->p.n_head, sizeof *t->windows);
     return t->raw && t->q && t->k && t->windows ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static weft_status fetch_windows(collector *t, wf_queue *q, const wf_call *c)
 {
-    size_t bytes = c->p.n_kv_head * sizeof *t->windows;
+    size_t bytes = c->p.n_head * sizeof *t->windows;
     memset(t->windows, 0, bytes);
     if (!c->in[WF_ATTENTION_WINDOWS].buf) return WEFT_OK;
     WF_TRY(wf_read(q, c->in[WF_ATTENTION_WINDOWS].buf, c->in[WF_ATTENTION_WINDOWS].offset, t->windows, bytes, NULL, 0, NULL));

@@ -142,6 +142,7 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     *out = (struct weft_budget){.context = wf_engine_context(m, p)};
     WF_TRY(wf_policy_parse(p->policy, &policy));
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
+    if (s == WEFT_OK) s = wf_attention_windows_use(m, p->attention_windows, &g, &w);
     if (s == WEFT_OK) s = wf_graph_end(&g);
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
     wf_sched_params windows = {0};

@@ -33,6 +33,7 @@ static weft_status open_report(const struct weft_model *m, const struct weft_eng
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &r->dev));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, r->dev->act, r->dev->stack_weights, wf_engine_context(m, p), r->page, &r->g, &r->w));
+    WF_TRY(wf_attention_windows_use(m, p->attention_windows, &r->g, &r->w));
     WF_TRY(wf_graph_end(&r->g));
     windows.window = wf_attention_windows_longest(&r->g, &r->w, &windows.sink);
     WF_TRY(wf_engine_limits(m, p, r->policy, wf_engine_step_tokens(r->dev), &r->g, &windows, &r->l));
@@ -72,12 +73,12 @@ static uint64_t room(uint64_t left, uint64_t each, uint64_t tokens, const struct
     return left > fixed ? (left - fixed) / each : 0;
 }
 
-/* Sequences with whole contexts, as in B = (M - weights) / (L m_kv) of Sarathi, section 4.3.1, less the activations: of the largest step, which has a
- * token of each; or where they share memory with pages, of steps that decode. */
+/* Sequences with whole contexts, or what windows of all layers hold of one, as in B = (M - weights) / (L m_kv) of Sarathi, section 4.3.1, less the
+ * activations: of the largest step, which has a token of each; or where they share memory with pages, of steps that decode. */
 static uint64_t largest_batch(const report *r, const struct weft_memory *m, const struct weft_memory_use *u, bool shared, uint64_t left)
 {
     enum { MOST = 65536 };
-    uint64_t seq = (m->context + r->page - 1ull) / r->page * r->page * m->kv_bytes_per_token + u->logit_row_bytes, tokens = r->l.step_tokens;
+    uint64_t seq = (uint64_t)wf_limits_held_pages(&r->l) * r->page * m->kv_bytes_per_token + u->logit_row_bytes, tokens = r->l.step_tokens;
     uint64_t steady = room(left, seq + u->token_bytes, tokens / 4, u), all = room(left, seq, tokens, u);
     if (shared && steady + tokens / 4 <= tokens) return steady;
     if (all > tokens) all = WF_MAX(tokens, room(left, seq + u->token_bytes, 0, u));

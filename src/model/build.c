@@ -417,10 +417,10 @@ void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *fe
 
 /* ---- the whole model ------------------------------------------------------------------------------- */
 
-/* The attention window, for each KV head. */
+/* The attention window, for each query head. */
 static int32_t windows(wf_builder *b)
 {
-    uint32_t n = b->hp->n_kv_head;
+    uint32_t n = b->hp->n_head;
     int32_t *list = wf_calloc(n, sizeof *list);
     if (!list) return wf_build_fail(b, WEFT_ERR_NOMEM);
     for (uint32_t i = 0; i < n; i++) list[i] = (int32_t)b->hp->window;

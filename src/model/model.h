@@ -118,7 +118,7 @@ struct wf_builder {
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
-    int32_t local_rope, windows; /* values of the RoPE table of local layers, and of the attention window of each KV head */
+    int32_t local_rope, windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
     int32_t rope, unrotated, embedding; /* values of the RoPE table, of one that turns nothing, and of the embedding table */
     float norm_gain;    /* factor of the weights of the norms being built; 0: 1 */
     uint8_t *used;      /* by tensor of the file */

@@ -22,7 +22,7 @@ typedef struct wf_shape {
     uint32_t m, n, k;                     /* gemm; m 0: not set */
     uint32_t seqs, length;                /* attention; 0: not set */
     uint32_t n_head, n_kv_head, head_dim;
-    uint32_t window;                      /* of each KV head; 0: all keys */
+    uint32_t window;                      /* of each query head; 0: all keys */
 } wf_shape;
 
 /* "M=8,N=6144,K=4096" or "B=64,L=4096,S=1024,H=32,KV=8,D=128", parts in any order. The op of an attention shape is set to

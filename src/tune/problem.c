@@ -205,9 +205,9 @@ static weft_status write_windows(wf_problem *p)
 {
     const wf_shape *s = &p->shape;
     if (!s->window) return WEFT_OK;
-    int32_t *windows = wf_calloc(s->n_kv_head, sizeof *windows);
+    int32_t *windows = wf_calloc(s->n_head, sizeof *windows);
     if (!windows) return WEFT_ERR_NOMEM;
-    for (uint32_t h = 0; h < s->n_kv_head; h++) windows[h] = (int32_t)s->window;
+    for (uint32_t h = 0; h < s->n_head; h++) windows[h] = (int32_t)s->window;
     return write_ints(p, &p->call.in[WF_ATTENTION_WINDOWS], windows);
 }
 
@@ -270,7 +270,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     c->in[WF_ATTENTION_K_POOL] = c->in[WF_ATTENTION_V_POOL] = view_of(WF_F16, p->copies * pages, page);
     c->in[WF_ATTENTION_SEQ] = c->in[WF_ATTENTION_POS] = view_of(WF_I32, 1, rows);
     c->in[WF_ATTENTION_INDPTR] = view_of(WF_I32, 1, s->seqs + 1);
-    if (s->window) c->in[WF_ATTENTION_WINDOWS] = view_of(WF_I32, 1, s->n_kv_head);
+    if (s->window) c->in[WF_ATTENTION_WINDOWS] = view_of(WF_I32, 1, s->n_head);
     p->rotated = 6;
     WF_TRY(place(&p->big, (wf_view *const[]){&c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL]}, 2));
     WF_TRY(place_pages(p, pages));

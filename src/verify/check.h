@@ -20,7 +20,7 @@
  *   n_experts each, n columns of each, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
-    WF_WINDOWS_MIXED, /* one of each kind, as far as there are KV heads */
+    WF_WINDOWS_MIXED, /* one of each kind, as far as there are query heads */
     WF_WINDOWS_WIDE,  /* so wide that nothing is masked */
 };
 typedef struct wf_case {

@@ -30,22 +30,24 @@ static void gen_seqs(const wf_case *c, wf_gen *g, seqs *s)
 #define KEY 1.7f
 #define LARGE_KEY 1000.0f
 
+/* Of a query head. */
 static int32_t window_of(const wf_check *k, uint32_t head)
 {
     return k->in[WF_ATTENTION_WINDOWS].data ? ((const int32_t *)k->in[WF_ATTENTION_WINDOWS].data)[head] : 0;
 }
 
 /* Does any row attend to key t of a KV head? The first row is at position first, and every later key has a row. */
-static bool is_seen(const wf_check *k, uint32_t head, uint32_t first, uint32_t t)
+static bool is_seen(const wf_check *k, uint32_t kv_head, uint32_t first, uint32_t t)
 {
-    return t > first || wf_attends(window_of(k, head), k->c.p.sink, (int32_t)first, (int32_t)t);
+    const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data;
+    return t > first || !windows || wf_attends(wf_longest_window(&k->c.p, windows, kv_head), k->c.p.sink, (int32_t)first, (int32_t)t);
 }
 
-/* Keys of all KV heads to which the row at pos attends. */
+/* Keys of all query heads to which the row at pos attends. */
 static double count_seen(const wf_check *k, uint32_t pos)
 {
     double n = 0;
-    for (uint32_t h = 0; h < k->c.p.n_kv_head; h++) {
+    for (uint32_t h = 0; h < k->c.p.n_head; h++) {
         int64_t window = window_of(k, h), hidden = window ? (int64_t)pos + 1 - window - k->c.p.sink : 0;
         n += (double)(pos + 1 - WF_MAX(hidden, 0));
     }
@@ -103,8 +105,8 @@ static weft_status gen_windows(wf_check *k, wf_gen *g)
     const wf_op_params *p = &k->c.p;
     int32_t *windows;
     if (k->c.windows == WF_WINDOWS_NONE) return WEFT_OK;
-    WF_TRY(wf_gen_ints(&k->in[WF_ATTENTION_WINDOWS], p->n_kv_head, &windows));
-    for (uint32_t h = 0, turn = wf_gen_below(g, 6); h < p->n_kv_head; h++, turn++) {
+    WF_TRY(wf_gen_ints(&k->in[WF_ATTENTION_WINDOWS], p->n_head, &windows));
+    for (uint32_t h = 0, turn = wf_gen_below(g, 6); h < p->n_head; h++, turn++) {
         const uint32_t kinds[] = {0, 1 + wf_gen_below(g, WF_MAX(p->sink, 1u)), p->page_tokens + 1 + wf_gen_below(g, p->page_tokens),
                                   k->c.max_kv + wf_gen_below(g, 2), 1, 1 + wf_gen_below(g, k->c.max_kv)};
         windows[h] = (int32_t)(k->c.windows == WF_WINDOWS_WIDE ? kinds[turn % 2 * 3] : kinds[turn % 6]);
@@ -134,7 +136,7 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
         if (!s->rows[i] || g->shapes_only) continue; /* its pages stay NaN */
         fill_sequence(k, g, s->len[i], s->rows[i], pages + s->first[i]);
         for (uint32_t r = 0; r < s->rows[i]; r++) {
-            k->flops += 4.0 * cols / c->p.n_kv_head * count_seen(k, s->len[i] - 1 - r);
+            k->flops += 4.0 * c->p.head_dim * count_seen(k, s->len[i] - 1 - r);
         }
     }
     fill_rows(s, order, seq, pos);
@@ -153,7 +155,7 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
     const wf_op_params *p = &k->c.p;
     uint32_t seq = ((const uint32_t *)k->in[WF_ATTENTION_SEQ].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
     const int32_t *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data + ((const int32_t *)k->in[WF_ATTENTION_INDPTR].data)[seq];
-    int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = window_of(k, kv_head);
+    int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = window_of(k, h);
     double top = -INFINITY;
     for (int32_t j = 0; j <= pos; j++) {
         if (!wf_attends(window, p->sink, pos, j)) continue;

@@ -448,6 +448,28 @@ class Info(cli.TestCase):
         self.assertAlmostEqual(whole[0] / whole[1], (640 + acts[1]) / (640 + acts[0]), delta=0.01)
         self.fails(cli.USAGE, "need a model", "info", "--memory")
 
+    def test_memory_that_windows_save(self):
+        """Where every head of every layer has a window, sequences hold the window and a step of their context."""
+        def estimate(*options):
+            text = self.ok("info", "--shape", "llama-1.1b", "-c", 512, "--max-num-batched-tokens", 64, "--max-num-seqs", 64, "--memory", "--device", "cpu",
+                           *options).text
+            return re.search(r"holds (\S+) tokens \((\d+) contexts", text).groups(), int(re.search(r"largest batch +(\d+)", text)[1])
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "windows")
+
+            def write(last):
+                with open(path, "w") as f:
+                    f.write("weft-attention-windows 1\n" + "".join(f"layer {i} 16 9 1 {16 if i else last}\n" for i in range(22)))
+                return "--attention-windows", path
+
+            held, fit = estimate()
+            held_with, fit_with = estimate(*write(16))
+            self.assertEqual((held, held_with), (("4.1K", "8"), ("768", "8")))  # 32 pages of a context, or 6
+            self.assertGreater(fit_with, fit)
+            self.assertEqual(estimate(*write(0)), (held, fit))  # one head that sees all keeps all
+            self.fails(cli.USAGE, "need a model", "info", "--attention-windows", path)
+
 
 class Selftest(cli.TestCase):
     def test_cpu(self):

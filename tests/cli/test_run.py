@@ -194,7 +194,7 @@ class Text(cli.TestCase):
                 f.write("weft-attention-windows 1\nlayer 0 1 2 3\n")
             for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
                             ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
-                self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 windows: want 4, one for each KV head", *command, "--attention-windows", path)
+                self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 windows: want 8, one for each query head, or 4, one for each KV head", *command, "--attention-windows", path)
             self.fails(cli.USAGE, "/absent", *RUN, "--attention-windows", "/absent")
 
     def test_trace(self):

@@ -36,7 +36,7 @@ def run(*command):
 
 
 def write(path, model, window):
-    rows = [' '.join(str(window(layer, head)) for head in range(model.kv_heads)) for layer in range(model.layers)]
+    rows = [' '.join(str(window(layer, head)) for head in range(model.heads)) for layer in range(model.layers)]
     with open(path, 'w', encoding='utf-8') as f:
         f.write('weft-attention-windows 1\nsink %d\n%s' % (SINK, ''.join(f'layer {i} {row}\n' for i, row in enumerate(rows))))
 
@@ -65,7 +65,7 @@ def main():
             return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--attention-windows', path, *once, *FORCE).rstrip('\n')
 
         wide = answer(lambda layer, head: CONTEXT)
-        short = answer(lambda layer, head: (3, 7, 16, 0)[(layer + head) % 4])
+        short = answer(lambda layer, head: (3, 7, 16, 0, 1)[(layer + head) % 5])
         model.windows = reference.read_windows(path)
     ids = greedy(model, case['prompt_ids'])
     want = run('detokenize', '--hide-special', *map(str, case['prompt_ids'] + ids)).rstrip('\n')

@@ -25,9 +25,9 @@ from tiny import ARCHS
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias', 'yarn', 'window,softcap']
 WINDOWS = """weft-attention-windows 1
 sink 2
-layer 0 5 0
+layer 0 5 0  # by KV heads
 layer 1 0 0  # as without
-layer 2 1 9
+layer 2 1 9 3 12  # by query heads
 """
 CLEAR = 0.02  # between the scores of the last expert that is taken and of the next: rounding must not choose another
 AHEAD = {  # seeds past 12 with choices that are clear

@@ -411,12 +411,13 @@ class Model:
         y[b] = x[a] * sin + x[b] * cos
         return y
 
-    def hidden(self, t, kv_head):
+    def hidden(self, t, head):
         """[t, t] of each row and key: does the row not see the key?"""
         pos, key = np.arange(t)[:, None], np.arange(t)
         sink, windows = self.windows or (0, None)
         local = self.window if not self.period or (self.layer + 1) % self.period else 0
-        window = windows[self.layer][kv_head] if windows else local
+        own = windows[self.layer] if windows else [local]  # of the query heads, or of the KV heads that they share
+        window = own[head * len(own) // self.heads]
         return (key > pos) | ((window > 0) & (key >= sink) & (key <= pos - window))
 
     def attention(self, q, k, v):
@@ -424,7 +425,7 @@ class Model:
         out = np.empty_like(q)
         for h in range(self.heads):
             s = self.capped(q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim), self.softcaps[0])
-            s[self.hidden(t, h // rep)] = -np.inf
+            s[self.hidden(t, h)] = -np.inf
             p = np.exp(s - s.max(1, keepdims=True))
             out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // rep]
         return out

@@ -164,10 +164,11 @@ static bool clean(void)
     return true;
 }
 
-static bool sees_tile(const wf_check *k, uint32_t m, uint32_t head, int32_t tile)
+/* Does a query head of the KV head? */
+static bool sees_tile(const wf_check *k, uint32_t m, uint32_t kv_head, int32_t tile)
 {
     const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data;
-    int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = windows ? windows[head] : 0;
+    int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = windows ? wf_longest_window(&k->c.p, windows, kv_head) : 0;
     for (int32_t j = 16 * tile; j < 16 * tile + 16; j++)
         if (wf_attends(window, k->c.p.sink, pos, j)) return true;
     return false;

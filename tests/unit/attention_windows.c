@@ -12,7 +12,7 @@
 #include "engine/attention_windows.h"
 
 #define HEAD "weft-attention-windows 1\n"
-#define TWO  "layer 1 0 2147483647\nlayer 0 16 8 # the first layer\n"
+#define TWO  "layer 1 0 2147483647 1 5\nlayer 0 16 8 # the first layer, by KV heads\n"
 
 static char folder[] = "/tmp/weft-attention-windows-XXXXXX", path[64];
 
@@ -26,7 +26,7 @@ static void write_bytes(const char *text, size_t len)
 
 static weft_status load(int32_t *windows, uint32_t *sink)
 {
-    return wf_attention_windows_load(path, 2, 2, windows, sink);
+    return wf_attention_windows_load(path, 2, 4, 2, windows, sink);
 }
 
 static void test_good_files(void **state)
@@ -42,12 +42,13 @@ static void test_good_files(void **state)
         {"weft-attention-windows 1\r\nsink 0\r\n" TWO, 0},
     };
     for (size_t i = 0; i < WF_LEN(good); i++) {
-        int32_t s[4] = {0};
+        static const int32_t want[] = {16, 16, 8, 8, 0, INT32_MAX, 1, 5};
+        int32_t s[8] = {0};
         uint32_t sink = 77;
         write_bytes(good[i].text, strlen(good[i].text));
         if (load(s, &sink)) fail_msg("case %zu: %s", i, wf_error());
         assert_int_equal(sink, good[i].sink);
-        assert_true(s[0] == 16 && s[1] == 8 && s[2] == 0 && s[3] == INT32_MAX);
+        assert_memory_equal(s, want, sizeof want);
     }
 }
 
@@ -67,9 +68,10 @@ static void test_broken_files(void **state)
         {HEAD TWO "layer -1 1 1\n", "line 4: want 'layer N'"},
         {HEAD TWO "layer\n", "line 4: want 'layer N'"},
         {HEAD TWO TWO, "line 4: layer 1 appears twice"},
-        {HEAD "layer 0 1\n", "line 2: layer 0 has 1 windows: want 2, one for each KV head"},
+        {HEAD "layer 0 1\n", "line 2: layer 0 has 1 windows: want 4, one for each query head, or 2, one for each KV head"},
         {HEAD "layer 0\n", "line 2: layer 0 has 0 windows"},
         {HEAD "layer 0 1 2 3\n", "line 2: layer 0 has 3 windows"},
+        {HEAD "layer 0 1 2 3 4 5\n", "line 2: layer 0 has 5 windows"},
         {HEAD "layer 0 1 -2\n", "line 2: layer 0: '-2' is not an attention window"},
         {HEAD "layer 0 1 +2\n", "line 2: layer 0: '+2' is not an attention window"},
         {HEAD "layer 0 1 2147483648\n", "line 2: layer 0: '2147483648' is not an attention window"},
@@ -85,7 +87,7 @@ static void test_broken_files(void **state)
         {HEAD "\n\nwindow 1 2\n", "line 4: 'window': want"},
         {HEAD "layers 1 2\n", "line 2: 'layers': want"},
     };
-    int32_t s[4];
+    int32_t s[8];
     uint32_t sink;
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         write_bytes(bad[i].text, strlen(bad[i].text));
@@ -97,23 +99,36 @@ static void test_broken_files(void **state)
     assert_int_equal(load(s, &sink), WEFT_ERR_FORMAT);
     unlink(path);
     assert_int_equal(load(s, &sink), WEFT_ERR_IO);
-    assert_int_equal(wf_attention_windows_load(folder, 2, 2, s, &sink), WEFT_ERR_IO);
+    assert_int_equal(wf_attention_windows_load(folder, 2, 4, 2, s, &sink), WEFT_ERR_IO);
 }
 
-/* Layer 0 of the built-in model is sparse, the others are not. */
-static void write_first_layer(const struct weft_model *m)
+/* A model whose query heads have KV heads of their own. */
+static void test_no_groups(void **state)
+{
+    (void)state;
+    int32_t s[4];
+    uint32_t sink;
+    write_bytes(HEAD "layer 0 1 2\nlayer 1 3 4\n", strlen(HEAD "layer 0 1 2\nlayer 1 3 4\n"));
+    assert_int_equal(wf_attention_windows_load(path, 2, 2, 2, s, &sink), WEFT_OK);
+    for (int i = 0; i < 4; i++) assert_int_equal(s[i], 1 + i);
+    assert_int_equal(wf_attention_windows_load(path, 2, 4, 4, s, &sink), WEFT_ERR_FORMAT);
+    assert_non_null(strstr(wf_error(), "line 2: layer 0 has 2 windows: want 4, one for each head"));
+}
+
+/* Layer 0 of the built-in model is sparse, the others are not; with a window for each of so many heads. */
+static void write_first_layer(const struct weft_model *m, uint32_t n_heads)
 {
     char text[4096];
     int at = snprintf(text, sizeof text, HEAD "sink 3\n");
     for (uint32_t i = 0; i < m->hp.n_layer; i++) {
         at += snprintf(text + at, sizeof text - (size_t)at, "layer %u", i);
-        for (uint32_t h = 0; h < m->hp.n_kv_head; h++) at += snprintf(text + at, sizeof text - (size_t)at, " %u", i ? 0 : 10 + h);
+        for (uint32_t h = 0; h < n_heads; h++) at += snprintf(text + at, sizeof text - (size_t)at, " %u", i ? 0 : 10 + h);
         at += snprintf(text + at, sizeof text - (size_t)at, "\n");
     }
     write_bytes(text, (size_t)at);
 }
 
-static void check_node(const struct weft_engine *e, const wf_node *n)
+static void check_node(const struct weft_engine *e, const wf_node *n, uint32_t n_heads)
 {
     if (n->layer) {
         assert_int_equal(n->in[WF_ATTENTION_WINDOWS].value, -1);
@@ -122,9 +137,19 @@ static void check_node(const struct weft_engine *e, const wf_node *n)
     const wf_view *v = &e->views[e->graph.values[n->in[WF_ATTENTION_WINDOWS].value].id];
     int32_t windows[64];
     assert_int_equal(n->p.sink, 3);
-    assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_kv_head && v->cols <= WF_LEN(windows));
+    assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_head && v->cols <= WF_LEN(windows));
     memcpy(windows, (const uint8_t *)v->buf->host + v->offset, v->cols * sizeof *windows);
-    for (uint32_t h = 0; h < v->cols; h++) assert_int_equal(windows[h], 10 + h);
+    for (uint32_t h = 0; h < v->cols; h++) assert_int_equal(windows[h], 10 + h * n_heads / v->cols);
+}
+
+static void check_engine(const struct weft_model *m, const struct weft_engine_params *p, uint32_t n_heads)
+{
+    struct weft_engine *e = NULL;
+    write_first_layer(m, n_heads);
+    if (weft_engine_open(m, p, &e)) fail_msg("%s", weft_last_error());
+    for (size_t i = 0; i < e->graph.n_nodes; i++)
+        if (e->graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->graph.nodes[i], n_heads);
+    weft_engine_close(e);
 }
 
 static void test_engine(void **state)
@@ -134,11 +159,8 @@ static void test_engine(void **state)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .context = 64, .attention_windows = path};
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
-    write_first_layer(m);
-    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
-    for (size_t i = 0; i < e->graph.n_nodes; i++)
-        if (e->graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->graph.nodes[i]);
-    weft_engine_close(e);
+    check_engine(m, &p, m->hp.n_kv_head);
+    check_engine(m, &p, m->hp.n_head);
     write_bytes(HEAD TWO, strlen(HEAD TWO)); /* of another model */
     assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
     p.attention_windows = "/nonexistent";
@@ -163,6 +185,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good_files), cmocka_unit_test(test_broken_files), cmocka_unit_test(test_engine)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good_files), cmocka_unit_test(test_broken_files), cmocka_unit_test(test_no_groups),
+                                       cmocka_unit_test(test_engine)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -232,7 +232,7 @@ static void decodes_with_a_share(void **state)
     c = attention(256, 1024, 96, 32), c.max_groups = 24;
     assert_string_equal(picked_attention(d, &c), "mma_decode");
     c = attention(256, 1024, 128, 32), c.max_groups = 24;
-    c.in[WF_ATTENTION_WINDOWS] = (wf_view){&windows, 0, 1, 8, 8, WF_I32, 0};
+    c.in[WF_ATTENTION_WINDOWS] = (wf_view){&windows, 0, 1, 32, 32, WF_I32, 0};
     assert_string_equal(picked_attention(d, &c), "mma_decode");
     c = attention(256, 1024, 128, 32), c.max_groups = 24, c.p.max_q = 100;
     assert_string_not_equal(picked_attention(d, &c), "mma_ring");

@@ -79,7 +79,7 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_ATTENTION_V_POOL] = V(F16, 6, 64), c.in[WF_ATTENTION_SEQ] = V(I32, 1, 3);
         c.in[WF_ATTENTION_POS] = V(I32, 1, 3), c.in[WF_ATTENTION_INDPTR] = V(I32, 1, 3);
         c.in[WF_ATTENTION_PAGES] = V(I32, 1, 4), c.out[WF_ATTENTION_O] = V(F32, 3, 32);
-        c.out[WF_ATTENTION_RECOMPUTED] = V(I32, 1, 1), c.in[WF_ATTENTION_WINDOWS] = V(I32, 1, 2);
+        c.out[WF_ATTENTION_RECOMPUTED] = V(I32, 1, 1), c.in[WF_ATTENTION_WINDOWS] = V(I32, 1, 4);
         c.in[WF_ATTENTION_SINKS] = V(F32, 1, 4);
         break;
     case WF_OP_ROUTER:
@@ -342,6 +342,7 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_SILU_MUL, c.p.activation = WF_GELU);
     REFUSED(WF_OP_GEMM, (c.p.silu = 1, c.p.activation = WF_CLAMPED_SWIGLU));
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_SINKS].cols = c.in[WF_ATTENTION_SINKS].stride = 2);
+    REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_WINDOWS].cols = c.in[WF_ATTENTION_WINDOWS].stride = 2); /* of KV heads */
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_RESIDUAL].cols = 9);
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);

@@ -167,7 +167,7 @@ static void test_preemption(void **state)
     run_tight(2, spacious);
 }
 
-/* A file that gives each KV head of each layer that window, but those of the last layer another. */
+/* A file that gives each head of each layer that window, but those of the last layer another. */
 static void write_windows(const char *path, int sink, int window, int last)
 {
     const struct weft_model_info *info = weft_model_info(model);
