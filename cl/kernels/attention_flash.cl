@@ -26,7 +26,8 @@
  * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles and chunks that no packed row sees are left out, and KV heads are done
  * in the order of the longest windows of their query heads: the longest first, so that the device is full to the end.
  *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT; MOST with ASYNC.
+ * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT; MOST with ASYNC;
+ * UNROLL: as many packed rows in a row where it is not for the products, 1 or R: all.
  * Local memory: R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
  */
 #include "common.clh"
@@ -37,6 +38,9 @@
 #define D 64
 #define R 8
 #define TK 16
+#endif
+#ifndef UNROLL
+#define UNROLL R
 #endif
 #ifndef SPLIT
 #define SPLIT 0
@@ -134,7 +138,7 @@ float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
 void score_tile(const bool online, float most[S_ROWS], const local_room *l, int k0, const call_t *c)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-#pragma unroll
+#pragma unroll UNROLL
     for (int i = 0; i < S_ROWS; i++) {
         uint r = first + i * S_STEP;
         if (r >= R) continue;
@@ -155,7 +159,7 @@ void score_tile(const bool online, float most[S_ROWS], const local_room *l, int 
 void weigh_tile(float p[S_ROWS], const local_room *l, int flip, int k0)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-#pragma unroll
+#pragma unroll UNROLL
     for (int i = 0; i < S_ROWS; i++) {
         uint r = first + i * S_STEP;
         if (r >= R) continue;
@@ -169,7 +173,7 @@ void weigh_tile(float p[S_ROWS], const local_room *l, int flip, int k0)
 void store_weights(__local float *score, const float p[S_ROWS])
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-#pragma unroll
+#pragma unroll UNROLL
     for (int i = 0; i < S_ROWS; i++)
         if (first + i * S_STEP < R) score[(first + i * S_STEP) * TK + j] = p[i];
 }
@@ -252,7 +256,7 @@ void judge_rows(const local_room *l, const call_t *c, const block *b)
 void store_most(const float most[S_ROWS], const local_room *l)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-#pragma unroll
+#pragma unroll UNROLL
     for (int i = 0; i < S_ROWS; i++)
         if (first + i * S_STEP < R) l->score[(first + i * S_STEP) * TK + j] = most[i];
 }
@@ -291,7 +295,7 @@ void write_four(OUT_ACT(o), ulong to, float4 acc, float sum)
 void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, OUT_ACT(o), uint o_stride)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-#pragma unroll
+#pragma unroll UNROLL
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
         if (first >= O_STEP || r >= R || m >= b->m_end || h >= b->heads || IS_LEFT(l, r) != left) continue;
@@ -319,7 +323,7 @@ bool sees_chunk(const call_t *c, const block *b, uint r)
 void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-#pragma unroll
+#pragma unroll UNROLL
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
         if (first >= O_STEP || r >= R || !sees_chunk(c, b, r) || (left && !IS_LEFT(l, r))) continue;

@@ -17,8 +17,8 @@
  * Each output is summed serially over K: bit for bit what gemm_naive gives, for all knobs.
  *
  * Knobs: BM, BN, BK, TM, TN, with BM / TM * (BN / TN) = WG, BM + BN a multiple of 32, BK 8, 16 or 32;
- * BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; VEC 1: rows of X and W are aligned to 8
- * elements and K is a multiple of 8; GROUPED 1: experts_many.clh.
+ * BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; UNROLL_END: as many of a work-item's TM rows of outputs end in a
+ * row; VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; GROUPED 1: experts_many.clh.
  * Local memory: BUFS * TILE_BUFFER_BYTES (local_bytes.clh).
  */
 #ifndef WG
@@ -41,6 +41,9 @@
 #endif
 #ifndef UNROLL
 #define UNROLL BK
+#endif
+#ifndef UNROLL_END
+#define UNROLL_END TM
 #endif
 
 #define LD      (BM + BN)
@@ -142,7 +145,7 @@ static INLINE void clear(float acc[TM][TN])
 /* Of the tile at (m0, n0), the outputs of work-item (ty, tx). */
 static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty OF_ROWS)
 {
-#pragma unroll
+#pragma unroll UNROLL_END
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int j = 0; j < TN; j++) {

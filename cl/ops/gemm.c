@@ -104,6 +104,7 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "TN", t[3]);
     wf_cl_knob(l, "BUFS", 2 * TILE_BUFFER_BYTES(bm, bn, BK) <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
     wf_cl_knob(l, "UNROLL", caps->gpu ? BK : 4); /* CPUs gain nothing, and compile for long */
+    wf_cl_knob(l, "UNROLL_END", caps->gpu ? t[2] : 1); /* as little: PoCL spent most of its time there, and tiles of 8 rows ran half as fast or slower */
     wf_cl_knob(l, "VEC", vectors(c));
     l->groups = (c->out[WF_GEMM_Y].rows + bm - 1) / bm * ((c->out[WF_GEMM_Y].cols + bn - 1) / bn);
     return common(v, c, l);
