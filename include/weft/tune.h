@@ -175,7 +175,8 @@ struct weft_memory {
     uint32_t context, max_batched_tokens;
     struct weft_memory_use reused; /* buffers are reused, and share a space with KV pages: what an engine does (FlashDecoding++Next, section V) */
     struct weft_memory_use apart;  /* for comparison: each result of a layer has a buffer of its own, and KV pages theirs (figure 19) */
-    uint64_t reserved[8];
+    uint64_t kv_bytes_per_context; /* fewer than context * kv_bytes_per_token where layers have attention windows, which the KV cache keeps only */
+    uint64_t reserved[7];
 };
 /* Computes what fits p->device, from its kernels and memory; loads nothing. Scratch memory of kernels is not counted: some ask for it when they are
  * built. WEFT_ERR_ARG for a file with a vocabulary only. Thread-safe. */

@@ -240,8 +240,8 @@ struct weft_budget {
     uint32_t max_batched_tokens;       /* tokens of the largest step */
     uint32_t n_seqs;                   /* sequences that run at the same time */
     uint64_t kv_bytes_per_token;       /* K and V of one token, all layers */
-    uint64_t kv_tokens;                /* capacity of the KV cache in every step */
-    uint32_t contexts;                 /* the same in whole contexts, each rounded up to pages */
+    uint64_t kv_tokens;                /* capacity of the KV cache in every step, of tokens that all layers keep */
+    uint32_t contexts;                 /* the same in whole contexts, each rounded up to pages; layers with attention windows keep few tokens of each */
     uint32_t steady_tokens;            /* while steps have at most this many tokens, as when all sequences decode, */
     uint64_t steady_kv_tokens;         /* the KV cache holds this many */
     uint64_t reserved[8];

@@ -227,7 +227,7 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_memory u;
     struct weft_engine_params p = o->engine;
-    char memory[32], weights[32], workspace[32], kv[32], unit[64];
+    char memory[32], weights[32], workspace[32], kv[32], each[32], unit[64];
     wf_batching_defaults(o, m, &p);
     weft_status s = weft_memory(m, &p, &u);
     if (s) return wf_say_error(s);
@@ -236,7 +236,9 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
     wf_human(u.workspace, true, workspace, sizeof workspace);
     wf_human(u.kv_bytes_per_token, true, kv, sizeof kv);
     printf("memory use       on %s: %s, steps of %u tokens;\n", u.device.id, memory, u.max_batched_tokens);
-    printf("                 weights %s, sampling %s, KV %s a token\n", weights, workspace, kv);
+    wf_human(u.kv_bytes_per_context, true, each, sizeof each);
+    printf("                 weights %s, sampling %s, KV %s a token,\n", weights, workspace, kv);
+    printf("                 %s for %u tokens\n", each, u.context);
     printf("  %-18s %12s %14s\n", "", "reused", "without reuse");
     print_uses("activations", u.reused.token_bytes, u.apart.token_bytes, "bytes a token");
     print_uses("", u.reused.logit_row_bytes, u.apart.logit_row_bytes, "bytes a row of logits");

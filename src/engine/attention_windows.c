@@ -149,18 +149,17 @@ static uint32_t longest_of(const wf_node *n, const wf_graph *g, const wf_weights
     return (uint32_t)longest;
 }
 
-uint32_t wf_attention_windows_longest(const wf_graph *g, const wf_weights *w, uint32_t *sink)
+weft_status wf_attention_windows_lay_out(wf_graph *g, const wf_weights *w, const wf_kv_growth *growth)
 {
-    uint32_t longest = 0;
-    *sink = 0;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].op != WF_OP_ATTENTION) continue;
-        uint32_t own = longest_of(&g->nodes[i], g, w);
-        if (!own) return 0;
-        longest = WF_MAX(longest, own);
-        *sink = WF_MAX(*sink, g->nodes[i].p.sink);
-    }
-    return longest;
+    wf_kv_layout layout;
+    uint32_t n = (uint32_t)g->n_layers;
+    wf_kv_window *windows = wf_calloc((size_t)n + 1, sizeof *windows);
+    if (!windows) return WEFT_ERR_NOMEM;
+    for (const wf_node *i = g->nodes; i < g->nodes + g->n_nodes; i++)
+        if (i->op == WF_OP_ATTENTION) windows[i->layer] = (wf_kv_window){longest_of(i, g, w), i->p.sink};
+    weft_status s = wf_kv_layout_choose(windows, n, growth, &layout);
+    free(windows);
+    return s == WEFT_OK ? wf_graph_lay_out_kv(g, &layout) : s;
 }
 
 weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w)

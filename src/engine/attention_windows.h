@@ -16,8 +16,8 @@
 
 /* Reads windows [n_layers][n_head], of query heads. Errors name the line. */
 weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint32_t n_head, uint32_t n_kv_head, int32_t *out, uint32_t *sink);
-/* The last keys beside which no layer attends to any but the first *sink; 0: some attend to all. */
-uint32_t wf_attention_windows_longest(const wf_graph *g, const wf_weights *w, uint32_t *sink);
+/* Gives layers of different windows page tables of their own, where that saves memory. */
+weft_status wf_attention_windows_lay_out(wf_graph *g, const wf_weights *w, const wf_kv_growth *growth);
 /* Gives g's ATTENTION nodes the windows of the file at path, as constants in w. Layers with dense attention do not change.
  * path NULL: does nothing. Call it before the weights are uploaded. */
 weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w);

@@ -39,9 +39,9 @@ static float dot(const float *a, const float *b, uint32_t n)
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])) + rest;
 }
 
-static void count_row(collector *t, struct weft_calibration_layer *l, const wf_op_params *p, const wf_batch *b, uint32_t row, const float *q)
+static void count_row(collector *t, struct weft_calibration_layer *l, const wf_op_params *p, const wf_batch *b, uint32_t table, uint32_t row, const float *q)
 {
-    const int32_t *pages = b->in[WF_INPUT_PAGES] + b->in[WF_INPUT_INDPTR][b->in[WF_INPUT_SEQ][row]];
+    const int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, table) + b->in[WF_INPUT_INDPTR][b->in[WF_INPUT_SEQ][row]];
     int32_t pos = b->in[WF_INPUT_POS][row];
     int32_t size = (int32_t)p->page_tokens;
     for (uint32_t h = 0; h < p->n_head; h++) {
@@ -96,12 +96,13 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
 {
     collector *t = user;
     if (node->op != WF_OP_ATTENTION) return WEFT_OK;
+    uint32_t table = wf_kv_table(&t->e->graph.kv, (uint32_t)node->layer);
     WF_TRY(allocate(t, c));
     WF_TRY(fetch(t, q, &c->in[WF_ATTENTION_Q], t->q));
     WF_TRY(fetch(t, q, &c->in[WF_ATTENTION_K_POOL], t->k));
     WF_TRY(fetch_windows(t, q, c));
     for (uint32_t r = 0; r < c->in[WF_ATTENTION_Q].rows; r++)
-        count_row(t, &t->c->layers[node->layer], &c->p, b, first + r, t->q + (size_t)r * c->in[WF_ATTENTION_Q].cols);
+        count_row(t, &t->c->layers[node->layer], &c->p, b, table, first + r, t->q + (size_t)r * c->in[WF_ATTENTION_Q].cols);
     return WEFT_OK;
 }
 

@@ -143,7 +143,7 @@ static needs needs_of(const struct weft_engine *e, uint32_t page)
 {
     struct weft_budget b;
     bool in_place = e->dev->fns->buf_wrap;
-    wf_engine_fill_budget(e->model, &e->plans.list[0], &e->limits, page, &b);
+    wf_engine_fill_budget(e->model, &e->graph, &e->plans.list[0], &e->limits, &b);
     uint64_t weights = wf_weights_bytes(&e->weights) - wf_weights_made_bytes(&e->weights);
     return (needs){weights, in_place ? weights : 0, b.kv, b.activations, table_bytes(e, page, in_place)};
 }
@@ -212,8 +212,8 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
-    sp.window = wf_attention_windows_longest(&e->graph, &e->weights, &sp.sink);
-    WF_TRY(wf_engine_limits(m, p, sp.policy, wf_engine_step_tokens(e->dev), &e->graph, &sp, &e->limits));
+    WF_TRY(wf_engine_limits(m, p, sp.policy, wf_engine_step_tokens(e->dev), &e->graph, &e->weights, &e->limits));
+    memcpy(sp.tables, e->graph.kv.tables, sizeof sp.tables);
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plans(e, p, sp.tile));
     e->apart = e->limits;

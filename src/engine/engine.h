@@ -51,10 +51,10 @@ uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_
 /* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. */
 uint32_t wf_engine_step_tokens(wf_dev *dev);
 /* Fills in what follows from plan and limits; weights and context are left to the caller. */
-void wf_engine_fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out);
+void wf_engine_fill_budget(const struct weft_model *m, const wf_graph *g, const wf_plan *plan, const wf_limits *l, struct weft_budget *out);
 /* Tells the log which sizes are smaller than what p asks for. */
 void wf_engine_say_capped(const struct weft_engine_params *p, const wf_limits *l, uint64_t page_bytes);
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, const wf_sched_params *windows, wf_limits *l);
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, wf_graph *g, const wf_weights *w, wf_limits *l);
 
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */

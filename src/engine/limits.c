@@ -79,20 +79,22 @@ static weft_status count_pages(const struct weft_engine_params *p, const wf_grap
                    (unsigned long long)p->kv_memory, context, (unsigned long long)(page * held));
 }
 
-/* A step computes some tokens beside those that the first of them attends to; both may begin and end within a page. */
-static uint32_t held_pages(const wf_limits *l, const wf_sched_params *windows, uint32_t page)
+static weft_status lay_out_kv(wf_graph *g, const wf_weights *w, uint32_t page, wf_limits *l)
 {
-    uint64_t most = ((uint64_t)windows->sink + page - 1) / page + ((uint64_t)windows->window + l->step_tokens + page - 1) / page + 1;
-    return windows->window && most < l->seq_pages ? (uint32_t)most : l->seq_pages;
+    const wf_kv_growth growth = {page, l->step_tokens, l->seq_pages};
+    WF_TRY(wf_attention_windows_lay_out(g, w, &growth));
+    l->tables = g->kv.n_tables;
+    l->held_pages = wf_kv_layout_pages(&g->kv, &growth);
+    return WEFT_OK;
 }
 
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, const wf_sched_params *windows, wf_limits *l)
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, wf_graph *g, const wf_weights *w, wf_limits *l)
 {
     uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
     *l = (wf_limits){.step_tokens = step_tokens_of(p, policy, step_tokens, context, seqs), .seq_pages = (context + page - 1) / page};
     l->seqs = WF_MIN(seqs, l->step_tokens); /* each running sequence has a token in each step */
     l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
-    l->held_pages = held_pages(l, windows, page);
+    WF_TRY(lay_out_kv(g, w, page, l));
     return count_pages(p, g, context, l);
 }
 
@@ -112,19 +114,19 @@ void wf_engine_say_capped(const struct weft_engine_params *p, const wf_limits *l
 
 /* ---- the budget ------------------------------------------------------------------------------------------- */
 
-void wf_engine_fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
+void wf_engine_fill_budget(const struct weft_model *m, const wf_graph *g, const wf_plan *plan, const wf_limits *l, struct weft_budget *out)
 {
     uint64_t bytes = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
     out->max_batched_tokens = l->step_tokens;
     out->n_seqs = l->seqs;
     out->kv_bytes_per_token = bytes;
-    out->kv_tokens = (uint64_t)wf_limits_guaranteed_pages(l) * page;
+    out->kv = wf_limits_guaranteed_pages(l) * wf_page_bytes(g);
+    out->kv_tokens = out->kv / bytes;
     out->contexts = wf_limits_guaranteed_pages(l) / wf_limits_held_pages(l);
-    out->kv = out->kv_tokens * bytes;
     uint64_t step = l->pool.n ? wf_unified_pool_bytes(&l->pool) - out->kv : wf_activation_bytes(plan, l->step_tokens, l->logit_rows);
     out->activations = step + wf_states_bytes(l, m->hp.n_vocab, m->hp.n_layer);
     out->steady_tokens = wf_limits_steady_tokens(l, l->seqs);
-    out->steady_kv_tokens = (uint64_t)wf_limits_max_pages(l, l->seqs) * page;
+    out->steady_kv_tokens = wf_limits_max_pages(l, l->seqs) * wf_page_bytes(g) / bytes;
 }
 
 weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out)
@@ -143,14 +145,12 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     WF_TRY(wf_policy_parse(p->policy, &policy));
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
     if (s == WEFT_OK) s = wf_attention_windows_use(m, p->attention_windows, &g, &w);
+    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &w, &l);
     if (s == WEFT_OK) s = wf_graph_end(&g);
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
-    wf_sched_params windows = {0};
-    if (s == WEFT_OK) windows.window = wf_attention_windows_longest(&g, &w, &windows.sink);
-    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &windows, &l);
     if (s == WEFT_OK) {
         wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
-        wf_engine_fill_budget(m, &plan, &l, wf_engine_page(p), out);
+        wf_engine_fill_budget(m, &g, &plan, &l, out);
         out->weights = wf_weights_bytes(&w);
     }
     wf_plan_free(&plan);

@@ -27,16 +27,14 @@ static void free_report(report *r)
 static weft_status open_report(const struct weft_model *m, const struct weft_engine_params *p, report *r)
 {
     wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .no_kernel_cache = p->no_kernel_cache};
-    wf_sched_params windows = {0};
     r->page = wf_engine_page(p);
     WF_TRY(wf_policy_parse(p->policy, &r->policy));
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &r->dev));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, r->dev->act, r->dev->stack_weights, wf_engine_context(m, p), r->page, &r->g, &r->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &r->g, &r->w));
+    WF_TRY(wf_engine_limits(m, p, r->policy, wf_engine_step_tokens(r->dev), &r->g, &r->w, &r->l));
     WF_TRY(wf_graph_end(&r->g));
-    windows.window = wf_attention_windows_longest(&r->g, &r->w, &windows.sink);
-    WF_TRY(wf_engine_limits(m, p, r->policy, wf_engine_step_tokens(r->dev), &r->g, &windows, &r->l));
     wf_workspaces_omit(&r->g, r->dev, &r->l);
     return wf_plan_place(&r->g, &r->plan, r->dev->align);
 }
@@ -57,13 +55,25 @@ static void without_reuse(const report *r, struct weft_memory_use *out)
 
 /* ---- what fits ------------------------------------------------------------------------------------------------------- */
 
+/* What a sequence of so many pages a table takes of the KV cache. */
+static uint64_t kv_bytes(const report *r, uint64_t pages)
+{
+    const wf_kv_growth growth = {r->page, r->l.step_tokens, (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX)};
+    return wf_kv_layout_pages(&r->g.kv, &growth) * wf_page_bytes(&r->g);
+}
+
 /* Policies that do not cut prompts compute all tokens of a context in one step. Else its last tokens are decoded one by one, in steps whose
  * activations leave memory to pages if they share it. */
-static uint64_t longest_context(const report *r, const struct weft_memory *m, const struct weft_memory_use *u, bool shared, uint64_t left)
+static uint64_t longest_context(const report *r, const struct weft_memory_use *u, bool shared, uint64_t left)
 {
     bool whole = r->policy == WF_POLICY_ORCA || r->policy == WF_POLICY_REQUEST;
     uint64_t tokens = shared ? wf_limits_steady_tokens(&r->l, 1) : r->l.step_tokens, step = (whole ? 0 : tokens * u->token_bytes) + u->logit_row_bytes;
-    return left > step ? (left - step) / (m->kv_bytes_per_token + (whole ? u->token_bytes : 0)) / r->page * r->page : 0;
+    uint64_t yes = 0, no = WF_MIN(left / wf_page_bytes(&r->g) + 1, (uint64_t)INT32_MAX / r->page);
+    while (no - yes > 1) { /* in pages of a table */
+        uint64_t pages = yes + (no - yes) / 2;
+        *(step + kv_bytes(r, pages) + (whole ? pages * r->page * u->token_bytes : 0) <= left ? &yes : &no) = pages;
+    }
+    return yes * r->page;
 }
 
 /* How many have room, each taking so many bytes, beside the activations of some tokens? */
@@ -73,12 +83,12 @@ static uint64_t room(uint64_t left, uint64_t each, uint64_t tokens, const struct
     return left > fixed ? (left - fixed) / each : 0;
 }
 
-/* Sequences with whole contexts, or what windows of all layers hold of one, as in B = (M - weights) / (L m_kv) of Sarathi, section 4.3.1, less the
+/* Sequences with whole contexts, or what windows hold of one, as in B = (M - weights) / (L m_kv) of Sarathi, section 4.3.1, less the
  * activations: of the largest step, which has a token of each; or where they share memory with pages, of steps that decode. */
-static uint64_t largest_batch(const report *r, const struct weft_memory *m, const struct weft_memory_use *u, bool shared, uint64_t left)
+static uint64_t largest_batch(const report *r, const struct weft_memory_use *u, bool shared, uint64_t left)
 {
     enum { MOST = 65536 };
-    uint64_t seq = (uint64_t)wf_limits_held_pages(&r->l) * r->page * m->kv_bytes_per_token + u->logit_row_bytes, tokens = r->l.step_tokens;
+    uint64_t seq = kv_bytes(r, r->l.seq_pages) + u->logit_row_bytes, tokens = r->l.step_tokens;
     uint64_t steady = room(left, seq + u->token_bytes, tokens / 4, u), all = room(left, seq, tokens, u);
     if (shared && steady + tokens / 4 <= tokens) return steady;
     if (all > tokens) all = WF_MAX(tokens, room(left, seq + u->token_bytes, 0, u));
@@ -88,7 +98,8 @@ static uint64_t largest_batch(const report *r, const struct weft_memory *m, cons
 static void fill(const struct weft_model *m, const report *r, struct weft_memory *out)
 {
     out->weights = wf_weights_bytes(&r->w);
-    out->kv_bytes_per_token = wf_page_bytes(&r->g) / r->page;
+    out->kv_bytes_per_token = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
+    out->kv_bytes_per_context = kv_bytes(r, r->l.seq_pages);
     out->workspace = wf_states_bytes(&r->l, m->hp.n_vocab, m->hp.n_layer);
     out->max_batched_tokens = r->l.step_tokens;
     out->reused.token_bytes = wf_activation_bytes(&r->plan, 1, 0);
@@ -97,8 +108,8 @@ static void fill(const struct weft_model *m, const report *r, struct weft_memory
     uint64_t taken = out->weights + out->workspace, left = out->memory > taken ? out->memory - taken : 0;
     struct weft_memory_use *const uses[] = {&out->apart, &out->reused};
     for (size_t i = 0; i < WF_LEN(uses); i++) {
-        uses[i]->longest_context = longest_context(r, out, uses[i], i, left);
-        uses[i]->largest_batch = largest_batch(r, out, uses[i], i, left);
+        uses[i]->longest_context = longest_context(r, uses[i], i, left);
+        uses[i]->largest_batch = largest_batch(r, uses[i], i, left);
     }
 }
 

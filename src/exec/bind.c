@@ -34,6 +34,7 @@ static void bind_array(const wf_bind_to *to, wf_operand o, wf_view *view, wf_ref
     view->offset += wf_dtype_bytes(v->dtype, o.col);
     ref->place = state ? WF_PLACE_STATE : WF_PLACE_INPUT;
     ref->index = v->id;
+    ref->table = (uint8_t)v->table;
     ref->pitch = wf_dtype_bytes(v->dtype, v->cols);
 }
 
@@ -118,7 +119,7 @@ void wf_command_view(const wf_bind_to *to, const wf_step_shape *st, wf_range row
         v->buf = at.buf;
         v->offset = at.offset + ref->add;
     }
-    if (ref->place == WF_PLACE_INPUT) v->offset += st->input_at[ref->index];
+    if (ref->place == WF_PLACE_INPUT) v->offset += st->input_at[ref->index] + ref->table * st->table_pitch[ref->index];
     if (ref->sliced) v->offset += rows.first * ref->pitch;
     v->rows = ref->sliced ? rows.count : whole_rows(st, ref, v, rows.count);
 }

@@ -26,26 +26,33 @@ static void pack_sampling(const wf_submission *now, uint8_t *staging)
     for (uint32_t i = 0; i < now->b->n_logits; i++) pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
 }
 
+static bool one_each(enum wf_input i)
+{
+    return i == WF_INPUT_SLOT || i == WF_INPUT_PAGES;
+}
+
 void wf_inputs_pack(wf_exec *e, wf_submission *now)
 {
     uint8_t *staging = now->f->staging.data;
     uint64_t at = 0;
-    for (int i = 0; i < WF_N_INPUTS; i++) {
-        uint64_t bytes = (uint64_t)wf_step_rows(&now->f->step, (enum wf_input)i) * words_of(e, (enum wf_input)i) * sizeof(int32_t);
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
+        uint64_t bytes = (uint64_t)wf_step_rows(&now->f->step, i) * words_of(e, i) * sizeof(int32_t), pitch = WF_UP(bytes, (uint64_t)e->dev->align);
         bool sampling = i == WF_INPUT_SAMPLING || i == WF_INPUT_SEEDS;
+        uint32_t tables = one_each(i) ? wf_kv_layout_tables(&e->g->kv) : 1;
         now->f->step.input_at[i] = at;
-        if (!sampling) memcpy(staging + at, now->b->in[i], bytes);
-        if (!sampling || now->io->sampling) now->upload_bytes = at + bytes;
-        at = WF_UP(at + bytes, (uint64_t)e->dev->align);
+        now->f->step.table_pitch[i] = pitch;
+        for (uint32_t t = 0; t < tables && !sampling; t++) memcpy(staging + at + t * pitch, wf_batch_table(now->b, i, t), bytes);
+        if (!sampling || now->io->sampling) now->upload_bytes = at + (tables - 1) * pitch + bytes;
+        at += tables * pitch;
     }
     if (now->io->sampling) pack_sampling(now, staging);
 }
 
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)
 {
-    uint64_t words = 5ull * l->step_tokens + l->seqs + 1 + (uint64_t)l->seqs * l->seq_pages;
+    uint64_t tables = wf_limits_tables(l), words = (4 + tables) * l->step_tokens + l->seqs + 1 + tables * l->seqs * l->seq_pages;
     words += (1ull + SAMPLING_FLOATS + SEED_INTS) * l->logit_rows;
-    return words * sizeof(int32_t) + (uint64_t)WF_N_INPUTS * align;
+    return words * sizeof(int32_t) + (WF_N_INPUTS + 2 * (tables - 1)) * align;
 }
 
 /* As many rows are sampled at a time as there is memory for changed logits. */

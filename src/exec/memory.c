@@ -5,16 +5,22 @@
 
 /* ---- sizes ------------------------------------------------------------------------------------------------- */
 
-/* Of a page in this pool; 0: the value is none. */
-static uint64_t pool_bytes(const wf_value *v)
+/* Layers of several page tables take turns in a pool: those of the first table need all of them. */
+static size_t pool_of_value(const wf_graph *g, const wf_value *v)
 {
-    return v->kind == WF_VALUE_KV ? wf_dtype_bytes(v->dtype, v->cols) : 0;
+    return 2 * (size_t)wf_kv_slot(&g->kv, v->id / 2) + v->id % 2;
+}
+
+/* Of a page in the pool that this value is the first of; else 0. */
+static uint64_t pool_bytes(const wf_graph *g, const wf_value *v)
+{
+    return v->kind == WF_VALUE_KV && !wf_kv_table(&g->kv, v->id / 2) ? wf_dtype_bytes(v->dtype, v->cols) : 0;
 }
 
 uint64_t wf_page_bytes(const wf_graph *g)
 {
     uint64_t bytes = 0;
-    for (size_t v = 0; v < g->n_values; v++) bytes += pool_bytes(&g->values[v]);
+    for (size_t v = 0; v < g->n_values; v++) bytes += pool_bytes(g, &g->values[v]);
     return bytes;
 }
 
@@ -31,7 +37,7 @@ static size_t count_pools(const wf_graph *g)
 {
     size_t n = 0;
     for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, (size_t)g->values[v].id + 1);
+        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, pool_of_value(g, &g->values[v]) + 1);
     return n;
 }
 
@@ -45,7 +51,7 @@ static void add_pools(wf_unified_pool *s, const wf_graph *g)
 {
     size_t n = count_pools(g);
     for (const wf_value *v = g->values; v < g->values + g->n_values; v++)
-        if (v->kind == WF_VALUE_KV) s->parts[part_of_pool(v->id, n, s->n)].page += pool_bytes(v);
+        if (pool_bytes(g, v)) s->parts[part_of_pool(pool_of_value(g, v), n, s->n)].page += pool_bytes(g, v);
 }
 
 static void add_buffer(wf_pool_part *part, const wf_act_buffer *b)
@@ -97,7 +103,7 @@ static bool fits_buffers(const wf_unified_pool *s, uint64_t max_alloc)
     return true;
 }
 
-static wf_unified_pool pool_of(const wf_limits *l, const wf_graph *g, const wf_plan *p, uint32_t n_parts, uint64_t align)
+static wf_unified_pool unified_pool_of(const wf_limits *l, const wf_graph *g, const wf_plan *p, uint32_t n_parts, uint64_t align)
 {
     wf_unified_pool s = {.n = n_parts};
     add_pools(&s, g);
@@ -112,7 +118,7 @@ void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uin
     uint64_t apart = wf_activation_bytes(p, l->step_tokens, l->logit_rows), kv = l->pages * wf_page_bytes(g);
     wf_unified_pool s = {.n = 0};
     for (uint32_t n = 1; n <= WF_MIN(WF_MAX_POOL_PARTS, (count_pools(g) + 1) / 2); n++)
-        if (s = pool_of(l, g, p, n, align), fits_buffers(&s, max_alloc)) break;
+        if (s = unified_pool_of(l, g, p, n, align), fits_buffers(&s, max_alloc)) break;
     /* Parts whose activations differ much would take more memory than they save. */
     if (!s.n || !fits_buffers(&s, max_alloc) || wf_unified_pool_bytes(&s) > kv + 2 * apart) return;
     uint64_t wanted = (uint64_t)wf_limits_held_pages(l) * l->seqs;
@@ -158,7 +164,7 @@ static weft_status reserve_apart(wf_memory *m, const uint64_t *bytes)
 static void list_pools(const wf_memory *m, uint64_t *bytes)
 {
     for (const wf_value *v = m->g->values; v < m->g->values + m->g->n_values; v++)
-        if (pool_bytes(v)) bytes[v->id] = pool_bytes(v);
+        if (pool_bytes(m->g, v)) bytes[pool_of_value(m->g, v)] = pool_bytes(m->g, v);
 }
 
 /* The parts of the unified pool, each a group of layers. */
@@ -262,7 +268,7 @@ wf_view wf_memory_buffer(const wf_memory *m, int32_t buffer, uint32_t rows, uint
 
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits)
 {
-    const wf_pool *p = &m->pools[v->id];
+    const wf_pool *p = &m->pools[pool_of_value(m->g, v)];
     const wf_group *g = &m->groups[p->group];
     return (wf_view){.buf = wf_arena_buf(&m->kv, g->at), .offset = g->at.offset + p->offset, .rows = wf_limits_pages(&m->limits, rows, logits),
                      .cols = v->cols, .stride = (uint32_t)(g->page / wf_dtype_bytes(v->dtype, 1)), .dtype = v->dtype};

@@ -1,8 +1,8 @@
 /* memory: places everything that changes on the device: pages of the KV cache, activations, and the arrays of a step.
  * Nothing is allocated after start-up.
  *
- * A page holds K and V of all layers, one after the other, so that one copy moves it; the pool of a layer is a view of the
- * whole with an offset and a stride. Pages and activations share one space (mem/unified_pool.h), in as few buffers as the device
+ * A page holds K and V of all layers, or of as many as share a page table (mem/kv_layout.h), one after the other, so that one copy
+ * moves it; the pool of a layer is a view of the whole with an offset and a stride. Pages and activations share one space (mem/unified_pool.h), in as few buffers as the device
  * needs. Where it needs so many that activations cannot be shared out among them, each buffer holds the pages of a group of layers,
  * since a kernel takes K or V from one buffer, and activations have buffers of their own: a page needs its part in every buffer, so
  * free memory next to the activations in one would be useless without as much in all others.
@@ -14,7 +14,7 @@
 #include "mem/limits.h"
 #include "plan/plan.h"
 
-/* Bytes of a KV page: K and V of all layers. */
+/* Bytes of a KV page: K and V of all layers, or of those that share a page table. */
 uint64_t wf_page_bytes(const wf_graph *g);
 /* Bytes of all activation buffers, for this many tokens and rows of logits. */
 uint64_t wf_activation_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
@@ -46,7 +46,7 @@ typedef struct wf_memory {
     wf_limits limits;
     wf_arena steps, kv;   /* arrays and activation buffers; pages, and with a unified pool the activation buffers, too */
     wf_buffer_place *buffers; /* by activation buffer */
-    wf_pool *pools;       /* by id of WF_VALUE_KV */
+    wf_pool *pools;       /* by K or V of the layers of a page */
     wf_group *groups;
     size_t n_pools, n_groups;
 } wf_memory;

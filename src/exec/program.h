@@ -30,6 +30,7 @@ typedef struct wf_ref {
     uint8_t place; /* enum wf_place */
     bool sliced;   /* only the rows of the command's range; else all that the step has */
     uint8_t rows;  /* enum wf_rows of the value */
+    uint8_t table; /* of an input */
     uint32_t index;
     uint64_t add, pitch; /* bytes: of its column; from row to row */
 } wf_ref;
@@ -53,7 +54,7 @@ typedef struct wf_program {
 typedef struct wf_step_shape {
     uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits;
     uint32_t max_kv, max_q;
-    uint64_t input_at[WF_N_INPUTS]; /* bytes in the input region */
+    uint64_t input_at[WF_N_INPUTS], table_pitch[WF_N_INPUTS]; /* bytes in the input region: where they begin, and from one page table's to the next */
 } wf_step_shape;
 
 /* The memory that programs are bound to. */

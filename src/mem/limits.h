@@ -7,8 +7,9 @@
 
 typedef struct wf_limits {
     uint32_t step_tokens, logit_rows, seqs; /* of the largest step */
-    uint32_t seq_pages;                     /* most pages of one sequence */
-    uint32_t held_pages;                    /* of these, most at the same time, where windows let some go; 0: all */
+    uint32_t seq_pages;                     /* most pages of one sequence in a page table */
+    uint32_t tables;                        /* page tables of a sequence (kv_layout.h); 0: one */
+    uint32_t held_pages;                    /* most pages of a sequence at the same time, in all of them, where windows let some go; 0: all */
     uint32_t pages;                         /* all KV pages; large steps may have fewer */
     wf_unified_pool pool;                   /* zero: no unified pool, every step has all pages */
 } wf_limits;
@@ -19,9 +20,14 @@ static inline uint32_t wf_limits_pages(const wf_limits *l, uint32_t tokens, uint
     return l->pool.n ? (uint32_t)WF_MIN(wf_unified_pool_pages(&l->pool, tokens, logits), l->pages) : l->pages;
 }
 
+static inline uint32_t wf_limits_tables(const wf_limits *l)
+{
+    return WF_MAX(l->tables, 1u);
+}
+
 static inline uint32_t wf_limits_held_pages(const wf_limits *l)
 {
-    return l->held_pages ? l->held_pages : l->seq_pages;
+    return l->held_pages ? l->held_pages : l->seq_pages * wf_limits_tables(l);
 }
 
 /* Pages that exist in every step. */

@@ -47,6 +47,31 @@ weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
     return WEFT_OK;
 }
 
+/* The array of that table, which is added where there is none yet; of other values, the value itself. -1: no memory. */
+static int32_t of_table(wf_graph *g, int32_t value, uint32_t table)
+{
+    bool one_each = value >= 0 && (value == g->inputs[WF_INPUT_SLOT] || value == g->inputs[WF_INPUT_PAGES]);
+    if (!one_each || !table) return value;
+    wf_value own = g->values[value];
+    own.table = table;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WF_VALUE_INPUT && g->values[v].id == own.id && g->values[v].table == table) return (int32_t)v;
+    return wf_graph_value(g, own);
+}
+
+weft_status wf_graph_lay_out_kv(wf_graph *g, wf_kv_layout *l)
+{
+    g->kv = *l;
+    *l = (wf_kv_layout){0};
+    for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++)
+        for (size_t i = 0; i < WF_MAX_IN && n->layer >= 0; i++) {
+            bool absent = n->in[i].value < 0;
+            n->in[i].value = of_table(g, n->in[i].value, wf_kv_table(&g->kv, (uint32_t)n->layer));
+            if (!absent && n->in[i].value < 0) return WEFT_ERR_NOMEM;
+        }
+    return WEFT_OK;
+}
+
 uint32_t wf_graph_width(const wf_graph *g)
 {
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -58,6 +83,7 @@ void wf_graph_free(wf_graph *g)
 {
     free(g->values);
     free(g->nodes);
+    wf_kv_layout_free(&g->kv);
     memset(g, 0, sizeof *g);
 }
 

@@ -8,6 +8,7 @@
 #define WF_GRAPH_H
 
 #include "dev/dev.h"
+#include "mem/kv_layout.h"
 #include "sched/batch.h"
 
 enum wf_value_kind {
@@ -40,6 +41,7 @@ typedef struct wf_value {
     uint32_t cols;
     uint32_t id;
     uint32_t weight_rows; /* of a weight: its rows; else 0 */
+    uint32_t table;       /* of SLOT and PAGES: which page table's; else 0 */
 } wf_value;
 
 typedef struct wf_operand {
@@ -91,12 +93,15 @@ typedef struct wf_graph {
     int32_t n_layers;
     int32_t inputs[WF_N_INPUTS], states[WF_N_STATES]; /* their values; of a state -1: this graph has none */
     int32_t logits;                                   /* value that is sampled from */
+    wf_kv_layout kv;                                  /* zero: layers share pages */
 } wf_graph;
 
 /* Both return the new index, or -1 with a message when memory runs out. */
 int32_t wf_graph_value(wf_graph *g, wf_value v);
 int32_t wf_graph_node(wf_graph *g, const wf_node *n);
 weft_status wf_graph_init(wf_graph *g, int32_t n_layers); /* with the input values */
+/* Has layers with page tables of their own read and write by these. Takes l. Call it before plans are made. K and V of all layers are of one size. */
+weft_status wf_graph_lay_out_kv(wf_graph *g, wf_kv_layout *l);
 /* A node without operands. */
 wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows);
 /* The nodes around a model. Before it: KV pages to the host and back, upload, tokens that only the device knows. Behind it, when g->logits

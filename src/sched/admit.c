@@ -31,18 +31,30 @@ static uint64_t padding(const wf_sched *s, uint32_t r)
     return sum;
 }
 
-/* Of a sequence of so many tokens: with windows those that one token of it attends to; a window may begin and end within a page. */
-static uint64_t most_held(const wf_sched *s, uint32_t tokens)
+/* Of a table of a sequence of so many tokens: with windows those that one token of it attends to; a window may begin and end within a page. */
+static uint64_t most_held(const wf_sched *s, uint32_t table, uint32_t tokens)
 {
-    uint32_t all = wf_sched_pages_for(s, tokens);
-    return s->p.window ? WF_MIN(all, wf_sched_pages_for(s, s->p.sink) + wf_sched_pages_for(s, s->p.window) + 1ull) : all;
+    uint32_t all = wf_sched_pages_for(s, tokens), window = s->p.tables[table].window;
+    return window ? WF_MIN(all, wf_sched_kept(s, table) + wf_sched_pages_for(s, window) + 1ull) : all;
+}
+
+/* All tables grow alike, to `all` pages; with windows, the n sequences hold at most what they do at their ends, and prompts what a step has. */
+static uint64_t peak_of_tables(const wf_sched *s, size_t n, uint64_t all)
+{
+    uint64_t peak = 0;
+    for (uint32_t t = 0; t < wf_limits_tables(&s->limits); t++) {
+        uint64_t held = wf_sched_pages_for(s, s->limits.step_tokens);
+        for (size_t i = 0; i < n; i++) held += most_held(s, t, s->peaks[i].tokens + s->peaks[i].remaining);
+        peak += s->p.tables[t].window ? WF_MIN(all, held) : all;
+    }
+    return peak;
 }
 
 /* The peak lies at the end of some sequence. By then this sequence and all that outlive it have grown by its remaining
- * tokens; sorting makes that one pass. With windows it is at most what all hold at their ends, and what prompts hold of a step. */
+ * tokens; sorting makes that one pass. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
 {
-    uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0, held = 0;
+    uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0;
     size_t n = 0;
     for (const wf_seq *q = s->running; q; q = q->next) {
         s->peaks[n++] = (wf_peak){remaining(s, q), wf_seq_length(q)};
@@ -53,34 +65,77 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
     memset(s->remainders, 0, p * sizeof *s->remainders);
     for (size_t i = 0; i < n; i++) {
         uint32_t r = s->peaks[i].remaining;
-        held += most_held(s, s->peaks[i].tokens + r);
         tokens += s->peaks[i].tokens;
         s->remainders[s->peaks[i].tokens % p]++;
         peak = WF_MAX(peak, (tokens + (i + 1) * (uint64_t)r + padding(s, r)) / p);
     }
-    if (s->p.window) peak = WF_MIN(peak, held + wf_sched_pages_for(s, s->limits.step_tokens));
+    peak = peak_of_tables(s, n, peak);
     uint64_t twice = listed - WF_MIN(listed, wf_pages_in_use(&s->pages)); /* shared pages are listed once per sequence */
     return (uint32_t)(peak - WF_MIN(peak, twice));
 }
 
 /* ---- admission -------------------------------------------------------------------------------------------------- */
 
-/* Takes cached pages for the longest known prefix of q. At least one token is left to compute, because its logits are
- * needed. */
+/* Of the first page of each, as far as they are cached: how many of the last found ones, and of the first, have mates in a table. */
+typedef struct mates {
+    uint32_t first, last;
+} mates;
+
+static void count_mate(mates *m, uint32_t i, bool there)
+{
+    m->first += there && m->first == i;
+    m->last = there ? m->last + 1 : 0;
+}
+
+/* Are the pages of the table there that the token after n pages reaches? */
+static bool reaches(const wf_sched *s, uint32_t table, const mates *m, uint32_t n)
+{
+    uint32_t passed = wf_sched_passed(s, table, n * s->p.page_tokens), kept = wf_sched_kept(s, table);
+    return m->last >= n - passed && (m->last >= n || m->first >= WF_MIN(kept, n));
+}
+
+/* Lists the cached pages of the longest known prefix of q, with their mates, and returns how many there are, up to the last after which nothing is
+ * missing. *block: of the last one. At least one token is left to compute, because its logits are needed. */
+static uint32_t find_prefix(const wf_sched *s, wf_seq *q, uint64_t *block)
+{
+    uint32_t p = s->p.page_tokens, most = (q->n_tokens - 1) / p, n = 0;
+    mates there[WF_MAX_KV_TABLES] = {{0}};
+    uint64_t now = *block = q->prefix;
+    for (uint32_t i = 0; i < most; i++) {
+        bool all = true;
+        int32_t page = wf_prefix_find(&s->prefix, now, q->tokens + (size_t)i * p, &now);
+        if (page < 0) return n;
+        q->pages[i] = page;
+        for (uint32_t t = 1; t < q->n_tables; t++) {
+            int32_t mate = wf_seq_table(q, t)[i] = wf_prefix_mate(&s->prefix, page, t);
+            count_mate(&there[t], i, mate >= 0);
+            all = all && reaches(s, t, &there[t], i + 1);
+        }
+        if (all) n = i + 1, *block = now;
+    }
+    return n;
+}
+
+/* Refers to the n pages of a prefix that q's first token reaches in this table. */
+static void ref_mates(wf_sched *s, wf_seq *q, uint32_t table, uint32_t n)
+{
+    uint32_t passed = wf_sched_passed(s, table, n * s->p.page_tokens), kept = wf_sched_kept(s, table);
+    int32_t *pages = wf_seq_table(q, table);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i < kept || i >= passed) wf_pages_ref(&s->pages, pages[i]);
+        else pages[i] = 0;
+    }
+    if (passed > kept) q->tables[table] = (wf_passed){kept, passed};
+}
+
 static void share_prefix(wf_sched *s, wf_seq *q)
 {
-    uint32_t p = s->p.page_tokens, most = (q->n_tokens - 1) / p;
     if (s->p.no_prefix || q->all_logits) return;
-    uint64_t block = 0;
-    for (int32_t page; q->n_pages < most; q->n_pages++) {
-        page = wf_prefix_find(&s->prefix, q->prefix, q->tokens + (size_t)q->n_pages * p, &block);
-        if (page < 0) break;
-        wf_pages_ref(&s->pages, page);
-        q->pages[q->n_pages] = page;
-        q->prefix = block;
-    }
-    q->n_registered = q->n_pages;
-    q->n_computed = q->n_pages * p;
+    uint32_t n = find_prefix(s, q, &q->prefix);
+    for (uint32_t i = 0; i < n; i++) wf_pages_ref(&s->pages, q->pages[i]);
+    for (uint32_t t = 1; t < q->n_tables; t++) ref_mates(s, q, t, n);
+    q->n_registered = q->n_pages = n;
+    q->n_computed = n * s->p.page_tokens;
     wf_sched_release_passed(s, q);
 }
 
@@ -88,7 +143,7 @@ static void share_prefix(wf_sched *s, wf_seq *q)
  * sequence may need more activations for its decodes: pages in use must leave room for them. */
 static bool fits(wf_sched *s, const wf_seq *q)
 {
-    uint32_t now = q->swapped_out ? wf_seq_held(q, wf_sched_pages_for(s, q->n_computed + 1)) : 1;
+    uint32_t now = q->swapped_out ? wf_seq_held(q, wf_sched_pages_for(s, q->n_computed + 1)) : q->n_tables;
     if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.step_tokens)) return false;
     uint32_t limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
     if (wf_pages_high_water(&s->pages) > limit || wf_pages_available(&s->pages, limit) < now) return false;
@@ -97,19 +152,21 @@ static bool fits(wf_sched *s, const wf_seq *q)
 
 static bool swap_in(wf_sched *s, wf_seq *q)
 {
-    uint32_t all = wf_sched_pages_for(s, q->n_computed), n = wf_seq_held(q, all), limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
-    if (wf_pages_available(&s->pages, limit) < n) return false;
-    wf_pages_alloc(&s->pages, q->n_kept, limit, q->pages);
-    wf_pages_alloc(&s->pages, n - q->n_kept, limit, q->pages + q->n_passed);
+    uint32_t all = wf_sched_pages_for(s, q->n_computed), limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
+    if (wf_pages_available(&s->pages, limit) < wf_seq_held(q, all)) return false;
+    for (uint32_t t = 0; t < q->n_tables; t++) {
+        wf_pages_alloc(&s->pages, q->tables[t].kept, limit, wf_seq_table(q, t));
+        wf_pages_alloc(&s->pages, all - q->tables[t].passed, limit, wf_seq_table(q, t) + q->tables[t].passed);
+    }
     q->n_pages = all;
-    if (wf_sched_swap(s, q, false, n)) return q->swapped_out = false, true;
+    if (wf_sched_swap(s, q, false, all)) return q->swapped_out = false, true;
     wf_sched_release(s, q);
     return false;
 }
 
 static bool admit(wf_sched *s, wf_seq *q)
 {
-    if (!q->pages && !(q->pages = wf_calloc(s->limits.seq_pages, sizeof *q->pages))) return false; /* retried in the next step */
+    if (!q->pages && !(q->pages = wf_calloc((size_t)q->n_tables * s->limits.seq_pages, sizeof *q->pages))) return false; /* retried in the next step */
     q->cap_pages = s->limits.seq_pages;
     if (q->swapped_out && !swap_in(s, q)) return false;
     bool first = !q->n_computed && wf_seq_length(q) == q->n_prompt;
@@ -140,11 +197,11 @@ void wf_sched_admit(wf_sched *s)
  * registered after the block that they follow, which q keeps. */
 static void preempt(wf_sched *s, wf_seq *q)
 {
-    uint32_t used = wf_seq_held(q, wf_sched_pages_for(s, q->n_computed));
+    uint32_t used = wf_sched_pages_for(s, q->n_computed);
     q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
     wf_sched_release(s, q);
     if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */
-    if (!q->n_passed) q->n_registered = 0, q->prefix = 0;
+    if (!q->tables[0].passed) q->n_registered = 0, q->prefix = 0;
     wf_sched_unlink(&s->running, q);
     wf_sched_insert(&s->preempted, q);
     q->state = WF_SEQ_PREEMPTED;

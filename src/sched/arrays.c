@@ -13,8 +13,9 @@ weft_status wf_batch_init(wf_batch *b, const wf_limits *l)
         [WF_INPUT_LOGIT_ROWS] = l->logit_rows,
     };
     memset(b, 0, sizeof *b);
+    b->pitch[WF_INPUT_SLOT] = count[WF_INPUT_SLOT], b->pitch[WF_INPUT_PAGES] = count[WF_INPUT_PAGES];
     for (size_t i = 0; i < WF_N_INPUTS; i++) {
-        b->in[i] = wf_calloc(count[i], sizeof(int32_t));
+        b->in[i] = wf_calloc(count[i] * (b->pitch[i] ? wf_limits_tables(l) : 1), sizeof(int32_t));
         if (!b->in[i]) return wf_batch_free(b), WEFT_ERR_NOMEM;
     }
     return WEFT_OK;

@@ -27,7 +27,7 @@ typedef struct plan {
     uint32_t tokens, logits, decodes;
 } plan;
 
-/* Pages that q must still allocate for n tokens. */
+/* Pages that q must still allocate for n tokens, in each of its tables. */
 static uint32_t pages_needed(const wf_sched *s, const wf_seq *q, uint32_t n)
 {
     uint32_t want = wf_sched_pages_for(s, q->n_computed + n);
@@ -53,7 +53,7 @@ static bool clears_used_pages(wf_sched *s, const plan *p, const wf_seq *q, uint3
 
 static bool has_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return pages_needed(s, q, n) <= wf_pages_available(&s->pages, page_limit(s, p, q, n));
+    return pages_needed(s, q, n) * q->n_tables <= wf_pages_available(&s->pages, page_limit(s, p, q, n));
 }
 
 /* The greatest count of up to n tokens that passes the test. The test is monotonic: fewer tokens never fail. */
@@ -83,7 +83,7 @@ static void grant(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force)
     while (force && !has_pages(s, p, q, n) && wf_sched_preempt(s, q)) {}
     n = most(s, p, q, n, has_pages);
     uint32_t pages = pages_needed(s, q, n);
-    wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), q->pages + q->n_pages);
+    for (uint32_t t = 0; t < q->n_tables; t++) wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), wf_seq_table(q, t) + q->n_pages);
     q->n_pages += pages;
     q->n_scheduled = n;
     p->tokens += n;
@@ -172,6 +172,18 @@ static void cut_to_tiles(wf_sched *s, plan *p)
 
 /* ---- arrays --------------------------------------------------------------------------------------------------- */
 
+/* Where the tokens of q go, and its pages, in each table. */
+static void add_pages(const wf_sched *s, wf_batch *b, const wf_seq *q, uint32_t first, uint32_t n_pages)
+{
+    uint32_t p = s->p.page_tokens;
+    for (uint32_t t = 0; t < q->n_tables; t++) {
+        const int32_t *pages = wf_seq_table(q, t);
+        int32_t *slots = wf_batch_table(b, WF_INPUT_SLOT, t) + first;
+        for (uint32_t i = 0, pos = q->n_computed; i < q->n_scheduled; i++, pos++) slots[i] = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
+        memcpy(wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages, pages, n_pages * sizeof *pages);
+    }
+}
+
 static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
 {
     uint32_t seq = b->n_seqs++, first = b->n_tokens, p = s->p.page_tokens, n = q->n_scheduled;
@@ -182,10 +194,9 @@ static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
         b->n_pending += !known;
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
         b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
-        b->in[WF_INPUT_SLOT][row] = q->pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
     }
     uint32_t kv = q->n_computed + n, pages = (kv + p - 1) / p;
-    memcpy(b->in[WF_INPUT_PAGES] + b->n_pages, q->pages, pages * sizeof(int32_t));
+    add_pages(s, b, q, first, pages);
     b->n_pages += pages;
     b->in[WF_INPUT_INDPTR][seq + 1] = (int32_t)b->n_pages;
     q->logit0 = b->n_logits;

@@ -13,16 +13,23 @@ enum wf_input {
     WF_N_INPUTS
 };
 
-/* Token m of a batch is in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it attends to
+/* SLOT and PAGES are there once for each page table of the sequences (mem/kv_layout.h).
+ * Token m of a batch is in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it attends to
  * the pages from in[PAGES][in[INDPTR][s]] on, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the tokens that need logits.
  * Sequences are numbered within the batch. How tokens are sampled comes with the step (exec/exec.h). */
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
+    size_t pitch[WF_N_INPUTS]; /* of SLOT and PAGES, from one table to the next; else 0 */
     uint32_t n_tokens, n_seqs, n_pages, n_logits;
     uint32_t n_decodes;     /* the first n_decodes tokens are decodes, each the only token of its sequence */
     uint32_t n_pending;     /* pending tokens, -1 - k: the one sampled from row k of the previous step's logits */
     uint32_t max_kv, max_q; /* keys of the longest sequence; most tokens of one sequence */
 } wf_batch;
+
+static inline int32_t *wf_batch_table(const wf_batch *b, enum wf_input i, uint32_t table)
+{
+    return b->in[i] + table * b->pitch[i];
+}
 
 weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
 void wf_batch_free(wf_batch *b);

@@ -4,7 +4,7 @@
 
 #include "sched/sched.h"
 
-uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens);
+uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens); /* of one table */
 /* fair.c */
 void wf_fair_init(wf_sched *s);
 void wf_fair_free(wf_sched *s);
@@ -22,7 +22,7 @@ void wf_sched_release_passed(wf_sched *s, wf_seq *q);
 void wf_sched_release(wf_sched *s, wf_seq *q); /* those that q holds */
 /* K and V of q are gone: it begins anew. */
 void wf_sched_restart(wf_seq *q);
-/* Records a swap of the n pages that q holds first, to run before the next step. false: no memory for the record. */
+/* Records a swap of the pages that q holds of its first n of each table, to run before the next step. false: no memory for the record. */
 bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n);
 /* Removes q's swap from the list: q was to be swapped in, and is preempted before. Its copy on the host is still complete.
  * false: it has no swap in the list. */

@@ -21,7 +21,7 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
     wf_fair_init(s);
     for (size_t i = 0; i < WF_LENGTH_BUCKETS; i++) s->average[i] = -1;
     weft_status st = wf_pages_init(&s->pages, l->pages, wf_limits_guaranteed_pages(l), p->shuffle_pages);
-    if (st == WEFT_OK) st = wf_prefix_init(&s->prefix, &s->pages, p->page_tokens);
+    if (st == WEFT_OK) st = wf_prefix_init(&s->prefix, &s->pages, p->page_tokens, wf_limits_tables(l));
     s->peaks = wf_calloc(l->seqs + 1, sizeof *s->peaks);
     s->remainders = wf_calloc(p->page_tokens, sizeof *s->remainders);
     s->prompts = wf_calloc(l->seqs, sizeof *s->prompts);
@@ -32,7 +32,7 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
 
 uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens)
 {
-    return wf_pages_bytes(l->pages) + wf_prefix_bytes(l->pages, page_tokens);
+    return wf_pages_bytes(l->pages) + wf_prefix_bytes(l->pages, page_tokens, wf_limits_tables(l));
 }
 
 void wf_sched_clear_swaps(wf_sched *s)
@@ -79,19 +79,31 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     if (!q->n_prompt) q->n_prompt = q->n_tokens;
     q->order = (s->step - (int64_t)q->priority * WF_PRIORITY_STEPS) * (1 << 24) + (s->arrivals++ & 0xffffff);
     q->state = WF_SEQ_WAITING;
+    q->n_tables = wf_limits_tables(&s->limits);
     wf_fair_arrive(s, q);
     s->n_waiting++;
 }
 
 /* ---- swaps ----------------------------------------------------------------------------------------------- */
 
+static void list_held(const wf_seq *q, uint32_t n, int32_t *out)
+{
+    for (uint32_t t = 0; t < q->n_tables; t++) {
+        const int32_t *pages = wf_seq_table(q, t);
+        wf_passed own = q->tables[t];
+        memcpy(out, pages, own.kept * sizeof *out);
+        memcpy(out + own.kept, pages + own.passed, (n - own.passed) * sizeof *out);
+        out += own.kept + n - own.passed;
+    }
+}
+
 bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
 {
-    int32_t *pages = wf_calloc(n + 1, sizeof *pages);
+    uint32_t held = wf_seq_held(q, n);
+    int32_t *pages = wf_calloc(held + 1, sizeof *pages);
     if (!pages || !wf_grow(&s->swaps, s->n_swaps, &s->cap_swaps, sizeof *s->swaps)) return free(pages), false;
-    memcpy(pages, q->pages, q->n_kept * sizeof *pages);
-    memcpy(pages + q->n_kept, q->pages + q->n_passed, (n - q->n_kept) * sizeof *pages);
-    s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, n};
+    list_held(q, n, pages);
+    s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, held};
     return true;
 }
 
@@ -109,29 +121,48 @@ bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q)
 /* ---- pages that go back ---------------------------------------------------------------------------------- */
 
 /* The next token attends to the keys from n_computed + 1 - window on. */
+uint32_t wf_sched_passed(const wf_sched *s, uint32_t table, uint32_t n_computed)
+{
+    uint32_t next = n_computed + 1, window = s->p.tables[table].window;
+    return window && next > window ? (next - window) / s->p.page_tokens : 0;
+}
+
+uint32_t wf_sched_kept(const wf_sched *s, uint32_t table)
+{
+    return wf_sched_pages_for(s, s->p.tables[table].sink);
+}
+
+static void release_passed(wf_sched *s, wf_seq *q, uint32_t table)
+{
+    uint32_t passed = wf_sched_passed(s, table, q->n_computed), kept = wf_sched_kept(s, table), from = WF_MAX(q->tables[table].passed, kept);
+    int32_t *pages = wf_seq_table(q, table);
+    if (!s->p.no_prefix && !q->private) passed = WF_MIN(passed, q->n_registered);
+    if (passed <= from) return;
+    wf_pages_release(&s->pages, pages + from, passed - from);
+    memset(pages + from, 0, (passed - from) * sizeof *pages);
+    q->tables[table] = (wf_passed){kept, passed};
+}
+
 void wf_sched_release_passed(wf_sched *s, wf_seq *q)
 {
-    uint32_t next = q->n_computed + 1, window = s->p.window, passed = window && next > window ? (next - window) / s->p.page_tokens : 0;
-    if (!s->p.no_prefix && !q->private) passed = WF_MIN(passed, q->n_registered);
-    uint32_t kept = wf_sched_pages_for(s, s->p.sink), from = WF_MAX(q->n_passed, kept);
-    if (passed <= from) return;
-    wf_pages_release(&s->pages, q->pages + from, passed - from);
-    memset(q->pages + from, 0, (passed - from) * sizeof *q->pages);
-    q->n_kept = kept, q->n_passed = passed;
+    for (uint32_t t = 0; t < q->n_tables; t++) release_passed(s, q, t);
 }
 
 void wf_sched_release(wf_sched *s, wf_seq *q)
 {
-    if (!q->n_pages) return;
-    wf_pages_release(&s->pages, q->pages + q->n_passed, q->n_pages - q->n_passed);
-    wf_pages_release(&s->pages, q->pages, q->n_kept);
+    for (uint32_t t = 0; t < q->n_tables && q->n_pages; t++) {
+        wf_passed own = q->tables[t];
+        wf_pages_release(&s->pages, wf_seq_table(q, t) + own.passed, q->n_pages - own.passed);
+        wf_pages_release(&s->pages, wf_seq_table(q, t), own.kept);
+    }
     q->n_pages = 0;
 }
 
 void wf_sched_restart(wf_seq *q)
 {
-    q->n_computed = q->n_kept = q->n_passed = q->n_registered = 0;
+    q->n_computed = q->n_registered = 0;
     q->prefix = 0;
+    memset(q->tables, 0, sizeof q->tables);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------- */
@@ -140,9 +171,12 @@ void wf_sched_restart(wf_seq *q)
 static void publish(wf_sched *s, wf_seq *q)
 {
     uint32_t p = s->p.page_tokens, n = WF_MIN(q->n_computed, q->n_tokens);
+    int32_t pages[WF_MAX_KV_TABLES];
     if (s->p.no_prefix || q->private) return;
-    for (; (q->n_registered + 1) * p <= n; q->n_registered++)
-        q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)q->n_registered * p, q->pages[q->n_registered]);
+    for (uint32_t i; i = q->n_registered, (i + 1) * p <= n; q->n_registered++) {
+        for (uint32_t t = 0; t < q->n_tables; t++) pages[t] = i < q->tables[t].kept || i >= q->tables[t].passed ? wf_seq_table(q, t)[i] : -1;
+        q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)i * p, pages);
+    }
 }
 
 static bool samples(const wf_seq *q)
@@ -214,7 +248,8 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
     wf_sched_release(s, q);
     free(q->pages);
     q->pages = NULL;
-    q->cap_pages = q->n_kept = q->n_passed = 0;
+    q->cap_pages = 0;
+    memset(q->tables, 0, sizeof q->tables);
     q->swapped_out = false;
     q->state = WF_SEQ_NEW;
 }

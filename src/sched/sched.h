@@ -15,8 +15,10 @@
  * memory. A sequence is not admitted while pages in use would break this rule, and prompt chunks are cut so that the
  * step's activations stay above the highest page in use.
  *
- * Windows. Where every layer attends to the last keys only, or to these and the first, the pages between are released as a sequence
- * grows. They stay in the prefix cache as those of ended sequences do: whoever begins alike finds them while nobody needs them.
+ * Windows. A sequence has a page table for each set of layers of similar windows (mem/kv_layout.h), and a page in each of them for some tokens. Where
+ * every layer of a table attends to the last keys only, or to these and the first, the pages between are released as a sequence
+ * grows. They stay in the prefix cache as those of ended sequences do: whoever begins alike finds them while nobody needs them. A prefix is found as
+ * far as every table has the pages that its windows reach from there.
  *
  * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM tile
  * (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens that the
@@ -26,6 +28,7 @@
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
 
+#include "mem/kv_layout.h"
 #include "mem/kv_page.h"
 #include "mem/prefix.h"
 #include "sched/batch.h"
@@ -45,7 +48,7 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
-    uint32_t window, sink;  /* no layer attends to more than these last keys, a token's own included, and these first ones; 0: some attend to all */
+    wf_kv_window tables[WF_MAX_KV_TABLES]; /* no layer of a page table attends to more than these; window 0: some attend to all */
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
     uint32_t least_step;    /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a chunk have
                              * no fewer tokens than these; 0: chunks fill the step */
@@ -59,6 +62,11 @@ typedef struct wf_sched_params {
 #define WF_RATIO_SEQS 64    /* that have finished last, about: over these the ratio P:D is an average */
 
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
+
+/* Pages of a table from `kept` to `passed` have been passed by windows: released, and page 0 stands in their place, which nobody reads there. */
+typedef struct wf_passed {
+    uint32_t kept, passed;
+} wf_passed;
 
 /* A sequence, embedded in a request. The caller owns it and its tokens; sched owns the pages and everything from `state` on. */
 typedef struct wf_seq {
@@ -82,19 +90,26 @@ typedef struct wf_seq {
     uint32_t n_paid;        /* prompt tokens that its client has been served, or that were in the prefix cache */
     bool swapped_out;       /* preempted, with its K and V on the host */
     int64_t order;          /* smaller is earlier */
-    int32_t *pages;
-    uint32_t n_pages, cap_pages;
-    uint32_t n_kept, n_passed; /* pages from the one to the other have been passed by windows: released, and page 0 stands in their place, which nobody reads there */
-    uint32_t n_registered;  /* leading pages that are in the prefix cache */
+    int32_t *pages;         /* [n_tables, cap_pages] */
+    uint32_t n_pages, cap_pages, n_tables; /* n_pages: of each table */
+    wf_passed tables[WF_MAX_KV_TABLES];
+    uint32_t n_registered;  /* leading pages of each table that are in the prefix cache */
     uint64_t prefix;        /* block id of the last of them, see prefix.h */
     uint32_t n_scheduled, logit0, n_logits; /* in the batch just formed: tokens; first row and number of rows of logits */
     uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;
 
-/* Pages that q holds of its first n. */
+static inline int32_t *wf_seq_table(const wf_seq *q, uint32_t table)
+{
+    return q->pages + (size_t)table * q->cap_pages;
+}
+
+/* Pages that q holds of its first n of each table. */
 static inline uint32_t wf_seq_held(const wf_seq *q, uint32_t n)
 {
-    return q->n_kept + n - q->n_passed;
+    uint32_t held = 0;
+    for (uint32_t t = 0; t < q->n_tables; t++) held += q->tables[t].kept + n - q->tables[t].passed;
+    return held;
 }
 
 /* Known and pending tokens. */
@@ -119,7 +134,7 @@ typedef struct wf_client {
 typedef struct wf_swap {
     wf_seq *q;
     bool out;
-    int32_t *pages; /* [n], owned by the swap */
+    int32_t *pages; /* [n], of one table after the other; owned by the swap */
     uint32_t n;
 } wf_swap;
 
@@ -168,6 +183,9 @@ void wf_sched_batch(wf_sched *s, wf_batch *b);
 void wf_sched_advance(wf_sched *s, bool pending);
 /* The host has no memory for the pages of q: its tokens will be recomputed. */
 void wf_sched_discard(wf_sched *s, wf_seq *q);
+/* Leading pages of a table that the windows of the next token have passed, and of these those that they never pass. */
+uint32_t wf_sched_passed(const wf_sched *s, uint32_t table, uint32_t n_computed);
+uint32_t wf_sched_kept(const wf_sched *s, uint32_t table);
 /* Peak of KV pages in use if each running sequence decodes as long as the average of its bucket. with: one more sequence,
  * or NULL. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with);

@@ -7,18 +7,56 @@ const wf_load_kind wf_load_kinds[WF_N_LOAD_KINDS] = {
     {"mixed", true, 0},
 };
 
-/* Adds a sequence of `keys` tokens, the last n of which are in the batch. */
-static void add_seq(const struct weft_engine *e, wf_batch *b, uint32_t n, uint32_t keys)
+static uint32_t tables_of(const struct weft_engine *e)
 {
-    uint32_t p = e->sched.p.page_tokens, first = b->n_pages, pages = (keys + p - 1) / p;
+    return wf_limits_tables(&e->limits);
+}
+
+bool wf_load_holds(const struct weft_engine *e, uint32_t table, uint32_t first, uint32_t page)
+{
+    return page < wf_sched_kept(&e->sched, table) || page >= wf_sched_passed(&e->sched, table, first);
+}
+
+/* The pages that a sequence of `keys` tokens holds, the last n of which are in the batch. */
+static uint64_t pages_of(const struct weft_engine *e, uint32_t n, uint32_t keys)
+{
+    uint64_t p = e->sched.p.page_tokens, all = (keys + p - 1) / p, pages = 0;
+    for (uint32_t t = 0; t < tables_of(e); t++) {
+        uint32_t passed = wf_sched_passed(&e->sched, t, keys - n), kept = wf_sched_kept(&e->sched, t);
+        pages += all - (passed > kept ? passed - kept : 0);
+    }
+    return pages;
+}
+
+/* The most keys, in whole pages or all, of a sequence that so many pages hold. */
+static uint32_t most_keys(const struct weft_engine *e, uint32_t n, uint32_t keys, uint64_t pages)
+{
+    uint32_t p = e->sched.p.page_tokens;
+    while (keys && pages_of(e, WF_MIN(n, keys), keys) > pages) keys = (keys - 1) / p * p;
+    return keys;
+}
+
+/* In one of its tables: fresh pages from *fresh on, where it holds any. */
+static void add_pages(const struct weft_engine *e, wf_batch *b, uint32_t table, uint32_t n, uint32_t keys, int32_t *fresh)
+{
+    uint32_t p = e->sched.p.page_tokens;
+    int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, table) + b->n_pages, *slots = wf_batch_table(b, WF_INPUT_SLOT, table) + b->n_tokens;
+    for (uint32_t i = 0; i * p < keys; i++) pages[i] = wf_load_holds(e, table, keys - n, i) ? (*fresh)++ : 0;
+    for (uint32_t pos = keys - n; pos < keys; pos++) *slots++ = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
+}
+
+/* Adds a sequence of `keys` tokens, the last n of which are in the batch. */
+static void add_seq(const struct weft_engine *e, wf_batch *b, uint32_t n, uint32_t keys, int32_t *fresh)
+{
+    uint32_t p = e->sched.p.page_tokens;
+    for (uint32_t t = 0; t < tables_of(e); t++) add_pages(e, b, t, n, keys, fresh);
     for (uint32_t pos = keys - n; pos < keys; pos++) {
         uint32_t row = b->n_tokens++;
         b->in[WF_INPUT_TOKEN][row] = (int32_t)(wf_random(1, row) % e->model->hp.n_vocab);
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
         b->in[WF_INPUT_SEQ][row] = (int32_t)b->n_seqs;
-        b->in[WF_INPUT_SLOT][row] = (int32_t)((first + pos / p) * p + pos % p);
     }
-    for (uint32_t i = 0; i < pages; i++, b->n_pages++) b->in[WF_INPUT_PAGES][b->n_pages] = (int32_t)b->n_pages;
+    b->n_pages += (keys + p - 1) / p;
     b->in[WF_INPUT_INDPTR][++b->n_seqs] = (int32_t)b->n_pages;
     b->in[WF_INPUT_LOGIT_ROWS][b->n_logits++] = (int32_t)b->n_tokens - 1;
     b->max_kv = WF_MAX(b->max_kv, keys);
@@ -33,13 +71,12 @@ typedef struct composition {
 static composition compose(const struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     const wf_limits *l = &e->limits;
-    uint32_t page = e->sched.p.page_tokens;
-    uint64_t most_keys = (uint64_t)WF_MIN(l->seq_pages, wf_limits_guaranteed_pages(l)) * page;
-    composition c = {.prompt_keys = (uint32_t)WF_MIN(WF_MIN(context, e->context), most_keys)};
+    uint32_t n = WF_MIN(WF_MAX(x.prefill, 1u), l->step_tokens);
+    composition c = {.prompt_keys = most_keys(e, n, WF_MIN(context, e->context), wf_limits_guaranteed_pages(l))};
     c.prompts = (x.prefill + c.prompt_keys - 1) / c.prompt_keys;
     uint32_t pages = wf_limits_pages(l, x.decodes + x.prefill, WF_MIN(x.decodes + c.prompts, l->logit_rows));
-    uint64_t used = (uint64_t)c.prompts * ((c.prompt_keys + page - 1) / page);
-    if (x.decodes && pages > used) c.decode_keys = (uint32_t)WF_MIN((pages - used) / x.decodes * page, c.prompt_keys);
+    uint64_t used = c.prompts * pages_of(e, WF_MIN(n, c.prompt_keys), c.prompt_keys);
+    if (x.decodes && pages > used) c.decode_keys = most_keys(e, 1, c.prompt_keys, (pages - used) / x.decodes);
     if (pages < used) c.prompts = UINT32_MAX;
     return c;
 }
@@ -70,8 +107,9 @@ weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t 
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->max_kv = b->max_q = 0;
     b->n_decodes = x.decodes;
     b->in[WF_INPUT_INDPTR][0] = 0;
-    for (uint32_t i = 0; i < x.decodes; i++) add_seq(e, b, 1, c.decode_keys);
-    for (uint32_t n, left = x.prefill; left; left -= n) add_seq(e, b, n = WF_MIN(left, c.prompt_keys), c.prompt_keys);
+    int32_t fresh = 0;
+    for (uint32_t i = 0; i < x.decodes; i++) add_seq(e, b, 1, c.decode_keys, &fresh);
+    for (uint32_t n, left = x.prefill; left; left -= n) add_seq(e, b, n = WF_MIN(left, c.prompt_keys), c.prompt_keys, &fresh);
     return WEFT_OK;
 }
 
@@ -125,10 +163,18 @@ weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, 
     return tokens_of(x) ? wf_load_batch(e, x, context, b) : WEFT_OK;
 }
 
+uint32_t wf_load_pages(const struct weft_engine *e, const wf_batch *b)
+{
+    int32_t last = -1;
+    for (uint32_t t = 0; t < tables_of(e); t++)
+        for (uint32_t i = 0; i < b->n_pages; i++) last = WF_MAX(last, wf_batch_table(b, WF_INPUT_PAGES, t)[i]);
+    return (uint32_t)(last + 1);
+}
+
 weft_status wf_load_submit(struct weft_engine *e, const wf_batch *b)
 {
-    uint32_t pages = wf_limits_pages(&e->limits, b->n_tokens, b->n_logits); /* activations lie in the others */
-    if (b->n_pages > pages) return wf_fail(WEFT_ERR_INTERNAL, "a load has %u KV pages, a step of its size %u", b->n_pages, pages);
+    uint32_t pages = wf_limits_pages(&e->limits, b->n_tokens, b->n_logits), used = wf_load_pages(e, b); /* activations lie in the others */
+    if (used > pages) return wf_fail(WEFT_ERR_INTERNAL, "a load has %u KV pages, a step of its size %u", used, pages);
     return wf_exec_submit(e->exec, b, &(wf_step_io){.ids = (int32_t *)e->steps[0].ids.data});
 }
 

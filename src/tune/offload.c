@@ -28,12 +28,21 @@ void wf_offload_close(wf_offload *o)
     *o = (wf_offload){0};
 }
 
-/* Pages of a sequence before those that its tokens of this step go to. */
-static uint32_t left_alone(const wf_offload *o, const wf_batch *b, uint32_t seq)
+/* Of a sequence's tokens in this step, the first. */
+static uint32_t first_position(const wf_batch *b, uint32_t seq)
 {
     uint32_t row = 0;
     while (row < b->n_tokens && b->in[WF_INPUT_SEQ][row] != (int32_t)seq) row++;
-    return row < b->n_tokens ? (uint32_t)b->in[WF_INPUT_POS][row] / o->e->sched.p.page_tokens : 0;
+    return row < b->n_tokens ? (uint32_t)b->in[WF_INPUT_POS][row] : 0;
+}
+
+/* Pages of a sequence before those that its tokens of this step go to. */
+static void add_left_alone(wf_offload *o, const wf_batch *b, uint32_t seq)
+{
+    uint32_t first = first_position(b, seq);
+    for (uint32_t t = 0; t < wf_limits_tables(&o->e->limits); t++)
+        for (uint32_t i = 0; i < first / o->e->sched.p.page_tokens; i++)
+            if (wf_load_holds(o->e, t, first, i)) o->pages[o->n_pages++] = wf_batch_table(b, WF_INPUT_PAGES, t)[b->in[WF_INPUT_INDPTR][seq] + (int32_t)i];
 }
 
 /* Those of sequences, and those of nobody. */
@@ -41,9 +50,8 @@ void wf_offload_batch(wf_offload *o, const wf_batch *b)
 {
     uint32_t page = o->e->sched.p.page_tokens, all = wf_limits_pages(&o->e->limits, b->n_tokens, b->n_logits);
     o->n_pages = 0;
-    for (uint32_t s = 0; s < b->n_seqs; s++)
-        for (uint32_t i = 0; i < left_alone(o, b, s); i++) o->pages[o->n_pages++] = b->in[WF_INPUT_PAGES][b->in[WF_INPUT_INDPTR][s] + (int32_t)i];
-    for (uint32_t p = b->n_pages; p < all; p++) o->pages[o->n_pages++] = (int32_t)p;
+    for (uint32_t s = 0; s < b->n_seqs; s++) add_left_alone(o, b, s);
+    for (uint32_t p = wf_load_pages(o->e, b); p < all; p++) o->pages[o->n_pages++] = (int32_t)p;
     o->n_copies = o->n_pages ? (b->n_tokens + page - 1) / page : 0;
 }
 

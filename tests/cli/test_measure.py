@@ -376,21 +376,34 @@ class Info(cli.TestCase):
             self.assertIn("the context is 4096 tokens; the model's own, 8192, and others are set with -c", self.ok(*run).err)
             self.assertNotIn("the model's own", self.ok(*run, "-c", 4096).err + self.ok("run", "-p", "x", "-n", 1, *cli.CPU).err)
 
-    def test_what_fits_no_device(self):
-        """A file with holes of 1.6 TB is described without reading it."""
+    def described(self, shape, kind, *options):
+        """What `weft info` says of a model whose weights are a hole."""
         sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
         import gguf_write as gw
-        shape = dict(width=16384, layers=126, heads=128, kv_heads=8, head_dim=128, ffn=53248, vocab=259, context=2048)
         w = gw.Writer()
-        gw.add_model(w, "llama", "huge", shape, "F32")
+        gw.add_model(w, "llama", "huge", shape, kind)
         gw.add_vocab(w, [], shape["vocab"])
-        for name, dims, kind in gw.model_tensors(shape, "F32"):
-            w.reserve(name, dims, kind)
+        for name, dims, own in gw.model_tensors(shape, kind):
+            w.reserve(name, dims, own)
         head, _, size = w.layout()
         with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
             f.write(head)
             f.truncate(size)
-            text = self.ok("info", "-m", f.name).text
+            return self.ok("info", "-m", f.name, *options).text
+
+    def test_windows_take_less(self):
+        """Of 24 layers 20 attend to the last 1,024 tokens: they keep these and a step of 512, in one page more at most, of contexts of 32,768."""
+        shape = dict(width=256, layers=24, heads=4, kv_heads=2, head_dim=64, ffn=512, vocab=259, context=32768)
+        all_keys, few = (self.described({**shape, **w}, "F16", "-c", 32768, "--max-num-batched-tokens", 512, "--kv-memory", "768M") for w in ({}, {"window": 1024, "period": 6}))
+        contexts = [int(re.search(r"\((\d+) contexts of 32768\)", t).group(1)) for t in (all_keys, few)]
+        self.assertEqual(contexts, [2, 9])
+        memory = self.described({**shape, "window": 1024, "period": 6}, "F16", "-c", 32768, "--max-num-batched-tokens", 512, "--memory", "--device", "cpu")
+        mib = float(re.search(r"KV 12.00 KiB a token,\s+([0-9.]+) MiB for 32768 tokens", memory).group(1))
+        self.assertAlmostEqual(mib, 4 * 16 + 20 * 97 / 128, delta=0.01) # 128 pages of 16 tokens are 1 MiB of a layer
+
+    def test_what_fits_no_device(self):
+        """A file with holes of 1.6 TB is described without reading it."""
+        text = self.described(dict(width=16384, layers=126, heads=128, kv_heads=8, head_dim=128, ffn=53248, vocab=259, context=2048), "F32")
         self.assertRegex(text, r"memory budget +weights 1\.\d+ TiB")
         self.assertRegex(text, r"(?m)^  on cpu +does not fit: 2048 tokens need 1\.\d+ TiB, [0-9.]+ .iB are free$")
         self.assertNotIn("fits, with", text)

@@ -224,20 +224,23 @@ static void test_passed_pages(void **state)
     unlink(path);
 }
 
-/* Where a layer attends to all keys, no page goes back; where all attend to the first ones, these stay. */
+/* Where a layer attends to all keys, its pages stay, and those of the others go back; where all attend to the first ones, these stay. */
 static void test_needed_pages(void **state)
 {
     (void)state;
-    static const int files[][2] = {{0, 0}, {6, 9}}; /* the sink, and the last layer's window */
+    static const int files[][3] = {{0, 9, 0}, {6, 9, 9}, {0, 24, 0}}; /* the sink, and the windows of the layers and of the last */
     char path[] = "/tmp/weft-windows-XXXXXX";
     close(mkstemp(path));
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         tally whole[8] = {{0}}, tight[8] = {{0}};
         struct weft_stats stats;
-        write_windows(path, files[k][0], 9, files[k][1]);
+        write_windows(path, files[k][0], files[k][1], files[k][2]);
         answer_within(path, 128, 8, 8, whole, &stats);
+        uint64_t context = stats.kv_bytes / 8;
         answer_within(path, 4, 8, 1, tight, &stats);
         assert_true(k || stats.kv_pages >= 128 / 4);
+        assert_true(stats.kv_bytes < context * 2 / 3);
+        if (k == 2) assert_true(stats.preempted > 0 && stats.swapped_out_bytes > 0);
         for (int i = 0; i < 8; i++) assert_memory_equal(tight[i].ids, whole[i].ids, ANSWER * sizeof(int32_t));
     }
     unlink(path);

@@ -77,7 +77,7 @@ static void test_windows(void **state)
         l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3);
         if (seed % 13 < 4) l = sharing(l, 20, 30);
         open_world(&w, &l, (enum wf_policy)(seed % 4), 4, seed);
-        w.s.p.window = window, w.s.p.sink = sink, w.s.p.no_prefix = seed % 7 == 0;
+        w.s.p.tables[0] = (wf_kv_window){window, sink}, w.s.p.no_prefix = seed % 7 == 0;
         w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
         run_world(&w, seed, 60, seed % 3 == 1);
         assert_true(w.most_held <= l.held_pages && l.held_pages < l.seq_pages);
@@ -87,6 +87,37 @@ static void test_windows(void **state)
     }
     printf("%lu preempted, %lu tokens found\n", (unsigned long)preempted, (unsigned long)hits);
     assert_true(preempted > 100 && hits > 1000); /* or nothing was tried */
+}
+
+/* Several tables, one for layers that attend to all keys, say, draw on the same pages. */
+static void test_tables(void **state)
+{
+    (void)state;
+    uint64_t preempted = 0, hits = 0, mates = 0;
+    for (uint64_t seed = 1; seed <= 240; seed++) {
+        const wf_kv_window some[] = {{0, 0}, {24, 0}, {7, 0}, {1, 0}, {9, 1 + seed % 9}, {20, 3}};
+        const wf_kv_growth growth = {PAGE, 12, LONGEST / PAGE};
+        wf_limits l = seed / 16 % 2 ? tight : starved;
+        wf_kv_layout tables = {.n_tables = 2 + seed % 2};
+        world w;
+        l.step_tokens = 12, l.tables = tables.n_tables;
+        tables.tables[0] = some[wf_random(seed, 0) % 4 ? 0 : 1];
+        for (uint32_t t = 1; t < tables.n_tables; t++) tables.tables[t] = some[wf_random(seed, t) % WF_LEN(some)];
+        l.held_pages = wf_kv_layout_pages(&tables, &growth);
+        l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3) + (seed % 7 ? 0 : 60);
+        if (seed % 13 < 4) l = sharing(l, 20, 30);
+        open_world(&w, &l, (enum wf_policy)(seed % 4), 4, seed);
+        memcpy(w.s.p.tables, tables.tables, sizeof tables.tables);
+        w.s.p.no_prefix = seed % 11 == 0, w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
+        run_world(&w, seed, 60, seed % 3 == 1);
+        assert_true(w.most_held <= l.held_pages);
+        preempted += w.s.n_preempted;
+        hits += w.s.prefix_hits;
+        for (uint32_t i = 0; i < l.pages; i++) mates += w.s.prefix.mate_of[i] >= 0;
+        close_world(&w);
+    }
+    printf("%lu preempted, %lu tokens found, %lu mates left\n", (unsigned long)preempted, (unsigned long)hits, (unsigned long)mates);
+    assert_true(preempted > 100 && hits > 1000 && mates > 100); /* or nothing was tried */
 }
 
 static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, int32_t priority)
@@ -112,7 +143,7 @@ static void test_windows_let_more_run(void **state)
         world w;
         wf_limits l = {.step_tokens = 8, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .held_pages = i ? 5 : 0, .pages = 40};
         open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
-        w.s.p.window = i ? 8 : 0, w.spacious = false;
+        w.s.p.tables[0].window = i ? 8 : 0, w.spacious = false;
         for (int k = 0; k < 30; k++) add(&w, 40, 23, 1000 * k, 0);
         while (w.alive) step(&w);
         running[i] = w.most_running;
@@ -308,9 +339,9 @@ static void test_prefix_is_compared_whole(void **state)
     int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
     uint64_t found = 0;
     assert_int_equal(wf_pages_init(&pages, 8, 8, 0), WEFT_OK);
-    assert_int_equal(wf_prefix_init(&x, &pages, PAGE), WEFT_OK);
+    assert_int_equal(wf_prefix_init(&x, &pages, PAGE, 1), WEFT_OK);
     assert_true(wf_pages_alloc(&pages, 1, 8, &page));
-    uint64_t block = wf_prefix_add(&x, 0, tokens, page);
+    uint64_t block = wf_prefix_add(&x, 0, tokens, &page);
     for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &found), -1);
     for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &found), -1);
     assert_int_equal(wf_prefix_find(&x, 0, tokens, &found), page);
@@ -409,7 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_requests),         cmocka_unit_test(test_too_few_pages),
         cmocka_unit_test(test_host_without_memory),     cmocka_unit_test(test_unified_pool),
-        cmocka_unit_test(test_unified_pool_compared),   cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_unified_pool_compared),   cmocka_unit_test(test_windows), cmocka_unit_test(test_tables),
         cmocka_unit_test(test_windows_let_more_run),
         cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_alone),
             cmocka_unit_test(test_orca_takes_prompts_whole),

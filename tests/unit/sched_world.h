@@ -9,7 +9,8 @@
  * In unlucky worlds the host has often no memory for what the scheduler wants: a request may then have to compute again what it had
  * computed, but it ends as others do.
  *
- * In worlds with a window, only slots within it are compared, and no sequence holds more pages than its window and a step need.
+ * In worlds with windows, only slots within them are compared, and no sequence holds more pages than its windows and a step need. Sequences may have
+ * several page tables; what a slot holds then depends on the table.
  *
  * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN in
  * their place. */
@@ -30,11 +31,12 @@
 #define UNKNOWN (-12345)
 #define TORN    UINT64_MAX
 #define MOST    16 /* sequences of a step */
+#define TABLES  3
 
 typedef struct sim {
     wf_seq q; /* first, so that it is found from its sequence */
     int32_t tokens[LONGEST + 1], truth[LONGEST + 1]; /* what the scheduler may see; what will have been there */
-    uint64_t host[LONGEST + PAGE];
+    uint64_t host[TABLES * (LONGEST + PAGE)];
     bool computed[LONGEST + 1]; /* once at least, or found in the prefix cache */
     uint32_t want;
     int64_t began;
@@ -79,7 +81,7 @@ static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
     wf_pool_part all = {.page = 100, .token = row, .logit_row = logit_row};
     all.bytes = l.pages * all.page + wf_pool_part_step_bytes(&all, l.step_tokens, l.logit_rows);
     l.pool = (wf_unified_pool){.parts = {all}, .n = 1};
-    l.pages = l.seqs * l.seq_pages;
+    l.pages = l.seqs * l.seq_pages * wf_limits_tables(&l);
     l.pages = wf_limits_max_pages(&l, 1);
     return l;
 }
@@ -120,13 +122,22 @@ static uint64_t chain(const sim *r, uint32_t n)
     return h;
 }
 
-static void check_seen(const world *w, const sim *r, uint32_t n)
+/* Of a sequence's pages in the table: is this one held? */
+static bool holds(const wf_seq *q, uint32_t table, uint32_t page)
+{
+    return page < q->tables[table].kept || page >= q->tables[table].passed;
+}
+
+static void check_seen(const world *w, const sim *r, uint32_t table, uint32_t n)
 {
     uint64_t h = 0;
-    uint32_t window = w->s.p.window, unseen = window && n + 1 > window ? n + 1 - window : 0;
+    wf_kv_window own = w->s.p.tables[table];
+    uint32_t unseen = own.window && n + 1 > own.window ? n + 1 - own.window : 0;
     for (uint32_t i = 0; i < n; i++) {
         h = wf_random(h, (uint32_t)r->truth[i]);
-        if (i >= unseen || i < w->s.p.sink) assert_int_equal(w->kv[r->q.pages[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h);
+        if (i < unseen && i >= own.sink) continue;
+        assert_true(holds(&r->q, table, i / PAGE));
+        assert_int_equal(w->kv[wf_seq_table(&r->q, table)[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h + table);
     }
 }
 
@@ -172,25 +183,35 @@ static void simulate_tokens(world *w)
 {
     for (wf_seq *q = w->s.running; q; q = q->next) {
         sim *r = (sim *)q;
-        if (q->n_scheduled) check_seen(w, r, q->n_computed);
+        for (uint32_t t = 0; q->n_scheduled && t < q->n_tables; t++) check_seen(w, r, t, q->n_computed);
         for (uint32_t i = 0; i < q->n_computed; i++) r->computed[i] = true; /* in the prefix cache, say */
         for (uint32_t i = q->n_computed; i < q->n_computed + q->n_scheduled; i++) {
-            int32_t page = q->pages[i / PAGE];
-            assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written */
-            check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
-            w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1);
+            for (uint32_t t = 0; t < q->n_tables; t++) {
+                int32_t page = wf_seq_table(q, t)[i / PAGE];
+                assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written */
+                check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
+                w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1) + t;
+            }
             w->again += r->computed[i];
             r->computed[i] = true;
         }
     }
 }
 
+/* One more than the highest page of q. */
+static uint32_t top_page(const wf_seq *q)
+{
+    uint32_t top = 0;
+    for (uint32_t t = 0; t < q->n_tables; t++)
+        for (uint32_t i = 0; i < q->n_pages; i++) top = holds(q, t, i) ? WF_MAX(top, (uint32_t)wf_seq_table(q, t)[i] + 1) : top;
+    return top;
+}
+
 /* No page in use overlaps the step's activations. */
 static void simulate_activations(world *w)
 {
     uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits), top = wf_limits_guaranteed_pages(&w->s.limits);
-    for (const wf_seq *q = w->s.running; q; q = q->next)
-        for (uint32_t i = 0; i < q->n_pages; i++) top = i < q->n_kept || i >= q->n_passed ? WF_MAX(top, (uint32_t)q->pages[i] + 1) : top;
+    for (const wf_seq *q = w->s.running; q; q = q->next) top = WF_MAX(top, top_page(q));
     assert_true(top <= left);
     /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for prompts. */
     uint32_t rows = WF_MIN(w->s.limits.step_tokens, w->s.n_running + w->s.limits.step_tokens / 4);
@@ -222,21 +243,26 @@ static bool ending(const wf_seq *q)
     return q->n_pending && length(q) >= q->max_tokens;
 }
 
+static void check_row(world *w, uint32_t r, uint32_t table, char *used)
+{
+    const wf_batch *b = &w->b;
+    int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r], slot = wf_batch_table(b, WF_INPUT_SLOT, table)[r];
+    int32_t at = b->in[WF_INPUT_INDPTR][seq] + pos / PAGE;
+    assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv && at < b->in[WF_INPUT_INDPTR][seq + 1]);
+    assert_int_equal(slot, wf_batch_table(b, WF_INPUT_PAGES, table)[at] * PAGE + pos % PAGE);
+    assert_false(used[slot]);
+    used[slot] = 1;
+    w->row_at[slot] = (int)r;
+}
+
 static void check_arrays(world *w)
 {
     const wf_batch *b = &w->b;
     const wf_limits *l = &w->s.limits;
     assert_true(b->n_tokens <= l->step_tokens && b->n_logits <= l->logit_rows && b->n_seqs <= l->seqs);
     char *used = calloc(l->pages * PAGE, 1);
-    for (uint32_t r = 0; r < b->n_tokens; r++) {
-        int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r], slot = b->in[WF_INPUT_SLOT][r];
-        int32_t at = b->in[WF_INPUT_INDPTR][seq] + pos / PAGE;
-        assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv && at < b->in[WF_INPUT_INDPTR][seq + 1]);
-        assert_int_equal(slot, b->in[WF_INPUT_PAGES][at] * PAGE + pos % PAGE);
-        assert_false(used[slot]);
-        used[slot] = 1;
-        w->row_at[slot] = (int)r;
-    }
+    for (uint32_t r = 0; r < b->n_tokens; r++)
+        for (uint32_t t = 0; t < wf_limits_tables(l); t++) check_row(w, r, t, used);
     for (uint32_t i = 0; i < b->n_logits; i++) assert_in_range(b->in[WF_INPUT_LOGIT_ROWS][i], 0, b->n_tokens - 1);
     free(used);
 }
@@ -247,7 +273,8 @@ static void check_pages(const world *w)
     const wf_pages *p = &w->s.pages;
     uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
     for (const wf_seq *q = w->s.running; q; q = q->next)
-        for (uint32_t i = 0; i < q->n_pages; i++) refs[q->pages[i]] += i < q->n_kept || i >= q->n_passed;
+        for (uint32_t t = 0; t < q->n_tables; t++)
+            for (uint32_t i = 0; i < q->n_pages; i++) refs[wf_seq_table(q, t)[i]] += holds(q, t, i);
     for (uint32_t i = 0; i < p->n; i++) {
         assert_int_equal(p->list[i].refs, refs[i]);
         in_use += refs[i] > 0;
@@ -255,6 +282,19 @@ static void check_pages(const world *w)
     assert_int_equal(in_use, wf_pages_in_use(p));
     assert_int_equal(in_use + wf_pages_available(p, p->n), p->n);
     free(refs);
+}
+
+/* A mate and its page know each other, and both are cached. */
+static void check_mates(const world *w)
+{
+    const wf_prefix *x = &w->s.prefix;
+    for (int32_t i = 0; x->n_mates && i < (int32_t)w->s.pages.n; i++) {
+        int32_t of = x->mate_of[i], listed = 0;
+        for (uint32_t t = 1; of >= 0 && t <= x->n_mates; t++) listed += wf_prefix_mate(x, of, t) == i;
+        assert_int_equal(listed, of >= 0);
+        if (of >= 0) assert_true(w->s.pages.list[i].cached && w->s.pages.list[of].cached && x->mate_of[of] < 0 && x->entries[of].block);
+        for (uint32_t t = 1; t <= x->n_mates; t++) assert_true(wf_prefix_mate(x, i, t) < 0 || x->mate_of[wf_prefix_mate(x, i, t)] == i);
+    }
 }
 
 static void check_turns(world *w)
@@ -380,7 +420,7 @@ static void complete_step(world *w, sim_step *f)
 
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
 {
-    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at), .spacious = l->pages == l->seqs * l->seq_pages};
+    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at), .spacious = l->pages == l->seqs * l->seq_pages * wf_limits_tables(l)};
     wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed, .least_step = seed % 2 ? 2 * tile : 0};
     assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
     assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
@@ -404,6 +444,7 @@ static void step(world *w)
     scarce = false;
     check_arrays(w);
     check_pages(w);
+    check_mates(w);
     check_turns(w);
     check_tiles(w);
     if (!w->b.n_tokens) assert_int_equal(w->s.n_swaps, 0); /* an engine submits no step without tokens, and its copies with it */
