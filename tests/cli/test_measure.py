@@ -462,7 +462,7 @@ class Info(cli.TestCase):
         self.fails(cli.USAGE, "need a model", "info", "--memory")
 
     def test_memory_that_windows_save(self):
-        """Where every head of every layer has a window, sequences hold the window and a step of their context."""
+        """Layers all of whose heads have windows keep the longest window and a step of a context."""
         def estimate(*options):
             text = self.ok("info", "--shape", "llama-1.1b", "-c", 512, "--max-num-batched-tokens", 64, "--max-num-seqs", 64, "--memory", "--device", "cpu",
                            *options).text
@@ -471,16 +471,18 @@ class Info(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "windows")
 
-            def write(last):
+            def write(whole): # one head of that many layers sees all keys
                 with open(path, "w") as f:
-                    f.write("weft-attention-windows 1\n" + "".join(f"layer {i} 16 9 1 {16 if i else last}\n" for i in range(22)))
+                    f.write("weft-attention-windows 1\n" + "".join(f"layer {i} 16 9 1 {0 if i < whole else 16}\n" for i in range(22)))
                 return "--attention-windows", path
 
             held, fit = estimate()
-            held_with, fit_with = estimate(*write(16))
+            held_with, fit_with = estimate(*write(0))
             self.assertEqual((held, held_with), (("4.1K", "8"), ("768", "8")))  # 32 pages of a context, or 6
-            self.assertGreater(fit_with, fit)
-            self.assertEqual(estimate(*write(0)), (held, fit))  # one head that sees all keeps all
+            held_some, fit_some = estimate(*write(1))
+            self.assertEqual(held_some, ("1.3K", "8"))  # (32 + 7 x 6) pages of 3 layers, for 22 layers
+            self.assertTrue(1.5 * fit < fit_some < fit_with / 1.2, (fit, fit_some, fit_with))  # of the memory that is free right now
+            self.assertEqual(estimate(*write(22))[0], held)
             self.fails(cli.USAGE, "need a model", "info", "--attention-windows", path)
 
 
