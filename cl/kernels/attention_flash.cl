@@ -402,17 +402,18 @@ bool is_wanted(const local_room *l, bool left, uint r)
 }
 
 /* What a row sees by any of the block's query heads. */
-sight sight_of_block(const call_t *c, const block *b, int pos)
+void see_by_block(const call_t *c, const block *b, int pos, sight *out)
 {
     uint first = b->hb * c->HB;
-    return sight_of_any(&c->mask, pos, b->kvh * b->heads + first, min(c->HB, b->heads - first));
+    see_by_any(&c->mask, pos, b->kvh * b->heads + first, min(c->HB, b->heads - first), out);
 }
 
 /* What all rows of a run see together: the last key, the end of the masked range that they share. Of a row, *any grows by what it sees. */
 void see_more(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
 {
-    const sight of_row = sight_of_block(c, b, c->pos[m]);
+    sight of_row;
     bool wanted = !left;
+    see_by_block(c, b, c->pos[m], &of_row);
     for (uint h = 0; left && h < c->HB; h++) wanted = wanted || IS_LEFT(l, (m - b->m0) * c->HB + h);
     if (!wanted) return;
     any->last = max(any->last, of_row.last);
@@ -425,7 +426,7 @@ void see_more(sight *any, const local_room *l, const call_t *c, const block *b, 
 uint look_at_run(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
 {
     uint run = m, lid = get_local_id(0);
-    *any = sight_of_block(c, b, INT_MAX);
+    see_by_block(c, b, INT_MAX, any);
     any->last = -1;
     for (; run < b->m_end && c->seq[run] == c->seq[m]; run++) see_more(any, l, c, b, left, run);
     if (lid < R) {
