@@ -165,7 +165,7 @@ WEFT_API void weft_calibration_free(struct weft_calibration *c); /* NULL is allo
 struct weft_memory_use {
     uint64_t token_bytes, logit_row_bytes; /* of activations, for each token of a step, and for each row of logits */
     uint64_t longest_context;              /* tokens of one sequence that fit */
-    uint64_t largest_batch;                /* sequences that fit, each with a whole context, or where all layers have windows with what these hold of one */
+    uint64_t largest_batch;                /* sequences that fit, each with a whole context, or what attention windows hold of one */
 };
 struct weft_memory {
     struct weft_device_info device;
@@ -175,7 +175,7 @@ struct weft_memory {
     uint32_t context, max_batched_tokens;
     struct weft_memory_use reused; /* buffers are reused, and share a space with KV pages: what an engine does (FlashDecoding++Next, section V) */
     struct weft_memory_use apart;  /* for comparison: each result of a layer has a buffer of its own, and KV pages theirs (figure 19) */
-    uint64_t kv_bytes_per_context; /* fewer than context * kv_bytes_per_token where layers have attention windows, which the KV cache keeps only */
+    uint64_t kv_bytes_per_context; /* less than context * kv_bytes_per_token where layers have attention windows: the KV cache keeps only what they reach */
     uint64_t reserved[7];
 };
 /* Computes what fits p->device, from its kernels and memory; loads nothing. Scratch memory of kernels is not counted: some ask for it when they are

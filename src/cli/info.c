@@ -143,6 +143,14 @@ static void print_formats(const struct weft_model *m)
     }
 }
 
+/* Bytes that one sequence needs. */
+static uint64_t least_memory(const wf_opts *o, const struct weft_model *m, uint32_t context)
+{
+    struct weft_engine_params p = {.context = context, .n_seqs = 1, .attention_windows = o->engine.attention_windows};
+    struct weft_budget b;
+    return weft_model_budget(m, &p, &b) ? 0 : b.weights + b.activations + b.kv;
+}
+
 static void print_memory(const wf_opts *o, const struct weft_model *m)
 {
     uint32_t own = weft_model_info(m)->context;
@@ -151,7 +159,7 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     if (wf_context_of(o, m)) contexts[0] = wf_context_of(o, m), n = 1;
     for (size_t k = 0; k < n; k++) {
         char size[32];
-        wf_human(weft_model_memory(m, contexts[k], 1), true, size, sizeof size);
+        wf_human(least_memory(o, m, contexts[k]), true, size, sizeof size);
         printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens", size, contexts[k]);
     }
     printf(n > 1 ? "\n" : " (one sequence)\n");
@@ -163,7 +171,8 @@ static void print_kv(const struct weft_budget *b)
     wf_human(b->kv, true, size, sizeof size);
     wf_human(b->kv_tokens, false, tokens, sizeof tokens);
     wf_human(b->steady_kv_tokens, false, more, sizeof more);
-    printf("                 KV cache of %s holds %s tokens (%u contexts of %u),\n", size, tokens, b->contexts, b->context);
+    const char *windows = (uint64_t)b->contexts * b->context > b->kv_tokens ? " with attention windows" : "";
+    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", size, tokens, b->contexts, b->context, windows);
     printf("                 and %s while steps have at most %u tokens\n", more, b->steady_tokens);
 }
 
@@ -200,7 +209,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     printf("memory budget    weights %s, activations %s, KV %s a token\n", weights, acts, token);
     printf("                 (a server with %u sequences in steps of %u tokens):\n", b.n_seqs, b.max_batched_tokens);
     print_kv(&b);
-    uint64_t least = weft_model_memory(m, b.context, 1);
+    uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) print_fit(&list[i], &b, least);
 }
@@ -318,7 +327,7 @@ static const wf_opt rows[] = {
      65536},
     {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
     {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
-    {0, "attention-windows", "FILE", "file with attention windows (docs/tuning.md), for the estimate: where every head of every layer has one, sequences take "
+    {0, "attention-windows", "FILE", "file with attention windows (docs/tuning.md), for the estimate: where every head of a layer has one, sequences take "
      "less memory", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
     {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},

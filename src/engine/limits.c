@@ -67,12 +67,14 @@ static uint32_t step_tokens_of(const struct weft_engine_params *p, enum wf_polic
     return (uint32_t)WF_MIN(wanted, (uint64_t)context * seqs);
 }
 
-/* Pages of the KV cache: from kv_memory, or from a number of whole contexts. */
+/* Pages of the KV cache: from kv_memory, or from a number of contexts of which all layers hold as much as the one with the longest window: what windows
+ * save is for more sequences, since short ones take a page of each table as well. */
 static weft_status count_pages(const struct weft_engine_params *p, const wf_graph *g, uint32_t context, wf_limits *l)
 {
+    const wf_kv_growth growth = {wf_engine_page(p), l->step_tokens, l->seq_pages};
     uint64_t page = wf_page_bytes(g), held = wf_limits_held_pages(l), most = held * l->seqs;
-    uint64_t contexts = p->kv_seqs ? WF_MIN(p->kv_seqs, l->seqs) : l->seqs;
-    uint64_t pages = p->kv_memory ? WF_MIN(p->kv_memory / page, most) : held * contexts;
+    uint64_t alike = (uint64_t)wf_limits_tables(l) * wf_kv_window_pages(g->kv.tables[0], &growth), contexts = p->kv_seqs ? WF_MIN(p->kv_seqs, l->seqs) : l->seqs;
+    uint64_t pages = WF_MIN(p->kv_memory ? p->kv_memory / page : alike * contexts, most);
     l->pages = (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX);
     if (l->pages >= held) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it (weft_engine_params.kv_memory) or shorten the context (weft_engine_params.context)",

@@ -68,7 +68,7 @@ static uint64_t longest_context(const report *r, const struct weft_memory_use *u
 {
     bool whole = r->policy == WF_POLICY_ORCA || r->policy == WF_POLICY_REQUEST;
     uint64_t tokens = shared ? wf_limits_steady_tokens(&r->l, 1) : r->l.step_tokens, step = (whole ? 0 : tokens * u->token_bytes) + u->logit_row_bytes;
-    uint64_t yes = 0, no = WF_MIN(left / wf_page_bytes(&r->g) + 1, (uint64_t)INT32_MAX / r->page);
+    uint64_t yes = 0, no = (uint64_t)INT32_MAX / r->page;
     while (no - yes > 1) { /* in pages of a table */
         uint64_t pages = yes + (no - yes) / 2;
         *(step + kv_bytes(r, pages) + (whole ? pages * r->page * u->token_bytes : 0) <= left ? &yes : &no) = pages;

@@ -70,9 +70,16 @@ static uint8_t untouched(wf_dev *dev, const wf_graph *g, const wf_node *n, uint3
     return bits;
 }
 
+_Static_assert((int)WF_GEMM_W == (int)WF_GROUPED_GEMM_W, "alike reads it of both ops");
+
+static bool has_bias(const wf_node *n)
+{
+    return n->in[n->op == WF_OP_GEMM ? (int)WF_GEMM_BIAS : (int)WF_GROUPED_GEMM_BIAS].value >= 0;
+}
+
 static bool alike(const wf_graph *g, const wf_node *a, const wf_node *b)
 {
-    if (a->op != b->op || a->rows != b->rows || strcmp(a->name, b->name)) return false;
+    if (a->op != b->op || a->rows != b->rows || strcmp(a->name, b->name) || has_bias(a) != has_bias(b)) return false;
     const wf_value *v = &g->values[a->in[WF_GEMM_W].value], *w = &g->values[b->in[WF_GEMM_W].value];
     return v->dtype == w->dtype && v->weight_rows == w->weight_rows && v->cols == w->cols;
 }

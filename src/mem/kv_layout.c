@@ -63,7 +63,7 @@ weft_status wf_kv_layout_choose(const wf_kv_window *windows, uint32_t n, const w
     best = one;
     for (uint32_t slots = n; slots && (n + slots - 1) / slots <= WF_MAX_KV_TABLES; slots--)
         if (cut(windows, order, n, slots, &l), cost(&l, g) < cost(&best, g)) best = l;
-    bool several = cost(&best, g) <= cost(&one, g) - cost(&one, g) / WORTH_IT;
+    bool several = best.n_tables > 1 && cost(&best, g) <= cost(&one, g) - cost(&one, g) / WORTH_IT;
     *out = several ? best : one;
     if (several) out->rank = wf_calloc(n, sizeof *out->rank);
     for (uint32_t i = 0; i < n && out->rank; i++) out->rank[order[i]] = i;

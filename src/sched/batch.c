@@ -126,14 +126,15 @@ static uint32_t while_alone(const wf_sched *s, const wf_seq *q, uint32_t n)
 }
 
 /* Of n prompt tokens: as many as let prompts last as long as decodes do, so that these always find a chunk to ride on. With B - 1 decodes in a
- * step that is the case where P:D = C / (B - 1) (Sarathi, section 5.1.3). The step ends with a whole tile. */
+ * step that is the case where P:D = C / (B - 1) (Sarathi, section 5.1.3). The step ends with a whole tile; where many decode and P:D is small
+ * a chunk has still a quarter of the least step, or a long prompt would take thousands of them. Without decodes nothing waits for the chunk. */
 static uint32_t balanced(const wf_sched *s, const plan *p, uint32_t n)
 {
     double ratio = wf_sched_ratio(s);
     if (s->p.policy != WF_POLICY_SARATHI || !s->p.least_step || !(ratio > 0) || !p->decodes) return n;
-    double step = WF_MIN(p->decodes * (1 + ratio), (double)s->limits.step_tokens);
-    uint32_t tiles = (WF_MAX((uint32_t)step, s->p.least_step) + s->p.tile - 1) / s->p.tile;
-    return tiles * s->p.tile > p->tokens ? WF_MIN(n, tiles * s->p.tile - p->tokens) : n;
+    uint32_t chunk = (uint32_t)WF_MIN(p->decodes * ratio, (double)s->limits.step_tokens), least = s->p.least_step / 4 + 1;
+    uint32_t step = WF_MAX(p->tokens + WF_MAX(chunk, least), s->p.least_step);
+    return WF_MIN(n, WF_UP(step, s->p.tile) - p->tokens);
 }
 
 static void plan_prefills(wf_sched *s, plan *p)

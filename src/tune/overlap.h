@@ -52,10 +52,10 @@ weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, 
 #define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
-/* Its two halves. */
 /* Has a sequence whose tokens of the step begin at position `first` this one of its pages of the table, or have windows passed it? */
 bool wf_load_holds(const struct weft_engine *e, uint32_t table, uint32_t first, uint32_t page);
 uint32_t wf_load_pages(const struct weft_engine *e, const wf_batch *b); /* how many it has, which are the first ones */
+/* The two halves of wf_load_step. */
 weft_status wf_load_submit(struct weft_engine *e, const wf_batch *b);
 weft_status wf_load_wait(struct weft_engine *e, double *us);
 

@@ -182,11 +182,11 @@ static void write_windows(const char *path, int sink, int window, int last)
     fclose(f);
 }
 
-/* n requests with those windows; the most pages that were in use. */
-static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint32_t kv_seqs, tally *t, struct weft_stats *stats)
+/* n requests with those windows, and a KV cache of so many bytes, 0: for all that run; the most pages that were in use. */
+static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint64_t kv_memory, tally *t, struct weft_stats *stats)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_seqs = kv_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32,
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_memory = kv_memory, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32,
                                    .page_tokens = page, .attention_windows = windows};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
@@ -211,11 +211,11 @@ static void test_passed_pages(void **state)
     tally whole[8] = {{0}}, alone[8] = {{0}}, tight[8] = {{0}};
     struct weft_stats stats;
     write_windows(path, 0, WINDOW, WINDOW);
-    answer_within(path, 128, 8, 8, whole, &stats);
-    uint32_t most = answer_within(path, PAGE, 1, 1, alone, &stats);
+    answer_within(path, 128, 8, 0, whole, &stats);
+    uint32_t most = answer_within(path, PAGE, 1, 0, alone, &stats);
     assert_in_range(most, 2, WINDOW / PAGE + 2); /* of LENGTH / PAGE without windows */
     assert_true(stats.kv_pages < 128 / PAGE);
-    answer_within(path, PAGE, 8, 1, tight, &stats);
+    answer_within(path, PAGE, 8, stats.kv_bytes, tight, &stats);
     assert_true(stats.kv_pages < 8 * LENGTH / PAGE);
     for (int i = 0; i < 8; i++) {
         assert_memory_equal(alone[i].ids, whole[i].ids, ANSWER * sizeof(int32_t));
@@ -232,12 +232,13 @@ static void test_needed_pages(void **state)
     char path[] = "/tmp/weft-windows-XXXXXX";
     close(mkstemp(path));
     for (int k = 0; k < 3; k++) {
-        tally whole[8] = {{0}}, tight[8] = {{0}};
+        tally whole[8] = {{0}}, alone[8] = {{0}}, tight[8] = {{0}};
         struct weft_stats stats;
         write_windows(path, files[k][0], files[k][1], files[k][2]);
-        answer_within(path, 128, 8, 8, whole, &stats);
+        answer_within(path, 128, 8, 0, whole, &stats);
         uint64_t context = stats.kv_bytes / 8;
-        answer_within(path, 4, 8, 1, tight, &stats);
+        answer_within(path, 4, 1, 0, alone, &stats);
+        answer_within(path, 4, 8, stats.kv_bytes, tight, &stats);
         assert_true(k || stats.kv_pages >= 128 / 4);
         assert_true(stats.kv_bytes < context * 2 / 3);
         if (k == 2) assert_true(stats.preempted > 0 && stats.swapped_out_bytes > 0);

@@ -225,6 +225,35 @@ static void test_chunks_by_ratio(void **state)
     assert_true(balanced > 0.95 && filled < 0.9);
 }
 
+/* Of a prompt that comes while n sequences decode, at a ratio: the first chunk. */
+static uint32_t first_chunk(uint32_t n, double ratio, uint32_t tile, uint32_t least_step)
+{
+    world w;
+    open_world(&w, &roomy, WF_POLICY_SARATHI, tile, 0);
+    w.s.p.least_step = 0;
+    for (uint32_t i = 0; i < n; i++) add(&w, 1, 40, 1000 * (int)i, 0);
+    for (uint32_t i = 0; i < 2 * n; i++) step(&w);
+    w.s.p.least_step = least_step, w.s.prefill = ratio, w.s.decode = 1;
+    add(&w, 40, 2, 90000, 0);
+    step(&w);
+    assert_int_equal(w.b.n_decodes, n);
+    uint32_t chunk = w.b.n_tokens - w.b.n_decodes;
+    run_out(&w);
+    return chunk;
+}
+
+/* However few tokens the ratio asks for, a chunk has a quarter of the least step. */
+static void test_least_chunk(void **state)
+{
+    (void)state;
+    assert_int_equal(first_chunk(3, 2, 1, 8), 6);
+    assert_int_equal(first_chunk(3, 0.01, 1, 8), 5);
+    assert_int_equal(first_chunk(7, 0.01, 1, 8), 3);
+    assert_int_equal(first_chunk(8, 0.003, 1, 8), 3); /* as many decodes as the least step has */
+    assert_int_equal(first_chunk(8, 0.003, 8, 8), 8); /* a whole tile */
+    assert_int_equal(first_chunk(8, 100, 1, 8), 24);  /* all that a step has room for */
+}
+
 /* A load without answers, and one whose prompts are all in the prefix cache, leave chunks as they are or at their least. */
 static void test_ratio_of_odd_loads(void **state)
 {
@@ -449,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_prefix_is_compared_whole),
         cmocka_unit_test(test_policies_compared),
         cmocka_unit_test(test_chunks_by_ratio),
+        cmocka_unit_test(test_least_chunk),
         cmocka_unit_test(test_ratio_of_odd_loads),
     };
     setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}); /* of less than one: a list that has become a ring is no test without an end */
