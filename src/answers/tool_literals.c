@@ -41,7 +41,8 @@ static bool pass(reader *r, char c)
 
 /* ---- strings --------------------------------------------------------------------------------------------- */
 
-static bool gemma_string(reader *r)
+/* Between its markers. */
+static bool marked_string(reader *r)
 {
     size_t from = r->at += strlen(QUOTE);
     while (r->at < r->in.n && wf_look(r->in, r->at, QUOTE) != WF_YES) r->at++;
@@ -102,25 +103,41 @@ static bool python_string(reader *r)
     return whole;
 }
 
+/* As JSON has it, in a Gemma call. */
+static bool quoted_string(reader *r)
+{
+    size_t from = r->at, at = from + 1;
+    while (at < r->in.n && r->in.p[at] != '"') at += r->in.p[at] == '\\' ? 2 : 1;
+    bool whole = at < r->in.n;
+    r->at = whole ? at + 1 : r->in.n;
+    if (!whole || !wf_json_whole(r->in.p + from, r->at - from)) return false;
+    wf_text_add(r->out, r->in.p + from, r->at - from);
+    return true;
+}
+
 /* ---- values ---------------------------------------------------------------------------------------------- */
 
 static bool is_string(reader *r)
 {
     char c = peek(r);
-    return r->gemma ? wf_look(r->in, r->at, QUOTE) == WF_YES && c : c == '\'' || c == '"';
+    return c == '"' || (r->gemma ? wf_look(r->in, r->at, QUOTE) == WF_YES && c : c == '\'');
 }
 
 static bool string(reader *r)
 {
-    return r->gemma ? gemma_string(r) : python_string(r);
+    if (!r->gemma) return python_string(r);
+    return r->in.p[r->at] == '"' ? quoted_string(r) : marked_string(r);
 }
 
+/* Without the blanks around it. Quotes are no part of one: a key in quotes of another language would be another parameter. */
 static bool bare_key(reader *r)
 {
     size_t from = r->at;
-    while (r->at < r->in.n && !strchr(":,{}[]", r->in.p[r->at])) r->at++;
-    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
-    return r->at > from;
+    while (r->at < r->in.n && !strchr(":,{}[]'\"`", r->in.p[r->at])) r->at++;
+    size_t end = r->at;
+    while (end > from && wf_is_blank(r->in.p[end - 1])) end--;
+    wf_text_string(r->out, (wf_slice){r->in.p + from, end - from});
+    return end > from && r->at < r->in.n && r->in.p[r->at] == ':';
 }
 
 /* Behind its bracket. */
@@ -170,7 +187,7 @@ static bool value(reader *r)
 {
     char c = peek(r);
     if (is_string(r)) return string(r);
-    if (!c || c == '"' || (c != '{' && c != '[' && c != '(')) return c && word(r);
+    if (c != '{' && c != '[' && c != '(') return c && word(r);
     if (++r->depth > MAX_DEPTH || (r->gemma && c == '(')) return false;
     r->at++;
     bool good = c == '{' ? dictionary(r) : list(r, c == '[' ? ']' : ')');

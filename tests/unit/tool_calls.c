@@ -304,6 +304,15 @@ static const struct {
     {"gemma4", "Hm.\n" GEMMA("f{x:1}") GEMMA("get_x{}") "\n", "T:Hm." F1 CALL("", "get_x", "{}")},
     {"gemma4", GEMMA("f{s:" GQ("a\"{}\\ <tool_call|>") ",l:[1,true, None,{" GQ("a b") ":-0.5e1}]}"),
      CALL("", "f", "{\"s\": \"a\\\"{}\\\\ <tool_call|>\", \"l\": [1, true, null, {\"a b\": -0.5e1}]}")},
+    {"gemma4", GEMMA("f{ \"x\" : 1}"), F1}, /* JSON, as it should not be */
+    {"gemma4", GEMMA("f{\"a\\\"{}:b\":\"x, \\\\\", s :\"\",l:[\"}<tool_call|>\"]}"), CALL("", "f", "{\"a\\\"{}:b\": \"x, \\\\\", \"s\": \"\", \"l\": [\"}<tool_call|>\"]}")},
+    {"gemma4", GEMMA("f{\n x :1}"), F1},
+    {"gemma4", GEMMA("f{a b:1}"), CALL("", "f", "{\"a b\": 1}")},
+    {"gemma4", GEMMA("f{'x':1}"), NULL}, /* 'x' is no parameter */
+    {"gemma4", GEMMA("f{x\":1}"), NULL},
+    {"gemma4", GEMMA("f{\"x\"y:1}"), NULL},
+    {"gemma4", GEMMA("f{x:\"\\q\"}"), NULL},
+    {"gemma4", GEMMA("f{ :1}"), NULL},
     {"gemma4", GEMMA("f{x:}"), NULL},
     {"gemma4", GEMMA("f{x:one}"), NULL},
     {"gemma4", GEMMA("f{x:1}}"), NULL},
