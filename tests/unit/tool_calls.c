@@ -329,6 +329,21 @@ static const struct {
     {"lfm2", LFM("f(s='it's\nso')"), CALL("", "f", "{\"s\": \"it's\\nso\"}")}, /* without escapes */
     {"lfm2", LFM("f(s='<|tool_call_end|>')"), CALL("", "f", "{\"s\": \"<|tool_call_end|>\"}")},
     {"lfm2", LFM("{\"name\": \"f\", \"arguments\": {\"x\": 1}}"), F1},
+    {"lfm2", "<|tool_call_start|>\n {\"name\": \"f\", \"arguments\": {\"x\": 1}}\n<|tool_call_end|>", F1},
+    {"lfm2", "<|tool_call_start|>\n[ f(x=1) ]\n<|tool_call_end|>", F1},
+    {"lfm2", LFM("f(x=1,), get_x( ), "), F1 CALL("", "get_x", "{}")}, /* last commas */
+    {"lfm2", LFM(","), NULL},
+    {"lfm2", LFM("f(,)"), NULL},
+    {"lfm2", LFM("f(x=1,,)"), NULL},
+    {"lfm2", LFM("f(s=\"\"\"x\"\"\", t='''a 'b'\n\"\"\"\\'''c''', u='', v=\"\"\"\"\"\")"),
+     CALL("", "f", "{\"s\": \"x\", \"t\": \"a 'b'\\n\\\"\\\"\\\"'''c\", \"u\": \"\", \"v\": \"\"}")},
+    {"lfm2", LFM("f(s='''<|tool_call_end|>''')"), CALL("", "f", "{\"s\": \"<|tool_call_end|>\"}")},
+    {"lfm2", LFM("f(s='x' 'y')"), NULL}, /* one string in Python, or quotes that lack their backslash */
+    {"lfm2", LFM("f(s='x'\n\"y\")"), NULL},
+    {"lfm2", LFM("f(s=\"\"x\"\")"), NULL},
+    {"lfm2", LFM("f(s='''x''''y')"), NULL},
+    {"lfm2", LFM("f(s='\\ud83d\\ude00')"), CALL("", "f", "{\"s\": \"\360\237\230\200\"}")},
+    {"lfm2", LFM("f(s='\\ude00\\ud83d\\ud83d\\ude0')"), CALL("", "f", "{\"s\": \"\357\277\275\357\277\275\357\277\275\\\\ude0\"}")}, /* surrogates alone */
     {"lfm2", LFM(""), NULL},
     {"lfm2", LFM("f(1)"), NULL},
     {"lfm2", LFM("f(x=y)"), NULL},
