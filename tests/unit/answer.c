@@ -207,7 +207,7 @@ static void any_answer(void **state)
 static void long_messages(void **state)
 {
     (void)state;
-    static const char *const starts[] = {CH "analysis", CH "commentary to=functions.f" MSG "{"};
+    static const char *const starts[] = {CH "analysis", "<|start|>", " <|start|>", CH "commentary to=functions.f" MSG "{"};
     for (size_t k = 0; k < WF_LEN(starts); k++) {
         wf_text t = {0};
         wf_text_print(&t, "%s", starts[k]);
@@ -215,7 +215,7 @@ static void long_messages(void **state)
         const row r = {HARMONY, false, t.data, NULL};
         char *whole = take_apart(&r, t.len, 1), *pieces = take_apart(&r, 7, 4096);
         assert_string_equal(whole, pieces);
-        assert_int_equal(strlen(whole), 2 + t.len - (k ? strlen(starts[k]) - 1 : 0));
+        assert_int_equal(strlen(whole), 2 + t.len - (k == 3 ? strlen(starts[k]) - 1 : 0));
         free(whole);
         free(pieces);
         free(t.data);
