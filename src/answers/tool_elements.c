@@ -110,12 +110,13 @@ static bool element(reader *r, const path *p, bool list, wf_slice tag)
 static bool elements(reader *r, const path *p, bool top)
 {
     bool any = false, list = false;
+    unsigned n = 0;
     if (++r->depth > MAX_DEPTH) return false;
     for (; at_tag(r); any = true) {
         pass(r, MARK "<");
         wf_slice tag = up_to(r, ">");
         bool item = !top && tag.n == 4 && !memcmp(tag.p, "item", 4);
-        if (!tag.n || tag.n > WF_TOOL_PATH_MAX || (list && !item)) return false;
+        if (!tag.n || tag.n > WF_TOOL_PATH_MAX || (list && !item) || (top && ++n > WF_MAX_PARAMETERS)) return false;
         if (!any) list = item;
         put(r, any ? ", " : list ? "[" : "{");
         if (!element(r, p, list, tag)) return false;
@@ -166,9 +167,9 @@ static bool argument(reader *r)
 static bool arguments(reader *r)
 {
     put(r, "{");
-    for (bool any = false; pass(r, "<|open|>argument key=\""); any = true) {
-        if (any) put(r, ", ");
-        if (!argument(r)) return false;
+    for (unsigned n = 0; pass(r, "<|open|>argument key=\""); n++) {
+        if (n) put(r, ", ");
+        if (n == WF_MAX_PARAMETERS || !argument(r)) return false;
     }
     put(r, "}");
     return true;

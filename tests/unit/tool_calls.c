@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "answers/tool_calls.h"
+#include "answers/tool_types.h"
 #include "support/data.h"
 #include "support/skip.h"
 
@@ -508,21 +509,66 @@ static void long_calls(void **state)
         }
 }
 
-/* As many parameters as a call may have, and one more. */
+/* As many parameters as a call may have, or calls a list, and one more. */
 static void many_parameters(void **state)
 {
     (void)state;
-    for (unsigned n = WF_MAX_PARAMETERS; n <= WF_MAX_PARAMETERS + 1; n++) {
-        wf_text t = {0};
-        wf_text_print(&t, "<function=f>");
-        for (unsigned i = 0; i < n; i++) wf_text_print(&t, "<parameter=p%u>%u</parameter>", i, i);
-        wf_text_print(&t, "</function>");
-        char *got = read_cut("qwen3_coder", false, t.data, t.len, t.len, t.len);
-        assert_int_equal(!strncmp(got, "\1C:|f|{\"p0\": 0, \"p1\": 1, ", 25), n <= WF_MAX_PARAMETERS);
-        if (n > WF_MAX_PARAMETERS) assert_string_equal(got + 2, t.data);
-        free(got);
-        free(t.data);
+    static const struct {
+        const char *kind, *head, *one, *tail;
+    } rows[] = {{"qwen3_coder", "<function=f>", "<parameter=p%u>%u</parameter>", "</function>"},
+                {"minimax_m3", NS "<invoke name=\"f\">", E3("p%u", "%u"), NS "</invoke>"},
+                {"kimi_k3", "<|open|>call tool=\"f\" index=\"1\"<|sep|>", A3("p%u", "number", "%u"), "<|close|>call<|sep|>"},
+                {"lfm2", "<|tool_call_start|>[", "f(p%u=%u), ", "]<|tool_call_end|>"}};
+    assert_int_equal(WF_MAX_CALLS, WF_MAX_PARAMETERS);
+    for (size_t k = 0; k < WF_LEN(rows); k++)
+        for (unsigned n = WF_MAX_PARAMETERS; n <= WF_MAX_PARAMETERS + 1; n++) {
+            wf_text t = {0};
+            wf_text_print(&t, "%s", rows[k].head);
+            for (unsigned i = 0; i < n; i++) wf_text_print(&t, rows[k].one, i, i, i);
+            wf_text_print(&t, "%s", rows[k].tail);
+            char *got = read_cut(rows[k].kind, false, t.data, t.len, t.len, t.len);
+            assert_int_equal(!strncmp(got, "\1C:|f|{\"p0\": 0", 14), n <= WF_MAX_PARAMETERS);
+            if (n > WF_MAX_PARAMETERS) assert_string_equal(got + 2, t.data);
+            free(got);
+            free(t.data);
+        }
+}
+
+/* Lists within a parameter may be longer. */
+static void many_items(void **state)
+{
+    (void)state;
+    wf_text t = {0};
+    wf_text_print(&t, "%s", NS "<invoke name=\"f\">" NS "<l>");
+    for (unsigned i = 0; i < 4 * WF_MAX_PARAMETERS; i++) wf_text_print(&t, "%s", E3("item", "1"));
+    wf_text_print(&t, "%s", NS "</l>" NS "</invoke>");
+    char *got = read_cut("minimax_m3", false, t.data, t.len, t.len, t.len);
+    assert_int_equal(strncmp(got, "\1C:|f|{\"l\": [\"1\", \"1\"", 20), 0);
+    free(got);
+    free(t.data);
+}
+
+/* Two tools with more strings than are kept of one: each has its first ones. */
+static void many_strings(void **state)
+{
+    (void)state;
+    json_t *properties = json_object(), *tools = json_array();
+    for (int i = 0; i <= WF_TOOL_STRINGS_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        json_object_set_new(properties, name, json_pack("{s:s}", "type", "string"));
     }
+    for (int i = 0; i < 2; i++) json_array_append_new(tools, json_pack("{s:{s:s,s:{s:O}}}", "function", "name", i ? "g" : "f", "parameters", "properties", properties));
+    wf_text t = {0};
+    wf_tool_types_add(&t, tools);
+    const char *strings = wf_tool_strings(&t, (wf_slice){"g", 1});
+    unsigned n = 0;
+    for (const char *at = strings; at && *at; at += strlen(at) + 1) n++;
+    assert_int_equal(n, WF_TOOL_STRINGS_MAX);
+    assert_true(wf_tool_string_in(strings, (wf_slice){"p0", 2}));
+    json_decref(tools);
+    json_decref(properties);
+    free(t.data);
 }
 
 /* Openings without an end take no more time or memory than their text. */
@@ -587,7 +633,8 @@ static void kinds_of_templates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(all_formed),
-     cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_openings),
+     cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_items),
+     cmocka_unit_test(many_strings), cmocka_unit_test(many_openings),
      cmocka_unit_test(kinds_of_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
