@@ -50,13 +50,6 @@ static bool name(reader *r, const wf_text *types, const char *behind)
     return true;
 }
 
-/* What came to the end of the text too early may go on. */
-static enum wf_found whole(reader *r, bool good)
-{
-    r->at = wf_skip_blanks(r->in, r->at);
-    return r->at < r->in.n ? WF_NO : good ? WF_YES : WF_PARTLY;
-}
-
 /* ---- MiniMax --------------------------------------------------------------------------------------------- */
 
 typedef struct path { /* names from the parameter on; too long ones have none */
@@ -132,7 +125,7 @@ enum wf_found wf_form_minimax(wf_slice call, const wf_text *types, wf_text *json
     const path none = {.n = 0};
     bool good = name(&r, types, "\">") && elements(&r, &none, true);
     put(&r, "}");
-    return whole(&r, good);
+    return wf_form_found(call, r.at, good);
 }
 
 /* ---- Kimi ------------------------------------------------------------------------------------------------ */
@@ -189,5 +182,5 @@ enum wf_found wf_form_kimi(wf_slice call, const wf_text *types, wf_text *json)
     bool good = name(&r, types, "\"") && up_to(&r, "<|sep|>").p;
     if (good) good = pass(&r, "<|open|>json type=\"object\"<|sep|>") ? json_arguments(&r) : arguments(&r);
     put(&r, "}");
-    return whole(&r, good);
+    return wf_form_found(call, r.at, good);
 }

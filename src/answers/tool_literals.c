@@ -287,25 +287,20 @@ static bool gemma_call(reader *r)
     return true;
 }
 
-/* What came to the end of the text too early may go on. */
-static enum wf_found whole(reader *r, bool good)
-{
-    r->at = wf_skip_blanks(r->in, r->at);
-    return r->at < r->in.n ? WF_NO : good ? WF_YES : WF_PARTLY;
-}
-
 enum wf_found wf_form_python(wf_slice call, const wf_text *types, wf_text *json)
 {
     reader r = {.in = call, .at = wf_skip_blanks(call, 0), .out = json};
     wf_slice text = {call.p + r.at, call.n - r.at};
     (void)types;
     if (wf_json_whole(text.p, text.n)) return wf_text_add(json, text.p, text.n), WF_YES; /* these models may be told to write JSON */
-    return whole(&r, python_calls(&r));
+    bool good = python_calls(&r);
+    return wf_form_found(call, r.at, good);
 }
 
 enum wf_found wf_form_gemma(wf_slice call, const wf_text *types, wf_text *json)
 {
     reader r = {.in = call, .gemma = true, .out = json};
     (void)types;
-    return whole(&r, gemma_call(&r));
+    bool good = gemma_call(&r);
+    return wf_form_found(call, r.at, good);
 }

@@ -306,7 +306,8 @@ static const struct {
     {"gemma4", GEMMA("f{s:" GQ("a\"{}\\ <tool_call|>") ",l:[1,true, None,{" GQ("a b") ":-0.5e1}]}"),
      CALL("", "f", "{\"s\": \"a\\\"{}\\\\ <tool_call|>\", \"l\": [1, true, null, {\"a b\": -0.5e1}]}")},
     {"gemma4", GEMMA("f{ \"x\" : 1}"), F1}, /* JSON, as it should not be */
-    {"gemma4", GEMMA("f{\"a\\\"{}:b\":\"x, \\\\\", s :\"\",l:[\"}<tool_call|>\"]}"), CALL("", "f", "{\"a\\\"{}:b\": \"x, \\\\\", \"s\": \"\", \"l\": [\"}<tool_call|>\"]}")},
+    {"gemma4", GEMMA("f{\"a\\\"{}:b\":\"x, \\\\\", s :\"\",l:[\"}<tool_call|>\"]}"),
+     CALL("", "f", "{\"a\\\"{}:b\": \"x, \\\\\", \"s\": \"\", \"l\": [\"}<tool_call|>\"]}")},
     {"gemma4", GEMMA("f{\n x :1}"), F1},
     {"gemma4", GEMMA("f{a b:1}"), CALL("", "f", "{\"a b\": 1}")},
     {"gemma4", GEMMA("f{'x':1}"), NULL}, /* 'x' is no parameter */
@@ -558,7 +559,8 @@ static void many_strings(void **state)
         snprintf(name, sizeof name, "p%d", i);
         json_object_set_new(properties, name, json_pack("{s:s}", "type", "string"));
     }
-    for (int i = 0; i < 2; i++) json_array_append_new(tools, json_pack("{s:{s:s,s:{s:O}}}", "function", "name", i ? "g" : "f", "parameters", "properties", properties));
+    for (int i = 0; i < 2; i++)
+        json_array_append_new(tools, json_pack("{s:{s:s,s:{s:O}}}", "function", "name", i ? "g" : "f", "parameters", "properties", properties));
     wf_text t = {0};
     wf_tool_types_add(&t, tools);
     const char *strings = wf_tool_strings(&t, (wf_slice){"g", 1});
