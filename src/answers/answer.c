@@ -36,11 +36,33 @@ void wf_answer_free(wf_answer *a)
     free(a);
 }
 
+/* Text that is for the user, without what was put before the answer. */
+static void give_text(void *user, const char *text, size_t len)
+{
+    wf_answer *a = user;
+    size_t skip = WF_MIN(len, a->thoughts.put_in);
+    a->thoughts.put_in -= skip;
+    if (len > skip) a->out->text(a->out->user, text + skip, len - skip);
+}
+
+static void give_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    wf_answer *a = user;
+    a->thoughts.put_in = 0; /* it was of the call */
+    a->out->call(a->out->user, id, name, arguments);
+}
+
+static wf_call_out given(wf_answer *a)
+{
+    return (wf_call_out){.text = give_text, .call = give_call, .user = a};
+}
+
 static void on_text(void *user, const char *text, size_t len)
 {
     wf_answer *a = user;
-    if (!a->calls) a->out->text(a->out->user, text, len);
-    else if (!wf_calls_feed(a->calls, text, len, a->out)) a->failed = true;
+    const wf_call_out out = given(a);
+    if (!a->calls) give_text(a, text, len);
+    else if (!wf_calls_feed(a->calls, text, len, &out)) a->failed = true;
 }
 
 static void on_thought(void *user, const char *text, size_t len)
@@ -62,10 +84,10 @@ bool wf_answer_feed(wf_answer *a, const char *text, size_t len, const wf_call_ou
 
 bool wf_answer_end(wf_answer *a, bool cut, const wf_call_out *out)
 {
-    const wf_call_out inner = {.text = on_text, .thought = on_thought, .user = a};
+    const wf_call_out inner = {.text = on_text, .thought = on_thought, .user = a}, last = given(a);
     a->out = out;
     if (a->by_channel) wf_channels_end(&a->channels, out);
     else if (a->has_thoughts) wf_thoughts_end(&a->thoughts, &inner);
-    if (a->calls) a->failed |= !wf_calls_end(a->calls, cut, out);
+    if (a->calls) a->failed |= !wf_calls_end(a->calls, cut, &last);
     return !a->failed;
 }

@@ -83,8 +83,8 @@ static bool read_header(wf_channels *c)
         return true;
     }
     if (good == WF_PARTLY || (good == WF_YES && c->search <= MAX_HEADER)) return false;
-    begin(c, (wf_slice){"", 0}); /* none: text for the user */
-    c->search = 0;
+    begin(c, (wf_slice){"", 0}); /* none: text for the user, with its first marker, which else would begin this header again */
+    c->search = good == WF_YES ? wf_skip_blanks(held(c), 0) + 1 : 0;
     return true;
 }
 

@@ -143,6 +143,7 @@ static bool answer(wf_thoughts *t, const wf_call_out *out)
         f = begins(t, at, &len, &thoughts);
         if (f != WF_NO && at > from) out->text(out->user, t->held.data + from, at - from);
         if (f != WF_NO) from = at + (f == WF_YES ? len : 0);
+        if (f == WF_YES) t->put_in = 0;
         if (f == WF_PARTLY) break;
     }
     if (f == WF_NO && at > from) out->text(out->user, t->held.data + from, at - from), from = at;
@@ -206,7 +207,7 @@ static void run(wf_thoughts *t, const wf_call_out *out)
 
 bool wf_thoughts_feed(wf_thoughts *t, const char *text, size_t len, const wf_call_out *out)
 {
-    if (!t->begun && t->kind->begins) wf_text_add(&t->held, t->kind->begins, strlen(t->kind->begins));
+    if (!t->begun && t->kind->begins) wf_text_add(&t->held, t->kind->begins, t->put_in = strlen(t->kind->begins));
     t->begun = true;
     for (size_t n; len && !t->held.failed; text += n, len -= n) {
         n = WF_MIN(len, (size_t)PIECE); /* what is held is moved often */

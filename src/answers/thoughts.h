@@ -13,7 +13,7 @@ typedef struct wf_thought_kind {
     bool channels;            /* channels.h says how; there are no markers */
     const char *open, *close; /* NULL: no thoughts, but frames */
     const char *until;        /* ends them, too, and belongs to the answer; NULL: nothing does */
-    const char *begins;       /* what the prompt has of the first frame; NULL: nothing */
+    const char *begins;       /* what the prompt has of the first frame, put before the answer; NULL: nothing */
     const char *frames[5];    /* around and between messages; '*' stands for a name. Up to NULL */
 } wf_thought_kind;
 
@@ -26,6 +26,7 @@ typedef struct wf_thoughts {
     bool inside; /* the prompt has opened them */
     enum { WF_BEFORE, WF_INSIDE, WF_BEHIND, WF_ANSWER } state;
     bool any, begun;
+    size_t put_in; /* bytes of kind->begins in what comes first, unless it was a frame: the model did not write them */
     wf_text held;
 } wf_thoughts;
 /* t: begins as {kind, inside}; free t->held.data. They hand on to out->thought and out->text. false: no memory. */

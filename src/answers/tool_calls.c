@@ -250,7 +250,7 @@ static unsigned read_json(const wf_calls *c, wf_slice all, const wf_call_out *ou
     bool list = all.p[0] == '[';
     unsigned n = 0;
     while (list ? wf_json_next(&at, end, NULL, &one) : !n) {
-        if (!(c->kind->keyed ? read_keyed : read_object)(c, one, &name, &arguments)) return 0;
+        if (n == WF_MAX_CALLS || !(c->kind->keyed ? read_keyed : read_object)(c, one, &name, &arguments)) return 0;
         if (out) out->call(out->user, (wf_slice){0}, name, arguments);
         n++;
     }

@@ -11,6 +11,7 @@
 #include "answers/tool_tags.h"
 
 #define WF_CALL_MAX (256u << 10) /* bytes of one call, or of one list of them; longer ones are text */
+#define WF_MAX_CALLS 128 /* in one list; a longer one is text */
 
 enum wf_call_id { WF_ID_ANY, WF_ID_NINE, WF_ID_OWN }; /* what templates want as the id: anything, 9 letters, or what the model wrote */
 

@@ -50,13 +50,6 @@ static bool name(reader *r, const wf_text *types, const char *behind)
     return true;
 }
 
-/* What came to the end of the text too early may go on. */
-static enum wf_found whole(reader *r, bool good)
-{
-    r->at = wf_skip_blanks(r->in, r->at);
-    return r->at < r->in.n ? WF_NO : good ? WF_YES : WF_PARTLY;
-}
-
 /* ---- MiniMax --------------------------------------------------------------------------------------------- */
 
 typedef struct path { /* names from the parameter on; too long ones have none */
@@ -110,12 +103,13 @@ static bool element(reader *r, const path *p, bool list, wf_slice tag)
 static bool elements(reader *r, const path *p, bool top)
 {
     bool any = false, list = false;
+    unsigned n = 0;
     if (++r->depth > MAX_DEPTH) return false;
     for (; at_tag(r); any = true) {
         pass(r, MARK "<");
         wf_slice tag = up_to(r, ">");
         bool item = !top && tag.n == 4 && !memcmp(tag.p, "item", 4);
-        if (!tag.n || tag.n > WF_TOOL_PATH_MAX || (list && !item)) return false;
+        if (!tag.n || tag.n > WF_TOOL_PATH_MAX || (list && !item) || (top && ++n > WF_MAX_PARAMETERS)) return false;
         if (!any) list = item;
         put(r, any ? ", " : list ? "[" : "{");
         if (!element(r, p, list, tag)) return false;
@@ -131,7 +125,7 @@ enum wf_found wf_form_minimax(wf_slice call, const wf_text *types, wf_text *json
     const path none = {.n = 0};
     bool good = name(&r, types, "\">") && elements(&r, &none, true);
     put(&r, "}");
-    return whole(&r, good);
+    return wf_form_found(call, r.at, good);
 }
 
 /* ---- Kimi ------------------------------------------------------------------------------------------------ */
@@ -166,9 +160,9 @@ static bool argument(reader *r)
 static bool arguments(reader *r)
 {
     put(r, "{");
-    for (bool any = false; pass(r, "<|open|>argument key=\""); any = true) {
-        if (any) put(r, ", ");
-        if (!argument(r)) return false;
+    for (unsigned n = 0; pass(r, "<|open|>argument key=\""); n++) {
+        if (n) put(r, ", ");
+        if (n == WF_MAX_PARAMETERS || !argument(r)) return false;
     }
     put(r, "}");
     return true;
@@ -188,5 +182,5 @@ enum wf_found wf_form_kimi(wf_slice call, const wf_text *types, wf_text *json)
     bool good = name(&r, types, "\"") && up_to(&r, "<|sep|>").p;
     if (good) good = pass(&r, "<|open|>json type=\"object\"<|sep|>") ? json_arguments(&r) : arguments(&r);
     put(&r, "}");
-    return whole(&r, good);
+    return wf_form_found(call, r.at, good);
 }

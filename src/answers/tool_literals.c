@@ -41,7 +41,8 @@ static bool pass(reader *r, char c)
 
 /* ---- strings --------------------------------------------------------------------------------------------- */
 
-static bool gemma_string(reader *r)
+/* Between its markers. */
+static bool marked_string(reader *r)
 {
     size_t from = r->at += strlen(QUOTE);
     while (r->at < r->in.n && wf_look(r->in, r->at, QUOTE) != WF_YES) r->at++;
@@ -51,24 +52,44 @@ static bool gemma_string(reader *r)
     return true;
 }
 
-/* Does a string end with the quote there? */
-static bool ends_string(const reader *r, size_t at)
+/* Does a string end with these quotes there? PARTLY: another string follows, and which quotes are part of the text cannot be known. */
+static enum wf_found ends_string(const reader *r, size_t at, const char *quotes)
 {
-    size_t next = wf_skip_blanks(r->in, at + 1);
-    return next == r->in.n || (r->in.p[next] && strchr(",)]}:", r->in.p[next]));
+    if (r->in.p[at] != *quotes || wf_look(r->in, at, quotes) != WF_YES) return WF_NO;
+    size_t next = wf_skip_blanks(r->in, at + strlen(quotes));
+    char c = next < r->in.n ? r->in.p[next] : ',';
+    return !c ? WF_NO : strchr(",)]}:", c) ? WF_YES : c == '\'' || c == '"' ? WF_PARTLY : WF_NO;
 }
 
-/* The character of that many hexadecimal digits behind the letter at `at`; Returns the digits, or 0. */
-static size_t add_code(wf_slice in, size_t at, size_t digits, wf_text *s)
+/* The number of that many hexadecimal digits, behind the letter at `at`. */
+static bool read_code(wf_slice in, size_t at, size_t digits, unsigned long *code)
 {
     char hex[9] = {0};
-    unsigned char utf8[4];
-    if (in.n - at <= digits) return 0;
+    if (in.n - at <= digits) return false;
     memcpy(hex, in.p + at + 1, digits);
-    if (strspn(hex, "0123456789abcdefABCDEF") != digits) return 0;
-    unsigned long code = strtoul(hex, NULL, 16);
+    *code = strtoul(hex, NULL, 16);
+    return strspn(hex, "0123456789abcdefABCDEF") == digits;
+}
+
+/* Makes one code of two surrogates, the second of which is behind the first; else of a surrogate U+FFFD. Returns the bytes of the second. */
+static size_t join_surrogates(wf_slice in, size_t at, unsigned long *code)
+{
+    unsigned long low;
+    if (*code >> 11 != 0xD800 >> 11) return 0;
+    bool pair = *code < 0xDC00 && wf_look(in, at, "\\u") == WF_YES && read_code(in, at + 1, 4, &low) && low >> 10 == 0xDC00 >> 10;
+    *code = pair ? 0x10000 + ((*code & 0x3FF) << 10) + (low & 0x3FF) : 0xFFFD;
+    return pair ? 6 : 0;
+}
+
+/* The character of that number. Returns the bytes behind the letter, or 0. */
+static size_t add_code(wf_slice in, size_t at, size_t digits, wf_text *s)
+{
+    unsigned char utf8[4];
+    unsigned long code;
+    if (!read_code(in, at, digits, &code)) return 0;
+    size_t n = digits + join_surrogates(in, at + 1 + digits, &code);
     wf_text_add(s, (const char *)utf8, (size_t)utf8proc_encode_char((utf8proc_int32_t)WF_MIN(code, 0x10FFFFul), utf8));
-    return digits;
+    return n;
 }
 
 /* Behind a backslash. Returns its bytes. */
@@ -84,22 +105,43 @@ static size_t escape(wf_slice in, size_t at, wf_text *s)
     return known ? 1 : 0;
 }
 
+/* What stands up to the quotes that end a string. */
+static bool python_text(reader *r, const char *quotes, wf_text *s)
+{
+    enum wf_found f = WF_NO;
+    while (r->at < r->in.n && (f = ends_string(r, r->at, quotes)) == WF_NO) {
+        if (r->in.p[r->at] == '\\') r->at += 1 + escape(r->in, r->at + 1, s);
+        else wf_text_add(s, r->in.p + r->at++, 1);
+    }
+    r->at += f == WF_YES ? strlen(quotes) : 0;
+    return f == WF_YES;
+}
+
+/* Between single quotes, or three and three. */
 static bool python_string(reader *r)
 {
     wf_text s = {0};
-    size_t from = r->at, at = from + 1;
-    char quote = r->in.p[from];
-    while (at < r->in.n && (r->in.p[at] != quote || !ends_string(r, at))) {
-        if (r->in.p[at] == '\\') at += 1 + escape(r->in, at + 1, &s);
-        else wf_text_add(&s, r->in.p + at++, 1);
-    }
-    bool whole = at < r->in.n;
-    r->at = whole ? at + 1 : at;
-    if (whole && wf_json_whole(r->in.p + from, r->at - from)) wf_text_add(r->out, r->in.p + from, r->at - from);
-    else if (whole) wf_text_string(r->out, (wf_slice){s.data ? s.data : "", s.len});
+    size_t from = r->at;
+    const char q = r->in.p[from], one[] = {q, 0}, three[] = {q, q, q, 0}, *quotes = wf_look(r->in, from, three) == WF_YES ? three : one;
+    r->at += strlen(quotes);
+    bool good = python_text(r, quotes, &s);
+    if (good && wf_json_whole(r->in.p + from, r->at - from)) wf_text_add(r->out, r->in.p + from, r->at - from);
+    else if (good) wf_text_string(r->out, (wf_slice){s.data ? s.data : "", s.len});
     r->out->failed |= s.failed;
     free(s.data);
-    return whole;
+    return good;
+}
+
+/* As JSON has it, in a Gemma call. */
+static bool quoted_string(reader *r)
+{
+    size_t from = r->at, at = from + 1;
+    while (at < r->in.n && r->in.p[at] != '"') at += r->in.p[at] == '\\' ? 2 : 1;
+    bool whole = at < r->in.n;
+    r->at = whole ? at + 1 : r->in.n;
+    if (!whole || !wf_json_whole(r->in.p + from, r->at - from)) return false;
+    wf_text_add(r->out, r->in.p + from, r->at - from);
+    return true;
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------- */
@@ -107,20 +149,24 @@ static bool python_string(reader *r)
 static bool is_string(reader *r)
 {
     char c = peek(r);
-    return r->gemma ? wf_look(r->in, r->at, QUOTE) == WF_YES && c : c == '\'' || c == '"';
+    return c == '"' || (r->gemma ? wf_look(r->in, r->at, QUOTE) == WF_YES && c : c == '\'');
 }
 
 static bool string(reader *r)
 {
-    return r->gemma ? gemma_string(r) : python_string(r);
+    if (!r->gemma) return python_string(r);
+    return r->in.p[r->at] == '"' ? quoted_string(r) : marked_string(r);
 }
 
+/* Without the blanks around it. Quotes are no part of one: a key in quotes of another language would be another parameter. */
 static bool bare_key(reader *r)
 {
     size_t from = r->at;
-    while (r->at < r->in.n && !strchr(":,{}[]", r->in.p[r->at])) r->at++;
-    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
-    return r->at > from;
+    while (r->at < r->in.n && !strchr(":,{}[]'\"`", r->in.p[r->at])) r->at++;
+    size_t end = r->at;
+    while (end > from && wf_is_blank(r->in.p[end - 1])) end--;
+    wf_text_string(r->out, (wf_slice){r->in.p + from, end - from});
+    return end > from && r->at < r->in.n && r->in.p[r->at] == ':';
 }
 
 /* Behind its bracket. */
@@ -170,7 +216,7 @@ static bool value(reader *r)
 {
     char c = peek(r);
     if (is_string(r)) return string(r);
-    if (!c || c == '"' || (c != '{' && c != '[' && c != '(')) return c && word(r);
+    if (c != '{' && c != '[' && c != '(') return c && word(r);
     if (++r->depth > MAX_DEPTH || (r->gemma && c == '(')) return false;
     r->at++;
     bool good = c == '{' ? dictionary(r) : list(r, c == '[' ? ']' : ')');
@@ -207,6 +253,7 @@ static bool python_call(reader *r)
     put(r, "{");
     for (bool any = false; !pass(r, ')'); any = true) {
         if (any && !pass(r, ',')) return false;
+        if (any && pass(r, ')')) break;
         if (any) put(r, ", ");
         size_t from = (peek(r), r->at);
         while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr("=,()[]{}'\"", r->in.p[r->at])) r->at++;
@@ -225,6 +272,7 @@ static bool python_calls(reader *r)
     put(r, "[");
     for (bool any = false; !pass(r, ']'); any = true) {
         if (any && !pass(r, ',')) return false;
+        if (any && pass(r, ']')) break;
         if (any) put(r, ", ");
         if (!python_call(r)) return false;
     }
@@ -239,24 +287,20 @@ static bool gemma_call(reader *r)
     return true;
 }
 
-/* What came to the end of the text too early may go on. */
-static enum wf_found whole(reader *r, bool good)
-{
-    r->at = wf_skip_blanks(r->in, r->at);
-    return r->at < r->in.n ? WF_NO : good ? WF_YES : WF_PARTLY;
-}
-
 enum wf_found wf_form_python(wf_slice call, const wf_text *types, wf_text *json)
 {
-    reader r = {.in = call, .out = json};
+    reader r = {.in = call, .at = wf_skip_blanks(call, 0), .out = json};
+    wf_slice text = {call.p + r.at, call.n - r.at};
     (void)types;
-    if (wf_json_whole(call.p, call.n)) return wf_text_add(json, call.p, call.n), WF_YES; /* these models may be told to write JSON */
-    return whole(&r, python_calls(&r));
+    if (wf_json_whole(text.p, text.n)) return wf_text_add(json, text.p, text.n), WF_YES; /* these models may be told to write JSON */
+    bool good = python_calls(&r);
+    return wf_form_found(call, r.at, good);
 }
 
 enum wf_found wf_form_gemma(wf_slice call, const wf_text *types, wf_text *json)
 {
     reader r = {.in = call, .gemma = true, .out = json};
     (void)types;
-    return whole(&r, gemma_call(&r));
+    bool good = gemma_call(&r);
+    return wf_form_found(call, r.at, good);
 }

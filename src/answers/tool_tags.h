@@ -5,7 +5,7 @@
 #include "answers/markers.h"
 #include "answers/text.h"
 
-#define WF_MAX_PARAMETERS 128 /* of a call; one with more is text */
+#define WF_MAX_PARAMETERS 128 /* of a call; one with more in tags or elements is text */
 
 /* How a kind of calls writes them: key NAME behind_key [TYPE] [value] VALUE end. */
 typedef struct wf_tags {

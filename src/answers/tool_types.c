@@ -38,34 +38,40 @@ static void add_word(wf_text *types, const char *word)
     wf_text_add(types, word, strlen(word) + 1);
 }
 
-static void add_within(wf_text *types, const char *path, const json_t *schema);
+/* n: of its tool so far. */
+static void add_string(wf_text *types, unsigned *n, const char *path)
+{
+    if (*n < WF_TOOL_STRINGS_MAX) add_word(types, path), ++*n;
+}
 
-static void add_schema(wf_text *types, const char *path, const json_t *schema)
+static void add_within(wf_text *types, unsigned *n, const char *path, const json_t *schema);
+
+static void add_schema(wf_text *types, unsigned *n, const char *path, const json_t *schema)
 {
     if (strlen(path) >= WF_TOOL_PATH_MAX) return;
-    if (is_string(schema)) add_word(types, path);
-    add_within(types, path, schema);
+    if (is_string(schema)) add_string(types, n, path);
+    add_within(types, n, path, schema);
 }
 
 /* Of the members or items of a value. */
-static void add_within(wf_text *types, const char *path, const json_t *schema)
+static void add_within(wf_text *types, unsigned *n, const char *path, const json_t *schema)
 {
     char inner[WF_TOOL_PATH_MAX + 1];
     const json_t *items = json_object_get(schema, "items"), *of;
     const char *name;
     if (types->len > MAX_TYPES) return;
     snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "item", path);
-    if (json_is_object(items)) add_schema(types, inner, items);
+    if (json_is_object(items)) add_schema(types, n, inner, items);
     json_object_foreach(json_object_get(schema, "properties"), name, of) {
         snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "%s", path, name);
-        add_schema(types, inner, of);
+        add_schema(types, n, inner, of);
     }
 }
 
-static void add_parameter(wf_text *types, const char *name, const json_t *schema)
+static void add_parameter(wf_text *types, unsigned *n, const char *name, const json_t *schema)
 {
-    if (is_string(schema)) add_word(types, name);
-    if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, name, schema);
+    if (is_string(schema)) add_string(types, n, name);
+    if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, n, name, schema);
 }
 
 void wf_tool_types_add(wf_text *types, const json_t *tools)
@@ -73,9 +79,10 @@ void wf_tool_types_add(wf_text *types, const json_t *tools)
     for (size_t i = 0; i < json_array_size(tools); i++) {
         json_t *function = json_object_get(json_array_get(tools, i), "function"), *all = json_object_get(json_object_get(function, "parameters"), "properties"), *schema;
         const char *name;
+        unsigned n = 0;
         add_word(types, json_string_value(json_object_get(function, "name")));
         json_object_foreach(all, name, schema)
-            if (*name) add_parameter(types, name, schema);
+            if (*name) add_parameter(types, &n, name, schema);
         add_word(types, "");
     }
 }

@@ -99,6 +99,7 @@ static void expect(const row *t)
 #define MUSE    "muse_glimmer", "muse_glimmer"
 #define ATEM    "<atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter name=\"x\">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>"
 #define SOLAR   "solar_open", "solar_open"
+#define FUN     "functionary_v3", "functionary_v3"
 #define BLANKS  "                                                                 "
 
 static const row rows[] = {
@@ -145,6 +146,17 @@ static const row rows[] = {
     {"functionary_v3", "functionary_v3", false, "all\nb>>>f\n{\"x\": 1}", "T:b|C:f{\"x\": 1}"},
     {"functionary_v3", "functionary_v3", false, "f\n{\"x\": 1}>>>all\nb", "C:f{\"x\": 1}|T:b"},
     {"functionary_v3", NULL, false, "all\n1 >>> 2", "T:1 >>> 2"},
+    {FUN, false, "hello world", "T:hello world"}, /* what was put before it is not shown */
+    {FUN, false, "all", "T:all"},
+    {FUN, false, ">>", "T:>>"},
+    {FUN, false, "all\n>>>", "T:>>>"},
+    {FUN, false, "no b\n{\"x\": 1}>>>f\n{}", "T:no b\n{\"x\": 1}|C:f{}"},
+    {FUN, false, "f\n{\"x\": 1} >> 1", "C:f{\"x\": 1}|T:>> 1"},
+    {FUN, false, "f\n{\"x\": 1}>>>a b\n{}", "C:f{\"x\": 1}|T:>>>a b\n{}"},
+    {FUN, false, "f\n{\"x\": ", "T:f\n{\"x\": "},
+    {"functionary_v3", NULL, false, "hello", "T:hello"},
+    {"functionary_v3", NULL, false, "al", "T:al"},
+    {"functionary_v3", NULL, false, ">>>all\na", "T:a"},
     {"cohere", NULL, true, "a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>", "H:a|T:b"},
     /* channels */
     {HARMONY, false, CH "analysis" MSG "Hm." NEXT CH "final" MSG "Yes <|en", "H:Hm.|T:Yes <|en"},
@@ -178,14 +190,15 @@ static const char *const words[] = {"<think>", "</think>", "<tool_call>", "</too
                                     "assistant", "to=functions.f", "<|call|>", "{}", " ", "\n", "x", "<", "<|", "\xc3\xa9", CH "analysis" MSG, NEXT CH "final" MSG,
                                     NEXT " to=functions.f" CH "commentary" MSG "{}", CALL, BLANKS, OPEN("think"), SHUT("think"), OPEN("response"),
                                      SHUT("response"),
-                                    OPEN("call tool=\"f\" index=\"1\"") SHUT("call"), " to=self<|message|>", "<|eom|><|start|>assistant", " to=user", ATEM};
+                                    OPEN("call tool=\"f\" index=\"1\"") SHUT("call"), " to=self<|message|>", "<|eom|><|start|>assistant", " to=user", ATEM,
+                                    ">>>", "all\n", "f\n{}"};
 
 /* Where it is cut makes no difference. */
 static void any_answer(void **state)
 {
     (void)state;
     static const row kinds[] = {{BOTH, false, "", ""}, {BOTH, true, "", ""}, {HARMONY, false, "", ""}, {"openai_gptoss", NULL, false, "", ""},
-                                {K3, false, "", ""}, {K3, true, "", ""}, {MUSE, false, "", ""}};
+                                {K3, false, "", ""}, {K3, true, "", ""}, {MUSE, false, "", ""}, {FUN, false, "", ""}};
     size_t n_thoughts = 0, n_calls = 0;
     for (uint64_t seed = 0; seed < 70000; seed++) {
         wf_text t = {0};
@@ -207,7 +220,7 @@ static void any_answer(void **state)
 static void long_messages(void **state)
 {
     (void)state;
-    static const char *const starts[] = {CH "analysis", CH "commentary to=functions.f" MSG "{"};
+    static const char *const starts[] = {CH "analysis", "<|start|>", " <|start|>", CH "commentary to=functions.f" MSG "{"};
     for (size_t k = 0; k < WF_LEN(starts); k++) {
         wf_text t = {0};
         wf_text_print(&t, "%s", starts[k]);
@@ -215,7 +228,7 @@ static void long_messages(void **state)
         const row r = {HARMONY, false, t.data, NULL};
         char *whole = take_apart(&r, t.len, 1), *pieces = take_apart(&r, 7, 4096);
         assert_string_equal(whole, pieces);
-        assert_int_equal(strlen(whole), 2 + t.len - (k ? strlen(starts[k]) - 1 : 0));
+        assert_int_equal(strlen(whole), 2 + t.len - (k == 3 ? strlen(starts[k]) - 1 : 0));
         free(whole);
         free(pieces);
         free(t.data);

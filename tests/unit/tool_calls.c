@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "answers/tool_calls.h"
+#include "answers/tool_types.h"
 #include "support/data.h"
 #include "support/skip.h"
 
@@ -304,6 +305,16 @@ static const struct {
     {"gemma4", "Hm.\n" GEMMA("f{x:1}") GEMMA("get_x{}") "\n", "T:Hm." F1 CALL("", "get_x", "{}")},
     {"gemma4", GEMMA("f{s:" GQ("a\"{}\\ <tool_call|>") ",l:[1,true, None,{" GQ("a b") ":-0.5e1}]}"),
      CALL("", "f", "{\"s\": \"a\\\"{}\\\\ <tool_call|>\", \"l\": [1, true, null, {\"a b\": -0.5e1}]}")},
+    {"gemma4", GEMMA("f{ \"x\" : 1}"), F1}, /* JSON, as it should not be */
+    {"gemma4", GEMMA("f{\"a\\\"{}:b\":\"x, \\\\\", s :\"\",l:[\"}<tool_call|>\"]}"),
+     CALL("", "f", "{\"a\\\"{}:b\": \"x, \\\\\", \"s\": \"\", \"l\": [\"}<tool_call|>\"]}")},
+    {"gemma4", GEMMA("f{\n x :1}"), F1},
+    {"gemma4", GEMMA("f{a b:1}"), CALL("", "f", "{\"a b\": 1}")},
+    {"gemma4", GEMMA("f{'x':1}"), NULL}, /* 'x' is no parameter */
+    {"gemma4", GEMMA("f{x\":1}"), NULL},
+    {"gemma4", GEMMA("f{\"x\"y:1}"), NULL},
+    {"gemma4", GEMMA("f{x:\"\\q\"}"), NULL},
+    {"gemma4", GEMMA("f{ :1}"), NULL},
     {"gemma4", GEMMA("f{x:}"), NULL},
     {"gemma4", GEMMA("f{x:one}"), NULL},
     {"gemma4", GEMMA("f{x:1}}"), NULL},
@@ -320,6 +331,21 @@ static const struct {
     {"lfm2", LFM("f(s='it's\nso')"), CALL("", "f", "{\"s\": \"it's\\nso\"}")}, /* without escapes */
     {"lfm2", LFM("f(s='<|tool_call_end|>')"), CALL("", "f", "{\"s\": \"<|tool_call_end|>\"}")},
     {"lfm2", LFM("{\"name\": \"f\", \"arguments\": {\"x\": 1}}"), F1},
+    {"lfm2", "<|tool_call_start|>\n {\"name\": \"f\", \"arguments\": {\"x\": 1}}\n<|tool_call_end|>", F1},
+    {"lfm2", "<|tool_call_start|>\n[ f(x=1) ]\n<|tool_call_end|>", F1},
+    {"lfm2", LFM("f(x=1,), get_x( ), "), F1 CALL("", "get_x", "{}")}, /* last commas */
+    {"lfm2", LFM(","), NULL},
+    {"lfm2", LFM("f(,)"), NULL},
+    {"lfm2", LFM("f(x=1,,)"), NULL},
+    {"lfm2", LFM("f(s=\"\"\"x\"\"\", t='''a 'b'\n\"\"\"\\'''c''', u='', v=\"\"\"\"\"\")"),
+     CALL("", "f", "{\"s\": \"x\", \"t\": \"a 'b'\\n\\\"\\\"\\\"'''c\", \"u\": \"\", \"v\": \"\"}")},
+    {"lfm2", LFM("f(s='''<|tool_call_end|>''')"), CALL("", "f", "{\"s\": \"<|tool_call_end|>\"}")},
+    {"lfm2", LFM("f(s='x' 'y')"), NULL}, /* one string in Python, or quotes that lack their backslash */
+    {"lfm2", LFM("f(s='x'\n\"y\")"), NULL},
+    {"lfm2", LFM("f(s=\"\"x\"\")"), NULL},
+    {"lfm2", LFM("f(s='''x''''y')"), NULL},
+    {"lfm2", LFM("f(s='\\ud83d\\ude00')"), CALL("", "f", "{\"s\": \"\360\237\230\200\"}")},
+    {"lfm2", LFM("f(s='\\ude00\\ud83d\\ud83d\\ude0')"), CALL("", "f", "{\"s\": \"\357\277\275\357\277\275\357\277\275\\\\ude0\"}")}, /* surrogates alone */
     {"lfm2", LFM(""), NULL},
     {"lfm2", LFM("f(1)"), NULL},
     {"lfm2", LFM("f(x=y)"), NULL},
@@ -484,21 +510,67 @@ static void long_calls(void **state)
         }
 }
 
-/* As many parameters as a call may have, and one more. */
+/* As many parameters as a call may have, or calls a list, and one more. */
 static void many_parameters(void **state)
 {
     (void)state;
-    for (unsigned n = WF_MAX_PARAMETERS; n <= WF_MAX_PARAMETERS + 1; n++) {
-        wf_text t = {0};
-        wf_text_print(&t, "<function=f>");
-        for (unsigned i = 0; i < n; i++) wf_text_print(&t, "<parameter=p%u>%u</parameter>", i, i);
-        wf_text_print(&t, "</function>");
-        char *got = read_cut("qwen3_coder", false, t.data, t.len, t.len, t.len);
-        assert_int_equal(!strncmp(got, "\1C:|f|{\"p0\": 0, \"p1\": 1, ", 25), n <= WF_MAX_PARAMETERS);
-        if (n > WF_MAX_PARAMETERS) assert_string_equal(got + 2, t.data);
-        free(got);
-        free(t.data);
+    static const struct {
+        const char *kind, *head, *one, *tail;
+    } rows[] = {{"qwen3_coder", "<function=f>", "<parameter=p%u>%u</parameter>", "</function>"},
+                {"minimax_m3", NS "<invoke name=\"f\">", E3("p%u", "%u"), NS "</invoke>"},
+                {"kimi_k3", "<|open|>call tool=\"f\" index=\"1\"<|sep|>", A3("p%u", "number", "%u"), "<|close|>call<|sep|>"},
+                {"lfm2", "<|tool_call_start|>[", "f(p%u=%u), ", "]<|tool_call_end|>"}};
+    assert_int_equal(WF_MAX_CALLS, WF_MAX_PARAMETERS);
+    for (size_t k = 0; k < WF_LEN(rows); k++)
+        for (unsigned n = WF_MAX_PARAMETERS; n <= WF_MAX_PARAMETERS + 1; n++) {
+            wf_text t = {0};
+            wf_text_print(&t, "%s", rows[k].head);
+            for (unsigned i = 0; i < n; i++) wf_text_print(&t, rows[k].one, i, i, i);
+            wf_text_print(&t, "%s", rows[k].tail);
+            char *got = read_cut(rows[k].kind, false, t.data, t.len, t.len, t.len);
+            assert_int_equal(!strncmp(got, "\1C:|f|{\"p0\": 0", 14), n <= WF_MAX_PARAMETERS);
+            if (n > WF_MAX_PARAMETERS) assert_string_equal(got + 2, t.data);
+            free(got);
+            free(t.data);
+        }
+}
+
+/* Lists within a parameter may be longer. */
+static void many_items(void **state)
+{
+    (void)state;
+    wf_text t = {0};
+    wf_text_print(&t, "%s", NS "<invoke name=\"f\">" NS "<l>");
+    for (unsigned i = 0; i < 4 * WF_MAX_PARAMETERS; i++) wf_text_print(&t, "%s", E3("item", "1"));
+    wf_text_print(&t, "%s", NS "</l>" NS "</invoke>");
+    char *got = read_cut("minimax_m3", false, t.data, t.len, t.len, t.len);
+    assert_int_equal(strncmp(got, "\1C:|f|{\"l\": [\"1\", \"1\"", 20), 0);
+    free(got);
+    free(t.data);
+}
+
+/* Two tools with more strings than are kept of one: each has its first ones. */
+static void many_strings(void **state)
+{
+    (void)state;
+    json_t *properties = json_object(), *tools = json_array();
+    for (int i = 0; i <= WF_TOOL_STRINGS_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        json_object_set_new(properties, name, json_pack("{s:s}", "type", "string"));
     }
+    for (int i = 0; i < 2; i++)
+        json_array_append_new(tools, json_pack("{s:{s:s,s:{s:O}}}", "function", "name", i ? "g" : "f", "parameters", "properties", properties));
+    wf_text t = {0};
+    wf_tool_types_add(&t, tools);
+    const char *strings = wf_tool_strings(&t, (wf_slice){"g", 1});
+    unsigned n = 0;
+    for (const char *at = strings; at && *at; at += strlen(at) + 1) n++;
+    assert_int_equal(n, WF_TOOL_STRINGS_MAX);
+    assert_true(wf_tool_string_in(strings, (wf_slice){"p0", 2}));
+    json_decref(tools);
+    json_decref(properties);
+    free(t.data);
 }
 
 /* Openings without an end take no more time or memory than their text. */
@@ -563,7 +635,8 @@ static void kinds_of_templates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(all_formed),
-     cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_openings),
+     cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_items),
+     cmocka_unit_test(many_strings), cmocka_unit_test(many_openings),
      cmocka_unit_test(kinds_of_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
