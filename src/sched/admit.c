@@ -31,7 +31,7 @@ static uint64_t padding(const wf_sched *s, uint32_t r)
     return sum;
 }
 
-/* Of a table of a sequence of so many tokens: with windows those that one token of it attends to; a window may begin and end within a page. */
+/* Of a table of a sequence with this number of tokens: with windows those that one token of it attends to; a window may begin and end within a page. */
 static uint64_t most_held(const wf_sched *s, uint32_t table, uint32_t tokens)
 {
     uint32_t all = wf_sched_pages_for(s, tokens), window = s->p.tables[table].window;
