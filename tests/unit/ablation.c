@@ -109,12 +109,8 @@ static void test_ablation_refuses(void **state)
 /* The kept plan is the fifth row of a load. */
 static void test_ablation_without_a_damaged_plan(void **state)
 {
-    char *said;
     (void)state;
-    set_world(gains);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
-    free(said);
-    spoil("plan", "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
+    keep_damaged_plan();
     assert_int_equal(ablate().n, 12);
 }
 

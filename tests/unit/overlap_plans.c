@@ -134,10 +134,7 @@ static void test_damaged_files(void **state)
 {
     char *said;
     (void)state;
-    set_world(gains);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
-    free(said);
-    spoil("plan", "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
+    keep_damaged_plan();
     struct weft_engine *e = open_engine(0);
     assert_int_equal(e->plans.n, 1);
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));

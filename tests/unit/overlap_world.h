@@ -164,6 +164,16 @@ static inline void spoil(const char *what, const char *t)
     write_text(path, t);
 }
 
+/* A plan was kept that is none of this model. */
+static inline void keep_damaged_plan(void)
+{
+    char *said;
+    set_world(gains);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    spoil("plan", "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
+}
+
 /* ---- a sensor ------------------------------------------------------------------------------------------------------ */
 
 #define PCI "0000:19:00.0"
