@@ -156,6 +156,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
     b->stack_weights = d->ref.caps.nv_mma && b->params.tier >= WF_TIER_MATRIX ? WF_STACK_MIXED : WF_STACK_ALIKE; /* as weights lie in layout.c */
     b->has_fused_gemm = d->ref.caps.nv_mma;
+    b->has_fused_router = true;
     if (d->ref.caps.nv_wgmma) {
         uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROED at least */
         d->ref.caps.scratch = most < WF_CL_ZEROED ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);

@@ -41,6 +41,11 @@ uint32_t wf_cpu_rank_ref(const wf_call *c)
     return RANK_REF;
 }
 
+uint32_t wf_cpu_rank_router(const wf_call *c)
+{
+    return wf_is_fused(c) ? 0 : RANK_REF;
+}
+
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
 {
     if (!wf_blas_core()) return 0;

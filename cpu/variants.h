@@ -7,6 +7,7 @@
 
 /* 0: cannot run the call; the highest is selected. Ranks read shapes and dtypes, never memory. */
 uint32_t wf_cpu_rank_ref(const wf_call *);
+uint32_t wf_cpu_rank_router(const wf_call *); /* of scores: a fused one runs in pieces */
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
 uint32_t wf_cpu_rank_gemm_rows_avx512(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *);

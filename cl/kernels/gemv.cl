@@ -35,32 +35,7 @@
 #define TEAMS (WG / LANES)
 #define OUTS  (RPL * MR) /* sums of a work-item */
 
-#if VEC
-#define STEP 8
-typedef float8 vec_t;
-#define X_LOAD(p, k) ACT_LOAD8(p, k)
-#define W_LOAD(p, k) w_load8(p, k)
-float dot_add(float8 a, float8 b, float s)
-{
-    s = MAD(a.s0, b.s0, s);
-    s = MAD(a.s1, b.s1, s);
-    s = MAD(a.s2, b.s2, s);
-    s = MAD(a.s3, b.s3, s);
-    s = MAD(a.s4, b.s4, s);
-    s = MAD(a.s5, b.s5, s);
-    s = MAD(a.s6, b.s6, s);
-    return MAD(a.s7, b.s7, s);
-}
-#else
-#define STEP 1
-typedef float vec_t;
-#define X_LOAD(p, k) ACT_LOAD(p, k)
-#define W_LOAD(p, k) w_load(p, k)
-float dot_add(float a, float b, float s)
-{
-    return MAD(a, b, s);
-}
-#endif
+#include "dot.clh"
 
 /* Adds the products of n steps from k on, LANES * STEP apart. */
 static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RPL], const __global act_t *x, uint x_stride, uint M, uint k,
@@ -74,18 +49,6 @@ static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RP
             vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP);
             for (int r = 0; r < RPL; r++) acc[m * RPL + r] = dot_add(w[u][r], v, acc[m * RPL + r]);
         }
-}
-
-/* The sums of each team, at its lane 0. */
-static INLINE void add_teams(__local float (*part)[WG], const float acc[OUTS], uint lid)
-{
-    for (int i = 0; i < OUTS; i++) part[i][lid] = acc[i];
-    for (uint n = LANES / 2; n > 0; n /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lid % LANES < n)
-            for (int i = 0; i < OUTS; i++) part[i][lid] += part[i][lid + n];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,

@@ -1,13 +1,7 @@
 /* router: of each row of scores the T largest, in descending order, and their weights. A work-item a row, which looks for one after the
  * other: the experts chosen so far are those before the last one in that order, so nothing has to be kept.
  */
-#include "common.clh"
-
-/* NaN comes last. */
-static float order_of(float x)
-{
-    return isnan(x) ? -INFINITY : x;
-}
+#include "router.clh"
 
 /* The largest that comes behind (last, at) in descending order, the lower number first among equals. */
 static int next_expert(const __global float *x, uint E, float last, int at)
@@ -23,20 +17,12 @@ static int next_expert(const __global float *x, uint E, float last, int at)
     return best;
 }
 
-static float weight_of(float x, float top, uint sigmoid)
-{
-    return sigmoid ? 1.0f / (1.0f + exp(-x)) : exp(x - top);
-}
-
-/* What the weights of a row are multiplied by; sum: of those that are chosen. */
-static float factor(const __global float *x, uint E, float top, float sum, uint sigmoid, uint normalise, float scale)
+static float sum_all(const __global float *x, uint E, float top)
 {
     float all = 0;
 #pragma unroll 8
     for (uint e = 0; e < E; e++) all += exp(x[e] - top);
-    if (isnan(all)) return NAN;
-    if (normalise) return scale / sum;
-    return sigmoid ? scale : scale / all;
+    return all;
 }
 
 KERNEL void router(IN(x), OUT(ids), OUT(weights), uint M, uint E, uint T, uint x_stride, uint ids_stride, uint weights_stride, uint sigmoid,
@@ -55,7 +41,7 @@ KERNEL void router(IN(x), OUT(ids), OUT(weights), uint M, uint E, uint T, uint x
             id[t] = at;
             sum += weight_of(row[at], top, sigmoid);
         }
-        const float by = factor(row, E, top, sum, sigmoid, normalise, scale);
+        const float by = factor(sum_all(row, E, top), sum, sigmoid, normalise, scale);
         for (uint t = 0; t < T; t++) weight[t] = weight_of(row[id[t]], top, sigmoid) * by;
     }
 }

@@ -346,12 +346,28 @@ static weft_status check_activate(const wf_call *c)
     return c->p.activation < WF_N_ACTIVATIONS ? WEFT_OK : bad(c, "there is no such activation");
 }
 
+/* The fused norm and product, and their results. */
+static weft_status check_router_scores(const wf_call *c)
+{
+    const wf_view *x = &c->in[WF_ROUTER_X], *w = &c->in[WF_ROUTER_W], *norm = &c->in[WF_ROUTER_NORM];
+    const wf_view *y = &c->out[WF_ROUTER_Y], *ws = &c->out[WF_ROUTER_SCORES_WS];
+    if (!w->buf != !norm->buf || !w->buf != !y->buf) return bad(c, "W, norm and y come together");
+    if (!w->buf) return ws->buf ? bad(c, "scores_ws comes with W") : WEFT_OK;
+    if (w->cols != x->cols) return bad(c, "x and W differ in columns");
+    if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of x");
+    if (!is(y, x->rows, x->cols)) return bad(c, "x and y differ in shape");
+    if (ws->buf && !is(ws, x->rows, w->rows)) return bad(c, "scores_ws is not [rows of x, rows of W]");
+    return check_eps(c);
+}
+
 static weft_status check_router(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_ROUTER_X], *ids = &c->out[WF_ROUTER_IDS];
-    if (ids->rows != x->rows || ids->cols > x->cols) return bad(c, "ids are not [rows of x, at most columns of x]");
+    uint32_t experts = c->in[WF_ROUTER_W].buf ? c->in[WF_ROUTER_W].rows : x->cols;
+    WF_TRY(check_router_scores(c));
+    if (ids->rows != x->rows || ids->cols > experts) return bad(c, "ids are not [rows of x, at most as many as there are scores]");
     if (!is(&c->out[WF_ROUTER_WEIGHTS], ids->rows, ids->cols)) return bad(c, "ids and weights differ in shape");
-    if (x->cols > INT32_MAX) return bad(c, "x has more columns than ids");
+    if (experts > INT32_MAX) return bad(c, "there are more scores than ids");
     return isfinite(c->p.scale) ? WEFT_OK : bad(c, "scale is not a number");
 }
 

@@ -60,10 +60,13 @@
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap).
- *   ROUTER     in  x [M, E] F32                                   out ids [M, T] I32; weights [M, T] F32
+ *   ROUTER     in  x [M, E] F32; or x [M, K] F32, W [E, K] any weight dtype, norm [K] F32
+ *              out ids [M, T] I32; weights [M, T] F32; y [M, K] act or absent; scores_ws [M, E] F32 or absent
  *              Of a token's scores for E experts, the T largest in descending order, the lower number first among equals, NaN
  *              behind all others. weights are softmax(x) of these experts, or with p.sigmoid 1 / (1 + exp(-x)); with
  *              p.normalise divided by their sum; times p.scale. A row of x with a NaN gives weights of NaN.
+ *              Fused: with W, norm and y, which come together, y is RMSNORM(x, norm, p.eps), which the experts read, and the scores are
+ *              y W^T. scores_ws is the workspace as of GEMM.
  *   GROUPED_GEMM  in  X [M, K] or [M, T K] act; W [E N, K] any weight dtype, expert e in rows e N..(e + 1) N; ids [M, T] I32;
  *                  bias [E, N] F32 or absent                      out Y [M, T N] act; gemm_ws [M, T N] act or absent
  *              Columns t N..(t + 1) N of row m are x W_e^T + bias_e of expert e = ids[m, t]; x is row m of X, or of it columns
@@ -432,6 +435,7 @@ struct wf_dev {
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     uint8_t stack_weights; /* enum wf_stacking: matrices that share their input run faster as one (QKV, gate+up) */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
+    bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
     double modest_rate;   /* operations per microsecond that every kernel should reach where nothing was measured; 0: unknown */
@@ -520,7 +524,8 @@ void wf_resume(wf_dev *);
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
-/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope, GROUPED_GEMM with p.silu. */
+/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope, GROUPED_GEMM with p.silu; or a product with a norm in front, and
+ * what its op does behind: ROUTER. */
 enum wf_fusion { WF_FUSES_NORM = 1, WF_FUSES_SILU = 2, WF_FUSES_ROPE = 4, WF_N_FUSIONS = 8 };
 uint32_t wf_fusion_of(const wf_call *);
 bool wf_is_fused(const wf_call *);

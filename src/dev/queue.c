@@ -63,6 +63,7 @@ weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint3
 static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
 {
     const wf_view *w = &c->in[WF_MAX(wf_op_input(c->op, WF_OPERAND_WEIGHT), 0)];
+    if (!w->buf) w = &c->in[0];
     return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]",
                    dev->info.id, wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols,
                    wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);

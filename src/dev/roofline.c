@@ -101,10 +101,17 @@ static double rows_of_experts(const wf_call *c)
     return n * wf_experts_read(c->in[WF_GROUPED_GEMM_W].rows / n, used, c->out[WF_GROUPED_GEMM_Y].rows);
 }
 
+/* What a product reads all of; NULL: nothing. */
+static const wf_view *product_weight(const wf_call *c)
+{
+    const wf_view *w = c->op == WF_OP_GEMM ? &c->in[WF_GEMM_W] : c->op == WF_OP_ROUTER ? &c->in[WF_ROUTER_W] : NULL;
+    return w && w->buf ? w : NULL;
+}
+
 /* Tables are read by rows of the call. Pools, whose rows are pages, are written by tokens; what attention reads of them is counted apart. */
 static double rows_moved(const wf_call *c, const wf_view *v)
 {
-    if (c->op == WF_OP_GEMM && v == &c->in[WF_GEMM_W]) return v->rows;
+    if (v == product_weight(c)) return v->rows;
     if (c->op == WF_OP_GROUPED_GEMM && v == &c->in[WF_GROUPED_GEMM_W]) return rows_of_experts(c);
     if (is_pool(c, v)) return c->op == WF_OP_ATTENTION ? 0 : rows_of(c) / WF_MAX(c->p.page_tokens, 1u);
     return WF_MIN(v->rows, rows_of(c));
@@ -140,11 +147,11 @@ static work work_of_experts(const wf_call *c, double bytes)
 /* A product does two operations for each weight and row; all else a few for each number it moves. */
 static work work_of(const wf_call *c)
 {
-    const wf_view *w = &c->in[WF_GEMM_W];
+    const wf_view *w = product_weight(c);
     if (c->op == WF_OP_ATTENTION) return work_of_attention(c);
     double bytes = operand_bytes(c);
     if (c->op == WF_OP_GROUPED_GEMM) return work_of_experts(c, bytes);
-    return (work){c->op == WF_OP_GEMM ? 2.0 * c->out[WF_GEMM_Y].rows * w->rows * w->cols : bytes, bytes};
+    return (work){w ? 2.0 * c->out[0].rows * w->rows * w->cols : bytes, bytes};
 }
 
 double wf_roofline_us(const wf_roofline *r, wf_dev *dev, const wf_call *c, int variant, double idle)

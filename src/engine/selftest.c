@@ -18,7 +18,7 @@ static void report(selftest *t, const wf_case *c, const char *variant, const wf_
                    const char *message)
 {
     char shape[160];
-    bool weight = wf_op_input(c->op, WF_OPERAND_WEIGHT) >= 0;
+    bool weight = wf_case_has_weight(c);
     wf_case_text(c, shape, sizeof shape);
     struct weft_selftest_row row = {.op = wf_ops[c->op].name,
                                     .dtype = wf_dtypes[weight ? c->weight : c->in].name,

@@ -19,18 +19,19 @@ static bool can_run(const wf_bind_to *to, const wf_call *c, enum wf_op op, int v
     return wf_can_use(to->dev, &as, variant);
 }
 
-static void add_workspace(const wf_bind_to *to, wf_call *c, int out, uint32_t cols)
+static void add_workspace(wf_call *c, int out, uint32_t cols, enum wf_dtype dtype)
 {
-    if (!c->out[out].buf) c->out[out] = (wf_view){.buf = c->in[WF_GEMM_X].buf, .rows = c->in[WF_GEMM_X].rows, .cols = cols, .stride = cols, .dtype = (uint8_t)to->dev->act};
+    if (!c->out[out].buf) c->out[out] = (wf_view){.buf = c->in[0].buf, .rows = c->in[0].rows, .cols = cols, .stride = cols, .dtype = (uint8_t)dtype};
 }
 
 /* With the workspaces that were omitted, for kernels that take them can run if they are requested by name. */
 static wf_call with_workspaces(const wf_bind_to *to, const wf_call *c)
 {
     wf_call whole = *c;
-    if (c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) add_workspace(to, &whole, WF_GEMM_NORM_WS, c->in[WF_GEMM_X].cols);
-    if (c->op == WF_OP_GEMM && (c->p.silu || c->p.rope)) add_workspace(to, &whole, WF_GEMM_GEMM_WS, c->in[WF_GEMM_W].rows);
-    if (c->op == WF_OP_GROUPED_GEMM && c->p.silu) add_workspace(to, &whole, WF_GROUPED_GEMM_GEMM_WS, 2 * c->out[WF_GROUPED_GEMM_Y].cols);
+    if (c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) add_workspace(&whole, WF_GEMM_NORM_WS, c->in[WF_GEMM_X].cols, to->dev->act);
+    if (c->op == WF_OP_GEMM && (c->p.silu || c->p.rope)) add_workspace(&whole, WF_GEMM_GEMM_WS, c->in[WF_GEMM_W].rows, to->dev->act);
+    if (c->op == WF_OP_GROUPED_GEMM && c->p.silu) add_workspace(&whole, WF_GROUPED_GEMM_GEMM_WS, 2 * c->out[WF_GROUPED_GEMM_Y].cols, to->dev->act);
+    if (c->op == WF_OP_ROUTER && wf_is_fused(c)) add_workspace(&whole, WF_ROUTER_SCORES_WS, c->in[WF_ROUTER_W].rows, WF_F32);
     return whole;
 }
 
@@ -38,8 +39,8 @@ static bool can_run_piece(const wf_bind_to *to, const wf_call *call, enum wf_op 
 {
     const wf_call whole = with_workspaces(to, call), *c = &whole;
     uint32_t fused = wf_fusion_of(c);
-    bool norm = fused & WF_FUSES_NORM, more = fused & (WF_FUSES_SILU | WF_FUSES_ROPE);
-    const bool there[] = {[WF_PIECE_WHOLE] = true, [WF_PIECE_NORM] = norm, [WF_PIECE_REST] = norm, [WF_PIECE_PRODUCT] = norm || more, [WF_PIECE_AFTER] = more};
+    bool norm = fused & WF_FUSES_NORM, router = c->op == WF_OP_ROUTER && norm, more = router || fused & (WF_FUSES_SILU | WF_FUSES_ROPE);
+    const bool there[] = {[WF_PIECE_WHOLE] = true, [WF_PIECE_NORM] = norm, [WF_PIECE_REST] = norm && !router, [WF_PIECE_PRODUCT] = norm || more, [WF_PIECE_AFTER] = more};
     for (size_t i = 0; i < WF_LEN(there); i++) {
         wf_call piece;
         if (!there[i]) continue;

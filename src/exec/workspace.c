@@ -15,6 +15,12 @@ static uint32_t cols_of(const wf_graph *g, wf_operand o)
     return o.cols ? o.cols : g->values[o.value].cols;
 }
 
+/* A router's is the weight of a product. */
+static enum wf_op op_of_matrix(const wf_node *n)
+{
+    return n->op == WF_OP_ROUTER ? WF_OP_GEMM : n->op;
+}
+
 /* Of the weight, or of those of one expert. */
 static uint32_t rows_of_matrix(const wf_graph *g, const wf_node *n, const wf_value *v)
 {
@@ -28,7 +34,7 @@ static wf_view view_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, w
     if (o.value < 0) return (wf_view){0};
     const wf_value *v = &g->values[o.value];
     bool weight = v->kind == WF_VALUE_WEIGHT, matrix = weight && v->weight_rows > 1;
-    uint8_t layout = matrix ? wf_weight_layout((wf_dev *)dev, n->op, v->dtype, rows_of_matrix(g, n, v), v->cols) : 0;
+    uint8_t layout = matrix ? wf_weight_layout((wf_dev *)dev, op_of_matrix(n), v->dtype, rows_of_matrix(g, n, v), v->cols) : 0;
     return (wf_view){.buf = (wf_buf *)dev, .rows = weight ? v->weight_rows : v->kind == WF_VALUE_KV ? 1 : rows, .cols = cols_of(g, o), .stride = v->cols,
                      .dtype = (uint8_t)v->dtype, .layout = layout};
 }

@@ -2,7 +2,7 @@
  * them as others:
  *
  *   h = norm(x)                       [tokens, hidden]
- *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp
+ *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp: one node with the norm, if that is RMSNorm
  *   f(gate) x up                      [tokens, used x size] of each token, with the matrices of its experts: one product where both are
  *                                     of one format, else each by itself
  *   down                              [tokens, used x hidden]
@@ -24,6 +24,18 @@ typedef struct choice {
     int32_t ids, weights;
 } choice;
 
+/* The ids and weights that a router writes. */
+static choice add_router(wf_builder *b, wf_node *node, uint32_t used)
+{
+    choice c = {-1, -1};
+    if (b->status != WEFT_OK) return c;
+    c = (choice){value(b, WF_I32, used), value(b, WF_F32, used)};
+    node->out[WF_ROUTER_IDS] = WF_ALL(c.ids);
+    node->out[WF_ROUTER_WEIGHTS] = WF_ALL(c.weights);
+    wf_build_node(b, node);
+    return c;
+}
+
 /* Scores by that tensor, of which the `used` largest count. */
 static choice route(wf_builder *b, const char *name, const char *tensor, int32_t h, uint32_t n, uint32_t used, const wf_op_params *p)
 {
@@ -31,15 +43,44 @@ static choice route(wf_builder *b, const char *name, const char *tensor, int32_t
     snprintf(scores, sizeof scores, "%s_scores", name);
     const wf_linear l = {scores, tensor, n};
     wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ROUTER, name, b->layer, WF_ROWS_BATCH);
-    choice c = {-1, -1};
     node.in[WF_ROUTER_X] = WF_ALL(wf_build_linears(b, scores, &l, 1, h, NULL, -1, WF_F32));
-    if (b->status != WEFT_OK) return c;
-    c = (choice){value(b, WF_I32, used), value(b, WF_F32, used)};
-    node.out[WF_ROUTER_IDS] = WF_ALL(c.ids);
-    node.out[WF_ROUTER_WEIGHTS] = WF_ALL(c.weights);
     node.p = *p;
-    wf_build_node(b, &node);
-    return c;
+    return add_router(b, &node, used);
+}
+
+static wf_op_params router_params(const wf_hparams *hp)
+{
+    return (wf_op_params){.eps = hp->eps, .sigmoid = hp->expert_sigmoid, .normalise = hp->expert_normalise, .scale = hp->expert_scale};
+}
+
+static choice route_experts(wf_builder *b, int32_t h)
+{
+    const wf_op_params p = router_params(b->hp);
+    return route(b, "router", "ffn_gate_inp", h, b->hp->n_expert, b->hp->n_expert_used, &p);
+}
+
+/* Only RMSNorm is fused, and no bias behind it. */
+static bool can_fuse_router(const wf_builder *b)
+{
+    return !b->hp->layer_norm && !wf_build_find(b, "ffn_gate_inp", "bias");
+}
+
+/* The same with the norm of x, which *h is. */
+static choice norm_and_route(wf_builder *b, int32_t x, int32_t *h)
+{
+    const wf_hparams *hp = b->hp;
+    const wf_linear l = {"router", "ffn_gate_inp", hp->n_expert};
+    wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ROUTER, "router", b->layer, WF_ROWS_BATCH);
+    *h = -1;
+    if (b->status != WEFT_OK) return (choice){-1, -1};
+    node.in[WF_ROUTER_X] = WF_ALL(x);
+    node.in[WF_ROUTER_W] = WF_ALL(wf_build_stacked_matrix(b, &l, 1, hp->hidden_size));
+    node.in[WF_ROUTER_NORM] = WF_ALL(wf_build_vector(b, "ffn_norm", hp->hidden_size));
+    *h = value(b, b->act, hp->hidden_size);
+    node.out[WF_ROUTER_Y] = WF_ALL(*h);
+    node.out[WF_ROUTER_SCORES_WS] = WF_ALL(value(b, WF_F32, hp->n_expert));
+    node.p = router_params(hp);
+    return add_router(b, &node, hp->n_expert_used);
 }
 
 /* The product with each token's experts into y. Of two matrices, which are gate and up, the first's f times the second's. */
@@ -101,12 +142,10 @@ static int32_t gate_up(wf_builder *b, int32_t h, int32_t ids)
     return b->status == WEFT_OK ? silu(b, both, cols) : -1;
 }
 
-static int32_t chosen(wf_builder *b, int32_t h, int32_t x)
+static int32_t chosen(wf_builder *b, int32_t h, choice c, int32_t x)
 {
     const wf_hparams *hp = b->hp;
-    const wf_op_params p = {.sigmoid = hp->expert_sigmoid, .normalise = hp->expert_normalise, .scale = hp->expert_scale};
     const wf_linear out = {"experts_down", "ffn_down", hp->hidden_size};
-    choice c = route(b, "router", "ffn_gate_inp", h, hp->n_expert, hp->n_expert_used, &p);
     if (b->status != WEFT_OK) return -1;
     int32_t y = gate_up(b, h, c.ids);
     if (b->status != WEFT_OK) return -1;
@@ -130,12 +169,15 @@ static int32_t shared(wf_builder *b, int32_t h, int32_t x)
 
 int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x)
 {
-    return chosen(b, h, x);
+    return chosen(b, h, route_experts(b, h), x);
 }
 
 int32_t wf_build_experts(wf_builder *b, int32_t x)
 {
-    int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x);
+    int32_t h;
+    choice c;
+    if (can_fuse_router(b)) c = norm_and_route(b, x, &h);
+    else h = wf_build_norm(b, "ffn_norm", "ffn_norm", x), c = route_experts(b, h);
     if (b->hp->expert_shared) x = shared(b, h, x);
-    return chosen(b, h, x);
+    return chosen(b, h, c, x);
 }

@@ -66,8 +66,9 @@ wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double ke
     if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
     double bytes = moved_bytes(g, n, rows);
     if (n->op == WF_OP_GROUPED_GEMM) return work_of_experts(g, n, rows, bytes);
-    if (n->op != WF_OP_GEMM || n->in[WF_GEMM_W].value < 0) return (wf_work){bytes, bytes};
-    const wf_value *w = &g->values[n->in[WF_GEMM_W].value];
+    int32_t weight = n->op == WF_OP_GEMM ? n->in[WF_GEMM_W].value : n->op == WF_OP_ROUTER ? n->in[WF_ROUTER_W].value : -1;
+    if (weight < 0) return (wf_work){bytes, bytes};
+    const wf_value *w = &g->values[weight];
     return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};
 }
 

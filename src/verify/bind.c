@@ -128,7 +128,11 @@ static wf_case case_of(const wf_call *c)
         k.one_x = x->cols == k.k;
         k.bias = c->in[WF_GROUPED_GEMM_BIAS].buf;
     }
-    if (c->op == WF_OP_ROUTER) k.used = c->out[WF_ROUTER_IDS].cols;
+    if (c->op == WF_OP_ROUTER) {
+        k.used = c->out[WF_ROUTER_IDS].cols;
+        k.norm = wf_is_fused(c);
+        if (k.norm) k.n = c->in[WF_ROUTER_W].rows, k.out = c->out[WF_ROUTER_Y].dtype;
+    }
     if (c->op == WF_OP_WEIGHTED_SUM) {
         k.used = c->in[WF_WEIGHTED_SUM_WEIGHTS].cols, k.k = c->out[WF_WEIGHTED_SUM_Y].cols;
         k.residual = c->in[WF_WEIGHTED_SUM_RESIDUAL].buf;
@@ -184,7 +188,7 @@ static wf_case shrink(const wf_case *from, int step)
     /* A K of 512 is twice around the four slots of cl/wgmma.c, 300 keys are more tiles than cl/wgmma_attention.c has under way. */
     static const uint32_t sizes[STEPS][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
     wf_case c = *from;
-    c.n = WF_MIN(c.n, sizes[step][0]);
+    if (c.op != WF_OP_ROUTER) c.n = WF_MIN(c.n, sizes[step][0]); /* who may have chosen more */
     c.m = WF_MIN(c.m, is_product(c.op) ? rows[rows_class(c.m)] : 7);
     if (is_product(c.op)) c.k = WF_MIN(c.k, sizes[step][1]);
     c.n_experts = WF_MIN(c.n_experts, WF_MAX(c.used, 4u));

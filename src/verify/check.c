@@ -1,4 +1,5 @@
 /* check.c: runs a variant on the operands of a check and has the result judged (judge.c). */
+#include "dev/front.h"
 #include "verify/judge.h"
 
 #include <stdio.h>
@@ -335,17 +336,31 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
     return s;
 }
 
+/* A fused call in pieces, each by its own reference. */
+static weft_status run_pieces(run *r)
+{
+    enum wf_piece piece[WF_MAX_PIECES];
+    size_t n = wf_pieces(r->dev, &r->call, piece);
+    for (size_t i = 0; i < n; i++) {
+        wf_call part = wf_piece_of(&r->call, piece[i]);
+        part.variant = wf_variant_find(r->dev, part.op, "ref");
+        WF_TRY(wf_submit(r->q, &part));
+    }
+    return wf_finish(r->q);
+}
+
 /* The reference writes F32 where the op allows it, so that its own rounding does not count. */
 static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int variant)
 {
     run r = {.dev = ref, .q = q};
     wf_check asked = *k; /* shares data */
-    if (asked.out[0].view.dtype != k->expect[0].view.dtype) asked.out[0] = k->expect[0];
+    for (int o = 0; o < WF_MAX_OUT; o++)
+        if (asked.out[o].view.dtype != k->expect[o].view.dtype) asked.out[o] = k->expect[o];
     asked.c.max_groups = 0;
     wf_check_call(&asked, NULL, &r.call);
     r.call.variant = variant;
     weft_status s = place_all(&r, &asked, 0);
-    if (!s) s = run_once(&r);
+    if (!s) s = run_pieces(&r);
     for (int o = 0; !s && o < WF_MAX_OUT; o++) {
         wf_check_operand *e = &k->expect[o];
         if (!e->data) continue;
@@ -362,7 +377,7 @@ static weft_status make_expect(wf_check *k)
         wf_check_operand *e = &k->expect[o];
         if (!k->out[o].data) continue;
         e->view = k->out[o].view;
-        if (!o && !wf_op_fixed(k->c.op)) e->view.dtype = WF_F32;
+        if (wf_ops[k->c.op].out[o].what & WF_OPERAND_ACT) e->view.dtype = WF_F32;
         e->bytes = wf_dtype_bytes(e->view.dtype, (uint64_t)e->view.rows * e->view.stride);
         e->data = wf_calloc(e->bytes, 1);
         if (!e->data) return WEFT_ERR_NOMEM;

@@ -17,7 +17,7 @@
  *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink, p.softcap, sinks; SILU_MUL m x k outputs, p.activation;
  *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
  *   inputs, the n - 1 largest ones, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
- *   n_experts each, n columns of each, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
+ *   n_experts each, n columns of each, depth k; fused ROUTER (norm) m rows, scores of n experts, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
     WF_WINDOWS_MIXED, /* one of each kind, as far as there are query heads */
@@ -37,7 +37,7 @@ typedef struct wf_case {
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */
     bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: residual is Y; PAGE_COPY: both pools are one */
-    bool norm;       /* GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with p.rope: q, k and v */
+    bool norm;       /* ROUTER: it is fused; GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with p.rope: q, k and v */
 } wf_case;
 
 typedef struct wf_check_operand {
@@ -86,7 +86,9 @@ bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out);
 void wf_check_poison_free(wf_check *poisoned); /* the memory that it does not borrow from k */
 /* Is each row of the results computed from that row of the inputs, and from vectors of numbers that all rows share? */
 bool wf_op_row_wise(enum wf_op op);
-/* Are the dtypes of all of an op's operands fixed? Else some are activations. */
+/* Has the problem weights of some format? */
+bool wf_case_has_weight(const wf_case *);
+/* Are the dtypes of all of an op's operands fixed, as far as they are not optional? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check, for supports() and rank(): complete except for the buffers. */
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);

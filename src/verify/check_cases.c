@@ -30,7 +30,9 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
     case WF_OP_ACTIVATE:
         return snprintf(buf, cap, "%u x %u %s", c->m, c->k, (const char *[WF_N_ACTIVATIONS]){"silu", "relu", "gelu", "gelu_tanh"}[p->activation]);
-    case WF_OP_ROUTER: return snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
+    case WF_OP_ROUTER:
+        n = snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
+        return c->norm && n > 0 && (size_t)n < cap ? n + snprintf(buf + n, cap - (size_t)n, " of %u", c->n) : n;
     case WF_OP_GROUPED_GEMM:
         return snprintf(buf, cap, "M %u N %u K %u experts %u of %u%s", c->m, c->n, c->k, c->used, c->n_experts, c->one_x ? " one x" : "");
     case WF_OP_WEIGHTED_SUM: return snprintf(buf, cap, "%u x %u x %u", c->m, c->used, c->k);
@@ -51,7 +53,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
         n += snprintf(buf + n, cap - (size_t)n, " phi %g %g %g", c->p.phi, c->p.phi_lo, c->p.phi_hi);
     }
     if ((size_t)n >= cap) return;
-    bool weight = wf_op_input(c->op, WF_OPERAND_WEIGHT) >= 0, product = weight && c->op != WF_OP_GET_ROWS;
+    bool weight = wf_case_has_weight(c), product = weight && c->op != WF_OP_GET_ROWS;
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
              product ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
              wf_dtypes[c->out].name, c->bias && product ? " bias" : "",
@@ -93,6 +95,8 @@ static const wf_case small[] = {
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_GELU}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 332, .p = {.activation = WF_GELU_TANH}},
     {.op = WF_OP_ROUTER, .m = 9, .k = 67, .used = 5, .pad = 3, .p = {.normalise = 1}},
+    {.op = WF_OP_ROUTER, .m = 1, .n = 8, .k = 1024, .used = 2, .norm = true},
+    {.op = WF_OP_ROUTER, .m = 5, .n = 70, .k = 512, .used = 6, .norm = true, .pad = 3},
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 35, .k = 512, .n_experts = 5, .used = 3, .one_x = true, .bias = true},
     {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 80, .k = 256, .n_experts = 4, .used = 2, .pad = 8},
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 48, .k = 512, .n_experts = 5, .used = 2}, /* for kernels of one token and whole blocks of rows */
@@ -109,14 +113,26 @@ static const wf_case small[] = {
     {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = 70, .k = 33, .in_place = true},
 };
 
+/* An operand of that kind that is always there? */
+static bool takes(enum wf_op op, enum wf_operand_kind kind)
+{
+    int i = wf_op_input(op, kind);
+    return i >= 0 && !(wf_ops[op].in[i].what & WF_OPERAND_OPTIONAL);
+}
+
 static bool takes_weight(enum wf_op op)
 {
-    return wf_op_input(op, WF_OPERAND_WEIGHT) >= 0;
+    return takes(op, WF_OPERAND_WEIGHT);
+}
+
+bool wf_case_has_weight(const wf_case *c)
+{
+    return takes_weight(c->op) || (c->op == WF_OP_ROUTER && c->norm);
 }
 
 bool wf_op_row_wise(enum wf_op op)
 {
-    return wf_op_input(op, WF_OPERAND_BY_ROW) == 0 && wf_op_input(op, WF_OPERAND_WEIGHT | WF_OPERAND_I32) < 0;
+    return wf_op_input(op, WF_OPERAND_BY_ROW) == 0 && !takes_weight(op) && !takes(op, WF_OPERAND_I32);
 }
 
 bool wf_op_fixed(enum wf_op op)
@@ -128,10 +144,11 @@ bool wf_op_fixed(enum wf_op op)
 static bool dtypes_of(wf_case *c, size_t v)
 {
     static const uint8_t acts[] = {WF_F32, WF_F16};
-    if (wf_op_fixed(c->op)) return v == 0;
-    size_t n_weights = takes_weight(c->op) ? WF_N_WEIGHT_DTYPES : 1;
+    bool router = c->op == WF_OP_ROUTER && c->norm; /* whose activations are an output behind the first */
+    if (wf_op_fixed(c->op) && !router) return v == 0;
+    size_t n_weights = wf_case_has_weight(c) ? WF_N_WEIGHT_DTYPES : 1;
     size_t n_acts = !(wf_ops[c->op].in[0].what & WF_OPERAND_ACT) || c->in_place ? 1 : 2;
-    size_t n_outs = !(wf_ops[c->op].out[0].what & WF_OPERAND_ACT) || c->in_place ? 1 : 2;
+    size_t n_outs = (!(wf_ops[c->op].out[0].what & WF_OPERAND_ACT) && !router) || c->in_place ? 1 : 2;
     if (v >= n_weights * n_acts * n_outs) return false;
     c->weight = (uint8_t)(v % n_weights);
     c->in = acts[v / n_weights % n_acts];

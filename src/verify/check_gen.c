@@ -134,12 +134,85 @@ static weft_status gen_activate(wf_check *k, wf_gen *g)
     return wf_gen_operand(&k->out[WF_ACTIVATE_Y], c->out, c->m, c->k, c->pad);
 }
 
-/* Scores are multiples of 2^-4, so that equal ones occur; a row in six has a NaN, a row in six the same score for all. */
-static weft_status gen_router(wf_check *k, wf_gen *g)
+/* Of a row of x the scores, in double, in descending order. */
+static int descending(const void *a, const void *b)
 {
-    wf_case *c = &k->c;
-    if (!c->used) c->used = WF_MIN(2u, c->k);
-    if (c->p.scale == 0) c->p.scale = 1.5f, c->p.sigmoid = wf_gen_below(g, 2), c->p.normalise = wf_gen_below(g, 2);
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+static void scores_of(const wf_check *k, const float *w, uint32_t row, double *scores)
+{
+    const float *x = (const float *)wf_gen_row(&k->in[WF_ROUTER_X], row), *norm = (const float *)k->in[WF_ROUTER_NORM].data;
+    double squares = 0;
+    for (uint32_t i = 0; i < k->c.k; i++) squares += (double)x[i] * x[i];
+    for (uint32_t e = 0; e < k->c.n; e++) {
+        scores[e] = 0;
+        for (uint32_t i = 0; i < k->c.k; i++) scores[e] += (double)x[i] * norm[i] * w[(size_t)e * k->c.k + i];
+        scores[e] /= sqrt(squares / k->c.k + k->c.p.eps);
+    }
+    qsort(scores, k->c.n, sizeof *scores, descending);
+}
+
+/* Are those that are chosen, and the next, equal or so far apart that rounding cannot decide? */
+static bool is_clear(const wf_case *c, const double *scores)
+{
+    const double clear = 1e-3;
+    for (uint32_t t = 0; t < c->used && t + 1 < c->n; t++)
+        if (scores[t] != scores[t + 1] && scores[t] - scores[t + 1] < clear) return false;
+    return true;
+}
+
+/* Rows of x for which the choice is the same in any arithmetic. */
+static void gen_clear_rows(const wf_check *k, wf_gen *g, const float *w, double *scores)
+{
+    for (uint32_t r = 0; r < k->c.m; r++) {
+        float *x = (float *)wf_gen_row(&k->in[WF_ROUTER_X], r);
+        for (int try = 0; try < 1000; try++) {
+            scores_of(k, w, r, scores);
+            if (is_clear(&k->c, scores)) break;
+            for (uint32_t i = 0; i < k->c.k; i++) x[i] = 2 * wf_gen_unit(g);
+        }
+        if (r % 6 == 4) x[wf_gen_below(g, k->c.k)] = NAN;
+    }
+}
+
+/* An expert in four has the weights of the one before it, so that equal scores occur. */
+static weft_status gen_choice(wf_check *k, wf_gen *g)
+{
+    const wf_check_operand *w = &k->in[WF_ROUTER_W];
+    float *decoded = wf_calloc((size_t)k->c.n * k->c.k, sizeof *decoded);
+    double *scores = wf_calloc(k->c.n, sizeof *scores);
+    bool ok = decoded && scores;
+    for (uint32_t e = 0; ok && e < k->c.n; e++) {
+        if (e % 4 == 3) memcpy(wf_gen_row(w, e), wf_gen_row(w, e - 1), wf_dtype_bytes(k->c.weight, k->c.k));
+        wf_dtypes[k->c.weight].decode(wf_gen_row(w, e), decoded + (size_t)e * k->c.k, k->c.k);
+    }
+    if (ok) gen_clear_rows(k, g, decoded, scores);
+    free(decoded);
+    free(scores);
+    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+/* With the norm and the product of its scores. */
+static weft_status gen_fused_router(wf_check *k, wf_gen *g)
+{
+    const wf_case *c = &k->c;
+    WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_X], g, WF_F32, c->m, c->k, c->pad, 2));
+    WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_W], g, c->weight, c->n, c->k, c->pad, 4 / sqrtf((float)c->k)));
+    WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_NORM], g, WF_F32, 1, c->k, 0, 2));
+    if (!g->shapes_only) WF_TRY(gen_choice(k, g));
+    k->reduce = c->k;
+    k->amplify = 4; /* of a score by its weight */
+    k->scale = -1;
+    WF_TRY(wf_gen_operand(&k->out[WF_ROUTER_Y], c->out, c->m, c->k, c->pad));
+    return wf_gen_operand(&k->out[WF_ROUTER_SCORES_WS], WF_F32, c->m, c->n, c->pad);
+}
+
+/* Scores are multiples of 2^-4, so that equal ones occur; a row in six has a NaN, a row in six the same score for all. */
+static weft_status gen_scores(wf_check *k, wf_gen *g)
+{
+    const wf_case *c = &k->c;
     WF_TRY(wf_gen_operand(&k->in[WF_ROUTER_X], WF_F32, c->m, c->k, c->pad));
     for (uint32_t r = 0; r < c->m; r++) {
         float *row = (float *)wf_gen_row(&k->in[WF_ROUTER_X], r);
@@ -149,6 +222,16 @@ static weft_status gen_router(wf_check *k, wf_gen *g)
     }
     k->reduce = c->k;
     k->scale = -1;
+    return WEFT_OK;
+}
+
+static weft_status gen_router(wf_check *k, wf_gen *g)
+{
+    wf_case *c = &k->c;
+    if (!c->used) c->used = WF_MIN(2u, c->norm ? c->n : c->k);
+    if (c->p.scale == 0) c->p.scale = 1.5f, c->p.sigmoid = wf_gen_below(g, 2), c->p.normalise = wf_gen_below(g, 2);
+    if (c->norm && c->p.eps == 0) c->p.eps = 1e-5f;
+    WF_TRY(c->norm ? gen_fused_router(k, g) : gen_scores(k, g));
     WF_TRY(wf_gen_operand(&k->out[WF_ROUTER_IDS], WF_I32, c->m, c->used, c->pad));
     return wf_gen_operand(&k->out[WF_ROUTER_WEIGHTS], WF_F32, c->m, c->used, 2 * c->pad);
 }

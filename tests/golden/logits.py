@@ -66,6 +66,11 @@ def plain_cases():
     yield 'llama', 'MXFP4', 'experts,sigmoid'
 
 
+def first_tokens(arch, fmt, variant):
+    """How many tokens are also run by themselves: steps of few have other kernels for routers."""
+    return 7 if fmt == 'F32' and (arch == 'qwen3moe' or variant == 'experts') else 0
+
+
 def run(*command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -91,10 +96,13 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
         os.unlink(model)
         model = os.path.join(folder, 'm-00001-of-00003.gguf')
     force = ['--force', args.force] if args.force else []
-    run(args.weft, 'perplexity', '-m', model, '--tokens', tokens, '--logits', got, '--device', args.device, *args.once, *force, *more)
-    a, b = np.load(want), np.load(got)
-    assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
-    return tolerances.model_error('logits', b, a)
+    worst, all_tokens = 0, tokens.split(',')
+    for n in filter(None, (len(all_tokens), first_tokens(arch, fmt, variant))):
+        run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(all_tokens[:n]), '--logits', got, '--device', args.device, *args.once, *force, *more)
+        a, b = np.load(want)[:n], np.load(got)
+        assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
+        worst = np.maximum(worst, tolerances.model_error('logits', b, a))  # NaN stays
+    return worst
 
 
 def main():

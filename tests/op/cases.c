@@ -331,12 +331,25 @@ static bool experts_silu(op_cases *s)
     return true;
 }
 
+/* A router with its norm and its product: few rows and experts, in sizes that are whole vectors and that are not, and what is too much for it. */
+static bool routers(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 1, 2, 5, 8, 9}, counts[][2] = {{8, 2}, {1, 1}, {60, 4}, {128, 8}, {257, 4}, {5, 5}, {33, 7}}, ks[] = {7, 64, 512, 515, 1056, 2048};
+    for (size_t i = 0; i < (s->level == OP_LONG ? 128 : 16); i++) {
+        const uint32_t *of = counts[i % WF_LEN(counts)];
+        uint8_t w = i % 2 ? WF_F32 : (uint8_t)below(s, WF_N_WEIGHT_DTYPES);
+        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .weight = w, .out = ANY(s, acts), .m = ANY(s, ms), .n = of[0], .used = of[1], .k = whole_blocks(ANY(s, ks), w), .norm = true}))
+            return false;
+    }
+    return true;
+}
+
 /* Every format with one token, with few and with many. */
 static bool experts(op_cases *s)
 {
     static const uint32_t ms[] = {1, 1, 3, 7, 16, 65, 130}, ns[] = {1, 7, 64, 130}, ks[] = {7, 64, 130, 515};
     static const uint8_t blocks[] = {WF_Q4_0, WF_Q8_0, WF_Q4_K, WF_Q6_K};
-    if (!experts_silu(s)) return false;
+    if (!experts_silu(s) || !routers(s)) return false;
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++)
         for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 4 : 1); i++)
             if (!grouped(s, w, ANY(s, acts), ANY(s, acts), ms[i % WF_LEN(ms)], ANY(s, ns), ANY(s, ks))) return false;
@@ -481,6 +494,7 @@ static bool tiny(op_cases *s)
         if (wf_op_row_wise(c.op) && !add(s, c)) return false;
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .n = 3, .k = 8}) &&
+           add(s, (wf_case){.op = WF_OP_ROUTER, .out = out, .m = 2, .n = 9, .k = 40, .used = 3, .norm = true}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&

@@ -8,7 +8,8 @@
 
 static bool reads_weights(enum wf_op op)
 {
-    return wf_op_input(op, WF_OPERAND_WEIGHT) >= 0;
+    int weight = wf_op_input(op, WF_OPERAND_WEIGHT);
+    return weight >= 0 && !(wf_ops[op].in[weight].what & WF_OPERAND_OPTIONAL); /* else some variants read none */
 }
 
 static const char *kind_name(enum wf_op op)

@@ -145,7 +145,7 @@ static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
 /* What an engine asks of a device: some variant must be able to. */
 static bool must_run(const session *s, const wf_case *c)
 {
-    if (wf_op_fixed(c->op)) return !s->variant;
+    if (wf_op_fixed(c->op) && !c->norm) return !s->variant;
     const wf_op_info *op = &wf_ops[c->op];
     bool act_in = !(op->in[0].what & WF_OPERAND_ACT) || c->in == s->dev->act;
     bool act_out = !(op->out[0].what & WF_OPERAND_ACT) || c->out == s->dev->act || c->op == WF_OP_GEMM;

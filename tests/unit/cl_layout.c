@@ -421,6 +421,50 @@ static void experts_gates(void **state)
     }
 }
 
+static wf_call with_router(uint32_t tokens, uint32_t experts, uint32_t k)
+{
+    wf_call c = {.op = WF_OP_ROUTER, .p = {.scale = 1, .eps = 1e-5f}};
+    wf_buf *buf = product(1, 16, 64).in[0].buf;
+    c.in[WF_ROUTER_X] = (wf_view){buf, 0, tokens, k, k, WF_F32, 0}, c.in[WF_ROUTER_W] = (wf_view){buf, 0, experts, k, k, WF_F32, 0};
+    c.in[WF_ROUTER_NORM] = (wf_view){buf, 0, 1, k, k, WF_F32, 0};
+    c.out[WF_ROUTER_IDS] = (wf_view){buf, 0, tokens, 2, 2, WF_I32, 0}, c.out[WF_ROUTER_WEIGHTS] = (wf_view){buf, 0, tokens, 2, 2, WF_F32, 0};
+    c.out[WF_ROUTER_Y] = (wf_view){buf, 0, tokens, k, k, WF_F16, 0}, c.out[WF_ROUTER_SCORES_WS] = (wf_view){buf, 0, tokens, experts, experts, WF_F32, 0};
+    return c;
+}
+
+/* One launch for few tokens and as much of W as one work-group reads in little time, which lies as in the file. Lanes follow from the experts
+ * alone: the bits of a token must not depend on others. */
+static void routers_of_few_tokens(void **state)
+{
+    static const struct {
+        uint32_t tokens, experts, k;
+        uint8_t layout;
+        int32_t lanes; /* 0: in pieces */
+    } cases[] = {{1, 8, 4096, 0, 512}, {8, 8, 4096, 0, 512}, {9, 8, 4096, 0, 0}, {1, 4, 4096, 0, 1024}, {1, 64, 2048, 0, 64}, {1, 256, 512, 0, 32},
+                 {1, 257, 256, 0, 0},  {1, 128, 2048, 0, 0}, {1, 8, 4096, 1, 0}};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    d->base.fns = &offline_fns, d->base.has_fused_router = true;
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = with_router(cases[i].tokens, cases[i].experts, cases[i].k);
+        cl_launch l;
+        enum wf_piece piece[WF_MAX_PIECES];
+        c.in[WF_ROUTER_W].layout = cases[i].layout, c.variant = -1;
+        int v = best_of(d, &c);
+        assert_int_equal(wf_pieces(&d->base, &c, piece), cases[i].lanes ? 1 : 3);
+        if (!cases[i].lanes) assert_int_equal(v, -1);
+        if (!cases[i].lanes) continue;
+        assert_string_equal(wf_cl_variant_at(WF_OP_ROUTER, v)->name, "norm");
+        assert_true(wf_cl_configure(d, v, &c, &l));
+        assert_int_equal(knob(&l, "LANES"), cases[i].lanes);
+        assert_int_equal(knob(&l, "VEC"), 1);
+        assert_int_equal(l.groups, cases[i].tokens);
+        assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
+    }
+    wf_call scores = wf_piece_of(&(wf_call){.op = WF_OP_ROUTER, .in = {with_router(9, 8, 64).out[WF_ROUTER_SCORES_WS]}}, WF_PIECE_WHOLE);
+    assert_string_equal(wf_cl_variant_at(WF_OP_ROUTER, best_of(d, &scores))->name, "naive");
+}
+
 /* A cut of K is for calls of any rows and share that have room for it, and then it is the name that says where. */
 static void cuts_have_names(void **state)
 {
@@ -488,8 +532,8 @@ static void batch_invariant_products(void **state)
     wf_batch_invariance_reset(&b);
 }
 
-/* SiLU behind a product is one kernel for any number of rows, also of experts; a norm before it, or a bias of experts, for none: few rows would
- * have other bits than many. */
+/* SiLU behind a product is one kernel for any number of rows, also of experts; a norm before it, a bias of experts, or a router's norm and scores,
+ * for none: few rows would have other bits than many. */
 static void batch_invariant_fusions(void **state)
 {
     static const uint32_t rows[] = {1, 8, 64, 2048};
@@ -513,6 +557,8 @@ static void batch_invariant_fusions(void **state)
         assert_string_equal(wf_variant_at(&d->base, WF_OP_GROUPED_GEMM, v)->class, "fragments");
         experts.in[WF_GROUPED_GEMM_BIAS] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 8 * 28672, 8 * 28672, WF_F32, 0};
         assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &experts), -1);
+        wf_call router = with_router(rows[i], 8, 4096);
+        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &router), -1);
     }
     wf_batch_invariance_reset(&b);
 }
@@ -688,7 +734,7 @@ int main(void)
         cmocka_unit_test(rotations_behind_products),
         cmocka_unit_test(products_follow_the_model),
         cmocka_unit_test(layout_follows_the_op),
-        cmocka_unit_test(experts_by_pairs), cmocka_unit_test(experts_gates),
+        cmocka_unit_test(experts_by_pairs), cmocka_unit_test(experts_gates), cmocka_unit_test(routers_of_few_tokens),
         cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
         cmocka_unit_test(batch_invariant_products),    cmocka_unit_test(batch_invariant_fusions),

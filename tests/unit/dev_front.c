@@ -290,6 +290,63 @@ static void fused_experts(void **state)
     refused(f, &unfused, "silu", 0, -1);
 }
 
+static wf_call fused_router(fixture *f, uint64_t *at)
+{
+    wf_call c = {.op = WF_OP_ROUTER, .variant = -1, .p = {.eps = 1e-5f, .scale = 1, .normalise = 1}};
+    c.in[WF_ROUTER_X] = view(f, at, WF_F32, 3, 64), c.in[WF_ROUTER_W] = view(f, at, WF_Q8_0, 6, 64), c.in[WF_ROUTER_NORM] = view(f, at, WF_F32, 1, 64);
+    c.out[WF_ROUTER_IDS] = view(f, at, WF_I32, 3, 2), c.out[WF_ROUTER_WEIGHTS] = view(f, at, WF_F32, 3, 2);
+    c.out[WF_ROUTER_Y] = view(f, at, WF_F16, 3, 64), c.out[WF_ROUTER_SCORES_WS] = view(f, at, WF_F32, 3, 6);
+    return c;
+}
+
+/* A norm and a product in front of the choice, all with what they take. */
+static void fused_routers(void **state)
+{
+    fixture *f = *state;
+    uint64_t at = 0;
+    wf_call c = fused_router(f, &at);
+    if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
+    for (int i = 0; i < WF_N_ROUTER_IN + WF_N_ROUTER_OUT; i++) {
+        for (int how = -1; how < N_SPOILS; how++) {
+            wf_call bad = c;
+            wf_view *v = i < WF_N_ROUTER_IN ? &bad.in[i] : &bad.out[i - WF_N_ROUTER_IN];
+            if (how < 0 && i == WF_N_ROUTER_IN + WF_ROUTER_SCORES_WS) continue;
+            if (how < 0) v->buf = NULL;
+            else if (!spoil(f, v, how)) continue;
+            refused(f, &bad, "operand", i, how);
+        }
+    }
+    wf_call lacks = c, many = c, eps = c;
+    lacks.out[WF_ROUTER_SCORES_WS].buf = NULL; /* a workspace: the null device has no kernel that does without */
+    assert_int_equal(wf_call_check(f->dev, &lacks), WEFT_ERR_UNSUPPORTED);
+    many.out[WF_ROUTER_IDS] = view(f, &at, WF_I32, 3, 7), many.out[WF_ROUTER_WEIGHTS] = view(f, &at, WF_F32, 3, 7);
+    refused(f, &many, "ids", 0, -1);
+    eps.p.eps = -1;
+    refused(f, &eps, "eps", 0, -1);
+}
+
+/* Where no kernel does all at once: the norm into y, of which the product is made, and the choice by its scores. */
+static void pieces_of_routers(void **state)
+{
+    fixture *f = *state;
+    uint64_t at = 0;
+    wf_call c = fused_router(f, &at), part[3];
+    enum wf_piece piece[WF_MAX_PIECES];
+    assert_int_equal(wf_pieces(f->dev, &c, piece), 3);
+    for (int i = 0; i < 3; i++) {
+        part[i] = wf_piece_of(&c, piece[i]);
+        if (wf_is_fused(&part[i]) || wf_call_check(f->dev, &part[i])) fail_msg("piece %d: %s", i, weft_last_error());
+    }
+    assert_true(part[0].op == WF_OP_RMSNORM && part[1].op == WF_OP_GEMM && part[2].op == WF_OP_ROUTER);
+    assert_true(part[0].p.eps == c.p.eps && part[2].p.normalise);
+    assert_int_equal(part[0].out[0].offset, c.out[WF_ROUTER_Y].offset);
+    assert_int_equal(part[1].in[WF_GEMM_X].offset, c.out[WF_ROUTER_Y].offset);
+    assert_int_equal(part[2].in[WF_ROUTER_X].offset, part[1].out[WF_GEMM_Y].offset);
+    f->dev->has_fused_router = true;
+    assert_int_equal(wf_pieces(f->dev, &c, piece), 1);
+    f->dev->has_fused_router = false;
+}
+
 /* A rotation behind, with all that it takes. */
 static void fused_ropes(void **state)
 {
@@ -550,6 +607,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
         cmocka_unit_test_setup_teardown(fused_gemms, setup, teardown),
         cmocka_unit_test_setup_teardown(fused_experts, setup, teardown),
+        cmocka_unit_test_setup_teardown(fused_routers, setup, teardown),
+        cmocka_unit_test_setup_teardown(pieces_of_routers, setup, teardown),
         cmocka_unit_test_setup_teardown(fused_ropes, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),

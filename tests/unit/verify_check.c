@@ -154,12 +154,19 @@ static void spoil_all(devices *d, wf_check *k, int output)
     spoil = NOTHING;
 }
 
+/* No kernel of the CPU runs a router with its norm and product. */
+static bool runs_here(const wf_case *c)
+{
+    return !(c->op == WF_OP_ROUTER && c->norm);
+}
+
 static void catches_everything(void **state)
 {
     devices *d = *state;
     wf_case c;
     for (size_t i = 0; wf_case_small(i, 77, &c); i++) {
         wf_check *k;
+        if (!runs_here(&c)) continue;
         assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
         for (int o = 0; o < WF_MAX_OUT; o++) {
             if (k->out[o].data && !wf_is_workspace(c.op, o)) spoil_all(d, k, o);
@@ -198,6 +205,7 @@ static void inputs_matter(void **state)
     wf_case c;
     for (size_t i = 0; wf_case_small(i, 78, &c); i++) {
         wf_check *k;
+        if (!runs_here(&c)) continue;
         assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
         for (int n = 0; n < WF_MAX_IN; n++) {
             wf_check_operand *in = &k->in[n];
