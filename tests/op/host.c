@@ -1,7 +1,9 @@
 /* See host.h. Documents: AMD's ISA guides (CDNA3 7.1, RDNA3 7.9, RDNA4 7.12), Intel's extension text, NVIDIA's PTX ISA. */
+#undef _FORTIFY_SOURCE /* which takes a jump to another stack for a mistake */
 #include "op/host.h"
 
 #include <math.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -51,10 +53,11 @@ const unit *host_unit_named(const char *name)
 
 /* ---- a work-group ----------------------------------------------------------------------------------------- */
 
-enum stop { RUNNING, AT_BARRIER, AT_UNIT, AT_WORDS, ENDED };
+enum stop { NOT_STARTED, RUNNING, AT_BARRIER, AT_UNIT, AT_WORDS, ENDED };
 
 typedef struct item {
-    ucontext_t at;
+    ucontext_t start; /* for its first step alone: a swap of contexts asks the kernel for the signal mask, a jump does not */
+    jmp_buf at;
     char *stack;
     enum stop stop;
     const uint16_t *a, *b;
@@ -77,7 +80,7 @@ typedef struct bulk_copy {
 
 static struct {
     const unit *unit;
-    ucontext_t home;
+    jmp_buf home;
     item item[MAX_ITEMS];
     unsigned n, now, group, groups;
     void (*body)(void);
@@ -117,7 +120,7 @@ static void stop_at(enum stop where)
 {
     item *me = &host.item[host.now];
     me->stop = where;
-    swapcontext(&me->at, &host.home);
+    if (!_setjmp(me->at)) _longjmp(host.home, 1);
 }
 
 void host_barrier(void) { stop_at(AT_BARRIER); }
@@ -247,11 +250,21 @@ static void start_item(void)
 
 static void enter(item *it)
 {
-    getcontext(&it->at);
-    it->at.uc_stack.ss_sp = it->stack;
-    it->at.uc_stack.ss_size = STACK;
+    getcontext(&it->start);
+    it->start.uc_stack.ss_sp = it->stack;
+    it->start.uc_stack.ss_size = STACK;
+    it->stop = NOT_STARTED;
+    makecontext(&it->start, start_item, 0);
+}
+
+/* Returns at its next stop. */
+static void resume(item *it)
+{
+    bool begins = it->stop == NOT_STARTED;
+    if (_setjmp(host.home)) return;
     it->stop = RUNNING;
-    makecontext(&it->at, start_item, 0);
+    if (begins) setcontext(&it->start);
+    else _longjmp(it->at, 1);
 }
 
 static void hand_out(item *wave)
@@ -268,7 +281,7 @@ static void advance(unsigned first)
     item *wave = &host.item[first];
     for (unsigned l = 0; l < (unsigned)host.unit->lanes; l++) {
         host.now = first + l;
-        swapcontext(&host.home, &wave[l].at);
+        resume(&wave[l]);
         if (wave[l].stop != wave->stop) host.mistakes += l > 0;
     }
     if (wave->stop == AT_UNIT) multiply(wave);
