@@ -12,6 +12,7 @@ import sys
 from wgmma import formats_of, quantised
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
+os.environ["PYOPENCL_NO_CACHE"] = "1"  # which asks for binaries, and PoCL compiles these for work-groups of any size, twice as long as what runs
 try:
     import numpy as np
     import pyopencl as cl
