@@ -146,9 +146,9 @@ compile() {
     fi
 }
 
-# Names of a build's tests: names_of FOLDER [MESON-OPTION...]
+# Names of a build's tests, the longest first: meson runs tests that are named in the order of their names. names_of FOLDER [MESON-OPTION...]
 names_of() {
-    meson test -C "$out/$1" --list "${@:2}" 2>/dev/null | sed -n 's/^weft[^/]* \/ //p; /^[a-z]/{/ \/ /!p}' | sort -u
+    meson test -C "$out/$1" --list "${@:2}" 2>/dev/null | sed -n 's/^weft[^/]* \/ //p; /^[a-z]/{/ \/ /!p}' | awk '!seen[$0]++'
 }
 
 # Runs tests of a build: run_tests TITLE FOLDER [WRAPPER...] -- [--suite SUITE | --no-suite SUITE | NAME-PATTERN]; else all.
