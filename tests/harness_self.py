@@ -23,7 +23,7 @@ echo "meson $*" >>"$CALLS"
 case $1 in
 setup) mkdir -p "$2" && : >"$2/build.ninja" ;;
 test)
-    case " $* " in *" --list "*) echo "unit engine"; exit ;; esac
+    case " $* " in *" --list "*) printf 'weft / %s\\n' "unit weights" "unit engine" "unit weights"; exit ;; esac
     mkdir -p "$3/meson-logs" && cp "$SKIPPED" "$3/meson-logs/testlog.json"
     ;;
 esac
@@ -191,6 +191,12 @@ class Scripts(unittest.TestCase):
         code, out = self.stage("tsan", reason="needs other hardware: a moon", ci=True)
         self.assertEqual((code, out[-1]), (0, "2 passed, 0 failed, 1 skipped"))
         self.assertIn("unit engine: needs other hardware: a moon", "\n".join(out))
+
+    def test_tests_keep_the_order_of_meson(self):
+        """Which is that of their lengths; meson runs those that are named in the order of their names."""
+        self.stage("tsan", reason="", ci=False)
+        run, = (line for line in self.said() if "--print-errorlogs" in line)
+        self.assertTrue(run.endswith(" unit weights unit engine"), run)
 
     def test_tiers(self):
         code, out = self.stage("plain", reason="", ci=False)
