@@ -422,7 +422,7 @@ typedef struct wf_kernel_work {
 enum wf_stacking {
     WF_STACK_NONE,
     WF_STACK_ALIKE, /* those of one format */
-    WF_STACK_MIXED, /* those of different formats, too, as K6 where it holds all of them (tensor/numbers.h) */
+    WF_STACK_MIXED, /* those of different formats, too, as one format that holds all of them (tensor/joint.h) */
 };
 
 struct wf_dev {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define POOL    (1u << 20) /* elements, a multiple of every block */
-#define ALIGNED 64u        /* and of what is converted to K6 at once */
+#define ALIGNED 64u        /* and of what is converted to a joint format at once */
 
 typedef struct pool {
     int dtype;

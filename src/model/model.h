@@ -75,7 +75,7 @@ void wf_rope_rows(const wf_rope *r, uint64_t first, uint64_t n, float *out);
 
 /* A matrix of the graph: one tensor, several tensors stacked along their rows, or values computed on the host. */
 typedef struct wf_weight {
-    const wf_gguf_tensor **parts; /* owned by the list; of dtype, or of any that K6 holds where that is dtype */
+    const wf_gguf_tensor **parts; /* owned by the list; of dtype, or of any that dtype holds (tensor/joint.h) */
     uint32_t n_parts;
     const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 and it is no RoPE table */
     wf_rope *rope;     /* owned by the list; the rows of a RoPE table are computed when they are uploaded. NULL: it is none */

@@ -1,7 +1,7 @@
 /* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices share their input. */
 #include "model/build.h"
 
-#include "tensor/numbers.h"
+#include "tensor/joint.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -132,12 +132,19 @@ static const wf_gguf_tensor **new_parts(wf_builder *b, uint32_t n)
     return parts;
 }
 
-/* Can the two stand in one matrix? */
-static bool can_join(const wf_builder *b, const wf_gguf_tensor *t, const wf_gguf_tensor *u)
+/* Can the tensor stand in a matrix of that format? Which then is one of *dtype. */
+static bool can_join(const wf_builder *b, const wf_gguf_tensor *t, enum wf_dtype *dtype)
 {
-    enum { BLOCK = 64 /* of K6 */ };
-    if (t->dtype == u->dtype) return true;
-    return b->stack_weights == WF_STACK_MIXED && t->dims[0] % BLOCK == 0 && wf_k6_holds((enum wf_dtype)t->dtype) && wf_k6_holds((enum wf_dtype)u->dtype);
+    enum { BLOCK = 64 /* of joint formats */ };
+    if ((enum wf_dtype)t->dtype == *dtype) return true;
+    return b->stack_weights == WF_STACK_MIXED && t->dims[0] % BLOCK == 0 && wf_joint_with((enum wf_dtype)t->dtype, dtype);
+}
+
+static enum wf_dtype dtype_of(const wf_weight *w)
+{
+    enum wf_dtype dtype = (enum wf_dtype)w->parts[0]->dtype;
+    for (uint32_t i = 1; i < w->n_parts; i++) wf_joint_with((enum wf_dtype)w->parts[i]->dtype, &dtype);
+    return dtype;
 }
 
 /* Appends a tensor to those of w, which it must be able to join. */
@@ -148,18 +155,12 @@ static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t r
     const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
     if (b->status != WEFT_OK) return;
     weft_status s = t ? check_tensor(b, t, rows, w->cols) : wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name);
-    if (s == WEFT_OK && w->n_parts && !can_join(b, w->parts[0], t))
+    enum wf_dtype dtype = s == WEFT_OK && w->n_parts ? dtype_of(w) : WF_F32;
+    if (s == WEFT_OK && w->n_parts && !can_join(b, t, &dtype))
         s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
                     wf_dtypes[w->parts[0]->dtype].name);
     if (s == WEFT_OK) w->parts[w->n_parts++] = t;
     else wf_build_fail(b, s);
-}
-
-static enum wf_dtype dtype_of(const wf_weight *w)
-{
-    for (uint32_t i = 1; i < w->n_parts; i++)
-        if (w->parts[i]->dtype != w->parts[0]->dtype) return WF_K6;
-    return (enum wf_dtype)w->parts[0]->dtype;
 }
 
 /* The weight made of its parts, which it frees on failure. */
@@ -252,13 +253,14 @@ bool wf_build_can_stack_experts(const wf_builder *b, const wf_linear *l, uint32_
 {
     bool can = b->stack_weights != WF_STACK_NONE;
     const wf_gguf_tensor *first = NULL;
+    enum wf_dtype dtype = WF_F32;
     for (uint32_t i = 0; i < n && can; i++) {
         char name[64];
         const wf_gguf_tensor *all = find_experts(b, l[i].tensor, "weight");
         snprintf(name, sizeof name, "%s.0", l[i].tensor);
         const wf_gguf_tensor *t = all ? all : wf_build_find(b, name, "weight");
-        if (!i) first = t;
-        can = t && first && l[i].rows == l[0].rows && t->dims[2] == first->dims[2] && can_join(b, t, first);
+        if (!i && t) first = t, dtype = (enum wf_dtype)t->dtype;
+        can = t && first && l[i].rows == l[0].rows && t->dims[2] == first->dims[2] && can_join(b, t, &dtype);
     }
     return can;
 }
@@ -266,10 +268,11 @@ bool wf_build_can_stack_experts(const wf_builder *b, const wf_linear *l, uint32_
 uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n)
 {
     const wf_gguf_tensor *first = wf_build_find(b, l[0].tensor, "weight");
+    enum wf_dtype dtype = first ? (enum wf_dtype)first->dtype : WF_F32;
     uint32_t alike = 1;
     for (bool same = b->stack_weights && first; same && alike < n; alike += same) {
         const wf_gguf_tensor *t = wf_build_find(b, l[alike].tensor, "weight");
-        same = t && can_join(b, t, first);
+        same = t && can_join(b, t, &dtype);
     }
     return alike;
 }

@@ -7,7 +7,7 @@
  */
 #include "model/upload.h"
 
-#include "tensor/numbers.h"
+#include "tensor/joint.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -114,7 +114,7 @@ static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tenso
         const uint8_t *bytes = bytes_of(u, t, at, &n);
         uint64_t weights = n / from->block_bytes * from->block;
         if (from == to) memcpy(out, bytes, n);
-        else wf_k6_from((enum wf_dtype)t->dtype, bytes, out, weights);
+        else wf_joint_from((enum wf_dtype)t->dtype, bytes, w->dtype, out, weights);
         out += weights / to->block * to->block_bytes;
     }
     return out;

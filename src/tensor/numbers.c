@@ -121,6 +121,14 @@ static void take_k6(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     for (uint32_t i = 0; i < 64; i += 8) put_eight(out->q + i, bits_of(block + 16 + i % 32, i / 32 * 4, 15) | bits_of(block + 48 + i % 16, i / 16 * 2, 3) << 4);
 }
 
+static void take_k8(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + (size_t)(k / 64) * 72;
+    memcpy(out->scale, block, 4);
+    memcpy(out->min, block + 4, 4);
+    memcpy(out->q, block + 8, 64);
+}
+
 static const struct row {
     enum wf_dtype dtype;
     wf_numbers n;
@@ -134,6 +142,7 @@ static const struct row {
     {WF_Q5_K, {5, 32, 1, 0, take_q5_k}},
     {WF_Q6_K, {6, 16, 0, 32, take_q6_k}},
     {WF_K6, {6, 16, 1, 0, take_k6}},
+    {WF_K8, {8, 32, 1, 0, take_k8}},
 };
 
 const wf_numbers *wf_numbers_of(enum wf_dtype dtype)

@@ -17,11 +17,4 @@ typedef struct wf_numbers {
 
 const wf_numbers *wf_numbers_of(enum wf_dtype); /* NULL: the format is none of such numbers */
 
-/* ---- K6: what devices hold matrices of different formats in that stand in one ----------------------------------------- */
-
-/* Holds K6 all weights of a format, as exact as its scales are in F16? */
-bool wf_k6_holds(enum wf_dtype);
-/* n weights of a format that it holds, n a multiple of 64 and of the format's block. */
-void wf_k6_from(enum wf_dtype, const uint8_t *src, uint8_t *dst, uint64_t n);
-
 #endif

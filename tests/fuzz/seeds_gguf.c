@@ -39,7 +39,7 @@ static void tensors(bytes *b)
     enum { Q8_K = 15, Q8_K_BYTES = 292 };
     char name[] = "tX";
     uint64_t at = 0;
-    gguf_head(b, 2, WF_N_DTYPES, 1); /* all but K6, and one that is not read */
+    gguf_head(b, 2, WF_N_DTYPES - 1, 1); /* all but K6 and K8, and one that is not read */
     gguf_kv_str(b, "general.architecture", "llama");
     for (int t = 0; t < WF_N_DTYPES; t++, at = (at + 31) / 32 * 32) {
         if (wf_dtypes[t].ggml == WF_NO_GGML) continue;

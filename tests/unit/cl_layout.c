@@ -319,7 +319,7 @@ static void products_follow_the_model(void **state)
         enum wf_dtype w;
     } fastest[] = {{1, 6144, 4096, "flat8"},         {8, 4096, 4096, "flat8_split"},  {16, 28672, 4096, "narrow16"},   {32, 28672, 4096, "wgmma32"},
                    {128, 28672, 4096, "wgmma128"},   {1024, 6144, 4096, "packed192"}, {2048, 28672, 4096, "packed256"},
-                   {1, 28672, 4096, "row_int16", WF_Q4_0}, {1, 6144, 4096, "row_int16", WF_K6}, {1, 4096, 14336, "flat8_split", WF_Q6_K}, {2, 28672, 4096, "flat8", WF_Q4_0}, {16, 28672, 4096, "narrow16", WF_Q4_0},
+                   {1, 28672, 4096, "row_int16", WF_Q4_0}, {1, 6144, 4096, "row_int16", WF_K6}, {1, 6144, 4096, "row_int16", WF_K8}, {1, 4096, 14336, "flat8_split", WF_Q6_K}, {2, 28672, 4096, "flat8", WF_Q4_0}, {16, 28672, 4096, "narrow16", WF_Q4_0},
                    {64, 28672, 4096, "wgmma64", WF_Q4_0}, {64, 28672, 4096, "wgmma64", WF_Q8_0}, {128, 28672, 4096, "wgmma128", WF_Q4_0},
                    {2048, 28672, 4096, "packed256", WF_Q8_0}};
     (void)state;

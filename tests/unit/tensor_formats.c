@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tensor/numbers.h"
+#include "tensor/joint.h"
 
 #include <float.h>
 #include <math.h>
@@ -241,36 +241,59 @@ static void round_trip(void **state)
     free(b);
 }
 
-/* K6 says of each weight exactly what its format's numbers say once its scales are F16, and what the format says within that rounding. */
-static void k6_holds_others(void **state)
+/* A joint format says of each weight exactly what its format's numbers say once its scales are F16, and what the format says within that rounding. */
+static void assert_holds(enum wf_dtype joint, enum wf_dtype t)
 {
-    (void)state;
     enum { N = 256 * 64 };
+    const wf_numbers *f = wf_numbers_of(t);
     float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
-    uint8_t *b = malloc(N * 4), *k6 = malloc(N);
-    uint32_t held = 0;
-    for (int t = 0; t < WF_N_WEIGHT_DTYPES; t++) {
-        const wf_numbers *f = wf_numbers_of(t);
-        if (!wf_k6_holds(t)) continue;
-        held++;
-        for (size_t i = 0; i < N; i++) x[i] = (float)(2 * wf_random_unit(2, i) - 1);
-        wf_dtypes[t].encode(x, b, N);
-        wf_dtypes[t].decode(b, x, N);
-        wf_k6_from(t, b, k6, N);
-        wf_decode_k6(k6, y, N);
-        for (size_t k = 0; k < N; k += 64) {
-            wf_numbers64 w;
-            f->take(b, (uint32_t)k, &w);
-            for (size_t i = 0; i < 64; i++) {
-                float scale = wf_half_to_float(w.scale[i / f->group]), min = f->min ? wf_half_to_float(w.min[i / f->group]) : 0;
-                if (y[k + i] != scale * ((float)w.q[i] - f->zero) + min) fail_msg("%s: weight %zu is %a", wf_dtypes[t].name, k + i, y[k + i]);
-                assert_true(fabsf(y[k + i] - x[k + i]) <= bounds[WF_K6].group * (fabsf(scale) * 63 + fabsf(min)));
-            }
+    uint8_t *b = malloc(N * 4), *held = malloc(wf_dtype_bytes(joint, N));
+    for (size_t i = 0; i < N; i++) x[i] = (float)(2 * wf_random_unit(2, i) - 1);
+    wf_dtypes[t].encode(x, b, N);
+    wf_dtypes[t].decode(b, x, N);
+    wf_joint_from(t, b, joint, held, N);
+    wf_dtypes[joint].decode(held, y, N);
+    for (size_t k = 0; k < N; k += 64) {
+        wf_numbers64 w;
+        f->take(b, (uint32_t)k, &w);
+        for (size_t i = 0; i < 64; i++) {
+            float scale = wf_half_to_float(w.scale[i / f->group]), min = f->min ? wf_half_to_float(w.min[i / f->group]) : 0;
+            if (y[k + i] != scale * ((float)w.q[i] - f->zero) + min) fail_msg("%s in %s: weight %zu is %a", wf_dtypes[t].name, wf_dtypes[joint].name, k + i, y[k + i]);
+            assert_true(fabsf(y[k + i] - x[k + i]) <= bounds[joint].group * (fabsf(scale) * 255 + fabsf(min)));
         }
     }
-    assert_int_equal(held, 7);
-    assert_false(wf_k6_holds(WF_Q8_0) || wf_k6_holds(WF_F16) || wf_k6_holds(WF_K6));
-    free(x), free(y), free(b), free(k6);
+    free(x), free(y), free(b), free(held);
+}
+
+/* The format of both, in either order; `dtype` of none is what no matrix may have. */
+static void assert_joint(enum wf_dtype a, enum wf_dtype b, enum wf_dtype dtype)
+{
+    enum wf_dtype joint = a, back = b;
+    assert_int_equal(wf_joint_with(b, &joint), dtype != WF_N_DTYPES);
+    assert_int_equal(wf_joint_with(a, &back), dtype != WF_N_DTYPES);
+    assert_int_equal(joint, dtype == WF_N_DTYPES ? a : dtype);
+    assert_int_equal(back, dtype == WF_N_DTYPES ? b : dtype);
+}
+
+static void joint_formats_hold_others(void **state)
+{
+    (void)state;
+    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q4_K, WF_Q5_K, WF_Q6_K};
+    for (size_t i = 0; i < WF_LEN(six); i++) {
+        bool narrow = six[i] != WF_Q6_K;
+        assert_holds(WF_K6, six[i]);
+        if (narrow) assert_holds(WF_K8, six[i]);
+        assert_joint(six[i], six[(i + 1) % WF_LEN(six)], WF_K6);
+        assert_joint(six[i], WF_Q8_0, narrow ? WF_K8 : WF_N_DTYPES);
+        assert_joint(six[i], WF_K6, WF_K6);
+        assert_joint(six[i], WF_K8, narrow ? WF_K8 : WF_N_DTYPES);
+    }
+    assert_holds(WF_K8, WF_Q8_0);
+    assert_joint(WF_Q8_0, WF_Q8_0, WF_Q8_0);
+    assert_joint(WF_Q8_0, WF_K8, WF_K8);
+    assert_joint(WF_Q8_0, WF_K6, WF_N_DTYPES);
+    assert_joint(WF_Q8_0, WF_F16, WF_N_DTYPES);
+    assert_joint(WF_Q4_0, WF_MXFP4, WF_N_DTYPES);
 }
 
 static void odd_values(void **state)
@@ -309,7 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half),       cmocka_unit_test(bf16),         cmocka_unit_test(table),
         cmocka_unit_test(all_types),  cmocka_unit_test(known_values), cmocka_unit_test(round_trip),
-        cmocka_unit_test(k6_holds_others),
+        cmocka_unit_test(joint_formats_hold_others),
         cmocka_unit_test(odd_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

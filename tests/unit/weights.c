@@ -11,7 +11,7 @@
 
 #include "dev/null.h"
 #include "model/build.h"
-#include "tensor/numbers.h"
+#include "tensor/joint.h"
 
 enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, TURN = 700, SMALL_ROWS = 40, SMALL_COLS = 128 };
 
@@ -245,13 +245,14 @@ static void unmix(mixed *m)
     free(m->data);
 }
 
-static void assert_can_stack(const enum wf_dtype dtypes[3], enum wf_stacking stacking, uint32_t many)
+/* `as`: the format of all three. */
+static void assert_can_stack(const enum wf_dtype dtypes[3], enum wf_stacking stacking, uint32_t many, enum wf_dtype as)
 {
     mixed m;
     mix(&m, dtypes, stacking);
     assert_int_equal(wf_build_can_stack(&m.b, qkv, 3), many);
     assert_int_equal(wf_build_stacked_matrix(&m.b, qkv, 3, MIXED_COLS) >= 0, many == 3);
-    if (many == 3) assert_int_equal(m.weights.list[0].dtype, dtypes[0] == dtypes[2] ? dtypes[0] : WF_K6);
+    if (many == 3) assert_int_equal(m.weights.list[0].dtype, as);
     else assert_int_equal(m.b.status, WEFT_ERR_UNSUPPORTED);
     unmix(&m);
 }
@@ -259,20 +260,21 @@ static void assert_can_stack(const enum wf_dtype dtypes[3], enum wf_stacking sta
 static void formats_stack_where_one_holds_them(void **state)
 {
     (void)state;
-    static const enum wf_dtype q4_k_m[] = {WF_Q4_K, WF_Q4_K, WF_Q6_K}, q5_k_m[] = {WF_Q5_K, WF_Q5_K, WF_Q6_K}, wide[] = {WF_Q4_K, WF_Q4_K, WF_Q8_0}, alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
-    assert_can_stack(q4_k_m, WF_STACK_MIXED, 3);
-    assert_can_stack(q5_k_m, WF_STACK_MIXED, 3);
-    assert_can_stack(wide, WF_STACK_MIXED, 2);
-    assert_can_stack(alike, WF_STACK_MIXED, 3);
-    assert_can_stack(q4_k_m, WF_STACK_ALIKE, 2);
-    assert_can_stack(alike, WF_STACK_ALIKE, 3);
+    static const enum wf_dtype q4_k_m[] = {WF_Q4_K, WF_Q4_K, WF_Q6_K}, q5_k_m[] = {WF_Q5_K, WF_Q5_K, WF_Q6_K}, experts[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0}, wide[] = {WF_Q4_K, WF_Q6_K, WF_Q8_0},
+                               late[] = {WF_Q4_K, WF_Q8_0, WF_Q6_K}, alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
+    assert_can_stack(q4_k_m, WF_STACK_MIXED, 3, WF_K6);
+    assert_can_stack(q5_k_m, WF_STACK_MIXED, 3, WF_K6);
+    assert_can_stack(experts, WF_STACK_MIXED, 3, WF_K8);
+    assert_can_stack(wide, WF_STACK_MIXED, 2, WF_K6);
+    assert_can_stack(late, WF_STACK_MIXED, 2, WF_K8);
+    assert_can_stack(alike, WF_STACK_MIXED, 3, WF_Q8_0);
+    assert_can_stack(q4_k_m, WF_STACK_ALIKE, 2, WF_Q4_K);
+    assert_can_stack(alike, WF_STACK_ALIKE, 3, WF_Q8_0);
 }
 
 /* What the device has of a stack is what each of its formats says, with scales in F16. */
-static void mixed_formats_become_one(void **state)
+static void assert_become(const enum wf_dtype dtypes[3], enum wf_dtype joint)
 {
-    (void)state;
-    static const enum wf_dtype dtypes[] = {WF_Q4_K, WF_Q5_0, WF_Q6_K};
     mixed m;
     wf_queue *q;
     wf_null_configure(NULL);
@@ -286,9 +288,9 @@ static void mixed_formats_become_one(void **state)
     const wf_view *v = &m.weights.list[0].view;
     uint64_t at = 0;
     for (int i = 0; i < 3; i++) {
-        uint64_t n = (uint64_t)qkv[i].rows * MIXED_COLS, bytes = wf_dtype_bytes(WF_K6, n);
+        uint64_t n = (uint64_t)qkv[i].rows * MIXED_COLS, bytes = wf_dtype_bytes(joint, n);
         uint8_t *want = malloc(bytes);
-        wf_k6_from(dtypes[i], m.tensors[i].data, want, n);
+        wf_joint_from(dtypes[i], m.tensors[i].data, joint, want, n);
         assert_memory_equal((const uint8_t *)v->buf->host + v->offset + at, want, bytes);
         at += bytes;
         free(want);
@@ -296,6 +298,13 @@ static void mixed_formats_become_one(void **state)
     wf_queue_destroy(q);
     unmix(&m);
     wf_dev_close(dev);
+}
+
+static void mixed_formats_become_one(void **state)
+{
+    (void)state;
+    assert_become((const enum wf_dtype[]){WF_Q4_K, WF_Q5_0, WF_Q6_K}, WF_K6);
+    assert_become((const enum wf_dtype[]){WF_Q4_K, WF_Q8_0, WF_Q8_0}, WF_K8);
 }
 
 static void host_memory_is_filled_in_place(void **state)
