@@ -240,8 +240,7 @@ only_pocl() {
     if [ -f $icd ]; then export OCL_ICD_VENDORS=$icd; fi
 }
 
-# Where variables lie at each instruction is of use to a debugger alone, and gcc spends a quarter of its time on it in sanitized SIMD kernels.
-sanitized=(-Dbuildtype=debugoptimized -Dc_args=-fno-var-tracking -Db_lundef=false)
+sanitized=(-Dbuildtype=debugoptimized -Db_lundef=false)
 
 stage_asan() {
     check "build with address and undefined-behaviour sanitizers" compile asan "${sanitized[@]}" \

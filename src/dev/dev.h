@@ -524,8 +524,8 @@ void wf_resume(wf_dev *);
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
-/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope, GROUPED_GEMM with p.silu; or a product with a norm in front, and
- * what its op does behind: ROUTER. */
+/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope, GROUPED_GEMM with p.silu, and
+ * ROUTER with a matrix: the norm and the product of its scores in front of the choice. */
 enum wf_fusion { WF_FUSES_NORM = 1, WF_FUSES_SILU = 2, WF_FUSES_ROPE = 4, WF_N_FUSIONS = 8 };
 uint32_t wf_fusion_of(const wf_call *);
 bool wf_is_fused(const wf_call *);

@@ -76,16 +76,24 @@ static uint8_t untouched(wf_dev *dev, const wf_graph *g, const wf_node *n, uint3
     return bits;
 }
 
-_Static_assert((int)WF_GEMM_W == (int)WF_GROUPED_GEMM_W, "alike reads it of both ops");
+_Static_assert((int)WF_GEMM_W == (int)WF_GROUPED_GEMM_W && (int)WF_GEMM_W == (int)WF_ROUTER_W, "alike reads it of all ops with a workspace");
 
 static bool has_bias(const wf_node *n)
 {
+    if (n->op == WF_OP_ROUTER) return false;
     return n->in[n->op == WF_OP_GEMM ? (int)WF_GEMM_BIAS : (int)WF_GROUPED_GEMM_BIAS].value >= 0;
+}
+
+/* A router whose scores a product of its own has made has no matrix. */
+static bool has_matrix(const wf_node *n)
+{
+    return n->in[WF_GEMM_W].value >= 0;
 }
 
 static bool alike(const wf_graph *g, const wf_node *a, const wf_node *b)
 {
     if (a->op != b->op || a->rows != b->rows || strcmp(a->name, b->name) || has_bias(a) != has_bias(b)) return false;
+    if (!has_matrix(a) || !has_matrix(b)) return false;
     const wf_value *v = &g->values[a->in[WF_GEMM_W].value], *w = &g->values[b->in[WF_GEMM_W].value];
     return v->dtype == w->dtype && v->weight_rows == w->weight_rows && v->cols == w->cols;
 }

@@ -112,7 +112,7 @@ static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tenso
     for (uint64_t n; at < end; at += n) {
         n = end - at;
         const uint8_t *bytes = bytes_of(u, t, at, &n);
-        uint64_t weights = n / from->block_bytes * from->block;
+        uint64_t weights = wf_dtype_elements((enum wf_dtype)t->dtype, n);
         if (from == to) memcpy(out, bytes, n);
         else wf_joint_from((enum wf_dtype)t->dtype, bytes, w->dtype, out, weights);
         out += weights / to->block * to->block_bytes;

@@ -18,13 +18,23 @@ int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one)
     return v;
 }
 
+/* Of a matrix, as its parts lie in the file, or in the format that holds them all. */
+static uint64_t parts_bytes(const wf_weight *w)
+{
+    uint64_t sum = 0;
+    for (uint32_t p = 0; p < w->n_parts; p++) {
+        const wf_gguf_tensor *t = w->parts[p];
+        sum += (enum wf_dtype)t->dtype == w->dtype ? t->bytes : wf_dtype_bytes(w->dtype, wf_dtype_elements((enum wf_dtype)t->dtype, t->bytes));
+    }
+    return sum;
+}
+
 uint64_t wf_weights_bytes(const wf_weights *w)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < w->n; i++) {
         const wf_weight *one = &w->list[i];
-        if (!one->n_parts) sum += one->rows * row_bytes(one);
-        for (uint32_t p = 0; p < one->n_parts; p++) sum += one->parts[p]->bytes;
+        sum += one->n_parts ? parts_bytes(one) : one->rows * row_bytes(one);
     }
     return sum;
 }

@@ -73,6 +73,7 @@ static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
 {
     int32_t v = n->op == WF_OP_GEMM           ? n->in[WF_GEMM_W].value
                 : n->op == WF_OP_GROUPED_GEMM ? n->in[WF_GROUPED_GEMM_W].value
+                : n->op == WF_OP_ROUTER       ? n->in[WF_ROUTER_W].value
                 : n->op == WF_OP_ATTENTION    ? n->in[WF_ATTENTION_K_POOL].value
                                               : -1;
     return v < 0 ? WF_F32 : g->values[v].dtype;

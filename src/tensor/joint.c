@@ -1,6 +1,7 @@
 /* joint: see joint.h. */
 #include "tensor/joint.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { BLOCK = 64 };
@@ -17,22 +18,33 @@ static bool holds(const struct row *r, enum wf_dtype dtype)
     return from && from->bits <= to->bits && from->group % to->group == 0;
 }
 
-bool wf_joint_with(enum wf_dtype other, enum wf_dtype *joint)
+wf_joint wf_joint_of(enum wf_dtype dtype)
 {
-    if (*joint == other) return true;
-    for (size_t i = 0; i < WF_LEN(rows); i++)
-        if (holds(&rows[i], other) && holds(&rows[i], *joint)) return *joint = rows[i].dtype, true;
-    return false;
+    wf_joint j = {dtype, 0};
+    for (uint32_t i = 0; i < WF_LEN(rows); i++) j.holders |= (uint32_t)holds(&rows[i], dtype) << i;
+    return j;
+}
+
+bool wf_joint_add(wf_joint *j, enum wf_dtype other)
+{
+    uint32_t both = j->holders & wf_joint_of(other).holders, i = 0;
+    if (j->dtype == other) return true;
+    if (!both) return false;
+    while (!(both >> i & 1)) i++;
+    *j = (wf_joint){rows[i].dtype, both};
+    return true;
 }
 
 static const struct row *row_of(enum wf_dtype dtype)
 {
-    const struct row *r = rows;
-    while (r->dtype != dtype) r++;
+    const struct row *r = rows, *end = rows + WF_LEN(rows);
+    while (r < end && r->dtype != dtype) r++;
+    assert(r < end);
     return r;
 }
 
-/* scale * (q - zero) is scale * q - scale * zero, which F16 has exactly: zero is a power of two. */
+/* scale * (q - zero) is scale * q - scale * zero, which F16 has exactly where it has it at all: zero is a power of two. Weights near the end of its
+ * range (scales of 512 in Q8_0) become infinite, as they would in F16. */
 static uint16_t minimum(const wf_numbers *f, const wf_numbers64 *w, uint32_t g)
 {
     return f->min ? w->min[g] : wf_float_to_half(-(float)f->zero * wf_half_to_float(w->scale[g]));

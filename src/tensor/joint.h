@@ -5,9 +5,15 @@
 
 #include "tensor/numbers.h"
 
-/* Makes of *joint, a format, the one that holds its weights and those of the other as exactly as their scales are in F16. False, and *joint is left:
- * there is none. */
-bool wf_joint_with(enum wf_dtype, enum wf_dtype *joint);
+/* The format of a matrix, as tensors join it: theirs while they have the same, then the narrowest that holds the weights of all as exactly as their
+ * scales are in F16. */
+typedef struct wf_joint {
+    enum wf_dtype dtype;
+    uint32_t holders; /* the joint formats that hold all so far, a bit each */
+} wf_joint;
+wf_joint wf_joint_of(enum wf_dtype);
+/* False, and the joint is left as it is: no format holds that one, too. In any order the same tensors join. */
+bool wf_joint_add(wf_joint *, enum wf_dtype);
 
 /* n weights of a format as one that holds them, n a multiple of 64 and of the format's block. */
 void wf_joint_from(enum wf_dtype from, const uint8_t *src, enum wf_dtype to, uint8_t *dst, uint64_t n);

@@ -66,3 +66,8 @@ uint64_t wf_dtype_bytes(enum wf_dtype t, uint64_t n)
 {
     return n / wf_dtypes[t].block * wf_dtypes[t].block_bytes;
 }
+
+uint64_t wf_dtype_elements(enum wf_dtype t, uint64_t bytes)
+{
+    return bytes / wf_dtypes[t].block_bytes * wf_dtypes[t].block;
+}

@@ -33,6 +33,8 @@ const char *wf_ggml_type_name(uint32_t ggml); /* also of types that weft does no
 bool wf_ggml_type_size(uint32_t ggml, uint32_t *block, uint32_t *bytes);
 /* Bytes of n elements; n must be a multiple of the block. */
 uint64_t wf_dtype_bytes(enum wf_dtype t, uint64_t n);
+/* The other way round. */
+uint64_t wf_dtype_elements(enum wf_dtype t, uint64_t bytes);
 
 float wf_half_to_float(uint16_t h);
 uint16_t wf_float_to_half(float f);           /* round to nearest even, overflow to infinity */

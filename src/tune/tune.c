@@ -106,8 +106,9 @@ static weft_status add_nodes(tuner *t, const wf_graph *g, const wf_weights *w)
         const wf_node *n = &g->nodes[i];
         if (n->op == WF_OP_ATTENTION)
             WF_TRY(add_attention(t, n->p.n_head, n->p.n_kv_head, n->p.head_dim));
-        if (n->op != WF_OP_GEMM) continue;
-        const wf_weight *m = &w->list[g->values[n->in[WF_GEMM_W].value].id];
+        int32_t matrix = n->op == WF_OP_GEMM ? n->in[WF_GEMM_W].value : n->op == WF_OP_ROUTER ? n->in[WF_ROUTER_W].value : -1; /* a router's may be a product of its own */
+        if (matrix < 0) continue;
+        const wf_weight *m = &w->list[g->values[matrix].id];
         wf_shape s = {.op = WF_TUNED_GEMM, .dtype = m->dtype, .n = m->rows, .k = m->cols};
         WF_TRY(add_job(t, s,
                        n->rows == WF_ROWS_LOGITS ? WF_MIN(max_size(t), MAX_LOGITS) : max_size(t)));

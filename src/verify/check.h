@@ -53,6 +53,7 @@ typedef struct wf_check {
     double reduce; /* number of terms in the longest sum behind one output */
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
     double amplify; /* factor on internal rounding errors: large logits in a softmax */
+    uint32_t plain; /* outputs, a bit each, that it is not for */
     double bytes, flops; /* that one run moves and computes at least */
     uint32_t redo_least, redo_most; /* ATTENTION with a phi: rows and heads that asynchronous variants recompute */
     bool in_flight; /* a lost device may still use its memory, which is then never freed */

@@ -163,18 +163,25 @@ static bool is_clear(const wf_case *c, const double *scores)
     return true;
 }
 
-/* Rows of x for which the choice is the same in any arithmetic. */
-static void gen_clear_rows(const wf_check *k, wf_gen *g, const float *w, double *scores)
+/* A row of x for which the choice is the same in any arithmetic. */
+static weft_status gen_clear_row(const wf_check *k, wf_gen *g, const float *w, uint32_t r, double *scores)
+{
+    float *x = (float *)wf_gen_row(&k->in[WF_ROUTER_X], r);
+    for (int try = 0; try < 1000; try++) {
+        scores_of(k, w, r, scores);
+        if (is_clear(&k->c, scores)) return WEFT_OK;
+        for (uint32_t i = 0; i < k->c.k; i++) x[i] = 2 * wf_gen_unit(g);
+    }
+    return wf_fail(WEFT_ERR_INTERNAL, "no row with a clear choice of %u experts in 1000", k->c.n);
+}
+
+static weft_status gen_clear_rows(const wf_check *k, wf_gen *g, const float *w, double *scores)
 {
     for (uint32_t r = 0; r < k->c.m; r++) {
-        float *x = (float *)wf_gen_row(&k->in[WF_ROUTER_X], r);
-        for (int try = 0; try < 1000; try++) {
-            scores_of(k, w, r, scores);
-            if (is_clear(&k->c, scores)) break;
-            for (uint32_t i = 0; i < k->c.k; i++) x[i] = 2 * wf_gen_unit(g);
-        }
-        if (r % 6 == 4) x[wf_gen_below(g, k->c.k)] = NAN;
+        WF_TRY(gen_clear_row(k, g, w, r, scores));
+        if (r % 6 == 4) ((float *)wf_gen_row(&k->in[WF_ROUTER_X], r))[wf_gen_below(g, k->c.k)] = NAN;
     }
+    return WEFT_OK;
 }
 
 /* An expert in four has the weights of the one before it, so that equal scores occur. */
@@ -188,10 +195,10 @@ static weft_status gen_choice(wf_check *k, wf_gen *g)
         if (e % 4 == 3) memcpy(wf_gen_row(w, e), wf_gen_row(w, e - 1), wf_dtype_bytes(k->c.weight, k->c.k));
         wf_dtypes[k->c.weight].decode(wf_gen_row(w, e), decoded + (size_t)e * k->c.k, k->c.k);
     }
-    if (ok) gen_clear_rows(k, g, decoded, scores);
+    weft_status s = ok ? gen_clear_rows(k, g, decoded, scores) : WEFT_ERR_NOMEM;
     free(decoded);
     free(scores);
-    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
+    return s;
 }
 
 /* With the norm and the product of its scores. */
@@ -204,6 +211,7 @@ static weft_status gen_fused_router(wf_check *k, wf_gen *g)
     if (!g->shapes_only) WF_TRY(gen_choice(k, g));
     k->reduce = c->k;
     k->amplify = 4; /* of a score by its weight */
+    k->plain = 1u << WF_ROUTER_Y;
     k->scale = -1;
     WF_TRY(wf_gen_operand(&k->out[WF_ROUTER_Y], c->out, c->m, c->k, c->pad));
     return wf_gen_operand(&k->out[WF_ROUTER_SCORES_WS], WF_F32, c->m, c->n, c->pad);

@@ -145,10 +145,11 @@ static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
     return h;
 }
 
-static double sigma_of(const wf_check *k, const struct tolerance *t, uint8_t arith)
+static double sigma_of(const wf_check *k, int o, const struct tolerance *t, uint8_t arith)
 {
+    double amplify = k->plain >> o & 1 ? 1 : k->amplify;
     if (arith != WF_ARITH_F32) return sqrt(t->nmse[arith]);
-    return fmin(t->f32 * 0x1p-24 * sqrt(k->reduce) * k->amplify, sqrt(t->nmse[WF_ARITH_F16]));
+    return fmin(t->f32 * 0x1p-24 * sqrt(k->reduce) * amplify, sqrt(t->nmse[WF_ARITH_F16]));
 }
 
 static void judge_numbers(judge *j, int o, const uint8_t *rows, const wf_view *v)
@@ -156,7 +157,7 @@ static void judge_numbers(judge *j, int o, const uint8_t *rows, const wf_view *v
     const struct tolerance *t = &tolerances[j->k->c.op];
     const wf_check_operand *e = &j->k->expect[o];
     bool half = v->dtype == WF_F16;
-    j->sigma = sigma_of(j->k, t, j->arith < WF_N_ARITH ? j->arith : WF_ARITH_F32);
+    j->sigma = sigma_of(j->k, o, t, j->arith < WF_N_ARITH ? j->arith : WF_ARITH_F32);
     j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
     j->tiny = half ? 0x1p-24 : 1e-37;
     if (!t->f32 || v->dtype == WF_I32) j->eps = j->sigma = 0, j->tiny = 1e-37;

@@ -265,6 +265,26 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
     close_shape(&s);
 }
 
+/* A router with a bias has no matrix: its scores come of a product of their own. Layers before and behind may have other routers. */
+static void test_routers_without_a_matrix(void **state)
+{
+    (void)state;
+    wf_dev_fns fns;
+    shape s = open_shape("mixtral-8x7b", WF_F16);
+    wf_dev *d = open_device(ALL, &fns);
+    wf_node *router[3];
+    size_t n = 0;
+    for (size_t i = 0; i < s.g.n_nodes; i++)
+        if (s.g.nodes[i].op == WF_OP_ROUTER) router[n++] = &s.g.nodes[i];
+    assert_int_equal(n, 3);
+    router[0]->in[WF_ROUTER_W].value = -1;
+    wf_workspaces_omit(&s.g, d, &(wf_limits){.step_tokens = 1024, .logit_rows = 64});
+    assert_int_equal(router[1]->omitted, router[2]->omitted);
+    assert_true(router[1]->omitted);
+    wf_dev_close(d);
+    close_shape(&s);
+}
+
 /* Three layers: whole, in two or three buffers, and where more would be needed apart. */
 static void test_pool_of_several_buffers(void **state)
 {
@@ -318,6 +338,6 @@ static int setup(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_a_token), cmocka_unit_test(test_nothing_dead_is_read), cmocka_unit_test(test_pool_of_several_buffers), cmocka_unit_test(test_story_in_several_buffers), cmocka_unit_test(test_workspaces)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_a_token), cmocka_unit_test(test_nothing_dead_is_read), cmocka_unit_test(test_pool_of_several_buffers), cmocka_unit_test(test_routers_without_a_matrix), cmocka_unit_test(test_story_in_several_buffers), cmocka_unit_test(test_workspaces)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }
