@@ -2,6 +2,7 @@
 #include "answers/tool_types.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_TYPES (1u << 20) /* bytes; what is within parameters is left out beyond */
@@ -74,17 +75,35 @@ static void add_parameter(wf_text *types, unsigned *n, const char *name, const j
     if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, n, name, schema);
 }
 
+static void add_parameters(wf_text *types, const json_t *function)
+{
+    json_t *all = json_object_get(json_object_get(function, "parameters"), "properties"), *schema;
+    const char *name;
+    unsigned n = 0;
+    json_object_foreach(all, name, schema)
+        if (*name) add_parameter(types, &n, name, schema);
+    add_word(types, "");
+}
+
+/* Names are looked up for each call in an answer, so that they can be gone through without what lies between. */
+#define SIZE "%08zx"
+enum { SIZE_BYTES = 8 + 1 };
+
+static void add_tool(wf_text *types, const json_t *function)
+{
+    char size[SIZE_BYTES + 8];
+    add_word(types, json_string_value(json_object_get(function, "name")));
+    size_t at = types->len;
+    add_word(types, "00000000");
+    add_parameters(types, function);
+    if (types->failed) return;
+    snprintf(size, sizeof size, SIZE, types->len - at - SIZE_BYTES);
+    memcpy(types->data + at, size, SIZE_BYTES - 1);
+}
+
 void wf_tool_types_add(wf_text *types, const json_t *tools)
 {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        json_t *function = json_object_get(json_array_get(tools, i), "function"), *all = json_object_get(json_object_get(function, "parameters"), "properties"), *schema;
-        const char *name;
-        unsigned n = 0;
-        add_word(types, json_string_value(json_object_get(function, "name")));
-        json_object_foreach(all, name, schema)
-            if (*name) add_parameter(types, &n, name, schema);
-        add_word(types, "");
-    }
+    for (size_t i = 0; i < json_array_size(tools); i++) add_tool(types, json_object_get(json_array_get(tools, i), "function"));
 }
 
 static bool same(wf_slice a, const char *word)
@@ -94,12 +113,11 @@ static bool same(wf_slice a, const char *word)
 
 const char *wf_tool_strings(const wf_text *types, wf_slice tool)
 {
-    const char *at = types->data;
-    for (size_t end = types->len; at && at < types->data + end; at++) {
-        bool found = same(tool, at);
-        at += strlen(at) + 1;
-        if (found) return at;
-        while (*at) at += strlen(at) + 1;
+    size_t at = 0;
+    while (!types->failed && at < types->len) {
+        const char *name = types->data + at, *size = name + strlen(name) + 1, *strings = size + SIZE_BYTES;
+        if (same(tool, name)) return strings;
+        at = (size_t)(strings - types->data) + strtoul(size, NULL, 16);
     }
     return NULL;
 }

@@ -44,7 +44,8 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 }
 
 /* s of f is a string, and so are items of l, and q of o. */
-static const wf_text types = {.data = (char *)"f\0s\0l\1item\0o\1q\0\0get_x\0\0", .len = sizeof "f\0s\0l\1item\0o\1q\0\0get_x\0"};
+#define TYPES "f\0" "0000000e\0" "s\0l\1item\0o\1q\0\0" "get_x\0" "00000001\0" /* and the NUL of all strings */
+static const wf_text types = {.data = (char *)TYPES, .len = sizeof TYPES};
 
 /* In pieces that end at these places. Free it. */
 static char *read_cut(const char *kind, bool cut, const char *text, size_t len, size_t a, size_t b)
@@ -573,6 +574,33 @@ static void many_strings(void **state)
     free(t.data);
 }
 
+/* Each of many tools is found, with what is its own, and no other name is. */
+static void many_tools(void **state)
+{
+    (void)state;
+    json_t *tools = json_array();
+    wf_text t = {0};
+    char name[16];
+    for (int i = 0; i < 1500; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        json_t *properties = i % 3 ? json_pack("{s:{s:s}}", name, "type", "string") : json_object();
+        name[0] = 'f';
+        json_array_append_new(tools, json_pack("{s:{s:s,s:{s:o}}}", "function", "name", name, "parameters", "properties", properties));
+    }
+    wf_tool_types_add(&t, tools);
+    for (int i = 0; i < 1500; i++) {
+        size_t n = (size_t)snprintf(name, sizeof name, "f%d", i);
+        const char *strings = wf_tool_strings(&t, (wf_slice){name, n});
+        assert_non_null(strings);
+        name[0] = 'p';
+        assert_int_equal(wf_tool_string_in(strings, (wf_slice){name, n}), i % 3 != 0);
+        assert_null(wf_tool_strings(&t, (wf_slice){name, n}));
+    }
+    assert_null(wf_tool_strings(&t, (wf_slice){"00000001", 8}));
+    json_decref(tools);
+    free(t.data);
+}
+
 /* Openings without an end take no more time or memory than their text. */
 static void many_openings(void **state)
 {
@@ -636,7 +664,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(all_formed),
      cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_items),
-     cmocka_unit_test(many_strings), cmocka_unit_test(many_openings),
+     cmocka_unit_test(many_strings), cmocka_unit_test(many_tools), cmocka_unit_test(many_openings),
      cmocka_unit_test(kinds_of_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
