@@ -285,16 +285,18 @@ weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, ui
     return WEFT_OK;
 }
 
+/* In pieces: NVIDIA's driver 580 counts words in 32 bits, and with 8 GiB writes outside of the buffer or does not return. */
 weft_status wf_cl_fill(wf_queue *queue, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
 {
+    enum { PIECE = 1 << 30 };
     cl_q *q = (cl_q *)queue;
     cl_dev *d = (cl_dev *)queue->dev;
     WF_TRY(wf_cl_check_lost(d));
-    if (!size) return WEFT_OK;
-    cl_int err = clEnqueueFillBuffer(q->q, ((cl_buf *)buf)->mem, &pattern, sizeof pattern, off, size, 0,
-                                     NULL, NULL);
-    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueFillBuffer");
-    q->dirty = true;
+    for (uint64_t at = 0; at < size; at += PIECE) {
+        cl_int err = clEnqueueFillBuffer(q->q, ((cl_buf *)buf)->mem, &pattern, sizeof pattern, off + at, WF_MIN(size - at, (uint64_t)PIECE), 0, NULL, NULL);
+        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueFillBuffer");
+        q->dirty = true;
+    }
     return WEFT_OK;
 }
 
