@@ -235,9 +235,13 @@ void wf_cl_fragments_pack(enum wf_dtype, uint32_t rows, uint32_t cols, const uin
 
 /* ---- wgmma.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tile_m, batch, cuts of K (variants.def), with or without SiLU in the epilogue, and for weights
- * that lie so; malloc'ed, NULL on shortage of memory. */
-char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, const cl_fragments *w);
+/* The rotation of q and k by position in an epilogue: elements of a head, and how many of them turn, in pairs of neighbours; {0}: there is none. */
+typedef struct cl_rotation {
+    int32_t head, n_rot;
+} cl_rotation;
+/* The program for the knobs warpgroups, pack, tile_m, batch, cuts of K (variants.def), with or without SiLU or the rotation in the epilogue, and
+ * for weights that lie so; malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, cl_rotation rope, const cl_fragments *w);
 /* What a launch of it takes. */
 typedef struct cl_wgmma {
     uint32_t threads, w_rows, tile_m; /* of a work-group: work-items, rows of W, rows of X */

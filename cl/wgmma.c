@@ -1,7 +1,7 @@
 /* wgmma: the GEMM of NVIDIA's compute capability 9.0, generated as PTX. OpenCL C refuses these instructions, but
  * the driver takes PTX as a program binary.
  *
- *   Y[M, N] = X W^T + bias + residual; W MMA-fragment-major (layout.c), F16 or quantised, X in rows of F16, accumulators in F32
+ *   Y[M, N] = X W^T + bias + residual, or q turned by position with k and v in their slots; W MMA-fragment-major (layout.c), F16 or quantised, X in rows of F16, accumulators in F32
  *
  *   W: device memory --> registers, operand A (wgmma_weights.c); each lane its own fragments
  *   X: device memory --> shared memory, operand B; stages of 64 of K, swizzled as their descriptor says
@@ -83,6 +83,7 @@ static void parameters(wf_ptx *t, const wf_wgmma *s)
             "    .param .u32 res_stride, .param .u32 y_stride");
     if (s->pack) emit(t, ",\n    .param .u64 .ptr .global .align 1 scratch_base");
     if (s->split_k > 1) emit(t, ",\n    .param .u64 .ptr .global .align 1 exchange_base");
+    if (s->rope.head) wf_wgmma_rope_parameters(t);
     emit(t, ")\n.reqntid %d, 1, 1\n.minnctapersm %d\n{\n", s->threads, s->resident);
     t->depth = 1;
 }
@@ -330,10 +331,11 @@ static void next_unit(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
-char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, const cl_fragments *w)
+char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, cl_rotation rope, const cl_fragments *w)
 {
     wf_wgmma s = derive(knob, silu, w);
     wf_ptx t = {0};
+    s.rope = rope;
     parameters(&t, &s);
     declare(&t, &s);
     load_arguments(&t);

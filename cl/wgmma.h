@@ -20,6 +20,7 @@ typedef struct wf_wgmma {
     int split_k;             /* work-groups that share the K of a tile */
     int parts;               /* parts of K that a work-group adds one after the other, as split_k work-groups would */
     int silu;                /* 1: rows of W are gate, then up */
+    cl_rotation rope;        /* rows of W are heads of q, k and v, and the epilogue turns q and k and puts k and v into their slots */
     int threads, w_rows;     /* of a work-group: work-items, rows of W */
     int tile_n;              /* columns of Y a tile: w_rows, or with SiLU half of that */
     int stage_bytes, copies; /* 16-byte chunks of X a work-item and step, rounded up */
@@ -65,5 +66,19 @@ int wf_wgmma_epilogue_bytes(const wf_wgmma *s);
 uint64_t wf_wgmma_exchange_bytes(const wf_wgmma *s);
 void wf_wgmma_declare_epilogue(wf_ptx *t, const wf_wgmma *s);
 void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s);
+
+/* wgmma_rope.c, for the epilogue of programs with a rotation, whose four columns are of one head. The parameters, as ROPE_ARGS of kernels/rope.clh;
+ * then the tile's: does this work-item's part of a head turn, is it of q, its angles in a row of the table, its place in slot 0 of a page. */
+#define WF_WGMMA_ANGLES      8 /* rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them */
+#define WF_WGMMA_ROPE_LOCALS " .b32 slot<8>; .b64 table_at, pool_at; .pred turns, of_q;"
+#define WF_WGMMA_ROPE_READS  "slot*, turns, of_q, pool_at, "
+void wf_wgmma_rope_parameters(wf_ptx *t);
+void wf_wgmma_place_head(wf_ptx *t, const wf_wgmma *s);
+/* Of row y_row, if p. */
+void wf_wgmma_load_angles(wf_ptx *t, int j);
+/* Turns f0 to f3. */
+void wf_wgmma_turn(wf_ptx *t, int j);
+/* What is not of q goes to its slot, if that is one, and then to END<i>. */
+void wf_wgmma_store_kv(wf_ptx *t, const wf_wgmma *s, int i, int j);
 
 #endif

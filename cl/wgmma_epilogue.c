@@ -1,4 +1,4 @@
-/* wgmma_epilogue: from the accumulators of wgmma.c to Y, with bias and residual, or with SiLU.
+/* wgmma_epilogue: from the accumulators of wgmma.c to Y, with bias and residual, with SiLU, or with the rotation (wgmma_rope.c).
  *
  *   accumulators in registers --> shared memory --> whole lines of Y
  *
@@ -14,7 +14,11 @@
 
 #include <stdio.h>
 
-#define TOGETHER    4 /* groups of rows whose residuals are loaded together */
+/* Groups of rows whose residuals are loaded together, or angles, which wait for positions. */
+static int together(const wf_wgmma *s)
+{
+    return s->rope.head ? WF_WGMMA_ANGLES : 4;
+}
 
 /* Rows of Y that the work-group finishes at once: a work-item has four columns of Y, which are of four rows of W, or of four
  * of gate and four of up. */
@@ -176,7 +180,7 @@ static void find_row(wf_ptx *t, const wf_wgmma *s, int i)
 
 static void load_residual(wf_ptx *t, const wf_wgmma *s, int i)
 {
-    int r = i % TOGETHER * 4;
+    int r = i % together(s) * 4;
     open_scope(t, "Loads a row's residual.", "Reads reduced, m0, m, n, column, has_res, res_pitch, res; writes r*.", ".b32 row, y_row; .b64 from, more; .pred p;");
     find_row(t, s, i);
     for (int v = 0; v < 4; v++) emit(t, "mov.f32 r%d, 0f00000000;", r + v);
@@ -240,34 +244,53 @@ static void store_row(wf_ptx *t, int i)
 
 static void finish_row(wf_ptx *t, const wf_wgmma *s, int i)
 {
-    open_scope_for(t, "Finishes four outputs of a row: sums, bias, then residual or SiLU, one store.",
+    int r = i % together(s);
+    open_scope_for(t, "Finishes four outputs of a row: sums, bias, then residual, SiLU or the rotation, one store.",
                    ".b32 row, y_row, h<2>; .f32 f<8>; .b64 to, more; .pred p;",
-                   "Reads reduced, m0, m, n, column, %s, b*, %sto_half, y_pitch, y; writes nothing.", s->split_k > 1 ? "exchange" : "at",
-                   s->silu ? "" : "r*, ");
+                   "Reads reduced, m0, m, n, column, %s, b*, %s%sto_half, y_pitch, y; writes nothing.", s->split_k > 1 ? "exchange" : "at",
+                   s->silu ? "" : "r*, ", s->rope.head ? WF_WGMMA_ROPE_READS : "");
     find_row(t, s, i);
     emit(t, "@!p bra END%d;", i);
     load_sums(t, s, i);
     if (s->silu)
         silu(t);
+    else if (s->rope.head)
+        wf_wgmma_turn(t, r), wf_wgmma_store_kv(t, s, i, r);
     else
-        for (int v = 0; v < 4; v++) emit(t, "add.f32 f%d, f%d, r%d;", v, v, i % TOGETHER * 4 + v);
+        for (int v = 0; v < 4; v++) emit(t, "add.f32 f%d, f%d, r%d;", v, v, 4 * r + v);
     store_row(t, i);
     label(t, "END%d", i);
     close_scope(t);
 }
 
+/* What group i wants besides its sums. */
+static void load_more(wf_ptx *t, const wf_wgmma *s, int i)
+{
+    if (s->silu) return;
+    if (!s->rope.head) {
+        load_residual(t, s, i);
+        return;
+    }
+    open_scope(t, "Loads a row's angles and slot.", "Reads reduced, m0, m, n, column, turns, table_at; writes r*, slot*.", ".b32 row, y_row; .pred p;");
+    find_row(t, s, i);
+    wf_wgmma_load_angles(t, i % together(s));
+    close_scope(t);
+}
+
 void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s)
 {
-    char locals[160];
-    snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;", TOGETHER * 4);
+    char locals[240];
+    snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;%s", together(s) * 4,
+             s->rope.head ? WF_WGMMA_ROPE_LOCALS : "");
     open_scope(t, "The epilogue: from accumulators to Y.",
                "Reads tid, lane, warpgroup, warp, acc*, tile, rank, m0, n0, m, n, has_bias, bias, has_res, res, res_pitch, to_half, y, y_pitch; writes nothing.", locals);
     place(t, s);
+    if (s->rope.head) wf_wgmma_place_head(t, s);
     store_accumulators(t, s);
     if (s->split_k > 1) send(t, s);
     for (int i = 0; i < groups(s); i++) {
-        if (!s->silu && i % TOGETHER == 0)
-            for (int j = i; j < groups(s) && j < i + TOGETHER; j++) load_residual(t, s, j);
+        if (i % together(s) == 0)
+            for (int j = i; j < groups(s) && j < i + together(s); j++) load_more(t, s, j);
         finish_row(t, s, i);
     }
     close_scope(t);

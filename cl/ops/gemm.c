@@ -10,7 +10,14 @@ static bool can_fuse(const cl_variant *v, const wf_call *c)
 {
     if (c->p.silu && c->p.activation != WF_SILU) return false;
     if (!wf_is_fused(c) || !strcmp(v->family, "gemm_flat")) return true;
-    return (!strcmp(v->family, "gemm_wgmma") || !strcmp(v->family, "gemm_frag")) && !c->in[WF_GEMM_NORM].buf && !c->p.rope;
+    if (c->in[WF_GEMM_NORM].buf) return false;
+    return !strcmp(v->family, "gemm_wgmma") || (!strcmp(v->family, "gemm_frag") && !c->p.rope);
+}
+
+/* Columns of the product, or with SiLU pairs of them. */
+static uint32_t columns_of(const wf_call *c)
+{
+    return c->p.rope ? c->in[WF_GEMM_W].rows : c->out[WF_GEMM_Y].cols;
 }
 
 /* The arguments that every gemm kernel takes, in this order. */
@@ -23,7 +30,7 @@ static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
-    wf_cl_arg_u32(l, c->p.rope ? w->rows : y->cols);
+    wf_cl_arg_u32(l, columns_of(c));
     wf_cl_arg_u32(l, x->cols);
     wf_cl_arg_u32(l, x->stride);
     wf_cl_arg_u64(l, wf_cl_row_bytes(w));
@@ -257,7 +264,7 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
-    return (uint64_t)((c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m) * ((c->out[WF_GEMM_Y].cols + g->tile_n - 1) / g->tile_n);
+    return (uint64_t)((c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m) * ((columns_of(c) + g->tile_n - 1) / g->tile_n);
 }
 
 /* X in whole tiles. */
@@ -324,6 +331,18 @@ static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
     return tiles * g->split_k <= caps->units * g->resident && tiles * g->exchange_bytes <= caps->zeroed;
 }
 
+/* A work-item has four neighbouring columns, so two pairs of neighbours. For all tiles alike: a class turns all rows so, or none. */
+static bool wgmma_rope_knobs(const wf_call *c, cl_launch *l)
+{
+    const wf_op_params *p = &c->p;
+    bool turns = p->rope;
+    wf_cl_knob(l, "HEAD", turns ? (int32_t)p->head_dim : 0);
+    wf_cl_knob(l, "N_ROT", turns ? (int32_t)p->n_rot : 0);
+    if (!turns) return true;
+    if (p->neox || p->head_dim % 4 || p->n_rot % 4 || !wf_cl_vec4_ok(&c->in[WF_GEMM_TABLE])) return false;
+    return wf_cl_vec4_ok(&c->out[WF_GEMM_K_POOL]) && wf_cl_vec4_ok(&c->out[WF_GEMM_K_POOL + 1]);
+}
+
 bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
@@ -338,11 +357,12 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    if (!fragment_knobs(c, l)) return false;
+    if (!fragment_knobs(c, l) || !wgmma_rope_knobs(c, l)) return false;
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);
     if (g.split_k > 1) wf_cl_arg_zeroed(l, wgmma_tiles(&g, c) * g.exchange_bytes);
+    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
     return fits;
 }
 

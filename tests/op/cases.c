@@ -275,7 +275,7 @@ static wf_op_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
 /* q, k and v that are rotated and go to their slots behind the product: each head size with both orders of pairs. */
 static bool gemm_rope(op_cases *s)
 {
-    static const uint32_t ms[] = {1, 2, 7, 8, 13, 16}, ks[] = {64, 480, 1056};
+    static const uint32_t ms[] = {1, 2, 7, 8, 13, 16, 60, 270}, ks[] = {64, 480, 512, 1056};
     uint32_t turn = below(s, 30);
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * 2 * WF_LEN(head_dims); i++, turn++) {
         wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ANY(s, ms), .k = ANY(s, ks),

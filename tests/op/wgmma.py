@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 import tolerances
 
 LOCAL = 1 << 18
+ROPE = ("table", "pos", "slot", "kp", "vp")
 STRIDE = 1 << 32  # of the buffers' addresses
 
 
@@ -43,8 +44,11 @@ class Memory:
         return buffer[where]
 
     def store(self, at, data):
-        buffer, where = self.find(at, data.shape[1])
-        buffer[where] = data
+        """Work-items may write to different buffers."""
+        for i in np.unique(at // np.uint64(STRIDE)):
+            mine = at // np.uint64(STRIDE) == i
+            buffer, where = self.find(at[mine], data.shape[1])
+            buffer[where] = data[mine]
 
 
 def parse(text):
@@ -77,6 +81,10 @@ def half_bits(x):
     return f32(x).astype(np.float16).view(np.uint16).astype(np.uint64)
 
 
+def signed(x, kind):
+    return x.astype(np.uint32).view(np.int32) if kind == "s32" else x.astype(np.int64)
+
+
 def narrow(operation):
     return operation.endswith(("u32", "b32", "s32")) and ".wide" not in operation
 
@@ -88,7 +96,8 @@ VALUE = {
     "xor": np.bitwise_xor, "shr": np.right_shift, "shl": np.left_shift, "mov": lambda a: a, "cvt": lambda a: a,
 }
 PAIRS = {"add.rn.f16x2": np.add, "sub.rn.f16x2": np.subtract, "mul.rn.f16x2": np.multiply}
-FLOATS = {"add.f32": np.add, "mul.f32": np.multiply, "div.full.f32": np.divide, "ex2.approx.ftz.f32": np.exp2}
+FLOATS = {"add.f32": np.add, "mul.f32": np.multiply, "div.full.f32": np.divide, "ex2.approx.ftz.f32": np.exp2, "mul.rn.f32": np.multiply,
+          "neg.f32": np.negative, "fma.rn.f32": lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)}
 NOTHING = ("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "cp.async.commit_group", "cp.async.wait_group",
            "cp.async.bulk.prefetch")
 
@@ -199,7 +208,7 @@ class Group:
         kind = operation.split(".")
         values = [self.value(name) for name in operands[1:3]]
         if kind[-1].startswith("s"):
-            values = [x.astype(np.int64) for x in values]
+            values = [signed(x, kind[-1]) for x in values]
         result = COMPARE[kind[1]](*values)
         if kind[2] == "and":
             result = result & self.predicates[operands[3]]
@@ -226,6 +235,8 @@ class Group:
         elif stem == "lop3":
             assert rest[3] == "0xEA"
             result = self.value(rest[0]) & self.value(rest[1]) | self.value(rest[2])
+        elif operation == "max.s32":
+            result = np.maximum(*(signed(self.value(x), "s32") for x in rest)).view(np.uint32).astype(np.uint64)
         elif operation in FLOATS:
             result = bits(FLOATS[operation](*(f32(self.value(x)) for x in rest)))
         else:
@@ -294,18 +305,19 @@ def expected(x, w, bias, residual, silu):
     return gate / (1 + np.exp(-gate)) * up
 
 
-def call(program, rows, tokens, split, shape, buffers, half, silu):
-    """One product; buffers by operand. split: work-groups a tile; below 0: parts of K that one adds."""
+def call(program, rows, tokens, split, shape, buffers, half, silu, more=None):
+    """One product; buffers by operand. split: work-groups a tile; below 0: parts of K that one adds. more: parameters besides."""
     m, n, k = shape
     n_y = n // 2 if silu else n
     tiles, split = -(-m // tokens) * -(-n // rows), max(split, 1)
     zeros = np.zeros(tiles * split * split * -(-tokens // split) * rows * 4, np.uint8)
     operands = ("x", "w", "bias", "res", "y")
-    memory = Memory([buffers.get(name, np.zeros(0, np.uint8)) for name in operands] + [zeros])
+    memory = Memory([buffers.get(name, np.zeros(0, np.uint8)) for name in operands] + [zeros] + [buffers.get(name, np.zeros(0, np.uint8)) for name in ROPE])
     params = {"M": m, "N": n_y, "K": k, "x_stride": k, "res_stride": n_y, "y_stride": n_y, "y_half": int(half), "w_row_bytes": k * 2,
               "exchange_base": 6 * STRIDE}
-    for i, name in enumerate(operands):
+    for i, name in enumerate(operands + ("",) + ROPE):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0 if name in buffers else (1 << 64) - 1
+    params |= more or {}
     groups = [Group(program, rows * 2, g, tiles * split, params, memory).run() for g in range(tiles * split)]
     turns = 0
     while groups:
@@ -313,6 +325,42 @@ def call(program, rows, tokens, split, shape, buffers, half, silu):
         turns += 1
         assert turns < 1000, "the work-groups wait for ever"
     assert not zeros.any(), "the exchange buffer is not zero again"
+
+
+def turned(product, heads, n_rot, table, positions):
+    """q, k and v of [row, head, element], q and k turned."""
+    m, head = len(product), product.shape[1] // (heads[0] + 2 * heads[1])
+    x = product.reshape(m, -1, head).copy()
+    cos, sin = (table[np.clip(positions, 0, len(table) - 1), i:n_rot:2][:, None] for i in (0, 1))
+    a, b = x[:, :sum(heads), 0:n_rot:2].copy(), x[:, :sum(heads), 1:n_rot:2].copy()
+    x[:, :sum(heads), 0:n_rot:2], x[:, :sum(heads), 1:n_rot:2] = a * cos - b * sin, a * sin + b * cos
+    return np.split(x, (heads[0], sum(heads)), axis=1)
+
+
+def check_rotation(program, rows, tokens, split, m, heads, n_rot, half):
+    """Angles whose sines are powers of two: sums are exact. Slots and positions outside of their tables are among them."""
+    head, k, page, pages = 40, 384, 4, 8
+    n = (heads[0] + 2 * heads[1]) * head
+    random = np.random.default_rng(m * n)
+    x, w = (random.integers(-4, 5, size).astype(np.float16) for size in ((m, k), (n, k)))
+    bias, table = random.integers(-9, 9, n).astype(np.float32), (random.integers(-4, 5, (9, n_rot)) / 4).astype(np.float32)
+    positions, slots = random.integers(-2, 12, m).astype(np.int32), random.permutation(pages * page)[:m].astype(np.int32)
+    slots[1], slots[m - 1] = -1, pages * page
+    y = np.full((m, heads[0] * head), 0x5A5A, np.float16 if half else np.float32)
+    pools = [np.zeros((pages, heads[1], page, head), np.float16) for _ in range(2)]
+    buffers = {"x": bytes_of(x), "w": bytes_of(fragments(w)), "bias": bytes_of(bias), "y": y.reshape(-1).view(np.uint8), "table": bytes_of(table),
+               "pos": bytes_of(positions), "slot": bytes_of(slots), "kp": pools[0].reshape(-1).view(np.uint8), "vp": pools[1].reshape(-1).view(np.uint8)}
+    call(program, rows, tokens, split, (m, n, k), buffers, half, False,
+         {"y_stride": heads[0] * head, "Hq": heads[0], "Hkv": heads[1], "P": page, "table_stride": n_rot, "positions": len(table),
+          "slots": pages * page, "page_stride": heads[1] * page * head})
+    q, *kv = turned(expected(x, w, bias, 0, False), heads, n_rot, table, positions)
+    wrong = int(np.sum(y != q.reshape(m, -1).astype(y.dtype)))
+    for got, made in zip(pools, kv):
+        want = np.zeros_like(got)
+        for row in np.flatnonzero((slots >= 0) & (slots < pages * page)):
+            want[slots[row] // page, :, slots[row] % page] = made[row]
+        wrong += int(np.sum(got != want))
+    assert not wrong, f"{wrong} outputs are wrong"
 
 
 def formats_of(tool):
@@ -386,6 +434,16 @@ def check_f16(tool, name, rows, tokens, packs, texts):
     return failed
 
 
+def check_rope(tool, name, rows, tokens, packs, texts):
+    failed = 0
+    for split, m, heads, n_rot, half in ((1, 13, (3, 1), 40, True), (4, min(tokens + 3, 32), (2, 1), 24, False), (-3, 13, (1, 1), 32, True)):
+        texts.append(subprocess.check_output([tool, name, str(split), "F16", "40", str(n_rot)], text=True))
+        if not packs:
+            failed += failure(f"{name}, cut of K {split}, {m} rows, heads of q and kv {heads}, of which {n_rot} turn", check_rotation, parse(texts[-1]), rows,
+                              tokens, split, m, heads, n_rot, half)
+    return failed
+
+
 def bits_of(program, rows, tokens, split, shape):
     """Y, of numbers whose sums are rounded."""
     m, n, k = shape
@@ -428,7 +486,7 @@ def main():
     failed, texts = 0, []
     for name, *numbers in variants:
         rows, tokens, packs = map(int, numbers)
-        failed += check_f16(tool, name, rows, tokens, packs, texts)
+        failed += check_f16(tool, name, rows, tokens, packs, texts) + check_rope(tool, name, rows, tokens, packs, texts)
         failed += sum(check_format(tool, name, rows, tokens, packs, dtype, texts) for dtype in (all_formats if name == variants[0][0] else formats))
     unpacked = [(name, int(rows), int(tokens)) for name, rows, tokens, packs in variants if packs == "0"]
     failed += sum(failure(f"parts of K: {cut}", check_class, tool, unpacked, cut) for cut in (2, 3, 7))

@@ -701,8 +701,11 @@ static void wgmma_programs_are_sound(void **state)
         for (int dtype = 0; dtype < WF_N_WEIGHT_DTYPES; dtype++) {
             const cl_fragments *w = wf_cl_fragments((enum wf_dtype)dtype);
             if (dtype != WF_F16 && v->tile[4] != 1) continue; /* cuts of K are the same text for all */
-            for (int silu = 0; silu < 2 && w; silu++, found++)
-                check_program(wf_cl_wgmma_ptx(v->tile, silu, w), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, silu, w).resident);
+            for (int more = 0; more < (dtype == WF_F16 ? 3 : 2) && w; more++, found++) { /* nothing, SiLU, the rotation, whose text no format changes */
+                bool silu = more == 1;
+                cl_rotation rope = more == 2 ? (cl_rotation){128, 96} : (cl_rotation){0};
+                check_program(wf_cl_wgmma_ptx(v->tile, silu, rope, w), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, silu, w).resident);
+            }
         }
     }
     assert_true(found > 0);
