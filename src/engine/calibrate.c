@@ -9,7 +9,7 @@
 typedef struct collector {
     struct weft_engine *e;
     struct weft_calibration *c;
-    void *raw;    /* in the device's format: queries of a call, or the K pool of a layer */
+    void *raw;    /* in the device's format: queries of a call, or a sequence's keys in a layer */
     float *q, *k; /* the same in F32 */
     int32_t *windows; /* [query heads] of a layer; all 0 where it has none */
     size_t n_q, n_k;
@@ -39,17 +39,16 @@ static float dot(const float *a, const float *b, uint32_t n)
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])) + rest;
 }
 
-static void count_row(collector *t, struct weft_calibration_layer *l, const wf_op_params *p, const wf_batch *b, uint32_t table, uint32_t row, const float *q)
+/* A query at `pos`, whose sequence's keys are t->k. */
+static void count_row(collector *t, struct weft_calibration_layer *l, const wf_op_params *p, int32_t pos, const float *q)
 {
-    const int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, table) + b->in[WF_INPUT_INDPTR][b->in[WF_INPUT_SEQ][row]];
-    int32_t pos = b->in[WF_INPUT_POS][row];
     int32_t size = (int32_t)p->page_tokens;
     for (uint32_t h = 0; h < p->n_head; h++) {
         uint32_t kv_head = h / (p->n_head / p->n_kv_head);
         double top = -INFINITY;
         for (int32_t j = 0; j <= pos; j++) {
             if (!wf_attends(t->windows[h], p->sink, pos, j)) continue;
-            size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * (size_t)size + (size_t)(j % size);
+            size_t at = ((size_t)(j / size) * p->n_kv_head + kv_head) * (size_t)size + (size_t)(j % size);
             double x = wf_attention_score(p, dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim));
             if (isfinite(x)) add(&l->all, x);
             else t->broken = true;
@@ -66,7 +65,7 @@ static weft_status allocate(collector *t, const wf_call *c)
     size_t rows = t->e->limits.step_tokens;
     if (t->raw) return WEFT_OK;
     t->n_q = rows * c->in[WF_ATTENTION_Q].cols;
-    t->n_k = (size_t)t->e->limits.pages * c->in[WF_ATTENTION_K_POOL].cols; /* a step may have fewer pages */
+    t->n_k = (size_t)t->e->limits.seq_pages * c->in[WF_ATTENTION_K_POOL].cols;
     t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
@@ -83,26 +82,41 @@ static weft_status fetch_windows(collector *t, wf_queue *q, const wf_call *c)
     return wf_finish(q);
 }
 
-static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, float *out)
+/* n rows: the first, or those of `which`, where a negative one is none. */
+static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, const int32_t *which, uint32_t n, float *out)
 {
     uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride), row = wf_dtype_bytes(v->dtype, v->cols);
-    for (uint32_t r = 0; r < v->rows; r++) WF_TRY(wf_read(q, v->buf, v->offset + r * pitch, (uint8_t *)t->raw + r * row, row, NULL, 0, NULL));
+    for (uint32_t r = 0; r < n; r++) {
+        if (which && which[r] < 0) continue;
+        uint64_t from = which ? (uint64_t)which[r] : r;
+        WF_TRY(wf_read(q, v->buf, v->offset + from * pitch, (uint8_t *)t->raw + r * row, row, NULL, 0, NULL));
+    }
     WF_TRY(wf_finish(q));
-    wf_dtypes[v->dtype].decode(t->raw, out, (size_t)v->rows * v->cols);
+    wf_dtypes[v->dtype].decode(t->raw, out, (size_t)n * v->cols);
     return WEFT_OK;
+}
+
+/* The pages that a sequence has in that table, one behind the other. */
+static weft_status fetch_keys(collector *t, wf_queue *q, const wf_view *pool, const wf_batch *b, uint32_t table, int32_t seq)
+{
+    const int32_t *indptr = b->in[WF_INPUT_INDPTR] + seq;
+    return fetch(t, q, pool, wf_batch_table(b, WF_INPUT_PAGES, table) + indptr[0], (uint32_t)(indptr[1] - indptr[0]), t->k);
 }
 
 static weft_status observe(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c)
 {
     collector *t = user;
     if (node->op != WF_OP_ATTENTION) return WEFT_OK;
+    const wf_view *queries = &c->in[WF_ATTENTION_Q];
+    const int32_t *seq = b->in[WF_INPUT_SEQ] + first, *pos = b->in[WF_INPUT_POS] + first;
     uint32_t table = wf_kv_table(&t->e->graph.kv, (uint32_t)node->layer);
     WF_TRY(allocate(t, c));
-    WF_TRY(fetch(t, q, &c->in[WF_ATTENTION_Q], t->q));
-    WF_TRY(fetch(t, q, &c->in[WF_ATTENTION_K_POOL], t->k));
+    WF_TRY(fetch(t, q, queries, NULL, queries->rows, t->q));
     WF_TRY(fetch_windows(t, q, c));
-    for (uint32_t r = 0; r < c->in[WF_ATTENTION_Q].rows; r++)
-        count_row(t, &t->c->layers[node->layer], &c->p, b, table, first + r, t->q + (size_t)r * c->in[WF_ATTENTION_Q].cols);
+    for (uint32_t r = 0; r < queries->rows; r++) {
+        if (!r || seq[r] != seq[r - 1]) WF_TRY(fetch_keys(t, q, &c->in[WF_ATTENTION_K_POOL], b, table, seq[r]));
+        count_row(t, &t->c->layers[node->layer], &c->p, pos[r], t->q + (size_t)r * queries->cols);
+    }
     return WEFT_OK;
 }
 

@@ -185,6 +185,7 @@ static bool same_kind(const wf_call *a, const wf_call *b)
     if (a->op != b->op || a->max_groups != b->max_groups || a->variant != b->variant || async != other || memcmp(&p, &q, sizeof p)) return false;
     if (a->op == WF_OP_GEMM && a->in[WF_GEMM_W].rows != b->in[WF_GEMM_W].rows) return false;
     if (a->op == WF_OP_GROUPED_GEMM && a->in[WF_GROUPED_GEMM_W].rows != b->in[WF_GROUPED_GEMM_W].rows) return false;
+    if (a->op == WF_OP_ROUTER && a->in[WF_ROUTER_W].rows != b->in[WF_ROUTER_W].rows) return false;
     for (size_t i = 0; i < WF_MAX_IN; i++)
         if (!same_view(&a->in[i], &b->in[i])) return false;
     for (size_t i = 0; i < WF_MAX_OUT; i++)

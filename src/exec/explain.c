@@ -54,7 +54,7 @@ static row row_of(const printer *p, const wf_command *c)
     r.class = wf_node_class(p->e->g, n, r.tokens.count, keys_of(p, n), wf_ridge(p->e->dev->info.type));
     if (!r.tokens.count) return r;
     r.work = wf_node_work(p->e->g, n, r.tokens.count, keys_of(p, n));
-    if (n->kind == WF_NODE_UPLOAD) r.work.bytes = (double)p->st.n_tokens * 16 + p->st.n_seqs * 4.0 + p->st.n_pages * 4.0 + p->st.n_logits * 4.0;
+    if (n->kind == WF_NODE_UPLOAD) r.work.bytes = (double)wf_inputs_greedy_bytes(p->e, &p->st);
     if (p->x->flops_rate > 0) r.expected = r.work.flops / p->x->flops_rate;
     if (p->x->byte_rate > 0) r.expected = WF_MAX(r.expected, r.work.bytes / p->x->byte_rate);
     if (n->kind != WF_NODE_KERNEL) return r;

@@ -26,9 +26,28 @@ static void pack_sampling(const wf_submission *now, uint8_t *staging)
     for (uint32_t i = 0; i < now->b->n_logits; i++) pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
 }
 
-static bool one_each(enum wf_input i)
+/* Slots and pages: of each page table. */
+static uint32_t tables_of(const wf_exec *e, enum wf_input i)
 {
-    return i == WF_INPUT_SLOT || i == WF_INPUT_PAGES;
+    return i == WF_INPUT_SLOT || i == WF_INPUT_PAGES ? wf_kv_layout_tables(&e->g->kv) : 1;
+}
+
+static bool is_sampling(enum wf_input i)
+{
+    return i == WF_INPUT_SAMPLING || i == WF_INPUT_SEEDS;
+}
+
+static uint64_t bytes_of(const wf_exec *e, const wf_step_shape *st, enum wf_input i)
+{
+    return (uint64_t)wf_step_rows(st, i) * words_of(e, i) * sizeof(int32_t);
+}
+
+uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st)
+{
+    uint64_t bytes = 0;
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++)
+        if (!is_sampling(i)) bytes += tables_of(e, i) * bytes_of(e, st, i);
+    return bytes;
 }
 
 void wf_inputs_pack(wf_exec *e, wf_submission *now)
@@ -36,9 +55,9 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
     uint8_t *staging = now->f->staging.data;
     uint64_t at = 0;
     for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
-        uint64_t bytes = (uint64_t)wf_step_rows(&now->f->step, i) * words_of(e, i) * sizeof(int32_t), pitch = WF_UP(bytes, (uint64_t)e->dev->align);
-        bool sampling = i == WF_INPUT_SAMPLING || i == WF_INPUT_SEEDS;
-        uint32_t tables = one_each(i) ? wf_kv_layout_tables(&e->g->kv) : 1;
+        uint64_t bytes = bytes_of(e, &now->f->step, i), pitch = WF_UP(bytes, (uint64_t)e->dev->align);
+        bool sampling = is_sampling(i);
+        uint32_t tables = tables_of(e, i);
         now->f->step.input_at[i] = at;
         now->f->step.table_pitch[i] = pitch;
         for (uint32_t t = 0; t < tables && !sampling; t++) memcpy(staging + at + t * pitch, wf_batch_table(now->b, i, t), bytes);

@@ -56,6 +56,8 @@ typedef struct wf_submission {
 
 /* inputs.c: packs the batch's arrays into the staging memory, and sets f->step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);
+/* What a step uploads that samples nothing, without the gaps between. */
+uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st);
 /* Rows of a state. */
 uint32_t wf_state_rows(const wf_limits *l, enum wf_state s);
 

@@ -13,10 +13,12 @@ static const struct tolerance {
 #define OP(op, f32_, f16, q8) [WF_OP_##op] = {.f32 = f32_, .nmse = {0, f16, q8}},
 #define FORMAT(...)
 #define MODEL(...)
+#define MATRIX(...)
 #include "verify/tolerances.def"
 #undef OP
 #undef FORMAT
 #undef MODEL
+#undef MATRIX
 };
 
 /* Outputs hold NaN before the run, so that a read of them shows. Those of ops that must write NaN themselves do not. */

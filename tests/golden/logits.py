@@ -2,12 +2,14 @@
 """Logits of tiny models in every format and architecture, against an independent float64 forward pass. Files that mix formats are
 read in three parts.
 
-    logits.py WEFT SOURCES DEVICE [--force OP=VARIANT] [--long]
+    logits.py WEFT SOURCES DEVICE [--force OP=VARIANT] [--long] [--only WORDS]
 
-The largest error and the mean square are bounded on every device and in every format, relative to the range of the reference's logits.
+The largest error and the mean square are bounded on every device and in every format, relative to the range of the reference's logits. Where
+a GPU's matrix units multiply, whose operands are F16, the bound is another one: MATRIX of src/verify/tolerances.def.
 """
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ for folder in ('model', 'support'):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', folder))
 import tolerances
 from gguf_write import MIXES, TYPES as FORMATS
-from tiny import ARCHS
+from tiny import ARCHS, SHAPE
 
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias', 'yarn', 'window,softcap']
 WINDOWS = """weft-attention-windows 1
@@ -78,6 +80,18 @@ def run(*command):
     return done.stdout
 
 
+def matrix_products(args):
+    """Kernels for products on matrix units of a GPU. Those of CPUs multiply numbers in two parts, without that loss."""
+    return set(re.findall(r'^(?:grouped_)?gemm +(\S+) +matrix .* yes +cl/', run(args.weft, 'kernels', '--device', args.device), re.M))
+
+
+def is_on_matrix_units(args, model, n, force):
+    if not args.matrix:
+        return False
+    plan = run(args.weft, 'plan', '-m', model, '--tokens', str(n), '--device', args.device, *args.once, *force)
+    return bool(args.matrix & set(re.findall(r'\b(?:grouped_)?gemm/(\S+)', plan)))
+
+
 def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
     model, want, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy', 'windows'))
     with open(file, 'w', encoding='utf-8') as f:
@@ -101,8 +115,12 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
         run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(all_tokens[:n]), '--logits', got, '--device', args.device, *args.once, *force, *more)
         a, b = np.load(want)[:n], np.load(got)
         assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
-        worst = np.maximum(worst, tolerances.model_error('logits', b, a))  # NaN stays
-    return worst
+        if is_on_matrix_units(args, model, n, force):
+            error, units = tolerances.matrix_error('logits', b, a, SHAPE['layers']), ' of matrix units'
+        else:
+            error, units = tolerances.model_error('logits', b, a), ''
+        worst = np.maximum(worst, error)  # NaN stays
+    return worst, units
 
 
 def main():
@@ -112,19 +130,24 @@ def main():
     p.add_argument('device')
     p.add_argument('--force', default='')
     p.add_argument('--long', action='store_true', help='positions past 4,096 instead, for what depends on them')
+    p.add_argument('--only', default='', metavar='WORDS', help='cases whose names have this regular expression')
     p.add_argument('--seed', default='12', help='of the weights; "random": another one each time')
     args = p.parse_args()
     args.device = resolve(args.weft, args.device)
     args.once = build_once(args.weft, args.device)
+    args.matrix = matrix_products(args)
     seed = str(int.from_bytes(os.urandom(3), 'little')) if args.seed == 'random' else args.seed
     print(f'seed {seed}')
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for arch, fmt, variant, windows in long_cases() if args.long else cases():
-            error = worst_error(args, folder, arch, fmt, variant, windows, seed, LONG if args.long else TOKENS)
+            name = f'{arch} {fmt} {variant}{" windows" if windows else ""}'
+            if not re.search(args.only, name):
+                continue
+            error, units = worst_error(args, folder, arch, fmt, variant, windows, seed, LONG if args.long else TOKENS)
             ok = error <= 1  # NaN is not
             failed += not ok
-            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {arch} {fmt} {variant}{" windows" if windows else ""}: {error:.2f} of its tolerance', flush=True)
+            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {name}: {error:.2f} of its tolerance{units}', flush=True)
     sys.exit(failed > 0)
 
 

@@ -363,20 +363,28 @@ class Model:
         one = self.file.weight(f'{name}_exps.weight', optional=True)
         return np.stack([self.file.weight(f'{name}.{e}.weight') for e in range(self.experts)]) if one is None else one
 
+    @staticmethod
+    def operand(x):
+        """As a product takes it; tests of rounding have others."""
+        return x
+
+    def product(self, x, w):
+        return self.operand(x) @ self.operand(w).T
+
     def mixture(self, y, b):
         """Of each token the experts with the largest scores, by their weights."""
         gate, up, down = b['experts']
         out = np.zeros_like(y)
         for row, x in enumerate(y):
-            scores = b['ffn_gate_inp'][0] @ x
+            scores = self.product(x, b['ffn_gate_inp'][0])
             best = np.argsort(-scores, kind='stable')
             if self.used < self.experts:
                 self.gap = min(self.gap, scores[best[self.used - 1]] - scores[best[self.used]])
             share = 1 / (1 + np.exp(-scores)) if self.sigmoid else np.exp(scores) / np.exp(scores).sum()
             whole = share[best[: self.used]].sum() if self.normalise else 1
             for e in best[: self.used]:
-                g = gate[e] @ x
-                out[row] += share[e] / whole * self.scale * (down[e] @ (g / (1 + np.exp(-g)) * (up[e] @ x)))
+                g = self.product(x, gate[e])
+                out[row] += share[e] / whole * self.scale * self.product(g / (1 + np.exp(-g)) * self.product(x, up[e]), down[e])
         return out
 
     def yarn(self, factor, context, fast=32, slow=1):
@@ -424,16 +432,16 @@ class Model:
         t, rep = len(q), self.heads // self.kv_heads
         out = np.empty_like(q)
         for h in range(self.heads):
-            s = self.capped(q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim), self.softcaps[0])
+            s = self.capped(self.product(q[:, h], k[:, h // rep]) / np.sqrt(self.head_dim), self.softcaps[0])
             s[self.hidden(t, h)] = -np.inf
             p = np.exp(s - s.max(1, keepdims=True))
-            out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // rep]
+            out[:, h] = self.product(p / p.sum(1, keepdims=True), v[:, h // rep].T)
         return out
 
     def block(self, x, b):
         def linear(y, name):
             w, bias = b[name]
-            return y @ w.T if bias is None else y @ w.T + bias
+            return self.product(y, w) + (0 if bias is None else bias)
 
         t = len(x)
         y = self.rms(x, b['attn_norm'][0])
@@ -453,7 +461,7 @@ class Model:
         x = self.embd[tokens]
         for self.layer, b in enumerate(self.blocks):
             x = self.block(x, b)
-        return self.capped(self.rms(x, self.norm) @ self.out.T, self.softcaps[1])
+        return self.capped(self.product(self.rms(x, self.norm), self.out), self.softcaps[1])
 
 
 def read_windows(path):

@@ -7,10 +7,14 @@ import numpy as np
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'src', 'verify', 'tolerances.def')
 
 
+def number(text):
+    return float.fromhex(text) if 'x' in text else float(text)
+
+
 def rows(kind):
     with open(TABLE, encoding='utf-8') as f:
         found = re.findall(rf'^{kind}\((\w+), (.*?)\)', f.read(), re.M)
-    return {name: [float(x) for x in numbers.split(',')] for name, numbers in found}
+    return {name: [number(x.strip()) for x in numbers.split(',')] for name, numbers in found}
 
 
 def op_error(op, got, want, size=None, mean=True):
@@ -32,3 +36,11 @@ def model_error(what, got, want):
     most, mean = rows('MODEL')[what]
     error, size = np.abs(np.asarray(got, np.float64) - want), want.max() - want.min()
     return max(error.max() / size / most, np.sqrt(np.mean(error**2)) / size / mean)
+
+
+def matrix_error(what, got, want, layers):
+    """The same of a model with so many layers whose products ran on a GPU's matrix units."""
+    roundoff, roundings, layer, last = rows('MATRIX')[what]
+    mean = roundoff * np.sqrt(roundings * (layer * layers + last))
+    error, size = np.abs(np.asarray(got, np.float64) - want), np.sqrt(np.mean(want**2))
+    return max(error.max() / size / 8, np.sqrt(np.mean(error**2)) / size) / mean

@@ -244,6 +244,43 @@ static void test_round_trip(void **state)
     weft_model_close(m);
 }
 
+/* ---- reading back --------------------------------------------------------------------------------------- */
+
+static const wf_dev_fns *own_fns;
+static uint64_t page_bytes; /* K of a page in one layer */
+static unsigned page_reads;
+
+static weft_status count_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+{
+    page_reads += size == page_bytes;
+    return own_fns->read(q, buf, off, dst, size, waits, n_waits, signal);
+}
+
+/* Of each layer's keys only the pages of the sequence are read, not the whole pool, which may be most of a device's memory. */
+static void test_pages_of_the_sequence(void **state)
+{
+    enum { PAGE = 16, SEQS = 16 };
+    struct weft_engine *e = NULL;
+    struct weft_calibration *c = NULL;
+    struct weft_model *m = copy_of_demo();
+    const struct weft_model_info *info = weft_model_info(m);
+    struct weft_engine_params p = {.device = "cpu", .context = 128, .n_seqs = SEQS, .max_batched_tokens = 128, .page_tokens = PAGE, .threads = 1};
+    static const char text[] = "One day a cat sat by the door. The cat was sad. A dog came by, and they had fun.";
+    (void)state;
+    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    wf_dev_fns fns = *(own_fns = e->dev->fns);
+    fns.read = count_read;
+    page_bytes = wf_dtype_bytes(WF_F16, e->model->hp.n_kv_head * e->model->hp.head_dim * PAGE), page_reads = 0;
+    e->dev->fns = &fns;
+    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c)) fail_msg("%s", weft_last_error());
+    e->dev->fns = own_fns;
+    assert_in_range(c->n_tokens, PAGE + 1, 128); /* one piece, in one step, of several pages */
+    assert_int_equal(page_reads, info->n_layer * ((c->n_tokens + PAGE - 1) / PAGE));
+    weft_calibration_free(c);
+    weft_engine_close(e);
+    weft_model_close(m);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -275,7 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_quantiles, each), cmocka_unit_test_setup(test_rule, each),      cmocka_unit_test_setup(test_good_files, each),
         cmocka_unit_test_setup(test_broken_files, each), cmocka_unit_test_setup(test_truncated, each), cmocka_unit_test_setup(test_engine, each),
-        cmocka_unit_test_setup(test_round_trip, each),
+        cmocka_unit_test_setup(test_round_trip, each), cmocka_unit_test_setup(test_pages_of_the_sequence, each),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -17,7 +17,7 @@ typedef struct fixture {
     wf_graph g;
     wf_plans plans;
     wf_buf *buf;
-    wf_view weights[4];
+    wf_view weights[8];
     wf_limits limits;
     wf_exec *e;
     wf_batch b;
@@ -49,6 +49,22 @@ static int32_t add(fixture *f, enum wf_node_kind kind, enum wf_op op, const char
 }
 
 static enum wf_node_kind network = WF_NODE_ALL_REDUCE; /* what the node "sum" is */
+static bool with_routers;                               /* behind "down", of few experts and of more */
+
+enum { FEW_EXPERTS = 4, MORE_EXPERTS = 16 };
+
+static void add_router(fixture *f, const char *name, int32_t x, uint32_t experts)
+{
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ROUTER, name, 0, WF_ROWS_BATCH);
+    n.in[WF_ROUTER_X] = WF_ALL(x);
+    n.in[WF_ROUTER_W] = WF_ALL(weight(f, experts, WIDTH));
+    n.in[WF_ROUTER_NORM] = WF_ALL(weight(f, 1, WIDTH));
+    n.out[WF_ROUTER_IDS] = WF_ALL(wf_graph_value(&f->g, (wf_value){WF_VALUE_ACT, WF_ROWS_BATCH, WF_I32, 2, 0}));
+    n.out[WF_ROUTER_WEIGHTS] = WF_ALL(act(f, WF_ROWS_BATCH, 2));
+    n.out[WF_ROUTER_Y] = WF_ALL(act(f, WF_ROWS_BATCH, WIDTH));
+    n.p.scale = 1, n.p.eps = 1e-5f;
+    assert_true(wf_graph_node(&f->g, &n) >= 0);
+}
 
 static void make_graph(fixture *f)
 {
@@ -60,6 +76,7 @@ static void make_graph(fixture *f)
     x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "up", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
     x = add(f, network, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH, x, -1, WIDTH);
     x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "down", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
+    if (with_routers) add_router(f, "router_few", x, FEW_EXPERTS), add_router(f, "router_more", x, MORE_EXPERTS);
     x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "gather_logits", WF_ONCE, WF_ROWS_LOGITS, x, g->inputs[WF_INPUT_LOGIT_ROWS], WIDTH);
     g->logits = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, x, weight(f, VOCAB, WIDTH), VOCAB);
     assert_int_equal(wf_graph_end(g), WEFT_OK);
@@ -380,6 +397,75 @@ static void test_named_kernel_of_no_rows(void **state)
     close_all(&f);
 }
 
+/* ---- kernels that calls share --------------------------------------------------------------------------------------- */
+
+static uint32_t most_experts; /* that the kernel for few of them had */
+
+/* null runs few experts, null2 any number. */
+static size_t rank_by_experts(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
+{
+    (void)dev, (void)class, (void)cap;
+    out[0] = (wf_candidate_kernel){c->op == WF_OP_ROUTER && c->in[WF_ROUTER_W].rows > FEW_EXPERTS ? NAMED : 0, 0};
+    return 1;
+}
+
+static uint64_t note_experts(const wf_call *c)
+{
+    if (c->op == WF_OP_ROUTER && c->variant != NAMED) most_experts = WF_MAX(most_experts, c->in[WF_ROUTER_W].rows);
+    return 0;
+}
+
+/* Routers that differ in nothing but the rows of W have kernels of their own. */
+static void test_routers_share_no_kernel(void **state)
+{
+    fixture f;
+    wf_dev_fns fns;
+    wf_dev *plain;
+    (void)state;
+    with_routers = true;
+    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    fns = *plain->fns;
+    fns.rank = rank_by_experts;
+    wf_dev_close(plain);
+    assert_int_equal(open_on(&f, NULL, TOKENS, &(wf_null_config){.variants = 2, .fused = true, .cost_ns = note_experts}, &fns), WEFT_OK);
+    step(&f, &(wf_step_io){0});
+    assert_int_equal(most_experts, FEW_EXPERTS);
+    close_all(&f);
+    with_routers = false;
+}
+
+/* ---- estimates ------------------------------------------------------------------------------------------------------- */
+
+/* At a byte a second: what the upload of a step takes. */
+static double upload_bytes(fixture *f, const wf_explain *x)
+{
+    double expected[64];
+    const wf_plan *plan = &f->plans.list[0];
+    assert_in_range(plan->n_nanos, 1, WF_LEN(expected));
+    assert_int_equal(wf_exec_expected(f->e, x, 0, expected), WEFT_OK);
+    for (size_t i = 0; i < plan->n_nanos; i++)
+        if (f->g.nodes[plan->nanos[i].node].kind == WF_NODE_UPLOAD) return expected[i];
+    fail();
+    return 0;
+}
+
+/* Each page table has slots and pages of its own; the rest is there once. */
+static void test_upload_of_all_tables(void **state)
+{
+    enum { DECODES = 3, CONTEXT = 4 };
+    const wf_explain x = {.tokens = DECODES, .decodes = DECODES, .context = CONTEXT, .byte_rate = 1};
+    const double slots = DECODES, pages = DECODES * CONTEXT /* of one token, for there is no attention */, words = 3 * DECODES + DECODES + 1 + DECODES;
+    fixture f;
+    (void)state;
+    open_with(&f, NULL);
+    for (uint32_t tables = 1; tables <= 3; tables++) {
+        f.g.kv.n_tables = tables;
+        assert_true(upload_bytes(&f, &x) == 4 * (words + tables * (slots + pages)));
+    }
+    f.g.kv.n_tables = 0;
+    close_all(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_failures),
         cmocka_unit_test(test_submissions_are_short), cmocka_unit_test(test_short_without_measurements),
         cmocka_unit_test(test_named_kernel_of_few_rows), cmocka_unit_test(test_named_kernel_of_no_rows),
+        cmocka_unit_test(test_routers_share_no_kernel), cmocka_unit_test(test_upload_of_all_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,10 +179,12 @@ static const struct bounds {
 } bounds[WF_N_DTYPES] = {
 #define OP(...)
 #define MODEL(...)
+#define MATRIX(...)
 #define FORMAT(format, ...) [WF_##format] = {__VA_ARGS__},
 #include "verify/tolerances.def"
 #undef OP
 #undef MODEL
+#undef MATRIX
 #undef FORMAT
 };
 
