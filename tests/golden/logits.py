@@ -80,16 +80,16 @@ def run(*command):
     return done.stdout
 
 
-def matrix_products(args):
-    """Kernels for products on matrix units of a GPU. Those of CPUs multiply numbers in two parts, without that loss."""
-    return set(re.findall(r'^(?:grouped_)?gemm +(\S+) +matrix .* yes +cl/', run(args.weft, 'kernels', '--device', args.device), re.M))
+def matrix_kernels(args):
+    """Kernels for products and attention on matrix units of a GPU. Those of CPUs multiply numbers in two parts, without that loss."""
+    return set(re.findall(r'^(?:gemm|grouped_gemm|attention) +(\S+) +matrix .* yes +cl/', run(args.weft, 'kernels', '--device', args.device), re.M))
 
 
 def is_on_matrix_units(args, model, n, force):
     if not args.matrix:
         return False
     plan = run(args.weft, 'plan', '-m', model, '--tokens', str(n), '--device', args.device, *args.once, *force)
-    return bool(args.matrix & set(re.findall(r'\b(?:grouped_)?gemm/(\S+)', plan)))
+    return bool(args.matrix & set(re.findall(r'\b(?:gemm|grouped_gemm|attention)/(\S+)', plan)))
 
 
 def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
@@ -135,7 +135,7 @@ def main():
     args = p.parse_args()
     args.device = resolve(args.weft, args.device)
     args.once = build_once(args.weft, args.device)
-    args.matrix = matrix_products(args)
+    args.matrix = matrix_kernels(args)
     seed = str(int.from_bytes(os.urandom(3), 'little')) if args.seed == 'random' else args.seed
     print(f'seed {seed}')
     failed = 0
