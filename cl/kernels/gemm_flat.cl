@@ -3,7 +3,7 @@
  *
  *   W is operand A: 16 of its rows a tile (fragments.clh), which a warp reads at once, straight to registers
  *   X is operand B (flat_f16.clh), or with INT16 one row in fixed point (flat_int16.clh)
- *   the warps of a work-group share K; their sums meet in local memory, added in the order of the warps
+ *   the warps of a work-group share K, a part each; their sums meet in local memory, added in the order of the parts
  *
  * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way,
  * and keeps the result in local memory: rows of X read again with each tile of K would be waited for.
@@ -12,10 +12,13 @@
  * whole pairs: with NEOX, of which the halves lie apart, a block of first and that of second elements, then the rest of the
  * head by twos. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
- * Knobs: A_TILES blocks of 16 rows of W a work-group; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
- * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
- * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
- * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU A_TILES is 2 and the rows of W a multiple of 32.
+ * PARTS: so many parts of K, cut at steps of 64 as those of ../wgmma.c are, to whose bits the sums then are equal; where a work-group has more warps
+ * than that, they have further blocks of W.
+ *
+ * Knobs: A_TILES blocks of 16 rows of W a warp; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
+ * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps. Without PARTS each warp has one.
+ * K is a multiple of W_K, with PARTS of 64, rows of X are F16 aligned to 4 bytes.
+ * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has 2 blocks and the rows of W are a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
  * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
  * GROUPED 1: experts.clh, without NORM and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
@@ -35,6 +38,16 @@
 #define UK 4
 #endif
 #include "fragments.clh"
+
+#define WARPS   (WG / WARP)
+#ifdef PARTS
+#define CUT     64 /* of K, where parts may begin */
+#else
+#define PARTS   WARPS
+#define CUT     W_K
+#endif
+#define BLOCKS  (A_TILES * (WARPS / PARTS)) /* of a work-group */
+#define ROWS    (BLOCKS * 16)
 
 #ifndef NORM
 #define NORM 0
@@ -67,9 +80,7 @@
 #include "rope.clh"
 #endif
 
-#define WARPS   (WG / WARP)
-#define ROWS    (A_TILES * 16)
-#define OUTS    FLAT_OUTS(A_TILES, X_ROWS)
+#define OUTS    FLAT_OUTS(BLOCKS, X_ROWS)
 #define COLUMNS (SILU ? 16 : ROWS) /* of Y a tile */
 
 /* ---- operands and products -------------------------------------------------------------------------------- */
@@ -104,7 +115,7 @@ static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b
 
 static uint tiles_of(uint N)
 {
-    return SILU ? N / 16 : NEOX ? N / 32 : ((N + 15) / 16 + A_TILES - 1) / A_TILES;
+    return SILU ? N / 16 : NEOX ? N / 32 : ((N + 15) / 16 + BLOCKS - 1) / BLOCKS;
 }
 
 /* Block r of a tile. With SILU blocks `tile` of gate and of up. */
@@ -116,18 +127,24 @@ static INLINE uint block_of(uint tile, int r, uint N)
     uint in_head = tile % (HEAD / 32);
     return tile / (HEAD / 32) * (HEAD / 16) + (in_head < N_ROT / 32 ? in_head + r * (N_ROT / 32) : 2 * in_head + r);
 #else
-    return min(tile * A_TILES + r, (N + 15) / 16 - 1);
+    return min(tile * BLOCKS + r, (N + 15) / 16 - 1);
 #endif
+}
+
+/* The tile of K with which a part begins. */
+static uint start_of(uint part, uint K)
+{
+    return part * (K / CUT) / PARTS * (CUT / W_K);
 }
 
 /* ---- behind the product ---------------------------------------------------------------------------------------- */
 
-/* Output `at` of a tile: the sums of all warps. */
+/* Output `at` of a tile: the sums of all parts. */
 static INLINE float total(const __local float *partial, uint at)
 {
     float sum = 0;
 #pragma unroll
-    for (int s = 0; s < WARPS; s++) sum += partial[s * OUTS + at];
+    for (int s = 0; s < PARTS; s++) sum += partial[s * OUTS + at];
     return sum;
 }
 
@@ -192,7 +209,7 @@ static INLINE void finish_row(const epilogue *e, const experts *g, uint m, uint 
     if (col >= g->N) return;
     float sum = total(partial, m * ROWS + row);
 #if SILU
-    sum = SILU_MUL(sum, total(partial, m * ROWS + 16 + row));
+    sum = silu_mul(sum, total(partial, m * ROWS + 16 + row));
 #endif
     finish_pair(e, g, pair, expert, col, sum);
 }
@@ -204,7 +221,7 @@ static INLINE void finish_all(const epilogue *e, const __local float *partial, u
         if (m >= M || col >= N) continue;
         float sum = add_bias(e, col, total(partial, m * ROWS + row));
 #if SILU
-        sum = SILU_MUL(sum, add_bias(e, N + col, total(partial, m * ROWS + 16 + row)));
+        sum = silu_mul(sum, add_bias(e, N + col, total(partial, m * ROWS + 16 + row)));
 #endif
         store_y(e, m, col, add_residual(e, m, col, sum));
     }
@@ -216,7 +233,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 {
     __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, X_ROWS) / 4];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / W_K, tiles = tiles_of(N);
-    uint from = warp * in_k / WARPS, to = (warp + 1) * in_k / WARPS;
+    uint part = warp % PARTS, first_block = warp / PARTS * A_TILES, from = start_of(part, K), to = start_of(part + 1, K);
     const __global uchar *w_at[A_TILES];
 #if NORM || INT16
     X_ROOM
@@ -262,7 +279,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         x_operand b[2];
         clear_sums(&acc);
 #pragma unroll
-        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, r, N)) * in_k * W_BYTES + W_PLACE(lane);
+        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, first_block + r, N)) * in_k * W_BYTES + W_PLACE(lane);
         load_w(a[0], w_at, from, to, lane);
 #if ROPE /* what the epilogue needs comes while the weights are in flight */
         rope_t rope = ROPE_OF_ARGS;
@@ -283,7 +300,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         if (here && is_rotated(&pair, &rope)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), cos_sin(&rope, at));
 #endif
         multiply_all(&acc, a, b, w_at, OWN_X(x_at, lane, M), from, to, lane);
-        store_sums(partial + warp * OUTS, &acc, lane);
+        store_sums(partial + part * OUTS + first_block * 16, &acc, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
 #if ROPE

@@ -1,5 +1,6 @@
 /* gemm: Y = X W^T + bias + residual. */
 #include "cl/cl.h"
+#include "cl/kernels/fragment_bytes.clh"
 #include "cl/kernels/local_bytes.clh"
 
 #include <math.h>
@@ -203,6 +204,25 @@ static int32_t tiles_ahead(const cl_variant *v, const wf_call *c)
     return wf_cl_fragment_bytes(f) <= FEW_BYTES ? WF_MAX(v->tile[3] / 2, 1) : 1;
 }
 
+/* What every kernel of gemm_flat is told. False where W is of no format that lies so. */
+static bool flat_knobs(const wf_call *c, uint32_t blocks, uint32_t tiles, cl_launch *l)
+{
+    wf_cl_knob(l, "NORM", c->in[WF_GEMM_NORM].rows != 0);
+    wf_cl_knob(l, "SILU", c->p.silu != 0);
+    wf_cl_knob(l, "A_TILES", (int32_t)blocks);
+    wf_cl_knob(l, "B_TILES", (int32_t)tiles);
+    return fragment_knobs(c, l);
+}
+
+static bool flat_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    bool fits = common(v, c, l);
+    wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
+    wf_cl_arg_f32(l, c->p.eps);
+    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
+    return fits;
+}
+
 bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
@@ -214,18 +234,34 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
     if (c->p.rope && !rope_knobs(v, c, l)) return false;
     wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "NORM", norm);
-    wf_cl_knob(l, "SILU", silu);
-    wf_cl_knob(l, "A_TILES", (int32_t)blocks);
-    wf_cl_knob(l, "B_TILES", (int32_t)tiles);
-    if (!fragment_knobs(c, l)) return false;
-    wf_cl_knob(l, "UK", tiles_ahead(v, c));
     l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
-    bool fits = common(v, c, l);
-    wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
-    wf_cl_arg_f32(l, c->p.eps);
-    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
-    return fits;
+    if (!flat_knobs(c, blocks, tiles, l)) return false;
+    wf_cl_knob(l, "UK", tiles_ahead(v, c));
+    return flat_arguments(v, c, l);
+}
+
+/* Loads of W that a lane issues together take so many registers, twice. With that, warps enough for a class of few parts keep the bytes on
+ * their way that memory needs: 4,096 rows of W in four parts are 8 warps a multiprocessor of an H200, whose 32 KiB are 0.95 us of its bandwidth. */
+static int32_t tiles_together(const cl_fragments *f)
+{
+    enum { REGISTERS = 32 };
+    return REGISTERS / (FRAGMENT_WORDS(f->bits) + FRAGMENT_SCALES(f->bits, f->group, f->min));
+}
+
+/* Few rows in the order of a class of wgmma: a warp for each part of K of 16 rows of W, or of 16 of gate and 16 of up. A norm before the product and
+ * the rotation behind it are launches of their own, as for many rows. */
+bool wf_cl_configure_flat_parts(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    uint32_t parts = (uint32_t)v->tile[0], blocks = c->p.silu ? 2 : 1, group = parts * blocks * WARP, k = c->in[WF_GEMM_X].cols;
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    if (!f || !caps->nv_wgmma || c->out[WF_GEMM_Y].rows > 8 || wf_cl_group(caps, group, limit) < group) return false;
+    if (c->in[WF_GEMM_NORM].rows || c->p.rope || !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
+    if (k % 64 || parts > k / 64 || c->in[WF_GEMM_W].rows % (blocks == 2 ? 32 : 1)) return false;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "PARTS", (int32_t)parts);
+    l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
+    wf_cl_knob(l, "UK", tiles_together(f));
+    return flat_knobs(c, 1, 1, l) && flat_arguments(v, c, l);
 }
 
 /* Long parts of K need fewer barriers (H200, M = 2048: 419 TFLOP/s with parts of 64, 397 of 32), and a third one hides

@@ -7,8 +7,10 @@ reads and names that hide each other show here, without a GPU. All warps must ta
 """
 import os
 import re
+import subprocess
 import sys
 
+import wgmma
 from wgmma import formats_of, quantised
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
@@ -69,14 +71,17 @@ int emu_dot(uint a, uint b, int sum)
 /* m16n8k16: A in (row l/4, k 2(l%4)), row + 8, k + 8, both; B in (k 2(l%4), column l/4), k + 8; C as A of 8 columns. */
 void emu_mma(float *c, __local uint4 *A, __local uint2 *B, uint lane)
 {
-    for (uint v = 0; v < 4; v++)
+    for (uint v = 0; v < 4; v++) {
+        float sum = 0; /* of 16 products, then one addition: wgmma.py does the same */
         for (uint k = 0; k < 16; k++) {
             uint row = lane / 4 + v / 2 * 8, col = lane % 4 * 2 + v % 2;
             uint4 a = A[row % 8 * 4 + k % 8 / 2];
             uint2 b = B[col * 4 + k % 8 / 2];
             uint pair = row < 8 ? (k < 8 ? a.x : a.z) : (k < 8 ? a.y : a.w);
-            c[v] += emu_half(pair, k & 1) * emu_half(k < 8 ? b.x : b.y, k & 1);
+            sum += emu_half(pair, k & 1) * emu_half(k < 8 ? b.x : b.y, k & 1);
         }
+        c[v] += sum;
+    }
 }
 uint emu_ballot(uint yes, __local uint *at)
 {
@@ -102,6 +107,7 @@ EMULATED += r"""
 #define MMA(c, a0, a1, a2, a3, b0, b1) EMU_MMA(c, (uint4)(a0, a1, a2, a3), b0, b1)
 #define f16_pair(low, high) emu_pair(low, high)
 #define opaque(x) (x)
+#define silu_mul(gate, up) ((gate) / (1.0f + exp2((gate) * -1.44269504f)) * (up))
 #define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
 #define lanes_with(yes) emu_ballot(yes, emu_at)
 #define LOCAL_ROOM(at, bytes) __local uchar room[bytes] __attribute__((aligned(128))); uint at = 0;
@@ -242,6 +248,37 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     return told(family, knobs, m, n, k, bool(error <= 1), error)
 
 
+def one_a_step(m, k):
+    """X with one element in each 16 of K, so that their products have one sum, whatever its order; sums over K are rounded."""
+    g = np.random.default_rng(m * k)
+    x = np.zeros((m, k // 16, 16), np.float16)
+    at = np.arange(m)[:, None], np.arange(k // 16)[None], g.integers(0, 16, (m, k // 16))
+    x[at] = g.integers(1, 5, at[2].shape) * 2.0 ** g.integers(-8, 1, at[2].shape)
+    return x.reshape(m, k)
+
+
+def check_class(folder, tool, w_type, parts, uk, m, n, k):
+    """Few rows with so many parts of K: the bits of the programs by wgmma with that cut, and no others'."""
+    group, knobs = 32 * parts, {**flat_knobs(1, 1, uk), "PARTS": parts, **formats_of(tool)[w_type]}
+    x, zero = one_a_step(m, k), np.uint64(0)
+    packed = quantised(tool, w_type, n, k)[1] if w_type != "F16" else fragments(np.random.default_rng(n).standard_normal((n, k)).astype(np.float16))
+    y = np.full((m, n), np.nan, np.float32)
+    out = buffer(y)
+    sizes = [np.uint32(a) for a in (m, n, k, k + 8)]
+    built(folder, "gemm_flat", group, knobs)(QUEUE, (3 * group,), (group,), buffer(gapped(x)), zero, buffer(packed), zero, out, NONE, out, NONE, out, zero,
+                                            np.uint32(0), *sizes, np.uint64(2 * k), np.uint32(n), np.uint32(n), out, NONE, np.float32(0))
+    cl.enqueue_copy(QUEUE, y, out)
+    good = True
+    for cut in (1, parts, -parts):
+        program = wgmma.parse(subprocess.check_output([tool, "narrow16", str(cut), w_type], text=True))
+        want = np.zeros((m, n), np.float32)
+        wgmma.call(program, 64, 16, cut, (m, n, k), {"x": wgmma.bytes_of(x), "w": wgmma.bytes_of(packed), "y": want.reshape(-1).view(np.uint8)}, False, False)
+        same = np.array_equal(want.view(np.uint32), y.view(np.uint32))
+        good &= same == (cut != 1 or parts == 1)
+    print("ok  " if good else "FAIL", "gemm_flat", knobs, f"M {m} N {n} K {k}", "has the bits of its class" if good else "has other bits than its class", flush=True)
+    return good
+
+
 def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one_x=False, bias=False, silu=False, half=False, w_type="f16", tool=None):
     """Rows by experts that ids name; the second token names one that nobody has, and the last expert has no token. silu: n counts gate and up."""
     kernel = built(folder, family, group, {**knobs, "GROUPED": 1, "EXPERTS": 8, **(formats_of(tool)[w_type] if tool else {})}, "f16" if tool else w_type)
@@ -333,9 +370,12 @@ def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=Fal
     return told("gemm_flat", knobs, m, n, k, bool(error <= 1), error)
 
 
+def flat_knobs(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
+    return {"A_TILES": rb, "B_TILES": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
+
+
 def main(folder, tool):
-    def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
-        return {"A_TILES": rb, "B_TILES": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
+    flat = flat_knobs
 
     def row(blocks, k, **more):
         return {**flat(blocks, 1, 1, xk=k, **more), "INT16": 1}
@@ -365,6 +405,10 @@ def main(folder, tool):
                       tool=tool),
         check_experts(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 2, 4, 40, 328, bias=True),
         check_experts(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 3, 6, 43, 160, one_x=True, half=True, w_type="q8_0"),
+        check_class(folder, tool, "F16", 3, 6, 5, 44, 7 * 64),
+        check_class(folder, tool, "Q4_K", 2, 2, 8, 92, 16 * 64),
+        check_class(folder, tool, "Q8_0", 1, 1, 1, 32, 8 * 64),
+        check(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "PARTS": 2}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
         check_rope(folder, 128, rope(64, 64, 0), 8, 256, 2, 1, bias=True, half=True),
         check_rope(folder, 128, rope(128, 64, 1, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
