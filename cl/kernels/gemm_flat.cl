@@ -12,12 +12,11 @@
  * whole pairs: with NEOX, of which the halves lie apart, a block of first and that of second elements, then the rest of the
  * head by twos. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
- * PARTS: so many parts of K, cut at steps of 64 as those of ../wgmma.c are, to whose bits the sums then are equal; where a work-group has more warps
- * than that, they have further blocks of W.
+ * WHOLE: K is not shared: each warp has all of it, and blocks of W of its own, so that the sums have the bits of ../wgmma.c's without a cut of K.
  *
- * Knobs: A_TILES blocks of 16 rows of W a warp; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
- * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps. Without PARTS each warp has one.
- * K is a multiple of W_K, with PARTS of 64, rows of X are F16 aligned to 4 bytes.
+ * Knobs: A_TILES blocks of 16 rows of W a work-group, with WHOLE a warp; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
+ * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
+ * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has 2 blocks and the rows of W are a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
  * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
@@ -40,12 +39,10 @@
 #include "fragments.clh"
 
 #define WARPS   (WG / WARP)
-#ifdef PARTS
-#define CUT     64 /* of K, where parts may begin */
-#else
-#define PARTS   WARPS
-#define CUT     W_K
+#ifndef WHOLE
+#define WHOLE 0
 #endif
+#define PARTS   (WHOLE ? 1 : WARPS) /* of K */
 #define BLOCKS  (A_TILES * (WARPS / PARTS)) /* of a work-group */
 #define ROWS    (BLOCKS * 16)
 
@@ -129,12 +126,6 @@ static INLINE uint block_of(uint tile, int r, uint N)
 #else
     return min(tile * BLOCKS + r, (N + 15) / 16 - 1);
 #endif
-}
-
-/* The tile of K with which a part begins. */
-static uint start_of(uint part, uint K)
-{
-    return part * (K / CUT) / PARTS * (CUT / W_K);
 }
 
 /* ---- behind the product ---------------------------------------------------------------------------------------- */
@@ -233,7 +224,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 {
     __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, X_ROWS) / 4];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / W_K, tiles = tiles_of(N);
-    uint part = warp % PARTS, first_block = warp / PARTS * A_TILES, from = start_of(part, K), to = start_of(part + 1, K);
+    uint part = warp % PARTS, first_block = warp / PARTS * A_TILES, from = part * in_k / PARTS, to = (part + 1) * in_k / PARTS;
     const __global uchar *w_at[A_TILES];
 #if NORM || INT16
     X_ROOM

@@ -240,25 +240,26 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     return flat_arguments(v, c, l);
 }
 
-/* Loads of W that a lane issues together take so many registers, twice. With that, warps enough for a class of few parts keep the bytes on
- * their way that memory needs: 4,096 rows of W in four parts are 8 warps a multiprocessor of an H200, whose 32 KiB are 0.95 us of its bandwidth. */
+/* Loads of W that a lane issues together take so many registers, twice. */
 static int32_t tiles_together(const cl_fragments *f)
 {
     enum { REGISTERS = 32 };
     return REGISTERS / (FRAGMENT_WORDS(f->bits) + FRAGMENT_SCALES(f->bits, f->group, f->min));
 }
 
-/* Few rows in the order of a class of wgmma: a warp for each part of K of 16 rows of W, or of 16 of gate and 16 of up. A norm before the product and
- * the rotation behind it are launches of their own, as for many rows. */
-bool wf_cl_configure_flat_parts(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+/* Few rows in the order of wgmma without a cut of K: a warp for 16 rows of W, or two for 16 of gate and 16 of up. Wherever so few warps are enough for
+ * the device, that is for matrices of many rows; with K cut, narrow16 is faster (H200, one row, Q4_K: 28,672 x 4,096 27.1 us in place of 37.3; in
+ * four parts 6,144 x 4,096 14.1 in place of 12.8, 4,096 x 14,336 21.6 in place of 18.8). A norm before the product and the rotation behind it are
+ * launches of their own, as for many rows. */
+bool wf_cl_configure_flat_whole(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    uint32_t parts = (uint32_t)v->tile[0], blocks = c->p.silu ? 2 : 1, group = parts * blocks * WARP, k = c->in[WF_GEMM_X].cols;
+    uint32_t blocks = c->p.silu ? 2 : 1, group = blocks * WARP;
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
     if (!f || !caps->nv_wgmma || c->out[WF_GEMM_Y].rows > 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (c->in[WF_GEMM_NORM].rows || c->p.rope || !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
-    if (k % 64 || parts > k / 64 || c->in[WF_GEMM_W].rows % (blocks == 2 ? 32 : 1)) return false;
+    if (c->in[WF_GEMM_X].cols % 64 || c->in[WF_GEMM_W].rows % (blocks == 2 ? 32 : 1)) return false;
     wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "PARTS", (int32_t)parts);
+    wf_cl_knob(l, "WHOLE", 1);
     l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
     wf_cl_knob(l, "UK", tiles_together(f));
     return flat_knobs(c, 1, 1, l) && flat_arguments(v, c, l);

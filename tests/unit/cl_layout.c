@@ -515,11 +515,11 @@ static void batch_invariant_products(void **state)
     static const struct {
         uint32_t m, n, k, groups;
         const char *variant;
-    } cases[] = {{1, 28672, 4096, 0, "flat_k1"},     {8, 28672, 4096, 0, "flat_k1"},         {9, 28672, 4096, 0, "narrow16"},
+    } cases[] = {{1, 28672, 4096, 0, "flat_whole"},  {8, 28672, 4096, 0, "flat_whole"},      {9, 28672, 4096, 0, "narrow16"},
                  {64, 28672, 4096, 0, "wgmma64"},
-                 {2048, 28672, 4096, 0, "packed256"}, {64, 4096, 14336, 3, "wgmma64_p4"},     {1, 4096, 14336, 0, "flat_k4"},
+                 {2048, 28672, 4096, 0, "packed256"}, {64, 4096, 14336, 3, "wgmma64_p4"},     {1, 4096, 14336, 0, "narrow16_k4"},
                  {64, 4096, 14336, 0, "wgmma64_k4"},  {256, 4096, 14336, 0, "wgmma128_k4"},   {2048, 4096, 14336, 0, "packed192_p4"},
-                 {1, 6144, 4096, 0, "flat_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
+                 {1, 6144, 4096, 0, "narrow16_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
     wf_batch_invariance b = {0};
     (void)state;
     cl_dev *d = with_wgmma();
