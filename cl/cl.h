@@ -253,10 +253,10 @@ typedef struct cl_wgmma {
     uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w);
-/* The program of attention for the knobs keys, stages, async (variants.def) and a head size; as above. Its work-groups have so
+/* The program of attention for the knobs keys, stages, async, chunk, grows (variants.def) and a head size; as above. Its work-groups have so
  * many work-items for so many packed rows; with the asynchronous softmax they take so many items at most. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128, WF_CL_ATTENTION_ROUNDS = 512 };
-char *wf_cl_attention_ptx(const int32_t knob[4], int32_t head_dim);
+char *wf_cl_attention_ptx(const int32_t knob[5], int32_t head_dim);
 
 /* ---- source.c: the text of a program ------------------------------------------------------------------- */
 

@@ -143,9 +143,9 @@ static const char *const *attention_preference(const cl_caps *caps, const wf_cal
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
     static const char *const few[] = {"mma_ring", "mma_decode", "decode", "flash", NULL};
-    static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", "mma_rows_chunks", NULL};
+    static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", "wgmma_chunks", "mma_rows_chunks", NULL};
     static const char *const long_flash[] = {"wgmma_prefill_async", "wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
-                                             "mma_prefill64", "flash", "decode", "mma_rows_chunks", NULL};
+                                             "mma_prefill64", "flash", "decode", "wgmma_chunks", "mma_rows_chunks", NULL};
     if (!caps->gpu) return attention_preference_cpu(caps, c);
     if (c->p.max_q == 1 && has_share(caps, c)) return few;
     if (c->p.max_q == 1) return is_lonely(caps, c) ? lonely : decode;

@@ -26,9 +26,9 @@
 #define FEW         40 /* registers of those that copy, and of the others: together three times 168 */
 #define MANY        232
 
-static wf_attention_shape derive(const int32_t knob[4], int d)
+static wf_attention_shape derive(const int32_t knob[5], int d)
 {
-    wf_attention_shape s = {.d = d, .keys = knob[0], .stages = knob[1], .async = knob[2], .panels = d / 64, .chunks = d / 8};
+    wf_attention_shape s = {.d = d, .keys = knob[0], .stages = knob[1], .async = knob[2], .chunk = knob[3], .grows = knob[4], .panels = d / 64, .chunks = d / 8};
     s.q_bytes = WF_ATTENTION_ROWS * d * 2;
     s.tile_bytes = s.keys * d * 2;
     s.stage_bytes = 2 * s.tile_bytes;
@@ -61,7 +61,7 @@ static void parameters(wf_ptx *t, const wf_attention_shape *s)
 static void declare(wf_ptx *t, const wf_attention_shape *s)
 {
     emit(t, ".shared .align 1024 .b8 smem[%d];"
-            ".shared .align 8 .b64 bars[%d];", s->q_bytes + s->stages * s->stage_bytes, 4 * s->stages);
+            ".shared .align 8 .b64 bars[%d];", s->q_bytes + s->stages * s->stage_bytes + wf_attention_total_bytes(s), 4 * s->stages);
     for (size_t i = 0; i < WF_LEN(inputs); i++) emit(t, ".reg .b64 %s;", inputs[i]);
     for (size_t i = 0; i < WF_LEN(sizes); i++) emit(t, ".reg .b32 %s;", sizes[i]);
     emit(t, ".reg .b64 o_at;"
@@ -78,6 +78,7 @@ static void declare(wf_ptx *t, const wf_attention_shape *s)
             ".reg .f32 s<%d>;"
             ".reg .f32 o<%d>;", s->async ? WF_ATTENTION_BANKS * s->p : s->p, s->s, s->o);
     if (s->async) wf_attention_declare_async(t);
+    if (s->chunk) wf_attention_declare_walk(t);
 }
 
 static void load_arguments(wf_ptx *t)
@@ -310,6 +311,7 @@ static void walk(wf_ptx *t, wf_attention_shape *s, bool copies)
     const char *role = copies ? "COPY" : "MULTIPLY";
     open_scope(t, copies ? "The warps that copy; they write what only they read." : "The warps that multiply; they write what only they read.", "",
                copies ? ".b32 tmp; .pred y;" : ".b32 tmp, token<2>, in_kv<2>, last<2>, loaded, mine, least, left, rest, redo, largest<4>; .f32 row_max<2>, sum<2>; .pred y;");
+    if (s->chunk && !copies) wf_attention_declare_sums(t, s);
     emit(t, "bra ANY_%s;", role);
     label(t, "ITEM_%s", role);
     if (s->async) wf_attention_find_redo(t, copies, role);
@@ -333,7 +335,7 @@ static void walk(wf_ptx *t, wf_attention_shape *s, bool copies)
     close_scope(t);
 }
 
-char *wf_cl_attention_ptx(const int32_t knob[4], int32_t d)
+char *wf_cl_attention_ptx(const int32_t knob[5], int32_t d)
 {
     wf_attention_shape s = derive(knob, d);
     wf_ptx t = {0};

@@ -1,7 +1,8 @@
 /* wgmma_attention: what the files of the generator share. wgmma_attention.c is its owner: arguments, items, runs;
  * wgmma_attention_stages.c has the stages of keys and values with their barriers, and the copies into them; wgmma_attention_run.c a run: its
  * rows, and their results; wgmma_attention_tiles.c the products of its tiles; wgmma_attention_softmax.c what lies between the two products;
- * wgmma_attention_async.c the range of the asynchronous softmax, and the rows that leave it. */
+ * wgmma_attention_async.c the range of the asynchronous softmax, and the rows that leave it; wgmma_attention_keys.c and _chunks.c the order of
+ * additions of attention_split's chunks. */
 #ifndef WF_WGMMA_ATTENTION_H
 #define WF_WGMMA_ATTENTION_H
 
@@ -12,7 +13,8 @@ enum {
     WF_ATTENTION_ROWS = WF_CL_ATTENTION_ROWS,
     WF_ATTENTION_WARPS = 8, /* that multiply */
     WF_ATTENTION_COPIERS = WF_CL_ATTENTION_THREADS / 32 - WF_ATTENTION_WARPS, /* warps that copy */
-    WF_ATTENTION_PANEL = 128 /* bytes of a row */
+    WF_ATTENTION_PANEL = 128, /* bytes of a row */
+    WF_ATTENTION_CHAINS = 4 /* of a chunk: warps of attention_split; also tiles of 16 keys of a step */
 };
 #define WF_ATTENTION_NO_MAX "0fF149F2CA" /* -1e30 */
 
@@ -22,12 +24,17 @@ typedef struct wf_attention_shape {
     int chunks, at_once; /* of 16 bytes in a row; rows that one instruction of a warp copies */
     int s, p, o;         /* registers of scores, of a tile's weights, of accumulators */
     bool async;          /* asynchronous softmax */
+    int chunk, grows;    /* 16-key tiles of a chunk, and from which on it is longer; 0: no chunks */
     int labels;          /* numbers given to labels */
 } wf_attention_shape;
 
-/* wgmma_attention_stages.c. A number for labels. */
-int wf_attention_label(wf_attention_shape *s);
-/* Waits until the barrier at [bar + offset] is over with the phase in a register. */
+/* A number for labels. */
+static inline int wf_attention_label(wf_attention_shape *s)
+{
+    return s->labels++;
+}
+
+/* wgmma_attention_stages.c. Waits until the barrier at [bar + offset] is over with the phase in a register. */
 void wf_attention_await(wf_ptx *t, wf_attention_shape *s, const char *bar, int offset, const char *phase);
 /* x: "k" or "v". To the next stage; its barriers and its descriptor. */
 void wf_attention_advance(wf_ptx *t, const wf_attention_shape *s, const char *x);
@@ -64,5 +71,26 @@ void wf_attention_judge_row(wf_ptx *t, int h);
 /* Of an item: keeps which rows left, and counts them; looks which did, and goes to a label where none has. */
 void wf_attention_keep_redo(wf_ptx *t);
 void wf_attention_find_redo(wf_ptx *t, bool copies, const char *none);
+
+/* wgmma_attention_keys.c. Registers of both roles, with chunks. */
+void wf_attention_declare_walk(wf_ptx *t);
+/* key0: the first key of a run's first tile; of the next tile. */
+void wf_attention_begin_keys(wf_ptx *t, const wf_attention_shape *s);
+void wf_attention_next_keys(wf_ptx *t, wf_attention_shape *s);
+/* Writes the register `tiles`: how many tiles have the keys up to `last`, -1: none. */
+void wf_attention_count_tiles(wf_ptx *t, const wf_attention_shape *s, const char *tiles, const char *last);
+/* Where a row's 16-byte chunk goes in halves (registers; destroys tmp), and how keys are copied so. */
+void wf_attention_sort_half(wf_ptx *t, const char *chunk, const char *half);
+void wf_attention_place_halves(wf_ptx *t, const wf_attention_shape *s);
+void wf_attention_copy_halves(wf_ptx *t, const wf_attention_shape *s, bool whole);
+/* wgmma_attention_chunks.c. Bytes of shared memory for totals; registers of those that multiply. */
+int wf_attention_total_bytes(const wf_attention_shape *s);
+void wf_attention_declare_sums(wf_ptx *t, const wf_attention_shape *s);
+/* Of a run: no sums; behind a tile's softmax; when its values are added; when they were; the total, for the result. */
+void wf_attention_clear_total(wf_ptx *t, const wf_attention_shape *s);
+void wf_attention_note_step(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_continues(wf_ptx *t);
+void wf_attention_fold(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_load_total(wf_ptx *t, const wf_attention_shape *s);
 
 #endif

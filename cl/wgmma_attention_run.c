@@ -8,6 +8,10 @@
 /* What a sequence left in the registers does not reach the rows of another, be it NaN. */
 static void clear_sums(wf_ptx *t, const wf_attention_shape *s)
 {
+    if (s->chunk) {
+        wf_attention_clear_total(t, s);
+        return;
+    }
     open_scope(t, "Each run begins with cleared accumulators.", s->async ? "Reads again, base; writes mine, sum*, row_max*, o*, largest*." : "Writes mine, sum*, row_max*, o*.", "");
     emit(t, "mov.u32 mine, 0;"
             "mov.f32 sum0, 0f00000000;"
@@ -49,13 +53,16 @@ static void load_q_row(wf_ptx *t, const wf_attention_shape *s, int rows)
             "add.s64 from, from, q;", s->d);
     for (int v = 0; v < 4; v++) emit(t, "mov.u32 v%d, 0;", v);
     emit(t, "@y ld.global.v4.u32 {v0,v1,v2,v3}, [from];"
-            "xor.b32 to, row, chunk;"
+            "xor.b32 to, row, %s;"
             "and.b32 to, to, 7;"
             "shl.b32 to, to, 4;"
             "mad.lo.u32 to, row, %d, to;"
-            "add.u32 to, to, panel;"
-            "st.shared.v4.u32 [to], {v0,v1,v2,v3};"
-            "add.u32 row, row, %d;", WF_ATTENTION_PANEL, rows);
+            "add.u32 to, to, panel;", s->chunk ? "place" : "chunk", WF_ATTENTION_PANEL);
+    if (s->chunk) emit(t, "st.shared.v2.u32 [to], {v0,v1};"
+                          "xor.b32 to, to, 32;"
+                          "st.shared.v2.u32 [to], {v2,v3};");
+    else emit(t, "st.shared.v4.u32 [to], {v0,v1,v2,v3};");
+    emit(t, "add.u32 row, row, %d;", rows);
 }
 
 static void load_q(wf_ptx *t, const wf_attention_shape *s)
@@ -63,7 +70,7 @@ static void load_q(wf_ptx *t, const wf_attention_shape *s)
     int rows = 128 / s->chunks;
     open_scope(t, "The 64 packed rows of Q of this warpgroup to shared memory, once an item.",
                "Reads loaded, sync_id, tid, warp, hb, head_from, br, m0, m_end, per_kv, q_stride, kv_head, q; writes loaded.",
-               ".b32 chunk, row, panel, tmp, token, head, to, v<4>; .b64 from, more; .pred y;");
+               ".b32 chunk, place, half, row, panel, tmp, token, head, to, v<4>; .b64 from, more; .pred y;");
     emit(t, "setp.ne.u32 y, loaded, 0;"
             "@y bra HAVE_Q;"
             "mov.u32 loaded, 1;"
@@ -76,6 +83,11 @@ static void load_q(wf_ptx *t, const wf_attention_shape *s)
             "mov.u32 panel, smem;"
             "shr.u32 tmp, chunk, 3;"
             "mad.lo.u32 panel, tmp, %d, panel;", s->chunks, s->chunks, WF_ATTENTION_ROWS * WF_ATTENTION_PANEL);
+    if (s->chunk) {
+        emit(t, "mov.u32 place, chunk;");
+        wf_attention_sort_half(t, "place", "half");
+        emit(t, "add.u32 panel, panel, half;");
+    }
     for (int j = 0; j < 64 / rows; j++) load_q_row(t, s, rows);
     emit(t, "fence.proxy.async;"
             "bar.sync sync_id, 128;");
@@ -126,12 +138,10 @@ static void place_run(wf_ptx *t, const wf_attention_shape *s)
             "@z mov.u32 most, end;"
             "selp.b32 most, most, -1, y;"
             "min.s32 most, most, end;"
-            "max.s32 most, most, -1;"
-            "add.s32 rest, end, %d;"
-            "div.u32 rest, rest, %d;"
-            "add.s32 left, most, %d;"
-            "div.u32 left, left, %d;"
-            "sub.u32 rest, rest, left;", s->keys, s->keys, s->keys, s->keys);
+            "max.s32 most, most, -1;");
+    wf_attention_count_tiles(t, s, "left", "most");
+    wf_attention_count_tiles(t, s, "rest", "end");
+    emit(t, "sub.u32 rest, rest, left;");
     close_scope(t);
 }
 
@@ -139,13 +149,16 @@ static void place_run(wf_ptx *t, const wf_attention_shape *s)
 
 static void attend_run(wf_ptx *t, wf_attention_shape *s)
 {
-    open_scope(t, "Multiplies all tiles of a run.",
-               s->async ? "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
+    open_scope(t, s->chunk ? "Multiplies all chunks of a run." : "Multiplies all tiles of a run.",
+               s->chunk ? "Reads left, rest, lane, tid, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, weights*, odd*, part*, "
+                          "part_max*, part_sum*, total_max*, sum*; writes left, rest, key0, chunk0, chain, step, steps, grows_at, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
+                          "v_phase, s*, p*, o*, row_max*, weights*, odd*, folds, chain_max*, chain_sum*, part*, part_max*, part_sum*, total_max*, sum*."
+               : s->async ? "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
                           "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*, largest*."
                         : "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
                           "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*.", ".pred none, raised; .f32 alpha<2>;");
-    emit(t, "mov.u32 key0, 0;"
-            "setp.eq.u32 none, left, 0;"
+    wf_attention_begin_keys(t, s);
+    emit(t, "setp.eq.u32 none, left, 0;"
             "@none bra REST;");
     if (s->async) {
         emit(t, "@again bra ONLINE;");
@@ -168,9 +181,10 @@ static void attend_run(wf_ptx *t, wf_attention_shape *s)
 
 static void store_values(wf_ptx *t, const wf_attention_shape *s, int h, bool half)
 {
+    const char *sums = s->chunk ? "part" : "o";
     for (int i = 2 * h; i < s->o; i += 4) {
-        emit(t, "mul.f32 f0, o%d, over;"
-                "mul.f32 f1, o%d, over;", i, i + 1);
+        emit(t, "mul.f32 f0, %s%d, over;"
+                "mul.f32 f1, %s%d, over;", sums, i, sums, i + 1);
         if (half) emit(t, "cvt.rn.f16x2.f32 tmp, f1, f0;"
                           "st.global.u32 [to+%d], tmp;", i / 4 * 16);
         else emit(t, "st.global.v2.f32 [to+%d], {f0,f1};", i / 4 * 32);
@@ -179,7 +193,7 @@ static void store_values(wf_ptx *t, const wf_attention_shape *s, int h, bool hal
 
 static void write_row(wf_ptx *t, const wf_attention_shape *s, int h)
 {
-    wf_attention_quad(t, "add", "sum", h, "f0");
+    if (!s->chunk) wf_attention_quad(t, "add", "sum", h, "f0");
     if (s->async) wf_attention_largest_weight(t, h);
     emit(t, "and.b32 tmp, mine, %d;"
             "setp.eq.u32 y, tmp, 0;"
@@ -212,10 +226,12 @@ static void write_row(wf_ptx *t, const wf_attention_shape *s, int h)
 
 static void write_rows(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Writes the rows of the run: O / sum.",
-               s->async ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*, largest*, again, redo, last*, smallest; writes sum*, largest*, redo."
+    open_scope(t, s->chunk ? "Writes the rows of the run: total / sum." : "Writes the rows of the run: O / sum.",
+               s->chunk ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, tid, to_half, o_at; writes part*."
+               : s->async ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*, largest*, again, redo, last*, smallest; writes sum*, largest*, redo."
                         : "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*; writes sum*.",
                ".b32 tmp, other; .f32 f<2>, over; .b64 to, more; .pred y, z;");
+    if (s->chunk) wf_attention_load_total(t, s);
     for (int h = 0; h < 2; h++) write_row(t, s, h);
     close_scope(t);
 }

@@ -5,11 +5,6 @@
 
 /* ---- stages and their barriers ------------------------------------------------------------------------------- */
 
-int wf_attention_label(wf_attention_shape *s)
-{
-    return s->labels++;
-}
-
 /* phase: a register. */
 void wf_attention_await(wf_ptx *t, wf_attention_shape *s, const char *bar, int offset, const char *phase)
 {
@@ -107,15 +102,17 @@ static void place_copies(wf_ptx *t, const wf_attention_shape *s)
 {
     int period = 8 / s->at_once;
     open_scope(t, "Where this lane copies to; `row`: its first row relative to the last key; `whole`: all keys of the tile are there.",
-               "Reads lane, my_keys, k_stage, key0, end, k_phase; writes row, to*, phase, whole.", ".b32 chunk, r, tmp, tmp2;");
+               "Reads lane, my_keys, k_stage, now, end, k_phase; writes row, to*, phase, whole.", ".b32 chunk, r, tmp, tmp2, mine;");
     emit(t, "div.u32 row, lane, %d;"
             "rem.u32 chunk, lane, %d;"
-            "add.u32 row, row, my_keys;"
+            "shr.u32 mine, my_keys, %d; // rows of the tile before those of this warp\n"
+            "add.u32 row, row, mine;"
+            "sub.u32 mine, my_keys, mine;"
             "shr.u32 tmp2, chunk, 3; // the panel\n"
             "and.b32 chunk, chunk, 7;"
             "mov.u32 r, smem;"
             "mad.lo.u32 r, tmp2, %d, r;"
-            "mad.lo.u32 r, k_stage, %d, r;", s->chunks, s->chunks, s->keys * WF_ATTENTION_PANEL, s->stage_bytes);
+            "mad.lo.u32 r, k_stage, %d, r;", s->chunks, s->chunks, s->chunk ? 2 : 0, s->keys * WF_ATTENTION_PANEL, s->stage_bytes);
     for (int k = 0; k < period; k++)
         emit(t, "add.u32 tmp, row, %d;"
                 "and.b32 tmp2, tmp, 7;"
@@ -124,11 +121,12 @@ static void place_copies(wf_ptx *t, const wf_attention_shape *s)
                 "mad.lo.u32 tmp, tmp, %d, tmp2;"
                 "add.u32 to%d, tmp, r;"
                 "add.u32 to%d, to%d, %d;", k * s->at_once, WF_ATTENTION_PANEL, k, k, k, s->q_bytes);
-    emit(t, "add.u32 row, row, key0;"
+    emit(t, "add.u32 row, row, mine;"
+            "add.u32 row, row, now;"
             "sub.u32 row, row, end;"
             "xor.b32 phase, k_phase, 1;"
-            "add.u32 tmp2, key0, %d;"
-            "setp.le.s32 whole, tmp2, end;", s->keys - 1);
+            "add.u32 tmp2, now, %d;"
+            "setp.le.s32 whole, tmp2, end;", s->chunk ? 207 : s->keys - 1);
     close_scope(t);
 }
 
@@ -139,7 +137,8 @@ static void copy_stage(wf_ptx *t, wf_attention_shape *s, int n)
     for (int whole = 1; whole >= 0; whole--) {
         if (whole) emit(t, "@!whole bra PARTLY%d;", n);
         else label(t, "PARTLY%d", n);
-        copy_tile(t, s, "kp", 0, whole);
+        if (s->chunk) wf_attention_copy_halves(t, s, whole);
+        else copy_tile(t, s, "kp", 0, whole);
         emit(t, "cp.async.mbarrier.arrive.noinc.shared.b64 [k_bar];"
                 "xor.b32 phase, k_phase, 1;");
         wf_attention_await(t, s, "k_bar", 24 * s->stages, "phase");
@@ -153,25 +152,30 @@ static void copy_stage(wf_ptx *t, wf_attention_shape *s, int n)
 void wf_attention_copy_run(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
-    open_scope(t, "Copies all tiles of a run, each when its stage is empty.",
-               "Reads warp, lane, end, P, table, kvh, page_stride, kp, vp, bar, k_first, k_stage, k_phase; writes key0, k_bar, k_desc, k_stage, k_phase.",
-               ".b32 my_keys, row, to<8>, phase; .b64 ready, place; .pred whole, more;");
-    emit(t, "mov.u32 key0, 0;"
-            "sub.u32 my_keys, warp, %d; // of a tile, the first that this warp copies\n"
-            "mul.lo.u32 my_keys, my_keys, %d;", WF_ATTENTION_WARPS, s->keys / WF_ATTENTION_COPIERS);
+    open_scope(t, s->chunk ? "Copies all chunks of a run, each tile when its stage is empty." : "Copies all tiles of a run, each when its stage is empty.",
+               s->chunk ? "Reads warp, lane, end, P, table, kvh, page_stride, kp, vp, bar, k_first, k_stage, k_phase; "
+                          "writes key0, chunk0, chain, step, steps, grows_at, k_bar, k_desc, k_stage, k_phase."
+                        : "Reads warp, lane, end, P, table, kvh, page_stride, kp, vp, bar, k_first, k_stage, k_phase; writes key0, k_bar, k_desc, k_stage, k_phase.",
+               ".b32 my_keys, now, left, row, to<8>, half_key, half_to, half_at, phase; .b64 ready, place; .pred whole, more;");
+    wf_attention_begin_keys(t, s);
+    emit(t, "sub.u32 my_keys, warp, %d; // of a tile, the first that this warp copies\n"
+            "mul.lo.u32 my_keys, my_keys, %d;", WF_ATTENTION_WARPS, s->chunk ? 64 : s->keys / WF_ATTENTION_COPIERS);
+    if (s->chunk) wf_attention_count_tiles(t, s, "left", "end");
     look_up_pages(t, s);
     label(t, "COPY");
     emit(t, "mov.b64 place, ready;"
-            "add.u32 key0, key0, %d;", s->keys);
+            "mov.u32 now, key0;");
+    wf_attention_next_keys(t, s);
     look_up_pages(t, s); /* of the tile after this, while this one is copied */
-    emit(t, "sub.u32 key0, key0, %d;", s->keys);
     wf_attention_place_stage(t, s, "k");
     place_copies(t, s);
+    if (s->chunk) wf_attention_place_halves(t, s);
     wf_attention_await(t, s, "k_bar", 16 * s->stages, "phase");
     copy_stage(t, s, n);
     wf_attention_advance(t, s, "k");
-    emit(t, "add.u32 key0, key0, %d;"
-            "setp.le.s32 more, key0, end;"
-            "@more bra COPY;", s->keys);
+    if (s->chunk) emit(t, "sub.u32 left, left, 1;"
+                          "setp.ne.u32 more, left, 0;");
+    else emit(t, "setp.le.s32 more, key0, end;");
+    emit(t, "@more bra COPY;");
     close_scope(t);
 }

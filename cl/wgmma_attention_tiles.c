@@ -26,7 +26,9 @@ static void scores(wf_ptx *t, const wf_attention_shape *s)
 
 static void add_values(wf_ptx *t, const wf_attention_shape *s, int bank)
 {
-    open_scope(t, "Begins O += P V.", "Reads v_desc, p*, o*; writes o*.", ".b64 b;");
+    open_scope(t, s->chunk ? "Begins O += P V, or where a chain begins, O = P V." : "Begins O += P V.",
+               s->chunk ? "Reads folds, v_desc, p*, o*; writes o*." : "Reads v_desc, p*, o*; writes o*.", ".b32 tmp; .b64 b; .pred y;");
+    if (s->chunk) wf_attention_continues(t);
     emit(t, "wgmma.fence.sync.aligned;");
     for (int k = 0; k < s->keys / 16; k++) {
         emit(t, "add.s64 b, v_desc, %d;"
@@ -34,7 +36,7 @@ static void add_values(wf_ptx *t, const wf_attention_shape *s, int bank)
         wf_ptx_list(t, "o", 0, s->o);
         emit(t, "}, {");
         wf_ptx_list(t, "p", bank * s->p + 4 * k, 4);
-        emit(t, "}, b, 1, 1, 1, 1;");
+        emit(t, "}, b, %s, 1, 1, 1;", s->chunk && k == 0 ? "y" : "1");
     }
     emit(t, "wgmma.commit_group.sync.aligned;");
     close_scope(t);
@@ -53,12 +55,13 @@ static void first_tile(wf_ptx *t, wf_attention_shape *s)
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     wf_attention_release(t, "k_bar", EMPTY(s));
     wf_attention_softmax(t, s);
-    wf_attention_rescale(t, s);
+    if (!s->chunk) wf_attention_rescale(t, s);
     wf_attention_round_weights(t, s, 0);
+    if (s->chunk) wf_attention_note_step(t, s);
 }
 
 /* The products of this tile's scores and of the values of the one before are begun together. */
-static void next_tile(wf_ptx *t, wf_attention_shape *s)
+static void begin_tile(wf_ptx *t, wf_attention_shape *s)
 {
     wf_attention_place_stage(t, s, "k");
     wf_attention_place_stage(t, s, "v");
@@ -69,10 +72,16 @@ static void next_tile(wf_ptx *t, wf_attention_shape *s)
     emit(t, "wgmma.wait_group.sync.aligned 1;");
     wf_attention_release(t, "k_bar", EMPTY(s));
     wf_attention_softmax(t, s);
+}
+
+static void end_tile(wf_ptx *t, wf_attention_shape *s)
+{
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     wf_attention_release(t, "v_bar", EMPTY(s) + VALUE(s));
+    if (s->chunk) wf_attention_fold(t, s);
     wf_attention_rescale(t, s);
     wf_attention_round_weights(t, s, 0);
+    if (s->chunk) wf_attention_note_step(t, s);
     wf_attention_advance(t, s, "v");
 }
 
@@ -83,6 +92,7 @@ static void last_values(wf_ptx *t, wf_attention_shape *s)
     add_values(t, s, 0);
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     wf_attention_release(t, "v_bar", EMPTY(s) + VALUE(s));
+    if (s->chunk) wf_attention_fold(t, s);
     wf_attention_advance(t, s, "v");
 }
 
@@ -105,10 +115,19 @@ void wf_attention_online_tiles(wf_ptx *t, wf_attention_shape *s)
     wf_attention_advance(t, s, "k");
     emit(t, "sub.u32 left, left, 1;"
             "setp.eq.u32 none, left, 0;"
-            "@none bra LAST;"
-            "add.u32 key0, key0, %d;", s->keys);
-    next_tile(t, s);
+            "@none bra LAST;");
+    wf_attention_next_keys(t, s);
+    begin_tile(t, s);
+    /* With a branch between them the assembler computes the weights before it waits, not behind. */
+    if (s->chunk) emit(t, "setp.eq.u32 none, left, 1;"
+                          "@none bra ENDS;");
+    end_tile(t, s);
     emit(t, "bra TILE;");
+    if (s->chunk) {
+        label(t, "ENDS");
+        end_tile(t, s);
+        wf_attention_advance(t, s, "k");
+    }
     label(t, "LAST");
     last_values(t, s);
 }

@@ -50,6 +50,7 @@
 #define PER_ITEM ((2 * D + WG - 1) / WG) /* times 4 sums of 8 columns that a work-item adds up */
 #define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
 #define PARTIAL 0
+#define AHEAD   1
 #define INLINE __attribute__((always_inline))
 #include "attention/split_costs.clh"
 #include "attention/chunks.clh"
@@ -123,14 +124,14 @@ INLINE void share_queries(__local uint2 *pairs, const block *b, const __global h
 }
 
 /* As multiply_keys() of attention_split, for one 8 columns. */
-INLINE void multiply_shared(float s[2][4], const keys_t *k, const __local uint2 *pairs)
+INLINE void multiply_shared(float x[4], const keys_t *k, const __local uint2 *pairs)
 {
 #pragma unroll
-    for (int i = 0; i < 4; i++) s[0][i] = s[1][i] = 0;
+    for (int i = 0; i < 4; i++) x[i] = 0;
 #pragma unroll
     for (int w = 0; w < KW; w += 2) {
         uint2 q = pairs[w * 16];
-        MMA(s[w / 2 & 1], k->k0[w], k->k1[w], k->k0[w + 1], k->k1[w + 1], q.x, q.y);
+        MMA(x, k->k0[w], k->k1[w], k->k0[w + 1], k->k1[w + 1], q.x, q.y);
     }
 }
 
@@ -155,32 +156,42 @@ INLINE void clear_unseen(values_t *v, int most, uint tile, uint quad)
     }
 }
 
+/* Scores of one tile, in all columns. */
+INLINE void score_all(sums_t sums[NT], float x[NT][4], const stream *s, uint i, uint tile, const __local uint2 *pairs, const int last[NT][2], const run *r,
+                      float scale, const lane_t *me)
+{
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        multiply_shared(x[n], &s->keys[i % AHEAD], pairs + n * KW * 16);
+        if ((int)(tile * 16 + 15) > r->least) mask_columns(x[n], last[n], tile, me->g);
+        note_scores(&sums[n], x[n], scale);
+    }
+}
+
 /* The warp's tiles before `end`, as attend() of attention_split, for all columns. */
 INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, const __local uint2 *pairs, const int last[NT][2], const run *r,
                        float scale, uint end, const lane_t *me)
 {
     while (s->t < end) {
-        values_t values;
-        float x[NT][4];
-        uint tile = s->t;
-        load_values(&values, of->v + s->off + 2 * me->quad * D, me->g);
-        advance(s, of, seen);
+        values_t values[AHEAD];
+        float x[STEP][NT][4];
+        uint n = step_tiles(s, end), t = s->t;
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
-            float products[2][4];
-            multiply_shared(products, &s->keys, pairs + n * KW * 16);
-#pragma unroll
-            for (int i = 0; i < 4; i++) x[n][i] = (products[0][i] + products[1][i]) * scale;
+        for (uint i = 0; i < STEP; i++) {
+            if (i < n) score_all(sums, x[i], s, i, t + i * WARPS, pairs, last, r, scale, me);
+            load_behind_keys(values, s, of, seen, t, i, n, me);
         }
-        if (s->t < of->to) load_keys(&s->keys, of->k + s->off, me->g, me->quad);
-        if ((int)(tile * 16 + 15) > r->most) clear_unseen(&values, r->most, tile, me->quad);
+        look_up_pages(s->next, of, seen, t + n * WARPS);
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
-            if ((int)(tile * 16 + 15) > r->least) mask_columns(x[n], last[n], tile, me->g);
-            sums[n].seen_max[0] = fmax(sums[n].seen_max[0], fmax(x[n][0], x[n][2]));
-            sums[n].seen_max[1] = fmax(sums[n].seen_max[1], fmax(x[n][1], x[n][3]));
-            raise(&sums[n]);
-            add_values(&sums[n], x[n], &values);
+        for (int j = 0; j < NT; j++) raise(&sums[j]);
+#pragma unroll
+        for (uint i = 0; i < STEP; i++) {
+            uint tile = t + i * WARPS;
+            if (i < n && (int)(tile * 16 + 15) > r->most) clear_unseen(&values[i % AHEAD], r->most, tile, me->quad);
+#pragma unroll
+            for (int j = 0; j < NT; j++)
+                if (i < n) add_values(&sums[j], x[i][j], &values[i % AHEAD], scale);
+            load_behind_values(values, s, of, seen, t, i, n, me);
         }
     }
 }
@@ -231,7 +242,7 @@ INLINE void write_run(const total_t total[ALL], const block *b, const run *r, OU
             uint column = 8 * t + col;
             if (!is_in(b, r, column)) continue;
             ulong to = (ulong)row_of(b, column) * o_stride + (b->head0 + column % b->heads) * D + d;
-            float4 y = total[t].state[n].y == 0 ? (float4)(0) : total[t].sum[n] / total[t].state[n].y;
+            float4 y = total[t].sum[n] * reciprocal_or_0(total[t].state[n].y);
             STORE(o, to, y.x)
             STORE(o, to + 1, y.y)
             STORE(o, to + 2, y.z)

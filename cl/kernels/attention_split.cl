@@ -210,7 +210,7 @@ INLINE uint write_heads(const total_t *t, uint wanted, const query *q, bool onli
             continue;
         }
         ulong to = at + col * D + d;
-        float4 y = t->state[n].y == 0 ? (float4)(0) : t->sum[n] / t->state[n].y;
+        float4 y = t->sum[n] * reciprocal_or_0(t->state[n].y);
         STORE(o, to, y.x)
         STORE(o, to + 1, y.y)
         STORE(o, to + 2, y.z)

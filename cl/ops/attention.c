@@ -127,11 +127,12 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
 /* In units of log2: P in f16 holds 2^15, and below 2^-4 would lose precision. */
 enum { F16_MOST = 15, F16_LEAST = -4 };
 
-/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, no soft cap and no sinks. */
+/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, a scale that keeps the order of scores,
+ * no soft cap and no sinks. */
 static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    return caps->nv_mma && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf && c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
+    return caps->nv_mma && p->scale > 0 && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf && c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
            p->page_tokens % 16 == 0 && c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
            (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
 }
@@ -276,7 +277,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     bool async = v->tile[2];
     float base = 0, low = 0;
     if (c->in[WF_ATTENTION_WINDOWS].buf) return false; /* it walks all keys of a run */
-    if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low)) return false;
     wf_cl_group_knobs(l, caps, GROUP);
@@ -305,7 +306,7 @@ bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, c
     uint32_t heads = WF_MIN(p->n_head / p->n_kv_head, (uint32_t)ROWS);
     bool async = v->tile[2];
     float base = 0, low = 0;
-    if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c) || !(p->scale > 0)) return false;
+    if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c)) return false;
     if (wf_cl_group(caps, GROUP, limit) < GROUP || (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low))) return false;
     if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2) return false;
     wf_cl_group_knobs(l, caps, GROUP);

@@ -82,6 +82,8 @@ static const wf_case small[] = {
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
+    {.op = WF_OP_ATTENTION, .n_seqs = 2, .max_kv = 610, .max_q = 40, /* several chunks of attention_split, whole ones too */
+     .p = {.n_head = 4, .n_kv_head = 1, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
     {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21, .windows = WF_WINDOWS_MIXED,

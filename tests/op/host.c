@@ -142,7 +142,7 @@ static item *exchange(unsigned word, unsigned from)
 
 unsigned host_word(unsigned word, unsigned from) { return exchange(word, from)->got; }
 unsigned host_ballot(unsigned word) { return exchange(word, 0)->ballot; }
-float host_exp2(float x) { return exp2f(x); }
+float host_exp2(float x) { return (float)exp2((double)x); } /* rounded: the same bits by whatever library */
 
 /* ---- bulk copies ------------------------------------------------------------------------------------------ */
 
@@ -236,7 +236,9 @@ static void multiply(item *wave)
     for (int lane = 0; lane < u->lanes; lane++) {
         for (int v = 0; v < u->n_c; v++) {
             place p = u->c(lane, v);
-            for (int k = 0; k < K_STEP; k++) wave[lane].c[v] += a[p.line][k] * b[p.k][k];
+            double sum = wave[lane].c[v]; /* so that the order within a step changes nothing */
+            for (int k = 0; k < K_STEP; k++) sum += (double)a[p.line][k] * b[p.k][k];
+            wave[lane].c[v] = (float)sum;
         }
     }
     host.products++;

@@ -14,15 +14,19 @@ CLANG = "clang-19"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def check(host, kernels, folder, name, kernel, options):
-    library = os.path.join(folder, f"{name}.so")
+def build(kernels, kernel, options, library):
     headers = [os.path.join(kernels, "common.clh"), os.path.join(HERE, "nvidia_host.clh")]
     command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O1", "-I", kernels, "-Xclang", "-finclude-default-header", "-w", "-shared", "-fPIC"]
     for header in headers:
         command += ["-include", header]
-    built = subprocess.run([*command, *options, "-o", library, os.path.join(kernels, kernel + ".cl")])
+    return subprocess.run([*command, *options, "-o", library, os.path.join(kernels, kernel + ".cl")]).returncode == 0
+
+
+def check(host, kernels, folder, name, kernel, options):
+    library = os.path.join(folder, f"{name}.so")
+    built = build(kernels, kernel, options, library)
     alone = os.path.join(folder, f"{name}-alone.so")  # built before; what gives a row alone the same bits
-    return built.returncode == 0 and subprocess.run([host, library, name, *[alone] * os.path.exists(alone)]).returncode == 0
+    return built and subprocess.run([host, library, name, *[alone] * os.path.exists(alone)]).returncode == 0
 
 
 def main():
@@ -37,4 +41,5 @@ def main():
     return 1 if failed or not rows else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

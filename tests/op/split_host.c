@@ -4,6 +4,7 @@
  *   split_host KERNEL.so NAME [ALONE.so]   runs the kernel, built with those (split.py), and compares with the reference; attention_split
  *                                     must multiply no tile of keys that is not seen; with chunks it must give a row the same bits
  *                                     by any number of work-groups, in the batch and alone: there by the program NAME-alone in ALONE.so
+ *   split_host --given KERNEL.so OPERANDS RESULT   runs attention_split with operands from a file (wgmma_attention.py), and writes o
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -89,7 +90,7 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     cl_variant v = *variant_named(p->variant);
-    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = k->c.max_kv < LONG ? UNITS : MANY, .gpu = true,
+    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = k->c.max_kv < LONG ? UNITS : MANY, .gpu = true, .fma = true,
                           .nv_mma = true, .nv_wgmma = true, .nv_local_bytes = 227 << 10, .tier = WF_TIER_MATRIX};
     wf_call call;
     wf_check_call(k, NULL, &call);
@@ -266,6 +267,51 @@ static bool run_case(const loaded *by, wf_dev *ref, const wf_case *c)
     return ok;
 }
 
+/* ---- operands from elsewhere ------------------------------------------------------------------------------------- */
+
+/* The file: this, then the operands as the kernel takes them. */
+static struct given {
+    uint32_t bytes[7], result_bytes, half, rows, n_head, n_kv_head, page_tokens, page_stride, q_stride, o_stride;
+    float scale;
+} given;
+static void *operand[7];
+enum { GIVEN_SLOTS = 64, GIVEN_GROUPS = 3, GIVEN_SCRATCH = 4 << 20 };
+
+static void call_given(void)
+{
+    const struct given *g = &given;
+#define OPERAND(i) operand[i], 0
+    ((plain_fn *)now.kernel)(OPERAND(0), OPERAND(1), OPERAND(2), OPERAND(3), OPERAND(4), OPERAND(5), OPERAND(6), result, 0, g->half, g->rows, g->n_head,
+                             g->n_kv_head, g->page_tokens, g->page_stride, g->q_stride, g->o_stride, g->scale, scratch, GIVEN_SLOTS, &count, 0, 0, 0);
+}
+
+static bool read_given(FILE *f)
+{
+    if (fread(&given, sizeof given, 1, f) != 1) return false;
+    for (size_t i = 0; i < WF_LEN(operand); i++)
+        if (!(operand[i] = malloc(given.bytes[i])) || fread(operand[i], 1, given.bytes[i], f) != given.bytes[i]) return false;
+    result = malloc(given.result_bytes);
+    scratch = calloc(GIVEN_SCRATCH, 1);
+    return result && scratch && fread(result, 1, given.result_bytes, f) == given.result_bytes;
+}
+
+static int run_given(const char *library, const char *operands, const char *to)
+{
+    void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    FILE *f = fopen(operands, "rb"), *out = fopen(to, "wb");
+    now.kernel = lib ? dlsym(lib, "attention_split") : NULL;
+    bool ok = now.kernel && f && out && read_given(f);
+    if (ok) {
+        host_start(host_unit_named("nvidia"));
+        host_groups(128, GIVEN_GROUPS, call_given);
+        host_end();
+        ok = !host_result().mistakes && fwrite(result, 1, given.result_bytes, out) == given.result_bytes;
+    }
+    if (f) fclose(f);
+    if (out) fclose(out);
+    return !ok;
+}
+
 /* ---- the program ---------------------------------------------------------------------------------------------- */
 
 static int print_knobs(wf_dev *ref)
@@ -315,6 +361,7 @@ static int run(wf_dev *ref, const char *path, const char *name, const char *alon
 int main(int argc, char **argv)
 {
     wf_dev *ref = NULL;
+    if (argc == 5 && !strcmp(argv[1], "--given")) return run_given(argv[2], argv[3], argv[4]);
     bool knobs = argc == 2 && !strcmp(argv[1], "--knobs");
     if (!knobs && argc != 3 && argc != 4) return fprintf(stderr, "usage: split_host --knobs | KERNEL.so NAME [ALONE.so]\n"), 2;
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;

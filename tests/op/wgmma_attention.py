@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
 """The programs of cl/wgmma_attention.c without a GPU: their PTX is simulated here, warp by warp in a random order, and
-o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted.
+o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted. That by chunks
+has the bits of attention_split.cl, which split_host runs.
 
-    wgmma_attention.py WGMMA_PTX [SEED]
+    wgmma_attention.py WGMMA_PTX SPLIT_HOST KERNELS [SEED]
 
 What the device may do late happens late as often as not: copies arrive between the instruction and its barrier, products
 read their operands between the instruction and the wait. Slots that no row may see hold NaN. Warps that all wait for each
 other, addresses outside of buffers, and outputs that nobody writes are failures. Proxies (fence.proxy.async) are not simulated.
 The comments of scopes are held against their statements.
 """
+import os
 import random
 import re
+import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 
 import ptx
+import split
 from wgmma import STRIDE, Memory, bytes_of, parse, tolerances
 
 LANES, ROWS = 32, 128
@@ -26,9 +32,11 @@ COMPARE = {"lt": np.less, "le": np.less_equal, "ge": np.greater_equal, "gt": np.
 PLAIN = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.floor_divide, "rem": np.remainder, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "shr": np.right_shift, "shl": np.left_shift, "min": np.minimum, "max": np.maximum,
-    "fma": lambda a, b, c: a * b + c, "mad": lambda a, b, c: a * b + c, "neg": np.negative, "mov": lambda a: a, "ex2": np.exp2,
+    "fma": lambda a, b, c: (a.astype(float) * b + c).astype(np.float32), "mad": lambda a, b, c: a * b + c, "neg": np.negative, "abs": np.abs,
+    "mov": lambda a: a, "ex2": lambda a: np.exp2(a.astype(float)).astype(np.float32),  # rounded once, as tests/op/host.c has it
     "rcp": np.reciprocal,
 }
+GROWS = 32  # of the program by chunks, as wgmma_ptx prints it
 BASE, LOW, NEAR, BEFORE = -5, -4, 0.05, 40  # of the asynchronous softmax; scores so close to its range may leave; the counter's start
 WAIT = object()  # what a statement returns that cannot be done yet
 
@@ -133,10 +141,10 @@ class Warp:
             for lane in range(LANES):
                 rest[0].arrive()
             return
-        to, start, some = rest
-        data = np.zeros((LANES, 16), np.uint8)
+        to, start, some, size = rest
+        data = np.zeros((LANES, size), np.uint8)
         if some.any():
-            data[some] = self.group.memory.load(start[some], 16)
+            data[some] = self.group.memory.load(start[some], size)
         self.group.local.store(to + np.uint64(STRIDE), data)
 
     def matrix(self, descriptor, rows, across):
@@ -167,10 +175,10 @@ class Warp:
         assert operands[4:6] == ["1", "1"]
         down = operands[-1] == "1"
         b = self.matrix(int(operands[2]), columns, not down)
-        product = a @ (b if down else b.T)
+        product = a.astype(float) @ (b if down else b.T).astype(float)
         for i, name in enumerate(sums):
             part = product[lane // 4 + i % 4 // 2 * 8, i // 4 * 8 + lane % 4 * 2 + i % 2]
-            self.values[name] = part + (self.values[name] if operands[3] == "1" else np.float32(0))
+            self.values[name] = (part + (self.values[name] if operands[3] == "1" else 0)).astype(np.float32)
 
     # ---- statements
 
@@ -185,7 +193,7 @@ class Warp:
         words = memory.load(at, 4 * len(names)).copy().view(np.uint32) if len(at) else None
         for i, name in enumerate(names):
             if len(at):
-                self.values[name][active] = words[:, i]
+                self.values[name][active] = words[:, i].view(self.values[name].dtype)
 
     def store(self, operation, operands, active):
         at = self.address(operands[0])[active]
@@ -232,7 +240,8 @@ class Warp:
     def warpgroup(self, operation, operands):
         if ".mma_async" in operation:
             fixed = [operands[0], operands[1] if operands[1].startswith("{") else str(self.value(operands[1])[0]), str(self.value(operands[2])[0])]
-            self.open.append((operation, fixed + operands[3:]))
+            adds = operands[3] if operands[3] in ("0", "1") else str(int(self.values[operands[3]][0]))
+            self.open.append((operation, [*fixed, adds, *operands[4:]]))
         elif ".commit_group" in operation:
             self.products += [(product, i + 1 == len(self.open)) for i, product in enumerate(self.open)]
             self.open = []
@@ -322,8 +331,9 @@ class Warp:
         if operation.startswith(("mbarrier", "cp.async.mbarrier")):
             return self.barrier(operation, operands, active)
         if operation.startswith("cp.async"):
-            count = self.value(operands[3])[:] if len(operands) > 3 else np.full(LANES, 16)
-            self.copies.append(("copy", self.address(operands[0]), self.address(operands[1]), count > 0))
+            count = self.value(operands[3])[:] if len(operands) > 3 else np.full(LANES, int(operands[2]))
+            assert set(count) <= {0, int(operands[2])}
+            self.copies.append(("copy", self.address(operands[0]), self.address(operands[1]), count > 0, int(operands[2])))
         elif operation.startswith("wgmma"):
             self.warpgroup(operation, operands)
         elif operation.startswith("ld."):
@@ -443,6 +453,7 @@ def run(program, case, seed, tame=None):
     kind = np.float16 if case.half else np.float32
     o = np.full(m * o_stride * np.dtype(kind).itemsize, 0x5A, np.uint8)
     count = np.array([BEFORE], np.uint32)
+    before = o.copy()
     memory = Memory([bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)] + [o, bytes_of(count)])
     params = {"o_half": int(case.half), "M_size": m, "Hq_size": hq, "Hkv_size": hkv, "P_size": case.page, "page_stride_size": stride,
               "q_stride_size": q_stride, "o_stride_size": o_stride, "scale_": np.float32(scale), "share_": case.share,
@@ -451,6 +462,8 @@ def run(program, case, seed, tame=None):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0
     for g in range(case.grid):
         Group(program, g, case.grid, params, memory, draw).run()
+    case.given = struct.pack("<16If", *(x.nbytes for x in memory.buffers[:7]), o.nbytes, case.half, m, hq, hkv, case.page, stride, q_stride, o_stride, scale)
+    case.given += b"".join(x.tobytes() for x in (*memory.buffers[:7], before))
     return o, int(memory.buffers[-1].view(np.uint32)[0]) - BEFORE, queries, keys, scale
 
 
@@ -498,6 +511,37 @@ def check(programs, case, seed):
         assert not counted and (alone[stays] == got[stays]).all(), "a row that stayed changes with those that left"
 
 
+class Decoder:
+    """attention_split.cl by chunks, as split_host runs it: what a row has alone."""
+
+    def __init__(self, host, kernels, folder):
+        self.host, self.kernels, self.folder = host, kernels, folder
+
+    def library(self, case):
+        path = os.path.join(self.folder, f"{case.d}-{case.page}.so")
+        knobs = {"D": case.d, "TP": case.page // 16, "CHUNK": 16, "GROWS": GROWS, "ASYNC": 0, "WG": 128, "ACT": 16, "FMA": 1}
+        assert os.path.exists(path) or split.build(self.kernels, "attention_split", [f"-D{k}={v}" for k, v in knobs.items()], path)
+        return path
+
+    def run(self, case):
+        operands, result = (os.path.join(self.folder, name) for name in ("operands", "result"))
+        with open(operands, "wb") as f:
+            f.write(case.given)
+        subprocess.check_call([self.host, "--given", self.library(case), operands, result])
+        return np.fromfile(result, np.uint8)
+
+
+def check_chunks(program, case, seed, decoder):
+    o, counted, *rest = run(program, case, seed)
+    got = check_rows(case, o, *rest)
+    if not decoder:
+        return
+    decoded = decoder.run(case).view(got.dtype).reshape(len(got), -1)[:, :got[0].size].reshape(got.shape)
+    well = case.seq != case.sick
+    other = [m for m in np.flatnonzero(well) if (decoded[m] != got[m]).any()]
+    assert not other, f"{len(other)} of {well.sum()} rows have other bits than when they are decoded, first {other[0]}"
+
+
 def cases():
     yield Case("one row", 64, (2, 1), 16, [(0, [400])], steep=12)
     yield Case("many tiles", 64, (1, 1), 128, [(0, range(390, 490))])
@@ -508,26 +552,32 @@ def cases():
     yield Case("heads of a KV head fill more than a block", 64, (130, 1), 16, [(0, [3, 130])])
     yield Case("no keys", 64, (1, 1), 256, [(1, [-1, -1]), (0, [-400]), (1, [2])])
     yield Case("head size 128", 128, (5, 1), 16, [(0, range(100, 140)), (1, [257])], grid=2, steep=8)
+    yield Case("chunks, and those that have grown", 128, (2, 1), 32, [(0, [1400, 700, 255, 256]), (1, range(505, 520))], half=False, steep=3)
     yield Case("some rows leave", 64, (2, 1), 16, [(0, range(280, 350)), (1, range(5)), (0, range(30, 45))], wild=30)
     yield Case("some rows leave, several blocks, head size 128", 128, (3, 1), 32, [(0, range(500, 590))], grid=2, wild=30)
 
 
 def main():
     np.seterr(all="ignore")
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
+    tool, host, kernels, *seeds = sys.argv[1:]
+    seed = int(seeds[0]) if seeds else random.randrange(1 << 30)
     print(f"seed {seed}")
-    texts = {(d, way): subprocess.check_output([sys.argv[1], "attention", str(d), *["async"] * way], text=True) for d in (64, 128) for way in (False, True)}
-    programs = {d: {way: Program(texts[d, way]) for way in (False, True)} for d in (64, 128)}
+    ways = {False: [], True: ["async"], "chunks": ["chunks"]}
+    texts = {(d, way): subprocess.check_output([tool, "attention", str(d), *ways[way]], text=True) for d in (64, 128) for way in ways}
+    programs = {d: {way: Program(texts[d, way]) for way in ways} for d in (64, 128)}
     wrong = ptx.check_comments(texts.values())
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")
     failed = len(wrong)
-    for case in cases():
-        try:
-            check(programs[case.d], case, seed)
-        except AssertionError as error:
-            print(f"{case.name}, head size {case.d}: {error}")
-            failed += 1
+    with tempfile.TemporaryDirectory() as folder:
+        decoder = Decoder(host, kernels, folder) if shutil.which(split.CLANG) else None
+        for case in cases():
+            try:
+                check(programs[case.d], case, seed)
+                check_chunks(programs[case.d]["chunks"], case, seed, decoder)
+            except AssertionError as error:
+                print(f"{case.name}, head size {case.d}: {error}")
+                failed += 1
     print(f"{failed} failures")
     return 1 if failed else 0
 

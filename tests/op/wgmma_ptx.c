@@ -5,7 +5,7 @@
  *                                      one work-group; with SiLU, or with heads that turn
  *   wgmma_ptx formats                  a line for each format that has programs: its name, and the numbers of cl_fragments
  *   wgmma_ptx weights FORMAT ROWS K    weights from a seed: ROWS x K in F32, then as the programs read them
- *   wgmma_ptx attention HEAD_SIZE [async]   the program of attention, with the asynchronous softmax
+ *   wgmma_ptx attention HEAD_SIZE [async | chunks]   the program of attention, with the asynchronous softmax or by chunks, few of which do not grow
  */
 #include "cl/cl.h"
 
@@ -29,11 +29,14 @@ static int print_gemm(const cl_variant *v, int split_k, bool silu, cl_rotation r
     return print_text(wf_cl_wgmma_ptx(knob, silu, rope, w));
 }
 
-static int print_attention(int head_dim, bool async)
+static int print_attention(int head_dim, bool async, bool chunks)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
-        if (v->configure == wf_cl_configure_attention_wgmma && v->tile[2] == async) return print_text(wf_cl_attention_ptx(v->tile, head_dim));
+        int32_t knob[WF_LEN(v->tile)];
+        memcpy(knob, v->tile, sizeof knob);
+        if (chunks) knob[4] = 32; /* rows that are short enough to be simulated have grown chunks */
+        if (v->configure == wf_cl_configure_attention_wgmma && knob[2] == async && !knob[3] == !chunks) return print_text(wf_cl_attention_ptx(knob, head_dim));
     }
     return 1;
 }
@@ -75,7 +78,7 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "formats")) return print_formats();
     if (argc == 5 && !strcmp(argv[1], "weights")) return print_weights(dtype_of(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]));
-    if (argc >= 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]), argc > 3);
+    if (argc >= 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]), argc > 3 && !strcmp(argv[3], "async"), argc > 3 && !strcmp(argv[3], "chunks"));
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->configure != wf_cl_configure_wgmma || v->tile[4] != 1) continue;
