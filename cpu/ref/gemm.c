@@ -1,7 +1,7 @@
 /* GEMM, the reference: decodes a few weight rows at a time to F32 and multiplies them with every activation row, summing in double. */
 #include "cpu/ref/ref.h"
 
-enum { FEW = 4 }; /* rows of the weight, for which a row of X is decoded once */
+enum { FEW = 16 }; /* rows of the weight, for which a row of X is decoded once */
 
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *c)
 {
