@@ -211,6 +211,12 @@ class Scripts(unittest.TestCase):
         self.assertTrue(run.endswith(" --no-suite part"), run)
         self.assertEqual(self.said()[0], "setup.sh --test --more")
 
+    def test_both_tiers_in_one_run(self):
+        """Of the sanitizers' tests, too: between two runs a core waits."""
+        self.stage("--all", "asan", reason="", ci=False)
+        run, = (line for line in self.said() if "--print-errorlogs" in line)
+        self.assertTrue(run.endswith(" unit weights unit engine"), run)
+
     def test_longer_tier_alone(self):
         self.stage("--more", "plain", reason="", ci=False)
         run, = (line for line in self.said() if "--print-errorlogs" in line)
