@@ -115,13 +115,6 @@ await_all() {
     beside_names=() beside_pids=() beside_starts=()
 }
 
-# In the longer tier runs the command; in the short one WHAT is named as left out: longer WHAT COMMAND...
-longer() {
-    local what=$1
-    shift
-    if $more; then "$@"; else left_out+=("$what"); fi
-}
-
 # A build without warnings: compile FOLDER MESON-OPTIONS... [-- TARGET-PATTERN]
 compile() {
     local folder=$out/$1 options=("-Dpython=$python") targets=()
@@ -169,6 +162,14 @@ run_tests() {
     rm -f "$folder/meson-logs/testlog.json"
     "${wrapper[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${which[@]}" >"$log" 2>&1
     count_tests "$title" "$folder/meson-logs/testlog.json" "$log" $((SECONDS - start))
+}
+
+# The same with a pattern of each tier's names, in one run where both are wanted, so that no core waits in between, and WHAT is named where the
+# longer one is left out: run_tiers TITLE FOLDER SHORT-PATTERN LONGER-PATTERN WHAT
+run_tiers() {
+    local pattern=$3
+    if ! $short; then pattern=$4; elif $more; then pattern="$3|$4"; else left_out+=("$5"); fi
+    run_tests "$1" "$2" -- "$pattern"
 }
 
 # Adds up what meson's log says: count_tests TITLE TESTLOG LOG SECONDS
@@ -221,10 +222,12 @@ leaks() {
 
 stage_plain() {
     check "build" compile plain || return
-    if $short; then run_tests "tests" plain -- --no-suite more; fi
-    if $more; then
+    if $short && $more; then
+        run_tests "tests" plain -- --no-suite part # of tests of the longer tier
+    elif $more; then
         run_tests "tests that take longer" plain -- --suite more
     else
+        run_tests "tests" plain -- --no-suite more
         mapfile -t -O ${#left_out[@]} left_out < <(names_of plain --suite more)
     fi
     if $long; then
@@ -248,13 +251,10 @@ stage_asan() {
     # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak. Nor what spends its time
     # in drivers and kernels, which have no sanitizer; tokenizers have unit tests and a fuzzer.
     only_pocl
-    if $short; then
-        run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-            '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|broken|fair|framing|front|life|many|model_file|protocol)|batch_invariance )'
-    fi
-    longer "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve crowd, fields, meaning, memory and proxy" \
-        run_tests "more tests with these sanitizers" asan -- \
-        '^(bad models|golden opencl|cli (tokenize|usage)|serve (crowd|fields|meaning|memory|proxy))$'
+    run_tiers "tests with address and undefined-behaviour sanitizers" asan \
+        '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|broken|fair|framing|front|life|many|model_file|protocol)|batch_invariance )' \
+        '^(bad models|golden opencl|cli (tokenize|usage)|serve (crowd|fields|meaning|memory|proxy))$' \
+        "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve crowd, fields, meaning, memory and proxy"
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, $soak_seconds s beside what follows" \
@@ -276,11 +276,11 @@ stage_tsan() {
 
 stage_cpu-only() {
     check "build without OpenCL" compile cpu-only -Dopencl=disabled || return
-    if $short; then
-        run_tests "tests without OpenCL" cpu-only -- '^(golden cpu|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_|terminal|install)|layers)'
-        check "no leak after load, run and close" leaks
-    fi
-    longer "without OpenCL: cli readme, logits cpu" run_tests "more tests without OpenCL" cpu-only -- '^(cli readme|logits cpu)$'
+    # Not cli bench_paper, each of whose figures computes on the CPU: in this build with the same objects as in the first.
+    run_tiers "tests without OpenCL" cpu-only \
+        '^(golden cpu|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_serve|bench_throughput|terminal|install)|layers)' \
+        '^(cli readme|logits cpu)$' "without OpenCL: cli readme, logits cpu"
+    if $short; then check "no leak after load, run and close" leaks; fi
 }
 
 stage_fuzz() {

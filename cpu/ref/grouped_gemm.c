@@ -9,13 +9,6 @@ wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[WF_GROUPED_GEMM_W].cols + sizeof(float) * c->in[WF_GROUPED_GEMM_X].cols};
 }
 
-static double dot(const float *a, const float *b, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t k = 0; k < n; k++) sum += (double)a[k] * b[k];
-    return sum;
-}
-
 /* Output n of row m's t-th expert. */
 static void output(const wf_cpu_work *w, uint32_t m, uint32_t t, uint32_t n)
 {
@@ -29,7 +22,7 @@ static void output(const wf_cpu_work *w, uint32_t m, uint32_t t, uint32_t n)
         uint64_t row = (uint64_t)e * each + n;
         wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, row), w_row, k_size);
         wf_dtypes[x->dtype].decode(wf_cpu_row(x, m), x_row, x->cols);
-        sum = dot(x_row + (x->cols > k_size ? (size_t)t * k_size : 0), w_row, k_size);
+        sum = wf_cpu_ref_dot(x_row + (x->cols > k_size ? (size_t)t * k_size : 0), w_row, k_size);
         if (wf_cpu_has(bias)) sum += ((const float *)wf_cpu_at(bias))[row];
     }
     wf_cpu_set(y, wf_cpu_row(y, m), (uint64_t)t * each + n, (float)sum);

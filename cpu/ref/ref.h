@@ -10,6 +10,7 @@
 #include "dev/ops.def"
 #undef X
 
+double wf_cpu_ref_dot(const float *a, const float *b, uint32_t n);  /* gemm.c */
 double wf_cpu_ref_activation(const wf_op_params *p, double x); /* activate.c */
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *);

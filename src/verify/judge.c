@@ -122,19 +122,27 @@ static void judge_mean(judge *j, int o)
           j->err2 / j->ref2);
 }
 
+/* The bytes [begin, end) lie outside of what is to be written. */
+static bool judge_gap(judge *j, int o, const uint8_t *image, uint64_t begin, uint64_t end, uint64_t first)
+{
+    uint8_t byte = (uint8_t)wf_judge_poison(j->k);
+    for (uint64_t i = begin; i < end; i++) {
+        if (image[i] == byte) continue;
+        fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o, (long long)(i - first));
+        return false;
+    }
+    return true;
+}
+
 static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
 {
-    const wf_view *shape = &j->k->out[o].view;
-    uint64_t es = wf_dtypes[v->dtype].block_bytes, used = v->cols * es, pitch = v->stride * es;
-    uint64_t end = v->offset + shape->rows * pitch;
-    int byte = wf_judge_poison(j->k);
-    for (uint64_t i = 0; i < size; i++) {
-        bool inside = i >= v->offset && i < end && (i - v->offset) % pitch < used;
-        if (inside || image[i] == byte) continue;
-        fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o,
-              (long long)(i - v->offset));
-        return;
+    uint64_t es = wf_dtypes[v->dtype].block_bytes, used = v->cols * es, pitch = v->stride * es, at = 0;
+    for (uint32_t r = 0; r < j->k->out[o].view.rows; r++) {
+        uint64_t row = v->offset + r * pitch;
+        if (!judge_gap(j, o, image, at, row, v->offset)) return;
+        at = row + used;
     }
+    judge_gap(j, o, image, at, size, v->offset);
 }
 
 static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
