@@ -285,15 +285,37 @@ weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, ui
     return WEFT_OK;
 }
 
-/* In pieces: NVIDIA's driver 580 counts words in 32 bits, and with 8 GiB writes outside of the buffer or does not return. */
+#define FILL_PIECE (256ull << 20)
+
+/* Within a piece of the buffer. */
+static cl_int fill_piece(cl_q *q, cl_mem mem, uint64_t off, uint64_t size, uint32_t pattern)
+{
+    return clEnqueueFillBuffer(q->q, mem, &pattern, sizeof pattern, off, size, 0, NULL, NULL);
+}
+
+/* The same behind the first piece, by a sub-buffer that begins with a piece. */
+static cl_int fill_far(cl_q *q, cl_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
+{
+    uint64_t begin = off / FILL_PIECE * FILL_PIECE;
+    cl_buffer_region region = {begin, WF_MIN(buf->base.size - begin, FILL_PIECE)};
+    cl_int err;
+    cl_mem sub = clCreateSubBuffer(buf->mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
+    if (err != CL_SUCCESS) return err;
+    err = fill_piece(q, sub, off - begin, size, pattern);
+    clReleaseMemObject(sub); /* lives until the fill is done */
+    return err;
+}
+
+/* Piece by piece: NVIDIA's driver 580 counts the words of a fill in 32 bits, and with 8 GiB, or so far from the buffer's start, writes elsewhere or
+ * does not return. */
 weft_status wf_cl_fill(wf_queue *queue, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
 {
-    enum { PIECE = 1 << 30 };
     cl_q *q = (cl_q *)queue;
     cl_dev *d = (cl_dev *)queue->dev;
     WF_TRY(wf_cl_check_lost(d));
-    for (uint64_t at = 0; at < size; at += PIECE) {
-        cl_int err = clEnqueueFillBuffer(q->q, ((cl_buf *)buf)->mem, &pattern, sizeof pattern, off + at, WF_MIN(size - at, (uint64_t)PIECE), 0, NULL, NULL);
+    for (uint64_t end = off + size, piece; off < end; off += piece) {
+        piece = WF_MIN(end - off, FILL_PIECE - off % FILL_PIECE);
+        cl_int err = off < FILL_PIECE ? fill_piece(q, ((cl_buf *)buf)->mem, off, piece, pattern) : fill_far(q, (cl_buf *)buf, off, piece, pattern);
         if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueFillBuffer");
         q->dirty = true;
     }

@@ -262,12 +262,42 @@ static void offers(void **state)
     assert_int_equal(f->rank(&d->base, &c, "no such class", all, WF_LEN(all)), 0);
 }
 
+static uint32_t word_at(wf_queue *q, wf_buf *b, uint64_t off)
+{
+    uint32_t word = 0;
+    wf_event *e = event_of();
+    assert_int_equal(f->read(q, b, off, &word, sizeof word, NULL, 0, e), WEFT_OK);
+    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    f->event_destroy(&d->base, e);
+    return word;
+}
+
+/* A buffer is filled in pieces of 256 MiB: what begins in one and ends in the next but one, in the last, and what is a whole buffer. */
+static void fills_of_several_pieces(void **state)
+{
+    const uint64_t mib = 1 << 20, size = 530 * mib, begin = 200 * mib + 4, end = 520 * mib + 8;
+    (void)state;
+    wf_queue *q = queue_of();
+    wf_buf *b = NULL;
+    if (f->buf_create(&d->base, size, &b)) fail_msg("%s", wf_error());
+    assert_int_equal(f->fill(q, b, 0, size, 1), WEFT_OK);
+    assert_int_equal(f->fill(q, b, begin, end - begin, 2), WEFT_OK);
+    assert_int_equal(f->fill(q, b, 525 * mib, 4, 3), WEFT_OK);
+    const uint64_t twos[] = {begin, 256 * mib - 4, 256 * mib, 300 * mib, 512 * mib - 4, 512 * mib, end - 4};
+    const uint64_t ones[] = {0, begin - 4, end, 525 * mib - 4, 525 * mib + 4, size - 4};
+    for (size_t i = 0; i < WF_LEN(twos); i++) assert_int_equal(word_at(q, b, twos[i]), 2);
+    for (size_t i = 0; i < WF_LEN(ones); i++) assert_int_equal(word_at(q, b, ones[i]), 1);
+    assert_int_equal(word_at(q, b, 525 * mib), 3);
+    f->buf_destroy(&d->base, b);
+    f->queue_destroy(&d->base, q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(one_queue_is_in_order), T(ping_pong), T(copies_wait), T(join), T(events), T(too_many_queues),
-        T(place_used_again), T(too_much_memory), T(offers), T(watchdog),
+        T(place_used_again), T(fills_of_several_pieces), T(too_much_memory), T(offers), T(watchdog),
     };
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
