@@ -7,8 +7,8 @@
 
 /* A call without the number of its rows. */
 typedef struct shape {
-    uint32_t op, n, k, n_head, n_kv_head, head_dim;
-    uint8_t in, weight, layout, out, bias, residual, fusion, gate, windows, capped, sinks, async;
+    uint32_t op, n, k, n_head, n_kv_head, head_dim, n_rot;
+    uint8_t in, weight, layout, out, bias, residual, fusion, gate, neox, windows, capped, sinks, async;
 } shape;
 
 struct wf_shape_class {
@@ -26,6 +26,7 @@ static shape shape_of(const wf_call *c)
     s.bias = (c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf) || (c->op == WF_OP_GROUPED_GEMM && c->in[WF_GROUPED_GEMM_BIAS].buf);
     s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
     s.fusion = (uint8_t)wf_fusion_of(c);
+    if (c->p.rope) s.n_rot = c->p.n_rot, s.neox = c->p.neox != 0;
     s.gate = c->p.silu ? (uint8_t)c->p.activation : 0;
     s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
     s.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
