@@ -407,7 +407,7 @@ def main(folder, tool):
         check_experts(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 3, 6, 43, 160, one_x=True, half=True, w_type="q8_0"),
         check_class(folder, tool, "F16", 3, 6, 5, 44, 7 * 64),
         check_class(folder, tool, "Q4_K", 2, 2, 8, 92, 16 * 64),
-        check_class(folder, tool, "Q8_0", 1, 1, 3, 32, 8 * 64),
+        check_class(folder, tool, "Q8_0", 1, 1, 3, 32, 16 * 64),
         check(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "WHOLE": 1}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
         check_rope(folder, 128, rope(64, 64, 0), 8, 256, 2, 1, bias=True, half=True),
         check_rope(folder, 128, rope(128, 64, 1, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
