@@ -90,7 +90,8 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     cl_variant v = *variant_named(p->variant);
-    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = k->c.max_kv < LONG ? UNITS : MANY, .gpu = true, .fma = true,
+    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .scratch = 64 << 20, .gpu = true, .fma = true,
+                          .units = k->c.max_kv < LONG ? UNITS : MANY,
                           .nv_mma = true, .nv_wgmma = true, .nv_local_bytes = 227 << 10, .tier = WF_TIER_MATRIX};
     wf_call call;
     wf_check_call(k, NULL, &call);
