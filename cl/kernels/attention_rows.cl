@@ -50,7 +50,7 @@
 #define PER_ITEM ((2 * D + WG - 1) / WG) /* times 4 sums of 8 columns that a work-item adds up */
 #define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
 #define PARTIAL 0
-#define AHEAD   1
+#define BURST   1
 #define INLINE __attribute__((always_inline))
 #include "attention/split_costs.clh"
 #include "attention/chunks.clh"
@@ -157,14 +157,26 @@ INLINE void clear_unseen(values_t *v, int most, uint tile, uint quad)
 }
 
 /* Scores of one tile, in all columns. */
-INLINE void score_all(sums_t sums[NT], float x[NT][4], const stream *s, uint i, uint tile, const __local uint2 *pairs, const int last[NT][2], const run *r,
+INLINE void score_all(sums_t sums[NT], float x[NT][4], const stream *s, uint tile, const __local uint2 *pairs, const int last[NT][2], const run *r,
                       float scale, const lane_t *me)
 {
 #pragma unroll
     for (int n = 0; n < NT; n++) {
-        multiply_shared(x[n], &s->keys[i % AHEAD], pairs + n * KW * 16);
+        multiply_shared(x[n], s->keys, pairs + n * KW * 16);
         if ((int)(tile * 16 + 15) > r->least) mask_columns(x[n], last[n], tile, me->g);
         note_scores(&sums[n], x[n], scale);
+    }
+}
+
+/* And its values. */
+INLINE void add_all(sums_t sums[NT], float x[NT][4], values_t *v, uint tile, const run *r, float scale, const lane_t *me)
+{
+    if ((int)(tile * 16 + 15) > r->most) clear_unseen(v, r->most, tile, me->quad);
+#pragma unroll
+    for (int j = 0; j < NT; j++) {
+        uint p[2];
+        weigh(&sums[j], p, x[j], scale);
+        add_values(&sums[j], p, v);
     }
 }
 
@@ -173,26 +185,24 @@ INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_s
                        float scale, uint end, const lane_t *me)
 {
     while (s->t < end) {
-        values_t values[AHEAD];
+        values_t v;
         float x[STEP][NT][4];
-        uint n = step_tiles(s, end), t = s->t;
+        step_t step = step_of(s, of, seen, end);
 #pragma unroll
         for (uint i = 0; i < STEP; i++) {
-            if (i < n) score_all(sums, x[i], s, i, t + i * WARPS, pairs, last, r, scale, me);
-            load_behind_keys(values, s, of, seen, t, i, n, me);
+            if (i) load_step_keys(s->keys, s, of, seen, i, i + 1, me);
+            if (i < step.n) score_all(sums, x[i], s, step.t + i * WARPS, pairs, last, r, scale, me);
         }
-        look_up_pages(s->next, of, seen, t + n * WARPS);
+        load_step_values(&v, s, of, seen, 0, 1, me);
+        step.next_page = page_of_lane(of, seen, step.t + step.n * WARPS, me);
 #pragma unroll
         for (int j = 0; j < NT; j++) raise(&sums[j]);
 #pragma unroll
         for (uint i = 0; i < STEP; i++) {
-            uint tile = t + i * WARPS;
-            if (i < n && (int)(tile * 16 + 15) > r->most) clear_unseen(&values[i % AHEAD], r->most, tile, me->quad);
-#pragma unroll
-            for (int j = 0; j < NT; j++)
-                if (i < n) add_values(&sums[j], x[i][j], &values[i % AHEAD], scale);
-            load_behind_values(values, s, of, seen, t, i, n, me);
+            if (i) load_step_values(&v, s, of, seen, i, i + 1, me);
+            if (i < step.n) add_all(sums, x[i], &v, step.t + i * WARPS, r, scale, me);
         }
+        advance(s, &step, of, seen, me);
     }
 }
 
