@@ -363,7 +363,8 @@ class Misbehaving(cli.TestCase):
         for row in ("/health without bodies", "/health with bodies", "ITL without bodies", "ITL with bodies"):
             waits = [float(x) for x in re.search(rf"(?m)^{row}: +([\d.]+) +([\d.]+) +([\d.]+)$", r.text).groups()]
             self.assertEqual(waits, sorted(waits))
-            self.assertGreater(waits[2], 0)
+            if row.startswith("/health"):  # a token may come with the one before it, in no time
+                self.assertGreater(waits[2], 0)
 
     def test_bytes_one_by_one(self):
         v = values(self.bench("/bytes").text)
