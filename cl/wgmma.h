@@ -70,7 +70,7 @@ void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s);
 /* wgmma_rope.c, for the epilogue of programs with a rotation, whose four columns are of one head. The parameters, as ROPE_ARGS of kernels/rope.clh;
  * then the tile's: does this work-item's part of a head turn, is it of q, its angles in a row of the table, its place in slot 0 of a page. */
 #define WF_WGMMA_ANGLES      8 /* rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them */
-#define WF_WGMMA_ROPE_LOCALS " .b32 slot<8>; .b64 table_at, pool_at; .pred turns, of_q;"
+#define WF_WGMMA_ROPE_LOCALS " .b32 slot<%d>; .b64 table_at, pool_at; .pred turns, of_q;" /* of WF_WGMMA_ANGLES slots */
 #define WF_WGMMA_ROPE_READS  "slot*, turns, of_q, pool_at, "
 void wf_wgmma_rope_parameters(wf_ptx *t);
 void wf_wgmma_place_head(wf_ptx *t, const wf_wgmma *s);

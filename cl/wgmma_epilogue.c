@@ -279,9 +279,9 @@ static void load_more(wf_ptx *t, const wf_wgmma *s, int i)
 
 void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s)
 {
-    char locals[240];
-    snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;%s", together(s) * 4,
-             s->rope.head ? WF_WGMMA_ROPE_LOCALS : "");
+    char locals[240], rope[80] = "";
+    if (s->rope.head) snprintf(rope, sizeof rope, WF_WGMMA_ROPE_LOCALS, WF_WGMMA_ANGLES);
+    snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;%s", together(s) * 4, rope);
     open_scope(t, "The epilogue: from accumulators to Y.",
                "Reads tid, lane, warpgroup, warp, acc*, tile, rank, m0, n0, m, n, has_bias, bias, has_res, res, res_pitch, to_half, y, y_pitch; writes nothing.", locals);
     place(t, s);
