@@ -258,6 +258,9 @@ class Result:
     error: Optional[Exception] = None
 
 
+TWO_READERS = 'another task waits for this request: read it in one task, and pass on from there what comes'
+
+
 class Request(Closable):
     """A request that runs. Iterating, also with `async for`, gives the pieces of its text; one that failed or was cancelled raises behind them.
 
@@ -300,6 +303,8 @@ class Request(Closable):
     async def events_async(self) -> AsyncIterator[Event]:
         """The same as events, in asyncio's loop."""
         while True:
+            if self._awaited.locked():  # what comes now belongs to the task that waits for it
+                raise RuntimeError(TWO_READERS)
             event = self._take(0)
             if isinstance(event, Event):
                 yield event
@@ -323,7 +328,7 @@ class Request(Closable):
 
     async def _readable(self) -> None:
         if not self._awaited.acquire(blocking=False):  # a loop has one reader of a descriptor, and the last event wakes one task
-            raise RuntimeError('another task waits for this request: read it in one task, and pass on from there what comes')
+            raise RuntimeError(TWO_READERS)
         try:
             await self._wait_readable()
         finally:
