@@ -434,6 +434,7 @@ struct wf_dev {
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     uint8_t stack_weights; /* enum wf_stacking: matrices that share their input run faster as one (QKV, gate+up) */
+    bool adjacent_pairs;  /* q and k rotate faster where pairs are neighbours (ROPE_KV, p.neox 0): their rows are to be loaded in that order */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
