@@ -117,7 +117,7 @@ struct wf_builder {
     wf_weights *weights;
     enum wf_dtype act;  /* dtype of activations between ops; the residual stream is always F32 */
     enum wf_stacking stack_weights; /* which matrices that share their input become one */
-    bool interleave;    /* the file has pairs in halves, and the device wants neighbours */
+    bool interleave;    /* rows of q and k: the file has pairs in halves, and the device wants neighbours */
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
