@@ -155,6 +155,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     if (d->ref.info.type != WEFT_DEVICE_CPU) b->modest_rate = MODEST_OPS * d->ref.caps.units * d->ref.caps.mhz;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
     b->stack_weights = d->ref.caps.nv_mma && b->params.tier >= WF_TIER_MATRIX ? WF_STACK_MIXED : WF_STACK_ALIKE; /* as weights lie in layout.c */
+    b->adjacent_pairs = true;
     b->has_fused_gemm = d->ref.caps.nv_mma;
     b->has_fused_router = true;
     if (d->ref.caps.nv_wgmma) {

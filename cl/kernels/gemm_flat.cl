@@ -9,8 +9,7 @@
  * and keeps the result in local memory: rows of X read again with each tile of K would be waited for.
  * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
  * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
- * whole pairs: with NEOX, of which the halves lie apart, a block of first and that of second elements, then the rest of the
- * head by twos. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
+ * whole pairs. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
  * WHOLE: K is not shared: each warp has all of it, and blocks of W of its own, so that the sums have the bits of ../wgmma.c's without a cut of K.
  *
@@ -18,7 +17,7 @@
  * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
  * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has 2 blocks and the rows of W are a multiple of 32.
- * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
+ * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn.
  * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
  * GROUPED 1: experts.clh, without NORM and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
  * the same expert, up to 8 * B_TILES; with INT16 one.
@@ -72,7 +71,6 @@
 #ifndef ROPE
 #define ROPE 0
 #define ROPE_ARGS
-#define NEOX 0
 #else
 #include "rope.clh"
 #endif
@@ -112,7 +110,7 @@ static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b
 
 static uint tiles_of(uint N)
 {
-    return SILU ? N / 16 : NEOX ? N / 32 : ((N + 15) / 16 + BLOCKS - 1) / BLOCKS;
+    return SILU ? N / 16 : ((N + 15) / 16 + BLOCKS - 1) / BLOCKS;
 }
 
 /* Block r of a tile. With SILU blocks `tile` of gate and of up. */
@@ -120,9 +118,6 @@ static INLINE uint block_of(uint tile, int r, uint N)
 {
 #if SILU
     return tile + r * (N / 16);
-#elif NEOX
-    uint in_head = tile % (HEAD / 32);
-    return tile / (HEAD / 32) * (HEAD / 16) + (in_head < N_ROT / 32 ? in_head + r * (N_ROT / 32) : 2 * in_head + r);
 #else
     return min(tile * BLOCKS + r, (N + 15) / 16 - 1);
 #endif
@@ -140,28 +135,19 @@ static INLINE float total(const __local float *partial, uint at)
 }
 
 #if ROPE
-/* The pair of outputs that work-item lid has of a tile: for row m of X, rows row0 and row1 of the tile, which are elements e0
- * and e1 of a head. */
+/* The pair of outputs that work-item lid has of a tile: for row m of X, row `row` of the tile and the next, which are elements e and
+ * e + 1 of a head. */
 typedef struct pair_t {
-    uint m, row0, row1, head, e0, e1;
+    uint m, row, head, e;
 } pair_t;
 
 static INLINE pair_t pair_at(uint lid, uint tile)
 {
     pair_t p;
-    uint i = lid % 16;
     p.m = lid / 16;
-#if NEOX
-    p.row0 = i, p.row1 = 16 + i;
-    p.head = tile / (HEAD / 32);
-    p.e0 = block_of(tile, 0, 0) * 16 + i - p.head * HEAD;
-    p.e1 = block_of(tile, 1, 0) * 16 + i - p.head * HEAD;
-#else
-    p.row0 = 2 * i, p.row1 = 2 * i + 1;
-    p.head = (tile * 32 + p.row0) / HEAD;
-    p.e0 = (tile * 32 + p.row0) % HEAD;
-    p.e1 = p.e0 + 1;
-#endif
+    p.row = lid % 16 * 2;
+    p.head = (tile * 32 + p.row) / HEAD;
+    p.e = (tile * 32 + p.row) % HEAD;
     return p;
 }
 
@@ -172,24 +158,24 @@ static INLINE bool is_pair(const pair_t *p, const rope_t *r, uint M)
 
 static INLINE bool is_rotated(const pair_t *p, const rope_t *r)
 {
-    return p->head < r->Hq + r->Hkv && p->e0 < N_ROT / (NEOX ? 2 : 1);
+    return p->head < r->Hq + r->Hkv && p->e < N_ROT;
 }
 
 /* Behind the sums: into is the slot of the pair's row, angle its cosine and sine. */
 static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t *p, const __local float *partial, int into, float2 angle)
 {
-    uint col = p->head * HEAD;
-    float a = add_bias(e, col + p->e0, total(partial, p->m * ROWS + p->row0)), first;
-    float b = add_bias(e, col + p->e1, total(partial, p->m * ROWS + p->row1)), second;
+    uint col = p->head * HEAD + p->e, at = p->m * ROWS + p->row;
+    float a = add_bias(e, col, total(partial, at)), first;
+    float b = add_bias(e, col + 1, total(partial, at + 1)), second;
     if (is_rotated(p, r)) ROTATE(first, second, a, b, angle.x, angle.y);
     else first = a, second = b;
     if (p->head < r->Hq) {
-        store_y(e, p->m, col + p->e0, first);
-        store_y(e, p->m, col + p->e1, second);
+        store_y(e, p->m, col, first);
+        store_y(e, p->m, col + 1, second);
     } else if (has_slot(r, into)) {
         __global half *kv = in_slot(r, p->head, into, HEAD);
-        vstore_half(first, p->e0, kv);
-        vstore_half(second, p->e1, kv);
+        vstore_half(first, p->e, kv);
+        vstore_half(second, p->e + 1, kv);
     }
 }
 #elif GROUPED
@@ -288,7 +274,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         load_x(&b[0], OWN_X(x_at, lane, M), from, to);
 #if ROPE
         float2 angle = 0;
-        if (here && is_rotated(&pair, &rope)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), cos_sin(&rope, at));
+        if (here && is_rotated(&pair, &rope)) angle = vload2(pair.e / 2, cos_sin(&rope, at));
 #endif
         multiply_all(&acc, a, b, w_at, OWN_X(x_at, lane, M), from, to, lane);
         store_sums(partial + part * OUTS + first_block * 16, &acc, lane);

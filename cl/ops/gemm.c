@@ -188,11 +188,9 @@ static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_op_params *p = &c->p;
     wf_cl_knob(l, "ROPE", 1);
-    wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "HEAD", (int32_t)p->head_dim);
     wf_cl_knob(l, "N_ROT", (int32_t)p->n_rot);
-    if (v->tile[1] != 2 || v->tile[0] < v->tile[2] * 128 || p->head_dim % 2) return false;
-    return !p->neox || (p->head_dim % 32 == 0 && p->n_rot % 32 == 0);
+    return !p->neox && v->tile[1] == 2 && v->tile[0] >= v->tile[2] * 128 && p->head_dim % 2 == 0;
 }
 
 /* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in two sets. */

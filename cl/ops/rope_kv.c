@@ -27,10 +27,9 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
     const wf_view *qkv = &c->in[WF_ROPE_KV_QKV], *q = &c->out[WF_ROPE_KV_Q];
     const wf_op_params *p = &c->p;
     (void)v;
-    if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
+    if (p->neox || p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
     uint32_t vec = vec8_ok(c) ? 4 : 1;
-    wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));
     wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / (2 * vec)));

@@ -41,7 +41,7 @@ typedef struct worker {
 static shape shape_of(const wf_encode_tensor *t)
 {
     uint64_t n = t->from->dims[0] * t->from->dims[1] * t->from->dims[2] * t->from->dims[3];
-    bool vector = t->head && t->from->n_dims == 1;
+    bool vector = t->pairs.rows && t->from->n_dims == 1;
     shape s = {.cols = vector ? 1 : t->from->dims[0], .copied = t->from->ggml_type == t->to.ggml_type};
     s.rows = n / s.cols;
     s.step = WF_MAX(CHUNK / s.cols, (uint64_t)1);
@@ -49,14 +49,6 @@ static shape shape_of(const wf_encode_tensor *t)
 }
 
 /* ---- one chunk --------------------------------------------------------------------------------------- */
-
-/* Where the file that is read has row r of the one that is written. */
-static uint64_t row_from(const wf_encode_tensor *t, uint64_t r)
-{
-    if (!t->head || r % t->head >= t->n_rot) return r;
-    uint64_t i = r % t->head;
-    return r - i + i % 2 * (t->n_rot / 2) + i / 2;
-}
 
 static weft_status bad_value(const wf_encode_tensor *t, uint64_t row, uint64_t col, float x)
 {
@@ -86,7 +78,7 @@ static weft_status encode_rows(const worker *w, const wf_encode_tensor *t, const
 {
     uint64_t size = row_bytes(t->from, s);
     for (uint64_t i = 0; i < n; i++) {
-        const uint8_t *src = t->from->data + row_from(t, first + i) * size;
+        const uint8_t *src = t->from->data + wf_pairs_from(&t->pairs, first + i) * size;
         float *x = w->values + i * s->cols;
         if (s->copied) memcpy(w->bytes + i * size, src, size);
         else wf_dtypes[t->from->dtype].decode(src, x, s->cols);

@@ -5,11 +5,12 @@
 #define WF_ENCODE_H
 
 #include "model/gguf.h"
+#include "model/pairs.h"
 
 typedef struct wf_encode_tensor {
     const wf_gguf_tensor *from;
     wf_gguf_tensor to;        /* that, or what part of it comes from there: format, bytes and offset behind `data` */
-    uint32_t head, n_rot;     /* rows of a head, of which the first n_rot, two halves, are interleaved; 0: rows stay where they are */
+    wf_pairs pairs;           /* the order of its rows */
 } wf_encode_tensor;
 
 typedef struct wf_encode {

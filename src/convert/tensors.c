@@ -132,6 +132,12 @@ static bool is_rotated(const wf_gguf_tensor *t)
     return false;
 }
 
+static wf_pairs pairs_of(const wf_gguf_tensor *t, const wf_hparams *hp)
+{
+    uint64_t rows = t->n_dims == 1 ? t->dims[0] : t->dims[1];
+    return is_rotated(t) ? (wf_pairs){hp->head_dim, hp->n_rot, rows / hp->head_dim * hp->head_dim} : (wf_pairs){0};
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------ */
 
 /* Each tensor's part of the one that it goes to. */
@@ -142,12 +148,11 @@ static weft_status list_parts(work *w)
     WF_TRY(read_pairs(w, &hp, &interleave));
     for (size_t i = 0; i < w->in->n_tensors; i++) {
         const wf_gguf_tensor *from = &w->in->tensors[i];
-        bool moves = interleave && is_rotated(from);
         wf_gguf_tensor part = w->out->tensors[w->places[i].tensor];
         bool whole = part.n_dims == from->n_dims;
         part.bytes /= whole ? 1 : w->recipe->n_expert;
         part.offset += w->places[i].expert * part.bytes;
-        w->list[i] = (wf_encode_tensor){from, part, moves ? hp.head_dim : 0, moves ? hp.n_rot : 0};
+        w->list[i] = (wf_encode_tensor){from, part, interleave ? pairs_of(from, &hp) : (wf_pairs){0}};
     }
     return WEFT_OK;
 }

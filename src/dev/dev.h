@@ -35,7 +35,8 @@
  *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin); pos [M] I32; slot [M] I32
  *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
  *              Rotates the first p.n_rot elements of each head of q and k by table[pos]. Pair i is the elements
- *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1). Writes k and v of row m to slot
+ *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1), which no variant of a device with adjacent_pairs need
+ *              support, here or behind a GEMM. Writes k and v of row m to slot
  *              slot[m] = page * P + index in page; slot < 0: no write. q is not scaled.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32;
  *                  windows [Hq] I32 or absent; sinks [Hq] F32 or absent
@@ -434,6 +435,7 @@ struct wf_dev {
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     uint8_t stack_weights; /* enum wf_stacking: matrices that share their input run faster as one (QKV, gate+up) */
+    bool adjacent_pairs;  /* pairs that it rotates are neighbours (ROPE_KV, p.neox 0): rows of q and k are to be loaded in that order */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */

@@ -356,6 +356,7 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
     dev->base.align = 64;
     dev->base.act = WF_F32;
     dev->base.stack_weights = WF_STACK_ALIKE;
+    dev->base.adjacent_pairs = true;
     dev->base.has_fused_gemm = dev->base.has_fused_router = state.c.fused;
     dev->base.timing_only = !state.c.compute;
     *out = &dev->base;

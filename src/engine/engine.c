@@ -210,7 +210,8 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->step_ms = p->step_ms;
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
+    wf_build_params b = wf_build_params_of(e->dev, e->context, sp.page_tokens);
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &e->graph, &e->weights));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     WF_TRY(wf_engine_limits(m, p, sp.policy, wf_engine_step_tokens(e->dev), &e->graph, &e->weights, &e->limits));
     memcpy(sp.tables, e->graph.kv.tables, sizeof sp.tables);

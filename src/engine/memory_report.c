@@ -31,7 +31,8 @@ static weft_status open_report(const struct weft_model *m, const struct weft_eng
     WF_TRY(wf_policy_parse(p->policy, &r->policy));
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &r->dev));
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, r->dev->act, r->dev->stack_weights, wf_engine_context(m, p), r->page, &r->g, &r->w));
+    wf_build_params b = wf_build_params_of(r->dev, wf_engine_context(m, p), r->page);
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &r->g, &r->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &r->g, &r->w));
     WF_TRY(wf_engine_limits(m, p, r->policy, wf_engine_step_tokens(r->dev), &r->g, &r->w, &r->l));
     WF_TRY(wf_graph_end(&r->g));

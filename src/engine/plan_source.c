@@ -45,7 +45,8 @@ static weft_status find(const struct weft_model *m, const struct weft_engine_par
     wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .no_kernel_cache = p->no_kernel_cache};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &s->dev));
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, s->dev->act, s->dev->stack_weights, wf_engine_context(m, p), wf_engine_page(p), &s->g, &s->w));
+    wf_build_params b = wf_build_params_of(s->dev, wf_engine_context(m, p), wf_engine_page(p));
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &s->g, &s->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &s->g, &s->w));
     WF_TRY(wf_graph_end(&s->g));
     wf_kept_plans(s->dev, &s->g, &s->plans, out, cap);

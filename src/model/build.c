@@ -19,7 +19,7 @@ static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enu
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
     const wf_hparams *hp = b->hp;
     n.p = (wf_op_params){.eps = hp->eps, .scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
-                      .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens, .activation = hp->gate};
+                      .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox && !b->interleave, .page_tokens = b->page_tokens, .activation = hp->gate};
     return n;
 }
 
@@ -52,13 +52,13 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
     return n.out[WF_GET_ROWS_Y].value;
 }
 
-/* RMSNorm of each group of k columns of x, + residual, into those of y. */
-static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k, wf_operand x, int32_t residual, wf_operand y)
+/* RMSNorm of each group of columns of x, as many as w has, + residual, into those of y. */
+static void norm(wf_builder *b, const char *name, int32_t w, wf_operand x, int32_t residual, wf_operand y)
 {
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
     n.in[WF_RMSNORM_X] = x;
-    n.in[WF_RMSNORM_W] = WF_ALL(wf_build_vector(b, tensor, k));
+    n.in[WF_RMSNORM_W] = WF_ALL(w);
     n.in[WF_RMSNORM_RESIDUAL] = WF_ALL(residual);
     n.out[WF_RMSNORM_Y] = y;
     wf_build_node(b, &n);
@@ -84,7 +84,7 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
     if (b->status != WEFT_OK) return -1;
     int32_t y = wf_build_activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
     if (b->hp->layer_norm) layer_norm(b, name, tensor, x, y);
-    else norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), -1, WF_ALL(y));
+    else norm(b, name, wf_build_vector(b, tensor, b->hp->hidden_size), WF_ALL(x), -1, WF_ALL(y));
     return y;
 }
 
@@ -92,18 +92,18 @@ int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, 
 {
     if (b->status != WEFT_OK) return -1;
     int32_t y = wf_build_activation(b, rows_of(b, x), WF_F32, b->hp->hidden_size);
-    norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), residual, WF_ALL(y));
+    norm(b, name, wf_build_vector(b, tensor, b->hp->hidden_size), WF_ALL(x), residual, WF_ALL(y));
     return y;
 }
 
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y)
 {
-    norm(b, name, tensor, b->hp->head_dim, x, -1, y);
+    if (b->status == WEFT_OK) norm(b, name, wf_build_rotated_vector(b, tensor, b->hp->head_dim), x, -1, y);
 }
 
 void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y)
 {
-    norm(b, name, tensor, x.cols, x, -1, y);
+    if (b->status == WEFT_OK) norm(b, name, wf_build_rotated_vector(b, tensor, x.cols), x, -1, y);
 }
 
 /* Does the layer attend to the last keys only? */
@@ -283,8 +283,8 @@ static int32_t attention(wf_builder *b, const char *norm, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const uint32_t q_rows = hp->n_head * hp->head_dim, kv_rows = hp->n_kv_head * hp->head_dim;
-    const wf_linear qkv[] = {{"q", "attn_q", q_rows}, {"k", "attn_k", kv_rows}, {"v", "attn_v", kv_rows}};
-    const wf_linear one = {"qkv", "attn_qkv", q_rows + 2 * kv_rows};
+    const wf_linear qkv[] = {{"q", "attn_q", q_rows, q_rows}, {"k", "attn_k", kv_rows, kv_rows}, {"v", "attn_v", kv_rows}};
+    const wf_linear one = {"qkv", "attn_qkv", q_rows + 2 * kv_rows, q_rows + kv_rows};
     if (b->status != WEFT_OK) return -1;
     bool in_one = wf_build_has(b, one.tensor);
     const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
@@ -302,7 +302,7 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
 int32_t wf_build_attention_qk_norm(wf_builder *b, int32_t x)
 {
     const uint32_t q = b->hp->n_head * b->hp->head_dim, kv = b->hp->n_kv_head * b->hp->head_dim;
-    const wf_linear qk[] = {{"q", "attn_q", q}, {"k", "attn_k", kv}}, v = {"v", "attn_v", kv};
+    const wf_linear qk[] = {{"q", "attn_q", q, q}, {"k", "attn_k", kv, kv}}, v = {"v", "attn_v", kv};
     int32_t h = wf_build_norm(b, "attn_norm", "attn_norm", x);
     int32_t raw = wf_build_linears(b, "qk", qk, 2, h, NULL, -1, WF_F32), qkv = wf_build_columns(b, q + 2 * kv);
     wf_build_head_norm(b, "q_norm", "attn_q_norm", (wf_operand){raw, 0, q}, (wf_operand){qkv, 0, q});
@@ -440,11 +440,15 @@ static void check_all_used(wf_builder *b)
     }
 }
 
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, enum wf_stacking stack_weights, uint32_t context,
-                           uint32_t page_tokens, wf_graph *graph, wf_weights *weights)
+wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens)
 {
-    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = act, .stack_weights = stack_weights, .context = context,
-                    .page_tokens = page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
+    return (wf_build_params){dev->act, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs, context, page_tokens};
+}
+
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p, wf_graph *graph, wf_weights *weights)
+{
+    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = p->act, .stack_weights = p->stack_weights, .context = p->context,
+                    .interleave = hp->neox && p->adjacent_pairs, .page_tokens = p->page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
@@ -452,7 +456,7 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
     if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = wf_build_rope_table(&b, WF_ROPE_NONE);
     if (b.status == WEFT_OK && hp->local_rope_base > 0) b.local_rope = wf_build_rope_table(&b, WF_ROPE_LOCAL);
     b.windows = -1;
-    if (b.status == WEFT_OK && hp->window && hp->window < context) b.windows = windows(&b);
+    if (b.status == WEFT_OK && hp->window && hp->window < p->context) b.windows = windows(&b);
     if (b.status == WEFT_OK) arch->graph(&b);
     if (b.status == WEFT_OK) check_all_used(&b);
     free(b.used);

@@ -16,6 +16,8 @@ weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint3
 int32_t wf_build_weight(wf_builder *b, const wf_weight *w);
 int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols); /* takes `made` */
 int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n);
+/* Of elements of heads, in the order of the rows of q and k. */
+int32_t wf_build_rotated_vector(wf_builder *b, const char *tensor, uint32_t n);
 /* Of a norm: its weights ("weight"), or its bias ("bias"), which is zeros where the file has none. */
 int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n);
 /* Biases of stacked matrices, zeros for a matrix without one; -1 without an error if none has a bias. */

@@ -9,6 +9,7 @@
 #include "mem/arena.h"
 #include "model/folder.h"
 #include "model/gguf.h"
+#include "model/pairs.h"
 #include "plan/graph.h"
 
 typedef struct wf_hparams {
@@ -82,6 +83,7 @@ typedef struct wf_weight {
     enum wf_dtype dtype;
     uint32_t rows, cols;
     uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
+    wf_pairs pairs;    /* the order of the rows of one that is made of tensors */
     uint32_t turn;     /* rows that each part gives in turn, such as an expert's gate and up; 0: all that it has */
     bool matrix;       /* the W of a product: the backend may choose its layout */
     wf_view view;      /* after upload */
@@ -115,6 +117,7 @@ struct wf_builder {
     wf_weights *weights;
     enum wf_dtype act;  /* dtype of activations between ops; the residual stream is always F32 */
     enum wf_stacking stack_weights; /* which matrices that share their input become one */
+    bool interleave;    /* rows of q and k: the file has pairs in halves, and the device wants neighbours */
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
@@ -125,14 +128,23 @@ struct wf_builder {
     weft_status status; /* the first error; later calls do nothing */
 };
 
-/* Graph, weights list and every check of names and shapes. act/stack_weights/context/page_tokens as above. */
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, enum wf_stacking stack_weights, uint32_t context,
-                           uint32_t page_tokens, wf_graph *graph, wf_weights *weights);
+/* What a graph depends on beside the model; as in wf_builder, and as a device wants it. */
+typedef struct wf_build_params {
+    enum wf_dtype act;
+    enum wf_stacking stack_weights;
+    bool adjacent_pairs; /* as in wf_dev */
+    uint32_t context, page_tokens;
+} wf_build_params;
+wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens);
+
+/* Graph, weights list and every check of names and shapes. */
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p, wf_graph *graph, wf_weights *weights);
 
 /* One of up to three matrices that share an input. bias: look for "<tensor>.bias" too. */
 typedef struct wf_linear {
     const char *name, *tensor; /* node "q", tensor "attn_q" */
     uint32_t rows;
+    uint32_t rotated; /* of them, the first: heads of q and k. 0: none */
 } wf_linear;
 
 /* What a matrix product does on the way: RMSNorm of its input by that tensor (NULL: none) and, for gate and up,
@@ -151,7 +163,7 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
 bool wf_build_has(const wf_builder *b, const char *tensor); /* does the file have that weight, in this layer? */
 /* residual + RMSNorm of x, both F32. */
 int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual);
-/* RMSNorm of each head of x, which is F32, by itself. */
+/* RMSNorm of each head of x, which is F32, by itself; x is q or k before its rotation. */
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 /* The same of all the columns at once. */
 void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);

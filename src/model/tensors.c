@@ -87,7 +87,32 @@ weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint3
     return check_finite(b, t, out, n);
 }
 
-int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n)
+/* The order of rows of which the first so many are heads of q and k. */
+static wf_pairs pairs_of(const wf_builder *b, uint32_t rotated)
+{
+    if (!b->interleave || !rotated) return (wf_pairs){0};
+    return (wf_pairs){b->hp->head_dim, b->hp->n_rot, rotated};
+}
+
+/* Of matrices that share their input: v, whose rows stay, comes last. */
+static wf_pairs stacked_pairs(const wf_builder *b, const wf_linear *l, uint32_t n)
+{
+    uint32_t rotated = 0;
+    for (uint32_t i = 0; i < n; i++) rotated += l[i].rotated;
+    return pairs_of(b, rotated);
+}
+
+static weft_status reorder(const wf_pairs *p, float *x, uint32_t n)
+{
+    float *from = p->rows ? wf_calloc(n, sizeof *x) : NULL;
+    if (!from) return p->rows ? WEFT_ERR_NOMEM : WEFT_OK;
+    memcpy(from, x, n * sizeof *x);
+    for (uint32_t i = 0; i < n; i++) x[i] = from[wf_pairs_from(p, i)];
+    free(from);
+    return WEFT_OK;
+}
+
+static int32_t build_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n, wf_pairs order)
 {
     const wf_gguf_tensor *t = wf_build_find(b, tensor, suffix);
     char name[96];
@@ -97,14 +122,25 @@ int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suff
     if (!x) return wf_build_fail(b, WEFT_ERR_NOMEM);
     weft_status s = t ? wf_build_decode_vector(b, t, n, x) : WEFT_OK;
     for (uint32_t i = 0; i < n && b->norm_gain != 0; i++) x[i] *= b->norm_gain;
+    if (s == WEFT_OK) s = reorder(&order, x, n);
     if (s == WEFT_OK) return wf_build_made(b, x, 1, n);
     free(x);
     return wf_build_fail(b, s);
 }
 
+int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n)
+{
+    return build_vector(b, tensor, suffix, n, (wf_pairs){0});
+}
+
 int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n)
 {
     return wf_build_norm_vector(b, tensor, "weight", n);
+}
+
+int32_t wf_build_rotated_vector(wf_builder *b, const char *tensor, uint32_t n)
+{
+    return build_vector(b, tensor, "weight", n, pairs_of(b, n));
 }
 
 int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows)
@@ -120,6 +156,9 @@ int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uin
         weft_status s = t ? wf_build_decode_vector(b, t, l[i].rows, x + at) : WEFT_OK;
         if (s != WEFT_OK) wf_build_fail(b, s);
     }
+    wf_pairs order = stacked_pairs(b, l, n);
+    weft_status s = reorder(&order, x, rows);
+    if (s != WEFT_OK) wf_build_fail(b, s);
     if (b->status == WEFT_OK) return wf_build_made(b, x, 1, rows);
     free(x);
     return -1;
@@ -211,7 +250,7 @@ static int32_t add_parts(wf_builder *b, wf_weight *w)
 
 int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
 {
-    wf_weight w = {.cols = cols, .matrix = true, .parts = new_parts(b, n)};
+    wf_weight w = {.cols = cols, .matrix = true, .pairs = stacked_pairs(b, l, n), .parts = new_parts(b, n)};
     for (uint32_t i = 0; i < n; i++) {
         add_part(b, &w, l[i].tensor, l[i].rows);
         w.rows += l[i].rows;

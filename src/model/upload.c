@@ -129,10 +129,12 @@ typedef struct source {
 static source source_of(const wf_weight *w, uint64_t row)
 {
     uint32_t i = 0;
+    bool alone = row < w->pairs.rows; /* the next one is elsewhere */
+    row = wf_pairs_from(&w->pairs, row);
     uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
     if (w->turn) return (source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
     while (row >= rows_of(w, w->parts[i])) row -= rows_of(w, w->parts[i++]);
-    return (source){w->parts[i], row, rows_of(w, w->parts[i]) - row};
+    return (source){w->parts[i], row, alone ? 1 : rows_of(w, w->parts[i]) - row};
 }
 
 /* Rows of the weight's tensors, or of what is computed. */

@@ -64,7 +64,7 @@ static bool view_in_file(wf_weights *all, const wf_dev *dev, const wf_gguf *f, w
 {
     size_t i;
     uint64_t offset;
-    if (!all->n_files || w->n_parts != 1 || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) || offset % dev->align) return false;
+    if (!all->n_files || w->n_parts != 1 || w->pairs.rows || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) || offset % dev->align) return false;
     w->view = (wf_view){all->files[i], offset, w->rows, w->cols, w->cols, w->dtype, 0};
     all->in_file = true;
     return true;

@@ -21,8 +21,8 @@ typedef struct costing {
     wf_mix mix;
     wf_load load;
     double window, most_decodes;
-    enum wf_dtype act, format;
-    enum wf_stacking stacking;
+    enum wf_dtype format;
+    wf_build_params build;
 } costing;
 
 const char *weft_limit_name(enum weft_limit l)
@@ -36,7 +36,7 @@ const char *weft_limit_name(enum weft_limit l)
 static weft_status read_device(costing *c)
 {
     const struct weft_cost_params *p = c->p;
-    c->act = c->dev->act, c->stacking = (enum wf_stacking)c->dev->stack_weights;
+    c->build = wf_build_params_of(c->dev, 0, 0);
     WF_TRY(wf_device_machine(c->dev, &(wf_rates_params){p->threads, p->measure, p->on_progress, p->user}, &c->m));
     if (wf_machine_has_rates(&c->m) && c->m.memory > 0) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED, "%s tells neither its memory nor its rates: take a device of the table (weft_cost_params.on)", c->dev->info.id);
@@ -54,7 +54,9 @@ static weft_status open_device(costing *c)
 static weft_status build_graph(const costing *c, wf_graph *g, wf_weights *w)
 {
     const struct weft_model *m = c->p->model;
-    return wf_model_build(m->arch, m->file, &m->hp, c->act, c->stacking, (uint32_t)(c->mix.in + c->mix.out), 16, g, w);
+    wf_build_params p = c->build;
+    p.context = (uint32_t)(c->mix.in + c->mix.out), p.page_tokens = 16;
+    return wf_model_build(m->arch, m->file, &m->hp, &p, g, w);
 }
 
 /* Of the graph that an engine has, with what it samples by, which the cost leaves out. */
@@ -85,7 +87,7 @@ static void find_energy(costing *c)
 
 static weft_status find_machine(costing *c)
 {
-    c->act = WF_F16, c->stacking = WF_STACK_ALIKE; /* as GPUs have it */
+    c->build = (wf_build_params){.act = WF_F16, .stack_weights = WF_STACK_ALIKE, .adjacent_pairs = true}; /* as GPUs have it */
     return c->p->on ? wf_machine_find(c->p->devices, c->p->on, &c->m) : open_device(c);
 }
 
@@ -164,7 +166,7 @@ static void put_load(const costing *c, struct weft_cost *out)
 
 static void put_equations(const costing *c, struct weft_cost *out)
 {
-    wf_model_size size = {out->params, wf_graph_width(&c->g), c->g.n_layers, (double)wf_dtype_bytes(c->act, 1), out->compute};
+    wf_model_size size = {out->params, wf_graph_width(&c->g), c->g.n_layers, (double)wf_dtype_bytes(c->build.act, 1), out->compute};
     wf_equations e = wf_equations_of(&size, &c->m, wf_load_tokens(&c->load));
     out->t_mem = e.memory, out->t_compute = e.compute, out->t_net = e.network, out->t_r = e.ratio, out->eq5 = e.optimum;
 }

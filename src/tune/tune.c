@@ -123,8 +123,8 @@ static weft_status add_model(tuner *t)
     wf_weights w = {0};
     if (!m->arch)
         return wf_fail(WEFT_ERR_ARG, "%s contains only a vocabulary", m->info.path);
-    weft_status s =
-        wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->stack_weights, 16, 16, &g, &w);
+    wf_build_params p = wf_build_params_of(t->dev, 16, 16);
+    weft_status s = wf_model_build(m->arch, m->file, &m->hp, &p, &g, &w);
     if (!s) s = add_nodes(t, &g, &w);
     wf_graph_free(&g);
     wf_weights_free(&w);

@@ -77,6 +77,8 @@ static const wf_case small[] = {
     {.op = WF_OP_ROPE_KV, .m = 7, .n = 40, .pad = 2,
      .p = {.n_head = 6, .n_kv_head = 2, .head_dim = 64, .n_rot = 64, .page_tokens = 16}},
     {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
+     .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .page_tokens = 16}},
+    {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
      .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .neox = 1, .page_tokens = 16}},
     {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .pad = 4,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},

@@ -272,7 +272,7 @@ static wf_op_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
     return p;
 }
 
-/* q, k and v that are rotated and go to their slots behind the product: each head size with both orders of pairs. */
+/* q, k and v that are rotated and go to their slots behind the product: each head size, with both orders of pairs where the device has both. */
 static bool gemm_rope(op_cases *s)
 {
     static const uint32_t ms[] = {1, 2, 7, 8, 13, 16, 60, 270}, ks[] = {64, 480, 512, 1056};
@@ -282,7 +282,7 @@ static bool gemm_rope(op_cases *s)
                      .norm = below(s, 3), .bias = below(s, 2), .p = heads(s, head_dims[i / 2 % WF_LEN(head_dims)], turn)};
         c.p.eps = 1e-5f;
         c.p.rope = 1;
-        c.p.neox = i % 2;
+        c.p.neox = i % 2 && !s->adjacent_pairs;
         c.p.n_rot = below(s, 2) ? c.p.head_dim : 2 * (1 + below(s, c.p.head_dim / 2));
         if (c.p.n_rot > 32 && below(s, 2)) c.p.n_rot -= c.p.n_rot % 32;
         c.n = (c.p.n_head + 2 * c.p.n_kv_head) * c.p.head_dim;
@@ -376,7 +376,7 @@ static bool ropes(op_cases *s)
             wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[(i + d) & 1], .out = ANY(s, acts), .m = ms[turn % 3],
                          .n = 1 + below(s, 100)};
             c.p = heads(s, head_dims[d], turn++);
-            c.p.neox = i;
+            c.p.neox = i && !s->adjacent_pairs;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
             if (!add(s, c)) return false;
         }
@@ -513,9 +513,9 @@ static bool tiny(op_cases *s)
                             .max_q = 2, .windows = WF_WINDOWS_MIXED, .sinks = true});
 }
 
-bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
+bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cases *out)
 {
-    *out = (op_cases){.seed = seed, .level = level};
+    *out = (op_cases){.seed = seed, .level = level, .adjacent_pairs = dev->adjacent_pairs};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
     return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out);

@@ -15,9 +15,10 @@ typedef struct op_cases {
     size_t n, cap;
     uint64_t seed, draws;
     enum op_level level;
+    bool adjacent_pairs; /* of the device: it rotates no others */
 } op_cases;
 
 /* False: out of memory. The caller frees out->list. */
-bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out);
+bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cases *out);
 
 #endif

@@ -320,10 +320,10 @@ def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one
     return told(family, knobs, f"{tokens} x {used} of {experts}", n, k, bool(alike and error <= 1), error)
 
 
-def turned(qkv, angle, heads, d, n_rot, neox):
+def turned(qkv, angle, heads, d, n_rot):
     """The first n_rot of each of so many heads, by (cos, sin) of each row."""
     out = qkv.copy().reshape(len(qkv), -1, d)
-    first, second = (slice(0, n_rot // 2), slice(n_rot // 2, n_rot)) if neox else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+    first, second = slice(0, n_rot, 2), slice(1, n_rot, 2)
     a, b = out[:, :heads, first].copy(), out[:, :heads, second].copy()
     c, s = angle[:, None, 0::2], angle[:, None, 1::2]
     out[:, :heads, first], out[:, :heads, second] = a * c - b * s, a * s + b * c
@@ -356,7 +356,7 @@ def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=Fal
     want = x.astype(np.float64)
     if knobs["NORM"]:
         want = want / np.sqrt((want**2).mean(1, keepdims=True) + 1e-5) * scale
-    want = turned(want @ w.astype(np.float64).T + (b if bias else 0), table[pos, :n_rot], heads + kv_heads, d, n_rot, knobs["NEOX"])
+    want = turned(want @ w.astype(np.float64).T + (b if bias else 0), table[pos, :n_rot], heads + kv_heads, d, n_rot)
     cl.enqueue_copy(QUEUE, y, out)
     rms = np.sqrt(np.mean(want**2))
     error = tolerances.op_error("GEMM", y, want[:, :heads].reshape(m, -1), rms)
@@ -380,8 +380,8 @@ def main(folder, tool):
     def row(blocks, k, **more):
         return {**flat(blocks, 1, 1, xk=k, **more), "INT16": 1}
 
-    def rope(head, n_rot, neox, **more):
-        return {**flat(2, 1, 1, **more), "ROPE": 1, "NEOX": neox, "HEAD": head, "N_ROT": n_rot}
+    def rope(head, n_rot, **more):
+        return {**flat(2, 1, 1, **more), "ROPE": 1, "HEAD": head, "N_ROT": n_rot}
 
     def frag(bm, bn, wm, wn, pk, stages, vec):
         return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "PK": pk, "STAGES": stages, "VEC": vec}
@@ -409,8 +409,8 @@ def main(folder, tool):
         check_class(folder, tool, "Q4_K", 2, 2, 8, 92, 16 * 64),
         check_class(folder, tool, "Q8_0", 1, 1, 3, 32, 16 * 64),
         check(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "WHOLE": 1}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
-        check_rope(folder, 128, rope(64, 64, 0), 8, 256, 2, 1, bias=True, half=True),
-        check_rope(folder, 128, rope(128, 64, 1, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
+        check_rope(folder, 128, rope(64, 64), 8, 256, 2, 1, bias=True, half=True),
+        check_rope(folder, 128, rope(128, 64, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
         check(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),

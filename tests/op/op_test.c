@@ -310,7 +310,7 @@ int main(int argc, char **argv)
     weft_status st = open_device(&o, &s);
     if (st == WEFT_ERR_NODEVICE) return skip_program(weft_last_error());
     if (st) fprintf(stderr, "op_test: %s\n", weft_last_error());
-    if (!st && !op_cases_make(o.level, o.seed, &cases)) st = WEFT_ERR_NOMEM;
+    if (!st && !op_cases_make(o.level, o.seed, s.dev, &cases)) st = WEFT_ERR_NOMEM;
     if (!st) {
         printf("%s (%s), seed %llu\n", s.dev->info.id, s.dev->info.name, (unsigned long long)o.seed);
         for (size_t i = 0; i < cases.n && !s.dev->lost; i++) {

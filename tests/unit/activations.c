@@ -23,7 +23,7 @@ static shape open_shape(const char *name, enum wf_dtype act)
 {
     shape s = {0};
     assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = name, .layers = 3}, &s.m), WEFT_OK);
-    assert_int_equal(wf_model_build(s.m->arch, s.m->file, &s.m->hp, act, WF_STACK_ALIKE, 4096, 16, &s.g, &s.w), WEFT_OK);
+    assert_int_equal(wf_model_build(s.m->arch, s.m->file, &s.m->hp, &(wf_build_params){act, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w), WEFT_OK);
     assert_int_equal(wf_graph_end(&s.g), WEFT_OK);
     return s;
 }

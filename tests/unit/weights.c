@@ -1,5 +1,5 @@
-/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut, and in whatever formats
- * the matrices of a stack are; each call of the device may fail in the middle of it. */
+/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut, in whatever formats
+ * the matrices of a stack are, and with the rows of heads in the order that the device wants; each call of the device may fail in the middle of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "dev/null.h"
+#include "engine/engine.h"
 #include "model/build.h"
 #include "tensor/joint.h"
 
@@ -204,26 +205,38 @@ static void all_is_where_it_belongs(void **state)
 
 /* ---- matrices of different formats in one ------------------------------------------------------------------------------ */
 
-static const wf_linear qkv[] = {{"q", "attn_q", 48}, {"k", "attn_k", 16}, {"v", "attn_v", 17}};
+static const wf_linear qkv[] = {{"q", "attn_q", 48, 48}, {"k", "attn_k", 16, 16}, {"v", "attn_v", 17}};
 enum { MIXED_COLS = 1 << 16, MIXED_ROWS = 48 + 16 + 17 }; /* so wide that v is a piece of its own */
 
 typedef struct mixed {
     wf_gguf *file;
-    wf_gguf_tensor *tensors; /* of the file */
-    uint8_t *data, used[3];
-    char names[3][32];
+    wf_gguf_tensor *tensors; /* of the file: three matrices, then the vector, and the biases of q and v */
+    uint8_t *data, used[6];
+    float vector[48]; /* 0, 1, 2, ... */
+    char names[6][32];
     wf_graph graph;
     wf_weights weights;
     wf_builder b;
 } mixed;
+
+static void add_vector(mixed *m, int i, const char *name, uint32_t n)
+{
+    snprintf(m->names[i], sizeof m->names[i], "blk.0.%s", name);
+    m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])}, .n_dims = 1, .dims = {n, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml,
+                                     .dtype = WF_F32, .data = (const uint8_t *)m->vector, .bytes = n * sizeof *m->vector};
+}
 
 static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacking)
 {
     uint64_t at = 0;
     memset(m, 0, sizeof *m);
     assert_int_equal(wf_gguf_new("t.gguf", &m->file), WEFT_OK);
-    m->file->tensors = m->tensors = calloc(3, sizeof *m->tensors);
-    m->file->n_tensors = 3;
+    m->file->tensors = m->tensors = calloc(6, sizeof *m->tensors);
+    m->file->n_tensors = 6;
+    for (int i = 0; i < 48; i++) m->vector[i] = (float)i;
+    add_vector(m, 3, "attn_q_norm.weight", 48);
+    add_vector(m, 4, "attn_q.bias", 48);
+    add_vector(m, 5, "attn_v.bias", 17);
     m->data = calloc(MIXED_ROWS, MIXED_COLS * 2);
     for (uint64_t i = 0; i < MIXED_ROWS * MIXED_COLS / 4; i++) ((uint64_t *)(void *)m->data)[i] = wf_random(8, i);
     for (int i = 0; i < 3; i++) {
@@ -327,6 +340,151 @@ static void mixed_formats_become_one(void **state)
     assert_become((const enum wf_dtype[]){WF_Q4_K, WF_Q8_0, WF_Q8_0}, WF_K8);
 }
 
+/* ---- heads whose pairs become neighbours -------------------------------------------------------------------------------- */
+
+enum { HEAD = 8, ROTATED = 6 };
+static const uint32_t in_head[HEAD] = {0, 3, 1, 4, 2, 5, 6, 7}; /* three pairs, and two elements that do not turn */
+
+static uint32_t from_row(uint32_t r, uint32_t rotated)
+{
+    return r < rotated ? r / HEAD * HEAD + in_head[r % HEAD] : r;
+}
+
+static void mix_heads(mixed *m, const enum wf_dtype dtypes[3])
+{
+    static const wf_hparams hp = {.head_dim = HEAD, .n_rot = ROTATED, .neox = true};
+    mix(m, dtypes, WF_STACK_MIXED);
+    m->b.hp = &hp, m->b.interleave = true;
+}
+
+/* Row r of what is stacked, in the joint format. */
+static void row_of(const mixed *m, const wf_linear *l, uint32_t r, enum wf_dtype joint, uint8_t *out)
+{
+    size_t i = 0;
+    while (r >= l[i].rows) r -= l[i++].rows;
+    const wf_gguf_tensor *t = wf_build_find(&m->b, l[i].tensor, "weight");
+    const uint8_t *from = t->data + r * wf_dtype_bytes((enum wf_dtype)t->dtype, MIXED_COLS);
+    if ((enum wf_dtype)t->dtype == joint) memcpy(out, from, wf_dtype_bytes(joint, MIXED_COLS));
+    else wf_joint_from((enum wf_dtype)t->dtype, from, joint, out, MIXED_COLS);
+}
+
+/* The rows that the device has of n matrices, of which the first so many are of heads that turn. */
+static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint32_t n, uint32_t rotated, enum wf_dtype joint)
+{
+    mixed m;
+    wf_queue *q;
+    uint64_t each = wf_dtype_bytes(joint, MIXED_COLS);
+    uint8_t *want = malloc(each);
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    mix_heads(&m, dtypes);
+    assert_true(wf_build_stacked_matrix(&m.b, l, n, MIXED_COLS) >= 0);
+    m.weights.list[0].matrix = false; /* rows, as they come */
+    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    if (wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    const wf_view *v = &m.weights.list[0].view;
+    for (uint32_t r = 0; r < v->rows; r++) {
+        row_of(&m, l, from_row(r, rotated), joint, want);
+        if (memcmp((const uint8_t *)v->buf->host + v->offset + r * each, want, each)) fail_msg("row %u of %u matrices", r, n);
+    }
+    wf_queue_destroy(q);
+    unmix(&m);
+    wf_dev_close(dev);
+    free(want);
+}
+
+static void pairs_become_neighbours(void **state)
+{
+    (void)state;
+    static const enum wf_dtype alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0}, wider[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0};
+    const wf_linear in_one = {"qkv", "attn_q", 48, 32};
+    assert_rows(alike, qkv, 3, 48 + 16, WF_Q8_0);
+    assert_rows(wider, qkv, 3, 48 + 16, WF_K8);
+    assert_rows(alike, qkv, 1, 48, WF_Q8_0);
+    assert_rows(alike, qkv + 1, 2, 16, WF_Q8_0);
+    assert_rows(alike, &in_one, 1, 32, WF_Q8_0);
+}
+
+static const float *made(const mixed *m, int32_t value)
+{
+    assert_int_equal(m->b.status, WEFT_OK);
+    assert_true(value >= 0);
+    return m->weights.list[m->graph.values[value].id].made;
+}
+
+static void vectors_follow_their_rows(void **state)
+{
+    (void)state;
+    static const enum wf_dtype alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
+    mixed m;
+    mix_heads(&m, alike);
+    const float *bias = made(&m, wf_build_stacked_bias(&m.b, qkv, 3, MIXED_ROWS));
+    const float *norm = made(&m, wf_build_rotated_vector(&m.b, "attn_q_norm", 48)), *other = made(&m, wf_build_vector(&m.b, "attn_q_norm", 48));
+    for (uint32_t i = 0; i < MIXED_ROWS; i++) assert_true(bias[i] == (i < 48 ? (float)from_row(i, 48) : i < 48 + 16 ? 0 : (float)(i - 48 - 16)));
+    for (uint32_t i = 0; i < 48; i++) assert_true(norm[i] == (float)from_row(i, 48) && other[i] == (float)i);
+    unmix(&m);
+}
+
+/* As rows lie in the file, they cannot be used where the pairs are to be neighbours. */
+static weft_status wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
+{
+    WF_TRY(wf_buf_create(dev, size, out));
+    memcpy((*out)->host, host, size);
+    return WEFT_OK;
+}
+
+static void reordered_rows_are_not_used_in_the_file(void **state)
+{
+    (void)state;
+    model m;
+    wf_queue *q;
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    fns.buf_wrap = wrap;
+    make(&m, false);
+    dev->align = 2;
+    wf_map map = {m.data, SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4), -1};
+    m.file.maps = &map, m.file.n_maps = 1;
+    m.w.list[1].pairs = (wf_pairs){HEAD, ROTATED, SMALL_ROWS};
+    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    if (wf_weights_upload(&m.w, &m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    for (size_t i = 0; i < SMALL; i++) assert_int_equal(m.w.list[i].view.buf == m.w.files[0], i != 1);
+    wf_queue_destroy(q);
+    end(&m);
+    wf_dev_close(dev);
+}
+
+static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf_graph *g)
+{
+    wf_weights w = {0};
+    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp, &(wf_build_params){WF_F16, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w), WEFT_OK);
+    return w;
+}
+
+/* The op and its weights go together. */
+static void devices_say_what_they_want(void **state)
+{
+    (void)state;
+    struct weft_model *m;
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2}, &m), WEFT_OK);
+    for (int adjacent = 0; adjacent < 2; adjacent++) {
+        wf_graph g = {0};
+        wf_weights w = weights_of(m, adjacent, &g);
+        uint32_t n = 0;
+        for (const wf_node *node = g.nodes; node < g.nodes + g.n_nodes; node++) {
+            if (node->op != WF_OP_GEMM || !node->p.rope) continue;
+            const wf_pairs *p = &w.list[g.values[node->in[WF_GEMM_W].value].id].pairs;
+            assert_int_equal(node->p.neox, !adjacent);
+            assert_int_equal(p->rows, adjacent ? (m->hp.n_head + m->hp.n_kv_head) * m->hp.head_dim : 0);
+            n++;
+        }
+        assert_int_equal(n, 2);
+        wf_graph_free(&g);
+        wf_weights_free(&w);
+    }
+    weft_model_close(m);
+}
+
 static void host_memory_is_filled_in_place(void **state)
 {
     (void)state;
@@ -402,6 +560,8 @@ int main(void)
         cmocka_unit_test(all_is_where_it_belongs),
         cmocka_unit_test(formats_stack_where_one_holds_them), cmocka_unit_test(wide_stacks_stay_apart),
         cmocka_unit_test(mixed_formats_become_one),
+        cmocka_unit_test(pairs_become_neighbours), cmocka_unit_test(vectors_follow_their_rows),
+        cmocka_unit_test(reordered_rows_are_not_used_in_the_file), cmocka_unit_test(devices_say_what_they_want),
         cmocka_unit_test(host_memory_is_filled_in_place),
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(copies_that_never_end),
