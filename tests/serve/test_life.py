@@ -110,7 +110,7 @@ class Browsers(unittest.TestCase):
 class Ends(unittest.TestCase):
     def test_sigterm_loses_no_request(self):
         s = Server("--max-num-seqs", 4, "--shutdown-timeout", 300, *SLOW)
-        ask = {"max_tokens": 20, "ignore_eos": True}
+        ask = {"max_tokens": 60, "ignore_eos": True}  # eight seconds for all
         got = []
 
         def one(i):
@@ -120,10 +120,10 @@ class Ends(unittest.TestCase):
             elif i % 2:
                 got.append(s.complete(**ask).json["usage"]["completion_tokens"])
             else:
-                got.append(20 if s.stream(**ask)[-1]["choices"][0]["finish_reason"] == "length" else 0)
+                got.append(60 if s.stream(**ask)[-1]["choices"][0]["finish_reason"] == "length" else 0)
 
         at_once(9, one)
-        self.assertEqual(got, [20] * 8)
+        self.assertEqual(got, [60] * 8)
         code, log = s.end()
         self.assertEqual(code, 0, log)
         self.assertIn("ending: ", log)
