@@ -211,14 +211,18 @@ class Bad(serve.Unharmed):
         self.s.wait(lambda: self.s.sockets() == 0, "both are closed")
 
     def test_leaving_ends_the_work(self):
-        before = self.s.metrics()['request_success_total{finished_reason="abort"}']
+        """Streamed or not; again if all was done before this program left."""
         for stream in (False, True):
-            body = json.dumps({"prompt": "One day", "max_tokens": 500, "ignore_eos": True, "n": 4, "stream": stream}).encode()
-            with socket.create_connection(("127.0.0.1", self.s.port)) as s:
-                s.sendall(post(body))
-                self.s.until(lambda m: m["num_requests_running"] > 0, "running")
-            self.s.idle()
-        self.s.until(lambda m: m['request_success_total{finished_reason="abort"}'] > before, "aborted")
+            self.s.wait(lambda stream=stream: self.aborted(stream), "aborted")
+
+    def aborted(self, stream):
+        before, ends = self.s.metrics(), 'request_success_total{finished_reason="abort"}'
+        body = json.dumps({"prompt": "One day", "max_tokens": 500, "ignore_eos": True, "n": 4, "stream": stream}).encode()
+        with socket.create_connection(("127.0.0.1", self.s.port)) as s:
+            s.sendall(post(body))
+            self.s.until(lambda m: m["requests_started_total"] > before["requests_started_total"], "it has begun")
+        self.s.idle()
+        return self.s.metrics()[ends] > before[ends]
 
     def test_many_idle_connections(self):
         conns = []
