@@ -258,7 +258,7 @@ class Result:
     error: Optional[Exception] = None
 
 
-TWO_READERS = 'another task waits for this request: read it in one task, and pass on from there what comes'
+TWO_READERS = 'another task or thread waits for this request: read it in one, and pass on from there what comes'
 
 
 class Request(Closable):
@@ -287,7 +287,7 @@ class Request(Closable):
     def events(self) -> Iterator[Event]:
         """Tokens and the like as they come."""
         while True:
-            event = self._take(PATIENCE_MS)
+            event = self._take()
             if isinstance(event, Event):
                 yield event
             elif event:
@@ -303,9 +303,7 @@ class Request(Closable):
     async def events_async(self) -> AsyncIterator[Event]:
         """The same as events, in asyncio's loop."""
         while True:
-            if self._awaited.locked():  # what comes now belongs to the task that waits for it
-                raise RuntimeError(TWO_READERS)
-            event = self._take(0)
+            event = self._take(in_task=True)
             if isinstance(event, Event):
                 yield event
             elif event:
@@ -327,8 +325,7 @@ class Request(Closable):
             yield from self
 
     async def _readable(self) -> None:
-        if not self._awaited.acquire(blocking=False):  # a loop has one reader of a descriptor, and the last event wakes one task
-            raise RuntimeError(TWO_READERS)
+        """Behind a _take that found nothing."""
         try:
             await self._wait_readable()
         finally:
@@ -347,17 +344,20 @@ class Request(Closable):
             finally:
                 loop.remove_reader(fd)
 
-    def _take(self, timeout_ms: int) -> Union[Event, Result, None]:
-        """The next event; None if none came in time; the result if it has ended, or its error raised the first time."""
+    def _take(self, in_task: bool = False) -> Union[Event, Result, None]:
+        """The next event; None if none came in time; the result if it has ended, or its error raised the first time. A task does not wait here,
+        but what comes from then on is its own: a loop has one reader of a descriptor, and the last event wakes one task."""
         if not self.result:
             self._handle.refuse_inherited()
-        with self._reading:
+        with self._alone(in_task):
             if self.result:
                 return self.result
             with self._handle as r:
                 out = ffi.new('const struct weft_event **')
-                status = lib.weft_next(r, timeout_ms, out)
+                status = lib.weft_next(r, 0 if in_task else PATIENCE_MS, out)
                 if status == lib.WEFT_ERR_TIMEOUT:
+                    if in_task:
+                        self._awaited.acquire()
                     return None
                 check(status)
                 if out[0].kind != lib.WEFT_EVENT_DONE:
@@ -367,6 +367,18 @@ class Request(Closable):
         if self.result.error:
             raise self.result.error
         return self.result
+
+    @contextlib.contextmanager
+    def _alone(self, in_task: bool) -> Iterator[None]:
+        """One reader at a time. Threads take turns; a task's loop cannot wait for one of them."""
+        if not self._reading.acquire(blocking=not in_task):
+            raise RuntimeError(TWO_READERS)
+        try:
+            if self._awaited.locked():
+                raise RuntimeError(TWO_READERS)
+            yield
+        finally:
+            self._reading.release()
 
     def _event(self, ev: Any) -> Event:
         logits = array('f', bytes(ffi.buffer(ev.logits, 4 * self.engine._n_vocab))) if ev.logits else None

@@ -8,6 +8,7 @@ import threading
 import urllib.parse
 
 LARGE = (".gguf", ".safetensors")
+STALL = 80  # seconds that a reply stalls at most
 
 
 def etag_of(content):
@@ -104,7 +105,7 @@ class Hub:
         if cut is not None:
             h.wfile.flush()
             if self.stall:
-                self.stall.wait(60)
+                self.stall.wait(STALL)
             h.close_connection = True
 
     # --- what a hub has -----------------------------------------------------------------------------

@@ -77,15 +77,24 @@ class Text(cli.TestCase):
         self.assertNotIn("\r", loud.err)  # no progress bar where stderr is no terminal
 
     def test_verbose_says_where_the_start_went(self):
-        loud = self.ok(*RUN, "-p", "One day", "-n", 2, "-v").err
-        parts = re.search(r"start: model file [\d.]+ s, then ([\d.]+) s: device ([\d.]+), graph and plan ([\d.]+), weights ([\d.]+), memory ([\d.]+), kernels ([\d.]+)", loud)
-        self.assertTrue(parts, loud)
-        whole, *rest = map(float, parts.groups())
-        self.assertLessEqual(abs(whole - sum(rest)), 0.1 + whole / 10)  # nothing long is left out
+        """Its parts are the whole, if the machine did not stand still between two of them."""
+        for _ in range(20):
+            loud, whole, rest = self.verbose_start()
+            if abs(whole - sum(rest)) <= 0.1 + whole / 10:
+                break
+        else:
+            self.fail(f"something long is left out of {whole} s: {rest}")
         self.assertRegex(loud, r"start, kernels: \d+ built in [\d.]+ s, \d+ from the kernel cache in [\d.]+ s, \d+ self-tests in [\d.]+ s with what they built, \d+ passed")
         self.assertRegex(loud, r"start, weights: [\d.]+ GiB")
         self.assertEqual(loud.count("start: first step"), 1)
         self.assertNotIn("start: ", self.ok(*RUN, "-p", "One day", "-n", 2).err)
+
+    def verbose_start(self):
+        loud = self.ok(*RUN, "-p", "One day", "-n", 2, "-v").err
+        parts = re.search(r"start: model file [\d.]+ s, then ([\d.]+) s: device ([\d.]+), graph and plan ([\d.]+), weights ([\d.]+), memory ([\d.]+), kernels ([\d.]+)", loud)
+        self.assertTrue(parts, loud)
+        whole, *rest = map(float, parts.groups())
+        return loud, whole, rest
 
     def test_self_tests_that_passed_are_kept(self):
         """Until the program is another one. What else makes them run again: tests/unit/verify_kept.c."""
@@ -566,12 +575,16 @@ class Prompts(cli.TestCase):
         self.assertRegex(r.err, r"the prompt has 13000 bytes, but at most \d+ fit the context of 512 tokens: shorten it or enlarge the context \(-c\)")
 
     def test_interrupt_while_a_prompt_becomes_tokens(self):
+        """Again if that was done before this program sent the signal."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "prompt")
             with open(path, "wb") as f:
                 f.write(b"tell me more " * 2_000_000)
             for how in ([], ["--chat-template", cli.CHATML]):
-                code, said = interrupted_behind("seed ", "run", *cli.CPU, "-m", model_with_a_long_token(folder), "-f", path, *how)
+                for _ in range(20):
+                    code, said = interrupted_behind("seed ", "run", *cli.CPU, "-m", model_with_a_long_token(folder), "-f", path, *how)
+                    if "shorten it" not in said:
+                        break
                 self.assertEqual((code, said), (INTERRUPTED, "weft: stopping…\n"))
 
 

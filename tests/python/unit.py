@@ -22,7 +22,9 @@ from array import array
 import weft
 
 ROOT = sys.argv.pop(1)
-LONG = {'max_tokens': 400, 'ignore_eos': True}
+PATIENCE = 120 # seconds; a slow machine may take them, a right program ends its tests at once
+# More than any machine generates in that time beside the others of a test, of a context that the model was not made for.
+LONG_CONTEXT, LONG = 20000, {'max_tokens': 19000, 'ignore_eos': True}
 ECHO = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
@@ -37,15 +39,17 @@ def read(path):
 
 
 class WithEngine(unittest.TestCase):
+    CONTEXT = 0
+
     @classmethod
     def setUpClass(cls):
         cls.model = weft.Model(weft.DEMO)
-        cls.engine = weft.Engine(cls.model, device='cpu', n_seqs=4)
+        cls.engine = weft.Engine(cls.model, device='cpu', n_seqs=4, context=cls.CONTEXT)
         cls.addClassCleanup(cls.engine.close)
 
     def idle(self):
         """Waits until the engine runs nothing."""
-        end = time.monotonic() + 5
+        end = time.monotonic() + PATIENCE
         while self.engine.stats().running + self.engine.stats().waiting:
             self.assertLess(time.monotonic(), end, 'requests still run')
             time.sleep(0.01)
@@ -190,6 +194,8 @@ class BadArguments(WithEngine):
 
 
 class Ends(WithEngine):
+    CONTEXT = LONG_CONTEXT
+
     def test_closing_a_generator_cancels(self):
         pieces = self.engine.generate('One day', **LONG)
         next(pieces)
@@ -213,7 +219,7 @@ class Ends(WithEngine):
 
     def test_use_after_close(self):
         model = weft.Model(weft.DEMO)
-        engine = weft.Engine(model, device='cpu')
+        engine = weft.Engine(model, device='cpu', context=LONG_CONTEXT)
         request = engine.submit('One day', **LONG)
         for thing in (request, engine, model):
             thing.close()
@@ -228,7 +234,7 @@ class Ends(WithEngine):
 
     def test_any_order(self):
         model = weft.Model(weft.DEMO)
-        engine = weft.Engine(model, device='cpu')
+        engine = weft.Engine(model, device='cpu', context=LONG_CONTEXT)
         model.close()
         del model
         gc.collect()
@@ -244,8 +250,8 @@ class Ends(WithEngine):
         self.assertEqual(request.text(), ', a little boy')
 
     def test_closing_what_another_thread_waits_for(self):
-        engine = weft.Engine(self.model, device='cpu', n_seqs=1)
-        before = [engine.submit('One day', **LONG) for _ in range(20)]
+        engine = weft.Engine(self.model, device='cpu', n_seqs=1, context=LONG_CONTEXT)
+        before = engine.submit('One day', **LONG)
         last, caught = engine.submit('One day', **LONG), []
 
         def wait():
@@ -257,11 +263,9 @@ class Ends(WithEngine):
             thread = threading.Thread(target=wait)
             thread.start()
             time.sleep(0.05)
-            begun = time.monotonic()
             end()
-            thread.join(5)
+            thread.join(PATIENCE)
             self.assertFalse(thread.is_alive())
-            self.assertLess(time.monotonic() - begun, 2)
         self.assertTrue(caught)
         self.assertTrue(all(isinstance(e, (weft.ClosedError, weft.CancelledError)) for e in caught), caught)
         del before
@@ -312,6 +316,8 @@ class Ends(WithEngine):
 
 
 class Asyncio(WithEngine):
+    CONTEXT = LONG_CONTEXT
+
     def test_several(self):
         prompts = ['One day', 'Once upon', 'Lily', 'The dog', 'Tom', 'A cat']
         expected = [self.engine.complete(p, max_tokens=20) for p in prompts]
@@ -326,7 +332,7 @@ class Asyncio(WithEngine):
                 async def second():
                     time.sleep(delay) # the first waits meanwhile, and the more comes for it
                     return await r.text_async()
-                return await asyncio.wait_for(asyncio.gather(r.text_async(), second(), return_exceptions=True), 10)
+                return await asyncio.wait_for(asyncio.gather(r.text_async(), second(), return_exceptions=True), PATIENCE)
         expected, refused = self.engine.complete('One day', max_tokens=30), 0
         for i in range(40):
             first, second = asyncio.run(main(i * 0.0001))
@@ -336,6 +342,128 @@ class Asyncio(WithEngine):
                 self.assertIn('another task', str(second))
                 refused += 1
         self.assertGreater(refused, 0)
+
+    def test_a_thread_beside_a_task(self):
+        """Of a task that waits a thread takes nothing, and beside a thread that waits no task does."""
+        def read_in_a_thread(request, heard):
+            try:
+                heard.append(request.text())
+            except RuntimeError as e:
+                heard.append(str(e))
+
+        def begin_in_a_thread(request, heard):
+            thread = threading.Thread(target=read_in_a_thread, args=(request, heard))
+            thread.start()
+            while not request._reading.locked() and not heard:
+                time.sleep(0)
+            return thread
+
+        async def beside_a_task(blocker):
+            with self.alone.submit('One day', max_tokens=5) as r:
+                task, heard = asyncio.ensure_future(r.text_async()), []
+                await asyncio.sleep(0) # it waits from now on
+                thread = begin_in_a_thread(r, heard)
+                blocker.cancel()
+                await asyncio.get_running_loop().run_in_executor(None, thread.join)
+                return await asyncio.wait_for(task, PATIENCE), heard
+
+        async def beside_a_thread(blocker):
+            with self.alone.submit('One day', max_tokens=5) as r:
+                heard = []
+                thread = begin_in_a_thread(r, heard)
+                task = asyncio.ensure_future(r.text_async())
+                await asyncio.sleep(0)
+                blocker.cancel()
+                await asyncio.get_running_loop().run_in_executor(None, thread.join)
+                return await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), PATIENCE), heard
+
+        self.alone = weft.Engine(self.model, device='cpu', n_seqs=1, context=LONG_CONTEXT)
+        expected = self.alone.complete('One day', max_tokens=5)
+        with self.alone:
+            with self.alone.submit('One day', **LONG) as blocker:
+                text, (heard,) = asyncio.run(beside_a_task(blocker))
+            self.assertEqual(text, expected)
+            self.assertIn('another task or thread', heard)
+            for _ in range(100): # the thread can be between two waits, and is then the one who came second
+                with self.alone.submit('One day', **LONG) as blocker:
+                    (refused,), (heard,) = asyncio.run(beside_a_thread(blocker))
+                self.assertIn(expected, (refused, heard))
+                if heard == expected:
+                    break
+            self.assertIn('another task or thread', str(refused))
+
+    def test_iterating_again(self):
+        """Behind a `break`, and behind a wait that was given up, nothing is lost."""
+        async def some_then_the_rest():
+            with self.engine.submit('One day', max_tokens=30) as r:
+                got = []
+                async for piece in r:
+                    got.append(piece)
+                    if len(got) == 3:
+                        break
+                return ''.join(got) + await r.text_async()
+
+        async def impatiently():
+            with self.engine.submit('One day', max_tokens=30) as r:
+                got, end = [], False
+                while not end:
+                    pieces = r.__aiter__()
+                    try:
+                        while True:
+                            got.append(await asyncio.wait_for(pieces.__anext__(), 0.0002))
+                    except (asyncio.TimeoutError, StopAsyncIteration) as e:
+                        end = isinstance(e, StopAsyncIteration)
+                return ''.join(got)
+        expected = self.engine.complete('One day', max_tokens=30)
+        for read in (some_then_the_rest, impatiently):
+            self.assertEqual(asyncio.run(read()), expected)
+
+    def test_engine_closed_while_tasks_wait(self):
+        """By their own thread, which does not read meanwhile, and by another one."""
+        async def main(close):
+            engine = weft.Engine(self.model, device='cpu', n_seqs=1, context=LONG_CONTEXT)
+            tasks = [asyncio.ensure_future(engine.submit('One day', **LONG).text_async()) for _ in range(5)]
+            await asyncio.sleep(0)
+            await close(engine)
+            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE)
+
+        async def here(engine):
+            engine.close()
+
+        async def elsewhere(engine):
+            await asyncio.get_running_loop().run_in_executor(None, engine.close)
+        for close in (here, elsewhere):
+            self.assertEqual([type(e) for e in asyncio.run(main(close))], [weft.CancelledError] * 5)
+
+    def test_loop_closed_while_a_task_waits(self):
+        """Another loop, or a thread, can read on."""
+        with self.engine.submit('One day', **LONG) as r:
+            loop = asyncio.new_event_loop()
+            loop.set_exception_handler(lambda *_: None) # not that the task was pending
+            task = loop.create_task(r.text_async())
+            loop.run_until_complete(asyncio.sleep(0))
+            loop.close()
+            del task
+            gc.collect()
+            r.cancel()
+            with self.assertRaises(weft.CancelledError):
+                r.text()
+
+    def test_two_loops(self):
+        """Each in a thread of its own, with one engine."""
+        expected, got = self.engine.complete('One day', max_tokens=40), [None] * 4
+
+        async def several():
+            return await asyncio.gather(*(self.engine.submit('One day', max_tokens=40).text_async() for _ in range(4)))
+
+        def work(i):
+            got[i] = asyncio.run(several())
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(got))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(got, [[expected] * 4] * 4)
 
     def test_cancelled_and_closed(self):
         async def read_all(request):
@@ -353,7 +481,7 @@ class Asyncio(WithEngine):
             await asyncio.sleep(0.02)
             blocked[-2].close()
             with self.assertRaises(weft.Error):
-                await asyncio.wait_for(task, 5)
+                await asyncio.wait_for(task, PATIENCE)
             for request in blocked:
                 request.close()
         asyncio.run(main())
@@ -361,10 +489,11 @@ class Asyncio(WithEngine):
 
 
 class Interpreters(unittest.TestCase):
-    OPEN = 'm = weft.Model(weft.DEMO)\ne = weft.Engine(m, device="cpu")\nlong = dict(max_tokens=400, ignore_eos=True)\n'
+    OPEN = ('import logging\nlogging.getLogger("weft").setLevel(logging.ERROR)\n' # not that the context is long
+            f'm = weft.Model(weft.DEMO)\ne = weft.Engine(m, device="cpu", context={LONG_CONTEXT})\nlong = {LONG}\n')
 
     def ends(self, p, rc=0, stderr=''):
-        out, err = p.communicate(timeout=20)
+        out, err = p.communicate(timeout=PATIENCE)
         self.assertEqual((p.returncode, err), (rc, stderr), out)
         return out
 
@@ -379,16 +508,13 @@ class Interpreters(unittest.TestCase):
                           'threading.Thread(target=read, args=r[-1:], daemon=True).start()\ntime.sleep(0.05)'))
 
     def test_ctrl_c(self):
-        p = program(self.OPEN + 'r = [e.submit("One day", **long) for _ in range(200)]\nprint("ready", flush=True)\nr[-1].text()')
+        p = program(self.OPEN + 'r = [e.submit("One day", **long) for _ in range(20)]\nprint("ready", flush=True)\nr[-1].text()')
         self.assertEqual(p.stdout.readline(), 'ready\n')
         time.sleep(0.1)
-        begun = time.monotonic()
         p.send_signal(signal.SIGINT)
-        _, err = p.communicate(timeout=20)
-        took = time.monotonic() - begun
+        _, err = p.communicate(timeout=PATIENCE) # 0.5 s on a machine with nothing else to do
         self.assertTrue(err.rstrip().endswith('KeyboardInterrupt'), err)
         self.assertEqual(p.returncode, -signal.SIGINT)
-        self.assertLess(took, 2) # 0.5 s on a machine with nothing else to do
 
     def test_ctrl_c_while_opening(self):
         text = ('import signal\nm = weft.Model(weft.DEMO)\n'
@@ -425,7 +551,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(doctest.DocTestRunner().run(guide).failed, 0)
 
     def test_example(self):
-        done = subprocess.run([sys.executable, os.path.join(ROOT, 'examples', 'several.py')], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, os.path.join(ROOT, 'examples', 'several.py')], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         lines = done.stdout.splitlines()
         self.assertEqual(lines[-4:], lines[-8:-4])

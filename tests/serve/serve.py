@@ -128,14 +128,15 @@ class Server:
         assert all(e.startswith("data: ") for e in events[:-1])
         return [json.loads(e[6:]) for e in events[:-2]]
 
-    def raw(self, data, timeout=PATIENCE):
-        """Bytes as they are; what comes back until the server closes, or nothing comes for a second."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
+    def raw(self, data, enough=None, silence=PATIENCE):
+        """Bytes as they are; what comes back until the server closes. Where it waits for more: until `enough` has come, or nothing for so many
+        seconds."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as s:
             got = b""
             try:
                 s.sendall(data)
-                s.settimeout(1)
-                while part := s.recv(65536):
+                s.settimeout(silence)
+                while (not enough or enough not in got) and (part := s.recv(65536)):
                     got += part
             except (ConnectionError, socket.timeout):
                 pass
@@ -216,9 +217,12 @@ class Queue:
         self.conns.append(conn)
         self.s.until(lambda m: m["num_requests_running"] == 1 and m["num_requests_waiting"] == len(self.conns) - 1, "it is there")
 
-    def leave(self):
+    def close(self):
         for c in self.conns:
             c.close()
+
+    def leave(self):
+        self.close()
         self.s.idle()
 
 

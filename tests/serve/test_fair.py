@@ -1,12 +1,15 @@
 """Clients that share a server: they take turns, whoever they are is read where nobody can lie, and one may be urgent."""
 import tempfile
 import unittest
+from concurrent import futures
 
 import serve
 from serve import Server
 
-SLOW = ["--force", "gemm=ref,attention=ref", "--no-prefix-cache"]  # so that something still runs when it is looked at
-LONG = {"max_tokens": 400, "ignore_eos": True}
+# So that something still runs when it is looked at, however late that is: minutes for LONG, of a context that the model was not made for.
+SLOW = ["--force", "gemm=ref,attention=ref", "--no-prefix-cache", "-c", 20000]
+LONG = {"max_tokens": 19000, "ignore_eos": True}
+A_WHILE = {"max_tokens": 60, "ignore_eos": True}  # a second
 PROXY = ["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "10.0.0.0/9", "--trusted-proxy", "2001:db8::/33"]
 
 
@@ -14,20 +17,35 @@ def by(address):
     return {"X-Forwarded-For": address}
 
 
+def behind(s, first, waiting, ask):
+    """What is answered to `ask`, which joins those that wait for the first ones; these leave when it is there."""
+    with futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask)
+        s.until(lambda m: m["num_requests_waiting"] == waiting + 1, "it waits, too")
+        first.close()
+        return answer.result()
+
+
+def n_answered(s):
+    return s.metrics()['request_success_total{finished_reason="length"}']
+
+
 class Turns(unittest.TestCase):
     def test_who_queues_much_does_not_make_others_wait(self):
         """Counted in requests: of those that came before, few have ended when the answer is there."""
         s = Server("--max-num-seqs", 2, *SLOW, *PROXY)
-        queue = serve.Queue(s)
+        first, queue = serve.Queue(s), serve.Queue(s)
+        first.send(by("192.0.2.77"), n=2, **LONG)
+        s.until(lambda m: m["num_requests_running"] == 2, "both places are taken")
         for i in range(4):
-            queue.send(by(f"192.0.2.{i}"), n=12, **{**LONG, "max_tokens": 20})
-        s.until(lambda m: m["num_requests_waiting"] == 46, "all wait")
+            queue.send(by(f"192.0.2.{i}"), n=12, **A_WHILE)
+        s.until(lambda m: m["num_requests_waiting"] == 48, "all wait")
         m = s.metrics()
         self.assertEqual(m["num_clients_waiting"], 4)
         self.assertGreater(m["longest_wait_seconds"], 0)
-        self.assertEqual(s.post("/v1/completions", {**serve.GOOD, "max_tokens": 5}, **by("192.0.2.9")).status, 200)
-        ended = sum(v for k, v in s.metrics().items() if k.startswith("request_success_total"))
-        self.assertLess(ended, 16)  # 2 ran, and each of 4 clients has one turn
+        r = behind(s, first, 48, lambda: s.post("/v1/completions", {**serve.GOOD, "max_tokens": 5}, **by("192.0.2.9")))
+        self.assertEqual(r.status, 200)
+        self.assertLess(n_answered(s), 16)  # each of 4 clients has one turn
         queue.leave()
         self.assertEqual(s.metrics()["longest_wait_seconds"], 0)
         self.assertEqual(s.end()[0], 0)
@@ -45,7 +63,7 @@ class Turns(unittest.TestCase):
         self.assertEqual(s.post("/v1/completions", {**serve.GOOD, "n": 5}, **b).status, 503)
         queue.send(b, n=4, **LONG)
         s.until(lambda m: m["num_requests_waiting"] == 10, "half of the others are taken")
-        self.assertEqual(s.post("/v1/completions", {**serve.GOOD, "max_tokens": 2}, **c).status, 200)
+        self.assertEqual(behind(s, queue, 10, lambda: s.post("/v1/completions", {**serve.GOOD, "max_tokens": 2}, **c)).status, 200)
         queue.leave()
         self.assertEqual(s.end()[0], 0)
 
@@ -132,12 +150,14 @@ class Priority(serve.TestCase):
 
     def test_urgent(self):
         """Lower is earlier, also than what the same client has sent before."""
-        queue = serve.Queue(self.s)
-        queue.send(n=24, max_tokens=20, ignore_eos=True)
-        self.s.until(lambda m: m["num_requests_waiting"] == 23, "all wait")
-        self.assertEqual(self.s.complete(max_tokens=5, priority=-1).status, 200)
-        ended = sum(v for k, v in self.s.metrics().items() if k.startswith("request_success_total"))
-        self.assertLess(ended, 12)
+        first, queue = serve.Queue(self.s), serve.Queue(self.s)
+        first.send(**LONG)
+        self.s.until(lambda m: m["num_requests_running"] == 1, "the place is taken")
+        queue.send(n=24, **A_WHILE)
+        self.s.until(lambda m: m["num_requests_waiting"] == 24, "all wait")
+        before = n_answered(self.s)
+        self.assertEqual(behind(self.s, first, 24, lambda: self.s.complete(max_tokens=5, priority=-1)).status, 200)
+        self.assertLess(n_answered(self.s) - before, 12)
         queue.leave()
 
     def test_ranges(self):

@@ -1,4 +1,5 @@
 """The thread between clients and the library: bytes that one side does not take, ends of connections, and what it keeps of them."""
+import contextlib
 import json
 import os
 import socket
@@ -123,18 +124,29 @@ class Unread(Front):
             self.gone(c)
 
     def test_who_takes_his_time(self):
-        """A little now and then, so that nothing more can be written for longer than the deadline; in the end everything comes."""
+        """A little now and then, so that nothing more can be written for longer than the deadline; in the end everything comes. Again if it
+        did not because this program itself stood still."""
+        for _ in range(10):
+            got, longest = self.take_slowly()
+            if got > 10_000_000 or longest < 1:
+                break
+        self.assertGreater(got, 10_000_000)
+
+    def take_slowly(self):
+        """The bytes that came, and the longest time between two of them."""
         c = small_window(self.s)
         c.send(f"{ASK}Connection: close\r\n\r\n{WORDS}".encode())
-        got, end = 0, time.monotonic() + 8
-        while time.monotonic() < end:
-            got += len(c.socket.recv(1024))
-            time.sleep(0.2)
-        c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        while part := c.socket.recv(1 << 20):
-            got += len(part)
-        self.assertGreater(got, 10_000_000)
+        got, longest, last, end = 0, 0, time.monotonic(), time.monotonic() + 8
+        with contextlib.suppress(ConnectionError):
+            while part := c.socket.recv(1024 if last < end else 1 << 20):
+                got += len(part)
+                time.sleep(0.2 if last < end else 0)
+                now = time.monotonic()
+                longest, last = max(longest, now - last), now
+                if now > end:
+                    c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         c.close()
+        return got, longest
 
 
 class Timeouts(Front):

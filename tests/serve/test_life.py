@@ -11,8 +11,11 @@ import unittest
 
 import serve
 from serve import Server, at_once, cli
+from test_front import ASK, WORDS, small_window
 
-SLOW = ["--force", "gemm=ref,attention=ref"]  # so that something still runs when it is looked at
+# So that something still runs when it is looked at, however late that is: minutes for LONG, of a context that the model was not made for.
+SLOW = ["--force", "gemm=ref,attention=ref", "-c", 20000]
+LONG = {"max_tokens": 19000, "ignore_eos": True}
 
 
 class Keys(unittest.TestCase):
@@ -107,20 +110,20 @@ class Browsers(unittest.TestCase):
 class Ends(unittest.TestCase):
     def test_sigterm_loses_no_request(self):
         s = Server("--max-num-seqs", 4, "--shutdown-timeout", 300, *SLOW)
-        ask = {"max_tokens": 20, "ignore_eos": True}
+        ask = {"max_tokens": 60, "ignore_eos": True}  # eight seconds for all
         got = []
 
         def one(i):
             if i == 8:
-                s.until(lambda m: m["num_requests_running"] + m["num_requests_waiting"] == 8, "all are in")
+                s.until(lambda m: m["requests_started_total"] == 8, "all are in")
                 s.p.send_signal(signal.SIGTERM)
             elif i % 2:
                 got.append(s.complete(**ask).json["usage"]["completion_tokens"])
             else:
-                got.append(20 if s.stream(**ask)[-1]["choices"][0]["finish_reason"] == "length" else 0)
+                got.append(60 if s.stream(**ask)[-1]["choices"][0]["finish_reason"] == "length" else 0)
 
         at_once(9, one)
-        self.assertEqual(got, [20] * 8)
+        self.assertEqual(got, [60] * 8)
         code, log = s.end()
         self.assertEqual(code, 0, log)
         self.assertIn("ending: ", log)
@@ -169,7 +172,11 @@ class Ends(unittest.TestCase):
         self.assertEqual(s.end()[0], 0)
 
     def test_after_sigterm_nobody_gets_in(self):
+        """While it writes what it has begun, here a reply that nobody reads yet."""
         s = Server(*SLOW)
+        late = small_window(s)
+        late.send(f"{ASK}\r\n{WORDS}".encode())
+        s.until(lambda m: m["bodies_read_total"] == 1, "its reply is there")
         kept = s.connect()
         kept.request("GET", "/health")
         self.assertEqual(kept.getresponse().read(), b'{"status":"ok"}')
@@ -183,13 +190,15 @@ class Ends(unittest.TestCase):
         self.assertEqual(r2.status, 503)
         r2.read()
         self.assertIn(b"[DONE]", r.read())
-        c.close()
-        kept.close()
+        self.assertEqual(late.status(), 200)
+        self.assertEqual(json.loads(late.body)["count"], len(json.loads(late.body)["tokens"]))
+        for each in (c, kept, late):
+            each.close()
         self.assertEqual(s.end()[0], 0)
 
     def test_shutdown_timeout(self):
         s = Server(*SLOW, "--shutdown-timeout", 1)
-        c, r = s.open_stream(max_tokens=500, ignore_eos=True)
+        c, r = s.open_stream(**LONG)
         began = time.monotonic()
         s.p.send_signal(signal.SIGTERM)
         text = r.read()
@@ -201,7 +210,7 @@ class Ends(unittest.TestCase):
 
     def test_second_signal_cancels(self):
         s = Server(*SLOW)
-        c, r = s.open_stream(max_tokens=500, ignore_eos=True)
+        c, r = s.open_stream(**LONG)
         s.p.send_signal(signal.SIGINT)
         s.line("ending")
         s.p.send_signal(signal.SIGINT)

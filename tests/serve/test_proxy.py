@@ -17,8 +17,11 @@ from serve import Server
 
 EXAMPLE = os.path.join(serve.cli.ROOT, "examples", "haproxy.cfg")
 HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
-SLOW = ["--force", "gemm=ref,attention=ref", "--max-num-seqs", 4]  # so that something runs when its replica dies
+# So that something runs when its replica dies, however late that is: ENDLESS lasts for minutes, of a context that the model was not made for.
+REF = ["--force", "gemm=ref,attention=ref", "-c", 20000]
+SLOW = [*REF, "--max-num-seqs", 4]
 LONG = {"max_tokens": 80, "ignore_eos": True}
+ENDLESS = {**LONG, "max_tokens": 19000}
 
 
 def text_of(body):
@@ -101,8 +104,8 @@ class Replicas(unittest.TestCase):
         clients = Clients(proxy, want)
         clients.until_each_did(1, proxy)
         streams = {}
-        for name in ("one", "two"):
-            c, r = proxy.open_stream({"Cookie": f"replica={name}"}, **LONG)
+        for name, length in (("one", ENDLESS), ("two", LONG)):
+            c, r = proxy.open_stream({"Cookie": f"replica={name}"}, **length)
             self.assertEqual((r.status, r.headers["X-Replica"]), (200, name))
             self.assertTrue(r.readline().startswith(b"data: "))  # the first event does not wait for the last
             streams[name] = (c, r)
@@ -132,7 +135,7 @@ class Replicas(unittest.TestCase):
         """A client that leaves the proxy leaves the replica; the page works under the proxy's name, where it is allowed."""
         s = Server(*SLOW, "--allow-origin", "https://weft.example")
         proxy = Proxy(s, s)
-        c, r = proxy.open_stream(**LONG)
+        c, r = proxy.open_stream(**ENDLESS)
         r.readline()
         r.close()
         c.close()
@@ -148,12 +151,12 @@ class Replicas(unittest.TestCase):
 
     def test_clients_keep_their_addresses(self):
         """They take turns by their own addresses, whatever they write into the header."""
-        s = Server("--force", "gemm=ref,attention=ref", "--max-num-seqs", 1, "--trusted-proxy", "127.0.0.1")
+        s = Server(*REF, "--max-num-seqs", 1, "--trusted-proxy", "127.0.0.1")
         proxy = Proxy(s, s)
         queue = serve.Queue(s)
         for address, says in (("127.0.0.9", ""), ("127.0.0.2", "192.0.2.1"), ("127.0.0.2", "192.0.2.2"), ("127.0.0.3", "192.0.2.1")):
             c = serve.http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=serve.PATIENCE, source_address=(address, 0))
-            c.request("POST", "/v1/completions", body=json.dumps({**serve.GOOD, "stream": True, "max_tokens": 400, "ignore_eos": True}),
+            c.request("POST", "/v1/completions", body=json.dumps({**serve.GOOD, **ENDLESS, "stream": True}),
                       headers={"X-Forwarded-For": says} if says else {})
             queue.add(c)
         self.assertEqual(s.metrics()["num_clients_waiting"], 2)

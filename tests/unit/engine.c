@@ -618,6 +618,12 @@ static void test_ranges(void **state)
     assert_int_equal(weft_model_memory(model, 64, UINT32_MAX), 0);
 }
 
+/* Processor time: a machine with much else to do takes its own. */
+static double worked_s(const struct rusage *u)
+{
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+}
+
 /* An engine too large for any machine is refused before tables are made that grow with its context, gigabytes in minutes. */
 static void test_refused_at_once(void **state)
 {
@@ -625,14 +631,11 @@ static void test_refused_at_once(void **state)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "cpu", .context = 1u << 24, .n_seqs = 1024};
     struct rusage before, after;
-    struct timespec t0, t1;
     getrusage(RUSAGE_SELF, &before);
-    clock_gettime(CLOCK_MONOTONIC, &t0);
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_NOMEM);
-    clock_gettime(CLOCK_MONOTONIC, &t1);
     getrusage(RUSAGE_SELF, &after);
     assert_non_null(strstr(weft_last_error(), "tables of positions and pages"));
-    assert_true((double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9 < 1);
+    assert_true(worked_s(&after) - worked_s(&before) < 1);
     assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10); /* KiB */
 }
 
