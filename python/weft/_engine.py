@@ -347,11 +347,14 @@ class Request(Closable):
     def _take(self, in_task: bool = False) -> Union[Event, Result, None]:
         """The next event; None if none came in time; the result if it has ended, or its error raised the first time. A task does not wait here,
         but what comes from then on is its own: a loop has one reader of a descriptor, and the last event wakes one task."""
-        if not self.result:
-            self._handle.refuse_inherited()
-        with self._alone(in_task):
+        if self.result:
+            return self.result
+        self._handle.refuse_inherited()
+        with self._turn(in_task):
             if self.result:
                 return self.result
+            if self._awaited.locked():
+                raise RuntimeError(TWO_READERS)
             with self._handle as r:
                 out = ffi.new('const struct weft_event **')
                 status = lib.weft_next(r, 0 if in_task else PATIENCE_MS, out)
@@ -368,17 +371,11 @@ class Request(Closable):
             raise self.result.error
         return self.result
 
-    @contextlib.contextmanager
-    def _alone(self, in_task: bool) -> Iterator[None]:
-        """One reader at a time. Threads take turns; a task's loop cannot wait for one of them."""
-        if not self._reading.acquire(blocking=not in_task):
+    def _turn(self, in_task: bool) -> threading.Lock:
+        """One reader at a time. Threads take turns; a task's loop cannot wait for a thread that waits."""
+        if in_task and self._reading.locked():
             raise RuntimeError(TWO_READERS)
-        try:
-            if self._awaited.locked():
-                raise RuntimeError(TWO_READERS)
-            yield
-        finally:
-            self._reading.release()
+        return self._reading
 
     def _event(self, ev: Any) -> Event:
         logits = array('f', bytes(ffi.buffer(ev.logits, 4 * self.engine._n_vocab))) if ev.logits else None

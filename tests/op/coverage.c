@@ -34,6 +34,11 @@ void op_coverage_met(op_coverage *o, const wf_case *c, int variant)
     if (variant < OP_MAX_VARIANTS) o->met[c->op][variant] |= kind_of(c);
 }
 
+bool op_coverage_has(const op_coverage *o, const wf_case *c, int variant)
+{
+    return variant < OP_MAX_VARIANTS && (o->met[c->op][variant] & kind_of(c));
+}
+
 /* A word of what the kernel says about this processor: not what weft thinks of it. */
 static bool processor_has(const char *word)
 {

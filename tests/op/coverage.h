@@ -14,6 +14,7 @@ typedef struct op_coverage {
 
 void op_coverage_ask(op_coverage *, const wf_case *);
 void op_coverage_met(op_coverage *, const wf_case *, int variant);
+bool op_coverage_has(const op_coverage *, const wf_case *, int variant); /* has the variant met the case's format or head size? */
 /* Prints each variant of the op that the device has and that missed something that was asked (every false: all of it); how many these are. Those that it
  * lacks the hardware for are named in one line that counts as a skipped test. */
 unsigned op_coverage_missed(const op_coverage *, wf_dev *, enum wf_op, bool every);

@@ -30,7 +30,7 @@ typedef struct session {
     unsigned cases, runs, failed;
     unsigned per_variant[WF_N_OPS][OP_MAX_VARIANTS]; /* runs */
     op_coverage coverage;
-    uint8_t act_of[WF_N_OPS][OP_MAX_VARIANTS][WF_N_WEIGHT_DTYPES]; /* 1 + type of x that the variant met first with the format; 0: it met none */
+    uint8_t act_of[WF_N_WEIGHT_DTYPES]; /* 1 + type of X of the first case of experts with the format; 0: there was none */
 } session;
 
 typedef struct seen {
@@ -56,15 +56,6 @@ static void print_time(const wf_check *k, const char *variant, const wf_check_re
            r->median_ns / 1e3, k->bytes / r->median_ns, k->flops / r->median_ns);
 }
 
-static void count_run(session *s, const wf_case *c, int variant)
-{
-    uint8_t *act = &s->act_of[c->op][variant][c->weight];
-    if (!*act) *act = 1 + c->in;
-    s->runs++;
-    s->per_variant[c->op][variant]++;
-    op_coverage_met(&s->coverage, c, variant);
-}
-
 /* One variant, twice: right, and the same bits again. */
 static bool check_once(session *s, wf_check *k, int i, wf_check_result *r)
 {
@@ -79,7 +70,9 @@ static bool check_once(session *s, wf_check *k, int i, wf_check_result *r)
         snprintf(text, sizeof text, "%s; %.3g of its tolerance", r->message, r->error);
         complain(s, &k->c, v->name, text);
     } else if (again.hash != r->hash) complain(s, &k->c, v->name, "two runs differ");
-    count_run(s, &k->c, WF_MIN(i, OP_MAX_VARIANTS - 1));
+    s->runs++;
+    s->per_variant[k->c.op][WF_MIN(i, OP_MAX_VARIANTS - 1)]++;
+    op_coverage_met(&s->coverage, &k->c, i);
     if (!st && s->bench) print_time(k, v->name, r);
     return !st && r->ok;
 }
@@ -104,15 +97,13 @@ static bool compiles_slowly(const session *s)
     return s->dev->info.type == WEFT_DEVICE_CPU && !strncmp(s->dev->info.id, "opencl", 6);
 }
 
-/* There a tile size of a product meets one format of W for each of X and Y, others every time, or with s->every each format with
- * one type of X; the plain kernel, the op's first, meets all. */
+/* There a tile size of a product meets one format of W for each of X and Y, others every time, or with s->every each format, but of experts with
+ * one type of X, as a product of all rows has it in its cases; the plain kernel, the op's first, meets all. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
     if ((c->op != WF_OP_GEMM && c->op != WF_OP_GROUPED_GEMM) || !compiles_slowly(s) || s->variant || variant == 0) return false;
     if (!s->all) return (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
-    if (!s->every) return false;
-    uint8_t met = variant < OP_MAX_VARIANTS ? s->act_of[c->op][variant][c->weight] : 0;
-    return met && met != 1 + c->in;
+    return s->every && c->op == WF_OP_GROUPED_GEMM && op_coverage_has(&s->coverage, c, variant) && s->act_of[c->weight] != 1 + c->in;
 }
 
 /* Where the class says so, a row alone has the bits that it has among others, by any variant of the class. */
@@ -197,6 +188,7 @@ static void check_case(session *s, const wf_case *c)
         return;
     }
     op_coverage_ask(&s->coverage, c);
+    if (c->op == WF_OP_GROUPED_GEMM && !s->act_of[c->weight]) s->act_of[c->weight] = 1 + c->in;
     for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)) && !s->dev->lost; i++) {
         wf_check_result r;
         if ((s->variant && strcmp(s->variant, v->name)) || left_out(s, c, i)) continue;

@@ -197,6 +197,7 @@ class Ends(WithEngine):
     CONTEXT = LONG_CONTEXT
 
     def test_closing_a_generator_cancels(self):
+        before = self.engine.stats().generated_tokens
         pieces = self.engine.generate('One day', **LONG)
         next(pieces)
         pieces.close()
@@ -208,6 +209,7 @@ class Ends(WithEngine):
             break
         gc.collect()
         self.idle()
+        self.assertLess(self.engine.stats().generated_tokens - before, LONG['max_tokens']) # or they ran to their ends
 
     def test_cancel(self):
         with self.engine.submit('One day', **LONG) as r:

@@ -577,7 +577,7 @@ static wf_call turning(uint32_t m, uint32_t heads, uint32_t kv_heads, uint32_t h
     return c;
 }
 
-/* For any number of rows in one class, or in a launch of its own where pairs are halves of a head. */
+/* For any number of rows in one class, and not at all where pairs are halves of a head: they are interleaved as they are loaded. */
 static void rotation_has_a_class(void **state)
 {
     static const uint32_t rows[] = {1, 8, 16, 64, 1024, 2048};
