@@ -145,7 +145,8 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     WF_TRY(wf_engine_check_params(m, p));
     *out = (struct weft_budget){.context = wf_engine_context(m, p)};
     WF_TRY(wf_policy_parse(p->policy, &policy));
-    weft_status s = wf_model_build(m->arch, m->file, &m->hp, &(wf_build_params){WF_F16, WF_STACK_ALIKE, true, out->context, wf_engine_page(p)}, &g, &w);
+    wf_build_params b = wf_build_params_of(NULL, out->context, wf_engine_page(p));
+    weft_status s = wf_model_build(m->arch, m->file, &m->hp, &b, &g, &w);
     if (s == WEFT_OK) s = wf_attention_windows_use(m, p->attention_windows, &g, &w);
     if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &w, &l);
     if (s == WEFT_OK) s = wf_graph_end(&g);

@@ -78,7 +78,8 @@ static weft_status open_arch(struct weft_model *m)
     if (m->hp.n_vocab != wf_token_count(m->tokenizer))
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %u rows but tokenizer.ggml.tokens has %u entries", m->file->path,
                        m->hp.n_vocab, wf_token_count(m->tokenizer));
-    weft_status s = wf_model_build(m->arch, m->file, &m->hp, &(wf_build_params){WF_F16, WF_STACK_ALIKE, true, 1, 16}, &g, &w);
+    wf_build_params b = wf_build_params_of(NULL, 1, 16);
+    weft_status s = wf_model_build(m->arch, m->file, &m->hp, &b, &g, &w);
     wf_graph_free(&g);
     wf_weights_free(&w);
     return s;

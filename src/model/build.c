@@ -442,6 +442,7 @@ static void check_all_used(wf_builder *b)
 
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens)
 {
+    if (!dev) return (wf_build_params){WF_F16, WF_STACK_ALIKE, true, context, page_tokens};
     return (wf_build_params){dev->act, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs, context, page_tokens};
 }
 

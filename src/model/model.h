@@ -135,6 +135,7 @@ typedef struct wf_build_params {
     bool adjacent_pairs; /* as in wf_dev */
     uint32_t context, page_tokens;
 } wf_build_params;
+/* As a GPU wants it, of which only that is known, where dev is NULL. */
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens);
 
 /* Graph, weights list and every check of names and shapes. */

@@ -87,7 +87,7 @@ static void find_energy(costing *c)
 
 static weft_status find_machine(costing *c)
 {
-    c->build = (wf_build_params){.act = WF_F16, .stack_weights = WF_STACK_ALIKE, .adjacent_pairs = true}; /* as GPUs have it */
+    c->build = wf_build_params_of(NULL, 0, 0);
     return c->p->on ? wf_machine_find(c->p->devices, c->p->on, &c->m) : open_device(c);
 }
 
