@@ -97,8 +97,8 @@ static bool compiles_slowly(const session *s)
     return s->dev->info.type == WEFT_DEVICE_CPU && !strncmp(s->dev->info.id, "opencl", 6);
 }
 
-/* There a tile size of a product meets one format of W for each of X and Y, others every time, or with s->every each format, but of experts with
- * one type of X, as a product of all rows has it in its cases; the plain kernel, the op's first, meets all. */
+/* There the plain kernel, the op's first, runs every case. Of the others a kernel meets one format of W for each type of X and Y, others every time;
+ * with s->every it meets each format, experts' products with one type of X only. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
     if ((c->op != WF_OP_GEMM && c->op != WF_OP_GROUPED_GEMM) || !compiles_slowly(s) || s->variant || variant == 0) return false;
