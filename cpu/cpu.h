@@ -105,6 +105,8 @@ void wf_cpu_barrier(const wf_cpu_work *); /* waits for all threads of the call *
  * wants the rest. Use for one loop per call, the one that computes the results. */
 bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin,
                  uint32_t *end);
+/* A chunk for wf_cpu_next: a multiple of unit, at most `most`, with which all threads have equally many chunks, as far as that goes. */
+uint32_t wf_cpu_chunk(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t most);
 /* This thread's fixed share of 0..total, in multiples of unit. */
 void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin,
                  uint32_t *end);

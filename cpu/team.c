@@ -6,6 +6,8 @@
 #include "cpu/cpu.h"
 
 #define SCRATCH_ALIGN 64
+#define N_BITS        9 /* of the word that posts a call: its threads; the others count calls */
+#define MOST_THREADS  ((1u << N_BITS) - 1)
 
 typedef struct scratch {
     void *mem;
@@ -25,15 +27,20 @@ struct wf_cpu_team {
     uint32_t size; /* including the leader */
     uint32_t started;
     wf_eventcount eventcount;
-    atomic_uint job;            /* counts calls */
-    atomic_uint left;           /* helpers still running this call */
-    atomic_uint arrived, phase; /* barrier */
-    wf_cpu_run_fn run;          /* current call; NULL: exit */
-    const wf_call *call;
-    const atomic_bool *skip;    /* see wf_cpu_team_create */
-    uint32_t n;
+    const atomic_bool *skip; /* see wf_cpu_team_create */
     scratch shared;
     helper *members; /* [size]; 0 is the leader */
+    char apart[64];  /* as in helper, and below: of what the leader writes, helpers, and all */
+    atomic_uint job; /* number of calls, and threads of the last one: who takes part is said here alone, so that nobody waits for others */
+    uint32_t n;
+    wf_cpu_run_fn run; /* current call; NULL: exit */
+    const wf_call *call;
+    char apart_left[64];
+    atomic_uint left; /* helpers still running this call */
+    char apart_arrived[64];
+    atomic_uint arrived; /* barrier */
+    char apart_phase[64];
+    atomic_uint phase;
 };
 
 static bool grow(scratch *s, size_t size)
@@ -58,10 +65,12 @@ static void *helper_main(void *arg)
 {
     helper *h = arg;
     wf_cpu_team *t = h->team;
-    for (uint32_t seen = 0;; seen++) {
+    for (uint32_t seen = 0;;) {
         wf_eventcount_wait(&t->eventcount, &t->job, seen);
+        seen = atomic_load(&t->job);
+        if (h->id >= (seen & MOST_THREADS)) continue;
         if (!t->run) return NULL;
-        if (h->id < t->n) work_as(t, h->id);
+        work_as(t, h->id);
         if (atomic_fetch_sub(&t->left, 1) == 1) wf_eventcount_notify(&t->eventcount);
     }
 }
@@ -72,9 +81,9 @@ static void post(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_
     t->call = call;
     t->n = n;
     for (uint32_t i = 0; i < n; i++) atomic_store_explicit(&t->members[i].taken, 0, memory_order_relaxed);
-    if (run && n <= 1) return;
-    atomic_store(&t->left, t->started);
-    atomic_fetch_add(&t->job, 1);
+    if (n <= 1) return;
+    atomic_store(&t->left, n - 1);
+    atomic_store(&t->job, (((atomic_load(&t->job) >> N_BITS) + 1) << N_BITS) + n);
     wf_eventcount_notify(&t->eventcount);
 }
 
@@ -107,7 +116,7 @@ weft_status wf_cpu_team_create(uint32_t size, const atomic_bool *skip, wf_cpu_te
 
 void wf_cpu_team_destroy(wf_cpu_team *t)
 {
-    post(t, NULL, NULL, 0);
+    post(t, NULL, NULL, t->started + 1);
     for (uint32_t i = 1; i <= t->started; i++) pthread_join(t->members[i].thread, NULL);
     for (uint32_t i = 0; i < t->size; i++) free(t->members[i].per_thread.mem);
     free(t->shared.mem);
@@ -185,6 +194,13 @@ bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t 
             return true;
         }
     return false;
+}
+
+uint32_t wf_cpu_chunk(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t most)
+{
+    uint32_t units = WF_UP(total, unit) / unit, each = WF_MAX(1u, (units + w->n - 1) / w->n);
+    uint32_t rounds = (each * unit + most - 1) / most;
+    return (each + rounds - 1) / rounds * unit;
 }
 
 void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin,

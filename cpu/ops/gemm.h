@@ -72,9 +72,11 @@ static inline void store_vector(const gemm *g, uint32_t m, uint32_t n, const flo
         v_store_f16((uint16_t *)wf_cpu_row(g->y, m) + n, v);
 }
 
-static inline uint32_t chunk_of(const gemm *g)
+/* Weight rows that a thread takes at a time. */
+static inline uint32_t chunk_of(const wf_cpu_work *work, const gemm *g)
 {
-    return WF_MAX(NROW, CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / NROW * NROW);
+    const uint32_t most = CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / NROW * NROW;
+    return wf_cpu_chunk(work, g->n, NROW, WF_MAX(NROW, most));
 }
 
 /* Prepares every activation row. Small inputs are prepared by each thread in its own scratch. */

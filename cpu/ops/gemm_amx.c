@@ -249,6 +249,7 @@ void wf_cpu_gemm_amx(const wf_cpu_work *work)
 {
     amx a = amx_of(work->call);
     uint32_t begin, end, pieces = (a.k + KC - 1) / KC;
+    a.nb = wf_cpu_chunk(work, a.n, 2 * TILE, a.nb);
     a.xp = work->shared;
     a.panel = work->per_thread;
     a.sums = (float *)(a.panel + panel_bytes(&a));

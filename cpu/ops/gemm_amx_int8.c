@@ -19,7 +19,7 @@
 #define UNITS   (PANEL / UNIT)
 #define BLOCKS  (PANEL / 32)
 #define TILE_BYTES   1024u          /* bytes of a tile */
-#define NB_MAX  128u           /* output columns at a time */
+#define NB_MAX  192u           /* output columns at a time, at most: with the sums of MB rows, a quarter of an L2 cache */
 #define NB_FEW  32u            /* the same for few rows of X */
 #define Q8_0X16  255            /* in addition to dtypes: Q8_0 with 16 rows interleaved (layout.c) */
 
@@ -572,6 +572,7 @@ void wf_cpu_gemm_amx_int8(const wf_cpu_work *work)
 {
     amx_int8 a = amx_int8_of(work->call);
     uint32_t begin, end;
+    a.nb = wf_cpu_chunk(work, a.n, TILE, a.nb);
     a.xp = work->shared;
     a.wp = work->per_thread;
     a.sums = (float *)(a.wp + WF_MAX(2u, a.nb / TILE));

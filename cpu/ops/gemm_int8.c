@@ -235,7 +235,7 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
     gemm g = gemm_of(work);
     uint32_t begin, end;
     prepare(work, &g, int8_step(g.k), prep_int8);
-    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end))
+    while (wf_cpu_next(work, g.n, chunk_of(work, &g), &begin, &end))
         for (uint32_t n = begin; n < end; n += NROW) {
             uint32_t nr = WF_MIN(NROW, end - n);
             const char *w = g.wp + n * g.w_step;

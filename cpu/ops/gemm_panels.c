@@ -180,13 +180,13 @@ void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
 {
     product g = product_of(work->call);
     const uint8_t dtype = g.g.w->dtype;
-    uint32_t begin, end;
+    uint32_t begin, end, chunk = wf_cpu_chunk(work, g.g.n, PAIR * VL, STRIPS * VL);
     g.xp = work->shared;
     g.wp = work->per_thread;
     g.sums = (float *)(g.wp + STRIPS);
     round_part(work, &g);
     wf_cpu_barrier(work);
-    while (wf_cpu_next(work, g.g.n, STRIPS * VL, &begin, &end)) {
+    while (wf_cpu_next(work, g.g.n, chunk, &begin, &end)) {
         if (dtype == WF_Q8_0) columns_q8_0(&g, begin, end);
         if (dtype == WF_Q4_0) columns_q4_0(&g, begin, end);
         if (dtype == WF_Q4_K) columns_q4_k(&g, begin, end);

@@ -120,9 +120,10 @@ wf_cpu_scratch_size wf_cpu_gemm_q8_0x16_scratch(const wf_call *c)
 void wf_cpu_gemm_q8_0x16(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
+    const uint32_t strips = WF_UP(g.n, TILE) / TILE, chunk = wf_cpu_chunk(work, strips, 1, MOST);
     uint32_t begin, end;
     prepare(work, &g, row_step(g.k), prep);
-    while (wf_cpu_next(work, (g.n + TILE - 1) / TILE, MOST, &begin, &end)) {
+    while (wf_cpu_next(work, strips, chunk, &begin, &end)) {
         uint32_t strip = begin;
         if (g.m == 1 && end - begin == MOST) gemm_strips(&g, work->call, strip, MOST), strip = end;
         for (; strip < end; strip++) gemm_strips(&g, work->call, strip, 1);

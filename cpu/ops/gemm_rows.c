@@ -172,10 +172,10 @@ static uint32_t block_of(const gemm *g)
     return WF_MAX((uint32_t)MROW, X_BYTES / (uint32_t)WF_MAX(g->x_step, 1u) / MROW * MROW);
 }
 
-/* Weight rows that a thread takes at a time. */
-static uint32_t chunk_for(const gemm *g, uint32_t threads)
+/* With many rows of X, as many more as leave each thread some turns. */
+static uint32_t chunk_for(const wf_cpu_work *work, const gemm *g)
 {
-    const uint32_t chunk = chunk_of(g), most = g->n / (threads * LEAST_TURNS) / NROW * NROW;
+    const uint32_t chunk = chunk_of(work, g), most = g->n / (work->n * LEAST_TURNS) / NROW * NROW;
     if (!g->stream || g->m <= block_of(g)) return chunk;
     return WF_MAX(chunk, WF_MIN(chunk * MANY_CHUNKS, most));
 }
@@ -198,5 +198,5 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (g.x->dtype != WF_F32) prepare(work, &g, (size_t)g.k * 4, prep_f32);
-    while (wf_cpu_next(work, g.n, chunk_for(&g, work->n), &begin, &end)) columns(&g, begin, end, panel);
+    while (wf_cpu_next(work, g.n, chunk_for(work, &g), &begin, &end)) columns(&g, begin, end, panel);
 }

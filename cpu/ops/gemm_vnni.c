@@ -341,5 +341,5 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
     gemm g = gemm_of(work);
     uint32_t begin, end;
     prepare(work, &g, WF_UP(row_step(kind_of(g.w->dtype), g.k), (size_t)64), prep);
-    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end)) WITH_FORMAT(rows_of, &g, begin, end);
+    while (wf_cpu_next(work, g.n, chunk_of(work, &g), &begin, &end)) WITH_FORMAT(rows_of, &g, begin, end);
 }

@@ -296,6 +296,21 @@ static void count(const wf_cpu_work *w)
     if (w->id) wf_cpu_barrier(w);
 }
 
+/* All threads have the same turns, and there are as few of them as `most` allows. */
+static void test_chunks(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t threads, total, unit, most, chunk;
+    } cases[] = {{16, 256, 16, 192, 16}, {16, 2048, 16, 192, 128}, {16, 5632, 16, 192, 176}, {2, 5632, 16, 192, 192},
+                 {16, 2048, 4, 112, 64}, {3, 100, 16, 128, 48},    {16, 40, 16, 128, 16},    {1, 0, 4, 8, 4},
+                 {2, 64, 16, 8, 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const wf_cpu_work w = {.n = cases[i].threads};
+        assert_int_equal(wf_cpu_chunk(&w, cases[i].total, cases[i].unit, cases[i].most), cases[i].chunk);
+    }
+}
+
 static void test_shares(void **state)
 {
     (void)state;
@@ -358,7 +373,7 @@ int main(void)
         cmocka_unit_test(test_order),      cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
