@@ -32,6 +32,8 @@ for word in "$@"; do
     esac
 done
 [ ${#stages[@]} -gt 0 ] || stages=(plain asan tsan cpu-only fuzz)
+# Each once; the longer tier has nothing for the thread sanitizer.
+mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk -v short=$short '!seen[$0]++ && (short == "true" || $0 != "tsan")')
 
 fuzz_seconds=30 soak_seconds=60
 if $more; then fuzz_seconds=60 soak_seconds=120; fi
@@ -113,6 +115,32 @@ await_all() {
         verdict "${beside_names[$i]}" $? $((SECONDS - beside_starts[i]))
     done
     beside_names=() beside_pids=() beside_starts=()
+}
+
+# Begins the builds of all stages, one after the other. Each but the first takes what the tests of the stages before leave of the cores: tests
+# wait, for each other and for clients, and the last of a stage run alone.
+build_pids=()
+build_all() {
+    local stage before=''
+    trap 'trap "" TERM; kill 0; exit 130' INT # what runs beside does not hear of it otherwise
+    for stage in "${stages[@]}"; do
+        {
+            if [ -n "$before" ]; then
+                renice -n 19 "$BASHPID" >/dev/null
+                tail --pid="$before" -f /dev/null
+            fi
+            "build_$stage"
+        } >"$(log_of "build $stage")" 2>&1 &
+        build_pids+=($!) before=$!
+    done
+}
+
+# Waits for the build of a stage, and counts it with the seconds that it was waited for: built STAGE
+built() {
+    local i start=$SECONDS
+    for i in "${!stages[@]}"; do [ "${stages[i]}" != "$1" ] || break; done
+    wait "${build_pids[i]}"
+    verdict "build $1" $? $((SECONDS - start))
 }
 
 # A build without warnings: compile FOLDER MESON-OPTIONS... [-- TARGET-PATTERN]
@@ -220,8 +248,10 @@ leaks() {
 
 # --- stages ----------------------------------------------------------------------------------------
 
+build_plain() { compile plain; }
+
 stage_plain() {
-    check "build" compile plain || return
+    built plain || return
     if $short && $more; then
         run_tests "tests" plain -- --no-suite part # of tests of the longer tier
     elif $more; then
@@ -245,9 +275,10 @@ only_pocl() {
 
 sanitized=(-Dbuildtype=debugoptimized -Db_lundef=false)
 
+build_asan() { compile asan "${sanitized[@]}" -Db_sanitize=address,undefined; }
+
 stage_asan() {
-    check "build with address and undefined-behaviour sanitizers" compile asan "${sanitized[@]}" \
-        -Db_sanitize=address,undefined || return
+    built asan || return
     # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak. Nor what spends its time
     # in drivers and kernels, which have no sanitizer; tokenizers have unit tests and a fuzzer.
     only_pocl
@@ -262,20 +293,26 @@ stage_asan() {
     $more || left_out+=("the soak of the server with sanitizers: 120 s in place of $soak_seconds s")
 }
 
+tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights'
+
+build_tsan() {
+    compile tsan "${sanitized[@]}" -Db_sanitize=thread -Dopencl=disabled -Dopenblas=disabled \
+        -- "^(src/cli/weft|tests/unit/test_($tsan_units)|tests/fault/test_null_faults)\$"
+}
+
 stage_tsan() {
-    $short || return 0
-    local units='cpu_queue|engine|engine_api|verify_bind|file_map|weights'
-    check "build with the thread sanitizer" compile tsan "${sanitized[@]}" -Db_sanitize=thread \
-        -Dopencl=disabled -Dopenblas=disabled -- "^(src/cli/weft|tests/unit/test_($units)|tests/fault/test_null_faults)\$" || return
+    built tsan || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
-        "^(unit ($units)|fault null|cli run|serve (many|framing|front))\$"
+        "^(unit ($tsan_units)|fault null|cli run|serve (many|framing|front))\$"
     # Steps on the caller's thread, beside that of the engine. Not unit ablation, which takes minutes here.
     check "ablation with the thread sanitizer" "${plain_addresses[@]}" "$out/tsan/src/cli/weft" bench ablation --device cpu -t 2 \
         --max-num-batched-tokens 64 --max-num-seqs 8 -r 3
 }
 
+build_cpu-only() { compile cpu-only -Dopencl=disabled; }
+
 stage_cpu-only() {
-    check "build without OpenCL" compile cpu-only -Dopencl=disabled || return
+    built cpu-only || return
     # Not cli bench_paper, each of whose figures computes on the CPU: in this build with the same objects as in the first.
     run_tiers "tests without OpenCL" cpu-only \
         '^(golden cpu|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_serve|bench_throughput|terminal|install)|layers)' \
@@ -283,9 +320,12 @@ stage_cpu-only() {
     if $short; then check "no leak after load, run and close" leaks; fi
 }
 
+build_fuzz() {
+    CC=clang compile fuzz -Dbuildtype=debugoptimized -Dopencl=disabled -Dfuzz=true -- '^tests/fuzz/(fuzz_[a-z0-9_]*|[a-z0-9_]*\.seed)$'
+}
+
 stage_fuzz() {
-    CC=clang check "build of the fuzzers" compile fuzz -Dbuildtype=debugoptimized -Dopencl=disabled -Dfuzz=true \
-        -- '^tests/fuzz/(fuzz_[a-z0-9_]*|[a-z0-9_]*\.seed)$' || return
+    built fuzz || return
     run_tests "inputs kept from fuzzing" fuzz -- --suite fuzz
     fuzz_all
     $more || left_out+=("fuzzing: 60 s a target in place of $fuzz_seconds s")
@@ -314,6 +354,7 @@ setup=(--test)
 if $more; then setup+=(--more); fi
 ./setup.sh "${setup[@]}" || { failed=1; end; }
 openai_client
+build_all
 for stage in "${stages[@]}"; do "stage_$stage"; done
 await_all
 end

@@ -17,13 +17,15 @@ APT = """#!/bin/sh
 echo "$*" >>"$CALLS"
 case $* in *update) [ -e "$CALLS.waited" ] || { : >"$CALLS.waited"; echo "E: Could not get lock /var/lib/apt/lists/lock"; exit 100; } ;; esac
 """
-# Of meson: makes a build folder, and logs a test that was skipped.
+# Of meson: makes a build folder, and logs a test that was skipped; tests last until the build $UNTIL is made, or for half a minute.
 MESON = """#!/bin/sh
 echo "meson $*" >>"$CALLS"
 case $1 in
 setup) mkdir -p "$2" && : >"$2/build.ninja" ;;
 test)
     case " $* " in *" --list "*) printf 'weft / %s\\n' "unit weights" "unit engine" "unit weights"; exit ;; esac
+    for _ in $(seq 300); do grep -q "^meson setup .*${UNTIL:-}" "$CALLS" && break; sleep 0.1; done
+    echo "tested $3" >>"$CALLS"
     mkdir -p "$3/meson-logs" && cp "$SKIPPED" "$3/meson-logs/testlog.json"
     ;;
 esac
@@ -155,8 +157,8 @@ class Scripts(unittest.TestCase):
 
     # --- test.sh -----------------------------------------------------------------------------------------
 
-    def stage(self, *args, reason, ci):
-        """One stage in a copy of the sources, all of whose tests are skipped for that reason."""
+    def stage(self, *args, reason, ci, ninja=NOTHING, until=""):
+        """Stages in a copy of the sources, all of whose tests are skipped for that reason."""
         os.makedirs(os.path.join(self.folder, "tests"))
         shutil.copy(os.path.join(SOURCES, "test.sh"), self.folder)
         shutil.copy(os.path.join(SOURCES, "tests", "count.py"), os.path.join(self.folder, "tests"))
@@ -168,10 +170,10 @@ class Scripts(unittest.TestCase):
         with open(log, "w", encoding="utf-8") as f:
             f.write(json.dumps({"name": "unit engine", "result": "SKIP", "stdout": f"skipped: {reason}\n"}))
         self.program("meson", MESON)
-        self.program("ninja", NOTHING)
+        self.program("ninja", ninja)
         os.makedirs(os.path.join(self.folder, "build-test", "tsan", "src", "cli"))
         self.program(os.path.join(self.folder, "build-test", "tsan", "src", "cli", "weft"), NOTHING)  # runs once by itself
-        p = self.run_script("./test.sh", *args, ci=ci, SKIPPED=log)
+        p = self.run_script("./test.sh", *args, ci=ci, SKIPPED=log, UNTIL=until)
         return p.returncode, p.stdout.splitlines()
 
     def test_a_skip_fails_where_ci_is_set(self):
@@ -197,6 +199,17 @@ class Scripts(unittest.TestCase):
         self.stage("tsan", reason="", ci=False)
         run, = (line for line in self.said() if "--print-errorlogs" in line)
         self.assertTrue(run.endswith(" unit weights unit engine"), run)
+
+    def test_the_next_stage_is_built_beside_tests(self):
+        self.stage("tsan", "cpu-only", reason="", ci=False, until="/cpu-only ")
+        begun, = (i for i, line in enumerate(self.said()) if line.startswith("meson setup ") and "/cpu-only " in line)
+        ended, = (i for i, line in enumerate(self.said()) if line.startswith("tested ") and line.endswith("/tsan"))
+        self.assertLess(begun, ended)
+
+    def test_nothing_runs_of_a_build_that_failed(self):
+        code, out = self.stage("tsan", reason="", ci=False, ninja=WRONG)
+        self.assertEqual((code, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertIn("      the wrong ninja", out)
 
     def test_tiers(self):
         code, out = self.stage("plain", reason="", ci=False)
