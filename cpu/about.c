@@ -11,11 +11,11 @@ typedef struct row {
 } row;
 
 static const row files[] = { /* of GEMM and ATTENTION; others have one file per op */
-    {"rows-", "gemm_rows"}, {"int8-avx512", "gemm_vnni"}, {"int8x16", "gemm_panels"}, {"int16x8", "gemm_panels"}, {"int8-avx2", "gemm_int16"}, {"amx-int8", "gemm_amx_int8"}, {"amx-q8_0x16", "gemm_amx_int8"}, {"amx", "gemm_amx"},
+    {"rows-", "gemm_rows"}, {"int8-avx512", "gemm_vnni"}, {"int8x16", "gemm_panels"}, {"int16x16", "gemm_panels"}, {"int16x8", "gemm_panels"}, {"int8-avx2", "gemm_int16"}, {"amx-int8", "gemm_amx_int8"}, {"amx-q8_0x16", "gemm_amx_int8"}, {"amx", "gemm_amx"},
     {"int8-", "gemm_int8"}, {"q8_0x16", "gemm_q8_0x16"}, {"pages-", "attention"},
 };
 static const row needs[] = {
-    {"ref-q8_0x16", "AMX, whose layout it reads"}, {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"int8x16", "AVX-512 VNNI"}, {"int16x8", "AVX2"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
+    {"ref-q8_0x16", "AMX, whose layout it reads"}, {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"int8x16", "AVX-512 VNNI"}, {"int16x16", "AVX-512 VNNI"}, {"int16x8", "AVX2"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
     {"amx", "AMX"}, {"q8_0x16", "AMX"}, {"blas", "a build with OpenBLAS"},
 };
 

@@ -171,7 +171,8 @@ static inline void *wf_cpu_at(const wf_view *v)
 static inline void *wf_cpu_row(const wf_view *v, uint64_t row)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
-    return (char *)wf_cpu_at(v) + row * (v->stride / t->block) * t->block_bytes;
+    const uint64_t blocks = t->block == 1 ? v->stride : v->stride / t->block; /* without a division: kernels ask for each vector of outputs */
+    return (char *)wf_cpu_at(v) + row * blocks * t->block_bytes;
 }
 /* One element of an activation row (F32 or F16). */
 static inline float wf_cpu_get(const wf_view *v, const void *row, uint64_t i)

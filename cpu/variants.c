@@ -14,6 +14,8 @@
 /* Number of activation rows from which unpacking and transposing panels of W pays on AVX-512 and on AVX2. */
 #define INT8X16_ROWS 5u
 #define INT16X8_ROWS 9u
+/* The same of panels of Q4_K and Q5_K in words on AVX-512, which have twice the bytes. */
+#define INT16X16_ROWS 64u
 /* Number of activation rows below which int8 products are used: they are bound by memory or twice as fast there. With more rows F32
  * is as fast and exact. */
 #define INT8_ROWS 16u
@@ -90,6 +92,12 @@ static uint32_t rank_panels(const wf_call *c, uint32_t from, uint32_t rank)
 uint32_t wf_cpu_rank_gemm_int8x16(const wf_call *c)
 {
     return wf_cpu_has_avx512() ? rank_panels(c, INT8X16_ROWS, RANK_AVX512) : 0;
+}
+
+uint32_t wf_cpu_rank_gemm_int16x16(const wf_call *c)
+{
+    const uint8_t t = c->in[WF_GEMM_W].dtype;
+    return wf_cpu_has_avx512() && (t == WF_Q4_K || t == WF_Q5_K) ? rank_panels(c, INT16X16_ROWS, RANK_AVX512 + 1) : 0;
 }
 
 uint32_t wf_cpu_rank_gemm_int16x8(const wf_call *c)

@@ -1,4 +1,5 @@
-/* GEMM of several rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights, for processors without AMX: AVX-512 VNNI (int8x16) and AVX2 (int16x8).
+/* GEMM of several rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights, for processors without AMX: AVX-512 VNNI (int8x16; of many rows with
+ * Q4_K and Q5_K int16x16) and AVX2 (int16x8).
  *
  * VL rows of W by 256 k, a panel, are unpacked and transposed: a line has 4 bytes of each row, so lanes are rows and no sum is
  * horizontal. Activations are fixed point with one scale per row and panel. panels_bytes.h and panels_words.h have what differs.
@@ -13,6 +14,11 @@
 #undef MROW
 #define MROW 4 /* rows of X of a tile */
 
+/* Of a tile and a panel. min: of minima, where the other sums are still to be multiplied. */
+typedef struct sums {
+    vf of[PAIR][MROW], min[PAIR][MROW];
+} sums;
+
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 #include "cpu/ops/panels_bytes.h"
 #else
@@ -22,6 +28,7 @@
 typedef struct product {
     gemm g;
     uint32_t panels, mb; /* mb: most rows of X at a time */
+    bool words;          /* lines of W are words, not bytes; always on AVX2 */
     size_t w_bytes;      /* of a panel in a row */
     x_panel *xp;         /* [panels][m] */
     w_panel *wp;         /* [STRIPS] */
@@ -97,26 +104,26 @@ WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, uint32_t i)
 
 /* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart.
  * new_x: no tile has met these rows in this panel. */
-WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next, bool new_x)
+WF_INLINE void tile(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next, bool new_x)
 {
     sums acc;
     for (int s = 0; s < PAIR; s++)
-        for (int m = 0; m < mr; m++) acc.of[s][m] = v_zero();
+        for (int m = 0; m < mr; m++) acc.of[s][m] = acc.min[s][m] = v_zero();
     for (uint32_t i = 0; i < groups_of(dtype); i++) {
         fetch_rows(next);
         if (new_x) fetch_x(dtype, x + MROW, i);
-        group(dtype, w, x, i, mr, &acc);
+        group(dtype, words, w, x, i, mr, &acc);
     }
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
             float *to = sum + s * step + (size_t)m * VL;
-            vf v = v_mul(scaled(dtype, &w[s], acc.of[s][m]), v_set(x[m].scale));
+            vf v = v_mul(scaled(dtype, words, &w[s], acc.of[s][m], acc.min[s][m]), v_set(x[m].scale));
             v_store(to, first ? v : v_add(v, v_load(to)));
         }
 }
 
 /* Multiplies panel p of strips `from` to `to` with `rows` rows of X from m on. */
-WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
+WF_INLINE void multiply(const product *g, const uint8_t dtype, const bool words, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
 {
     const x_panel *x = g->xp + (size_t)p * g->g.m + m;
     const size_t step = (size_t)g->mb * VL;
@@ -125,46 +132,64 @@ WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint3
         for (uint32_t s = from; s < to; s += PAIR) {
             float *sum = g->sums + s * step + (size_t)r * VL;
             if (here == MROW)
-                tile(dtype, &g->wp[s], x + r, MROW, p == 0, sum, step, next, s == from);
+                tile(dtype, words, &g->wp[s], x + r, MROW, p == 0, sum, step, next, s == from);
             else
-                tile(dtype, &g->wp[s], x + r, 1, p == 0, sum, step, next, s == from);
+                tile(dtype, words, &g->wp[s], x + r, 1, p == 0, sum, step, next, s == from);
         }
     }
+}
+
+#define AHEAD 4u /* rows of outputs whose lines are fetched before they are stored */
+/* Prefetches what store_rows() will touch. */
+static void fetch_outputs(const gemm *g, uint32_t m, uint32_t begin, uint32_t end)
+{
+    const uint32_t bytes = g->y->dtype == WF_F32 ? 4 : 2;
+    const char *y = (const char *)wf_cpu_row(g->y, m) + (size_t)begin * bytes;
+    for (size_t b = 0; b < (size_t)(end - begin) * bytes; b += 64) __builtin_prefetch(y + b, 1, 3);
+    if (!wf_cpu_has(g->residual)) return;
+    const float *residual = (const float *)wf_cpu_row(g->residual, m) + begin;
+    for (uint32_t n = begin; n < end; n += 16, residual += 16) __builtin_prefetch(residual, 0, 3);
 }
 
 /* Stores columns begin..end of `rows` rows of X from m on. A row's are written together: the next row's are in another page. */
 static void store_rows(const product *g, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
-    for (uint32_t r = 0; r < rows; r++)
+    for (uint32_t r = 0; r < rows; r++) {
+        if (r + AHEAD < rows) fetch_outputs(&g->g, m + r + AHEAD, begin, end);
         for (uint32_t n = begin; n < end; n += VL) store_vector(&g->g, m + r, n, g->sums + (size_t)(n - begin) * g->mb + (size_t)r * VL);
+    }
 }
 
 /* Computes columns begin..end for `rows` rows of X from m on. */
-WF_INLINE void columns(const product *g, const uint8_t dtype, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
+WF_INLINE void columns(const product *g, const uint8_t dtype, const bool words, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
-    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL, at_once = strips_at_once(dtype);
+    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL, at_once = strips_at_once(words);
     source s;
     for (uint32_t p = 0; p < g->panels; p++) {
         for (uint32_t i = 0; i < strips; i++) {
             open_panel(g, begin + i * VL, p, &s);
-            unpack_rows(dtype, s.row, &g->wp[i]);
+            unpack_rows(dtype, words, s.row, &g->wp[i]);
         }
         ahead next = ahead_of(g, begin, p, strips, rows);
-        for (uint32_t i = 0; i < strips; i += at_once) multiply(g, dtype, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
+        for (uint32_t i = 0; i < strips; i += at_once) multiply(g, dtype, words, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
     }
     store_rows(g, begin, end, m, rows);
 }
 
-#define EACH(name, dtype)                                                                          \
+#define EACH(name, dtype, words)                                                                   \
     static void name(const product *g, uint32_t begin, uint32_t end)                               \
     {                                                                                              \
-        for (uint32_t m = 0; m < g->g.m; m += MB) columns(g, dtype, begin, end, m, WF_MIN(MB, g->g.m - m)); \
+        for (uint32_t m = 0; m < g->g.m; m += MB) columns(g, dtype, words, begin, end, m, WF_MIN(MB, g->g.m - m)); \
     }
-EACH(columns_q8_0, WF_Q8_0)
-EACH(columns_q4_0, WF_Q4_0)
-EACH(columns_q4_k, WF_Q4_K)
-EACH(columns_q5_k, WF_Q5_K)
-EACH(columns_q6_k, WF_Q6_K)
+EACH(columns_q8_0, WF_Q8_0, false)
+EACH(columns_q4_0, WF_Q4_0, false)
+EACH(columns_q4_k, WF_Q4_K, false)
+EACH(columns_q5_k, WF_Q5_K, false)
+EACH(columns_q6_k, WF_Q6_K, true)
+#if WF_LEVEL_ID == WF_LEVEL_IS_avx512
+EACH(columns_q4_k_words, WF_Q4_K, true)
+EACH(columns_q5_k_words, WF_Q5_K, true)
+#endif
 
 static void round_part(const wf_cpu_work *work, const product *g)
 {
@@ -172,25 +197,37 @@ static void round_part(const wf_cpu_work *work, const product *g)
     wf_cpu_part(work, g->g.m * g->panels, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) {
         uint32_t p = i / g->g.m;
-        round_panel(g->g.x, g->g.w->dtype, i % g->g.m, p, WF_MIN(PANEL, g->g.k - p * PANEL), &g->xp[i]);
+        round_x(g->g.x, g->g.w->dtype, g->words, i % g->g.m, p, WF_MIN(PANEL, g->g.k - p * PANEL), &g->xp[i]);
     }
 }
 
-void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
+/* f: columns_* of the format of W. */
+static void run(const wf_cpu_work *work, bool words, void (*f)(const product *, uint32_t begin, uint32_t end))
 {
     product g = product_of(work->call);
-    const uint8_t dtype = g.g.w->dtype;
     uint32_t begin, end, chunk = wf_cpu_chunk(work, g.g.n, PAIR * VL, STRIPS * VL);
+    g.words = words;
     g.xp = work->shared;
     g.wp = work->per_thread;
     g.sums = (float *)(g.wp + STRIPS);
     round_part(work, &g);
     wf_cpu_barrier(work);
-    while (wf_cpu_next(work, g.g.n, chunk, &begin, &end)) {
-        if (dtype == WF_Q8_0) columns_q8_0(&g, begin, end);
-        if (dtype == WF_Q4_0) columns_q4_0(&g, begin, end);
-        if (dtype == WF_Q4_K) columns_q4_k(&g, begin, end);
-        if (dtype == WF_Q5_K) columns_q5_k(&g, begin, end);
-        if (dtype == WF_Q6_K) columns_q6_k(&g, begin, end);
-    }
+    while (wf_cpu_next(work, g.g.n, chunk, &begin, &end)) f(&g, begin, end);
 }
+
+void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
+{
+    const uint8_t dtype = work->call->in[WF_GEMM_W].dtype;
+    if (dtype == WF_Q8_0) run(work, false, columns_q8_0);
+    if (dtype == WF_Q4_0) run(work, false, columns_q4_0);
+    if (dtype == WF_Q4_K) run(work, false, columns_q4_k);
+    if (dtype == WF_Q5_K) run(work, false, columns_q5_k);
+    if (dtype == WF_Q6_K) run(work, true, columns_q6_k);
+}
+
+#if WF_LEVEL_ID == WF_LEVEL_IS_avx512
+void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
+{
+    run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? columns_q4_k_words : columns_q5_k_words);
+}
+#endif

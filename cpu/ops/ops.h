@@ -14,6 +14,7 @@
 #include "cpu/ops/levels.def"
 RUN_SCRATCH(gemm_int8) /* gemm_vnni.c, gemm_int16.c on AVX2, or gemm_int8.c */
 RUN_SCRATCH(gemm_panels) /* on AVX-512 and AVX2 */
+RUN(gemm_panels_int16) /* Q4_K and Q5_K on AVX-512 */
 RUN(attention_async) /* attention.c */
 RUN(probe_read)
 RUN(probe_fma)

@@ -1,8 +1,10 @@
 /* What gemm_panels.c needs of AVX-512 VNNI: weights as unsigned bytes, a line has 4 k of each of 16 rows; activations as two int8 (hi_lo.h),
  * of which the instruction broadcasts 4 k. Sums of a group of k that shares a scale of W are exact in int32.
  *
- * Q6_K, whose groups have 16 k, would multiply a sum by a scale for each 16 products. Its weights are multiplied by the scales of their
- * groups while they are unpacked, as words; so are activations, and a row's sums are added as floats: 16 k of 32 * 128 by 32512 fit in int32. */
+ * Or as words (`words`), multiplied by the scales of their groups while they are unpacked, as activations are words: a row's sums are added
+ * as floats, without a multiplication that would take turns with the products. int32 holds 16 k of Q6_K, 32 * 128 by 32512, and 32 k of
+ * Q4_K and Q5_K, 31 * 63 by 32512. Q6_K, which would multiply a sum for each 16 products, always has words; Q4_K and Q5_K have them where
+ * there are enough rows of X to pay for twice the bytes (int16x16). */
 #ifndef WF_CPU_OPS_PANELS_BYTES_H
 #define WF_CPU_OPS_PANELS_BYTES_H
 
@@ -27,15 +29,10 @@ typedef struct w_panel {
     char line[PANEL / 2][64];
 } w_panel;
 
-WF_INLINE bool in_words(const uint8_t dtype)
-{
-    return dtype == WF_Q6_K;
-}
-
 /* Strips whose panels fit in the first cache together. */
-WF_INLINE uint32_t strips_at_once(const uint8_t dtype)
+WF_INLINE uint32_t strips_at_once(const bool words)
 {
-    return in_words(dtype) ? PAIR : STRIPS;
+    return words ? PAIR : STRIPS;
 }
 
 WF_INLINE uint32_t groups_of(const uint8_t dtype)
@@ -74,13 +71,25 @@ WF_INLINE void set_sums(const uint8_t dtype, const __m512i four[4], x_panel *out
     _mm256_storeu_ps(out->minus_sum, _mm256_cvtepi32_ps(_mm512_castsi512_si256(all)));
 }
 
-/* Rounds the panel at x to words. */
-WF_INLINE void round_to_words(const float *x, __m512 factor, x_panel *out)
+/* Rounds the panel at x to words, with the sums where there are minima. */
+WF_INLINE void round_to_words(const uint8_t dtype, const float *x, __m512 factor, x_panel *out)
 {
-    for (uint32_t i = 0; i < PANEL; i += 32) {
-        const __m512i low = _mm512_shufflelo_epi16(to_int16(x + i, factor), _MM_SHUFFLE(3, 1, 2, 0));
-        _mm512_storeu_si512(out->words + i, _mm512_shufflehi_epi16(low, _MM_SHUFFLE(3, 1, 2, 0)));
+    const __m512i ones = _mm512_set1_epi16(1), zero = _mm512_setzero_si512();
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i pairs[8], sum[4];
+    WF_UNROLL(8)
+    for (uint32_t i = 0; i < 8; i++) {
+        const __m512i words = to_int16(x + 32 * i, factor);
+        const __m512i low = _mm512_shufflelo_epi16(words, _MM_SHUFFLE(3, 1, 2, 0));
+        _mm512_storeu_si512(out->words + 32 * i, _mm512_shufflehi_epi16(low, _MM_SHUFFLE(3, 1, 2, 0)));
+        pairs[i] = _mm512_dpwssd_epi32(zero, ones, words);
     }
+    if (!has_mins(dtype)) return;
+    for (uint32_t i = 0; i < 4; i++) {
+        const __m512i a = pairs[2 * i], b = pairs[2 * i + 1], odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+        sum[i] = _mm512_add_epi32(_mm512_permutex2var_epi32(a, even, b), _mm512_permutex2var_epi32(a, odd, b));
+    }
+    set_sums(dtype, sum, out);
 }
 
 /* The same to bytes, with the sums. */
@@ -100,32 +109,32 @@ WF_INLINE void round_to_bytes(const uint8_t dtype, const float *x, __m512 factor
 }
 
 /* Rounds the panel at x. */
-WF_INLINE void round_floats(const uint8_t dtype, const float *x, x_panel *out)
+WF_INLINE void round_floats(const uint8_t dtype, const bool words, const float *x, x_panel *out)
 {
     __m512i top = _mm512_setzero_si512();
     for (uint32_t i = 0; i < PANEL; i += 16) top = max_abs(top, _mm512_loadu_ps(x + i));
     const float most = max_of(top);
     const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
-    if (in_words(dtype))
-        round_to_words(x, factor, out);
+    if (words)
+        round_to_words(dtype, x, factor, out);
     else
         round_to_bytes(dtype, x, factor, out);
     out->scale = most / (127 * 256);
 }
 
 /* Rounds a panel of n elements of a row of X; pads with zeros. */
-static void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+static void round_x(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[view->dtype];
     const char *from = (const char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes;
     float x[PANEL];
     if (view->dtype == WF_F32 && n == PANEL) {
-        round_floats(dtype, (const float *)from, out);
+        round_floats(dtype, words, (const float *)from, out);
         return;
     }
     memset(x, 0, sizeof x);
     in->decode(from, x, n);
-    round_floats(dtype, x, out);
+    round_floats(dtype, words, x, out);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -174,8 +183,15 @@ WF_INLINE void block_scales(const uint8_t dtype, const char *const w[VL], w_pane
     }
 }
 
-/* Of superblocks with minima: d and dmin, then 12 bytes as wf_k_scales_unpack() takes them. */
-WF_INLINE void k_panel_scales(const char *const w[VL], w_panel *out)
+/* Byte i of each lane, in both halves as a word. */
+WF_INLINE __m512i byte_twice(__m512i lanes, const int i)
+{
+    const __m512i low = _mm512_and_si512(_mm512_srli_epi32(lanes, (unsigned)(8 * i)), _mm512_set1_epi32(255));
+    return _mm512_or_si512(low, _mm512_slli_epi32(low, 16));
+}
+
+/* Of superblocks with minima: d and dmin, then 12 bytes as wf_k_scales_unpack() takes them. part: what words are multiplied with. */
+WF_INLINE void k_panel_scales(const bool words, const char *const w[VL], __m512i part[8], w_panel *out)
 {
     const __m512i six = _mm512_set1_epi8(63), four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(48);
     __m512i v[4];
@@ -184,7 +200,14 @@ WF_INLINE void k_panel_scales(const char *const w[VL], w_panel *out)
     const __m512i of[4] = {
         _mm512_and_si512(v[1], six), _mm512_or_si512(_mm512_and_si512(v[3], four), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), two)),
         _mm512_and_si512(v[2], six), _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(v[3], 4), four), _mm512_and_si512(_mm512_srli_epi32(v[2], 2), two))};
-    for (int i = 0; i < 16; i++) v_store(out->scale[i], v_mul(byte_of(of[i / 4], i % 4, false), i < 8 ? d : min));
+    if (words) v_store(out->scale[0], d);
+    for (int i = 0; i < 8; i++) {
+        if (words)
+            part[i] = byte_twice(of[i / 4], i % 4);
+        else
+            v_store(out->scale[i], v_mul(byte_of(of[i / 4], i % 4, false), d));
+        v_store(out->scale[8 + i], v_mul(byte_of(of[2 + i / 4], i % 4, false), min));
+    }
 }
 
 /* The scales of 16 groups of each row, in both halves of a word; d is all groups' one. */
@@ -201,12 +224,10 @@ WF_INLINE void q6_k_panel_scales(const char *const w[VL], __m512i part[16], w_pa
     }
 }
 
-/* The low nibbles to `low` and the high ones to `high`, with these bits above them. */
-WF_INLINE void store_nibbles(__m512i v, __m512i low_more, __m512i high_more, char *low, char *high)
+/* The low nibbles of v below the bits of `more`. */
+WF_INLINE __m512i nibbles(__m512i more, __m512i v)
 {
-    const __m512i four = _mm512_set1_epi8(15);
-    _mm512_storeu_si512(low, _mm512_ternarylogic_epi32(low_more, v, four, 0xf8)); /* low_more | (v & four) */
-    _mm512_storeu_si512(high, _mm512_ternarylogic_epi32(high_more, _mm512_srli_epi32(v, 4), four, 0xf8));
+    return _mm512_ternarylogic_epi32(more, v, _mm512_set1_epi8(15), 0xf8); /* more | (v & 15) */
 }
 
 /* The bits of each byte from `from` on, moved to bit 4 and what `mask` leaves of them there. */
@@ -233,32 +254,17 @@ WF_INLINE void unpack_q4_0(const char *const w[VL], w_panel *out)
     for (uint32_t b = 0; b < 8; b++) {
         __m512i v[4];
         lines_of(w, 18 * b + 2, v);
-        for (uint32_t i = 0; i < 4; i++) store_nibbles(v[i], none, none, out->line[8 * b + i], out->line[8 * b + 4 + i]);
-    }
-}
-
-WF_INLINE void unpack_k(const uint8_t dtype, const char *const w[VL], w_panel *out)
-{
-    __m512i high[8];
-    for (uint32_t i = 0; i < 8 && dtype == WF_Q5_K; i += 4) lines_of(w, 16 + 4 * i, high + i);
-    WF_UNROLL(8)
-    for (uint32_t c = 0; c < 8; c++) {
-        const int b = (int)(c / 2) * 2;
-        __m512i v[4];
-        lines_of(w, (dtype == WF_Q5_K ? 48 : 16) + 16 * c, v);
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t at = c % 2 * 4 + i;
-            const __m512i low = dtype == WF_Q5_K ? above_nibble(high[at], b, 16) : _mm512_setzero_si512();
-            const __m512i top = dtype == WF_Q5_K ? above_nibble(high[at], b + 1, 16) : low;
-            store_nibbles(v[i], low, top, out->line[8 * b + at], out->line[8 * b + 8 + at]);
+            _mm512_storeu_si512(out->line[8 * b + i], nibbles(none, v[i]));
+            _mm512_storeu_si512(out->line[8 * b + 4 + i], nibbles(none, _mm512_srli_epi32(v[i], 4)));
         }
     }
 }
 
-/* Four k of each row, less 32 and times their group's scales: two lines. */
-WF_INLINE void store_words(__m512i v, __m512i part, char *out)
+/* Four k of each row, less an offset and times their group's scales: two lines. */
+WF_INLINE void store_words(__m512i v, __m512i part, const int16_t less, char *out)
 {
-    const __m512i offset = _mm512_set1_epi16(32);
+    const __m512i offset = _mm512_set1_epi16(less);
     const __m512i even = _mm512_and_si512(v, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(v, 8);
     _mm512_storeu_si512(out, _mm512_mullo_epi16(_mm512_sub_epi16(even, offset), part));
     _mm512_storeu_si512(out + 64, _mm512_mullo_epi16(_mm512_sub_epi16(odd, offset), part));
@@ -266,7 +272,6 @@ WF_INLINE void store_words(__m512i v, __m512i part, char *out)
 
 WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
 {
-    const __m512i low = _mm512_set1_epi8(15);
     __m512i part[16];
     q6_k_panel_scales(w, part, out);
     for (uint32_t h = 0; h < 2; h++) {
@@ -279,30 +284,55 @@ WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
             lines_of(w, 64 * h + 16 * c, v);
             for (uint32_t i = 0; i < 4; i++) {
                 const uint32_t at = c % 2 * 4 + i, line = 32 * h + c / 2 * 8 + at; /* of four k */
-                const __m512i below = _mm512_ternarylogic_epi32(above_nibble(high[at], from, 48), v[i], low, 0xf8);
-                const __m512i above = _mm512_ternarylogic_epi32(above_nibble(high[at], from + 4, 48), _mm512_srli_epi32(v[i], 4), low, 0xf8);
-                store_words(below, part[line / 4], out->line[2 * line]);
-                store_words(above, part[line / 4 + 4], out->line[2 * line + 32]);
+                const __m512i below = nibbles(above_nibble(high[at], from, 48), v[i]);
+                const __m512i above = nibbles(above_nibble(high[at], from + 4, 48), _mm512_srli_epi32(v[i], 4));
+                store_words(below, part[line / 4], 32, out->line[2 * line]);
+                store_words(above, part[line / 4 + 4], 32, out->line[2 * line + 32]);
             }
         }
     }
 }
 
+/* Four k of group b: a line of bytes, or two of words times the group's scales. */
+WF_INLINE void store_k(const bool words, __m512i v, const __m512i *part, const uint32_t b, const uint32_t at, w_panel *out)
+{
+    if (words)
+        store_words(v, part[b], 0, out->line[2 * (8 * b + at)]);
+    else
+        _mm512_storeu_si512(out->line[8 * b + at], v);
+}
+
+WF_INLINE void unpack_k(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
+{
+    __m512i high[8], part[8];
+    k_panel_scales(words, w, part, out);
+    for (uint32_t i = 0; i < 8 && dtype == WF_Q5_K; i += 4) lines_of(w, 16 + 4 * i, high + i);
+    WF_UNROLL(8)
+    for (uint32_t c = 0; c < 8; c++) {
+        const uint32_t b = c / 2 * 2;
+        __m512i v[4];
+        lines_of(w, (dtype == WF_Q5_K ? 48 : 16) + 16 * c, v);
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t at = c % 2 * 4 + i;
+            const __m512i low = dtype == WF_Q5_K ? above_nibble(high[at], (int)b, 16) : _mm512_setzero_si512();
+            const __m512i top = dtype == WF_Q5_K ? above_nibble(high[at], (int)b + 1, 16) : low;
+            store_k(words, nibbles(low, v[i]), part, b, at, out);
+            store_k(words, nibbles(top, _mm512_srli_epi32(v[i], 4)), part, b + 1, at, out);
+        }
+    }
+}
+
 /* Unpacks 16 rows. */
-WF_INLINE void unpack_rows(const uint8_t dtype, const char *const w[VL], w_panel *out)
+WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
 {
     if (dtype == WF_Q8_0 || dtype == WF_Q4_0) block_scales(dtype, w, out);
-    if (has_mins(dtype)) k_panel_scales(w, out), unpack_k(dtype, w, out);
+    if (has_mins(dtype)) unpack_k(dtype, words, w, out);
     if (dtype == WF_Q6_K) unpack_q6_k(w, out);
     if (dtype == WF_Q8_0) unpack_q8_0(w, out);
     if (dtype == WF_Q4_0) unpack_q4_0(w, out);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
-
-typedef struct sums {
-    vf of[PAIR][MROW];
-} sums;
 
 WF_INLINE __m512i four_bytes(const void *p)
 {
@@ -312,13 +342,14 @@ WF_INLINE __m512i four_bytes(const void *p)
 }
 
 /* Adds the products of group i, as words: their sum needs no multiplication, which would take turns with the products. */
-WF_INLINE void group_of_words(const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
+    const uint32_t lines = PANEL / 2 / groups_of(dtype);
     __m512i sum[PAIR][MROW];
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) sum[s][m] = _mm512_setzero_si512();
-    WF_UNROLL(8)
-    for (uint32_t at = 8 * i; at < 8 * i + 8; at++) {
+    WF_UNROLL(16)
+    for (uint32_t at = lines * i; at < lines * (i + 1); at++) {
         const __m512i q[PAIR] = {_mm512_loadu_si512(w[0].line[at]), _mm512_loadu_si512(w[1].line[at])};
         WF_UNROLL(MROW)
         for (int m = 0; m < mr; m++) {
@@ -327,7 +358,10 @@ WF_INLINE void group_of_words(const w_panel *w, const x_panel *x, const uint32_t
         }
     }
     for (int s = 0; s < PAIR; s++)
-        for (int m = 0; m < mr; m++) acc->of[s][m] = v_add(acc->of[s][m], _mm512_cvtepi32_ps(sum[s][m]));
+        for (int m = 0; m < mr; m++) {
+            acc->of[s][m] = v_add(acc->of[s][m], _mm512_cvtepi32_ps(sum[s][m]));
+            if (has_mins(dtype)) acc->min[s][m] = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].scale[8 + i]), _mm512_set1_ps(x[m].minus_sum[i]), acc->min[s][m]);
+        }
 }
 
 /* The same as bytes. */
@@ -361,18 +395,19 @@ WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_pan
         }
 }
 
-WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
-    if (in_words(dtype))
-        group_of_words(w, x, i, mr, acc);
+    if (words)
+        group_of_words(dtype, w, x, i, mr, acc);
     else
         group_of_bytes(dtype, w, x, i, mr, acc);
 }
 
 /* A sum of all groups, with the scale that they share. */
-WF_INLINE vf scaled(const uint8_t dtype, const w_panel *w, vf sum)
+WF_INLINE vf scaled(const uint8_t dtype, const bool words, const w_panel *w, vf sum, vf min)
 {
-    return in_words(dtype) ? v_mul(sum, v_load(w->scale[0])) : sum;
+    if (words && has_mins(dtype)) return v_fma(sum, v_load(w->scale[0]), min);
+    return words ? v_mul(sum, v_load(w->scale[0])) : sum;
 }
 
 #endif

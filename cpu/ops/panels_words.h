@@ -6,15 +6,18 @@
 
 #include "cpu/ops/words.h"
 
+/* All are words here, whatever `words` says. */
+WF_INLINE void round_x(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+{
+    (void)words;
+    round_panel(view, dtype, m, p, n, out);
+}
+
 /* 8 rows of W by 256 k. */
 typedef struct w_panel {
     _Alignas(64) int32_t line[PANEL / 2][VL];
     float scale[8][VL], less[8][VL]; /* [group][row], of Q6_K [0][row]; less: what is multiplied with minus_sum */
 } w_panel;
-
-typedef struct sums {
-    vf of[PAIR][MROW];
-} sums;
 
 WF_INLINE uint32_t groups_of(const uint8_t dtype)
 {
@@ -106,8 +109,9 @@ WF_INLINE void unpack_scales(const uint8_t dtype, const char *const w[VL], w_pan
 }
 
 /* Unpacks 8 rows. */
-WF_INLINE void unpack_rows(const uint8_t dtype, const char *const w[VL], w_panel *out)
+WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
 {
+    (void)words;
     if (dtype != WF_Q6_K) unpack_scales(dtype, w, out);
     if (dtype == WF_Q6_K) unpack_q6_k(w, out);
     if (has_mins(dtype)) unpack_k(dtype, w, out);
@@ -130,12 +134,13 @@ WF_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
 }
 
 /* Adds the products of group i. */
-WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
     __m256i sum[PAIR][MROW];
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) sum[s][m] = _mm256_setzero_si256();
     const uint32_t lines = PANEL / 2 / groups_of(dtype);
+    (void)words;
     WF_UNROLL(16)
     for (uint32_t l = 0; l < lines; l++) {
         const uint32_t at = i * lines + l;
@@ -155,15 +160,15 @@ WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, co
 }
 
 /* A sum of all groups: their scales are in it. */
-WF_INLINE vf scaled(const uint8_t dtype, const w_panel *w, vf sum)
+WF_INLINE vf scaled(const uint8_t dtype, const bool words, const w_panel *w, vf sum, vf min)
 {
-    (void)dtype, (void)w;
+    (void)dtype, (void)words, (void)w, (void)min;
     return sum;
 }
 
-WF_INLINE uint32_t strips_at_once(const uint8_t dtype)
+WF_INLINE uint32_t strips_at_once(const bool words)
 {
-    (void)dtype;
+    (void)words;
     return STRIPS;
 }
 

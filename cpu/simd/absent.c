@@ -20,6 +20,7 @@
 #include "cpu/ops/levels.def"
 RUN_SCRATCH(gemm_int8)
 RUN_SCRATCH(gemm_panels)
+RUN(gemm_panels_int16)
 RUN(attention_async)
 RUN(probe_read)
 RUN(probe_fma)
