@@ -152,8 +152,8 @@ struct weft_calibrate_params {
  * request may use the engine meanwhile. WEFT_ERR_ARG: a text of fewer than 8 tokens; ten thousand are enough. */
 WEFT_API enum weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p,
                                          struct weft_calibration **out);
-/* Writes phi, a and b of each layer as text. Engines read the file at the model's path + WEFT_CALIBRATION_SUFFIX; they ignore,
- * with a warning, a file that is damaged or belongs to another model. */
+/* Writes phi, a and b of each layer as text. Engines read the file at the model's path + WEFT_CALIBRATION_SUFFIX, unless
+ * weft_engine_params.calibration says otherwise; they ignore, with a warning, a file that is damaged or belongs to another model. */
 #define WEFT_CALIBRATION_SUFFIX ".calibration"
 WEFT_API enum weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m,
                                                 const char *path);

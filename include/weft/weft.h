@@ -357,8 +357,10 @@ struct weft_engine_params {
                                 found it to be the fastest on this device, and no split where that has not run */
     const char *plan;        /* a plan file, as dump_plan writes it (docs/plans.md); NULL: built from nano_batches */
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
-    const char *calibration; /* file of `weft calibrate`, for the asynchronous softmax (FlashDecoding++Next, section III); NULL: the
-                                model's path + ".calibration", if it exists */
+    const char *calibration; /* ranges for the asynchronous softmax (FlashDecoding++Next, section III): a file of `weft calibrate`; "none": the softmax is
+                                synchronous; "auto" (NULL): the model's path + ".calibration" if it exists, else as measured on a built-in text and kept in
+                                the cache folder, which the first opening of a model does where kernels of the device gain by it, if it takes about a
+                                second at most. Then opening runs the model, which `stop` ends. Not for models without a file, nor with deterministic */
     const char *attention_windows; /* a file with the attention window of each query head or KV head of each layer (sparse
                                 attention as in MoA; docs/tuning.md shows one); NULL: dense attention */
     bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes kernels of

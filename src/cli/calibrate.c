@@ -166,13 +166,14 @@ static int cmd_calibrate(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
+    struct weft_engine_params ep = o->engine;
     char *text = NULL, path[4096];
     size_t len = 0;
     if (!o->prompt && !o->file) return wf_usage(o->command, "no text: use -f FILE");
     int rc = wf_open_model(o, false, &m);
     if (!rc) rc = wf_read_text(o, &text, &len);
     if (!rc) rc = find_path(o, path, sizeof path); /* before minutes of measuring, not after */
-    if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
+    if (!rc) wf_only_calibrated(m, &ep), rc = wf_open_engine(o, m, ep, &e);
     if (!rc) rc = collect_ranges(o, m, e, text, len, path);
     weft_engine_close(e);
     weft_model_close(m);

@@ -338,7 +338,9 @@ int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model 
 uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m);
 /* Without messages. WEFT_ERR_CANCELLED: a signal ended it, which was said (interrupt.c). */
 weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out);
-/* The same with messages; shows a progress bar if p has no on_progress. */
+/* For results that are compared digit by digit, or by the ranges themselves: without an option no ranges but those of the file beside the model. */
+void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p);
+/* As wf_try_engine, with messages; shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out);
 /* As `weft serve` would open it, but with times of the device, and steps whole: for what measures plans. */

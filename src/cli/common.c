@@ -143,6 +143,13 @@ uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m)
     return !o->engine.context && wf_opts_has(o, "ctx-size") ? weft_model_info(m)->context : o->engine.context;
 }
 
+void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s" WEFT_CALIBRATION_SUFFIX, weft_model_info(m)->path);
+    if (!p->calibration && ((size_t)n >= sizeof path || access(path, F_OK))) p->calibration = "none";
+}
+
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out)
 {

@@ -55,7 +55,9 @@ static int calibrate(wf_paper *p, struct weft_engine *e, const char *text, size_
 static int logits_of(wf_paper *p, const char *text, size_t len)
 {
     struct weft_engine *e = NULL;
-    int rc = wf_open_engine(p->o, p->m, p->o->engine, &e);
+    struct weft_engine_params ep = p->o->engine;
+    wf_only_calibrated(p->m, &ep);
+    int rc = wf_open_engine(p->o, p->m, ep, &e);
     if (!rc) wf_copy(p->device, sizeof p->device, weft_engine_device(e)->name);
     if (!rc) rc = calibrate(p, e, text, len);
     weft_engine_close(e);

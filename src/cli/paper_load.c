@@ -57,6 +57,7 @@ int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t con
     *out = (wf_paper_engine){.policy = policy, .n_seqs = n_seqs, .context = context};
     e.policy = policy, e.context = context, e.max_batched_tokens = batch;
     if (p->calibration) e.calibration = p->calibration;
+    wf_only_calibrated(p->m, &e);
     e.no_prefix = true; /* every run must compute its prompts */
     e.on_progress = wf_on_progress, e.user = p->o->quiet ? NULL : &p->bar;
     for (;; out->n_seqs = (out->n_seqs + 1) / 2) {

@@ -151,6 +151,7 @@ static int run_text(const wf_opts *o, const struct weft_model *m, const int32_t 
     struct chunk c = {.n = context, .n_vocab = info->n_vocab};
     wf_progress bar = {0};
     ep.context = context;
+    wf_only_calibrated(m, &ep);
     int rc = wf_open_engine(o, m, ep, &e);
     if (!rc) rc = run_chunks(o, e, &c, ids, n_chunks, wanted_bos(m), &bar);
     wf_progress_end(&bar);
@@ -253,6 +254,7 @@ static int of_tokens(const wf_opts *o, const struct weft_model *m)
         return wf_usage(o->command, "-c %u is less than the %zu tokens", ep.context,
                         o->tokens.n);
     if (!ep.context) ep.context = (uint32_t)o->tokens.n;
+    wf_only_calibrated(m, &ep);
     weft_status s = wf_output_check(o->logits); /* before the weights load */
     int rc = s ? wf_say_error(s) : wf_open_engine(o, m, ep, &e);
     if (!rc) rc = write_logits(o, m, e);

@@ -1,5 +1,5 @@
 /* calibrate: the distribution of attention logits over a text. The engine computes as usual. After each attention op the host
- * reads its queries and keys and multiplies them again, so that no kernel needs to output its logits. */
+ * reads its queries and keys and multiplies them again, so that no kernel needs to output its logits. See calibration.h. */
 #include "engine/calibration.h"
 
 #include <math.h>
@@ -13,6 +13,7 @@ typedef struct collector {
     float *q, *k; /* the same in F32 */
     int32_t *windows; /* [query heads] of a layer; all 0 where it has none */
     size_t n_q, n_k;
+    uint32_t every; /* of so many queries the last is looked at */
     bool broken;  /* a logit was NaN or infinite */
 } collector;
 
@@ -115,7 +116,7 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
     WF_TRY(fetch_windows(t, q, c));
     for (uint32_t r = 0; r < queries->rows; r++) {
         if (!r || seq[r] != seq[r - 1]) WF_TRY(fetch_keys(t, q, &c->in[WF_ATTENTION_K_POOL], b, table, seq[r]));
-        count_row(t, &t->c->layers[node->layer], &c->p, pos[r], t->q + (size_t)r * queries->cols);
+        if ((uint32_t)pos[r] % t->every == t->every - 1) count_row(t, &t->c->layers[node->layer], &c->p, pos[r], t->q + (size_t)r * queries->cols);
     }
     return WEFT_OK;
 }
@@ -199,26 +200,45 @@ static void choose(struct weft_calibration *c)
     }
 }
 
-static weft_status collect(collector *t, const struct weft_calibrate_params *p)
+static weft_status collect(collector *t, const struct weft_calibrate_params *p, const int32_t *ids, size_t n)
 {
-    int32_t *ids = NULL;
-    size_t n = 0;
-    WF_TRY(weft_tokenize(t->e->model, p->text, p->len, WEFT_TEXT_DEFAULT, &ids, &n));
-    weft_status s = n ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the text gives no tokens");
     /* The engine is idle; its lock publishes this along with the request. A step that is looked at is not broken off: its last results would be void. */
     wf_exec_observe(t->e->exec, observe, t);
     wf_dev_stop_by(t->e->dev, NULL, NULL);
-    if (s == WEFT_OK) s = run_text(t, p, ids, n);
+    weft_status s = run_text(t, p, ids, n);
     wf_exec_observe(t->e->exec, NULL, NULL);
     wf_dev_stop_by(t->e->dev, wf_engine_unwanted, t->e);
-    free(ids);
     return s;
 }
 
 #define LEAST_TOKENS 8 /* fewer are a mistake, not a text */
 
+static weft_status check_length(const struct weft_calibration *c)
+{
+    if (c->n_tokens >= LEAST_TOKENS) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "the text has %llu tokens, too few to calibrate by: give at least %d, ten thousand are enough",
+                   (unsigned long long)c->n_tokens, LEAST_TOKENS);
+}
+
+weft_status wf_calibrate(struct weft_engine *e, const int32_t *ids, size_t n, uint32_t every, const struct weft_calibrate_params *p, struct weft_calibration **out)
+{
+    collector t = {.e = e, .every = WF_MIN(every, e->context)}; /* of each piece there is one */
+    WF_TRY(create(e, &t.c));
+    weft_status s = collect(&t, p, ids, n);
+    if (s == WEFT_OK) s = check_length(t.c);
+    if (s == WEFT_OK) choose(t.c), *out = t.c;
+    else weft_calibration_free(t.c);
+    if (e->dev->lost) wf_leak_on_purpose(t.raw), wf_leak_on_purpose(t.windows);
+    else free(t.raw), free(t.windows);
+    free(t.q);
+    free(t.k);
+    return s;
+}
+
 weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p, struct weft_calibration **out)
 {
+    int32_t *ids = NULL;
+    size_t n = 0;
     WF_NOT_NULL(out);
     *out = NULL;
     WF_NOT_NULL(e);
@@ -226,17 +246,8 @@ weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_pa
     WF_NOT_NULL(p->text);
     WF_TRY(WF_UNUSED(p));
     if (e->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", e->dev->info.id);
-    collector t = {.e = e};
-    WF_TRY(create(e, &t.c));
-    weft_status s = collect(&t, p);
-    if (s == WEFT_OK && t.c->n_tokens < LEAST_TOKENS)
-        s = wf_fail(WEFT_ERR_ARG, "the text has %llu tokens, too few to calibrate by: give at least %d, ten thousand are enough",
-                    (unsigned long long)t.c->n_tokens, LEAST_TOKENS);
-    if (s == WEFT_OK) choose(t.c), *out = t.c;
-    else weft_calibration_free(t.c);
-    if (e->dev->lost) wf_leak_on_purpose(t.raw), wf_leak_on_purpose(t.windows);
-    else free(t.raw), free(t.windows);
-    free(t.q);
-    free(t.k);
+    WF_TRY(weft_tokenize(e->model, p->text, p->len, WEFT_TEXT_DEFAULT, &ids, &n));
+    weft_status s = n ? wf_calibrate(e, ids, n, 1, p, out) : wf_fail(WEFT_ERR_ARG, "the text gives no tokens");
+    free(ids);
     return s;
 }

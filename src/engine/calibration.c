@@ -169,17 +169,18 @@ void weft_calibration_free(struct weft_calibration *c)
 
 /* ---- use -------------------------------------------------------------------------------------------------- */
 
-static void set_nodes(const wf_phi *layers, wf_graph *g)
+void wf_calibration_set(const wf_phi *layers, wf_graph *g)
 {
     unsigned used = 0, all = 0;
+    int32_t last = -1; /* a layer has two of them */
     for (size_t i = 0; i < g->n_nodes; i++) {
         wf_node *n = &g->nodes[i];
         if (n->op != WF_OP_ATTENTION) continue;
         const wf_phi *p = &layers[n->layer];
-        all++;
-        if (!wf_phi_fits(p)) continue;
-        n->p.phi = p->phi, n->p.phi_lo = p->a, n->p.phi_hi = p->b;
-        used++;
+        bool fits = wf_phi_fits(p), is_new = n->layer != last;
+        all += is_new, used += is_new && fits;
+        last = n->layer;
+        if (fits) n->p.phi = p->phi, n->p.phi_lo = p->a, n->p.phi_hi = p->b;
     }
     wf_log(WEFT_LOG_INFO, "calibration: asynchronous softmax in %u of %u layers", used, all);
 }
@@ -192,13 +193,17 @@ static bool find_file(const struct weft_model *m, const char *path, char *out, s
     return path || (wf_gguf_is_file(m->file) && n > 0 && (size_t)n < cap && !stat(out, &st));
 }
 
-weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g)
+weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g, bool *found)
 {
     char file[4096];
-    if (!find_file(m, path, file, sizeof file)) return WEFT_OK;
+    *found = path && !strcmp(path, "none");
+    if (*found) return WEFT_OK;
+    if (path && !strcmp(path, "auto")) path = NULL;
+    *found = find_file(m, path, file, sizeof file);
+    if (!*found) return WEFT_OK;
     wf_phi *layers = wf_calloc(m->hp.n_layer, sizeof *layers);
     weft_status s = layers ? wf_calibration_load(file, m->info.file_bytes, m->hp.n_layer, layers) : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK) set_nodes(layers, g);
+    if (s == WEFT_OK) wf_calibration_set(layers, g);
     free(layers);
     if (path) return wf_fail_param(s, "calibration");
     if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s; this calibration is ignored, attention stays synchronous", wf_error());

@@ -35,8 +35,13 @@ bool wf_phi_fits(const wf_phi *p);
 
 /* Reads the calibration of a model file with this size and number of layers. Errors name the line. */
 weft_status wf_calibration_load(const char *path, uint64_t model_bytes, uint32_t n_layers, wf_phi *out);
-/* Sets the ranges of g's ATTENTION nodes from the file at path; NULL: from the file next to the model, if it exists and is valid
- * (a warning otherwise). Without a file the softmax stays synchronous. An explicit path that cannot be used is an error. */
-weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g);
+/* Sets the ranges of g's ATTENTION nodes, of layers [n_layer], and logs how many fit. Call it before wf_graph_end. */
+void wf_calibration_set(const wf_phi *layers, wf_graph *g);
+/* The same from what weft_engine_params.calibration names: a file, or NULL and "auto": the one next to the model, if it exists and is valid (a warning
+ * otherwise). *found: there is one, or "none" is wanted. Without a file the softmax stays synchronous. An explicit path that cannot be used is an error. */
+weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g, bool *found);
+
+/* calibrate.c: as weft_calibrate, of n tokens, at least one. Of `every` queries in a row only the last is looked at. */
+weft_status wf_calibrate(struct weft_engine *e, const int32_t *ids, size_t n, uint32_t every, const struct weft_calibrate_params *p, struct weft_calibration **out);
 
 #endif

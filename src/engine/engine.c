@@ -1,7 +1,7 @@
 /* engine: opens and closes an engine: device, graph, weights, plan, memory, thread. See engine.h. */
 #include "base/file.h"
 #include "engine/attention_windows.h"
-#include "engine/calibration.h"
+#include "engine/auto_calibrate.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
 #include "select/select.h"
@@ -53,28 +53,6 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
 
-static weft_status choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
-{
-    bool copy_queue = wf_engine_copy_queue(e);
-    if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
-    wf_plan_asked(p, e->plan_from, sizeof e->plan_from);
-    if (p->plan) return wf_fail_param(wf_plans_load(&e->graph, p->plan, &e->plans), "plan");
-    if (p->nano_batches > 1) return wf_plans_overlap(&e->graph, p->nano_batches, e->limits.step_tokens, tile, copy_queue, &e->plans);
-    if (!p->nano_batches && wf_kept_plans(e->dev, &e->graph, &e->plans, e->plan_from, sizeof e->plan_from)) return WEFT_OK;
-    e->plans.n = 1;
-    return wf_plan_sequential(&e->graph, copy_queue, &e->plans.list[0]);
-}
-
-/* Plans that are finished already stay as they are. */
-static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
-{
-    WF_TRY(wf_graph_end(&e->graph));
-    wf_workspaces_omit(&e->graph, e->dev, &e->limits);
-    WF_TRY(choose_plans(e, p, tile));
-    wf_log(WEFT_LOG_INFO, "plans: %s", e->plan_from);
-    return e->plans.list[0].n_nanos ? WEFT_OK : wf_plans_finish(&e->graph, &e->plans, e->dev->align);
-}
-
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_queue *q = NULL;
@@ -90,6 +68,24 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
     return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
+static void unify_pool(struct weft_engine *e)
+{
+    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
+}
+
+/* Plans that are finished already stay as they are. */
+static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
+{
+    WF_TRY(wf_graph_end(&e->graph));
+    wf_workspaces_omit(&e->graph, e->dev, &e->limits);
+    WF_TRY(wf_engine_choose_plans(e, p, tile));
+    wf_log(WEFT_LOG_INFO, "plans: %s", e->plan_from);
+    if (!e->plans.list[0].n_nanos) WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
+    e->apart = e->limits;
+    unify_pool(e);
+    return WEFT_OK;
+}
+
 static weft_status open_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
     uint64_t began = wf_now_ns();
@@ -102,10 +98,9 @@ static weft_status open_exec(struct weft_engine *e, const struct weft_engine_par
     return WEFT_OK;
 }
 
-static weft_status make_batches(struct weft_engine *e, const struct weft_engine_params *p)
+static weft_status make_batches(struct weft_engine *e)
 {
     uint32_t n_vocab = e->model->hp.n_vocab;
-    WF_TRY(wf_batch_init(&e->batch, &e->limits));
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     e->sampling = wf_calloc(e->limits.logit_rows, sizeof *e->sampling);
@@ -116,8 +111,7 @@ static weft_status make_batches(struct weft_engine *e, const struct weft_engine_
         f->seqs = wf_calloc(e->limits.seqs, sizeof *f->seqs);
         ok = ok && f->seqs;
     }
-    if (!ok) return WEFT_ERR_NOMEM;
-    return p->dump_plan ? wf_plans_save(&e->plans, p->dump_plan) : WEFT_OK; /* last: only a plan that works replaces a file */
+    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static void log_limits(const struct weft_engine *e, uint32_t page)
@@ -125,56 +119,6 @@ static void log_limits(const struct weft_engine *e, uint32_t page)
     const wf_limits *l = &e->limits;
     wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->step_tokens,
            l->pages, page);
-}
-
-/* What is to be allocated; on a CPU weights of files are used in place. */
-typedef struct needs {
-    uint64_t weights, in_file, kv, activations, tables; /* in_file: of weights, what takes no memory of its own */
-} needs;
-
-/* Tables that grow with the context; a GPU has a part of them, the host the others. */
-static uint64_t table_bytes(const struct weft_engine *e, uint32_t page, bool on_host)
-{
-    uint64_t inputs = wf_inputs_bytes(&e->limits, e->dev->align), made = wf_weights_made_bytes(&e->weights);
-    return on_host ? made + (2 + WF_EXEC_DEPTH) * inputs + wf_sched_bytes(&e->limits, page) : made + inputs;
-}
-
-static needs needs_of(const struct weft_engine *e, uint32_t page)
-{
-    struct weft_budget b;
-    bool in_place = e->dev->fns->buf_wrap;
-    wf_engine_fill_budget(e->model, &e->graph, &e->plans.list[0], &e->limits, &b);
-    uint64_t weights = wf_weights_bytes(&e->weights) - wf_weights_made_bytes(&e->weights);
-    return (needs){weights, in_place ? weights : 0, b.kv, b.activations, table_bytes(e, page, in_place)};
-}
-
-static weft_status too_little(const struct weft_engine *e, const needs *n)
-{
-    uint64_t left = e->dev->info.available, weights = n->weights - n->in_file;
-    if (weights > left)
-        return wf_fail(WEFT_ERR_NOMEM, "the weights need %.2f GiB, but only %.2f GiB of the memory of %s are available: use a smaller format (weft convert), another device "
-                       "(weft_engine_params.device), or end what takes the memory", weights / 0x1p30, left / 0x1p30, e->dev->info.name);
-    return wf_fail(WEFT_ERR_NOMEM, "the KV cache needs %.2f GiB, activations %.2f GiB and tables of positions and pages %.2f GiB, but only %.2f GiB of memory are available%s: "
-                   "use a smaller context (weft_engine_params.context), or end what takes the memory", n->kv / 0x1p30, n->activations / 0x1p30, n->tables / 0x1p30, (left - weights) / 0x1p30,
-                   n->in_file ? "" : " beside the weights");
-}
-
-/* Before anything is loaded. Systems promise memory that they do not have, and end the process when it is used, which may be hours later.
- * Weights that are used in place can be read from the file again and again, if slowly. */
-static weft_status check_available(const struct weft_engine *e, uint32_t page)
-{
-    needs n = needs_of(e, page);
-    uint64_t left = e->dev->info.available, cache = n.kv + n.activations + n.tables, all = n.weights + cache;
-    if (!left || all <= left) return WEFT_OK;
-    if (all - n.in_file > left) return too_little(e, &n);
-    wf_log(WEFT_LOG_WARN, "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file again and again, which is slow",
-           all / 0x1p30, left / 0x1p30);
-    return WEFT_OK;
-}
-
-static void unify_pool(struct weft_engine *e)
-{
-    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
 }
 
 /* Memory is planned again with all workspaces: a fused kernel does not work here, and its pieces need them. */
@@ -186,7 +130,7 @@ static weft_status keep_workspaces(struct weft_engine *e, uint32_t page)
     WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->limits = e->apart;
     unify_pool(e);
-    return check_available(e, page);
+    return wf_engine_check_available(e, page);
 }
 
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
@@ -196,10 +140,31 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
         WF_TRY(keep_workspaces(e, wf_engine_page(p)));
         s = open_exec(e, p);
     }
-    return s == WEFT_OK ? make_batches(e, p) : s;
+    return s;
 }
 
-static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
+/* And what its limits and page tables are. */
+static weft_status build_graph(struct weft_engine *e, const struct weft_engine_params *p, wf_sched_params *sp, wf_weights *w)
+{
+    const struct weft_model *m = e->model;
+    wf_graph *g = &e->graph;
+    wf_build_params b = wf_build_params_of(e->dev, e->context, sp->page_tokens);
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, g, w));
+    WF_TRY(wf_attention_windows_use(m, p->attention_windows, g, w));
+    WF_TRY(wf_engine_limits(m, p, sp->policy, wf_engine_step_tokens(e->dev), g, w, &e->limits));
+    memcpy(sp->tables, g->kv.tables, sizeof sp->tables);
+    return WEFT_OK;
+}
+
+static weft_status make_sched(struct weft_engine *e, const wf_sched_params *sp)
+{
+    WF_TRY(wf_batch_init(&e->batch, &e->limits));
+    WF_TRY(wf_sched_init(&e->sched, &e->limits, sp));
+    if (e->step_ms && !on_gpu(e)) e->sched.alone = WF_ALONE_LEAST; /* until a step has been measured */
+    return WEFT_OK;
+}
+
+static weft_status load(struct weft_engine *e, const struct weft_engine_params *p, wf_auto_calibration *a)
 {
     const struct weft_model *m = e->model;
     wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = debug_of(p).shuffle_pages, .no_prefix = p->no_prefix,
@@ -210,25 +175,39 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->step_ms = p->step_ms;
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
-    wf_build_params b = wf_build_params_of(e->dev, e->context, sp.page_tokens);
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &e->graph, &e->weights));
-    WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
-    WF_TRY(wf_engine_limits(m, p, sp.policy, wf_engine_step_tokens(e->dev), &e->graph, &e->weights, &e->limits));
-    memcpy(sp.tables, e->graph.kv.tables, sizeof sp.tables);
-    WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
+    WF_TRY(build_graph(e, p, &sp, &e->weights));
+    WF_TRY(wf_ranges_find(m, p, e->dev, &e->graph, a));
     WF_TRY(make_plans(e, p, sp.tile));
-    e->apart = e->limits;
-    unify_pool(e);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
     log_limits(e, sp.page_tokens);
     wf_engine_say_capped(p, &e->limits, wf_page_bytes(&e->graph));
     wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
-    WF_TRY(check_available(e, sp.page_tokens));
+    WF_TRY(wf_engine_check_available(e, sp.page_tokens));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
-    WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
-    if (e->step_ms && !on_gpu(e)) e->sched.alone = WF_ALONE_LEAST; /* until a step has been measured */
-    return p->timeline ? wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline) : WEFT_OK;
+    WF_TRY(make_batches(e));
+    return make_sched(e, &sp);
+}
+
+/* Nothing is left of what has run, and ranges take effect: as at a start that finds them. The weights stay on the device. */
+static weft_status load_again(struct weft_engine *e, const struct weft_engine_params *p, const wf_phi *ranges)
+{
+    wf_sched_params sp = e->sched.p;
+    wf_weights w = {0};
+    wf_exec_destroy(e->exec);
+    e->exec = NULL;
+    wf_sched_free(&e->sched);
+    wf_batch_free(&e->batch);
+    wf_plans_free(&e->plans);
+    wf_graph_free(&e->graph);
+    e->stats = (struct weft_stats){0};
+    weft_status s = build_graph(e, p, &sp, &w);
+    wf_weights_free(&w);
+    WF_TRY(s);
+    wf_calibration_set(ranges, &e->graph);
+    WF_TRY(make_plans(e, p, sp.tile));
+    WF_TRY(make_exec(e, p));
+    return make_sched(e, &sp);
 }
 
 static weft_status replan(struct weft_engine *e, wf_plans *plans)
@@ -383,12 +362,52 @@ static struct weft_engine *create(const struct weft_model *m)
     return e;
 }
 
+static weft_status start_thread(struct weft_engine *e)
+{
+    e->stop = false;
+    return pthread_create(&e->thread, NULL, engine_thread, e) ? wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread") : WEFT_OK;
+}
+
+static void end_thread(struct weft_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+}
+
+/* The model runs for a moment, before anybody has it. */
+static weft_status calibrate(struct weft_engine *e, const struct weft_engine_params *p, const wf_auto_calibration *a)
+{
+    bool ran = false;
+    wf_phi *ranges = wf_calloc(e->model->hp.n_layer, sizeof *ranges);
+    if (!ranges) return WEFT_ERR_NOMEM;
+    e->startup.stepped = true; /* its steps are not the first one */
+    weft_status s = start_thread(e);
+    if (s == WEFT_OK) s = wf_auto_calibrate(e, p, a, ranges, &ran), end_thread(e);
+    e->startup.stepped = false;
+    if (s == WEFT_OK && (ran || a->stand_ins)) s = load_again(e, p, ranges);
+    free(ranges);
+    return s;
+}
+
+static weft_status open_outputs(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    if (p->timeline) WF_TRY(wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline));
+    return p->dump_plan ? wf_plans_save(&e->plans, p->dump_plan) : WEFT_OK; /* last: only a plan that works replaces a file */
+}
+
 /* What can be given up. */
 static weft_status prepare(struct weft_engine *e, const struct weft_engine_params *p)
 {
+    wf_auto_calibration a = {0};
     wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
-    if (s == WEFT_OK) s = load(e, p);
+    if (s == WEFT_OK) s = load(e, p, &a);
+    if (s == WEFT_OK && a.missing) s = calibrate(e, p, &a);
+    if (s == WEFT_OK) s = open_outputs(e, p);
+    wf_auto_calibration_free(&a);
     wf_stop_by(before.fn, before.user);
     return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the engine was cancelled") : s;
 }
@@ -408,7 +427,7 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     if (s == WEFT_OK) init_stats(e), log_memory(e), wf_startup_ready(e);
     if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
     if (s == WEFT_OK) wf_dev_stop_by(e->dev, wf_engine_unwanted, e);
-    if (s == WEFT_OK && pthread_create(&e->thread, NULL, engine_thread, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
+    if (s == WEFT_OK) s = start_thread(e);
     if (s == WEFT_OK) *out = e;
     else destroy(e);
     return s;
@@ -421,11 +440,7 @@ void weft_engine_close(struct weft_engine *e)
         wf_log(WEFT_LOG_ERROR, "weft_engine_close was called from a callback of the engine, which would wait for itself: the engine stays open");
         return;
     }
-    pthread_mutex_lock(&e->lock);
-    e->stop = true;
-    pthread_cond_signal(&e->wake);
-    pthread_mutex_unlock(&e->lock);
-    pthread_join(e->thread, NULL);
+    end_thread(e);
     destroy(e);
 }
 

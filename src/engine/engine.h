@@ -56,6 +56,9 @@ void wf_engine_fill_budget(const struct weft_model *m, const wf_graph *g, const 
 void wf_engine_say_capped(const struct weft_engine_params *p, const wf_limits *l, uint64_t page_bytes);
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, wf_graph *g, const wf_weights *w, wf_limits *l);
 
+/* available.c: WEFT_ERR_NOMEM, with the sizes, if the engine, whose plans are made, does not fit the memory that is available. Before anything is loaded. */
+weft_status wf_engine_check_available(const struct weft_engine *e, uint32_t page);
+
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
@@ -71,6 +74,8 @@ weft_status wf_stored_fits(const struct weft_engine *e, const wf_op_profile *p, 
 /* plan_source.c: what parameters say of plans, in words, "": nothing; and the plans that are kept, if there are any that can be used. */
 void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap);
 bool wf_kept_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap);
+/* Those of an engine whose graph is complete: e->plans, and where they come from. tile: as in weft_engine_params. */
+weft_status wf_engine_choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile);
 /* Other threads run steps of their own between these two. Lending waits until all requests have ended; new ones wait until the return. */
 void wf_engine_lend(struct weft_engine *e);
 void wf_engine_return(struct weft_engine *e);

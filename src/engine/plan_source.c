@@ -1,5 +1,6 @@
 /* plan_source: where the plans of an engine come from, and so why its steps are sequential, in words. See engine.h and weft.h. */
 #include "engine/attention_windows.h"
+#include "engine/auto_calibrate.h"
 #include "engine/engine.h"
 #include "select/select.h"
 #include <weft/tune.h>
@@ -27,6 +28,18 @@ bool wf_kept_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, si
     return out->n;
 }
 
+weft_status wf_engine_choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
+{
+    bool copy_queue = wf_engine_copy_queue(e);
+    if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
+    wf_plan_asked(p, e->plan_from, sizeof e->plan_from);
+    if (p->plan) return wf_fail_param(wf_plans_load(&e->graph, p->plan, &e->plans), "plan");
+    if (p->nano_batches > 1) return wf_plans_overlap(&e->graph, p->nano_batches, e->limits.step_tokens, tile, copy_queue, &e->plans);
+    if (!p->nano_batches && wf_kept_plans(e->dev, &e->graph, &e->plans, e->plan_from, sizeof e->plan_from)) return WEFT_OK;
+    e->plans.n = 1;
+    return wf_plan_sequential(&e->graph, copy_queue, &e->plans.list[0]);
+}
+
 const char *weft_engine_plan_source(const struct weft_engine *e)
 {
     return e ? e->plan_from : "";
@@ -37,6 +50,7 @@ typedef struct source {
     wf_graph g;
     wf_weights w;
     wf_plans plans;
+    wf_auto_calibration ranges;
 } source;
 
 /* The graph that an engine would have, for which plans are kept. */
@@ -48,6 +62,7 @@ static weft_status find(const struct weft_model *m, const struct weft_engine_par
     wf_build_params b = wf_build_params_of(s->dev, wf_engine_context(m, p), wf_engine_page(p));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &s->g, &s->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &s->g, &s->w));
+    WF_TRY(wf_ranges_find(m, p, s->dev, &s->g, &s->ranges));
     WF_TRY(wf_graph_end(&s->g));
     wf_kept_plans(s->dev, &s->g, &s->plans, out, cap);
     return WEFT_OK;
@@ -65,6 +80,7 @@ weft_status weft_plan_source(const struct weft_model *m, const struct weft_engin
     source *s = wf_calloc(1, sizeof *s);
     if (!s) return WEFT_ERR_NOMEM;
     weft_status status = find(m, p, s, out, cap);
+    wf_auto_calibration_free(&s->ranges);
     wf_plans_free(&s->plans);
     wf_graph_free(&s->g);
     wf_weights_free(&s->w);

@@ -106,6 +106,8 @@ typedef struct wf_explain {
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f);
 /* The same estimates as numbers, in seconds, by the nano-operations of a plan: out: [n_nanos]; 0: unknown, or no work. */
 weft_status wf_exec_expected(const wf_exec *e, const wf_explain *x, size_t plan, double *out);
+/* The same in total, one after another, of a greedy step of that shape, which must be one that the engine takes. */
+double wf_exec_step_seconds(const wf_exec *e, const wf_explain *x);
 void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
 
 /* Bytes of a batch's arrays: once on the device, and for each step in flight on the host. */

@@ -150,6 +150,15 @@ weft_status wf_exec_expected(const wf_exec *e, const wf_explain *x, size_t plan,
     return WEFT_OK;
 }
 
+double wf_exec_step_seconds(const wf_exec *e, const wf_explain *x)
+{
+    double sum = 0;
+    printer p = {.e = e, .x = x, .program = &e->programs[wf_plans_choose(e->plans, x->tokens, x->decodes, x->context)], .st = step_of(e, x)};
+    for (const wf_command *c = p.program->commands; c < p.program->commands + p.program->n; c++)
+        if (wf_node_is_usual(c->node)) sum += row_of(&p, c).expected;
+    return sum;
+}
+
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
 {
     WF_TRY(check_batch(e, x));

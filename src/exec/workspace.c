@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* Numbers of rows at which devices change kernels, and those between; asking for each would take as long as binding. */
-static uint32_t next_probe(uint32_t rows, uint32_t max_rows)
+uint32_t wf_next_probe(uint32_t rows, uint32_t max_rows)
 {
     return rows == max_rows ? rows + 1 : WF_MIN(rows < 16 ? rows + 1 : rows + rows / 4, max_rows);
 }
@@ -39,7 +38,7 @@ static wf_view view_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, w
                      .dtype = (uint8_t)v->dtype, .layout = layout};
 }
 
-static wf_call call_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t rows)
+wf_call wf_node_call(const wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t rows)
 {
     wf_call c = {.op = n->op, .variant = -1, .p = n->p};
     for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(dev, g, n, n->in[i], rows);
@@ -69,8 +68,8 @@ static uint8_t workspaces(const wf_node *n)
 static uint8_t untouched(wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t max_rows)
 {
     uint8_t bits = workspaces(n);
-    for (uint32_t rows = 1; bits && rows <= max_rows; rows = next_probe(rows, max_rows)) {
-        wf_call c = call_of(dev, g, n, rows);
+    for (uint32_t rows = 1; bits && rows <= max_rows; rows = wf_next_probe(rows, max_rows)) {
+        wf_call c = wf_node_call(dev, g, n, rows);
         bits &= (uint8_t)~touched(dev, &c);
     }
     return bits;

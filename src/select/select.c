@@ -214,13 +214,26 @@ static double device_cost(const wf_tuned_table *t, const char *name)
     return 0;
 }
 
+static void ceilings_of(const wf_tuned_table *t, wf_ceilings *out)
+{
+    *out = (wf_ceilings){device_cost(t, "read") * 1e9, {[WF_ARITH_F32] = device_cost(t, "f32") * 1e12, [WF_ARITH_F16] = device_cost(t, "f16") * 1e12,
+                                                        [WF_ARITH_Q8] = device_cost(t, "q8") * 1e12}};
+}
+
 void wf_select_ceilings(wf_dev *dev, wf_ceilings *out)
 {
     selection *s = selection_of(dev);
     if (!s->loaded) load(dev, s);
-    const wf_tuned_table *t = device_cost(&s->user, "read") > 0 ? &s->user : &s->shipped;
-    *out = (wf_ceilings){device_cost(t, "read") * 1e9, {[WF_ARITH_F32] = device_cost(t, "f32") * 1e12, [WF_ARITH_F16] = device_cost(t, "f16") * 1e12,
-                                                        [WF_ARITH_Q8] = device_cost(t, "q8") * 1e12}};
+    ceilings_of(device_cost(&s->user, "read") > 0 ? &s->user : &s->shipped, out);
+}
+
+void wf_select_expected_ceilings(wf_dev *dev, wf_ceilings *out)
+{
+    wf_tuned_table t;
+    wf_select_ceilings(dev, out);
+    if (out->read > 0 || wf_tuned_parse(default_costs(dev), NULL, &t)) return;
+    ceilings_of(&t, out);
+    wf_tuned_free(&t);
 }
 
 /* ---- opening, closing --------------------------------------------------------------------- */

@@ -16,5 +16,7 @@ void wf_cannot_run_text(wf_dev *, enum wf_op, int variant, const char *what, cha
 uint32_t wf_select_dense_batch(wf_dev *);
 /* The peak rates that are kept for this device: those of the user's file, else of the shipped one; 0: there are none. */
 void wf_select_ceilings(wf_dev *, wf_ceilings *out);
+/* The same, and without them those of tuned/default: of another device, so that times are about as good as this one is like it. */
+void wf_select_expected_ceilings(wf_dev *, wf_ceilings *out);
 
 #endif

@@ -202,6 +202,23 @@ class Calibrate(cli.TestCase):
         for column in (2, 4):
             self.assertAlmostEqual(sum(float(line[column]) for line in lines), 100, 1)
 
+    def test_first_start(self):
+        """It measures and generates what later ones do, whatever the temperature; commands whose digits are compared do not."""
+        with tempfile.TemporaryDirectory() as folder:
+            model, env = os.path.join(folder, "m.gguf"), {"XDG_CACHE_HOME": folder}
+            with open(os.path.join(cli.ROOT, "models", "demo.gguf"), "rb") as a, open(model, "wb") as b:
+                b.write(a.read())
+            story = ["run", *cli.CPU, "--temp", 1, "--seed", 7, "-m", model, "-p", TEXT, "-n", 40, "-v"]
+            plain = self.ok("perplexity", *cli.CPU, "-m", model, "-p", TEXT * 4, "-c", 64, "-v", env=env)
+            self.assertNotIn("calibration", plain.err)
+            first, second = (self.ok(*story, env=env) for _ in range(2))
+            self.assertRegex(first.err, r"calibration: measured on 256 tokens in \d+\.\d\d s")
+            self.assertIn("calibration: as measured at an earlier start", second.err)
+            for r in (first, second):
+                self.assertRegex(r.err, r"calibration: asynchronous softmax in [1-5] of 5 layers")
+            self.assertEqual(first.out, second.out)
+            self.assertEqual(plain.out, self.ok("perplexity", *cli.CPU, "-m", model, "-p", TEXT * 4, "-c", 64, "--calibration", "none", env=env).out)
+
     def test_beside_the_model(self):
         """The file is found by the next start; the text that is written stays the same."""
         with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +226,7 @@ class Calibrate(cli.TestCase):
             with open(os.path.join(cli.ROOT, "models", "demo.gguf"), "rb") as a, open(model, "wb") as b:
                 b.write(a.read())
             story = ["run", *cli.GREEDY, "-m", model, "-p", "One day", "-n", 20]
-            before = self.ok(*story, "-v")
+            before = self.ok(*story, "-v", "--calibration", "none")
             self.assertNotIn("calibration", before.err)
             self.assertIn(f"wrote {model}.calibration", self.ok("calibrate", *cli.CPU, "-m", model, "-p", TEXT).err)
             after = self.ok(*story, "-v")

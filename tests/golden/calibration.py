@@ -7,6 +7,9 @@ Tiny models with a text of several pieces. Minimum, maximum and quantiles of all
 maxima must agree to within a bin of the program's histogram. phi must be a best
 one: no other leaves fewer rows outside the range of F16 exponentials. Where more than 1 % are outside the
 layer must be synchronous.
+
+Then a model without a file: the first start measures by itself, the second takes what it kept, with the same bits, and both agree with the
+synchronous softmax.
 """
 import os
 import re
@@ -22,8 +25,9 @@ weft, sources, device = sys.argv[1:4]
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else 12 # of the weights
 device = resolve(weft, device)
 once = build_once(weft, device)
-sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
+sys.path[:0] = [os.path.join(sources, 'tests', part) for part in ('model', 'support')]
 import reference  # noqa: E402
+import tolerances  # noqa: E402
 
 TEXT = 'Once there was a weaver who threads the warp at night; the wefts crossed it in the day. ' * 7
 CONTEXT = 64
@@ -130,6 +134,29 @@ def check(folder, arch, variant, seed, scale):
     return failed, [row[11] == row[12] for row in got]
 
 
+def start(model, folder, calibration):
+    """The logits of a prompt that fills the context, and what the start says of calibration."""
+    ids = run(weft, 'tokenize', '-m', model, '-p', TEXT).split()[:CONTEXT]
+    out = os.path.join(folder, 'logits')
+    done = subprocess.run([weft, 'perplexity', '-m', model, '-v', '--tokens', ','.join(ids), '--logits', out, '--device', device, '--calibration', calibration],
+                          capture_output=True, text=True, env={**os.environ, 'XDG_CACHE_HOME': os.path.join(folder, 'cache')})
+    if done.returncode:
+        raise RuntimeError(done.stderr[-500:])
+    return np.fromfile(out, np.float32), re.findall('calibration: (.*)', done.stderr)
+
+
+def check_first_start(folder):
+    model = os.path.join(folder, 'm.gguf')
+    run(sys.executable, os.path.join(sources, 'tests', 'model', 'tiny.py'), '--arch', 'llama', '--variant', 'gqa', '--seed', str(seed), model)
+    os.mkdir(os.path.join(folder, 'cache'))
+    (first, measured), (second, kept), (plain, none) = (start(model, folder, how) for how in ('auto', 'auto', 'none'))
+    error = tolerances.model_error('logits', first, plain)
+    wrong = [text for text, bad in ((f'first start: {measured}', 'measured on' not in ' '.join(measured)), (f'second: {kept}', 'earlier start' not in ' '.join(kept)),
+                                    (f'none: {none}', none), ('starts differ', first.tobytes() != second.tobytes()), (f'{error} of the tolerance', not error <= 1)) if bad]
+    print(f'{"FAILED" if wrong else "ok":6} {device} first start: {measured}, {error:.2g} of the tolerance of logits {"; ".join(wrong)}', flush=True)
+    return bool(wrong)
+
+
 failed = False
 with tempfile.TemporaryDirectory() as folder:
     wide = []
@@ -141,4 +168,5 @@ with tempfile.TemporaryDirectory() as folder:
     if all(map(all, wide[:3])) or not all(wide[3]):
         print('FAILED: too wide', wide)
         failed = True
+    failed |= check_first_start(folder)
 sys.exit(failed)

@@ -76,6 +76,7 @@ static void check_from(const char *what, struct weft_engine_params p, int prompt
     p.device = device;
     p.no_kernel_cache = no_kernel_cache;
     p.debug = &debug;
+    if (!p.calibration) p.calibration = "none"; /* the synchronous softmax; check_async has the other */
     p.context = 256;
     int status = generate(&p, prompt, r), same = 0;
     while (same < r->n && r->ids[same] == expected[same]) same++;
@@ -96,7 +97,7 @@ static void check(const char *what, struct weft_engine_params p)
 
 static void check_refused(const char *force)
 {
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, DEBUG(.force = force)};
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", DEBUG(.force = force)};
     struct weft_engine *e = NULL;
     bool ok = weft_engine_open(model, &p, &e) == WEFT_ERR_ARG && strstr(weft_last_error(), "cannot run");
     n_runs++;
@@ -134,7 +135,7 @@ static void check_variant(void *user, const struct weft_kernel *k)
 
 static void check_variants(void)
 {
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256};
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none"};
     struct weft_engine *e = NULL;
     if (weft_engine_open(model, &p, &e) || weft_engine_kernels(e, check_variant, NULL)) {
         printf("FAILED %s: %s\n", device, weft_last_error());
@@ -181,7 +182,7 @@ static void check_plans(void)
 static bool stored_path(bool deterministic, char *path, size_t cap)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .nano_batches = 1, .deterministic = deterministic};
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", .nano_batches = 1, .deterministic = deterministic};
     bool ok = !weft_engine_open(model, &p, &e) && !wf_stored_path(e->dev, &e->graph, "plan", path, cap);
     char folder[600];
     snprintf(folder, sizeof folder, "%.*s", ok ? (int)(strrchr(path, '/') - path) : 0, path);
