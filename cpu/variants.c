@@ -144,7 +144,7 @@ static uint32_t rank_async(const wf_call *c, uint32_t sync)
     {                                                                                              \
         return wf_cpu_has_##level() && floats(c) && c->p.activation != WF_SOFTCAP ? rank : 0;      \
     }                                                                                              \
-    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                        \
+    uint32_t wf_cpu_rank_floats_##level(const wf_call *c)                                        \
     {                                                                                              \
         return wf_cpu_has_##level() && floats(c) ? rank : 0;                                       \
     }

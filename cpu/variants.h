@@ -20,7 +20,7 @@ uint32_t wf_cpu_rank_gemm_int16x8(const wf_call *);
     uint32_t wf_cpu_rank_##level(const wf_call *); /* any call, the higher the wider the vectors */ \
     uint32_t wf_cpu_rank_attention_async_##level(const wf_call *); /* one that has a range for it */ \
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                       \
-    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);                                        \
+    uint32_t wf_cpu_rank_floats_##level(const wf_call *);                                        \
     uint32_t wf_cpu_rank_activate_##level(const wf_call *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)

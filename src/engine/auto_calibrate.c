@@ -107,7 +107,7 @@ static const char *reason_against(const struct weft_model *m, const struct weft_
 {
     uint32_t rows = p->max_batched_tokens ? p->max_batched_tokens : wf_engine_step_tokens(dev);
     if (p->deterministic) return "a deterministic engine takes it from a file only";
-    if (!wf_gguf_is_file(m->file)) return "a model that is no file is not measured";
+    if (!wf_gguf_is_file(m->file) || m->file->random) return "a model that is no file is not measured";
     if (p->plan && !is_for_ranges(p->plan)) return "the plan is of a model without ranges";
     if (dev->timing_only) return "this device computes nothing";
     return would_use(dev, g, rows, wf_engine_context(m, p)) ? NULL : "no kernel that would run here uses it";

@@ -372,11 +372,11 @@ static bool ropes(op_cases *s)
     static const uint32_t ms[] = {1, 7, 65};
     uint32_t turn = below(s, 15);
     for (size_t d = 0; d < WF_LEN(head_dims); d++) {
-        for (uint32_t i = 0; i < 2; i++) {
-            wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[(i + d) & 1], .out = ANY(s, acts), .m = ms[turn % 3],
-                         .n = 1 + below(s, 100)};
+        for (uint32_t i = 0; i < (s->adjacent_pairs ? 2u : 4u); i++) { /* the last two: what the CPU's vectors take */
+            wf_case c = {.op = WF_OP_ROPE_KV, .in = i < 2 ? acts[(i + d) & 1] : WF_F32, .out = i < 2 ? ANY(s, acts) : WF_F32,
+                         .m = ms[turn % 3], .n = 1 + below(s, 100)};
             c.p = heads(s, head_dims[d], turn++);
-            c.p.neox = i && !s->adjacent_pairs;
+            c.p.neox = i % 2 && !s->adjacent_pairs;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
             if (!add(s, c)) return false;
         }

@@ -17,6 +17,7 @@
 #include <weft/tune.h>
 
 #define DEMO     "models/demo.gguf"
+#define RANDOM   "--shape" /* a path that stands for random weights */
 #define MEASURED "measured on 256 tokens"
 #define KEPT     "as measured at an earlier start"
 enum { LAYERS = 5, CONTEXT = 512 };
@@ -42,7 +43,8 @@ static struct weft_engine_params usual(void)
 static struct weft_model *open_model(const char *path)
 {
     struct weft_model *m = NULL;
-    if (weft_model_open(&(struct weft_model_params){.path = path}, &m)) fail_msg("%s", weft_last_error());
+    struct weft_model_params p = {.path = path}, random = {.shape = "qwen2.5-0.5b", .type = "Q4_0", .layers = 1};
+    if (weft_model_open(strcmp(path, RANDOM) ? &p : &random, &m)) fail_msg("%s", weft_last_error());
     return m;
 }
 
@@ -229,6 +231,9 @@ static void not_where_it_would_not_be_used(void **state)
     is_none(model_path, &same, "a deterministic engine takes it from a file only");
     is_none(model_path, &decode, "no kernel that would run here uses it"); /* decoding on a CPU does not gain */
     is_none(model_path, &forced, "no kernel that would run here uses it");
+    is_none(RANDOM, &none, "");
+    none.calibration = NULL;
+    is_none(RANDOM, &none, "a model that is no file is not measured");
     is_none(WEFT_DEMO, &(struct weft_engine_params){.device = "cpu", .context = CONTEXT, .threads = 1}, "a model that is no file is not measured");
 }
 
