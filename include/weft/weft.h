@@ -195,6 +195,8 @@ struct weft_model_info {
     const char *shape_type;        /* the storage format that a shape was asked for; NULL: it is no shape */
     uint32_t longest_token;        /* bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no such
                                       bound, because the tokenizer drops what it does not know */
+    const char *file_type;         /* what the file calls its mix of storage formats, such as "Q4_K_M", as weft_convert takes it; NULL also for
+                                      types that weft_convert does not write */
 };
 
 struct weft_tensor_info {

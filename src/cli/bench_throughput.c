@@ -213,7 +213,7 @@ static weft_status append(const throughput *t, const wf_throughput_row *r, const
     if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
     snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s", r->load, r->stats.completed,
              t->head.n_seqs, t->head.context, t->head.batch, threads, rate);
-    wf_result result = {&t->device, op,  wf_main_dtype(t->m), shape, r->policy, median_us, value,
+    wf_result result = {&t->device, op,  wf_weight_type(t->m), shape, r->policy, median_us, value,
                         pct,        unit};
     return wf_results_append(t->o->results, &result, &none);
 }

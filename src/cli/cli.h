@@ -362,8 +362,9 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
 /* Writes what is in the buffer of standard output; returns rc, or after printing a message a failure if not all of it could be written. */
 int wf_end_output(int rc);
 _Noreturn void wf_exit_now(int rc); /* after that */
-/* The storage format of most weight bytes, and a label such as "llama 1.1B Q8_0". */
+/* The storage format of most weight bytes; what the file calls its mix of them, or else that format; and a label such as "llama 1.1B Q4_K_M". */
 const char *wf_main_dtype(const struct weft_model *m);
+const char *wf_weight_type(const struct weft_model *m);
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap);
 /* Writes to stdout; returns false if it is closed, after which the program ends quietly. */
 bool wf_out(const char *text, size_t len);

@@ -279,13 +279,19 @@ const char *wf_main_dtype(const struct weft_model *m)
     return best;
 }
 
+const char *wf_weight_type(const struct weft_model *m)
+{
+    const char *type = weft_model_info(m)->file_type;
+    return type ? type : wf_main_dtype(m);
+}
+
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
 {
     const struct weft_model_info *i = weft_model_info(m);
     char params[32];
     wf_human(i->n_params, false, params, sizeof params);
     if (i->shape_type) snprintf(buf, cap, "%s %s", i->name, i->shape_type);
-    else snprintf(buf, cap, "%s %s %s", i->arch, params, wf_main_dtype(m));
+    else snprintf(buf, cap, "%s %s %s", i->arch, params, wf_weight_type(m));
 }
 
 /* ---- text in and out --------------------------------------------------------------------------

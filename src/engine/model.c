@@ -1,5 +1,6 @@
 /* model: weft_model, a model file with its vocabulary and hyperparameters. Needs no device. */
 #include "engine/engine.h"
+#include "model/recipe.h"
 #include "model/sampling.h"
 #include "model/shape.h"
 
@@ -24,6 +25,13 @@ static weft_status describe_string(struct weft_model *m, const char *key, const 
     return s.data && !*out ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
+/* Only a name: a file with nonsense here is as good as one without. */
+static const char *file_type(const wf_gguf *f)
+{
+    uint32_t number = UINT32_MAX;
+    return wf_gguf_u32(f, "general.file_type", false, &number) ? NULL : wf_file_type_name(number);
+}
+
 static weft_status describe_strings(struct weft_model *m, const char *type)
 {
     struct weft_model_info *i = &m->info;
@@ -33,6 +41,7 @@ static weft_status describe_strings(struct weft_model *m, const char *type)
     WF_TRY(describe_string(m, "tokenizer.ggml.pre", &i->pre_tokenizer));
     WF_TRY(describe_string(m, "tokenizer.chat_template", &i->chat_template));
     WF_TRY(describe_string(m, "tokenizer.chat_template.tool_use", &i->tool_template));
+    i->file_type = file_type(m->file);
     i->path = m->file->path;
     if (m->file->random) i->shape_type = keep_string(m, type, strlen(type));
     return m->file->random && !i->shape_type ? WEFT_ERR_NOMEM : WEFT_OK;

@@ -28,6 +28,13 @@ static const struct type *find_type(const char *name)
     return NULL;
 }
 
+const char *wf_file_type_name(uint32_t number)
+{
+    for (size_t i = 0; i < WF_LEN(types); i++)
+        if (types[i].number == number) return types[i].name;
+    return NULL;
+}
+
 /* A hyperparameter, of the first layer where they differ by layer; 0: the file does not say. */
 static weft_status number(const wf_gguf *f, wf_str arch, const char *name, uint32_t *out)
 {

@@ -16,6 +16,8 @@ typedef struct wf_recipe {
     bool tied, falcon, llama;
 } wf_recipe;
 
+/* The name of a general.file_type; NULL: not one that a model can be converted to. */
+const char *wf_file_type_name(uint32_t number);
 /* WEFT_ERR_ARG: no such type; the message lists them. */
 weft_status wf_recipe_open(const char *type, const wf_gguf *f, wf_recipe *out);
 /* *other: rows are no multiple of the format's block, so that it got another one. */

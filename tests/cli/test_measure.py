@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import pathlib
 import re
 import signal
 import struct
@@ -183,6 +184,28 @@ class Bench(cli.TestCase):
             self.assertEqual(r["ceiling_pct"], "")
         self.assertEqual([r["peer"] for r in rows], ["", "", "", "other", "", ""])
         self.assertAlmostEqual(float(rows[3]["ratio"]) / (float(rows[3]["rate"]) / 2), 1, 2)
+
+    def test_types_are_those_of_files(self):
+        """A mix is called as the file calls it; the format of most bytes where it says nothing, nonsense, or what weft does not write."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "model.gguf")
+            self.ok("convert", "-m", os.path.join(cli.ROOT, "models", "demo.gguf"), "-o", path, "--type", "Q4_K_M")
+            key, whole = b"general.file_type" + struct.pack("<I", 4), path.read_bytes()
+            self.assertIn(key + struct.pack("<I", 15), whole)
+            for number, want in ((15, "Q4_K_M"), (14, "Q4_K_S"), (11, "Q3_K_S"), (4, "Q4_K"), (2 ** 32 - 1, "Q4_K")):
+                path.write_bytes(whole.replace(key + struct.pack("<I", 15), key + struct.pack("<I", number)))
+                row, = csv.DictReader(io.StringIO(self.ok(*self.TINY, "-m", path, "-o", "csv", "--results", folder).text))
+                self.assertEqual(row["model_type"].split()[-1], want)
+                self.assertEqual(self.dtypes(folder)[-1], want)
+            path.write_bytes(whole.replace(key, key[:-4] + struct.pack("<I", 6)))  # a float
+            row, = csv.DictReader(io.StringIO(self.ok(*self.TINY, "-m", path, "-o", "csv").text))
+            self.assertEqual(row["model_type"].split()[-1], "Q4_K")
+
+    TINY = ["bench", *cli.CPU, "-p", 1, "-n", 0, "-r", 1]
+
+    def dtypes(self, folder):
+        with open(glob.glob(os.path.join(folder, "*.csv"))[0], newline="") as f:
+            return [r["dtype"] for r in csv.DictReader(f)]
 
     def test_nothing_to_do(self):
         self.fails(cli.USAGE, "nothing to measure", "bench", "-p", "0", "-n", "0")

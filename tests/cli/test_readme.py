@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import cli
+import supported
 
 BUILT = "build/src/cli/weft"
 
@@ -50,19 +51,19 @@ class Documents(cli.TestCase):
                 line = line.replace("weft ", BUILT + " ", 1).replace("model.gguf", f"'{model}'")
                 self.assertTrue(self.run_line(line))
 
-    def test_formats_are_those_of_the_table(self):
-        with open(os.path.join(cli.ROOT, "src/tensor/dtypes.def"), encoding="utf-8") as f:
-            table = re.findall(r'(?m)^X\(\w+, "(\w+)", \d.*wf_decode', f.read())  # not what has no number in GGUF
-        row = re.search(r"\| weights \| (.*?) in GGUF", cli.documents()["README.md"]).group(1)
-        self.assertEqual(row.split(", "), table)
-
-    def test_architectures_are_those_of_the_code(self):
-        known = "".join(pathlib.Path(path).read_text(encoding="utf-8") for path in glob.glob(os.path.join(cli.ROOT, "src/model/arch/*.c")))
-        rows = re.findall(r'(?m)^const wf_arch \w+ = \{"([\w-]+)", "([\w ]+)"', known)
+    def test_supported_is_what_the_code_has(self):
         text = cli.documents()["README.md"]
-        named, folders = (set(re.findall(r"`([\w-]+)`", re.search(rf"(?m)^\| {row} \| (.*) \|$", text).group(1))) for row in ("architectures", "folders"))
-        self.assertEqual(named, {name for name, _ in rows})
-        self.assertEqual(folders, {c for _, classes in rows for c in classes.split()})
+        self.assertEqual(text, supported.rewritten(text), "tests/cli/supported.py --write makes these rows")
+
+    def test_a_table_that_is_read_wrongly_is_noticed(self):
+        text = cli.documents()["README.md"]
+        for spoilt in (text.replace("| weights |", "| formats |"), text + "| weights | F32 |\n"):
+            with self.assertRaisesRegex(AssertionError, "rows 'weights'"):
+                supported.rewritten(spoilt)
+        with self.assertRaisesRegex(AssertionError, "has nothing like"):
+            supported.found(r"(?m)^Y\((\w+)\)", "src/model/archs.def")
+        with self.assertRaisesRegex(AssertionError, "lacks words for {'rvv'}"):
+            supported.in_words(supported.LEVELS, {"c", "rvv"}, "cpu/variants.c")
 
     def test_scripts_and_links(self):
         for path, text in cli.documents().items():

@@ -1,5 +1,5 @@
-/* gpt-oss: attention with sinks and a bias on every product, whose first layer of two has a sliding window; a mixture of experts whose gate is
- * clamped and whose weights are a softmax over the chosen experts; YaRN whose bounds are not rounded.
+/* gpt-oss: gpt-oss 20B and 120B. Attention with sinks and a bias on every product, whose first layer of two has a sliding window; a mixture of
+ * experts whose gate is clamped and whose weights are a softmax over the chosen experts; YaRN whose bounds are not rounded.
  *
  * A folder has gate and up of all experts as one tensor, their columns in turns, and matrices the other way round than GGUF. Where they are
  * quantised (MXFP4), rows stand as in GGUF, and scales beside the blocks, in which neighbours share a byte. */

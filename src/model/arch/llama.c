@@ -1,4 +1,4 @@
-/* llama: Llama 1, 2, 3 and 3.1, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama; with experts Mixtral. Pre-norm blocks
+/* llama: Llama 1 to 3.3, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama; with experts Mixtral. Pre-norm blocks
  * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward, or a
  * mixture of them. */
 #include "model/model.h"

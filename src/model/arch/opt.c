@@ -1,5 +1,5 @@
-/* opt: OPT, of folders only, since llama.cpp has no files of it. LayerNorm before blocks, learned positions instead of rotation, whose table
- * begins with two rows that no token has, a bias on every product, and a feed-forward of ReLU without a gate. */
+/* opt: OPT. llama.cpp has no files of it, so they are folders, or what weft converts. LayerNorm before blocks, learned positions instead of rotation,
+ * whose table begins with two rows that no token has, a bias on every product, and a feed-forward of ReLU without a gate. */
 #include "model/model.h"
 
 #include "model/json.h"

@@ -1,4 +1,4 @@
-/* smollm3: as llama, but every fourth layer, or as the folder says, does not rotate q and k (NoPE). */
+/* smollm3: SmolLM 3. As llama, but every fourth layer, or as the folder says, does not rotate q and k (NoPE). */
 #include "model/model.h"
 
 #include "model/json.h"

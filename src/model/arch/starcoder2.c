@@ -1,4 +1,4 @@
-/* starcoder2: as llama, with LayerNorm, a bias on every product, and a feed-forward of GELU without a gate. */
+/* starcoder2: StarCoder 2. As llama, with LayerNorm, a bias on every product, and a feed-forward of GELU without a gate. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

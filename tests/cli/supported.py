@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The rows of README.md's table of what is supported that the tables in the code make; the test `cli readme` compares them.
+
+    supported.py --write    writes them anew
+
+What an architecture stands for is the first sentence of its file.
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+README = os.path.join(ROOT, "README.md")
+KINDS = {"llama": "SentencePiece", "gpt2": "byte-level BPE"}
+TIERS = {"BASE": "without any extension", "MATRIX": "for vendors' matrix units"}
+LEVELS = {"c": "plain C", "avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX", "neon": "NEON", "dotprod": "int8 dot products of ARM"}
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def found(pattern, path):
+    """All that the pattern finds in a table; one that finds nothing there no longer knows the table."""
+    rows = re.findall(pattern, read(path))
+    assert rows, f"{path} has nothing like {pattern}: tests/cli/supported.py reads it wrongly"
+    return rows
+
+
+def names(rows):
+    return ", ".join(f"`{name}`" for name in rows)
+
+
+def in_words(words, keys, path):
+    """In the order of the words."""
+    assert set(keys) <= set(words), f"{path}: tests/cli/supported.py lacks words for {set(keys) - set(words)}"
+    return ", ".join(text for key, text in words.items() if key in keys)
+
+
+def archs():
+    """Of each: its name in GGUF files, transformers' classes, the models."""
+    for arch in found(r"(?m)^X\((\w+)\)", "src/model/archs.def"):
+        path = f"src/model/arch/{arch}.c"
+        row, = found(rf'(?m)^const wf_arch wf_arch_{arch} = {{"([\w-]+)", "([\w ]+)"', path)
+        models, = found(r"\A/\* [\w-]+: ((?:[^.]|\.\d)+)\.\s", path)
+        yield *row, " ".join(models.replace("\n *", " ").split())
+
+
+def architectures():
+    return ", ".join(f"`{name}` ({models})" for name, _, models in archs())
+
+
+def classes():
+    return names(c for _, row, _ in archs() for c in row.split())
+
+
+def weights():
+    read = found(r'(?m)^X\(\w+, "(\w+)", \d.*wf_decode', "src/tensor/dtypes.def")  # not what has no number in GGUF
+    written = found(r'(?m)^X\("(\w+)"', "src/model/file_types.def")
+    return f"{', '.join(read)}; types that `weft convert` writes: {', '.join(written)}"
+
+
+def tokenizers():
+    models = [found(r'\.model = "(\w+)"', f"src/text/{kind}.c")[0] for kind in found(r"&wf_text_(\w+)", "src/text/tokenizer.c")]
+    pre = found(r'(?m)^    \{"[\w.-]+", p_\w+', "src/text/pretokenize.c")
+    return ", ".join(f"{KINDS[m]} (`{m}`)" for m in models) + f", with {len(pre)} pre-tokenizers (`src/text/pretokenize.c`)"
+
+
+def devices():
+    tiers = set(found(r"(?m)^X\(\w+, \w+, (\w+),", "cl/variants.def"))
+    levels = set(found(r"(?m)(?:^WF_CPU_LEVEL\(|wf_cpu_has_)(\w+)[,(]", "cpu/variants.c"))
+    return (f"OpenCL 1.2 and newer: kernels {in_words(TIERS, tiers, 'cl/variants.def')}; CPUs: {in_words(LEVELS, levels, 'cpu/variants.c')} "
+            "([tested devices](docs/kernels.md#tested-devices))")
+
+
+ROWS = {"architectures": architectures, "folders of": classes, "weights": weights, "tokenizers": tokenizers, "devices": devices}
+
+
+def rewritten(text):
+    for title, row in ROWS.items():
+        text, n = re.subn(rf"(?m)^\| {title} \|.*$", lambda _: f"| {title} | {row()} |", text)
+        assert n == 1, f"README.md has {n} rows '{title}'"
+    return text
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit(__doc__)
+    new = rewritten(read(README))
+    with open(README, "w", encoding="utf-8") as f:
+        f.write(new)
