@@ -134,15 +134,20 @@ static void on_product(void *user, const struct weft_op_row *row)
     if (row->variant && !r->rc) r->rc = wf_paper_add(r->p, row->variant, n, n, row->rate);
 }
 
+static void normalise_at(wf_paper *p, double x)
+{
+    double best = 0;
+    for (size_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].x == x) best = WF_MAX(best, p->rows[i].v[0]);
+    for (size_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].x == x) p->rows[i].v[0] /= -best; /* negative: done */
+}
+
 /* Each width by its best kernel. */
 static void normalise(wf_paper *p)
 {
-    for (size_t i = 0; i < p->n_rows; i++) {
-        double best = 0;
-        for (size_t k = 0; k < p->n_rows; k++)
-            if (p->rows[k].x == p->rows[i].x) best = WF_MAX(best, fabs(p->rows[k].v[0]));
-        p->rows[i].v[0] /= -best; /* negative: done */
-    }
+    for (size_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].v[0] > 0) normalise_at(p, p->rows[i].x);
     for (size_t i = 0; i < p->n_rows; i++) p->rows[i].v[0] = fabs(p->rows[i].v[0]);
 }
 

@@ -108,6 +108,15 @@ class Paper(cli.TestCase):
         self.assertEqual(sorted(paper for _, _, paper in both), [0.868, 1.07, 1.17])
         self.assertIn("mixed: 64 tokens a step, 7 of them decodes", text)
 
+    def check_flash_fig7(self, text, both):
+        """Of each width one kernel is the best, and others are measured by it, not by the next one."""
+        rows = [(r["x"], float(r["median"])) for r in self.rows("flash-fig7") if r["median"]]
+        for x in {x for x, _ in rows}:
+            rates = [rate for at, rate in rows if at == x]
+            self.assertEqual(max(rates), 1)
+            self.assertGreater(len(rates), 2)
+            self.assertLess(rates.count(1), len(rates) / 2)
+
     def check_flash_fig16(self, text, both):
         """The synchronous kernel's rate is 1, and some other one has the asynchronous softmax."""
         rows = {r["series"]: float(r["median"]) for r in self.rows("flash-fig16") if r["median"]}
