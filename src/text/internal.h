@@ -108,6 +108,10 @@ struct wf_gguf;
 weft_status wf_tokenizer_from_keys(const struct wf_gguf *, wf_tokenizer **out);
 uint32_t wf_vocab_rows(const struct wf_gguf *); /* of the embedding table; 0: there is none */
 
+/* A key of weft's own, with tokenizer.json's names, [enum wf_prepend]; without it GGUF's kind of prefix is meant. */
+#define WF_PREPEND_KEY "tokenizer.ggml.prepend_scheme"
+extern const char *const wf_prepend_names[3];
+
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
 typedef struct wf_bpe_pair {
@@ -123,6 +127,7 @@ struct wf_tokenizer {
     uint32_t n_tokens;
     int32_t bos, eos, unk;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
+    enum wf_prepend prepend; /* spm only */
     uint8_t *eog;          /* [n_tokens] */
     wf_specials user, all; /* user-defined tokens; these and control tokens */
 

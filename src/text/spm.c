@@ -43,14 +43,21 @@ static weft_status merge_text(const wf_tokenizer *t, const char *text, size_t le
     return s;
 }
 
+static bool puts_space(const wf_tokenizer *t, const char *text, size_t len, unsigned where)
+{
+    if (!t->add_space_prefix || t->prepend == WF_PREPEND_EVERY) return t->add_space_prefix;
+    bool spaced = *text == ' ' || (len >= 3 && !memcmp(text, SPACE, 3));
+    return !spaced && (t->prepend == WF_PREPEND_ALWAYS || where & WF_ENCODE_FIRST);
+}
+
 static weft_status spm_encode(const wf_tokenizer *t, const char *text, size_t len, unsigned where, wf_ids *out)
 {
-    (void)where;
-    size_t spaces = t->add_space_prefix;
+    bool prefix = puts_space(t, text, len, where);
+    size_t spaces = prefix;
     for (size_t i = 0; i < len; i++) spaces += text[i] == ' ';
     char *buf = wf_calloc(len + 3 * spaces, 1), *p = buf;
     if (!buf) return WEFT_ERR_NOMEM;
-    if (t->add_space_prefix) p = (char *)memcpy(p, SPACE, 3) + 3;
+    if (prefix) p = (char *)memcpy(p, SPACE, 3) + 3;
     for (size_t i = 0; i < len; i++) {
         if (text[i] == ' ')
             p = (char *)memcpy(p, SPACE, 3) + 3;

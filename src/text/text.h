@@ -22,6 +22,9 @@ typedef struct wf_vocab_merge { /* "left right" as in tokenizer.ggml.merges */
     const char *text;
     uint32_t len, left; /* left: bytes of the first text; 0: it has no space in it */
 } wf_vocab_merge;
+/* Where add_space_prefix puts its space: before every part of the text between special tokens, as GGUF's kind does; or, as a tokenizer.json
+ * may say, before those parts, or the first one, that do not begin with a space. */
+enum wf_prepend { WF_PREPEND_EVERY, WF_PREPEND_ALWAYS, WF_PREPEND_FIRST };
 typedef struct wf_vocab_src {
     const char *model; /* "llama", "gpt2" */
     const char *pre;   /* tokenizer.ggml.pre or "" */
@@ -33,6 +36,7 @@ typedef struct wf_vocab_src {
     const int32_t *enders;           /* more tokens that end generation */
     uint32_t n_enders;
     int8_t add_bos, add_eos, add_space_prefix, ignore_merges; /* 1, 0, or -1: the kind's default */
+    enum wf_prepend prepend;         /* of "llama" */
     struct wf_json_model *json;      /* of a tokenizer.json; internal.h */
 } wf_vocab_src;
 

@@ -222,6 +222,7 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
     t->add_eos = src->add_eos > 0;
     t->add_space_prefix =
         src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
+    t->prepend = src->prepend;
     memset(t->byte_id, -1, sizeof t->byte_id);
     WF_TRY(copy_tokens(t, src));
     find_enders(t, src);

@@ -127,6 +127,17 @@ static weft_status read_flag(const reader *r, const char *key, int8_t *out)
     return WEFT_OK;
 }
 
+const char *const wf_prepend_names[] = {"", "always", "first"};
+
+static weft_status read_prepend(reader *r)
+{
+    char name[16] = "";
+    WF_TRY(read_name(r->file, WF_PREPEND_KEY, false, name, sizeof name));
+    for (size_t i = 0; i < WF_LEN(wf_prepend_names); i++)
+        if (!strcmp(name, wf_prepend_names[i])) return r->src.prepend = (enum wf_prepend)i, WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, WF_PREPEND_KEY " is '%s'; weft knows 'always' and 'first'", name);
+}
+
 static weft_status read_all(reader *r)
 {
     WF_TRY(read_name(r->file, KEY "model", true, r->model, sizeof r->model));
@@ -147,6 +158,7 @@ static weft_status read_all(reader *r)
     WF_TRY(read_flag(r, KEY "add_bos_token", &r->src.add_bos));
     WF_TRY(read_flag(r, KEY "add_eos_token", &r->src.add_eos));
     WF_TRY(read_flag(r, KEY "add_space_prefix", &r->src.add_space_prefix));
+    WF_TRY(read_prepend(r));
     r->src.ignore_merges = -1;
     return WEFT_OK;
 }

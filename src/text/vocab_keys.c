@@ -1,5 +1,5 @@
 /* vocab_keys: the vocabulary of a folder as the tokenizer.* keys of a GGUF file. A tokenizer.json describes what is done with text step by step; GGUF has
- * a few kinds by name. So which name fits is found by trying them, and the result is compared with the original on a text. */
+ * a few kinds by name. So which name fits is found by trying them, and the result is compared with the original on some texts. */
 #include "model/folder.h"
 #include "text/internal.h"
 #include "text/steps.h"
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define KEY "tokenizer.ggml."
+#define BESIDE (WF_RULE_LSTRIP | WF_RULE_RSTRIP | WF_RULE_SINGLE_WORD) /* rules of added tokens about what stands beside them */
 
 /* Words, contractions, numbers, capitals, runs of spaces and lines, punctuation, several scripts, emoji: where pre-tokenizers differ. */
 static const char probe[] =
@@ -241,11 +242,31 @@ static weft_status add_bpe(const keys *k)
     return add_texts(k, KEY "merges", k->src->n_merges, merge_text);
 }
 
+static enum wf_prepend prepend_of(const wf_steps *pretokenizers)
+{
+    for (size_t i = 0; i < pretokenizers->n; i++) {
+        const wf_step *s = &pretokenizers->v[i];
+        if (s->kind == WF_STEP_METASPACE && (s->always || s->first)) return s->always ? WF_PREPEND_ALWAYS : WF_PREPEND_FIRST;
+    }
+    return WF_PREPEND_EVERY;
+}
+
+/* GGUF's key says whether a space is put before text, but not before which. */
+static weft_status add_prefix(const keys *k)
+{
+    enum wf_prepend prepend = prepend_of(&k->t->json->pretokenizers);
+    WF_TRY(wf_folder_bool(k->out, KEY "add_space_prefix", k->t->add_space_prefix));
+    if (!k->t->add_space_prefix || prepend == WF_PREPEND_EVERY) return WEFT_OK;
+    wf_log(WEFT_LOG_WARN, "the folder's tokenizer puts a space before text that does not begin with one%s: weft reads this from the file, other programs give other ids where text begins with a space%s",
+           prepend == WF_PREPEND_FIRST ? ", but not behind control tokens" : "", prepend == WF_PREPEND_FIRST ? ", and behind control tokens" : "");
+    return wf_folder_str(k->out, WF_PREPEND_KEY, wf_prepend_names[prepend]);
+}
+
 static weft_status add_spm(const keys *k)
 {
     WF_TRY(wf_folder_str(k->out, KEY "model", "llama"));
     WF_TRY(wf_folder_str(k->out, KEY "pre", "default"));
-    WF_TRY(wf_folder_bool(k->out, KEY "add_space_prefix", k->t->add_space_prefix));
+    WF_TRY(add_prefix(k));
     return add_scores(k);
 }
 
@@ -278,16 +299,94 @@ static weft_status add_keys(const keys *k)
 
 /* ---- comparing ------------------------------------------------------------------------------------------ */
 
-static weft_status compare(const wf_tokenizer *a, const wf_tokenizer *b)
+typedef struct comparison {
+    const wf_tokenizer *folder, *gguf;
+    wf_ids want, got;
+} comparison;
+
+static weft_status tokenise_both(comparison *c, const char *text)
 {
-    int32_t *x = NULL, *y = NULL;
-    size_t n = 0, m = 0;
-    weft_status s = wf_tokenize(a, probe, strlen(probe), WEFT_TEXT_DEFAULT, &x, &n);
-    if (s == WEFT_OK) s = wf_tokenize(b, probe, strlen(probe), WEFT_TEXT_DEFAULT, &y, &m);
-    if (s == WEFT_OK && (n != m || memcmp(x, y, n * sizeof *x)))
-        s = wf_fail(WEFT_ERR_UNSUPPORTED, "as GGUF's '%s' the tokenizer would give other ids (%zu instead of %zu on a text): it cannot be converted, but runs as a folder", b->kind->model, m, n);
-    free(x);
-    free(y);
+    free(c->want.v);
+    free(c->got.v);
+    c->want = c->got = (wf_ids){0};
+    WF_TRY(wf_tokenize(c->folder, text, strlen(text), WEFT_TEXT_DEFAULT, &c->want.v, &c->want.n));
+    return wf_tokenize(c->gguf, text, strlen(text), WEFT_TEXT_DEFAULT, &c->got.v, &c->got.n);
+}
+
+/* Of the first id that differs; SIZE_MAX: none does. */
+static size_t first_difference(const comparison *c)
+{
+    size_t i = 0;
+    while (i < c->want.n && i < c->got.n && c->want.v[i] == c->got.v[i]) i++;
+    return i == c->want.n && i == c->got.n ? SIZE_MAX : i;
+}
+
+static const char *name_token(const wf_tokenizer *t, const wf_ids *ids, size_t i, char buf[64])
+{
+    if (i >= ids->n) return "none";
+    const wf_vocab_token *tok = &t->tokens[ids->v[i]];
+    snprintf(buf, 64, "%d ('%.*s')", ids->v[i], (int)WF_MIN(tok->len, 40), tok->text);
+    return buf;
+}
+
+static weft_status expect_same(comparison *c, const char *what, const char *text)
+{
+    char got[64], want[64];
+    WF_TRY(tokenise_both(c, text));
+    size_t i = first_difference(c);
+    if (i == SIZE_MAX) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "as GGUF's '%s' the tokenizer would give other ids for %s: token %zu would be %s instead of %s; it cannot be converted, but runs as a folder",
+                   c->gguf->kind->model, what, i, name_token(c->gguf, &c->got, i, got), name_token(c->folder, &c->want, i, want));
+}
+
+/* Its neighbours are tokenised as any text. */
+static const wf_vocab_token *plain_control(const wf_tokenizer *t)
+{
+    for (uint32_t i = 0; i < t->n_tokens; i++)
+        if (t->tokens[i].type == WF_TOKEN_CONTROL && t->tokens[i].len && !(t->json->rules[i] & BESIDE)) return &t->tokens[i];
+    return NULL;
+}
+
+static weft_status expect_same_around(comparison *c, const wf_vocab_token *control)
+{
+    char *text = NULL;
+    if (!control) return WEFT_OK;
+    int n = (int)WF_MIN(control->len, 1u << 16);
+    const char *mark = control->text;
+    if (asprintf(&text, "a%.*sb%.*s c%.*s%.*s\nd  ", n, mark, n, mark, n, mark, n, mark) < 0) return WEFT_ERR_NOMEM;
+    weft_status s = expect_same(c, "text between control tokens", text);
+    free(text);
+    return s;
+}
+
+/* What no key says, and other converters lose without a word. */
+static weft_status warn_of_losses(comparison *c)
+{
+    const wf_tokenizer *t = c->folder;
+    WF_TRY(tokenise_both(c, "e\xcc\x81 A\xcc\x8a"));
+    if (first_difference(c) != SIZE_MAX)
+        wf_log(WEFT_LOG_WARN, "the folder's tokenizer normalises Unicode, which GGUF has no key for: accents that follow their letters get other ids");
+    uint32_t i = 0;
+    while (i < t->n_tokens && !(t->json->rules[i] & BESIDE)) i++;
+    if (i < t->n_tokens)
+        wf_log(WEFT_LOG_WARN, "added tokens of the folder, such as '%.*s', take spaces beside them or match whole words only, which GGUF has no key for: ids beside them differ",
+               (int)WF_MIN(t->tokens[i].len, 40), t->tokens[i].text);
+    return WEFT_OK;
+}
+
+static weft_status compare(const wf_tokenizer *folder, const wf_tokenizer *gguf)
+{
+    static const struct {
+        const char *what, *text;
+    } texts[] = {{"a text of words, numbers and signs", probe}, {"an empty text", ""}, {"a text that begins with a space", " a"}, {"a text that begins with two spaces", "  a"},
+                 {"a text that begins with a line end", "\n a"}, {"a space", " "}, {"a text that begins with U+2581", "\xe2\x96\x81x"}};
+    comparison c = {folder, gguf, {0}, {0}};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < WF_LEN(texts) && s == WEFT_OK; i++) s = expect_same(&c, texts[i].what, texts[i].text);
+    if (s == WEFT_OK) s = expect_same_around(&c, plain_control(folder));
+    if (s == WEFT_OK) s = warn_of_losses(&c);
+    free(c.want.v);
+    free(c.got.v);
     return s;
 }
 

@@ -1,4 +1,5 @@
 """Chat on a pseudo-terminal: line editing, Ctrl-C, Ctrl-D, Ctrl-Z, the plain loop of models without a template."""
+import contextlib
 import fcntl
 import json
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import unittest
 
@@ -100,6 +102,26 @@ def large_model():
     f.truncate(size)
     f.flush()
     return f
+
+
+@contextlib.contextmanager
+def slowed(p):
+    """Lets the process run a tenth of the time only, so that its work takes long on any machine."""
+    done = threading.Event()
+
+    def slow():
+        while not done.is_set() and p.poll() is None:
+            p.send_signal(signal.SIGSTOP)
+            time.sleep(0.2)
+            p.send_signal(signal.SIGCONT)
+            time.sleep(0.02)
+    thread = threading.Thread(target=slow)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 # What a shell with jobs does: the program in a group of its own that has the terminal, which goes on when a line is typed after a stop.
@@ -595,6 +617,37 @@ class Run(cli.TestCase):
                     self.assertLess(len(drawn), columns)
                     t.type("\x03")
                     self.assertEqual(t.end(), INTERRUPTED)
+
+    def test_progress_of_a_conversion(self):
+        """On a terminal, unless it is to be quiet; elsewhere nothing."""
+        with large_model() as f, tempfile.TemporaryDirectory() as folder:
+            convert = ["convert", "-m", f.name, "-o", os.path.join(folder, "x.gguf"), "--type", "Q2_K", "-t", 1]
+            with Terminal(*convert) as t:
+                with slowed(t.p):
+                    t.until(rb"\x1b\[Kconvert \[[#.]{30}\] +\d+ %")
+                t.type("\x03")
+                self.assertEqual(t.end(), INTERRUPTED)
+                self.assertRegex(t.seen, rb"\x1b\[K(weft: |$)")  # the line is cleared
+            with tempfile.TemporaryFile() as err:
+                for options, stderr in ((["-q"], None), ([], err)):
+                    with Terminal(*convert, *options, stderr=stderr) as t:
+                        self.works_for(2, t.p, folder)
+                        t.type("\x03")
+                        self.assertEqual(t.end(), INTERRUPTED)
+                        self.assertNotIn(b"\x1b", t.seen)
+                err.seek(0)
+                self.assertNotRegex(err.read(), rb"[\r\x1b]")
+            self.assertEqual(os.listdir(folder), [])
+
+    def works_for(self, seconds, p, folder):
+        """A bar would have come then."""
+        with slowed(p):
+            end = time.monotonic() + PATIENCE
+            while not any(f".{p.pid}." in name for name in os.listdir(folder)):
+                self.assertLess(time.monotonic(), end, "no file is written")
+                time.sleep(0.01)
+            time.sleep(seconds)
+            self.assertIsNone(p.poll(), "it was ready too soon for a bar")
 
     def test_interrupt(self):
         begin = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 4).out

@@ -63,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     src.add_eos = (int8_t)(flags / 3 % 3) - 1;
     src.add_space_prefix = (int8_t)(flags / 9 % 3) - 1;
     src.ignore_merges = (int8_t)(flags / 27 % 3) - 1;
+    src.prepend = (enum wf_prepend)(flags / 81 % 3);
     while (src.n_tokens < WF_LEN(tokens) && in.p < in.end) {
         wf_vocab_token *t = &tokens[src.n_tokens];
         t->type = take(&in) % 8;

@@ -7,7 +7,8 @@
   float64 pass over the decoded weights.
 - stories260K as a folder, converted, writes what its GGUF file writes.
 - Experts are stacked.
-- Trained tokenizers of tests/text/data get the name of their pre-tokenizer, and give the ids of their folder.
+- Trained tokenizers of tests/text/data get the name of their pre-tokenizer, and give the ids of their folder, also where a text begins with
+  a space or continues behind control tokens; what the file cannot say is an error or a warning.
 - Chat templates with names are kept. What config.json switches off stays off; an output matrix of its own stays.
 - A signal leaves no file behind.
 - Wrong options and wrong weights are errors that leave no file behind.
@@ -213,16 +214,16 @@ class Test:
 
     # ---- tokenizers and what is beside them --------------------------------------------------------------
 
-    def with_tokenizer(self, name, change=lambda o: None):
-        """A model of zeros with that tokenizer."""
+    def with_tokenizer(self, name, change=lambda o: None, rows=640):
+        """A model of zeros with that tokenizer, of at most so many tokens."""
         source, folder = self.sources / 'tests/model/data/llama', self.top / 'with-tokenizer'
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         tokenizer = json.loads((self.sources / f'tests/text/data/{name}.json').read_text())
         change(tokenizer)
         hf.write_json(folder, 'tokenizer.json', tokenizer)
-        hf.write_json(folder, 'config.json', json.loads((source / 'config.json').read_text()) | {'vocab_size': 640})
-        shapes = {k: [640, t['shape'][1]] if k in ('model.embed_tokens.weight', 'lm_head.weight') else t['shape'] for k, t in folders.header_of((source / 'model.safetensors').read_bytes())[0].items()}
+        hf.write_json(folder, 'config.json', json.loads((source / 'config.json').read_text()) | {'vocab_size': rows})
+        shapes = {k: [rows, t['shape'][1]] if k in ('model.embed_tokens.weight', 'lm_head.weight') else t['shape'] for k, t in folders.header_of((source / 'model.safetensors').read_bytes())[0].items()}
         hf.write_safetensors(folder / 'model.safetensors', [(k, np.zeros(s, np.float32)) for k, s in shapes.items()], 'F16')
         return folder
 
@@ -250,6 +251,51 @@ class Test:
             self.say(f'{name} pre-tokenizer', got == pre and all(self.ids(folder, t) == self.ids(out, t) for t in texts), got)
         for name, change, message in (('gpt4o', lambda o: (tekken(False)(o), unmerged(False)(o)), 'takes whole tokens before it merges (ignore_merges)'), ('gpt4o', unmerged(True), 'makes tokens by merges alone (ignore_merges)'), ('word', whole(False), 'no pre-tokenizer')):
             self.bad(f'{name} {message}', 3, message, '-m', self.with_tokenizer(name, change), '-o', self.top / 'new.gguf', '--type', 'F16')
+
+    def spaces(self):
+        """Tokenizers with byte fallback: where they put a space before text, and what is said about programs that do otherwise."""
+        def without_rules(change):
+            def edit(o):
+                o['added_tokens'] = [t for t in o['added_tokens'] if t['content'] in ('<unk>', '<|bos|>', '<|end|>', '<raw>')]
+                change(o)
+            return edit
+
+        def metaspace(scheme):
+            return lambda o: o.update(normalizer=None, pre_tokenizer={'type': 'Metaspace', 'replacement': '\u2581', 'prepend_scheme': scheme, 'split': False})
+
+        kinds = [('llama2', lambda o: None, True, None), ('mistral', lambda o: None, True, 'first'), ('mistral', metaspace('always'), True, 'always'), ('gemma', lambda o: None, False, None)]
+        texts = ['', ' ', 'lead', ' lead', '  two', '\nline', '\n line', '\u2581x', 'a<|end|>b<|end|> c\n<|end|><|end|>  d', '<|bos|> x', '<raw> x', *TEXTS]
+        for name, change, prefix, scheme in kinds:
+            folder, out = self.with_tokenizer(name, without_rules(change), 960), self.top / 'spaces.gguf'
+            said = subprocess.run([self.weft, 'convert', '-m', folder, '-o', out, '--type', 'F16', '--force'], capture_output=True, text=True)
+            meta = reference.File(out).meta
+            wrong = [t for t in texts if self.ids(folder, t) != self.ids(out, t)]
+            keys = [meta['tokenizer.ggml.model'], meta['tokenizer.ggml.add_space_prefix'], meta.get('tokenizer.ggml.prepend_scheme')]
+            self.say(f'{name} {scheme} spaces', keys == ['llama', prefix, scheme] and not wrong, f'{keys}, other ids for {wrong}')
+            behind = scheme == 'first' and ', and behind control tokens' or ''
+            warned = f'other programs give other ids where text begins with a space{behind}\n' in said.stderr
+            self.say(f'{name} {scheme} warning', warned if scheme else 'warning' not in said.stderr, said.stderr.strip())
+
+    def losses(self):
+        """What no key of GGUF can say: an error where ordinary text gets other ids, a warning where added tokens' neighbours do, or accents."""
+        def added(rules):
+            return lambda o: o.update(added_tokens=[t for t in o['added_tokens'] if rules == (t['lstrip'] or t['rstrip']) and t['special'] and not t['single_word']])
+
+        quiet, accents, beside = '', 'accents that follow their letters', "such as '<|left|>', take spaces beside them"
+        for name, change, message in (('qwen2', added(False), accents), ('llama3', added(False), quiet), ('llama3', added(True), beside)):
+            said = subprocess.run([self.weft, 'convert', '-m', self.with_tokenizer(name, change, 960), '-o', self.top / 'losses.gguf', '--type', 'F16', '--force'], capture_output=True, text=True)
+            warnings = [line for line in said.stderr.split('\n') if 'warning' in line]
+            self.say(f'{name} warns {message!r}', said.returncode == 0 and len(warnings) == bool(message) and message in ''.join(warnings), said.stderr.strip())
+        new, mark = self.top / 'new.gguf', {'type': 'Replace', 'pattern': {'String': ' '}, 'content': '\u2581'}
+        prepend, strip = {'type': 'Prepend', 'prepend': '\u2581'}, {'type': 'Strip', 'strip_left': True, 'strip_right': False}
+        behind = {'type': 'Replace', 'pattern': {'Regex': '^\u2581\u2581c'}, 'content': 'c'}
+        for steps, message in (([strip, prepend, mark], "a text that begins with a space: token 1 would be 366 ('\u2581\u2581') instead of 355 ('\u2581')"), ([prepend, mark, behind], 'text between control tokens: token 7 would be')):
+            def normalised(o):
+                added(False)(o)
+                o['normalizer'] = {'type': 'Sequence', 'normalizers': steps}
+
+            self.bad(message, 3, message, '-m', self.with_tokenizer('llama2', normalised, 960), '-o', new, '--type', 'F16')
+        self.bad('tokens in normalised text', 3, 'words, numbers and signs', '-m', self.with_tokenizer('llama2', rows=960), '-o', new, '--type', 'F16')
 
     def templates(self):
         folder = self.with_tokenizer('llama3')
@@ -352,6 +398,8 @@ def main():
         test.again(demo)
         test.experts()
         test.tokenizers()
+        test.spaces()
+        test.losses()
         test.templates()
         test.switched_off()
         test.tied()

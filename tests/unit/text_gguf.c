@@ -76,6 +76,7 @@ static void key_array(file *f, const char *name, enum wf_gguf_type item, uint64_
 
 /* What to leave out or break in the file of a good vocabulary of four tokens. */
 enum fault {
+    PREPEND_FIRST = -1, /* as good as GOOD */
     GOOD,
     NO_MODEL,
     MODEL_T5,
@@ -95,6 +96,7 @@ enum fault {
     MERGES_U32,
     MERGE_BAD,
     PRE_UNKNOWN,
+    PREPEND_UNKNOWN,
     N_FAULTS
 };
 
@@ -149,6 +151,7 @@ static void write_vocab(file *f, const char *model, enum fault fault)
         key_u32(f, "tokenizer.ggml.add_bos_token", WF_GGUF_U32, 1);
     else
         key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
+    if (fault == PREPEND_FIRST || fault == PREPEND_UNKNOWN) key_str(f, "tokenizer.ggml.prepend_scheme", fault == PREPEND_FIRST ? "first" : "never");
     const uint32_t head[] = {0x46554747, 3, 0, 0};
     memcpy(f->data, head, 16);
     memcpy(f->data + 16, &f->n_kv, 8);
@@ -173,6 +176,11 @@ static void gguf_good(void **state)
     expect_id(t, "a", 3);     /* add_bos_token is false there */
     expect_id(t, "<unk>", 0); /* a file of this kind need not name it */
     assert_int_equal(wf_token_eos(t), 2);
+    wf_tokenizer_destroy(t);
+    wf_gguf_close(g);
+    if (open_vocab("llama", PREPEND_FIRST, &g, &t, &f)) fail_msg("%s", wf_error());
+    expect_id(t, "a", 3);
+    expect_id(t, " a", 3);
     wf_tokenizer_destroy(t);
     wf_gguf_close(g);
     if (open_vocab("gpt2", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
@@ -206,6 +214,7 @@ static void gguf_errors(void **state)
         [MERGES_U32] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
         [MERGE_BAD] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
         [PRE_UNKNOWN] = {"gpt2", WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.pre"},
+        [PREPEND_UNKNOWN] = {"llama", WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.prepend_scheme is 'never'"},
     };
     for (enum fault i = NO_MODEL; i < N_FAULTS; i++) {
         static file f;

@@ -201,6 +201,31 @@ static void spm_flags(void **state)
     wf_tokenizer_destroy(t);
 }
 
+/* A space before what begins with none: every part, or the first one, of the text between special tokens. */
+static void spm_prepend(void **state)
+{
+    (void)state;
+    vocab v = spm();
+    v.src.add_bos = 0;
+    v.src.prepend = WF_PREPEND_ALWAYS;
+    wf_tokenizer *t = create(&v);
+    EXPECT(t, "a", 0, 8);
+    EXPECT(t, " a", 0, 8);
+    EXPECT(t, SP "a", 0, 8);
+    EXPECT(t, "</s>a</s> a", 0, 2, 8, 2, 8);
+    wf_tokenizer_destroy(t);
+    v.src.prepend = WF_PREPEND_FIRST;
+    t = create(&v);
+    EXPECT(t, "a</s>a</s> a", 0, 8, 2, 4, 2, 8);
+    EXPECT(t, " a", 0, 8);
+    EXPECT(t, "</s>a", 0, 2, 4);
+    wf_tokenizer_destroy(t);
+    v.src.add_space_prefix = 0;
+    t = create(&v);
+    EXPECT(t, "a", 0, 4);
+    wf_tokenizer_destroy(t);
+}
+
 /* Without byte tokens and without an unknown token, what is no token is dropped. */
 static void nothing_to_fall_back_on(void **state)
 {
@@ -398,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spm_rules),          cmocka_unit_test(plain_text_makes_no_control_tokens),
         cmocka_unit_test(spm_flags),          cmocka_unit_test(nothing_to_fall_back_on),
+        cmocka_unit_test(spm_prepend),
         cmocka_unit_test(bpe_rules),          cmocka_unit_test(pre_tokenizer_defaults),
         cmocka_unit_test(ends_of_generation), cmocka_unit_test(table_errors),
         cmocka_unit_test(id_errors),

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""A story in each format that `weft convert` writes, generated greedily through the cache by trained models: stories260K in the formats whose blocks
+fit its rows of 64, the demo model in those with blocks of 256 (with mixes, which hold several formats).
+
+Each id must be the choice of a float64 pass over the file's decoded weights, or as likely up to the tolerance of two logits, and the log
+probabilities of the best ids must be that pass's. In F32 stories260K writes its known story.
+
+    formats.py WEFT DECODE SOURCES DEVICE [TYPE...]     without types: all
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from device import resolve
+
+for part in ('model', 'support'):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
+import reference
+import tolerances
+
+STORIES = ['F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'IQ4_NL', 'MXFP4']
+DEMO = ['Q2_K', 'Q3_K_M', 'Q4_K_M', 'Q5_K_M', 'Q6_K', 'IQ4_XS']
+LENGTH = 150  # before the first near tie of the known story
+
+
+def run(*command):
+    done = subprocess.run([str(c) for c in command], capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
+    return done.stdout.decode()
+
+
+class Test:
+    def __init__(self, weft, decode, sources, device, top):
+        self.weft, self.decode, self.sources, self.top = weft, decode, pathlib.Path(sources), pathlib.Path(top)
+        self.device, self.failed = resolve(weft, device), 0
+
+    def say(self, what, ok, detail):
+        self.failed += not ok
+        print(f'{"ok" if ok else "FAILED":6} {self.device} {what}: {detail}', flush=True)
+
+    def write(self, model, prompt):
+        """Ids, and of each the log probabilities of the best ones."""
+        rows = run(self.decode, model, self.device, ','.join(map(str, prompt)), LENGTH).split('\n')[:-1]
+        pairs = [[pair.split(':') for pair in row.split()[1:]] for row in rows]
+        return [int(row.split()[0]) for row in rows], [{int(token): float(p) for token, p in row} for row in pairs]
+
+    def story(self, source, kind, prompt):
+        model = self.top / 'story.gguf'
+        run(self.weft, 'convert', '-m', source, '-o', model, '--type', kind, '-q', '--force')
+        ids, best = self.write(model, prompt)
+        logits = reference.Model(model).logits([*prompt, *ids[:-1]])[len(prompt) - 1:]
+        size, limit = logits.max() - logits.min(), 2 * tolerances.rows('MODEL')['logits'][0]  # both are differences of two
+        behind = (logits.max(1) - logits[np.arange(len(ids)), ids]).max() / size
+        self.say(f'{source.stem} {kind} ids', len(ids) == LENGTH and behind <= limit, f'{len(ids)}, at most {behind:.1e} of the range behind the best, limit {limit:g}')
+        logs = logits - logits.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        worst = max(abs(p - row[token]) for row, tops in zip(logs, best) for token, p in tops.items()) / size
+        self.say(f'{source.stem} {kind} log probabilities', all(best) and worst <= limit, f'{worst:.1e} of the range, limit {limit:g}')
+        return ids
+
+
+def main():
+    data = pathlib.Path(os.environ.get('WEFT_TEST_DATA', pathlib.Path(sys.argv[3]) / '..' / 'shared' / 'data'))
+    known = data / 'stories260K.tokens.txt'
+    if not known.exists():
+        print(f'skipped: {known} is not there')
+        sys.exit(77)  # meson: skipped
+    with tempfile.TemporaryDirectory() as top:
+        test = Test(*sys.argv[1:5], top)
+        types = sys.argv[5:] or [*STORIES, *DEMO]
+        demo = test.sources / 'models' / 'demo.gguf'
+        begin = [int(i) for i in run(test.weft, 'tokenize', '-m', demo, '-p', 'One day').split()]
+        expected = [int(i) for i in known.read_text().split()][:LENGTH]
+        for kind in types:
+            ids = test.story(data / 'stories260K.gguf', kind, [1]) if kind in STORIES else test.story(demo, kind, begin)
+            if kind == 'F32':
+                test.say('the known story', ids == expected, f'{len(ids)} ids')
+    sys.exit(test.failed > 0)
+
+
+if __name__ == '__main__':
+    main()
