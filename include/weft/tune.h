@@ -353,7 +353,7 @@ WEFT_API enum weft_status weft_search(struct weft_engine *e, const struct weft_s
 
 struct weft_overlap_params {
     const char *profile, *plan; /* files; NULL: those that engines look for by themselves, in the cache folder */
-    uint32_t seconds;           /* the most that it takes, about; 0: 300 */
+    uint32_t seconds;           /* the most that measuring and searching take, about; kernels that plans need, and a step under way, may take longer; 0: 300 */
     uint32_t context;           /* keys of a sequence, at most the engine's; 0: 1024 */
     uint32_t keep;              /* plans of a load that are run, up to 4; 0: 4 */
     bool quick;                 /* fewer sizes, shares and repetitions: a trial of everything, whose numbers vary much */

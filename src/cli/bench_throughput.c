@@ -4,6 +4,7 @@
 #include "base/options.h"
 
 #include "base/file.h"
+#include <weft/tune.h>
 
 #include <errno.h>
 #include <math.h>
@@ -185,6 +186,7 @@ static weft_status replay(throughput *t, struct weft_engine *e, const wf_request
                                   .window = 2 * (size_t)t->head.n_seqs,
                                   .seed = t->o->seed + (t->n_runs++ << 32),
                                   .peak_flops = t->head.peak_flops,
+                                  .cost_on = t->head.cost_on,
                                   .what = t->policy,
                                   .bar = t->o->quiet ? NULL : &t->bar},
                        row);
@@ -301,6 +303,7 @@ static int run_policy(throughput *t, const char *policy)
     int rc = wf_open_engine(t->o, t->m, p, &e);
     if (rc) return rc;
     t->device = *weft_engine_device(e);
+    if (!*t->head.cost_on) wf_known_device(t->m, t->device.name, t->head.cost_on, sizeof t->head.cost_on);
     t->head.context = weft_engine_context(e);
     t->head.n_seqs = p.n_seqs;
     t->head.batch = weft_engine_max_batched_tokens(e);
@@ -311,6 +314,18 @@ static int run_policy(throughput *t, const char *policy)
     return s ? wf_say_error(s) : 0;
 }
 
+/* A name that is none is said before all runs. */
+static weft_status take_cost_on(throughput *t)
+{
+    const char *on = t->o->load.cost_on;
+    struct weft_cost *c;
+    if (!on) return WEFT_OK;
+    WF_TRY(weft_cost(&(struct weft_cost_params){.model = t->m, .on = on}, &c));
+    weft_cost_free(c);
+    wf_copy(t->head.cost_on, sizeof t->head.cost_on, on);
+    return WEFT_OK;
+}
+
 static int run_all(throughput *t)
 {
     const wf_opts *o = t->o;
@@ -318,6 +333,8 @@ static int run_all(throughput *t)
                               .device = &t->device,
                               .arrivals = o->load.arrivals != NULL,
                               .profile = o->engine.profile};
+    weft_status s = take_cost_on(t);
+    if (s) return wf_say_error(s);
     bool given = o->load.peak_tflops > 0;
     if (given) t->head.peak_flops = o->load.peak_tflops * 1e12;
     else if (wf_probe_peak(o, t->m, &t->head.peak_flops)) wf_note(o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
@@ -378,6 +395,9 @@ static const wf_opt rows[] = {
      AT(load.rates), 1e-6, 1e6},
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
+    {0, "cost-on", "NAME",
+     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; default: the one whose name is part of the device's)",
+     WF_OPT_TEXT, AT(load.cost_on)},
     {0, "peak-tflops", "T",
      "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench ops`)",
      WF_OPT_REAL, AT(load.peak_tflops), 1e-6, 1e9},
@@ -415,6 +435,8 @@ const wf_command wf_cmd_bench_throughput = {
                "Requests that do not fit the context (-c) are skipped and counted.",
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
+            "For known devices (--cost-on) \"% of model\" is the share of the cost model's optimum\n"
+            "for requests of these lengths, which counts memory and energy, too.\n"
             "TTFT counts from the arrival and includes queueing. ITL is the time between two\n"
             "tokens of a request. With --arrivals, the normalised latency is the end-to-end\n"
             "time of a request divided by its output tokens.\n\n"

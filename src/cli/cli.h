@@ -63,6 +63,7 @@ typedef struct wf_load_opts {
     uint32_t input_len, output_len, prefix_len, text_output_len;
     uint32_t port, timeout_s;
     const char *base_url, *host, *endpoint, *backend, *model, *api_key_file, *extra_body;
+    const char *cost_on; /* a device of the cost model; NULL: found by the name of the present one */
     const char *dataset, *dataset_path, *prompts, *metrics, *result_dir, *result_file, *label;
     wf_words goodput, headers;
     bool save, save_detailed, no_bar, insecure;

@@ -2,7 +2,9 @@
 #include "cli/throughput.h"
 #include "base/options.h"
 #include "loadgen/replay.h"
+#include <weft/tune.h>
 
+#include <ctype.h>
 #include <string.h>
 
 /* ---- the ceiling of equation 5 ------------------------------------------------------------ */
@@ -25,6 +27,35 @@ weft_status wf_probe_peak(const wf_opts *o, const struct weft_model *m, double *
     return weft_bench_ops(&p);
 }
 
+/* ---- the cost model ------------------------------------------------------------------------ */
+
+void wf_known_device(const struct weft_model *m, const char *device, char *on, size_t cap)
+{
+    for (size_t n; *(device += strspn(device, " ")); device += n) {
+        struct weft_cost *c;
+        n = strcspn(device, " ");
+        snprintf(on, cap, "%.*s", (int)n, device);
+        for (char *a = on; *a; a++) *a = (char)tolower((unsigned char)*a);
+        if (weft_cost(&(struct weft_cost_params){.model = m, .on = on}, &c)) continue;
+        weft_cost_free(c);
+        return;
+    }
+    *on = 0;
+}
+
+/* Of requests as long as these on average. Without answers no load is steady. */
+static double at_best(const wf_load *l, const wf_load_stats *s)
+{
+    struct weft_cost *c;
+    struct weft_cost_params p = {.model = l->model, .on = l->cost_on};
+    if (!l->cost_on || !*l->cost_on || !s->completed || !s->n_in || !s->n_out) return 0;
+    p.input_len = (double)s->n_in / (double)s->completed, p.output_len = (double)s->n_out / (double)s->completed;
+    if (weft_cost(&p, &c)) return 0;
+    double optimum = c->optimum;
+    weft_cost_free(c);
+    return optimum;
+}
+
 /* ---- one run ------------------------------------------------------------------------------ */
 
 static void on_progress(void *user, size_t done)
@@ -45,6 +76,7 @@ static void fill_row(const wf_load *l, wf_throughput_row *r, const struct weft_s
     r->busy_ns = after->busy_ns - before->busy_ns;
     r->idle_ns = after->idle_ns - before->idle_ns;
     r->optimum = l->peak_flops / (2 * params);
+    r->at_best = at_best(l, &r->stats);
 }
 
 weft_status wf_load_run(const wf_load *l, wf_throughput_row *row)

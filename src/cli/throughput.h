@@ -18,6 +18,7 @@ typedef struct wf_throughput_row {
     double mean_step_tokens;  /* of a step */
     uint64_t preempted, busy_ns, idle_ns;
     double optimum; /* tokens per second by NanoFlow's equation 5; 0: unknown */
+    double at_best; /* the same by the cost model (weft_cost), with memory and energy, of such requests in a steady state; 0: unknown */
 } wf_throughput_row;
 double wf_throughput_pct(const wf_throughput_row *r); /* of the optimum; < 0: unknown */
 
@@ -27,6 +28,7 @@ typedef struct wf_throughput_head {
     const struct weft_device_info *device; /* a copy, which outlives the engine */
     uint32_t context, n_seqs, batch;
     double peak_flops; /* 0: unknown */
+    char cost_on[32];  /* device of the cost model; "": it does not know this one */
     bool arrivals;     /* rows include rates and normalised latencies */
     bool profile;      /* rows include the device's idle share */
 } wf_throughput_head;
@@ -50,6 +52,7 @@ typedef struct wf_load {
     bool together;                 /* as in wf_replay_params */
     uint64_t seed;                 /* of prompts */
     double peak_flops;             /* 0: unknown */
+    const char *cost_on;           /* as in the head; NULL: unknown */
     const char *what;              /* shown before */
     wf_progress *bar;              /* NULL: none */
 } wf_load;
@@ -57,6 +60,9 @@ typedef struct wf_load {
 weft_status wf_load_run(const wf_load *l, wf_throughput_row *row);
 /* The compute ceiling that `weft bench ops` measures, in operations per second; 0: unknown, also after a failure. */
 weft_status wf_probe_peak(const wf_opts *o, const struct weft_model *m, double *peak);
+
+/* The device of the cost model's table whose name is a word of this one ("NVIDIA H200": h200); "": there is none. */
+void wf_known_device(const struct weft_model *m, const char *device, char *on, size_t cap);
 
 /* ---- plot.c: normalised latency against rate as SVG ----------------------------------------- */
 

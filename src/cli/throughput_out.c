@@ -9,6 +9,11 @@ double wf_throughput_pct(const wf_throughput_row *r)
     return r->optimum > 0 ? 100 * r->total_rate / r->optimum : -1;
 }
 
+static double pct_at_best(const wf_throughput_row *r)
+{
+    return r->at_best > 0 ? 100 * r->total_rate / r->at_best : -1;
+}
+
 /* ---- columns ------------------------------------------------------------------------------ */
 
 static double p(const wf_throughput_row *r, enum wf_metric m, double percent)
@@ -90,7 +95,7 @@ typedef struct column {
     const char *title, *key;
     int width, digits;
     double (*value)(const wf_throughput_row *r);  /* negative: unknown */
-    enum { ALWAYS, ARRIVALS, PROFILE } when; /* ARRIVALS: only where requests arrive over time */
+    enum { ALWAYS, ARRIVALS, PROFILE, KNOWN } when; /* ARRIVALS: only where requests arrive over time; KNOWN: by the cost model */
 } column;
 
 static const column columns[] = {
@@ -112,11 +117,13 @@ static const column columns[] = {
     {"preempted", "preempted", 9, 0, preempted, ALWAYS},
     {"idle %", "idle_pct", 7, 2, idle_pct, PROFILE},
     {"% of opt.", "optimum_pct", 9, 2, wf_throughput_pct, ALWAYS},
+    {"% of model", "model_pct", 10, 2, pct_at_best, KNOWN},
 };
 
 static bool is_shown(const wf_throughput_head *h, const column *c)
 {
-    return c->when == ALWAYS || (c->when == ARRIVALS ? h->arrivals : h->profile);
+    bool shown[] = {[ALWAYS] = true, [ARRIVALS] = h->arrivals, [PROFILE] = h->profile, [KNOWN] = *h->cost_on};
+    return shown[c->when];
 }
 
 static const column *next_column(const wf_throughput_head *h, size_t *i)
@@ -146,6 +153,7 @@ static void md_optimum(FILE *f, const wf_throughput_head *h)
                 "The optimum is NanoFlow's equation 5: %.4g TFLOP/s / (2 x %.4g parameters) = %.0f "
                 "tokens/s.\n",
                 h->peak_flops / 1e12, params, h->peak_flops / (2 * params));
+    if (*h->cost_on) fprintf(f, "The model is `weft plan --cost --on %s`, with memory and energy, for requests of these lengths.\n", h->cost_on);
 }
 
 static void md_head(FILE *f, const wf_throughput_head *h)

@@ -146,7 +146,7 @@ static const wf_opt rows[] = {
 };
 static const wf_opt overlap_rows[] = {
     {0, "overlap", NULL, "measure ops alone and beside each other, and find plans that overlap them, instead of kernels (docs/plans.md)", WF_OPT_FLAG, AT(overlap)},
-    {0, "seconds", "N", "about the most time that it takes (default 300); the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
+    {0, "seconds", "N", "about the most time that measuring and searching take (default 300), without opening the model, building kernels for the plans that are found, and the step that runs when it is over; the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
     {0, "quick", NULL, "fewer sizes, shares and repetitions, to try it", WF_OPT_FLAG, AT(overlaps.quick)},
     {0, "anew", NULL, "measure also what was measured before", WF_OPT_FLAG, AT(overlaps.anew)},
     {0, "best", "N", "plans that are run for each kind of load, besides the sequential one (default 4)", WF_OPT_U32, AT(overlaps.keep), 1, 4},

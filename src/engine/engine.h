@@ -43,6 +43,7 @@ void wf_startup_ready(struct weft_engine *e);                /* the engine is op
 void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a step that began then is over */
 
 /* limits.c: WEFT_ERR_ARG for parameters out of their range, of which each function that takes some asks first. */
+weft_status wf_engine_check_context(const struct weft_model *m, uint32_t context); /* can it be so long? */
 weft_status wf_engine_check_params(const struct weft_model *m, const struct weft_engine_params *p);
 /* Derives an engine's limits from its parameters: tokens per page, tokens per sequence, and the rest. step_tokens: the default for
  * max_batched_tokens. */

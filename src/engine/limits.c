@@ -24,7 +24,7 @@ static weft_status check_ranges(const struct weft_engine_params *p)
     return WEFT_OK;
 }
 
-static weft_status check_context(const struct weft_model *m, uint32_t context)
+weft_status wf_engine_check_context(const struct weft_model *m, uint32_t context)
 {
     const char *path = m->info.path;
     if (context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens (weft_engine_params.context)", context, 1u << 24);
@@ -44,7 +44,7 @@ weft_status wf_engine_check_params(const struct weft_model *m, const struct weft
     if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: it can be tokenised with, but not run", m->info.path);
     WF_TRY(check_ranges(p));
-    return check_context(m, p->context);
+    return wf_engine_check_context(m, p->context);
 }
 
 /* ---- limits ----------------------------------------------------------------------------------------------- */

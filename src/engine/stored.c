@@ -87,10 +87,22 @@ static weft_status check_kernels(const wf_plans *p)
     return WEFT_OK;
 }
 
+/* A plan that does not say for which steps it was measured, as of an older weft, would run with others as well. */
+static weft_status check_buckets(const wf_plans *p)
+{
+    for (const wf_plan *plan = p->list; plan + 1 < p->list + p->n; plan++) {
+        const wf_bucket *b = &plan->bucket;
+        if (!b->least_tokens || !b->least_context || !b->context || b->decodes == 0)
+            return wf_fail(WEFT_ERR_ARG, "%s: a plan does not say for which contexts, decodes and tokens it was measured", plan->path);
+    }
+    return WEFT_OK;
+}
+
 static weft_status load_plans(const wf_graph *g, const char *path, wf_plans *out)
 {
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_plans_load(g, path, out));
+    WF_TRY(check_buckets(out));
     return check_kernels(out);
 }
 

@@ -167,10 +167,17 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
 
 /* ---- the choice ---------------------------------------------------------------------------------------------------- */
 
+/* Decodes of so many tokens, in whole ones, so that a share holds for any number of tokens. */
+static uint32_t decodes_of(float share, uint32_t n_tokens)
+{
+    return (uint32_t)((double)share * n_tokens);
+}
+
 static bool fits(const wf_bucket *b, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context)
 {
-    return (!b->tokens || n_tokens <= b->tokens) && (!b->context || max_context <= b->context) &&
-           (b->decodes == 0 || (double)n_decodes <= (double)b->decodes * n_tokens);
+    return n_tokens >= b->least_tokens && (!b->tokens || n_tokens <= b->tokens) && max_context >= b->least_context &&
+           (!b->context || max_context <= b->context) && n_decodes >= decodes_of(b->least_decodes, n_tokens) &&
+           (b->decodes == 0 || n_decodes <= decodes_of(b->decodes, n_tokens));
 }
 
 size_t wf_plans_choose(const wf_plans *p, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context)

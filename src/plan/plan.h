@@ -6,7 +6,7 @@
  *     weft-plan 2
  *     queues 2
  *     tile 128
- *     bucket tokens 1024 decodes 0.5 context 4096      # for batches up to these; without a word: any
+ *     bucket tokens 513-1024 decodes 0.5 context 4096  # for batches between these limits, or up to one; without a word: any
  *     once  upload            0-end        queue 0  kernel auto  groups 0
  *     layer qkv               0-768        queue 0  kernel auto  groups 0
  *     layer qkv               768-end      queue 0  kernel auto  groups 0
@@ -82,11 +82,13 @@ typedef struct wf_act_buffer {
     uint32_t pitch; /* bytes from row to row */
 } wf_act_buffer;
 
-/* The batches that a plan is for, by upper limits: tokens, share of decodes, keys of the longest sequence; 0: any. */
+/* The batches that a plan is for, from the least to the most: tokens, keys of the longest sequence, share of decodes, which is
+ * rounded down to whole ones; 0: any. What has a least has a most. */
 typedef struct wf_bucket {
-    uint32_t tokens, context;
-    float decodes;
+    uint32_t least_tokens, tokens, least_context, context;
+    float least_decodes, decodes;
 } wf_bucket;
+#define WF_NO_DECODES 1e-6f /* as the most: none at all */
 
 typedef struct wf_plan {
     char path[256]; /* of its file, cut to fit; "": built in */
@@ -105,7 +107,7 @@ typedef struct wf_plan {
     uint32_t *offset_of; /* by value: bytes from the start of a row of its buffer */
 } wf_plan;
 
-/* The plans of a model, from the narrowest bucket to the widest, which takes every batch. */
+/* The plans of a model; a batch has the first whose bucket it fits, and the last takes every batch. */
 typedef struct wf_plans {
     wf_plan list[WF_MAX_PLANS];
     size_t n;

@@ -325,22 +325,16 @@ static weft_status put_plan(const wf_graph *g, bool copy_queue, const wf_plan *f
 
 weft_status wf_found_plans(const wf_graph *g, bool copy_queue, const wf_load_plan *list, size_t n, wf_plans *out)
 {
-    uint32_t below = 0;
-    bool any = false;
     *out = (wf_plans){0};
-    for (size_t i = 0; i < n; i++) any |= list[i].plan != NULL;
-    for (const wf_load_plan *l = list; any && l < list + n; l++) {
-        if (l->above > below) WF_TRY(put_plan(g, copy_queue, NULL, (wf_bucket){.tokens = below = l->above}, out));
-        WF_TRY(put_plan(g, copy_queue, l->plan, (wf_bucket){.tokens = l->tokens, .decodes = l->decodes}, out));
-        if (!(l->decodes > 0)) below = l->tokens;
-    }
+    for (const wf_load_plan *l = list; l < list + n; l++)
+        if (l->plan) WF_TRY(put_plan(g, copy_queue, l->plan, l->bucket, out));
     return put_plan(g, copy_queue, NULL, (wf_bucket){0}, out);
 }
 
 weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, bool copy_queue, const char *path)
 {
     wf_plans *file = wf_calloc(1, sizeof *file);
-    wf_load_plan l = {.plan = strcmp(f->how, "sequential") && b->tokens > 1 ? &f->plan : NULL, .above = b->tokens / 2, .tokens = b->tokens};
+    wf_load_plan l = {strcmp(f->how, "sequential") && b->tokens > 1 ? &f->plan : NULL, {.least_tokens = b->tokens / 2 + 1, .tokens = b->tokens}};
     if (!file) return WEFT_ERR_NOMEM;
     weft_status s = wf_found_plans(g, copy_queue, &l, 1, file);
     if (s == WEFT_OK) s = wf_plans_save(file, path);

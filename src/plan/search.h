@@ -43,14 +43,12 @@ void wf_search_free(wf_search_result *r);
  * faster than it by more than `margin`, a part of its time. A plan that cannot run (us: no number) is not taken. */
 typedef double (*wf_measure_fn)(void *user, const wf_plan *plan); /* microseconds; NAN: it failed */
 size_t wf_fastest(const wf_search_result *r, double margin, wf_measure_fn measure, void *user);
-/* The plan of a kind of load, for steps of more than `above` and up to `tokens` tokens, of which at most the part `decodes` are decodes (0: any). */
+/* The plan of a kind of load, and the steps that it is for. */
 typedef struct wf_load_plan {
     const wf_plan *plan; /* NULL: sequential */
-    uint32_t above, tokens;
-    float decodes;
+    wf_bucket bucket;
 } wf_load_plan;
-/* The plans of several loads, in ascending order of tokens, of equal ones those of fewer decodes first; all other steps are sequential. The caller frees
- * *out, also after a failure. */
+/* The plans of several loads; all other steps are sequential. The caller frees *out, also after a failure. */
 weft_status wf_found_plans(const wf_graph *g, bool copy_queue, const wf_load_plan *list, size_t n, wf_plans *out);
 /* A file of plans: the found one for batches of more than half and up to all of the tokens it was searched for, else the sequential one. */
 weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, bool copy_queue, const char *path);

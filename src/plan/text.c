@@ -89,19 +89,52 @@ static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text, unsi
     return wf_plan_add_line(p, &l);
 }
 
+/* LEAST-MOST, or only the most. */
+static bool read_limits(const char *word, double *least, double *most)
+{
+    char *rest;
+    *least = 0;
+    *most = strtod(word, &rest);
+    if (rest == word) return false;
+    if (*rest == '-') {
+        *least = *most;
+        *most = strtod(word = rest + 1, &rest);
+    }
+    return rest != word && !*rest && *least >= 0 && *least <= *most;
+}
+
+static bool whole(double v)
+{
+    return v >= 0 && v <= UINT32_MAX && v == (uint32_t)v;
+}
+
+static bool put_limits(const char *word, double least, double most, wf_bucket *b)
+{
+    bool tokens = !strcmp(word, "tokens");
+    if (!strcmp(word, "decodes")) {
+        b->least_decodes = (float)least, b->decodes = (float)most;
+        return most <= 1 && b->decodes > 0;
+    }
+    if ((!tokens && strcmp(word, "context")) || !whole(least) || !whole(most) || !(most > 0)) return false;
+    if (tokens) b->least_tokens = (uint32_t)least, b->tokens = (uint32_t)most;
+    else b->least_context = (uint32_t)least, b->context = (uint32_t)most;
+    return true;
+}
+
 static weft_status read_bucket(const char *text, wf_bucket *b)
 {
-    char word[16];
+    char word[16], limits[48];
     int used = 0;
-    double value;
-    for (; sscanf(text, " %15s %lf%n", word, &value, &used) == 2; text += used) {
-        bool whole = value >= 1 && value <= UINT32_MAX && value == (uint32_t)value;
-        if (!strcmp(word, "tokens") && whole) b->tokens = (uint32_t)value;
-        else if (!strcmp(word, "context") && whole) b->context = (uint32_t)value;
-        else if (!strcmp(word, "decodes") && value <= 1 && (float)value > 0) b->decodes = (float)value;
-        else break;
-    }
-    return text[strspn(text, " \t")] ? wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share above 0 and up to 1") : WEFT_OK;
+    double least, most;
+    for (; sscanf(text, " %15s %47s%n", word, limits, &used) == 2; text += used)
+        if (!read_limits(limits, &least, &most) || !put_limits(word, least, most, b)) break;
+    if (!text[strspn(text, " \t")]) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share above 0 and up to 1, each the most, or LEAST-MOST");
+}
+
+static bool has_limits(const wf_bucket *b)
+{
+    return b->tokens || b->context || b->decodes != 0;
 }
 
 /* The lines above would have been read by another number. */
@@ -135,7 +168,7 @@ static weft_status read_header(wf_plans *all, const char *text, bool *used)
 static weft_status begin_bucket(wf_plans *all, const char *text)
 {
     wf_plan *p = &all->list[all->n - 1];
-    bool limits = p->bucket.tokens || p->bucket.context || p->bucket.decodes != 0;
+    bool limits = has_limits(&p->bucket);
     if (!p->n_lines && limits) return wf_fail(WEFT_ERR_ARG, "the bucket before this one has no ops");
     if (p->n_lines && !limits) return wf_fail(WEFT_ERR_ARG, "the plan before this bucket has no limits and takes every batch: it must be the last");
     if (p->n_lines) {
@@ -179,7 +212,7 @@ static weft_status check_complete(const wf_graph *g, const char *path, const wf_
         for (size_t i = 0; i < g->n_nodes; i++)
             if (!wf_plan_find_line(&all->list[p], &g->nodes[i]))
                 return wf_fail(WEFT_ERR_ARG, "%s: no line for the op '%s'%s", path, g->nodes[i].name, all->n > 1 ? " in one of the buckets" : "");
-    if (last->tokens || last->context || last->decodes != 0)
+    if (has_limits(last))
         return wf_fail(WEFT_ERR_ARG, "%s: the last bucket must take every batch: write 'bucket' without limits", path);
     return WEFT_OK;
 }
@@ -205,12 +238,20 @@ static const char *boundary_text(wf_boundary b, bool begins, char out[16])
     return out;
 }
 
+static void print_limits(const char *word, uint32_t least, uint32_t most, FILE *f)
+{
+    if (most) fprintf(f, least ? " %s %u-" : " %s ", word, least);
+    if (most) fprintf(f, "%u", most);
+}
+
 static void print_bucket(const wf_bucket *b, FILE *f)
 {
     fputs("bucket", f);
-    if (b->tokens) fprintf(f, " tokens %u", b->tokens);
-    if (b->decodes != 0) fprintf(f, " decodes %g", (double)b->decodes);
-    if (b->context) fprintf(f, " context %u", b->context);
+    print_limits("tokens", b->least_tokens, b->tokens, f);
+    if (b->decodes != 0) fputs(" decodes ", f);
+    if (b->decodes != 0 && b->least_decodes > 0) fprintf(f, "%g-", (double)b->least_decodes);
+    if (b->decodes != 0) fprintf(f, "%g", (double)b->decodes);
+    print_limits("context", b->least_context, b->context, f);
     fputc('\n', f);
 }
 

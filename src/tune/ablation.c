@@ -84,7 +84,7 @@ static weft_status choose(ablation *a, size_t load)
 /* Once for the choice of plans, and once more with the KV pages that they leave. */
 static weft_status fill_batches(ablation *a)
 {
-    float share;
+    wf_decode_share share;
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) WF_TRY(wf_load_of_kind(a->e, &wf_load_kinds[i], a->context, &share, &a->batches[i]));
     return WEFT_OK;
 }

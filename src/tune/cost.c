@@ -91,14 +91,23 @@ static weft_status find_machine(costing *c)
     return c->p->on ? wf_machine_find(c->p->devices, c->p->on, &c->m) : open_device(c);
 }
 
+/* As engines do, it takes more than a model was trained for, unless the model cannot. */
+static weft_status check_lengths(const costing *c)
+{
+    const struct weft_model *m = c->p->model;
+    double longest = c->mix.in + c->mix.out;
+    weft_status s = wf_engine_check_context(m, (uint32_t)WF_MIN(longest, (double)UINT32_MAX));
+    if (s) return wf_fail_context(s, "requests of %.0f tokens in and %.0f out", c->mix.in, c->mix.out);
+    if (longest > m->hp.context) wf_log(WEFT_LOG_WARN, "requests of %.0f tokens are longer than the %u tokens that %s was trained for", longest, m->hp.context, m->info.path);
+    return WEFT_OK;
+}
+
 /* With windows only where requests are longer than these. */
 static weft_status build(costing *c)
 {
     const struct weft_model *model = c->p->model;
-    double longest = c->mix.in + c->mix.out;
     if (!model->arch) return wf_fail(WEFT_ERR_ARG, "%s contains only a vocabulary", model->info.path);
-    if (longest > model->hp.context)
-        return wf_fail(WEFT_ERR_ARG, "requests of %.0f tokens in and %.0f out: this model has a context of %u tokens", c->mix.in, c->mix.out, model->hp.context);
+    WF_TRY(check_lengths(c));
     c->window = model->hp.window;
     return build_graph(c, &c->g, &c->w);
 }

@@ -2,9 +2,9 @@
 #include "tune/overlap.h"
 
 const wf_load_kind wf_load_kinds[WF_N_LOAD_KINDS] = {
-    {"decode", false, 0},
-    {"prefill", true, 0.125f},
-    {"mixed", true, 0},
+    [WF_LOAD_DECODE] = {"decode", false, 0},
+    [WF_LOAD_PREFILL] = {"prefill", true, 0.125f},
+    [WF_LOAD_MIXED] = {"mixed", true, 0},
 };
 
 static uint32_t tables_of(const struct weft_engine *e)
@@ -91,7 +91,7 @@ static uint32_t tokens_of(wf_step_load x)
     return x.decodes + x.prefill;
 }
 
-static bool fits(const struct weft_engine *e, wf_step_load x, uint32_t context)
+bool wf_load_fits(const struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     composition c = compose(e, x, context);
     return tokens_of(x) && tokens_of(x) <= e->limits.step_tokens && (uint64_t)x.decodes + c.prompts <= most_seqs(e) && (!x.decodes || c.decode_keys);
@@ -100,7 +100,7 @@ static bool fits(const struct weft_engine *e, wf_step_load x, uint32_t context)
 weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t context, wf_batch *b)
 {
     composition c = compose(e, x, context);
-    if (!fits(e, x, context))
+    if (!wf_load_fits(e, x, context))
         return wf_fail(WEFT_ERR_ARG, "%u decodes and a prompt of %u tokens do not fit the KV cache or the sequences of this engine "
                        "(weft_engine_params.n_seqs, weft_engine_params.kv_memory)",
                        x.decodes, x.prefill);
@@ -118,7 +118,7 @@ weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t 
 /* The most prompt tokens, up to so many, that fit beside the decodes: by whole prompts, each of which takes a sequence and pages. */
 static uint32_t most_prefill(const struct weft_engine *e, wf_step_load x, uint32_t context)
 {
-    while (x.prefill && !fits(e, x, context)) {
+    while (x.prefill && !wf_load_fits(e, x, context)) {
         uint32_t keys = compose(e, x, context).prompt_keys, last = x.prefill % keys;
         x.prefill -= last ? last : keys;
     }
@@ -131,7 +131,7 @@ wf_step_load wf_load_fit(const struct weft_engine *e, wf_step_load wanted, uint3
     for (uint32_t d = wanted.decodes;; d--) {
         wf_step_load x = {d, wanted.prefill ? most_prefill(e, (wf_step_load){d, tokens_of(wanted) - d}, context) : 0};
         bool same_kind = !x.prefill == !wanted.prefill;
-        if (same_kind && tokens_of(x) > tokens_of(best) && fits(e, x, context)) best = x;
+        if (same_kind && tokens_of(x) > tokens_of(best) && wf_load_fits(e, x, context)) best = x;
         bool most = tokens_of(best) == tokens_of(wanted) || (best.decodes && !wanted.prefill);
         if (most || d <= 1) return best; /* fewer decodes leave no more tokens, or none would be left */
     }
@@ -153,12 +153,20 @@ static wf_step_load largest_prefill(const struct weft_engine *e, float share, ui
     return still_few ? x : wf_load_fit(e, (wf_step_load){0, tokens}, context);
 }
 
-weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *share, wf_batch *b)
+/* A step of both counts as such with half of its decodes, and with twice as many, if these leave half of the tokens of prompts. */
+static wf_decode_share share_of(const wf_load_kind *k, wf_step_load mixed)
 {
-    wf_step_load mixed = largest_mixed(e, context), x = mixed;
-    *share = mixed.decodes ? WF_MIN(k->decodes, (float)mixed.decodes / (float)tokens_of(mixed) / 2) : 0;
+    float of_mixed = mixed.decodes ? (float)mixed.decodes / (float)tokens_of(mixed) : 1, few = WF_MIN(wf_load_kinds[WF_LOAD_PREFILL].decodes, of_mixed / 2);
+    if (!k->full) return (wf_decode_share){1, 1};
+    return k->decodes > 0 ? (wf_decode_share){0, few} : (wf_decode_share){few, WF_MIN(2 * of_mixed, (1 + of_mixed) / 2)};
+}
+
+weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, wf_decode_share *share, wf_batch *b)
+{
+    wf_step_load x = largest_mixed(e, context);
+    *share = share_of(k, x);
     if (!k->full) x = wf_load_fit(e, (wf_step_load){most_seqs(e), 0}, context);
-    else if (k->decodes > 0) x = largest_prefill(e, *share, context);
+    else if (k->decodes > 0) x = largest_prefill(e, share->most, context);
     b->n_tokens = 0;
     return tokens_of(x) ? wf_load_batch(e, x, context, b) : WEFT_OK;
 }

@@ -28,11 +28,11 @@ typedef struct wf_overlap {
 
 /* ---- loads.c ----------------------------------------------------------------------------------------------------------- */
 
-enum { WF_N_LOAD_KINDS = 3 };
+enum { WF_LOAD_DECODE, WF_LOAD_PREFILL, WF_LOAD_MIXED, WF_N_LOAD_KINDS };
 typedef struct wf_load_kind { /* whose steps get a plan each */
     const char *name;
     bool full;     /* a step holds as many tokens as it may; else only decodes */
-    float decodes; /* at most such a part of the tokens of a step that counts as this kind; of the measured step half of it; 0: any */
+    float decodes; /* at most such a part of the tokens of a step that counts as this kind; of the measured step half of it; 0: no such limit */
 } wf_load_kind;
 extern const wf_load_kind wf_load_kinds[WF_N_LOAD_KINDS];
 
@@ -42,13 +42,17 @@ typedef struct wf_step_load { /* of a step: sequences that decode, and tokens of
 /* The most of a load that this engine can run, at least one token of each that is wanted; of several the one with the most decodes. {0}: none. At most
  * step_tokens may be wanted. */
 wf_step_load wf_load_fit(const struct weft_engine *e, wf_step_load wanted, uint32_t context);
+bool wf_load_fits(const struct weft_engine *e, wf_step_load x, uint32_t context);
 /* A batch with contexts of at most `context` keys, less where the KV cache holds less. WEFT_ERR_ARG: the engine cannot run it.
  *
  * Here and below: wf_batch_init has made b, whose arrays have room for any plans, since step_tokens, seqs, seq_pages and logit_rows are of the model and
  * the parameters. How many KV pages a step has is of the plans: after wf_engine_replan a batch must be filled again. */
 weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t context, wf_batch *b);
-/* The largest step of a kind. *share: decodes as of the kind, but fewer than in the kinds behind it. n_tokens 0: the engine has no such step. */
-weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *share, wf_batch *b);
+typedef struct wf_decode_share { /* parts of the tokens of a step */
+    float least, most;
+} wf_decode_share;
+/* The largest step of a kind. *share: that of steps which count as this kind, and as no other. n_tokens 0: the engine has no such step. */
+weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, wf_decode_share *share, wf_batch *b);
 #define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);

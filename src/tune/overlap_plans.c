@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define LEAST_GAIN 0.01 /* of the sequential plan's time */
-enum { ROUNDS = 9, QUICK_ROUNDS = 3, KEEP = 4, SMALLER = 2 /* smaller steps that a plan is tried with */ };
+#define ROUNDING   1e-5f /* of a share that is written as text */
+enum { ROUNDS = 9, QUICK_ROUNDS = 3, KEEP = 4, OTHERS = 2 /* other steps that a plan is tried with, in one direction */ };
 
 typedef struct load { /* without tokens: the engine has none of its kind */
     const wf_load_kind *kind;
@@ -19,8 +20,8 @@ typedef struct load { /* without tokens: the engine has none of its kind */
     size_t first; /* of its plans among all */
     size_t taken; /* in found */
     wf_probe_time time[WF_MAX_FOUND];
-    float share;    /* of decodes, as of its kind, and less than there are in the loads behind it */
-    uint32_t above; /* tokens of the largest step that the taken plan does not hold for */
+    wf_decode_share share;
+    wf_bucket steps; /* that the taken plan is for */
 } load;
 
 /* ---- loads ------------------------------------------------------------------------------------------------------------- */
@@ -97,35 +98,99 @@ static double margin_of(const wf_probe_time *sequential)
     return WF_MAX(LEAST_GAIN, 2 * sequential->spread / sequential->us);
 }
 
-/* Is the taken plan the faster one for a step of this kind with fewer tokens? */
-static weft_status wins_with(wf_overlap *o, const load *l, uint32_t tokens, bool *wins)
+/* ---- the steps that a plan is for -------------------------------------------------------------------------------------- */
+
+/* Is the taken plan the faster one for this step, too? */
+static weft_status wins_with(wf_overlap *o, const load *l, wf_step_load x, uint32_t context, bool *wins)
 {
     bool only[WF_MAX_FOUND] = {false};
     wf_probe_time time[WF_MAX_FOUND], *sequential = &time[l->found.n - 1], *taken = &time[l->taken];
     wf_batch b = {0};
-    uint32_t decodes = (uint32_t)((uint64_t)l->batch.n_decodes * tokens / l->batch.n_tokens);
     only[l->taken] = only[l->found.n - 1] = true;
     weft_status s = wf_batch_init(&b, &o->e->limits);
-    if (s == WEFT_OK) s = wf_load_batch(o->e, (wf_step_load){decodes, tokens - decodes}, o->context, &b);
-    if (s == WEFT_OK) s = run_rounds(o, l, &b, only, time);
+    if (s == WEFT_OK) s = wf_load_batch(o->e, x, context, &b);
+    bool meant = s == WEFT_OK && b.max_kv == context; /* the KV cache may hold less */
+    if (meant) s = run_rounds(o, l, &b, only, time);
     wf_batch_free(&b);
-    *wins = s == WEFT_OK && taken->us + 2 * taken->spread < sequential->us * (1 - margin_of(sequential));
+    *wins = meant && s == WEFT_OK && taken->us + 2 * taken->spread < sequential->us * (1 - margin_of(sequential));
     return s;
 }
 
-/* The plan holds down to the smallest step with which it wins, of some between all and half of the tokens. */
-static weft_status find_least(wf_overlap *o, load *l)
+static wf_step_load step_of(uint32_t tokens, double share)
+{
+    uint32_t decodes = (uint32_t)(share * tokens + 1e-3);
+    return (wf_step_load){decodes, tokens - decodes};
+}
+
+/* Is it the faster one with the most and with the least of its tokens? At least one of the two must be a step that the engine has. */
+static weft_status wins_at(wf_overlap *o, const load *l, uint32_t context, double share, bool *wins)
+{
+    const uint32_t tokens[] = {l->steps.tokens, l->steps.least_tokens};
+    bool any = false;
+    *wins = true;
+    for (size_t i = 0; i < WF_LEN(tokens) && *wins && (!i || tokens[1] < tokens[0]); i++) {
+        wf_step_load x = step_of(tokens[i], share);
+        if (!wf_load_fits(o->e, x, context)) continue;
+        any = true;
+        WF_TRY(wins_with(o, l, x, context, wins));
+    }
+    *wins = *wins && any;
+    return WEFT_OK;
+}
+
+/* Down to the smallest step with which it wins, of some between all and half of the tokens. */
+static weft_status find_tokens(wf_overlap *o, load *l, double share)
 {
     bool wins = true;
     uint32_t tokens = l->batch.n_tokens;
-    l->above = tokens - 1;
-    for (uint32_t i = 1; i <= SMALLER && wins; i++) {
-        uint32_t less = tokens - i * (tokens / 2) / SMALLER;
-        WF_TRY(wins_with(o, l, less, &wins));
-        if (wins) l->above = less - 1;
+    for (uint32_t i = 1; i <= OTHERS && wins; i++) {
+        uint32_t less = tokens - i * (tokens / 2) / OTHERS;
+        WF_TRY(wins_with(o, l, step_of(less, share), l->batch.max_kv, &wins));
+        if (wins) l->steps.least_tokens = less;
     }
     return WEFT_OK;
 }
+
+/* From half of the context to twice as much. */
+static weft_status find_contexts(wf_overlap *o, load *l, double share)
+{
+    bool wins;
+    uint32_t context = l->batch.max_kv, less = WF_MAX(1u, context / 2), more = (uint32_t)WF_MIN(2 * (uint64_t)context, (uint64_t)o->e->context);
+    WF_TRY(wins_at(o, l, less, share, &wins));
+    if (wins) l->steps.least_context = less;
+    if (more <= context) return WEFT_OK;
+    WF_TRY(wins_at(o, l, more, share, &wins));
+    if (wins) l->steps.context = more;
+    return WEFT_OK;
+}
+
+/* From a share to that of the last steps which count as this kind; *reached: as far as it wins, of some between. */
+static weft_status find_share(wf_overlap *o, const load *l, double share, double last, float *reached)
+{
+    bool wins = share != last;
+    for (uint32_t i = 1; i <= OTHERS && wins; i++) {
+        double other = share + (last - share) * i / OTHERS;
+        WF_TRY(wins_at(o, l, l->batch.max_kv, other, &wins));
+        if (wins) *reached = (float)other;
+    }
+    return WEFT_OK;
+}
+
+/* Beginning with the step that was measured, as far as the plan wins; without time left, that step only. */
+static weft_status find_steps(wf_overlap *o, load *l)
+{
+    const wf_batch *b = &l->batch;
+    float share = (float)b->n_decodes / (float)b->n_tokens;
+    l->steps = (wf_bucket){b->n_tokens, b->n_tokens, b->max_kv, b->max_kv, share * (1 - ROUNDING), WF_MIN(share * (1 + ROUNDING), 1.0f)};
+    WF_TRY(find_tokens(o, l, (double)share));
+    WF_TRY(find_contexts(o, l, (double)share));
+    WF_TRY(find_share(o, l, (double)share, (double)l->share.least, &l->steps.least_decodes));
+    WF_TRY(find_share(o, l, (double)share, (double)l->share.most, &l->steps.decodes));
+    l->steps.decodes = WF_MAX(l->steps.decodes, WF_NO_DECODES);
+    return WEFT_OK;
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------------------------- */
 
 static weft_status compare(wf_overlap *o, load *l)
 {
@@ -135,7 +200,7 @@ static weft_status compare(wf_overlap *o, load *l)
     if (l->found.n <= 1 || !l->batch.n_tokens) return WEFT_OK;
     WF_TRY(run_rounds(o, l, &l->batch, all, l->time));
     if (!isnan(sequential->us)) l->taken = wf_fastest(&l->found, margin_of(sequential), measured, l);
-    return is_sequential(l, l->taken) ? WEFT_OK : find_least(o, l);
+    return is_sequential(l, l->taken) ? WEFT_OK : find_steps(o, l);
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------------- */
@@ -160,7 +225,9 @@ static void print_load(const load *l, FILE *f)
     else if (!(sequential > 0)) fputs("  1.00x: there was no time to run the plans: the sequential one stays\n", f);
     else if (is_sequential(l, l->taken))
         fprintf(f, "  1.00x: simulation promised %.3fx, but on the device no plan is faster than the sequential one by more than they vary\n", simulated / l->found.list[0].us);
-    else fprintf(f, "  taken for steps of %u to %u tokens\n", l->above + 1, l->batch.n_tokens);
+    else
+        fprintf(f, "  taken for steps of %u to %u tokens, %.0f to %.0f %% of them decodes, contexts of %u to %u\n", l->steps.least_tokens, l->steps.tokens,
+                100 * (double)l->steps.least_decodes, 100 * (double)l->steps.decodes, l->steps.least_context, l->steps.context);
 }
 
 static weft_status save_plans(const wf_overlap *o, const load *loads, size_t n)
@@ -172,7 +239,7 @@ static weft_status save_plans(const wf_overlap *o, const load *loads, size_t n)
     for (const load *l = loads; l < loads + n; l++) {
         if (!l->batch.n_tokens) continue;
         const wf_plan *plan = is_sequential(l, l->taken) ? NULL : &l->found.list[l->taken].plan;
-        list[n_list++] = (wf_load_plan){plan, l->above, l->batch.n_tokens, l->share};
+        list[n_list++] = (wf_load_plan){plan, l->steps};
     }
     weft_status s = wf_found_plans(&o->e->graph, wf_engine_copy_queue(o->e), list, n_list, out);
     if (s == WEFT_OK) s = wf_plans_save(out, o->plan_path);

@@ -35,6 +35,16 @@ class Throughput(cli.TestCase):
     def rows(self, *args):
         return json.loads(self.ok(*throughput("-o", "json", *args)).text)
 
+    def test_share_of_the_cost_model(self):
+        """What `weft plan --cost` prints for the same device and lengths; loads without answers have none."""
+        rows = self.rows("--const", "20:8,30:0", "--num-requests", 2, "--policy", "nanoflow", "--cost-on", "h200")
+        cost = self.ok("plan", "--cost", "-m", os.path.join(cli.ROOT, "models", "demo.gguf"), "--on", "h200", "--input-len", 20, "--output-len", 8).text
+        best = float(re.search(r"ms a step, (\d+) tokens/s", cost).group(1))
+        self.assertAlmostEqual(rows[0]["total_tokens_s"] * 100 / rows[0]["model_pct"] / best, 1, 3)
+        self.assertIsNone(rows[1]["model_pct"])
+        self.assertIn("weft plan --cost --on h200", self.ok(*throughput("--const", "20:8", "--num-requests", 1, "--policy", "nanoflow", "--cost-on", "h200")).text)
+        self.fails(cli.USAGE, "h200", *throughput("--const", "20:8", "--cost-on", "h2000"))
+
     def test_every_policy_and_load(self):
         rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--max-num-batched-tokens", 16)
         self.assertEqual([(r["policy"], r["load"]) for r in rows], [(p, w) for p in POLICIES for w in ("20:8", "30:0", "lengths")])
@@ -55,6 +65,7 @@ class Throughput(cli.TestCase):
             self.assertLessEqual(r["ttft_p99_ms"], r["seconds"] * 1e3)
             self.assertEqual(r["itl_p99_ms"] is None, r["load"] == "30:0")
             self.assertNotIn("rate", r)
+            self.assertNotIn("model_pct", r)
         info = self.ok("info", "-m", os.path.join(cli.ROOT, "models", "demo.gguf")).text
         self.assertAlmostEqual(n_params / int(re.search(r"\((\d+)\)", info).group(1)), 1, 4)
 

@@ -89,7 +89,13 @@ class Cost(cli.TestCase):
         self.fails(USAGE, "two views", "plan", "--cost", "--times")
         self.fails(USAGE, "--decodes needs --tokens", "plan", "--cost", "--on", "h200", "--decodes", 3)
         self.fails(USAGE, "8 decodes do not fit", "plan", "--cost", "--on", "h200", "--decodes", 8, "--tokens", 4)
-        self.fails(USAGE, "a context of", "plan", "--cost", "--on", "h200", "--input-len", 100000)
+        self.fails(USAGE, "16777216 tokens in", "plan", "--cost", "--on", "h200", "--input-len", 16777216)
+
+    def test_longer_than_trained_for(self):
+        """The context follows the requests, as that of an engine follows -c."""
+        r = self.ok("plan", "--cost", "--shape", "llama3-8b", "--on", "h200", "--input-len", 8192, "--output-len", 1024)
+        self.assertIn("longer than the 8192 tokens", r.err)
+        self.assertIn("bound by", r.text)
 
 
 class Overlap(cli.TestCase):

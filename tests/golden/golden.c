@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "support/build_once.h"
 #include "support/data.h"
+#include "support/kept_plan.h"
 #include "support/skip.h"
 #include <weft/debug.h>
 #include <weft/tune.h>
@@ -190,11 +191,28 @@ static bool stored_path(bool deterministic, char *path, size_t cap)
     return ok && !wf_folder_check(folder);
 }
 
-static void check_stored(bool deterministic)
+static bool is_taken(struct weft_engine *e)
+{
+    return strstr(weft_engine_plan_source(e), "weft tune --overlap found");
+}
+
+static void store(bool deterministic)
 {
     char path[600];
-    if (!stored_path(deterministic, path, sizeof path)) n_failed++;
-    check("plan to store", (struct weft_engine_params){.nano_batches = 2, .dump_plan = path, .deterministic = deterministic});
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", .nano_batches = 2, .deterministic = deterministic};
+    bool ok = stored_path(deterministic, path, sizeof path) && !weft_engine_open(model, &p, &e) && !keep_plans(e, path);
+    weft_engine_close(e);
+    e = NULL;
+    p.nano_batches = 0;
+    ok = ok && !weft_engine_open(model, &p, &e) && is_taken(e);
+    weft_engine_close(e);
+    if (!ok) n_failed++, printf("a stored plan is not taken: %s\n", weft_last_error());
+}
+
+static void check_stored(bool deterministic)
+{
+    store(deterministic);
     check("stored plan", (struct weft_engine_params){.deterministic = deterministic});
     check_from("prefill of 150 by a stored plan", (struct weft_engine_params){.deterministic = deterministic}, 150);
 }

@@ -1,7 +1,7 @@
 /* overlap: the profile that `weft tune --overlap` measures on the null device says what its clock does. */
 #include "unit/overlap_world.h"
 
-/* What was measured holds for any context: only tables of positions are longer. */
+/* What was measured is kept for engines of any context: only tables of positions are longer. A plan says for which contexts it is. */
 static void test_any_context(void **state)
 {
     char path[2][600];

@@ -1,12 +1,12 @@
 /* overlap_plans: what `weft tune --overlap` keeps, and what engines take of it by themselves: never what is slower than the sequential plan. */
 #include "unit/overlap_world.h"
 
-static double step_us(struct weft_engine *e, uint32_t decodes, uint32_t prefill)
+static double step_us(struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     wf_batch b;
     double us;
     assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
-    assert_int_equal(wf_load_batch(e, (wf_step_load){decodes, prefill}, CONTEXT, &b), WEFT_OK);
+    assert_int_equal(wf_load_batch(e, x, context, &b), WEFT_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(wf_load_step(e, &b, &us), WEFT_OK);
     wf_batch_free(&b);
     return us;
@@ -14,18 +14,26 @@ static double step_us(struct weft_engine *e, uint32_t decodes, uint32_t prefill)
 
 /* ---- what engines take --------------------------------------------------------------------------------------------- */
 
-static const struct { uint32_t decodes, prefill; } loads[] = {{SEQS, 0}, {1, TOKENS - 1}, {SEQS - 1, TOKENS - SEQS + 1}};
+/* Those that plans are searched for, and others: prompts of as many tokens as there are decodes, smaller ones, other parts of decodes. */
+static const wf_step_load loads[] = {{SEQS, 0},         {1, TOKENS - 1}, {SEQS - 1, TOKENS - SEQS + 1}, {0, SEQS},    {1, SEQS - 1},        {SEQS / 2, 0},
+                                     {SEQS / 2, SEQS / 2}, {0, TOKENS},     {0, TOKENS / 2},               {1, TOKENS / 2}, {SEQS - 1, TOKENS / 2}, {SEQS - 1, 1}};
+static const uint32_t contexts[] = {16, CONTEXT / 4, CONTEXT / 2, 3 * CONTEXT / 4, CONTEXT};
+
+static double gain_with(struct weft_engine *sequential, struct weft_engine *own, wf_step_load x, uint32_t context, const char *what)
+{
+    if (!wf_load_fits(own, x, context)) return 0;
+    double us = step_us(own, x, context), before = step_us(sequential, x, context);
+    if (us > before) fail_msg("%s: %u decodes and %u tokens of prompts, contexts of %u: %g us, sequential %g", what, x.decodes, x.prefill, context, us, before);
+    return 1 - us / before;
+}
 
 /* The largest gain, as a part of the time. */
 static double compare_with_sequential(const char *what)
 {
     struct weft_engine *sequential = open_engine(1), *own = open_engine(0);
     double gain = 0;
-    for (size_t i = 0; i < WF_LEN(loads); i++) {
-        double us = step_us(own, loads[i].decodes, loads[i].prefill), before = step_us(sequential, loads[i].decodes, loads[i].prefill);
-        if (us > before) fail_msg("%s: %u decodes and %u tokens of prompts: %g us, sequential %g", what, loads[i].decodes, loads[i].prefill, us, before);
-        gain = WF_MAX(gain, 1 - us / before);
-    }
+    for (size_t i = 0; i < WF_LEN(loads) * WF_LEN(contexts); i++)
+        gain = WF_MAX(gain, gain_with(sequential, own, loads[i / WF_LEN(contexts)], contexts[i % WF_LEN(contexts)], what));
     weft_engine_close(sequential);
     weft_engine_close(own);
     return gain;
@@ -105,6 +113,107 @@ static void test_never_slower(void **state)
     }
     printf("%d worlds: %d gained\n", WORLDS, gained);
     assert_true(gained > 0);
+}
+
+/* Engines of an own size, with the context CONTEXT. */
+static struct weft_engine *open_sized(uint32_t seqs, uint32_t nano_batches)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = true};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static double gain_of(uint32_t seqs, wf_step_load x, uint32_t context)
+{
+    struct weft_engine *sequential = open_sized(seqs, 1), *own = open_sized(seqs, 0);
+    assert_true(wf_load_fits(own, x, context));
+    double gain = gain_with(sequential, own, x, context, "a world of its own");
+    weft_engine_close(sequential);
+    weft_engine_close(own);
+    return gain;
+}
+
+/* Plans are measured with half of the longest context, and are to be taken for `kind`. */
+static void tune_sized(struct world w, uint32_t seqs, const char *kind)
+{
+    char *said;
+    size_t len;
+    FILE *f = open_memstream(&said, &len);
+    set_world(w);
+    struct weft_engine *e = open_sized(seqs, 1);
+    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, f, NULL)) fail_msg("%s", weft_last_error());
+    fclose(f);
+    weft_engine_close(e);
+    const char *at = strstr(said, kind);
+    if (!at || !strstr(at, "taken for steps of")) fail_msg("%s", said);
+    free(said);
+}
+
+/* Overlap loses with the contexts that are not these. */
+static void tune_with_keys(uint32_t least, uint32_t most)
+{
+    struct world w = gains;
+    w.least_keys = least, w.most_keys = most;
+    tune_sized(w, SEQS, "\nmixed: ");
+    compare_with_sequential("contexts");
+}
+
+/* From half of the measured context to twice as much, as far as the plan wins there, too. */
+static void test_contexts(void **state)
+{
+    const wf_step_load most = {SEQS - 1, TOKENS - SEQS + 1}, least = {SEQS / 2 - 1, TOKENS / 2 - SEQS / 2 + 1};
+    (void)state;
+    tune_with_keys(CONTEXT / 4, CONTEXT);
+    assert_true(gain_of(SEQS, most, CONTEXT / 2) > 0 && gain_of(SEQS, most, CONTEXT) > 0);
+    assert_true(gain_of(SEQS, least, CONTEXT / 4) > 0 && gain_of(SEQS, least, CONTEXT) > 0);
+    assert_true(gain_of(SEQS, least, CONTEXT / 4 - 1) == 0);
+    tune_with_keys(CONTEXT / 4 + 1, CONTEXT - 1);
+    assert_true(gain_of(SEQS, most, CONTEXT / 2) > 0);
+    assert_true(gain_of(SEQS, least, CONTEXT / 4) == 0 && gain_of(SEQS, most, CONTEXT) == 0);
+}
+
+/* A step is of one kind: plans of decodes are for decodes alone, and those of both for both. */
+static void test_kinds(void **state)
+{
+    wf_decode_share share[WF_N_LOAD_KINDS];
+    wf_batch b;
+    (void)state;
+    set_world(gains);
+    struct weft_engine *e = open_engine(1);
+    assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
+        assert_int_equal(wf_load_of_kind(e, &wf_load_kinds[i], CONTEXT, &share[i], &b), WEFT_OK);
+        assert_in_range(b.n_decodes, (uint32_t)((double)share[i].least * b.n_tokens), (uint32_t)((double)share[i].most * b.n_tokens));
+    }
+    assert_true(share[WF_LOAD_DECODE].least == 1 && share[WF_LOAD_DECODE].most == 1);
+    assert_true(share[WF_LOAD_PREFILL].least == 0 && share[WF_LOAD_PREFILL].most > 0);
+    assert_true(share[WF_LOAD_MIXED].least == share[WF_LOAD_PREFILL].most && share[WF_LOAD_MIXED].most < 1);
+    wf_batch_free(&b);
+    weft_engine_close(e);
+}
+
+/* As weft wrote it before plans said for which contexts they are: with others they may lose. */
+static void test_older_plans(void **state)
+{
+    char path[600], *said, *limits;
+    (void)state;
+    set_world(gains);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    stored("plan", path, sizeof path);
+    text plan = read_text(path);
+    assert_non_null(limits = strstr(plan.v, "bucket tokens 32-64 decodes "));
+    assert_non_null(limits = strstr(limits, " context "));
+    memset(limits, ' ', strcspn(limits, "\n"));
+    write_text(path, plan.v);
+    struct weft_engine *e = open_engine(0);
+    assert_int_equal(e->plans.n, 1);
+    assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
+    weft_engine_close(e);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK); /* by the times that are kept */
+    assert_true(compare_with_sequential("tuned again") > 0);
+    free(said);
 }
 
 static void test_tune_small_engines(void **state)
@@ -229,6 +338,9 @@ int main(void)
         cmocka_unit_test(test_takes_what_gains),
         cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_never_slower),
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_older_plans),
         cmocka_unit_test(test_tune_small_engines),
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_failures),

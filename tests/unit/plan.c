@@ -213,6 +213,14 @@ static void test_buckets(void **state)
     assert_int_equal(wf_plans_choose(&all, 17, 8, 101), 2);
     assert_int_equal(wf_plans_choose(&all, 65, 1, 1), 2);
     wf_plans_free(&all);
+    all = load_text(&g, "weft-plan 2\nqueues 1\nbucket tokens 8-16 decodes 0.25-0.5 context 100-200\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES
+                        WHOLE("prefill_attention") WHOLE("out") TAIL "bucket\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL);
+    static const struct { uint32_t tokens, decodes, context; size_t plan; } least[] = {{8, 2, 100, 0},  {7, 2, 100, 1},  {8, 1, 100, 1},  {8, 2, 99, 1},
+                                                                                      {16, 8, 200, 0}, {17, 8, 200, 1}, {16, 9, 200, 1}, {16, 8, 201, 1},
+                                                                                      {11, 2, 100, 0}, {11, 1, 100, 1}, {11, 6, 100, 1}};
+    for (size_t i = 0; i < WF_LEN(least); i++)
+        if (wf_plans_choose(&all, least[i].tokens, least[i].decodes, least[i].context) != least[i].plan) fail_msg("step %zu", i);
+    wf_plans_free(&all);
     wf_graph_free(&g);
 }
 
@@ -260,6 +268,7 @@ static void test_bad_plans(void **state)
     (void)state;
 #define BODY(x) CUT("qkv") CUT("rope") DECODES PREFILL x TAIL
 #define FEW  "weft-plan 2\nbucket tokens 16\nqueues 2\ntile 16\n" BEGIN
+#define FOR(limits) "weft-plan 2\nbucket " limits "\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN
 #define WHOLE_PLAN "bucket\n" BEGIN BODY(CUT("out"))
     static const char *const bad[] = {
         "", "weft-plan 1\n", HEAD TAIL, HEAD BODY(LINE("out", "0-48", "0")), HEAD BODY(CUT("out") LINE("out", "0-48", "0")),
@@ -278,11 +287,15 @@ static void test_bad_plans(void **state)
         HEAD BODY(LINE("out", "0-end", "0") LINE("out", "end-7", "0") LINE("out", "7-end", "0")),         /* the last tokens twice */
         "weft-plan 2\nbucket tokens 16\nbucket\nqueues 2\n" BEGIN BODY(CUT("out")),
         "weft-plan 2\nbucket tokens\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket tokens 0.5\nqueues 2\n" BEGIN BODY(CUT("out")),
-        "weft-plan 2\nbucket wide\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket decodes 1e-60\nqueues 2\n" BEGIN BODY(CUT("out")),
+        "weft-plan 2\nbucket wide\nqueues 2\n" BEGIN BODY(CUT("out")),
+        FOR("tokens 9-8"), FOR("tokens 8-"), FOR("context 1-2-3"), FOR("context -7"), FOR("decodes 0.5-2"), FOR("decodes 0-0"),
+        "weft-plan 2\nbucket decodes 1e-60\nqueues 2\n" BEGIN BODY(CUT("out")),
         FEW BODY(CUT("out")) "bucket decodes 2\n" WHOLE_PLAN, FEW BODY(CUT("out")) "bucket tokens -1\n" WHOLE_PLAN, FEW BODY(CUT("out")) "bucket\n" TAIL,
         HEAD BODY(CUT("out")) "bucket tokens 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN, /* the first takes every batch */
     };
     wf_graph g = make_graph();
+    wf_plans good = load_text(&g, FOR("tokens 8-9 context 7-7 decodes 0-1"));
+    wf_plans_free(&good);
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_plans p;
         if (load_from(&g, bad[i], &p) == WEFT_OK) fail_msg("plan %zu was accepted", i);
@@ -324,6 +337,7 @@ static void test_round_trip(void **state)
     wf_plans p, q;
     assert_int_equal(wf_plans_overlap(&g, 3, 512, 16, true, &p), WEFT_OK);
     p.list[0].lines[2].groups = 5;
+    p.list[0].bucket = (wf_bucket){1, 2097152, 7, 1000001, 0.125f, 0.5f};
     assert_int_equal(wf_plans_save(&p, path), WEFT_OK);
     assert_int_equal(wf_plans_load(&g, path, &q), WEFT_OK);
     assert_int_equal(p.n, q.n);

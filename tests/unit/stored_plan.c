@@ -1,6 +1,6 @@
 /* stored_plan: what engines do with a kept plan that was damaged: whatever is in its place, they open, and write the same text as without it. */
 #include "base/file.h"
-#include "engine/engine.h"
+#include "support/kept_plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -199,7 +199,9 @@ static int make_plan(void)
     weft_engine_close(e);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     if (wf_folder_check(folder)) return -1;
-    weft_engine_close(open_engine((struct weft_engine_params){.nano_batches = 2, .dump_plan = path}));
+    e = open_engine((struct weft_engine_params){.nano_batches = 2});
+    if (keep_plans(e, path)) return -1;
+    weft_engine_close(e);
     FILE *f = fopen(path, "r");
     plan[fread(plan, 1, sizeof plan - 1, f)] = 0;
     fclose(f);
