@@ -77,6 +77,7 @@ bool wf_cpu_event_wait(wf_cpu_event *, uint32_t target, uint64_t until_ns);
 /* ---- team.c ---------------------------------------------------------------------------------- */
 
 typedef struct wf_cpu_team wf_cpu_team;
+#define WF_CPU_MOST_THREADS 256u /* of a team */
 
 /* Arguments of a kernel. */
 typedef struct wf_cpu_work {

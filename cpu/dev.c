@@ -15,7 +15,6 @@
 #include "cpu/ref/ref.h"
 #include "cpu/variants.h"
 
-#define MAX_THREADS 256u
 
 /* ---- variants -------------------------------------------------------------------------------- */
 
@@ -276,7 +275,7 @@ static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
     dev->base.max_alloc = dev->base.info.max_alloc;
     dev->base.cache = cache_bytes();
     if (p->max_alloc) dev->base.max_alloc = WF_MIN(dev->base.max_alloc, p->max_alloc);
-    dev->threads = WF_MIN(p->threads ? p->threads : wf_core_count(), MAX_THREADS);
+    dev->threads = WF_MIN(p->threads ? p->threads : wf_core_count(), WF_CPU_MOST_THREADS);
     pthread_mutex_init(&dev->mutex, NULL);
     wf_blas_setup();
     *out = &dev->base;

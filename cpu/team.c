@@ -7,7 +7,8 @@
 
 #define SCRATCH_ALIGN 64
 #define N_BITS        9 /* of the word that posts a call: its threads; the others count calls */
-#define MOST_THREADS  ((1u << N_BITS) - 1)
+#define THREADS_MASK  ((1u << N_BITS) - 1)
+_Static_assert(WF_CPU_MOST_THREADS <= THREADS_MASK, "the threads of a call fit in its word");
 
 typedef struct scratch {
     void *mem;
@@ -68,7 +69,7 @@ static void *helper_main(void *arg)
     for (uint32_t seen = 0;;) {
         wf_eventcount_wait(&t->eventcount, &t->job, seen);
         seen = atomic_load(&t->job);
-        if (h->id >= (seen & MOST_THREADS)) continue;
+        if (h->id >= (seen & THREADS_MASK)) continue;
         if (!t->run) return NULL;
         work_as(t, h->id);
         if (atomic_fetch_sub(&t->left, 1) == 1) wf_eventcount_notify(&t->eventcount);

@@ -17,14 +17,14 @@ APT = """#!/bin/sh
 echo "$*" >>"$CALLS"
 case $* in *update) [ -e "$CALLS.waited" ] || { : >"$CALLS.waited"; echo "E: Could not get lock /var/lib/apt/lists/lock"; exit 100; } ;; esac
 """
-# Of meson: makes a build folder, and logs a test that was skipped; tests last until the build $UNTIL is made, or for half a minute.
+# Of meson: makes a build folder, and logs a test that was skipped; tests last until the build $UNTIL is made, or for two minutes.
 MESON = """#!/bin/sh
 echo "meson $*" >>"$CALLS"
 case $1 in
 setup) mkdir -p "$2" && : >"$2/build.ninja" ;;
 test)
     case " $* " in *" --list "*) printf 'weft / %s\\n' "unit weights" "unit engine" "unit weights"; exit ;; esac
-    for _ in $(seq 300); do grep -q "^meson setup .*${UNTIL:-}" "$CALLS" && break; sleep 0.1; done
+    for _ in $(seq 1200); do grep -q "^meson setup .*${UNTIL:-}" "$CALLS" && break; sleep 0.1; done
     echo "tested $3" >>"$CALLS"
     mkdir -p "$3/meson-logs" && cp "$SKIPPED" "$3/meson-logs/testlog.json"
     ;;

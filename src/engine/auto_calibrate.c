@@ -25,7 +25,7 @@ static const char text[] =
     "the map suggested water. When the handle of the pump was taken off, fewer people fell ill, although the epidemic may already have been past its peak. "
     "If f(x) = 3x^2 - 2x + 1, then f'(x) = 6x - 2, which is zero at x = 1/3.";
 
-enum { TOKENS = 256 };
+enum { TOKENS = 256, LEAST_TOKENS = 64 };
 #define MOST_SECONDS 1.0
 #define HOST_RATE    1.5e9 /* multiply-adds per second of the host's part, logits counted (one core of an AMD EPYC, November 2026: 1.4 to 1.6) */
 
@@ -103,9 +103,8 @@ static bool is_for_ranges(const char *plan)
 }
 
 /* Why there is nothing to measure; NULL: there is. */
-static const char *reason_against(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, const wf_graph *g)
+static const char *reason_against(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, const wf_graph *g, uint32_t rows)
 {
-    uint32_t rows = p->max_batched_tokens ? p->max_batched_tokens : wf_engine_step_tokens(dev);
     if (p->deterministic) return "a deterministic engine takes it from a file only";
     if (!wf_gguf_is_file(m->file) || m->file->random) return "a model that is no file is not measured";
     if (p->plan && !is_for_ranges(p->plan)) return "the plan is of a model without ranges";
@@ -223,7 +222,12 @@ static void stand_in(wf_graph *g)
 
 static weft_status find_kept(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, wf_graph *g, wf_auto_calibration *a)
 {
-    WF_TRY(tokens_of_text(m, a));
+    weft_status s = tokens_of_text(m, a);
+    if (s == WEFT_ERR_NOMEM) return s;
+    if (s || a->n_ids < LEAST_TOKENS) { /* vocabularies of no text, such as music */
+        wf_log(WEFT_LOG_INFO, "calibration: none, the softmax is synchronous: the vocabulary has only %zu tokens for the built-in text", a->n_ids);
+        return WEFT_OK;
+    }
     find_place(m, p, dev, g, a);
     wf_phi *ranges = wf_calloc(m->hp.n_layer, sizeof *ranges);
     if (!ranges) return WEFT_ERR_NOMEM;
@@ -238,13 +242,13 @@ static weft_status find_kept(const struct weft_model *m, const struct weft_engin
     return WEFT_OK;
 }
 
-weft_status wf_ranges_find(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, wf_graph *g, wf_auto_calibration *out)
+weft_status wf_ranges_find(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, wf_graph *g, uint32_t step_tokens, wf_auto_calibration *out)
 {
     bool found;
     *out = (wf_auto_calibration){0};
     WF_TRY(wf_calibration_use(m, p->calibration, g, &found));
     if (found) return WEFT_OK;
-    const char *why = reason_against(m, p, dev, g);
+    const char *why = reason_against(m, p, dev, g, step_tokens);
     if (!why) return find_kept(m, p, dev, g, out);
     wf_log(WEFT_LOG_INFO, "calibration: none, the softmax is synchronous: %s", why);
     return WEFT_OK;

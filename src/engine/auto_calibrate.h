@@ -23,8 +23,9 @@ typedef struct wf_auto_calibration {
     wf_cache_key key; /* text NULL: not to be kept */
 } wf_auto_calibration;
 
-/* Sets the ranges of g's ATTENTION nodes, before wf_graph_end: those of a file, else those that are kept, if p wants any. Free out in any case. */
-weft_status wf_ranges_find(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, wf_graph *g, wf_auto_calibration *out);
+/* Sets the ranges of g's ATTENTION nodes, before wf_graph_end: those of a file, else those that are kept, if p wants any. step_tokens: most of a
+ * step. Free out in any case. */
+weft_status wf_ranges_find(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, wf_graph *g, uint32_t step_tokens, wf_auto_calibration *out);
 void wf_auto_calibration_free(wf_auto_calibration *a);
 /* Measures what is missing, if that does not take long, and keeps it; out: [n_layer], zero. The thread of e runs, and no other request. *ran: the model
  * has; what failed then, other than an error, which opening e ends with, leaves the softmax synchronous. */

@@ -176,7 +176,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
     WF_TRY(build_graph(e, p, &sp, &e->weights));
-    WF_TRY(wf_ranges_find(m, p, e->dev, &e->graph, a));
+    WF_TRY(wf_ranges_find(m, p, e->dev, &e->graph, e->limits.step_tokens, a));
     WF_TRY(make_plans(e, p, sp.tile));
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
     log_limits(e, sp.page_tokens);

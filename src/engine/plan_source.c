@@ -62,7 +62,8 @@ static weft_status find(const struct weft_model *m, const struct weft_engine_par
     wf_build_params b = wf_build_params_of(s->dev, wf_engine_context(m, p), wf_engine_page(p));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &s->g, &s->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &s->g, &s->w));
-    WF_TRY(wf_ranges_find(m, p, s->dev, &s->g, &s->ranges));
+    uint32_t step_tokens = p->max_batched_tokens ? p->max_batched_tokens : wf_engine_step_tokens(s->dev);
+    WF_TRY(wf_ranges_find(m, p, s->dev, &s->g, step_tokens, &s->ranges));
     WF_TRY(wf_graph_end(&s->g));
     wf_kept_plans(s->dev, &s->g, &s->plans, out, cap);
     return WEFT_OK;

@@ -14,7 +14,7 @@ void wf_startup_begin(wf_startup *s)
 
 void wf_startup_part(wf_startup *s, enum wf_startup_part part, uint64_t since_ns)
 {
-    s->part_ns[part] = wf_now_ns() - since_ns;
+    s->part_ns[part] += wf_now_ns() - since_ns; /* some happen twice where ranges are measured */
 }
 
 static void log_weights(const struct weft_engine *e)

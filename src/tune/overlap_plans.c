@@ -181,7 +181,8 @@ static weft_status find_steps(wf_overlap *o, load *l)
 {
     const wf_batch *b = &l->batch;
     float share = (float)b->n_decodes / (float)b->n_tokens;
-    l->steps = (wf_bucket){b->n_tokens, b->n_tokens, b->max_kv, b->max_kv, share * (1 - ROUNDING), WF_MIN(share * (1 + ROUNDING), 1.0f)};
+    /* decodes alone are not all but one */
+    l->steps = (wf_bucket){b->n_tokens, b->n_tokens, b->max_kv, b->max_kv, share < 1 ? share * (1 - ROUNDING) : 1, WF_MIN(share * (1 + ROUNDING), 1.0f)};
     WF_TRY(find_tokens(o, l, (double)share));
     WF_TRY(find_contexts(o, l, (double)share));
     WF_TRY(find_share(o, l, (double)share, (double)l->share.least, &l->steps.least_decodes));

@@ -625,22 +625,22 @@ class Run(cli.TestCase):
             with Terminal(*convert) as t:
                 with slowed(t.p):
                     t.until(rb"\x1b\[Kconvert \[[#.]{30}\] +\d+ %")
-                t.type("\x03")
+                    t.type("\x03")
                 self.assertEqual(t.end(), INTERRUPTED)
                 self.assertRegex(t.seen, rb"\x1b\[K(weft: |$)")  # the line is cleared
             with tempfile.TemporaryFile() as err:
                 for options, stderr in ((["-q"], None), ([], err)):
                     with Terminal(*convert, *options, stderr=stderr) as t:
-                        self.works_for(2, t.p, folder)
-                        t.type("\x03")
+                        self.works_for(2, t, folder)
                         self.assertEqual(t.end(), INTERRUPTED)
                         self.assertNotIn(b"\x1b", t.seen)
                 err.seek(0)
                 self.assertNotRegex(err.read(), rb"[\r\x1b]")
             self.assertEqual(os.listdir(folder), [])
 
-    def works_for(self, seconds, p, folder):
-        """A bar would have come then."""
+    def works_for(self, seconds, t, folder):
+        """A bar would have come then; ends it."""
+        p = t.p
         with slowed(p):
             end = time.monotonic() + PATIENCE
             while not any(f".{p.pid}." in name for name in os.listdir(folder)):
@@ -648,6 +648,7 @@ class Run(cli.TestCase):
                 time.sleep(0.01)
             time.sleep(seconds)
             self.assertIsNone(p.poll(), "it was ready too soon for a bar")
+            t.type("\x03")
 
     def test_interrupt(self):
         begin = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 4).out

@@ -32,7 +32,7 @@ LOAD = 1.0    # seconds under load, at most
 COLD = 8      # each so many rounds the caches of an OpenCL device have lost some of what they had
 serve.PATIENCE = 600  # kernels may have to be compiled
 HEADER = struct.Struct("=8sQQQ")  # of an entry of the cache: magic, bytes of key and data, checksum
-KEPT = "cl", "self-tests"         # folders of entries
+KEPT = "cl", "self-tests", "calibrations"  # folders of entries
 COLUMNS = ["commit", "device", "model", "kills", "under_load", "in_start", "cold", "seconds", "starts", "slowest_start_s", "requests",
            "cut_by_kill", "lost_or_wrong", "left_behind", "result"]
 MIX = [*Clients.GOOD_ONES, (Clients.leave, 4), (Clients.frame, 2), (Clients.many_pieces, 1), (Clients.large, 1)]

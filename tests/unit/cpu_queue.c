@@ -311,6 +311,29 @@ static void test_chunks(void **state)
     }
 }
 
+static void count_me(const wf_cpu_work *w)
+{
+    ((uint32_t *)wf_cpu_at(&w->call->out[0]))[w->id]++;
+}
+
+/* Calls of other numbers of threads follow each other: each takes as many as it says. */
+static void test_few_of_a_team(void **state)
+{
+    (void)state;
+    enum { TURNS = 500 };
+    wf_dev *dev = open_with(1);
+    wf_buf *b = buf_of(dev, 4 * sizeof(uint32_t));
+    wf_call c = {.out[0] = view_of(b, 0, 1, 4)};
+    wf_cpu_team *t;
+    const uint32_t *ran = b->host;
+    assert_int_equal(wf_cpu_team_create(4, NULL, &t), WEFT_OK);
+    for (uint32_t i = 0; i < TURNS * 4; i++) assert_int_equal(wf_cpu_team_run(t, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}), WEFT_OK);
+    for (uint32_t id = 0; id < 4; id++) assert_int_equal(ran[id], TURNS * (4 - id));
+    wf_cpu_team_destroy(t);
+    dev->fns->buf_destroy(dev, b);
+    dev->fns->close(dev);
+}
+
 static void test_shares(void **state)
 {
     (void)state;
@@ -373,7 +396,7 @@ int main(void)
         cmocka_unit_test(test_order),      cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
         cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,12 +213,15 @@ static void spm_prepend(void **state)
     EXPECT(t, " a", 0, 8);
     EXPECT(t, SP "a", 0, 8);
     EXPECT(t, "</s>a</s> a", 0, 2, 8, 2, 8);
+    TEXT(t, 0, "a</s>a", 8, 2, 8);
     wf_tokenizer_destroy(t);
     v.src.prepend = WF_PREPEND_FIRST;
     t = create(&v);
     EXPECT(t, "a</s>a</s> a", 0, 8, 2, 4, 2, 8);
     EXPECT(t, " a", 0, 8);
     EXPECT(t, "</s>a", 0, 2, 4);
+    TEXT(t, 0, "a</s> a", 8, 2, 8);
+    TEXT(t, 0, "<s>a</s> a", 1, 8, 2, 8);
     wf_tokenizer_destroy(t);
     v.src.add_space_prefix = 0;
     t = create(&v);
