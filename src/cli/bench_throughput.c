@@ -435,8 +435,8 @@ const wf_command wf_cmd_bench_throughput = {
                "Requests that do not fit the context (-c) are skipped and counted.",
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
-            "For known devices (--cost-on) \"% of model\" is the share of the cost model's optimum\n"
-            "for requests of these lengths, which counts memory and energy, too.\n"
+            "For known devices (--cost-on) \"% of model\" is the share of the cost model's\n"
+            "optimum for requests of these lengths, which counts memory and energy, too.\n"
             "TTFT counts from the arrival and includes queueing. ITL is the time between two\n"
             "tokens of a request. With --arrivals, the normalised latency is the end-to-end\n"
             "time of a request divided by its output tokens.\n\n"
