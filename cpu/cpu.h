@@ -175,6 +175,12 @@ static inline void *wf_cpu_row(const wf_view *v, uint64_t row)
     const uint64_t blocks = t->block == 1 ? v->stride : v->stride / t->block; /* without a division: kernels ask for each vector of outputs */
     return (char *)wf_cpu_at(v) + row * blocks * t->block_bytes;
 }
+/* Where a KV head of the token in a slot stands in a pool of pages. */
+static inline uint16_t *wf_cpu_slot(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head)
+{
+    uint16_t *page = wf_cpu_row(pool, slot / p->page_tokens);
+    return page + ((uint64_t)head * p->page_tokens + slot % p->page_tokens) * p->head_dim;
+}
 /* One element of an activation row (F32 or F16). */
 static inline float wf_cpu_get(const wf_view *v, const void *row, uint64_t i)
 {

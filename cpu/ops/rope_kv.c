@@ -56,19 +56,13 @@ static void store_halves(const float *x, uint32_t n, uint16_t *out)
     for (; i < n; i++) out[i] = wf_float_to_half(x[i]);
 }
 
-static uint16_t *slot_of(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head)
-{
-    const uint32_t page = slot / p->page_tokens, index = slot % p->page_tokens;
-    return (uint16_t *)wf_cpu_row(pool, page) + ((uint64_t)head * p->page_tokens + index) * p->head_dim;
-}
-
 static void write_slot(const wf_call *c, const row *r, const float *k, const float *v, uint32_t slot)
 {
     const uint32_t dim = r->p->head_dim;
     for (uint32_t h = 0; h < r->p->n_kv_head; h++, k += dim, v += dim) {
         rotate(r, k);
-        store_halves(r->head, dim, slot_of(&c->out[WF_ROPE_KV_K_POOL], r->p, slot, h));
-        store_halves(v, dim, slot_of(&c->out[WF_ROPE_KV_V_POOL], r->p, slot, h));
+        store_halves(r->head, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], r->p, slot, h));
+        store_halves(v, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], r->p, slot, h));
     }
 }
 

@@ -15,13 +15,6 @@ static void rotate(const wf_view *in, const void *row, uint64_t at, const float 
     }
 }
 
-static uint16_t *slot_of(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head)
-{
-    uint32_t page = slot / p->page_tokens, index = slot % p->page_tokens;
-    uint16_t *row = wf_cpu_row(pool, page);
-    return row + ((uint64_t)head * p->page_tokens + index) * p->head_dim;
-}
-
 /* Rotates all heads of row m; `head`: scratch for one head. */
 static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
 {
@@ -44,8 +37,8 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     if (slot < 0) return;
     for (uint32_t h = 0; h < p->n_kv_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
-        uint16_t *k = slot_of(&c->out[WF_ROPE_KV_K_POOL], p, (uint32_t)slot, h);
-        uint16_t *v = slot_of(&c->out[WF_ROPE_KV_V_POOL], p, (uint32_t)slot, h);
+        uint16_t *k = wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], p, (uint32_t)slot, h);
+        uint16_t *v = wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], p, (uint32_t)slot, h);
         rotate(qkv, in, k_at + at, cs, p, head);
         for (uint32_t d = 0; d < p->head_dim; d++) {
             k[d] = wf_float_to_half(head[d]);

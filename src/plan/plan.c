@@ -167,7 +167,7 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
 
 /* ---- the choice ---------------------------------------------------------------------------------------------------- */
 
-/* Decodes of so many tokens, in whole ones, so that a share holds for any number of tokens. */
+/* Decodes of n_tokens, in whole ones, so that a share holds for any number of tokens. */
 static uint32_t decodes_of(float share, uint32_t n_tokens)
 {
     return (uint32_t)((double)share * n_tokens);

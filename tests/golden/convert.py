@@ -215,7 +215,7 @@ class Test:
     # ---- tokenizers and what is beside them --------------------------------------------------------------
 
     def with_tokenizer(self, name, change=lambda o: None, rows=640):
-        """A model of zeros with that tokenizer, of at most so many tokens."""
+        """A model of zeros with that tokenizer, of at most `rows` tokens."""
         source, folder = self.sources / 'tests/model/data/llama', self.top / 'with-tokenizer'
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
