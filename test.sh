@@ -287,6 +287,8 @@ stage_asan() {
         '^(bad models|golden opencl|cli (tokenize|usage)|serve (crowd|fields|meaning|memory|proxy))$' \
         "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve crowd, fields, meaning, memory and proxy"
     unset OCL_ICD_VENDORS
+    # Of SIMD kernels the sanitizers see nothing (cpu/meson.build), of their sources at the plain level all: each op with each format.
+    if $short; then check "CPU kernels with these sanitizers" "$out/asan/tests/op/op_test" cpu --tiny; fi
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, $soak_seconds s beside what follows" \
         env WEFT="$out/asan/src/cli/weft" "$python" tests/serve/soak.py --segment "$soak_seconds" --rate 3
