@@ -122,7 +122,6 @@ await_all() {
 build_pids=()
 build_all() {
     local stage before=''
-    trap 'trap "" TERM; kill 0; exit 130' INT # what runs beside does not hear of it otherwise
     for stage in "${stages[@]}"; do
         {
             if [ -n "$before" ]; then
@@ -287,6 +286,8 @@ stage_asan() {
         '^(bad models|golden opencl|cli (tokenize|usage)|serve (crowd|fields|meaning|memory|proxy))$' \
         "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve crowd, fields, meaning, memory and proxy"
     unset OCL_ICD_VENDORS
+    # Of SIMD kernels the sanitizers see nothing (cpu/meson.build), of their sources at the plain level all: each op with each format.
+    if $short; then check "CPU kernels with these sanitizers" "$out/asan/tests/op/op_test" cpu --tiny; fi
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, $soak_seconds s beside what follows" \
         env WEFT="$out/asan/src/cli/weft" "$python" tests/serve/soak.py --segment "$soak_seconds" --rate 3
@@ -350,11 +351,27 @@ openai_client() {
 
 # --- all of it -------------------------------------------------------------------------------------
 
+run_stages() {
+    local stage
+    build_all
+    for stage in "${stages[@]}"; do "stage_$stage"; done
+    await_all
+    end
+}
+
+# In a process group of their own, which ends as a whole: what runs beside hears of no signal otherwise, and a shell runs no trap before what it
+# has in front ends.
+stages_in_a_group() {
+    local signal
+    set -m
+    run_stages &
+    set +m
+    for signal in 1 2 15; do trap "trap '' INT TERM HUP; kill -- -$! 2>/dev/null; wait; exit $((128 + signal))" "$signal"; done
+    wait "$!"
+}
+
 setup=(--test)
 if $more; then setup+=(--more); fi
 ./setup.sh "${setup[@]}" || { failed=1; end; }
 openai_client
-build_all
-for stage in "${stages[@]}"; do "stage_$stage"; done
-await_all
-end
+stages_in_a_group

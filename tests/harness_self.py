@@ -7,9 +7,11 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 # Says what it was called with; the first call that updates finds its lock taken.
@@ -34,6 +36,24 @@ NOTHING = "#!/bin/sh\n"
 WRONG = "#!/bin/sh\necho \"the wrong $(basename \"$0\")\" >&2\nexit 99\n"
 
 
+def numbers(path):
+    with open(path, encoding="utf-8") as f:
+        return [int(line) for line in f]
+
+
+def ends(pid):
+    """Whether the process does within a minute: nobody may be there who waits for it."""
+    for _ in range(600):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                if f.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.1)
+    return False
+
+
 class Scripts(unittest.TestCase):
     def setUp(self):
         temp = tempfile.TemporaryDirectory()
@@ -50,10 +70,12 @@ class Scripts(unittest.TestCase):
             f.write(text)
         os.chmod(path, 0o755)
 
-    def run_script(self, *command, ci=False, **env):
+    def env(self, ci=False, **env):
         base = {k: v for k, v in os.environ.items() if k != "CI"}
-        env = {**base, "PATH": self.bin + ":" + os.environ["PATH"], "CALLS": self.calls, **({"CI": "true"} if ci else {}), **env}
-        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return {**base, "PATH": self.bin + ":" + os.environ["PATH"], "CALLS": self.calls, **({"CI": "true"} if ci else {}), **env}
+
+    def run_script(self, *command, **env):
+        return subprocess.run(command, cwd=self.folder, env=self.env(**env), capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     def said(self):
         with open(self.calls, encoding="utf-8") as f:
@@ -157,8 +179,7 @@ class Scripts(unittest.TestCase):
 
     # --- test.sh -----------------------------------------------------------------------------------------
 
-    def stage(self, *args, reason, ci, ninja=NOTHING, until=""):
-        """Stages in a copy of the sources, all of whose tests are skipped for that reason."""
+    def copy_sources(self, meson, ninja):
         os.makedirs(os.path.join(self.folder, "tests"))
         shutil.copy(os.path.join(SOURCES, "test.sh"), self.folder)
         shutil.copy(os.path.join(SOURCES, "tests", "count.py"), os.path.join(self.folder, "tests"))
@@ -166,11 +187,15 @@ class Scripts(unittest.TestCase):
             f.write("#!/bin/sh\necho \"setup.sh $*\" >>\"$CALLS\"\n")
         os.chmod(os.path.join(self.folder, "setup.sh"), 0o755)
         os.makedirs(os.path.join(self.folder, "build-test", "site"))  # as if the client had been installed
+        self.program("meson", meson)
+        self.program("ninja", ninja)
+
+    def stage(self, *args, reason, ci, ninja=NOTHING, until=""):
+        """Stages in a copy of the sources, all of whose tests are skipped for that reason."""
+        self.copy_sources(MESON, ninja)
         log = os.path.join(self.folder, "log.json")
         with open(log, "w", encoding="utf-8") as f:
             f.write(json.dumps({"name": "unit engine", "result": "SKIP", "stdout": f"skipped: {reason}\n"}))
-        self.program("meson", MESON)
-        self.program("ninja", ninja)
         os.makedirs(os.path.join(self.folder, "build-test", "tsan", "src", "cli"))
         self.program(os.path.join(self.folder, "build-test", "tsan", "src", "cli", "weft"), NOTHING)  # runs once by itself
         p = self.run_script("./test.sh", *args, ci=ci, SKIPPED=log, UNTIL=until)
@@ -210,6 +235,27 @@ class Scripts(unittest.TestCase):
         code, out = self.stage("tsan", reason="", ci=False, ninja=WRONG)
         self.assertEqual((code, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
         self.assertIn("      the wrong ninja", out)
+
+    def ended_by(self, number, pids):
+        """Sends test.sh a signal while tests of a stage and the build of the next one run, whose processes add their ids to that file."""
+        with subprocess.Popen(["./test.sh", "plain", "cpu-only"], cwd=self.folder, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as p:
+            while not os.path.exists(pids) or len(ids := numbers(pids)) < 2:
+                self.assertIsNone(p.poll())
+                time.sleep(0.05)
+            p.send_signal(number)
+            return p.wait(), ids
+
+    def test_a_signal_ends_all_that_runs(self):
+        """At once, not when the tests in front have ended."""
+        pids = os.path.join(self.folder, "pids")
+        stay = f'echo $$ >>"{pids}"; exec sleep 600'
+        self.copy_sources(meson=f'#!/bin/sh\ncase "$*" in setup*) mkdir -p "$2" ;; *--list*) echo "weft / unit engine" ;; test*) {stay} ;; esac\n',
+                          ninja=f'#!/bin/sh\ncase "$*" in *cpu-only*) {stay} ;; esac\n')
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            code, ids = self.ended_by(number, pids)
+            self.assertEqual(code, 128 + number)
+            self.assertTrue(all(ends(pid) for pid in ids))
+            os.remove(pids)
 
     def test_tiers(self):
         code, out = self.stage("plain", reason="", ci=False)

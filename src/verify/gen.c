@@ -77,7 +77,7 @@ static void mutate(wf_gen *g, const wf_dtype_info *t, uint8_t *block)
  * FRESH is a copy of one of those, drawn anew for each: a block read from the wrong place still is another one. */
 static void fill_block(wf_check_operand *o, wf_gen *g, size_t at, float amplitude)
 {
-    enum { FRESH = 512 };
+    enum { FRESH = 64 };
     const wf_dtype_info *t = &wf_dtypes[o->view.dtype];
     uint8_t *block = o->data + at * t->block_bytes;
     float x[256];
