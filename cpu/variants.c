@@ -72,8 +72,9 @@ uint32_t wf_cpu_rank_gemm_amx(const wf_call *c)
 
 static bool quantised(const wf_call *c)
 {
-    uint8_t t = c->in[WF_GEMM_W].dtype;
-    return t == WF_Q8_0 || t == WF_Q4_0 || t == WF_Q4_K || t == WF_Q5_K || t == WF_Q6_K;
+#define IS_FORMAT(id, type) || type == WF_##id
+    return false WF_CPU_INTEGER_FORMATS(IS_FORMAT, c->in[WF_GEMM_W].dtype);
+#undef IS_FORMAT
 }
 
 uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *c)
