@@ -100,9 +100,16 @@ static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
     return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
 }
 
-/* f(g, format, begin, end), with the format of W as a constant, for which f is compiled each. */
+/* EACH_FORMAT(f) compiles f(g, format, begin, end) for each format of W, as functions of their own: in one, registers are short.
+ * WITH_FORMAT calls that of g. */
+#define FORMAT_FUNCTION(id, f)                                                                     \
+    static __attribute__((noinline)) void f##_##id(const gemm *g, uint32_t begin, uint32_t end)    \
+    {                                                                                              \
+        f(g, WF_##id, begin, end);                                                                 \
+    }
+#define EACH_FORMAT(f) WF_CPU_INTEGER_FORMATS(FORMAT_FUNCTION, f)
 #define IF_FORMAT(id, f, g, begin, end)                                                            \
-    if ((g)->w->dtype == WF_##id) f(g, WF_##id, begin, end);
+    if ((g)->w->dtype == WF_##id) f##_##id(g, begin, end);
 #define WITH_FORMAT(f, g, begin, end)                                                              \
     do {                                                                                           \
         WF_CPU_INTEGER_FORMATS(IF_FORMAT, f, g, begin, end)                                        \

@@ -353,8 +353,8 @@ WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype
             gemm_many(c, a, dtype, begin);                                                         \
     }
 EACH(gemm_f16, WF_F16)
-#define EACH_FORMAT(id, ...) EACH(gemm_##id, WF_##id)
-WF_CPU_INTEGER_FORMATS(EACH_FORMAT, )
+#define GEMM_FORMAT(id, ...) EACH(gemm_##id, WF_##id)
+WF_CPU_INTEGER_FORMATS(GEMM_FORMAT, )
 EACH(gemm_q8_0x16, Q8_0X16)
 
 void wf_cpu_gemm_amx_int8(const wf_cpu_work *work)

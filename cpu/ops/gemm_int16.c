@@ -35,7 +35,7 @@ WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, co
 }
 
 /* An incomplete last panel of k, from a padded copy. */
-static const char *padded(const uint8_t dtype, const char *w, uint32_t k, char copy[ROW_MAX])
+static __attribute__((noinline)) const char *padded(const uint8_t dtype, const char *w, uint32_t k, char copy[ROW_MAX])
 {
     memset(copy, 0, ROW_MAX);
     memcpy(copy, w, wf_dtype_bytes(dtype, k));
@@ -67,6 +67,8 @@ WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint3
         for (; m < g->m; m++) tile_of(g, dtype, n, m, 1);
     }
 }
+
+EACH_FORMAT(rows_of)
 
 static size_t row_step(uint32_t k)
 {

@@ -17,6 +17,7 @@
 #include "cpu/ops/hi_lo.h"
 
 #define SPAN      16u /* blocks */
+#define SPAN_MAX  576u /* most file bytes of a span, and what is read past them */
 #define MOST_ROWS 4   /* activation rows of a tile */
 #define PAIR      2 /* weight rows of a tile with several activation rows; otherwise 1 */
 #define FAR       8192u /* L2 prefetch distance in bytes */
@@ -164,29 +165,31 @@ WF_INLINE void unpack_pairs(const uint8_t dtype, const char *p, const uint32_t h
     w[1] = _mm512_ternarylogic_epi32(half ? shift_right(p, 4, 5) : shift_right(p, 0, 1), third, w[1], 0xea);
 }
 
-/* Adds the fifth bits of four blocks, those of whose first and second halves the registers have. */
-WF_INLINE void add_fifth(const uint8_t dtype, const char *p, __m512i *w)
+/* 16 bytes of each of four blocks. */
+WF_INLINE __m512i four_quarters(const char *a, const char *b, const char *c, const char *d)
 {
-    const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-    const __m512i fifth = _mm512_set1_epi8(16);
-    int32_t bits[4];
-    for (uint32_t b = 0; b < 4; b++) memcpy(&bits[b], fifth_at(dtype, p, b), sizeof bits[b]);
-    const __m128i v = _mm_shuffle_epi8(_mm_setr_epi32(bits[0], bits[1], bits[2], bits[3]), order);
-    w[0] = _mm512_mask_add_epi8(w[0], (__mmask64)_mm_cvtsi128_si64(v), w[0], fifth);
-    w[1] = _mm512_mask_add_epi8(w[1], (__mmask64)_mm_extract_epi64(v, 1), w[1], fifth);
+    __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(load16(a)), load16(b), 1);
+    return _mm512_inserti32x4(_mm512_inserti32x4(v, load16(c), 2), load16(d), 3);
+}
+
+/* Adds the fifth bits, which are in the first four bytes of each quarter: two for its first half, which w[0] has, two for the other. */
+WF_INLINE void add_fifth(__m512i bits, __m512i *w)
+{
+    const __m512i fifth = _mm512_set1_epi8(16), bit = _mm512_set1_epi64((int64_t)0x8040201008040201);
+    const __m512i first = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 0x01010101, 0x01010101)), second = _mm512_add_epi8(first, _mm512_set1_epi8(2));
+    w[0] = _mm512_mask_add_epi8(w[0], _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, first), bit), w[0], fifth);
+    w[1] = _mm512_mask_add_epi8(w[1], _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, second), bit), w[1], fifth);
 }
 
 /* Four blocks from p on; of IQ4_XS a half of the superblock at p. */
 WF_INLINE void unpack_nibbles(const uint8_t dtype, const char *p, const uint32_t half, __m512i *w)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    __m512i q = _mm512_castsi128_si512(load16(nibbles_at(dtype, p, 4 * half)));
-    q = _mm512_inserti32x4(q, load16(nibbles_at(dtype, p, 4 * half + 1)), 1);
-    q = _mm512_inserti32x4(q, load16(nibbles_at(dtype, p, 4 * half + 2)), 2);
-    q = _mm512_inserti32x4(q, load16(nibbles_at(dtype, p, 4 * half + 3)), 3);
+    const uint32_t b = 4 * half;
+    const __m512i q = four_quarters(nibbles_at(dtype, p, b), nibbles_at(dtype, p, b + 1), nibbles_at(dtype, p, b + 2), nibbles_at(dtype, p, b + 3));
     w[0] = _mm512_and_si512(q, low);
     w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
-    if (has_fifth(dtype)) add_fifth(dtype, p, w);
+    if (has_fifth(dtype)) add_fifth(four_quarters(fifth_at(dtype, p, 0), fifth_at(dtype, p, 1), fifth_at(dtype, p, 2), fifth_at(dtype, p, 3)), w);
     for (int i = 0; i < 2 && values_of(dtype); i++) w[i] = _mm512_shuffle_epi8(unsigned_values(dtype), w[i]);
 }
 
@@ -324,19 +327,19 @@ WF_INLINE void span(tile *a, const kind t, const char *const w[PAIR], size_t s, 
         for (int r = 0; r < nr; r++) group(a, t, w[r] + i * step, s, i, r, mr, scale[r]);
 }
 
-/* Where the rows of span s are: in the file, or what is left of them in padded copies. */
-WF_INLINE void open_span(const tile *a, const kind t, size_t s, size_t row_bytes, const char *w[PAIR], char copy[PAIR][ROW_MAX + 64], const int nr)
+/* What is left of a row at its end, padded with zeros to a span. Not in the loop over spans, which it would slow down. */
+static __attribute__((noinline)) const char *padded(const char *w, size_t bytes, char copy[SPAN_MAX])
 {
-    const size_t bytes = span_bytes_of(t), here = WF_MIN(bytes, row_bytes - s * bytes);
-    for (int r = 0; r < nr; r++) {
-        w[r] = a->w[r] + s * bytes;
-        for (size_t i = 0; i < bytes; i += 64) {
-            __builtin_prefetch(w[r] + FAR + i, 0, 2);
-            __builtin_prefetch(w[r] + NEAR + i, 0, 3);
-        }
-        if (here == bytes) continue;
-        memset(copy[r], 0, sizeof copy[r]);
-        w[r] = memcpy(copy[r], w[r], here);
+    memset(copy, 0, SPAN_MAX);
+    return memcpy(copy, w, bytes);
+}
+
+/* Fetches what follows. */
+WF_INLINE void fetch_span(const char *w, const size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(w + FAR + i, 0, 2);
+        __builtin_prefetch(w + NEAR + i, 0, 3);
     }
 }
 
@@ -344,8 +347,8 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
                        const int nr, const int mr)
 {
     const kind t = kind_of(dtype);
-    const size_t row_bytes = (size_t)g->k / (in_supers(dtype) ? 256 : 32) * t.bytes;
-    char copy[PAIR][ROW_MAX + 64];
+    const size_t bytes = span_bytes_of(t), row_bytes = (size_t)g->k / (in_supers(dtype) ? 256 : 32) * t.bytes;
+    char copy[PAIR][SPAN_MAX];
     tile a;
     for (int i = 0; i < mr; i++) {
         a.x[i] = g->xp + (m + i) * g->x_step;
@@ -356,9 +359,14 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
         a.w[r] = w + r * g->w_step;
         for (int i = 0; i < mr; i++) a.acc[r][i] = _mm512_setzero_ps();
     }
-    for (size_t s = 0; s * span_bytes_of(t) < row_bytes; s++) {
+    for (size_t s = 0; s * bytes < row_bytes; s++) {
         const char *at[PAIR];
-        open_span(&a, t, s, row_bytes, at, copy, nr);
+        const size_t left = row_bytes - s * bytes;
+        for (int r = 0; r < nr; r++) {
+            at[r] = a.w[r] + s * bytes;
+            fetch_span(at[r], bytes);
+            if (left < bytes) at[r] = padded(at[r], left, copy[r]);
+        }
         span(&a, t, at, s, nr, mr);
     }
     for (int r = 0; r < nr; r++)
@@ -379,6 +387,8 @@ WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint3
     for (; n < end; n++)
         for (uint32_t m = 0; m < g->m; m++) tile_of(g, dtype, g->wp + n * g->w_step, n, m, 1, 1);
 }
+
+EACH_FORMAT(rows_of)
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {
