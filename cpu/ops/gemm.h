@@ -100,14 +100,19 @@ static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
     return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
 }
 
-/* f(g, format, begin, end), with the format of W as a constant, for which f is compiled each: those that products of integers take. */
+/* EACH_FORMAT(f) compiles f(g, format, begin, end) for each format of W, as functions of their own: in one, registers are short.
+ * WITH_FORMAT calls that of g. */
+#define FORMAT_FUNCTION(id, f)                                                                     \
+    static __attribute__((noinline)) void f##_##id(const gemm *g, uint32_t begin, uint32_t end)    \
+    {                                                                                              \
+        f(g, WF_##id, begin, end);                                                                 \
+    }
+#define EACH_FORMAT(f) WF_CPU_INTEGER_FORMATS(FORMAT_FUNCTION, f)
+#define IF_FORMAT(id, f, g, begin, end)                                                            \
+    if ((g)->w->dtype == WF_##id) f##_##id(g, begin, end);
 #define WITH_FORMAT(f, g, begin, end)                                                              \
     do {                                                                                           \
-        if ((g)->w->dtype == WF_Q8_0) f(g, WF_Q8_0, begin, end);                                   \
-        if ((g)->w->dtype == WF_Q4_0) f(g, WF_Q4_0, begin, end);                                   \
-        if ((g)->w->dtype == WF_Q4_K) f(g, WF_Q4_K, begin, end);                                   \
-        if ((g)->w->dtype == WF_Q5_K) f(g, WF_Q5_K, begin, end);                                   \
-        if ((g)->w->dtype == WF_Q6_K) f(g, WF_Q6_K, begin, end);                                   \
+        WF_CPU_INTEGER_FORMATS(IF_FORMAT, f, g, begin, end)                                        \
     } while (0)
 
 #endif

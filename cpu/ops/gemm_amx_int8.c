@@ -1,4 +1,4 @@
-/* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights.
+/* GEMM on AMX with int8 products, for F16 and quantised weights (blocks.h).
  *
  * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split into two int8:
  * 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end of each panel. lo x lo is
@@ -13,22 +13,10 @@
  */
 #include <string.h>
 
-#include "cpu/ops/gemm_amx.h"
+#include "cpu/ops/amx_weights.h"
 
-#define UNIT    64u            /* k of a tile */
-#define UNITS   (PANEL / UNIT)
-#define BLOCKS  (PANEL / 32)
-#define TILE_BYTES   1024u          /* bytes of a tile */
 #define NB_MAX  192u           /* output columns at a time, at most: with the sums of MB rows, a quarter of an L2 cache */
 #define NB_FEW  32u            /* the same for few rows of X */
-#define Q8_0X16  255            /* in addition to dtypes: Q8_0 with 16 rows interleaved (layout.c) */
-
-/* A panel of 16 rows, of weights or of activations. */
-typedef struct panel {
-    char tile[UNITS][2][TILE_BYTES];
-    float scale[TILE];
-    int32_t comp[TILE]; /* of activations: compensation for the mean of b */
-} panel;
 
 typedef struct amx_int8 {
     const wf_view *x, *w;
@@ -72,7 +60,7 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
     if (dtype == WF_Q4_0) { /* first halves of four blocks, then second halves */
         v[0] = _mm512_shuffle_i32x4(a, b, 0x88);
         v[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    } else if (has_mins(dtype)) { /* even blocks, then odd ones */
+    } else if (has_k_scales(dtype)) { /* even blocks, then odd ones */
         v[0] = _mm512_shuffle_i32x4(a, b, 0x44);
         v[1] = _mm512_shuffle_i32x4(a, b, 0xee);
     } else if (dtype == WF_F16) { /* k and k + 32 alternate */
@@ -135,207 +123,7 @@ static void pack_x(const amx_int8 *a, uint32_t t, uint32_t p, panel *out)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Stores int16 of even and of odd columns to a row of the hi and lo tiles. */
-WF_INLINE void store_hi_lo(__m512i even, __m512i odd, char *to)
-{
-    const __mmask64 odds = 0xaaaaaaaaaaaaaaaau;
-    _mm512_storeu_si512(to, _mm512_mask_blend_epi8(odds, _mm512_srli_epi16(even, 8), odd));
-    _mm512_storeu_si512(to + TILE_BYTES, _mm512_mask_blend_epi8(odds, even, _mm512_slli_epi16(odd, 8)));
-}
-
-/* Sets part[block][row] to the ratio of a block's scale to the largest one of its row, as fixed point in both halves of a word.
- * block: bytes of a block; 0: interleaved. */
-WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const float unit, panel *out,
-                        int32_t part[BLOCKS][TILE])
-{
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i rows = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)step));
-    __m512i most = _mm512_setzero_si512();
-    __m512 d[BLOCKS];
-    for (uint32_t b = 0; b < BLOCKS; b++) {
-        if (block)
-            d[b] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(rows, w + b * block, 1)));
-        else
-            d[b] = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + b / 2 * WF_Q8_0X16_GROUP + b % 2 * 32)));
-        most = max_abs(most, d[b]);
-    }
-    __m512 top = _mm512_castsi512_ps(most);
-    __mmask16 some = _mm512_cmp_ps_mask(top, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    __m512 factor = _mm512_maskz_div_ps(some, _mm512_set1_ps(32767), top);
-    for (uint32_t b = 0; b < BLOCKS; b++) {
-        __m512i i = _mm512_cvtps_epi32(_mm512_mul_ps(d[b], factor));
-        i = _mm512_mask_blend_epi16(0xaaaaaaaau, i, _mm512_slli_epi32(i, 16));
-        _mm512_storeu_si512(part[b], i);
-    }
-    _mm512_storeu_ps(out->scale, _mm512_mul_ps(top, _mm512_set1_ps(32768.0f / 32767 / unit)));
-}
-
-WF_INLINE __m512i part_at(const int32_t *p, __m512i others, const __mmask16 lanes)
-{
-    return _mm512_castps_si512(_mm512_mask_broadcastss_ps(_mm512_castsi512_ps(others), lanes, _mm_load_ss((const float *)p)));
-}
-
-/* One panel of 16 rows of weights. */
-typedef struct source {
-    const char *w;
-    size_t step;
-    const char *next; /* prefetch address: `bytes` of each row of the next panel */
-    size_t next_step, bytes;
-    int32_t part[BLOCKS][TILE];
-    char copy[TILE][ROW_MAX]; /* padded copy of incomplete rows */
-    char transposed[TILE][UNIT];  /* of the interleaved layout: rows of a group */
-} source;
-
-/* Converts unit u of row r, two blocks. */
-WF_INLINE void q8_0_unit(const source *s, __m512i q, uint32_t u, uint32_t r, panel *out)
-{
-    __m512i by = part_at(&s->part[2 * u + 1][r], _mm512_set1_epi32(s->part[2 * u][r]), 0xff00);
-    __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(q, 8), by);
-    __m512i odd = _mm512_mulhrs_epi16(_mm512_and_si512(q, _mm512_set1_epi16(-256)), by);
-    store_hi_lo(even, odd, out->tile[u][0] + r * 64);
-}
-
-WF_INLINE void q8_0_row(const source *s, uint32_t r, panel *out)
-{
-    const char *p = s->w + r * s->step + 2;
-    WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++, p += 68) q8_0_unit(s, load_2x32(p, p + 34), u, r, out);
-}
-
-/* Converts a sixteenth of an interleaved panel: four rows of a unit, which is transposed with its first rows. */
-WF_INLINE void q8_0x16_part(source *s, uint32_t part, panel *out)
-{
-    uint32_t u = part / 4, r = part % 4 * 4;
-    if (r == 0) v_transpose((const float *)(s->w + u * WF_Q8_0X16_GROUP + 64), TILE, (float *)s->transposed, TILE);
-    for (uint32_t end = r + 4; r < end; r++) q8_0_unit(s, _mm512_loadu_si512(s->transposed[r]), u, r, out);
-}
-
-/* Multiplies one of the four nibbles of each word, shifted to the top, by the part of its block. */
-WF_INLINE __m512i nibbles(__m512i q, __m512i by)
-{
-    const __m512i mask = _mm512_set1_epi16((short)0xf000), eight = _mm512_set1_epi16((short)0x8000);
-    return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(q, mask, eight, 0x6a), by); /* (q & mask) ^ eight */
-}
-
-WF_INLINE void q4_0_row(const source *s, uint32_t r, panel *out)
-{
-    const char *p = s->w + r * s->step + 2;
-    WF_UNROLL(2)
-    for (uint32_t u = 0; u < UNITS; u += 2, p += 72) {
-        const int32_t(*part)[TILE] = &s->part[2 * u];
-        __m512i q = _mm512_castsi128_si512(load16(p)), by = _mm512_set1_epi32(part[0][r]);
-        q = _mm512_inserti32x4(q, load16(p + 18), 1);
-        q = _mm512_inserti32x4(q, load16(p + 36), 2);
-        q = _mm512_inserti32x4(q, load16(p + 54), 3);
-        by = part_at(&part[1][r], by, 0x00f0);
-        by = part_at(&part[2][r], by, 0x0f00);
-        by = part_at(&part[3][r], by, 0xf000);
-        store_hi_lo(nibbles(_mm512_slli_epi16(q, 12), by), nibbles(_mm512_slli_epi16(q, 4), by),
-                     out->tile[u][0] + r * 64);
-        store_hi_lo(nibbles(_mm512_slli_epi16(q, 8), by), nibbles(q, by), out->tile[u + 1][0] + r * 64);
-    }
-}
-
-/* The largest of 32 unsigned words. */
-WF_INLINE uint32_t largest(__m512i v)
-{
-    __m256i a = _mm256_max_epu16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
-    __m128i b = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    b = _mm_minpos_epu16(_mm_xor_si128(b, _mm_set1_epi16(-1))); /* the minimum is the only such instruction */
-    return 0xffffu ^ (uint32_t)_mm_extract_epi16(b, 0);
-}
-
-/* Scales by a power of two, which is exact except for values that are small compared to the largest one. */
-WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
-{
-    const char *w = s->w + r * s->step;
-    __m512i top = _mm512_setzero_si512();
-    for (uint32_t i = 0; i < PANEL * 2; i += 64)
-        top = _mm512_max_epu16(top, _mm512_and_si512(_mm512_loadu_si512(w + i), _mm512_set1_epi16(0x7fff)));
-    uint32_t exponent = WF_MAX(largest(top) >> 10, 1u), shift = 29 - exponent;
-    uint32_t scale = exponent < 31 ? (127 - shift) << 23 : 0x7fc00000; /* 2^-shift, or NaN */
-    const __m512h by = _mm512_cvtepi16_ph(_mm512_set1_epi16((short)shift));
-    WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++, w += 128) {
-        __m512h even = _mm512_scalef_ph(_mm512_loadu_ph(w), by), odd = _mm512_scalef_ph(_mm512_loadu_ph(w + 64), by);
-        store_hi_lo(_mm512_cvtph_epi16(even), _mm512_cvtph_epi16(odd), out->tile[u][0] + r * 64);
-    }
-    memcpy(&out->scale[r], &scale, sizeof(scale));
-}
-
-/* The scales of the panel's sub-blocks of 16, relative to the largest, which goes to *most. */
-WF_INLINE __m512i q6_k_parts(const char *p, float *most)
-{
-    __m512i scale = _mm512_cvtepi8_epi32(load16(p + 192));
-    int top = _mm512_reduce_max_epi32(_mm512_abs_epi32(scale));
-    const __m512 factor = _mm512_set1_ps(top ? 32767.0f / (float)top : 0);
-    __m512i by = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(scale), factor));
-    *most = _cvtsh_ss(*(const unsigned short *)(p + 208)) * (float)top * (32768.0f / 32767 / 1024);
-    return _mm512_mask_blend_epi16(0xaaaaaaaau, by, _mm512_slli_epi32(by, 16));
-}
-
-WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
-{
-    const __m512i minus32 = _mm512_set1_epi16((short)0x8000), mask = _mm512_set1_epi16((short)0xfc00);
-    const __m512i quarter = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-    const char *p = s->w + r * s->step;
-    __m512i parts = q6_k_parts(p, &out->scale[r]);
-    WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++) {
-        __m512i q = q6_k_bytes(p, u);
-        __m512i by = _mm512_permutexvar_epi32(_mm512_add_epi32(quarter, _mm512_set1_epi32((int)(4 * u))), parts);
-        __m512i even = _mm512_xor_si512(_mm512_slli_epi16(q, 10), minus32);
-        __m512i odd = _mm512_ternarylogic_epi32(_mm512_slli_epi16(q, 2), mask, minus32, 0x6a);
-        store_hi_lo(_mm512_mulhrs_epi16(even, by), _mm512_mulhrs_epi16(odd, by), out->tile[u][0] + r * 64);
-    }
-}
-
-/* The scales of the eight blocks of a Q4_K or Q5_K superblock, times 2^bits, then their minima, as fixed point in both halves of a
- * word each. No weight exceeds int16; its last place goes to *unit. */
-WF_INLINE __m512i k_parts(const char *p, const int bits, float *unit)
-{
-    const __m512 steps = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps((float)(1 << bits)), _mm512_set1_ps(1));
-    __m512 v = _mm512_mul_ps(k_scales(p), steps), size = _mm512_abs_ps(v);
-    size = _mm512_add_ps(size, _mm512_shuffle_f32x4(size, size, 0x4e)); /* of a scale and its minimum */
-    float top = max_of(max_abs(_mm512_setzero_si512(), size));
-    __m512i parts = _mm512_cvtps_epi32(_mm512_mul_ps(v, _mm512_set1_ps(top > 0 ? 32767 / top : 0)));
-    *unit = top / 32767;
-    return _mm512_mask_blend_epi16(0xaaaaaaaau, parts, _mm512_slli_epi32(parts, 16));
-}
-
-/* Multiplies the numbers at the top of each word, below its sign, and subtracts the minima. */
-WF_INLINE __m512i less_mins(__m512i q, const int bits, __m512i by, __m512i mins)
-{
-    q = _mm512_and_si512(q, _mm512_set1_epi16((short)(0x8000 - (1 << (15 - bits)))));
-    return _mm512_subs_epi16(_mm512_mulhrs_epi16(q, by), mins);
-}
-
-/* Half a superblock: its even blocks are one unit, its odd ones another. */
-WF_INLINE void k_half(const uint8_t dtype, const char *p, uint32_t half, __m512i parts, uint32_t r, panel *out)
-{
-    const int bits = dtype == WF_Q4_K ? 4 : 5;
-    const __m512i blocks = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(2), 1);
-    __m512i low = _mm512_loadu_si512(p + (dtype == WF_Q4_K ? 16 : 48) + 64 * half);
-    for (uint32_t odd = 0; odd < 2; odd++) {
-        __m512i at = _mm512_add_epi32(blocks, _mm512_set1_epi32((int)(4 * half + odd)));
-        __m512i by = _mm512_permutexvar_epi32(at, parts);
-        __m512i mins = _mm512_permutexvar_epi32(_mm512_add_epi32(at, _mm512_set1_epi32(8)), parts);
-        __m512i q = odd ? _mm512_srli_epi16(low, 4) : low;
-        if (dtype == WF_Q5_K) q = with_fifth(q, p + 16, 4 * half + odd, 4 * half + odd + 2);
-        store_hi_lo(less_mins(_mm512_slli_epi16(q, 15 - bits), bits, by, mins), less_mins(_mm512_slli_epi16(q, 7 - bits), bits, by, mins),
-                    out->tile[2 * half + odd][0] + r * 64);
-    }
-}
-
-WF_INLINE void k_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
-{
-    const char *p = s->w + r * s->step;
-    __m512i parts = k_parts(p, dtype == WF_Q4_K ? 4 : 5, &out->scale[r]);
-    k_half(dtype, p, 0, parts, r, out);
-    k_half(dtype, p, 1, parts, r, out);
-}
-
-/* The same for the interleaved layout, which has all 16 rows, padded with zeros. */
+/* Prepares a panel of the interleaved layout, which has all 16 rows, padded with zeros. */
 WF_INLINE void open_q8_0x16(const amx_int8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
 {
     const size_t step = wf_q8_0x16_bytes(a->k), panel_bytes = wf_q8_0x16_bytes(PANEL), here = n < a->n ? wf_q8_0x16_bytes(k) : 0;
@@ -360,7 +148,7 @@ WF_INLINE void open_panel(const amx_int8 *a, const uint8_t dtype, uint32_t n, ui
     s->step = a->w_step;
     if (dtype == Q8_0X16) {
         open_q8_0x16(a, n, p, k, s);
-        parts_of(s->w, 0, 0, 256, out, s->part);
+        parts_of(dtype, s->w, 0, 256, out, s->part);
         return;
     }
     if (rows < TILE || k < PANEL) {
@@ -369,8 +157,8 @@ WF_INLINE void open_panel(const amx_int8 *a, const uint8_t dtype, uint32_t n, ui
         s->w = s->copy[0];
         s->step = ROW_MAX;
     }
-    if (dtype == WF_Q8_0) parts_of(s->w, s->step, 34, 256, out, s->part);
-    if (dtype == WF_Q4_0) parts_of(s->w, s->step, 18, 4096, out, s->part);
+    if (dtype == WF_Q4_0) parts_of(dtype, s->w, s->step, 4096, out, s->part);
+    if (dtype == WF_Q8_0 || is_signed(dtype)) parts_of(dtype, s->w, s->step, (float)(1 << up_of(dtype)), out, s->part);
 }
 
 WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out)
@@ -385,8 +173,12 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
     if (dtype == WF_Q8_0) q8_0_row(s, r, out);
     if (dtype == Q8_0X16) q8_0x16_part(s, r, out);
     if (dtype == WF_Q4_0) q4_0_row(s, r, out);
+    if (is_signed(dtype)) signed_row(s, dtype, r, out);
+    if (dtype == WF_Q4_1 || dtype == WF_Q5_1) pair_row(s, dtype, r, out);
+    if (dtype == WF_Q2_K) q2_k_row(s, r, out);
+    if (dtype == WF_Q3_K) q3_k_row(s, r, out);
     if (dtype == WF_Q6_K) q6_k_row(s, r, out);
-    if (has_mins(dtype)) k_row(s, dtype, r, out);
+    if (has_k_scales(dtype)) k_row(s, dtype, r, out);
 }
 
 WF_INLINE void unpack(source *s, const uint8_t dtype, panel *out)
@@ -561,11 +353,8 @@ WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype
             gemm_many(c, a, dtype, begin);                                                         \
     }
 EACH(gemm_f16, WF_F16)
-EACH(gemm_q8_0, WF_Q8_0)
-EACH(gemm_q4_0, WF_Q4_0)
-EACH(gemm_q4_k, WF_Q4_K)
-EACH(gemm_q5_k, WF_Q5_K)
-EACH(gemm_q6_k, WF_Q6_K)
+#define GEMM_FORMAT(id, ...) EACH(gemm_##id, WF_##id)
+WF_CPU_INTEGER_FORMATS(GEMM_FORMAT, )
 EACH(gemm_q8_0x16, Q8_0X16)
 
 void wf_cpu_gemm_amx_int8(const wf_cpu_work *work)
@@ -581,13 +370,11 @@ void wf_cpu_gemm_amx_int8(const wf_cpu_work *work)
     wf_cpu_barrier(work);
     configure();
     while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) {
+#define RUN_FORMAT(id, ...)                                                                        \
+    if (a.w->dtype == WF_##id && !a.w->layout) gemm_##id(work->call, &a, begin, end);
+        WF_CPU_INTEGER_FORMATS(RUN_FORMAT, )
         if (a.w->dtype == WF_F16) gemm_f16(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q8_0 && a.w->layout) gemm_q8_0x16(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q8_0 && !a.w->layout) gemm_q8_0(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q4_0) gemm_q4_0(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q4_K) gemm_q4_k(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q5_K) gemm_q5_k(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q6_K) gemm_q6_k(work->call, &a, begin, end);
+        if (a.w->layout) gemm_q8_0x16(work->call, &a, begin, end);
     }
     _tile_release();
 }

@@ -1,4 +1,4 @@
-/* GEMM for few rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights on AVX2: weights are unpacked to int16 in registers (words.h). */
+/* GEMM for few rows with quantised weights on AVX2: they are unpacked to int16 in registers (words.h). */
 #include "cpu/ops/gemm.h"
 #include "cpu/ops/words.h"
 
@@ -12,8 +12,8 @@ typedef struct tile {
     __m256 acc[MOST_ROWS];
 } tile;
 
-/* Adds `blocks` blocks of panel p, whose weights are at w. */
-WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, const uint32_t blocks, const int mr)
+/* Adds panel p, whose weights are at w. */
+WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, const int mr)
 {
     const scales s = scales_of(dtype, w);
     __m256 sum[MOST_ROWS];
@@ -22,7 +22,7 @@ WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, co
         if (in_halves(dtype)) sum[m] = _mm256_fmadd_ps(s.less[1], _mm256_loadu_ps(t->x[m][p].minus_sum + 8), sum[m]);
     }
     WF_UNROLL(8)
-    for (uint32_t b = 0; b < blocks; b++) {
+    for (uint32_t b = 0; b < BLOCKS; b++) {
         const words v = words_of(dtype, w, b);
         const __m256 d = scale_at(dtype, &s, b);
         for (int m = 0; m < mr; m++) {
@@ -34,29 +34,28 @@ WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, co
     for (int m = 0; m < mr; m++) t->acc[m] = _mm256_fmadd_ps(sum[m], _mm256_set1_ps(t->x[m][p].scale), t->acc[m]);
 }
 
-/* An incomplete last panel, from a padded copy. */
-WF_INLINE void last_panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, uint32_t k, const int mr)
+/* An incomplete last panel of k, from a padded copy. */
+static __attribute__((noinline)) const char *padded(const uint8_t dtype, const char *w, uint32_t k, char copy[ROW_MAX])
 {
-    char copy[ROW_MAX] = {0};
+    memset(copy, 0, ROW_MAX);
     memcpy(copy, w, wf_dtype_bytes(dtype, k));
-    panel(t, dtype, copy, p, BLOCKS, mr);
+    return copy;
 }
 
 WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, uint32_t n, uint32_t m, const int mr)
 {
     const char *w = g->wp + n * g->w_step;
-    const size_t bytes = wf_dtype_bytes(dtype, PANEL);
+    const size_t bytes = bytes_of_panel(dtype);
+    char copy[ROW_MAX];
     tile t;
     for (int i = 0; i < mr; i++) t.x[i] = (const x_panel *)(g->xp + (m + i) * g->x_step), t.acc[i] = _mm256_setzero_ps();
-    uint32_t p = 0;
-    for (; p < g->k / PANEL; p++, w += bytes) {
+    for (uint32_t p = 0; p * PANEL < g->k; p++, w += bytes) {
         for (size_t i = 0; i < bytes; i += 64) {
             __builtin_prefetch(w + FAR + i, 0, 2);
             __builtin_prefetch(w + NEAR + i, 0, 3);
         }
-        panel(&t, dtype, w, p, BLOCKS, mr);
+        panel(&t, dtype, (p + 1) * PANEL <= g->k ? w : padded(dtype, w, g->k % PANEL, copy), p, mr);
     }
-    if (g->k % PANEL) last_panel(&t, dtype, w, p, g->k % PANEL, mr);
     for (int i = 0; i < mr; i++) store_output(g, m + i, n, qf_sum(t.acc[i]));
 }
 
@@ -68,6 +67,8 @@ WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint3
         for (; m < g->m; m++) tile_of(g, dtype, n, m, 1);
     }
 }
+
+EACH_FORMAT(rows_of)
 
 static size_t row_step(uint32_t k)
 {

@@ -1,22 +1,32 @@
-/* GEMM for few rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights. Activations are quantised once per call, in blocks of 32, to a hi int8 and a lo
+/* GEMM for few rows with quantised weights (blocks.h). Activations are quantised once per call, in blocks of 32, to a hi int8 and a lo
  * int8 for the remainder. With hi alone, logits of a small model have errors of 1 to 2 % of their range; lo reduces that below 0.1 %
- * for one more dot product. gemm_vnni.c is the version for AVX-512.
+ * for one more dot product. gemm_vnni.c and gemm_int16.c are the versions for x86.
  */
 #include <math.h>
 #include <string.h>
 
+#include "cpu/ops/blocks.h"
 #include "cpu/ops/gemm.h"
 #include "tensor/quant/k_scales.h"
 
-/* A prepared row: K hi int8, then K lo int8, each followed by K/4 int32 of compensation for unsigned weights; then K/32 scales, and as
- * many sums of x, negative, for formats that subtract a minimum. x = scale * (hi + lo * FINE). */
-#define FINE (1.0f / 254)
+#define PANEL   256u
+#define BLOCKS  (PANEL / 32)
+#define ROW_MAX 320u /* most file bytes of one row of a panel, and what is read past them */
 /* Activation rows of a tile; the sums stay in registers. */
 #define INT8_MROW (VREGS * sizeof(vf) / sizeof(qf) >= 32 ? 4 : 2)
 
-static size_t int8_step(uint32_t k)
+/* 256 k of a row of X: x = scale * (q[0] + q[1] * FINE). */
+typedef struct x_panel {
+    int8_t q[2][PANEL];
+    int32_t comp[2][PANEL / 4]; /* compensation for the offset of the weights, for each four k */
+    float scale[BLOCKS];
+    float minus_sum[PANEL / 16]; /* what minima are multiplied with: sums of 16 or 32 k */
+} x_panel;
+#define FINE (1.0f / 254)
+
+static uint32_t panels_of(uint32_t k)
 {
-    return WF_UP((size_t)k * 4 + k / 4, (size_t)64);
+    return WF_UP(k, PANEL) / PANEL;
 }
 
 /* Rounds 32 numbers; x keeps the remainders. */
@@ -44,93 +54,72 @@ static float max_abs(const float *x)
     return size;
 }
 
-typedef struct xq {
-    const int8_t *q[2];
-    const int32_t *comp[2];
-    const float *scale, *minus_sum;
-} xq;
-
-static xq xq_at(const void *row, uint32_t k)
-{
-    const int8_t *q = row;
-    xq x = {.q = {q, q + 2 * (size_t)k}};
-    for (int part = 0; part < 2; part++) x.comp[part] = (const int32_t *)(x.q[part] + k);
-    x.scale = (const float *)(x.comp[1] + k / 4);
-    x.minus_sum = x.scale + k / 32;
-    return x;
-}
-
-/* What is added to the weights to make them unsigned. */
-static int offset_of(uint8_t dtype)
-{
-    return dtype == WF_Q8_0 ? 128 : dtype == WF_Q4_0 ? 8 : dtype == WF_Q6_K ? 32 : 0;
-}
-
-static float sum_of(const float *x)
+static float sum_of(const float *x, uint32_t n)
 {
     float sum = 0;
-    for (int i = 0; i < 32; i++) sum += x[i];
+    for (uint32_t i = 0; i < n; i++) sum += x[i];
     return sum;
 }
 
-static void prep_int8(const gemm *g, uint32_t m, void *dst)
+static void round_sums(const uint8_t dtype, const float *x, uint32_t b, x_panel *to)
 {
-    const int offset = offset_of(g->w->dtype);
-    const char *row = wf_cpu_row(g->x, m);
-    const size_t bytes = 32 * (size_t)wf_dtypes[g->x->dtype].block_bytes;
-    xq to = xq_at(dst, g->k);
-    for (uint32_t b = 0; b < g->k / 32; b++) {
-        float x[32];
-        wf_dtypes[g->x->dtype].decode(row + b * bytes, x, 32);
-        const float top = max_abs(x);
-        ((float *)to.minus_sum)[b] = -sum_of(x);
-        if (!isfinite(top)) memset(x, 0, sizeof x); /* the scale carries the NaN or infinity */
-        for (int p = 0; p < 2; p++)
-            round_block(x,
-                        p         ? 1 / FINE
-                        : top > 0 ? 127 / top
-                                  : 0,
-                        offset, (int8_t *)to.q[p] + 32 * b, (int32_t *)to.comp[p] + 8 * b);
-        ((float *)to.scale)[b] = top / 127;
-    }
+    if (in_halves(dtype))
+        for (uint32_t i = 0; i < 2; i++) to->minus_sum[2 * b + i] = -sum_of(x + 16 * i, 16);
+    else
+        to->minus_sum[b] = -sum_of(x, 32);
 }
 
-WF_INLINE void xq_rows(const gemm *g, uint32_t m, const int mr, xq *x)
+/* Block b of a panel; x is overwritten. */
+static void round_to(const uint8_t dtype, float *x, uint32_t b, x_panel *to)
 {
-    for (int i = 0; i < mr; i++) x[i] = xq_at(g->xp + (m + i) * g->x_step, g->k);
+    const float top = max_abs(x);
+    round_sums(dtype, x, b, to);
+    if (!isfinite(top)) memset(x, 0, 32 * sizeof *x); /* the scale carries the NaN or infinity */
+    round_block(x, top > 0 ? 127 / top : 0, offset_of(dtype), to->q[0] + 32 * b, to->comp[0] + 8 * b);
+    round_block(x, 1 / FINE, offset_of(dtype), to->q[1] + 32 * b, to->comp[1] + 8 * b);
+    to->scale[b] = top / 127;
+}
+
+/* A row, padded with zeros to whole panels. */
+static void prep_int8(const gemm *g, uint32_t m, void *dst)
+{
+    const char *row = wf_cpu_row(g->x, m);
+    const size_t bytes = 32 * (size_t)wf_dtypes[g->x->dtype].block_bytes;
+    for (uint32_t b = 0; b < panels_of(g->k) * BLOCKS; b++) {
+        float x[32] = {0};
+        if (b < g->k / 32) wf_dtypes[g->x->dtype].decode(row + b * bytes, x, 32);
+        round_to(g->w->dtype, x, b % BLOCKS, (x_panel *)dst + b / BLOCKS);
+    }
 }
 
 /* hi and lo of block b times w. */
-WF_INLINE qf dot_block(q8 w, const xq *x, uint32_t b, const bool is_signed)
+WF_INLINE qf dot_block(q8 w, const x_panel *x, uint32_t b)
 {
-    qf dot[2];
-    for (int p = 0; p < 2; p++) {
-        const int8_t *q = x->q[p] + 32 * b;
-        const int32_t *comp = x->comp[p] + 8 * b;
-        dot[p] = is_signed ? q_dot_signed(w, q, comp) : q_dot(w, q, comp);
-    }
-    return qf_fma(dot[1], qf_set(FINE), dot[0]);
+    qf hi = q_dot(w, x->q[0] + 32 * b, x->comp[0] + 8 * b), lo = q_dot(w, x->q[1] + 32 * b, x->comp[1] + 8 * b);
+    return qf_fma(lo, qf_set(FINE), hi);
 }
 
-/* One block of Q8_0 or Q4_0 of nr rows times mr rows. */
-WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32_t b, const xq *x,
-                       const int nr, const int mr, const bool fetch, qf acc[NROW][4])
+/* ---- scales: of each group of a panel of W, and its minimum ------------------------------------ */
+
+/* Eight f16, `step` bytes apart. */
+WF_INLINE void halves_at(const char *p, const size_t step, float *out)
 {
-    const size_t bytes = dtype == WF_Q8_0 ? 34 : 18;
-    if (fetch) fetch_next(w, w_step, b * bytes, bytes, NROW, dtype != WF_Q8_0);
-    for (int r = 0; r < nr; r++) {
-        const char *p = w + r * w_step + b * bytes;
-        q8 wv = dtype == WF_Q8_0 ? q_load(p + 2) : q_nibbles(p + 2);
-        qf d = qf_half(p);
-        for (int i = 0; i < mr; i++) {
-            qf dot = dot_block(wv, &x[i], b, dtype == WF_Q8_0);
-            acc[r][i] = qf_fma(dot, qf_mul(d, qf_set(x[i].scale[b])), acc[r][i]);
-        }
-    }
+    uint16_t half[BLOCKS];
+    for (uint32_t b = 0; b < BLOCKS; b++) memcpy(&half[b], p + b * step, sizeof half[b]);
+    for (uint32_t b = 0; b < BLOCKS; b += VL) v_store(out + b, v_load_f16(half + b));
 }
 
-/* The eight scales and minima of a superblock of Q4_K or Q5_K. */
-WF_INLINE void k_scales(const char *p, float scale[8], float min[8])
+WF_INLINE void block_scales(const uint8_t dtype, const char *p, float *scale, float *min)
+{
+    const size_t bytes = bytes_of(dtype);
+    for (uint32_t b = 0; b < BLOCKS && dtype == WF_MXFP4; b++) scale[b] = wf_mxfp4_scale(((const uint8_t *)p)[b * bytes]);
+    if (dtype != WF_MXFP4) halves_at(p, bytes, scale);
+    if (!has_mins(dtype)) return;
+    halves_at(p + 2, bytes, min);
+    for (uint32_t b = 0; b < BLOCKS; b++) min[b] = -min[b]; /* these are added */
+}
+
+WF_INLINE void k_scales(const char *p, float *scale, float *min)
 {
     uint8_t s[8], m[8];
     uint16_t d[2];
@@ -139,110 +128,126 @@ WF_INLINE void k_scales(const char *p, float scale[8], float min[8])
     for (int j = 0; j < 8; j++) scale[j] = wf_half_to_float(d[0]) * s[j], min[j] = wf_half_to_float(d[1]) * m[j];
 }
 
-/* One superblock of Q4_K or Q5_K: the minima times the sums of x, then eight blocks. */
-WF_INLINE void block_mins(const uint8_t dtype, const char *w, size_t w_step, uint32_t s, const xq *x, const int nr, const int mr, const bool fetch,
-                          qf acc[NROW][4])
+WF_INLINE void q2_k_scales(const char *p, float *scale, float *min)
 {
-    const size_t bytes = dtype == WF_Q4_K ? 144 : 176;
-    if (fetch) fetch_next(w, w_step, s * bytes, bytes, NROW, true);
-    for (int r = 0; r < nr; r++) {
-        const char *p = w + r * w_step + s * bytes;
-        float scale[8], min[8];
-        k_scales(p, scale, min);
-        for (int i = 0; i < mr; i++) acc[r][i] = qf_fma(qf_load(min), qf_load(x[i].minus_sum + 8 * s), acc[r][i]);
-        WF_UNROLL(Q6K_UNROLL)
-        for (uint32_t j = 0; j < 8; j++) {
-            q8 wv = dtype == WF_Q4_K ? q_4k(p + 16, j) : q_5k(p + 48, p + 16, j);
-            uint32_t b = 8 * s + j;
-            for (int i = 0; i < mr; i++)
-                acc[r][i] = qf_fma(dot_block(wv, &x[i], b, false), qf_set(scale[j] * x[i].scale[b]), acc[r][i]);
-        }
+    uint8_t s[16], m[16];
+    for (int j = 0; j < 16; j++) s[j] = (uint8_t)p[j] & 15, m[j] = (uint8_t)p[j] >> 4;
+    q_scales(s, qf_half(p + half_scales_at(WF_Q2_K)), scale);
+    q_scales(m, qf_half(p + 82), min);
+}
+
+/* Scales with a sign, of Q3_K or IQ4_XS. */
+WF_INLINE void signed_scales(const uint8_t dtype, const char *p, float *scale)
+{
+    const uint8_t *of = (const uint8_t *)p;
+    int8_t s[16] = {0};
+    for (uint32_t g = 0; g < (in_halves(dtype) ? 16 : 8); g++) s[g] = (int8_t)(dtype == WF_Q3_K ? wf_q3_k_scale_at(of + 96, g) : wf_iq4_xs_scale_at(of + 2, g));
+    q_scales(s, qf_half(p + (dtype == WF_Q3_K ? half_scales_at(dtype) : 0)), scale);
+}
+
+WF_INLINE void scales_of(const uint8_t dtype, const char *p, float *scale, float *min)
+{
+    if (!in_supers(dtype)) block_scales(dtype, p, scale, min);
+    if (has_k_scales(dtype)) k_scales(p, scale, min);
+    if (dtype == WF_Q2_K) q2_k_scales(p, scale, min);
+    if (dtype == WF_Q3_K || dtype == WF_IQ4_XS) signed_scales(dtype, p, scale);
+    if (dtype == WF_Q6_K) q_scales(p + 192, qf_half(p + half_scales_at(dtype)), scale);
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------- */
+
+/* A panel of one row, at w, times mr rows: the minima times the sums of x, then eight blocks. */
+WF_INLINE void panel(const uint8_t dtype, const char *w, const x_panel *const x[4], uint32_t p, const int mr, qf acc[4])
+{
+    float scale[16], min[16];
+    scales_of(dtype, w, scale, min);
+    for (uint32_t j = 0; j < (in_halves(dtype) ? 16 : 8) && has_mins(dtype); j += 8)
+        for (int i = 0; i < mr; i++) acc[i] = qf_fma(qf_load(min + j), qf_load(x[i][p].minus_sum + j), acc[i]);
+    WF_UNROLL(Q6K_UNROLL)
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        const q8 v = block_of(dtype, w, b);
+        const qf d = in_halves(dtype) ? qf_pair(scale + 2 * b) : qf_set(scale[b]);
+        for (int i = 0; i < mr; i++) acc[i] = qf_fma(dot_block(v, &x[i][p], b), qf_mul(d, qf_set(x[i][p].scale[b])), acc[i]);
     }
 }
 
-/* One superblock of Q6_K: 16 scales, each of 16 elements. */
-WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, const int nr,
-                        const int mr, const bool fetch, qf acc[NROW][4])
+/* An incomplete last panel of k, from a padded copy. */
+static const char *padded(const uint8_t dtype, const char *w, uint32_t k, char copy[ROW_MAX])
 {
-    if (fetch) fetch_next(w, w_step, (size_t)s * 210, 210, NROW, true);
-    for (int r = 0; r < nr; r++) {
-        const char *p = w + r * w_step + (size_t)s * 210;
-        float scale[16];
-        q_scales(p + 192, qf_half(p + 208), scale);
-        WF_UNROLL(Q6K_UNROLL)
-        for (uint32_t j = 0; j < 8; j++) {
-            q8 wv = q_6k(p, j);
-            qf sv = qf_pair(scale + 2 * j);
-            uint32_t b = 8 * s + j;
-            for (int i = 0; i < mr; i++) {
-                qf dot = dot_block(wv, &x[i], b, false);
-                acc[r][i] = qf_fma(dot, qf_mul(sv, qf_set(x[i].scale[b])), acc[r][i]);
-            }
-        }
-    }
+    memset(copy, 0, ROW_MAX);
+    memcpy(copy, w, wf_dtype_bytes(dtype, k));
+    return copy;
 }
 
-WF_INLINE void int8_tile(const gemm *g, const uint8_t dtype, const char *w, uint32_t n, uint32_t m,
-                         const int nr, const int mr)
+typedef void (*panel_fn)(const char *w, const x_panel *const x[4], uint32_t p, int mr, qf acc[4]);
+
+/* A function for each format, not for each tile, which would take the compiler minutes. */
+#define PANEL_OF(id, ...)                                                                          \
+    static void panel_##id(const char *w, const x_panel *const x[4], uint32_t p, int mr, qf acc[4]) \
+    {                                                                                              \
+        if (mr == 1)                                                                               \
+            panel(WF_##id, w, x, p, 1, acc);                                                       \
+        else                                                                                       \
+            panel(WF_##id, w, x, p, INT8_MROW, acc);                                               \
+    }
+WF_CPU_INTEGER_FORMATS(PANEL_OF, )
+
+static panel_fn panel_of(uint8_t dtype)
 {
-    const bool fetch = nr == NROW && m == 0;
-    xq x[4];
+#define IF_DTYPE(id, ...)                                                                          \
+    if (dtype == WF_##id) return panel_##id;
+    WF_CPU_INTEGER_FORMATS(IF_DTYPE, )
+    return NULL;
+}
+
+typedef struct int8_gemm {
+    gemm g;
+    panel_fn panel;
+    size_t bytes; /* of a panel of W */
+} int8_gemm;
+
+static void int8_tile(const int8_gemm *a, uint32_t n, uint32_t m, int nr, int mr)
+{
+    const gemm *g = &a->g;
+    const x_panel *x[4];
+    char copy[ROW_MAX];
     qf acc[NROW][4];
-    xq_rows(g, m, mr, x);
+    for (int i = 0; i < mr; i++) x[i] = (const x_panel *)(g->xp + (m + i) * g->x_step);
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) acc[r][i] = qf_zero();
-    if (dtype == WF_Q4_K || dtype == WF_Q5_K)
-        for (uint32_t s = 0; s < g->k / 256; s++) block_mins(dtype, w, g->w_step, s, x, nr, mr, fetch, acc);
-    else if (dtype == WF_Q6_K)
-        for (uint32_t s = 0; s < g->k / 256; s++) block256(w, g->w_step, s, x, nr, mr, fetch, acc);
-    else
-        for (uint32_t b = 0; b < g->k / 32; b++)
-            block32(dtype, w, g->w_step, b, x, nr, mr, fetch, acc);
+    for (uint32_t p = 0; p < panels_of(g->k); p++) {
+        const char *w = g->wp + n * g->w_step + p * a->bytes;
+        const bool whole = (p + 1) * PANEL <= g->k;
+        if (nr == NROW && m == 0) fetch_next(w, g->w_step, 0, a->bytes, NROW, g->w->dtype != WF_Q8_0);
+        for (int r = 0; r < nr; r++, w += g->w_step) a->panel(whole ? w : padded(g->w->dtype, w, g->k % PANEL, copy), x, p, mr, acc[r]);
+    }
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, qf_sum(acc[r][i]));
 }
 
-WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uint32_t n,
-                          const int nr)
+/* Rows n to n + nr of W by all of X. */
+static void int8_strip(const int8_gemm *a, uint32_t n, int nr)
 {
     uint32_t m = 0;
-    for (; m + INT8_MROW <= g->m; m += INT8_MROW) int8_tile(g, dtype, w, n, m, nr, INT8_MROW);
-    for (; m < g->m; m++) int8_tile(g, dtype, w, n, m, nr, 1);
+    for (; m + INT8_MROW <= a->g.m; m += INT8_MROW) int8_tile(a, n, m, nr, INT8_MROW);
+    for (; m < a->g.m; m++) int8_tile(a, n, m, nr, 1);
 }
-
-#define INT8_STRIPS(name, dtype)                                                                   \
-    static void name(const gemm *g, const char *w, uint32_t n, uint32_t nr)                        \
-    {                                                                                              \
-        if (nr == NROW) {                                                                          \
-            int8_strip(g, dtype, w, n, NROW);                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        for (uint32_t r = 0; r < nr; r++) int8_strip(g, dtype, w + r * g->w_step, n + r, 1);       \
-    }
-INT8_STRIPS(strips_q8_0, WF_Q8_0)
-INT8_STRIPS(strips_q4_0, WF_Q4_0)
-INT8_STRIPS(strips_q4_k, WF_Q4_K)
-INT8_STRIPS(strips_q5_k, WF_Q5_K)
-INT8_STRIPS(strips_q6_k, WF_Q6_K)
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {
-    return prep_scratch(c, int8_step(c->in[WF_GEMM_X].cols));
+    return prep_scratch(c, panels_of(c->in[WF_GEMM_X].cols) * sizeof(x_panel));
 }
 
 void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
 {
-    gemm g = gemm_of(work);
+    int8_gemm a = {.g = gemm_of(work)};
     uint32_t begin, end;
-    prepare(work, &g, int8_step(g.k), prep_int8);
-    while (wf_cpu_next(work, g.n, chunk_of(work, &g), &begin, &end))
-        for (uint32_t n = begin; n < end; n += NROW) {
-            uint32_t nr = WF_MIN(NROW, end - n);
-            const char *w = g.wp + n * g.w_step;
-            if (g.w->dtype == WF_Q8_0) strips_q8_0(&g, w, n, nr);
-            if (g.w->dtype == WF_Q4_0) strips_q4_0(&g, w, n, nr);
-            if (g.w->dtype == WF_Q4_K) strips_q4_k(&g, w, n, nr);
-            if (g.w->dtype == WF_Q5_K) strips_q5_k(&g, w, n, nr);
-            if (g.w->dtype == WF_Q6_K) strips_q6_k(&g, w, n, nr);
-        }
+    a.panel = panel_of(a.g.w->dtype);
+    a.bytes = wf_dtype_bytes(a.g.w->dtype, PANEL);
+    prepare(work, &a.g, panels_of(a.g.k) * sizeof(x_panel), prep_int8);
+    while (wf_cpu_next(work, a.g.n, chunk_of(work, &a.g), &begin, &end)) {
+        uint32_t n = begin;
+        for (; n + NROW <= end; n += NROW) int8_strip(&a, n, NROW);
+        for (; n < end; n++) int8_strip(&a, n, 1);
+    }
 }

@@ -1,5 +1,5 @@
-/* GEMM of several rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights, for processors without AMX: AVX-512 VNNI (int8x16; of many rows with
- * Q4_K and Q5_K int16x16) and AVX2 (int16x8).
+/* GEMM of several rows with quantised weights (blocks.h), for processors without AMX: AVX-512 VNNI (int8x16; of many rows with Q4_K and Q5_K
+ * int16x16) and AVX2 (int16x8).
  *
  * VL rows of W by 256 k, a panel, are unpacked and transposed: a line has 4 bytes of each row, so lanes are rows and no sum is
  * horizontal. Activations are fixed point with one scale per row and panel. panels_bytes.h and panels_words.h have what differs.
@@ -27,6 +27,7 @@ typedef struct sums {
 
 typedef struct product {
     gemm g;
+    void (*unpack)(const char *const w[VL], w_panel *out); /* 16 or 8 rows of a panel, in the format of W */
     uint32_t panels, mb; /* mb: most rows of X at a time */
     bool words;          /* lines of W are words, not bytes; always on AVX2 */
     size_t w_bytes;      /* of a panel in a row */
@@ -168,7 +169,7 @@ WF_INLINE void columns(const product *g, const uint8_t dtype, const bool words, 
     for (uint32_t p = 0; p < g->panels; p++) {
         for (uint32_t i = 0; i < strips; i++) {
             open_panel(g, begin + i * VL, p, &s);
-            unpack_rows(dtype, words, s.row, &g->wp[i]);
+            g->unpack(s.row, &g->wp[i]);
         }
         ahead next = ahead_of(g, begin, p, strips, rows);
         for (uint32_t i = 0; i < strips; i += at_once) multiply(g, dtype, words, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
@@ -176,19 +177,30 @@ WF_INLINE void columns(const product *g, const uint8_t dtype, const bool words, 
     store_rows(g, begin, end, m, rows);
 }
 
+/* Weights are unpacked by a function for each format, and then multiplied by one for all that look alike: the compiler takes long for these. */
+#define UNPACK(name, dtype, words)                                                                 \
+    static void unpack_##name(const char *const w[VL], w_panel *out)                               \
+    {                                                                                              \
+        unpack_rows(dtype, words, w, out);                                                         \
+    }
+#define UNPACK_FORMAT(id, ...) UNPACK(id, WF_##id, in_halves(WF_##id))
+WF_CPU_INTEGER_FORMATS(UNPACK_FORMAT, )
+
 #define EACH(name, dtype, words)                                                                   \
-    static void name(const product *g, uint32_t begin, uint32_t end)                               \
+    static void columns_##name(const product *g, uint32_t begin, uint32_t end)                     \
     {                                                                                              \
         for (uint32_t m = 0; m < g->g.m; m += MB) columns(g, dtype, words, begin, end, m, WF_MIN(MB, g->g.m - m)); \
     }
-EACH(columns_q8_0, WF_Q8_0, false)
-EACH(columns_q4_0, WF_Q4_0, false)
-EACH(columns_q4_k, WF_Q4_K, false)
-EACH(columns_q5_k, WF_Q5_K, false)
-EACH(columns_q6_k, WF_Q6_K, true)
+EACH(offset, WF_Q4_0, false)
+EACH(mins, WF_Q4_1, false)
+EACH(halves, WF_Q6_K, true)
+EACH(halves_mins, WF_Q2_K, true)
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
-EACH(columns_q4_k_words, WF_Q4_K, true)
-EACH(columns_q5_k_words, WF_Q5_K, true)
+UNPACK(Q4_K_words, WF_Q4_K, true)
+UNPACK(Q5_K_words, WF_Q5_K, true)
+EACH(words_mins, WF_Q4_K, true)
+#else
+EACH(plain, WF_Q8_0, false) /* signed, with nothing to subtract */
 #endif
 
 static void round_part(const wf_cpu_work *work, const product *g)
@@ -201,12 +213,23 @@ static void round_part(const wf_cpu_work *work, const product *g)
     }
 }
 
-/* f: columns_* of the format of W. */
-static void run(const wf_cpu_work *work, bool words, void (*f)(const product *, uint32_t begin, uint32_t end))
+typedef void (*columns_fn)(const product *, uint32_t begin, uint32_t end);
+
+static columns_fn columns_of(uint8_t dtype)
+{
+    if (in_halves(dtype)) return has_mins(dtype) ? columns_halves_mins : columns_halves;
+#if WF_LEVEL_ID != WF_LEVEL_IS_avx512
+    if (!has_less(dtype)) return columns_plain;
+#endif
+    return has_mins(dtype) ? columns_mins : columns_offset;
+}
+
+static void run(const wf_cpu_work *work, bool words, void (*unpack)(const char *const w[VL], w_panel *out), columns_fn f)
 {
     product g = product_of(work->call);
     uint32_t begin, end, chunk = wf_cpu_chunk(work, g.g.n, PAIR * VL, STRIPS * VL);
     g.words = words;
+    g.unpack = unpack;
     g.xp = work->shared;
     g.wp = work->per_thread;
     g.sums = (float *)(g.wp + STRIPS);
@@ -218,16 +241,14 @@ static void run(const wf_cpu_work *work, bool words, void (*f)(const product *, 
 void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
 {
     const uint8_t dtype = work->call->in[WF_GEMM_W].dtype;
-    if (dtype == WF_Q8_0) run(work, false, columns_q8_0);
-    if (dtype == WF_Q4_0) run(work, false, columns_q4_0);
-    if (dtype == WF_Q4_K) run(work, false, columns_q4_k);
-    if (dtype == WF_Q5_K) run(work, false, columns_q5_k);
-    if (dtype == WF_Q6_K) run(work, true, columns_q6_k);
+#define RUN_FORMAT(id, ...)                                                                        \
+    if (dtype == WF_##id) run(work, in_halves(WF_##id), unpack_##id, columns_of(WF_##id));
+    WF_CPU_INTEGER_FORMATS(RUN_FORMAT, )
 }
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
 {
-    run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? columns_q4_k_words : columns_q5_k_words);
+    run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words, columns_words_mins);
 }
 #endif

@@ -1,14 +1,14 @@
-/* GEMM for few rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights and AVX-512 VNNI, 64 weights per instruction.
+/* GEMM for few rows with quantised weights (blocks.h) and AVX-512 VNNI, 64 weights per instruction.
  *
  * Activations are quantised once per call to hi and lo int8 (hi_lo.h; gemm_int8.c explains why). A group of activations matches one or
  * two registers of weights, whose 16 lanes accumulate neighbouring products.
  *
  *   Q8_0  2 blocks, 8 lanes each
- *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
+ *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other; so are all formats whose nibbles lie like that
  *   Q4_K  4 blocks, 8 lanes each: low nibbles, which are blocks 0 and 2, in one register, high ones in the other, with a sum each. The
  *         high ones stay where they are, 16 times as large, for the scales of their activations are divided by 16
  *   Q5_K  the same, but shifted
- *   Q6_K  4 blocks in their order, 4 lanes for each of 8 scales, with a sum for each register
+ *   Q6_K, Q3_K and Q2_K  4 blocks in their order, 4 lanes for each of 8 scales, with a sum for each register
  *
  * The instruction needs unsigned weights: their offset, or the minimum, is multiplied with the sums of the activations of a scale. Scales
  * are read for a span of 16 blocks at a time and permuted to the lanes of each group.
@@ -17,6 +17,7 @@
 #include "cpu/ops/hi_lo.h"
 
 #define SPAN      16u /* blocks */
+#define SPAN_MAX  576u /* most file bytes of a span, and what is read past them */
 #define MOST_ROWS 4   /* activation rows of a tile */
 #define PAIR      2 /* weight rows of a tile with several activation rows; otherwise 1 */
 #define FAR       8192u /* L2 prefetch distance in bytes */
@@ -32,11 +33,14 @@ typedef struct kind {
 
 WF_INLINE kind kind_of(const uint8_t dtype)
 {
-    if (dtype == WF_Q8_0) return (kind){dtype, 2, 1, 2, 34, 128};
-    if (dtype == WF_Q4_0) return (kind){dtype, 4, 2, 4, 18, 8};
-    if (dtype == WF_Q4_K) return (kind){dtype, 4, 2, 4, 144, 1};
-    if (dtype == WF_Q5_K) return (kind){dtype, 4, 2, 4, 176, 1};
-    return (kind){dtype, 4, 2, 8, 210, 32};
+    const uint32_t blocks = dtype == WF_Q8_0 ? 2 : 4;
+    return (kind){dtype, blocks, blocks / 2, in_halves(dtype) ? 8 : blocks, bytes_of(dtype), has_mins(dtype) ? 1 : unsigned_offset_of(dtype)};
+}
+
+/* Low nibbles are the first half of a block. */
+WF_INLINE bool has_low_first(const kind t)
+{
+    return t.dtype != WF_Q8_0 && !in_halves(t.dtype) && !has_k_scales(t.dtype);
 }
 
 /* Bytes of a prepared group: hi, then lo. */
@@ -45,30 +49,30 @@ WF_INLINE uint32_t group_bytes(const kind t)
     return 2 * t.regs * 64;
 }
 
-static uint32_t groups_of(const kind t, uint32_t k)
-{
-    return (k / 32 + t.blocks - 1) / t.blocks;
-}
-
-/* Scales of whole spans, and as many sums of x, or twice as many; padded with zeros. */
-static uint32_t scales_of(uint32_t k)
+/* Blocks of whole spans: what is past k is zero. There are as many scales, and as many sums of x or twice as many. */
+static uint32_t blocks_of(uint32_t k)
 {
     return WF_UP(k / 32, SPAN);
+}
+
+static uint32_t groups_of(const kind t, uint32_t k)
+{
+    return blocks_of(k) / t.blocks;
 }
 
 /* Bytes of a prepared row: the groups, then the scales, then the sums of x times -offset. */
 static size_t row_step(const kind t, uint32_t k)
 {
-    return (size_t)groups_of(t, k) * group_bytes(t) + 3 * scales_of(k) * sizeof(float);
+    return (size_t)groups_of(t, k) * group_bytes(t) + 3 * blocks_of(k) * sizeof(float);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or for Q4_0's nibbles 16 in each register. */
+/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or where low nibbles are the first half 16 in each register. */
 static uint32_t place(const kind t, uint32_t at, uint32_t half)
 {
-    if (t.dtype == WF_Q4_0) return 64 * half + 16 * at;
-    return (has_mins(t.dtype) ? 64 * (at % 2) + 32 * (at / 2) : 32 * at) + 16 * half;
+    if (has_low_first(t)) return 64 * half + 16 * at;
+    return (has_k_scales(t.dtype) ? 64 * (at % 2) + 32 * (at / 2) : 32 * at) + 16 * half;
 }
 
 static int32_t sum_of(const int8_t *q)
@@ -89,7 +93,7 @@ static void prep_group(const kind t, const float *x, uint32_t blocks, char *out,
             memcpy(out + 64 * t.regs + place(t, b, half), q[1] + 16 * half, 16);
             sum[half] = -t.offset * (256 * sum_of(q[0] + 16 * half) + sum_of(q[1] + 16 * half));
         }
-        if (t.dtype == WF_Q6_K)
+        if (in_halves(t.dtype))
             for (uint32_t half = 0; half < 2; half++) minus_sum[2 * b + half] = unit * (float)sum[half];
         else
             minus_sum[b] = unit * (float)(sum[0] + sum[1]);
@@ -103,12 +107,12 @@ static void prep(const gemm *g, uint32_t m, void *dst)
     const char *row = wf_cpu_row(g->x, m);
     uint32_t blocks = g->k / 32, n = groups_of(t, g->k);
     float *scale = (float *)((char *)dst + (size_t)n * group_bytes(t)), x[128];
-    float *minus_sum = scale + scales_of(g->k);
-    memset(scale, 0, 3 * scales_of(g->k) * sizeof(float));
+    float *minus_sum = scale + blocks_of(g->k);
+    memset(scale, 0, 3 * blocks_of(g->k) * sizeof(float));
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t b = i * t.blocks, here = WF_MIN(t.blocks, blocks - b);
+        uint32_t b = i * t.blocks, here = b < blocks ? WF_MIN(t.blocks, blocks - b) : 0;
         in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32 * here);
-        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b, minus_sum + (t.dtype == WF_Q6_K ? 2 : 1) * b);
+        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b, minus_sum + (in_halves(t.dtype) ? 2 : 1) * b);
     }
 }
 
@@ -148,26 +152,58 @@ WF_INLINE void unpack_q6_k(const char *p, const uint32_t half, __m512i *w)
     w[1] = join(_mm512_srli_epi16(q, 4), shift_right(p + 128 + 32 * half, 0, 2), 48);
 }
 
-WF_INLINE void unpack_q4_0(const char *p, __m512i *w)
+/* Half a superblock of Q3_K or Q2_K: pairs of bits q, and bits above them. */
+WF_INLINE void unpack_pairs(const uint8_t dtype, const char *p, const uint32_t half, __m512i *w)
+{
+    const __m512i mask = _mm512_set1_epi8(3);
+    const char *q = p + (dtype == WF_Q3_K ? 32 : 16) + 32 * half;
+    w[0] = _mm512_and_si512(shift_right(q, 0, 2), mask);
+    w[1] = _mm512_and_si512(shift_right(q, 4, 6), mask);
+    if (dtype != WF_Q3_K) return;
+    const __m512i third = _mm512_set1_epi8(4);
+    w[0] = _mm512_ternarylogic_epi32(half ? shift_right(p, 2, 3) : shift_left(p, 2, 1), third, w[0], 0xea); /* (a & b) | c */
+    w[1] = _mm512_ternarylogic_epi32(half ? shift_right(p, 4, 5) : shift_right(p, 0, 1), third, w[1], 0xea);
+}
+
+/* 16 bytes of each of four blocks. */
+WF_INLINE __m512i four_quarters(const char *a, const char *b, const char *c, const char *d)
+{
+    __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(load16(a)), load16(b), 1);
+    return _mm512_inserti32x4(_mm512_inserti32x4(v, load16(c), 2), load16(d), 3);
+}
+
+/* Adds the fifth bits, which are in the first four bytes of each quarter: two for its first half, which w[0] has, two for the other. */
+WF_INLINE void add_fifth(__m512i bits, __m512i *w)
+{
+    const __m512i fifth = _mm512_set1_epi8(16), bit = _mm512_set1_epi64((int64_t)0x8040201008040201);
+    const __m512i first = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 0x01010101, 0x01010101)), second = _mm512_add_epi8(first, _mm512_set1_epi8(2));
+    w[0] = _mm512_mask_add_epi8(w[0], _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, first), bit), w[0], fifth);
+    w[1] = _mm512_mask_add_epi8(w[1], _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, second), bit), w[1], fifth);
+}
+
+/* Four blocks from p on; of IQ4_XS a half of the superblock at p. */
+WF_INLINE void unpack_nibbles(const uint8_t dtype, const char *p, const uint32_t half, __m512i *w)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    __m512i q = _mm512_castsi128_si512(load16(p + 2));
-    q = _mm512_inserti32x4(q, load16(p + 20), 1);
-    q = _mm512_inserti32x4(q, load16(p + 38), 2);
-    q = _mm512_inserti32x4(q, load16(p + 56), 3);
+    const uint32_t b = 4 * half;
+    const __m512i q = four_quarters(nibbles_at(dtype, p, b), nibbles_at(dtype, p, b + 1), nibbles_at(dtype, p, b + 2), nibbles_at(dtype, p, b + 3));
     w[0] = _mm512_and_si512(q, low);
     w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
+    if (has_fifth(dtype)) add_fifth(four_quarters(fifth_at(dtype, p, 0), fifth_at(dtype, p, 1), fifth_at(dtype, p, 2), fifth_at(dtype, p, 3)), w);
+    for (int i = 0; i < 2 && values_of(dtype); i++) w[i] = _mm512_shuffle_epi8(unsigned_values(dtype), w[i]);
 }
 
 /* Unpacks group i of a span to unsigned bytes: it is at p; or it is a half of one of the superblocks there. */
-WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
+WF_INLINE void unpack(const kind t, const char *p, const uint32_t i, __m512i *w)
 {
-    if (dtype == WF_Q8_0) w[0] = _mm512_xor_si512(load_2x32(p + 2, p + 36), _mm512_set1_epi8(-128));
-    if (dtype == WF_Q4_0) unpack_q4_0(p, w);
-    if (dtype == WF_Q5_K) unpack_q5_k(p + i / 2 * 176, i % 2, w);
-    if (dtype == WF_Q6_K) unpack_q6_k(p, i, w);
-    if (dtype != WF_Q4_K) return;
-    const __m512i q = _mm512_loadu_si512(p + i / 2 * 144 + 16 + i % 2 * 64);
+    const char *super = p + i / 2 * t.bytes;
+    if (t.dtype == WF_Q8_0) w[0] = _mm512_xor_si512(load_2x32(p + 2, p + 36), _mm512_set1_epi8(-128));
+    if (has_low_first(t)) unpack_nibbles(t.dtype, in_supers(t.dtype) ? super : p, in_supers(t.dtype) ? i % 2 : 0, w);
+    if (t.dtype == WF_Q5_K) unpack_q5_k(super, i % 2, w);
+    if (t.dtype == WF_Q6_K) unpack_q6_k(p, i, w);
+    if (t.dtype == WF_Q2_K || t.dtype == WF_Q3_K) unpack_pairs(t.dtype, p, i, w);
+    if (t.dtype != WF_Q4_K) return;
+    const __m512i q = _mm512_loadu_si512(super + 16 + i % 2 * 64);
     w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
     w[1] = _mm512_andnot_si512(_mm512_set1_epi8(15), q);
 }
@@ -187,42 +223,52 @@ static inline __m512i lane_numbers(void)
     return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-/* Of n / 8 superblocks of Q4_K or Q5_K from p on, the scales, and the minima. */
-WF_INLINE __m512 k_span(const kind t, const char *p, uint32_t n, __m512 *mins)
+/* Of two superblocks of Q4_K or Q5_K from p on, the scales, and the minima. */
+WF_INLINE __m512 k_span(const kind t, const char *p, __m512 *mins)
 {
-    __m512 a = k_scales(p), b = n > 8 ? k_scales(p + t.bytes) : _mm512_setzero_ps();
+    __m512 a = k_scales(p), b = k_scales(p + t.bytes);
     *mins = _mm512_shuffle_f32x4(a, b, 0xee);
     return _mm512_shuffle_f32x4(a, b, 0x44);
 }
 
-/* Loads the scales of n blocks of 18 or 34 bytes from p on. They are 9 or 17 words apart; gathering them takes longer than the span. */
-WF_INLINE __m512 block_scales(const kind t, const char *p, uint32_t n)
+/* A word of each block of a span. They are 9 or 17 words apart, say; gathering them takes longer than the span. */
+WF_INLINE __m256i span_words(const kind t, const char *p)
 {
-    const uint32_t each = t.dtype == WF_Q4_0 ? 4 : 2; /* scales of a load */
-    const __m256i lane = _mm256_set1_epi64x(t.dtype == WF_Q4_0 ? 0x001b001200090000 : 0x0011000000110000);
     __m512i d = _mm512_setzero_si512();
-    if (n < SPAN) {
-        uint16_t part[SPAN] = {0};
-        for (uint32_t b = 0; b < n; b++) memcpy(&part[b], p + b * t.bytes, sizeof part[b]);
-        return v_load_f16(part);
-    }
     WF_UNROLL(8)
-    for (uint32_t b = 0; b < SPAN; b += each)
-        d = _mm512_mask_permutexvar_epi16(d, ((1u << each) - 1) << b, _mm512_castsi256_si512(lane), _mm512_loadu_si512(p + b * t.bytes));
-    return _mm512_cvtph_ps(_mm512_castsi512_si256(d));
+    for (uint32_t b = 0; b < SPAN; b += block_step(t.bytes)) d = block_words(d, b, t.bytes, p + b * t.bytes);
+    return _mm512_castsi512_si256(d);
 }
 
-/* Loads the scales of span p, and what their sums of x are multiplied with. Q6_K: of a superblock. */
-WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n, __m512 *mins)
+/* The scales of a span of blocks of 32, which in MXFP4 are a byte: of odd blocks the word's upper one. */
+WF_INLINE __m512 block_scales(const kind t, const char *p)
 {
-    if (has_mins(t.dtype)) return k_span(t, p, n, mins);
-    return *mins = t.dtype == WF_Q6_K ? q6_k_scales(p) : block_scales(t, p, n);
+    const __m256i v = span_words(t, p);
+    if (t.dtype != WF_MXFP4) return _mm512_cvtph_ps(v);
+    return mxfp4_scales_16(_mm512_cvtepu16_epi32(_mm256_mask_blend_epi16(0xaaaa, _mm256_and_si256(v, _mm256_set1_epi16(255)), _mm256_srli_epi16(v, 8))));
 }
 
-/* Loads the activation scales of span s; Q6_K has one scale per 16. */
+/* Of two superblocks of IQ4_XS. */
+WF_INLINE __m512 iq4_xs_span(const kind t, const char *p)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(iq4_xs_scales(p)), iq4_xs_scales(p + t.bytes), 1);
+}
+
+/* Loads the scales of the span at p, and what their sums of x are multiplied with: minima, or the scales. */
+WF_INLINE __m512 scales(const kind t, const char *p, __m512 *mins)
+{
+    if (has_k_scales(t.dtype)) return k_span(t, p, mins);
+    const __m512 d = in_halves(t.dtype) ? half_scales(t.dtype, p) : t.dtype == WF_IQ4_XS ? iq4_xs_span(t, p) : block_scales(t, p);
+    *mins = d;
+    if (t.dtype == WF_Q2_K) *mins = _mm512_mul_ps(to_floats(q2_k_min_bytes(p)), half_at(p + 82));
+    if (has_mins(t.dtype) && !in_supers(t.dtype)) *mins = _mm512_xor_ps(block_scales(t, p + 2), _mm512_set1_ps(-0.0f)); /* added */
+    return d;
+}
+
+/* Loads the activation scales of span s, which are of blocks. */
 WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
 {
-    if (t.dtype != WF_Q6_K) return _mm512_loadu_ps(scale + 16 * s);
+    if (!in_halves(t.dtype)) return _mm512_loadu_ps(scale + 16 * s);
     __m512 eight = _mm512_castps256_ps512(_mm256_loadu_ps(scale + 8 * s));
     return _mm512_permutexvar_ps(_mm512_srli_epi32(lane_numbers(), 1), eight);
 }
@@ -230,8 +276,8 @@ WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
 /* Index in the span of the scale of each lane of a sum of group i, which is of register r where each has one. */
 WF_INLINE __m512i lanes_of(const kind t, const uint32_t i, const uint32_t r)
 {
-    const __m512i first = _mm512_set1_epi32((int)(t.units * i + (has_mins(t.dtype) ? r : 4 * r)));
-    if (has_mins(t.dtype)) return _mm512_add_epi32(first, _mm512_slli_epi32(_mm512_srli_epi32(lane_numbers(), 3), 1));
+    const __m512i first = _mm512_set1_epi32((int)(t.units * i + (has_k_scales(t.dtype) ? r : 4 * r)));
+    if (has_k_scales(t.dtype)) return _mm512_add_epi32(first, _mm512_slli_epi32(_mm512_srli_epi32(lane_numbers(), 3), 1));
     return _mm512_add_epi32(first, _mm512_srli_epi32(lane_numbers(), t.dtype == WF_Q8_0 ? 3 : 2));
 }
 
@@ -247,10 +293,10 @@ typedef struct tile {
 /* Accumulates group i of span s, whose weights are at p. */
 WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r, const int mr, const __m512 *scale)
 {
-    const uint32_t sums = t.dtype == WF_Q4_0 ? 1 : t.regs, regs = t.regs / sums;
+    const uint32_t sums = has_low_first(t) ? 1 : t.regs, regs = t.regs / sums;
     size_t at = (s * (SPAN / t.units) + i) * group_bytes(t);
     __m512i w[2];
-    unpack(t.dtype, p, i, w);
+    unpack(t, p, i, w);
     for (uint32_t k = 0; k < sums; k++)
         for (int m = 0; m < mr; m++) {
             const char *x = a->x[m] + at + 64 * k;
@@ -259,38 +305,41 @@ WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i,
         }
 }
 
-/* Accumulates span s of n scales: SPAN, except at the end of a row. */
-WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const int nr, const int mr)
+WF_INLINE size_t span_bytes_of(const kind t)
 {
-    const kind t = kind_of(dtype);
-    const bool super = dtype == WF_Q6_K || has_mins(dtype); /* superblocks know the places of their groups */
-    const size_t span_bytes = dtype == WF_Q6_K ? t.bytes : super ? 2 * t.bytes : SPAN * t.bytes;
-    const size_t step = super ? 0 : t.units * t.bytes;
+    return t.bytes * (in_halves(t.dtype) ? 1 : in_supers(t.dtype) ? 2 : SPAN);
+}
+
+/* Accumulates span s, whose weights are at w. */
+WF_INLINE void span(tile *a, const kind t, const char *const w[PAIR], size_t s, const int nr, const int mr)
+{
+    const size_t step = in_supers(t.dtype) ? 0 : t.units * t.bytes; /* superblocks know the places of their groups */
     __m512 scale[PAIR][MOST_ROWS], mins;
-    for (int r = 0; r < nr; r++)
-        for (size_t i = 0; i < span_bytes; i += 64) {
-            __builtin_prefetch(a->w[r] + s * span_bytes + FAR + i, 0, 2);
-            __builtin_prefetch(a->w[r] + s * span_bytes + NEAR + i, 0, 3);
-        }
     for (int r = 0; r < nr; r++) {
-        const __m512 d = scales(t, a->w[r] + s * span_bytes, n, &mins);
+        const __m512 d = scales(t, w[r], &mins);
         for (int m = 0; m < mr; m++) {
             a->acc[r][m] = _mm512_fmadd_ps(mins, _mm512_loadu_ps(a->minus_sum[m] + 16 * s), a->acc[r][m]);
             scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
         }
     }
     WF_UNROLL(8)
-    for (uint32_t i = 0; i < n / t.units; i++)
-        for (int r = 0; r < nr; r++) {
-            const char *p = a->w[r] + s * span_bytes + i * step;
-            group(a, t, p, s, i, r, mr, scale[r]);
-        }
-    if (super || n % t.units == 0) return;
-    for (int r = 0; r < nr; r++) { /* an incomplete last group */
-        char last[4 * 34] = {0};
-        uint32_t i = n / t.units;
-        memcpy(last, a->w[r] + s * span_bytes + i * step, n % t.units * t.bytes);
-        group(a, t, last, s, i, r, mr, scale[r]);
+    for (uint32_t i = 0; i < SPAN / t.units; i++)
+        for (int r = 0; r < nr; r++) group(a, t, w[r] + i * step, s, i, r, mr, scale[r]);
+}
+
+/* What is left of a row at its end, padded with zeros to a span. Not in the loop over spans, which it would slow down. */
+static __attribute__((noinline)) const char *padded(const char *w, size_t bytes, char copy[SPAN_MAX])
+{
+    memset(copy, 0, SPAN_MAX);
+    return memcpy(copy, w, bytes);
+}
+
+/* Fetches what follows. */
+WF_INLINE void fetch_span(const char *w, const size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(w + FAR + i, 0, 2);
+        __builtin_prefetch(w + NEAR + i, 0, 3);
     }
 }
 
@@ -298,20 +347,28 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
                        const int nr, const int mr)
 {
     const kind t = kind_of(dtype);
-    uint32_t units = dtype == WF_Q6_K ? g->k / 16 : g->k / 32;
+    const size_t bytes = span_bytes_of(t), row_bytes = (size_t)g->k / (in_supers(dtype) ? 256 : 32) * t.bytes;
+    char copy[PAIR][SPAN_MAX];
     tile a;
     for (int i = 0; i < mr; i++) {
         a.x[i] = g->xp + (m + i) * g->x_step;
         a.scale[i] = (const float *)(a.x[i] + (size_t)groups_of(t, g->k) * group_bytes(t));
-        a.minus_sum[i] = a.scale[i] + scales_of(g->k);
+        a.minus_sum[i] = a.scale[i] + blocks_of(g->k);
     }
     for (int r = 0; r < nr; r++) {
         a.w[r] = w + r * g->w_step;
         for (int i = 0; i < mr; i++) a.acc[r][i] = _mm512_setzero_ps();
     }
-    size_t s = 0;
-    for (; s < units / SPAN; s++) span(&a, dtype, s, SPAN, nr, mr);
-    if (units % SPAN) span(&a, dtype, s, units % SPAN, nr, mr);
+    for (size_t s = 0; s * bytes < row_bytes; s++) {
+        const char *at[PAIR];
+        const size_t left = row_bytes - s * bytes;
+        for (int r = 0; r < nr; r++) {
+            at[r] = a.w[r] + s * bytes;
+            fetch_span(at[r], bytes);
+            if (left < bytes) at[r] = padded(at[r], left, copy[r]);
+        }
+        span(&a, t, at, s, nr, mr);
+    }
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) store_output(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
 }
@@ -330,6 +387,8 @@ WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint3
     for (; n < end; n++)
         for (uint32_t m = 0; m < g->m; m++) tile_of(g, dtype, g->wp + n * g->w_step, n, m, 1, 1);
 }
+
+EACH_FORMAT(rows_of)
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "cpu/ops/blocks.h"
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
@@ -101,11 +102,61 @@ WF_INLINE __m512i q6_k_bytes(const char *p, const uint32_t i)
     return _mm512_or_si512(ql, _mm512_slli_epi16(high, 4));
 }
 
-/* The 16 scales of that superblock. */
-WF_INLINE __m512 q6_k_scales(const char *p)
+/* The f16 at p in all lanes. */
+WF_INLINE __m512 half_at(const char *p)
 {
-    __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)(p + 208)));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p + 192))), d);
+    int16_t h;
+    memcpy(&h, p, sizeof h);
+    return _mm512_cvtph_ps(_mm256_set1_epi16(h));
+}
+
+/* Signed bytes as floats. */
+WF_INLINE __m512 to_floats(__m128i bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+/* The scales of a superblock that has one for each 16 weights. */
+WF_INLINE __m512 half_scales(const uint8_t dtype, const char *p)
+{
+    return _mm512_mul_ps(to_floats(half_scale_bytes(dtype, p)), half_at(p + half_scales_at(dtype)));
+}
+
+/* values_of() with the highest bit flipped, for each quarter. */
+WF_INLINE __m512i unsigned_values(const uint8_t dtype)
+{
+    return _mm512_xor_si512(_mm512_broadcast_i32x4(load16((const char *)values_of(dtype))), _mm512_set1_epi8(-128));
+}
+
+/* wf_mxfp4_scale() of 16 bytes in words. */
+WF_INLINE __m512 mxfp4_scales_16(__m512i e)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(mxfp4_scales(_mm512_castsi512_si256(e))), mxfp4_scales(_mm512_extracti64x4_epi64(e, 1)), 1);
+}
+
+/* Scale g of an IQ4_XS superblock in each lane, without d; first and second: its words of 32 bits. */
+WF_INLINE __m512 iq4_xs_steps(__m512i first, __m512i second, const uint32_t g)
+{
+    const __m512i low = _mm512_and_si512(_mm512_srli_epi32(second, 4 * g), _mm512_set1_epi32(15));
+    const __m512i high = _mm512_and_si512(_mm512_srli_epi32(first, 16 + 2 * g), _mm512_set1_epi32(3));
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32)));
+}
+
+/* How many words of blocks of `bytes`, a word of each, block_words() takes from a load. */
+WF_INLINE uint32_t block_step(const uint32_t bytes)
+{
+    return bytes <= 20 ? 4 : 2;
+}
+
+/* Sets words from the at-th on to those at p and at the following blocks. It reads no more than those blocks have. */
+WF_INLINE __m512i block_words(__m512i d, const uint32_t at, const uint32_t bytes, const char *p)
+{
+    const uint32_t step = block_step(bytes);
+    const uint64_t second = bytes / 2, third = step == 4 ? bytes : 0, fourth = step == 4 ? bytes * 3 / 2 : second; /* 51 is in word 25 */
+    const __m512i lane = _mm512_set1_epi64((int64_t)(second << 16 | third << 32 | fourth << 48));
+    const bool wide = step == 4 || bytes == 34;
+    __m512i v = wide ? _mm512_loadu_si512(p) : _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p));
+    return _mm512_mask_permutexvar_epi16(d, ((1u << step) - 1) << at, lane, v);
 }
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Or as words (`words`), multiplied by the scales of their groups while they are unpacked, as activations are words: a row's sums are added
  * as floats, without a multiplication that would take turns with the products. int32 holds 16 k of Q6_K, 32 * 128 by 32512, and 32 k of
- * Q4_K and Q5_K, 31 * 63 by 32512. Q6_K, which would multiply a sum for each 16 products, always has words; Q4_K and Q5_K have them where
- * there are enough rows of X to pay for twice the bytes (int16x16). */
+ * Q4_K and Q5_K, 31 * 63 by 32512. Formats in halves, which would multiply a sum for each 16 products, always have words; Q4_K and Q5_K have
+ * them where there are enough rows of X to pay for twice the bytes (int16x16). */
 #ifndef WF_CPU_OPS_PANELS_BYTES_H
 #define WF_CPU_OPS_PANELS_BYTES_H
 
@@ -19,13 +19,13 @@ typedef struct x_panel {
         int16_t words[PANEL]; /* of each four k the even ones, then the odd ones */
     };
     _Alignas(64) int32_t comp[16]; /* of each group: compensation for the offset of W */
-    float minus_sum[8]; /* or what its minimum is multiplied with */
+    float minus_sum[16]; /* or what its minimum is multiplied with */
     float scale;
 } x_panel;
 
-/* 16 rows of W by 256 k. With minima, the first half of the scales is followed by them. As words, lines have 2 k, and all groups one scale. */
+/* 16 rows of W by 256 k. As words, lines have 2 k, and all groups one scale. */
 typedef struct w_panel {
-    float scale[16][VL]; /* [group][row] */
+    float scale[8][VL], min[16][VL]; /* [group][row] */
     char line[PANEL / 2][64];
 } w_panel;
 
@@ -37,13 +37,7 @@ WF_INLINE uint32_t strips_at_once(const bool words)
 
 WF_INLINE uint32_t groups_of(const uint8_t dtype)
 {
-    return dtype == WF_Q6_K ? 16 : 8;
-}
-
-/* What is added to the weights to make them unsigned. */
-WF_INLINE int offset_of(const uint8_t dtype)
-{
-    return dtype == WF_Q8_0 ? 128 : dtype == WF_Q4_0 ? 8 : 0;
+    return in_halves(dtype) ? 16 : 8;
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -67,8 +61,8 @@ WF_INLINE void set_sums(const uint8_t dtype, const __m512i four[4], x_panel *out
         all = _mm512_add_epi32(_mm512_permutexvar_epi32(even, all), odd);
     }
     all = _mm512_sub_epi32(_mm512_setzero_si512(), all);
-    _mm512_store_si512(out->comp, _mm512_mullo_epi32(all, _mm512_set1_epi32(offset_of(dtype))));
-    _mm256_storeu_ps(out->minus_sum, _mm256_cvtepi32_ps(_mm512_castsi512_si256(all)));
+    _mm512_store_si512(out->comp, _mm512_mullo_epi32(all, _mm512_set1_epi32(unsigned_offset_of(dtype))));
+    _mm512_storeu_ps(out->minus_sum, _mm512_cvtepi32_ps(all));
 }
 
 /* Rounds the panel at x to words, with the sums where there are minima. */
@@ -164,23 +158,43 @@ WF_INLINE __m512 halves(__m512i lanes)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(lanes));
 }
 
-/* The f16 scales of eight blocks of 18 or 34 bytes: they are 9 or 17 words apart. */
-WF_INLINE void block_scales(const uint8_t dtype, const char *const w[VL], w_panel *out)
+/* A word of each of eight blocks from w[r] + at on, blocks 2 i and 2 i + 1 in pair[i]: they are 9 or 17 words apart, say. */
+WF_INLINE void word_pairs(const uint8_t dtype, const char *const w[VL], const uint32_t at, __m512i pair[4])
 {
-    const uint32_t each = dtype == WF_Q4_0 ? 4 : 2, bytes = dtype == WF_Q4_0 ? 18 : 34; /* scales of a load */
-    const __m512i lane = _mm512_set1_epi64(dtype == WF_Q4_0 ? 0x001b001200090000 : 0x0011000000110000);
-    __m512i r[4], pair[4];
+    const uint32_t bytes = bytes_of(dtype);
+    __m512i r[4];
     for (uint32_t i = 0; i < 4; i++) {
         r[i] = _mm512_setzero_si512();
         for (uint32_t q = 0; q < 4; q++)
-            for (uint32_t b = 0; b < 8; b += each)
-                r[i] = _mm512_mask_permutexvar_epi16(r[i], ((1u << each) - 1) << (8 * q + b), lane, _mm512_loadu_si512(w[i + 4 * q] + b * bytes));
+            for (uint32_t b = 0; b < 8; b += block_step(bytes)) r[i] = block_words(r[i], 8 * q + b, bytes, w[i + 4 * q] + at + b * bytes);
     }
     transpose_4x4(r, pair);
+}
+
+/* The scales of eight blocks, and their minima. In MXFP4 a scale is a byte, of odd blocks the word's upper one. */
+WF_INLINE void block_scales(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    __m512i pair[4];
+    word_pairs(dtype, w, 0, pair);
     for (uint32_t i = 0; i < 4; i++) {
-        v_store(out->scale[2 * i], halves(pair[i]));
-        v_store(out->scale[2 * i + 1], halves(_mm512_srli_epi32(pair[i], 16)));
+        const __m512i second = _mm512_srli_epi32(pair[i], 16);
+        v_store(out->scale[2 * i], dtype == WF_MXFP4 ? mxfp4_scales_16(_mm512_and_si512(pair[i], _mm512_set1_epi32(255))) : halves(pair[i]));
+        v_store(out->scale[2 * i + 1], dtype == WF_MXFP4 ? mxfp4_scales_16(_mm512_srli_epi32(second, 8)) : halves(second));
     }
+    if (!has_mins(dtype)) return;
+    word_pairs(dtype, w, 2, pair);
+    for (uint32_t i = 0; i < 4; i++) {
+        v_store(out->min[2 * i], v_sub(v_zero(), halves(pair[i]))); /* added */
+        v_store(out->min[2 * i + 1], v_sub(v_zero(), halves(_mm512_srli_epi32(pair[i], 16))));
+    }
+}
+
+WF_INLINE void iq4_xs_panel_scales(const char *const w[VL], w_panel *out)
+{
+    __m512i v[4];
+    lines_of(w, 0, v);
+    const __m512 d = halves(v[0]);
+    for (uint32_t g = 0; g < 8; g++) v_store(out->scale[g], v_mul(iq4_xs_steps(v[0], v[1], g), d));
 }
 
 /* Byte i of each lane, in both halves as a word. */
@@ -206,18 +220,40 @@ WF_INLINE void k_panel_scales(const bool words, const char *const w[VL], __m512i
             part[i] = byte_twice(of[i / 4], i % 4);
         else
             v_store(out->scale[i], v_mul(byte_of(of[i / 4], i % 4, false), d));
-        v_store(out->scale[8 + i], v_mul(byte_of(of[2 + i / 4], i % 4, false), min));
+        v_store(out->min[i], v_mul(byte_of(of[2 + i / 4], i % 4, false), min));
     }
 }
 
+/* The f16 at w[r] + at of each row. */
+WF_INLINE __m512 halves_of(const char *const w[VL], const size_t at)
+{
+    uint16_t half[VL];
+    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + at, sizeof half[r]);
+    return v_load_f16(half);
+}
+
+/* The minima of 16 groups of each row, above their scales. */
+WF_INLINE void q2_k_panel_mins(const char *const w[VL], w_panel *out)
+{
+    const __m512 d = halves_of(w, 82);
+    __m512i v[4];
+    lines_of(w, 0, v);
+    for (int i = 0; i < 16; i++) v_store(out->min[i], v_mul(byte_of(_mm512_and_si512(_mm512_srli_epi32(v[i / 4], 4), _mm512_set1_epi8(15)), i % 4, false), d));
+}
+
 /* The scales of 16 groups of each row, in both halves of a word; d is all groups' one. */
-WF_INLINE void q6_k_panel_scales(const char *const w[VL], __m512i part[16], w_panel *out)
+WF_INLINE void half_panel_scales(const uint8_t dtype, const char *const w[VL], __m512i part[16], w_panel *out)
 {
     __m512i v[4];
-    uint16_t half[VL];
-    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + 208, sizeof half[r]);
-    v_store(out->scale[0], v_load_f16(half));
-    lines_of(w, 192, v);
+    char scale[VL][16];
+    const char *at[VL];
+    for (uint32_t r = 0; r < VL; r++) {
+        _mm_storeu_si128((__m128i *)scale[r], half_scale_bytes(dtype, w[r]));
+        at[r] = scale[r];
+    }
+    v_store(out->scale[0], halves_of(w, half_scales_at(dtype)));
+    if (dtype == WF_Q2_K) q2_k_panel_mins(w, out);
+    lines_of(at, 0, v);
     for (int i = 0; i < 16; i++) {
         const __m512i top = _mm512_slli_epi32(v[i / 4], (unsigned)(24 - 8 * (i % 4)));
         part[i] = _mm512_mask_srai_epi16(_mm512_srai_epi32(top, 24), 0xaaaaaaaa, top, 8);
@@ -247,16 +283,33 @@ WF_INLINE void unpack_q8_0(const char *const w[VL], w_panel *out)
     }
 }
 
-WF_INLINE void unpack_q4_0(const char *const w[VL], w_panel *out)
+/* The fifth bits of weights 4 i to 4 i + 3 of each row's 32. */
+WF_INLINE __m512i fifth_bits(__m512i bits, const uint32_t i)
 {
+    const __m512i spread = _mm512_set_epi32(0x10101010, 0x10101000, 0x10100010, 0x10100000, 0x10001010, 0x10001000, 0x10000010, 0x10000000,
+                                            0x00101010, 0x00101000, 0x00100010, 0x00100000, 0x00001010, 0x00001000, 0x00000010, 0);
+    return _mm512_permutexvar_epi32(_mm512_srli_epi32(bits, 4 * i), spread);
+}
+
+/* What low nibbles stand for; more: bits above them. */
+WF_INLINE __m512i numbers(const uint8_t dtype, __m512i more, __m512i v)
+{
+    return values_of(dtype) ? _mm512_shuffle_epi8(unsigned_values(dtype), nibbles(more, v)) : nibbles(more, v);
+}
+
+/* Of formats whose low nibbles are the first half of a block. */
+WF_INLINE void unpack_nibbles(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    const bool fifth = has_fifth(dtype);
     const __m512i none = _mm512_setzero_si512();
     WF_UNROLL(8)
     for (uint32_t b = 0; b < 8; b++) {
-        __m512i v[4];
-        lines_of(w, 18 * b + 2, v);
+        __m512i v[4], bits[4];
+        lines_of(w, (size_t)(nibbles_at(dtype, w[0], b) - w[0]), v);
+        if (fifth) lines_of(w, (size_t)(fifth_at(dtype, w[0], b) - w[0]), bits);
         for (uint32_t i = 0; i < 4; i++) {
-            _mm512_storeu_si512(out->line[8 * b + i], nibbles(none, v[i]));
-            _mm512_storeu_si512(out->line[8 * b + 4 + i], nibbles(none, _mm512_srli_epi32(v[i], 4)));
+            _mm512_storeu_si512(out->line[8 * b + i], numbers(dtype, fifth ? fifth_bits(bits[0], i) : none, v[i]));
+            _mm512_storeu_si512(out->line[8 * b + 4 + i], numbers(dtype, fifth ? fifth_bits(bits[0], i + 4) : none, _mm512_srli_epi32(v[i], 4)));
         }
     }
 }
@@ -273,7 +326,7 @@ WF_INLINE void store_words(__m512i v, __m512i part, const int16_t less, char *ou
 WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
 {
     __m512i part[16];
-    q6_k_panel_scales(w, part, out);
+    half_panel_scales(WF_Q6_K, w, part, out);
     for (uint32_t h = 0; h < 2; h++) {
         __m512i high[8];
         for (uint32_t i = 0; i < 8; i += 4) lines_of(w, 128 + 32 * h + 4 * i, high + i);
@@ -290,6 +343,33 @@ WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
                 store_words(above, part[line / 4 + 4], 32, out->line[2 * line + 32]);
             }
         }
+    }
+}
+
+/* Four k of Q3_K or Q2_K: pairs of bits from `from` on, and bit `above` of `high` on top. */
+WF_INLINE __m512i pairs(const uint8_t dtype, __m512i v, const uint32_t from, __m512i high, const uint32_t above)
+{
+    v = _mm512_and_si512(_mm512_srli_epi32(v, from), _mm512_set1_epi8(3));
+    if (dtype != WF_Q3_K) return v;
+    high = above < 2 ? _mm512_slli_epi32(high, 2 - above) : _mm512_srli_epi32(high, above - 2);
+    return _mm512_ternarylogic_epi32(high, _mm512_set1_epi8(4), v, 0xea); /* (high & 4) | v */
+}
+
+WF_INLINE void unpack_pairs(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    __m512i part[16], high[8] = {_mm512_setzero_si512()};
+    half_panel_scales(dtype, w, part, out);
+    for (uint32_t i = 0; i < 8 && dtype == WF_Q3_K; i += 4) lines_of(w, 4 * i, high + i);
+    WF_UNROLL(4)
+    for (uint32_t c = 0; c < 4; c++) { /* 16 bytes */
+        const uint32_t half = c / 2;
+        __m512i v[4];
+        lines_of(w, (dtype == WF_Q3_K ? 32 : 16) + 16 * c, v);
+        for (uint32_t i = 0; i < 4; i++)
+            for (uint32_t r = 0; r < 4; r++) {
+                const uint32_t at = c % 2 * 4 + i, line = 32 * half + 8 * r + at; /* of four k */
+                store_words(pairs(dtype, v[i], 2 * r, high[at], 4 * half + r), part[line / 4], (int16_t)offset_of(dtype), out->line[2 * line]);
+            }
     }
 }
 
@@ -325,11 +405,18 @@ WF_INLINE void unpack_k(const uint8_t dtype, const bool words, const char *const
 /* Unpacks 16 rows. */
 WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
 {
-    if (dtype == WF_Q8_0 || dtype == WF_Q4_0) block_scales(dtype, w, out);
-    if (has_mins(dtype)) unpack_k(dtype, words, w, out);
+    if (has_k_scales(dtype)) unpack_k(dtype, words, w, out);
     if (dtype == WF_Q6_K) unpack_q6_k(w, out);
-    if (dtype == WF_Q8_0) unpack_q8_0(w, out);
-    if (dtype == WF_Q4_0) unpack_q4_0(w, out);
+    if (dtype == WF_Q2_K || dtype == WF_Q3_K) unpack_pairs(dtype, w, out);
+    if (in_halves(dtype) || has_k_scales(dtype)) return;
+    if (dtype == WF_IQ4_XS)
+        iq4_xs_panel_scales(w, out);
+    else
+        block_scales(dtype, w, out);
+    if (dtype == WF_Q8_0)
+        unpack_q8_0(w, out);
+    else
+        unpack_nibbles(dtype, w, out);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -360,7 +447,7 @@ WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_pan
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
             acc->of[s][m] = v_add(acc->of[s][m], _mm512_cvtepi32_ps(sum[s][m]));
-            if (has_mins(dtype)) acc->min[s][m] = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].scale[8 + i]), _mm512_set1_ps(x[m].minus_sum[i]), acc->min[s][m]);
+            if (has_mins(dtype)) acc->min[s][m] = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].min[i]), _mm512_set1_ps(x[m].minus_sum[i]), acc->min[s][m]);
         }
 }
 
@@ -372,7 +459,7 @@ WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_pan
     for (int m = 0; m < mr; m++)
         for (int s = 0; s < PAIR; s++) {
             hi[s][m] = _mm512_setzero_si512();
-            lo[s][m] = offset_of(dtype) ? _mm512_set1_epi32(x[m].comp[i]) : hi[s][m];
+            lo[s][m] = unsigned_offset_of(dtype) ? _mm512_set1_epi32(x[m].comp[i]) : hi[s][m];
         }
     WF_UNROLL(8)
     for (uint32_t l = 0; l < lines; l++) {
@@ -391,7 +478,7 @@ WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_pan
         for (int m = 0; m < mr; m++) {
             __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi[s][m], 8), lo[s][m])), *to = &acc->of[s][m];
             *to = _mm512_fmadd_ps(sum, _mm512_loadu_ps(w[s].scale[i]), *to);
-            if (has_mins(dtype)) *to = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].scale[8 + i]), _mm512_set1_ps(x[m].minus_sum[i]), *to);
+            if (has_mins(dtype)) *to = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].min[i]), _mm512_set1_ps(x[m].minus_sum[i]), *to);
         }
 }
 

@@ -1,6 +1,6 @@
 /* What gemm_panels.c needs of AVX2: weights and activations as int16 (words.h), a line has 2 k of each of 8 rows. Sums of a group of k that
- * shares a scale of W are exact in int32. Weights of Q6_K are multiplied by the scales of their groups of 16 while they are unpacked, so that
- * all of a row share one: 64 k of 32 * 128 by 8128 fit. */
+ * shares a scale of W are exact in int32. Weights with a scale for each 16 are multiplied by it while they are unpacked, so that all of a row
+ * share one: 64 k of 32 * 128 by 8128 fit. */
 #ifndef WF_CPU_OPS_PANELS_WORDS_H
 #define WF_CPU_OPS_PANELS_WORDS_H
 
@@ -16,12 +16,13 @@ WF_INLINE void round_x(const wf_view *view, const uint8_t dtype, const bool word
 /* 8 rows of W by 256 k. */
 typedef struct w_panel {
     _Alignas(64) int32_t line[PANEL / 2][VL];
-    float scale[8][VL], less[8][VL]; /* [group][row], of Q6_K [0][row]; less: what is multiplied with minus_sum */
+    float scale[8][VL]; /* [group][row]; with scales of 16 [0][row] */
+    float less[16][VL]; /* what is multiplied with minus_sum */
 } w_panel;
 
 WF_INLINE uint32_t groups_of(const uint8_t dtype)
 {
-    return dtype == WF_Q6_K ? 4 : 8;
+    return in_halves(dtype) ? 4 : 8;
 }
 
 WF_INLINE void store_words(words v, w_panel *out, uint32_t line)
@@ -30,49 +31,75 @@ WF_INLINE void store_words(words v, w_panel *out, uint32_t line)
     _mm256_storeu_si256((void *)out->line[line + 8], v.b);
 }
 
-/* Blocks whose words come from bytes are transposed as bytes, those of Q4_K two at a time. */
-WF_INLINE void unpack_k(const uint8_t dtype, const char *const w[VL], w_panel *out)
+/* Blocks are transposed as bytes, those of Q4_K two at a time. */
+WF_INLINE void unpack_bytes(const uint8_t dtype, const char *const w[VL], w_panel *out)
 {
     WF_UNROLL(8)
     for (uint32_t b = 0; b < BLOCKS; b += dtype == WF_Q4_K ? 2 : 1) {
         int32_t row[VL][VL], line[VL][VL];
         for (uint32_t r = 0; r < VL; r++)
-            _mm256_storeu_si256((void *)row[r], dtype == WF_Q4_K ? q_load(w[r] + 16 + 16 * b) : q_5k(w[r] + 48, w[r] + 16, b));
+            _mm256_storeu_si256((void *)row[r], dtype == WF_Q4_K ? q_load(w[r] + 16 + 16 * b) : block_of(dtype, w[r], b));
         v_transpose((const float *)row[0], VL, (float *)line[0], VL);
         for (uint32_t i = 0; i < VL; i++) {
             const q8 v = q_load(line[i]);
-            store_words(dtype == WF_Q4_K ? split_nibbles(v, false) : split_bytes(v), out, 16 * b + i);
+            store_words(dtype == WF_Q4_K ? split_nibbles(v, false) : split_block(dtype, v), out, 16 * b + i);
             if (dtype == WF_Q4_K) store_words(split_nibbles(v, true), out, 16 * b + 16 + i);
         }
     }
 }
 
-/* The scales of 16 groups of each row, in both halves of a word. */
-WF_INLINE void q6_k_parts(const char *const w[VL], int32_t part[16][VL])
+/* 16 bytes of each row, transposed, as words. */
+WF_INLINE void transpose_bytes(const __m128i of[VL], int32_t out[16][VL])
 {
     int32_t wide[2][VL][VL];
     for (uint32_t r = 0; r < VL; r++) {
-        __m128i s = load16(w[r] + 192);
-        _mm256_storeu_si256((void *)wide[0][r], _mm256_cvtepi8_epi32(s));
-        _mm256_storeu_si256((void *)wide[1][r], _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(s, s)));
+        _mm256_storeu_si256((void *)wide[0][r], _mm256_cvtepi8_epi32(of[r]));
+        _mm256_storeu_si256((void *)wide[1][r], _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(of[r], of[r])));
     }
-    for (uint32_t h = 0; h < 2; h++) v_transpose((const float *)wide[h][0], VL, (float *)part[8 * h], VL);
+    for (uint32_t h = 0; h < 2; h++) v_transpose((const float *)wide[h][0], VL, (float *)out[8 * h], VL);
+}
+
+/* The scales of 16 groups of each row, in both halves of a word. */
+WF_INLINE void half_parts(const uint8_t dtype, const char *const w[VL], int32_t part[16][VL])
+{
+    __m128i of[VL];
+    for (uint32_t r = 0; r < VL; r++) of[r] = half_scale_bytes(dtype, w[r]);
+    transpose_bytes(of, part);
     for (uint32_t g = 0; g < 16; g++) {
         q8 s = q_load(part[g]);
         _mm256_storeu_si256((void *)part[g], _mm256_blend_epi16(s, _mm256_slli_epi32(s, 16), 0xaa));
     }
 }
 
-WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
+/* The f16 at w[r] + at of each row. */
+WF_INLINE __m256 halves_of(const char *const w[VL], const size_t at)
 {
-    const __m256i offset = _mm256_set1_epi16(32);
+    uint16_t half[VL];
+    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + at, sizeof half[r]);
+    return v_load_f16(half);
+}
+
+WF_INLINE void q2_k_mins(const char *const w[VL], w_panel *out)
+{
+    const __m256 d = halves_of(w, 82);
+    __m128i of[VL];
+    int32_t min[16][VL];
+    for (uint32_t r = 0; r < VL; r++) of[r] = q2_k_min_bytes(w[r]);
+    transpose_bytes(of, min);
+    for (uint32_t g = 0; g < 16; g++) v_store(out->less[g], _mm256_mul_ps(_mm256_cvtepi32_ps(q_load(min[g])), d));
+}
+
+WF_INLINE void unpack_halves(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    const __m256i offset = _mm256_set1_epi16((short)offset_of(dtype));
     int32_t part[16][VL];
-    q6_k_parts(w, part);
-    for (uint32_t r = 0; r < VL; r++) _mm_store_ss(&out->scale[0][r], _mm256_castps256_ps128(qf_half(w[r] + 208)));
+    half_parts(dtype, w, part);
+    v_store(out->scale[0], halves_of(w, half_scales_at(dtype)));
+    if (dtype == WF_Q2_K) q2_k_mins(w, out);
     WF_UNROLL(8)
     for (uint32_t b = 0; b < BLOCKS; b++) {
         int32_t row[VL][VL], line[VL][VL];
-        for (uint32_t r = 0; r < VL; r++) _mm256_storeu_si256((void *)row[r], q_6k(w[r], b));
+        for (uint32_t r = 0; r < VL; r++) _mm256_storeu_si256((void *)row[r], block_of(dtype, w[r], b));
         v_transpose((const float *)row[0], VL, (float *)line[0], VL);
         for (uint32_t i = 0; i < VL; i++) {
             const q8 by = q_load(part[2 * b + i / 4]);
@@ -112,10 +139,15 @@ WF_INLINE void unpack_scales(const uint8_t dtype, const char *const w[VL], w_pan
 WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
 {
     (void)words;
-    if (dtype != WF_Q6_K) unpack_scales(dtype, w, out);
-    if (dtype == WF_Q6_K) unpack_q6_k(w, out);
-    if (has_mins(dtype)) unpack_k(dtype, w, out);
-    if (dtype == WF_Q8_0 || dtype == WF_Q4_0) unpack_blocks(dtype, w, out);
+    if (in_halves(dtype)) {
+        unpack_halves(dtype, w, out);
+        return;
+    }
+    unpack_scales(dtype, w, out);
+    if (dtype == WF_Q8_0 || dtype == WF_Q4_0)
+        unpack_blocks(dtype, w, out);
+    else
+        unpack_bytes(dtype, w, out);
 }
 
 WF_INLINE __m256i two(const int16_t *p)
@@ -151,11 +183,12 @@ WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, co
             for (int s = 0; s < PAIR; s++) sum[s][m] = add_pairs(sum[s][m], v[s], both);
         }
     }
+    const uint32_t mins = !has_less(dtype) || dtype == WF_Q3_K || dtype == WF_Q6_K ? 0 : in_halves(dtype) ? 4 : 1;
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
             vf *to = &acc->of[s][m];
-            *to = v_fma(_mm256_cvtepi32_ps(sum[s][m]), v_load(w[s].scale[dtype == WF_Q6_K ? 0 : i]), *to);
-            if (dtype != WF_Q6_K && has_less(dtype)) *to = v_fma(v_load(w[s].less[i]), v_set(x[m].minus_sum[i]), *to);
+            *to = v_fma(_mm256_cvtepi32_ps(sum[s][m]), v_load(w[s].scale[in_halves(dtype) ? 0 : i]), *to);
+            for (uint32_t l = mins * i; l < mins * (i + 1); l++) *to = v_fma(v_load(w[s].less[l]), v_set(x[m].minus_sum[l]), *to);
         }
 }
 

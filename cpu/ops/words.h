@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "cpu/ops/blocks.h"
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
@@ -32,26 +33,15 @@ typedef struct scales {
     __m256 of[2], less[2];
 } scales;
 
-WF_INLINE bool in_halves(const uint8_t dtype)
-{
-    return dtype == WF_Q6_K;
-}
-
-/* What is added to the weights to make them unsigned. */
-WF_INLINE int offset_of(const uint8_t dtype)
-{
-    return dtype == WF_Q4_0 ? 8 : dtype == WF_Q6_K ? 32 : 0;
-}
-
 WF_INLINE bool has_less(const uint8_t dtype)
 {
     return has_mins(dtype) || offset_of(dtype);
 }
 
-/* The largest size of X as fixed point. Of Q6_K the panels' kernel multiplies the weights by their scales, which takes bits. */
+/* The largest size of X as fixed point. With scales of 16 the panels' kernel multiplies the weights by them, which takes bits. */
 WF_INLINE float most_of(const uint8_t dtype)
 {
-    return dtype == WF_Q6_K ? 8128 : 32512;
+    return in_halves(dtype) ? 8128 : 32512;
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -59,7 +49,7 @@ WF_INLINE float most_of(const uint8_t dtype)
 /* Position of k in its block of 32. */
 static inline uint32_t place_of(const uint8_t dtype, uint32_t k)
 {
-    return has_mins(dtype) || dtype == WF_Q6_K ? k / 2 + k % 2 * 16 : k;
+    return dtype == WF_Q8_0 || dtype == WF_Q4_0 ? k : k / 2 + k % 2 * 16;
 }
 
 static inline void set_sums(const uint8_t dtype, const int16_t *natural, x_panel *out)
@@ -108,32 +98,55 @@ WF_INLINE __m256 eight(__m128i bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 
-/* The f16 scales of blocks of `bytes`. */
-WF_INLINE __m256 block_scales(const char *p, const size_t bytes)
+/* A word of each of eight blocks of `bytes`. */
+WF_INLINE __m128i block_words(const char *p, const size_t bytes)
 {
     uint16_t d[BLOCKS];
     __m128i v = _mm_setzero_si128();
     for (uint32_t b = 0; b < BLOCKS; b++) memcpy(&d[b], p + b * bytes, sizeof d[b]);
     v = _mm_insert_epi16(v, d[0], 0), v = _mm_insert_epi16(v, d[1], 1), v = _mm_insert_epi16(v, d[2], 2), v = _mm_insert_epi16(v, d[3], 3);
     v = _mm_insert_epi16(v, d[4], 4), v = _mm_insert_epi16(v, d[5], 5), v = _mm_insert_epi16(v, d[6], 6), v = _mm_insert_epi16(v, d[7], 7);
-    return _mm256_cvtph_ps(v);
+    return v;
+}
+
+/* Of blocks of 32. */
+WF_INLINE scales block_scales(const uint8_t dtype, const char *p)
+{
+    const __m128i v = block_words(p, bytes_of(dtype));
+    scales s;
+    if (dtype == WF_MXFP4)
+        s.of[0] = mxfp4_scales(_mm256_and_si256(_mm256_cvtepu16_epi32(v), _mm256_set1_epi32(255)));
+    else
+        s.of[0] = _mm256_cvtph_ps(v);
+    s.less[0] = s.of[0];
+    if (has_mins(dtype)) s.less[0] = _mm256_xor_ps(_mm256_cvtph_ps(block_words(p + 2, bytes_of(dtype))), _mm256_set1_ps(-0.0f)); /* added */
+    return s;
+}
+
+/* Of a superblock with a scale for each 16. */
+WF_INLINE scales half_scales(const uint8_t dtype, const char *p)
+{
+    const __m256 d = qf_half(p + half_scales_at(dtype));
+    __m128i both = half_scale_bytes(dtype, p);
+    scales s = {.of = {_mm256_mul_ps(eight(both), d), _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), d)}};
+    s.less[0] = s.of[0], s.less[1] = s.of[1];
+    if (dtype != WF_Q2_K) return s;
+    both = q2_k_min_bytes(p);
+    s.less[0] = _mm256_mul_ps(eight(both), qf_half(p + 82)), s.less[1] = _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), qf_half(p + 82));
+    return s;
+}
+
+WF_INLINE scales k_scales(const char *p)
+{
+    const __m128i both = k_scale_bytes(p);
+    return (scales){.of = {_mm256_mul_ps(eight(both), qf_half(p))}, .less = {_mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), qf_half(p + 2))}};
 }
 
 WF_INLINE scales scales_of(const uint8_t dtype, const char *p)
 {
-    scales s;
-    if (has_mins(dtype)) {
-        __m128i both = k_scale_bytes(p);
-        s.of[0] = _mm256_mul_ps(eight(both), qf_half(p));
-        s.less[0] = _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), qf_half(p + 2));
-    } else if (dtype == WF_Q6_K) {
-        __m128i both = load16(p + 192);
-        s.less[0] = s.of[0] = _mm256_mul_ps(eight(both), qf_half(p + 208));
-        s.less[1] = s.of[1] = _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), qf_half(p + 208));
-    } else {
-        s.less[0] = s.of[0] = block_scales(p, dtype == WF_Q8_0 ? 34 : 18);
-    }
-    return s;
+    if (has_k_scales(dtype)) return k_scales(p);
+    if (in_halves(dtype)) return half_scales(dtype, p);
+    return dtype == WF_IQ4_XS ? (scales){.of = {iq4_xs_scales(p)}} : block_scales(dtype, p);
 }
 
 /* The scale of block b in all lanes; of its halves, in those of words' lower and upper ones. */
@@ -150,6 +163,12 @@ WF_INLINE words split_bytes(q8 v)
     return (words){_mm256_and_si256(v, _mm256_set1_epi16(255)), _mm256_srli_epi16(v, 8)};
 }
 
+/* The same of those that values_of() makes, which have a sign, or of others. */
+WF_INLINE words split_block(const uint8_t dtype, q8 v)
+{
+    return values_of(dtype) ? (words){_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8), _mm256_srai_epi16(v, 8)} : split_bytes(v);
+}
+
 /* The same for the low nibbles of bytes, or the high ones. */
 WF_INLINE words split_nibbles(q8 v, const bool high)
 {
@@ -163,8 +182,7 @@ WF_INLINE words words_of(const uint8_t dtype, const char *p, const uint32_t b)
 {
     if (dtype == WF_Q8_0) return (words){_mm256_cvtepi8_epi16(load16(p + 34 * b + 2)), _mm256_cvtepi8_epi16(load16(p + 34 * b + 18))};
     if (dtype == WF_Q4_K) return split_nibbles(q_load(p + 16 + 32 * (b / 2)), b % 2);
-    if (dtype == WF_Q5_K) return split_bytes(q_5k(p + 48, p + 16, b));
-    if (dtype == WF_Q6_K) return split_bytes(q_6k(p, b));
+    if (dtype != WF_Q4_0) return split_block(dtype, block_of(dtype, p, b));
     __m256i v = _mm256_cvtepu8_epi16(load16(p + 18 * b + 2));
     return (words){_mm256_and_si256(v, _mm256_set1_epi16(15)), _mm256_srli_epi16(v, 4)};
 }

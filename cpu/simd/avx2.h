@@ -104,21 +104,3 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
 }
 
 #include "cpu/simd/avx_int8.h"
-
-WF_INLINE qf q_sum_pairs(__m256i pairs, const int32_t *comp)
-{
-    __m256i sum = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-    if (comp) sum = _mm256_add_epi32(sum, _mm256_loadu_si256((const void *)comp));
-    return _mm256_cvtepi32_ps(sum);
-}
-WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
-{
-    return q_sum_pairs(_mm256_maddubs_epi16(w, q_load(x)), comp);
-}
-/* Multiplies |w| by x with the sign of w: pairs of products stay below 2 * 128 * 127, while w + 128 would saturate. */
-WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
-{
-    (void)comp;
-    return q_sum_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q_load(x), w)),
-                       NULL);
-}

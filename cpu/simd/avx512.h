@@ -137,14 +137,3 @@ WF_INLINE int32_t qi_sum(qi a)
 }
 
 #include "cpu/simd/avx_int8.h"
-
-WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
-{
-    __m256i sum = _mm256_dpbusd_epi32(_mm256_loadu_si256((const void *)comp), w, q_load(x));
-    return _mm256_cvtepi32_ps(sum);
-}
-/* w + 128 is unsigned; comp compensates for the offset. */
-WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
-{
-    return q_dot(_mm256_xor_si256(w, _mm256_set1_epi8(-128)), x, comp);
-}

@@ -1,5 +1,4 @@
-/* 32 int8 products in a 256-bit register, shared by both x86 levels. Each level's header defines the product itself (q_dot,
- * q_dot_signed). */
+/* 32 int8 in a 256-bit register, shared by both x86 levels, whose kernels multiply them in other ways than q_dot. */
 #ifndef WF_CPU_SIMD_AVX_INT8_H
 #define WF_CPU_SIMD_AVX_INT8_H
 
@@ -34,6 +33,29 @@ WF_INLINE q8 q_6k(const void *p, uint32_t i)
     low = _mm256_and_si256(low, _mm256_set1_epi8(15));
     high = _mm256_and_si256(high, _mm256_set1_epi8(3));
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
+}
+WF_INLINE q8 q_pick(q8 codes, const int8_t values[16])
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)values)), codes);
+}
+WF_INLINE q8 q_fifth(q8 q, const void *p)
+{
+    const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    int32_t bits;
+    memcpy(&bits, p, sizeof bits);
+    __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte), bit);
+    return _mm256_or_si256(q, _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(16)));
+}
+WF_INLINE q8 q_2k(const void *p, uint32_t i)
+{
+    __m256i q = _mm256_srli_epi16(q_load((const uint8_t *)p + 32 * (i / 4)), 2 * (int)(i % 4));
+    return _mm256_and_si256(q, _mm256_set1_epi8(3));
+}
+WF_INLINE q8 q_3k(const void *p, const void *high, uint32_t i)
+{
+    __m256i h = _mm256_and_si256(_mm256_srli_epi16(q_load(high), (int)i), _mm256_set1_epi8(1));
+    return _mm256_or_si256(q_2k(p, i), _mm256_slli_epi16(h, 2));
 }
 WF_INLINE qf qf_zero(void)
 {
@@ -97,12 +119,6 @@ WF_INLINE __m128i load16(const char *p)
     return _mm_loadu_si128((const void *)p);
 }
 
-/* Q4_K and Q5_K, which subtract a minimum. */
-WF_INLINE bool has_mins(const uint8_t dtype)
-{
-    return dtype == WF_Q4_K || dtype == WF_Q5_K;
-}
-
 /* The eight scales of 6 bits of the Q4_K or Q5_K superblock at p, then its eight minima: wf_k_scales_unpack() in a register. */
 WF_INLINE __m128i k_scale_bytes(const char *p)
 {
@@ -111,6 +127,47 @@ WF_INLINE __m128i k_scale_bytes(const char *p)
     __m128i low = _mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(words, 0xaa), _mm_set_epi32(4, 0, 0, 0)), four);
     __m128i high = _mm_and_si128(_mm_srli_epi16(first, 2), _mm_andnot_si128(four, six));
     return _mm_blend_epi32(_mm_and_si128(first, six), _mm_or_si128(low, high), 0xa);
+}
+
+/* The same of Q3_K's 16 scales, less 32; p: the superblock. */
+WF_INLINE __m128i q3_k_scale_bytes(const char *p)
+{
+    const __m128i words = _mm_bsrli_si128(load16(p + 94), 2), shifts = _mm_set_epi32(6, 4, 2, 0);
+    const __m128i low = _mm_unpacklo_epi64(words, _mm_srli_epi16(words, 4));
+    const __m128i high = _mm_slli_epi16(_mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(words, 0xaa), shifts), _mm_set1_epi8(3)), 4);
+    return _mm_sub_epi8(_mm_or_si128(_mm_and_si128(low, _mm_set1_epi8(15)), high), _mm_set1_epi8(32));
+}
+
+/* The 16 scales of a superblock with one for each 16 weights; their minima, of Q2_K. */
+WF_INLINE __m128i half_scale_bytes(const uint8_t dtype, const char *p)
+{
+    if (dtype == WF_Q2_K) return _mm_and_si128(load16(p), _mm_set1_epi8(15));
+    return dtype == WF_Q3_K ? q3_k_scale_bytes(p) : load16(p + 192);
+}
+
+WF_INLINE __m128i q2_k_min_bytes(const char *p)
+{
+    return _mm_and_si128(_mm_srli_epi16(load16(p), 4), _mm_set1_epi8(15));
+}
+
+/* The eight scales of the IQ4_XS superblock at p. */
+WF_INLINE __m256 iq4_xs_scales(const char *p)
+{
+    uint32_t word[2];
+    memcpy(word, p, sizeof word);
+    const __m256i g = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    __m256i low = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)word[1]), _mm256_slli_epi32(g, 1)), _mm256_set1_epi32(15));
+    __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)(word[0] >> 16)), g), _mm256_set1_epi32(3));
+    __m256i scale = _mm256_sub_epi32(_mm256_or_si256(low, _mm256_slli_epi32(high, 4)), _mm256_set1_epi32(32));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(scale), qf_half(p));
+}
+
+/* wf_mxfp4_scale() of words: the product of two powers of two, neither of which is subnormal. */
+WF_INLINE __m256 mxfp4_scales(__m256i e)
+{
+    const __m256i bias = _mm256_set1_epi32(63), half = _mm256_srli_epi32(e, 1);
+    const __m256i a = _mm256_add_epi32(half, bias), b = _mm256_add_epi32(_mm256_sub_epi32(e, half), bias);
+    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(a, 23)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 23)));
 }
 
 #endif

@@ -147,6 +147,35 @@ WF_INLINE q8 q_6k(const void *p, uint32_t i)
     const int by_low = i & 2 ? 4 : 0, by_high = 2 * (int)(i & 3);
     return (q8){q_6k_half(ql, by_low, qh, by_high), q_6k_half(ql + 16, by_low, qh + 16, by_high)};
 }
+WF_INLINE q8 q_pick(q8 codes, const int8_t values[16])
+{
+    const int8x16_t of = vld1q_s8(values);
+    return (q8){vqtbl1q_s8(of, vreinterpretq_u8_s8(codes.low)), vqtbl1q_s8(of, vreinterpretq_u8_s8(codes.high))};
+}
+/* 16 bits: a byte each, 16 or 0. */
+WF_INLINE int8x16_t q_fifth_half(const uint8_t *p)
+{
+    const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
+    const uint8x16_t set = vtstq_u8(vcombine_u8(vdup_n_u8(p[0]), vdup_n_u8(p[1])), bit);
+    return vreinterpretq_s8_u8(vandq_u8(set, vdupq_n_u8(16)));
+}
+WF_INLINE q8 q_fifth(q8 q, const void *p)
+{
+    return (q8){vorrq_s8(q.low, q_fifth_half(p)), vorrq_s8(q.high, q_fifth_half((const uint8_t *)p + 2))};
+}
+WF_INLINE q8 q_2k(const void *p, uint32_t i)
+{
+    const uint8_t *q = (const uint8_t *)p + 32 * (i / 4);
+    const uint32_t by = 2 * (i % 4);
+    return (q8){vreinterpretq_s8_u8(q_shifted(q, by, 3)), vreinterpretq_s8_u8(q_shifted(q + 16, by, 3))};
+}
+WF_INLINE q8 q_3k(const void *p, const void *high, uint32_t i)
+{
+    const uint8_t *h = high;
+    const q8 q = q_2k(p, i);
+    return (q8){vorrq_s8(q.low, vreinterpretq_s8_u8(vshlq_n_u8(q_shifted(h, i, 1), 2))),
+                vorrq_s8(q.high, vreinterpretq_s8_u8(vshlq_n_u8(q_shifted(h + 16, i, 1), 2)))};
+}
 
 /* sum plus products, four to a lane. */
 #ifdef __ARM_FEATURE_DOTPROD
@@ -166,13 +195,6 @@ WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
 {
     return (qf){vcvtq_f32_s32(q_dot16(vld1q_s32(comp), w.low, vld1q_s8(x))),
                 vcvtq_f32_s32(q_dot16(vld1q_s32(comp + 4), w.high, vld1q_s8(x + 16)))};
-}
-WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
-{
-    const int32x4_t zero = vdupq_n_s32(0);
-    (void)comp;
-    return (qf){vcvtq_f32_s32(q_dot16(zero, w.low, vld1q_s8(x))),
-                vcvtq_f32_s32(q_dot16(zero, w.high, vld1q_s8(x + 16)))};
 }
 
 WF_INLINE qf qf_load(const float *p)

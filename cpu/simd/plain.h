@@ -9,7 +9,7 @@ typedef struct vf {
     float f[4];
 } vf;
 typedef struct q8 {
-    int8_t b[32]; /* read as unsigned by q_dot */
+    int8_t b[32];
 } q8;
 typedef struct qf {
     float f[8];
@@ -150,20 +150,38 @@ WF_INLINE q8 q_6k(const void *p, uint32_t i)
         r.b[j] = (int8_t)((ql[j] >> (i & 2 ? 4 : 0) & 15) | (qh[j] >> 2 * (i & 3) & 3) << 4);
     return r;
 }
+WF_INLINE q8 q_pick(q8 codes, const int8_t values[16])
+{
+    for (int i = 0; i < 32; i++) codes.b[i] = values[codes.b[i]];
+    return codes;
+}
+WF_INLINE q8 q_fifth(q8 q, const void *p)
+{
+    for (int i = 0; i < 32; i++) q.b[i] |= (int8_t)((((const uint8_t *)p)[i / 8] >> i % 8 & 1) << 4);
+    return q;
+}
+WF_INLINE q8 q_2k(const void *p, uint32_t i)
+{
+    const uint8_t *q = (const uint8_t *)p + 32 * (i / 4);
+    q8 r;
+    for (int j = 0; j < 32; j++) r.b[j] = q[j] >> 2 * (i % 4) & 3;
+    return r;
+}
+WF_INLINE q8 q_3k(const void *p, const void *high, uint32_t i)
+{
+    q8 r = q_2k(p, i);
+    for (int j = 0; j < 32; j++) r.b[j] |= (int8_t)((((const uint8_t *)high)[j] >> i & 1) << 2);
+    return r;
+}
 WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
 {
     qf r;
     for (int i = 0; i < 8; i++) {
-        int32_t sum = comp ? comp[i] : 0;
+        int32_t sum = comp[i];
         for (int j = 4 * i; j < 4 * i + 4; j++) sum += w.b[j] * x[j];
         r.f[i] = (float)sum;
     }
     return r;
-}
-WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
-{
-    (void)comp;
-    return q_dot(w, x, NULL);
 }
 WF_INLINE qf qf_load(const float *p)
 {

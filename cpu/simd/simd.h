@@ -18,8 +18,11 @@
  *   q_5k(p, high, i)        the same with the fifth bits of a Q5_K one
  *   q_6k(p, i)              block i of 8 of a Q6_K superblock, unsigned 0..63
  *   Q6K_UNROLL              how many of them in one piece: 8 if constant shifts are the faster ones
- *   q_dot(w, x, comp)        unsigned w (at most 63) times signed x, plus comp[lane]
- *   q_dot_signed(w, x, comp) signed w times signed x; comp is -128 times the lane's sum of x
+ *   q_2k(p, i)              block i of 8 of the pairs of bits of a Q2_K superblock
+ *   q_3k(p, high, i)        the same with the third bits of a Q3_K one
+ *   q_fifth(q, p)           q with bit i of p as the fifth of number i
+ *   q_pick(codes, values)   values[code] for each
+ *   q_dot(w, x, comp)       w times x plus comp[lane]; not on x86, whose kernels multiply wider registers
  *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
  *   q_scales(p, d, out)     16 int8 times d[0] as floats
  *   qf_zero qf_load(p) qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul

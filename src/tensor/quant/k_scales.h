@@ -1,5 +1,9 @@
-/* k_scales: eight scales and eight minima of 6 bits each in 12 bytes, as Q4_K and Q5_K have them. Byte j < 4 holds scale j, byte
- * 4 + j minimum j, with the upper two bits of scale and minimum 4 + j above them; byte 8 + j the lower four of both. */
+/* k_scales: scales of 6 bits in few bytes.
+ *
+ * Q4_K and Q5_K have eight scales and eight minima in 12 bytes. Byte j < 4 holds scale j, byte 4 + j minimum j, with the upper two bits of
+ * scale and minimum 4 + j above them; byte 8 + j the lower four of both. Q3_K has 16 scales + 32 there: group g has the lower four bits in
+ * byte g % 8, in the low half for g < 8, and the upper two at bit g / 4 * 2 of byte 8 + g % 4. IQ4_XS has eight scales + 32: the lower four
+ * bits are halves of four bytes, the upper two bits 2 g of a word in front of them. */
 #ifndef WF_K_SCALES_H
 #define WF_K_SCALES_H
 
@@ -34,6 +38,18 @@ static inline void wf_k_scales_pack(const uint8_t scale[8], const uint8_t min[8]
         bytes[4 + j] = (uint8_t)(min[j] | min[4 + j] >> 4 << 6);
         bytes[8 + j] = (uint8_t)((scale[4 + j] & 15) | min[4 + j] << 4);
     }
+}
+
+/* Scale g of Q3_K's 16. */
+static inline int wf_q3_k_scale_at(const uint8_t *bytes, uint32_t g)
+{
+    return (bytes[g % 8] >> g / 8 * 4 & 15) + ((bytes[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
+}
+
+/* Scale g of IQ4_XS's eight. */
+static inline int wf_iq4_xs_scale_at(const uint8_t *bytes, uint32_t g)
+{
+    return (bytes[2 + g / 2] >> g % 2 * 4 & 15) + ((bytes[g / 4] >> g % 4 * 2 & 3) << 4) - 32;
 }
 
 #endif

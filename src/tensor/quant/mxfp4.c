@@ -1,5 +1,6 @@
-/* mxfp4: 32 weights a block, x = 2^(e - 127) * v, where v is a float of four bits: sign, two bits of exponent, one of fraction
- * (OCP Microscaling Formats 1.0), lying as nibbles.h says. Blocks have 17 bytes: nothing in them is aligned. */
+/* mxfp4: 32 weights a block, x = 2^(e - 127) * v, where v is a float of four bits (mxfp4_values.h), lying as nibbles.h says. Blocks have
+ * 17 bytes: nothing in them is aligned. */
+#include "tensor/quant/mxfp4_values.h"
 #include "tensor/quant/nibbles.h"
 #include "tensor/tensor.h"
 
@@ -15,17 +16,15 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 17, "MXFP4 block");
 
-static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* v */
-
 void wf_decode_mxfp4(const void *src, float *dst, size_t n)
 {
     for (size_t b = 0; b < n / BLOCK; b++, dst += BLOCK) {
         struct block k;
         int q[BLOCK];
         memcpy(&k, (const uint8_t *)src + b * sizeof k, sizeof k);
-        float d = ldexpf(1, k.e - 128);
+        float d = wf_mxfp4_scale(k.e);
         wf_nibbles_unpack(k.q, q);
-        for (int i = 0; i < BLOCK; i++) dst[i] = d * doubled[q[i]];
+        for (int i = 0; i < BLOCK; i++) dst[i] = d * wf_mxfp4_doubled[q[i]];
     }
 }
 
@@ -33,7 +32,7 @@ void wf_decode_mxfp4(const void *src, float *dst, size_t n)
 static int nearest(float x)
 {
     int i = 0;
-    while (i < 7 && fabsf(x) > 0.5f * (float)(doubled[i] + doubled[i + 1])) i++;
+    while (i < 7 && fabsf(x) > 0.5f * (float)(wf_mxfp4_doubled[i] + wf_mxfp4_doubled[i + 1])) i++;
     return i && x < 0 ? i + 8 : i;
 }
 

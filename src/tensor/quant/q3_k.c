@@ -1,8 +1,8 @@
 /* q3_k: 256 weights a block in 16 groups of 16, x = d * scale * q with scale in -32..31 and q in -4..3.
  *
- * The lower two bits of q + 4 lie as in Q2_K; the upper one is bit i / 32 of high[i % 32]. Of scale + 32, group g has the lower four
- * bits in scales[g % 8], in the low half for g < 8, and the upper two at bit g / 4 * 2 of scales[8 + g % 4]. */
+ * The lower two bits of q + 4 lie as in Q2_K; the upper one is bit i / 32 of high[i % 32]. The scales lie as k_scales.h says. */
 #include "tensor/quant/fit.h"
+#include "tensor/quant/k_scales.h"
 
 #include <string.h>
 
@@ -16,11 +16,6 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 110, "Q3_K block");
 
-static int scale_of(const uint8_t *s, int g)
-{
-    return (s[g % 8] >> g / 8 * 4 & 15) + ((s[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
-}
-
 void wf_decode_q3_k(const void *src, float *dst, size_t n)
 {
     for (size_t b = 0; b < n / BLOCK; b++, dst += BLOCK) {
@@ -29,7 +24,7 @@ void wf_decode_q3_k(const void *src, float *dst, size_t n)
         float d = wf_half_to_float(k.d);
         for (int i = 0; i < BLOCK; i++) {
             int q = (k.q[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3) + (k.high[i % 32] >> i / 32 & 1) * 4 - 4;
-            dst[i] = d * (float)scale_of(k.scales, i / GROUP) * (float)q;
+            dst[i] = d * (float)wf_q3_k_scale_at(k.scales, (uint32_t)i / GROUP) * (float)q;
         }
     }
 }
