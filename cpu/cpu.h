@@ -1,7 +1,7 @@
 /* cpu: internals of the CPU backend.
  *
- * A queue is a team of threads: a leader that executes commands in order, and helpers that join it in each call. Kernels are SPMD:
- * every thread of the team runs the same function with its own id. An event counts how often it was armed and fired, so that it
+ * A queue is a leader, a thread that executes commands in order, and for each call a team of cores that join it: the device has one pool of
+ * cores, and no core is in two teams at once. Kernels are SPMD: every thread of the team runs the same function with its own id. An event counts how often it was armed and fired, so that it
  * can be re-armed while an older wait is pending.
  *
  * Results do not depend on the number of threads: one thread computes each output element, in an order that depends only on shapes.
@@ -74,10 +74,18 @@ bool wf_cpu_event_due(const wf_cpu_event *, uint32_t target);
 /* Waits until fired `target` times or until the monotonic time `until`: true if fired. */
 bool wf_cpu_event_wait(wf_cpu_event *, uint32_t target, uint64_t until_ns);
 
+/* ---- pool.c: see pool.h ---------------------------------------------------------------------- */
+
+typedef struct wf_cpu_pool wf_cpu_pool;
+#define WF_CPU_MOST_THREADS 256u /* of a pool */
+
+weft_status wf_cpu_pool_create(uint32_t size, wf_cpu_pool **);
+void wf_cpu_pool_destroy(wf_cpu_pool *); /* after its teams; NULL: nothing */
+uint32_t wf_cpu_pool_size(const wf_cpu_pool *);
+
 /* ---- team.c ---------------------------------------------------------------------------------- */
 
 typedef struct wf_cpu_team wf_cpu_team;
-#define WF_CPU_MOST_THREADS 256u /* of a team */
 
 /* Arguments of a kernel. */
 typedef struct wf_cpu_work {
@@ -94,10 +102,10 @@ typedef struct wf_cpu_scratch_size {
 } wf_cpu_scratch_size;
 
 /* skip (NULL: nobody): once it is true, wf_cpu_next ends the loops of calls. */
-weft_status wf_cpu_team_create(uint32_t size, const atomic_bool *skip, wf_cpu_team **);
-void wf_cpu_team_destroy(wf_cpu_team *);
-uint32_t wf_cpu_team_size(const wf_cpu_team *);
-/* Runs on n threads (the caller is thread 0) and returns when all are done. */
+weft_status wf_cpu_team_create(wf_cpu_pool *, const atomic_bool *skip, wf_cpu_team **);
+void wf_cpu_team_destroy(wf_cpu_team *); /* NULL: nothing */
+uint32_t wf_cpu_team_size(const wf_cpu_team *); /* the cores that it can have */
+/* Runs on at most n cores of those that are free, of which the caller is thread 0, and returns when all are done. Waits while none is free. */
 weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_scratch_size);
 /* Runs a kernel on the calling thread alone, with scratch memory of the caller's, inside another one. */
 void wf_cpu_run_alone(wf_cpu_run_fn, const wf_call *, void *shared, void *per_thread);
@@ -126,6 +134,7 @@ typedef struct wf_cpu_variant {
 typedef struct wf_cpu_dev {
     wf_dev base;
     uint32_t threads;
+    wf_cpu_pool *pool; /* of as many cores; NULL: no queue has needed it yet */
     wf_roofline roofline;
     pthread_mutex_t mutex; /* guards the next two */
     char message[256];
@@ -138,6 +147,7 @@ void wf_cpu_fail(wf_cpu_dev *, weft_status,
                  const char *message);  /* called by a leader; keeps the first failure */
 weft_status wf_cpu_check(wf_cpu_dev *); /* returns that failure as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
+weft_status wf_cpu_team_of(wf_cpu_dev *, wf_cpu_team **); /* a new team of the device's cores */
 
 /* ---- probe.c --------------------------------------------------------------------------------- */
 

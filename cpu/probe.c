@@ -80,7 +80,7 @@ weft_status wf_cpu_measure(wf_dev *dev, wf_ceilings *out)
     wf_cpu_team *t;
     level l = best_level();
     memset(out, 0, sizeof *out);
-    WF_TRY(wf_cpu_team_create(((wf_cpu_dev *)dev)->threads, NULL, &t));
+    WF_TRY(wf_cpu_team_of((wf_cpu_dev *)dev, &t));
     weft_status s = measure_read(dev, t, l.read, out);
     if (!s) s = measure_ops(t, l.fma, l.fma_ops(), &out->ops[WF_ARITH_F32]);
     if (!s) s = measure_ops(t, l.int8, l.int8_ops(), &out->ops[WF_ARITH_Q8]);

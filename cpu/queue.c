@@ -36,7 +36,7 @@ typedef struct cmd {
 typedef struct cpu_queue {
     wf_queue base;
     wf_cpu_dev *dev;
-    wf_cpu_team *team;
+    wf_cpu_team *team; /* NULL: only copies */
     pthread_t leader;
     wf_eventcount eventcount;
     atomic_uint head, tail; /* commands added by the host and removed by the leader */
@@ -124,7 +124,7 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
     if (!q) return WEFT_ERR_NOMEM;
     q->base.dev = dev;
     q->dev = (wf_cpu_dev *)dev;
-    weft_status s = wf_cpu_team_create(only_copies ? 1 : q->dev->threads, &q->dev->skip, &q->team);
+    weft_status s = only_copies ? WEFT_OK : wf_cpu_team_of(q->dev, &q->team);
     if (s != WEFT_OK) {
         free(q);
         return s;

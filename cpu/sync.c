@@ -2,7 +2,7 @@
  * sleeps, because the cores may be shared with other queues.
  *
  * No wake-up is lost: the waiter registers before it reads the word, the writer changes the word before it checks for sleepers, and
- * both use sequentially consistent atomics.
+ * both change the number of sleepers: the one that comes second sees what the other did before.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -79,7 +79,7 @@ void wf_eventcount_wait(wf_eventcount *b, atomic_uint *word, uint32_t old)
 
 void wf_eventcount_notify(wf_eventcount *b)
 {
-    if (atomic_load(&b->sleepers) == 0) return;
+    if (atomic_fetch_add(&b->sleepers, 0) == 0) return; /* a write, for which a release store of the word is enough */
     pthread_mutex_lock(&b->mutex);
     pthread_cond_broadcast(&b->cond);
     pthread_mutex_unlock(&b->mutex);

@@ -23,10 +23,12 @@
 #include "cpu/simd/simd.h"
 
 #define TILE          64u
+#define LINE          32u  /* elements of K and V in a cache line */
 #define SPLIT         512u /* keys; a multiple of TILE */
 #define BLOCK_QUERIES 32u  /* rows x heads of a block, unless one row has more heads */
 #define CV            4    /* accumulator vectors of a query in registers */
 #define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
+#define QV_DIRECT     (2 * QV) /* queries in registers with half of CV vectors, where V is converted as it is read */
 #define SPLIT_ITEMS   16u /* with fewer (block, head) pairs splits are separate work items */
 /* Powers of two of the asynchronous softmax's weights, those of calibration.h: the nearer to 0, the fewer digits score - base loses. */
 #define MOST          15.0f
@@ -152,6 +154,7 @@ typedef struct workspace {
     uint32_t *masked;  /* [queries][2] masked range within them, with windows */
     uint32_t *redo;    /* [queries] did the given maximum not suit it? */
     uint32_t *order;   /* [KV heads] */
+    const uint16_t **keys, **values; /* [TILE] where they lie */
     state part, whole;
 } workspace;
 
@@ -163,7 +166,7 @@ static size_t state_size(const att *a)
 static size_t workspace_size(const att *a)
 {
     return (size_t)a->queries * (a->dim_padded + TILE + 5) + 2 * (size_t)TILE * a->dim_padded +
-           2 * state_size(a) + a->p->n_kv_head;
+           2 * state_size(a) + a->p->n_kv_head + 2 * TILE * (sizeof(void *) / sizeof(float));
 }
 
 static state state_at(const att *a, float *at)
@@ -184,7 +187,9 @@ static workspace workspace_at(const att *a, float *at)
     r.redo = r.masked + 2 * (size_t)a->queries;
     r.part = state_at(a, r.alpha + 5 * (size_t)a->queries);
     r.whole = state_at(a, r.alpha + 5 * (size_t)a->queries + state_size(a));
-    r.order = (uint32_t *)(r.whole.sum + state_size(a));
+    r.keys = (const uint16_t **)(r.whole.sum + state_size(a)); /* aligned: there is an even number of queries */
+    r.values = r.keys + TILE;
+    r.order = (uint32_t *)(r.values + TILE);
     order_heads(a, r.order);
     return r;
 }
@@ -225,47 +230,71 @@ static const uint16_t *page_at(const att *a, const wf_view *pool, uint32_t head,
            (size_t)head * a->p->page_tokens * a->dim;
 }
 
-/* Converts tokens first..first+n of one head from the pages to out[n][dim_padded]. Works page by page, because a division per token would
- * cost more than the conversion. Prefetches the next page, because the hardware prefetcher cannot predict it. */
-static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
-                   uint32_t keys, uint32_t first, uint32_t n, float *out)
+/* Points at tokens first..first+n of one head, n > 0; past them at the first again, so that all of TILE can be prefetched. */
+static void find_tokens(const att *a, const uint16_t **tokens, const wf_view *pool, const block *b, uint32_t first, uint32_t n)
 {
-    uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page;
-    uint32_t last = (keys - 1) / per_page;
-    while (n) {
-        uint32_t run = WF_MIN(n, per_page - index);
-        const uint16_t *token = page_at(a, pool, head, pages[page]) + (size_t)index * a->dim;
-        const uint16_t *next = page_at(a, pool, head, pages[WF_MIN(page + 1, last)]);
-        for (uint32_t i = 0; i < run; i++, token += a->dim, next += a->dim, out += a->dim_padded) {
-            for (uint32_t d = 0; d < a->dim; d += 32) __builtin_prefetch(next + d);
-            widen(token, out, a->dim, a->dim_padded);
-        }
-        n -= run;
-        index = 0;
-        page++;
+    const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
+    uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page, at = 0;
+    for (uint32_t run; at < n; index = 0, page++) {
+        run = WF_MIN(n - at, per_page - index);
+        const uint16_t *token = page_at(a, pool, b->head, pages[page]) + (size_t)index * a->dim;
+        for (uint32_t i = 0; i < run; i++, token += a->dim) tokens[at++] = token;
+    }
+    while (at < TILE) tokens[at++] = tokens[0];
+}
+
+/* What loops prefetch while they compute: K and V that are needed next, a line at a time, for a core waits for few lines at once. */
+typedef struct ahead {
+    const uint16_t *const *tokens; /* [TILE] */
+    uint32_t each, line;           /* lines of a token in one turn, and the first of them */
+} ahead;
+
+/* The lines of all tokens in so many rounds of TILE turns. */
+static ahead ahead_of(const att *a, const uint16_t *const *tokens, uint32_t rounds)
+{
+    uint32_t lines = (a->dim + LINE - 1) / LINE;
+    return (ahead){tokens, (lines + rounds - 1) / rounds, 0};
+}
+
+WF_INLINE void prefetch(const ahead *h, uint32_t turn)
+{
+    const uint16_t *token = h->tokens[turn % TILE] + (h->line + turn / TILE * h->each) * LINE;
+    for (uint32_t i = 0; i < h->each; i++) __builtin_prefetch(token + i * LINE);
+}
+
+/* After n turns. */
+static void go_ahead(const att *a, ahead *h, uint32_t n)
+{
+    h->line += (n + TILE - 1) / TILE * h->each;
+    if (h->line * LINE >= a->dim) h->each = 0; /* all of them */
+}
+
+static void convert(const att *a, const uint16_t *const *tokens, uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i++) widen(tokens[i], out + (size_t)i * a->dim_padded, a->dim, a->dim_padded);
+}
+
+/* Converts and transposes VL keys at a time, by the workspace of V. Keys past n become zeros: their scores are masked later, but free KV slots
+ * may hold NaN. */
+static void load_keys(const att *a, const workspace *r, uint32_t n)
+{
+    for (uint32_t j = 0; j < n; j += VL) {
+        uint32_t some = WF_MIN((uint32_t)VL, n - j);
+        convert(a, r->keys + j, some, r->v);
+        memset(r->v + (size_t)some * a->dim_padded, 0, sizeof(float) * (VL - some) * a->dim_padded);
+        for (uint32_t d = 0; d < a->dim_padded; d += VL) v_transpose(r->v + d, a->dim_padded, r->k + (size_t)d * TILE + j, TILE);
     }
 }
 
-/* Uses the workspace of V for K. Keys past n become zeros: their scores are masked later, but free KV slots may hold NaN. */
-static void load_keys(const att *a, const workspace *r, uint32_t head, const int32_t *pages,
-                      uint32_t keys, uint32_t first, uint32_t n)
-{
-    uint32_t whole = WF_UP(n, VL);
-    gather(a, a->k, head, pages, keys, first, n, r->v);
-    memset(r->v + (size_t)n * a->dim_padded, 0, sizeof(float) * (whole - n) * a->dim_padded);
-    for (uint32_t j = 0; j < whole; j += VL)
-        for (uint32_t d = 0; d < a->dim_padded; d += VL)
-            v_transpose(r->v + (size_t)j * a->dim_padded + d, a->dim_padded, r->k + (size_t)d * TILE + j, TILE);
-}
-
-/* Computes scores of nq queries with nc vectors of keys. */
-WF_INLINE void score(const att *a, const float *q, const float *k, float *to, const int nq, const int nc)
+/* Computes scores of nq queries with nc vectors of keys, and prefetches. */
+WF_INLINE void score(const att *a, const float *q, const float *k, float *to, const ahead *h, const int nq, const int nc)
 {
     vf acc[4][CV];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < nc; c++) acc[i][c] = v_zero();
     for (uint32_t d = 0; d < a->dim; d++) {
         vf kv[CV];
+        prefetch(h, d);
         for (int c = 0; c < nc; c++) kv[c] = v_load(k + (size_t)d * TILE + c * VL);
         for (int i = 0; i < nq; i++) {
             vf qv = v_set(q[(size_t)i * a->dim_padded + d]);
@@ -276,12 +305,14 @@ WF_INLINE void score(const att *a, const float *q, const float *k, float *to, co
         for (int c = 0; c < nc; c++) v_store(to + (size_t)i * TILE + c * VL, acc[i][c]);
 }
 
-/* The same with n keys. Skips vectors without keys: their contents may be denormal, which is a hundred times slower. */
-WF_INLINE void scores(const att *a, const float *q, const float *k, float *to, uint32_t n, const int nq)
+/* The same with n keys for queries from i on. Skips vectors without keys: their contents may be denormal, which is a hundred times slower. */
+WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq)
 {
+    const float *q = r->q + (size_t)i * a->dim_padded;
+    float *to = r->score + (size_t)i * TILE;
     uint32_t j = 0;
-    for (; j + (CV - 1) * VL < n; j += CV * VL) score(a, q, k + j, to + j, nq, CV);
-    for (; j < n; j += VL) score(a, q, k + j, to + j, nq, 1);
+    for (; j + (CV - 1) * VL < n; j += CV * VL, go_ahead(a, h, a->dim)) score(a, q, r->k + j, to + j, h, nq, CV);
+    for (; j < n; j += VL, go_ahead(a, h, a->dim)) score(a, q, r->k + j, to + j, h, nq, 1);
 }
 
 /* Turns one query's scores into weights. Returns alpha, the factor by which the caller must rescale its accumulators. */
@@ -325,34 +356,56 @@ static void softmax_given(const att *a, float *s, uint32_t n, float *row_max, fl
     *row_sum += v_reduce_add(sum);
 }
 
-/* sum = sum * alpha + weights * V, for nq queries and CV vectors of the head at a time. */
-WF_INLINE void weigh(const att *a, const float *v, const float *weight, const float *alpha,
-                     float *sum, uint32_t n, const int nq, uint32_t d, const int nc)
+/* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or converted. Prefetches. */
+WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t n, ahead *h, const int nq, uint32_t d, const int nc,
+                     const bool direct)
 {
-    vf acc[4][CV];
+    const float *weight = r->score + (size_t)first * TILE, *alpha = r->alpha + first;
+    float *sum = r->part.sum + (size_t)first * a->dim_padded + d;
+    vf acc[QV_DIRECT][CV];
     for (int i = 0; i < nq; i++)
-        for (int c = 0; c < nc; c++)
-            acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + d + c * VL), v_set(alpha[i]));
+        for (int c = 0; c < nc; c++) acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + c * VL), v_set(alpha[i]));
     for (uint32_t j = 0; j < n; j++) {
-        const float *row = v + (size_t)j * a->dim_padded + d;
         vf vv[CV];
-        for (int c = 0; c < nc; c++) vv[c] = v_load(row + c * VL);
+        prefetch(h, j);
+        for (int c = 0; c < nc; c++)
+            vv[c] = direct ? v_load_f16(r->values[j] + d + c * VL) : v_load(r->v + (size_t)j * a->dim_padded + d + c * VL);
         for (int i = 0; i < nq; i++) {
             vf pv = v_set(weight[(size_t)i * TILE + j]);
             for (int c = 0; c < nc; c++) acc[i][c] = v_fma(pv, vv[c], acc[i][c]);
         }
     }
     for (int i = 0; i < nq; i++)
-        for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->dim_padded + d + c * VL, acc[i][c]);
+        for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->dim_padded + c * VL, acc[i][c]);
+    go_ahead(a, h, TILE);
 }
 
-WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, const int nq)
+WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc, const bool direct)
 {
-    const float *weight = r->score + (size_t)i * TILE, *alpha = r->alpha + i;
-    float *sum = r->part.sum + (size_t)i * a->dim_padded;
     uint32_t d = 0;
-    for (; d + CV * VL <= a->dim_padded; d += CV * VL) weigh(a, r->v, weight, alpha, sum, n, nq, d, CV);
-    for (; d < a->dim_padded; d += VL) weigh(a, r->v, weight, alpha, sum, n, nq, d, 1);
+    for (; d + (uint32_t)nc * VL <= a->dim_padded; d += (uint32_t)nc * VL) weigh(a, r, i, n, h, nq, d, nc, direct);
+    for (; d < a->dim_padded; d += VL) weigh(a, r, i, n, h, nq, d, 1, direct);
+}
+
+/* Passes over V for nq queries, if it is read directly. */
+static uint32_t passes(uint32_t nq)
+{
+    return nq / QV_DIRECT + nq % QV_DIRECT / QV + nq % QV;
+}
+
+static void weigh_direct(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h)
+{
+    uint32_t i = 0;
+    for (; i + QV_DIRECT <= nq; i += QV_DIRECT) weigh_all(a, r, i, n, h, QV_DIRECT, CV / 2, true);
+    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, true);
+    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, true);
+}
+
+static void weigh_converted(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h)
+{
+    uint32_t i = 0;
+    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, false);
+    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, false);
 }
 
 /* Clears V outside all windows of the block: it may hold NaN, and 0 * NaN is not 0. */
@@ -399,21 +452,32 @@ static void weights(const att *a, const workspace *r, uint32_t i)
     else r->alpha[i] = softmax(s, r->seen[i], r->part.row_max + i, r->part.row_sum + i);
 }
 
+/* Finds K of the tile at `first`. */
+static void find_keys(const att *a, const workspace *r, const block *b, uint32_t first)
+{
+    if (first < b->keys) find_tokens(a, r->keys, a->k, b, first, WF_MIN(TILE, b->keys - first));
+}
+
 /* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
 static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
-    const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
     uint32_t i = 0, nq = (b->end - b->begin) * a->group;
-    load_keys(a, r, b->head, pages, b->keys, first, n);
-    for (; i + QV <= nq; i += QV)
-        scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, QV);
-    for (; i < nq; i++)
-        scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, 1);
+    const bool direct = !a->windows && a->dim == a->dim_padded && passes(nq) <= 2;
+    load_keys(a, r, n);
+    find_tokens(a, r->values, a->v, b, first, n);
+    ahead v = ahead_of(a, r->values, (nq + QV - 1) / QV * ((a->dim + TILE - 1) / TILE));
+    for (; i + QV <= nq; i += QV) scores(a, r, i, n, &v, QV);
+    for (; i < nq; i++) scores(a, r, i, n, &v, 1);
     for (i = 0; i < nq; i++) weights(a, r, i);
-    gather(a, a->v, b->head, pages, b->keys, first, n, r->v);
+    find_keys(a, r, b, first + n);
+    ahead k = ahead_of(a, r->keys, passes(nq) * ((a->dim + CV * VL - 1) / (CV * VL)));
+    if (direct) {
+        weigh_direct(a, r, n, nq, &k);
+        return;
+    }
+    convert(a, r->values, n, r->v);
     clear_unseen(a, r, b, first, n);
-    for (i = 0; i + QV <= nq; i += QV) weigh_all(a, r, i, n, QV);
-    for (; i < nq; i++) weigh_all(a, r, i, n, 1);
+    weigh_converted(a, r, n, nq, &k);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -475,11 +539,13 @@ static void one_split(const att *a, const workspace *r, const block *b, uint32_t
 {
     uint32_t end = WF_MIN(b->keys, (s + 1) * SPLIT);
     clear(a, r->part);
-    for (uint32_t first = s * SPLIT; first < end; first += TILE) {
+    for (uint32_t first = s * SPLIT, found = UINT32_MAX; first < end; first += TILE) {
         uint32_t n = WF_MIN(TILE, end - first);
         if (hidden(a, b, first, n)) continue;
         if (!set_masks(a, r, b, first)) return;
+        if (found != first) find_keys(a, r, b, first);
         tile(a, r, b, first, n);
+        found = first + TILE;
     }
 }
 

@@ -236,7 +236,7 @@ static inline bool wf_attention_base(const wf_op_params *p, float most, float le
 typedef struct wf_call {
     enum wf_op op;
     int variant;     /* of the backend's list for op; -1: the front chooses, backends never see it */
-    uint32_t max_groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
+    uint32_t max_groups; /* work-groups (cores on the CPU, of those that are free) to use at most: the resource share; 0: all */
     wf_op_params p;
     wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
     wf_event *const *waits; /* [n_waits], at most 64; what signals them must have been submitted before. A new event is complete */
@@ -305,7 +305,7 @@ typedef struct wf_cost {
 
 typedef struct wf_open_params {
     enum wf_tier tier;       /* use no variant above this. Zero is WF_TIER_BASE, not the best: wf_tier_parse(NULL, ...) gives that */
-    uint32_t threads;        /* CPU: workers of each queue; 0: all cores */
+    uint32_t threads;        /* CPU: cores, which the queues share; 0: all */
     uint64_t max_alloc;      /* 0: the device's own limit */
     uint32_t watchdog_ms;    /* limit of one build of a kernel and of one wait; 0: 60000 */
     const char *force;       /* "op=variant,op=variant": the selector takes these wherever they can run */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cpu/ops/ops.h"
+#include "cpu/pool.h"
 
 #define WAIT_MS 60000
 
@@ -311,6 +312,26 @@ static void test_chunks(void **state)
     }
 }
 
+/* A team of a pool of its own. */
+typedef struct alone {
+    wf_cpu_pool *pool;
+    wf_cpu_team *team;
+} alone;
+
+static alone alone_of(uint32_t cores)
+{
+    alone a = {0};
+    assert_int_equal(wf_cpu_pool_create(cores, &a.pool), WEFT_OK);
+    assert_int_equal(wf_cpu_team_create(a.pool, NULL, &a.team), WEFT_OK);
+    return a;
+}
+
+static void end_alone(alone a)
+{
+    wf_cpu_team_destroy(a.team);
+    wf_cpu_pool_destroy(a.pool);
+}
+
 static void count_me(const wf_cpu_work *w)
 {
     ((uint32_t *)wf_cpu_at(&w->call->out[0]))[w->id]++;
@@ -324,12 +345,11 @@ static void test_few_of_a_team(void **state)
     wf_dev *dev = open_with(1);
     wf_buf *b = buf_of(dev, 4 * sizeof(uint32_t));
     wf_call c = {.out[0] = view_of(b, 0, 1, 4)};
-    wf_cpu_team *t;
     const uint32_t *ran = b->host;
-    assert_int_equal(wf_cpu_team_create(4, NULL, &t), WEFT_OK);
-    for (uint32_t i = 0; i < TURNS * 4; i++) assert_int_equal(wf_cpu_team_run(t, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}), WEFT_OK);
+    alone a = alone_of(4);
+    for (uint32_t i = 0; i < TURNS * 4; i++) assert_int_equal(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}), WEFT_OK);
     for (uint32_t id = 0; id < 4; id++) assert_int_equal(ran[id], TURNS * (4 - id));
-    wf_cpu_team_destroy(t);
+    end_alone(a);
     dev->fns->buf_destroy(dev, b);
     dev->fns->close(dev);
 }
@@ -340,11 +360,10 @@ static void test_shares(void **state)
     wf_dev *dev = open_with(1);
     wf_buf *b = buf_of(dev, CHUNKS * 4);
     wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
-    wf_cpu_team *t;
-    assert_int_equal(wf_cpu_team_create(3, NULL, &t), WEFT_OK);
-    assert_int_equal(wf_cpu_team_run(t, count, &c, 3, (wf_cpu_scratch_size){0}), WEFT_OK);
+    alone a = alone_of(3);
+    assert_int_equal(wf_cpu_team_run(a.team, count, &c, 3, (wf_cpu_scratch_size){0}), WEFT_OK);
     for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
-    wf_cpu_team_destroy(t);
+    end_alone(a);
     dev->fns->buf_destroy(dev, b);
     dev->fns->close(dev);
 }
@@ -370,7 +389,6 @@ static void test_late_attention(void **state)
         int32_t seq[ROWS], pos[ROWS], indptr[ROWS + 1], pages[ROWS];
     } m = {0};
     wf_buf b = {.host = &m};
-    wf_cpu_team *t;
     for (int i = 0; i < ROWS; i++) {
         m.seq[i] = m.pages[i] = i;
         m.indptr[i + 1] = i + 1;
@@ -383,11 +401,173 @@ static void test_late_attention(void **state)
                  .out = {VIEW(out, WF_F32)},
                  .p = {.n_head = 1, .n_kv_head = 1, .head_dim = DIM, .page_tokens = 1, .scale = 1}};
 #undef VIEW
-    assert_int_equal(wf_cpu_team_create(2, NULL, &t), WEFT_OK);
-    assert_int_equal(wf_cpu_team_run(t, late_attention, &c, 2, wf_cpu_attention_scratch_c(&c)), WEFT_OK);
+    alone a = alone_of(2);
+    assert_int_equal(wf_cpu_team_run(a.team, late_attention, &c, 2, wf_cpu_attention_scratch_c(&c)), WEFT_OK);
     for (int i = 0; i < ROWS; i++)
         for (int d = 0; d < DIM; d++) assert_true(m.out[i][d] == (float)i);
-    wf_cpu_team_destroy(t);
+    end_alone(a);
+}
+
+/* ---- cores: calls of several queues at once ------------------------------------------------------- */
+
+#define CORES 4
+
+/* What the calls of a test see, and what they wait for. */
+static struct {
+    wf_cpu_pool *pool;
+    atomic_uint inside, most; /* members at work, and how many there were at once */
+    atomic_uint begun, go;    /* calls */
+    atomic_uint result[4];    /* of a call, by its number */
+} seen;
+
+static void await_at_least(atomic_uint *word, uint32_t least)
+{
+    uint64_t since = 0;
+    while (atomic_load(word) < least) wf_cpu_spin(&since);
+}
+
+static void enter(void)
+{
+    uint32_t now = atomic_fetch_add(&seen.inside, 1) + 1, most = atomic_load(&seen.most);
+    while (now > most && !atomic_compare_exchange_weak(&seen.most, &most, now)) {}
+}
+
+static void leave(void)
+{
+    atomic_fetch_sub(&seen.inside, 1);
+}
+
+static atomic_uint *result(const wf_cpu_work *w)
+{
+    return &seen.result[w->call->p.n_head];
+}
+
+/* All members at once, two times. */
+static void meet(const wf_cpu_work *w)
+{
+    enter();
+    for (int i = 0; i < 2; i++) wf_cpu_barrier(w);
+    leave();
+}
+
+/* Keeps its cores until the test lets it go. */
+static void hold(const wf_cpu_work *w)
+{
+    enter();
+    atomic_store(result(w), w->n);
+    if (w->id == 0) atomic_fetch_add(&seen.begun, 1);
+    await_at_least(&seen.go, 1);
+    leave();
+}
+
+/* Keeps all cores until a leader sleeps, as one does that waits for a core. */
+static void hold_until_one_waits(const wf_cpu_work *w)
+{
+    if (w->id == 0) atomic_fetch_add(&seen.begun, 1);
+    await_at_least(&wf_cpu_pool_leaders(seen.pool)->sleepers, 1);
+}
+
+static void count_cores(const wf_cpu_work *w)
+{
+    if (w->id == 0) atomic_store(result(w), w->n);
+}
+
+static void count_earlier(const wf_cpu_work *w)
+{
+    if (w->id == 0) atomic_store(result(w), atomic_fetch_add(&seen.begun, 1));
+}
+
+static const wf_cpu_variant meets = {.run = meet}, holds = {.run = hold}, holds_until_one_waits = {.run = hold_until_one_waits},
+                            counts_cores = {.run = count_cores}, counts_earlier = {.run = count_earlier};
+
+/* A call of so much work that all cores would take part. */
+static void launch(wf_queue *q, const wf_cpu_variant *v, uint32_t number, uint32_t limit, wf_event *signal)
+{
+    wf_call c = {.op = WF_OP_SILU_MUL, .max_groups = limit, .signal = signal, .p.n_head = number, .out[0] = {.rows = 1000, .cols = 1000}};
+    const wf_bound b = {0, (void *)v}; /* read-only */
+    assert_int_equal(q->dev->fns->launch(q, &c, &b), WEFT_OK);
+}
+
+/* Queues of a device with CORES, and an event for each. */
+typedef struct queues {
+    wf_dev *dev;
+    wf_queue *q[3];
+    wf_event *e[3];
+} queues;
+
+static queues begin_cores(void)
+{
+    queues s = {.dev = open_with(CORES)};
+    memset(&seen, 0, sizeof seen);
+    for (int i = 0; i < 3; i++) s.q[i] = queue_of(s.dev), s.e[i] = event_of(s.dev);
+    seen.pool = ((wf_cpu_dev *)s.dev)->pool;
+    return s;
+}
+
+static void end_cores(queues *s)
+{
+    for (int i = 0; i < 3; i++) {
+        s->dev->fns->queue_destroy(s->dev, s->q[i]);
+        s->dev->fns->event_destroy(s->dev, s->e[i]);
+    }
+    s->dev->fns->close(s->dev);
+}
+
+static void test_cores_of_a_call(void **state)
+{
+    (void)state;
+    const uint32_t limits[] = {0, 3, 9}, cores[] = {CORES, 3, CORES};
+    queues s = begin_cores();
+    for (uint32_t i = 0; i < 3; i++) launch(s.q[0], &counts_cores, i, limits[i], s.e[0]);
+    assert_int_equal(s.dev->fns->wait(s.e[0], WAIT_MS), WEFT_OK);
+    for (uint32_t i = 0; i < 3; i++) assert_int_equal(seen.result[i], cores[i]);
+    end_cores(&s);
+}
+
+/* While a call has three of four cores, another one has the fourth, and then all. */
+static void test_cores_left(void **state)
+{
+    (void)state;
+    queues s = begin_cores();
+    launch(s.q[0], &holds, 0, 3, s.e[0]);
+    await_at_least(&seen.begun, 1);
+    launch(s.q[1], &holds, 1, 0, s.e[1]);
+    await_at_least(&seen.begun, 2);
+    assert_int_equal(seen.result[1], 1);
+    atomic_store(&seen.go, 1);
+    for (int i = 0; i < 2; i++) assert_int_equal(s.dev->fns->wait(s.e[i], WAIT_MS), WEFT_OK);
+    launch(s.q[1], &counts_cores, 2, 0, s.e[1]);
+    assert_int_equal(s.dev->fns->wait(s.e[1], WAIT_MS), WEFT_OK);
+    assert_int_equal(seen.result[2], CORES);
+    end_cores(&s);
+}
+
+/* Calls that together want more cores than there are: all end, and no more are ever at work. */
+static void test_cores_of_many_calls(void **state)
+{
+    (void)state;
+    const uint32_t limits[] = {0, 3, 2};
+    queues s = begin_cores();
+    for (int i = 0; i < 300; i++)
+        for (uint32_t q = 0; q < 3; q++) launch(s.q[q], &meets, q, limits[q], s.e[q]);
+    for (int q = 0; q < 3; q++) assert_int_equal(s.dev->fns->wait(s.e[q], WAIT_MS), WEFT_OK);
+    assert_in_range(seen.most, 1, CORES);
+    end_cores(&s);
+}
+
+/* A call that waits for cores gets them before the next one of the queue that has them. */
+static void test_cores_in_turn(void **state)
+{
+    (void)state;
+    queues s = begin_cores();
+    launch(s.q[0], &holds_until_one_waits, 0, 0, NULL);
+    await_at_least(&seen.begun, 1);
+    launch(s.q[0], &counts_earlier, 1, 0, s.e[0]);
+    launch(s.q[1], &counts_earlier, 2, 0, s.e[1]);
+    for (int i = 0; i < 2; i++) assert_int_equal(s.dev->fns->wait(s.e[i], WAIT_MS), WEFT_OK);
+    assert_int_equal(seen.result[2], 1);
+    assert_int_equal(seen.result[1], 2);
+    end_cores(&s);
 }
 
 int main(void)
@@ -398,6 +578,8 @@ int main(void)
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
         cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
         cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
+        cmocka_unit_test(test_cores_of_a_call), cmocka_unit_test(test_cores_left), cmocka_unit_test(test_cores_of_many_calls),
+        cmocka_unit_test(test_cores_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,122 @@
+/* Cores: starts their threads, and owns which of them are free. */
+#include <stdlib.h>
+
+#include "cpu/pool.h"
+
+struct wf_cpu_pool {
+    uint32_t size; /* including the one that leaders stand for */
+    uint32_t started;
+    wf_cpu_core *cores; /* [size]; 0 has no thread */
+    wf_eventcount idle, leaders; /* where cores wait for work, and leaders for cores */
+    char apart[64];     /* as in wf_cpu_core: of what cores read, what leaders write */
+    atomic_uint tickets, turn; /* of calls: the one whose turn it is claims */
+    atomic_uint free;          /* cores */
+    atomic_bool busy[WF_CPU_MOST_THREADS]; /* threads that are claimed */
+};
+
+static void *core_main(void *arg)
+{
+    wf_cpu_core *c = arg;
+    for (uint32_t seen = 0;; seen++) {
+        wf_eventcount_wait(&c->pool->idle, &c->posted, seen);
+        if (!c->run) return NULL;
+        c->run(c);
+    }
+}
+
+static weft_status start(wf_cpu_pool *p)
+{
+    for (uint32_t i = 1; i < p->size; i++, p->started++) {
+        wf_cpu_core *c = &p->cores[i];
+        c->pool = p;
+        if (pthread_create(&c->thread, NULL, core_main, c))
+            return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start thread %u of %u; use fewer threads", i + 1, p->size);
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_cpu_pool_create(uint32_t size, wf_cpu_pool **out)
+{
+    wf_cpu_pool *p = wf_calloc(1, sizeof(*p));
+    if (!p) return WEFT_ERR_NOMEM;
+    p->size = size;
+    atomic_init(&p->free, size);
+    p->cores = wf_calloc(size, sizeof(*p->cores));
+    bool idle = p->cores && wf_eventcount_init(&p->idle), leaders = idle && wf_eventcount_init(&p->leaders);
+    if (!leaders) {
+        if (idle) wf_eventcount_free(&p->idle);
+        free(p->cores);
+        free(p);
+        return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for %u threads", size);
+    }
+    weft_status s = start(p);
+    if (s != WEFT_OK) wf_cpu_pool_destroy(p);
+    else *out = p;
+    return s;
+}
+
+void wf_cpu_pool_destroy(wf_cpu_pool *p)
+{
+    if (!p) return;
+    for (uint32_t i = 1; i <= p->started; i++) {
+        p->cores[i].run = NULL;
+        atomic_fetch_add(&p->cores[i].posted, 1);
+    }
+    wf_eventcount_notify(&p->idle);
+    for (uint32_t i = 1; i <= p->started; i++) pthread_join(p->cores[i].thread, NULL);
+    for (uint32_t i = 1; i < p->size; i++) free(p->cores[i].scratch);
+    wf_eventcount_free(&p->leaders);
+    wf_eventcount_free(&p->idle);
+    free(p->cores);
+    free(p);
+}
+
+uint32_t wf_cpu_pool_size(const wf_cpu_pool *p)
+{
+    return p->size;
+}
+
+wf_eventcount *wf_cpu_pool_leaders(wf_cpu_pool *p)
+{
+    return &p->leaders;
+}
+
+/* The first n - 1 threads that are free, so that a call alone always has the same ones. There are enough: each call that runs has a leader that
+ * stands for a core. */
+static void choose(wf_cpu_pool *p, uint32_t n, wf_cpu_core **cores)
+{
+    for (uint32_t i = 1, at = 1; i < n; i++, at++) {
+        while (atomic_load_explicit(&p->busy[at], memory_order_acquire)) at++;
+        atomic_store_explicit(&p->busy[at], true, memory_order_relaxed);
+        if (cores[i] != &p->cores[at]) cores[i] = &p->cores[at]; /* else what others have cached stays so */
+    }
+}
+
+uint32_t wf_cpu_pool_claim(wf_cpu_pool *p, uint32_t want, wf_cpu_core **cores)
+{
+    uint32_t ticket = atomic_fetch_add(&p->tickets, 1), turn;
+    while ((turn = atomic_load(&p->turn)) != ticket) wf_eventcount_wait(&p->leaders, &p->turn, turn);
+    wf_eventcount_wait(&p->leaders, &p->free, 0);
+    uint32_t n = WF_MIN(want, atomic_load(&p->free));
+    atomic_fetch_sub(&p->free, n);
+    choose(p, n, cores);
+    atomic_fetch_add(&p->turn, 1);
+    wf_eventcount_notify(&p->leaders);
+    return n;
+}
+
+void wf_cpu_pool_release(wf_cpu_pool *p, uint32_t n, wf_cpu_core *const *cores)
+{
+    for (uint32_t i = 1; i < n; i++) atomic_store_explicit(&p->busy[cores[i] - p->cores], false, memory_order_release);
+    atomic_fetch_add(&p->free, n);
+    wf_eventcount_notify(&p->leaders);
+}
+
+void wf_cpu_pool_post(wf_cpu_pool *p, uint32_t n, wf_cpu_core *const *cores)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t calls = atomic_load_explicit(&cores[i]->posted, memory_order_relaxed);
+        atomic_store_explicit(&cores[i]->posted, calls + 1, memory_order_release);
+    }
+    if (n > 1) wf_eventcount_notify(&p->idle);
+}
