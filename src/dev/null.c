@@ -290,7 +290,7 @@ static size_t null_rank(wf_dev *dev, const wf_call *c, const char *class, wf_can
     const wf_variant *list;
     size_t n = null_variants(dev, c->op, &list), found = 0;
     for (size_t i = 0; i < n && found < cap; i++)
-        if (!class || !strcmp(class, list[i].class)) out[found++] = (wf_candidate_kernel){(int)i, state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
+        if (!(list[i].flags & WF_ON_REQUEST) && (!class || !strcmp(class, list[i].class))) out[found++] = (wf_candidate_kernel){(int)i, state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
     return found;
 }
 
