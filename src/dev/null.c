@@ -16,11 +16,13 @@ typedef struct null_queue {
     wf_queue base;
     struct null_queue *next; /* of the device */
     uint64_t end; /* fake time at which its last work ends */
+    uint32_t number; /* of those that the device has made, from 1 */
 } null_queue;
 
 typedef struct null_dev {
     wf_dev base;
     null_queue *queues;
+    uint32_t n_made; /* queues, also those that are gone */
     uint64_t now;
 } null_dev;
 
@@ -53,20 +55,21 @@ uint64_t wf_null_now(const wf_dev *dev)
     return ((const null_dev *)dev)->now;
 }
 
-/* Counts a call of a slot. True: this is the one to fail. */
-static bool due(enum wf_null_slot slot)
+/* Counts a call of a slot; q: NULL where it has no queue. True: this is the one to fail. */
+static bool due(enum wf_null_slot slot, const wf_queue *q)
 {
     const wf_null_config *c = &state.c;
+    if (c->queue && (!q || ((const null_queue *)q)->number != c->queue)) return false;
     state.calls[slot]++;
     state.calls[WF_NULL_ANY]++;
     return c->nth && (slot == c->slot || c->slot == WF_NULL_ANY) && state.calls[c->slot] == c->nth;
 }
 
-static weft_status count(enum wf_null_slot slot)
+static weft_status count(enum wf_null_slot slot, const wf_queue *q)
 {
     static const char *const names[] = {"open", "buffer", "queue", "event", "write", "read",
                                         "fill", "submit", "mark",  "transfer", "flush", "wait",  "bind"};
-    if (!due(slot) || !state.c.status) return WEFT_OK;
+    if (!due(slot, q) || !state.c.status) return WEFT_OK;
     return wf_fail(state.c.status, "null device: injected failure of %s", names[slot]);
 }
 
@@ -87,7 +90,7 @@ static void gone(void *p)
 
 static weft_status null_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 {
-    WF_TRY(count(WF_NULL_BUF_CREATE));
+    WF_TRY(count(WF_NULL_BUF_CREATE, NULL));
     wf_buf *b = made(sizeof *b);
     if (!b) return WEFT_ERR_NOMEM;
     *b = (wf_buf){dev, size, wf_calloc(size, 1)};
@@ -109,10 +112,11 @@ static void null_buf_destroy(wf_dev *dev, wf_buf *b)
 static weft_status null_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
 {
     (void)only_copies;
-    WF_TRY(count(WF_NULL_QUEUE_CREATE));
+    WF_TRY(count(WF_NULL_QUEUE_CREATE, NULL));
     null_queue *q = made(sizeof *q);
     if (!q) return WEFT_ERR_NOMEM;
     q->base.dev = dev;
+    q->number = ++((null_dev *)dev)->n_made;
     q->next = ((null_dev *)dev)->queues;
     ((null_dev *)dev)->queues = q;
     *out = &q->base;
@@ -129,7 +133,7 @@ static void null_queue_destroy(wf_dev *dev, wf_queue *q)
 
 static weft_status null_event_create(wf_dev *dev, wf_event **out)
 {
-    WF_TRY(count(WF_NULL_EVENT_CREATE));
+    WF_TRY(count(WF_NULL_EVENT_CREATE, NULL));
     null_event *e = made(sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
     e->base.dev = dev;
@@ -154,7 +158,7 @@ static void catch_up(null_queue *q)
 static weft_status advance(wf_queue *q, enum wf_null_slot slot, uint64_t cost, wf_event *signal)
 {
     null_queue *nq = (null_queue *)q;
-    bool hang = due(slot);
+    bool hang = due(slot, q);
     catch_up(nq);
     if (hang && state.c.status) {
         return wf_fail(state.c.status, "null device: injected failure of its work");
@@ -233,15 +237,14 @@ static weft_status null_transfer(wf_queue *q, uint64_t bytes, wf_event *const *w
 
 static weft_status null_flush(wf_queue *q)
 {
-    (void)q;
-    return count(WF_NULL_FLUSH);
+    return count(WF_NULL_FLUSH, q);
 }
 
 static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
 {
     null_dev *dev = (null_dev *)e->dev;
     uint64_t at = ((null_event *)e)->at;
-    WF_TRY(count(WF_NULL_WAIT));
+    WF_TRY(count(WF_NULL_WAIT, NULL));
     if (at == NEVER) {
         return wf_fail(WEFT_ERR_TIMEOUT, "null device: work did not end in %u ms", timeout_ms);
     }
@@ -287,7 +290,7 @@ static size_t null_rank(wf_dev *dev, const wf_call *c, const char *class, wf_can
     const wf_variant *list;
     size_t n = null_variants(dev, c->op, &list), found = 0;
     for (size_t i = 0; i < n && found < cap; i++)
-        if (!class || !strcmp(class, list[i].class)) out[found++] = (wf_candidate_kernel){(int)i, state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
+        if (!(list[i].flags & WF_ON_REQUEST) && (!class || !strcmp(class, list[i].class))) out[found++] = (wf_candidate_kernel){(int)i, state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
     return found;
 }
 
@@ -296,7 +299,7 @@ static weft_status null_bind(wf_dev *dev, const wf_call *c, int variant, wf_boun
     *out = (wf_bound){variant, NULL};
     if (state.c.bound) state.c.bound(c);
     if (dev->params.on_progress) dev->params.on_progress(dev->params.user, "compile", 0); /* as those that compile do */
-    return count(WF_NULL_BIND);
+    return count(WF_NULL_BIND, NULL);
 }
 
 /* ---- the backend ------------------------------------------------------------------------------------------ */
@@ -343,7 +346,7 @@ static size_t null_list(struct weft_device_info *out, size_t cap)
 static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
 {
     (void)i;
-    WF_TRY(count(WF_NULL_OPEN));
+    WF_TRY(count(WF_NULL_OPEN, NULL));
     null_dev *dev = made(sizeof *dev);
     if (!dev) return WEFT_ERR_NOMEM;
     null_list(&dev->base.info, 1);

@@ -27,6 +27,7 @@ enum wf_null_slot {
 typedef struct wf_null_config {
     enum wf_null_slot slot; /* the slot that fails */
     uint32_t nth;           /* at its nth call, counted from 1 over all null devices; 0: never */
+    uint32_t queue;         /* only calls on the queue that a device made as its first, second, ... (from 1) count; 0: all calls */
     weft_status status;     /* with this status; 0: the work never ends, and waits for it time out at once */
     uint32_t variants;      /* of each op; 0: 1 */
     uint8_t flags[3];       /* of each variant (enum wf_variant_flag) */

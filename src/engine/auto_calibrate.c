@@ -220,17 +220,24 @@ static void stand_in(wf_graph *g)
         if (n->op == WF_OP_ATTENTION) n->p.phi_lo = WF_PHI_A, n->p.phi_hi = WF_PHI_B;
 }
 
+/* Ranges make a model faster, and are no reason not to open it. */
+static weft_status no_memory(void)
+{
+    wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error());
+    return WEFT_OK;
+}
+
 static weft_status find_kept(const struct weft_model *m, const struct weft_engine_params *p, wf_dev *dev, wf_graph *g, wf_auto_calibration *a)
 {
     weft_status s = tokens_of_text(m, a);
-    if (s == WEFT_ERR_NOMEM) return s;
+    if (s == WEFT_ERR_NOMEM) return no_memory();
     if (s || a->n_ids < LEAST_TOKENS) { /* vocabularies of no text, such as music */
         wf_log(WEFT_LOG_INFO, "calibration: none, the softmax is synchronous: the vocabulary has only %zu tokens for the built-in text", a->n_ids);
         return WEFT_OK;
     }
     find_place(m, p, dev, g, a);
     wf_phi *ranges = wf_calloc(m->hp.n_layer, sizeof *ranges);
-    if (!ranges) return WEFT_ERR_NOMEM;
+    if (!ranges) return no_memory();
     a->missing = !take_kept(a, m->hp.n_layer, ranges);
     a->stand_ins = a->missing && (p->plan || dev->selector->forced(dev, WF_OP_ATTENTION) >= 0);
     if (a->stand_ins) stand_in(g);
@@ -293,10 +300,11 @@ static weft_status measure(struct weft_engine *e, const struct weft_engine_param
     return WEFT_OK;
 }
 
+/* A step that lacked memory leaves a device as good as before. */
 static bool is_lost(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    bool lost = e->failed != WEFT_OK;
+    bool lost = e->failed != WEFT_OK && e->failed != WEFT_ERR_NOMEM;
     pthread_mutex_unlock(&e->lock);
     return lost;
 }
@@ -310,6 +318,6 @@ weft_status wf_auto_calibrate(struct weft_engine *e, const struct weft_engine_pa
     if (s == WEFT_ERR_CANCELLED || is_lost(e)) return s;
     if (s == WEFT_OK) keep(a, e->model->hp.n_layer, out);
     if (s == WEFT_OK) wf_log(WEFT_LOG_INFO, "calibration: measured on %zu tokens in %.2f s", a->n_ids, (double)(wf_now_ns() - began) / 1e9);
-    else wf_log(WEFT_LOG_INFO, "calibration: none, the softmax is synchronous: %s", wf_error());
+    else wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error());
     return WEFT_OK;
 }

@@ -12,7 +12,7 @@ typedef struct collector {
     void *raw;    /* in the device's format: queries of a call, or a sequence's keys in a layer */
     float *q, *k; /* the same in F32 */
     int32_t *windows; /* [query heads] of a layer; all 0 where it has none */
-    size_t n_q, n_k;
+    uint32_t pages; /* of a piece */
     uint32_t every; /* of so many queries the last is looked at */
     bool broken;  /* a logit was NaN or infinite */
 } collector;
@@ -61,16 +61,23 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_o
 
 /* ---- reading back ------------------------------------------------------------------------------------------ */
 
-static weft_status allocate(collector *t, const wf_call *c)
+/* For pieces of up to so many tokens, before the first step: one that failed in a step would take the engine with it. */
+static weft_status allocate(collector *t, size_t tokens)
 {
-    size_t rows = t->e->limits.step_tokens;
-    if (t->raw) return WEFT_OK;
-    t->n_q = rows * c->in[WF_ATTENTION_Q].cols;
-    t->n_k = (size_t)t->e->limits.seq_pages * c->in[WF_ATTENTION_K_POOL].cols;
-    t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
-    t->q = wf_calloc(t->n_q, sizeof *t->q);
-    t->k = wf_calloc(t->n_k, sizeof *t->k);
-    t->windows = wf_calloc(c->p.n_head, sizeof *t->windows);
+    const wf_graph *g = &t->e->graph;
+    size_t rows = WF_MIN(tokens, t->e->limits.step_tokens), n_q = 1, n_k = 1, heads = 1;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        const wf_op_params *p = &n->p;
+        if (n->op != WF_OP_ATTENTION) continue;
+        t->pages = (uint32_t)WF_MAX(t->pages, (tokens + p->page_tokens - 1) / p->page_tokens);
+        n_q = WF_MAX(n_q, rows * p->n_head * p->head_dim);
+        n_k = WF_MAX(n_k, (size_t)t->pages * p->page_tokens * p->n_kv_head * p->head_dim);
+        heads = WF_MAX(heads, p->n_head);
+    }
+    t->raw = wf_calloc(WF_MAX(n_q, n_k), sizeof(float));
+    t->q = wf_calloc(n_q, sizeof *t->q);
+    t->k = wf_calloc(n_k, sizeof *t->k);
+    t->windows = wf_calloc(heads, sizeof *t->windows);
     return t->raw && t->q && t->k && t->windows ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
@@ -101,7 +108,7 @@ static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, const int3
 static weft_status fetch_keys(collector *t, wf_queue *q, const wf_view *pool, const wf_batch *b, uint32_t table, int32_t seq)
 {
     const int32_t *indptr = b->in[WF_INPUT_INDPTR] + seq;
-    return fetch(t, q, pool, wf_batch_table(b, WF_INPUT_PAGES, table) + indptr[0], (uint32_t)(indptr[1] - indptr[0]), t->k);
+    return fetch(t, q, pool, wf_batch_table(b, WF_INPUT_PAGES, table) + indptr[0], WF_MIN((uint32_t)(indptr[1] - indptr[0]), t->pages), t->k);
 }
 
 static weft_status observe(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c)
@@ -111,7 +118,6 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
     const wf_view *queries = &c->in[WF_ATTENTION_Q];
     const int32_t *seq = b->in[WF_INPUT_SEQ] + first, *pos = b->in[WF_INPUT_POS] + first;
     uint32_t table = wf_kv_table(&t->e->graph.kv, (uint32_t)node->layer);
-    WF_TRY(allocate(t, c));
     WF_TRY(fetch(t, q, queries, NULL, queries->rows, t->q));
     WF_TRY(fetch_windows(t, q, c));
     for (uint32_t r = 0; r < queries->rows; r++) {
@@ -224,7 +230,8 @@ weft_status wf_calibrate(struct weft_engine *e, const int32_t *ids, size_t n, ui
 {
     collector t = {.e = e, .every = WF_MIN(every, e->context)}; /* of each piece there is one */
     WF_TRY(create(e, &t.c));
-    weft_status s = collect(&t, p, ids, n);
+    weft_status s = allocate(&t, WF_MIN(n, (size_t)e->context));
+    if (s == WEFT_OK) s = collect(&t, p, ids, n);
     if (s == WEFT_OK) s = check_length(t.c);
     if (s == WEFT_OK) choose(t.c), *out = t.c;
     else weft_calibration_free(t.c);

@@ -201,6 +201,7 @@ static weft_status load_again(struct weft_engine *e, const struct weft_engine_pa
     wf_plans_free(&e->plans);
     wf_graph_free(&e->graph);
     e->stats = (struct weft_stats){0};
+    e->failed = WEFT_OK; /* for want of memory */
     weft_status s = build_graph(e, p, &sp, &w);
     wf_weights_free(&w);
     WF_TRY(s);
@@ -235,7 +236,8 @@ weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
 {
     pthread_mutex_lock(&e->lock);
     weft_status s = replan(e, plans);
-    if (s != WEFT_OK) e->failed = s, wf_copy(e->failure, sizeof e->failure, wf_error());
+    e->failed = s;
+    if (s != WEFT_OK) wf_copy(e->failure, sizeof e->failure, wf_error());
     pthread_mutex_unlock(&e->lock);
     return s;
 }
@@ -382,7 +384,8 @@ static weft_status calibrate(struct weft_engine *e, const struct weft_engine_par
 {
     bool ran = false;
     wf_phi *ranges = wf_calloc(e->model->hp.n_layer, sizeof *ranges);
-    if (!ranges) return WEFT_ERR_NOMEM;
+    if (!ranges && a->stand_ins) return WEFT_ERR_NOMEM; /* they must not stay */
+    if (!ranges) return wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error()), WEFT_OK;
     e->startup.stepped = true; /* its steps are not the first one */
     weft_status s = start_thread(e);
     if (s == WEFT_OK) s = wf_auto_calibrate(e, p, a, ranges, &ran), end_thread(e);

@@ -65,6 +65,9 @@ weft_status wf_engine_check_available(const struct weft_engine *e, uint32_t page
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
 /* The kept plans, finished; n 0: there are none. A failure, which frees them, names what is wrong with the file. */
 weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap);
+/* The kernel of decode attention that shares compute units with others (WF_SHARES_UNITS) and can run this model's: kept plans may name it, and no other.
+ * NULL: none, as where rows must not depend on what else a step holds, or attention is forced to be another. */
+const char *wf_sharing_kernel(wf_dev *dev, const wf_graph *g);
 /* Notes in a profile what it is made for. */
 weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p);
 /* WEFT_ERR_ARG: the profile of that path is not made for the device and the shape of the model that `own` is made for. */

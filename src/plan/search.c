@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { N_SHARING = 4 }; /* plans with a kernel that shares compute units */
 #define SMALL 0.04 /* of a layer: ops that take less stand with others */
 
 typedef struct search {
@@ -24,7 +25,7 @@ typedef struct search {
 
 static uint32_t n_kept(const search *s)
 {
-    return WF_MIN(s->params->keep ? s->params->keep : 4, WF_MAX_FOUND - 1u);
+    return WF_MIN(s->params->keep ? s->params->keep : 4, WF_MAX_FOUND - 1u - (s->params->sharer ? N_SHARING : 0));
 }
 
 static bool same_lines(const wf_plan *a, const wf_plan *b)
@@ -193,14 +194,69 @@ static void set_order(const wf_pipeline *p, wf_schedule *s, bool early)
     }
 }
 
+static weft_status init_built_in(const search *s, const wf_cut *cut, bool early, wf_schedule *out)
+{
+    wf_schedule_init(&s->pl, cut, out);
+    set_order(&s->pl, out, early);
+    return wf_schedule_sort(&s->pl, out);
+}
+
 static weft_status try_built_in(search *s, const wf_cut *cut)
 {
     for (int early = 0; early < 2; early++) {
         wf_schedule schedule;
-        wf_schedule_init(&s->pl, cut, &schedule);
-        set_order(&s->pl, &schedule, early);
-        WF_TRY(wf_schedule_sort(&s->pl, &schedule));
+        WF_TRY(init_built_in(s, cut, early, &schedule));
         WF_TRY(try_schedule(s, &schedule, true, early ? "layers interleaved, shares by class" : "built-in order, shares by class"));
+    }
+    return WEFT_OK;
+}
+
+/* ---- kernels that share compute units ------------------------------------------------------------------------------ */
+
+#define SHARER_OP "decode_attention"
+
+/* Is it another class than compute, whose blocks run on a queue of their own? */
+static bool may_share(const search *s)
+{
+    const wf_op_times *op = wf_op_profile_find(s->pl.profile, SHARER_OP);
+    return s->params->sharer && s->params->batch.decodes && s->pl.n_queues > 1 && op && op->class != WF_CLASS_COMPUTE;
+}
+
+static void name_sharer(const search *s, wf_plan *p)
+{
+    for (wf_plan_line *l = p->lines; l < p->lines + p->n_lines; l++)
+        if (!strcmp(l->name, SHARER_OP)) wf_copy(l->kernel, sizeof l->kernel, s->params->sharer);
+}
+
+/* Without limits: the kernel takes what the others leave of each unit. A plan that cannot be is no candidate. */
+static weft_status add_sharing(search *s, const wf_cut *cut, bool early)
+{
+    wf_schedule schedule;
+    wf_plan plan;
+    wf_found *f = &s->out->list[s->out->n];
+    WF_TRY(init_built_in(s, cut, early, &schedule));
+    weft_status status = wf_schedule_plan(&s->pl, &schedule, &plan);
+    name_sharer(s, &plan);
+    if (status == WEFT_OK) status = finish(s->pl.g, &plan);
+    if (status == WEFT_OK) {
+        *f = (wf_found){.us = NAN};
+        snprintf(f->how, sizeof f->how, "2 nano-batches, %s%s", early ? "layers interleaved, " : "", s->params->sharer);
+        s->out->n++;
+        status = wf_plan_copy_lines(&plan, &f->plan);
+    }
+    wf_plan_free(&plan);
+    return status == WEFT_ERR_ARG ? WEFT_OK : status;
+}
+
+/* In halves, and where decodes end. */
+static weft_status try_sharing(search *s)
+{
+    const wf_sim_batch *b = &s->params->batch;
+    uint32_t tiles = (b->tokens + s->pl.profile->tile - 1) / s->pl.profile->tile;
+    const wf_cut halves = {2, {{0}, tiles_at(s, (tiles + 1) / 2), {.end = true}}}, at_decodes = {2, {{0}, {.decode = true}, {.end = true}}};
+    for (int early = 0; early < 2 && may_share(s); early++) {
+        if (tiles > 1) WF_TRY(add_sharing(s, &halves, early));
+        if (b->decodes < b->tokens) WF_TRY(add_sharing(s, &at_decodes, early));
     }
     return WEFT_OK;
 }
@@ -276,6 +332,7 @@ static weft_status run(search *s)
     if (status == WEFT_OK) status = finish(s->pl.g, &sequential);
     if (status == WEFT_OK) status = simulate(s, &sequential, &s->sequential);
     if (status == WEFT_OK) status = try_all(s);
+    if (status == WEFT_OK) status = try_sharing(s);
     if (status == WEFT_OK) status = add_sequential(s, &sequential);
     wf_plan_free(&sequential);
     return status;

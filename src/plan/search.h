@@ -2,7 +2,8 @@
  *
  * For 2 nano-batches, then 3 and so on while that helps: Stage I finds cut and order, Stage II the shares (stages.h), and the orders of the
  * built-in plans are tried with one share for each class. Every plan is simulated, and one that is not faster than the sequential plan is no
- * result. A simulation is not the device: whoever uses the result runs all of it, and takes what wf_fastest says.
+ * result. What a kernel does on compute units that it shares is in no profile: plans with such a one are results without a time, for whoever measures them.
+ * A simulation is not the device: whoever uses the result runs all of it, and takes what wf_fastest says.
  */
 #ifndef WF_SEARCH_H
 #define WF_SEARCH_H
@@ -18,6 +19,7 @@ typedef struct wf_search_params {
     uint32_t keep;        /* plans besides the sequential one, up to WF_MAX_FOUND - 1; 0: 4 */
     double seconds;       /* 0: 600. Only if they are not enough, two searches may differ */
     uint32_t nodes;       /* of the tree of one program; 0: 2000 */
+    const char *sharer;   /* kernel of decode attention that shares compute units with others (WF_SHARES_UNITS); NULL: none */
     bool no_programs;     /* only the built-in orders, as in a build without CBC */
     bool (*stop)(void *user); /* asked between programs; true: end with what there is. NULL: never */
     weft_progress_fn progress; /* or NULL */
@@ -26,12 +28,12 @@ typedef struct wf_search_params {
 
 typedef struct wf_found {
     wf_plan plan; /* its lines; wf_plans_finish does the rest */
-    double us;    /* simulated */
+    double us;    /* simulated; NaN: with a kernel that shares compute units */
     char how[64];
 } wf_found;
 
 typedef struct wf_search_result {
-    wf_found list[WF_MAX_FOUND]; /* from the fastest to the sequential plan, which is the last one */
+    wf_found list[WF_MAX_FOUND]; /* from the fastest on, then those without a time, then the sequential plan, which is the last one */
     size_t n;
     bool cut_short; /* by time or stop */
 } wf_search_result;

@@ -21,6 +21,21 @@ bool wf_overlap_ends(wf_overlap *o)
     return o->stopped || o->out_of_time;
 }
 
+static bool ends(void *user)
+{
+    return wf_overlap_ends(user);
+}
+
+wf_stopper wf_overlap_bound_builds(wf_overlap *o)
+{
+    return wf_stop_by(ends, o);
+}
+
+void wf_overlap_free_builds(wf_stopper before)
+{
+    wf_stop_by(before.fn, before.user);
+}
+
 /* ---- files --------------------------------------------------------------------------------------------------------------- */
 
 /* What is kept must be a file; where the user names something else, such as a pipe, that is meant. */

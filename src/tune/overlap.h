@@ -83,5 +83,8 @@ weft_status wf_overlap_choose(wf_overlap *o);
 
 /* Is it time to end? */
 bool wf_overlap_ends(wf_overlap *o);
+/* Between these two kernels are not built, and their builds end, when it is time: what needed one fails with WEFT_ERR_CANCELLED. */
+wf_stopper wf_overlap_bound_builds(wf_overlap *o);
+void wf_overlap_free_builds(wf_stopper before);
 
 #endif

@@ -247,19 +247,22 @@ static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_ba
     if (!x.decodes && !x.prefill) return WEFT_OK;
     WF_TRY(wf_load_batch(o->e, x, o->context, b));
     if (t->joules ? has_energies(o, t, b) : alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
-    WF_TRY(wf_load_step(o->e, b, NULL));
-    WF_TRY(t->joules ? measure_energies(o, probe, t, b) : alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));
+    wf_stopper before = wf_overlap_bound_builds(o);
+    weft_status s = wf_load_step(o->e, b, NULL);
+    if (s == WEFT_OK) s = t->joules ? measure_energies(o, probe, t, b) : alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b);
+    wf_overlap_free_builds(before);
+    if (s != WEFT_OK && s != WEFT_ERR_CANCELLED) return s;
     return o->profile.n_ops ? wf_op_profile_save(&o->profile, o->profile_path) : WEFT_OK;
 }
 
 static weft_status run_tasks(wf_overlap *o, wf_probe *probe, const tasks *t, wf_batch *b, bool *all)
 {
     for (size_t i = 0; i < t->n; i++) {
-        if (wf_overlap_ends(o)) return WEFT_OK;
         if (o->p->on_progress) o->p->on_progress(o->p->user, "ops", (double)i / (double)t->n);
+        if (wf_overlap_ends(o)) return WEFT_OK;
         WF_TRY(run_task(o, probe, &t->list[i], b));
     }
-    *all = true;
+    *all = !wf_overlap_ends(o); /* the last may have been cut short */
     return WEFT_OK;
 }
 

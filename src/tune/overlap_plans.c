@@ -29,7 +29,7 @@ typedef struct load { /* without tokens: the engine has none of its kind */
 static weft_status search(const wf_overlap *o, load *l, double seconds)
 {
     const wf_batch *b = &l->batch;
-    wf_search_params p = {.batch = {b->n_tokens, b->n_decodes, b->n_logits}, .copy_queue = wf_engine_copy_queue(o->e), .keep = o->p->keep ? o->p->keep : KEEP, .seconds = seconds,
+    wf_search_params p = {.sharer = wf_sharing_kernel(o->e->dev, &o->e->graph), .batch = {b->n_tokens, b->n_decodes, b->n_logits}, .copy_queue = wf_engine_copy_queue(o->e), .keep = o->p->keep ? o->p->keep : KEEP, .seconds = seconds,
                           .nodes = o->p->quick ? 50 : 0, .max_parts = o->p->quick ? 2 : 0, .stop = o->p->stop, .progress = o->p->on_progress, .user = o->p->user};
     return wf_search(&o->e->graph, &o->profile, &p, &l->found);
 }
@@ -211,6 +211,12 @@ static void print_left_out(const load *l, FILE *f)
     fprintf(f, "\n%s: %s\n", l->kind->name, WF_NO_SUCH_LOAD);
 }
 
+static void print_us(double us, FILE *f)
+{
+    if (isnan(us)) fprintf(f, "%12s ", "-");
+    else fprintf(f, "%12.1f ", us);
+}
+
 static void print_load(const load *l, FILE *f)
 {
     size_t n = l->found.n;
@@ -218,12 +224,14 @@ static void print_load(const load *l, FILE *f)
     fprintf(f, "\n%s: %u tokens, %u of them decodes, contexts of %u\n  %-48s %12s %12s %7s %7s\n", l->kind->name, l->batch.n_tokens, l->batch.n_decodes, l->batch.max_kv, "plan",
             "simulated us", "measured us", "+-", "gain");
     for (size_t i = 0; i < n; i++) {
-        fprintf(f, "%c %-48s %12.1f ", i == l->taken ? '*' : ' ', l->found.list[i].how, l->found.list[i].us);
+        fprintf(f, "%c %-48s ", i == l->taken ? '*' : ' ', l->found.list[i].how);
+        print_us(l->found.list[i].us, f);
         if (l->time[i].us > 0) fprintf(f, "%12.1f %7.1f %6.3fx\n", l->time[i].us, l->time[i].spread, sequential / l->time[i].us);
         else fprintf(f, "%12s %7s %6s\n", "-", "-", "-");
     }
     if (n == 1) fputs("  1.00x: of all orders and shares that were tried none is faster than the sequential plan by the measured times of its ops\n", f);
     else if (!(sequential > 0)) fputs("  1.00x: there was no time to run the plans: the sequential one stays\n", f);
+    else if (is_sequential(l, l->taken) && isnan(l->found.list[0].us)) fputs("  1.00x: on the device no plan is faster than the sequential one by more than they vary\n", f);
     else if (is_sequential(l, l->taken))
         fprintf(f, "  1.00x: simulation promised %.3fx, but on the device no plan is faster than the sequential one by more than they vary\n", simulated / l->found.list[0].us);
     else
@@ -251,15 +259,39 @@ static weft_status save_plans(const wf_overlap *o, const load *loads, size_t n)
 
 /* ---- all --------------------------------------------------------------------------------------------------------------- */
 
+/* Kernels of this plan are built already. */
+static weft_status return_to_sequential(wf_overlap *o)
+{
+    wf_plans *plans = wf_calloc(1, sizeof *plans);
+    if (!plans) return WEFT_ERR_NOMEM;
+    plans->n = 1;
+    weft_status s = wf_plan_sequential(&o->e->graph, wf_engine_copy_queue(o->e), &plans->list[0]);
+    if (s == WEFT_OK) s = wf_engine_replan(o->e, plans);
+    wf_plans_free(plans);
+    free(plans);
+    return s;
+}
+
+/* Builds their kernels. False in *in_time: it was time to end before they were there. */
+static weft_status give_plans(wf_overlap *o, wf_plans *all, bool *in_time)
+{
+    wf_stopper before = wf_overlap_bound_builds(o);
+    weft_status s = wf_engine_replan(o->e, all);
+    wf_overlap_free_builds(before);
+    *in_time = s != WEFT_ERR_CANCELLED;
+    return *in_time ? s : return_to_sequential(o);
+}
+
 static weft_status compare_plans(wf_overlap *o, load *loads, size_t n)
 {
+    bool in_time = false;
     wf_plans *all = wf_calloc(1, sizeof *all);
     weft_status s = all ? WEFT_OK : WEFT_ERR_NOMEM;
     for (size_t i = 0; s == WEFT_OK && i < n; i++) s = add_plans(&loads[i], all);
-    if (s == WEFT_OK) s = wf_engine_replan(o->e, all);
+    if (s == WEFT_OK) s = give_plans(o, all, &in_time);
     if (s == WEFT_OK) s = wf_exec_fill_kv(o->e->exec);
     for (size_t i = 0; s == WEFT_OK && i < n; i++) s = fill(o, &loads[i]);
-    for (size_t i = 0; s == WEFT_OK && i < n; i++) s = compare(o, &loads[i]);
+    for (size_t i = 0; s == WEFT_OK && in_time && i < n; i++) s = compare(o, &loads[i]);
     if (all) wf_plans_free(all);
     free(all);
     return s;

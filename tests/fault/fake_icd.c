@@ -25,6 +25,8 @@ static struct {
     char function[64], action[16];
     int error;
     uint64_t nth, calls, matching;
+    unsigned queue; /* on which it is to happen, by the order of their first commands, from 1; 0: on any */
+    cl_command_queue queues[8];
     bool hit;
     int alive;
     uint64_t created;
@@ -47,12 +49,13 @@ void fake_icd_arm(const char *fault)
     state.alive = alive;
     state.created = created;
     const char *colon = fault ? strchr(fault, ':') : NULL, *at = fault ? strchr(fault, '@') : NULL;
-    const char *equals = fault ? strchr(fault, '=') : NULL;
+    const char *equals = fault ? strchr(fault, '=') : NULL, *slash = fault ? strchr(fault, '/') : NULL;
     if (colon) {
         snprintf(state.function, sizeof state.function, "%.*s", (int)(colon - fault), fault);
         snprintf(state.action, sizeof state.action, "%.*s", (int)strcspn(colon + 1, "=@"), colon + 1);
         state.error = equals ? atoi(equals + 1) : 0;
         state.nth = at ? strtoull(at + 1, NULL, 10) : 0;
+        state.queue = slash ? (unsigned)atoi(slash + 1) : 0;
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -95,14 +98,24 @@ static bool creates(const char *function)
     return !strncmp(function, "clCreate", 8) || !strcmp(function, "clBuildProgram") || !strcmp(function, "clCompileProgram") || !strcmp(function, "clSVMAlloc");
 }
 
+/* Is this queue the one that is meant? q: NULL for what is no command. */
+static bool is_meant(cl_command_queue q)
+{
+    enum { MOST = sizeof state.queues / sizeof *state.queues };
+    unsigned i = 0;
+    while (q && i < MOST && state.queues[i] && state.queues[i] != q) i++;
+    if (q && i < MOST) state.queues[i] = q;
+    return !state.queue || (q && i + 1 == state.queue);
+}
+
 /* 0: go on; else the error to return. *lose: the work must not end. */
-static cl_int due(const char *function, bool *lose)
+static cl_int due_on(cl_command_queue q, const char *function, bool *lose)
 {
     bool poll = !strcmp(function, "clGetEventInfo");
     pthread_mutex_lock(&mutex);
     state.calls += !poll;
     state.created += creates(function);
-    bool match = (!strcmp(state.function, "any") && !poll) || !strcmp(state.function, function);
+    bool match = is_meant(q) && ((!strcmp(state.function, "any") && !poll) || !strcmp(state.function, function));
     bool now = match && (++state.matching == state.nth || !state.nth);
     state.hit |= now;
     pthread_mutex_unlock(&mutex);
@@ -110,6 +123,11 @@ static cl_int due(const char *function, bool *lose)
     while (now && is("hang")) pause();
     *lose = now && is("lose");
     return now && is("fail") ? state.error : 0;
+}
+
+static cl_int due(const char *function, bool *lose)
+{
+    return due_on(NULL, function, lose);
 }
 
 /* A wait list with one more event, which nobody ever completes. */
@@ -156,7 +174,7 @@ static cl_event *with_never(cl_command_queue q, cl_uint n, const cl_event *waits
     static cl_int CL_API_CALL my_##name params                                                    \
     {                                                                                             \
         bool lose;                                                                                \
-        cl_int e = due(#name, &lose);                                                             \
+        cl_int e = due_on(q, #name, &lose);                                                       \
         if (e) return e;                                                                          \
         cl_event *list = lose ? with_never(q, n, w) : NULL;                                       \
         if (list) w = list, n++;                                                                  \

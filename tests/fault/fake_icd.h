@@ -1,7 +1,8 @@
 /* fake_icd: an OpenCL driver that fails on demand. It is PoCL with its dispatch table patched, so
  * everything that is not to fail works as usual. OCL_ICD_VENDORS points the loader at it.
  *
- * A fault is "FUNCTION:ACTION" or "FUNCTION:ACTION@N": at each call, or at the N-th since it was armed.
+ * A fault is "FUNCTION:ACTION" or "FUNCTION:ACTION@N": at each call, or at the N-th since it was armed; "FUNCTION:ACTION@N/Q" counts only those on the
+ * queue that was the Q-th to get a command since then.
  * FUNCTION is an OpenCL function, or "any" but clGetEventInfo, whose calls depend on time. ACTION:
  *   fail=ERR   returns that error (a Release* does its work first)
  *   crash      dies of SIGSEGV

@@ -1,5 +1,7 @@
 /* icd_engine: an engine on the driver that counts. Once it is open it creates nothing on the device: no queue, program, kernel or memory,
- * whatever its steps hold. Swapped-out pages go to memory of the host, which does not count. `test_icd_engine FAKE_ICD.so` */
+ * whatever its steps hold. Swapped-out pages go to memory of the host, which does not count. If a command on one of its queues fails or never ends, all
+ * requests end with the error, however many nano-batches steps have. `test_icd_engine FAKE_ICD.so [--lose FAULT NANO_BATCHES]`: the latter is one life of an
+ * engine in a process of its own, which work that never ends keeps busy. */
 #include <weft/debug.h>
 
 #include <setjmp.h>
@@ -8,15 +10,20 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dlfcn.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "fault/fake_icd.h"
 #include "support/build_once.h"
 #include "support/skip.h"
 
-enum { MOST = 24 };
+enum { MOST = 24, WATCHDOG_MS = 3000 /* many times what a step takes */ };
 
+static const char *self, *library;
 static fake_icd_created_fn *created;
 static fake_icd_arm_fn *arm;
 static fake_icd_hit_fn *hit;
@@ -110,11 +117,95 @@ static void a_load_that_fails_leaves_nothing(void **state)
     }
 }
 
+/* ---- a queue that fails --------------------------------------------------------------------------------------------- */
+
+static void open_small(uint32_t nano_batches)
+{
+    open_engine((struct weft_engine_params){.context = 64, .n_seqs = 4, .max_batched_tokens = 16, .nano_batches = nano_batches, .watchdog_ms = WATCHDOG_MS});
+}
+
+/* A fault in the steps of up to four requests; returns with what all of them end. */
+static enum weft_status fail_in_steps(const char *fault)
+{
+    enum { N = 4 };
+    struct weft_request_params p = {.prompt = "One day a cat", .max_tokens = 12, .ignore_eos = true};
+    struct weft_stats stats;
+    struct weft_request *r[N];
+    enum weft_status s = WEFT_OK;
+    int n = 0;
+    arm(fault);
+    while (n < N && weft_submit(engine, &p, &r[n]) == WEFT_OK) n++; /* it may have failed before the last one came */
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        enum weft_status each = weft_wait(r[i], 0);
+        if (i && each != s) fail_msg("%s: request %d ends with %d, the ones before with %d", fault, i, each, s);
+        s = each;
+        weft_request_free(r[i]);
+    }
+    bool happened = hit();
+    arm(NULL);
+    if (!happened) fail_msg("%s did not happen", fault);
+    weft_engine_stats(engine, &stats);
+    assert_int_equal(stats.failed, s);
+    assert_int_equal(stats.kv_pages_used, 0);
+    assert_int_equal(weft_submit(engine, &(struct weft_request_params){.prompt = "a"}, NULL), s);
+    return s;
+}
+
+/* Nano-batches have their attention on the second queue. */
+static const struct { uint32_t nano_batches, queue; } queues[] = {{1, 1}, {2, 1}, {2, 2}, {3, 2}};
+
+static void any_queue_fails(void **state)
+{
+    static const int nth[] = {1, 4, 30};
+    (void)state;
+    for (size_t i = 0; i < sizeof queues / sizeof *queues * sizeof nth / sizeof *nth; i++) {
+        char fault[80];
+        size_t q = i % (sizeof queues / sizeof *queues);
+        snprintf(fault, sizeof fault, "clEnqueueNDRangeKernel:fail=-36@%d/%u", nth[i / (sizeof queues / sizeof *queues)], queues[q].queue); /* CL_INVALID_COMMAND_QUEUE */
+        open_small(queues[q].nano_batches);
+        assert_int_equal(fail_in_steps(fault), WEFT_ERR_DEVICE);
+        weft_engine_close(engine);
+    }
+}
+
+static int lose_once(const char *fault, uint32_t nano_batches)
+{
+    alarm(60); /* whatever hangs is a failure of the test, not of its time limit */
+    open_small(nano_batches);
+    enum weft_status s = fail_in_steps(fault);
+    weft_engine_close(engine);
+    _exit(s); /* without exit handlers: the driver's threads are stuck */
+}
+
+static void lose_on_queue(uint32_t nano_batches, uint32_t queue)
+{
+    extern char **environ;
+    char fault[80], parts[8];
+    int status = 0;
+    pid_t pid;
+    snprintf(fault, sizeof fault, "clEnqueueNDRangeKernel:lose@3/%u", queue);
+    snprintf(parts, sizeof parts, "%u", nano_batches);
+    char *argv[] = {(char *)self, (char *)library, "--lose", fault, parts, NULL};
+    assert_int_equal(posix_spawn(&pid, self, NULL, NULL, argv, environ), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFEXITED(status)) fail_msg("%s, %u nano-batches: died of signal %d", fault, nano_batches, WTERMSIG(status));
+    if (WEXITSTATUS(status) != WEFT_ERR_TIMEOUT) fail_msg("%s, %u nano-batches: status %d", fault, nano_batches, WEXITSTATUS(status));
+}
+
+static void any_queue_hangs(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof queues / sizeof *queues; i++) lose_on_queue(queues[i].nano_batches, queues[i].queue);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_load_that_fails_leaves_nothing),
-                                       cmocka_unit_test(nothing_is_created_for_many_sequences), cmocka_unit_test(nothing_is_created_for_long_prompts)};
+                                       cmocka_unit_test(nothing_is_created_for_many_sequences), cmocka_unit_test(nothing_is_created_for_long_prompts),
+                                       cmocka_unit_test(any_queue_fails), cmocka_unit_test(any_queue_hangs)};
     struct weft_device_info info = {0};
+    self = argv[0], library = argc > 1 ? argv[1] : "";
     void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!lib) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
     created = (fake_icd_created_fn *)dlsym(lib, "fake_icd_created");
@@ -125,6 +216,7 @@ int main(int argc, char **argv)
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     build_once(&info);
     if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (argc > 4 && !strcmp(argv[2], "--lose")) return lose_once(argv[3], (uint32_t)atoi(argv[4]));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);
     return failed;

@@ -6,6 +6,8 @@ import serve
 from serve import Server, cli
 from test_front import ASK, WORDS, small_window
 
+PARTS = 1, 2, 3  # nano-batches of a step
+
 # A step of eight prompts takes many times as long, and what is tested at the start a small part.
 SLOW = ["--force", "gemm=ref,attention=ref", "--watchdog", 2000, "--max-num-batched-tokens", 4000]
 LONG = {"prompt": [[5 + (i + k) % 9 for i in range(500)] for k in range(8)], "max_tokens": 5}
@@ -14,7 +16,12 @@ LONG = {"prompt": [[5 + (i + k) % 9 for i in range(500)] for k in range(8)], "ma
 class Lost(unittest.TestCase):
     def test_exit_code_and_health(self):
         """The request fails and says why, the page of health does not say ok again, and the process ends with its code for this."""
-        s = Server(*SLOW)
+        for parts in PARTS:
+            with self.subTest(nano_batches=parts):
+                self.loses_its_device("--nano-batches", parts)
+
+    def loses_its_device(self, *options):
+        s = Server(*SLOW, *options)
         kept = s.connect()
         kept.request("GET", "/health")
         self.assertEqual(kept.getresponse().read(), b'{"status":"ok"}')

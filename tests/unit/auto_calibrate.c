@@ -13,6 +13,7 @@
 
 #include "engine/auto_calibrate.h"
 #include "support/fresh_cache.h"
+#include "unit/failing_alloc.h"
 #include <weft/debug.h>
 #include <weft/tune.h>
 
@@ -355,6 +356,35 @@ static void opening_is_given_up(void **state)
     said_only(MEASURED);
 }
 
+/* ---- memory runs out ------------------------------------------------------------------------------------------- */
+
+static void on_first_piece(void *user, const char *what, double fraction)
+{
+    int *nth = user;
+    (void)fraction;
+    if (strcmp(what, "calibrate") || *nth < 0) return;
+    atomic_store(&countdown, *nth);
+    *nth = -1;
+}
+
+/* One allocation fails while pieces are measured, in a step or between two: the engine opens without ranges, and says why. */
+static void opens_without_memory_to_measure(void **state)
+{
+    (void)state;
+    int without = 0;
+    for (int i = 0; i < 40; i++) {
+        int nth = i;
+        struct weft_engine_params p = usual();
+        p.context = 16, p.on_progress = on_first_piece, p.user = &nth;
+        opened o = open_at(model_path, &p);
+        atomic_store(&countdown, -1);
+        if (strstr(said, MEASURED)) shell("rm -r '%s'%s", entries, ""); /* it could do without */
+        else if (o.n_async || !strstr(said, "the softmax is synchronous: ") || !strstr(said, "out of host memory")) fail_msg("allocation %d: %s", i, said);
+        else without++;
+    }
+    assert_true(without > 20);
+}
+
 /* ---- setup ----------------------------------------------------------------------------------------------------- */
 
 static int each(void **state)
@@ -382,7 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(later_starts_are_alike), TEST(ranges_are_those_of_a_text), TEST(damaged_entries_are_measured_again), TEST(other_weights_are_another_model),
         TEST(cache_that_cannot_be_written), TEST(not_where_it_would_not_be_used), TEST(not_where_it_would_take_long), TEST(a_file_takes_precedence),
-        TEST(plans_from_files), TEST(kernel_that_is_named), TEST(opening_is_given_up),
+        TEST(plans_from_files), TEST(kernel_that_is_named), TEST(opening_is_given_up), TEST(opens_without_memory_to_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,20 +133,26 @@ static void test_no_energy(void **state)
 
 /* ---- going on ------------------------------------------------------------------------------------------------------ */
 
-/* Ends after so many questions. */
+/* Ends when so many batches have been measured, which progress is told of before each. */
+static void count_batch(void *user, const char *what, double fraction)
+{
+    (void)fraction;
+    if (!strcmp(what, "ops")) --*(int *)user;
+}
+
 static bool stop_later(void *user)
 {
-    return --*(int *)user < 0;
+    return *(int *)user < 0;
 }
 
 static void test_goes_on(void **state)
 {
-    int left = 3;
+    int left = 2;
     char path[600], *said, *whole;
     wf_op_profile part, all;
     (void)state;
     set_world(gains);
-    struct weft_overlap_params p = {.stop = stop_later, .user = &left};
+    struct weft_overlap_params p = {.on_progress = count_batch, .stop = stop_later, .user = &left};
     assert_int_equal(tune(p, &said), WEFT_OK);
     stored("profile", path, sizeof path);
     assert_int_equal(wf_op_profile_load(path, &part), WEFT_OK);
@@ -175,16 +181,10 @@ static double product_us(const char *path)
     return us;
 }
 
-/* Ends when the largest step has been measured. */
-static bool stop_after_first(void *user)
-{
-    return ++*(int *)user > 1;
-}
-
 /* A trial's times are none of a run in earnest, whose times a later trial takes. */
 static void test_quick_times_are_replaced(void **state)
 {
-    int asked = 0;
+    int left = 1; /* the largest step */
     char path[600], *said;
     (void)state;
     set_world(gains);
@@ -193,7 +193,7 @@ static void test_quick_times_are_replaced(void **state)
     stored("profile", path, sizeof path);
     double trial = product_us(path);
     world.product *= 2;
-    assert_int_equal(tune_as((struct weft_overlap_params){.stop = stop_after_first, .user = &asked}, &said), WEFT_OK);
+    assert_int_equal(tune_as((struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said), WEFT_OK);
     free(said);
     double earnest = product_us(path);
     assert_true(earnest > 1.5 * trial);

@@ -173,6 +173,40 @@ static void test_contexts(void **state)
     assert_true(gain_of(SEQS, least, CONTEXT / 4) == 0 && gain_of(SEQS, most, CONTEXT) == 0);
 }
 
+/* The last of a device's kernels, which shares compute units, runs where a plan names it alone: nothing but such a plan gains here, which no profile says. */
+static void share_units(const char *kept, uint8_t flags)
+{
+    wf_null_config c = clock_of_world;
+    world = (struct world){.bend = {1, 1}, .beside = {1, 1}, .product = 100, .attention = 4000, .kernel = 2};
+    c.variants = 3, c.flags[2] = flags;
+    wf_null_configure(&c);
+    if (kept) spoil("plan", kept);
+    else empty_cache();
+}
+
+static void test_kernel_that_shares_units(void **state)
+{
+    char path[600], *said;
+    (void)state;
+    share_units(NULL, WF_ON_REQUEST | WF_SHARES_UNITS);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    if (!strstr(said, "* 2 nano-batches, null3") && !strstr(said, "* 2 nano-batches, layers interleaved, null3")) fail_msg("%s", said);
+    free(said);
+    stored("plan", path, sizeof path);
+    text plan = read_text(path);
+    assert_non_null(strstr(plan.v, "kernel null3 "));
+    assert_true(compare_with_sequential("a kernel that shares units") > 0);
+    expect_source(0, "the fastest that weft tune --overlap found");
+    share_units(plan.v, WF_ON_REQUEST); /* this device has none of the kind */
+    struct weft_engine *e = open_engine(0);
+    assert_int_equal(e->plans.n, 1);
+    assert_non_null(strstr(e->plan_from, "cannot be used"));
+    weft_engine_close(e);
+    assert_int_equal(tune((struct weft_overlap_params){.anew = true}, &said), WEFT_OK);
+    assert_null(strstr(said, "null3"));
+    free(said);
+}
+
 /* A step is of one kind: plans of decodes are for decodes alone, and those of both for both. */
 static void test_kinds(void **state)
 {
@@ -284,6 +318,74 @@ static void test_failures(void **state)
     assert_true(failed > 6);
 }
 
+/* ---- time that runs out while kernels are built ---------------------------------------------------------------------- */
+
+static uint32_t built, most_built;
+
+static void on_build(const wf_call *c)
+{
+    (void)c;
+    built++;
+}
+
+static bool is_late(void *user)
+{
+    (void)user;
+    return built >= most_built;
+}
+
+/* Runs in a world that gains, until so many kernels have been built. */
+static void tune_until(uint32_t most, char **said)
+{
+    wf_null_config c = clock_of_world;
+    size_t len;
+    FILE *f = open_memstream(said, &len);
+    struct weft_engine *e = open_engine(1);
+    c.bound = on_build;
+    wf_null_configure(&c);
+    built = 0, most_built = most;
+    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .stop = is_late}, f, NULL)) fail_msg("%s", weft_last_error());
+    fclose(f);
+    wf_null_configure(&clock_of_world);
+    assert_int_equal(answer(e), WEFT_OK);
+    weft_engine_close(e);
+}
+
+static uint32_t built_for_one(void)
+{
+    wf_null_config c = clock_of_world;
+    c.bound = on_build;
+    built = 0;
+    wf_null_configure(&c);
+    weft_engine_close(open_engine(1));
+    wf_null_configure(&clock_of_world);
+    return built;
+}
+
+static void test_builds_end_in_time(void **state)
+{
+    char *said;
+    (void)state;
+    set_world(gains);
+    tune_until(UINT32_MAX, &said); /* what is measured here is not measured again */
+    free(said);
+    uint32_t first = built;
+    tune_until(UINT32_MAX, &said);
+    free(said);
+    uint32_t plans = built; /* of the plans alone */
+    assert_in_range(plans, 10, first - 10);
+    tune_until(plans / 2, &said);
+    free(said);
+    uint32_t stopped = built, sequential = built_for_one(); /* which are built again, when the plan is back */
+    if (stopped > plans / 2 + WF_MAX_PIECES + sequential) fail_msg("%u kernels were built, where %u were to be the end, and %u are sequential", stopped, plans / 2, sequential);
+    wf_null_configure(&clock_of_world);
+    empty_cache();
+    uint32_t most = (first - plans) / 2; /* while ops are measured */
+    tune_until(most, &said);
+    if (built > most + WF_MAX_PIECES) fail_msg("%u kernels were built, where %u were to be the end", built, most);
+    free(said);
+}
+
 /* The plan would take the place of the times. Engines do not look at the file of -o. */
 static void test_output(void **state)
 {
@@ -339,11 +441,13 @@ int main(void)
         cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_never_slower),
         cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_kernel_that_shares_units),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_older_plans),
         cmocka_unit_test(test_tune_small_engines),
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_builds_end_in_time),
         cmocka_unit_test(test_output),
         cmocka_unit_test(test_refuses),
     };

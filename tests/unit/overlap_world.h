@@ -26,6 +26,7 @@ static struct world {
     double beside[2]; /* factors of the time beside others */
     double product, attention;
     uint32_t least_keys, most_keys; /* with other contexts attention takes four times as long beside others; 0: with none */
+    int kernel; /* so does attention of decodes by any but this variant; 0: by none */
 } world;
 
 /* Attention of prompts is bound by compute as well. */
@@ -60,7 +61,8 @@ static inline uint64_t cost(const wf_call *c)
 static inline double beside(const wf_call *c)
 {
     bool keys = c->p.max_kv >= world.least_keys && (!world.most_keys || c->p.max_kv <= world.most_keys);
-    return world.beside[is_product(c)] * (c->op == WF_OP_ATTENTION && !keys ? 4 : 1);
+    bool slow = !keys || (world.kernel && c->p.max_q == 1 && c->variant != world.kernel);
+    return world.beside[is_product(c)] * (c->op == WF_OP_ATTENTION && slow ? 4 : 1);
 }
 
 static const wf_null_config clock_of_world = {.cost_ns = cost, .beside = beside, .compute_units = UNITS};
