@@ -103,16 +103,27 @@ static int unknown(const wf_opts *o)
     return wf_usage(o->command, "no figure '%s'%s; --list shows them", o->paper.figure, nearest);
 }
 
+/* Those that few figures take. */
+static int check_options(const wf_opts *o, const wf_figure *f)
+{
+    static const char *const own[] = {"dataset", "profile"};
+    for (size_t i = 0; i < WF_LEN(own); i++)
+        if (wf_opts_has(o, own[i]) && (!f->option || strcmp(f->option, own[i]))) return wf_usage(o->command, "%s has no use for --%s: leave it out", f->id, own[i]);
+    return 0;
+}
+
 static int check(const wf_opts *o, const wf_figure **f)
 {
     if (!o->paper.figure) return wf_usage(o->command, "which figure? --list shows them");
     *f = find_figure(o->paper.figure);
     if (!*f) return unknown(o);
-    if (!(*f)->run) return wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s needs %s, and weft computes on one", (*f)->id, (*f)->needs));
+    if (!(*f)->run) return wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s needs %s", (*f)->id, (*f)->needs));
     if ((o->prompt || o->file) && !(*f)->reads_text) return wf_usage(o->command, "%s makes its prompts itself: leave %s out", (*f)->id, o->prompt ? "-p" : "-f");
     if (o->engine.context && o->engine.context < WF_PAPER_SHORTEST) return wf_usage(o->command, "-c %u is too short: want at least %d, or 0 for the model's context", o->engine.context, WF_PAPER_SHORTEST);
     if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
     if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    int rc = check_options(o, *f);
+    if (rc) return rc;
     weft_status s = o->write_to ? wf_paper_check_files(*f, o->write_to) : WEFT_OK;
     return s ? wf_say_error(s) : 0;
 }
@@ -145,9 +156,10 @@ static int cmd_bench_paper(const wf_opts *o)
     wf_paper p = {.o = o};
     if (o->paper.list) return list(), 0;
     int rc = check(o, &p.figure);
-    if (!rc) rc = wf_open_model_or_shape(o, false, &p.m);
+    if (!rc && !p.figure->many) rc = wf_open_model_or_shape(o, false, &p.m);
     if (!rc) rc = run(&p);
     weft_model_close(p.m);
+    for (size_t i = 0; i < p.n_steps; i++) weft_timeline_free(p.steps[i]);
     free(p.rows), free(p.notes);
     return rc;
 }
@@ -159,10 +171,12 @@ static const wf_opt rows[] = {
     {0, "figure", "ID", "the figure; --figure itself can be left out", WF_OPT_TEXT, AT(paper.figure)},
     {'o', "output", "FOLDER", "write ID.csv and ID.svg to this folder, in place of those that are there", WF_OPT_TEXT, AT(write_to)},
     {0, "quick", NULL, "shortest lengths, few points, once each: to see that it works", WF_OPT_FLAG, AT(paper.quick)},
-    {'r', "repetitions", "N", "runs of each load, whose median and range are reported (default 3)", WF_OPT_U32, AT(repeat), 1, WF_PAPER_REPEAT},
+    {'r', "repetitions", "N", "runs of each load, whose median and range are reported (default 3, and 1 where loads are long)", WF_OPT_U32, AT(repeat), 1, WF_PAPER_REPEAT},
     {0, "scale", "X", "lengths as a part of the paper's (default: 1, or what the context allows)", WF_OPT_REAL, AT(paper.scale), 1e-3, 1},
     {0, "shape", "NAME", "a model of this shape with random weights, without a file: llama3-8b, llama2-13b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
+    {0, "dataset", "FILE", "nanoflow-table4: lengths of requests as CSV, named splitwise, lmsys or sharegpt; repeatable (default: those in ../shared/data/traces)", WF_OPT_WORDS, AT(load.traces)},
+    {0, "profile", "PROFILE", "figures of ops beside each other: their times, as `weft tune --overlap` writes them (default: those that it has kept, or else a short measurement)", WF_OPT_TEXT, AT(print_profile)},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {0, "peer", "FILE", "results of another program to compare single ops with, measured within the last hour: lines op,dtype,shape,peer,rate,unit", WF_OPT_TEXT, AT(peer)},
     {'c', "ctx-size", "CONTEXT", "longest sequence in tokens; 0: the model's context (default)", WF_OPT_U32, AT(engine.context), 0, 1 << 24},

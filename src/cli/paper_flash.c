@@ -1,5 +1,5 @@
-/* paper_flash: figures of FlashDecoding++Next: attention logits, flat products, the asynchronous softmax, and memory that activations and the KV cache
- * share. */
+/* paper_flash: figures of FlashDecoding++Next: attention logits, flat products, the asynchronous softmax, attention windows, and memory that activations
+ * and the KV cache share. */
 #include "cli/bench.h"
 #include "cli/paper.h"
 
@@ -243,6 +243,102 @@ static int fig16(wf_paper *p)
     return attention(p, "decode_attention", 16);
 }
 
+/* ---- figure 17: attention windows ------------------------------------------------------------------- */
+
+#define WINDOWED "windows of half the keys"
+
+/* Of the time with and without windows only; rates are of fewer bytes. */
+static void on_window(void *user, const struct weft_op_row *row)
+{
+    op_run *r = user;
+    wf_paper *p = r->p;
+    size_t at = 0;
+    double n = x_of(r, row->shape), us = row->median_us;
+    wf_copy(p->device, sizeof p->device, row->device->name);
+    if (!row->variant || r->rc) return;
+    r->n_rows++;
+    if (strcmp(r->series, SYNC)) {
+        for (wf_paper_row *q = p->rows; q < p->rows + p->n_rows; q++)
+            if (q->x == n) q->v[0] /= us;
+        return;
+    }
+    wf_result as = {row->device, row->op, row->dtype, row->shape, row->variant, us, row->rate, -1, row->unit};
+    r->rc = wf_paper_add(p, WINDOWED, n, n, us);
+    for (const wf_peer *q; !r->rc && (q = wf_peer_of(&r->peers, &as, &at));) {
+        char name[64];
+        snprintf(name, sizeof name, "over %.44s", q->peer);
+        r->rc = wf_paper_add(p, name, n, n, us * row->rate / q->rate);
+    }
+}
+
+/* A window of a half of the keys for all heads: MoA has such an average, of heads with different ones. */
+static int fig17(wf_paper *p)
+{
+    static const uint32_t lens[MOST_LENGTHS] = {1024, 2048, 4096, 8192, 16384, 32768};
+    const struct weft_model_info *m = weft_model_info(p->m);
+    char text[2][MOST_LENGTHS][96];
+    const char *shapes[2][MOST_LENGTHS];
+    op_run r = {.p = p, .axis = "L=", .series = SYNC};
+    size_t n = p->o->paper.quick ? 1 : MOST_LENGTHS;
+    weft_status s = p->o->peer ? wf_peers_read(p->o->peer, &r.peers) : WEFT_OK;
+    if (s) return wf_say_error(s);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t len = p->o->paper.quick ? 256 : lens[i];
+        snprintf(text[0][i], sizeof text[0][i], "B=%u,L=%u,H=%u,KV=%u,D=%u", p->o->paper.quick ? 1 : 16, len, m->n_head, m->n_kv_head, m->head_dim);
+        snprintf(text[1][i], sizeof text[1][i], "%.70s,S=%u", text[0][i], len / 2);
+        shapes[0][i] = text[0][i], shapes[1][i] = text[1][i];
+    }
+    int rc = measure(&r, "decode_attention", NULL, false, shapes[0], n, on_window);
+    r.series = WINDOWED;
+    if (!rc) rc = measure(&r, "decode_attention", NULL, false, shapes[1], n, on_window);
+    wf_peers_free(&r.peers);
+    return rc ? rc : wf_paper_note(p, "16 sequences, all heads with one window of half the keys; the paper's heads have several, and FlashDecoding as the base (--peer), here the same kernels without windows");
+}
+
+/* ---- figure 18: flat products and another library -------------------------------------------------- */
+
+static void on_flat(void *user, const struct weft_op_row *row)
+{
+    op_run *r = user;
+    wf_paper *p = r->p;
+    char name[64];
+    size_t at = 0;
+    double m = x_of(r, row->shape);
+    const char *weights = strchr(row->shape, ',');
+    wf_copy(p->device, sizeof p->device, row->device->name);
+    if (!row->variant || !weights || r->rc) return;
+    wf_result as = {row->device, row->op, row->dtype, row->shape, row->variant, row->median_us, row->rate, -1, row->unit};
+    for (const wf_peer *q; !r->rc && (q = wf_peer_of(&r->peers, &as, &at)); r->n_rows++) {
+        snprintf(name, sizeof name, "%.24s over %.32s", weights + 1, q->peer);
+        r->rc = wf_paper_add(p, name, m, m, row->rate / q->rate);
+    }
+    snprintf(name, sizeof name, "%.24s over the roofline", weights + 1);
+    if (!r->rc && !r->peers.n && row->ceiling_pct >= 0) r->rc = wf_paper_add(p, name, m, m, row->ceiling_pct / 100);
+}
+
+/* Weights of Llama-3-8B and Llama-2-13B. */
+static int fig18(wf_paper *p)
+{
+    static const char *const weights[] = {"N=6144,K=4096", "N=4096,K=4096", "N=28672,K=4096", "N=4096,K=14336", "N=15360,K=5120", "N=5120,K=5120", "N=27648,K=5120", "N=5120,K=13824"};
+    static const uint32_t tokens[] = {1, 2, 4, 8, 16};
+    char text[WF_LEN(weights) * WF_LEN(tokens)][48];
+    const char *shapes[WF_LEN(text)];
+    size_t n = 0;
+    op_run r = {.p = p, .axis = "M="};
+    weft_status s = p->o->peer ? wf_peers_read(p->o->peer, &r.peers) : WEFT_OK;
+    if (s) return wf_say_error(s);
+    for (size_t i = 0; i < (p->o->paper.quick ? 1 : WF_LEN(weights)); i++)
+        for (size_t k = 0; k < WF_LEN(tokens); k += p->o->paper.quick ? WF_LEN(tokens) - 1 : 1, n++) {
+            snprintf(text[n], sizeof text[n], "M=%u,%s", tokens[k], p->o->paper.quick ? "N=256,K=256" : weights[i]);
+            shapes[n] = text[n];
+        }
+    int rc = measure(&r, "gemm", NULL, false, shapes, n, on_flat);
+    if (!rc && r.peers.n && !r.n_rows) rc = wf_usage(p->o->command, "%s has none of these products: gemm of F16, such as M=8,%s", p->o->peer, weights[0]);
+    if (!rc && !r.peers.n) rc = wf_paper_note(p, "no results of another library (--peer): over the roofline, the shortest time that the device's measured rates allow");
+    wf_peers_free(&r.peers);
+    return rc;
+}
+
 /* ---- figure 19: shared memory ------------------------------------------------------------------------ */
 
 #define MEMORY 80e9 /* of the paper's device */
@@ -275,6 +371,13 @@ static int fig19(wf_paper *p)
 
 static const wf_paper_point points5[] = {{WITHIN, -16.8, WITHIN_Y}, {WITHIN, 6.5, WITHIN_Y}};
 static const wf_paper_point points_tokens[] = {{WF_PAPER_ASYNC, WF_PAPER_ANSWER, 91.55}};
+static const wf_paper_point points_table2[] = {
+    {"full", 1, 100.2}, {"full", 8, 609.3}, {"full", 16, 1076.2}, {"full", 32, 1446.4}, {"full", 64, 1946.6}, {"full", 128, 2158},
+    {"without memory", 1, 99.6}, {"without memory", 8, 592.47}, {"without memory", 16, 985.3}, {"without memory", 32, 1388}, {"without memory", 64, 1811.1},
+    {"without memory, flat products", 1, 92.5}, {"without memory, flat products", 8, 582.6}, {"without memory, flat products", 16, 969.6},
+    {"without memory, flat products", 32, 1389.7}, {"without memory, flat products", 64, 1812.2},
+};
+static const wf_paper_point points17[] = {{WINDOWED, 4096, 1.98}};
 static const wf_paper_point points19[] = {{"apart", 320000, 320}, {"shared", 502000, 502}};
 
 #define POINTS(p) .points = p, .n_points = WF_LEN(p)
@@ -290,6 +393,23 @@ static const wf_figure rows[] = {
      .says = "1.52 times xformers and 1.19 times FlashAttention-2 on average.", .x = "tokens of a prompt", .y = "speedup", .log_x = true, .run = fig15},
     {.id = "flash-fig16", .title = "the asynchronous softmax in decode attention, 16 sequences", .needs = "a model, for its heads, and kernels with the asynchronous softmax", .takes = "a minute or two",
      .of = "NVIDIA GPUs", .says = "up to 2.02 times FlashDecoding with long caches.", .x = "keys of a sequence", .y = "speedup", .log_x = true, .run = fig16},
+    {.id = "flash-fig11", .title = "throughput at the largest batch by prompt length", .needs = "a model", .takes = "about 2 million tokens", .runs = 1, .of = "Llama3 and Qwen1.5, 7B to 72B, on A100 80 GB",
+     .says = "1.25 times vLLM and 1.46 times TensorRT-LLM on average, up to 68.88 times HuggingFace.", .x = "tokens of a prompt", .y = "generated tokens/s", .log_x = true, .run = wf_paper_largest_batch},
+    {.id = "flash-fig12", .title = "throughput by batch", .needs = "a model", .takes = "about 1.5 million tokens", .runs = 1, .of = "Llama3 and Qwen1.5, 7B to 72B, on A100 80 GB",
+     .says = "about that of TensorRT-LLM at the same batch, which runs out of memory first, and more than vLLM's.", .x = "sequences at once", .y = "generated tokens/s", .log_x = true, .log_y = true,
+     .run = wf_paper_batches},
+    {.id = "flash-fig13", .title = "decode speedup on a Radeon RX 7900 XTX", .needs = "an AMD GPU (flash-fig12 is the same of any device)",
+     .takes = "up to 2.41 times HuggingFace in the paper", .of = "Llama2-7B, Llama2-13B and OPT-6.7B"},
+    {.id = "flash-fig14", .title = "decode speedup on an Instinct MI210", .needs = "an AMD GPU (flash-fig12 is the same of any device)",
+     .takes = "up to 4.35 times HuggingFace in the paper", .of = "Llama2-7B, Llama2-13B and OPT-6.7B"},
+    {.id = "flash-fig17", .title = "decode attention with windows of half the keys, 16 sequences", .needs = "a model, for its heads", .takes = "a minute or two", .of = "NVIDIA GPUs, MoA's windows",
+     .says = "1.98 times FlashDecoding on average; the point is that.", .x = "keys of a sequence", .y = "speedup", .log_x = true, POINTS(points17), .run = fig17},
+    {.id = "flash-fig18", .title = "flat products of 1 to 16 tokens over another library (--peer)", .needs = "a device", .takes = "a minute or two",
+     .of = "eight products on an A100 and an RTX 3090",
+     .says = "1.07 times cuBLAS on average on the A100, 1.17 (up to 1.52) on the RTX 3090.", .x = "tokens (M)", .y = "rate / that of the other", .log_x = true, .run = fig18},
+    {.id = "flash-table2", .title = "throughput by batch with and without flat products", .needs = "a model", .takes = "about 0.6 million tokens", .runs = 1, .of = "Qwen1.5-7B on an A100 80 GB",
+     .says = "flat products gain up to 1.11 times, at small batches; memory lets twice the batch fit, which gains 1.11 times.", .x = "sequences at once", .y = "generated tokens/s", .log_x = true, .log_y = true,
+     POINTS(points_table2), .run = wf_paper_without_flat},
     {.id = "flash-tokens", .title = "prompts with the same greedy tokens as without the asynchronous softmax", .needs = "a model and a text (-f)", .takes = "0.6 million tokens", .of = "a Llama model that it does not name",
      .says = "91.55 % of the prompts have the tokens of the official Llama implementation; 91.36 % with HuggingFace, 92.31 % with vLLM.", .x = "first tokens of the answer",
      .y = "prompts with the same, %", .log_x = true, POINTS(points_tokens), .reads_text = true, .run = tokens},

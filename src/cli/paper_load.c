@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define QUICK_LONGEST 64 /* tokens, of --quick */
+#define MOST_WARM     64 /* requests */
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
@@ -30,7 +31,8 @@ uint32_t wf_paper_length(const wf_paper *p, uint32_t length)
 
 uint32_t wf_paper_repeat(const wf_paper *p)
 {
-    return p->o->repeat ? p->o->repeat : p->o->paper.quick ? 1 : 3;
+    const uint32_t usual = p->figure->runs ? p->figure->runs : 3;
+    return p->o->repeat ? p->o->repeat : p->o->paper.quick ? 1 : usual;
 }
 
 /* ---- engines ------------------------------------------------------------------------------ */
@@ -59,6 +61,7 @@ int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t con
     if (p->calibration) e.calibration = p->calibration;
     wf_only_calibrated(p->m, &e);
     e.no_prefix = true; /* every run must compute its prompts */
+    if (p->timed) e.profile = true, e.nano_batches = p->plan ? 0 : WF_MAX(p->nano_batches, 1u), e.plan = p->plan;
     e.on_progress = wf_on_progress, e.user = p->o->quiet ? NULL : &p->bar;
     for (;; out->n_seqs = (out->n_seqs + 1) / 2) {
         e.n_seqs = e.kv_seqs = out->n_seqs;
@@ -94,16 +97,27 @@ static int run_one(wf_paper *p, const wf_paper_engine *e, const wf_request_specs
     return 0;
 }
 
-/* One run of each that is not counted comes first. */
-int wf_paper_run_specs(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, size_t n, wf_paper_times *times)
+/* As many requests as run at once, or some of them, on an engine that has run none: what follows is not the first of anything. */
+static int warm_up(wf_paper *p, wf_paper_engine *e, const wf_request_specs *specs, size_t n)
 {
+    double seconds;
     int rc = 0;
+    for (size_t k = 0; k < n && !rc && !e->warm; k++) {
+        wf_request_specs first = {specs[k].list, WF_MIN(specs[k].n, WF_MIN(e->n_seqs, MOST_WARM)), 0};
+        rc = run_one(p, e, &first, &seconds);
+    }
+    e->warm = true;
+    return rc;
+}
+
+int wf_paper_run_specs(wf_paper *p, wf_paper_engine *e, const wf_request_specs *specs, size_t n, wf_paper_times *times)
+{
+    int rc = warm_up(p, e, specs, n);
     for (size_t k = 0; k < n; k++) times[k].n = 0;
-    for (uint32_t i = 0; i <= wf_paper_repeat(p) && !rc; i++)
+    for (uint32_t i = 0; i < wf_paper_repeat(p) && !rc; i++)
         for (size_t k = 0; k < n && !rc; k++) {
-            double seconds;
-            rc = run_one(p, e, &specs[k], &seconds);
-            if (!rc && i) times[k].v[times[k].n++] = seconds;
+            rc = run_one(p, e, &specs[k], &times[k].v[i]);
+            if (!rc) times[k].n++;
         }
     return rc;
 }
@@ -114,7 +128,7 @@ weft_status wf_paper_equal(size_t n, uint32_t in, uint32_t out, wf_request_specs
     return WEFT_OK;
 }
 
-int wf_paper_run(wf_paper *p, const wf_paper_engine *e, size_t n, uint32_t in, uint32_t out, wf_paper_times *times)
+int wf_paper_run(wf_paper *p, wf_paper_engine *e, size_t n, uint32_t in, uint32_t out, wf_paper_times *times)
 {
     wf_request_specs specs = {0};
     weft_status s = wf_paper_equal(n, in, out, &specs);

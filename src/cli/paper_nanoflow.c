@@ -81,7 +81,6 @@ static int table1(wf_paper *p)
 
 /* ---- table 2 -------------------------------------------------------------------------------- */
 
-enum { N_OPS = 7 };
 static const struct {
     const char *name;
     size_t at; /* in the paper's table */
@@ -89,14 +88,19 @@ static const struct {
            {"experts_gate_up", 2}, {"experts_gate", 2}, {"experts_up", 2}, {"down", 3}, {"experts_down", 3}, {"decode_attention", 4}, {"prefill_attention", 5},
            {"all_reduce", 6}};
 
+size_t wf_paper_op(const char *name)
+{
+    for (size_t k = 0; k < WF_LEN(ops); k++)
+        if (!strcmp(name, ops[k].name)) return ops[k].at;
+    return WF_PAPER_OPS;
+}
+
 static int add_ops(wf_paper *p, const struct weft_cost *c, const char *series)
 {
-    double ms[N_OPS] = {0};
+    double ms[WF_PAPER_OPS + 1] = {0};
     int rc = 0;
-    for (size_t i = 0; i < c->n_ops; i++)
-        for (size_t k = 0; k < WF_LEN(ops); k++)
-            if (!strcmp(c->ops[i].name, ops[k].name)) ms[ops[k].at] += c->ops[i].seconds[c->ops[i].bound] * 1e3;
-    for (size_t i = 0; i < N_OPS && !rc; i++)
+    for (size_t i = 0; i < c->n_ops; i++) ms[wf_paper_op(c->ops[i].name)] += c->ops[i].seconds[c->ops[i].bound] * 1e3;
+    for (size_t i = 0; i < WF_PAPER_OPS && !rc; i++)
         if (ms[i] > 0) rc = wf_paper_add(p, series, (double)i, (double)i, ms[i]);
     return rc ? rc : wf_paper_note(p, "%s: %.0f tokens a step, %.0f of them decodes of %.0f keys, bound by %s", series, c->decodes + c->prefill, c->decodes, c->keys,
                                    weft_limit_name(c->total.bound));
@@ -173,15 +177,16 @@ static int notes(wf_paper *p)
 
 /* ---- figure 7 ------------------------------------------------------------------------------- */
 
-static int add_offline(wf_paper *p, const wf_paper_engine *e, size_t at, double peak)
+/* So many times as many requests as run at once. */
+static int add_offline(wf_paper *p, const wf_paper_engine *e, const load *l, size_t waves, double at, double peak)
 {
     wf_request_specs specs = {0};
-    weft_status s = make(p, &loads[at], (size_t)seqs_of(p) * (p->o->paper.quick ? 2 : 4), &specs);
+    weft_status s = make(p, l, (size_t)seqs_of(p) * waves, &specs);
     int rc = s ? wf_say_error(s) : 0;
     for (uint32_t i = 0; i <= wf_paper_repeat(p) && !rc; i++) { /* the first one warms up */
         wf_throughput_row row;
         rc = wf_paper_run_once(p, e, &specs, NULL, peak, &row);
-        if (!rc && i) rc = wf_paper_add(p, e->policy, (double)at, (double)at, wf_throughput_pct(&row));
+        if (!rc && i) rc = wf_paper_add(p, e->policy, at, at, wf_throughput_pct(&row));
         if (!rc) wf_load_stats_free(&row.stats);
     }
     wf_request_specs_free(&specs);
@@ -193,7 +198,7 @@ static int offline(wf_paper *p, const char *policy, double peak)
     wf_paper_engine e;
     int rc = wf_paper_open(p, policy, seqs_of(p), wf_paper_length(p, LONGEST), 0, &e);
     if (rc) return rc;
-    for (size_t i = 0; i < WF_LEN(loads) && !rc; i = p->o->paper.quick && i + 1 < WF_LEN(loads) ? WF_LEN(loads) - 1 : i + 1) rc = add_offline(p, &e, i, peak);
+    for (size_t i = 0; i < WF_LEN(loads) && !rc; i = p->o->paper.quick && i + 1 < WF_LEN(loads) ? WF_LEN(loads) - 1 : i + 1) rc = add_offline(p, &e, &loads[i], p->o->paper.quick ? 2 : 4, (double)i, peak);
     weft_engine_close(e.e);
     return rc;
 }
@@ -215,6 +220,58 @@ static int fig7(wf_paper *p)
     for (size_t i = p->o->paper.quick ? 2 : 0; i < WF_LEN(policies) && !rc; i++) rc = offline(p, policies[i], peak);
     if (!rc) rc = wf_paper_note(p, "weft's policies on one device instead of other engines; each is named by the paper it follows");
     return rc ? rc : notes(p);
+}
+
+/* ---- figure 11 ------------------------------------------------------------------------------ */
+
+static const char *const models[] = {"llama3-8b", "llama3-70b", "qwen2.5-7b", "qwen3-8b", "qwen3-32b", "mixtral-8x7b", "another"};
+enum { FIG11_LOAD = 1, FIG11_CONTEXT = 1024 + 512 };
+
+static size_t place_of(const char *shape)
+{
+    size_t i = 0;
+    while (i + 1 < WF_LEN(models) && (!shape || strcmp(models[i], shape))) i++;
+    return i;
+}
+
+static int add_model(wf_paper *p, size_t at, double peak)
+{
+    wf_paper_engine e;
+    int rc = wf_paper_open(p, "nanoflow", seqs_of(p), wf_paper_length(p, FIG11_CONTEXT), 0, &e);
+    if (rc) return rc;
+    rc = add_offline(p, &e, &loads[FIG11_LOAD], 2, (double)at, peak);
+    weft_engine_close(e.e);
+    return rc;
+}
+
+/* shape NULL: as the options say. */
+static int with_model(wf_paper *p, const char *shape)
+{
+    wf_opts o = *p->o;
+    double peak = 0;
+    char label[96];
+    if (shape) o.shape = shape;
+    weft_model_close(p->m), p->m = NULL;
+    int rc = wf_open_model_or_shape(&o, false, &p->m);
+    if (!rc) rc = wf_paper_fit(p, FIG11_CONTEXT);
+    if (!rc) rc = known_peak(p, &peak);
+    if (rc) return rc;
+    rc = add_model(p, place_of(shape), peak);
+    wf_model_label(p->m, label, sizeof label);
+    return rc ? rc : wf_paper_note(p, "'%s' is %s", models[place_of(shape)], label);
+}
+
+static int fig11(wf_paper *p)
+{
+    static const char usual[] = "llama3-8b,qwen2.5-7b,qwen3-8b";
+    char list[256], *rest = list;
+    int rc = 0;
+    const char *named = p->o->shape ? p->o->shape : p->o->model || p->o->paper.quick ? NULL : usual;
+    if (!named) return with_model(p, NULL);
+    if (strlen(named) >= sizeof list) return wf_usage(p->o->command, "--shape: the list is too long");
+    wf_copy(list, sizeof list, named);
+    for (const char *shape; !rc && (shape = strtok_r(rest, ",", &rest));) rc = with_model(p, shape);
+    return rc ? rc : wf_paper_note(p, "%u sequences at a time; models of random weights", seqs_of(p));
 }
 
 /* ---- figure 8 ------------------------------------------------------------------------------- */
@@ -333,7 +390,9 @@ static int fig9(wf_paper *p)
 
 /* ---- the figures ---------------------------------------------------------------------------- */
 
-static const char *const op_names[] = {"KQV", "O", "UG", "D", "DecAttn", "PfAttn", "Net"}, *const bounds[] = {"equation 5", "all overlaps", "one by one"};
+static const char *const op_names[] = {"KQV", "O", "UG", "D", "DecAttn", "PfAttn", "Net", "the layer"}, *const bounds[] = {"equation 5", "all overlaps", "one by one"};
+static const char *const class_names[] = {"compute", "memory", "network", "copy"};
+static const char *const datasets[] = {"Splitwise", "LMSYS-Chat", "ShareGPT", "another"};
 static const char *const load_names[] = {"512:512", "1024:512", "512:1024", "Splitwise", "LMSYS-Chat", "ShareGPT", "the paper"};
 
 #define RATIO "compute / read, flop a byte"
@@ -352,6 +411,16 @@ static const wf_paper_point points_optimum[] = {{THERE, 0, 1857}};
 static const wf_paper_point points7[] = {{"nanoflow", 6, 68.5}, {"TensorRT-LLM", 6, 37.8}, {"DeepSpeed-FastGen", 6, 22.9}, {"vLLM", 6, 22}};
 
 static const wf_paper_point points9[] = {{"split only", 2, 1 - 0.132}, {"overlap", 1, 1.07}, {"overlap", 2, 1.17}};
+static const wf_paper_point points_table3[] = {
+    {"memory", 0, 0}, {"memory", 0.1, 0.2}, {"memory", 0.2, 0.3}, {"memory", 0.8, 0.85}, {"memory", 0.9, 0.95}, {"memory", 1, 1},
+    {"network", 0, 0}, {"network", 0.1, 0.3}, {"network", 0.2, 0.5}, {"network", 0.8, 0.9}, {"network", 0.9, 1}, {"network", 1, 1},
+};
+static const wf_paper_point points_table4[] = {
+    {"prompt, mean", 0, 1155}, {"prompt, deviation", 0, 1109}, {"output, mean", 0, 211}, {"output, deviation", 0, 163},
+    {"prompt, mean", 1, 102}, {"prompt, deviation", 1, 169}, {"output, mean", 1, 222}, {"output, deviation", 1, 210},
+    {"prompt, mean", 2, 246}, {"prompt, deviation", 2, 547}, {"output, mean", 2, 322}, {"output, deviation", 2, 244},
+};
+static const wf_paper_point points10[] = {{"overlapped", 0, 68.5}};
 
 #define POINTS(p) .points = p, .n_points = WF_LEN(p)
 #define TICKS(t) .ticks = t, .n_ticks = WF_LEN(t)
@@ -360,7 +429,7 @@ static const wf_figure rows[] = {
     {.id = "nanoflow-table1", .title = "devices: compute, memory and its rate", .needs = "a model, for its storage format", .takes = "a second, to measure this device's rates",
      .of = "12 devices by their data sheets", .x = "devices", .y = "ratios", .log_y = true, TICKS(devices), POINTS(points_table1), .run = table1},
     {.id = "nanoflow-table2", .title = "time of ops by the cost model", .needs = "a model", .takes = "a second, to measure this device's rates", .of = LLAMA70B,
-     .x = "ops, all layers together", .y = "the longest of compute, memory and network, ms", .log_y = true, TICKS(op_names), POINTS(points_table2), .run = table2},
+     .x = "ops, all layers together", .y = "the longest of compute, memory and network, ms", .log_y = true, .ticks = op_names, .n_ticks = WF_PAPER_OPS, POINTS(points_table2), .run = table2},
     {.id = "nanoflow-optimum", .title = "most tokens per second of a device", .needs = "a model", .takes = "a second, to measure this device's rates", .of = LLAMA70B,
      .x = "bounds", .y = "tokens/s of a device", .log_y = true, TICKS(bounds), POINTS(points_optimum), .run = optimum},
     {.id = "nanoflow-fig7", .title = "offline throughput", .needs = "a model", .takes = "about 26 million tokens", .of = LLAMA70B,
@@ -373,6 +442,24 @@ static const wf_figure rows[] = {
      .of = LLAMA70B,
      .says = "nano-batches alone cost 13.2 %; overlapping network gains 1.07 times (512 in, 0 out), network and memory 1.17 times (512 in, 1024 out).",
      .x = "steps", .y = "speedup over steps that are not split", TICKS(load_kinds), POINTS(points9), .run = fig9},
-    {.id = "nanoflow-fig6", .title = "the pipeline of a layer over compute, memory and network", .needs = "several devices", .takes = "8 in the paper", .of = LLAMA70B},
+    {.id = "nanoflow-fig5", .title = "interference: what compute and an op of memory keep of their rates beside each other",
+     .needs = "a device whose kernels can leave a share to others", .takes = "up to two minutes, unless `weft tune --overlap` has run",
+     .of = "products of 384 x 4096 x 4096 and 384 sequences of 1024 keys on an A100, about 100 pairs of kernels",
+     .says = "a rate of 0.3 for decode attention costs compute 0.2 of its own.", .x = "pairs, by what compute keeps", .y = "P: rate / alone", .option = "profile", .run = wf_paper_pairs},
+    {.id = "nanoflow-table3", .title = "exchange rate R -> P of compute against memory and network", .needs = "a device whose kernels can leave a share to others", .takes = "up to two minutes, unless `weft tune --overlap` has run",
+     .of = "8 A100 80 GB", .says = "the same for all products and models within 5 %.", .x = "R: what compute loses of its rate", .y = "P: rate / alone", POINTS(points_table3),
+     .option = "profile", .diagonal = "P = R: nothing gained", .run = wf_paper_exchange},
+    {.id = "nanoflow-table4", .title = "lengths of the requests of the data sets", .needs = "their lengths (--dataset)", .takes = "no time",
+     .of = "the whole trace of Splitwise and 50,000 requests of each of the others",
+     .x = "data sets", .y = "tokens", TICKS(datasets), POINTS(points_table4), .option = "dataset", .run = wf_paper_datasets},
+    {.id = "nanoflow-fig6", .title = "the pipeline that the search finds for a layer", .needs = "a model", .takes = "half a minute, after up to two unless `weft tune --overlap` has run", .of = LLAMA70B,
+     .says = "nano-batches of 768 and 1280 tokens, four nano-operations for KQV; decode attention beside products reaches 0.8 of its rate and takes 0.4 of theirs.",
+     .x = "ops of a layer", .y = "time, us", .ticks = op_names, .n_ticks = WF_PAPER_OPS + 1, .option = "profile", .run = wf_paper_pipeline},
+    {.id = "nanoflow-fig10", .title = "use of compute, memory and network over a layer, one op after another and overlapped", .needs = "a model", .takes = "a few steps", .of = LLAMA70B,
+     .says = "the overlapped pipeline uses 68.5 % of compute on average.", .x = "resources", .y = "mean use over the step, %", TICKS(class_names), POINTS(points10),
+     .option = "profile", .run = wf_paper_usage},
+    {.id = "nanoflow-fig11", .title = "offline throughput of several models, 1024 tokens in and 512 out", .needs = "the devices of its models (--shape NAME,...)", .takes = "about 0.6 million tokens a model",
+     .of = "six models, Llama-3-8B on one A100 80 GB and the others on eight",
+     .says = "50 to 72 % of the optimum, up to 78.5 %.", .x = "models", .y = "input and output tokens/s, % of the optimum", TICKS(models), .many = true, .runs = 2, .run = fig11},
 };
 const wf_figures wf_figures_nanoflow = {rows, WF_LEN(rows)};

@@ -2,10 +2,12 @@
 #include "cli/paper.h"
 
 #include "base/file.h"
+#include "cli/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
@@ -257,18 +259,33 @@ static void fill(drawing *d, const wf_paper *p)
         if (paper_only(p, i)) add_paper(d, p->figure, p->figure->points[i].series);
 }
 
+static void make_title(const wf_paper *p, char *title, size_t cap)
+{
+    char label[96];
+    wf_model_label(p->m, label, sizeof label);
+    snprintf(title, cap, "%s: %s (%s%s%s)", p->figure->id, p->figure->title, label, *p->device ? ", " : "", p->device);
+}
+
 static void draw(const drawing *d, const wf_paper *p, FILE *out)
 {
     const wf_figure *f = p->figure;
-    char title[320], label[96];
-    wf_model_label(p->m, label, sizeof label);
-    snprintf(title, sizeof title, "%s: %s (%s%s%s)", f->id, f->title, label, *p->device ? ", " : "", p->device);
+    char title[320];
+    make_title(p, title, sizeof title);
     wf_chart_draw(out, &(wf_chart){.title = title, .x_title = f->x, .y_title = f->y, .log_x = f->log_x, .log_y = f->log_y, .ticks = f->ticks,
-                                   .n_ticks = f->n_ticks, .series = d->series, .n_series = d->n_series, .limit = f->limit, .limit_name = f->limit_name});
+                                   .n_ticks = f->n_ticks, .series = d->series, .n_series = d->n_series, .limit = f->limit, .limit_name = f->limit_name, .diagonal = f->diagonal});
+}
+
+static weft_status write_steps(const wf_paper *p, FILE *f)
+{
+    char title[320];
+    make_title(p, title, sizeof title);
+    wf_timeline_compare(f, p->steps, p->step_names, p->n_steps, title);
+    return WEFT_OK;
 }
 
 static weft_status write_svg(const wf_paper *p, FILE *f)
 {
+    if (p->n_steps) return write_steps(p, f);
     size_t most = p->n_rows + p->figure->n_points, series = 2 * p->n_rows + p->figure->n_points;
     drawing d = {wf_calloc(most, sizeof *d.points), wf_calloc(series, sizeof *d.series), wf_calloc(series, sizeof *d.names), 0, 0};
     bool room = d.points && d.series && d.names;
@@ -315,4 +332,14 @@ weft_status wf_paper_write(const wf_paper *p, const char *folder)
 {
     WF_TRY(write_file(p, folder, ".csv", true));
     return write_file(p, folder, ".svg", false);
+}
+
+int wf_paper_temporary(char *path, size_t cap)
+{
+    const char *folder = getenv("TMPDIR");
+    int n = snprintf(path, cap, "%s/weft-paper-XXXXXX", folder && strlen(folder) < cap / 2 ? folder : "/tmp");
+    int fd = n < (int)cap ? mkstemp(path) : -1;
+    if (fd < 0) return *path = 0, wf_say_error(wf_fail(WEFT_ERR_IO, "cannot make a file in %s: set TMPDIR to a folder that can be written", folder ? folder : "/tmp"));
+    close(fd);
+    return 0;
 }

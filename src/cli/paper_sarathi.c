@@ -46,7 +46,7 @@ typedef struct cost {
 } cost;
 
 /* Seconds of the load and of its prompts alone, in turns. */
-static int run_both(wf_paper *p, const wf_paper_engine *e, size_t n, lengths l, wf_paper_times both[2])
+static int run_both(wf_paper *p, wf_paper_engine *e, size_t n, lengths l, wf_paper_times both[2])
 {
     wf_request_specs specs[2] = {0};
     weft_status s = wf_paper_equal(n, l.in, l.out, &specs[0]);
@@ -56,7 +56,7 @@ static int run_both(wf_paper *p, const wf_paper_engine *e, size_t n, lengths l, 
     return rc;
 }
 
-static int cost_of(wf_paper *p, const wf_paper_engine *e, size_t n, lengths l, cost *c)
+static int cost_of(wf_paper *p, wf_paper_engine *e, size_t n, lengths l, cost *c)
 {
     wf_paper_times both[2] = {0};
     int rc = run_both(p, e, n, l, both);
@@ -139,7 +139,7 @@ static int fig3(wf_paper *p)
     return rc ? rc : wf_paper_note(p, "%s; single ops are not timed", AS_LOADS);
 }
 
-static int add_prefill_rate(wf_paper *p, const wf_paper_engine *e, uint32_t tokens)
+static int add_prefill_rate(wf_paper *p, wf_paper_engine *e, uint32_t tokens)
 {
     wf_paper_times t;
     uint32_t n = wf_paper_length(p, tokens);
@@ -233,7 +233,7 @@ static int compare(wf_paper *p, uint32_t n_seqs, uint32_t all, double ratio, cos
 
 static int fig8(wf_paper *p)
 {
-    static const uint32_t lens[] = {1024, 2048, 3072}, most[] = {18, 10, 6}, seqs[] = {2, 4, 6, 10, 18};
+    static const uint32_t lens[] = {1024, 2048, 3072}, most[] = {18, 10, 6}, seqs[] = {2, 6, 10, 18};
     int rc = wf_paper_fit(p, 3072);
     for (size_t i = 0; i < WF_LEN(lens) && !rc; i = next_of(p, i, WF_LEN(lens)))
         for (size_t k = 0; k < WF_LEN(seqs) && !rc && seqs[k] <= most[i]; k = p->o->paper.quick ? k + 2 : k + 1) {
@@ -267,7 +267,7 @@ typedef struct scheme {
 } scheme;
 
 enum { SEQS = 18, MOST_RATIOS = 8 };
-static const double ratios[] = {2, 5, 14, 28, 50, 100, 200};
+static const double ratios[] = {5, 14, 28, 50, 200};
 
 /* Times of each ratio with one policy. */
 static int sweep(wf_paper *p, const scheme *s, wf_paper_times *out)
@@ -344,7 +344,7 @@ static int fig11a(wf_paper *p)
 /* ---- figure 12b: lengths of Zipf's law ------------------------------------------------------ */
 
 /* Lengths from 1K to 4K, of which the shorter ones are more frequent. */
-static weft_status zipf(const wf_paper *p, size_t n, wf_request_specs *out)
+weft_status wf_paper_zipf(const wf_paper *p, size_t n, wf_request_specs *out)
 {
     const double theta = 0.4;
     double low = wf_paper_length(p, 1024), range = wf_paper_length(p, 4096) - low + 1;
@@ -357,7 +357,7 @@ static weft_status zipf(const wf_paper *p, size_t n, wf_request_specs *out)
 }
 
 /* The first quarter, half, ... of the requests. */
-static int run_parts(wf_paper *p, const wf_paper_engine *e, const char *series, const wf_request_specs *all)
+static int run_parts(wf_paper *p, wf_paper_engine *e, const char *series, const wf_request_specs *all)
 {
     int rc = 0;
     for (size_t part = p->o->paper.quick ? 4 : 1; part <= 4 && !rc; part++) {
@@ -374,7 +374,7 @@ static int fig12b(wf_paper *p)
     static const scheme s[] = {{"Orca", "orca", 0}, {"SARATHI", "sarathi", 256}};
     wf_request_specs all = {0};
     int rc = wf_paper_fit(p, 4096);
-    weft_status made = rc ? WEFT_OK : zipf(p, p->o->paper.quick ? 8 : 64, &all);
+    weft_status made = rc ? WEFT_OK : wf_paper_zipf(p, p->o->paper.quick ? 8 : 64, &all);
     if (made) rc = wf_say_error(made);
     for (size_t i = 0; i < WF_LEN(s) && !rc; i++) {
         wf_paper_engine e;
@@ -410,7 +410,7 @@ static int fig13b(wf_paper *p)
 
 /* ---- the figures ---------------------------------------------------------------------------- */
 
-static const char *const lengths_of[] = {"1K", "2K", "3K"}, *const batching[] = {"apart", "decode-maximal"};
+static const char *const lengths_of[] = {"1K", "2K", "3K"}, *const groups[] = {"preproj", "attention", "postproj", "ffn", "others"}, *const batching[] = {"apart", "decode-maximal"};
 
 static const wf_paper_point points3[] = {{"decode", 1, 200}, {"decode", 2, 100}, {"decode", 18, 16.7}};
 static const wf_paper_point points4[] = {{"prefill", 256, 0.875}, {"prefill", 512, 1}};
@@ -422,7 +422,9 @@ static const wf_paper_point points_table4[] = {
 };
 static const wf_paper_point points9[] = {{"chunks of 256", 14, 1.27}, {"chunks of 512", 28, 1.23}};
 static const wf_paper_point points11a[] = {{"Orca, worst case", 0, 1}, {"Orca, best case", 0, 1.11}, {"SARATHI", 0, 1.27}, {"SARATHI", 1, 1.25}, {"SARATHI", 2, 1.23}};
+static const wf_paper_point points12a[] = {{"Orca", 50, 1}, {"SARATHI", 50, 1 / 6.29}};
 static const wf_paper_point points12b[] = {{"Orca", 1, 1}, {"SARATHI", 1, 1 / 1.91}, {"Orca, 8 devices and replicas", 1, 1 / 1.28}};
+static const wf_paper_point points13a[] = {{"attention", 64, 3}, {"all ops", 64, 5}, {"all ops", 256, 1.2}, {"all ops", 512, 1.1}};
 static const wf_paper_point points13b[] = {{"prefill of 1K", 64, 5}, {"prefill of 1K", 256, 1.2}, {"prefill of 1K", 512, 1.1}};
 
 #define POINTS(p) .points = p, .n_points = WF_LEN(p)
@@ -439,22 +441,28 @@ static const wf_figure rows[] = {
      .y = "time of a token, ms", .log_y = true, TICKS(batching), POINTS(points_table2), .run = table2},
     {.id = "sarathi-fig7", .title = "time of a step by tokens, around multiples of the tile", .needs = "a model", .takes = "about 0.1 million tokens", .of = LLAMA13B,
      .x = "tokens of a step", .y = "time / that of 128 tokens", POINTS(points7), .run = fig7},
-    {.id = "sarathi-fig8", .title = "decode speedup by batch and length, chunks of 256", .needs = "a model", .takes = "about 8 million tokens", .of = LLAMA13B,
+    {.id = "sarathi-fig8", .title = "decode speedup by batch and length, chunks of 256", .needs = "a model", .takes = "about 2 million tokens", .runs = 1, .of = LLAMA13B,
      .says = "2.8 to 10 times over all batches; the points are of table 4, at P:D = 50.", .x = "sequences", .y = "decode speedup over request-level batching",
      POINTS(points8), .run = fig8},
     {.id = "sarathi-table4", .title = "gains by sequence length, six sequences, P:D = 50, chunks of 256", .needs = "a model", .takes = "about 2 million tokens",
      .of = LLAMA13B, .x = "tokens of a sequence", .y = "times as fast as request-level batching", TICKS(lengths_of), POINTS(points_table4), .run = table4},
-    {.id = "sarathi-fig9", .title = "throughput gain by P:D ratio and chunk, 18 sequences of 1K", .needs = "a model", .takes = "about 8 million tokens", .of = LLAMA13B,
+    {.id = "sarathi-fig9", .title = "throughput gain by P:D ratio and chunk, 18 sequences of 1K", .needs = "a model", .takes = "about 2 million tokens", .runs = 1, .of = LLAMA13B,
      .x = "prompt tokens / generated tokens", .y = "throughput / of request-level batching", .log_x = true, POINTS(points9), .run = fig9},
+    {.id = "sarathi-fig10", .title = "time by ops, prompts and decodes apart and decodes riding on chunks", .needs = "a model", .takes = "about 120 steps", .of = LLAMA13B,
+     .says = "ffn takes 1.3 to 1.6 times less, preproj and postproj 1.05 to 1.38 times.", .x = "ops (sequences of so many tokens)", .y = "ms of a sequence", .log_y = true, TICKS(groups),
+     .run = wf_paper_breakdown},
     {.id = "sarathi-fig11a", .title = "Orca's worst and best case and SARATHI by sequence length", .needs = "a model", .takes = "about 3 million tokens", .of = LLAMA13B,
      .says = "Orca's best case falls to the baseline for longer sequences.", .x = "tokens of a sequence (18, 10, 6 sequences)",
      .y = "throughput / of request-level batching", TICKS(lengths_of), POINTS(points11a), .run = fig11a},
-    {.id = "sarathi-fig11b", .title = "Orca's best case and SARATHI by P:D ratio, 18 sequences of 1K", .needs = "a model", .takes = "about 8 million tokens",
+    {.id = "sarathi-fig11b", .title = "Orca's best case and SARATHI by P:D ratio, 18 sequences of 1K", .needs = "a model", .takes = "about 2 million tokens", .runs = 1,
      .of = LLAMA13B, .says = "Orca gains at most 1.11, at a high ratio.", .x = "prompt tokens / generated tokens", .y = "throughput / of request-level batching",
      .log_x = true, POINTS(points9), .run = fig11b},
-    {.id = "sarathi-fig12a", .title = "pipeline bubbles of a request", .needs = "several devices", .takes = "a pipeline of 8 stages in the paper", .of = "GPT-3 on 64 A100"},
+    {.id = "sarathi-fig12a", .title = "bubbles in a pipeline of 8 stages that a request meets", .needs = "nothing: it is simulated", .takes = "a few seconds", .of = "GPT-3 on 64 A100 in simulation",
+     .says = "the median is 6.29 times less.", .x = "requests with less, %", .y = "bubble time / Orca's median", .log_y = true, POINTS(points12a), .run = wf_paper_bubbles},
     {.id = "sarathi-fig12b", .title = "completion of requests whose lengths follow Zipf's law (0.4), 1K to 4K", .needs = "a model", .takes = "about 3 million tokens",
      .of = "GPT-3 on 64 A100 in simulation, a pipeline of 8 stages", .x = "part of the requests", .y = "time / Orca's for all", POINTS(points12b), .run = fig12b},
+    {.id = "sarathi-fig13a", .title = "what chunks cost the attention of a prompt of 1K", .needs = "a model", .takes = "about 200 steps", .of = LLAMA13B, .x = "tokens of a chunk",
+     .y = "time / in one piece", POINTS(points13a), .run = wf_paper_chunked_attention},
     {.id = "sarathi-fig13b", .title = "what chunks cost a prompt of 1K", .needs = "a model", .takes = "about 0.1 million tokens", .of = LLAMA13B,
      .says = "chunks of 128 take more than twice as long.", .x = "tokens of a chunk", .y = "time of prefill / in one piece", POINTS(points13b), .run = fig13b},
 };

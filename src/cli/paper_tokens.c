@@ -116,16 +116,6 @@ typedef struct ranges {
     char calibrated[64], none[64];
 } ranges;
 
-static int make_file(char *path, size_t cap)
-{
-    const char *folder = getenv("TMPDIR");
-    int n = snprintf(path, cap, "%s/weft-tokens-XXXXXX", folder && strlen(folder) < cap / 2 ? folder : "/tmp");
-    int fd = n < (int)cap ? mkstemp(path) : -1;
-    if (fd < 0) return *path = 0, wf_say_error(wf_fail(WEFT_ERR_IO, "cannot make a file in %s: set TMPDIR to a folder that can be written", folder ? folder : "/tmp"));
-    close(fd);
-    return 0;
-}
-
 static void remove_files(const ranges *r)
 {
     if (*r->calibrated) unlink(r->calibrated);
@@ -153,8 +143,8 @@ static int keep(const match *x, struct weft_calibration *c, ranges *r)
     bool fits = false;
     for (uint32_t i = 0; i < c->n_layers; i++) fits = fits || c->layers[i].fits;
     if (!fits) return wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "the logits of this model vary too much for an asynchronous softmax: no layer has a range"));
-    int rc = make_file(r->calibrated, sizeof r->calibrated);
-    if (!rc) rc = make_file(r->none, sizeof r->none);
+    int rc = wf_paper_temporary(r->calibrated, sizeof r->calibrated);
+    if (!rc) rc = wf_paper_temporary(r->none, sizeof r->none);
     weft_status s = rc ? WEFT_OK : save(x, c, r);
     return s ? wf_say_error(s) : rc;
 }

@@ -31,7 +31,9 @@ static const look looks[] = {
 };
 
 typedef struct panel {
+    const struct weft_timeline *of;
     const struct weft_timeline_step *step;
+    const char *name; /* before the kind; "": none */
     const char *kind; /* "predicted", "measured" */
     int32_t layer;    /* -1: the whole step */
     double from, until, us; /* what is drawn, and how much time the width of the picture is */
@@ -39,7 +41,7 @@ typedef struct panel {
 
 typedef struct sheet {
     FILE *f;
-    const struct weft_timeline *t;
+    const struct weft_timeline *t; /* the first */
     panel panels[MOST_PANELS];
     size_t n_panels;
 } sheet;
@@ -57,14 +59,16 @@ static void find_window(panel *p)
     p->until = end > begin ? end : s->us;
 }
 
-/* Predicted and measured ones have the scale of the longer. */
-static void add_panels(sheet *sh, int32_t layer)
+static void add_panels(sheet *sh, const struct weft_timeline *t, const char *name, int32_t layer)
 {
-    const struct weft_timeline *t = sh->t;
-    size_t first = sh->n_panels;
+    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->predicted, .name = name, .kind = "predicted", .layer = layer};
+    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->measured, .name = name, .kind = "measured", .layer = layer};
+}
+
+/* From the first of these on they have the scale of the longest. */
+static void share_scale(sheet *sh, size_t first)
+{
     double most = 0;
-    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.step = &t->predicted, .kind = "predicted", .layer = layer};
-    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.step = &t->measured, .kind = "measured", .layer = layer};
     for (size_t i = first; i < sh->n_panels; i++) {
         find_window(&sh->panels[i]);
         most = WF_MAX(most, sh->panels[i].until - sh->panels[i].from);
@@ -77,9 +81,9 @@ static double place(const panel *p, double us)
     return LEFT + INNER * WF_MIN(WF_MAX((us - p->from) / p->us, 0), 1);
 }
 
-static double panel_height(const sheet *sh)
+static double panel_height(const panel *p)
 {
-    return PANEL_HEAD + sh->t->n_queues * (double)(ROW + GAP) + (double)WF_LEN(looks) * (STRIP + GAP) + AXIS;
+    return PANEL_HEAD + p->of->n_queues * (double)(ROW + GAP) + (double)WF_LEN(looks) * (STRIP + GAP) + AXIS;
 }
 
 /* ---- boxes --------------------------------------------------------------------------------- */
@@ -145,15 +149,19 @@ static void draw_queue(const sheet *sh, const panel *p, uint32_t queue, double y
 
 /* ---- use ------------------------------------------------------------------------------------ */
 
-/* Of what is drawn. */
-static double mean_of(const panel *p, enum weft_class c)
+static double mean_use(const struct weft_timeline_step *s, double from, double until, enum weft_class c)
 {
     double sum = 0, us = 0;
-    for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
-        double part = WF_MIN(u->end_us, p->until) - WF_MAX(u->begin_us, p->from);
+    for (const struct weft_timeline_use *u = s->uses; u < s->uses + s->n_uses; u++) {
+        double part = WF_MIN(u->end_us, until) - WF_MAX(u->begin_us, from);
         if (part > 0) sum += part * u->use[c], us += part;
     }
     return us > 0 ? sum / us : 0;
+}
+
+double wf_timeline_mean(const struct weft_timeline_step *s, enum weft_class c)
+{
+    return mean_use(s, 0, s->us, c);
 }
 
 /* Filled down to zero, so that the area is the mean. */
@@ -184,7 +192,7 @@ static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
     wf_svg_text(sh->f, LEFT - 5, y + 6, "end", "#555", "100 %");
     wf_svg_text(sh->f, LEFT - 5, y + STRIP, "end", "#555", "0");
     fputs("</g>\n", sh->f);
-    snprintf(mean, sizeof mean, "%.0f %%", 100 * mean_of(p, l->class));
+    snprintf(mean, sizeof mean, "%.0f %%", 100 * mean_use(p->step, p->from, p->until, l->class));
     wf_svg_text(sh->f, LEFT + INNER + 8, y + STRIP / 2.0 + 4, "start", TEXT, mean);
 }
 
@@ -207,10 +215,10 @@ static void draw_axis(const sheet *sh, const panel *p, double top, double y)
 static void draw_panel_head(const sheet *sh, const panel *p, double y)
 {
     char words[240], from[160] = "the device's clock, the median of five steps";
-    const char *slash = strrchr(sh->t->profile, '/'), *name = slash ? slash + 1 : sh->t->profile;
-    if (p->step == &sh->t->predicted) snprintf(from, sizeof from, sh->t->estimated ? "estimates from peak rates" : "the profile %.100s", name);
-    if (p->layer >= 0) snprintf(words, sizeof words, "%s, layer %d (of 0 to %u)", p->kind, p->layer, sh->t->n_layers - 1);
-    else snprintf(words, sizeof words, "%s: %.3f ms, by %s", p->kind, p->step->us / 1e3, from);
+    const char *slash = strrchr(p->of->profile, '/'), *name = slash ? slash + 1 : p->of->profile, *comma = *p->name ? ", " : "";
+    if (p->step == &p->of->predicted) snprintf(from, sizeof from, p->of->estimated ? "estimates from peak rates" : "the profile %.100s", name);
+    if (p->layer >= 0) snprintf(words, sizeof words, "%s%s%s, layer %d (of 0 to %u)", p->name, comma, p->kind, p->layer, p->of->n_layers - 1);
+    else snprintf(words, sizeof words, "%s%s%s: %.3f ms, by %s", p->name, comma, p->kind, p->step->us / 1e3, from);
     fputs("<g font-weight=\"bold\">\n", sh->f);
     wf_svg_text(sh->f, 16, y + 12, "start", TEXT, words);
     fputs("</g>\n", sh->f);
@@ -222,7 +230,7 @@ static void draw_panel(const sheet *sh, const panel *p, double y)
     draw_panel_head(sh, p, y);
     y += PANEL_HEAD;
     double top = y;
-    for (uint32_t q = 0; q < sh->t->n_queues; q++, y += ROW + GAP) draw_queue(sh, p, q, y);
+    for (uint32_t q = 0; q < p->of->n_queues; q++, y += ROW + GAP) draw_queue(sh, p, q, y);
     wf_svg_text(sh->f, LEFT + INNER + 8, y - GAP / 2.0, "start", "#555", "mean");
     for (size_t i = 0; i < WF_LEN(looks); i++, y += STRIP + GAP) draw_strip(sh, p, &looks[i], y);
     draw_axis(sh, p, top, y - GAP);
@@ -263,16 +271,18 @@ static void draw_sheet(sheet *sh, const char *title)
 {
     char batch[160];
     const struct weft_timeline *t = sh->t;
-    double height = panel_height(sh);
-    wf_svg_begin(sh->f, WIDTH, HEAD + (int)((double)sh->n_panels * height) + FOOT);
+    double y = HEAD;
+    for (size_t i = 0; i < sh->n_panels; i++) y += panel_height(&sh->panels[i]);
+    wf_svg_begin(sh->f, WIDTH, (int)y + FOOT);
     fputs("<g font-size=\"15\">\n", sh->f);
     wf_svg_text(sh->f, 16, 26, "start", "#000", title);
     fputs("</g>\n", sh->f);
     snprintf(batch, sizeof batch, "a step of %u tokens, %u of them decodes, contexts of %u", t->tokens, t->decodes, t->context);
     wf_svg_text(sh->f, 16, 45, "start", "#555", batch);
     draw_legend(sh->f);
-    for (size_t i = 0; i < sh->n_panels; i++) draw_panel(sh, &sh->panels[i], HEAD + (double)i * height);
-    draw_foot(sh, HEAD + (double)sh->n_panels * height + 8);
+    draw_foot(sh, y + 8);
+    y = HEAD;
+    for (size_t i = 0; i < sh->n_panels; y += panel_height(&sh->panels[i++])) draw_panel(sh, &sh->panels[i], y);
     wf_svg_end(sh->f);
 }
 
@@ -284,20 +294,29 @@ static const char page_head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<m
 void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title, bool html)
 {
     sheet sh = {.f = f, .t = t};
-    add_panels(&sh, -1);
-    if (t->n_layers > FEW_LAYERS) add_panels(&sh, (int32_t)t->n_layers / 2);
+    add_panels(&sh, t, "", -1);
+    share_scale(&sh, 0);
+    size_t first = sh.n_panels;
+    if (t->n_layers > FEW_LAYERS) add_panels(&sh, t, "", (int32_t)t->n_layers / 2), share_scale(&sh, first);
     if (html) fputs(page_head, f);
     draw_sheet(&sh, title);
     if (html) fputs("</body>\n</html>\n", f);
 }
 
+void wf_timeline_compare(FILE *f, struct weft_timeline *const *t, const char *const *names, size_t n, const char *title)
+{
+    sheet sh = {.f = f, .t = t[0]};
+    for (size_t i = 0; i < n && i < MOST_PANELS / 2; i++) add_panels(&sh, t[i], names[i], t[i]->n_layers > FEW_LAYERS ? (int32_t)t[i]->n_layers / 2 : -1);
+    share_scale(&sh, 0);
+    draw_sheet(&sh, title);
+}
+
 /* The same in a line. */
 static void print_step(const struct weft_timeline_step *s, const char *kind)
 {
-    panel p = {.step = s, .kind = kind, .layer = -1, .until = s->us};
     if (!s->n_ops) return;
     printf("%s %.3f ms, mean use", kind, s->us / 1e3);
-    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * mean_of(&p, looks[i].class));
+    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * wf_timeline_mean(s, looks[i].class));
     putchar('\n');
 }
 

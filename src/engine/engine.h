@@ -8,6 +8,7 @@
 
 #include "sampling/sampler.h"
 #include "model/model.h"
+#include "plan/machine.h"
 #include "plan/op_profile.h"
 #include "sched/sched.h"
 #include "engine/swap.h"
@@ -253,6 +254,7 @@ struct weft_engine {
     char failure[256];
     struct weft_stats stats;
     wf_exec_softmax *softmax;      /* [n_layer], of completed steps */
+    wf_machine machine;            /* with the peak rates of the device, once weft_timeline has measured them: it is asked for many steps */
 };
 
 #define WF_ALONE_LEAST 64 /* tokens of a step for which weft_engine_params.step_ms cuts no further: with fewer, prompts take longer */

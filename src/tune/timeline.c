@@ -173,7 +173,11 @@ static wf_machine machine_of_ops(const view *v)
 
 static weft_status this_device(const view *v, wf_machine *m)
 {
-    return wf_device_machine(v->e->dev, &(wf_rates_params){.threads = v->e->dev->params.threads, .on_progress = v->p->on_progress, .user = v->p->user}, m);
+    wf_machine *known = &v->e->machine;
+    wf_rates_params q = {.threads = v->e->dev->params.threads, .on_progress = v->p->on_progress, .user = v->p->user};
+    if (!wf_machine_has_rates(known)) WF_TRY(wf_device_machine(v->e->dev, &q, known));
+    *m = *known;
+    return WEFT_OK;
 }
 
 /* Times of another device say nothing of this one's peak. */
