@@ -299,6 +299,21 @@ static void joint_formats_hold_others(void **state)
     assert_joint(WF_Q4_0, WF_Q4_0, WF_MXFP4, WF_N_DTYPES);
 }
 
+/* Scales of MXFP4 are powers of two: exact where F16 has them, zero below, and infinite above. */
+static void scales_of_mxfp4(void **state)
+{
+    (void)state;
+    uint8_t blocks[34] = {0};
+    for (int e = 0; e < 256; e++) {
+        wf_numbers64 w;
+        float want = e < 104 ? 0 : e > 143 ? INFINITY : ldexpf(1, e - 128);
+        blocks[0] = blocks[17] = (uint8_t)e;
+        wf_numbers_of(WF_MXFP4)->take(blocks, 0, &w);
+        for (int g = 0; g < 2; g++)
+            if (wf_half_to_float(w.scale[g]) != want) fail_msg("exponent %d: scale %a", e, wf_half_to_float(w.scale[g]));
+    }
+}
+
 static void odd_values(void **state)
 {
     (void)state;
@@ -335,7 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half),       cmocka_unit_test(bf16),         cmocka_unit_test(table),
         cmocka_unit_test(all_types),  cmocka_unit_test(known_values), cmocka_unit_test(round_trip),
-        cmocka_unit_test(joint_formats_hold_others),
+        cmocka_unit_test(joint_formats_hold_others), cmocka_unit_test(scales_of_mxfp4),
         cmocka_unit_test(odd_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
