@@ -108,6 +108,23 @@ static void take_q8_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     }
 }
 
+/* Of scale + 32, the lower four bits are a half of a byte, the upper two stand behind those. */
+static int scale_of_q3_k(const uint8_t *scales, uint32_t g)
+{
+    return ((scales[g % 8] >> g / 8 * 4 & 15) | (scales[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
+}
+
+static void take_q3_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + (size_t)(k / 256) * 110, *low = block + 32 + k % 256 / 128 * 32;
+    float d = wf_half_to_float(half_at(block + 108));
+    for (uint32_t b = 0; b < 2; b++) {
+        uint32_t run = k % 256 / 32 + b;
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run % 4 * 2, 3) | bits_of(block + i, run, 1) << 2);
+    }
+    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)scale_of_q3_k(block + 96, k % 256 / 16 + g));
+}
+
 static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
     const uint8_t *block = row + (size_t)(k / 256) * 210;
@@ -167,6 +184,7 @@ static const struct row {
     {WF_Q5_0, {5, 32, 0, 16, take_q5_0}},
     {WF_Q5_1, {5, 32, 1, 0, take_q5_1}},
     {WF_Q8_0, {8, 32, 0, 128, take_q8_0}},
+    {WF_Q3_K, {4, 16, 0, 4, take_q3_k}},
     {WF_Q4_K, {4, 32, 1, 0, take_q4_k}},
     {WF_Q5_K, {5, 32, 1, 0, take_q5_k}},
     {WF_Q6_K, {6, 16, 0, 32, take_q6_k}},

@@ -283,9 +283,9 @@ static void assert_joint(enum wf_dtype a, enum wf_dtype b, enum wf_dtype c, enum
 static void joint_formats_hold_others(void **state)
 {
     (void)state;
-    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q4_K, WF_Q5_K, WF_Q6_K};
+    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
     for (size_t i = 0; i < WF_LEN(six); i++) {
-        bool narrow = six[i] != WF_Q6_K;
+        bool narrow = six[i] != WF_Q6_K && six[i] != WF_Q3_K; /* whose groups are of 32 */
         assert_holds(WF_K6, six[i]);
         if (narrow) assert_holds(WF_K8, six[i]);
         assert_joint(six[i], six[i], six[(i + 1) % WF_LEN(six)], WF_K6);
