@@ -31,6 +31,8 @@ def shapes():
     """weft's own table, as `weft bench --shape` has it."""
     for row in re.findall(r'^X\((.*)\)$', TABLE.read_text(), re.M):
         s = {k: v for k, v in zip(FIELDS, ast.literal_eval(f'({row})')) if v != 0}
+        if not set(s['parts']) <= set(PARTS):
+            continue  # that weft alone makes
         s.update({PARTS[c]: True for c in s['parts']}, rope_base=float(s['rope_base']))
         yield s.pop('name'), s
 

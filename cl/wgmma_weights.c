@@ -192,12 +192,45 @@ static void join_high_bits(wf_ptx *t, const wf_wgmma *s, int from, int product, 
     take_bits(t, from + 4 + product / per_word, at - 4, PAIR(((1 << each) - 1) << 4), "pair");
 }
 
+/* The table of codes, and which byte is of which place where none is of the upper eight. */
+static void load_table(wf_ptx *t, const wf_wgmma *s)
+{
+    for (int i = 0; i < 4; i++) emit(t, "mov.b32 value%d, 0x%x;", i, FRAGMENT_TABLE(s->w.codes, i));
+    emit(t, "mov.b32 places, 0x32103210;");
+}
+
+/* `to` = what the four codes in the lower half of `at` stand for, of which `upper` says whether they are of the upper eight. */
+static void look_up(wf_ptx *t, const char *to)
+{
+    emit(t, "prmt.b32 %s, value0, value1, at;"
+            "prmt.b32 rest, value2, value3, at;"
+            "prmt.b32 %s, %s, rest, upper;",
+         to, to, to);
+}
+
+/* looked0 and looked1 = what the codes of a product stand for: of pairs 0 and 1, and of 2 and 3, the first weights, then the second ones. */
+static void look_up_product(wf_ptx *t, int word)
+{
+    emit(t, "and.b32 at, q%d, 0x77777777;"
+            "shr.u32 upper, q%d, 1;"
+            "lop3.b32 upper, upper, 0x44444444, places, 0xEA;",
+         word, word);
+    look_up(t, "first");
+    emit(t, "shr.u32 at, at, 16;"
+            "shr.u32 upper, upper, 16;");
+    look_up(t, "second");
+    emit(t, "prmt.b32 looked0, first, second, 0x5140;"
+            "prmt.b32 looked1, first, second, 0x7362;");
+}
+
 /* pair = q - zero of pair p of a product. */
 static void quants(wf_ptx *t, const wf_wgmma *s, int from, int product, int p)
 {
     int bits = s->w.bits, low = from + product;
     if (bits == 8) {
         emit(t, "prmt.b32 pair, q%d, magic, 0x%x;", from + product * 2 + p % 2, p / 2 ? 0x7371 : 0x7270);
+    } else if (s->w.codes) {
+        emit(t, "prmt.b32 pair, looked%d, magic, 0x%x;", p / 2, p % 2 ? 0x7372 : 0x7170);
     } else if (bits == 4 && p % 2) { /* 1024 + 16 q: by 1/16, less 64 */
         take_bits(t, low, p / 2 * 8, PAIR(0xf0), "magic");
         emit(t, "fma.rn.f16x2 pair, pair, sixteenth, lessen64;");
@@ -224,21 +257,25 @@ static void spread_scales(wf_ptx *t, const wf_wgmma *s, int from)
 
 void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u)
 {
-    char locals[96];
+    char locals[160];
     if (is_f16(s)) return;
-    snprintf(locals, sizeof locals, ".b32 pair, rest, magic, lessen, sixteenth, lessen64, s<%d>;", scales(s) * 2);
+    snprintf(locals, sizeof locals, ".b32 pair, rest, magic, lessen, %s, s<%d>;",
+             s->w.codes ? "value<4>, places, at, upper, first, second, looked<2>" : "sixteenth, lessen64", scales(s) * 2);
     open_scope(t, "Quantised W of the next step becomes F16.", "Reads q*; writes a*.", locals);
     emit(t, "mov.b32 magic, 0x%x;"
             "mov.b32 lessen, 0x%x;", PAIR(F16_1024), PAIR(F16_1024 + s->w.zero));
-    if (s->w.bits == 4) emit(t, "mov.b32 sixteenth, 0x%x;"
+    if (s->w.codes) load_table(t, s);
+    else if (s->w.bits == 4) emit(t, "mov.b32 sixteenth, 0x%x;"
                                 "mov.b32 lessen64, 0x%x;", PAIR(0x2c00), PAIR(0xd400 + s->w.zero * 16));
     spread_scales(t, s, held(s, u));
-    for (int product = 0; product < WF_WGMMA_PRODUCTS; product++)
+    for (int product = 0; product < WF_WGMMA_PRODUCTS; product++) {
+        if (s->w.codes) look_up_product(t, held(s, u) + product);
         for (int p = 0; p < 4; p++) {
             int a = wf_wgmma_fragment(s, u, product) + p, scale = scale_of(s, product, p);
             quants(t, s, held(s, u), product, p);
             if (s->w.min) emit(t, "fma.rn.f16x2 a%d, pair, s%d, s%d;", a, scale, scale + 1);
             else emit(t, "mul.rn.f16x2 a%d, pair, s%d;", a, scale);
         }
+    }
     close_scope(t);
 }

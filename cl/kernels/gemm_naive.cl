@@ -35,12 +35,19 @@ static uint quant_at(const __global uchar *tile, uint lane, uint step, uint p, u
     return low;
 }
 
+/* What the table has for a code. */
+static uint looked_up(uint code)
+{
+    return FRAGMENT_TABLE(W_CODES, code / 4) >> code % 4 * 8 & 255;
+}
+
 float w_at(const __global uchar *w, ulong row, uint k, uint K)
 {
     uint lane = row % 8 * 4 + k % 8 / 2, p = row / 8 % 2 + k / 8 % 2 * 2, e = k % 2;
     const __global uchar *tile = w + (row / 16 * (K / FRAGMENT_K(W_BITS)) + k / FRAGMENT_K(W_BITS)) * W_TILE;
     if (W_BITS == 16) return vload_half(lane * 8 + p * 2 + e, (const __global half *)tile);
-    float q = (float)quant_at(tile, lane, k / 16 % 4, p, e) - (float)W_ZERO;
+    uint number = quant_at(tile, lane, k / 16 % 4, p, e);
+    float q = (float)(W_CODES ? looked_up(number) : number) - (float)W_ZERO;
     const __global half *scale = (const __global half *)(tile + FRAGMENT_WORDS(W_BITS) * 128) + lane / 4 * FRAGMENT_SCALES(W_BITS, W_GROUP, W_MIN) * 2;
     uint group = (p % 2 * 64 + k % 64) / W_GROUP;
     return W_MIN ? q * vload_half(group * 2, scale) + vload_half(group * 2 + 1, scale) : q * vload_half(group, scale);

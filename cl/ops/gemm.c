@@ -49,6 +49,7 @@ static bool fragment_knobs(const wf_call *c, cl_launch *l)
     wf_cl_knob(l, "W_GROUP", f->group);
     wf_cl_knob(l, "W_MIN", f->min);
     wf_cl_knob(l, "W_ZERO", f->zero);
+    wf_cl_knob(l, "W_CODES", f->codes);
     return true;
 }
 

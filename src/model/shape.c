@@ -67,6 +67,7 @@ static weft_status add_hparams(wf_gguf *g, const shape *s)
     for (size_t i = 0; i < WF_LEN(rows); i++) WF_TRY(add_number(g, s, rows[i].name, rows[i].v));
     if (s->experts) WF_TRY(add_number(g, s, "expert_count", s->experts));
     if (s->experts) WF_TRY(add_number(g, s, "expert_used_count", s->used));
+    if (has(s, 'S')) WF_TRY(add_number(g, s, "attention.sliding_window", 128));
     WF_TRY(add_real(g, s, "rope.freq_base", s->rope_base));
     return add_real(g, s, "attention.layer_norm_rms_epsilon", s->eps);
 }
@@ -114,7 +115,7 @@ static weft_status push(wf_gguf *g, const char *name, wf_gguf_tensor t, const fl
 {
     const char *kept = wf_folder_keep(g, name, strlen(name));
     t.name = (wf_str){kept, strlen(name)}, t.ggml_type = wf_dtypes[WF_F32].ggml, t.dtype = WF_F32;
-    t.bytes = values ? t.dims[0] * sizeof *values : 0;
+    t.bytes = values ? t.dims[0] * t.dims[1] * sizeof *values : 0;
     t.data = values ? wf_folder_keep(g, values, t.bytes) : NULL;
     return kept && (t.data || !values) ? wf_folder_push(g, &t) : WEFT_ERR_NOMEM;
 }
@@ -124,15 +125,20 @@ static weft_status matrix(wf_gguf *g, const char *name, uint64_t cols, uint64_t 
     return push(g, name, (wf_gguf_tensor){.n_dims = 2, .dims = {cols, rows, 1, 1}}, NULL);
 }
 
-/* A vector of ones, as norms have it, or of zeros, as biases. */
-static weft_status vector(wf_gguf *g, const char *name, uint32_t n, float value)
+/* A vector of ones, as norms have it, or of zeros, as biases; of experts one each. */
+static weft_status vectors(wf_gguf *g, const char *name, uint32_t n, uint32_t each, float value)
 {
-    float *x = wf_calloc(n, sizeof *x);
+    float *x = wf_calloc((size_t)n * each, sizeof *x);
     if (!x) return WEFT_ERR_NOMEM;
-    for (uint32_t i = 0; i < n; i++) x[i] = value;
-    weft_status s = push(g, name, (wf_gguf_tensor){.n_dims = 1, .dims = {n, 1, 1, 1}}, x);
+    for (uint32_t i = 0; i < n * each; i++) x[i] = value;
+    weft_status s = push(g, name, (wf_gguf_tensor){.n_dims = each > 1 ? 2 : 1, .dims = {n, each, 1, 1}}, x);
     free(x);
     return s;
+}
+
+static weft_status vector(wf_gguf *g, const char *name, uint32_t n, float value)
+{
+    return vectors(g, name, n, 1, value);
 }
 
 typedef struct row {
@@ -148,9 +154,13 @@ static weft_status add_experts(wf_gguf *g, const shape *s, uint32_t layer)
     char name[64];
     snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", layer);
     WF_TRY(matrix(g, name, s->hidden, s->experts));
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.bias", layer);
+    if (has(s, 'S')) WF_TRY(vector(g, name, s->experts, 0));
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, rows[i].name);
         WF_TRY(push(g, name, (wf_gguf_tensor){.n_dims = 3, .dims = {rows[i].cols, rows[i].rows, s->experts, 1}}, NULL));
+        snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.bias", layer, rows[i].name);
+        if (has(s, 'S')) WF_TRY(vectors(g, name, rows[i].rows, s->experts, 0));
     }
     return WEFT_OK;
 }
@@ -158,10 +168,12 @@ static weft_status add_experts(wf_gguf *g, const shape *s, uint32_t layer)
 static weft_status add_layer(wf_gguf *g, const shape *s, uint32_t layer)
 {
     uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    const char *ffn_norm = has(s, 'S') ? "post_attention_norm.weight" : "ffn_norm.weight";
     const row rows[] = {{"attn_norm.weight", s->hidden, 0, 0},     {"attn_q.weight", s->hidden, q, 0},       {"attn_k.weight", s->hidden, kv, 0},
                         {"attn_v.weight", s->hidden, kv, 0},       {"attn_q.bias", q, 0, 'B'},               {"attn_k.bias", kv, 0, 'B'},
                         {"attn_v.bias", kv, 0, 'B'},               {"attn_q_norm.weight", s->head_dim, 0, 'N'}, {"attn_k_norm.weight", s->head_dim, 0, 'N'},
-                        {"attn_output.weight", q, s->hidden, 0},   {"ffn_norm.weight", s->hidden, 0, 0},     {"ffn_gate.weight", s->hidden, s->ffn, 'D'},
+                        {"attn_output.weight", q, s->hidden, 0},   {"attn_output.bias", s->hidden, 0, 'S'},            {"attn_sinks.weight", s->heads, 0, 'S'},
+                        {ffn_norm, s->hidden, 0, 0},              {"ffn_gate.weight", s->hidden, s->ffn, 'D'},
                         {"ffn_up.weight", s->hidden, s->ffn, 'D'}, {"ffn_down.weight", s->ffn, s->hidden, 'D'}};
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         char name[64];

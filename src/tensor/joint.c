@@ -15,7 +15,7 @@ static const struct row {
 static bool holds(const struct row *r, enum wf_dtype dtype)
 {
     const wf_numbers *to = wf_numbers_of(r->dtype), *from = wf_numbers_of(dtype);
-    return from && from->bits <= to->bits && from->group % to->group == 0;
+    return from && !from->codes && from->bits <= to->bits && from->group % to->group == 0;
 }
 
 wf_joint wf_joint_of(enum wf_dtype dtype)

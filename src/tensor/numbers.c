@@ -4,6 +4,7 @@
 
 #include "tensor/quant/k_scales.h"
 
+#include <math.h>
 #include <string.h>
 
 #define OF_EACH(x) ((x)*0x0101010101010101ull) /* the byte x eight times */
@@ -45,6 +46,12 @@ static void take_32(const uint8_t *row, uint32_t k, bool min, bool fifth, wf_num
         if (min) out->min[b] = half_at(block + 2);
         for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i % 16, i / 16 * 4, 15) | (fifth ? spread_bits(high[i / 8]) << 4 : 0));
     }
+}
+
+/* The numbers of a block of 32 that are nibbles and no more. */
+static void take_nibbles(const uint8_t *low, uint8_t *q)
+{
+    for (uint32_t i = 0; i < 32; i += 8) put_eight(q + i, bits_of(low + i % 16, i / 16 * 4, 15));
 }
 
 static void take_q4_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
@@ -101,6 +108,23 @@ static void take_q8_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     }
 }
 
+/* Of scale + 32, the lower four bits are a half of a byte, the upper two stand behind those. */
+static int scale_of_q3_k(const uint8_t *scales, uint32_t g)
+{
+    return ((scales[g % 8] >> g / 8 * 4 & 15) | (scales[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
+}
+
+static void take_q3_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + (size_t)(k / 256) * 110, *low = block + 32 + k % 256 / 128 * 32;
+    float d = wf_half_to_float(half_at(block + 108));
+    for (uint32_t b = 0; b < 2; b++) {
+        uint32_t run = k % 256 / 32 + b;
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run % 4 * 2, 3) | bits_of(block + i, run, 1) << 2);
+    }
+    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)scale_of_q3_k(block + 96, k % 256 / 16 + g));
+}
+
 static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
     const uint8_t *block = row + (size_t)(k / 256) * 210;
@@ -111,6 +135,28 @@ static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
         for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run / 2 * 4, 15) | bits_of(high + i, 2 * run, 3) << 4);
     }
     for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)(int8_t)block[192 + k % 256 / 16 + g]);
+}
+
+/* The table has twice the values. Weights beyond F16 are infinite, as they would be there; scales below 2^-24 are zero. */
+static void take_mxfp4(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    for (uint32_t b = 0; b < 2; b++) {
+        const uint8_t *block = row + (size_t)(k / 32 + b) * 17;
+        out->scale[b] = wf_float_to_half(ldexpf(1, block[0] - 128));
+        take_nibbles(block + 1, out->q + b * 32);
+    }
+}
+
+static void take_iq4_xs(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + (size_t)(k / 256) * 136;
+    float d = wf_half_to_float(half_at(block));
+    for (uint32_t b = 0; b < 2; b++) {
+        uint32_t g = k % 256 / 32 + b;
+        int scale = (block[4 + g / 2] >> g % 2 * 4 & 15) | (half_at(block + 2) >> 2 * g & 3) << 4;
+        out->scale[b] = wf_float_to_half(d * (float)(scale - 32));
+        take_nibbles(block + 8 + g * 16, out->q + b * 32);
+    }
 }
 
 static void take_k6(const uint8_t *row, uint32_t k, wf_numbers64 *out)
@@ -138,9 +184,13 @@ static const struct row {
     {WF_Q5_0, {5, 32, 0, 16, take_q5_0}},
     {WF_Q5_1, {5, 32, 1, 0, take_q5_1}},
     {WF_Q8_0, {8, 32, 0, 128, take_q8_0}},
+    {WF_Q3_K, {4, 16, 0, 4, take_q3_k}},
     {WF_Q4_K, {4, 32, 1, 0, take_q4_k}},
     {WF_Q5_K, {5, 32, 1, 0, take_q5_k}},
     {WF_Q6_K, {6, 16, 0, 32, take_q6_k}},
+    {WF_MXFP4, {4, 32, 0, 128, take_mxfp4, WF_CODES_MXFP4}},
+    {WF_IQ4_NL, {4, 32, 0, 128, take_q4_0, WF_CODES_IQ4}},
+    {WF_IQ4_XS, {4, 32, 0, 128, take_iq4_xs, WF_CODES_IQ4}},
     {WF_K6, {6, 16, 1, 0, take_k6}},
     {WF_K8, {8, 32, 1, 0, take_k8}},
 };

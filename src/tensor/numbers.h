@@ -1,4 +1,5 @@
-/* numbers: quantised weights as numbers q of few bits: a weight is scale * (q - zero), or with a minimum scale * q + minimum. Pure functions. */
+/* numbers: quantised weights as numbers q of few bits: a weight is scale * (q - zero), or with a minimum scale * q + minimum. Where q is a code, its
+ * value among 16 stands in place of it. Pure functions. */
 #ifndef WF_NUMBERS_H
 #define WF_NUMBERS_H
 
@@ -10,9 +11,13 @@ typedef struct wf_numbers64 {
     uint16_t scale[4], min[4];
 } wf_numbers64;
 
+/* What codes of 4 bits stand for: bytes, which have `zero` added. */
+enum wf_codes { WF_NO_CODES, WF_CODES_MXFP4, WF_CODES_IQ4 };
+
 typedef struct wf_numbers {
     uint8_t bits, group, min, zero; /* of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by */
     void (*take)(const uint8_t *row, uint32_t k, wf_numbers64 *out); /* those from k on, a multiple of 64, of the row whose blocks begin at `row` */
+    enum wf_codes codes;
 } wf_numbers;
 
 const wf_numbers *wf_numbers_of(enum wf_dtype); /* NULL: the format is none of such numbers */

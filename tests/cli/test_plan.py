@@ -57,6 +57,13 @@ class Cost(cli.TestCase):
         self.assertAlmostEqual(number(q4, r"([\d.]+) GB of weights") / number(f16, r"([\d.]+) GB of weights"), 18 / 64, 2)
         self.assertRegex(f16, r"experts_gate")
 
+    def test_gpt_oss(self):
+        """Of 20.91 billion weights, as published, those of the experts have 17 bytes for 32."""
+        text = self.cost("--shape", "gpt-oss-20b", "--type", "MXFP4", "--on", "h200")
+        experts = 24 * 32 * 3 * 2880 * 2880
+        self.assertAlmostEqual(number(text, r"([\d.]+) GB of weights"), (experts * 17 / 32 + (20.91e9 - experts) * 34 / 32) / 1e9, 1)
+        self.assertRegex(text, r"experts_gate_up")
+
     def test_given_devices(self):
         with tempfile.TemporaryDirectory() as folder:
             table, plot = os.path.join(folder, "table"), os.path.join(folder, "plot.svg")

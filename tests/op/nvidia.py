@@ -60,7 +60,10 @@ uint emu_permute(uint a, uint b, uint how)
 {
     ulong both = (ulong)b << 32 | a;
     uint r = 0;
-    for (uint i = 0; i < 4; i++) r |= (uint)(both >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
+    for (uint i = 0; i < 4; i++) {
+        uint place = how >> 4 * i, byte = (uint)(both >> (place & 7) * 8 & 255);
+        r |= (place & 8 ? (byte >> 7) * 255 : byte) << 8 * i;
+    }
     return r;
 }
 int emu_dot(uint a, uint b, int sum)
@@ -422,6 +425,11 @@ def main(folder, tool):
         *(check(folder, "gemm_flat", 64, row(2, 512, norm=1, silu=1), 1, 64, 512, norm=True, silu=True, w_type=t, tool=tool) for t in ("Q5_0", "Q4_K", "Q6_K")),
         check(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type="Q6_K", tool=tool),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, half=True, w_type="Q4_0", tool=tool),
+        check(folder, "gemm_flat", 64, flat(1, 1, 1), 5, 44, 256, residual=True, w_type="IQ4_XS", tool=tool),
+        *(check(folder, "gemm_flat", 64, row(1, 256), 1, 44, 256, bias=True, half=True, w_type=t, tool=tool) for t in ("IQ4_NL", "Q3_K")),
+        *(check(folder, "gemm_naive", 64, {"FRAG": 1}, 3, 44, 256, w_type=t, tool=tool) for t in ("MXFP4", "Q3_K")),
+        check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, bias=True, w_type="MXFP4", tool=tool),
+        check_experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="MXFP4", tool=tool),
         check(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),
         check(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 43, 160, bias=True, residual=True, w_type="q8_0"),
     ]

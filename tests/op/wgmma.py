@@ -115,10 +115,13 @@ def of_pairs(operation, words):
 
 
 def permuted(a, b, how):
+    """A place whose upper bit is set has eight times the sign of its byte."""
     both = b.astype(np.uint64) << np.uint64(32) | a
     result = np.zeros_like(both)
     for i in range(4):
-        byte = both >> (how >> np.uint64(4 * i) & np.uint64(7)) * np.uint64(8) & np.uint64(255)
+        place = how >> np.uint64(4 * i)
+        byte = both >> (place & np.uint64(7)) * np.uint64(8) & np.uint64(255)
+        byte = np.where(place & np.uint64(8), (byte >> np.uint64(7)) * np.uint64(255), byte)
         result |= byte << np.uint64(8 * i)
     return result
 
@@ -366,7 +369,7 @@ def check_rotation(program, rows, tokens, split, m, heads, n_rot, half):
 def formats_of(tool):
     """What the kernels are told of each format, by name."""
     lines = subprocess.check_output([tool, "formats"], text=True).splitlines()
-    return {name: dict(zip(("W_BITS", "W_GROUP", "W_MIN", "W_ZERO"), map(int, numbers))) for name, *numbers in map(str.split, lines)}
+    return {name: dict(zip(("W_BITS", "W_GROUP", "W_MIN", "W_ZERO", "W_CODES"), map(int, numbers))) for name, *numbers in map(str.split, lines)}
 
 
 def quantised(tool, dtype, n, k):
@@ -482,7 +485,7 @@ def main():
     tool = sys.argv[1]
     variants = [line.split() for line in subprocess.check_output([tool], text=True).splitlines()]
     all_formats = {name: tuple(numbers.values()) for name, numbers in formats_of(tool).items() if name != "F16"}
-    formats = list({numbers: name for name, numbers in all_formats.items()}.values())  # one for each program
+    formats = list({(*numbers, codes > 0): name for name, (*numbers, codes) in all_formats.items()}.values())  # tables differ in constants alone
     failed, texts = 0, []
     for name, *numbers in variants:
         rows, tokens, packs = map(int, numbers)

@@ -52,7 +52,7 @@ static int print_formats(void)
 {
     for (int d = 0; d < WF_N_WEIGHT_DTYPES; d++) {
         const cl_fragments *f = wf_cl_fragments((enum wf_dtype)d);
-        if (f) printf("%s %d %d %d %d\n", wf_dtypes[d].name, f->bits, f->group, f->min, f->zero);
+        if (f) printf("%s %d %d %d %d %d\n", wf_dtypes[d].name, f->bits, f->group, f->min, f->zero, f->codes);
     }
     return 0;
 }

@@ -283,9 +283,9 @@ static void assert_joint(enum wf_dtype a, enum wf_dtype b, enum wf_dtype c, enum
 static void joint_formats_hold_others(void **state)
 {
     (void)state;
-    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q4_K, WF_Q5_K, WF_Q6_K};
+    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
     for (size_t i = 0; i < WF_LEN(six); i++) {
-        bool narrow = six[i] != WF_Q6_K;
+        bool narrow = six[i] != WF_Q6_K && six[i] != WF_Q3_K; /* whose groups are of 32 */
         assert_holds(WF_K6, six[i]);
         if (narrow) assert_holds(WF_K8, six[i]);
         assert_joint(six[i], six[i], six[(i + 1) % WF_LEN(six)], WF_K6);
@@ -297,6 +297,21 @@ static void joint_formats_hold_others(void **state)
     assert_joint(WF_F16, WF_F16, WF_F16, WF_F16);
     assert_joint(WF_Q8_0, WF_Q8_0, WF_F16, WF_N_DTYPES);
     assert_joint(WF_Q4_0, WF_Q4_0, WF_MXFP4, WF_N_DTYPES);
+}
+
+/* Scales of MXFP4 are powers of two: exact where F16 has them, zero below, and infinite above. */
+static void scales_of_mxfp4(void **state)
+{
+    (void)state;
+    uint8_t blocks[34] = {0};
+    for (int e = 0; e < 256; e++) {
+        wf_numbers64 w;
+        float want = e < 104 ? 0 : e > 143 ? INFINITY : ldexpf(1, e - 128);
+        blocks[0] = blocks[17] = (uint8_t)e;
+        wf_numbers_of(WF_MXFP4)->take(blocks, 0, &w);
+        for (int g = 0; g < 2; g++)
+            if (wf_half_to_float(w.scale[g]) != want) fail_msg("exponent %d: scale %a", e, wf_half_to_float(w.scale[g]));
+    }
 }
 
 static void odd_values(void **state)
@@ -335,7 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half),       cmocka_unit_test(bf16),         cmocka_unit_test(table),
         cmocka_unit_test(all_types),  cmocka_unit_test(known_values), cmocka_unit_test(round_trip),
-        cmocka_unit_test(joint_formats_hold_others),
+        cmocka_unit_test(joint_formats_hold_others), cmocka_unit_test(scales_of_mxfp4),
         cmocka_unit_test(odd_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
