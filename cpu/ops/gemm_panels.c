@@ -230,4 +230,21 @@ void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
 {
     run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? columns_q4_k_words : columns_q5_k_words);
 }
+
+#include "cpu/ops/panels_few.h"
+
+static void few(const product *g, uint32_t begin, uint32_t end)
+{
+    const uint8_t dtype = g->g.w->dtype;
+    if (dtype == WF_Q8_0) few_of(g, WF_Q8_0, begin, end);
+    if (dtype == WF_Q4_0) few_of(g, WF_Q4_0, begin, end);
+    if (dtype == WF_Q4_K) few_of(g, WF_Q4_K, begin, end);
+    if (dtype == WF_Q5_K) few_of(g, WF_Q5_K, begin, end);
+    if (dtype == WF_Q6_K) few_of(g, WF_Q6_K, begin, end);
+}
+
+void WF_SIMD(wf_cpu_gemm_panels_few)(const wf_cpu_work *work)
+{
+    run(work, false, few);
+}
 #endif

@@ -43,7 +43,7 @@ WF_INLINE uint32_t groups_of(const uint8_t dtype)
 /* What is added to the weights to make them unsigned. */
 WF_INLINE int offset_of(const uint8_t dtype)
 {
-    return dtype == WF_Q8_0 ? 128 : dtype == WF_Q4_0 ? 8 : 0;
+    return dtype == WF_Q8_0 ? 128 : dtype == WF_Q4_0 ? 8 : dtype == WF_Q6_K ? 32 : 0;
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */

@@ -277,6 +277,7 @@ enum wf_variant_flag {
     WF_ASYNC_SOFTMAX = 4,   /* ATTENTION: uses the unified maximum phi, and counts the rows that leave its range */
     WF_ON_REQUEST = 8,      /* runs only where it is forced, or was measured as the fastest */
     WF_MODELLED = 16,       /* a model of its kind expects its times: they tell the kernels of that kind apart, for any number of rows */
+    WF_FOR_ANY_ROWS = 32,   /* its class has kernels for few rows and for many: with params.deterministic it takes precedence */
 };
 
 /* One implementation of one op. The backend's list is its variants.def. */
