@@ -24,6 +24,7 @@ enum {
     RANK_REF = 1,
     RANK_BLAS_FEW = 2,
     RANK_AMX_FEW = 2,
+    RANK_INT8_FEW = 2,
     RANK_INT8_MANY = 3,
     RANK_C = 10,
     RANK_AVX2 = 20,
@@ -93,6 +94,13 @@ static uint32_t rank_panels(const wf_call *c, uint32_t from, uint32_t rank)
 uint32_t wf_cpu_rank_gemm_int8x16(const wf_call *c)
 {
     return wf_cpu_has_avx512() ? rank_panels(c, INT8X16_ROWS, RANK_AVX512) : 0;
+}
+
+/* Of its class the best for few rows; else as fast as int8-avx512 or a little slower. */
+uint32_t wf_cpu_rank_gemm_int8x16_few(const wf_call *c)
+{
+    if (!wf_cpu_has_avx512() || !quantised(c)) return 0;
+    return c->out[WF_GEMM_Y].rows < INT8X16_ROWS ? RANK_INT8 : RANK_INT8_FEW;
 }
 
 uint32_t wf_cpu_rank_gemm_int16x16(const wf_call *c)

@@ -13,6 +13,7 @@ uint32_t wf_cpu_rank_gemm_rows_avx512(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *);
 uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *);
+uint32_t wf_cpu_rank_gemm_int8x16_few(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int8x16(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int16x16(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int16x8(const wf_call *);

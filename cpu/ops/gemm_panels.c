@@ -251,4 +251,21 @@ void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
 {
     run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words, columns_words_mins);
 }
+
+#include "cpu/ops/panels_few.h"
+
+#define EACH_FEW(id, ...)                                                                          \
+    static void few_##id(const product *g, uint32_t begin, uint32_t end)                           \
+    {                                                                                              \
+        few_of(g, WF_##id, begin, end);                                                            \
+    }
+WF_CPU_INTEGER_FORMATS(EACH_FEW, )
+
+void WF_SIMD(wf_cpu_gemm_panels_few)(const wf_cpu_work *work)
+{
+    const uint8_t dtype = work->call->in[WF_GEMM_W].dtype;
+#define RUN_FEW(id, ...)                                                                           \
+    if (dtype == WF_##id) run(work, false, NULL, few_##id);
+    WF_CPU_INTEGER_FORMATS(RUN_FEW, )
+}
 #endif

@@ -21,6 +21,7 @@
 RUN_SCRATCH(gemm_int8)
 RUN_SCRATCH(gemm_panels)
 RUN(gemm_panels_int16)
+RUN(gemm_panels_few)
 RUN(attention_async)
 RUN(probe_read)
 RUN(probe_fma)

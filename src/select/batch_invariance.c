@@ -1,5 +1,5 @@
-/* batch_invariance: see batch_invariance.h. Where times are modelled, the class that costs least over all numbers of rows; else the one
- * that the backend would take for few rows comes first, since most steps decode. */
+/* batch_invariance: see batch_invariance.h. Where times are modelled, the class that costs least over all numbers of rows; else one that has
+ * kernels for few rows and for many; else the one that the backend would take for few rows comes first, since most steps decode. */
 #include "select/batch_invariance.h"
 
 #include <stdlib.h>
@@ -102,20 +102,26 @@ static const char *modelled_class(wf_pick_in pick, wf_dev *dev, const wf_call *c
     return best;
 }
 
-static const char *choose_class(wf_pick_in pick, wf_dev *dev, const wf_call *c)
+/* The class of the highest tier, of variants with all of these flags, that serves any number of rows; NULL: there is none. */
+static const char *class_with(wf_pick_in pick, wf_dev *dev, const wf_call *c, uint32_t flags)
 {
     const wf_variant *v, *best = NULL;
-    const char *modelled = modelled_class(pick, dev, c);
-    if (modelled) return modelled;
-    for (size_t i = 0; i < WF_LEN(probes); i++) {
+    for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++)
+        if (!(v->flags & WF_BATCH_DEPENDENT) && (v->flags & flags) == flags && (!best || v->tier > best->tier) && serves_all(pick, dev, c, v->class)) best = v;
+    return best ? best->class : NULL;
+}
+
+static const char *choose_class(wf_pick_in pick, wf_dev *dev, const wf_call *c)
+{
+    const char *class = modelled_class(pick, dev, c);
+    if (!class) class = class_with(pick, dev, c, WF_FOR_ANY_ROWS);
+    for (size_t i = 0; i < WF_LEN(probes) && !class; i++) {
         wf_call x = with_rows(c, probes[i]);
         int picked = pick(dev, &x, NULL);
-        v = picked >= 0 ? wf_variant_at(dev, c->op, picked) : NULL;
-        if (v && !(v->flags & WF_BATCH_DEPENDENT) && serves_all(pick, dev, c, v->class)) return v->class;
+        const wf_variant *v = picked >= 0 ? wf_variant_at(dev, c->op, picked) : NULL;
+        if (v && !(v->flags & WF_BATCH_DEPENDENT) && serves_all(pick, dev, c, v->class)) class = v->class;
     }
-    for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++)
-        if (!(v->flags & WF_BATCH_DEPENDENT) && (!best || v->tier > best->tier) && serves_all(pick, dev, c, v->class)) best = v;
-    return best ? best->class : NULL;
+    return class ? class : class_with(pick, dev, c, 0);
 }
 
 static const char *class_for(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)

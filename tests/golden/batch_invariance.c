@@ -1,7 +1,8 @@
-/* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities alone
- * and among others, however its prompt is cut and whoever else is in its steps.
+/* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities alone and among
+ * others, however its prompt is cut, whoever else is in its steps, by whatever plan they run, with a prompt from the prefix cache and after
+ * it was preempted. All ways are compared with one: alone, one queue, nothing kept from before.
  *
- * Usage: batch_invariance DEVICE   (as golden)
+ * Usage: batch_invariance DEVICE SOURCES   (DEVICE as golden)
  */
 #include "support/build_once.h"
 #include "support/data.h"
@@ -11,9 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define N        12
+#define MOST     (3 * N) /* that run at one time: each request so many times */
 #define N_TOKENS 24
+#define LONG     5 /* the request whose prompt has more keys than kernels take at a time */
+#define N_LONG   450
+#define CONTEXT  512
 
 typedef struct answer {
     int32_t ids[N_TOKENS];
@@ -36,58 +42,145 @@ static void on_event(void *user, const struct weft_event *ev)
     a->n++;
 }
 
-/* Prompts of 1 to 90 tokens; some draw, some ask for log probabilities, and the greedy ones are fed by the device. */
-static enum weft_status submit(struct weft_engine *e, int i, answer *a, struct weft_request **r)
+/* Prompts of 1 to 90 tokens, and a long one; some draw, some ask for log probabilities, and the greedy ones are fed by the device. */
+static enum weft_status submit(struct weft_engine *e, int i, uint32_t max_tokens, answer *a, struct weft_request **r)
 {
-    int32_t tokens[96];
-    uint32_t n = 1 + (uint32_t)i * 37 % 90, n_vocab = weft_model_info(model)->n_vocab;
+    int32_t tokens[N_LONG];
+    uint32_t n = i == LONG ? N_LONG : 1 + (uint32_t)i * 37 % 90, n_vocab = weft_model_info(model)->n_vocab;
     for (uint32_t k = 0; k < n; k++) tokens[k] = (int32_t)((k * 7919u + (uint32_t)i * 104729u) % n_vocab);
-    struct weft_request_params p = {.tokens = tokens, .n_tokens = n, .max_tokens = N_TOKENS, .ignore_eos = true, .logprobs = i % 3 > 0, .n_top = 2,
-                                    .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = (uint64_t)i}, .on_event = on_event, .user = a};
+    struct weft_request_params p = {.tokens = tokens, .n_tokens = n, .max_tokens = max_tokens, .ignore_eos = true, .logprobs = i % 3 > 0, .n_top = 2, .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = (uint64_t)i}, .on_event = on_event, .user = a};
     return weft_submit(e, &p, r);
 }
 
-/* Requests [from, to) at one time. */
+/* Requests [from, to) at one time; those from N on are the first ones again. */
 static bool run(struct weft_engine *e, int from, int to, answer *a)
 {
-    struct weft_request *r[N] = {0};
+    struct weft_request *r[MOST] = {0};
     bool ok = true;
-    for (int i = from; i < to; i++) ok &= !submit(e, i, &a[i], &r[i]);
+    for (int i = from; i < to; i++) ok &= !submit(e, i % N, N_TOKENS, &a[i], &r[i]);
     for (int i = from; i < to && r[i]; i++) ok &= !weft_wait(r[i], 0);
     for (int i = from; i < to; i++) weft_request_free(r[i]);
     return ok;
 }
 
-static void compare(const char *what, struct weft_engine_params p)
+typedef struct way {
+    const char *name;
+    bool twice, preempts;        /* the requests run twice, and are found in the prefix cache; some are preempted */
+    struct weft_engine_params p; /* besides what all have */
+} way;
+
+/* Most prompts are cut anywhere, and most wait for their turn. */
+static const way ways[] = {
+    {"together", false, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
+    {"two nano-batches", false, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 2, .no_prefix = true}},
+    {"three nano-batches", false, false, {.n_seqs = 9, .max_batched_tokens = 64, .nano_batches = 3, .no_prefix = true}},
+    {"prefixes reused", true, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 1}},
+    {"preempted", false, true, {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
+    {"two nano-batches, preempted, prefixes reused", true, true, {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 2}},
+};
+
+enum { ALL = sizeof ways / sizeof *ways,
+       QUEUES = 2 };
+
+static struct weft_engine *open_engine(struct weft_engine_params p)
 {
-    answer alone[N], together[N];
     struct weft_engine *e = NULL;
-    memset(alone, 0, sizeof alone);
-    memset(together, 0, sizeof together);
-    p.device = device, p.no_kernel_cache = no_kernel_cache, p.deterministic = true, p.context = 128, p.no_prefix = true;
-    p.max_batched_tokens = 512;
-    bool ok = !weft_engine_open(model, &p, &e);
-    for (int i = 0; ok && i < N; i++) ok = run(e, i, i + 1, alone);
-    weft_engine_close(e);
-    e = NULL;
-    p.n_seqs = 7, p.max_batched_tokens = 41; /* prompts are cut anywhere, and most wait for their turn */
-    ok = ok && !weft_engine_open(model, &p, &e) && run(e, 0, N, together);
-    weft_engine_close(e);
-    int differ = ok ? 0 : N;
-    for (int i = 0; ok && i < N; i++) differ += memcmp(&alone[i], &together[i], sizeof alone[i]) != 0 || alone[i].n != N_TOKENS;
-    n_failed += differ > 0;
-    printf("%-6s %s: %s: %d of %d requests differ%s%s\n", differ ? "FAILED" : "ok", device, what, differ, N, ok ? "" : ": ", ok ? "" : weft_last_error());
+    p.device = device, p.no_kernel_cache = no_kernel_cache, p.deterministic = true, p.context = CONTEXT;
+    return weft_engine_open(model, &p, &e) ? NULL : e;
 }
 
-static int check_model(const char *path)
+/* What each request gives alone, in steps that hold its whole prompt. */
+static bool run_alone(answer *a)
 {
+    struct weft_engine *e = open_engine((struct weft_engine_params){.max_batched_tokens = CONTEXT, .nano_batches = 1, .no_prefix = true});
+    bool ok = e;
+    for (int i = 0; ok && i < N; i++) ok = run(e, i, i + 1, a);
+    weft_engine_close(e);
+    return ok;
+}
+
+/* Answers of one token each, after which all answers seem to be short: too many requests are admitted, and some are preempted. */
+static bool run_short(struct weft_engine *e)
+{
+    answer ignored = {.n = 0};
+    bool ok = true;
+    for (int i = 0; ok && i < 8 * N; i++) {
+        struct weft_request *r = NULL;
+        if (i % N == LONG) continue;
+        ok = !submit(e, i % N, 1, &ignored, &r) && !weft_wait(r, 0);
+        weft_request_free(r);
+    }
+    return ok;
+}
+
+/* Did the engine do what it is there for? A way that does not would compare nothing. */
+static bool did(const struct weft_engine *e, const way *w)
+{
+    struct weft_stats s;
+    weft_engine_stats(e, &s);
+    if (w->preempts && !s.preempted) return printf("%s: nothing was preempted\n", w->name), false;
+    if (w->twice && !s.prefix_hits) return printf("%s: no prefix was reused\n", w->name), false;
+    return true;
+}
+
+static bool run_together(const way *w, answer *a)
+{
+    struct weft_engine *e = open_engine(w->p);
+    int n = w->preempts ? MOST : N;
+    bool ok = e && (!w->preempts || run_short(e)) && run(e, 0, n, a);
+    if (ok && w->twice) {
+        memset(a, 0, MOST * sizeof *a);
+        ok = run(e, 0, n, a);
+    }
+    if (!ok) printf("%s: %s\n", w->name, weft_last_error());
+    ok = ok && did(e, w);
+    weft_engine_close(e);
+    return ok;
+}
+
+static void compare(const char *name, const way *w, const answer *alone)
+{
+    answer together[MOST];
+    memset(together, 0, sizeof together);
+    bool ok = run_together(w, together);
+    int differ = 0, n = w->preempts ? MOST : N;
+    for (int i = 0; i < n; i++) differ += memcmp(&alone[i % N], &together[i], sizeof *alone) != 0 || alone[i % N].n != N_TOKENS;
+    n_failed += !ok || differ;
+    printf("%-6s %s: %s, %s: %d of %d requests differ\n", ok && !differ ? "ok" : "FAILED", device, name, w->name, differ, n);
+}
+
+/* n: of the ways, the first ones. */
+static int check_model(const char *name, const char *path, size_t n)
+{
+    answer alone[N];
     struct weft_model *m = NULL;
+    memset(alone, 0, sizeof alone);
     if (weft_model_open(&(struct weft_model_params){.path = path}, &m)) return puts(weft_last_error()), 1;
     model = m;
-    compare("one queue", (struct weft_engine_params){0});
-    compare("two nano-batches", (struct weft_engine_params){.nano_batches = 2});
+    bool ok = run_alone(alone);
+    for (size_t i = 0; ok && i < n; i++) compare(name, &ways[i], alone);
+    if (!ok) puts(weft_last_error());
     weft_model_close(m);
-    return 0;
+    return !ok;
+}
+
+/* Blocks that several kernels take, for few rows and for many. */
+static int check_quantised(const char *sources, const char *type)
+{
+    char from[1024], to[] = "/tmp/weft-invariance-XXXXXX";
+    int fd = mkstemp(to);
+    snprintf(from, sizeof from, "%s/models/demo.gguf", sources);
+    bool made = fd >= 0 && !weft_convert(&(struct weft_convert_params){.path = from, .out = to, .type = type, .force = true}, NULL);
+    int bad = made ? check_model(type, to, ALL) : (puts(weft_last_error()), 1);
+    if (fd >= 0) close(fd), unlink(to);
+    return bad;
+}
+
+static int check_experts(const char *sources, size_t n)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/tests/model/data/mixtral", sources);
+    return check_model("mixtral", path, n);
 }
 
 int main(int argc, char **argv)
@@ -101,9 +194,11 @@ int main(int argc, char **argv)
             if (!strncmp(list[i].id, "opencl:", 7)) device = list[i].id;
     }
     for (size_t i = 0; device && i < n && i < 16; i++) no_kernel_cache |= !strcmp(list[i].id, device) && build_once(&list[i]);
-    if (!device) return skip_program("no OpenCL device");
-    int bad = check_model(WEFT_DEMO);
+    if (argc < 3 || !device) return skip_program("no OpenCL device");
+    const bool cpu = !strcmp(device, "cpu");
+    const size_t n_ways = cpu ? ALL : QUEUES; /* kernels that are compiled for a model take the time */
+    int bad = check_model("demo", WEFT_DEMO, ALL) + check_experts(argv[2], n_ways) + (cpu ? check_quantised(argv[2], "Q4_K_M") : 0);
     const char *path = test_data("stories260K.gguf");
     if (!path) return bad || n_failed ? 1 : skip_program(NO_TEST_DATA);
-    return check_model(path) || bad || n_failed;
+    return check_model("stories260K", path, n_ways) || bad || n_failed;
 }
