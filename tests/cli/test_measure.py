@@ -42,6 +42,14 @@ def minus_log_p(row, token):
     return top + math.log(sum(math.exp(v - top) for v in row)) - row[token]
 
 
+def size_of(path):
+    """0: it is there no more, or not yet."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
 class Perplexity(cli.TestCase):
     def logits(self, ids, *more):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +118,7 @@ class Perplexity(cli.TestCase):
                 f.write("old")
             p = subprocess.Popen([cli.WEFT, "perplexity", *cli.CPU, "--force", "gemm=ref,attention=ref", "--tokens", "1" + ",2" * 9999, "--logits", path],
                                  stderr=subprocess.PIPE)
-            while not any(map(os.path.getsize, glob.glob(path + ".*"))):  # it has not begun to write
+            while not any(map(size_of, glob.glob(path + ".*"))):  # it has not begun to write
                 self.assertIsNone(p.poll())
                 time.sleep(0.01)
             p.send_signal(signal.SIGINT)
