@@ -449,7 +449,7 @@ static const wf_figure rows[] = {
     {.id = "sarathi-fig9", .title = "throughput gain by P:D ratio and chunk, 18 sequences of 1K", .needs = "a model", .takes = "about 2 million tokens", .runs = 1, .of = LLAMA13B,
      .x = "prompt tokens / generated tokens", .y = "throughput / of request-level batching", .log_x = true, POINTS(points9), .run = fig9},
     {.id = "sarathi-fig10", .title = "time by ops, prompts and decodes apart and decodes riding on chunks", .needs = "a model", .takes = "about 120 steps", .of = LLAMA13B,
-     .says = "ffn takes 1.3 to 1.6 times less, preproj and postproj 1.05 to 1.38 times.", .x = "ops (sequences of so many tokens)", .y = "ms of a sequence", .log_y = true, TICKS(groups),
+     .says = "ffn takes 1.3 to 1.6 times less, preproj and postproj 1.05 to 1.38 times.", .x = "ops (sequences of n tokens)", .y = "ms of a sequence", .log_y = true, TICKS(groups),
      .run = wf_paper_breakdown},
     {.id = "sarathi-fig11a", .title = "Orca's worst and best case and SARATHI by sequence length", .needs = "a model", .takes = "about 3 million tokens", .of = LLAMA13B,
      .says = "Orca's best case falls to the baseline for longer sequences.", .x = "tokens of a sequence (18, 10, 6 sequences)",

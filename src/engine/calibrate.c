@@ -61,7 +61,7 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_o
 
 /* ---- reading back ------------------------------------------------------------------------------------------ */
 
-/* For pieces of up to so many tokens, before the first step: one that failed in a step would take the engine with it. */
+/* For pieces of up to n tokens, before the first step: one that failed in a step would take the engine with it. */
 static weft_status allocate(collector *t, size_t tokens)
 {
     const wf_graph *g = &t->e->graph;
