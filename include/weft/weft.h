@@ -565,9 +565,10 @@ struct weft_stats {
     uint64_t reserved[7];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
-/* Layers whose attention uses the asynchronous softmax, in ascending order, and of each its part of softmax_recomputed: writes the first `cap`
- * to both arrays, or to none if one is NULL, and returns how many there are. Thread-safe. */
-WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap);
+/* Layers whose attention uses the asynchronous softmax, in ascending order; of each the rows (query and head) computed so, and how many of these were
+ * recomputed, its part of softmax_recomputed. Writes the first `cap` to all arrays, or to none if one is NULL, and returns how many there are.
+ * Rows count when a step is submitted, so they are ahead by those in flight. Thread-safe. */
+WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed, uint32_t cap);
 
 #ifdef __cplusplus
 }

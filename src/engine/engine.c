@@ -473,16 +473,16 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
     pthread_mutex_unlock(lock);
 }
 
-uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap)
+uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed, uint32_t cap)
 {
     if (!e) return 0;
-    if (!layers || !recomputed) cap = 0;
+    if (!layers || !rows || !recomputed) cap = 0;
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
     uint32_t n = 0;
     pthread_mutex_lock(lock);
     for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
         if (!e->softmax[i].async) continue;
-        if (n < cap) layers[n] = i, recomputed[n] = e->softmax[i].recomputed;
+        if (n < cap) layers[n] = i, rows[n] = e->softmax[i].rows, recomputed[n] = e->softmax[i].recomputed;
         n++;
     }
     pthread_mutex_unlock(lock);
