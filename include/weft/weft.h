@@ -347,7 +347,7 @@ struct weft_engine_params {
                                 fill the step; sarathi: a chunk of one prompt, as long as the ratio of prompt to generated tokens asks for unless
                                 max_batched_tokens is given; orca: whole prompts. request: static batching */
     uint32_t kv_seqs;        /* memory of the KV cache: that of so many whole contexts, at most n_seqs, if all layers kept what the one with the longest attention window
-                                keeps; 0: n_seqs, so that no sequence waits for it */
+                                keeps; 0: n_seqs, so that no sequence waits for it. Fewer, at least one, where the device says that it has less memory */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
     uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit */

@@ -73,6 +73,18 @@ static void unify_pool(struct weft_engine *e)
     wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
 }
 
+/* A default cache takes what the device has beside the weights at most: M_G - M_S of SARATHI, section 4.3.1. A size that was asked for stays. */
+static void fit_cache(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    uint32_t fewer = p->kv_memory ? 0 : wf_engine_excess_pages(e, wf_engine_page(p));
+    if (!fewer) return;
+    e->apart.pages -= fewer;
+    e->limits = e->apart;
+    unify_pool(e);
+    wf_log(WEFT_LOG_WARN, "the KV cache has %u pages, not %u, and holds %.3g contexts of %u tokens: %s has no memory for more", e->apart.pages, e->apart.pages + fewer,
+           (double)e->apart.pages / wf_limits_held_pages(&e->apart), e->context, e->dev->info.name);
+}
+
 /* Plans that are finished already stay as they are. */
 static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
 {
@@ -83,6 +95,7 @@ static weft_status make_plans(struct weft_engine *e, const struct weft_engine_pa
     if (!e->plans.list[0].n_nanos) WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->apart = e->limits;
     unify_pool(e);
+    fit_cache(e, p);
     return WEFT_OK;
 }
 
