@@ -135,7 +135,7 @@ static void log_limits(const struct weft_engine *e, uint32_t page)
 }
 
 /* Memory is planned again with all workspaces: a fused kernel does not work here, and its pieces need them. */
-static weft_status keep_workspaces(struct weft_engine *e, uint32_t page)
+static weft_status keep_workspaces(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_exec_destroy(e->exec);
     e->exec = NULL;
@@ -143,14 +143,15 @@ static weft_status keep_workspaces(struct weft_engine *e, uint32_t page)
     WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->limits = e->apart;
     unify_pool(e);
-    return wf_engine_check_available(e, page);
+    fit_cache(e, p);
+    return wf_engine_check_available(e, wf_engine_page(p));
 }
 
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
     weft_status s = open_exec(e, p);
     if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) {
-        WF_TRY(keep_workspaces(e, wf_engine_page(p)));
+        WF_TRY(keep_workspaces(e, p));
         s = open_exec(e, p);
     }
     return s;

@@ -399,7 +399,7 @@ static void order_jobs(tuner *t, const char *path)
     for (int has = 0; has < 2; has++)
         for (const job *j = t->jobs; j < t->jobs + t->n_jobs; j++) {
             wf_tuned_row row = row_of(&j->shape);
-            if (!wf_tuned_find(&kept, &row, j->max_size) == !has) ordered[n++] = *j;
+            if (wf_tuned_has(&kept, &row) == has) ordered[n++] = *j;
         }
     memcpy(t->jobs, ordered, n * sizeof *ordered);
     wf_tuned_free(&kept);
