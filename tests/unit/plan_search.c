@@ -288,7 +288,8 @@ static int32_t layer_of(wf_graph *g, int32_t l, int32_t x)
     int32_t k = wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});
     node(g, WF_OP_RMSNORM, "attn_norm", l, x, -1, n);
     node(g, WF_OP_GEMM, "qkv", l, n, -1, h);
-    g->nodes[node(g, WF_OP_ROPE_KV, "rope", l, h, -1, q)].out[1] = WF_ALL(k);
+    int32_t rope = node(g, WF_OP_ROPE_KV, "rope", l, h, -1, q);
+    g->nodes[rope].out[1] = WF_ALL(k);
     attention(g, "decode_attention", l, WF_ROWS_DECODE, q, k, o);
     attention(g, "prefill_attention", l, WF_ROWS_PREFILL, q, k, o);
     node(g, WF_OP_GEMM, "attn_out", l, o, x, y);
