@@ -16,6 +16,7 @@ typedef struct null_queue {
     wf_queue base;
     struct null_queue *next; /* of the device */
     uint64_t end; /* fake time at which its last work ends */
+    enum wf_op op; /* that work; WF_N_OPS: a copy, say */
     uint32_t number; /* of those that the device has made, from 1 */
 } null_queue;
 
@@ -160,6 +161,7 @@ static weft_status advance(wf_queue *q, enum wf_null_slot slot, uint64_t cost, w
     null_queue *nq = (null_queue *)q;
     bool hang = due(slot, q);
     catch_up(nq);
+    nq->op = WF_N_OPS;
     if (hang && state.c.status) {
         return wf_fail(state.c.status, "null device: injected failure of its work");
     }
@@ -176,13 +178,14 @@ static void await(wf_queue *q, wf_event *const *waits, uint32_t n)
     for (uint32_t i = 0; i < n; i++) nq->end = WF_MAX(nq->end, ((null_event *)waits[i])->at);
 }
 
-/* Does another queue work when this one goes on? */
-static bool has_company(null_queue *q)
+/* The queue which works, and that the longest, when this one goes on; NULL: none. */
+static const null_queue *company_of(null_queue *q)
 {
+    const null_queue *longest = NULL;
     catch_up(q);
     for (const null_queue *o = ((const null_dev *)q->base.dev)->queues; o; o = o->next)
-        if (o != q && o->end != NEVER && o->end > q->end) return true;
-    return false;
+        if (o != q && o->end != NEVER && o->end > (longest ? longest->end : q->end)) longest = o;
+    return longest;
 }
 
 static weft_status null_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
@@ -198,7 +201,7 @@ static weft_status null_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, ui
 {
     await(q, waits, n_waits);
     if (size) memcpy(dst, (char *)b->host + off, size);
-    uint64_t ns = state.c.read_ns ? state.c.read_ns(size, has_company((null_queue *)q)) : 1000;
+    uint64_t ns = state.c.read_ns ? state.c.read_ns(size, company_of((null_queue *)q) != NULL) : 1000;
     return advance(q, WF_NULL_READ, ns, signal);
 }
 
@@ -211,14 +214,17 @@ static weft_status null_fill(wf_queue *q, wf_buf *b, uint64_t off, uint64_t size
 static uint64_t cost_of(null_queue *q, const wf_call *c)
 {
     uint64_t ns = state.c.cost_ns ? state.c.cost_ns(c) : 1000;
-    return state.c.beside && has_company(q) ? (uint64_t)((double)ns * state.c.beside(c)) : ns;
+    const null_queue *other = company_of(q);
+    return state.c.beside && other ? (uint64_t)((double)ns * state.c.beside(c, other->op)) : ns;
 }
 
 static weft_status null_submit(wf_queue *q, const wf_call *c)
 {
     await(q, c->waits, c->n_waits);
     if (state.c.compute) WF_TRY(state.c.compute(c));
-    return advance(q, WF_NULL_SUBMIT, cost_of((null_queue *)q, c), c->signal);
+    WF_TRY(advance(q, WF_NULL_SUBMIT, cost_of((null_queue *)q, c), c->signal));
+    ((null_queue *)q)->op = c->op;
+    return WEFT_OK;
 }
 
 static weft_status null_mark(wf_queue *q, wf_event *const *waits, uint32_t n, wf_event *signal)

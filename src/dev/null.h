@@ -41,7 +41,8 @@ typedef struct wf_null_config {
     uint32_t compute_units; /* 0: 1 */
     uint64_t available;     /* bytes of memory; 0: unknown */
     const char *pci;        /* address on a bus; NULL: it has none */
-    double (*beside)(const wf_call *); /* factor of the cost of a call that begins while another queue works; NULL: 1 */
+    double (*beside)(const wf_call *, enum wf_op other); /* factor of the cost of a call that begins while another queue works, last on this op (WF_N_OPS: a
+                                                            copy or transfer); NULL: 1 */
     uint64_t (*expected_ns)(const wf_call *); /* what rank() expects of a call; NULL: it does not know */
 } wf_null_config;
 

@@ -12,18 +12,16 @@ static const wf_op_times *times_of(const wf_pipeline *p, size_t line)
     return wf_op_profile_find(p->profile, p->whole.lines[line].name);
 }
 
-static uint32_t rows_of(const wf_pipeline *p, size_t line, const wf_cut *c, uint32_t part)
+static uint32_t rows_of(const wf_pipeline *p, size_t line, wf_boundary begin, wf_boundary end)
 {
     const wf_node *node = wf_plan_find_node(p->g, &p->whole.lines[line]);
-    wf_nano n = {.begin = c->at[part], .end = c->at[part + 1]};
+    wf_nano n = {.begin = begin, .end = end};
     return wf_nano_range(node, &n, p->batch.decodes, p->batch.tokens, p->batch.logits).count;
 }
 
-static const wf_cut whole_batch = {1, {{0}, {.end = true}}};
-
 static double whole_us(const wf_pipeline *p, size_t line)
 {
-    return wf_op_us(times_of(p, line), rows_of(p, line, &whole_batch, 0));
+    return wf_op_us(times_of(p, line), rows_of(p, line, (wf_boundary){0}, (wf_boundary){.end = true}));
 }
 
 /* What is bound by compute stands only with its like: it is what others are to run beside. */
@@ -123,7 +121,7 @@ static void find_needs(wf_pipeline *p)
 bool wf_slot_needs(const wf_pipeline *p, const wf_slot *of, const wf_slot *what, bool before)
 {
     uint8_t need = p->needs[before][of->block][what->block];
-    return need && (of->part == what->part || ((need & WF_NEEDS_KEYS) && what->part < of->part));
+    return need && what->first < of->end && ((need & WF_NEEDS_KEYS) || of->first < what->end);
 }
 
 weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue, double small, wf_pipeline *out)
@@ -143,13 +141,13 @@ void wf_pipeline_free(wf_pipeline *p)
     wf_plan_free(&p->whole);
 }
 
-double wf_block_us(const wf_pipeline *p, uint32_t block, const wf_cut *c, uint32_t part, double share, bool alone)
+double wf_slot_us(const wf_pipeline *p, const wf_slot *s, const wf_cut *c, double share, bool alone)
 {
     double us = 0;
-    const wf_block *b = &p->blocks[block];
+    const wf_block *b = &p->blocks[s->block];
     for (size_t l = b->first; l < b->first + b->n; l++) {
         const wf_op_times *op = times_of(p, l);
-        uint32_t rows = rows_of(p, l, c, part);
+        uint32_t rows = rows_of(p, l, c->at[s->first], c->at[s->end]);
         if (op && rows) us += wf_op_us(op, rows) / wf_op_rate(p->profile, op, rows, share, alone);
     }
     return us;
@@ -157,11 +155,13 @@ double wf_block_us(const wf_pipeline *p, uint32_t block, const wf_cut *c, uint32
 
 /* ---- plans --------------------------------------------------------------------------------------------------------- */
 
-void wf_schedule_init(const wf_pipeline *p, const wf_cut *c, wf_schedule *out)
+void wf_schedule_init(const wf_pipeline *p, const wf_cut *c, const wf_split *split, wf_schedule *out)
 {
     *out = (wf_schedule){.cut = *c};
-    for (uint32_t b = 0; b < p->n_blocks; b++)
-        for (uint32_t i = 0; i < c->parts; i++) out->slots[out->n++] = (wf_slot){.block = b, .part = i, .share = 1};
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        uint32_t n = split ? WF_MIN(split->parts[b], c->parts) : c->parts;
+        for (uint32_t i = 0; i < n; i++) out->slots[out->n++] = (wf_slot){.block = b, .first = i * c->parts / n, .end = (i + 1) * c->parts / n, .share = 1};
+    }
 }
 
 /* Rounds from a slot to one that needs it; negative: it would run before. */
@@ -209,8 +209,8 @@ static weft_status add_slot(const wf_pipeline *p, const wf_schedule *s, const wf
     for (size_t i = b->first; i < b->first + b->n; i++) {
         wf_plan_line l = p->whole.lines[i];
         l.where = slot->next ? WF_LINE_NEXT : WF_LINE_LAYER;
-        l.begin = s->cut.at[slot->part];
-        l.end = s->cut.at[slot->part + 1];
+        l.begin = s->cut.at[slot->first];
+        l.end = s->cut.at[slot->end];
         l.queue = b->queue;
         l.groups = wf_groups_of_share(p->profile, slot->share);
         WF_TRY(wf_plan_add_line(out, &l));

@@ -16,6 +16,11 @@ typedef struct search {
     wf_pipeline pl;
     wf_search_result *out;
     double sequential; /* us */
+    wf_cut cuts[WF_MAX_CUTS];
+    size_t n_cuts;
+    size_t best_cut; /* by the built-in orders */
+    double best_us;
+    bool only_tries; /* what is tried is not kept */
     uint64_t end_ns;
     uint32_t done, all; /* of the work, for the progress */
     bool stopped;
@@ -109,17 +114,26 @@ static weft_status try_shares(const search *s, wf_plan *p, double *best_us)
     return WEFT_OK;
 }
 
-/* by_class: tries shares by class instead of those of the schedule. A schedule whose plan cannot be is no candidate. */
-static weft_status try_schedule(search *s, const wf_schedule *schedule, bool by_class, const char *how)
+static void describe(const search *s, const wf_schedule *schedule, const char *how, char *buf, size_t cap)
+{
+    uint32_t parts[WF_MAX_BLOCKS] = {0}, least = WF_MAX_PARTS, most = 0;
+    for (size_t i = 0; i < schedule->n; i++) parts[schedule->slots[i].block]++;
+    for (size_t b = 0; b < s->pl.n_blocks; b++) least = WF_MIN(least, parts[b]), most = WF_MAX(most, parts[b]);
+    if (least == most) snprintf(buf, cap, "%u nano-batches, %s", most, how);
+    else snprintf(buf, cap, "%u to %u nano-batches by op, %s", least, most, how);
+}
+
+/* by_class: tries shares by class instead of those of the schedule. A schedule whose plan cannot be is no candidate, and takes for ever. */
+static weft_status try_schedule(search *s, const wf_schedule *schedule, bool by_class, const char *how, double *us)
 {
     wf_plan plan;
-    double us = 0;
     char text[64];
+    *us = INFINITY;
     weft_status status = wf_schedule_plan(&s->pl, schedule, &plan);
     if (status == WEFT_OK) status = finish(s->pl.g, &plan);
-    if (status == WEFT_OK) status = by_class ? try_shares(s, &plan, &us) : simulate(s, &plan, &us);
-    snprintf(text, sizeof text, "%u nano-batches, %s", schedule->cut.parts, how);
-    if (status == WEFT_OK && is_faster(s, us)) status = keep(s, &plan, us, text);
+    if (status == WEFT_OK) status = by_class ? try_shares(s, &plan, us) : simulate(s, &plan, us);
+    describe(s, schedule, how, text, sizeof text);
+    if (status == WEFT_OK && is_faster(s, *us) && !s->only_tries) status = keep(s, &plan, *us, text);
     wf_plan_free(&plan);
     return status == WEFT_ERR_ARG ? WEFT_OK : status;
 }
@@ -190,23 +204,27 @@ static void set_order(const wf_pipeline *p, wf_schedule *s, bool early)
     size_t middle = last_other(p);
     for (wf_slot *l = s->slots; l < s->slots + s->n; l++) {
         l->next = early && leads(p, l->block);
-        l->begin = l->part * BATCH + l->block + (l->block <= middle && !l->next ? 0 : REST) + (l->next ? WF_MAX_BLOCKS : 0);
+        l->begin = (l->end - 1) * BATCH + l->block + (l->block <= middle && !l->next ? 0 : REST) + (l->next ? WF_MAX_BLOCKS : 0);
     }
 }
 
-static weft_status init_built_in(const search *s, const wf_cut *cut, bool early, wf_schedule *out)
+static weft_status init_built_in(const search *s, const wf_cut *cut, const wf_split *split, bool early, wf_schedule *out)
 {
-    wf_schedule_init(&s->pl, cut, out);
+    wf_schedule_init(&s->pl, cut, split, out);
     set_order(&s->pl, out, early);
     return wf_schedule_sort(&s->pl, out);
 }
 
-static weft_status try_built_in(search *s, const wf_cut *cut)
+/* *best: the faster one. */
+static weft_status try_built_in(search *s, const wf_cut *cut, const wf_split *split, double *best)
 {
+    *best = INFINITY;
     for (int early = 0; early < 2; early++) {
         wf_schedule schedule;
-        WF_TRY(init_built_in(s, cut, early, &schedule));
-        WF_TRY(try_schedule(s, &schedule, true, early ? "layers interleaved, shares by class" : "built-in order, shares by class"));
+        double us;
+        WF_TRY(init_built_in(s, cut, split, early, &schedule));
+        WF_TRY(try_schedule(s, &schedule, true, early ? "layers interleaved, shares by class" : "built-in order, shares by class", &us));
+        *best = WF_MIN(*best, us);
     }
     return WEFT_OK;
 }
@@ -234,7 +252,7 @@ static weft_status add_sharing(search *s, const wf_cut *cut, bool early)
     wf_schedule schedule;
     wf_plan plan;
     wf_found *f = &s->out->list[s->out->n];
-    WF_TRY(init_built_in(s, cut, early, &schedule));
+    WF_TRY(init_built_in(s, cut, NULL, early, &schedule));
     weft_status status = wf_schedule_plan(&s->pl, &schedule, &plan);
     name_sharer(s, &plan);
     if (status == WEFT_OK) status = finish(s->pl.g, &plan);
@@ -280,27 +298,86 @@ static wf_stage_limits limits_of(const search *s)
     return (wf_stage_limits){WF_MIN(left, all / 10), s->params->nodes ? s->params->nodes : 2000};
 }
 
-static weft_status try_programs(search *s, const wf_cut *cuts, size_t n)
+static bool has_programs(const search *s)
+{
+    return !s->params->no_programs && wf_milp_available();
+}
+
+static weft_status try_programs(search *s, const wf_split *split)
 {
     bool found;
+    double us;
     wf_schedule schedule;
     wf_stage_limits l = limits_of(s);
-    WF_TRY(wf_stage_order(&s->pl, cuts, n, &l, &schedule, &found));
+    wf_schedule_init(&s->pl, &s->cuts[0], split, &schedule);
+    WF_TRY(wf_stage_order(&s->pl, s->cuts, s->n_cuts, &l, &schedule, &found));
     if (!found) return WEFT_OK;
-    WF_TRY(try_schedule(s, &schedule, true, "Stage I, shares by class"));
+    WF_TRY(try_schedule(s, &schedule, true, "Stage I, shares by class", &us));
     if (step(s)) return WEFT_OK;
     l = limits_of(s);
     WF_TRY(wf_stage_shares(&s->pl, &schedule, wf_share_steps(s->pl.profile), &l, &found));
-    return found ? try_schedule(s, &schedule, false, "Stage I and II") : WEFT_OK;
+    return found ? try_schedule(s, &schedule, false, "Stage I and II", &us) : WEFT_OK;
+}
+
+/* All blocks in as many parts. */
+static weft_status try_cuts(search *s)
+{
+    s->best_us = INFINITY;
+    for (size_t i = 0; i < s->n_cuts && !step(s); i++) {
+        double us;
+        WF_TRY(try_built_in(s, &s->cuts[i], NULL, &us));
+        if (us < s->best_us) s->best_us = us, s->best_cut = i;
+    }
+    return WEFT_OK;
+}
+
+/* Another number of parts for one block, if that is faster. */
+static weft_status improve_block(search *s, size_t block, wf_split *split, bool *better)
+{
+    uint32_t most = s->cuts[0].parts, before = split->parts[block], best = before;
+    for (uint32_t n = 1; n <= most && !step(s); n++) {
+        double us;
+        if (n == before) continue;
+        split->parts[block] = n;
+        WF_TRY(try_built_in(s, &s->cuts[s->best_cut], split, &us));
+        if (us < s->best_us * (1 - 1e-6)) s->best_us = us, best = n, *better = true;
+    }
+    split->parts[block] = best;
+    return WEFT_OK;
+}
+
+static weft_status improve_split(search *s, wf_split *split, bool *any)
+{
+    for (bool better = true; better && !s->stopped; *any |= better) {
+        better = false;
+        for (size_t b = 0; b < s->pl.n_blocks && !s->stopped; b++) WF_TRY(improve_block(s, b, split, &better));
+    }
+    return WEFT_OK;
+}
+
+/* Fewer parts for some blocks, one after another as long as that helps: what gains nothing by being cut then costs no more than whole. Only the last of these
+ * is kept, or others much like it would take the place of plans that are another idea. */
+static weft_status try_splits(search *s)
+{
+    wf_split split;
+    bool any = false;
+    double us;
+    for (size_t b = 0; b < s->pl.n_blocks; b++) split.parts[b] = s->cuts[0].parts;
+    s->only_tries = true;
+    WF_TRY(improve_split(s, &split, &any));
+    s->only_tries = false;
+    if (!any) return WEFT_OK;
+    WF_TRY(try_built_in(s, &s->cuts[s->best_cut], &split, &us));
+    return !s->stopped && has_programs(s) && !step(s) ? try_programs(s, &split) : WEFT_OK;
 }
 
 static weft_status try_parts(search *s, uint32_t parts)
 {
-    wf_cut cuts[WF_MAX_CUTS];
-    size_t n = list_cuts(s, parts, cuts);
-    for (size_t i = 0; i < n && !step(s); i++) WF_TRY(try_built_in(s, &cuts[i]));
-    if (!n || step(s) || s->params->no_programs || !wf_milp_available()) return WEFT_OK;
-    return try_programs(s, cuts, n);
+    s->n_cuts = list_cuts(s, parts, s->cuts);
+    if (!s->n_cuts) return WEFT_OK;
+    WF_TRY(try_cuts(s));
+    if (!s->stopped && has_programs(s) && !step(s)) WF_TRY(try_programs(s, NULL));
+    return s->stopped ? WEFT_OK : try_splits(s);
 }
 
 /* More nano-batches while they help (section 4.1.2): smaller ones cost more in sum, since weights are read for each. */
@@ -308,7 +385,7 @@ static weft_status try_all(search *s)
 {
     uint32_t most = WF_MIN(s->params->max_parts ? s->params->max_parts : WF_MAX_PARTS, (uint32_t)WF_MAX_PARTS);
     double before = s->sequential;
-    s->all = (most - 1) * 40;
+    s->all = (most - 1) * 80;
     for (uint32_t parts = 2; parts <= most && s->pl.n_queues > 1; parts++) {
         WF_TRY(try_parts(s, parts));
         if (s->stopped || (parts > 2 && (!s->out->n || s->out->list[0].us >= before))) break;

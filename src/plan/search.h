@@ -1,7 +1,7 @@
 /* search: finds plans that overlap compute with memory, network and copies (NanoFlow, section 4.1), from a profile alone, without a device.
  *
  * For 2 nano-batches, then 3 and so on while that helps: Stage I finds cut and order, Stage II the shares (stages.h), and the orders of the
- * built-in plans are tried with one share for each class. Every plan is simulated, and one that is not faster than the sequential plan is no
+ * built-in plans are tried with one share for each class; then the same with some blocks cut into fewer parts, down to one. Every plan is simulated, and one that is not faster than the sequential plan is no
  * result. What a kernel does on compute units that it shares is in no profile: plans with such a one are results without a time, for whoever measures them.
  * A simulation is not the device: whoever uses the result runs all of it, and takes what wf_fastest says.
  */

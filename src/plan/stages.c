@@ -1,7 +1,8 @@
 /* stages: the two mixed integer programs. See stages.h.
  *
  * A schedule is one round of a cycle (pipeline.h). T is the time from round to round, which both minimise: it is what a layer takes. A slot i
- * begins at u_i in the round, takes d_i and belongs to the layer behind if n_i = 1.
+ * begins at u_i in the round, takes d_i and belongs to the layer behind if n_i = 1. Which cells a slot has is given (pipeline.h), and so who needs whom; how
+ * large the cells are Stage I chooses.
  *
  * Stage I (section 4.1.2), without interference. Variables: T, u_i >= 0, n_i in {0, 1}, z_c in {0, 1} (the cut c is taken), o_ij in {0, 1} (i
  * before j in their queue); d_i = sum of z_c D_i(c), with D_i(c) the time of the block alone on that many tokens.
@@ -56,8 +57,8 @@ static void find_times(stage *st)
 {
     for (size_t i = 0; i < st->s->n; i++) {
         const wf_slot *s = &st->s->slots[i];
-        for (size_t c = 0; c < st->n_cuts; c++) st->us[i][c] = wf_block_us(st->p, s->block, &st->cuts[c], s->part, 1, true);
-        for (uint32_t r = 1; r <= st->steps; r++) st->us[i][r] = wf_block_us(st->p, s->block, &st->s->cut, s->part, (double)r / st->steps, false);
+        for (size_t c = 0; c < st->n_cuts; c++) st->us[i][c] = wf_slot_us(st->p, s, &st->cuts[c], 1, true);
+        for (uint32_t r = 1; r <= st->steps; r++) st->us[i][r] = wf_slot_us(st->p, s, &st->s->cut, (double)r / st->steps, false);
     }
 }
 
@@ -200,12 +201,11 @@ static weft_status end_stage(stage *st, weft_status s)
     return s;
 }
 
-weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, const wf_stage_limits *l, wf_schedule *out, bool *found)
+weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, const wf_stage_limits *l, wf_schedule *s, bool *found)
 {
-    stage *st = new_stage(p, out);
+    stage *st = new_stage(p, s);
     *found = false;
     if (!st) return WEFT_ERR_NOMEM;
-    wf_schedule_init(p, &cuts[0], out);
     st->cuts = cuts;
     st->n_cuts = WF_MIN(n_cuts, (size_t)WF_MAX_CUTS);
     find_times(st);
@@ -215,9 +215,9 @@ weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cu
     add_needs(st);
     add_queues(st);
     add_loads(st);
-    weft_status s = solve(st, l, take_order, found);
-    if (s == WEFT_OK && *found) s = wf_schedule_sort(p, out);
-    return end_stage(st, s);
+    weft_status status = solve(st, l, take_order, found);
+    if (status == WEFT_OK && *found) status = wf_schedule_sort(p, s);
+    return end_stage(st, status);
 }
 
 /* ---- stage II ------------------------------------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
  * Plans take turns, so that a device that grows warm or has other work slows all alike, and the medians of their steps are compared. A plan is taken only if it
  * is faster than the sequential one by more than both vary.
  */
+#include "plan/reach.h"
 #include "tune/overlap.h"
 
 #include <math.h>
@@ -10,8 +11,7 @@
 #include <string.h>
 
 #define LEAST_GAIN 0.01 /* of the sequential plan's time */
-#define ROUNDING   1e-5f /* of a share that is written as text */
-enum { ROUNDS = 9, QUICK_ROUNDS = 3, KEEP = 4, OTHERS = 2 /* other steps that a plan is tried with, in one direction */ };
+enum { ROUNDS = 9, QUICK_ROUNDS = 3, KEEP = 4 };
 
 typedef struct load { /* without tokens: the engine has none of its kind */
     const wf_load_kind *kind;
@@ -100,95 +100,44 @@ static double margin_of(const wf_probe_time *sequential)
 
 /* ---- the steps that a plan is for -------------------------------------------------------------------------------------- */
 
-/* Is the taken plan the faster one for this step, too? */
-static weft_status wins_with(wf_overlap *o, const load *l, wf_step_load x, uint32_t context, bool *wins)
+typedef struct trial {
+    wf_overlap *o;
+    const load *l;
+} trial;
+
+/* Is the taken plan the faster one for this step, too? Without time left it is not. */
+static weft_status wins_with(wf_overlap *o, const load *l, const wf_batch *b, bool *wins)
 {
     bool only[WF_MAX_FOUND] = {false};
     wf_probe_time time[WF_MAX_FOUND], *sequential = &time[l->found.n - 1], *taken = &time[l->taken];
-    wf_batch b = {0};
     only[l->taken] = only[l->found.n - 1] = true;
-    weft_status s = wf_batch_init(&b, &o->e->limits);
-    if (s == WEFT_OK) s = wf_load_batch(o->e, x, context, &b);
-    bool meant = s == WEFT_OK && b.max_kv == context; /* the KV cache may hold less */
-    if (meant) s = run_rounds(o, l, &b, only, time);
+    WF_TRY(run_rounds(o, l, b, only, time));
+    *wins = taken->us + 2 * taken->spread < sequential->us * (1 - WF_REACH_MARGIN * margin_of(sequential));
+    return WEFT_OK;
+}
+
+static weft_status try_step(void *user, const wf_step_kind *step, enum wf_verdict *out)
+{
+    const trial *t = user;
+    wf_step_load x = {step->decodes, step->tokens - step->decodes};
+    wf_batch b = {0};
+    bool wins = false;
+    *out = WF_NO_SUCH_STEP;
+    if (!wf_load_fits(t->o->e, x, step->context)) return WEFT_OK;
+    weft_status s = wf_batch_init(&b, &t->o->e->limits);
+    if (s == WEFT_OK) s = wf_load_batch(t->o->e, x, step->context, &b);
+    bool meant = s == WEFT_OK && b.max_kv == step->context; /* the KV cache may hold less */
+    if (meant) s = wins_with(t->o, t->l, &b, &wins);
     wf_batch_free(&b);
-    *wins = meant && s == WEFT_OK && taken->us + 2 * taken->spread < sequential->us * (1 - margin_of(sequential));
+    *out = wins ? WF_WINS : WF_LOSES;
     return s;
 }
 
-static wf_step_load step_of(uint32_t tokens, double share)
-{
-    uint32_t decodes = (uint32_t)(share * tokens + 1e-3);
-    return (wf_step_load){decodes, tokens - decodes};
-}
-
-/* Is it the faster one with the most and with the least of its tokens? At least one of the two must be a step that the engine has. */
-static weft_status wins_at(wf_overlap *o, const load *l, uint32_t context, double share, bool *wins)
-{
-    const uint32_t tokens[] = {l->steps.tokens, l->steps.least_tokens};
-    bool any = false;
-    *wins = true;
-    for (size_t i = 0; i < WF_LEN(tokens) && *wins && (!i || tokens[1] < tokens[0]); i++) {
-        wf_step_load x = step_of(tokens[i], share);
-        if (!wf_load_fits(o->e, x, context)) continue;
-        any = true;
-        WF_TRY(wins_with(o, l, x, context, wins));
-    }
-    *wins = *wins && any;
-    return WEFT_OK;
-}
-
-/* Down to the smallest step with which it wins, of some between all and half of the tokens. */
-static weft_status find_tokens(wf_overlap *o, load *l, double share)
-{
-    bool wins = true;
-    uint32_t tokens = l->batch.n_tokens;
-    for (uint32_t i = 1; i <= OTHERS && wins; i++) {
-        uint32_t less = tokens - i * (tokens / 2) / OTHERS;
-        WF_TRY(wins_with(o, l, step_of(less, share), l->batch.max_kv, &wins));
-        if (wins) l->steps.least_tokens = less;
-    }
-    return WEFT_OK;
-}
-
-/* From half of the context to twice as much. */
-static weft_status find_contexts(wf_overlap *o, load *l, double share)
-{
-    bool wins;
-    uint32_t context = l->batch.max_kv, less = WF_MAX(1u, context / 2), more = (uint32_t)WF_MIN(2 * (uint64_t)context, (uint64_t)o->e->context);
-    WF_TRY(wins_at(o, l, less, share, &wins));
-    if (wins) l->steps.least_context = less;
-    if (more <= context) return WEFT_OK;
-    WF_TRY(wins_at(o, l, more, share, &wins));
-    if (wins) l->steps.context = more;
-    return WEFT_OK;
-}
-
-/* From a share to that of the last steps which count as this kind; *reached: as far as it wins, of some between. */
-static weft_status find_share(wf_overlap *o, const load *l, double share, double last, float *reached)
-{
-    bool wins = share != last;
-    for (uint32_t i = 1; i <= OTHERS && wins; i++) {
-        double other = share + (last - share) * i / OTHERS;
-        WF_TRY(wins_at(o, l, l->batch.max_kv, other, &wins));
-        if (wins) *reached = (float)other;
-    }
-    return WEFT_OK;
-}
-
-/* Beginning with the step that was measured, as far as the plan wins; without time left, that step only. */
 static weft_status find_steps(wf_overlap *o, load *l)
 {
     const wf_batch *b = &l->batch;
-    float share = (float)b->n_decodes / (float)b->n_tokens;
-    /* decodes alone are not all but one */
-    l->steps = (wf_bucket){b->n_tokens, b->n_tokens, b->max_kv, b->max_kv, share < 1 ? share * (1 - ROUNDING) : 1, WF_MIN(share * (1 + ROUNDING), 1.0f)};
-    WF_TRY(find_tokens(o, l, (double)share));
-    WF_TRY(find_contexts(o, l, (double)share));
-    WF_TRY(find_share(o, l, (double)share, (double)l->share.least, &l->steps.least_decodes));
-    WF_TRY(find_share(o, l, (double)share, (double)l->share.most, &l->steps.decodes));
-    l->steps.decodes = WF_MAX(l->steps.decodes, WF_NO_DECODES);
-    return WEFT_OK;
+    trial t = {o, l};
+    return wf_reach_find(&(wf_reach_params){&l->found.list[l->taken].plan, {b->n_tokens, b->n_decodes, b->max_kv}, l->share.least, l->share.most, o->e->context, try_step, &t}, &l->steps);
 }
 
 /* ---- comparing --------------------------------------------------------------------------------------------------------- */

@@ -58,8 +58,9 @@ static inline uint64_t cost(const wf_call *c)
     return ns;
 }
 
-static inline double beside(const wf_call *c)
+static inline double beside(const wf_call *c, enum wf_op other)
 {
+    (void)other;
     bool keys = c->p.max_kv >= world.least_keys && (!world.most_keys || c->p.max_kv <= world.most_keys);
     bool slow = !keys || (world.kernel && c->p.max_q == 1 && c->variant != world.kernel);
     return world.beside[is_product(c)] * (c->op == WF_OP_ATTENTION && slow ? 4 : 1);

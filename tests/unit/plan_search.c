@@ -111,7 +111,7 @@ typedef struct brute {
 
 static double us_alone(const brute *b, size_t i)
 {
-    return wf_block_us(b->p, b->s.slots[i].block, b->cut, b->s.slots[i].part, 1, true);
+    return wf_slot_us(b->p, &b->s.slots[i], b->cut, 1, true);
 }
 
 static uint32_t queue_of(const brute *b, size_t i)
@@ -154,13 +154,13 @@ static void permute(brute *b, size_t at)
     }
 }
 
-static double brute_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts)
+static double brute_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, const wf_split *split)
 {
     double best = INFINITY;
     for (size_t c = 0; c < n_cuts; c++) {
         brute b = {.p = p, .cut = &cuts[c], .best = best};
         size_t n = 0;
-        wf_schedule_init(p, &cuts[c], &b.s);
+        wf_schedule_init(p, &cuts[c], split, &b.s);
         for (size_t i = 0; i < b.s.n && isinf(b.best); i++) best = i ? best + us_alone(&b, i) : us_alone(&b, 0);
         b.best = best;
         for (uint32_t q = 0; q < p->n_queues; q++)
@@ -193,6 +193,19 @@ static void skip_without_cbc(void)
     skip();
 }
 
+/* Of three blocks: each in two parts, and some in one. */
+static const wf_split splits[] = {{{2, 2, 2}}, {{1, 2, 2}}, {{2, 1, 2}}, {{2, 2, 1}}, {{1, 2, 1}}, {{2, 1, 1}}};
+
+static void check_order(const wf_pipeline *p, uint64_t seed, const wf_split *split)
+{
+    wf_schedule s;
+    bool found;
+    wf_schedule_init(p, &two_cuts[0], split, &s);
+    assert_int_equal(wf_stage_order(p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
+    double want = brute_order(p, two_cuts, WF_LEN(two_cuts), split);
+    if (!found || fabs(s.period - want) > 2e-3 * want) fail_msg("seed %d, split %td: %g instead of %g", (int)seed, split - splits, found ? s.period : NAN, want);
+}
+
 static void test_order_is_optimal(void **state)
 {
     (void)state;
@@ -201,15 +214,71 @@ static void test_order_is_optimal(void **state)
     for (uint64_t seed = 1; seed <= 12; seed++) {
         wf_op_profile profile = small_profile(seed);
         wf_pipeline p;
-        wf_schedule s;
-        bool found;
         assert_int_equal(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p), WEFT_OK);
-        assert_int_equal(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
-        double want = brute_order(&p, two_cuts, WF_LEN(two_cuts));
-        if (!found || fabs(s.period - want) > 2e-3 * want) fail_msg("seed %d: %g instead of %g", (int)seed, found ? s.period : NAN, want);
+        assert_int_equal(p.n_blocks, 3);
+        check_order(&p, seed, &splits[0]);
+        check_order(&p, seed, &splits[1 + seed % (WF_LEN(splits) - 1)]);
         wf_pipeline_free(&p);
         wf_op_profile_free(&profile);
     }
+    wf_graph_free(&g);
+}
+
+/* Nobody slows another down, whatever its share, but to run the last op twice may cost nearly twice as much. */
+static wf_op_profile free_profile(uint64_t seed)
+{
+    static const char *const names[] = {"qkv", "decode_attention", "out"};
+    wf_op_profile p = {.groups = 10, .tile = 16};
+    for (uint32_t i = 0; i < 3; i++) {
+        double fixed = (i == 2 ? 150 : 30) * wf_random_unit(seed, i), each = 2 * wf_random_unit(seed, 10 + i);
+        for (uint32_t tokens = 16; tokens <= 64; tokens += 16)
+            assert_int_equal(wf_op_profile_add_time(&p, names[i], i == 1 ? WF_CLASS_MEMORY : WF_CLASS_COMPUTE, &(wf_op_time){tokens, 1, fixed + each * tokens, 0, false}), WEFT_OK);
+    }
+    for (size_t c = 0; c < WF_N_CLASSES; c++) p.together[c] = (wf_share_table){{{0, 1, 0, false}, {1, 1, 0, false}}, 2};
+    return p;
+}
+
+/* The least round over all splits of three blocks in at most two parts. */
+static double brute_split(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, double *uniform)
+{
+    double best = *uniform = brute_order(p, cuts, n_cuts, NULL);
+    for (uint32_t i = 0; i < 8; i++) best = fmin(best, brute_order(p, cuts, n_cuts, &(wf_split){{1 + (i & 1), 1 + (i >> 1 & 1), 1 + (i >> 2)}}));
+    return best;
+}
+
+enum { MANY = 32 };
+
+/* Many layers take as many rounds, and what begins and ends, which is less than two more. Returns whether ops cut differently are the best. */
+static bool check_split(const wf_graph *g, uint64_t seed)
+{
+    static const wf_cut cuts[] = {{2, {{0}, {.tokens = 16}, {.end = true}}}, {2, {{0}, {.tokens = 32}, {.end = true}}}, {2, {{0}, {.tokens = 48}, {.end = true}}}};
+    wf_op_profile profile = free_profile(seed);
+    wf_search_params params = {.batch = decodes, .max_parts = 2, .seconds = 1000};
+    wf_pipeline p;
+    wf_search_result r;
+    double uniform;
+    assert_int_equal(wf_pipeline_init(g, &profile, &decodes, false, 0, &p), WEFT_OK);
+    double best = brute_split(&p, cuts, WF_LEN(cuts), &uniform);
+    assert_int_equal(wf_search(g, &profile, &params, &r), WEFT_OK);
+    double us = r.list[0].us / MANY, sequential = r.list[r.n - 1].us / MANY;
+    if (us > best * (1 + 2.0 / MANY)) fail_msg("seed %d: %g, %s; the best is %g", (int)seed, us, r.list[0].how, best);
+    bool differently = us < 0.99 * fmin(uniform, sequential);
+    if (differently) assert_non_null(strstr(r.list[0].how, "1 to 2 nano-batches by op"));
+    wf_search_free(&r);
+    wf_pipeline_free(&p);
+    wf_op_profile_free(&profile);
+    return differently;
+}
+
+static void test_splits_are_good(void **state)
+{
+    int differently = 0;
+    (void)state;
+    wf_graph g = make_graph_of(MANY);
+    if (!wf_milp_available()) skip_without_cbc();
+    for (uint64_t seed = 1; seed <= 24; seed++) differently += check_split(&g, seed);
+    printf("%d of 24 are the fastest with ops cut differently\n", differently);
+    assert_true(differently > 1);
     wf_graph_free(&g);
 }
 
@@ -233,7 +302,7 @@ static double brute_shares(const wf_pipeline *p, const wf_schedule *s)
         double share[WF_MAX_SLOTS], us[WF_MAX_SLOTS];
         for (size_t i = 0, left = c; i < s->n; i++, left /= STEPS) {
             share[i] = (double)(1 + left % STEPS) / STEPS;
-            us[i] = wf_block_us(p, s->slots[i].block, &s->cut, s->slots[i].part, share[i], false);
+            us[i] = wf_slot_us(p, &s->slots[i], &s->cut, share[i], false);
         }
         for (size_t r = 0; r < relations; r++) {
             bool allowed = true;
@@ -268,6 +337,7 @@ static void test_shares_are_optimal(void **state)
         wf_schedule s;
         bool found;
         assert_int_equal(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p), WEFT_OK);
+        wf_schedule_init(&p, &two_cuts[0], NULL, &s);
         assert_int_equal(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
         double want = brute_shares(&p, &s);
         assert_int_equal(wf_stage_shares(&p, &s, STEPS, &enough, &found), WEFT_OK);
@@ -288,7 +358,8 @@ static int32_t layer_of(wf_graph *g, int32_t l, int32_t x)
     int32_t k = wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});
     node(g, WF_OP_RMSNORM, "attn_norm", l, x, -1, n);
     node(g, WF_OP_GEMM, "qkv", l, n, -1, h);
-    g->nodes[node(g, WF_OP_ROPE_KV, "rope", l, h, -1, q)].out[1] = WF_ALL(k);
+    int32_t rope = node(g, WF_OP_ROPE_KV, "rope", l, h, -1, q);
+    g->nodes[rope].out[1] = WF_ALL(k);
     attention(g, "decode_attention", l, WF_ROWS_DECODE, q, k, o);
     attention(g, "prefill_attention", l, WF_ROWS_PREFILL, q, k, o);
     node(g, WF_OP_GEMM, "attn_out", l, o, x, y);
@@ -569,7 +640,7 @@ static void test_selection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_is_optimal), cmocka_unit_test(test_shares_are_optimal), cmocka_unit_test(test_finds_overlap), cmocka_unit_test(test_chooses_sequential),
+        cmocka_unit_test(test_order_is_optimal), cmocka_unit_test(test_splits_are_good), cmocka_unit_test(test_shares_are_optimal), cmocka_unit_test(test_finds_overlap), cmocka_unit_test(test_chooses_sequential),
         cmocka_unit_test(test_is_deterministic), cmocka_unit_test(test_writes_plans),      cmocka_unit_test(test_stops),         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_selection),        cmocka_unit_test(test_never_slower),
     };

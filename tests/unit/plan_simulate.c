@@ -1,11 +1,9 @@
 /* plan_simulate: simulated plans against times computed by hand, and, where nothing interferes, against the clock of the null device, which
  * knows queues and events only. */
 #include "plan_graph.h"
+#include "plan_null.h"
 #include "plan_writer.h"
 #include "profile_text.h"
-
-#include "dev/null.h"
-#include "plan/simulate.h"
 
 #include <math.h>
 
@@ -121,38 +119,10 @@ static void test_copies(void **state)
 
 /* ---- the null device's clock ------------------------------------------------------------------------------------------ */
 
-static uint64_t cost(const wf_call *c)
+static uint64_t full_rate_ns(const void *profile, const wf_node *node, uint32_t rows, uint32_t groups)
 {
-    return c->in[0].offset; /* where this test put it */
-}
-
-/* What the plan's commands take there, submitted as exec does. */
-static uint64_t null_time(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b)
-{
-    static wf_event *events[4096];
-    wf_dev *dev;
-    wf_queue *queues[WF_MAX_QUEUES];
-    wf_open_params open = {0};
-    wf_null_configure(&(wf_null_config){.cost_ns = cost});
-    assert_int_equal(wf_backend_null.open(0, &open, &dev), WEFT_OK);
-    for (uint32_t q = 0; q < p->n_queues; q++) assert_int_equal(dev->fns->queue_create(dev, false, &queues[q]), WEFT_OK);
-    assert_true(p->n_nanos <= WF_LEN(events));
-    for (size_t i = 0; i < p->n_nanos; i++) {
-        const wf_nano *n = &p->nanos[i];
-        wf_event *waits[WF_MAX_QUEUES];
-        uint32_t rows = wf_nano_range(&g->nodes[n->node], n, b->decodes, b->tokens, b->logits).count;
-        for (uint32_t w = 0; w < n->n_waits; w++) waits[w] = events[p->waits[n->wait + w]];
-        assert_int_equal(dev->fns->event_create(dev, &events[i]), WEFT_OK);
-        wf_call c = {.waits = waits, .n_waits = n->n_waits, .signal = events[i]};
-        c.in[0].offset = (uint64_t)(wf_op_us(wf_op_profile_find(profile, g->nodes[n->node].name), rows) * 1000 + 0.5);
-        assert_int_equal(dev->fns->submit(queues[n->queue], &c), WEFT_OK);
-    }
-    for (size_t i = 0; i < p->n_nanos; i++) dev->fns->wait(events[i], 1), dev->fns->event_destroy(dev, events[i]);
-    uint64_t now = wf_null_now(dev);
-    for (uint32_t q = 0; q < p->n_queues; q++) dev->fns->queue_destroy(dev, queues[q]);
-    dev->fns->close(dev);
-    wf_null_configure(NULL);
-    return now;
+    (void)groups;
+    return (uint64_t)(wf_op_us(wf_op_profile_find(profile, node->name), rows) * 1000 + 0.5);
 }
 
 /* A hundredth of the device each, at the full rate. */
@@ -182,7 +152,7 @@ static void test_null_device(void **state)
             b.decodes = draw(b.tokens + 1);
             for (size_t n = 0; n < plan->n_nanos; n++) plan->nanos[n].groups = 1;
             assert_int_equal(wf_simulate(&g, plan, &profile, &b, NULL, &us), WEFT_OK);
-            double want = (double)null_time(&g, plan, &profile, &b) / 1000;
+            double want = (double)null_time(&(null_clock){full_rate_ns, NULL, &profile}, &g, plan, &b) / 1000;
             if (fabs(us - want) > 0.5 + 1e-6 * want) fail_msg("%.3f us, the null device %.3f\n%s", us, want, w.text);
             compared++;
         }
