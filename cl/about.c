@@ -20,6 +20,7 @@ static const struct {
     {wf_cl_configure_flat_whole, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_wgmma, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_attention_wgmma, "NVIDIA, compute capability 9.0"},
+    {wf_cl_configure_attention_matrix, "AMD MFMA or WMMA, or Intel DPAS"},
     {wf_cl_configure_matrix, "AMD MFMA or WMMA, or Intel DPAS"},
     {wf_cl_configure_clblast, "a build with CLBlast"},
 };

@@ -140,7 +140,8 @@ typedef struct wf_cpu_dev {
     char message[256];
     weft_status failed_status;
     atomic_bool failed; /* a call failed at run time: its results are invalid */
-    atomic_bool skip;   /* nobody wants what the queues hold: it is not run */
+    atomic_bool skip;   /* nobody wants what the queues hold, or one call of it did not end: it is not run */
+    struct wf_cpu_queue *queues; /* a list */
 } wf_cpu_dev;
 
 void wf_cpu_fail(wf_cpu_dev *, weft_status,
@@ -167,6 +168,8 @@ weft_status wf_cpu_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_flush(wf_queue *);
 weft_status wf_cpu_wait(wf_event *, uint32_t);
 void wf_cpu_resume(wf_dev *);
+/* Is the device lost, with a call of it still under way? What that reads and writes must stay. */
+bool wf_cpu_still_runs(const wf_cpu_dev *);
 
 /* ---- operands -------------------------------------------------------------------------------- */
 

@@ -33,9 +33,10 @@ typedef struct cmd {
     wf_cpu_event *signal;
 } cmd;
 
-typedef struct cpu_queue {
+typedef struct wf_cpu_queue {
     wf_queue base;
     wf_cpu_dev *dev;
+    struct wf_cpu_queue *next; /* of the device */
     wf_cpu_team *team; /* NULL: only copies */
     pthread_t leader;
     wf_eventcount eventcount;
@@ -43,6 +44,31 @@ typedef struct cpu_queue {
     atomic_bool stop;       /* skip remaining commands */
     cmd ring[RING];
 } cpu_queue;
+
+/* ---- the queues of a device ------------------------------------------------------------------ */
+
+static void enlist(cpu_queue *q)
+{
+    q->next = q->dev->queues;
+    q->dev->queues = q;
+}
+
+static void delist(cpu_queue *q)
+{
+    cpu_queue **at = &q->dev->queues;
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
+}
+
+bool wf_cpu_still_runs(const wf_cpu_dev *dev)
+{
+    if (!dev->base.lost) return false;
+    for (const cpu_queue *q = dev->queues; q; q = q->next)
+        if (atomic_load(&q->head) != atomic_load(&q->tail)) return true;
+    return false;
+}
+
+/* ---- the leader ------------------------------------------------------------------------------ */
 
 /* Estimates the work of a call in multiply-adds or loads, to choose the number of threads. */
 static uint64_t call_work(const wf_call *c)
@@ -131,6 +157,7 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
     }
     if (wf_eventcount_init(&q->eventcount)) {
         if (pthread_create(&q->leader, NULL, leader_main, q) == 0) {
+            enlist(q);
             *out = &q->base;
             return WEFT_OK;
         }
@@ -204,6 +231,7 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
     begin(q, CMD_STOP);
     end(q);
     pthread_join(q->leader, NULL);
+    delist(q);
     wf_cpu_team_destroy(q->team);
     wf_eventcount_free(&q->eventcount);
     free(q);
@@ -270,17 +298,26 @@ weft_status wf_cpu_launch(wf_queue *queue, const wf_call *call, const wf_bound *
     return submit(queue, call, b->kernel);
 }
 
+/* Also after a failure, which the wait tells: a call may still run, and who gives up waits for its end. */
 weft_status wf_cpu_mark(wf_queue *queue, wf_event *const *waits, uint32_t n, wf_event *signal)
 {
     cpu_queue *q = (cpu_queue *)queue;
-    WF_TRY(wf_cpu_check(q->dev));
     finish(q, add_waits(q, begin(q, CMD_MARK), waits, n), signal);
     return WEFT_OK;
 }
 
 weft_status wf_cpu_flush(wf_queue *q)
 {
-    return wf_cpu_check(((cpu_queue *)q)->dev); /* the leader needs no flush */
+    (void)q;
+    return WEFT_OK; /* the leader needs none */
+}
+
+/* What has not run yet never does, on no queue: its inputs may be missing, for a queue that is destroyed fires its events all the same. */
+static weft_status lose(wf_cpu_dev *dev, uint32_t timeout_ms)
+{
+    dev->base.lost = true;
+    atomic_store(&dev->skip, true);
+    return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
 }
 
 weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
@@ -289,10 +326,7 @@ weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
     wf_cpu_dev *dev = (wf_cpu_dev *)ev->dev;
     uint64_t until = wf_now_ns() + (uint64_t)timeout_ms * 1000000u;
     while (!wf_cpu_event_wait(e, e->armed, WF_MIN(until, wf_now_ns() + ASK_NS))) {
-        if (wf_now_ns() >= until) {
-            ev->dev->lost = true;
-            return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
-        }
+        if (wf_now_ns() >= until) return lose(dev, timeout_ms);
         ask_whether_wanted(dev);
     }
     WF_TRY(wf_cpu_check(dev));

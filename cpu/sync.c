@@ -102,7 +102,7 @@ weft_status wf_cpu_event_create(wf_dev *dev, wf_event **out)
 void wf_cpu_event_destroy(wf_dev *dev, wf_event *ev)
 {
     wf_cpu_event *e = (wf_cpu_event *)ev;
-    if (dev->lost) { /* a queue may still run what signals it */
+    if (wf_cpu_still_runs((wf_cpu_dev *)dev)) { /* what signals it */
         wf_leak_on_purpose(e);
         return;
     }

@@ -61,24 +61,6 @@
 #define O_STEP (WG / D4)
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
-/* What all blocks have in common. */
-typedef struct call_t {
-    const __global int *seq, *pos, *indptr, *pages;
-    const __global uchar *kp, *vp;
-    uint M, Hq, Hkv, P, page_stride, BR, HB;
-    uint chunks; /* 1 unless SPLIT */
-    float scale;
-    mask_t mask;
-    float base, least; /* of ASYNC, in natural logarithms: a row's largest score must be above the least */
-} call_t;
-
-/* What a work-group does at a time: rows m0 to m_end - 1, HB heads of a KV head; SPLIT: one chunk of their keys. */
-typedef struct block {
-    uint m0, m_end, kvh, hb, heads; /* heads: of a KV head */
-    uint chunk;
-    int begin, stop; /* its keys */
-} block;
-
 typedef struct local_room {
     __local float4 *qs, *tile;
     __local ulong *at;
@@ -88,6 +70,8 @@ typedef struct local_room {
     __local uint *left, *some_left; /* which packed rows left the range; did any? */
 #endif
 } local_room;
+#define TOO_LARGE (MOST * 0.69314718f) /* above base, in natural logarithms */
+#include "attention/blocks.clh"
 
 /* What a work-item adds up: four columns of packed rows, and their weights. */
 typedef struct sums {
@@ -101,7 +85,7 @@ void find_tile(__local ulong *at, const call_t *c, const __global int *page, int
 {
     uint j = get_local_id(0), key = k0 + j;
     if (j < TK)
-        at[j] = (int)key < end ? (ulong)page[key / c->P] * c->page_stride + (kvh * c->P + key % c->P) * D : NONE;
+        at[j] = (int)key < end ? place_of(c, page, key, kvh) : NONE;
 }
 
 void load_tile(__local float4 *tile, const __global uchar *pool, __local const ulong *at)
@@ -122,8 +106,6 @@ void load_q(__local float *qs, const __global act_t *q, uint q_stride, const blo
         qs[c] = in ? ACT_LOAD(row, (b->kvh * b->heads + (in ? h : 0)) * D + c % D) : 0;
     }
 }
-
-#define TOO_LARGE (MOST * 0.69314718f) /* above base, in natural logarithms */
 
 /* The score of a packed row and a key of the tile that begins at k0. A key that the row does not see is not multiplied. */
 float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
@@ -205,35 +187,6 @@ void add_values(const bool online, sums *s, const local_room *l, int flip, int k
 #if ASYNC
 /* ---- asynchronous softmax ------------------------------------------------------------------------------------------- */
 
-/* Rows that have left see nothing any more. */
-void stop_rows(const local_room *l)
-{
-    uint r = get_local_id(0);
-    if (r < R && l->left[r]) l->seen[r].last = -1;
-}
-
-/* The end of what the rows of a run still see. */
-int end_of_rows(const local_room *l, int end)
-{
-    int last = -1;
-    if (!*l->some_left) return end;
-    for (uint r = 0; r < R; r++) last = max(last, l->seen[r].last);
-    return min(end, last + 1);
-}
-
-/* Does a packed row stand for a row and query head that sees a key? */
-bool is_row(const call_t *c, const block *b, uint r)
-{
-    uint m = b->m0 + r / c->HB;
-    return m < b->m_end && b->hb * c->HB + r % c->HB < b->heads && c->pos[m] >= 0;
-}
-
-/* Is a row's largest score outside of the range? So written that a NaN is. */
-bool is_outside(const call_t *c, float most)
-{
-    return !(most > c->least && most - c->base < TOO_LARGE);
-}
-
 /* A row's largest score, behind store_most. */
 float most_of(const local_room *l, uint r)
 {
@@ -247,9 +200,8 @@ void judge_rows(const local_room *l, const call_t *c, const block *b)
 {
     uint r = get_local_id(0);
     if (r >= R) return;
-    l->left[r] = is_row(c, b, r) && (l->left[r] || is_outside(c, most_of(l, r)));
+    judge_row(l, c, b, r, most_of(l, r));
     l->row_max[r] = c->base;
-    if (l->left[r]) *l->some_left = 1;
 }
 
 /* The largest scores in place of weights. */
@@ -261,17 +213,6 @@ void store_most(const float most[S_ROWS], const local_room *l)
         if (first + i * S_STEP < R) l->score[(first + i * S_STEP) * TK + j] = most[i];
 }
 
-uint count_rows(const local_room *l)
-{
-    uint n = 0;
-    for (uint r = 0; r < R; r++) n += l->left[r];
-    return n;
-}
-#define IS_LEFT(l, r) (l)->left[r]
-#else
-#define IS_LEFT(l, r)                 false
-#define stop_rows(l)
-#define end_of_rows(l, end)           (end)
 #endif
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
@@ -378,64 +319,7 @@ void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_s
 #endif
 #endif
 
-/* ---- blocks and runs ------------------------------------------------------------------------------------------------ */
-
-#if WINDOWS
-/* The KV head whose query heads, so many each, see the rank-th farthest. */
-void find_head(__local uint *head, const __global int *windows, uint Hkv, uint heads, uint rank)
-{
-    for (uint h = get_local_id(0); h < Hkv; h += WG) {
-        uint own = longest_reach(windows, h * heads, heads), longer = 0;
-        for (uint i = 0; i < Hkv; i++) {
-            uint other = longest_reach(windows, i * heads, heads);
-            longer += other > own || (other == own && i < h);
-        }
-        if (longer == rank) *head = h;
-    }
-}
-#endif
-
-/* Is a packed row among those that are computed: all, or only those that left? */
-bool is_wanted(const local_room *l, bool left, uint r)
-{
-    return !left || IS_LEFT(l, r);
-}
-
-/* What a row sees by any of the block's query heads. */
-void see_by_block(const call_t *c, const block *b, int pos, sight *out)
-{
-    uint first = b->hb * c->HB;
-    see_by_any(&c->mask, pos, b->kvh * b->heads + first, min(c->HB, b->heads - first), out);
-}
-
-/* What all rows of a run see together: the last key, the end of the masked range that they share. Of a row, *any grows by what it sees. */
-void see_more(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
-{
-    sight of_row;
-    bool wanted = !left;
-    see_by_block(c, b, c->pos[m], &of_row);
-    for (uint h = 0; left && h < c->HB; h++) wanted = wanted || IS_LEFT(l, (m - b->m0) * c->HB + h);
-    if (!wanted) return;
-    any->last = max(any->last, of_row.last);
-#if WINDOWS
-    any->after = min(any->after, of_row.after);
-#endif
-}
-
-/* Rows m to the end of their run, which is returned: what the packed rows see, and all of them together (*any). */
-uint look_at_run(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
-{
-    uint run = m, lid = get_local_id(0);
-    see_by_block(c, b, INT_MAX, any);
-    any->last = -1;
-    for (; run < b->m_end && c->seq[run] == c->seq[m]; run++) see_more(any, l, c, b, left, run);
-    if (lid < R) {
-        uint row = b->m0 + lid / c->HB, h = b->hb * c->HB + lid % c->HB;
-        bool in = row >= m && row < run && h < b->heads && is_wanted(l, left, lid);
-        l->seen[lid] = sight_of(&c->mask, in ? c->pos[row] : -1, b->kvh * b->heads + (in ? h : 0));
-    }
-    return run;
-}
+/* ---- blocks --------------------------------------------------------------------------------------------------------- */
 
 /* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of row_max has the maxima.
  * Both ways have the same barriers: PoCL compiles a branch with barriers four times as long. */
@@ -483,18 +367,6 @@ void clear_most(float most[S_ROWS])
 {
 #pragma unroll
     for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
-}
-
-/* No row has left. */
-void clear_left(const local_room *l)
-{
-    if (get_local_id(0) < R) l->left[get_local_id(0)] = 0;
-    if (get_local_id(0) == 0) *l->some_left = 0;
-}
-
-void count_left(const local_room *l, IN(count))
-{
-    if (get_local_id(0) == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), count_rows(l));
 }
 #endif
 
@@ -573,14 +445,6 @@ INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const bl
         ways = 1 + *l->some_left;
     }
 }
-#endif
-
-#if ASYNC
-#define ASYNC_ARGS , IN(count), float base, float least
-#define RANGE      base, least
-#else
-#define ASYNC_ARGS
-#define RANGE      0, 0
 #endif
 
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),

@@ -20,6 +20,10 @@
 #ifndef WG
 #define WG 128
 #endif
+#ifndef BM
+#define BM 64
+#define BK 32
+#endif
 #include "common.clh"
 #include "quant/f16.clh"
 #include "matrix.clh"
@@ -32,6 +36,7 @@
 #define WN 32
 #endif
 
+#define PITCH  MATRIX_PITCH(BK)
 #define PART   (MATRIX_LOCAL_BYTES(BM, BN, BK) / 4) /* halves */
 #define MT     (WM / MMA_M)
 #define NT     (WN / MMA_N)
@@ -41,8 +46,8 @@
 typedef uint4 x_held;
 typedef ushort local_t;
 #define x_read(row, k, K)     (*(const __global uint4 *)((row) + (k)))
-#define put_x(to, r, k, held) put_a(to, r, k, held)
-#define put_w(to, r, k, held) put_b((to) + BM * PITCH, r, k, held)
+#define put_x(to, r, k, held) put_a(to, PITCH, r, k, held)
+#define put_w(to, r, k, held) put_b((to) + BM * PITCH, PITCH, r, k, held)
 #define LAST(vec)             (K - vec)
 #include "tile.clh"
 
@@ -61,10 +66,10 @@ static INLINE void multiply(frag_c acc[MT][NT], const __local ushort *x, const _
     for (int k = 0; k < BK; k += 16) {
         frag_a a[MT];
 #pragma unroll
-        for (int i = 0; i < MT; i++) a[i] = load_a(x, wm + i * MMA_M, k, lane);
+        for (int i = 0; i < MT; i++) a[i] = load_a(x, PITCH, wm + i * MMA_M, k, lane);
 #pragma unroll
         for (int j = 0; j < NT; j++) {
-            frag_b b = load_b(w, wn + j * MMA_N, k, lane);
+            frag_b b = load_b(w, PITCH, wn + j * MMA_N, k, lane);
 #pragma unroll
             for (int i = 0; i < MT; i++) acc[i][j] = mma(a[i], b, acc[i][j]);
         }

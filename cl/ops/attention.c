@@ -1,6 +1,7 @@
 /* attention: rows of queries against paged keys and values. */
 #include "cl/cl.h"
 #include "cl/kernels/attention/split_costs.clh"
+#include "cl/kernels/local_bytes.clh"
 
 #include <sys/types.h> /* uint */
 #include "cl/kernels/attention/chunk_count.clh"
@@ -77,21 +78,20 @@ static bool chunks(const cl_variant *v, const wf_call *c, cl_launch *l)
     return true;
 }
 
-/* Powers of two of weights in F32, those of calibration.h. */
-enum { F32_MOST = 15, F32_LEAST = -80 };
+/* Powers of two of weights in F32, those of calibration.h, and in F16: P there holds 2^15, and below 2^-4 would lose precision. */
+enum { F32_MOST = 15, F32_LEAST = -80, F16_MOST = 15, F16_LEAST = -4 };
 
-/* What attention_flash takes for its asynchronous softmax. In natural logarithms. */
-static bool given_maximum(const cl_variant *v, const wf_call *c, cl_launch *l)
+/* What a kernel takes for its asynchronous softmax, whose weights have these powers of two, in its logarithms: `unit` is that of two. */
+static bool given_maximum(const wf_call *c, bool async, int32_t most, int32_t least, float unit, cl_launch *l)
 {
-    const float ln2 = 0.69314718f;
     float base, low;
-    wf_cl_knob(l, "ASYNC", v->tile[3]);
-    if (!v->tile[3]) return true;
-    if (!wf_attention_base(&c->p, F32_MOST, F32_LEAST, &base, &low)) return false;
-    wf_cl_knob(l, "MOST", F32_MOST);
+    wf_cl_knob(l, "ASYNC", async);
+    if (!async) return true;
+    if (!wf_attention_base(&c->p, most, least, &base, &low)) return false;
+    wf_cl_knob(l, "MOST", most);
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
-    wf_cl_arg_f32(l, base * ln2);
-    wf_cl_arg_f32(l, (base + low) * ln2);
+    wf_cl_arg_f32(l, base * unit);
+    wf_cl_arg_f32(l, (base + low) * unit);
     return true;
 }
 
@@ -100,6 +100,7 @@ static bool given_maximum(const cl_variant *v, const wf_call *c, cl_launch *l)
 bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                       cl_launch *l)
 {
+    const float ln2 = 0.69314718f;
     const wf_op_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, group = wf_cl_group(caps, 64, limit);
     uint32_t most = 16, keys = 32; /* packed rows a work-group; keys a tile */
@@ -119,13 +120,79 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunks(v, c, l) || !given_maximum(v, c, l)) return false;
+    if (!chunks(v, c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }
 
-/* In units of log2: P in f16 holds 2^15, and below 2^-4 would lose precision. */
-enum { F16_MOST = 15, F16_LEAST = -4 };
+/* ---- AMD's and Intel's matrix units -------------------------------------------------------------------------------- */
+
+/* The matrix unit of kernels/matrix.clh that so many work-items share: rows and columns of a product; columns of sums that fit a wave's registers, and
+ * the largest head whose queries fit beside them (RDNA3 holds those twice). */
+typedef struct matrix_unit {
+    uint32_t lanes, rows, cols, sums, head;
+} matrix_unit;
+
+static matrix_unit matrix_unit_of(const cl_caps *caps)
+{
+    static const matrix_unit units[] = {{64, 16, 16, 128, 256}, {32, 16, 16, 64, 128}, {16, 8, 16, 64, 128}, {8, 8, 8, 32, 128}};
+    for (size_t i = 0; i < WF_LEN(units); i++)
+        if (units[i].lanes == caps->lanes) return units[i];
+    return (matrix_unit){0};
+}
+
+/* Waves that share rows: until their columns fit registers, as far as the unit's columns divide keys and the head. */
+static uint32_t waves_of_rows(const matrix_unit *u, uint32_t head, uint32_t keys)
+{
+    uint32_t n = 1;
+    while (head / n > u->sums && head % (2 * n * u->cols) == 0 && keys % (2 * n * u->cols) == 0) n *= 2;
+    return n;
+}
+
+/* Rows of a block: at most `rows`, as many as work-items and local memory allow; 0: not even the unit's. */
+static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t rows, uint32_t head, uint32_t keys, uint32_t waves, uint32_t limit)
+{
+    for (; rows >= u->rows; rows /= 2) {
+        uint32_t group = rows / u->rows * waves * u->lanes;
+        bool fits = (uint32_t)ATTENTION_MATRIX_LOCAL_BYTES(rows, head, keys, waves * u->cols) <= caps->local_bytes;
+        if (fits && wf_cl_group(caps, group, limit) == group) return rows;
+    }
+    return 0;
+}
+
+/* F16 throughout, in vectors of 16 bytes. */
+static bool suits_units(const matrix_unit *u, const wf_call *c)
+{
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
+    return u->lanes && q->dtype == WF_F16 && c->p.head_dim % 16 == 0 && c->p.head_dim <= u->head && (q->stride | k->stride) % 8 == 0 &&
+           (q->offset | k->offset | v->offset) % 16 == 0;
+}
+
+/* Waves and the tile's length follow from the unit and the head size alone, so that all blocks add in the same order. Rows of decodes are of many
+ * sequences: each has blocks of its own. */
+bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_op_params *p = &c->p;
+    const matrix_unit u = matrix_unit_of(caps);
+    uint32_t g = p->n_head / p->n_kv_head, keys = (uint32_t)v->tile[1];
+    if (!suits_units(&u, c)) return false;
+    uint32_t waves = waves_of_rows(&u, p->head_dim, keys);
+    uint32_t packed = packed_rows(caps, &u, (uint32_t)v->tile[0], p->head_dim, keys, waves, limit);
+    if (!packed) return false;
+    uint32_t heads = WF_MIN(g, packed), rows = p->max_q == 1 ? 1 : packed / heads;
+    common(c, l);
+    wf_cl_group_knobs(l, caps, packed / u.rows * waves * u.lanes);
+    wf_cl_knob(l, "LANES", (int32_t)u.lanes);
+    wf_cl_knob(l, "R", (int32_t)packed);
+    wf_cl_knob(l, "TK", (int32_t)keys);
+    wf_cl_knob(l, "WC", (int32_t)waves);
+    wf_cl_arg_u32(l, rows);
+    wf_cl_arg_u32(l, heads);
+    l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
+    return given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l);
+}
+
+/* ---- NVIDIA's ------------------------------------------------------------------------------------------------------- */
 
 /* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, a scale that keeps the order of scores,
  * no soft cap and no sinks. */

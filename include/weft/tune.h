@@ -105,8 +105,12 @@ struct weft_tune_params {
                                        products of this model gain little; 0: unknown, max_size was too small */
     weft_tune_fn on_row;            /* these two may be NULL */
     weft_progress_fn on_progress;
-    void *user;                     /* for both */
-    uint64_t reserved[8];
+    void *user;                     /* for both, and for stop */
+    uint64_t seconds;               /* about the most time that measuring takes, but one shape is measured; 0: no limit */
+    weft_stop_fn stop;              /* true: end. May be NULL */
+    uint64_t *left;                 /* out, may be NULL: shapes that `seconds` or `stop` left out. The file keeps the others, without dense_batch, and a call
+                                       begins with the shapes that the file lacks */
+    uint64_t reserved[6];
 };
 /* path (may be NULL): gets the path of the file, at most cap bytes with the NUL. WEFT_ERR_ARG: neither a model nor shapes, or a
  * path that must not be replaced. */

@@ -347,7 +347,7 @@ struct weft_engine_params {
                                 fill the step; sarathi: a chunk of one prompt, as long as the ratio of prompt to generated tokens asks for unless
                                 max_batched_tokens is given; orca: whole prompts. request: static batching */
     uint32_t kv_seqs;        /* memory of the KV cache: that of so many whole contexts, at most n_seqs, if all layers kept what the one with the longest attention window
-                                keeps; 0: n_seqs, so that no sequence waits for it */
+                                keeps; 0: n_seqs, so that no sequence waits for it. Fewer, at least one, where the device says that it has less memory */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
     uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit */
@@ -565,9 +565,10 @@ struct weft_stats {
     uint64_t reserved[7];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
-/* Layers whose attention uses the asynchronous softmax, in ascending order, and of each its part of softmax_recomputed: writes the first `cap`
- * to both arrays, or to none if one is NULL, and returns how many there are. Thread-safe. */
-WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap);
+/* Layers whose attention uses the asynchronous softmax, in ascending order; of each the rows (query and head) computed so, and how many of these were
+ * recomputed, its part of softmax_recomputed. Writes the first `cap` to all arrays, or to none if one is NULL, and returns how many there are.
+ * Rows count when a step is submitted, so they are ahead by those in flight. Thread-safe. */
+WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed, uint32_t cap);
 
 #ifdef __cplusplus
 }

@@ -63,7 +63,7 @@ static const wf_opt batching[] = {
     {0, "max-num-seqs", "N", "most sequences in a batch (default 64; more, up to 256, where --kv-memory holds more whole contexts)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE",
-     "size of the KV cache, e.g. 4G (default: 8 sequences of full context length)", WF_OPT_SIZE,
+     "size of the KV cache, e.g. 4G (default: 8 sequences of full context length, fewer where the device has less memory)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
     {0, "max-num-batched-tokens", "N", "most tokens in a step (default: as `weft tune` measured, else 1024 on GPUs and 512 elsewhere; for the policies orca and request the context length)", WF_OPT_U32,
      AT(engine.max_batched_tokens), 1, 65536},

@@ -180,7 +180,7 @@ static int run_async(const match *x, const ranges *r, answers *a)
     struct weft_stats stats;
     int rc = open_engine(x, r->calibrated, (uint32_t)WF_MIN(x->n, SEQS), &e);
     if (rc) return rc;
-    uint32_t layers = weft_engine_softmax(e.e, NULL, NULL, 0);
+    uint32_t layers = weft_engine_softmax(e.e, NULL, NULL, NULL, 0);
     if (!layers) rc = wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s has no kernel with the asynchronous softmax for this model; `weft kernels` lists what it has, --device takes another", x->p->device));
     else rc = run(x, e.e, "asynchronous", a);
     weft_engine_stats(e.e, &stats);

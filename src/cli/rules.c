@@ -35,7 +35,7 @@ static const struct {
     {"plan", "on|devices|n-devices|input-len|output-len", "cost"},
     {"plan", "output|best|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
-    {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
+    {"tune", "quick|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
 };
 
 static bool has(const char *names, const char *name)

@@ -38,6 +38,7 @@ static int tune(const wf_opts *o, const struct weft_model *m)
     char path[1100] = "";
     struct tune t = {.o = o};
     uint32_t batch = 0;
+    uint64_t left = 0;
     struct weft_tune_params p = {.device = o->engine.device,
                                  .tier = o->engine.tier,
                                  .threads = o->engine.threads,
@@ -53,13 +54,18 @@ static int tune(const wf_opts *o, const struct weft_model *m)
                                  .dense_batch = &batch,
                                  .on_row = on_row,
                                  .on_progress = on_progress,
-                                 .user = &t};
+                                 .user = &t,
+                                 .seconds = o->overlaps.seconds,
+                                 .stop = wf_ask_interrupted,
+                                 .left = &left};
+    wf_catch_interrupt();
     weft_status s = weft_tune(&p, path, sizeof path);
     wf_progress_end(&t.bar);
     if (s) return wf_say_error(s);
     if (batch) printf("%-17s %-5s %-22s %9u  tokens per step, above which throughput hardly grows\n", "dense_batch", "", "", batch);
     wf_note(o, "wrote %s", path);
-    return 0;
+    if (left) wf_note(o, "%llu shapes are left: the same command begins with them", (unsigned long long)left);
+    return left && wf_interrupted() ? wf_interrupted_exit() : 0;
 }
 
 /* ---- overlap -------------------------------------------------------------------------------- */
@@ -102,7 +108,7 @@ static int cmd_overlap(const wf_opts *given)
 
 static int check_views(const wf_opts *o)
 {
-    static const char *const of_overlap[] = {"quick", "seconds", "anew", "profile", "output", "best", "max-num-seqs", "max-num-batched-tokens", "kv-memory", "context-measured", "deterministic", "ctx-size"};
+    static const char *const of_overlap[] = {"quick", "anew", "profile", "output", "best", "max-num-seqs", "max-num-batched-tokens", "kv-memory", "context-measured", "deterministic", "ctx-size"};
     for (size_t i = 0; !o->overlap && i < WF_LEN(of_overlap); i++)
         if (wf_opts_has(o, of_overlap[i])) return wf_usage(o->command, "--%s belongs to --overlap", of_overlap[i]);
     return 0;
@@ -139,6 +145,7 @@ static const wf_opt rows[] = {
     {0, "rotate", "SIZE",
      "total size of the copies of the operands that launches cycle through, so that none is cached, e.g. 4G (default: on GPUs 4G, else more than twice the last-level cache)", WF_OPT_SIZE,
      AT(rotate), 1, 0x1p63},
+    {0, "seconds", "N", "about the most time that measuring takes, without opening the model (default: no limit, and 300 with --overlap, where the search is in it, but not building kernels for the plans that are found, nor the step that runs when it is over); the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
     {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE.tune)", WF_OPT_TEXT,
      AT(file)},
     {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
@@ -146,7 +153,6 @@ static const wf_opt rows[] = {
 };
 static const wf_opt overlap_rows[] = {
     {0, "overlap", NULL, "measure ops alone and beside each other, and find plans that overlap them, instead of kernels (docs/plans.md)", WF_OPT_FLAG, AT(overlap)},
-    {0, "seconds", "N", "about the most time that measuring and searching take (default 300), without opening the model, building kernels for the plans that are found, and the step that runs when it is over; the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
     {0, "quick", NULL, "fewer sizes, shares and repetitions, to try it", WF_OPT_FLAG, AT(overlaps.quick)},
     {0, "anew", NULL, "measure also what was measured before", WF_OPT_FLAG, AT(overlaps.anew)},
     {0, "best", "N", "plans that are run for each kind of load, besides the sequential one (default 4)", WF_OPT_U32, AT(overlaps.keep), 1, 4},

@@ -8,7 +8,8 @@
  * Threads: one thread at a time uses a device and whatever was created from it. Listing devices is thread-safe.
  * Errors are values. After WEFT_ERR_DEVICE or WEFT_ERR_TIMEOUT the device is lost: close it. Otherwise WEFT_ERR_ARG is a call
  * that breaks the contract, WEFT_ERR_UNSUPPORTED one for which there is no kernel, WEFT_ERR_NOMEM a shortage of memory.
- * Ownership: who creates a buffer, queue or event destroys it, with nothing of it in flight, before the device is closed.
+ * Ownership: who creates a buffer, queue or event destroys it, with nothing of it in flight or after the device is lost, before the device is
+ * closed. A lost device may still run the call that did not end, and nothing that was submitted behind it.
  *
  * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16)
  *
@@ -341,7 +342,7 @@ typedef struct wf_dev_fns {
 
     /* Memory. size <= max_alloc. */
     weft_status (*buf_create)(wf_dev *, uint64_t size, wf_buf **);
-    void (*buf_destroy)(wf_dev *, wf_buf *);
+    void (*buf_destroy)(wf_dev *, wf_buf *); /* of a lost device also while a call uses it; event_destroy alike */
     weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, wf_buf **); /* optional: use host
         memory in place, read-only; it outlives the buffer. WEFT_ERR_UNSUPPORTED where a copy serves better */
 
@@ -518,7 +519,7 @@ weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
 /* fn (NULL: nobody) says whether nobody wants any more what is in flight. A backend with resume asks it now and then while the host waits, in
  * wf_wait or for room in a queue. From then on what the queues hold is not run to its end: its events fire, its results are void, and wf_wait
- * returns WEFT_ERR_CANCELLED, until wf_resume, which is called with nothing in flight. Other backends do not ask. */
+ * returns WEFT_ERR_CANCELLED, until wf_resume, which is called with nothing in flight; a lost device does not resume. Other backends do not ask. */
 void wf_dev_stop_by(wf_dev *, wf_stop_fn fn, void *user);
 bool wf_dev_unwanted(const wf_dev *); /* asks it: for backends */
 void wf_resume(wf_dev *);

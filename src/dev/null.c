@@ -344,7 +344,7 @@ static size_t null_list(struct weft_device_info *out, size_t cap)
     if (!cap) return 1;
     *out = (struct weft_device_info){.id = "null", .name = "null device", .platform = "weft null",
                                      .driver = WF_VERSION, .version = "fake", .tiers = "base",
-                                     .type = WEFT_DEVICE_OTHER, .memory = 1ull << 40,
+                                     .type = WEFT_DEVICE_OTHER, .memory = 1ull << 40, .available = state.c.available,
                                      .max_alloc = 1ull << 40, .compute_units = WF_MAX(1u, state.c.compute_units), .max_group = 1};
     return 1;
 }

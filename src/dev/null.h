@@ -39,6 +39,7 @@ typedef struct wf_null_config {
     uint64_t (*read_ns)(uint64_t bytes, bool beside); /* of a copy to the host; beside: another queue works; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
     uint32_t compute_units; /* 0: 1 */
+    uint64_t available;     /* bytes of memory; 0: unknown */
     const char *pci;        /* address on a bus; NULL: it has none */
     double (*beside)(const wf_call *, enum wf_op other); /* factor of the cost of a call that begins while another queue works, last on this op (WF_N_OPS: a
                                                             copy or transfer); NULL: 1 */

@@ -189,7 +189,7 @@ bool wf_dev_unwanted(const wf_dev *dev)
 
 void wf_resume(wf_dev *dev)
 {
-    if (dev->fns->resume) dev->fns->resume(dev);
+    if (dev->fns->resume && !dev->lost) dev->fns->resume(dev);
 }
 
 weft_status wf_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)

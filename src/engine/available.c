@@ -1,6 +1,8 @@
 /* available: whether the memory of a device holds an engine, before anything is loaded. See engine.h. */
 #include "engine/engine.h"
 
+#define SPARE 8 /* of what is available a cache that has to be smaller leaves one in so many parts: others want memory, too */
+
 /* What is to be allocated; on a CPU weights of files are used in place. */
 typedef struct needs {
     uint64_t weights, in_file, kv, activations, tables; /* in_file: of weights, what takes no memory of its own */
@@ -22,6 +24,20 @@ static needs needs_of(const struct weft_engine *e, uint32_t page)
     return (needs){weights, in_place ? weights : 0, b.kv, b.activations, table_bytes(e, page, in_place)};
 }
 
+static uint64_t bytes_of(const needs *n)
+{
+    return n->weights + n->kv + n->activations + n->tables;
+}
+
+uint32_t wf_engine_excess_pages(const struct weft_engine *e, uint32_t page)
+{
+    needs n = needs_of(e, page);
+    uint64_t left = e->dev->info.available - e->dev->info.available / SPARE, all = bytes_of(&n);
+    if (!e->dev->info.available || all <= e->dev->info.available) return 0;
+    uint64_t excess = (all - left + wf_page_bytes(&e->graph) - 1) / wf_page_bytes(&e->graph), most = e->apart.pages - wf_limits_held_pages(&e->apart);
+    return (uint32_t)WF_MIN(excess, most);
+}
+
 static weft_status too_little(const struct weft_engine *e, const needs *n)
 {
     uint64_t left = e->dev->info.available, weights = n->weights - n->in_file;
@@ -38,7 +54,7 @@ static weft_status too_little(const struct weft_engine *e, const needs *n)
 weft_status wf_engine_check_available(const struct weft_engine *e, uint32_t page)
 {
     needs n = needs_of(e, page);
-    uint64_t left = e->dev->info.available, cache = n.kv + n.activations + n.tables, all = n.weights + cache;
+    uint64_t left = e->dev->info.available, all = bytes_of(&n);
     if (!left || all <= left) return WEFT_OK;
     if (all - n.in_file > left) return too_little(e, &n);
     wf_log(WEFT_LOG_WARN, "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file again and again, which is slow",

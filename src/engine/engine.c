@@ -73,6 +73,18 @@ static void unify_pool(struct weft_engine *e)
     wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
 }
 
+/* A default cache takes what the device has beside the weights at most: M_G - M_S of SARATHI, section 4.3.1. A size that was asked for stays. */
+static void fit_cache(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    uint32_t fewer = p->kv_memory ? 0 : wf_engine_excess_pages(e, wf_engine_page(p));
+    if (!fewer) return;
+    e->apart.pages -= fewer;
+    e->limits = e->apart;
+    unify_pool(e);
+    wf_log(WEFT_LOG_WARN, "the KV cache has %u pages, not %u, and holds %.3g contexts of %u tokens: %s has no memory for more", e->apart.pages, e->apart.pages + fewer,
+           (double)e->apart.pages / wf_limits_held_pages(&e->apart), e->context, e->dev->info.name);
+}
+
 /* Plans that are finished already stay as they are. */
 static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
 {
@@ -83,6 +95,7 @@ static weft_status make_plans(struct weft_engine *e, const struct weft_engine_pa
     if (!e->plans.list[0].n_nanos) WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->apart = e->limits;
     unify_pool(e);
+    fit_cache(e, p);
     return WEFT_OK;
 }
 
@@ -122,7 +135,7 @@ static void log_limits(const struct weft_engine *e, uint32_t page)
 }
 
 /* Memory is planned again with all workspaces: a fused kernel does not work here, and its pieces need them. */
-static weft_status keep_workspaces(struct weft_engine *e, uint32_t page)
+static weft_status keep_workspaces(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_exec_destroy(e->exec);
     e->exec = NULL;
@@ -130,14 +143,15 @@ static weft_status keep_workspaces(struct weft_engine *e, uint32_t page)
     WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->limits = e->apart;
     unify_pool(e);
-    return wf_engine_check_available(e, page);
+    fit_cache(e, p);
+    return wf_engine_check_available(e, wf_engine_page(p));
 }
 
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
     weft_status s = open_exec(e, p);
     if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) {
-        WF_TRY(keep_workspaces(e, wf_engine_page(p)));
+        WF_TRY(keep_workspaces(e, p));
         s = open_exec(e, p);
     }
     return s;
@@ -473,16 +487,16 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
     pthread_mutex_unlock(lock);
 }
 
-uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap)
+uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed, uint32_t cap)
 {
     if (!e) return 0;
-    if (!layers || !recomputed) cap = 0;
+    if (!layers || !rows || !recomputed) cap = 0;
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
     uint32_t n = 0;
     pthread_mutex_lock(lock);
     for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
         if (!e->softmax[i].async) continue;
-        if (n < cap) layers[n] = i, recomputed[n] = e->softmax[i].recomputed;
+        if (n < cap) layers[n] = i, rows[n] = e->softmax[i].rows, recomputed[n] = e->softmax[i].recomputed;
         n++;
     }
     pthread_mutex_unlock(lock);

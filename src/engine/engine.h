@@ -60,6 +60,8 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 
 /* available.c: WEFT_ERR_NOMEM, with the sizes, if the engine, whose plans are made, does not fit the memory that is available. Before anything is loaded. */
 weft_status wf_engine_check_available(const struct weft_engine *e, uint32_t page);
+/* How many pages fewer of the KV cache would fit, and leave some memory to others; one context stays. 0: it fits, or the device does not say. */
+uint32_t wf_engine_excess_pages(const struct weft_engine *e, uint32_t page);
 
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */

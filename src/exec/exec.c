@@ -47,6 +47,12 @@ static weft_status observe(wf_exec *e, const wf_batch *b, const wf_command *c, u
     return e->observer(e->observer_user, e->queues[c->nano->queue], c->node, b, first, call);
 }
 
+/* Of these rows the device counts those that it computes again. */
+static void count_rows(wf_exec *e, const wf_command *c, const wf_call *call, const wf_binding *b)
+{
+    if (c->node->op == WF_OP_ATTENTION && wf_binding_is_async(e->dev, b)) e->stats.softmax[c->node->layer].rows += (uint64_t)call->out[0].rows * call->p.n_head;
+}
+
 /* A driver may refuse a kernel that it has built; the device drops that one, and another is bound. */
 static weft_status launch(wf_exec *e, const wf_command *c, const wf_call *call)
 {
@@ -55,6 +61,7 @@ static weft_status launch(wf_exec *e, const wf_command *c, const wf_call *call)
     for (int tries = 0; tries < 3; tries++) {
         WF_TRY(wf_command_kernels(&e->to, c, call, &b));
         s = wf_launch(e->queues[c->nano->queue], call, b);
+        if (s == WEFT_OK) count_rows(e, c, call, b);
         if (s != WEFT_ERR_UNSUPPORTED || e->dev->lost) return s;
         wf_command_unbind(c, call);
     }

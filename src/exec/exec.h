@@ -47,7 +47,8 @@ weft_status wf_exec_wait(wf_exec *e);
 /* A layer's asynchronous softmax. */
 typedef struct wf_exec_softmax {
     bool async;          /* kernels that use it are bound to the layer's attention */
-    uint64_t recomputed; /* rows (query and head) whose scores left its range */
+    uint64_t rows;       /* rows (query and head) that such kernels were given, in steps submitted */
+    uint64_t recomputed; /* those whose scores left its range */
 } wf_exec_softmax;
 /* Of completed steps. Times are measured by the device if it was opened with `profile`, else 0. */
 typedef struct wf_exec_stats {

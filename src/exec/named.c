@@ -93,11 +93,17 @@ static bool is_bound_anywhere(const wf_bind_to *to, enum wf_op op, int variant)
     return false;
 }
 
+bool wf_binding_is_async(wf_dev *dev, const wf_binding *b)
+{
+    for (uint8_t i = 0; i < b->n; i++)
+        if (b->part[i].op == WF_OP_ATTENTION && (wf_variant_at(dev, WF_OP_ATTENTION, (int)b->part[i].b.variant)->flags & WF_ASYNC_SOFTMAX)) return true;
+    return false;
+}
+
 static bool binds_async(wf_dev *dev, const wf_kernels *k)
 {
-    const wf_variant *v;
-    for (int i = 0; (v = wf_variant_at(dev, WF_OP_ATTENTION, i)); i++)
-        if ((v->flags & WF_ASYNC_SOFTMAX) && is_bound(k, WF_OP_ATTENTION, i)) return true;
+    for (size_t i = 0; i < k->n; i++)
+        if (wf_binding_is_async(dev, &k->list[i])) return true;
     return false;
 }
 

@@ -90,7 +90,8 @@ weft_status wf_command_kernels(const wf_bind_to *to, const wf_command *c, const 
 void wf_command_like(const wf_bind_to *to, const wf_command *c, uint32_t rows, uint32_t max_kv, wf_call *out);
 /* named.c: is there a call in the n programs that the variant can run, alone or as a part, if it is forced? */
 bool wf_programs_can_run(const wf_bind_to *to, const wf_program *list, size_t n, enum wf_op op, int variant);
-/* Is a kernel with asynchronous softmax bound to the layer's attention? */
+/* Is one of these kernels attention with asynchronous softmax? And is one bound to the layer's attention? */
+bool wf_binding_is_async(wf_dev *, const wf_binding *);
 bool wf_programs_use_async(const wf_bind_to *to, const wf_program *list, size_t n, int32_t layer);
 /* An error if a plan or --force names a kernel that runs nothing of what it is named for. */
 weft_status wf_check_named(const wf_bind_to *to, const wf_program *list, size_t n);

@@ -84,6 +84,7 @@ typedef struct wf_tuned_table {
  * WEFT_ERR_FORMAT names the first bad line, WEFT_ERR_UNSUPPORTED is another device's file. */
 weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out);
 weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out);
+bool wf_tuned_has(const wf_tuned_table *t, const wf_tuned_row *shape); /* a row of just that shape */
 /* Replaces the row of the same shape or adds it. */
 weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row);
 /* The same for a coefficient. */

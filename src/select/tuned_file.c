@@ -29,10 +29,21 @@ static bool same_shape(const wf_tuned_row *a, const wf_tuned_row *b)
     return a->kind == b->kind && a->dtype == b->dtype && !memcmp(a->key, b->key, sizeof a->key);
 }
 
-weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row)
+static size_t index_of(const wf_tuned_table *t, const wf_tuned_row *shape)
 {
     size_t i = 0;
-    while (i < t->n && !same_shape(&t->rows[i], row)) i++;
+    while (i < t->n && !same_shape(&t->rows[i], shape)) i++;
+    return i;
+}
+
+bool wf_tuned_has(const wf_tuned_table *t, const wf_tuned_row *shape)
+{
+    return index_of(t, shape) < t->n;
+}
+
+weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row)
+{
+    size_t i = index_of(t, row);
     if (i == t->n) {
         if (i >= MAX_ROWS) return wf_fail(WEFT_ERR_FORMAT, "more than %d shapes", MAX_ROWS);
         if (!wf_grow(&t->rows, t->n, &t->cap, sizeof *t->rows)) return WEFT_ERR_NOMEM;

@@ -150,20 +150,28 @@ static void print_swapped(const wf_server *s, wf_text *out, const char *directio
                   s->name, direction, (unsigned long long)bytes);
 }
 
-/* No layer with asynchronous softmax: no such metric. */
-static void print_softmax(const wf_server *s, wf_text *out)
+static void print_layers(const wf_server *s, wf_text *out, const char *name, const char *help, const uint32_t *layers, const uint64_t *values, uint32_t n)
 {
     char layer[16];
-    uint32_t n = weft_engine_softmax(s->engine, NULL, NULL, 0), *layers = wf_calloc(n, sizeof *layers);
-    uint64_t *rows = wf_calloc(n, sizeof *rows);
-    bool known = n && layers && rows && weft_engine_softmax(s->engine, layers, rows, n) == n;
-    if (known) print_head(s, out, "softmax_recompute_layer_total", "counter", "Softmax rows recomputed, of each layer that uses the asynchronous softmax.");
-    for (uint32_t i = 0; known && i < n; i++) {
+    print_head(s, out, name, "counter", help);
+    for (uint32_t i = 0; i < n; i++) {
         snprintf(layer, sizeof layer, "%u", layers[i]);
-        print_line(s, out, "softmax_recompute_layer_total", "", "layer", layer, (double)rows[i]);
+        print_line(s, out, name, "", "layer", layer, (double)values[i]);
+    }
+}
+
+/* No layer with asynchronous softmax: no such metrics. */
+static void print_softmax(const wf_server *s, wf_text *out)
+{
+    uint32_t n = weft_engine_softmax(s->engine, NULL, NULL, NULL, 0), *layers = wf_calloc(n, sizeof *layers);
+    uint64_t *rows = wf_calloc(n, sizeof *rows), *recomputed = wf_calloc(n, sizeof *recomputed);
+    if (n && layers && rows && recomputed && weft_engine_softmax(s->engine, layers, rows, recomputed, n) == n) {
+        print_layers(s, out, "softmax_async_layer_total", "Softmax rows (query and head) computed with the asynchronous softmax, of each layer that uses it.", layers, rows, n);
+        print_layers(s, out, "softmax_recompute_layer_total", "Softmax rows recomputed, of each layer that uses the asynchronous softmax.", layers, recomputed, n);
     }
     free(layers);
     free(rows);
+    free(recomputed);
 }
 
 static void print_engine(wf_server *s, wf_text *out)

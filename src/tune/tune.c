@@ -3,6 +3,8 @@
  *
  * Where the device's own choice is the fastest, or nearly, the row leaves it to that, which may know sizes that were not measured.
  *
+ * A run that is ended early keeps the shapes that it has measured to their end; the next one begins with those that the file lacks.
+ *
  * Sizes double from 1. Between two sizes with different winners, bisection finds the point of change. A change must gain 3 %, so
  * that noise does not cause one. */
 #include "base/file.h"
@@ -43,6 +45,7 @@ typedef struct tuner {
     wf_queue *q;
     job jobs[MAX_SHAPES];
     size_t n_jobs, at;
+    uint64_t end_ns;              /* of measuring; 0: never */
     wf_tuned_table table;
     wf_problem problem;
     bool have;                    /* problem is valid */
@@ -154,6 +157,15 @@ static weft_status add_given(tuner *t)
     return WEFT_OK;
 }
 
+/* ---- when to end --------------------------------------------------------------------------- */
+
+/* The time is over once a shape is done: each run gets on. */
+static bool is_over(const tuner *t)
+{
+    if (t->p->stop && t->p->stop(t->p->user)) return true;
+    return t->at && t->end_ns && wf_now_ns() > t->end_ns;
+}
+
 /* ---- one size of one shape ---------------------------------------------------------------- */
 
 /* Comparing kernels does not need operands that exceed the cache completely, which saves time. */
@@ -202,6 +214,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < MAX_VARIANTS; i++) {
         bool usable;
         racer *r = &t->racers[i];
+        if (is_over(t)) break;
         if (i == first || r->out || (v->flags & WF_REFERENCE) || r->ns > best)
             continue; /* larger sizes are not faster */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
@@ -271,7 +284,7 @@ static weft_status is_better(tuner *t, int from, int to, bool *better)
 static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low,
                           uint32_t *high)
 {
-    while (*high - low > WF_MAX(1, low / 8)) {
+    while (*high - low > WF_MAX(1, low / 8) && !is_over(t)) {
         uint32_t mid = low + (*high - low) / 2;
         bool better;
         WF_TRY(set_size(t, shape, mid));
@@ -320,6 +333,7 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
     if (usual >= MAX_VARIANTS)
         return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", MAX_VARIANTS);
     WF_TRY(race(t, size, usual, ns));
+    if (is_over(t)) return WEFT_OK;
     int best = winner(ns, *before, usual);
     report(t, row, size, best, usual, ns);
     int chosen = best == usual ? AUTO : best;
@@ -341,8 +355,8 @@ static wf_tuned_row row_of(const wf_shape *s)
     return r;
 }
 
-/* Attention starts at 64 keys, because shorter ones are too fast to matter. */
-static weft_status tune_shape(tuner *t, const job *j)
+/* Attention starts at 64 keys, because shorter ones are too fast to matter. *done: not ended before its last size, whose choices would be missing. */
+static weft_status tune_shape(tuner *t, const job *j, bool *done)
 {
     wf_tuned_row row = row_of(&j->shape);
     int before = -1;
@@ -350,8 +364,9 @@ static weft_status tune_shape(tuner *t, const job *j)
     uint32_t first = j->shape.op == WF_TUNED_GEMM ? 1 : WF_MIN(64, j->max_size);
     memset(t->racers, 0, sizeof t->racers);
     for (uint32_t size = first;
-         !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]); size *= 2)
+         !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]) && !is_over(t); size *= 2)
         s = tune_size(t, &j->shape, size, &before, &row);
+    *done = !is_over(t);
     if (t->have) wf_problem_destroy(&t->problem);
     t->have = false;
     if (s == WEFT_ERR_NOMEM && !t->dev->lost) {
@@ -361,7 +376,7 @@ static weft_status tune_shape(tuner *t, const job *j)
                wf_tuned_kinds[row.kind].name, shape, wf_error());
         s = WEFT_OK;
     }
-    return s || !row.n_steps ? s : wf_tuned_put(&t->table, &row);
+    return s || !row.n_steps || !*done ? s : wf_tuned_put(&t->table, &row);
 }
 
 /* ---- the file ----------------------------------------------------------------------------- */
@@ -374,10 +389,26 @@ static weft_status find_path(const tuner *t, char *path, size_t cap)
                                     : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
 }
 
+/* Shapes that the file lacks come first. */
+static void order_jobs(tuner *t, const char *path)
+{
+    wf_tuned_table kept = {0};
+    job ordered[MAX_SHAPES];
+    size_t n = 0;
+    if (access(path, F_OK) || wf_tuned_read(path, &t->dev->info, &kept) || kept.kernels != wf_tuned_kernels(t->dev)) wf_tuned_free(&kept);
+    for (int has = 0; has < 2; has++)
+        for (const job *j = t->jobs; j < t->jobs + t->n_jobs; j++) {
+            wf_tuned_row row = row_of(&j->shape);
+            if (wf_tuned_has(&kept, &row) == has) ordered[n++] = *j;
+        }
+    memcpy(t->jobs, ordered, n * sizeof *ordered);
+    wf_tuned_free(&kept);
+}
+
 /* Keeps rows of other shapes. */
 static weft_status merge_and_write(tuner *t, const char *path)
 {
-    uint32_t batch = t->p->model ? wf_dense_batch(&t->steps) : 0; /* single shapes are not a whole step */
+    uint32_t batch = t->p->model && t->at == t->n_jobs ? wf_dense_batch(&t->steps) : 0; /* single shapes are not a whole step */
     wf_tuned_table all = {0};
     weft_status s = WEFT_OK;
     wf_kept_choices(t->dev, path, &all);
@@ -388,6 +419,19 @@ static weft_status merge_and_write(tuner *t, const char *path)
     if (t->p->dense_batch) *t->p->dense_batch = batch;
     wf_tuned_free(&all);
     return s;
+}
+
+static weft_status tune_shapes(tuner *t)
+{
+    const struct weft_tune_params *p = t->p;
+    bool done = true;
+    t->end_ns = p->seconds ? wf_now_ns() + p->seconds * 1000000000ull : 0;
+    for (t->at = 0; t->at < t->n_jobs; t->at++) {
+        if (p->on_progress) p->on_progress(p->user, "tune", (double)t->at / (double)t->n_jobs);
+        WF_TRY(tune_shape(t, &t->jobs[t->at], &done));
+        if (!done) break;
+    }
+    return WEFT_OK;
 }
 
 static weft_status tune_device(tuner *t, char *path, size_t cap)
@@ -405,10 +449,9 @@ static weft_status tune_device(tuner *t, char *path, size_t cap)
     WF_TRY(find_path(t, path, cap));
     WF_TRY(wf_tuned_may_write(path)); /* fail before minutes of measuring, not after */
     WF_TRY(wf_queue_create(t->dev, &t->q));
-    for (t->at = 0; t->at < t->n_jobs; t->at++) {
-        if (p->on_progress) p->on_progress(p->user, "tune", (double)t->at / (double)t->n_jobs);
-        WF_TRY(tune_shape(t, &t->jobs[t->at]));
-    }
+    order_jobs(t, path);
+    WF_TRY(tune_shapes(t));
+    if (p->left) *p->left = t->n_jobs - t->at;
     return merge_and_write(t, path);
 }
 

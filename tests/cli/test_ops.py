@@ -218,6 +218,21 @@ class Tune(Folder):
         with open(self.path("out")) as f:
             self.assertEqual(re.findall(r"N=\d+,K=\d+", f.read()), ["N=64,K=64", "N=32,K=64"])
 
+    def test_seconds(self):
+        """A run that is ended keeps what it has measured, and the next one begins with the rest. A sample takes 50 ms, so that a second is for 7 of the
+        shapes at most, and the one under way."""
+        shapes = [word for n in range(30) for word in ("--shape", f"N={8 + n},K=64")]
+        command = ["tune", *cli.CPU, *QUICK, *shapes, "--max-size", 4, "--seconds", 1, "-f", self.path("out")]
+        kept = []
+        for _ in range(2):
+            r = self.ok(*command)
+            with open(self.path("out")) as f:
+                now = [line for line in f if line.startswith("gemm")]
+            self.assertIn(f"{30 - (len(now) - len(kept))} shapes are left: the same command begins with them", r.err)
+            self.assertIn(len(now) - len(kept), range(1, 9))
+            self.assertEqual(now[:len(kept)], kept)
+            kept = now
+
     def test_dense_batch(self):
         path = self.forced("ref", lambda text: text.replace("\ngemm", "\ndense_batch 96\ngemm"))
         load = ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-requests", 1, "--policy", "nanoflow", "--max-num-seqs", 4]

@@ -103,6 +103,8 @@ EXPORT void host_mma(unsigned long a, unsigned long b, unsigned long c);
 EXPORT unsigned host_word(unsigned word, unsigned from);
 EXPORT unsigned host_ballot(unsigned word);
 EXPORT float host_exp2(float x);
+EXPORT float host_exp(float x);
+EXPORT float host_tanh(float x);
 EXPORT void host_bar_init(unsigned bar);
 EXPORT void host_bar_expect(unsigned bar, unsigned bytes);
 EXPORT void host_bar_await(unsigned bar, unsigned phase);
@@ -142,7 +144,10 @@ static item *exchange(unsigned word, unsigned from)
 
 unsigned host_word(unsigned word, unsigned from) { return exchange(word, from)->got; }
 unsigned host_ballot(unsigned word) { return exchange(word, 0)->ballot; }
-float host_exp2(float x) { return (float)exp2((double)x); } /* rounded: the same bits by whatever library */
+/* Rounded: the same bits by whatever library. */
+float host_exp2(float x) { return (float)exp2((double)x); }
+float host_exp(float x) { return (float)exp((double)x); }
+float host_tanh(float x) { return (float)tanh((double)x); }
 
 /* ---- bulk copies ------------------------------------------------------------------------------------------ */
 

@@ -1,8 +1,8 @@
-"""gemm_matrix.cl without the hardware: compiled by clang-19 for AMD's targets, whose assembly must hold the
+"""gemm_matrix.cl and attention_matrix.cl without the hardware: compiled by clang-19 for AMD's targets, whose assembly must hold the
 matrix instructions and no spill; to LLVM IR for Intel, which must call the extension's function; and for this
-processor, where matrix_host plays the units and compares with the reference.
+processor, where matrix_host and matrix_attention play the units and compare with the reference.
 
-    matrix.py MATRIX_HOST KERNELS [host|amd|intel]
+    matrix.py MATRIX_HOST MATRIX_ATTENTION KERNELS [host|amd|intel]
 """
 import os
 import re
@@ -13,14 +13,36 @@ import tempfile
 
 CLANG = "clang-19"
 HERE = os.path.dirname(os.path.abspath(__file__))
-AMD = {  # unit of matrix_host -> targets, instruction
+AMD = {  # unit of host.c -> targets, instruction
     "mfma": (["gfx90a", "gfx942"], "v_mfma_f32_16x16x16_?f16"),
     "wmma11": (["gfx1100"], "v_wmma_f32_16x16x16_f16"),
     "wmma12": (["gfx1201"], "v_wmma_f32_16x16x16_f16"),
 }
 FUNCTION = "intel_sub_group_f16_f16_matrix_mad_k16"
 DECLARE = "%s float8 " + FUNCTION + "(%s a, int8 b, float8 c);\n"
+SIMPLER = ("plain", "odd")  # programs of matrix_attention that only run: for compilers they are parts of the others
 FAILED = []
+
+
+class Program:
+    """A line of --knobs. A product: variant, format of weights; attention: program, variant."""
+
+    def __init__(self, line):
+        self.unit, self.kernel, self.name, self.of, *self.options = line.split()
+        self.text = f"{self.name} {self.of}"
+        self.knobs = dict(o[2:].split("=") for o in self.options if "=" in o)
+
+    def knob(self, name):
+        return int(self.knobs[name])
+
+    def library(self, folder, of=None):
+        return os.path.join(folder, f"{self.unit}-{self.name}-{of or self.of}.so")
+
+    def products(self):
+        """Of a wave, unrolled, on a unit of 16 rows and columns."""
+        if self.kernel == "gemm_matrix":
+            return self.knob("WM") // 16 * (self.knob("WN") // 16) * (self.knob("BK") // 16)
+        return 2 * (self.knob("D") // 16) * (self.knob("TK") // 16) // self.knob("WC")
 
 
 def check(good, what):
@@ -29,76 +51,89 @@ def check(good, what):
         FAILED.append(what)
 
 
-def clang(kernels, fmt, options, output, *includes):
+def clang(kernels, p, options, output, *includes):
     """Compiles the kernel as prog.c composes it; returns what clang says, None on failure."""
     command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O3", "-Xclang", "-finclude-default-header", "-I", kernels]
-    for header in (*includes, "common.clh", f"quant/{fmt.lower()}.clh", "matrix.clh"):
+    formats = [f"quant/{p.of.lower()}.clh"] if p.kernel == "gemm_matrix" else []
+    for header in (*includes, "common.clh", *formats, "matrix.clh"):
         command += ["-include", os.path.join(kernels, header)]
-    command += [*options, "-o", output, os.path.join(kernels, "gemm_matrix.cl")]
+    command += [*options, "-o", output, os.path.join(kernels, p.kernel + ".cl")]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         print(" ".join(command), done.stderr[:2000], sep="\n")
     return done.returncode == 0
 
 
-def on_host(row, kernels, folder, host):
-    unit, variant, fmt, *options = row
-    library = os.path.join(folder, f"{unit}-{variant}-{fmt}.so")
+def run(p, command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(done.stdout[-2000:] + done.stderr[-2000:])
+    check(done.returncode == 0, f"host   {p.unit:7} {p.text}")
+
+
+def on_host(p, kernels, folder, host):
     header = os.path.join(HERE, "matrix_host.clh")
-    macros = [o for o in options if o != "-DDPAS"] + ["-U__AMDGCN_WAVEFRONT_SIZE__", "-w"]
-    built = clang(kernels, fmt, macros + ["-shared", "-fPIC"], library, header)
-    done = subprocess.run([host, library, unit, variant, fmt], capture_output=True, text=True) if built else None
-    if done is None or done.returncode:
-        print(done.stdout[-2000:] + done.stderr[-2000:] if done else "")
-    check(done is not None and done.returncode == 0, f"host   {unit:7} {variant} {fmt}")
+    macros = [o for o in p.options if o != "-DDPAS"] + ["-U__AMDGCN_WAVEFRONT_SIZE__", "-w"]
+    if not clang(kernels, p, macros + ["-shared", "-fPIC"], p.library(folder), header):
+        check(False, f"host   {p.unit:7} {p.text}")
+    elif p.kernel == "gemm_matrix":
+        run(p, [host, p.library(folder), p.unit, p.name, p.of])
+    elif p.of.endswith("async"):  # the synchronous one was built before
+        run(p, [host, p.library(folder, p.of[: -len("_async")]), p.library(folder), p.unit, p.name])
 
 
-def on_amd(row, kernels, folder):
-    unit, variant, fmt, *options = row
-    for target in AMD[unit][0] if unit in AMD else []:
+def spills(p, text):
+    """Of a product none. Attention keeps addresses through its loop over keys, which may spill, but nothing from one matrix instruction to the next."""
+    if p.kernel == "gemm_matrix":
+        return sum(int(n) for n in re.findall(r"(?:ScratchSize|vgpr_spill_count): (\d+)", text))
+    blocks = [re.split(AMD[p.unit][1], b)[1:-1] for b in re.split(r"^\.LBB\w+:|s_barrier", text, flags=re.M)]
+    return len(re.findall(r"Folded (?:Spill|Reload)", str(blocks)))
+
+
+def on_amd(p, kernels, folder):
+    for target in AMD[p.unit][0] if p.unit in AMD and p.name not in SIMPLER else []:
         path = os.path.join(folder, f"{target}.s")
-        macros = [o for o in options if o.split("=")[0] not in ("-D__AMDGCN__", "-D__GFX12__")]
+        macros = [o for o in p.options if o.split("=")[0] not in ("-D__AMDGCN__", "-D__GFX12__")]
         macros += ["-target", "amdgcn-amd-amdhsa", "-nogpulib", f"-mcpu={target}", "-S"]
-        good = clang(kernels, fmt, macros, path, os.path.join(HERE, "matrix_amd.clh"))
+        good = clang(kernels, p, macros, path, os.path.join(HERE, "matrix_amd.clh"))
         text = open(path).read() if good else ""
-        found, knob = len(re.findall(AMD[unit][1], text)), dict(o[2:].split("=") for o in options if "=" in o)
-        least = int(knob["WM"]) // 16 * int(knob["WN"]) // 16 * int(knob["BK"]) // 16  # all unrolled
-        spilled = [int(n) for n in re.findall(r"(?:ScratchSize|vgpr_spill_count): (\d+)", text)]
-        check(found >= least and sum(spilled) == 0, f"{target:8} {variant} {fmt}: {found} instructions, spills {spilled}")
+        found = len(re.findall(AMD[p.unit][1], text))
+        check(found >= p.products() and not spills(p, text), f"{target:8} {p.text}: {found} instructions, {spills(p, text)} spills")
 
 
-def on_intel(row, kernels, folder):
-    unit, variant, fmt, *options = row
-    if not unit.startswith("dpas"):
+def on_intel(p, kernels, folder):
+    if not p.unit.startswith("dpas") or p.name in SIMPLER:
         return
     header, path = os.path.join(folder, "declare.clh"), os.path.join(folder, "intel.ll")
     with open(header, "w") as f:
         for a in ("short8", "int8"):
             f.write(DECLARE % ("__attribute__((overloadable, convergent))", a))
-    good = clang(kernels, fmt, options + ["-target", "spir64", "-emit-llvm", "-S"], path, header)
+    good = clang(kernels, p, p.options + ["-target", "spir64", "-emit-llvm", "-S"], path, header)
     text = open(path).read() if good else ""
-    a = "Dv8_s" if unit == "dpas16" else "Dv8_i"
+    a = "Dv8_s" if p.unit == "dpas16" else "Dv8_i"
     calls = len(re.findall(rf"call spir_func .*{FUNCTION}{a}", text))
-    size = f"!{{i32 {unit[4:]}}}"
-    check(calls > 0 and "intel_reqd_sub_group_size" in text and size in text, f"{unit:8} {variant} {fmt}: {calls} calls")
+    size = f"!{{i32 {p.unit[4:]}}}"
+    check(calls > 0 and "intel_reqd_sub_group_size" in text and size in text, f"{p.unit:8} {p.text}: {calls} calls")
+
+
+def programs(host):
+    return [Program(line) for line in subprocess.check_output([host, "--knobs"], text=True).splitlines()]
 
 
 def main():
-    host, kernels, *only = sys.argv[1:]
+    gemm, attention, kernels, *only = sys.argv[1:]
     if not shutil.which(CLANG):
         print(f"skipped: {CLANG} is missing (setup.sh installs it)")
         return 77
-    rows = [line.split() for line in subprocess.check_output([host, "--knobs"], text=True).splitlines()]
+    products = [p for p in programs(gemm) if p.of == "F16" or p.name == "matrix64"]  # each format once, each tile with F16
     with tempfile.TemporaryDirectory() as folder:
-        for row in rows:
-            if row[2] != "F16" and row[1] != "matrix64":
-                continue  # each format once, each tile with F16
+        for host, p in [(gemm, p) for p in products] + [(attention, p) for p in programs(attention)]:
             if not only or "host" in only:
-                on_host(row, kernels, folder, host)
+                on_host(p, kernels, folder, host)
             if not only or "amd" in only:
-                on_amd(row, kernels, folder)
+                on_amd(p, kernels, folder)
             if not only or "intel" in only:
-                on_intel(row, kernels, folder)
+                on_intel(p, kernels, folder)
     print(f"{len(FAILED)} failed")
     return 1 if FAILED else 0
 

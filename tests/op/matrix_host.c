@@ -1,7 +1,7 @@
 /* matrix_host: runs gemm_matrix.cl on AMD's and Intel's matrix units as host.c plays them, so that it can be run where
  * neither is: do its loads, its stores and the documented layouts of the units fit together?
  *
- *   matrix_host --knobs               a line for each unit, variant and format: its name, then build options
+ *   matrix_host --knobs               a line for each unit, variant and format: unit, kernel, variant, format, then build options
  *   matrix_host KERNEL.so UNIT VARIANT FORMAT    runs the kernel, built with those (matrix.py), and compares
  */
 #include <dlfcn.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "cl/cl.h"
-#include "verify/judge.h"
 #include "op/host.h"
+#include "op/judged.h"
 
 /* ---- a problem ---------------------------------------------------------------------------------------------- */
 
@@ -46,19 +46,6 @@ static wf_case case_of(uint8_t format, uint32_t turn)
                      .bias = i % 2 == 0, .residual = i < 2};
 }
 
-/* Of the result, by the tolerance for F16 arithmetic; infinite for a write outside. */
-static wf_check_result judged(const wf_check *p)
-{
-    wf_check_result r = {0};
-    const wf_view *v = &p->out[WF_GEMM_Y].view;
-    wf_judge_rows(p, WF_ARITH_F16, WF_GEMM_Y, result, &r);
-    for (uint64_t i = 0; i < (uint64_t)v->rows * v->stride; i++) {
-        double got = v->dtype == WF_F16 ? wf_half_to_float(((uint16_t *)result)[i]) : ((float *)result)[i];
-        if (i % v->stride >= v->cols && !isnan(got)) r.error = INFINITY, r.ok = false;
-    }
-    return r;
-}
-
 static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t groups)
 {
     if (wf_check_new(ref, c, &problem)) return false;
@@ -66,7 +53,7 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
     memset(result, 0xFF, problem->out[WF_GEMM_Y].bytes);
     host_groups(l->group, groups ? groups : (uint32_t)l->groups, call_kernel);
     host_run host = host_result();
-    wf_check_result r = judged(problem);
+    wf_check_result r = judged(problem, WF_GEMM_Y, result);
     char text[160];
     wf_case_text(c, text, sizeof text);
     bool ok = r.ok && !host.mistakes && host.products;
@@ -110,7 +97,7 @@ static int print_knobs(void)
         for (size_t v = 0; v < WF_LEN(variants); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
                 if (!configure(&host_units[u], variants[v], format_ids[f], 0, &l)) return 1;
-                printf("%s %s %s %s", host_units[u].name, variants[v], formats[f], host_units[u].macros);
+                printf("%s gemm_matrix %s %s %s", host_units[u].name, variants[v], formats[f], host_units[u].macros);
                 for (uint32_t i = 0; i < l.n_knobs; i++) printf(" -D%s=%d", l.knob[i].name, l.knob[i].value);
                 printf("\n");
             }

@@ -252,9 +252,12 @@ static const struct weft_device_info *find_device(const char *id)
     return NULL;
 }
 
+/* As long as the longest test may take: on a machine with much else to do even a small call can take minutes, where its first launch compiles it. */
+#define WATCHDOG_MS (20u * 60 * 1000)
+
 static weft_status open_device(const options *o, session *s)
 {
-    wf_open_params p = {0};
+    wf_open_params p = {.watchdog_ms = WATCHDOG_MS};
     const struct weft_device_info *found = find_device(o->device);
     WF_TRY(wf_tier_parse(o->tier, &p.tier));
     if (!found && !strcmp(o->device, "first-opencl")) return wf_fail(WEFT_ERR_NODEVICE, "no OpenCL device");

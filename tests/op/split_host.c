@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "cl/cl.h"
-#include "verify/judge.h"
 #include "op/host.h"
+#include "op/judged.h"
 
 /* A program: a variant, with or without windows; chunk, grows: of attention_split, in place of the variant's, for rows that are
  * short enough to be simulated to have many chunks. */
@@ -142,19 +142,6 @@ static void call_kernel(void)
     else ((plain_fn *)kernel)(BEGIN, END);
 }
 
-/* Of the result, by the tolerance for F16 arithmetic; infinite for a write outside. */
-static wf_check_result judged(const wf_check *p)
-{
-    wf_check_result r = {0};
-    const wf_view *v = &p->out[WF_ATTENTION_O].view;
-    wf_judge_rows(p, WF_ARITH_F16, WF_ATTENTION_O, result, &r);
-    for (uint64_t i = 0; i < (uint64_t)v->rows * v->stride; i++) {
-        double got = v->dtype == WF_F16 ? wf_half_to_float(((uint16_t *)result)[i]) : ((float *)result)[i];
-        if (i % v->stride >= v->cols && !isnan(got)) r.error = INFINITY, r.ok = false;
-    }
-    return r;
-}
-
 /* Launches leave the counters at 0, and what is behind their scratch memory as it is. */
 static bool clean(void)
 {
@@ -254,7 +241,7 @@ static bool run_case(const loaded *by, wf_dev *ref, const wf_case *c)
     host_run host = host_result();
     uint32_t products = host.products - before;
     bool async = strstr(p->variant, "async"), counted = async ? count >= k->redo_least && count <= k->redo_most : !count;
-    wf_check_result r = judged(k);
+    wf_check_result r = judged(k, WF_ATTENTION_O, result);
     bool worked = is_prefill(p) || (async && count ? products > need : products == need);
     bool ok = r.ok && counted && clean() && !host.mistakes && worked;
     printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products of %u, %u mistakes %s\n", ok ? "ok" : "FAIL", p->name, text, r.error, count,

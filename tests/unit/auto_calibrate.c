@@ -59,7 +59,7 @@ static void read_ranges(const struct weft_engine *e, opened *out)
 {
     for (const wf_node *n = e->graph.nodes; n < e->graph.nodes + e->graph.n_nodes; n++)
         if (n->op == WF_OP_ATTENTION) out->ranges[n->layer] = (wf_phi){n->p.phi, n->p.phi_lo, n->p.phi_hi};
-    out->n_async = weft_engine_softmax(e, NULL, NULL, 0);
+    out->n_async = weft_engine_softmax(e, NULL, NULL, NULL, 0);
     weft_engine_stats(e, &out->stats);
 }
 

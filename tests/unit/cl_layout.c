@@ -308,6 +308,38 @@ static cl_dev *with_wgmma(void)
     return d;
 }
 
+static int variant_named(enum wf_op op, const char *name)
+{
+    for (int i = 0; i < (int)wf_cl_n_variants(op); i++)
+        if (!strcmp(wf_cl_variant_at(op, i)->name, name)) return i;
+    fail_msg("no kernel %s", name);
+    return -1;
+}
+
+/* Behind a norm few rows have as many work-groups as run at once, each of which normalises once for all of its tiles; else one a tile. */
+static void work_groups_behind_a_norm(void **state)
+{
+    static const struct {
+        const char *variant;
+        enum wf_dtype w;
+        uint32_t n;
+        bool norm;
+        uint64_t groups;
+    } cases[] = {{"row_int16", WF_Q4_K, 28672, true, 3 * 132}, {"row_int16", WF_Q8_0, 28672, true, 2 * 132}, {"flat8", WF_F16, 28672, true, 2 * 132},
+                 {"flat8", WF_Q4_0, 6144, true, 192},          {"row_int16", WF_Q4_K, 28672, false, 896},    {"flat8", WF_F16, 28672, false, 896}};
+    (void)state;
+    const cl_dev *d = with_wgmma();
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = product(1, cases[i].n, 4096);
+        cl_launch l;
+        c.in[WF_GEMM_W].dtype = cases[i].w;
+        if (cases[i].norm) c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 4096, 4096, WF_F32, 0};
+        if (cases[i].norm) c.in[WF_GEMM_X].dtype = WF_F32;
+        assert_true(wf_cl_configure(d, variant_named(WF_OP_GEMM, cases[i].variant), &c, &l));
+        assert_int_equal(l.groups, cases[i].groups);
+    }
+}
+
 /* Those that an H200 ran the fastest of all (bench/results/nvidia-h200.csv). */
 static void products_follow_the_model(void **state)
 {
@@ -771,6 +803,7 @@ int main(void)
         cmocka_unit_test(rings_fit_local_memory),
         cmocka_unit_test(decodes_with_a_share),
         cmocka_unit_test(rotations_behind_products),
+        cmocka_unit_test(work_groups_behind_a_norm),
         cmocka_unit_test(products_follow_the_model),
         cmocka_unit_test(layout_follows_the_op),
         cmocka_unit_test(experts_by_pairs), cmocka_unit_test(experts_gates), cmocka_unit_test(routers_of_few_tokens),

@@ -507,8 +507,8 @@ static queues begin_cores(void)
 static void end_cores(queues *s)
 {
     for (int i = 0; i < 3; i++) {
-        s->dev->fns->queue_destroy(s->dev, s->q[i]);
-        s->dev->fns->event_destroy(s->dev, s->e[i]);
+        wf_queue_destroy(s->q[i]);
+        wf_event_destroy(s->e[i]);
     }
     s->dev->fns->close(s->dev);
 }
@@ -570,6 +570,82 @@ static void test_cores_in_turn(void **state)
     end_cores(&s);
 }
 
+/* ---- a call that does not end --------------------------------------------------------------------- */
+
+/* Has the call of that number begun? */
+static bool has_run(uint32_t number)
+{
+    return atomic_load(&seen.result[number]) != 0;
+}
+
+/* What waits for a call that was dropped has no inputs: it must not run when the queue of that call is destroyed, which fires its events. */
+static void test_lost_runs_nothing(void **state)
+{
+    (void)state;
+    queues s = begin_cores();
+    wf_event *never = event_of(s.dev);
+    ((wf_cpu_event *)never)->armed++;
+    assert_int_equal(wf_mark(s.q[0], &never, 1, NULL), WEFT_OK);
+    launch(s.q[0], &counts_cores, 0, 0, s.e[0]);
+    assert_int_equal(wf_mark(s.q[1], &s.e[0], 1, NULL), WEFT_OK);
+    launch(s.q[1], &counts_cores, 1, 0, s.e[1]);
+    assert_int_equal(wf_wait(s.e[1], 20), WEFT_ERR_TIMEOUT);
+    wf_resume(s.dev);
+    s.dev->fns->queue_destroy(s.dev, s.q[0]);
+    s.q[0] = NULL;
+    s.dev->fns->wait(s.e[1], WAIT_MS);
+    assert_false(has_run(0) || has_run(1));
+    s.dev->fns->event_destroy(s.dev, never);
+    end_cores(&s);
+}
+
+/* Waits for the test, then asks for work, and writes to its operand. */
+static void go_on_late(const wf_cpu_work *w)
+{
+    uint32_t begin, end;
+    if (w->id == 0) atomic_fetch_add(&seen.begun, 1);
+    await_at_least(&seen.go, 1);
+    if (wf_cpu_next(w, 1, 1, &begin, &end)) atomic_store(result(w), 1);
+    if (w->id == 0) *(char *)wf_cpu_at(&w->call->out[0]) = 1;
+}
+
+static const wf_cpu_variant goes_on_late = {.run = go_on_late};
+
+/* The call itself ends at its next chunk. Until then it may use its memory, here as much as free() gives back to the system at once, and its
+ * event, though they have been destroyed. */
+static void test_lost_still_runs(void **state)
+{
+    (void)state;
+    queues s = begin_cores();
+    wf_buf *b;
+    assert_int_equal(wf_buf_create(s.dev, 64u << 20, &b), WEFT_OK);
+    wf_call c = {.op = WF_OP_SILU_MUL, .signal = s.e[0], .out[0] = {.buf = b, .rows = 1000, .cols = 1000}};
+    const wf_bound bound = {0, (void *)&goes_on_late}; /* read-only */
+    assert_int_equal(s.dev->fns->launch(s.q[0], &c, &bound), WEFT_OK);
+    await_at_least(&seen.begun, 1);
+    assert_int_equal(wf_wait(s.e[0], 20), WEFT_ERR_TIMEOUT);
+    wf_buf_destroy(b);
+    wf_event_destroy(s.e[0]);
+    s.e[0] = NULL;
+    atomic_store(&seen.go, 1);
+    end_cores(&s);
+    assert_false(has_run(0));
+}
+
+/* After a failure a call may still run: who gives up can wait for its end. */
+static void test_failure_still_runs(void **state)
+{
+    (void)state;
+    queues s = begin_cores();
+    launch(s.q[0], &holds, 0, 0, NULL);
+    await_at_least(&seen.begun, 1);
+    wf_cpu_fail((wf_cpu_dev *)s.dev, WEFT_ERR_NOMEM, "of another queue");
+    s.dev->params.watchdog_ms = 20;
+    assert_int_equal(wf_finish(s.q[0]), WEFT_ERR_TIMEOUT);
+    atomic_store(&seen.go, 1);
+    end_cores(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -579,7 +655,8 @@ int main(void)
         cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
         cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
         cmocka_unit_test(test_cores_of_a_call), cmocka_unit_test(test_cores_left), cmocka_unit_test(test_cores_of_many_calls),
-        cmocka_unit_test(test_cores_in_turn),
+        cmocka_unit_test(test_cores_in_turn), cmocka_unit_test(test_lost_runs_nothing), cmocka_unit_test(test_lost_still_runs),
+        cmocka_unit_test(test_failure_still_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,6 +300,48 @@ static void lengths_are_predicted_apart(void **state)
     for (int i = 0; i < 8; i++) assert_int_equal(t[i].tokens, 60);
 }
 
+/* ---- a device with little memory ------------------------------------------------------------------------------------ */
+
+enum { MANY_SEQS = 64, HELD = 20 };
+
+/* Opens an engine for MANY_SEQS contexts on a device with that much memory. */
+static enum weft_status open_with(uint64_t available, uint64_t kv_memory)
+{
+    struct weft_engine_params p = {.device = "null", .n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64, .kv_memory = kv_memory};
+    weft_engine_close(engine);
+    engine = NULL;
+    wf_null_configure(&(wf_null_config){.available = available});
+    enum weft_status s = weft_engine_open(model, &p, &engine);
+    wf_null_configure(&(wf_null_config){.compute = choose});
+    return s;
+}
+
+/* The cache holds the contexts that have room and leaves an eighth to others, but one context at least; what was asked for is not changed. */
+static void small_devices_have_small_caches(void **state)
+{
+    tally t;
+    struct weft_stats stats;
+    struct weft_budget b;
+    (void)state;
+    assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64}, &b), WEFT_OK);
+    uint64_t each = b.kv / MANY_SEQS, fixed = b.weights + b.activations;
+    if (open_with((fixed + HELD * each) * 8 / 7, 0)) fail_msg("%s", weft_last_error());
+    weft_engine_stats(engine, &stats);
+    assert_in_range(stats.kv_bytes, (HELD - 2) * each, HELD * each); /* tables of positions and pages are beside */
+    struct weft_request *r = submit(&t, 0, 1, 20, 10, 0);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_int_equal(t.tokens, 10);
+    weft_request_free(r);
+    assert_int_equal(open_with((fixed + HELD * each) * 8 / 7, b.kv), WEFT_ERR_NOMEM);
+    assert_int_equal(open_with(each / 2, 0), WEFT_ERR_NOMEM);
+    assert_int_equal(open_with(fixed + 2 * each, 0), WEFT_OK);
+    weft_engine_stats(engine, &stats);
+    assert_in_range(stats.kv_bytes, each, 2 * each);
+    assert_int_equal(open_with(fixed + 2 * MANY_SEQS * each, 0), WEFT_OK);
+    weft_engine_stats(engine, &stats);
+    assert_int_equal(stats.kv_bytes, b.kv);
+}
+
 /* ---- what the asynchronous softmax computes again ----------------------------------------------------------------- */
 
 enum { ROWS_A_CALL = 0x30000001 }; /* so many that the device's counter of 32 bits wraps */
@@ -347,7 +389,7 @@ static void recomputed_rows_are_counted(void **state)
     weft_engine_stats(engine, &stats);
     assert_true(computed_again > UINT32_MAX);
     assert_true(stats.softmax_recomputed == computed_again);
-    assert_int_equal(weft_engine_softmax(engine, NULL, NULL, 0), 0); /* this device has no such kernels */
+    assert_int_equal(weft_engine_softmax(engine, NULL, NULL, NULL, 0), 0); /* this device has no such kernels */
     assert_int_equal(stats.steps, 10);
 }
 
@@ -393,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(prompts_of_the_context_and_one_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_allocated_after_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lengths_are_predicted_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_devices_have_small_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recomputed_rows_are_counted, set_up, tear_down), cmocka_unit_test_setup_teardown(lost_device, set_up, tear_down),
     };
     if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;

@@ -139,7 +139,7 @@ static void engines(void **state)
     struct weft_engine_params p = {.device = "null"};
     struct weft_stats stats;
     uint32_t layer;
-    uint64_t recomputed;
+    uint64_t rows, recomputed;
     REFUSES(weft_engine_open, NULL, &p, &e);
     REFUSES(weft_engine_open, model, NULL, &e);
     REFUSES(weft_engine_open, model, &p, NULL);
@@ -151,9 +151,10 @@ static void engines(void **state)
     IGNORES(weft_engine_stats, NULL, &stats);
     IGNORES(weft_engine_stats, engine, NULL);
     GIVES(weft_devices(NULL, 0), weft_devices, NULL, 4);
-    GIVES(0, weft_engine_softmax, NULL, &layer, &recomputed, 1);
-    GIVES(weft_engine_softmax(engine, NULL, NULL, 0), weft_engine_softmax, engine, NULL, &recomputed, 1);
-    GIVES(weft_engine_softmax(engine, NULL, NULL, 0), weft_engine_softmax, engine, &layer, NULL, 1);
+    GIVES(0, weft_engine_softmax, NULL, &layer, &rows, &recomputed, 1);
+    GIVES(weft_engine_softmax(engine, NULL, NULL, NULL, 0), weft_engine_softmax, engine, NULL, &rows, &recomputed, 1);
+    GIVES(weft_engine_softmax(engine, NULL, NULL, NULL, 0), weft_engine_softmax, engine, &layer, NULL, &recomputed, 1);
+    GIVES(weft_engine_softmax(engine, NULL, NULL, NULL, 0), weft_engine_softmax, engine, &layer, &rows, NULL, 1);
 }
 
 static void requests(void **state)

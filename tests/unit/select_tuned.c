@@ -81,6 +81,10 @@ static void rows_are_found(void **state)
     };
     for (size_t i = 0; i < WF_LEN(looks); i++)
         assert_name(find(&t, looks[i].kind, looks[i].key, looks[i].size), looks[i].want);
+    for (uint32_t seqs = 1; seqs <= 64; seqs++) { /* those that others stand for are not there */
+        const wf_tuned_row shape = {.kind = WF_TUNED_DECODE, .dtype = WF_F16, .key = {32, 8, 128, seqs}};
+        assert_int_equal(wf_tuned_has(&t, &shape), seqs == 8 || seqs == 64);
+    }
     wf_tuned_free(&t);
 }
 

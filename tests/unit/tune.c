@@ -202,6 +202,59 @@ static void which_kernels_are_tried(void **state)
     assert_int_equal(runs[2], 0);
 }
 
+/* ---- runs that are ended ------------------------------------------------------------------ */
+
+enum { SHAPES = 3 };
+
+static bool at_once(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* Which of the shapes the file has; bit i: N = 8 + i. */
+static uint32_t kept_in(const char *path)
+{
+    char text[4096] = "", name[16];
+    uint32_t kept = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    for (uint32_t i = 0; i < SHAPES; i++) {
+        snprintf(name, sizeof name, "N=%u,", 8 + i);
+        if (strstr(text, name)) kept |= 1u << i;
+    }
+    return kept;
+}
+
+/* A shape takes more than a second here, so that in a second one is measured, and each run begins with one that the file lacks. */
+static void a_run_goes_on_from_the_last(void **state)
+{
+    char path[] = "/tmp/weft-tune-XXXXXX";
+    const char *const shapes[SHAPES] = {"N=8,K=32", "N=9,K=32", "N=10,K=32"};
+    uint64_t left;
+    struct weft_tune_params p = {.device = "null", .shapes = shapes, .n_shapes = SHAPES, .dtypes = "F32", .max_size = 4, .rotate = 1, .path = path, .left = &left};
+    (void)state;
+    close(mkstemp(path));
+    unlink(path);
+    wf_null_configure(&(wf_null_config){.compute = product, .variants = 3});
+    p.seconds = 1;
+    for (uint32_t run = 0; run < SHAPES; run++) {
+        if (weft_tune(&p, NULL, 0)) fail_msg("%s", weft_last_error());
+        assert_int_equal(left, SHAPES - 1);
+        assert_int_equal(kept_in(path), (2u << run) - 1);
+    }
+    p.stop = at_once;
+    assert_int_equal(weft_tune(&p, NULL, 0), WEFT_OK);
+    assert_int_equal(left, SHAPES);
+    assert_int_equal(kept_in(path), (1u << SHAPES) - 1);
+    p.stop = NULL, p.seconds = 0;
+    assert_int_equal(weft_tune(&p, NULL, 0), WEFT_OK);
+    assert_int_equal(left, 0);
+    unlink(path);
+}
+
 /* ---- a device with a layout of its own: every byte is one more than in the file ----------- */
 
 enum { LAYOUT = 5, HEAD = 64 };
@@ -430,6 +483,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slow_first_launch_is_no_estimate, setup, teardown),
         cmocka_unit_test_setup_teardown(the_median_counts, setup, teardown),
         cmocka_unit_test(which_kernels_are_tried),
+        cmocka_unit_test(a_run_goes_on_from_the_last),
         cmocka_unit_test_setup_teardown(weights_are_packed, setup, teardown),
         cmocka_unit_test_setup_teardown(pages_rotate, setup, teardown),
         cmocka_unit_test_setup_teardown(prompts_are_causal, setup, teardown),
