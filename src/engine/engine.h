@@ -68,6 +68,10 @@ uint32_t wf_engine_excess_pages(const struct weft_engine *e, uint32_t page);
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
 /* The kept plans, finished; n 0: there are none. A failure, which frees them, names what is wrong with the file. */
 weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap);
+/* The same of the plans that weft ships in tuned/plans for this kind of device, whatever its driver, and the shape of the model, with or without ranges for the
+ * asynchronous softmax: for builds that search no plans. Name: of their file, below tuned/. */
+weft_status wf_shipped_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap);
+weft_status wf_shipped_plans_name(wf_dev *dev, const wf_graph *g, char *buf, size_t cap);
 /* The kernel of decode attention that shares compute units with others (WF_SHARES_UNITS) and can run this model's: kept plans may name it, and no other.
  * NULL: none, as where rows must not depend on what else a step holds, or attention is forced to be another. */
 const char *wf_sharing_kernel(wf_dev *dev, const wf_graph *g);

@@ -2,6 +2,7 @@
 #include "engine/attention_windows.h"
 #include "engine/auto_calibrate.h"
 #include "engine/engine.h"
+#include "plan/milp.h"
 #include "select/select.h"
 #include <weft/tune.h>
 
@@ -15,15 +16,28 @@ void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap)
     else if (p->nano_batches) wf_copy(from, cap, "sequential, as weft_engine_params.nano_batches says");
 }
 
+static void say_unusable(const char *path, const char *what_helps, char *from, size_t cap)
+{
+    wf_log(WEFT_LOG_WARN, "%s: steps are sequential%s", wf_error(), what_helps);
+    snprintf(from, cap, "sequential, for %s cannot be used", *path ? path : "the cache folder");
+}
+
+/* A build without CBC searches little, and so takes what others have measured on such a device. */
+static void take_shipped(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap)
+{
+    char path[1100];
+    if (!wf_milp_available() && wf_shipped_plans(dev, g, out, path, sizeof path)) say_unusable(path, "", from, cap);
+    else if (!out->n) wf_copy(from, cap, "sequential: never measured here (weft tune --overlap)");
+    else wf_copy(from, cap, out->n == 1 ? "sequential: nothing faster was found on such a device (shipped)" : "the fastest that was found on such a device (shipped)");
+}
+
 /* A plan of another version of weft, or one that was damaged, costs what it would have gained and nothing else. A file of one plan has the sequential one,
  * which is the last of every file. */
 bool wf_kept_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap)
 {
     char path[512];
-    if (wf_stored_plans(dev, g, out, path, sizeof path)) {
-        wf_log(WEFT_LOG_WARN, "%s: steps are sequential until weft tune --overlap has run again", wf_error());
-        snprintf(from, cap, "sequential, for %s cannot be used", *path ? path : "the cache folder");
-    } else if (!out->n) wf_copy(from, cap, "sequential: never measured here (weft tune --overlap)");
+    if (wf_stored_plans(dev, g, out, path, sizeof path)) say_unusable(path, " until weft tune --overlap has run again", from, cap);
+    else if (!out->n) take_shipped(dev, g, out, from, cap);
     else wf_copy(from, cap, out->n == 1 ? "sequential: weft tune --overlap found nothing faster" : "the fastest that weft tune --overlap found");
     return out->n;
 }

@@ -11,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static void describe_operand(const wf_graph *g, const wf_operand *o, bool matrix, FILE *f)
+/* states: also what stays on the device, such as the counts of a layer that has a range for the asynchronous softmax. */
+static void describe_operand(const wf_graph *g, const wf_operand *o, bool matrix, bool states, FILE *f)
 {
-    if (o->value < 0) return;
+    if (o->value < 0 || (!states && g->values[o->value].kind == WF_VALUE_STATE)) return;
     const wf_value *v = &g->values[o->value];
     fprintf(f, " %d.%d.%d.%u.%u", v->kind, v->rows, v->dtype, v->cols, matrix ? v->weight_rows : 0);
 }
@@ -25,12 +26,12 @@ static bool is_matrix(const wf_node *n, size_t in)
 }
 
 /* What its ops take: names, formats and sizes. */
-static void describe_graph(const wf_graph *g, FILE *f)
+static void describe_graph(const wf_graph *g, bool states, FILE *f)
 {
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         fprintf(f, "%d %s %d %d %u/%u/%u", n->layer, n->name, n->kind, n->op, n->p.n_head, n->p.n_kv_head, n->p.head_dim);
-        for (size_t i = 0; i < WF_MAX_IN; i++) describe_operand(g, &n->in[i], is_matrix(n, i), f);
-        for (size_t i = 0; i < WF_MAX_OUT; i++) describe_operand(g, &n->out[i], false, f);
+        for (size_t i = 0; i < WF_MAX_IN; i++) describe_operand(g, &n->in[i], is_matrix(n, i), states, f);
+        for (size_t i = 0; i < WF_MAX_OUT; i++) describe_operand(g, &n->out[i], false, states, f);
         fputc('\n', f);
     }
 }
@@ -44,22 +45,22 @@ static void describe_device(wf_dev *dev, FILE *f)
 }
 
 /* Of a device, a graph, or both; NULL: without it. */
-static char *describe(wf_dev *dev, const wf_graph *g)
+static char *describe(wf_dev *dev, const wf_graph *g, bool states)
 {
     char *text = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
     if (!f) return NULL;
     if (dev) describe_device(dev, f);
-    if (g) describe_graph(g, f);
+    if (g) describe_graph(g, states, f);
     if (!fclose(f)) return text;
     free(text);
     return NULL;
 }
 
-static weft_status key_of(wf_dev *dev, const wf_graph *g, char name[33])
+static weft_status key_of(wf_dev *dev, const wf_graph *g, bool states, char name[33])
 {
-    char *text = describe(dev, g);
+    char *text = describe(dev, g, states);
     wf_cache_key key = text ? wf_cache_key_of("%s", text) : (wf_cache_key){0};
     bool made = key.text != NULL;
     if (made) wf_copy(name, 33, key.name);
@@ -71,7 +72,7 @@ static weft_status key_of(wf_dev *dev, const wf_graph *g, char name[33])
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap)
 {
     char folder[400], slug[128], key[33];
-    WF_TRY(key_of(dev, g, key));
+    WF_TRY(key_of(dev, g, true, key));
     WF_TRY(wf_cache_dir(folder, sizeof folder));
     wf_device_slug(&dev->info, slug, sizeof slug);
     if ((size_t)snprintf(buf, cap, "%s/overlap/%s-%s.%s", folder, slug, key, what) < cap) return WEFT_OK;
@@ -134,12 +135,20 @@ static weft_status check_buckets(const wf_plans *p)
     return WEFT_OK;
 }
 
-static weft_status load_plans(wf_dev *dev, const wf_graph *g, const char *path, wf_plans *out)
+static weft_status check_plans(wf_dev *dev, const wf_graph *g, const char *path, wf_plans *out)
 {
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_plans_load(g, path, out));
     WF_TRY(check_buckets(out));
-    return check_kernels(out, wf_sharing_kernel(dev, g));
+    WF_TRY(check_kernels(out, wf_sharing_kernel(dev, g)));
+    return wf_plans_finish(g, out, dev->align);
+}
+
+static weft_status load_plans(wf_dev *dev, const wf_graph *g, const char *path, wf_plans *out)
+{
+    weft_status s = check_plans(dev, g, path, out);
+    if (s != WEFT_OK) wf_plans_free(out);
+    return s;
 }
 
 weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap)
@@ -147,19 +156,41 @@ weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char 
     *out = (wf_plans){0};
     *path = 0;
     WF_TRY(wf_stored_path(dev, g, "plan", path, cap));
-    if (access(path, F_OK)) return WEFT_OK;
-    weft_status s = load_plans(dev, g, path, out);
-    if (s == WEFT_OK) s = wf_plans_finish(g, out, dev->align);
-    if (s != WEFT_OK) wf_plans_free(out);
-    return s;
+    return access(path, F_OK) ? WEFT_OK : load_plans(dev, g, path, out);
+}
+
+/* ---- shipped plans --------------------------------------------------------------------------------------------------- */
+
+weft_status wf_shipped_plans_name(wf_dev *dev, const wf_graph *g, char *buf, size_t cap)
+{
+    char slug[128], key[33];
+    WF_TRY(key_of(NULL, g, false, key));
+    wf_device_slug(&dev->info, slug, sizeof slug);
+    snprintf(buf, cap, "plans/%s-%s.plan", slug, key);
+    return WEFT_OK;
+}
+
+/* They were measured with a device as it is opened when nothing is said. */
+static bool is_opened_plainly(const wf_dev *dev)
+{
+    return dev->params.tier == WF_TIER_MATRIX && !dev->params.threads && !dev->params.deterministic;
+}
+
+weft_status wf_shipped_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap)
+{
+    char name[200];
+    *out = (wf_plans){0};
+    *path = 0;
+    WF_TRY(wf_shipped_plans_name(dev, g, name, sizeof name));
+    return is_opened_plainly(dev) && wf_tuned_shipped_path(name, path, cap) ? load_plans(dev, g, path, out) : WEFT_OK;
 }
 
 /* ---- profiles -------------------------------------------------------------------------------------------------------- */
 
 weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p)
 {
-    WF_TRY(key_of(dev, NULL, p->device_key));
-    return key_of(NULL, g, p->model_key);
+    WF_TRY(key_of(dev, NULL, true, p->device_key));
+    return key_of(NULL, g, true, p->model_key);
 }
 
 /* By what it was made for; one without that, by names. */

@@ -80,7 +80,7 @@ static void read_if_there(wf_dev *dev, const char *path, wf_tuned_table *out)
 
 /* Shipped files lie beside an installed program, else in the source tree whose build folder it runs from, else where the
  * program was to be installed. */
-static bool shipped_path(const char *slug, char *out, size_t cap)
+bool wf_tuned_shipped_path(const char *name, char *out, size_t cap)
 {
     static const char *const places[] = {"../share/weft/tuned", "../../../tuned"};
     char exe[512];
@@ -88,19 +88,20 @@ static bool shipped_path(const char *slug, char *out, size_t cap)
     exe[n > 0 ? n : 0] = 0;
     char *slash = strrchr(exe, '/');
     for (size_t i = 0; slash && i < WF_LEN(places); i++) {
-        snprintf(out, cap, "%.*s/%s/%s.tune", (int)(slash - exe), exe, places[i], slug);
+        snprintf(out, cap, "%.*s/%s/%s", (int)(slash - exe), exe, places[i], name);
         if (!access(out, R_OK)) return true;
     }
-    snprintf(out, cap, "%s/%s.tune", WEFT_TUNED_DIR, slug);
+    snprintf(out, cap, "%s/%s", WEFT_TUNED_DIR, name);
     return !access(out, R_OK);
 }
 
 static void load(wf_dev *dev, selection *s)
 {
-    char path[1100], slug[160];
+    char path[1100], slug[160], name[168];
     s->loaded = true;
     wf_device_slug(&dev->info, slug, sizeof slug);
-    if (shipped_path(slug, path, sizeof path)) read_if_there(dev, path, &s->shipped);
+    snprintf(name, sizeof name, "%s.tune", slug);
+    if (wf_tuned_shipped_path(name, path, sizeof path)) read_if_there(dev, path, &s->shipped);
     if (!wf_tuned_user_path(&dev->info, false, path, sizeof path))
         read_if_there(dev, path, &s->user);
 }

@@ -103,6 +103,8 @@ uint32_t wf_tuned_kernels(wf_dev *dev);
 void wf_device_slug(const struct weft_device_info *info, char *buf, size_t cap);
 /* $XDG_CONFIG_HOME/weft/tuned/SLUG.tune or the same below ~/.config; make: with its folders. */
 weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf, size_t cap);
+/* select.c: the path of a file that weft ships in tuned/. False: there is none of that name. */
+bool wf_tuned_shipped_path(const char *name, char *buf, size_t cap);
 
 /* The row and size of a call, for lookups and for tuning. False: such calls are not tuned. */
 bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size);

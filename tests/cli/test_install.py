@@ -63,7 +63,8 @@ class Install(unittest.TestCase):
             self.installed(*path.split("/"))
         shipped = {n for n in os.listdir(os.path.join(ROOT, "tuned")) if n.endswith(".tune")}
         self.assertTrue(shipped)
-        self.assertEqual(shipped, set(os.listdir(self.installed("share", "weft", "tuned"))))
+        self.assertEqual(shipped | {"plans"}, set(os.listdir(self.installed("share", "weft", "tuned"))))
+        self.assertEqual(set(os.listdir(os.path.join(ROOT, "tuned", "plans"))), set(os.listdir(self.installed("share", "weft", "tuned", "plans"))))
 
     def test_documents_and_unit(self):
         for path in ("README.md", "LICENSE", "docs/serving.md", "examples/haproxy.cfg", "examples/stream.c", "examples/several.py"):

@@ -55,6 +55,7 @@ static void test_takes_what_gains(void **state)
 {
     char *said;
     (void)state;
+    want_programs();
     set_world(gains);
     assert_true(compare_with_sequential("nothing measured") == 0);
     expect_source(0, "sequential: never measured here (weft tune --overlap)");
@@ -75,6 +76,7 @@ static void test_takes_nothing_that_loses(void **state)
     wf_plans plans;
     struct world w = gains;
     (void)state;
+    want_programs();
     set_world(gains);
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     free(said);
@@ -102,6 +104,7 @@ static void test_never_slower(void **state)
     enum { WORLDS = 5 };
     int gained = 0;
     (void)state;
+    want_programs();
     for (uint64_t seed = 1; seed <= WORLDS; seed++) {
         char *said, what[32];
         set_world((struct world){{between(0.1, 0.5, seed, 1), between(0.1, 0.5, seed, 2)}, {between(0.8, 1.3, seed, 3), between(0.8, 1.3, seed, 4)},
@@ -164,6 +167,7 @@ static void test_contexts(void **state)
 {
     const wf_step_load most = {SEQS - 1, TOKENS - SEQS + 1}, least = {SEQS / 2 - 1, TOKENS / 2 - SEQS / 2 + 1};
     (void)state;
+    want_programs();
     tune_with_keys(CONTEXT / 4, CONTEXT);
     assert_true(gain_of(SEQS, most, CONTEXT / 2) > 0 && gain_of(SEQS, most, CONTEXT) > 0);
     assert_true(gain_of(SEQS, least, CONTEXT / 4) > 0 && gain_of(SEQS, least, CONTEXT) > 0);
@@ -232,6 +236,7 @@ static void test_older_plans(void **state)
 {
     char path[600], *said, *limits;
     (void)state;
+    want_programs();
     set_world(gains);
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     free(said);
@@ -277,6 +282,7 @@ static void test_damaged_files(void **state)
 {
     char *said;
     (void)state;
+    want_programs();
     keep_damaged_plan();
     struct weft_engine *e = open_engine(0);
     assert_int_equal(e->plans.n, 1);
@@ -366,6 +372,7 @@ static void test_builds_end_in_time(void **state)
 {
     char *said;
     (void)state;
+    want_programs();
     set_world(gains);
     tune_until(UINT32_MAX, &said); /* what is measured here is not measured again */
     free(said);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "dev/null.h"
+#include "plan/milp.h"
 #include "tune/overlap.h"
 
 #include <math.h>
@@ -82,7 +83,15 @@ static inline void set_world(struct world w)
     empty_cache();
 }
 
+/* A world in which a plan of Stage I and II gains, and none of the built-in orders. */
 static const struct world gains = {.bend = {0.2, 0.3}, .beside = {1, 1}, .product = 100, .attention = 4000};
+
+static inline void want_programs(void)
+{
+    if (wf_milp_available()) return;
+    printf("skipped: weft was built without CBC\n");
+    skip();
+}
 
 /* ---- engines ------------------------------------------------------------------------------------------------------- */
 

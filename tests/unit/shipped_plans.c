@@ -1,0 +1,176 @@
+/* shipped_plans: the plans in tuned/plans are of devices and models that weft builds graphs for as they did when they were measured; and a build without CBC
+ * takes such plans, where nothing is kept. For that this program runs once more from a folder that looks as if weft were installed there. */
+#include "base/file.h"
+#include "plan/milp.h"
+#include "select/select.h"
+#include "select/tuned.h"
+#include "support/kept_plan.h"
+#include <weft/tune.h>
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* ---- what is shipped --------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *device, *shape, *type;
+} measured[] = {{"NVIDIA H100 80GB HBM3", "llama3-8b", "F16"}};
+
+/* A GPU with NVIDIA's matrix units, as far as graphs depend on it. */
+static wf_dev *open_as(const char *name)
+{
+    wf_dev *dev;
+    if (wf_select_open("null", &(wf_open_params){.tier = WF_TIER_MATRIX}, &dev)) fail_msg("%s", wf_error());
+    wf_copy(dev->info.name, sizeof dev->info.name, name);
+    dev->info.type = WEFT_DEVICE_GPU;
+    dev->act = WF_F16;
+    dev->stack_weights = WF_STACK_MIXED;
+    return dev;
+}
+
+static void graph_of(const struct weft_model *m, const wf_dev *dev, wf_graph *g)
+{
+    wf_weights w = {0};
+    wf_build_params b = wf_build_params_of(dev, 1024, 16);
+    if (wf_model_build(m->arch, m->file, &m->hp, &b, g, &w) || wf_graph_end(g)) fail_msg("%s", wf_error());
+    wf_weights_free(&w);
+}
+
+/* Its file is there, and is read as an engine would. */
+static void check_measured(size_t i)
+{
+    char name[200], path[1100];
+    struct weft_model *m;
+    wf_graph g;
+    wf_plans plans;
+    wf_dev *dev = open_as(measured[i].device);
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = measured[i].shape, .type = measured[i].type}, &m), WEFT_OK);
+    graph_of(m, dev, &g);
+    assert_int_equal(wf_shipped_plans_name(dev, &g, name, sizeof name), WEFT_OK);
+    if (!wf_tuned_shipped_path(name, path, sizeof path)) fail_msg("tuned/%s is not there: %s, %s", name, measured[i].device, measured[i].shape);
+    if (wf_shipped_plans(dev, &g, &plans, path, sizeof path)) fail_msg("%s", wf_error());
+    assert_true(plans.n > 0);
+    dev->params.deterministic = true; /* was not measured */
+    wf_plans none;
+    assert_int_equal(wf_shipped_plans(dev, &g, &none, path, sizeof path), WEFT_OK);
+    assert_int_equal(none.n, 0);
+    wf_plans_free(&plans);
+    wf_graph_free(&g);
+    weft_model_close(m);
+    wf_dev_close(dev);
+}
+
+static void test_tuned(void **state)
+{
+    size_t files = 0;
+    (void)state;
+    DIR *d = opendir("tuned/plans");
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) files += strstr(e->d_name, ".plan") != NULL;
+    closedir(d);
+    for (size_t i = 0; i < WF_LEN(measured); i++) check_measured(i);
+    assert_int_equal(files, WF_LEN(measured)); /* others would be of graphs that no model has any more */
+}
+
+/* ---- an engine --------------------------------------------------------------------------------------------------------- */
+
+static char home[64];
+
+static struct weft_engine *open_engine(struct weft_model *m, uint32_t nano_batches)
+{
+    struct weft_engine *e;
+    struct weft_engine_params p = {.device = "null", .n_seqs = 4, .context = 64, .max_batched_tokens = 16, .nano_batches = nano_batches};
+    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static struct weft_model *open_demo(void)
+{
+    struct weft_model *m;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) fail_msg("%s", weft_last_error());
+    return m;
+}
+
+/* As the installed program: says where its plans come from. */
+static int run_installed(void)
+{
+    struct weft_model *m = open_demo();
+    struct weft_engine *e = open_engine(m, 0);
+    printf("%zu plans, %s\n", e->plans.n, weft_engine_plan_source(e));
+    weft_engine_close(e);
+    weft_model_close(m);
+    return 0;
+}
+
+static void expect_installed(size_t n, const char *words)
+{
+    char command[128], said[512] = "", want[256];
+    snprintf(command, sizeof command, "%s/bin/weft installed 2>&1", home);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    said[fread(said, 1, sizeof said - 1, f)] = 0;
+    assert_int_equal(pclose(f), 0);
+    snprintf(want, sizeof want, "%zu plans, ", n);
+    if (!strstr(said, want) || !strstr(said, words)) fail_msg("%s instead of: %s%s", said, want, words);
+}
+
+/* Plans of the null device for the demo model, or those bytes, where an installation has them. */
+static void ship(uint32_t nano_batches, const char *bytes)
+{
+    char name[200], path[300];
+    struct weft_model *m = open_demo();
+    struct weft_engine *e = open_engine(m, nano_batches);
+    assert_int_equal(wf_shipped_plans_name(e->dev, &e->graph, name, sizeof name), WEFT_OK);
+    snprintf(path, sizeof path, "%s/share/weft/tuned/%s", home, name);
+    assert_int_equal(keep_plans(e, path), WEFT_OK);
+    FILE *f = bytes ? fopen(path, "w") : NULL;
+    if (bytes) fputs(bytes, f), fclose(f);
+    weft_engine_close(e);
+    weft_model_close(m);
+}
+
+static void test_installed(void **state)
+{
+    bool without = !wf_milp_available();
+    const char *never = "sequential: never measured here";
+    (void)state;
+    expect_installed(1, never);
+    ship(2, NULL);
+    expect_installed(without ? 4 : 1, without ? "the fastest that was found on such a device (shipped)" : never);
+    ship(1, NULL);
+    expect_installed(1, without ? "sequential: nothing faster was found on such a device (shipped)" : never);
+    ship(1, "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
+    expect_installed(1, without ? "cannot be used" : never);
+}
+
+static int setup(void **state)
+{
+    char command[700], exe[400];
+    (void)state;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    snprintf(home, sizeof home, "/tmp/weft-shipped-XXXXXX");
+    if (n <= 0 || !mkdtemp(home) || setenv("XDG_CACHE_HOME", home, 1)) return -1;
+    exe[n] = 0;
+    snprintf(command, sizeof command, "mkdir -p %s/bin %s/share/weft/tuned/plans && cp '%s' %s/bin/weft", home, home, exe, home);
+    return system(command);
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", home);
+    return system(command);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tuned), cmocka_unit_test(test_installed)};
+    if (argc > 1 && !strcmp(argv[1], "installed")) return run_installed();
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
