@@ -55,6 +55,7 @@ typedef struct cl_quirks {
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
     bool fma;              /* rounds a * b + c now once, now twice: say fma() */
     bool skip;             /* do not list the device */
+    uint32_t most_items;   /* of a launch that needs no other program than smaller ones do; 0: any number */
 } cl_quirks;
 
 /* One device that the loader shows. Indices are those of "opencl:P.D". */

@@ -356,13 +356,22 @@ static bool asks_too_much(cl_q *q, cl_int err)
     return err == CL_INVALID_WORK_GROUP_SIZE || (err == CL_OUT_OF_RESOURCES && wf_finish(&q->base) == WEFT_OK);
 }
 
+/* Work-groups of a launch: kernels loop, so that fewer do the same. On many cores they must not be so few that one waits for the last of them. */
+static uint64_t groups_of(const cl_dev *d, const wf_call *c, uint64_t most, size_t local)
+{
+    enum { EACH_UNIT = 16 };
+    uint32_t items = d->ref.quirks.most_items;
+    if (items) most = WF_MIN(most, WF_MAX(items / local, (uint64_t)EACH_UNIT * d->ref.caps.units));
+    return c->max_groups ? WF_MIN(most, c->max_groups) : most;
+}
+
 /* One launch of the kernel, whose arguments are set. */
 static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
                           const char *name, const cl_event *waits, cl_uint n_waits, cl_event *signal)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     size_t local = l->group;
-    size_t global = local * (size_t)(c->max_groups ? WF_MIN(most, c->max_groups) : most);
+    size_t global = local * (size_t)groups_of(d, c, most, local);
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
     if (asks_too_much(q, err))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",

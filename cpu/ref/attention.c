@@ -9,7 +9,7 @@ wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *c)
     const int32_t *pos = wf_cpu_at(&c->in[WF_ATTENTION_POS]);
     int32_t last = 0;
     for (uint32_t m = 0; m < c->out[WF_ATTENTION_O].rows; m++) last = WF_MAX(last, pos[m]);
-    return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + c->p.head_dim)};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + 2 * c->p.head_dim)};
 }
 
 /* Key or value j of a sequence; pages: its page table. */
@@ -31,16 +31,15 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[WF_ATTENTION_PAGES]) + indptr[seq];
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
     const float *sinks = c->in[WF_ATTENTION_SINKS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_SINKS]) : NULL;
-    double *sum = score + n, top = sinks ? sinks[h] : -INFINITY, total = 0;
+    double *sum = score + n, *query = sum + dim, top = sinks ? sinks[h] : -INFINITY, total = 0;
     int32_t window = windows ? windows[h] : 0;
 
+    for (uint32_t d = 0; d < dim; d++) query[d] = wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d);
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
         const uint16_t *k = token(&c->in[WF_ATTENTION_K_POOL], p, pages, j, kv_head);
         double s = 0;
-        for (uint32_t d = 0; d < dim; d++)
-            s += (double)wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d) *
-                 wf_half_to_float(k[d]);
+        for (uint32_t d = 0; d < dim; d++) s += query[d] * wf_half_to_float(k[d]);
         score[j] = wf_attention_score(p, s);
         top = WF_MAX(top, score[j]);
     }

@@ -23,6 +23,11 @@ def devices():
     return ["cpu"] + listed[:1]
 
 
+def built_once(device):
+    """So that an OpenCL device of a CPU compiles each kernel once, not twice; see tests/support/build_once.h."""
+    return ["--no-kernel-cache"] if device.startswith("opencl") else []
+
+
 class Folder(cli.TestCase):
     """Each test has a folder of its own, which is also where the user's settings lie."""
 
@@ -30,7 +35,7 @@ class Folder(cli.TestCase):
         temp = tempfile.TemporaryDirectory()
         self.addCleanup(temp.cleanup)
         self.folder = temp.name
-        self.env = {"XDG_CONFIG_HOME": self.folder}
+        self.env = {"XDG_CONFIG_HOME": self.folder, "WEFT_CLBUILD": "none"}
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -41,7 +46,7 @@ class Folder(cli.TestCase):
         return self.path(name)
 
     def ops(self, *args, device="cpu"):
-        r = self.ok("bench", "ops", "--device", device, *QUICK, *args, "-o", "csv", env=self.env)
+        r = self.ok("bench", "ops", "--device", device, *built_once(device), *QUICK, *args, "-o", "csv", env=self.env)
         return list(csv.DictReader(io.StringIO(r.text)))
 
     def results(self):
@@ -188,7 +193,7 @@ class Baselines(Folder):
 class Tune(Folder):
     def test_every_device(self):
         for device in devices():
-            r = self.ok("tune", "--device", device, *QUICK, "--shape", "N=64,K=64", "--shape", "H=4,KV=2,D=64", "--max-size", 4, env=self.env)
+            r = self.ok("tune", "--device", device, *built_once(device), *QUICK, "--shape", "N=64,K=64", "--shape", "H=4,KV=2,D=64", "--max-size", 4, env=self.env)
             path = re.search(r"wrote (\S+)", r.err).group(1)
             self.assertTrue(path.startswith(self.folder))
             lines = r.text.splitlines()

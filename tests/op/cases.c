@@ -1,6 +1,8 @@
 /* See cases.h. */
 #include "op/cases.h"
 
+#include <string.h>
+
 static const uint32_t sizes[] = {1, 7, 64, 65, 127};
 static const uint32_t row_counts[] = {1, 2, 7, 8, 16, 64, 65, 127};
 static const uint32_t head_dims[] = {8, 64, 80, 96, 128, 256};
@@ -426,12 +428,26 @@ static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool 
     return true;
 }
 
+/* Where a program takes seconds to compile, a case has types and heads of one that is there already, with the same head size or as much besides. */
+static void share_programs(const op_cases *s, wf_case *c)
+{
+    for (size_t i = 0; i < s->n && s->few_programs; i++) {
+        const wf_case *o = &s->list[i];
+        if (o->op != WF_OP_ATTENTION || o->windows != c->windows || o->sinks != c->sinks || o->p.softcap) continue;
+        if (!c->windows && !c->sinks && o->p.head_dim != c->p.head_dim) continue;
+        c->in = o->in, c->out = o->out;
+        c->p = o->p;
+        return;
+    }
+}
+
 /* Many rows in F16, which matrix units want. */
 static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t windows)
 {
     wf_case c = {.op = WF_OP_ATTENTION, .in = q > 1 ? WF_F16 : ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .windows = windows,
                  .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16, .sink = 21}};
     c.out = c.in;
+    share_programs(s, &c);
     gen_phi(s, &c.p);
     return add(s, c);
 }
@@ -442,6 +458,7 @@ static bool sinks_long(op_cases *s)
     for (int i = 0; i < 4; i++) {
         wf_case c = {.op = WF_OP_ATTENTION, .in = acts[i % 2], .out = acts[i % 2], .n_seqs = 1 + below(s, 2), .max_kv = 700 + below(s, 1800), .max_q = 1,
                      .windows = i < 2 ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, .sinks = true, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}};
+        share_programs(s, &c);
         if (!add(s, c)) return false;
     }
     return true;
@@ -469,10 +486,24 @@ static bool attentions(op_cases *s)
     return attention_long(s, 128, LARGE, 515, 3, WF_WINDOWS_NONE) && attention_long(s, 128, 30000, 1, 3, WF_WINDOWS_NONE);
 }
 
+/* On the CPU path, which an emulator runs for seconds a case, a shape of experts' products meets each format with one pair of types of X and Y,
+ * and all pairs by turns; and the longest keys meet one pair. Finding an expert, decoding a format and reading a type know nothing of each
+ * other: a format meets all types in products without experts. */
+static bool is_quick(const op_cases *s, const wf_case *c, unsigned shape)
+{
+    unsigned pair = (c->in == WF_F16) + 2u * (c->out == WF_F16);
+    if (s->all_types) return true;
+    if (c->op == WF_OP_GROUPED_GEMM) return pair == (shape + c->weight + s->seed) % 4;
+    return c->op != WF_OP_ATTENTION || c->max_q * c->max_kv < 10000 || pair == s->seed % 4;
+}
+
 static bool quick(op_cases *s)
 {
     wf_case c;
+    unsigned shape = 0;
     for (size_t i = 0; wf_case_small(i, s->seed, &c); i++) {
+        shape += c.weight == 0 && c.in == WF_F32 && c.out == WF_F32; /* the first choice of types */
+        if (!is_quick(s, &c, shape)) continue;
         if (!wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) return false;
         s->list[s->n++] = c;
     }
@@ -515,7 +546,9 @@ static bool tiny(op_cases *s)
 
 bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cases *out)
 {
-    *out = (op_cases){.seed = seed, .level = level, .adjacent_pairs = dev->adjacent_pairs};
+    bool cpu = !strcmp(dev->info.id, "cpu");
+    *out = (op_cases){.seed = seed, .level = level, .adjacent_pairs = dev->adjacent_pairs, .all_types = !cpu,
+                      .few_programs = !cpu && dev->info.type == WEFT_DEVICE_CPU};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
     return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out);

@@ -7,7 +7,8 @@
 
 #include "verify/check.h"
 
-/* OP_TINY: every op and storage format once, for simulators; OP_QUICK: the cases of weft_selftest. */
+/* OP_TINY: every op and storage format once, for simulators; OP_QUICK: the cases of weft_selftest, on the CPU path some of them
+ * with one pair of types of X and Y. */
 enum op_level { OP_TINY, OP_QUICK, OP_NORMAL, OP_LONG };
 
 typedef struct op_cases {
@@ -16,6 +17,8 @@ typedef struct op_cases {
     uint64_t seed, draws;
     enum op_level level;
     bool adjacent_pairs; /* of the device: it rotates no others */
+    bool all_types;      /* of X and Y with each small case */
+    bool few_programs;   /* an OpenCL driver of a CPU compiles one for seconds */
 } op_cases;
 
 /* False: out of memory. The caller frees out->list. */

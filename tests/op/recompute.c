@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dev/dev.h"
+#include "support/build_once.h"
 #include "support/skip.h"
 
 enum { HEADS = 8, KV_HEADS = 2, D = 64, PAGE = 16, SEQS = 3, MOST_ROWS = 90, MOST_PAGES = 300, COLS = HEADS * D, PAGE_COLS = KV_HEADS * PAGE * D };
@@ -238,11 +239,22 @@ static void check_problem(session *s, const problem *p, enum wf_tier tier)
     destroy(s);
 }
 
+/* Its kernels are built once. */
+static bool is_built_once(const char *device)
+{
+    static struct weft_device_info all[16];
+    size_t n = WF_MIN(wf_dev_list(all, WF_LEN(all)), WF_LEN(all));
+    for (size_t i = 0; i < n; i++)
+        if (!strncmp(all[i].id, device, strlen(device))) return build_once(&all[i]);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     static session s;
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 2};
     if (argc != 2) return 2;
+    p.no_kernel_cache = is_built_once(argv[1]);
     weft_status st = wf_dev_open(argv[1], &p, &s.dev);
     if (st == WEFT_ERR_NODEVICE) return skip_program(weft_last_error());
     check(st);

@@ -2,6 +2,8 @@
  * y = x * 1 + 1, so that every lost or early call shows in the number at the end. */
 #include "unit/cl_test.h"
 
+#include <dlfcn.h>
+
 #define CELL 512 /* bytes between numbers: every offset is aligned for any device */
 
 static cl_dev *d;
@@ -303,12 +305,48 @@ static void fills_of_several_pieces(void **state)
     f->queue_destroy(&d->base, q);
 }
 
+/* In front of the driver's. */
+static size_t largest_launch;
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset, const size_t *global, const size_t *local,
+                                                       cl_uint n, const cl_event *waits, cl_event *event)
+{
+    cl_int (*next)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint, const cl_event *, cl_event *);
+    *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueNDRangeKernel");
+    largest_launch = WF_MAX(largest_launch, global[0]);
+    return next(q, k, dims, offset, global, local, n, waits, event);
+}
+
+/* PoCL compiles a kernel once more for launches of more than 65535 work-items. A smaller one does all the same. */
+static void launches_of_one_program(void **state)
+{
+    enum { N = 1 << 20 };
+    (void)state;
+    if (!strstr(d->ref.info.platform, "Portable Computing Language")) return;
+    wf_queue *q = queue_of();
+    wf_buf *in = NULL, *out = NULL;
+    assert_int_equal(f->buf_create(&d->base, 8 * N, &in), WEFT_OK);
+    assert_int_equal(f->buf_create(&d->base, 4 * N, &out), WEFT_OK);
+    assert_int_equal(f->fill(q, in, 0, 8 * N, 0), WEFT_OK);
+    assert_int_equal(f->fill(q, out, 0, 4 * N, 1), WEFT_OK);
+    wf_call c = {.op = WF_OP_SILU_MUL, .variant = 0};
+    c.in[0] = (wf_view){.buf = in, .rows = 1, .cols = 2 * N, .stride = 2 * N};
+    c.out[0] = (wf_view){.buf = out, .rows = 1, .cols = N, .stride = N};
+    largest_launch = 0;
+    assert_int_equal(f->submit(q, &c), WEFT_OK);
+    for (uint64_t i = 0; i < N; i += N / 16 - 1) assert_int_equal(word_at(q, out, 4 * i), 0);
+    assert_int_equal(word_at(q, out, 4 * (N - 1)), 0);
+    assert_true(largest_launch > 0 && largest_launch <= WF_MAX(65535u, d->ref.caps.units * 16 * 64));
+    f->buf_destroy(&d->base, in);
+    f->buf_destroy(&d->base, out);
+    f->queue_destroy(&d->base, q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(one_queue_is_in_order), T(ping_pong), T(copies_wait), T(join), T(events), T(too_many_queues),
-        T(place_used_again), T(fills_of_several_pieces), T(too_much_memory), T(offers), T(watchdog),
+        T(place_used_again), T(fills_of_several_pieces), T(too_much_memory), T(offers), T(watchdog), T(launches_of_one_program),
     };
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
