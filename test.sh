@@ -35,9 +35,6 @@ done
 # Each once; the longer tier has nothing for the thread sanitizer.
 mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk -v short=$short '!seen[$0]++ && (short == "true" || $0 != "tsan")')
 
-# Tests of the server and of the program spend most of their time waiting, so that one more than there are cores keeps these busy.
-processes=$(($(nproc) + 1))
-
 fuzz_seconds=30 soak_seconds=60
 if $more; then fuzz_seconds=60 soak_seconds=120; fi
 if $long; then fuzz_seconds=3600; fi
@@ -190,7 +187,7 @@ run_tests() {
         fi
     fi
     rm -f "$folder/meson-logs/testlog.json"
-    "${wrapper[@]}" meson test -C "$folder" --num-processes "$processes" --no-rebuild --print-errorlogs -t 5 "${which[@]}" >"$log" 2>&1
+    "${wrapper[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${which[@]}" >"$log" 2>&1
     count_tests "$title" "$folder/meson-logs/testlog.json" "$log" $((SECONDS - start))
 }
 
