@@ -373,6 +373,7 @@ static weft_status gen_all_params(wf_check *k, wf_gen *g)
 static weft_status gen_sample(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
+    k->scale = 1; /* of logits: where one token has nearly all of the probability its logarithm is small, and not more exact */
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_X], WF_F32, c->m, c->k, c->pad));
     for (uint32_t r = 0; r < c->m; r++) {
         float *row = (float *)wf_gen_row(&k->in[WF_SAMPLE_X], r);

@@ -52,8 +52,9 @@ static void check_measured(size_t i)
     assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = measured[i].shape, .type = measured[i].type}, &m), WEFT_OK);
     graph_of(m, dev, &g);
     assert_int_equal(wf_shipped_plans_name(dev, &g, name, sizeof name), WEFT_OK);
-    if (!wf_tuned_shipped_path(name, path, sizeof path)) fail_msg("tuned/%s is not there: %s, %s", name, measured[i].device, measured[i].shape);
-    if (wf_shipped_plans(dev, &g, &plans, path, sizeof path)) fail_msg("%s", wf_error());
+    snprintf(path, sizeof path, "tuned/%s", name); /* of the source tree: where this build lies decides whether the program finds it */
+    if (access(path, R_OK)) fail_msg("%s is not there: %s, %s", path, measured[i].device, measured[i].shape);
+    if (wf_plans_load(&g, path, &plans)) fail_msg("%s", wf_error());
     assert_true(plans.n > 0);
     dev->params.deterministic = true; /* was not measured */
     wf_plans none;
