@@ -127,7 +127,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
 
 /* ---- AMD's and Intel's matrix units -------------------------------------------------------------------------------- */
 
-/* The matrix unit of kernels/matrix.clh that so many work-items share: rows and columns of a product; columns of sums that fit a wave's registers, and
+/* The matrix unit of kernels/matrix.clh that a number of work-items share: rows and columns of a product; columns of sums that fit a wave's registers, and
  * the largest head whose queries fit beside them (RDNA3 holds those twice). */
 typedef struct matrix_unit {
     uint32_t lanes, rows, cols, sums, head;
