@@ -4,9 +4,10 @@
 # Builds nothing. Writes the models to OUT at first use (4.5 GB for all; LAYERS=4 makes them smaller), logs, table.txt with the ratios
 # weft / llama.cpp, and rows of results beside them, which belong in bench/results if the machine was quiet. $PYTHON has numpy and
 # llama-cpp-python, compiled for this processor (pip builds it so; with gcc 12 on one with AMX:
-# CMAKE_ARGS="-DCMAKE_CXX_FLAGS='-include $PWD/bench/baselines/amx_config.h'", or it faults). THREADS: as many as there are cores. ROUNDS: 3.
+# CMAKE_ARGS="-DCMAKE_CXX_FLAGS='-include $PWD/bench/baselines/amx_config.h'", or it faults); or TOOLS is a folder with llama.cpp's own programs.
+# THREADS: as many as there are cores. ROUNDS: 3.
 set -u
-[ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
 weft=$1 out=$2 python=${PYTHON:-python3} threads=${THREADS:-$(nproc)} rounds=${ROUNDS:-3}
 shift 2
@@ -28,7 +29,7 @@ record() {
 compare() {
     local file
     file=$(model "$1")
-    $python bench/baselines/llamacpp.py "$weft" "$file" -p 512 -n 64 -s 16 -r "$rounds" -t "$threads" --peer "$out/$1.csv" >"$out/$1.log" 2>&1 ||
+    $python bench/baselines/llamacpp.py "$weft" "$file" -p 512 -n 64 -s 16 -r "$rounds" -t "$threads" ${TOOLS:+--tools "$TOOLS"} --peer "$out/$1.csv" >"$out/$1.log" 2>&1 ||
         { tail -3 "$out/$1.log"; return 1; }
     [ -n "${LAYERS:-}" ] || record "$file" "$out/$1.csv"
     printf '%-8s' "$1"
