@@ -167,8 +167,8 @@ struct weft_model;
 
 struct weft_model_params {
     const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; or */
-    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure; its
-                          tokens are fillers. The message for one that does not exist lists them */
+    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure, which
+                          devices with memory of their own make there; its tokens are fillers. The message for one that does not exist lists them */
     const char *type;  /* of a shape: storage format as weft_convert takes it; NULL: F16 */
     uint32_t layers;   /* of a shape; 0: as many as the model has */
     bool vocab_only;   /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine can be opened on it */

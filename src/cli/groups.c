@@ -139,7 +139,7 @@ static const wf_opt general[] = {
 WF_GROUP(wf_group_general, "General", general);
 
 static const wf_opt shape_rows[] = {
-    {0, "shape", "NAME", "a model of this shape with random weights, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
+    {0, "shape", "NAME", "a model of this shape without a file, with random weights that the device makes: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type), .words = wf_file_types},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
 };

@@ -173,7 +173,7 @@ static const wf_opt rows[] = {
     {0, "quick", NULL, "shortest lengths, few points, once each: to see that it works", WF_OPT_FLAG, AT(paper.quick)},
     {'r', "repetitions", "N", "runs of each load, whose median and range are reported (default 3, and 1 where loads are long)", WF_OPT_U32, AT(repeat), 1, WF_PAPER_REPEAT},
     {0, "scale", "X", "lengths as a part of the paper's (default: 1, or what the context allows)", WF_OPT_REAL, AT(paper.scale), 1e-3, 1},
-    {0, "shape", "NAME", "a model of this shape with random weights, without a file: llama3-8b, llama2-13b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
+    {0, "shape", "NAME", "a model of this shape without a file, with random weights that the device makes: llama3-8b, llama2-13b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
     {0, "dataset", "FILE", "nanoflow-table4: lengths of requests as CSV, named splitwise, lmsys or sharegpt; repeatable (default: those in ../shared/data/traces)", WF_OPT_WORDS, AT(load.traces)},
     {0, "profile", "PROFILE", "figures of ops beside each other: their times, as `weft tune --overlap` writes them (default: those that it has kept, or else a short measurement)", WF_OPT_TEXT, AT(print_profile)},

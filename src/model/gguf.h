@@ -50,7 +50,7 @@ typedef struct wf_gguf {
     wf_gguf_tensor *tensors;
     void *index; /* private: name lookup */
     struct wf_folder *folder; /* NULL: a GGUF file; otherwise what folder.h says */
-    bool random; /* no file: matrices without bytes, for random ones (shape.h) */
+    uint64_t random; /* no file: matrices have no bytes, and this is the seed of random ones (shape.h); 0: a file */
 } wf_gguf;
 
 /* Also a model in several files, by the name of the first (gguf_split.h). */

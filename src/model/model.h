@@ -100,6 +100,16 @@ typedef struct wf_weights {
     uint64_t packed_ns, copied_ns; /* how long loading waited for packing and for copies */
 } wf_weights;
 
+/* Where a row of a weight that is made of tensors is: a row of a part, of which `left` rows of the weight, this one included, follow each other. */
+typedef struct wf_source {
+    const wf_gguf_tensor *t;
+    uint64_t row, left;
+} wf_source;
+uint64_t wf_part_rows(const wf_weight *w, const wf_gguf_tensor *part);
+wf_source wf_source_of(const wf_weight *w, uint64_t row);
+wf_source wf_stacked_source_of(const wf_weight *w, uint64_t row); /* as if w->pairs left all rows where they are */
+uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w, uint32_t rows); /* in device memory, of that many rows in the layout of w's view */
+
 /* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that */

@@ -225,7 +225,7 @@ weft_status wf_shape_open(const char *name, const char *type, uint32_t layers, w
     shape s = *known;
     if (layers) s.layers = layers;
     WF_TRY(wf_folder_new(name, out));
-    (*out)->random = true;
+    (*out)->random = 1;
     weft_status st = fill(*out, &s, type);
     if (st) wf_gguf_close(*out), *out = NULL;
     return st;

@@ -3,10 +3,12 @@
  *   files --> packers, threads: a piece of a weight, in the layout that the device wants --> a slot of pinned memory --> copy, in order
  *
  * Slots form a ring: piece i has slot i % n_slots, which is free again once the copy of piece i - n_slots has ended. A device whose memory
- * is the host's needs neither slots nor copies: packers write where the weights are to be. See upload.h.
+ * is the host's needs neither slots nor copies: packers write where the weights are to be. Random weights of other devices do not come this way,
+ * but for their patterns (pattern.h). See upload.h.
  */
 #include "model/upload.h"
 
+#include "model/pattern.h"
 #include "tensor/joint.h"
 
 #include <pthread.h>
@@ -28,6 +30,7 @@ typedef struct upload {
     wf_dev *dev;
     wf_queue *q;
     const wf_filler *fill;
+    wf_patterns *patterns; /* NULL: none */
     piece *pieces;
     size_t n, cap;
     uint64_t total, done;    /* bytes of rows */
@@ -54,20 +57,13 @@ static uint64_t row_bytes(const wf_weight *w)
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------- */
 
-/* Of that many rows in the weight's layout. */
-static uint64_t laid_out_bytes(const upload *u, const wf_weight *w, uint32_t rows)
-{
-    if (!w->view.layout || !rows) return rows * row_bytes(w);
-    return u->dev->fns->weight_bytes(u->dev, w->view.layout, w->dtype, rows, w->cols);
-}
-
 static weft_status add_pieces(upload *u, const wf_weight *w)
 {
     uint64_t bands = PIECE_BYTES / (WF_LAYOUT_BAND * row_bytes(w));
     uint32_t most = (uint32_t)WF_MIN(WF_MAX(bands, 1) * WF_LAYOUT_BAND, w->rows);
     for (uint32_t row = 0; row < w->rows; row += most) {
         uint32_t rows = WF_MIN(most, w->rows - row);
-        piece p = {w, row, rows, laid_out_bytes(u, w, row), laid_out_bytes(u, w, rows)};
+        piece p = {w, row, rows, wf_laid_out_bytes(u->dev, w, row), wf_laid_out_bytes(u->dev, w, rows)};
         if (!wf_grow(&u->pieces, u->n, &u->cap, sizeof p)) return WEFT_ERR_NOMEM;
         u->pieces[u->n++] = p;
         u->slot_bytes = WF_MAX(u->slot_bytes, WF_UP(p.bytes, (uint64_t)4096));
@@ -84,10 +80,24 @@ static bool in_place(const wf_weights *w, const wf_weight *one)
     return false;
 }
 
+/* Without memory for patterns all weights come from the host. */
+static weft_status open_patterns(upload *u, const wf_weights *w)
+{
+    if (!u->fill || !u->dev->fns->host_create) return WEFT_OK;
+    weft_status s = wf_patterns_open(w, u->fill, u->dev, &u->patterns);
+    if (s == WEFT_OK) u->total += wf_patterns_bytes(u->patterns);
+    return s == WEFT_ERR_NOMEM ? WEFT_OK : s;
+}
+
 static weft_status cut(upload *u, const wf_weights *w)
 {
-    for (size_t i = 0; i < w->n; i++)
-        if (!in_place(w, &w->list[i])) WF_TRY(add_pieces(u, &w->list[i]));
+    const wf_weight *one;
+    WF_TRY(open_patterns(u, w));
+    for (size_t i = 0; u->patterns && (one = wf_patterns_weight(u->patterns, i)); i++) WF_TRY(add_pieces(u, one));
+    for (size_t i = 0; i < w->n; i++) {
+        one = &w->list[i];
+        if (!in_place(w, one) && !(u->patterns && wf_pattern_makes(one))) WF_TRY(add_pieces(u, one));
+    }
     return WEFT_OK;
 }
 
@@ -97,11 +107,6 @@ static weft_status cut(upload *u, const wf_weights *w)
 static const uint8_t *bytes_of(const upload *u, const wf_gguf_tensor *t, uint64_t at, uint64_t *n)
 {
     return t->data ? t->data + at : wf_filler_bytes(u->fill, t, at, n);
-}
-
-static uint64_t rows_of(const wf_weight *w, const wf_gguf_tensor *t)
-{
-    return t->bytes / wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols);
 }
 
 /* Rows of a tensor in the weight's format. */
@@ -120,29 +125,12 @@ static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tenso
     return out;
 }
 
-/* Where a row of a weight is: a row of a part, of which `left` more rows of the weight follow. */
-typedef struct source {
-    const wf_gguf_tensor *t;
-    uint64_t row, left;
-} source;
-
-static source source_of(const wf_weight *w, uint64_t row)
-{
-    uint32_t i = 0;
-    bool alone = row < w->pairs.rows; /* the next one is elsewhere */
-    row = wf_pairs_from(&w->pairs, row);
-    uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
-    if (w->turn) return (source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
-    while (row >= rows_of(w, w->parts[i])) row -= rows_of(w, w->parts[i++]);
-    return (source){w->parts[i], row, alone ? 1 : rows_of(w, w->parts[i]) - row};
-}
-
 /* Rows of the weight's tensors, or of what is computed. */
 static void gather(const upload *u, const wf_weight *w, uint64_t row, uint64_t rows, uint8_t *out)
 {
     if (w->rope) wf_rope_rows(w->rope, row, rows, (float *)out);
     for (uint64_t n; w->n_parts && rows; row += n, rows -= n) {
-        source s = source_of(w, row);
+        wf_source s = wf_source_of(w, row);
         n = WF_MIN(rows, s.left);
         out = convert(u, w, s.t, s.row, n, out);
     }
@@ -153,7 +141,7 @@ static const uint8_t *together(const wf_weight *w, uint64_t row, uint64_t rows)
 {
     if (w->rope) return NULL;
     if (!w->n_parts) return (const uint8_t *)w->made + row * row_bytes(w);
-    source s = source_of(w, row);
+    wf_source s = wf_source_of(w, row);
     const uint8_t *at = s.t->data ? s.t->data + s.row * row_bytes(w) : NULL;
     return at && s.t->dtype == (int)w->dtype && rows <= s.left && (uintptr_t)at % ALIGNMENT == 0 ? at : NULL;
 }
@@ -248,6 +236,15 @@ static weft_status copy_all(upload *u, wf_weights *w, weft_progress_fn progress,
     return WEFT_OK;
 }
 
+static weft_status copy_patterns(upload *u, wf_weights *w, weft_progress_fn progress, void *user)
+{
+    if (!u->patterns) return WEFT_OK;
+    uint64_t began = wf_now_ns();
+    weft_status s = wf_patterns_copy(u->patterns, u->q, &u->done, u->total, progress, user);
+    w->copied_ns += wf_now_ns() - began;
+    return s;
+}
+
 /* ---- from beginning to end --------------------------------------------------------------------------------------------- */
 
 static weft_status make_slots(upload *u)
@@ -286,6 +283,7 @@ static void end(upload *u)
     for (size_t i = 0; i < MOST_SLOTS; i++)
         if (u->copied[i]) wf_event_destroy(u->copied[i]);
     wf_host_destroy(u->dev, &u->slots);
+    wf_patterns_close(u->patterns);
     for (size_t i = 0; i < MOST_PACKERS; i++) free(u->rows[i]);
     free(u->packed);
     free(u->pieces);
@@ -302,6 +300,7 @@ static weft_status fill_all(upload *u, wf_weights *w, weft_progress_fn progress,
         w->n_packers = u->n_packers;
         s = copy_all(u, w, progress, user);
         stop_packers(u);
+        if (s == WEFT_OK) s = copy_patterns(u, w, progress, user);
     }
     if (u->dev->lost) return s; /* with the first message */
     weft_status finished = wf_finish(u->q); /* before the slots are freed, also after an error */

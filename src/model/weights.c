@@ -47,6 +47,29 @@ uint64_t wf_weights_made_bytes(const wf_weights *w)
     return sum;
 }
 
+/* ---- where rows come from -------------------------------------------------------------------------- */
+
+uint64_t wf_part_rows(const wf_weight *w, const wf_gguf_tensor *t)
+{
+    return t->bytes / wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols);
+}
+
+wf_source wf_stacked_source_of(const wf_weight *w, uint64_t row)
+{
+    uint32_t i = 0;
+    uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
+    if (w->turn) return (wf_source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
+    while (row >= wf_part_rows(w, w->parts[i])) row -= wf_part_rows(w, w->parts[i++]);
+    return (wf_source){w->parts[i], row, wf_part_rows(w, w->parts[i]) - row};
+}
+
+wf_source wf_source_of(const wf_weight *w, uint64_t row)
+{
+    wf_source s = wf_stacked_source_of(w, wf_pairs_from(&w->pairs, row));
+    if (row < w->pairs.rows) s.left = 1; /* the next one is elsewhere */
+    return s;
+}
+
 /* ---- placement ------------------------------------------------------------------------------------- */
 
 /* Where data lies in the files. */
@@ -82,12 +105,16 @@ static uint8_t layout_of(wf_dev *dev, const wf_weight *w)
     return layout;
 }
 
+uint64_t wf_laid_out_bytes(wf_dev *dev, const wf_weight *w, uint32_t rows)
+{
+    if (!w->view.layout || !rows) return rows * row_bytes(w);
+    return dev->fns->weight_bytes(dev, w->view.layout, w->dtype, rows, w->cols);
+}
+
 static weft_status reserve(wf_weights *all, wf_dev *dev, wf_weight *w, wf_region *r)
 {
-    uint8_t layout = layout_of(dev, w);
-    uint64_t bytes = layout ? dev->fns->weight_bytes(dev, layout, w->dtype, w->rows, w->cols) : w->rows * row_bytes(w);
-    w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout};
-    weft_status s = wf_arena_reserve(&all->arena, bytes, r);
+    w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout_of(dev, w)};
+    weft_status s = wf_arena_reserve(&all->arena, wf_laid_out_bytes(dev, w, w->rows), r);
     if (s != WEFT_OK && w->n_parts) return wf_fail_context(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
     return s;
 }
