@@ -163,13 +163,14 @@ static void take_iq4_xs(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 static inline void take_grid(enum wf_dtype dtype, const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
     const uint8_t *block = row + (size_t)(k / 256) * wf_dtypes[dtype].block_bytes;
-    const uint32_t scales = wf_grid_in_halves(dtype) ? 4 : 2;
+    const uint32_t n = wf_grid_in_halves(dtype) ? 4 : 2;
+    uint64_t scales[2];
+    wf_grid_scales(dtype, block, scales);
     for (uint32_t b = 0; b < 2; b++) {
         const wf_grid_group w = wf_grid_group_at(dtype, block, k % 256 / 32 + b);
         for (uint32_t i = 0; i < 4; i++) put_eight(out->q + b * 32 + i * 8, wf_grid_codes(dtype, &w, i));
     }
-    for (uint32_t g = 0; g < scales; g++)
-        out->scale[g] = wf_float_to_half(wf_grid_step(dtype, block) * (float)wf_grid_scale_at(dtype, block, k % 256 * scales / 64 + g));
+    for (uint32_t g = 0; g < n; g++) out->scale[g] = wf_float_to_half(wf_grid_step(dtype, block) * wf_grid_scale(scales, k % 256 / 16 + g * 4 / n));
 }
 
 #define TAKE_GRID(name, dtype)                                                                     \

@@ -1,6 +1,6 @@
 /* grid_groups: blocks of the formats of two and three bits (grid.h), a group of 32 weights at a time: what their decoders, the numbers that devices
- * hold, and the kernels of CPUs read them by. The files of the formats say
- * how blocks lie, and write what is read here.
+ * hold, and the kernels of CPUs read them by. The files of the
+ * formats say how blocks lie, and write what is read here.
  *
  * A weight is a code of four bits, which stands for one of the 16 values of its format: the lower three are the level, the upper one is its minus.
  */
@@ -118,14 +118,43 @@ static inline wf_grid_group wf_grid_group_at(enum wf_dtype dtype, const uint8_t 
     }
 }
 
-/* What values are multiplied with in the i-th 16 or 32 of a block, of which d and the format's unit are factors, too: odd, 1 to 31. */
-static inline int wf_grid_scale_at(enum wf_dtype dtype, const uint8_t *block, uint32_t i)
+/* Eight halves of bytes, a byte each. */
+static inline uint64_t wf_spread_halves(uint32_t halves)
 {
-    if (dtype == WF_IQ2_XXS) return (int)(wf_grid_word(block + 6 + 8 * i) >> 28) * 2 + 1;
-    if (dtype == WF_IQ3_XXS) return (int)(wf_grid_word(block + 66 + 4 * i) >> 28) * 2 + 1;
-    const uint8_t *halves = block + (dtype == WF_IQ2_XS ? 66 : dtype == WF_IQ2_S ? 74
-                                                                                 : 106);
-    return (halves[i / 2] >> i % 2 * 4 & 15) * 2 + 1;
+    uint64_t x = (halves | (uint64_t)halves << 16) & 0x0000ffff0000ffff;
+    x = (x | x << 8) & 0x00ff00ff00ff00ff;
+    return (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
+}
+
+/* The scales of a block's eight 32, halves of bytes. */
+static inline uint32_t wf_grid_halves(enum wf_dtype dtype, const uint8_t *block)
+{
+    uint32_t halves = 0;
+    if (dtype == WF_IQ3_S) return wf_grid_word(block + 106);
+    for (uint32_t g = 0; g < 8; g++) halves |= wf_grid_word(block + (dtype == WF_IQ2_XXS ? 6 + 8 * g : 66 + 4 * g)) >> 28 << 4 * g;
+    return halves;
+}
+
+/* What values are multiplied with in each 16 weights of a block, a byte each, of which d and the format's unit are factors, too: odd, 1 to 31. */
+static inline void wf_grid_scales(enum wf_dtype dtype, const uint8_t *block, uint64_t scales[2])
+{
+    const uint64_t each = 0x0101010101010101;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t x;
+        if (wf_grid_in_halves(dtype)) {
+            x = wf_spread_halves(wf_grid_word(block + (dtype == WF_IQ2_XS ? 66 : 74) + 4 * i));
+        } else { /* each twice */
+            x = wf_spread_halves(wf_grid_halves(dtype, block) >> 16 * i & 0xffff);
+            x = (x | x << 16) & 0x0000ffff0000ffff;
+            x = ((x | x << 8) & 0x00ff00ff00ff00ff) * 0x0101;
+        }
+        scales[i] = x << 1 | each;
+    }
+}
+
+static inline float wf_grid_scale(const uint64_t scales[2], uint32_t i)
+{
+    return (float)(scales[i / 8] >> i % 8 * 8 & 255);
 }
 
 /* d with the unit. */
@@ -155,26 +184,25 @@ static inline uint64_t wf_grid_codes(enum wf_dtype dtype, const wf_grid_group *w
         x = (x | x << 12) & 0x000f000f000f000f;
         return ((x | x << 6) & 0x0303030303030303) | minus;
     }
-    x = w->levels[i / 2] >> i % 2 * 32 & 0xffffffff;
-    x = (x | x << 16) & 0x0000ffff0000ffff;
-    x = (x | x << 8) & 0x00ff00ff00ff00ff;
-    return ((x | x << 4) & 0x0707070707070707) | minus;
+    return (wf_spread_halves((uint32_t)(w->levels[i / 2] >> i % 2 * 32)) & 0x0707070707070707) | minus;
 }
 
 /* Here, so that each format gets a loop of its own. */
 static inline void wf_grid_decode(enum wf_dtype dtype, const void *src, float *dst, size_t n)
 {
     const uint8_t *block = src;
-    const uint32_t per_scale = wf_grid_in_halves(dtype) ? 16 : 32;
-    for (size_t b = 0; b < n / 256; b++, block += wf_dtypes[dtype].block_bytes)
+    for (size_t b = 0; b < n / 256; b++, block += wf_dtypes[dtype].block_bytes) {
+        uint64_t scales[2];
+        wf_grid_scales(dtype, block, scales);
         for (uint32_t g = 0; g < 8; g++) {
             const wf_grid_group w = wf_grid_group_at(dtype, block, g);
-            for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
-                const float step = wf_grid_step(dtype, block) * (float)wf_grid_scale_at(dtype, block, (32 * g + i) / per_scale);
-                const uint64_t codes = wf_grid_codes(dtype, &w, i / 8);
+            for (uint32_t i = 0; i < 4; i++, dst += 8) {
+                const float step = wf_grid_step(dtype, block) * wf_grid_scale(scales, 2 * g + i / 2);
+                const uint64_t codes = wf_grid_codes(dtype, &w, i);
                 for (uint32_t j = 0; j < 8; j++) dst[j] = step * wf_grid_values(dtype)[codes >> 8 * j & 15];
             }
         }
+    }
 }
 
 #endif
