@@ -160,7 +160,7 @@ WF_INLINE int up_of(const uint8_t dtype)
 /* What signed_row() takes. */
 WF_INLINE bool is_signed(const uint8_t dtype)
 {
-    return dtype == WF_Q5_0 || values_of(dtype);
+    return dtype == WF_Q5_0 || (values_of(dtype) && !in_halves(dtype));
 }
 
 WF_INLINE void signed_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
@@ -207,7 +207,7 @@ WF_INLINE __m512i half_parts(const uint8_t dtype, const char *p, const int up, f
     int top = _mm512_reduce_max_epi32(_mm512_abs_epi32(scale));
     const __m512 factor = _mm512_set1_ps(top ? 32767.0f / (float)top : 0);
     __m512i by = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(scale), factor));
-    *unit = _cvtsh_ss(*(const unsigned short *)(p + half_scales_at(dtype))) * (float)top * (32768.0f / 32767) / (float)(1 << up);
+    *unit = _mm256_cvtss_f32(half_scales_unit(dtype, p)) * (float)top * (32768.0f / 32767) / (float)(1 << up);
     return twice(by);
 }
 
@@ -218,12 +218,14 @@ WF_INLINE __m512i four_parts(__m512i parts, const uint32_t u)
     return _mm512_permutexvar_epi32(_mm512_add_epi32(quarter, _mm512_set1_epi32((int)(4 * u))), parts);
 }
 
-WF_INLINE void q3_k_row(const source *s, uint32_t r, panel *out)
+/* Q3_K, IQ2 and IQ3. */
+WF_INLINE void halves_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
 {
-    const char *p = s->w + r * s->step;
-    const __m512i parts = half_parts(WF_Q3_K, p, up_of(WF_Q3_K), &out->scale[r]);
+    char room[EXPANDED];
+    const char *p = expanded(dtype, s->w + r * s->step, room);
+    const __m512i parts = half_parts(dtype, p, up_of(dtype), &out->scale[r]);
     WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++) store_products(two_blocks(WF_Q3_K, p, 2 * u), up_of(WF_Q3_K), four_parts(parts, u), out->tile[u][0] + r * 64);
+    for (uint32_t u = 0; u < UNITS; u++) store_products(two_blocks(dtype, p, 2 * u), up_of(dtype), four_parts(parts, u), out->tile[u][0] + r * 64);
 }
 
 WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)

@@ -8,6 +8,7 @@
 
 #include "cpu/cpu.h"
 #include "cpu/simd/simd.h"
+#include "tensor/quant/grid_groups.h"
 #include "tensor/quant/iq4_values.h"
 #include "tensor/quant/mxfp4_values.h"
 
@@ -24,16 +25,31 @@ WF_INLINE uint32_t bytes_of(const uint8_t dtype)
     return 0;
 }
 
+/* IQ2 and IQ3, of which kernels read what expanded() makes of a superblock. */
+WF_INLINE bool is_grid(const uint8_t dtype)
+{
+    return dtype == WF_IQ2_XXS || dtype == WF_IQ2_XS || dtype == WF_IQ2_S || dtype == WF_IQ3_XXS || dtype == WF_IQ3_S;
+}
+
 /* A scale for each 16 weights. */
 WF_INLINE bool in_halves(const uint8_t dtype)
 {
-    return dtype == WF_Q2_K || dtype == WF_Q3_K || dtype == WF_Q6_K;
+    return dtype == WF_Q2_K || dtype == WF_Q3_K || dtype == WF_Q6_K || is_grid(dtype);
 }
 
-/* Where a superblock of those has the f16 that its scales are multiplied with. */
+/* Where a superblock of those has the f16 that its scales are multiplied with; of IQ2 and IQ3 the float. */
 WF_INLINE uint32_t half_scales_at(const uint8_t dtype)
 {
-    return dtype == WF_Q2_K ? 80 : dtype == WF_Q3_K ? 108 : 208;
+    return is_grid(dtype) ? 272 : dtype == WF_Q2_K ? 80 : dtype == WF_Q3_K ? 108 : 208;
+}
+
+/* That, in all lanes. */
+WF_INLINE qf half_scales_unit(const uint8_t dtype, const char *p)
+{
+    float unit;
+    if (!is_grid(dtype)) return qf_half(p + half_scales_at(dtype));
+    memcpy(&unit, p + half_scales_at(dtype), sizeof unit);
+    return qf_set(unit);
 }
 
 /* The scales and minima of k_scales.h. */
@@ -67,6 +83,7 @@ WF_INLINE bool has_fifth(const uint8_t dtype)
 /* What the codes of four bits stand for, or NULL: for themselves. */
 WF_INLINE const int8_t *values_of(const uint8_t dtype)
 {
+    if (is_grid(dtype)) return wf_grid_values(dtype);
     return dtype == WF_MXFP4 ? wf_mxfp4_doubled : dtype == WF_IQ4_NL || dtype == WF_IQ4_XS ? wf_iq4_values : NULL;
 }
 
@@ -98,6 +115,7 @@ WF_INLINE const char *fifth_at(const uint8_t dtype, const char *p, const uint32_
 WF_INLINE q8 block_of(const uint8_t dtype, const char *p, const uint32_t b)
 {
     if (dtype == WF_Q8_0) return q_load(p + 34 * b + 2);
+    if (is_grid(dtype)) return q_load(p + 32 * b);
     if (dtype == WF_Q2_K) return q_2k(p + 16, b);
     if (dtype == WF_Q3_K) return q_3k(p + 32, p, b);
     if (dtype == WF_Q4_K) return q_4k(p + 16, b);
@@ -106,6 +124,28 @@ WF_INLINE q8 block_of(const uint8_t dtype, const char *p, const uint32_t b)
     const q8 q = q_nibbles(nibbles_at(dtype, p, b));
     if (has_fifth(dtype)) return q_fifth(q, fifth_at(dtype, p, b));
     return values_of(dtype) ? q_pick(q, values_of(dtype)) : q;
+}
+
+#define EXPANDED 288u /* bytes, and what is read past them */
+
+/* A superblock of IQ2 or IQ3 at p as 256 signed bytes, 16 scales, also where 32 share one, and the float that these are multiplied with. Of other
+ * formats p itself. */
+WF_INLINE const char *expanded(const uint8_t dtype, const char *p, char room[EXPANDED])
+{
+    const uint8_t *block = (const uint8_t *)p;
+    if (!is_grid(dtype)) return p;
+    WF_UNROLL(8)
+    for (uint32_t g = 0; g < 8; g++) {
+        const wf_grid_group w = wf_grid_group_at(dtype, block, g);
+        const q8 q = q_grid(w.levels, w.minus, wf_grid_has_eights(dtype), wf_grid_values(dtype));
+        memcpy(room + 32 * g, &q, 32);
+    }
+    uint64_t scales[2];
+    wf_grid_scales(dtype, block, scales);
+    memcpy(room + 256, scales, sizeof scales);
+    const float step = wf_grid_step(dtype, block);
+    memcpy(room + half_scales_at(dtype), &step, sizeof step);
+    return room;
 }
 
 #endif

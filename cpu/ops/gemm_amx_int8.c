@@ -176,7 +176,7 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
     if (is_signed(dtype)) signed_row(s, dtype, r, out);
     if (dtype == WF_Q4_1 || dtype == WF_Q5_1) pair_row(s, dtype, r, out);
     if (dtype == WF_Q2_K) q2_k_row(s, r, out);
-    if (dtype == WF_Q3_K) q3_k_row(s, r, out);
+    if (dtype == WF_Q3_K || is_grid(dtype)) halves_row(s, dtype, r, out);
     if (dtype == WF_Q6_K) q6_k_row(s, r, out);
     if (has_k_scales(dtype)) k_row(s, dtype, r, out);
 }

@@ -15,6 +15,8 @@ typedef struct tile {
 /* Adds panel p, whose weights are at w. */
 WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, const int mr)
 {
+    char room[EXPANDED];
+    w = expanded(dtype, w, room);
     const scales s = scales_of(dtype, w);
     __m256 sum[MOST_ROWS];
     for (int m = 0; m < mr; m++) {

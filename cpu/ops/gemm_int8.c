@@ -151,7 +151,7 @@ WF_INLINE void scales_of(const uint8_t dtype, const char *p, float *scale, float
     if (has_k_scales(dtype)) k_scales(p, scale, min);
     if (dtype == WF_Q2_K) q2_k_scales(p, scale, min);
     if (dtype == WF_Q3_K || dtype == WF_IQ4_XS) signed_scales(dtype, p, scale);
-    if (dtype == WF_Q6_K) q_scales(p + 192, qf_half(p + half_scales_at(dtype)), scale);
+    if (dtype == WF_Q6_K || is_grid(dtype)) q_scales(p + (is_grid(dtype) ? 256 : 192), half_scales_unit(dtype, p), scale);
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------- */
@@ -160,6 +160,8 @@ WF_INLINE void scales_of(const uint8_t dtype, const char *p, float *scale, float
 WF_INLINE void panel(const uint8_t dtype, const char *w, const x_panel *const x[4], uint32_t p, const int mr, qf acc[4])
 {
     float scale[16], min[16];
+    char room[EXPANDED];
+    w = expanded(dtype, w, room);
     scales_of(dtype, w, scale, min);
     for (uint32_t j = 0; j < (in_halves(dtype) ? 16 : 8) && has_mins(dtype); j += 8)
         for (int i = 0; i < mr; i++) acc[i] = qf_fma(qf_load(min + j), qf_load(x[i][p].minus_sum + j), acc[i]);

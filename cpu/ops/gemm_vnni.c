@@ -249,7 +249,7 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
 {
     const kind t = kind_of(dtype);
     const size_t bytes = span_bytes_of(t), row_bytes = (size_t)g->k / (in_supers(dtype) ? 256 : 32) * t.bytes;
-    char copy[PAIR][SPAN_MAX];
+    char copy[PAIR][SPAN_MAX], room[PAIR][EXPANDED];
     tile a;
     for (int i = 0; i < mr; i++) {
         a.x[i] = g->xp + (m + i) * g->x_step;
@@ -267,6 +267,7 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
             at[r] = a.w[r] + s * bytes;
             fetch_span(at[r], bytes);
             if (left < bytes) at[r] = padded(at[r], left, copy[r]);
+            at[r] = expanded(dtype, at[r], room[r]);
         }
         span(&a, t, at, s, nr, mr);
     }

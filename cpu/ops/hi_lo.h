@@ -119,7 +119,7 @@ WF_INLINE __m512 to_floats(__m128i bytes)
 /* The scales of a superblock that has one for each 16 weights. */
 WF_INLINE __m512 half_scales(const uint8_t dtype, const char *p)
 {
-    return _mm512_mul_ps(to_floats(half_scale_bytes(dtype, p)), half_at(p + half_scales_at(dtype)));
+    return _mm512_mul_ps(to_floats(half_scale_bytes(dtype, p)), _mm512_broadcastss_ps(_mm256_castps256_ps128(half_scales_unit(dtype, p))));
 }
 
 /* values_of() with the highest bit flipped, for each quarter. */

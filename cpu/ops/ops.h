@@ -39,7 +39,8 @@ WF_CPU_LEVEL(dotprod)
 #define WF_CPU_INTEGER_FORMATS(what, ...)                                                          \
     what(Q8_0, __VA_ARGS__) what(Q4_0, __VA_ARGS__) what(Q4_1, __VA_ARGS__) what(Q5_0, __VA_ARGS__) what(Q5_1, __VA_ARGS__) \
     what(IQ4_NL, __VA_ARGS__) what(IQ4_XS, __VA_ARGS__) what(MXFP4, __VA_ARGS__) what(Q2_K, __VA_ARGS__) what(Q3_K, __VA_ARGS__) \
-    what(Q4_K, __VA_ARGS__) what(Q5_K, __VA_ARGS__) what(Q6_K, __VA_ARGS__)
+    what(Q4_K, __VA_ARGS__) what(Q5_K, __VA_ARGS__) what(Q6_K, __VA_ARGS__) what(IQ2_XXS, __VA_ARGS__) what(IQ2_XS, __VA_ARGS__) \
+    what(IQ2_S, __VA_ARGS__) what(IQ3_XXS, __VA_ARGS__) what(IQ3_S, __VA_ARGS__)
 
 bool wf_cpu_has_amx(void);
 void wf_cpu_gemm_q8_0x16(const wf_cpu_work *);

@@ -232,6 +232,15 @@ WF_INLINE __m512 halves_of(const char *const w[VL], const size_t at)
     return v_load_f16(half);
 }
 
+/* What half_scales_unit() is of each row. */
+WF_INLINE __m512 half_units(const uint8_t dtype, const char *const w[VL])
+{
+    float unit[VL];
+    if (!is_grid(dtype)) return halves_of(w, half_scales_at(dtype));
+    for (uint32_t r = 0; r < VL; r++) memcpy(&unit[r], w[r] + half_scales_at(dtype), sizeof unit[r]);
+    return v_load(unit);
+}
+
 /* The minima of 16 groups of each row, above their scales. */
 WF_INLINE void q2_k_panel_mins(const char *const w[VL], w_panel *out)
 {
@@ -251,7 +260,7 @@ WF_INLINE void half_panel_scales(const uint8_t dtype, const char *const w[VL], _
         _mm_storeu_si128((__m128i *)scale[r], half_scale_bytes(dtype, w[r]));
         at[r] = scale[r];
     }
-    v_store(out->scale[0], halves_of(w, half_scales_at(dtype)));
+    v_store(out->scale[0], half_units(dtype, w));
     if (dtype == WF_Q2_K) q2_k_panel_mins(w, out);
     lines_of(at, 0, v);
     for (int i = 0; i < 16; i++) {
@@ -373,6 +382,21 @@ WF_INLINE void unpack_pairs(const uint8_t dtype, const char *const w[VL], w_pane
     }
 }
 
+WF_INLINE void unpack_grid(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    const char *row[VL];
+    char room[VL][EXPANDED];
+    __m512i part[16];
+    for (uint32_t r = 0; r < VL; r++) row[r] = expanded(dtype, w[r], room[r]);
+    half_panel_scales(dtype, row, part, out);
+    WF_UNROLL(4)
+    for (uint32_t g = 0; g < 16; g++) {
+        __m512i v[4];
+        lines_of(row, 16 * g, v);
+        for (uint32_t i = 0; i < 4; i++) store_words(_mm512_xor_si512(v[i], _mm512_set1_epi8(-128)), part[g], 128, out->line[2 * (4 * g + i)]);
+    }
+}
+
 /* Four k of group b: a line of bytes, or two of words times the group's scales. */
 WF_INLINE void store_k(const bool words, __m512i v, const __m512i *part, const uint32_t b, const uint32_t at, w_panel *out)
 {
@@ -408,6 +432,7 @@ WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *co
     if (has_k_scales(dtype)) unpack_k(dtype, words, w, out);
     if (dtype == WF_Q6_K) unpack_q6_k(w, out);
     if (dtype == WF_Q2_K || dtype == WF_Q3_K) unpack_pairs(dtype, w, out);
+    if (is_grid(dtype)) unpack_grid(dtype, w, out);
     if (in_halves(dtype) || has_k_scales(dtype)) return;
     if (dtype == WF_IQ4_XS)
         iq4_xs_panel_scales(w, out);

@@ -142,12 +142,14 @@ WF_INLINE __m512 few_panel(const uint8_t dtype, const char *const row[VL], const
 WF_INLINE void few_columns(const product *g, const uint8_t dtype, uint32_t n, uint32_t m, uint32_t rows)
 {
     _Alignas(64) float sum[FEW][VL] = {{0}};
+    char room[VL][EXPANDED];
     source s;
     w_panel *w = g->wp;
     __m512i part[16];
     for (uint32_t p = 0; p < g->panels; p++) {
         open_panel(g, n, p, &s);
         const char *later = g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes;
+        for (uint32_t r = 0; r < VL; r++) s.row[r] = expanded(dtype, s.row[r], room[r]);
         if (in_halves(dtype)) half_panel_scales(dtype, s.row, part, w);
         if (has_k_scales(dtype)) k_panel_scales(false, s.row, part, w);
         if (dtype == WF_IQ4_XS) iq4_xs_panel_scales(s.row, w);

@@ -79,6 +79,15 @@ WF_INLINE __m256 halves_of(const char *const w[VL], const size_t at)
     return v_load_f16(half);
 }
 
+/* What half_scales_unit() is of each row. */
+WF_INLINE __m256 half_units(const uint8_t dtype, const char *const w[VL])
+{
+    float unit[VL];
+    if (!is_grid(dtype)) return halves_of(w, half_scales_at(dtype));
+    for (uint32_t r = 0; r < VL; r++) memcpy(&unit[r], w[r] + half_scales_at(dtype), sizeof unit[r]);
+    return v_load(unit);
+}
+
 WF_INLINE void q2_k_mins(const char *const w[VL], w_panel *out)
 {
     const __m256 d = halves_of(w, 82);
@@ -94,7 +103,7 @@ WF_INLINE void unpack_halves(const uint8_t dtype, const char *const w[VL], w_pan
     const __m256i offset = _mm256_set1_epi16((short)offset_of(dtype));
     int32_t part[16][VL];
     half_parts(dtype, w, part);
-    v_store(out->scale[0], halves_of(w, half_scales_at(dtype)));
+    v_store(out->scale[0], half_units(dtype, w));
     if (dtype == WF_Q2_K) q2_k_mins(w, out);
     WF_UNROLL(8)
     for (uint32_t b = 0; b < BLOCKS; b++) {
@@ -103,7 +112,7 @@ WF_INLINE void unpack_halves(const uint8_t dtype, const char *const w[VL], w_pan
         v_transpose((const float *)row[0], VL, (float *)line[0], VL);
         for (uint32_t i = 0; i < VL; i++) {
             const q8 by = q_load(part[2 * b + i / 4]);
-            words v = split_bytes(q_load(line[i]));
+            words v = split_block(dtype, q_load(line[i]));
             v.a = _mm256_mullo_epi16(_mm256_sub_epi16(v.a, offset), by);
             v.b = _mm256_mullo_epi16(_mm256_sub_epi16(v.b, offset), by);
             store_words(v, out, 16 * b + i);
@@ -138,9 +147,12 @@ WF_INLINE void unpack_scales(const uint8_t dtype, const char *const w[VL], w_pan
 /* Unpacks 8 rows. */
 WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
 {
+    const char *row[VL];
+    char room[VL][EXPANDED];
     (void)words;
     if (in_halves(dtype)) {
-        unpack_halves(dtype, w, out);
+        for (uint32_t r = 0; r < VL; r++) row[r] = expanded(dtype, w[r], room[r]);
+        unpack_halves(dtype, row, out);
         return;
     }
     unpack_scales(dtype, w, out);

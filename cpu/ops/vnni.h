@@ -95,6 +95,7 @@ WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m5
     if (dtype == WF_Q5_K) row_q5_k(super, i % 2, w);
     if (dtype == WF_Q6_K) row_q6_k(p, i, w);
     if (dtype == WF_Q2_K || dtype == WF_Q3_K) row_pairs(dtype, p, i, w);
+    for (uint32_t k = 0; k < 2 && is_grid(dtype); k++) w[k] = _mm512_xor_si512(load_2x32(p + 128 * i + 64 * k, p + 128 * i + 64 * k + 32), _mm512_set1_epi8(-128)); /* as stored */
     if (dtype != WF_Q4_K) return;
     const __m512i q = _mm512_loadu_si512(super + 16 + i % 2 * 64);
     w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));

@@ -126,7 +126,7 @@ WF_INLINE scales block_scales(const uint8_t dtype, const char *p)
 /* Of a superblock with a scale for each 16. */
 WF_INLINE scales half_scales(const uint8_t dtype, const char *p)
 {
-    const __m256 d = qf_half(p + half_scales_at(dtype));
+    const __m256 d = half_scales_unit(dtype, p);
     __m128i both = half_scale_bytes(dtype, p);
     scales s = {.of = {_mm256_mul_ps(eight(both), d), _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), d)}};
     s.less[0] = s.of[0], s.less[1] = s.of[1];

@@ -38,14 +38,34 @@ WF_INLINE q8 q_pick(q8 codes, const int8_t values[16])
 {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)values)), codes);
 }
-WF_INLINE q8 q_fifth(q8 q, const void *p)
+/* Each of 32 bits in all of a byte. */
+WF_INLINE __m256i q_spread(uint32_t bits)
 {
     const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
-    int32_t bits;
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)bits), byte), bit), bit);
+}
+WF_INLINE q8 q_fifth(q8 q, const void *p)
+{
+    uint32_t bits;
     memcpy(&bits, p, sizeof bits);
-    __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte), bit);
-    return _mm256_or_si256(q, _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(16)));
+    return _mm256_or_si256(q, _mm256_and_si256(q_spread(bits), _mm256_set1_epi8(16)));
+}
+/* Bytes of four levels each, four times, or of two, twice; what is wanted of them comes to the lowest bits. */
+WF_INLINE q8 q_grid(const uint64_t levels[2], uint32_t minus, const bool eights, const int8_t values[16])
+{
+    const __m256i byte = _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707);
+    const __m256i sign = q_spread(minus);
+    __m256i q;
+    if (eights) {
+        q = _mm256_shuffle_epi8(_mm256_set1_epi64x((int64_t)levels[0]), byte);
+        q = _mm256_and_si256(_mm256_blend_epi16(q, _mm256_srli_epi16(q, 4), 0xaa), _mm256_set1_epi16(0x0c03));
+        q = _mm256_and_si256(_mm256_or_si256(q, _mm256_srli_epi16(q, 2)), _mm256_set1_epi8(3));
+    } else {
+        q = _mm256_cvtepu8_epi16(_mm_set_epi64x((int64_t)levels[1], (int64_t)levels[0]));
+        q = _mm256_and_si256(_mm256_or_si256(q, _mm256_slli_epi16(q, 4)), _mm256_set1_epi8(7));
+    }
+    return _mm256_sub_epi8(_mm256_xor_si256(q_pick(q, values), sign), sign);
 }
 WF_INLINE q8 q_2k(const void *p, uint32_t i)
 {
@@ -142,7 +162,7 @@ WF_INLINE __m128i q3_k_scale_bytes(const char *p)
 WF_INLINE __m128i half_scale_bytes(const uint8_t dtype, const char *p)
 {
     if (dtype == WF_Q2_K) return _mm_and_si128(load16(p), _mm_set1_epi8(15));
-    return dtype == WF_Q3_K ? q3_k_scale_bytes(p) : load16(p + 192);
+    return dtype == WF_Q3_K ? q3_k_scale_bytes(p) : load16(p + (dtype == WF_Q6_K ? 192 : 256)); /* IQ2 and IQ3: of expanded() */
 }
 
 WF_INLINE __m128i q2_k_min_bytes(const char *p)

@@ -152,16 +152,43 @@ WF_INLINE q8 q_pick(q8 codes, const int8_t values[16])
     const int8x16_t of = vld1q_s8(values);
     return (q8){vqtbl1q_s8(of, vreinterpretq_u8_s8(codes.low)), vqtbl1q_s8(of, vreinterpretq_u8_s8(codes.high))};
 }
-/* 16 bits: a byte each, 16 or 0. */
-WF_INLINE int8x16_t q_fifth_half(const uint8_t *p)
+/* Each of 16 bits in all of a byte. */
+WF_INLINE uint8x16_t q_spread(uint32_t bits)
 {
     const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
-    const uint8x16_t set = vtstq_u8(vcombine_u8(vdup_n_u8(p[0]), vdup_n_u8(p[1])), bit);
-    return vreinterpretq_s8_u8(vandq_u8(set, vdupq_n_u8(16)));
+    return vtstq_u8(vcombine_u8(vdup_n_u8((uint8_t)bits), vdup_n_u8((uint8_t)(bits >> 8))), bit);
+}
+WF_INLINE int8x16_t q_fifth_half(const uint8_t *p)
+{
+    return vreinterpretq_s8_u8(vandq_u8(q_spread(p[0] | (uint32_t)p[1] << 8), vdupq_n_u8(16)));
 }
 WF_INLINE q8 q_fifth(q8 q, const void *p)
 {
     return (q8){vorrq_s8(q.low, q_fifth_half(p)), vorrq_s8(q.high, q_fifth_half((const uint8_t *)p + 2))};
+}
+/* 16 of two bits each. */
+WF_INLINE uint8x16_t q_twos(uint32_t levels)
+{
+    const uint8x16_t byte = vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(0x0101010100000000), vcreate_u64(0x0303030302020202)));
+    const int8x16_t by = vreinterpretq_s8_u32(vdupq_n_u32(0xfafcfe00)); /* 0, -2, -4, -6 */
+    return vandq_u8(vshlq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(levels)), byte), by), vdupq_n_u8(3));
+}
+/* 16 of four bits each, of which three count. */
+WF_INLINE uint8x16_t q_fours(uint64_t levels)
+{
+    const uint8x8_t both = vcreate_u8(levels), low = vand_u8(both, vdup_n_u8(7)), high = vand_u8(vshr_n_u8(both, 4), vdup_n_u8(7));
+    return vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high));
+}
+WF_INLINE int8x16_t q_signed(int8x16_t v, uint32_t minus)
+{
+    const int8x16_t sign = vreinterpretq_s8_u8(q_spread(minus));
+    return vsubq_s8(veorq_s8(v, sign), sign);
+}
+WF_INLINE q8 q_grid(const uint64_t levels[2], uint32_t minus, const bool eights, const int8_t values[16])
+{
+    const uint8x16_t low = eights ? q_twos((uint32_t)levels[0]) : q_fours(levels[0]), high = eights ? q_twos((uint32_t)(levels[0] >> 32)) : q_fours(levels[1]);
+    const q8 v = q_pick((q8){vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(high)}, values);
+    return (q8){q_signed(v.low, minus), q_signed(v.high, minus >> 16)};
 }
 WF_INLINE q8 q_2k(const void *p, uint32_t i)
 {

@@ -160,6 +160,15 @@ WF_INLINE q8 q_fifth(q8 q, const void *p)
     for (int i = 0; i < 32; i++) q.b[i] |= (int8_t)((((const uint8_t *)p)[i / 8] >> i % 8 & 1) << 4);
     return q;
 }
+WF_INLINE q8 q_grid(const uint64_t levels[2], uint32_t minus, const bool eights, const int8_t values[16])
+{
+    q8 r;
+    for (int i = 0; i < 32; i++) {
+        const int8_t v = values[eights ? levels[0] >> 2 * i & 3 : levels[i / 16] >> i % 16 * 4 & 7];
+        r.b[i] = minus >> i & 1 ? (int8_t)-v : v;
+    }
+    return r;
+}
 WF_INLINE q8 q_2k(const void *p, uint32_t i)
 {
     const uint8_t *q = (const uint8_t *)p + 32 * (i / 4);

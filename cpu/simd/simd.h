@@ -22,6 +22,7 @@
  *   q_3k(p, high, i)        the same with the third bits of a Q3_K one
  *   q_fifth(q, p)           q with bit i of p as the fifth of number i
  *   q_pick(codes, values)   values[code] for each
+ *   q_grid(levels, minus, eights, values)   values[level], negative where minus has the bit; levels of two bits each, or of four (grid_groups.h)
  *   q_dot(w, x, comp)       w times x plus comp[lane]; not on x86, whose kernels multiply wider registers
  *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
  *   q_scales(p, d, out)     16 int8 times d[0] as floats

@@ -2,6 +2,7 @@
  * those (quant/ has their layouts). Scales become F16, which rounds those of formats with scales of scales. */
 #include "tensor/numbers.h"
 
+#include "tensor/quant/grid_groups.h"
 #include "tensor/quant/k_scales.h"
 
 #include <math.h>
@@ -24,13 +25,6 @@ static uint64_t bits_of(const uint8_t *bytes, uint32_t from, uint64_t mask)
     return x >> from & OF_EACH(mask);
 }
 
-/* The eight bits of a byte, each in a byte of its own. */
-static uint64_t spread_bits(uint8_t bits)
-{
-    uint64_t one_each = OF_EACH(bits) & 0x8040201008040201;
-    return (one_each + OF_EACH(0x7f)) >> 7 & OF_EACH(1); /* what is not zero carries into the highest bit */
-}
-
 static void put_eight(uint8_t *q, uint64_t eight)
 {
     memcpy(q, &eight, 8);
@@ -44,7 +38,7 @@ static void take_32(const uint8_t *row, uint32_t k, bool min, bool fifth, wf_num
         const uint8_t *block = row + (k / 32 + (uint32_t)b) * bytes, *high = block + 2 + 2 * min, *low = high + 4 * fifth;
         out->scale[b] = half_at(block);
         if (min) out->min[b] = half_at(block + 2);
-        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i % 16, i / 16 * 4, 15) | (fifth ? spread_bits(high[i / 8]) << 4 : 0));
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i % 16, i / 16 * 4, 15) | (fifth ? wf_spread_bits(high[i / 8]) << 4 : 0));
     }
 }
 
@@ -108,10 +102,17 @@ static void take_q8_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     }
 }
 
-/* Of scale + 32, the lower four bits are a half of a byte, the upper two stand behind those. */
-static int scale_of_q3_k(const uint8_t *scales, uint32_t g)
+static void take_q2_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
-    return ((scales[g % 8] >> g / 8 * 4 & 15) | (scales[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
+    const uint8_t *block = row + (size_t)(k / 256) * 84, *low = block + 16 + k % 256 / 128 * 32;
+    float d = wf_half_to_float(half_at(block + 80)), dmin = wf_half_to_float(half_at(block + 82));
+    for (uint32_t b = 0; b < 2; b++)
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, (k % 128 / 32 + b) * 2, 3));
+    for (uint32_t g = 0; g < 4; g++) {
+        uint8_t both = block[k % 256 / 16 + g];
+        out->scale[g] = wf_float_to_half(d * (float)(both & 15));
+        out->min[g] = wf_float_to_half(-dmin * (float)(both >> 4));
+    }
 }
 
 static void take_q3_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
@@ -122,7 +123,7 @@ static void take_q3_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
         uint32_t run = k % 256 / 32 + b;
         for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run % 4 * 2, 3) | bits_of(block + i, run, 1) << 2);
     }
-    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)scale_of_q3_k(block + 96, k % 256 / 16 + g));
+    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)wf_q3_k_scale_at(block + 96, k % 256 / 16 + g));
 }
 
 static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
@@ -153,11 +154,35 @@ static void take_iq4_xs(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     float d = wf_half_to_float(half_at(block));
     for (uint32_t b = 0; b < 2; b++) {
         uint32_t g = k % 256 / 32 + b;
-        int scale = (block[4 + g / 2] >> g % 2 * 4 & 15) | (half_at(block + 2) >> 2 * g & 3) << 4;
-        out->scale[b] = wf_float_to_half(d * (float)(scale - 32));
+        out->scale[b] = wf_float_to_half(d * (float)wf_iq4_xs_scale_at(block + 2, g));
         take_nibbles(block + 8 + g * 16, out->q + b * 32);
     }
 }
+
+/* Formats of two and three bits: codes, with a scale for each 16 or 32. */
+static inline void take_grid(enum wf_dtype dtype, const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + (size_t)(k / 256) * wf_dtypes[dtype].block_bytes;
+    const uint32_t n = wf_grid_in_halves(dtype) ? 4 : 2;
+    uint64_t scales[2];
+    wf_grid_scales(dtype, block, scales);
+    for (uint32_t b = 0; b < 2; b++) {
+        const wf_grid_group w = wf_grid_group_at(dtype, block, k % 256 / 32 + b);
+        for (uint32_t i = 0; i < 4; i++) put_eight(out->q + b * 32 + i * 8, wf_grid_codes(dtype, &w, i));
+    }
+    for (uint32_t g = 0; g < n; g++) out->scale[g] = wf_float_to_half(wf_grid_step(dtype, block) * wf_grid_scale(scales, k % 256 / 16 + g * 4 / n));
+}
+
+#define TAKE_GRID(name, dtype)                                                                     \
+    static void take_##name(const uint8_t *row, uint32_t k, wf_numbers64 *out)                     \
+    {                                                                                              \
+        take_grid(dtype, row, k, out);                                                             \
+    }
+TAKE_GRID(iq2_xxs, WF_IQ2_XXS)
+TAKE_GRID(iq2_xs, WF_IQ2_XS)
+TAKE_GRID(iq2_s, WF_IQ2_S)
+TAKE_GRID(iq3_xxs, WF_IQ3_XXS)
+TAKE_GRID(iq3_s, WF_IQ3_S)
 
 static void take_k6(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
@@ -184,6 +209,7 @@ static const struct row {
     {WF_Q5_0, {5, 32, 0, 16, take_q5_0}},
     {WF_Q5_1, {5, 32, 1, 0, take_q5_1}},
     {WF_Q8_0, {8, 32, 0, 128, take_q8_0}},
+    {WF_Q2_K, {4, 16, 1, 0, take_q2_k}},
     {WF_Q3_K, {4, 16, 0, 4, take_q3_k}},
     {WF_Q4_K, {4, 32, 1, 0, take_q4_k}},
     {WF_Q5_K, {5, 32, 1, 0, take_q5_k}},
@@ -191,6 +217,11 @@ static const struct row {
     {WF_MXFP4, {4, 32, 0, 128, take_mxfp4, WF_CODES_MXFP4}},
     {WF_IQ4_NL, {4, 32, 0, 128, take_q4_0, WF_CODES_IQ4}},
     {WF_IQ4_XS, {4, 32, 0, 128, take_iq4_xs, WF_CODES_IQ4}},
+    {WF_IQ2_XXS, {4, 32, 0, 128, take_iq2_xxs, WF_CODES_IQ2}},
+    {WF_IQ2_XS, {4, 16, 0, 128, take_iq2_xs, WF_CODES_IQ2}},
+    {WF_IQ2_S, {4, 16, 0, 128, take_iq2_s, WF_CODES_IQ2}},
+    {WF_IQ3_XXS, {4, 32, 0, 128, take_iq3_xxs, WF_CODES_IQ3_XXS}},
+    {WF_IQ3_S, {4, 32, 0, 128, take_iq3_s, WF_CODES_IQ3_S}},
     {WF_K6, {6, 16, 1, 0, take_k6}},
     {WF_K8, {8, 32, 1, 0, take_k8}},
 };

@@ -12,7 +12,7 @@ typedef struct wf_numbers64 {
 } wf_numbers64;
 
 /* What codes of 4 bits stand for: bytes, which have `zero` added. */
-enum wf_codes { WF_NO_CODES, WF_CODES_MXFP4, WF_CODES_IQ4 };
+enum wf_codes { WF_NO_CODES, WF_CODES_MXFP4, WF_CODES_IQ4, WF_CODES_IQ2, WF_CODES_IQ3_XXS, WF_CODES_IQ3_S };
 
 typedef struct wf_numbers {
     uint8_t bits, group, min, zero; /* of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "cl/kernels/fragment_bytes.clh"
 #include "tensor/joint.h"
 
 #include <float.h>
@@ -139,6 +140,19 @@ static size_t from_hex(const char *hex, uint8_t *out)
     return n;
 }
 
+/* 256 weights as numbers, whose scales and minimums F16 has rounded. */
+static void assert_numbers(enum wf_dtype t, const wf_numbers *f, const uint8_t *b, const float *want)
+{
+    wf_numbers64 w;
+    for (uint32_t i = 0; i < 256; i++) {
+        if (i % 64 == 0) f->take(b, i, &w);
+        const uint32_t g = i % 64 / f->group, q = w.q[i % 64], code = f->codes ? FRAGMENT_TABLE(f->codes, q / 4) >> q % 4 * 8 & 255 : q;
+        const float number = (float)((int)code - f->zero), min = f->min ? wf_half_to_float(w.min[g]) : 0, x = number * wf_half_to_float(w.scale[g]);
+        const float rounded = 0x1p-11f * (fabsf(x) + fabsf(min)) + 0x1p-25f * (fabsf(number) + 1);
+        if (isfinite(x) && !(fabsf(x + min - want[i]) <= rounded)) fail_msg("%s: weight %u is %a, by numbers %a", wf_dtypes[t].name, i, want[i], x + min);
+    }
+}
+
 /* Every bit of the values that ggml's own package gives the same bytes. */
 static void known_values(void **state)
 {
@@ -161,6 +175,7 @@ static void known_values(void **state)
         wf_dtypes[t].decode(b, y, 256);
         for (int i = 0; i < 256; i++)
             if (memcmp(&y[i], want + 4 * i, 4)) fail_msg("%s: weight %d is %a", wf_dtypes[t].name, i, y[i]);
+        if (wf_numbers_of(t)) assert_numbers(t, wf_numbers_of(t), b, y);
         met[t] = true;
     }
     for (int t = 0; t < WF_N_WEIGHT_DTYPES; t++)
@@ -283,9 +298,9 @@ static void assert_joint(enum wf_dtype a, enum wf_dtype b, enum wf_dtype c, enum
 static void joint_formats_hold_others(void **state)
 {
     (void)state;
-    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
+    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q2_K, WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
     for (size_t i = 0; i < WF_LEN(six); i++) {
-        bool narrow = six[i] != WF_Q6_K && six[i] != WF_Q3_K; /* whose groups are of 32 */
+        bool narrow = wf_numbers_of(six[i])->group == 32;
         assert_holds(WF_K6, six[i]);
         if (narrow) assert_holds(WF_K8, six[i]);
         assert_joint(six[i], six[i], six[(i + 1) % WF_LEN(six)], WF_K6);
@@ -297,6 +312,7 @@ static void joint_formats_hold_others(void **state)
     assert_joint(WF_F16, WF_F16, WF_F16, WF_F16);
     assert_joint(WF_Q8_0, WF_Q8_0, WF_F16, WF_N_DTYPES);
     assert_joint(WF_Q4_0, WF_Q4_0, WF_MXFP4, WF_N_DTYPES);
+    assert_joint(WF_IQ3_S, WF_IQ3_S, WF_IQ2_S, WF_N_DTYPES);
 }
 
 /* Scales of MXFP4 are powers of two: exact where F16 has them, zero below, and infinite above. */

@@ -5,8 +5,7 @@
 #define WF_GRID_H
 
 #include "tensor/quant/fit.h"
-
-#include <string.h>
+#include "tensor/quant/grid_groups.h"
 
 typedef struct wf_grid {
     const uint16_t *entries; /* 16 / width bits a weight, the first lowest */
@@ -14,7 +13,7 @@ typedef struct wf_grid {
     uint8_t width;           /* weights of an entry: 4 or 8 */
     uint8_t group;           /* weights that share a scale */
     uint8_t n_levels;
-    int8_t levels[8];        /* ascending */
+    const int8_t *levels;    /* ascending */
     float unit;
     bool even;               /* of eight weights an even number has a minus, so that seven signs tell the eighth */
 } wf_grid;
@@ -27,20 +26,7 @@ typedef struct wf_grid_block {
     uint8_t signs[WF_SUPER / 8]; /* a bit a weight */
 } wf_grid_block;
 
-static inline uint8_t wf_grid_eight_signs(uint32_t seven)
-{
-    return (uint8_t)(seven | (uint32_t)__builtin_parity(seven) << 7);
-}
-
-/* Of a group of 32, as some formats have it: seven signs of each eight weights, then four bits of scale, which is returned. */
-static inline uint8_t wf_grid_word_take(const uint8_t word[4], uint8_t signs[4])
-{
-    uint32_t w;
-    memcpy(&w, word, sizeof w);
-    for (int i = 0; i < 4; i++) signs[i] = wf_grid_eight_signs(w >> 7 * i & 127);
-    return (uint8_t)(w >> 28);
-}
-
+/* Of a group of 32, as some formats have it: seven signs of each eight weights, then four bits of scale. */
 static inline void wf_grid_word_put(uint8_t scale, const uint8_t signs[4], uint8_t word[4])
 {
     uint32_t w = (uint32_t)scale << 28;
@@ -49,11 +35,6 @@ static inline void wf_grid_word_put(uint8_t scale, const uint8_t signs[4], uint8
 }
 
 /* Scales of four bits, the even ones in the lower halves of bytes. */
-static inline void wf_grid_halves_take(const uint8_t *bytes, int n, uint8_t *scale)
-{
-    for (int g = 0; g < n; g++) scale[g] = bytes[g / 2] >> g % 2 * 4 & 15;
-}
-
 static inline void wf_grid_halves_put(const uint8_t *scale, int n, uint8_t *bytes)
 {
     for (int g = 0; g < n; g += 2) bytes[g / 2] = (uint8_t)(scale[g] | scale[g + 1] << 4);
@@ -65,28 +46,7 @@ static inline int wf_grid_level(const wf_grid *g, unsigned entry, int i)
     return g->levels[entry >> 16 / g->width * i & (g->width == 8 ? 3 : 7)];
 }
 
-static inline void wf_grid_weights(const wf_grid *g, const wf_grid_block *k, float *x)
-{
-    float d = wf_half_to_float(k->d) * g->unit;
-    for (int i = 0; i < WF_SUPER; i += g->width) {
-        float step = d * (float)(2 * k->scale[i / g->group] + 1);
-        unsigned entry = g->entries[k->entry[i / g->width]], minus = k->signs[i / 8] >> i % 8;
-        for (int j = 0; j < g->width; j++) x[i + j] = step * (float)wf_grid_level(g, entry, j) * (minus >> j & 1 ? -1.0f : 1.0f);
-    }
-}
-
-typedef void wf_grid_take(const void *block, wf_grid_block *out);
 typedef void wf_grid_put(const wf_grid_block *k, void *block);
-
-/* Here, so that each format gets a loop of its own. bytes: of a block. */
-static inline void wf_grid_decode(const wf_grid *g, size_t bytes, wf_grid_take *take, const void *src, float *dst, size_t n)
-{
-    for (size_t b = 0; b < n / WF_SUPER; b++) {
-        wf_grid_block k;
-        take((const uint8_t *)src + b * bytes, &k);
-        wf_grid_weights(g, &k, dst + b * WF_SUPER);
-    }
-}
 
 void wf_grid_encode(const wf_grid *g, size_t bytes, wf_grid_put *put, const float *src, void *dst, size_t n);
 

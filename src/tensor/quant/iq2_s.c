@@ -11,20 +11,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 82, "IQ2_S block");
 
-static const uint16_t entries[1024] = {
+const uint16_t wf_iq2_s_entries[1024] = {
 #include "tensor/quant/grids/iq2_s.def"
 };
-static const wf_grid grid = {entries, WF_LEN(entries), 8, 16, 3, {8, 25, 43}, 0.125f, false};
-
-static void take(const void *block, wf_grid_block *out)
-{
-    struct block k;
-    memcpy(&k, block, sizeof k);
-    out->d = k.d;
-    memcpy(out->signs, k.signs, sizeof k.signs);
-    wf_grid_halves_take(k.scales, WF_SUPER / 16, out->scale);
-    for (int i = 0; i < WF_SUPER / 8; i++) out->entry[i] = (uint16_t)(k.q[i] | (k.high[i / 4] >> i % 4 * 2 & 3) << 8);
-}
+static const wf_grid grid = {wf_iq2_s_entries, WF_LEN(wf_iq2_s_entries), 8, 16, 3, wf_iq2_values, 0.125f, false};
 
 static void put(const wf_grid_block *in, void *block)
 {
@@ -40,7 +30,7 @@ static void put(const wf_grid_block *in, void *block)
 
 void wf_decode_iq2_s(const void *src, float *dst, size_t n)
 {
-    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+    wf_grid_decode(WF_IQ2_S, src, dst, n);
 }
 
 void wf_encode_iq2_s(const float *src, void *dst, size_t n)

@@ -9,22 +9,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 74, "IQ2_XS block");
 
-static const uint16_t entries[512] = {
+const uint16_t wf_iq2_xs_entries[512] = {
 #include "tensor/quant/grids/iq2_xs.def"
 };
-static const wf_grid grid = {entries, WF_LEN(entries), 8, 16, 3, {8, 25, 43}, 0.125f, true};
-
-static void take(const void *block, wf_grid_block *out)
-{
-    struct block k;
-    memcpy(&k, block, sizeof k);
-    out->d = k.d;
-    wf_grid_halves_take(k.scales, WF_SUPER / 16, out->scale);
-    for (int i = 0; i < WF_SUPER / 8; i++) {
-        out->entry[i] = k.q[i] & 511;
-        out->signs[i] = wf_grid_eight_signs(k.q[i] >> 9);
-    }
-}
+static const wf_grid grid = {wf_iq2_xs_entries, WF_LEN(wf_iq2_xs_entries), 8, 16, 3, wf_iq2_values, 0.125f, true};
 
 static void put(const wf_grid_block *in, void *block)
 {
@@ -36,7 +24,7 @@ static void put(const wf_grid_block *in, void *block)
 
 void wf_decode_iq2_xs(const void *src, float *dst, size_t n)
 {
-    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+    wf_grid_decode(WF_IQ2_XS, src, dst, n);
 }
 
 void wf_encode_iq2_xs(const float *src, void *dst, size_t n)

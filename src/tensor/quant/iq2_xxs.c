@@ -10,21 +10,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 66, "IQ2_XXS block");
 
-static const uint16_t entries[256] = {
+const uint16_t wf_iq2_xxs_entries[256] = {
 #include "tensor/quant/grids/iq2_xxs.def"
 };
-static const wf_grid grid = {entries, WF_LEN(entries), 8, 32, 3, {8, 25, 43}, 0.125f, true};
-
-static void take(const void *block, wf_grid_block *out)
-{
-    struct block k;
-    memcpy(&k, block, sizeof k);
-    out->d = k.d;
-    for (int g = 0; g < WF_SUPER / 32; g++) {
-        for (int i = 0; i < 4; i++) out->entry[4 * g + i] = k.groups[g].q[i];
-        out->scale[g] = wf_grid_word_take(k.groups[g].word, out->signs + 4 * g);
-    }
-}
+static const wf_grid grid = {wf_iq2_xxs_entries, WF_LEN(wf_iq2_xxs_entries), 8, 32, 3, wf_iq2_values, 0.125f, true};
 
 static void put(const wf_grid_block *in, void *block)
 {
@@ -38,7 +27,7 @@ static void put(const wf_grid_block *in, void *block)
 
 void wf_decode_iq2_xxs(const void *src, float *dst, size_t n)
 {
-    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+    wf_grid_decode(WF_IQ2_XXS, src, dst, n);
 }
 
 void wf_encode_iq2_xxs(const float *src, void *dst, size_t n)

@@ -11,20 +11,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 110, "IQ3_S block");
 
-static const uint16_t entries[512] = {
+const uint16_t wf_iq3_s_entries[512] = {
 #include "tensor/quant/grids/iq3_s.def"
 };
-static const wf_grid grid = {entries, WF_LEN(entries), 4, 32, 8, {1, 3, 5, 7, 9, 11, 13, 15}, 1, false};
-
-static void take(const void *block, wf_grid_block *out)
-{
-    struct block k;
-    memcpy(&k, block, sizeof k);
-    out->d = k.d;
-    memcpy(out->signs, k.signs, sizeof k.signs);
-    wf_grid_halves_take(k.scales, WF_SUPER / 32, out->scale);
-    for (int i = 0; i < WF_SUPER / 4; i++) out->entry[i] = (uint16_t)(k.q[i] | (k.high[i / 8] >> i % 8 & 1) << 8);
-}
+static const wf_grid grid = {wf_iq3_s_entries, WF_LEN(wf_iq3_s_entries), 4, 32, 8, wf_iq3_s_values, 1, false};
 
 static void put(const wf_grid_block *in, void *block)
 {
@@ -40,7 +30,7 @@ static void put(const wf_grid_block *in, void *block)
 
 void wf_decode_iq3_s(const void *src, float *dst, size_t n)
 {
-    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+    wf_grid_decode(WF_IQ3_S, src, dst, n);
 }
 
 void wf_encode_iq3_s(const float *src, void *dst, size_t n)

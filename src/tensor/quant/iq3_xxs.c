@@ -9,19 +9,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 98, "IQ3_XXS block");
 
-static const uint16_t entries[256] = {
+const uint16_t wf_iq3_xxs_entries[256] = {
 #include "tensor/quant/grids/iq3_xxs.def"
 };
-static const wf_grid grid = {entries, WF_LEN(entries), 4, 32, 8, {4, 12, 20, 28, 36, 44, 52, 62}, 0.25f, true};
-
-static void take(const void *block, wf_grid_block *out)
-{
-    struct block k;
-    memcpy(&k, block, sizeof k);
-    out->d = k.d;
-    for (int i = 0; i < WF_SUPER / 4; i++) out->entry[i] = k.q[i];
-    for (int g = 0; g < WF_SUPER / 32; g++) out->scale[g] = wf_grid_word_take(k.words[g], out->signs + 4 * g);
-}
+static const wf_grid grid = {wf_iq3_xxs_entries, WF_LEN(wf_iq3_xxs_entries), 4, 32, 8, wf_iq3_xxs_values, 0.25f, true};
 
 static void put(const wf_grid_block *in, void *block)
 {
@@ -33,7 +24,7 @@ static void put(const wf_grid_block *in, void *block)
 
 void wf_decode_iq3_xxs(const void *src, float *dst, size_t n)
 {
-    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+    wf_grid_decode(WF_IQ3_XXS, src, dst, n);
 }
 
 void wf_encode_iq3_xxs(const float *src, void *dst, size_t n)
