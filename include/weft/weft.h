@@ -153,7 +153,8 @@ struct weft_device_info {
     uint32_t max_group;    /* work-items per work-group */
     char tiers[64];        /* capability tiers, e.g. "base simd matrix" */
     char features[160];    /* what the kernels can use: OpenCL extensions, CPU instruction sets */
-    uint64_t reserved[8];
+    uint64_t own_memory;   /* bytes of memory that are not the host's: all of a discrete GPU's; 0: it computes in the host's */
+    uint64_t reserved[7];
 };
 /* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. out may be NULL: it only counts them. Thread-safe. */
 WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
@@ -246,12 +247,17 @@ struct weft_budget {
     uint32_t contexts;                 /* the same in whole contexts, each rounded up to pages; layers with attention windows keep few tokens of each */
     uint32_t steady_tokens;            /* while steps have at most this many tokens, as when all sequences decode, */
     uint64_t steady_kv_tokens;         /* the KV cache holds this many */
-    uint64_t reserved[8];
+    const char *n_seqs_from;           /* why n_seqs is what it is, for people: "as many whole contexts as the KV cache holds" */
+    uint64_t reserved[7];
 };
 /* Computes the memory that an engine with these parameters needs, on a device with buffers large enough for the unified
  * pool. Assumes steps of 512 tokens if p->max_batched_tokens is 0; the device may have another default. WEFT_ERR_ARG for a
  * file with a vocabulary only, and for a KV cache too small for one context. Opens no device; thread-safe. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
+/* The same on a device of weft_devices, which is not opened either: with its usual steps and largest buffer, and where p->memory_utilization says so the
+ * KV cache that its memory has room for. Activations are those of a device that computes in F32, so an engine may have a little more room. */
+WEFT_API enum weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *device,
+                                             struct weft_budget *out);
 /* Bytes of device memory that this model needs for n_seqs sequences with `context` tokens each; 0 on error. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
@@ -336,7 +342,7 @@ struct weft_engine_params {
     const char *tier;        /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL: the best
                                 that the device has (docs/kernels.md) */
     uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most 4096 */
-    uint32_t n_seqs;         /* sequences that run at the same time; 0: 1 */
+    uint32_t n_seqs;         /* sequences that run at the same time; 0: 1, or as memory_utilization says */
     uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on a GPU
                                 and 512 elsewhere, and with the policies orca and request at least the context */
     uint32_t step_ms;        /* about the longest that a step may take while one sequence runs alone: its prompt is cut by the measured rate, into pieces of at
@@ -376,7 +382,12 @@ struct weft_engine_params {
     weft_stop_fn stop;       /* may be NULL: opening cannot be given up; as on_progress */
     void *user;              /* for both */
     const struct weft_debug *debug; /* what only tests and debugging want, <weft/debug.h>; NULL: none of it */
-    uint64_t reserved[8];
+    float memory_utilization; /* up to 1, as a server wants it. Where kv_memory and kv_seqs are 0, the KV cache takes what weights, activations and tables leave
+                                of this part of the device's memory, or of what is free of it if the driver tells, as far as n_seqs sequences can use it; where
+                                the device shares the host's memory (weft_device_info.own_memory), it is that of 8 contexts. A cache that cannot be allocated
+                                becomes smaller, with a warning. n_seqs 0 then means as many sequences as the cache holds whole contexts (SARATHI, section
+                                4.3.1), but 64 to 256. 0: kv_seqs and n_seqs alone decide */
+    uint64_t reserved[7];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will ever
@@ -394,6 +405,8 @@ WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_eng
 WEFT_API uint32_t weft_engine_context(const struct weft_engine *e);
 /* Most tokens of one step. */
 WEFT_API uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e);
+/* The memory that it has taken. */
+WEFT_API enum weft_status weft_engine_budget(const struct weft_engine *e, struct weft_budget *out);
 
 /* --- requests: any thread may submit, cancel and wait -------------------------------------------- */
 

@@ -12,6 +12,7 @@ static const struct {
     {"weft_engine_params.dump_plan", "--dump-plan"},
     {"weft_engine_params.kv_memory", "--kv-memory"},
     {"weft_engine_params.max_batched_tokens", "--max-num-batched-tokens"},
+    {"weft_engine_params.memory_utilization", "--gpu-memory-utilization"},
     {"weft_engine_params.n_seqs", "--max-num-seqs"},
     {"weft_engine_params.nano_batches", "--nano-batches"},
     {"weft_engine_params.threads", "-t"},

@@ -305,7 +305,9 @@ static int run_policy(throughput *t, const char *policy)
     t->device = *weft_engine_device(e);
     if (!*t->head.cost_on) wf_known_device(t->m, t->device.name, t->head.cost_on, sizeof t->head.cost_on);
     t->head.context = weft_engine_context(e);
-    t->head.n_seqs = p.n_seqs;
+    struct weft_budget b = {0};
+    if (weft_engine_budget(e, &b)) return weft_engine_close(e), wf_say_error(WEFT_ERR_ARG);
+    t->head.n_seqs = b.n_seqs;
     t->head.batch = weft_engine_max_batched_tokens(e);
     t->policy = policy;
     weft_status s = warm_up(t, e);

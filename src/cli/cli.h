@@ -356,7 +356,7 @@ bool wf_asks_template(const char *path);
 int wf_explain_template(const wf_opts *o);
 /* Reads the text of -p, -f or, if the command reads it, standard input. *text is malloc'ed. Returns 0 or an exit code. */
 int wf_read_text(const wf_opts *o, char **text, size_t *len);
-/* Sets the context that -c means, and the defaults of --max-num-seqs and --kv-memory for serving the model. */
+/* Sets the context that -c means, and that sequences and KV cache are to be as many and as large as the device has memory for. */
 void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct weft_engine_params *p);
 /* Makes parameters for weft_bench_ops from the options. */
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);

@@ -14,9 +14,7 @@
 
 #define TEXT_MAX ((size_t)1 << 30)
 #define TEMPLATE_MAX ((size_t)4 << 20)
-#define DEFAULT_SEQS     64u
-#define MOST_SEQS        256u /* by default: each has a row of logits, and a token in each step */
-#define DEFAULT_CONTEXTS 8 /* size of the KV cache; few sequences fill their context */
+#define DEFAULT_UTILIZATION 0.9f /* of the device's memory: the driver, kernels and a screen need some, too */
 
 /* ---- messages ---------------------------------------------------------------------------------
  */
@@ -207,21 +205,10 @@ int wf_print_devices(void)
     return 0;
 }
 
-/* As many sequences as a given KV cache holds whatever their lengths are, B of SARATHI (section 4.3.1), where that is more than usual. */
-static uint32_t usual_seqs(const struct weft_model *m, struct weft_engine_params p)
-{
-    struct weft_budget b;
-    p.n_seqs = p.max_batched_tokens ? WF_MIN(MOST_SEQS, p.max_batched_tokens) : MOST_SEQS;
-    uint32_t usual = WF_MIN(DEFAULT_SEQS, p.n_seqs);
-    if (!p.kv_memory || weft_model_budget(m, &p, &b)) return usual;
-    return WF_MAX(usual, WF_MIN(b.contexts, p.n_seqs));
-}
-
 void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct weft_engine_params *p)
 {
     if (!p->context) p->context = wf_context_of(o, m);
-    if (!p->n_seqs) p->n_seqs = usual_seqs(m, *p);
-    p->kv_seqs = DEFAULT_CONTEXTS;
+    if (!p->memory_utilization) p->memory_utilization = DEFAULT_UTILIZATION;
 }
 
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes,

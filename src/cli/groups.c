@@ -60,11 +60,14 @@ static const wf_opt special[] = {
 WF_GROUP(wf_group_special, "Special tokens", special);
 
 static const wf_opt batching[] = {
-    {0, "max-num-seqs", "N", "most sequences in a batch (default 64; more, up to 256, where --kv-memory holds more whole contexts)", WF_OPT_U32,
+    {0, "max-num-seqs", "N", "most sequences in a batch (default: as many whole contexts as the KV cache holds, at least 64 and at most 256)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE",
-     "size of the KV cache, e.g. 4G (default: 8 sequences of full context length, fewer where the device has less memory)", WF_OPT_SIZE,
+     "size of the KV cache, e.g. 4G (default: on a GPU with memory of its own what --gpu-memory-utilization leaves beside the weights and activations, as far as the sequences can "
+     "use it; on CPUs and GPUs that share the host's memory 8 sequences of full context length, fewer where there is less)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
+    {0, "gpu-memory-utilization", "PART", "most memory that weights, activations and the default KV cache take of a GPU with memory of its own, of what is free if its driver tells (default 0.9)", WF_OPT_REAL,
+     AT(engine.memory_utilization), 0.01, 1},
     {0, "max-num-batched-tokens", "N", "most tokens in a step (default: as `weft tune` measured, else 1024 on GPUs and 512 elsewhere; for the policies orca and request the context length)", WF_OPT_U32,
      AT(engine.max_batched_tokens), 1, 65536},
     {0, "no-prefix-cache", NULL, "do not reuse the KV cache of common prompt prefixes", WF_OPT_FLAG,

@@ -176,12 +176,28 @@ static void print_kv(const struct weft_budget *b)
     printf("                 and %s while steps have at most %u tokens\n", more, b->steady_tokens);
 }
 
+static uint64_t memory_of(const struct weft_device_info *d)
+{
+    return d->available ? d->available : d->memory;
+}
+
+/* What a server has on a device whose memory it fills. */
+static void print_server(const struct weft_budget *b)
+{
+    char size[32], tokens[32], from[160];
+    wf_human(b->kv, true, size, sizeof size);
+    wf_human(b->kv_tokens, false, tokens, sizeof tokens);
+    wf_name_options(from, sizeof from, b->n_seqs_from);
+    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n", size, tokens, b->contexts, b->context);
+    printf("                 and runs %u sequences at the same time: %s\n", b->n_seqs, from);
+}
+
 /* least: bytes that one sequence needs. */
 static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least)
 {
     char tokens[32], need[32], has[32], title[40];
     snprintf(title, sizeof title, "  on %.23s", d->id);
-    uint64_t fixed = b->weights + b->activations, left = d->available ? d->available : d->memory;
+    uint64_t fixed = b->weights + b->activations, left = memory_of(d);
     wf_human(least, true, need, sizeof need);
     wf_human(left, true, has, sizeof has);
     wf_human(left > fixed ? (left - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
@@ -211,7 +227,10 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     print_kv(&b);
     uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
-    for (size_t i = 0; i < n; i++) print_fit(&list[i], &b, least);
+    for (size_t i = 0; i < n; i++) {
+        print_fit(&list[i], &b, least);
+        if (list[i].own_memory && memory_of(&list[i]) >= least && !weft_device_budget(m, &p, &list[i], &b)) print_server(&b);
+    }
 }
 
 /* How engines with the default options would run steps on the device, and why. */
@@ -309,7 +328,7 @@ static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape;
-    if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens ||
+    if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy || e->page_tokens ||
                    e->attention_windows))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
     return model ? print_model(o) : print_devices();
@@ -321,8 +340,9 @@ static const wf_opt rows[] = {
      AT(engine.context), 0, 16777216},
     {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default: as of `weft serve`)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
-    {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: 8 full contexts)", WF_OPT_SIZE,
+    {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: as of `weft serve`)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
+    {0, "gpu-memory-utilization", "PART", "most memory that a server takes of a GPU with memory of its own (default 0.9)", WF_OPT_REAL, AT(engine.memory_utilization), 0.01, 1},
     {0, "max-num-batched-tokens", "N", "most tokens in a step, for the estimate (default 512)", WF_OPT_U32, AT(engine.max_batched_tokens), 1,
      65536},
     {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},

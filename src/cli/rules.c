@@ -25,7 +25,7 @@ static const struct {
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "rate|plot", "arrivals"},
     {"bench throughput", "arrivals", "rate|dataset"},
-    {"info", "memory|ctx-size|max-num-seqs|kv-memory|max-num-batched-tokens|policy|page-tokens", "model|shape"},
+    {"info", "memory|ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|page-tokens", "model|shape"},
     {"kernels|tune", "dtype", "shape"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},

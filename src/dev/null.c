@@ -10,6 +10,7 @@ static struct {
     wf_null_config c;
     uint64_t calls[WF_NULL_N_SLOTS];
     uint32_t alive;
+    uint64_t bytes; /* of buffers */
 } state;
 
 typedef struct null_queue {
@@ -36,9 +37,11 @@ typedef struct null_event {
 void wf_null_configure(const wf_null_config *c)
 {
     uint32_t alive = state.alive;
+    uint64_t bytes = state.bytes;
     memset(&state, 0, sizeof state);
     if (c) state.c = *c;
     state.alive = alive;
+    state.bytes = bytes;
 }
 
 uint64_t wf_null_calls(enum wf_null_slot slot)
@@ -92,6 +95,7 @@ static void gone(void *p)
 static weft_status null_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 {
     WF_TRY(count(WF_NULL_BUF_CREATE, NULL));
+    if (state.c.full && state.bytes + size > state.c.full) return wf_fail(WEFT_ERR_NOMEM, "null device: full");
     wf_buf *b = made(sizeof *b);
     if (!b) return WEFT_ERR_NOMEM;
     *b = (wf_buf){dev, size, wf_calloc(size, 1)};
@@ -99,6 +103,7 @@ static weft_status null_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
         gone(b);
         return WEFT_ERR_NOMEM;
     }
+    state.bytes += size;
     *out = b;
     return WEFT_OK;
 }
@@ -106,6 +111,7 @@ static weft_status null_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 static void null_buf_destroy(wf_dev *dev, wf_buf *b)
 {
     (void)dev;
+    state.bytes -= b->size;
     free(b->host);
     gone(b);
 }
@@ -344,8 +350,9 @@ static size_t null_list(struct weft_device_info *out, size_t cap)
     if (!cap) return 1;
     *out = (struct weft_device_info){.id = "null", .name = "null device", .platform = "weft null",
                                      .driver = WF_VERSION, .version = "fake", .tiers = "base",
-                                     .type = WEFT_DEVICE_OTHER, .memory = 1ull << 40, .available = state.c.available,
-                                     .max_alloc = 1ull << 40, .compute_units = WF_MAX(1u, state.c.compute_units), .max_group = 1};
+                                     .type = WEFT_DEVICE_OTHER, .available = state.c.available,
+                                     .memory = state.c.memory ? state.c.memory : 1ull << 40, .own_memory = state.c.own_memory ? state.c.memory : 0,
+                                     .max_alloc = state.c.max_alloc ? state.c.max_alloc : 1ull << 40, .compute_units = WF_MAX(1u, state.c.compute_units), .max_group = 1};
     return 1;
 }
 

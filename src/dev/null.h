@@ -39,7 +39,10 @@ typedef struct wf_null_config {
     uint64_t (*read_ns)(uint64_t bytes, bool beside); /* of a copy to the host; beside: another queue works; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
     uint32_t compute_units; /* 0: 1 */
-    uint64_t available;     /* bytes of memory; 0: unknown */
+    uint64_t available;     /* bytes of memory that nobody uses; 0: unknown */
+    uint64_t memory, max_alloc; /* bytes; 0: 1 TiB */
+    bool own_memory;        /* `memory` is not the host's */
+    uint64_t full;          /* bytes of buffers that it really has: those that would exceed them are refused; 0: no limit */
     const char *pci;        /* address on a bus; NULL: it has none */
     double (*beside)(const wf_call *, enum wf_op other); /* factor of the cost of a call that begins while another queue works, last on this op (WF_N_OPS: a
                                                             copy or transfer); NULL: 1 */

@@ -1,4 +1,4 @@
-/* available: whether the memory of a device holds an engine, before anything is loaded. See engine.h. */
+/* available: whether the memory of a device holds an engine, and how large a KV cache beside it, before anything is loaded. See engine.h. */
 #include "engine/engine.h"
 
 #define SPARE 8 /* of what is available a cache that has to be smaller leaves one in so many parts: others want memory, too */
@@ -9,19 +9,18 @@ typedef struct needs {
 } needs;
 
 /* Tables that grow with the context; a GPU has a part of them, the host the others. */
-static uint64_t table_bytes(const struct weft_engine *e, uint32_t page, bool on_host)
+static uint64_t table_bytes(const wf_sizing *s, const wf_limits *l)
 {
-    uint64_t inputs = wf_inputs_bytes(&e->limits, e->dev->align), made = wf_weights_made_bytes(&e->weights);
-    return on_host ? made + (2 + WF_EXEC_DEPTH) * inputs + wf_sched_bytes(&e->limits, page) : made + inputs;
+    uint64_t inputs = wf_inputs_bytes(l, s->align), made = wf_weights_made_bytes(s->weights);
+    return s->in_place ? made + (2 + WF_EXEC_DEPTH) * inputs + wf_sched_bytes(l, wf_engine_page(s->params)) : made + inputs;
 }
 
-static needs needs_of(const struct weft_engine *e, uint32_t page)
+static needs needs_of(const wf_sizing *s, const wf_limits *l)
 {
     struct weft_budget b;
-    bool in_place = e->dev->fns->buf_wrap;
-    wf_engine_fill_budget(e->model, &e->graph, &e->plans.list[0], &e->limits, &b);
-    uint64_t weights = wf_weights_bytes(&e->weights) - wf_weights_made_bytes(&e->weights);
-    return (needs){weights, in_place ? weights : 0, b.kv, b.activations, table_bytes(e, page, in_place)};
+    wf_engine_fill_budget(s->model, s->graph, s->plan, l, &b);
+    uint64_t weights = wf_weights_bytes(s->weights) - wf_weights_made_bytes(s->weights);
+    return (needs){weights, s->in_place ? weights : 0, b.kv, b.activations, table_bytes(s, l)};
 }
 
 static uint64_t bytes_of(const needs *n)
@@ -29,21 +28,70 @@ static uint64_t bytes_of(const needs *n)
     return n->weights + n->kv + n->activations + n->tables;
 }
 
-uint32_t wf_engine_excess_pages(const struct weft_engine *e, uint32_t page)
+/* ---- the size of the KV cache ----------------------------------------------------------------------------- */
+
+/* What an engine that needs `all` bytes may take of the device. Others want memory, too: of what it has to share with them it takes all but an
+ * eighth where it does not fit. */
+static uint64_t allowance(const wf_sizing *s, uint64_t all)
 {
-    needs n = needs_of(e, page);
-    uint64_t left = e->dev->info.available - e->dev->info.available / SPARE, all = bytes_of(&n);
-    if (!e->dev->info.available || all <= e->dev->info.available) return 0;
-    uint64_t excess = (all - left + wf_page_bytes(&e->graph) - 1) / wf_page_bytes(&e->graph), most = e->apart.pages - wf_limits_held_pages(&e->apart);
-    return (uint32_t)WF_MIN(excess, most);
+    const struct weft_device_info *d = s->device;
+    if (wf_engine_fills_memory(s->params, d)) return (uint64_t)((double)(d->available ? d->available : d->own_memory) * (double)s->params->memory_utilization);
+    return !d->available || all <= d->available ? UINT64_MAX : d->available - d->available / SPARE;
 }
 
-static weft_status too_little(const struct weft_engine *e, const needs *n)
+static void unify(const wf_sizing *s, const wf_limits *apart, wf_limits *out)
 {
-    uint64_t left = e->dev->info.available, weights = n->weights - n->in_file;
+    *out = *apart;
+    wf_limits_unify_pool(out, s->graph, s->plan, s->align, s->max_alloc);
+}
+
+/* How many pages fewer would fit; one context stays. */
+static uint32_t excess_pages(const wf_sizing *s, const wf_limits *apart, const wf_limits *l)
+{
+    needs n = needs_of(s, l);
+    uint64_t all = bytes_of(&n), may = allowance(s, all), page = wf_page_bytes(s->graph);
+    if (s->params->kv_memory || all <= may) return 0;
+    return (uint32_t)WF_MIN((all - may + page - 1) / page, apart->pages - wf_limits_held_pages(apart));
+}
+
+/* Fewer pages are for fewer sequences, and are shared out among the device's buffers in another way. */
+static void shrink(const wf_sizing *s, wf_limits *apart, wf_limits *out)
+{
+    for (uint32_t fewer = 1; fewer; apart->pages -= fewer) {
+        wf_engine_count_seqs(s->model, s->params, apart);
+        unify(s, apart, out);
+        fewer = excess_pages(s, apart, out);
+    }
+}
+
+/* Twice: once it is known how many sequences run, they need less memory beside the cache than the most would have. */
+void wf_engine_fit_cache(const wf_sizing *s, wf_limits *apart, wf_limits *out)
+{
+    uint32_t most = apart->pages, seqs = apart->seqs;
+    shrink(s, apart, out);
+    if (apart->seqs == seqs || !wf_engine_fills_memory(s->params, s->device)) return;
+    apart->pages = most;
+    shrink(s, apart, out);
+}
+
+bool wf_engine_shrink_cache(const wf_sizing *s, wf_limits *apart, wf_limits *out)
+{
+    const struct weft_engine_params *p = s->params;
+    uint32_t least = wf_limits_held_pages(apart);
+    if (!wf_engine_fills_memory(p, s->device) || apart->pages <= least) return false;
+    apart->pages = WF_MAX(least, apart->pages - (apart->pages + SPARE - 1) / SPARE);
+    wf_engine_fit_cache(s, apart, out);
+    return true;
+}
+
+/* ---- does it fit? ----------------------------------------------------------------------------------------- */
+
+static weft_status too_little(const wf_sizing *s, const needs *n)
+{
+    uint64_t left = s->device->available, weights = n->weights - n->in_file;
     if (weights > left)
         return wf_fail(WEFT_ERR_NOMEM, "the weights need %.2f GiB, but only %.2f GiB of the memory of %s are available: use a smaller format (weft convert), another device "
-                       "(weft_engine_params.device), or end what takes the memory", weights / 0x1p30, left / 0x1p30, e->dev->info.name);
+                       "(weft_engine_params.device), or end what takes the memory", weights / 0x1p30, left / 0x1p30, s->device->name);
     return wf_fail(WEFT_ERR_NOMEM, "the KV cache needs %.2f GiB, activations %.2f GiB and tables of positions and pages %.2f GiB, but only %.2f GiB of memory are available%s: "
                    "use a smaller context (weft_engine_params.context), or end what takes the memory", n->kv / 0x1p30, n->activations / 0x1p30, n->tables / 0x1p30, (left - weights) / 0x1p30,
                    n->in_file ? "" : " beside the weights");
@@ -51,12 +99,12 @@ static weft_status too_little(const struct weft_engine *e, const needs *n)
 
 /* Systems promise memory that they do not have, and end the process when it is used, which may be hours later.
  * Weights that are used in place can be read from the file again and again, if slowly. */
-weft_status wf_engine_check_available(const struct weft_engine *e, uint32_t page)
+weft_status wf_engine_check_available(const wf_sizing *s, const wf_limits *l)
 {
-    needs n = needs_of(e, page);
-    uint64_t left = e->dev->info.available, all = bytes_of(&n);
+    needs n = needs_of(s, l);
+    uint64_t left = s->device->available, all = bytes_of(&n);
     if (!left || all <= left) return WEFT_OK;
-    if (all - n.in_file > left) return too_little(e, &n);
+    if (all - n.in_file > left) return too_little(s, &n);
     wf_log(WEFT_LOG_WARN, "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file again and again, which is slow",
            all / 0x1p30, left / 0x1p30);
     return WEFT_OK;

@@ -32,10 +32,15 @@ static bool on_gpu(const struct weft_engine *e)
     return e->dev->info.type == WEFT_DEVICE_GPU;
 }
 
+uint32_t wf_engine_usual_step(enum weft_device_type type)
+{
+    return type == WEFT_DEVICE_GPU ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
+}
+
 uint32_t wf_engine_step_tokens(wf_dev *dev)
 {
     uint32_t tuned = wf_select_dense_batch(dev);
-    return tuned ? tuned : dev->info.type == WEFT_DEVICE_GPU ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
+    return tuned ? tuned : wf_engine_usual_step(dev->info.type);
 }
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
@@ -68,21 +73,26 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
     return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static void unify_pool(struct weft_engine *e)
+static wf_sizing sizing_of(const struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
+    return (wf_sizing){e->model, p, &e->graph, &e->plans.list[0], &e->weights, &e->dev->info, e->dev->align, e->dev->max_alloc, e->dev->fns->buf_wrap};
+}
+
+/* Not where it was to be as large as the device allows. */
+static void say_fewer(const struct weft_engine *e, const struct weft_engine_params *p, uint32_t wanted)
+{
+    if (e->apart.pages == wanted || wf_engine_fills_memory(p, &e->dev->info)) return;
+    wf_log(WEFT_LOG_WARN, "the KV cache has %u pages, not %u, and holds %.3g contexts of %u tokens: %s has no memory for more", e->apart.pages, wanted,
+           (double)e->apart.pages / wf_limits_held_pages(&e->apart), e->context, e->dev->info.name);
 }
 
 /* A default cache takes what the device has beside the weights at most: M_G - M_S of SARATHI, section 4.3.1. A size that was asked for stays. */
 static void fit_cache(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    uint32_t fewer = p->kv_memory ? 0 : wf_engine_excess_pages(e, wf_engine_page(p));
-    if (!fewer) return;
-    e->apart.pages -= fewer;
-    e->limits = e->apart;
-    unify_pool(e);
-    wf_log(WEFT_LOG_WARN, "the KV cache has %u pages, not %u, and holds %.3g contexts of %u tokens: %s has no memory for more", e->apart.pages, e->apart.pages + fewer,
-           (double)e->apart.pages / wf_limits_held_pages(&e->apart), e->context, e->dev->info.name);
+    wf_sizing s = sizing_of(e, p);
+    uint32_t wanted = e->apart.pages;
+    wf_engine_fit_cache(&s, &e->apart, &e->limits);
+    say_fewer(e, p, wanted);
 }
 
 /* Plans that are finished already stay as they are. */
@@ -94,7 +104,6 @@ static weft_status make_plans(struct weft_engine *e, const struct weft_engine_pa
     wf_log(WEFT_LOG_INFO, "plans: %s", e->plan_from);
     if (!e->plans.list[0].n_nanos) WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->apart = e->limits;
-    unify_pool(e);
     fit_cache(e, p);
     return WEFT_OK;
 }
@@ -109,6 +118,20 @@ static weft_status open_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_exec_bind(e->exec, p->on_progress, p->user));
     wf_startup_part(&e->startup, WF_STARTUP_KERNELS, began);
     return WEFT_OK;
+}
+
+static void free_batches(struct weft_engine *e)
+{
+    wf_host_destroy(e->dev, &e->logits);
+    for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
+        wf_host_destroy(e->dev, &f->ids);
+        free(f->seqs);
+        f->seqs = NULL;
+    }
+    free(e->softmax);
+    free(e->scratch);
+    free(e->sampling);
+    e->softmax = NULL, e->scratch = NULL, e->sampling = NULL;
 }
 
 static weft_status make_batches(struct weft_engine *e)
@@ -127,11 +150,17 @@ static weft_status make_batches(struct weft_engine *e)
     return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static void log_limits(const struct weft_engine *e, uint32_t page)
+static void log_limits(const struct weft_engine *e, const struct weft_engine_params *p)
 {
     const wf_limits *l = &e->limits;
     wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->step_tokens,
-           l->pages, page);
+           l->pages, wf_engine_page(p));
+}
+
+static weft_status check_available(const struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_sizing s = sizing_of(e, p);
+    return wf_engine_check_available(&s, &e->limits);
 }
 
 /* Memory is planned again with all workspaces: a fused kernel does not work here, and its pieces need them. */
@@ -141,20 +170,30 @@ static weft_status keep_workspaces(struct weft_engine *e, const struct weft_engi
     e->exec = NULL;
     wf_workspaces_keep(&e->graph);
     WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
-    e->limits = e->apart;
-    unify_pool(e);
     fit_cache(e, p);
-    return wf_engine_check_available(e, wf_engine_page(p));
+    return check_available(e, p);
+}
+
+/* Others use the device as well, and few drivers tell how much of it. */
+static bool shrink_cache(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_sizing s = sizing_of(e, p);
+    uint32_t before = e->apart.pages;
+    double page = (double)wf_page_bytes(&e->graph) / 0x1p30;
+    if (!wf_engine_shrink_cache(&s, &e->apart, &e->limits)) return false;
+    wf_log(WEFT_LOG_WARN, "%s does not give the KV cache %.2f GiB; it becomes smaller: %.2f GiB for %u sequences", e->dev->info.name, before * page, e->apart.pages * page, e->limits.seqs);
+    wf_exec_destroy(e->exec);
+    e->exec = NULL;
+    return true;
 }
 
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    weft_status s = open_exec(e, p);
-    if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) {
-        WF_TRY(keep_workspaces(e, p));
-        s = open_exec(e, p);
+    for (;;) {
+        weft_status s = open_exec(e, p);
+        if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) WF_TRY(keep_workspaces(e, p));
+        else if (s != WEFT_ERR_NOMEM || !shrink_cache(e, p)) return s;
     }
-    return s;
 }
 
 /* And what its limits and page tables are. */
@@ -193,10 +232,10 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_ranges_find(m, p, e->dev, &e->graph, e->limits.step_tokens, a));
     WF_TRY(make_plans(e, p, sp.tile));
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
-    log_limits(e, sp.page_tokens);
+    log_limits(e, p);
     wf_engine_say_capped(p, &e->limits, wf_page_bytes(&e->graph));
     wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
-    WF_TRY(wf_engine_check_available(e, sp.page_tokens));
+    WF_TRY(check_available(e, p));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(make_batches(e));
@@ -212,6 +251,7 @@ static weft_status load_again(struct weft_engine *e, const struct weft_engine_pa
     e->exec = NULL;
     wf_sched_free(&e->sched);
     wf_batch_free(&e->batch);
+    free_batches(e);
     wf_plans_free(&e->plans);
     wf_graph_free(&e->graph);
     e->stats = (struct weft_stats){0};
@@ -222,6 +262,7 @@ static weft_status load_again(struct weft_engine *e, const struct weft_engine_pa
     wf_calibration_set(ranges, &e->graph);
     WF_TRY(make_plans(e, p, sp.tile));
     WF_TRY(make_exec(e, p));
+    WF_TRY(make_batches(e)); /* there may be a sequence more or less */
     return make_sched(e, &sp);
 }
 
@@ -235,7 +276,7 @@ static weft_status replan(struct weft_engine *e, wf_plans *plans)
     *plans = (wf_plans){0};
     WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
     e->limits = e->apart;
-    unify_pool(e);
+    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
     WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
     WF_TRY(wf_exec_bind(e->exec, NULL, NULL));
     wf_sched_free(&e->sched);
@@ -265,16 +306,8 @@ static void unload(struct weft_engine *e)
     wf_plans_free(&e->plans);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
-    if (e->dev) wf_host_destroy(e->dev, &e->logits);
-    for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
-        if (e->dev) wf_host_destroy(e->dev, &f->ids);
-        free(f->seqs);
-    }
-    if (e->dev) wf_dev_close(e->dev);
+    if (e->dev) free_batches(e), wf_dev_close(e->dev);
     free(e->views);
-    free(e->softmax);
-    free(e->scratch);
-    free(e->sampling);
     wf_timeline_close(e->timeline);
 }
 
@@ -289,9 +322,21 @@ static void init_stats(struct weft_engine *e)
     memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, e->model->hp.n_layer * sizeof *e->softmax);
 }
 
+static void init_budget(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    struct weft_budget *b = &e->budget;
+    wf_engine_fill_budget(e->model, &e->graph, &e->plans.list[0], &e->limits, b);
+    b->weights = e->stats.weight_bytes, b->activations = e->stats.activation_bytes, b->kv = e->stats.kv_bytes;
+    b->context = e->context;
+    b->n_seqs_from = wf_engine_seqs_from(p, b);
+}
+
 static void log_memory(const struct weft_engine *e)
 {
     const struct weft_stats *s = &e->stats;
+    const struct weft_budget *b = &e->budget;
+    wf_log(WEFT_LOG_INFO, "KV cache: %.2f GiB of the %.2f GiB of %s, %llu tokens, %u contexts of %u; %u sequences run at the same time: %s", b->kv / 0x1p30, e->dev->info.memory / 0x1p30,
+           e->dev->info.name, (unsigned long long)b->kv_tokens, b->contexts, b->context, b->n_seqs, b->n_seqs_from);
     wf_log(WEFT_LOG_INFO, "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB, scratch memory of kernels %.1f MiB", s->weight_bytes / 0x1p20,
            s->kv_bytes / 0x1p20, s->activation_bytes / 0x1p20, s->scratch_bytes / 0x1p20);
 }
@@ -421,9 +466,11 @@ static weft_status prepare(struct weft_engine *e, const struct weft_engine_param
     wf_auto_calibration a = {0};
     wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
-    if (s == WEFT_OK) s = load(e, p, &a);
-    if (s == WEFT_OK && a.missing) s = calibrate(e, p, &a);
-    if (s == WEFT_OK) s = open_outputs(e, p);
+    struct weft_engine_params on = wf_engine_params_on(p, s == WEFT_OK ? &e->dev->info : NULL);
+    if (s == WEFT_OK) s = load(e, &on, &a);
+    if (s == WEFT_OK && a.missing) s = calibrate(e, &on, &a);
+    if (s == WEFT_OK) s = open_outputs(e, &on);
+    if (s == WEFT_OK) init_stats(e), init_budget(e, &on), log_memory(e);
     wf_auto_calibration_free(&a);
     wf_stop_by(before.fn, before.user);
     return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the engine was cancelled") : s;
@@ -441,7 +488,7 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     struct weft_engine *e = create(m);
     if (!e) return WEFT_ERR_NOMEM;
     weft_status s = prepare(e, p);
-    if (s == WEFT_OK) init_stats(e), log_memory(e), wf_startup_ready(e);
+    if (s == WEFT_OK) wf_startup_ready(e);
     if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
     if (s == WEFT_OK) wf_dev_stop_by(e->dev, wf_engine_unwanted, e);
     if (s == WEFT_OK) s = start_thread(e);
@@ -474,6 +521,14 @@ uint32_t weft_engine_context(const struct weft_engine *e)
 uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e)
 {
     return e ? e->limits.step_tokens : 0;
+}
+
+weft_status weft_engine_budget(const struct weft_engine *e, struct weft_budget *out)
+{
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(out);
+    *out = e->budget;
+    return WEFT_OK;
 }
 
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)

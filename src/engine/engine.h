@@ -50,18 +50,41 @@ weft_status wf_engine_check_params(const struct weft_model *m, const struct weft
  * max_batched_tokens. */
 uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
+/* Does the KV cache take what a device leaves (weft_engine_params.memory_utilization)? d NULL: it is unknown, and so no. */
+bool wf_engine_fills_memory(const struct weft_engine_params *p, const struct weft_device_info *d);
+/* The parameters with what they mean there: the other functions take these. */
+struct weft_engine_params wf_engine_params_on(const struct weft_engine_params *p, const struct weft_device_info *d);
 /* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. */
 uint32_t wf_engine_step_tokens(wf_dev *dev);
-/* Fills in what follows from plan and limits; weights and context are left to the caller. */
+uint32_t wf_engine_usual_step(enum weft_device_type type);
+/* Fills in what follows from plan and limits; weights, context and n_seqs_from are left to the caller. */
 void wf_engine_fill_budget(const struct weft_model *m, const wf_graph *g, const wf_plan *plan, const wf_limits *l, struct weft_budget *out);
 /* Tells the log which sizes are smaller than what p asks for. */
 void wf_engine_say_capped(const struct weft_engine_params *p, const wf_limits *l, uint64_t page_bytes);
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, wf_graph *g, const wf_weights *w, wf_limits *l);
+/* Limits have the most sequences at first; where the KV cache decides how many there are, those follow from the pages. Pages that they cannot use go. */
+void wf_engine_count_seqs(const struct weft_model *m, const struct weft_engine_params *p, wf_limits *l);
 
-/* available.c: WEFT_ERR_NOMEM, with the sizes, if the engine, whose plans are made, does not fit the memory that is available. Before anything is loaded. */
-weft_status wf_engine_check_available(const struct weft_engine *e, uint32_t page);
-/* How many pages fewer of the KV cache would fit, and leave some memory to others; one context stays. 0: it fits, or the device does not say. */
-uint32_t wf_engine_excess_pages(const struct weft_engine *e, uint32_t page);
+/* Why so many sequences run, for people. */
+const char *wf_engine_seqs_from(const struct weft_engine_params *p, const struct weft_budget *b);
+
+/* available.c: what decides how much memory an engine takes, on a device that need not be open. The plan is placed. */
+typedef struct wf_sizing {
+    const struct weft_model *model;
+    const struct weft_engine_params *params;
+    const wf_graph *graph;
+    const wf_plan *plan;
+    const wf_weights *weights;
+    const struct weft_device_info *device;
+    uint64_t align, max_alloc;
+    bool in_place; /* it can use weights where the file is mapped */
+} wf_sizing;
+/* Takes pages from `apart` until the engine fits; one context stays. out: the same with KV pages and activations in one pool. A kv_memory that was given stays. */
+void wf_engine_fit_cache(const wf_sizing *s, wf_limits *apart, wf_limits *out);
+/* Takes an eighth of them, for the device has less memory than it said; false: nothing is left to take, or their number was given. */
+bool wf_engine_shrink_cache(const wf_sizing *s, wf_limits *apart, wf_limits *out);
+/* WEFT_ERR_NOMEM, with the sizes, if the engine does not fit the memory that is available. Before anything is loaded. */
+weft_status wf_engine_check_available(const wf_sizing *s, const wf_limits *l);
 
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
@@ -249,6 +272,7 @@ struct weft_engine {
     pthread_t thread;
     atomic_uint users;             /* who opened it, and requests: the last one frees what is left after closing, this struct */
     wf_startup startup;
+    struct weft_budget budget;     /* as it was opened */
 
     pthread_mutex_t lock;
     pthread_cond_t wake, ended;    /* work for the engine; a request has ended */

@@ -7,8 +7,10 @@
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_PAGE 16
-#define DEFAULT_STEP_TOKENS 512 /* for a budget; a device may have another default */
 #define LOGIT_BYTES (64u << 20) /* of logits per step, if requests want more than one row per sequence */
+#define USUAL_CONTEXTS 8  /* of a server's KV cache in memory that others use as well */
+#define LEAST_SEQS 64u    /* of a server by default: few sequences fill their context */
+#define MOST_SEQS  256u   /* likewise: each has a row of logits, and a token in each step */
 
 /* ---- parameters ------------------------------------------------------------------------------------------- */
 
@@ -21,7 +23,8 @@ static weft_status check_ranges(const struct weft_engine_params *p)
                   {"tile", p->tile, 65536}, {"threads", p->threads, 4096}};
     for (size_t i = 0; i < WF_LEN(ranges); i++)
         if (ranges[i].value > ranges[i].most) return wf_fail(WEFT_ERR_ARG, "%s %u: want 1 to %u", ranges[i].name, ranges[i].value, ranges[i].most);
-    return WEFT_OK;
+    if (p->memory_utilization >= 0 && p->memory_utilization <= 1) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "memory_utilization %g: want a number up to 1", (double)p->memory_utilization);
 }
 
 weft_status wf_engine_check_context(const struct weft_model *m, uint32_t context)
@@ -59,6 +62,37 @@ uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_
     return p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
 }
 
+/* Nobody has said how large the KV cache of this server is. */
+static bool has_usual_cache(const struct weft_engine_params *p)
+{
+    return p->memory_utilization > 0 && !p->kv_memory && !p->kv_seqs;
+}
+
+bool wf_engine_fills_memory(const struct weft_engine_params *p, const struct weft_device_info *d)
+{
+    return has_usual_cache(p) && d && d->own_memory;
+}
+
+/* Of memory that others use as well a server takes what little depends on: a few contexts. */
+struct weft_engine_params wf_engine_params_on(const struct weft_engine_params *p, const struct weft_device_info *d)
+{
+    struct weft_engine_params on = *p;
+    if (has_usual_cache(p) && !wf_engine_fills_memory(p, d)) on.kv_seqs = USUAL_CONTEXTS;
+    return on;
+}
+
+/* The KV cache decides how many sequences run. */
+static bool counts_seqs(const struct weft_engine_params *p)
+{
+    return p->memory_utilization > 0 && !p->n_seqs;
+}
+
+static uint32_t most_seqs(const struct weft_engine_params *p, uint32_t step_tokens)
+{
+    if (!counts_seqs(p)) return p->n_seqs ? p->n_seqs : 1;
+    return WF_MIN(MOST_SEQS, p->max_batched_tokens ? p->max_batched_tokens : WF_MAX(step_tokens, LEAST_SEQS));
+}
+
 /* With the policies that do not cut prompts, a step has room for the longest one. */
 static uint32_t step_tokens_of(const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, uint32_t context, uint32_t seqs)
 {
@@ -90,14 +124,35 @@ static weft_status lay_out_kv(wf_graph *g, const wf_weights *w, uint32_t page, w
     return WEFT_OK;
 }
 
+static uint32_t logit_rows_of(const struct weft_model *m, const wf_limits *l)
+{
+    return WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
+}
+
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, wf_graph *g, const wf_weights *w, wf_limits *l)
 {
-    uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
+    uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = most_seqs(p, step_tokens);
     *l = (wf_limits){.step_tokens = step_tokens_of(p, policy, step_tokens, context, seqs), .seq_pages = (context + page - 1) / page};
     l->seqs = WF_MIN(seqs, l->step_tokens); /* each running sequence has a token in each step */
-    l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
+    l->logit_rows = logit_rows_of(m, l);
     WF_TRY(lay_out_kv(g, w, page, l));
     return count_pages(p, g, context, l);
+}
+
+/* B = (M_G - M_S) / (L m_kv) of SARATHI, section 4.3.1. */
+void wf_engine_count_seqs(const struct weft_model *m, const struct weft_engine_params *p, wf_limits *l)
+{
+    uint32_t held = wf_limits_held_pages(l);
+    if (counts_seqs(p)) l->seqs = WF_MIN(WF_MAX(l->pages / held, LEAST_SEQS), l->seqs);
+    l->logit_rows = logit_rows_of(m, l);
+    l->pages = (uint32_t)WF_MIN(l->pages, (uint64_t)held * l->seqs);
+}
+
+const char *wf_engine_seqs_from(const struct weft_engine_params *p, const struct weft_budget *b)
+{
+    if (!counts_seqs(p)) return p->n_seqs ? "as weft_engine_params.n_seqs says" : "the default";
+    if (b->n_seqs == b->contexts) return "as many whole contexts as the KV cache holds";
+    return b->n_seqs > b->contexts ? "the least by default, for few fill their context" : "the most by default";
 }
 
 /* What was asked for and cannot be used is said: a size that is silently smaller looks like a fault. */
@@ -131,35 +186,64 @@ void wf_engine_fill_budget(const struct weft_model *m, const wf_graph *g, const 
     out->steady_kv_tokens = wf_limits_max_pages(l, l->seqs) * wf_page_bytes(g) / bytes;
 }
 
+enum { ALIGN = 256 /* bytes, as most devices want it */ };
+static const struct weft_device_info any_device = {.max_alloc = UINT64_MAX};
+
+typedef struct draft {
+    wf_graph g;
+    wf_weights w;
+    wf_plan plan;
+    wf_limits apart, l;
+} draft;
+
+static weft_status make_draft(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *d, draft *out)
+{
+    enum wf_policy policy;
+    WF_TRY(wf_policy_parse(p->policy, &policy));
+    wf_build_params b = wf_build_params_of(NULL, wf_engine_context(m, p), wf_engine_page(p));
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &out->g, &out->w));
+    WF_TRY(wf_attention_windows_use(m, p->attention_windows, &out->g, &out->w));
+    WF_TRY(wf_engine_limits(m, p, policy, wf_engine_usual_step(d->type), &out->g, &out->w, &out->apart));
+    WF_TRY(wf_graph_end(&out->g));
+    WF_TRY(wf_plan_place(&out->g, &out->plan, ALIGN));
+    wf_sizing s = {m, p, &out->g, &out->plan, &out->w, d, ALIGN, d->max_alloc, false};
+    wf_engine_fit_cache(&s, &out->apart, &out->l);
+    return WEFT_OK;
+}
+
+static weft_status budget_on(const struct weft_model *m, const struct weft_engine_params *given, const struct weft_device_info *d, struct weft_budget *out)
+{
+    struct weft_engine_params p = wf_engine_params_on(given, d);
+    draft made = {.l = {0}};
+    WF_TRY(wf_engine_check_params(m, &p));
+    *out = (struct weft_budget){.context = wf_engine_context(m, &p)};
+    weft_status s = make_draft(m, &p, d, &made);
+    if (s == WEFT_OK) {
+        wf_engine_fill_budget(m, &made.g, &made.plan, &made.l, out);
+        out->weights = wf_weights_bytes(&made.w);
+        out->n_seqs_from = wf_engine_seqs_from(&p, out);
+    }
+    wf_plan_free(&made.plan);
+    wf_graph_free(&made.g);
+    wf_weights_free(&made.w);
+    return s;
+}
+
 weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out)
 {
     WF_NOT_NULL(m);
     WF_NOT_NULL(p);
     WF_NOT_NULL(out);
-    enum { ALIGN = 256 /* bytes, as most devices want it */ };
-    wf_graph g = {0};
-    wf_weights w = {0};
-    wf_plan plan = {0};
-    wf_limits l;
-    enum wf_policy policy;
-    WF_TRY(wf_engine_check_params(m, p));
-    *out = (struct weft_budget){.context = wf_engine_context(m, p)};
-    WF_TRY(wf_policy_parse(p->policy, &policy));
-    wf_build_params b = wf_build_params_of(NULL, out->context, wf_engine_page(p));
-    weft_status s = wf_model_build(m->arch, m->file, &m->hp, &b, &g, &w);
-    if (s == WEFT_OK) s = wf_attention_windows_use(m, p->attention_windows, &g, &w);
-    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &w, &l);
-    if (s == WEFT_OK) s = wf_graph_end(&g);
-    if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
-    if (s == WEFT_OK) {
-        wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
-        wf_engine_fill_budget(m, &g, &plan, &l, out);
-        out->weights = wf_weights_bytes(&w);
-    }
-    wf_plan_free(&plan);
-    wf_graph_free(&g);
-    wf_weights_free(&w);
-    return s;
+    return budget_on(m, p, &any_device, out);
+}
+
+weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *device, struct weft_budget *out)
+{
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(device);
+    WF_NOT_NULL(out);
+    return budget_on(m, p, device, out);
 }
 
 uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)

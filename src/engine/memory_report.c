@@ -34,7 +34,9 @@ static weft_status open_report(const struct weft_model *m, const struct weft_eng
     wf_build_params b = wf_build_params_of(r->dev, wf_engine_context(m, p), r->page);
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &r->g, &r->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &r->g, &r->w));
-    WF_TRY(wf_engine_limits(m, p, r->policy, wf_engine_step_tokens(r->dev), &r->g, &r->w, &r->l));
+    struct weft_engine_params on = wf_engine_params_on(p, &r->dev->info);
+    WF_TRY(wf_engine_limits(m, &on, r->policy, wf_engine_step_tokens(r->dev), &r->g, &r->w, &r->l));
+    wf_engine_count_seqs(m, &on, &r->l);
     WF_TRY(wf_graph_end(&r->g));
     wf_workspaces_omit(&r->g, r->dev, &r->l);
     return wf_plan_place(&r->g, &r->plan, r->dev->align);

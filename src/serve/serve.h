@@ -14,7 +14,6 @@
 typedef struct wf_opening {
     struct weft_model *model;
     struct weft_engine *engine;
-    uint32_t max_running;          /* sequences that the engine runs at the same time */
     struct weft_sampling sampling; /* of requests that do not say it */
     char sampling_text[256];       /* the same for the log */
     /* To be called, once or often, when parameters and the files they name are known to be good and only what takes

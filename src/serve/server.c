@@ -202,6 +202,18 @@ static bool let_in(wf_server *s)
     return true;
 }
 
+/* Says what memory holds; returns how many sequences run at the same time. */
+static uint32_t take_budget(const wf_server *s)
+{
+    struct weft_budget b = {0};
+    char size[32], from[160];
+    if (weft_engine_budget(s->engine, &b)) return 1;
+    wf_human(b.kv, true, size, sizeof size);
+    wf_name_options(from, sizeof from, b.n_seqs_from);
+    say(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s", size, (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
+    return b.n_seqs;
+}
+
 static void publish(wf_server *s, const loader *l)
 {
     catch_signals(); /* who reads "is ready" may rely on them */
@@ -209,7 +221,7 @@ static void publish(wf_server *s, const loader *l)
     s->engine = l->opening.engine;
     s->context = weft_engine_context(s->engine);
     s->sampling = l->opening.sampling;
-    s->max_running = WF_MAX(l->opening.max_running, 1u);
+    s->max_running = take_budget(s);
     name_model(s);
     wf_chat_style_find(s);
     atomic_store(&s->loaded, true);

@@ -59,6 +59,7 @@ static void models(void **state)
     struct weft_model *m = NULL;
     struct weft_engine_params p = {.device = "null"};
     struct weft_budget budget;
+    struct weft_device_info device = {.id = "null"};
     struct weft_sampling sampling;
     struct weft_tensor_info tensor;
     char text[8] = "same";
@@ -80,6 +81,10 @@ static void models(void **state)
     REFUSES(weft_model_budget, NULL, &p, &budget);
     REFUSES(weft_model_budget, model, NULL, &budget);
     REFUSES(weft_model_budget, model, &p, NULL);
+    REFUSES(weft_device_budget, NULL, &p, &device, &budget);
+    REFUSES(weft_device_budget, model, NULL, &device, &budget);
+    REFUSES(weft_device_budget, model, &p, NULL, &budget);
+    REFUSES(weft_device_budget, model, &p, &device, NULL);
     GIVES(0, weft_model_memory, NULL, 64, 1);
 }
 
@@ -138,6 +143,7 @@ static void engines(void **state)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null"};
     struct weft_stats stats;
+    struct weft_budget budget;
     uint32_t layer;
     uint64_t rows, recomputed;
     REFUSES(weft_engine_open, NULL, &p, &e);
@@ -148,6 +154,8 @@ static void engines(void **state)
     GIVES(NULL, weft_engine_device, NULL);
     GIVES(0, weft_engine_context, NULL);
     GIVES(0, weft_engine_max_batched_tokens, NULL);
+    REFUSES(weft_engine_budget, NULL, &budget);
+    REFUSES(weft_engine_budget, engine, NULL);
     IGNORES(weft_engine_stats, NULL, &stats);
     IGNORES(weft_engine_stats, engine, NULL);
     GIVES(weft_devices(NULL, 0), weft_devices, NULL, 4);
