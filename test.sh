@@ -314,10 +314,10 @@ build_cpu-only() { compile cpu-only -Dopencl=disabled -Dcbc=disabled; }
 
 stage_cpu-only() {
     built cpu-only || return
-    # Not cli bench_paper, each of whose figures computes on the CPU: in this build with the same objects as in the first.
+    # Not cli bench_paper and logits cpu, which compute on the CPU: in this build with the same objects as in the first.
     run_tiers "tests without OpenCL and CBC" cpu-only \
         '^(golden cpu|unit (shipped_plans|plan_worlds)|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_serve|bench_throughput|terminal|install)|layers)' \
-        '^(cli readme|logits cpu)$' "without OpenCL: cli readme, logits cpu"
+        '^cli readme$' "without OpenCL: cli readme"
     if $short; then check "no leak after load, run and close" leaks; fi
 }
 
