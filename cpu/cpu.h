@@ -41,14 +41,11 @@ void wf_cpu_q8_0x16_row(const wf_view *w, uint32_t row, float *out);
 
 /* ---- sync.c: eventcount: waits for a word to change, first spinning, then sleeping -------------------------- */
 
-typedef struct wf_eventcount {
-    pthread_mutex_t mutex;
-    pthread_cond_t cond; /* monotonic clock */
+typedef struct wf_eventcount { /* all 0 at first */
     atomic_uint sleepers;
+    atomic_uint wakes; /* the futex */
 } wf_eventcount;
 
-bool wf_eventcount_init(wf_eventcount *);
-void wf_eventcount_free(wf_eventcount *);
 /* Returns once *word != old. The writer must call notify after changing the word. */
 void wf_eventcount_wait(wf_eventcount *, atomic_uint *word, uint32_t old);
 /* The same, at the latest at the monotonic time `until`. */
@@ -60,9 +57,11 @@ bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
     wf_event base;
-    wf_eventcount eventcount;
-    uint32_t armed;    /* times submitted; accessed only by the host */
-    atomic_uint fired; /* times signalled, changed under eventcount.mutex */
+    pthread_mutex_t mutex; /* whoever sees the event fired may destroy it, so the one that fires it must not touch it then */
+    pthread_cond_t cond;   /* monotonic clock */
+    uint32_t sleepers;     /* under the mutex */
+    uint32_t armed;        /* times submitted; accessed only by the host */
+    atomic_uint fired;     /* times signalled, changed under the mutex */
     uint64_t begin_ns, end_ns; /* of the last command that signalled it; written before it fires */
 } wf_cpu_event;
 

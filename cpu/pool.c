@@ -42,10 +42,7 @@ weft_status wf_cpu_pool_create(uint32_t size, wf_cpu_pool **out)
     p->size = size;
     atomic_init(&p->free, size);
     p->cores = wf_calloc(size, sizeof(*p->cores));
-    bool idle = p->cores && wf_eventcount_init(&p->idle), leaders = idle && wf_eventcount_init(&p->leaders);
-    if (!leaders) {
-        if (idle) wf_eventcount_free(&p->idle);
-        free(p->cores);
+    if (!p->cores) {
         free(p);
         return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for %u threads", size);
     }
@@ -65,8 +62,6 @@ void wf_cpu_pool_destroy(wf_cpu_pool *p)
     wf_eventcount_notify(&p->idle);
     for (uint32_t i = 1; i <= p->started; i++) pthread_join(p->cores[i].thread, NULL);
     for (uint32_t i = 1; i < p->size; i++) free(p->cores[i].scratch);
-    wf_eventcount_free(&p->leaders);
-    wf_eventcount_free(&p->idle);
     free(p->cores);
     free(p);
 }

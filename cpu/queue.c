@@ -155,13 +155,10 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
         free(q);
         return s;
     }
-    if (wf_eventcount_init(&q->eventcount)) {
-        if (pthread_create(&q->leader, NULL, leader_main, q) == 0) {
-            enlist(q);
-            *out = &q->base;
-            return WEFT_OK;
-        }
-        wf_eventcount_free(&q->eventcount);
+    if (pthread_create(&q->leader, NULL, leader_main, q) == 0) {
+        enlist(q);
+        *out = &q->base;
+        return WEFT_OK;
     }
     wf_cpu_team_destroy(q->team);
     free(q);
@@ -233,7 +230,6 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
     pthread_join(q->leader, NULL);
     delist(q);
     wf_cpu_team_destroy(q->team);
-    wf_eventcount_free(&q->eventcount);
     free(q);
 }
 

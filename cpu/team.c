@@ -59,8 +59,7 @@ weft_status wf_cpu_team_create(wf_cpu_pool *pool, const atomic_bool *skip, wf_cp
     t->pool = pool;
     t->skip = skip;
     t->members = wf_calloc(wf_cpu_pool_size(pool), sizeof(*t->members));
-    if (!t->members || !wf_eventcount_init(&t->eventcount)) {
-        free(t->members);
+    if (!t->members) {
         free(t);
         return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for a team of %u threads", wf_cpu_pool_size(pool));
     }
@@ -74,7 +73,6 @@ void wf_cpu_team_destroy(wf_cpu_team *t)
     if (!t) return;
     free(t->leader.scratch);
     free(t->shared);
-    wf_eventcount_free(&t->eventcount);
     free(t->members);
     free(t);
 }
