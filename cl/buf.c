@@ -15,11 +15,14 @@ static weft_status finish(cl_dev *d)
     return st;
 }
 
+/* Drivers that find the memory only now call a shortage what ends the use of a device elsewhere. */
 static weft_status touch(cl_dev *d, cl_buf *b)
 {
+    const cl_uint zero = 0;
     if (b->base.size < 4) return WEFT_OK;
-    WF_TRY(wf_cl_fill(&d->own->base, &b->base, 0, 4, 0));
-    return finish(d);
+    cl_int err = clEnqueueFillBuffer(d->own->q, b->mem, &zero, sizeof zero, 0, sizeof zero, 0, NULL, NULL);
+    if (err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return err == CL_SUCCESS ? finish(d) : wf_cl_fail(d, err, "clEnqueueFillBuffer(4 of %llu bytes)", (unsigned long long)b->base.size);
 }
 
 /* The whole buffer, for good. A driver that will not is no lost device: plain memory does, too. */

@@ -65,10 +65,10 @@ static bool can_map(uint64_t size)
 }
 
 /* Mapped files are not in huge pages, which stream 10 to 20 % faster. A copy costs a second per GB and is worth it if it takes less
- * than half of the free memory. */
-weft_status wf_cpu_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
+ * than half of the free memory, together with the other files of a model. */
+weft_status wf_cpu_buf_wrap(wf_dev *dev, const void *host, uint64_t size, uint64_t together, wf_buf **out)
 {
-    if (size >= HUGE_PAGE && size < wf_memory_left() / 2 && has_huge_pages() && can_map(2 * size))
+    if (together >= HUGE_PAGE && together < wf_memory_left() / 2 && has_huge_pages() && can_map(2 * together))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: there is room for a copy in huge pages");
     return new_buf(dev, (void *)(uintptr_t)host, size, NULL, out); /* read-only use */
 }

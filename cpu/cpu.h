@@ -18,7 +18,7 @@
 /* ---- buf.c: see wf_dev_fns ------------------------------------------------------------------- */
 
 weft_status wf_cpu_buf_create(wf_dev *, uint64_t size, wf_buf **);
-weft_status wf_cpu_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **);
+weft_status wf_cpu_buf_wrap(wf_dev *, const void *host, uint64_t size, uint64_t together, wf_buf **);
 void wf_cpu_buf_destroy(wf_dev *, wf_buf *);
 
 /* ---- layout.c: see wf_dev_fns ---------------------------------------------------------------- */

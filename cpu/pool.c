@@ -7,7 +7,9 @@ struct wf_cpu_pool {
     uint32_t size; /* including the one that leaders stand for */
     uint32_t started;
     wf_cpu_core *cores; /* [size]; 0 has no thread */
-    wf_eventcount idle, leaders; /* where cores wait for work, and leaders for cores */
+    wf_eventcount idle; /* where cores wait for work */
+    char apart_leaders[64];
+    wf_eventcount leaders; /* and leaders for cores */
     char apart[64];     /* as in wf_cpu_core: of what cores read, what leaders write */
     atomic_uint tickets, turn; /* of calls: the one whose turn it is claims */
     atomic_uint free;          /* cores */

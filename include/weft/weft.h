@@ -254,7 +254,7 @@ struct weft_budget {
  * pool. Assumes steps of 512 tokens if p->max_batched_tokens is 0; the device may have another default. WEFT_ERR_ARG for a
  * file with a vocabulary only, and for a KV cache too small for one context. Opens no device; thread-safe. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
-/* The same on a device of weft_devices, which is not opened either: with its usual steps and largest buffer, and where p->memory_utilization says so the
+/* The same on a device of weft_devices, which is opened for a moment if it has memory of its own, to know how weights lie there: with its usual steps and largest buffer, and where p->memory_utilization says so the
  * KV cache that its memory has room for. Activations are those of a device that computes in F32, so an engine may have a little more room. */
 WEFT_API enum weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *device,
                                              struct weft_budget *out);

@@ -170,12 +170,15 @@ int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model 
     return wf_open_model(o, vocab_only, out);
 }
 
+enum { MEASURED_CONTEXTS = 8 };
+
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)
 {
     struct weft_engine_params p = o->engine;
     wf_batching_defaults(o, m, &p);
     p.profile = true;
     p.nano_batches = 1;
+    if (!p.kv_memory && !p.kv_seqs) p.kv_seqs = MEASURED_CONTEXTS; /* other plans need more memory for activations */
     return wf_open_engine(o, m, p, out);
 }
 

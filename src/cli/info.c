@@ -228,8 +228,12 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
-        print_fit(&list[i], &b, least);
-        if (list[i].own_memory && memory_of(&list[i]) >= least && !weft_device_budget(m, &p, &list[i], &b)) print_server(&b);
+        struct weft_budget on = b;
+        bool known = list[i].own_memory && !weft_device_budget(m, &p, &list[i], &on);
+        if (!known) on = b;
+        uint64_t needs = least + on.weights - b.weights;
+        print_fit(&list[i], &on, needs);
+        if (known && memory_of(&list[i]) >= needs) print_server(&on);
     }
 }
 

@@ -110,7 +110,7 @@ void wf_host_destroy(wf_dev *dev, wf_host *h)
     *h = (wf_host){0};
 }
 
-weft_status wf_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
+weft_status wf_buf_wrap(wf_dev *dev, const void *host, uint64_t size, uint64_t together, wf_buf **out)
 {
     *out = NULL;
     WF_TRY(wf_dev_usable(dev, "buffer"));
@@ -119,7 +119,7 @@ weft_status wf_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **o
     }
     if (!host || !size) return wf_fail(WEFT_ERR_ARG, "wrapping %llu bytes at %p",
                                        (unsigned long long)size, host);
-    return wf_dev_note(dev, dev->fns->buf_wrap(dev, host, size, out));
+    return wf_dev_note(dev, dev->fns->buf_wrap(dev, host, size, together, out));
 }
 
 void wf_buf_destroy(wf_buf *buf)
@@ -225,9 +225,15 @@ static bool reads_layout(wf_dev *dev, enum wf_op op, uint8_t layout)
     return false;
 }
 
+static bool takes_more(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
+{
+    return layout && dev->fns->weight_bytes(dev, layout, dtype, rows, cols) > rows * wf_dtype_bytes(dtype, cols);
+}
+
 uint8_t wf_weight_layout(wf_dev *dev, enum wf_op op, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
     uint8_t layout = dev->fns->weight_layout ? dev->fns->weight_layout(dev, dtype, rows, cols) : 0;
+    if (dev->saves_memory && takes_more(dev, layout, dtype, rows, cols)) layout = 0;
     int forced = dev->selector ? dev->selector->forced(dev, op) : -1;
     if (forced >= 0) return wf_variant_at(dev, op, forced)->layout == layout ? layout : 0;
     return reads_layout(dev, op, layout) ? layout : 0;

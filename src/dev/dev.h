@@ -343,7 +343,7 @@ typedef struct wf_dev_fns {
     /* Memory. size <= max_alloc. */
     weft_status (*buf_create)(wf_dev *, uint64_t size, wf_buf **);
     void (*buf_destroy)(wf_dev *, wf_buf *); /* of a lost device also while a call uses it; event_destroy alike */
-    weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, wf_buf **); /* optional: use host
+    weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, uint64_t together, wf_buf **); /* optional: use host
         memory in place, read-only; it outlives the buffer. WEFT_ERR_UNSUPPORTED where a copy serves better */
 
     weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **); /* optional: pinned host memory, at ->host, so that
@@ -442,6 +442,7 @@ struct wf_dev {
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
+    bool saves_memory;    /* set by the engine before it asks for layouts: weights lie as in the file where another layout takes more bytes */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
     double modest_rate;   /* operations per microsecond that every kernel should reach where nothing was measured; 0: unknown */
     char pci[16];         /* its address on the bus, "0000:19:00.0", as far as its driver tells; "": unknown */
@@ -487,7 +488,8 @@ const char *wf_tier_name(enum wf_tier);
 const char *wf_tier_name_on(const wf_dev *, enum wf_tier); /* as info.tiers has it: a CPU's fp16 is simd */
 
 weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
-weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED: copy it */
+/* together: bytes of all that is to be wrapped, this among it, which would be copied together. WEFT_ERR_UNSUPPORTED: copy it. */
+weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, uint64_t together, wf_buf **);
 void wf_buf_destroy(wf_buf *);
 /* Host memory that copies can use while other work runs: a GPU's driver blocks where memory is not pinned. Zeroed; plain
  * memory where the backend has nothing better. */

@@ -19,7 +19,7 @@ static needs needs_of(const wf_sizing *s, const wf_limits *l)
 {
     struct weft_budget b;
     wf_engine_fill_budget(s->model, s->graph, s->plan, l, &b);
-    uint64_t weights = wf_weights_bytes(s->weights) - wf_weights_made_bytes(s->weights);
+    uint64_t weights = wf_weights_bytes_on(s->weights, s->dev) - wf_weights_made_bytes(s->weights);
     return (needs){weights, s->in_place ? weights : 0, b.kv, b.activations, table_bytes(s, l)};
 }
 
@@ -82,6 +82,18 @@ bool wf_engine_shrink_cache(const wf_sizing *s, wf_limits *apart, wf_limits *out
     apart->pages = WF_MAX(least, apart->pages - (apart->pages + SPARE - 1) / SPARE);
     wf_engine_fit_cache(s, apart, out);
     return true;
+}
+
+/* ---- weights ---------------------------------------------------------------------------------------------- */
+
+void wf_engine_save_memory(wf_dev *dev, const wf_weights *w)
+{
+    const struct weft_device_info *d = &dev->info;
+    uint64_t has = d->available ? d->available : d->memory, room = has - has / SPARE, laid = wf_weights_bytes_on(w, dev), rows = wf_weights_bytes(w);
+    dev->saves_memory = has && laid > room && rows < laid;
+    if (dev->saves_memory)
+        wf_log(WEFT_LOG_WARN, "weights would take %.2f GiB as the fastest kernels read them, and %s has %.2f GiB: those that the file has in fewer bytes stay as they are, %.2f GiB in all, and are slower", laid / 0x1p30,
+               d->name, has / 0x1p30, wf_weights_bytes_on(w, dev) / 0x1p30);
 }
 
 /* ---- does it fit? ----------------------------------------------------------------------------------------- */

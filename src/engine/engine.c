@@ -75,7 +75,7 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
 
 static wf_sizing sizing_of(const struct weft_engine *e, const struct weft_engine_params *p)
 {
-    return (wf_sizing){e->model, p, &e->graph, &e->plans.list[0], &e->weights, &e->dev->info, e->dev->align, e->dev->max_alloc, e->dev->fns->buf_wrap};
+    return (wf_sizing){e->model, p, &e->graph, &e->plans.list[0], &e->weights, &e->dev->info, e->dev, e->dev->align, e->dev->max_alloc, e->dev->fns->buf_wrap};
 }
 
 /* Not where it was to be as large as the device allows. */
@@ -229,6 +229,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
     WF_TRY(build_graph(e, p, &sp, &e->weights));
+    wf_engine_save_memory(e->dev, &e->weights);
     WF_TRY(wf_ranges_find(m, p, e->dev, &e->graph, e->limits.step_tokens, a));
     WF_TRY(make_plans(e, p, sp.tile));
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
@@ -314,7 +315,7 @@ static void unload(struct weft_engine *e)
 static void init_stats(struct weft_engine *e)
 {
     e->stats.kv_pages = e->limits.pages;
-    e->stats.weight_bytes = wf_weights_bytes(&e->weights);
+    e->stats.weight_bytes = wf_weights_bytes_on(&e->weights, e->dev);
     e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);

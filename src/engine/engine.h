@@ -76,9 +76,12 @@ typedef struct wf_sizing {
     const wf_plan *plan;
     const wf_weights *weights;
     const struct weft_device_info *device;
+    wf_dev *dev; /* the same, open; NULL: it is not, and weights count as in the file */
     uint64_t align, max_alloc;
     bool in_place; /* it can use weights where the file is mapped */
 } wf_sizing;
+/* Where weights fit the device as they lie in the file but not as its fastest kernels read them, they stay as in the file, with a warning. Before layouts are asked for. */
+void wf_engine_save_memory(wf_dev *dev, const wf_weights *w);
 /* Takes pages from `apart` until the engine fits; one context stays. out: the same with KV pages and activations in one pool. A kv_memory that was given stays. */
 void wf_engine_fit_cache(const wf_sizing *s, wf_limits *apart, wf_limits *out);
 /* Takes an eighth of them, for the device has less memory than it said; false: nothing is left to take, or their number was given. */

@@ -151,8 +151,9 @@ void wf_engine_count_seqs(const struct weft_model *m, const struct weft_engine_p
 const char *wf_engine_seqs_from(const struct weft_engine_params *p, const struct weft_budget *b)
 {
     if (!counts_seqs(p)) return p->n_seqs ? "as weft_engine_params.n_seqs says" : "the default";
-    if (b->n_seqs == b->contexts) return "as many whole contexts as the KV cache holds";
-    return b->n_seqs > b->contexts ? "the least by default, for few fill their context" : "the most by default";
+    if (b->n_seqs == b->max_batched_tokens) return "each has a token in a step";
+    if (b->n_seqs == MOST_SEQS) return "the most by default";
+    return b->n_seqs > b->contexts ? "the least by default, for few fill their context" : "as many whole contexts as the KV cache holds";
 }
 
 /* What was asked for and cannot be used is said: a size that is silently smaller looks like a fault. */
@@ -196,31 +197,32 @@ typedef struct draft {
     wf_limits apart, l;
 } draft;
 
-static weft_status make_draft(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *d, draft *out)
+static weft_status make_draft(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *d, wf_dev *dev, draft *out)
 {
     enum wf_policy policy;
     WF_TRY(wf_policy_parse(p->policy, &policy));
     wf_build_params b = wf_build_params_of(NULL, wf_engine_context(m, p), wf_engine_page(p));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &out->g, &out->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &out->g, &out->w));
+    if (dev) wf_engine_save_memory(dev, &out->w);
     WF_TRY(wf_engine_limits(m, p, policy, wf_engine_usual_step(d->type), &out->g, &out->w, &out->apart));
     WF_TRY(wf_graph_end(&out->g));
     WF_TRY(wf_plan_place(&out->g, &out->plan, ALIGN));
-    wf_sizing s = {m, p, &out->g, &out->plan, &out->w, d, ALIGN, d->max_alloc, false};
+    wf_sizing s = {m, p, &out->g, &out->plan, &out->w, d, dev, ALIGN, d->max_alloc, false};
     wf_engine_fit_cache(&s, &out->apart, &out->l);
     return WEFT_OK;
 }
 
-static weft_status budget_on(const struct weft_model *m, const struct weft_engine_params *given, const struct weft_device_info *d, struct weft_budget *out)
+static weft_status budget_on(const struct weft_model *m, const struct weft_engine_params *given, const struct weft_device_info *d, wf_dev *dev, struct weft_budget *out)
 {
     struct weft_engine_params p = wf_engine_params_on(given, d);
     draft made = {.l = {0}};
     WF_TRY(wf_engine_check_params(m, &p));
     *out = (struct weft_budget){.context = wf_engine_context(m, &p)};
-    weft_status s = make_draft(m, &p, d, &made);
+    weft_status s = make_draft(m, &p, d, dev, &made);
     if (s == WEFT_OK) {
         wf_engine_fill_budget(m, &made.g, &made.plan, &made.l, out);
-        out->weights = wf_weights_bytes(&made.w);
+        out->weights = wf_weights_bytes_on(&made.w, dev);
         out->n_seqs_from = wf_engine_seqs_from(&p, out);
     }
     wf_plan_free(&made.plan);
@@ -234,7 +236,16 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     WF_NOT_NULL(m);
     WF_NOT_NULL(p);
     WF_NOT_NULL(out);
-    return budget_on(m, p, &any_device, out);
+    return budget_on(m, p, &any_device, NULL, out);
+}
+
+/* One with memory of its own: how its kernels read weights decides how much those take. NULL, if that cannot be had: then they count as in the file. */
+static wf_dev *open_of_its_own(const struct weft_engine_params *p, const struct weft_device_info *d)
+{
+    wf_open_params o = {.no_kernel_cache = p->no_kernel_cache};
+    wf_dev *dev = NULL;
+    if (!d->own_memory || wf_tier_parse(p->tier, &o.tier) || wf_dev_open(d->id, &o, &dev)) return NULL;
+    return dev;
 }
 
 weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *device, struct weft_budget *out)
@@ -243,7 +254,10 @@ weft_status weft_device_budget(const struct weft_model *m, const struct weft_eng
     WF_NOT_NULL(p);
     WF_NOT_NULL(device);
     WF_NOT_NULL(out);
-    return budget_on(m, p, device, out);
+    wf_dev *dev = open_of_its_own(p, device);
+    weft_status s = budget_on(m, p, device, dev, out);
+    if (dev) wf_dev_close(dev);
+    return s;
 }
 
 uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)

@@ -37,6 +37,7 @@ static weft_status open_report(const struct weft_model *m, const struct weft_eng
     struct weft_engine_params on = wf_engine_params_on(p, &r->dev->info);
     WF_TRY(wf_engine_limits(m, &on, r->policy, wf_engine_step_tokens(r->dev), &r->g, &r->w, &r->l));
     wf_engine_count_seqs(m, &on, &r->l);
+    wf_engine_save_memory(r->dev, &r->w);
     WF_TRY(wf_graph_end(&r->g));
     wf_workspaces_omit(&r->g, r->dev, &r->l);
     return wf_plan_place(&r->g, &r->plan, r->dev->align);
@@ -100,7 +101,7 @@ static uint64_t largest_batch(const report *r, const struct weft_memory_use *u, 
 
 static void fill(const struct weft_model *m, const report *r, struct weft_memory *out)
 {
-    out->weights = wf_weights_bytes(&r->w);
+    out->weights = wf_weights_bytes_on(&r->w, r->dev);
     out->kv_bytes_per_token = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
     out->kv_bytes_per_context = kv_bytes(r, r->l.seq_pages);
     out->workspace = wf_states_bytes(&r->l, m->hp.n_vocab, m->hp.n_layer);

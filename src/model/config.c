@@ -280,7 +280,8 @@ static weft_status copy_rotated(const reader *r)
     return wf_folder_u32(r->g, key(r, k, "rope.dimension_count"), 2 * pairs);
 }
 
-/* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation. */
+/* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation, and where both are there, as in folders to
+ * which it was added for a longer context, it counts, as there. */
 static weft_status read_rope(const reader *r)
 {
     json_t *o, *newer;
@@ -293,7 +294,7 @@ static weft_status read_rope(const reader *r)
     const json_t *with_base = r->config;
     if (newer && json_object_get(newer, "full_attention")) WF_TRY(wf_json_object(newer, "full_attention", &newer)); /* Gemma 3 has two */
     if (newer && json_object_get(newer, "rope_theta")) with_base = newer;
-    if (newer) o = newer;
+    if (newer && !(o && json_object_size(o))) o = newer;
     WF_TRY(copy_number(r, with_base, &(wf_folder_key){"rope_theta", "rope.freq_base", true, own}));
     WF_TRY(wf_json_float(with_base, "rope_theta", &base));
     if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");

@@ -113,6 +113,7 @@ uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w, uint32_t rows); /* in d
 /* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that */
+uint64_t wf_weights_bytes_on(const wf_weights *w, wf_dev *dev); /* as they lie there, which may be more; NULL: as in the file */
 uint64_t wf_weights_made_bytes(const wf_weights *w); /* of these, those that no file has */
 /* Uploads every weight to the device. q is any queue of dev. */
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);

@@ -87,7 +87,7 @@ static bool view_in_file(wf_weights *all, const wf_dev *dev, const wf_gguf *f, w
 {
     size_t i;
     uint64_t offset;
-    if (!all->n_files || w->n_parts != 1 || w->pairs.rows || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) || offset % dev->align) return false;
+    if (w->n_parts != 1 || w->pairs.rows || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) || !all->files[i] || offset % dev->align) return false;
     w->view = (wf_view){all->files[i], offset, w->rows, w->cols, w->cols, w->dtype, 0};
     all->in_file = true;
     return true;
@@ -103,6 +103,17 @@ static uint8_t layout_of(wf_dev *dev, const wf_weight *w)
     uint64_t (*bytes)(wf_dev *, uint8_t, enum wf_dtype, uint32_t, uint32_t) = dev->fns->weight_bytes;
     if (!layout || bytes(dev, layout, w->dtype, w->rows, w->cols) != w->experts * bytes(dev, layout, w->dtype, rows, w->cols)) return 0;
     return layout;
+}
+
+uint64_t wf_weights_bytes_on(const wf_weights *w, wf_dev *dev)
+{
+    uint64_t sum = wf_weights_bytes(w);
+    for (size_t i = 0; dev && !dev->fns->buf_wrap && i < w->n; i++) {
+        const wf_weight *one = &w->list[i];
+        uint8_t layout = layout_of(dev, one);
+        if (layout) sum += dev->fns->weight_bytes(dev, layout, one->dtype, one->rows, one->cols) - (one->n_parts ? parts_bytes(one) : one->rows * row_bytes(one));
+    }
+    return sum;
 }
 
 uint64_t wf_laid_out_bytes(wf_dev *dev, const wf_weight *w, uint32_t rows)
@@ -134,16 +145,18 @@ static weft_status place(wf_weights *w, wf_dev *dev, const wf_gguf *f)
     return s;
 }
 
-/* All of the files, or none if the device cannot use them in place. */
+/* Those that the device can use in place; what lies in others is copied. Their sizes decide together, as they take memory together. */
 static weft_status wrap_files(wf_weights *w, const wf_gguf *f, wf_dev *dev)
 {
-    weft_status s = WEFT_OK;
-    if (!(w->files = wf_calloc(f->n_maps, sizeof *w->files))) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < f->n_maps && s == WEFT_OK; i++) {
-        s = wf_buf_wrap(dev, f->maps[i].data, f->maps[i].size, &w->files[i]);
-        w->n_files += s == WEFT_OK;
+    uint64_t together = 0;
+    if (!(w->files = wf_calloc(WF_MAX(f->n_maps, 1), sizeof *w->files))) return WEFT_ERR_NOMEM;
+    w->n_files = f->n_maps;
+    for (size_t i = 0; i < f->n_maps; i++) together += f->maps[i].size;
+    for (size_t i = 0; i < f->n_maps; i++) {
+        weft_status s = wf_buf_wrap(dev, f->maps[i].data, f->maps[i].size, together, &w->files[i]);
+        if (s != WEFT_OK && s != WEFT_ERR_UNSUPPORTED) return s;
     }
-    return s == WEFT_ERR_UNSUPPORTED ? WEFT_OK : s;
+    return WEFT_OK;
 }
 
 /* Those computed on the host are not needed any more. */

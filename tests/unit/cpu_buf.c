@@ -46,12 +46,32 @@ static void small_memory_stays_in_place(void **state)
         char *mem = calloc(size, 1);
         wf_buf *b;
         assert_non_null(mem);
-        weft_status s = wf_buf_wrap(dev, mem, size, &b);
+        weft_status s = wf_buf_wrap(dev, mem, size, size, &b);
         if (size < HUGE_PAGE || s != WEFT_ERR_UNSUPPORTED) {
             assert_int_equal(s, WEFT_OK);
             assert_ptr_equal(b->host, mem);
             wf_buf_destroy(b);
         }
+        free(mem);
+    }
+    wf_dev_close(dev);
+}
+
+/* Files of one model have one answer, however small each is. */
+static void sizes_decide_together(void **state)
+{
+    (void)state;
+    static char page[4096];
+    wf_dev *dev = open_cpu();
+    static const uint64_t together[] = {sizeof page, 4 * HUGE_PAGE, UINT64_MAX / 4};
+    for (size_t i = 0; i < WF_LEN(together); i++) {
+        char *mem = i == 1 ? calloc(together[i], 1) : NULL;
+        wf_buf *small = NULL, *large = NULL;
+        weft_status s = wf_buf_wrap(dev, page, sizeof page, together[i], &small);
+        if (i != 1) assert_int_equal(s, WEFT_OK);
+        else assert_int_equal(wf_buf_wrap(dev, mem, together[i], together[i], &large), s);
+        wf_buf_destroy(small);
+        wf_buf_destroy(large);
         free(mem);
     }
     wf_dev_close(dev);
@@ -74,7 +94,7 @@ static void in_place_under_a_limit(void **state)
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
     tight = (struct rlimit){pages * (size_t)sysconf(_SC_PAGESIZE) + size + size / 2, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
-    weft_status s = wf_buf_wrap(dev, mem, size, &b);
+    weft_status s = wf_buf_wrap(dev, mem, size, size, &b);
     assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
     assert_int_equal(s, WEFT_OK);
     assert_ptr_equal(b->host, mem);
@@ -168,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_ones_begin_at_a_huge_page),
         cmocka_unit_test(small_memory_stays_in_place),
+        cmocka_unit_test(sizes_decide_together),
         cmocka_unit_test(in_place_under_a_limit),
         cmocka_unit_test_setup_teardown(the_least_of_all_groups_counts, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_root, make_root, remove_root),

@@ -541,7 +541,7 @@ static void transfers_and_events(void **state)
     wf_buf *none;
     assert_int_equal(wf_buf_create(f->dev, 0, &none), WEFT_ERR_ARG);
     assert_int_equal(wf_buf_create(f->dev, UINT64_MAX, &none), WEFT_ERR_NOMEM);
-    assert_int_equal(wf_buf_wrap(f->dev, host, 64, &none), WEFT_ERR_UNSUPPORTED);
+    assert_int_equal(wf_buf_wrap(f->dev, host, 64, 64, &none), WEFT_ERR_UNSUPPORTED);
     wf_event_destroy(mine);
     wf_event_destroy(theirs);
     wf_queue_destroy(q);

@@ -426,8 +426,12 @@ static void vectors_follow_their_rows(void **state)
 }
 
 /* As rows lie in the file, they cannot be used where the pairs are to be neighbours. */
-static weft_status wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
+static const void *refused;
+
+static weft_status wrap(wf_dev *dev, const void *host, uint64_t size, uint64_t together, wf_buf **out)
 {
+    assert_true(together >= size);
+    if (host == refused) return WEFT_ERR_UNSUPPORTED;
     WF_TRY(wf_buf_create(dev, size, out));
     memcpy((*out)->host, host, size);
     return WEFT_OK;
@@ -450,6 +454,59 @@ static void reordered_rows_are_not_used_in_the_file(void **state)
     if (wf_weights_upload(&m.w, &m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
     for (size_t i = 0; i < SMALL; i++) assert_int_equal(m.w.list[i].view.buf == m.w.files[0], i != 1);
     wf_queue_destroy(q);
+    end(&m);
+    wf_dev_close(dev);
+}
+
+/* A device may use one file in place and not the next: what memory is left changes meanwhile. */
+static void some_files_are_used_in_place(void **state)
+{
+    (void)state;
+    enum { FIRST = SMALL / 2 };
+    for (int without = 0; without < 2; without++) {
+        model m;
+        wf_queue *q;
+        wf_null_configure(NULL);
+        wf_dev *dev = open_device();
+        fns.buf_wrap = wrap;
+        make(&m, false);
+        dev->align = 2;
+        const uint8_t *second = m.w.list[FIRST].parts[0]->data, *last = m.w.list[SMALL - 1].parts[0]->data;
+        wf_map maps[] = {{m.data, (size_t)(second - m.data), -1}, {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0]->bytes, -1}};
+        m.file.maps = maps, m.file.n_maps = 2, refused = maps[without].data;
+        assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+        if (wf_weights_upload(&m.w, &m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+        for (size_t i = 0; i < SMALL; i++) {
+            const wf_view *v = &m.w.list[i].view;
+            bool copied = (i >= FIRST) == without;
+            assert_true(copied ? v->buf != m.w.files[!without] : v->buf == m.w.files[!without]);
+            for (size_t k = 0; k < i; k++) assert_true(v->buf != m.w.list[k].view.buf || v->offset != m.w.list[k].view.offset);
+        }
+        refused = NULL;
+        wf_queue_destroy(q);
+        end(&m);
+        wf_dev_close(dev);
+    }
+}
+
+/* Where memory is short a layout that takes more bytes than the file is not used. */
+static void rows_where_memory_is_short(void **state)
+{
+    (void)state;
+    model m;
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    make(&m, false);
+    uint64_t file = wf_weights_bytes(&m.w), laid = wf_weights_bytes_on(&m.w, dev);
+    assert_int_equal(wf_weights_bytes_on(&m.w, NULL), file);
+    assert_true(laid > file);
+    dev->info.memory = laid * 2, dev->info.available = 0;
+    wf_engine_save_memory(dev, &m.w);
+    assert_false(dev->saves_memory);
+    dev->info.memory = laid;
+    wf_engine_save_memory(dev, &m.w);
+    assert_true(dev->saves_memory);
+    assert_int_equal(wf_weights_bytes_on(&m.w, dev), file);
     end(&m);
     wf_dev_close(dev);
 }
@@ -561,7 +618,9 @@ int main(void)
         cmocka_unit_test(formats_stack_where_one_holds_them), cmocka_unit_test(wide_stacks_stay_apart),
         cmocka_unit_test(mixed_formats_become_one),
         cmocka_unit_test(pairs_become_neighbours), cmocka_unit_test(vectors_follow_their_rows),
-        cmocka_unit_test(reordered_rows_are_not_used_in_the_file), cmocka_unit_test(devices_say_what_they_want),
+        cmocka_unit_test(reordered_rows_are_not_used_in_the_file),
+        cmocka_unit_test(some_files_are_used_in_place),
+        cmocka_unit_test(rows_where_memory_is_short), cmocka_unit_test(devices_say_what_they_want),
         cmocka_unit_test(host_memory_is_filled_in_place),
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(copies_that_never_end),
