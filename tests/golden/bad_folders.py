@@ -45,7 +45,7 @@ CASES = [
     (['--set', 'rope_scaling={"type":"longrope","original_max_position_embeddings":64,"long_factor":[1]}'], "'long_factor'"),
     (['--set', 'rope_parameters={"rope_type":"default","partial_rotary_factor":0.5}'], 'partial_rotary_factor'),
     (['--set', 'rope_scaling={"type":"linear"}'], "'factor'"),
-    (['--set', 'rope_scaling={"type":"dynamic"}', 'rope_parameters={"rope_type":"default","rope_theta":10000}'], 'dynamic'),
+    (['--set', 'rope_scaling={"type":"dynamic"}', '--set', 'rope_parameters={"rope_type":"default","rope_theta":10000}'], 'dynamic'),
     (['--set', 'rope_scaling={"type":"linear","factor":-2}'], "'factor'"),
     (['--set', 'rope_scaling={"type":7}'], "'type'"),
     (['--set', 'rope_scaling="linear"'], "'rope_scaling' is not an object"),

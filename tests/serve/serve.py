@@ -18,7 +18,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 import cli  # noqa: E402
 
-PATIENCE = 120
+PATIENCE = 180  # seconds; sanitizers on a busy machine take most of a minute for the longest answers
 PROMPTS = ["One day", "The sun was", "Tom had a big", "There was a little", "A cat and a dog", "Mia went to the"]
 # Kernels of the matrix tier (AMX) round otherwise than those for few rows, so there a drawn token may depend on how
 # many rows a step has; where answers are compared across batches they stay out.
