@@ -8,7 +8,7 @@
 /* type: as wf_recipe_open takes it. layers: 0: as many as the model has. WEFT_ERR_ARG: no such shape; the message lists them. */
 weft_status wf_shape_open(const char *name, const char *type, uint32_t layers, wf_gguf **out);
 
-/* Random weights for matrices without bytes. Each format and K has a pattern of so many rows of N(0, 1 / K), and each group of rows of a matrix is one
+/* Random weights for matrices without bytes. Each format and K has a pattern of WF_PATTERN_ROWS rows of N(0, 1 / K), and each group of rows of a matrix is one
  * of the pattern's, chosen by a hash of the file's seed, the tensor and the group. Groups hold whole heads of up to 128 rows, so that a pattern may have its
  * rows in the order of wf_pairs, too. Whoever makes weights elsewhere (pattern.h) needs the pattern and wf_filler_row alone. */
 enum { WF_PATTERN_GROUP = 128, WF_PATTERN_ROWS = 4 * WF_PATTERN_GROUP };
