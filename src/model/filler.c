@@ -8,7 +8,7 @@
 #define POOL    (1u << 18) /* elements, a multiple of every block */
 #define ALIGNED 64u        /* and of what is converted to a joint format at once */
 
-enum stream { VALUES, ROW_STARTS, GROUPS }; /* what a number is drawn for */
+enum stream { VALUES, ROW_OFFSETS, GROUPS }; /* what a number is drawn for */
 
 /* What the rows of a pattern are cut from, each from a place of its own; behind the end it goes on at the beginning. */
 typedef struct pool {
@@ -93,7 +93,7 @@ static uint64_t start_of(const wf_filler *f, const pool *p, uint64_t row)
 {
     const wf_dtype_info *as = &wf_dtypes[p->dtype];
     uint64_t unit = WF_MAX(ALIGNED, as->block) / as->block * as->block_bytes;
-    return wf_random(stream_of(f, ROW_STARTS), row) % (p->bytes / unit) * unit;
+    return wf_random(stream_of(f, ROW_OFFSETS), row) % (p->bytes / unit) * unit;
 }
 
 const uint8_t *wf_filler_bytes(const wf_filler *f, const wf_gguf_tensor *t, uint64_t at, uint64_t *n)

@@ -29,13 +29,15 @@ static uint64_t parts_bytes(const wf_weight *w)
     return sum;
 }
 
+static uint64_t bytes_of(const wf_weight *w)
+{
+    return w->n_parts ? parts_bytes(w) : w->rows * row_bytes(w);
+}
+
 uint64_t wf_weights_bytes(const wf_weights *w)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        const wf_weight *one = &w->list[i];
-        sum += one->n_parts ? parts_bytes(one) : one->rows * row_bytes(one);
-    }
+    for (size_t i = 0; i < w->n; i++) sum += bytes_of(&w->list[i]);
     return sum;
 }
 
@@ -111,7 +113,7 @@ uint64_t wf_weights_bytes_on(const wf_weights *w, wf_dev *dev)
     for (size_t i = 0; dev && !dev->fns->buf_wrap && i < w->n; i++) {
         const wf_weight *one = &w->list[i];
         uint8_t layout = layout_of(dev, one);
-        if (layout) sum += dev->fns->weight_bytes(dev, layout, one->dtype, one->rows, one->cols) - (one->n_parts ? parts_bytes(one) : one->rows * row_bytes(one));
+        if (layout) sum += dev->fns->weight_bytes(dev, layout, one->dtype, one->rows, one->cols) - bytes_of(one);
     }
     return sum;
 }

@@ -437,23 +437,35 @@ static weft_status wrap(wf_dev *dev, const void *host, uint64_t size, uint64_t t
     return WEFT_OK;
 }
 
+/* A small model, and a device that uses files in place. */
+static wf_dev *make_wrapped(model *m)
+{
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    fns.buf_wrap = wrap;
+    make(m, false);
+    dev->align = 2;
+    return dev;
+}
+
+static void upload_all(model *m, wf_dev *dev)
+{
+    wf_queue *q;
+    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    if (wf_weights_upload(&m->w, &m->file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    wf_queue_destroy(q);
+}
+
 static void reordered_rows_are_not_used_in_the_file(void **state)
 {
     (void)state;
     model m;
-    wf_queue *q;
-    wf_null_configure(NULL);
-    wf_dev *dev = open_device();
-    fns.buf_wrap = wrap;
-    make(&m, false);
-    dev->align = 2;
+    wf_dev *dev = make_wrapped(&m);
     wf_map map = {m.data, SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4), -1};
     m.file.maps = &map, m.file.n_maps = 1;
     m.w.list[1].pairs = (wf_pairs){HEAD, ROTATED, SMALL_ROWS};
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
-    if (wf_weights_upload(&m.w, &m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    upload_all(&m, dev);
     for (size_t i = 0; i < SMALL; i++) assert_int_equal(m.w.list[i].view.buf == m.w.files[0], i != 1);
-    wf_queue_destroy(q);
     end(&m);
     wf_dev_close(dev);
 }
@@ -465,17 +477,11 @@ static void some_files_are_used_in_place(void **state)
     enum { FIRST = SMALL / 2 };
     for (int without = 0; without < 2; without++) {
         model m;
-        wf_queue *q;
-        wf_null_configure(NULL);
-        wf_dev *dev = open_device();
-        fns.buf_wrap = wrap;
-        make(&m, false);
-        dev->align = 2;
+        wf_dev *dev = make_wrapped(&m);
         const uint8_t *second = m.w.list[FIRST].parts[0]->data, *last = m.w.list[SMALL - 1].parts[0]->data;
         wf_map maps[] = {{m.data, (size_t)(second - m.data), -1}, {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0]->bytes, -1}};
         m.file.maps = maps, m.file.n_maps = 2, refused = maps[without].data;
-        assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
-        if (wf_weights_upload(&m.w, &m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+        upload_all(&m, dev);
         for (size_t i = 0; i < SMALL; i++) {
             const wf_view *v = &m.w.list[i].view;
             bool copied = (i >= FIRST) == without;
@@ -483,7 +489,6 @@ static void some_files_are_used_in_place(void **state)
             for (size_t k = 0; k < i; k++) assert_true(v->buf != m.w.list[k].view.buf || v->offset != m.w.list[k].view.offset);
         }
         refused = NULL;
-        wf_queue_destroy(q);
         end(&m);
         wf_dev_close(dev);
     }
