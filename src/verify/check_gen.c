@@ -131,6 +131,7 @@ static weft_status gen_activate(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
     WF_TRY(wf_gen_floats(&k->in[WF_ACTIVATE_X], g, c->in, c->m, c->k, c->pad, 7));
+    k->scale = 2; /* that of many results, for one alone may be such a smallest */
     return wf_gen_operand(&k->out[WF_ACTIVATE_Y], c->out, c->m, c->k, c->pad);
 }
 
