@@ -14,6 +14,8 @@
 /* Number of activation rows from which unpacking and transposing panels of W pays on AVX-512 and on AVX2. */
 #define INT8X16_ROWS 5u
 #define INT16X8_ROWS 9u
+/* The same beside int16x8-few. */
+#define INT16X8_MANY 6u
 /* The same of panels of Q4_K and Q5_K in words on AVX-512, which have twice the bytes. */
 #define INT16X16_ROWS 64u
 /* Number of activation rows below which int8 products are used: they are bound by memory or twice as fast there. With more rows F32
@@ -112,6 +114,13 @@ uint32_t wf_cpu_rank_gemm_int16x16(const wf_call *c)
 uint32_t wf_cpu_rank_gemm_int16x8(const wf_call *c)
 {
     return wf_cpu_has_avx2() ? rank_panels(c, INT16X8_ROWS, RANK_AVX2) : 0;
+}
+
+/* Of its class the best for few rows; else as fast as int8-avx2 or slower. */
+uint32_t wf_cpu_rank_gemm_int16x8_few(const wf_call *c)
+{
+    if (!wf_cpu_has_avx2() || !quantised(c)) return 0;
+    return c->out[WF_GEMM_Y].rows < INT16X8_MANY ? RANK_INT8 : RANK_INT8_FEW;
 }
 
 uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *c)

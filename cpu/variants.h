@@ -16,6 +16,7 @@ uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int8x16_few(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int8x16(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int16x16(const wf_call *);
+uint32_t wf_cpu_rank_gemm_int16x8_few(const wf_call *);
 uint32_t wf_cpu_rank_gemm_int16x8(const wf_call *);
 #define WF_CPU_LEVEL(level)                                                                        \
     uint32_t wf_cpu_rank_##level(const wf_call *); /* any call, the higher the wider the vectors */ \

@@ -96,6 +96,15 @@ WF_INLINE void fetch_rows(ahead *a)
         for (size_t i = 0; i < a->bytes; i += 64) __builtin_prefetch(a->row + i, 0, 3);
 }
 
+/* For few rows of X: W is prefetched twice, n of its VL rows at a time. What comes after these rows, as it lies in memory, to the second cache, and
+ * the next panel of these rows to the first one. The lines of VL rows in turn would be too many streams for memory. */
+WF_INLINE void fetch_few(const char *const row[VL], const char *later, const size_t bytes, const uint32_t first, const uint32_t n)
+{
+    for (size_t i = 0; i < n * bytes; i += 64) __builtin_prefetch(later + first * bytes + i, 0, 2);
+    for (uint32_t r = first; r < first + n; r++)
+        for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row[r] + bytes + i, 0, 3);
+}
+
 /* Prefetches what comes with group i of MROW rows of X. */
 WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, uint32_t i)
 {
@@ -253,6 +262,9 @@ void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
 }
 
 #include "cpu/ops/panels_few.h"
+#else
+#include "cpu/ops/panels_words_few.h"
+#endif
 
 #define EACH_FEW(id, ...)                                                                          \
     static void few_##id(const product *g, uint32_t begin, uint32_t end)                           \
@@ -268,4 +280,3 @@ void WF_SIMD(wf_cpu_gemm_panels_few)(const wf_cpu_work *work)
     if (dtype == WF_##id) run(work, false, NULL, few_##id);
     WF_CPU_INTEGER_FORMATS(RUN_FEW, )
 }
-#endif

@@ -15,7 +15,7 @@
 RUN_SCRATCH(gemm_int8) /* gemm_vnni.c, gemm_int16.c on AVX2, or gemm_int8.c */
 RUN_SCRATCH(gemm_panels) /* on AVX-512 and AVX2 */
 RUN(gemm_panels_int16) /* Q4_K and Q5_K on AVX-512 */
-RUN(gemm_panels_few) /* on AVX-512 */
+RUN(gemm_panels_few) /* on AVX-512 and AVX2 */
 RUN(attention_async) /* attention.c */
 RUN(probe_read)
 RUN(probe_fma)
@@ -61,6 +61,7 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *);
     what(int8_avx512, wf_cpu_gemm_int8_avx512, wf_cpu_gemm_int8_scratch_avx512, wf_cpu_rank_gemm_int8_avx512) \
     what(int8_neon, wf_cpu_gemm_int8_neon, wf_cpu_gemm_int8_scratch_neon, wf_cpu_rank_gemm_int8_neon) \
     what(int8_dotprod, wf_cpu_gemm_int8_dotprod, wf_cpu_gemm_int8_scratch_dotprod, wf_cpu_rank_gemm_int8_dotprod) \
+    what(int16x8_few, wf_cpu_gemm_panels_few_avx2, wf_cpu_gemm_panels_scratch_avx2, wf_cpu_rank_gemm_int16x8_few) \
     what(int16x8, wf_cpu_gemm_panels_avx2, wf_cpu_gemm_panels_scratch_avx2, wf_cpu_rank_gemm_int16x8) \
     what(int8x16_few, wf_cpu_gemm_panels_few_avx512, wf_cpu_gemm_panels_scratch_avx512, wf_cpu_rank_gemm_int8x16_few) \
     what(int8x16, wf_cpu_gemm_panels_avx512, wf_cpu_gemm_panels_scratch_avx512, wf_cpu_rank_gemm_int8x16) \

@@ -74,16 +74,6 @@ WF_INLINE void halves_to_groups(const __m512i q[4], const uint32_t apart, __m512
     out[0] = _mm512_shuffle_i32x4(a, b, 0x88), out[apart] = _mm512_shuffle_i32x4(a, b, 0xdd);
 }
 
-/* W is prefetched twice, a little with each four rows: what comes after 16 rows, as it lies in memory, to the second cache, and the next
- * panel of these rows to the first one. The lines of 16 rows in turn would be too many streams for memory. */
-WF_INLINE void fetch_share(const char *const row[VL], const char *later, const size_t bytes, const uint32_t share)
-{
-    const char *far = later + share * 2 * bytes;
-    for (size_t i = 0; i < 2 * bytes; i += 64) __builtin_prefetch(far + i, 0, 2);
-    for (uint32_t r = 2 * share; r < 2 * share + 2; r++)
-        for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row[r] + bytes + i, 0, 3);
-}
-
 /* The sums of the groups of half h of a panel, each of 16 rows of W. later: what is prefetched; NULL: nothing. */
 WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t h, const x_regs *x, __m512i out[8])
 {
@@ -92,7 +82,7 @@ WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const 
     WF_UNROLL(4)
     for (uint32_t q = 0; q < 4; q++) {
         __m512i sum[2][4], w[2];
-        if (later) fetch_share(row, later, bytes_of_panel(dtype), 4 * h + q);
+        if (later) fetch_few(row, later, bytes_of_panel(dtype), 8 * h + 2 * q, 2);
         WF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             unpack_half(dtype, row[4 * q + r], h, w);

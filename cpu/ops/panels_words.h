@@ -177,6 +177,15 @@ WF_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
     return sum;
 }
 
+/* Adds what group i has added up to for a row of X, and its minima or offsets. */
+WF_INLINE vf add_group(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, __m256i sum, vf acc)
+{
+    const uint32_t less = !has_less(dtype) || dtype == WF_Q3_K || dtype == WF_Q6_K ? 0 : in_halves(dtype) ? 4 : 1;
+    acc = v_fma(_mm256_cvtepi32_ps(sum), v_load(w->scale[in_halves(dtype) ? 0 : i]), acc);
+    for (uint32_t l = less * i; l < less * (i + 1); l++) acc = v_fma(v_load(w->less[l]), v_set(x->minus_sum[l]), acc);
+    return acc;
+}
+
 /* Adds the products of group i. */
 WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
@@ -195,13 +204,8 @@ WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, co
             for (int s = 0; s < PAIR; s++) sum[s][m] = add_pairs(sum[s][m], v[s], both);
         }
     }
-    const uint32_t mins = !has_less(dtype) || dtype == WF_Q3_K || dtype == WF_Q6_K ? 0 : in_halves(dtype) ? 4 : 1;
     for (int s = 0; s < PAIR; s++)
-        for (int m = 0; m < mr; m++) {
-            vf *to = &acc->of[s][m];
-            *to = v_fma(_mm256_cvtepi32_ps(sum[s][m]), v_load(w[s].scale[in_halves(dtype) ? 0 : i]), *to);
-            for (uint32_t l = mins * i; l < mins * (i + 1); l++) *to = v_fma(v_load(w[s].less[l]), v_set(x[m].minus_sum[l]), *to);
-        }
+        for (int m = 0; m < mr; m++) acc->of[s][m] = add_group(dtype, &w[s], &x[m], i, sum[s][m], acc->of[s][m]);
 }
 
 /* A sum of all groups: their scales are in it. */
