@@ -32,8 +32,8 @@ for word in "$@"; do
     esac
 done
 [ ${#stages[@]} -gt 0 ] || stages=(plain asan tsan cpu-only fuzz)
-# Each once; the longer tier has nothing for the thread sanitizer.
-mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk -v short=$short '!seen[$0]++ && (short == "true" || $0 != "tsan")')
+# Each once; the longer tier has nothing for the thread sanitizer and for the build without OpenCL.
+mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk -v short=$short '!seen[$0]++ && (short == "true" || $0 !~ /^(tsan|cpu-only)$/)')
 
 fuzz_seconds=30 soak_seconds=60
 if $more; then fuzz_seconds=60 soak_seconds=120; fi
@@ -314,11 +314,10 @@ build_cpu-only() { compile cpu-only -Dopencl=disabled -Dcbc=disabled; }
 
 stage_cpu-only() {
     built cpu-only || return
-    # Not cli bench_paper and logits cpu, which compute on the CPU: in this build with the same objects as in the first.
-    run_tiers "tests without OpenCL and CBC" cpu-only \
-        '^(golden cpu|unit (shipped_plans|plan_worlds)|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_serve|bench_throughput|terminal|install)|layers)' \
-        '^cli readme$' "without OpenCL: cli readme"
-    if $short; then check "no leak after load, run and close" leaks; fi
+    # Not cli bench_paper and logits cpu, which compute on the CPU: in this build with the same objects as in the first. Nor cli readme, of texts.
+    run_tests "tests without OpenCL and CBC" cpu-only -- \
+        '^(golden cpu|unit (shipped_plans|plan_worlds)|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_serve|bench_throughput|terminal|install)|layers)'
+    check "no leak after load, run and close" leaks
 }
 
 build_fuzz() {

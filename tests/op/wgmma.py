@@ -8,11 +8,13 @@ Copies have arrived as soon as they are issued, so missing waits are not seen; r
 and that the exchange buffer is zero again. wgmma as the PTX ISA 8.0 defines its operands: A in registers, B in shared memory in rows
 of 128 bytes, whose 16-byte chunks are swizzled by the row. The comments of scopes are held against their statements.
 """
+import functools
 import os
 import re
 import subprocess
 import sys
 
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for products so small its threads do little but wait
 import numpy as np
 
 import ptx
@@ -116,14 +118,32 @@ def of_pairs(operation, words):
 
 def permuted(a, b, how):
     """A place whose upper bit is set has eight times the sign of its byte."""
-    both = b.astype(np.uint64) << np.uint64(32) | a
-    result = np.zeros_like(both)
-    for i in range(4):
-        place = how >> np.uint64(4 * i)
-        byte = both >> (place & np.uint64(7)) * np.uint64(8) & np.uint64(255)
-        byte = np.where(place & np.uint64(8), (byte >> np.uint64(7)) * np.uint64(255), byte)
-        result |= byte << np.uint64(8 * i)
-    return result
+    both = (b << np.uint64(32) | a).view(np.uint8).reshape(-1, 8)
+    place = how[:, None] >> np.arange(0, 16, 4, dtype=np.uint64)
+    data = np.take_along_axis(both, (place & np.uint64(7)).astype(np.int64), 1)
+    signs = (data.view(np.int8) >> 7).view(np.uint8)
+    return np.where(place & np.uint64(8), signs, data).view(np.uint32)[:, 0].astype(np.uint64)
+
+
+@functools.lru_cache(maxsize=None)
+def words_of(operand):
+    return re.findall(r"\w+", operand)
+
+
+@functools.lru_cache(maxsize=None)
+def place_of(operand):
+    """The register and the offset of an address."""
+    name, offset = re.match(r"\[(\w+)(?:\+(\d+))?\]", operand).groups()
+    return name, np.uint64(int(offset or 0))
+
+
+@functools.lru_cache(maxsize=None)
+def fragment_places(threads, n_sums):
+    """Where the elements of A (thread, element) and of the sums (sum, thread) lie: rows, columns."""
+    thread, i, sums = np.arange(threads)[:, None], np.arange(8), np.arange(n_sums)[:, None]
+    row, pair = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
+    of_sums = row.T + sums % 4 // 2 * 8, sums // 4 * 8 + pair.T + sums % 2
+    return (row + i // 2 % 2 * 8, pair + i % 2 + i // 4 * 8), of_sums
 
 
 class Group:
@@ -133,34 +153,36 @@ class Group:
         self.statements, self.labels = program
         self.params, self.memory, self.n = params, memory, threads
         self.local = Memory([np.zeros(LOCAL, np.uint8)])
-        self.special = {"%tid.x": np.arange(threads), "%ctaid.x": group, "%nctaid.x": grid, "smem": 0}
+        special = {"%tid.x": np.arange(threads), "%ctaid.x": group, "%nctaid.x": grid, "smem": 0}
+        self.fixed = {name: self.every(value) for name, value in special.items()}  # and constants, as they are met
         self.values, self.predicates = {}, {}
+        self.nothing, self.no_bits = self.every(0), np.zeros(threads, bool)
 
     def every(self, x):
         return np.broadcast_to(np.asarray(x, dtype=np.uint64), (self.n,))
 
     def value(self, name):
-        if name in self.special:
-            return self.every(self.special[name])
-        if name.startswith("0f"):
-            return self.every(int(name[2:], 16))
-        if re.match(r"-?\d", name):
-            return self.every(int(name, 0) & (1 << 64) - 1)
-        return self.values[name]
+        if name in self.values:
+            return self.values[name]
+        if name not in self.fixed:
+            number = int(name[2:], 16) if name.startswith("0f") else int(name, 0)
+            self.fixed[name] = self.every(number & (1 << 64) - 1)
+        return self.fixed[name]
 
     def set(self, name, value, active):
-        self.values[name] = np.where(active, value, self.values.get(name, self.every(0)))
+        whole = value.dtype == np.uint64 and active.all()
+        self.values[name] = value if whole else np.where(active, value, self.values.get(name, self.nothing))
 
     def address(self, operand):
-        name, offset = re.match(r"\[(\w+)(?:\+(\d+))?\]", operand).groups()
-        return self.value(name) + np.uint64(int(offset or 0))
+        name, offset = place_of(operand)
+        return self.value(name) + offset
 
     def space(self, operation, at):
         """Shared memory is buffer 0 of a memory of its own."""
         return (self.local, at + np.uint64(STRIDE)) if ".shared" in operation else (self.memory, at)
 
     def load(self, operation, operands, active):
-        names = re.findall(r"\w+", operands[0])
+        names = words_of(operands[0])
         if "param" in operation:
             return self.set(names[0], self.every(self.params[operands[1][1:-1]]), active)
         memory, at = self.space(operation, self.address(operands[1]))
@@ -174,7 +196,7 @@ class Group:
 
     def store(self, operation, operands, active):
         memory, at = self.space(operation, self.address(operands[0]))
-        words = [self.value(name)[active].astype(np.uint32) for name in re.findall(r"\w+", operands[1])]
+        words = [self.value(name)[active].astype(np.uint32) for name in words_of(operands[1])]
         if active.any():
             memory.store(at[active], np.stack(words, axis=1).view(np.uint8))
 
@@ -190,22 +212,19 @@ class Group:
 
     def multiply(self, operation, operands):
         tokens = int(re.search(r"m64n(\d+)k16", operation)[1])
-        sums, a = (re.findall(r"\w+", operand) for operand in operands[:2])
+        sums, a = (words_of(operand) for operand in operands[:2])
+        of_a, of_sums = fragment_places(self.n, len(sums))
         descriptor = int(self.value(operands[2])[0])
         assert descriptor >> 62 == 1 and operands[3:] == ["1", "1", "1", "0"]
         row = np.arange(tokens)[:, None]
         at = ((descriptor & 0x3FFF) << 4) + row * 128 + np.arange(32)
         at ^= (at >> 7 & 7) << 4
-        b = self.local.buffers[0][at].copy().view(np.float16).astype(np.float32)
-        halves = np.stack([self.value(name).astype(np.uint32) for name in a], axis=1).view(np.float16)
-        thread, lane = np.arange(self.n), np.arange(self.n) % 32
-        w = np.zeros((self.n // 2, 16), np.float32)
-        for i in range(8):
-            w[thread // 32 * 16 + lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8] = halves[:, i]
-        product = f32(bits(w.astype(np.float64) @ b.T))  # exact but for one rounding, whatever the order
-        for i, name in enumerate(sums):
-            part = product[thread // 32 * 16 + lane // 4 + i % 4 // 2 * 8, i // 4 * 8 + lane % 4 * 2 + i % 2]
-            self.values[name] = bits(f32(self.value(name)) + part)
+        b = self.local.buffers[0][at].copy().view(np.float16).astype(np.float64)
+        w = np.zeros((self.n // 2, 16))
+        w[of_a] = np.stack([self.value(name).astype(np.uint32) for name in a], axis=1).view(np.float16)
+        product = (w @ b.T).astype(np.float32)  # exact but for one rounding, whatever the order
+        added = bits(f32(np.stack([self.value(name) for name in sums])) + product[of_sums])
+        self.values.update(zip(sums, added))
 
     def compare(self, operation, operands, active):
         kind = operation.split(".")
@@ -218,7 +237,7 @@ class Group:
         self.set_predicate(operands[0], result, active)
 
     def set_predicate(self, name, value, active):
-        self.predicates[name] = np.where(active, value, self.predicates.get(name, np.zeros(self.n, bool)))
+        self.predicates[name] = np.where(active, value, self.predicates.get(name, self.no_bits))
 
     def compute(self, operation, operands, active):
         name, *rest = operands

@@ -28,5 +28,5 @@ if grep warning: "$work/log"; then exit 1; fi
 $build/src/cli/weft version | grep -v unknown
 
 step "some of its tests"
-meson test -C $build --print-errorlogs 'cli run' 'cli pages' 'packages versions' 'count self'
+meson test -C $build --print-errorlogs 'cli settings' 'cli pages' 'packages versions' 'count self'
 step "done"

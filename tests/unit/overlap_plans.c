@@ -1,6 +1,8 @@
 /* overlap_plans: what `weft tune --overlap` keeps, and what engines take of it by themselves: never what is slower than the sequential plan. */
 #include "unit/overlap_world.h"
 
+#include "support/fewer.h"
+
 static double step_us(struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     wf_batch b;
@@ -105,7 +107,7 @@ static void test_never_slower(void **state)
     int gained = 0;
     (void)state;
     want_programs();
-    for (uint64_t seed = 1; seed <= WORLDS; seed++) {
+    for (uint64_t seed = ONE_OF(2); seed <= WORLDS; seed += ONE_OF(2)) {
         char *said, what[32];
         set_world((struct world){{between(0.1, 0.5, seed, 1), between(0.1, 0.5, seed, 2)}, {between(0.8, 1.3, seed, 3), between(0.8, 1.3, seed, 4)},
                                  between(60, 160, seed, 5), between(3000, 7000, seed, 6)});
@@ -114,7 +116,7 @@ static void test_never_slower(void **state)
         gained += compare_with_sequential(what) > 0;
         free(said);
     }
-    printf("%d worlds: %d gained\n", WORLDS, gained);
+    printf("%d worlds: %d gained\n", WORLDS / ONE_OF(2), gained);
     assert_true(gained > 0);
 }
 
