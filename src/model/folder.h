@@ -30,13 +30,15 @@ typedef struct wf_folder_key {
     bool real;
     float missing; /* its value where config.json has none; 0: none either */
     bool null_is_0; /* null is no missing number: it switches off, which GGUF has as 0 */
+    const char *class; /* the only one of the architecture's classes that has it; NULL: all have */
 } wf_folder_key;
 
 struct json_t;
 typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
-    bool windows;              /* its layers may have sliding windows */
+    bool windows;              /* its layers may have sliding windows, which the graph computes */
+    bool early_windows;        /* use_sliding_window is also of layers before max_window_layers */
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     float rope_base;           /* where config.json does not say; 0: 10000 */
