@@ -75,12 +75,13 @@ WF_INLINE void halves_to_groups(const __m512i q[4], const uint32_t apart, __m512
 }
 
 /* W is prefetched twice, a little with each four rows: what comes after 16 rows, as it lies in memory, to the second cache, and the next
- * panel of these rows to the first one. The lines of 16 rows in turn would be too many streams for memory. */
-WF_INLINE void fetch_share(const char *const row[VL], const char *later, const size_t bytes, const uint32_t share)
+ * panel of these rows to the first one, unless row points at expanded copies. The lines of 16 rows in turn would be too many streams for memory. */
+WF_INLINE void fetch_share(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t share)
 {
+    const size_t bytes = bytes_of_panel(dtype);
     const char *far = later + share * 2 * bytes;
     for (size_t i = 0; i < 2 * bytes; i += 64) __builtin_prefetch(far + i, 0, 2);
-    for (uint32_t r = 2 * share; r < 2 * share + 2; r++)
+    for (uint32_t r = 2 * share; r < 2 * share + 2 && !is_grid(dtype); r++)
         for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row[r] + bytes + i, 0, 3);
 }
 
@@ -92,7 +93,7 @@ WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const 
     WF_UNROLL(4)
     for (uint32_t q = 0; q < 4; q++) {
         __m512i sum[2][4], w[2];
-        if (later) fetch_share(row, later, bytes_of_panel(dtype), 4 * h + q);
+        if (later) fetch_share(dtype, row, later, 4 * h + q);
         WF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             unpack_half(dtype, row[4 * q + r], h, w);
@@ -148,7 +149,7 @@ WF_INLINE void few_columns(const product *g, const uint8_t dtype, uint32_t n, ui
     __m512i part[16];
     for (uint32_t p = 0; p < g->panels; p++) {
         open_panel(g, n, p, &s);
-        const char *later = g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes;
+        const char *later = n + VL < g->g.n ? g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes : NULL;
         for (uint32_t r = 0; r < VL; r++) s.row[r] = expanded(dtype, s.row[r], room[r]);
         if (in_halves(dtype)) half_panel_scales(dtype, s.row, part, w);
         if (has_k_scales(dtype)) k_panel_scales(false, s.row, part, w);
