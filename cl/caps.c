@@ -48,11 +48,11 @@ static void platform_text(cl_platform_id p, cl_platform_info what, char *buf, si
     wf_copy(buf, cap, all);
 }
 
-/* A driver that does not know the query, which is deprecated, has not said so. */
-static bool has_own_memory(cl_device_id dev)
+/* The query is deprecated: of a driver that does not know it nothing is assumed. */
+static bool computes_in(cl_device_id dev, bool host_memory)
 {
-    cl_bool unified = CL_TRUE;
-    return clGetDeviceInfo(dev, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) == CL_SUCCESS && !unified;
+    cl_bool unified = !host_memory;
+    return clGetDeviceInfo(dev, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) == CL_SUCCESS && !unified == !host_memory;
 }
 
 static void get_info(cl_device_ref *ref)
@@ -69,7 +69,7 @@ static void get_info(cl_device_ref *ref)
               : type & CL_DEVICE_TYPE_CPU ? WEFT_DEVICE_CPU
                                           : WEFT_DEVICE_OTHER;
     i->memory = get_number(dev, CL_DEVICE_GLOBAL_MEM_SIZE);
-    i->own_memory = i->type != WEFT_DEVICE_CPU && has_own_memory(dev) ? i->memory : 0;
+    i->own_memory = i->type != WEFT_DEVICE_CPU && computes_in(dev, false) ? i->memory : 0;
     i->max_alloc = get_number(dev, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     i->local_memory = (uint32_t)get_number(dev, CL_DEVICE_LOCAL_MEM_SIZE);
     i->compute_units = (uint32_t)get_number(dev, CL_DEVICE_MAX_COMPUTE_UNITS);
@@ -84,7 +84,7 @@ static uint64_t memory_free(const cl_device_ref *ref, const char *ext)
     size_t kib[2] = {0, 0};
     if (has_word(ext, "cl_amd_device_attribute_query") && clGetDeviceInfo(ref->device, FREE_MEMORY_AMD, sizeof kib, kib, NULL) == CL_SUCCESS)
         return WF_MIN((uint64_t)kib[0] << 10, ref->info.memory);
-    return ref->info.own_memory ? 0 : WF_MIN(wf_memory_left(), ref->info.memory);
+    return ref->info.type == WEFT_DEVICE_CPU || computes_in(ref->device, true) ? WF_MIN(wf_memory_left(), ref->info.memory) : 0;
 }
 
 /* Where the device is on the bus, for who reads its power; Khronos' extension, and what NVIDIA and AMD had before. */

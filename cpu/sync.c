@@ -15,7 +15,6 @@
 #include "cpu/cpu.h"
 
 #define SPIN_NS    30000u
-#define NEVER_NS   ((uint64_t)INT64_MAX)
 #define SPIN_TURNS 32 /* pauses between two reads of the clock */
 
 static inline void pause_cpu(void)
@@ -40,9 +39,16 @@ static struct timespec timespec_of(uint64_t ns)
     return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
+/* Where C has seconds of 64 bits and the kernel's old call has 32. */
+#if defined(SYS_futex_time64) && __SIZEOF_LONG__ == 4
+#define FUTEX_CALL (sizeof(time_t) > 4 ? SYS_futex_time64 : SYS_futex)
+#else
+#define FUTEX_CALL SYS_futex
+#endif
+
 static long futex(atomic_uint *word, int op, uint32_t value, const struct timespec *until)
 {
-    return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+    return syscall(FUTEX_CALL, word, op | FUTEX_PRIVATE_FLAG, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
 static bool spin_until_changed(const atomic_uint *word, uint32_t old)
@@ -57,25 +63,30 @@ static bool spin_until_changed(const atomic_uint *word, uint32_t old)
     return false;
 }
 
-/* False when the time has come. */
+/* False when the time has come; until NULL: never. */
 static bool sleep_once(wf_eventcount *b, const atomic_uint *word, uint32_t old, const struct timespec *until)
 {
     uint32_t wakes = atomic_load(&b->wakes);
     return atomic_load(word) != old || futex(&b->wakes, FUTEX_WAIT_BITSET, wakes, until) == 0 || errno != ETIMEDOUT;
 }
 
+static void sleep_until(wf_eventcount *b, atomic_uint *word, uint32_t old, const struct timespec *until)
+{
+    if (spin_until_changed(word, old)) return;
+    atomic_fetch_add(&b->sleepers, 1);
+    while (atomic_load(word) == old && sleep_once(b, word, old, until)) {}
+    atomic_fetch_sub(&b->sleepers, 1);
+}
+
 void wf_eventcount_wait_until(wf_eventcount *b, atomic_uint *word, uint32_t old, uint64_t until_ns)
 {
     struct timespec until = timespec_of(until_ns);
-    if (spin_until_changed(word, old)) return;
-    atomic_fetch_add(&b->sleepers, 1);
-    while (atomic_load(word) == old && sleep_once(b, word, old, &until)) {}
-    atomic_fetch_sub(&b->sleepers, 1);
+    sleep_until(b, word, old, &until);
 }
 
 void wf_eventcount_wait(wf_eventcount *b, atomic_uint *word, uint32_t old)
 {
-    while (atomic_load(word) == old) wf_eventcount_wait_until(b, word, old, NEVER_NS);
+    sleep_until(b, word, old, NULL);
 }
 
 void wf_eventcount_notify(wf_eventcount *b)

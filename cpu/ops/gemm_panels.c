@@ -97,12 +97,19 @@ WF_INLINE void fetch_rows(ahead *a)
 }
 
 /* For few rows of X: W is prefetched twice, n of its VL rows at a time. What comes after these rows, as it lies in memory, to the second cache, and
- * the next panel of these rows to the first one. The lines of VL rows in turn would be too many streams for memory. */
-WF_INLINE void fetch_few(const char *const row[VL], const char *later, const size_t bytes, const uint32_t first, const uint32_t n)
+ * the next panel of these rows to the first one, unless they are expanded copies. The lines of VL rows in turn would be too many streams for memory. */
+WF_INLINE void fetch_few(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t first, const uint32_t n)
 {
+    const size_t bytes = bytes_of_panel(dtype);
     for (size_t i = 0; i < n * bytes; i += 64) __builtin_prefetch(later + first * bytes + i, 0, 2);
-    for (uint32_t r = first; r < first + n; r++)
+    for (uint32_t r = first; r < first + n && !is_grid(dtype); r++)
         for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row[r] + bytes + i, 0, 3);
+}
+
+/* What lies behind the VL rows of W from n on, from panel p of theirs on; NULL: they are the last. */
+static inline const char *later_of(const product *g, uint32_t n, uint32_t p)
+{
+    return n + VL < g->g.n ? g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes : NULL;
 }
 
 /* Prefetches what comes with group i of MROW rows of X. */

@@ -82,7 +82,7 @@ WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const 
     WF_UNROLL(4)
     for (uint32_t q = 0; q < 4; q++) {
         __m512i sum[2][4], w[2];
-        if (later) fetch_few(row, later, bytes_of_panel(dtype), 8 * h + 2 * q, 2);
+        if (later) fetch_few(dtype, row, later, 8 * h + 2 * q, 2);
         WF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             unpack_half(dtype, row[4 * q + r], h, w);
@@ -138,7 +138,7 @@ WF_INLINE void few_columns(const product *g, const uint8_t dtype, uint32_t n, ui
     __m512i part[16];
     for (uint32_t p = 0; p < g->panels; p++) {
         open_panel(g, n, p, &s);
-        const char *later = g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes;
+        const char *later = later_of(g, n, p);
         for (uint32_t r = 0; r < VL; r++) s.row[r] = expanded(dtype, s.row[r], room[r]);
         if (in_halves(dtype)) half_panel_scales(dtype, s.row, part, w);
         if (has_k_scales(dtype)) k_panel_scales(false, s.row, part, w);

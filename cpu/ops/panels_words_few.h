@@ -81,6 +81,7 @@ WF_INLINE void panel_scales(const uint8_t dtype, const char *const row[VL], __m2
 WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint32_t p, const x_panel *x, const int mr, float sum[FEW][VL])
 {
     const uint32_t each = VL / groups_of(dtype);
+    const char *later = later_of(g, n, p);
     char room[VL][EXPANDED];
     const char *row[VL];
     __m256i parts[VL], group[FEW];
@@ -92,7 +93,7 @@ WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint
     for (int m = 0; m < mr; m++) acc[m] = v_zero();
     WF_UNROLL(8)
     for (uint32_t i = 0; i < groups_of(dtype); i++) {
-        fetch_few(s.row, g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes, bytes_of_panel(dtype), each * i, each);
+        if (later) fetch_few(dtype, s.row, later, each * i, each);
         group_sums(dtype, row, parts, x, i, mr, group);
         for (int m = 0; m < mr; m++) acc[m] = add_group(dtype, g->wp, &x[m], i, group[m], acc[m]);
     }

@@ -31,6 +31,7 @@ static int cmd_convert(const wf_opts *o)
     struct weft_convert_result r;
     if (!o->model) return wf_usage(o->command, "-m is required: the model to convert");
     if (!o->write_to) return wf_usage(o->command, "-o is required: the file to write");
+    if (!strcmp(o->write_to, "-")) return wf_usage(o->command, "-o - (standard output) is not possible, for the beginning of a GGUF file is written last: write a file; one named - is -o ./-");
     if (!o->type) return wf_usage(o->command, "--type is required, such as --type Q4_K_M");
     struct weft_convert_params p = {.path = o->model, .out = o->write_to, .type = o->type, .force = o->force, .threads = o->engine.threads,
                                     .on_progress = wf_on_progress, .stop = stop, .user = o->quiet ? NULL : &bar};

@@ -135,7 +135,7 @@ static const wf_opt results[] = {
 WF_GROUP(wf_group_results, "Results", results);
 
 static const wf_opt general[] = {
-    {'q', "quiet", NULL, "print only errors to stderr", WF_OPT_FLAG, AT(quiet)},
+    {'q', "quiet", NULL, "print only errors to stderr: no progress, also where kernels are compiled for long", WF_OPT_FLAG, AT(quiet)},
     {'v', "verbose", NULL, "print more to stderr", WF_OPT_FLAG, AT(verbose)},
     {'h', "help", NULL, "print this help and exit", WF_OPT_FLAG, AT(help)},
 };

@@ -335,6 +335,7 @@ static int cmd_info(const wf_opts *o)
     if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy || e->page_tokens ||
                    e->attention_windows))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
+    if (!model && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
     return model ? print_model(o) : print_devices();
 }
 
@@ -355,12 +356,11 @@ static const wf_opt rows[] = {
      "less memory", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
     {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
-    {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
     {0, "tensors", NULL, "list the tensors of the model, too", WF_OPT_FLAG, AT(list_tensors)},
     {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);
-static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {&group, &wf_group_shape, &wf_group_general, NULL};
 
 const wf_command wf_cmd_info = {
     .name = "info",

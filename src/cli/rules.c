@@ -20,7 +20,7 @@ static const struct {
 static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
-    {"bench|bench throughput|bench ablation|bench paper|plan", "type|layers", "shape"},
+    {"info|bench|bench throughput|bench ablation|bench paper|plan", "type|layers", "shape"},
     {"bench paper", "prompt|file|dataset|profile", ""}, /* only what is typed: few figures take them */
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "rate|plot", "arrivals"},

@@ -20,7 +20,7 @@ static needs needs_of(const wf_sizing *s, const wf_limits *l)
     struct weft_budget b;
     wf_engine_fill_budget(s->model, s->graph, s->plan, l, &b);
     uint64_t weights = wf_weights_bytes_on(s->weights, s->dev) - wf_weights_made_bytes(s->weights);
-    return (needs){weights, s->in_place ? weights : 0, b.kv, b.activations, table_bytes(s, l)};
+    return (needs){weights, s->in_place && !s->model->file->random ? weights : 0, b.kv, b.activations, table_bytes(s, l)};
 }
 
 static uint64_t bytes_of(const needs *n)

@@ -178,21 +178,27 @@ static weft_status keep_workspaces(struct weft_engine *e, const struct weft_engi
 static bool shrink_cache(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_sizing s = sizing_of(e, p);
-    uint32_t before = e->apart.pages;
-    double page = (double)wf_page_bytes(&e->graph) / 0x1p30;
     if (!wf_engine_shrink_cache(&s, &e->apart, &e->limits)) return false;
-    wf_log(WEFT_LOG_WARN, "%s does not give the KV cache %.2f GiB; it becomes smaller: %.2f GiB for %u sequences", e->dev->info.name, before * page, e->apart.pages * page, e->limits.seqs);
     wf_exec_destroy(e->exec);
     e->exec = NULL;
     return true;
 }
 
+static void say_shrunk(const struct weft_engine *e, uint32_t before)
+{
+    double page = (double)wf_page_bytes(&e->graph) / 0x1p30;
+    wf_log(WEFT_LOG_WARN, "%s does not give the KV cache %.2f GiB; it becomes smaller: %.2f GiB for %u sequences", e->dev->info.name, before * page, e->apart.pages * page, e->limits.seqs);
+}
+
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
+    uint32_t before = 0; /* pages, when the device first had no memory for them */
     for (;;) {
         weft_status s = open_exec(e, p);
+        uint32_t pages = e->apart.pages;
         if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) WF_TRY(keep_workspaces(e, p));
-        else if (s != WEFT_ERR_NOMEM || !shrink_cache(e, p)) return s;
+        else if (s == WEFT_ERR_NOMEM && shrink_cache(e, p)) before = before ? before : pages;
+        else return before && !s ? say_shrunk(e, before), s : s;
     }
 }
 

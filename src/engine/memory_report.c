@@ -24,6 +24,14 @@ static void free_report(report *r)
     if (r->dev) wf_dev_close(r->dev);
 }
 
+/* The sequences that an engine has once its cache fits the device, as the one that opens decides it. */
+static void fit(const struct weft_model *m, const struct weft_engine_params *on, report *r)
+{
+    wf_sizing s = {m, on, &r->g, &r->plan, &r->w, &r->dev->info, r->dev, r->dev->align, r->dev->max_alloc, r->dev->fns->buf_wrap};
+    wf_limits unified;
+    wf_engine_fit_cache(&s, &r->l, &unified);
+}
+
 static weft_status open_report(const struct weft_model *m, const struct weft_engine_params *p, report *r)
 {
     wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .no_kernel_cache = p->no_kernel_cache};
@@ -36,11 +44,12 @@ static weft_status open_report(const struct weft_model *m, const struct weft_eng
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &r->g, &r->w));
     struct weft_engine_params on = wf_engine_params_on(p, &r->dev->info);
     WF_TRY(wf_engine_limits(m, &on, r->policy, wf_engine_step_tokens(r->dev), &r->g, &r->w, &r->l));
-    wf_engine_count_seqs(m, &on, &r->l);
     wf_engine_save_memory(r->dev, &r->w);
     WF_TRY(wf_graph_end(&r->g));
     wf_workspaces_omit(&r->g, r->dev, &r->l);
-    return wf_plan_place(&r->g, &r->plan, r->dev->align);
+    WF_TRY(wf_plan_place(&r->g, &r->plan, r->dev->align));
+    fit(m, &on, r);
+    return WEFT_OK;
 }
 
 /* ---- activations --------------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ typedef struct reader {
     wf_gguf *g;
     const json_t *config;
     const wf_arch *arch;
+    const char *class;
     const float **rope;
     uint32_t *n_rope;
     float rotated; /* part of each head */
@@ -72,14 +73,15 @@ static weft_status copy_numbers(const reader *r)
     for (size_t i = 0; i < WF_LEN(rows); i++)
         if (!own_row(r, rows[i].ours)) WF_TRY(copy_number(r, r->config, &rows[i]));
     for (const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL; row && row->ours; row++)
-        if (strcmp(row->ours, context_row.ours)) WF_TRY(copy_number(r, r->config, row));
+        if (strcmp(row->ours, context_row.ours) && (!row->class || !strcmp(row->class, r->class))) WF_TRY(copy_number(r, r->config, row));
     return WEFT_OK;
 }
 
 /* Has one of the layers a sliding window? Qwen 2 and SmolLM 3 say so by keys of their own, of which use_sliding_window is false where it is missing. */
 static weft_status has_local(const reader *r, uint32_t *window, bool *out)
 {
-    uint32_t first = 0, layers = 1;
+    uint32_t first = 28, layers = 1;
+    bool early = r->arch->keys && r->arch->keys->early_windows;
     json_t *types, *one;
     size_t i;
     *out = false;
@@ -88,7 +90,7 @@ static weft_status has_local(const reader *r, uint32_t *window, bool *out)
     WF_TRY(wf_json_u32(r->config, "max_window_layers", &first));
     WF_TRY(wf_json_u32(r->config, "num_hidden_layers", &layers));
     WF_TRY(wf_json_array(r->config, "layer_types", &types));
-    bool any = !types && first < layers;
+    bool any = !types && (early || first < layers);
     json_array_foreach(types, i, one) any |= json_is_string(one) && !strcmp(json_string_value(one), "sliding_attention");
     *out &= any;
     return WEFT_OK;
@@ -362,9 +364,9 @@ static weft_status find_arch(reader *r)
 {
     json_t *list;
     WF_TRY(wf_json_array(r->config, "architectures", &list));
-    const char *class = json_string_value(json_array_get(list, 0));
-    if (!class) return wf_fail(WEFT_ERR_FORMAT, "'architectures' names no class");
-    WF_TRY(wf_arch_of_class(class, &r->arch));
+    r->class = json_string_value(json_array_get(list, 0));
+    if (!r->class) return wf_fail(WEFT_ERR_FORMAT, "'architectures' names no class");
+    WF_TRY(wf_arch_of_class(r->class, &r->arch));
     json_t *text;
     WF_TRY(check_quantisation(r));
     WF_TRY(wf_json_object(r->config, "text_config", &text));

@@ -30,13 +30,15 @@ typedef struct wf_folder_key {
     bool real;
     float missing; /* its value where config.json has none; 0: none either */
     bool null_is_0; /* null is no missing number: it switches off, which GGUF has as 0 */
+    const char *class; /* the only one of the architecture's classes that has it; NULL: all have */
 } wf_folder_key;
 
 struct json_t;
 typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
-    bool windows;              /* its layers may have sliding windows */
+    bool windows;              /* its layers may have sliding windows, which the graph computes */
+    bool early_windows;        /* use_sliding_window is also of layers before max_window_layers */
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     float rope_base;           /* where config.json does not say; 0: 10000 */
@@ -55,6 +57,9 @@ weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
 /* A tensor of the folder by its own name; NULL: there is none. */
 struct wf_safetensor;
 const struct wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name);
+
+/* " (name in the folder)" of a tensor, also of one that it lacks, if others show which of several names it would have; "": a GGUF file, or it is not known. */
+const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256]);
 
 /* Adds the period of local layers, "attention.sliding_window_pattern" of arch, from layer_types or the older sliding_window_pattern, where config.json
  * has either. */

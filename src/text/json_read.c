@@ -2,6 +2,7 @@
  * config.json say about its special tokens. The formats are those of the libraries tokenizers and transformers. */
 #include "base/file.h"
 #include "model/json.h"
+#include "model/model.h"
 #include "text/internal.h"
 #include "text/steps.h"
 
@@ -177,7 +178,8 @@ static weft_status merge_at(const json_t *list, size_t i, const char **left, con
     const json_t *one = json_array_get(list, i);
     *left = json_string_value(json_is_array(one) ? json_array_get(one, 0) : one);
     *right = json_is_array(one) ? json_string_value(json_array_get(one, 1)) : "";
-    bool pair = !json_is_array(one) || json_array_size(one) == 2;
+    const char *space = json_is_array(one) || !*left ? NULL : strchr(*left, ' ');
+    bool pair = json_is_array(one) ? json_array_size(one) == 2 : space && !strchr(space + 1, ' ');
     return *left && *right && pair ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "entry %zu of 'merges' is not two texts", i);
 }
 
@@ -187,6 +189,7 @@ static weft_status read_merges(reader *r, const json_t *model)
     size_t bytes = 0;
     const char *left, *right;
     WF_TRY(wf_json_array(model, "merges", &list));
+    if (!list) return wf_fail(WEFT_ERR_FORMAT, "'merges' of the model is missing");
     size_t n = json_array_size(list);
     for (size_t i = 0; i < n; i++) {
         WF_TRY(merge_at(list, i, &left, &right));
@@ -254,6 +257,7 @@ static weft_status read_model(reader *r, uint32_t least)
     if (!type) type = json_object_get(model, "merges") ? "BPE" : "of no type";
     r->json->unigram = !strcmp(type, "Unigram");
     if (!r->json->unigram && strcmp(type, "BPE")) return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram)", type);
+    WF_TRY(wf_fields_known(model, "type vocab merges unk_token unk_id byte_fallback fuse_unk ignore_merges continuing_subword_prefix end_of_word_suffix dropout", "the model"));
     WF_TRY(wf_json_bool(model, "byte_fallback", &r->json->byte_fallback));
     WF_TRY(wf_json_bool(model, "fuse_unk", &r->json->fuse_unk));
     WF_TRY(wf_json_bool(model, "ignore_merges", &ignore_merges));
@@ -277,20 +281,67 @@ static weft_status read_steps(reader *r)
     return WEFT_OK;
 }
 
+/* U+2581 stands for a space: what a decoder writes in place of what. */
+static weft_status check_space(const char *from, const char *to)
+{
+    if (from && to && !strcmp(from, "\xe2\x96\x81") && !strcmp(to, " ")) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "a decoder writes '%.32s' in place of '%.32s'; weft only writes spaces in place of U+2581", to ? to : "", from ? from : "a pattern");
+}
+
+static weft_status read_strip(const json_t *o, bool *prefix)
+{
+    const char *content = " ";
+    uint32_t start = 0, stop = 0;
+    WF_TRY(wf_json_str(o, "content", &content));
+    WF_TRY(wf_json_u32(o, "start", &start));
+    WF_TRY(wf_json_u32(o, "stop", &stop));
+    *prefix = start;
+    if (!strcmp(content, " ") && start <= 1 && !stop) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "a decoder strips '%.32s' %u times at the start and %u at the end; weft only strips one space at the start", content, start, stop);
+}
+
+/* *prefix: text gets a space before the first word, which is taken away again. */
+static weft_status read_metaspace(const json_t *o, bool *prefix)
+{
+    const char *scheme = "always", *mark = NULL;
+    bool older = true;
+    WF_TRY(wf_json_str(o, "replacement", &mark));
+    WF_TRY(wf_json_bool(o, "add_prefix_space", &older));
+    if (!older) scheme = "never";
+    WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
+    *prefix = strcmp(scheme, "never");
+    if (!wf_listed("always first never", scheme)) return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' of the decoder is '%.32s'", scheme);
+    return check_space(mark, " ");
+}
+
+static weft_status read_replace(const json_t *o)
+{
+    json_t *pattern;
+    const char *from = NULL, *to = NULL;
+    WF_TRY(wf_json_object(o, "pattern", &pattern));
+    if (pattern) WF_TRY(wf_json_str(pattern, "String", &from));
+    WF_TRY(wf_json_str(o, "content", &to));
+    return check_space(from, to);
+}
+
 /* A decoder of bytes or of spaces, the latter with or without a space before the first word. */
 static weft_status read_decoder(reader *r, const json_t *o)
 {
-    const char *type = "", *scheme = "always";
+    const char *type = "of no type";
     json_t *list, *one;
     size_t i;
-    uint32_t start = 0;
+    bool prefix = false;
     WF_TRY(wf_json_str(o, "type", &type));
     WF_TRY(wf_json_array(o, "decoders", &list));
+    if (!wf_listed("ByteLevel Metaspace Replace Strip ByteFallback Fuse Sequence", type))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "decoder '%.32s' is not supported (supported: ByteLevel, Metaspace, Replace, Strip, ByteFallback, Fuse, Sequence)", type);
+    WF_TRY(wf_step_fields_known(o, type));
     json_array_foreach(list, i, one) WF_TRY(read_decoder(r, one));
-    if (!strcmp(type, "ByteLevel")) r->json->byte_level = true;
-    if (!strcmp(type, "Strip")) WF_TRY(wf_json_u32(o, "start", &start));
-    if (!strcmp(type, "Metaspace")) WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
-    if (start || (!strcmp(type, "Metaspace") && strcmp(scheme, "never"))) r->src.add_space_prefix = 1;
+    r->json->byte_level |= !strcmp(type, "ByteLevel");
+    if (!strcmp(type, "Replace")) WF_TRY(read_replace(o));
+    if (!strcmp(type, "Strip")) WF_TRY(read_strip(o, &prefix));
+    if (!strcmp(type, "Metaspace")) WF_TRY(read_metaspace(o, &prefix));
+    if (prefix) r->src.add_space_prefix = 1;
     return WEFT_OK;
 }
 
@@ -416,6 +467,7 @@ static weft_status make(reader *r, uint32_t least, wf_vocab_fn fn, void *user)
     free(r->tokens);
     free(r->merges);
     free(r->merge_texts);
+    if (s == WEFT_ERR_UNSUPPORTED) s = wf_fail(s, "%s; a GGUF file of the model may have what weft reads", wf_error());
     return s ? wf_fail_context(s, "tokenizer.json") : WEFT_OK;
 }
 

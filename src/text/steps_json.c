@@ -1,5 +1,6 @@
 /* steps_json: reads the normalisers and pre-tokenizers of a tokenizer.json. See steps.h. */
 #include "model/json.h"
+#include "model/model.h"
 #include "text/internal.h"
 
 #include <stdlib.h>
@@ -7,6 +8,40 @@
 #include <utf8proc.h>
 
 #define MAX_STEPS 64
+
+/* ---- fields ------------------------------------------------------------------------------------ */
+
+/* Of each type of step and of decoder: what the library writes, and wrote once. */
+static const struct {
+    const char *type, *fields;
+} known[] = {
+    {"Sequence", "type normalizers pretokenizers decoders"}, {"Strip", "type strip_left strip_right content start stop"}, {"Replace", "type pattern content"},
+    {"Prepend", "type prepend"}, {"Split", "type pattern behavior invert"}, {"ByteLevel", "type add_prefix_space trim_offsets use_regex"},
+    {"Metaspace", "type replacement add_prefix_space prepend_scheme split str_rep"}, {"Digits", "type individual_digits"}, {"Punctuation", "type behavior"},
+};
+
+static bool is_set(const json_t *v)
+{
+    return !json_is_null(v) && !json_is_false(v) && (!json_is_number(v) || json_number_value(v) != 0) && (!json_is_string(v) || json_string_length(v)) &&
+           (!json_is_array(v) || json_array_size(v)) && (!json_is_object(v) || json_object_size(v));
+}
+
+weft_status wf_fields_known(const json_t *o, const char *fields, const char *of)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)o, key, v)
+        if (is_set(v) && !wf_listed(fields, key)) return wf_fail(WEFT_ERR_UNSUPPORTED, "'%.32s' of %.32s is not known, so ids or text might be others than it asks for", key, of);
+    return WEFT_OK;
+}
+
+weft_status wf_step_fields_known(const json_t *o, const char *type)
+{
+    const char *fields = "type";
+    for (size_t i = 0; i < WF_LEN(known); i++)
+        if (!strcmp(known[i].type, type)) fields = known[i].fields;
+    return wf_fields_known(o, fields, type);
+}
 
 /* ---- adding steps ------------------------------------------------------------------------------ */
 
@@ -107,6 +142,7 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const json_t *o)
                  {"NFKD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT}};
     const char *type;
     WF_TRY(need_str(o, "type", &type));
+    WF_TRY(wf_step_fields_known(o, type));
     for (size_t i = 0; i < WF_LEN(forms); i++)
         if (!strcmp(forms[i].type, type)) return add(s, (wf_step){.kind = WF_STEP_FORM, .form = forms[i].options});
     if (!strcmp(type, "Sequence")) return read_sequence(s, o, "normalizers", wf_steps_read_normaliser);
@@ -189,6 +225,7 @@ weft_status wf_steps_read_pretokenizer(wf_steps *s, const json_t *o)
 {
     const char *type;
     WF_TRY(need_str(o, "type", &type));
+    WF_TRY(wf_step_fields_known(o, type));
     if (!strcmp(type, "Sequence")) return read_sequence(s, o, "pretokenizers", wf_steps_read_pretokenizer);
     if (!strcmp(type, "Split")) return read_own_split(s, o);
     if (!strcmp(type, "ByteLevel")) return read_bytes(s, o);

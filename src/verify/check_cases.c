@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *const activations[] = {"silu", "relu", "gelu", "gelu_tanh", "softcap"};
+_Static_assert(WF_LEN(activations) == WF_N_ACTIVATIONS, "a name for each activation");
+
 static int text_heads(const wf_case *c, char *buf, size_t cap)
 {
     const wf_op_params *p = &c->p;
@@ -29,7 +32,7 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
     case WF_OP_ACTIVATE:
-        return snprintf(buf, cap, "%u x %u %s", c->m, c->k, (const char *[WF_N_ACTIVATIONS]){"silu", "relu", "gelu", "gelu_tanh"}[p->activation]);
+        return snprintf(buf, cap, "%u x %u %s", c->m, c->k, activations[p->activation]);
     case WF_OP_ROUTER:
         n = snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
         return c->norm && n > 0 && (size_t)n < cap ? n + snprintf(buf + n, cap - (size_t)n, " of %u", c->n) : n;

@@ -71,6 +71,18 @@ class Help(cli.TestCase):
         text = self.ok("info", "--shape", "llama3-8b").text
         self.assertTrue(text.startswith("shape            llama3-8b (no file)\n"), text)
         self.assertNotIn("safetensors", text)
+        text = self.ok("info", "--shape", "llama-1.1b", "--type", "Q8_0", "--layers", 3).text
+        self.assertRegex(text, r"(?m)^layers +3$")
+        self.assertRegex(text, r"(?m)^formats +Q8_0 ")
+        self.fails(2, "--shape NAME", "info", "--type", "Q8_0")
+
+    def test_a_shape_has_no_file_to_read_again(self):
+        r = self.fails(1, "the weights need", "bench", "--shape", "llama3-70b", "--layers", 900, "--type", "F32", "--device", "cpu")
+        self.assertNotIn("from the file", r.err)
+
+    def test_convert_writes_no_standard_output(self):
+        self.fails(2, "-o ./-", "convert", "-m", "absent", "-o", "-", "--type", "F16")
+        self.assertFalse(os.path.exists("-"))
 
     def test_a_named_device_loads_no_driver_of_others(self):
         """The loader of OpenCL opens every driver that there is, which takes longer than a short run on the CPU."""

@@ -158,6 +158,21 @@ class Test:
         facts = json.loads((source / 'ids.json').read_text())
         self.error('gemma3-vision without defaults', np.load(source / 'logits.npy'), self.logits(folder, facts['prompt'] + facts['generated'], top / 'got.npy'))
 
+    def windows(self, top):
+        """Which of Llama's classes have a sliding window, and its length where config.json does not say: transformers' configuration classes."""
+        for name, kind, window, want in (('mistral-window', 'MistralForCausalLM', 9, 9), ('mistral-window', 'MistralForCausalLM', None, 0), ('mistral-window', 'MistralForCausalLM', '', 4096),
+                                         ('mistral-window', 'LlamaForCausalLM', 9, 0), ('mixtral', 'MixtralForCausalLM', 9, 9), ('mixtral', 'MixtralForCausalLM', '', 0)):
+            folder, out = top / 'windows', top / 'windows.gguf'
+            shutil.copytree(self.sources / 'tests/model/data' / name, folder, dirs_exist_ok=True)
+            config = json.loads((folder / 'config.json').read_text()) | {'architectures': [kind], 'sliding_window': window}
+            if window == '':
+                del config['sliding_window']
+            hf.write_json(folder, 'config.json', config)
+            run(self.weft, 'convert', '-m', folder, '-o', out, '--type', 'F16')
+            got = hf.File(str(out)).meta.get('llama.attention.sliding_window', 0)
+            out.unlink()
+            self.say(f'{kind} sliding_window {window!r}', got == want, f'a window of {got}')
+
     # ---- files beside the weights ------------------------------------------------------------------
 
     def beside(self, top):
@@ -221,6 +236,7 @@ def main():
             test.tiny(*case, top)
         test.stories(top)
         test.defaults(top)
+        test.windows(top)
         test.beside(top)
     sys.exit(test.failed > 0)
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dev/null.h"
+#include <weft/tune.h>
 #include <weft/weft.h>
 
 #define GIB (1ull << 30)
@@ -182,6 +183,21 @@ static void engines_take_what_devices_leave(void **state)
     assert_int_equal(b.contexts, SHARED_CONTEXTS);
 }
 
+/* `weft info --memory` counts what as many sequences take as an engine would run there. */
+static void the_report_has_the_engines_sequences(void **state)
+{
+    wf_null_config c = memory_for(100);
+    struct weft_engine_params p = server();
+    struct weft_budget b;
+    struct weft_memory all, same;
+    (void)state;
+    if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
+    assert_int_equal(weft_memory(demo, &p, &all), WEFT_OK);
+    p.n_seqs = b.n_seqs;
+    assert_int_equal(weft_memory(demo, &p, &same), WEFT_OK);
+    assert_int_equal(all.workspace, same.workspace);
+}
+
 /* Every buffer in turn cannot be allocated, once: the cache becomes smaller if it is one of those that it lies in, or of those behind them. */
 static void a_shortage_makes_the_cache_smaller(void **state)
 {
@@ -216,6 +232,9 @@ static void little_is_enough(void **state)
     if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
     assert_true(b.kv < whole.kv * 7 / 10 && b.kv > whole.kv / 2);
     assert_true(b.n_seqs < whole.n_seqs && b.n_seqs >= LEAST);
+    char *warning = strstr(said, "becomes smaller"); /* by several eighths, which is said once */
+    assert_non_null(warning);
+    assert_null(strstr(warning + 1, "becomes smaller"));
     c.full = whole.weights;
     assert_int_equal(open_once(&p, &c, &b), WEFT_ERR_NOMEM);
     c.full = whole.weights + whole.activations + whole.kv / 10 * 7;
@@ -228,7 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(caches_are_what_cards_leave), cmocka_unit_test(one_context_stays), cmocka_unit_test(shared_memory_is_left_to_others), cmocka_unit_test(what_was_given_stays),
-        cmocka_unit_test(engines_take_what_devices_leave), cmocka_unit_test(a_shortage_makes_the_cache_smaller), cmocka_unit_test(little_is_enough),
+        cmocka_unit_test(engines_take_what_devices_leave), cmocka_unit_test(the_report_has_the_engines_sequences), cmocka_unit_test(a_shortage_makes_the_cache_smaller), cmocka_unit_test(little_is_enough),
     };
     if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &demo)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);

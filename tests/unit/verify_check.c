@@ -257,6 +257,19 @@ static void shapes_need_no_numbers(void **state)
     }
 }
 
+/* Each activation has a name of its own. */
+static void activations_have_names(void **state)
+{
+    (void)state;
+    char text[WF_N_ACTIVATIONS][160];
+    for (uint32_t i = 0; i < WF_N_ACTIVATIONS; i++) {
+        wf_case c = {.op = WF_OP_ACTIVATE, .m = 2, .k = 64, .p = {.activation = (enum wf_activation)i}};
+        wf_case_text(&c, text[i], sizeof *text);
+        assert_null(strstr(text[i], "null"));
+        for (uint32_t k = 0; k < i; k++) assert_string_not_equal(text[i], text[k]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +278,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_mean_square_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(same_seed_same_problem, setup, teardown),
         cmocka_unit_test_setup_teardown(shapes_need_no_numbers, setup, teardown),
+        cmocka_unit_test(activations_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
