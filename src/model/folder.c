@@ -46,6 +46,7 @@ static const wf_folder_name llama_names[] = {
 
 struct wf_folder { /* what a wf_gguf of a folder owns besides */
     wf_safetensors *weights;
+    const wf_folder_name *names; /* the architecture's own; NULL: it has none */
     void **kept;
     size_t n_kept, cap_kept, cap_kv, cap_tensors;
 };
@@ -223,6 +224,30 @@ static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *
     return *out ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
+static bool has_any(const wf_safetensors *w, const wf_folder_name *row)
+{
+    wf_str numbers[MAX_NUMBERS];
+    const char *rest, *name;
+    char buf[256];
+    for (size_t i = 0; i < w->n_tensors; i++)
+        if ((name = text_name(w->tensors[i].name, buf)) && fits(name, row->theirs, row->whole, numbers, &rest)) return true;
+    return false;
+}
+
+const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256])
+{
+    const wf_folder_name *const lists[] = {g->folder ? g->folder->names : NULL, g->folder ? llama_names : NULL};
+    wf_str numbers[MAX_NUMBERS];
+    char name[96], theirs[200];
+    const char *rest;
+    snprintf(name, sizeof name, "%.*s", (int)ours.len, ours.data);
+    for (size_t i = 0; i < WF_LEN(lists); i++)
+        for (const wf_folder_name *row = lists[i]; row && row->theirs; row++)
+            if (row->ours && fits(name, row->ours, row->whole, numbers, &rest) && has_any(g->folder->weights, row) && fill_in(theirs, sizeof theirs, row->theirs, numbers, rest))
+                return snprintf(out, 256, " (%s)", theirs), out;
+    return "";
+}
+
 weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t)
 {
     if (!wf_grow(&g->tensors, g->n_tensors, &g->folder->cap_tensors, sizeof *g->tensors)) return WEFT_ERR_NOMEM;
@@ -320,6 +345,7 @@ static weft_status read_model(wf_gguf *g, wf_safetensors *w)
     bool tied;
     snprintf(path, sizeof path, "%s/config.json", g->path);
     WF_TRY(wf_folder_config(g, path, &arch, &tied, &rope, &n_rope));
+    g->folder->names = arch->names;
     weft_status s = add_tensors(g, w, arch->names, tied);
     if (s) return wf_fail_context(s, "%s", g->path);
     return add_rope(g, rope, n_rope);

@@ -58,6 +58,9 @@ weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
 struct wf_safetensor;
 const struct wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name);
 
+/* " (name in the folder)" of a tensor, also of one that it lacks, if others show which of several names it would have; "": a GGUF file, or it is not known. */
+const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256]);
+
 /* Adds the period of local layers, "attention.sliding_window_pattern" of arch, from layer_types or the older sliding_window_pattern, where config.json
  * has either. */
 weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const struct json_t *config);

@@ -1,5 +1,6 @@
 /* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices share their input. */
 #include "model/build.h"
+#include "model/folder.h"
 
 #include "tensor/joint.h"
 
@@ -38,12 +39,13 @@ static weft_status check_stack(const wf_builder *b, const wf_gguf_tensor *t, uin
 static weft_status check_tensors(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
 {
     const char *path = b->file->path;
+    char buf[256];
     int len = (int)t->name.len;
     if (n > 1) WF_TRY(check_stack(b, t, rows, cols, n));
     else if (t->dims[2] != 1 || t->dims[3] != 1)
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len, t->name.data, cols, rows);
     else if (t->dims[0] != cols || t->dims[1] != rows)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s'%s is [%llu, %llu], want [%u, %u]", path, len, t->name.data, wf_folder_their_name(b->file, t->name, buf),
                        (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
     if (t->dtype < 0 || t->dtype == WF_I32)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads %s (requantise the model)",
@@ -112,12 +114,18 @@ static weft_status reorder(const wf_pairs *p, float *x, uint32_t n)
     return WEFT_OK;
 }
 
+static weft_status missing(const wf_builder *b, const char *name)
+{
+    char buf[256];
+    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s'%s is missing", b->file->path, name, wf_folder_their_name(b->file, (wf_str){name, strlen(name)}, buf));
+}
+
 static int32_t build_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n, wf_pairs order)
 {
     const wf_gguf_tensor *t = wf_build_find(b, tensor, suffix);
     char name[96];
     tensor_name(b, name, tensor, suffix);
-    if (!t && strcmp(suffix, "bias")) return wf_build_fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
+    if (!t && strcmp(suffix, "bias")) return wf_build_fail(b, missing(b, name));
     float *x = wf_calloc(n, sizeof *x);
     if (!x) return wf_build_fail(b, WEFT_ERR_NOMEM);
     weft_status s = t ? wf_build_decode_vector(b, t, n, x) : WEFT_OK;
@@ -228,7 +236,7 @@ static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t r
     tensor_name(b, name, tensor, "weight");
     const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
     if (b->status != WEFT_OK) return;
-    weft_status s = t ? check_tensor(b, t, rows, w->cols) : wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name);
+    weft_status s = t ? check_tensor(b, t, rows, w->cols) : missing(b, name);
     if (s == WEFT_OK && !can_join_parts(b, w, t))
         s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
                     wf_dtypes[w->parts[0]->dtype].name);

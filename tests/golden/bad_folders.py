@@ -70,7 +70,7 @@ CASES = [
     (['--set', 'head_dim=63'], 'dimension_count'),
     (['--set', 'rms_norm_eps=-1'], 'epsilon'),
     (['--drop', 'model.norm.weight'], 'output_norm.weight'),
-    (['--drop', 'model.layers.1.mlp.up_proj.weight'], 'blk.1.ffn_up.weight'),
+    (['--drop', 'model.layers.1.mlp.up_proj.weight'], 'blk.1.ffn_up.weight\' (model.layers.1.mlp.up_proj.weight) is missing'),
     (['--drop', 'model.embed_tokens.weight'], 'token_embd.weight'),
 ]
 TENSOR = '{"%s":{"dtype":"%s","shape":%s,"data_offsets":[0,%d]}}'
@@ -158,7 +158,7 @@ MADE = [  # folder of tests/model/data, change of its config.json, what the mess
     ('gpt2', {'layer_norm_epsilon': 'small'}, 'layer_norm_epsilon'),
     ('opt', {'do_layer_norm_before': False}, 'do_layer_norm_before'),
     ('opt', {'word_embed_proj_dim': 32}, 'word_embed_proj_dim'),
-    ('opt', {'max_position_embeddings': 514}, 'position_embd'),
+    ('opt', {'max_position_embeddings': 514}, '(model.decoder.embed_positions.weight) is'),
     ('falcon', {'alibi': True}, 'alibi'),
     ('falcon', {'parallel_attn': False}, 'parallel_attn'),
     ('falcon', {'num_attention_heads': 0}, '0 heads'),
