@@ -50,7 +50,7 @@ class Observed(reference.Model):
         self.layer = next(i for i, have in enumerate(self.blocks) if have is b)
         return super().block(x, b)
 
-    def attention(self, q, k, v):
+    def attention(self, q, k, v, *more):
         k, v = (x.astype(np.float16).astype(np.float64) for x in (k, v))
         rep, t = self.heads // self.kv_heads, len(q)
         for h in range(self.heads):
@@ -58,7 +58,7 @@ class Observed(reference.Model):
             seen = np.tril(np.ones((t, t), bool))
             self.all[self.layer].append(s[seen])
             self.rows[self.layer].append(np.where(seen, s, -np.inf).max(1))
-        return super().attention(q, k, v)
+        return super().attention(q, k, v, *more)
 
 
 def run(*command):

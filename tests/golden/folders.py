@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Models in folders of Hugging Face's layout.
 
-- tests/model/data: tiny models that transformers made and ran (make_folders.py), with their weights as F32, F16 and BF16 (on OpenCL: F16, and
-  of OTHER_KERNELS all): logits of the prompt and of what follows, greedy ids and log probabilities through the cache.
+- tests/model/data: tiny models that transformers made and ran (make_folders.py), with their weights as F32, F16 and BF16: logits of the prompt and of what
+  follows, greedy ids and log probabilities through the cache.
 - Models of tiny.py as folders, in shards and with padded vocabularies, against a float64 pass over the GGUF file that they come from.
 - Gemma 3 with a vision tower: its text.
 - stories260K as a folder writes what its GGUF file writes.
 
-    folders.py WEFT DECODE SOURCES DEVICE [later]     later: the models that the run without it leaves out on OpenCL, and nothing else
+    folders.py WEFT DECODE SOURCES DEVICE [later]     later: the models and types that the run without it leaves out on OpenCL, and nothing else
 
 Logits may be off by what src/verify/tolerances.def says.
 """
@@ -32,8 +32,8 @@ import tolerances
 LIMIT = tolerances.rows('MODEL')['logits'][0]
 TYPES = ['F32', 'F16', 'BF16']
 # On OpenCL a type of weights is another kernel of products, of grouped products and of rows, each built for seconds; architectures are not. All types of
-# these: what has its own nodes around products (biases, norms of heads, LayerNorm), and experts, stacked and with biases.
-OTHER_KERNELS = ['gpt-oss', 'gpt2', 'llama', 'llama3', 'mistral', 'mixtral', 'qwen2', 'qwen3']
+# these at once: what has its own nodes around products (biases, norms of heads, LayerNorm), and experts, stacked and with biases.
+OTHER_KERNELS = ['gpt-oss', 'gpt2', 'llama', 'mixtral', 'qwen3']
 LATER = ['command-r', 'falcon', 'falcon40b', 'gemma3', 'gemma3-vision', 'granite', 'llama3', 'mistral', 'mistral-window', 'olmo2', 'opt', 'phi3', 'phi4', 'qwen2', 'qwen2moe', 'smollm3', 'starcoder2', 'starcoder2-window', 'yarn']  # each builds kernels for seconds
 TINY = [  # architecture, variant, options of hf.py
     ('llama', 'gqa', ['--shards', '3']),
@@ -78,16 +78,23 @@ class Test:
 
     # ---- of transformers -------------------------------------------------------------------------
 
-    def made(self, folder, top):
+    def types(self, name, later):
+        """Of the weights, in this run."""
+        if self.device == 'cpu':
+            return TYPES
+        first = [] if name in LATER else TYPES if name in OTHER_KERNELS else ['F16']
+        return [t for t in TYPES if t not in first] if later else first
+
+    def made(self, folder, top, types):
         facts = json.loads((folder / 'ids.json').read_text())
         want, ids = np.load(folder / 'logits.npy'), facts['prompt'] + facts['generated']
-        for kind in TYPES if self.device == 'cpu' or folder.name in OTHER_KERNELS else ['F16']:
+        for kind in types:
             copy = top / f'{folder.name}-{kind}'
             retype(folder, copy, kind)
             self.error(f'{folder.name} {kind}', want, self.logits(copy, ids, top / 'got.npy'))
             if self.device == 'cpu':
                 self.cached(copy, facts, want)
-        if self.device != 'cpu':
+        if self.device != 'cpu' and 'F16' in types:
             self.cached(folder, facts, want)
         self.experts(folder)
 
@@ -204,20 +211,23 @@ def header_of(data):
     return {name: t for name, t in json.loads(data[8:8 + size]).items() if name != '__metadata__'}, size
 
 
-def retype(folder, copy, kind):
-    """The folder with its weights, which are BF16, in another type."""
-    copy.mkdir()
-    for name in ('config.json', 'tokenizer.json', 'tokenizer_config.json', 'generation_config.json'):
-        (copy / name).write_bytes((folder / name).read_bytes())
+def tensors_of(folder):
+    """Names and float32 arrays of a folder whose weights are BF16."""
     data = (folder / 'model.safetensors').read_bytes()
-    tensors = []
     header, size = header_of(data)
     for name, t in header.items():
         assert t['dtype'] == 'BF16', t
         begin, end = t['data_offsets']
         bits = np.frombuffer(data[8 + size + begin:8 + size + end], '<u2').astype('<u4') << 16
-        tensors.append((name, bits.view('<f4').reshape(t['shape'])))
-    hf.write_safetensors(copy / 'model.safetensors', tensors, kind)
+        yield name, bits.view('<f4').reshape(t['shape'])
+
+
+def retype(folder, copy, kind):
+    """The folder with its weights in another type."""
+    copy.mkdir()
+    for name in ('config.json', 'tokenizer.json', 'tokenizer_config.json', 'generation_config.json'):
+        (copy / name).write_bytes((folder / name).read_bytes())
+    hf.write_safetensors(copy / 'model.safetensors', list(tensors_of(folder)), kind)
 
 
 def main():
@@ -228,8 +238,9 @@ def main():
         assert len(folders) >= 13, folders
         later = sys.argv[5:] == ['later']
         for folder in folders:
-            if sys.argv[4] == 'cpu' or later == (folder.name in LATER):
-                test.made(folder, top)
+            types = test.types(folder.name, later)
+            if types:
+                test.made(folder, top, types)
         if later:
             sys.exit(test.failed > 0)
         for case in TINY:

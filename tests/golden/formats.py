@@ -5,10 +5,13 @@ fit its rows of 64, the demo model in those with blocks of 256 (with mixes, whic
 Each id must be the choice of a float64 pass over the file's decoded weights, or as likely up to the tolerance of two logits, and the log
 probabilities of the best ids must be that pass's. In F32 stories260K writes its known story.
 
-    formats.py WEFT DECODE SOURCES DEVICE [TYPE...]     without types: all
+IQ2 and IQ3, which `weft convert` does not write, have the demo model's matrices of layers: the test writes these files with the library's encoders.
+
+    formats.py WEFT DECODE ENCODE SOURCES DEVICE [TYPE...]     without types: all
 """
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,11 +22,14 @@ from device import resolve
 
 for part in ('model', 'support'):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
+import gguf_write as gw
 import reference
 import tolerances
 
 STORIES = ['F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'IQ4_NL', 'MXFP4']
 DEMO = ['Q2_K', 'Q3_K_M', 'Q4_K_M', 'Q5_K_M', 'Q6_K', 'IQ4_XS']
+GRIDS = ['IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ3_XXS', 'IQ3_S']
+ALIGNMENT = 32
 LENGTH = 150  # before the first near tie of the known story
 
 
@@ -34,9 +40,24 @@ def run(*command):
     return done.stdout.decode()
 
 
+def write_grids(encode, source, kind, out):
+    """A GGUF file with the source's metadata and tensors, of which the matrices of layers are encoded."""
+    f = reference.File(source)
+    infos, data, at = [], [], 0
+    for name, (dims, number, _) in f.tensors.items():
+        is_matrix = name.startswith('blk.') and len(dims) > 1
+        x = f.weight(name).astype('<f4').tobytes()
+        data.append(subprocess.run([encode, kind if is_matrix else 'F32'], input=x, capture_output=True, check=True).stdout)
+        infos.append(struct.pack('<Q', len(name)) + name.encode() + struct.pack(f'<I{len(dims)}QIQ', len(dims), *dims, gw.TYPES[kind if is_matrix else 'F32'][0], at))
+        data.append(bytes(-len(data[-1]) % ALIGNMENT))
+        at += len(data[-2]) + len(data[-1])
+    head = bytes(f.buf[: f.end_of_meta]) + b''.join(infos)
+    out.write_bytes(head + bytes(-len(head) % ALIGNMENT) + b''.join(data))
+
+
 class Test:
-    def __init__(self, weft, decode, sources, device, top):
-        self.weft, self.decode, self.sources, self.top = weft, decode, pathlib.Path(sources), pathlib.Path(top)
+    def __init__(self, weft, decode, encode, sources, device, top):
+        self.weft, self.decode, self.encode, self.sources, self.top = weft, decode, encode, pathlib.Path(sources), pathlib.Path(top)
         self.device, self.failed = resolve(weft, device), 0
 
     def say(self, what, ok, detail):
@@ -51,7 +72,10 @@ class Test:
 
     def story(self, source, kind, prompt):
         model = self.top / 'story.gguf'
-        run(self.weft, 'convert', '-m', source, '-o', model, '--type', kind, '-q', '--force')
+        if kind in GRIDS:
+            write_grids(self.encode, source, kind, model)
+        else:
+            run(self.weft, 'convert', '-m', source, '-o', model, '--type', kind, '-q', '--force')
         ids, best = self.write(model, prompt)
         logits = reference.Model(model).logits([*prompt, *ids[:-1]])[len(prompt) - 1:]
         size, limit = logits.max() - logits.min(), 2 * tolerances.rows('MODEL')['logits'][0]  # both are differences of two
@@ -65,14 +89,14 @@ class Test:
 
 
 def main():
-    data = pathlib.Path(os.environ.get('WEFT_TEST_DATA', pathlib.Path(sys.argv[3]) / '..' / 'shared' / 'data'))
+    data = pathlib.Path(os.environ.get('WEFT_TEST_DATA', pathlib.Path(sys.argv[4]) / '..' / 'shared' / 'data'))
     known = data / 'stories260K.tokens.txt'
     if not known.exists():
         print(f'skipped: {known} is not there')
         sys.exit(77)  # meson: skipped
     with tempfile.TemporaryDirectory() as top:
-        test = Test(*sys.argv[1:5], top)
-        types = sys.argv[5:] or [*STORIES, *DEMO]
+        test = Test(*sys.argv[1:6], top)
+        types = sys.argv[6:] or [*STORIES, *DEMO, *GRIDS]
         demo = test.sources / 'models' / 'demo.gguf'
         begin = [int(i) for i in run(test.weft, 'tokenize', '-m', demo, '-p', 'One day').split()]
         expected = [int(i) for i in known.read_text().split()][:LENGTH]

@@ -15,6 +15,7 @@ import numpy as np
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 for folder in ('model', 'support'):
     sys.path.insert(0, os.path.join(TESTS, folder))
+import gguf_read
 import reference
 import tolerances
 
@@ -37,9 +38,9 @@ def with_minimum(bits):
     """Q4_K, Q5_K: scales and minimums of a group are products of two numbers, rounded."""
 
     def value(b, e):
-        scale, least = reference.scale_min(b['scales'], e // 32)
+        scale, least = gguf_read.scale_min(b['scales'], e // 32)
         high = (b['qh'][:, e % 32] >> e // 32 & 1) << 4 if bits == 5 else 0
-        q = reference.four_bits(b['qs'], e) | high
+        q = gguf_read.four_bits(b['qs'], e) | high
         return f16(b['d'].astype(np.float64) * scale) * q - f16(b['dmin'].astype(np.float64) * least)
 
     return value
@@ -47,18 +48,18 @@ def with_minimum(bits):
 
 def decoders():
     """Those of the reference, but of formats whose scales are rounded."""
-    found = dict(reference.BLOCKS)
+    found = dict(gguf_read.BLOCKS)
     for kind, bits in ((12, 4), (13, 5)):
         fields, block, _ = found[kind]
-        found[kind] = fields, block, lambda b, value=with_minimum(bits): reference.each(256, b, value)
+        found[kind] = fields, block, lambda b, value=with_minimum(bits): gguf_read.each(256, b, value)
     return found
 
 
 def logits(path, operand, blocks=None):
-    plain = reference.BLOCKS
-    reference.BLOCKS = blocks or plain
+    plain = gguf_read.BLOCKS
+    gguf_read.BLOCKS = blocks or plain
     model = reference.Model(path)
-    reference.BLOCKS = plain
+    gguf_read.BLOCKS = plain
     model.operand = operand
     return model.logits(TOKENS), model
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Logits of a GGUF model in float64: the truth that every backend is compared with.
 
-Independent on purpose: it shares no code with weft nor with gguf_write.py, reads the file by itself
-and computes everything in plain numpy, in double precision, over the dequantised weights. Of weft it takes
-only the lists of numbers of IQ2 and IQ3 (src/tensor/quant/grids).
+Independent on purpose: it shares no code with weft, and computes everything in plain numpy, in double precision, over the weights
+that gguf_read.py decodes. Written from the definitions in transformers; the test `architectures` holds it to logits that transformers
+computed, of each architecture.
 
     reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]; of experts also how close a choice was
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
@@ -12,356 +12,71 @@ only the lists of numbers of IQ2 and IQ3 (src/tensor/quant/grids).
 """
 
 import argparse
-import functools
-import mmap
-import pathlib
-import re
-import struct
+import math
 import sys
 
 import numpy as np
 
-SCALARS = {
-    0: '<B',
-    1: '<b',
-    2: '<H',
-    3: '<h',
-    4: '<I',
-    5: '<i',
-    6: '<f',
-    7: '<?',
-    10: '<Q',
-    11: '<q',
-    12: '<d',
-}
+from gguf_read import File
 
+LAYER_NORM = ['command-r', 'falcon', 'gpt2', 'opt', 'starcoder2']
+HALVES = ['falcon', 'gemma2', 'gemma3', 'gpt-oss', 'olmo2', 'phi3', 'qwen2', 'qwen2moe', 'qwen3', 'qwen3moe', 'starcoder2']  # pairs of RoPE are half a head apart
+PARALLEL = ['command-r', 'falcon']  # attention and feed-forward read the same
+LIMIT, SLOPE = 7, 1.702  # of the gate of gpt-oss
 
-class File:
-    """Metadata as a dict; tensors decoded when asked for."""
 
-    def __init__(self, path):
-        with open(path, 'rb') as f:
-            self.buf = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-        self.at = 4
-        if self.buf[:4] != b'GGUF' or self.one('<I') not in (2, 3):
-            sys.exit(f'{path}: not a GGUF file of version 2 or 3')
-        n_tensors, n_meta = self.one('<Q'), self.one('<Q')
-        self.meta = {}
-        for _ in range(n_meta):
-            key = self.text()
-            self.meta[key] = self.value(self.one('<I'))
-        self.tensors = {}
-        for _ in range(n_tensors):
-            name = self.text()
-            dims = [self.one('<Q') for _ in range(self.one('<I'))]
-            self.tensors[name] = dims, self.one('<I'), self.one('<Q')
-        a = self.meta.get('general.alignment', 32)
-        self.data = (self.at + a - 1) // a * a
+def silu(x):
+    return x / (1 + np.exp(-x))
 
-    def one(self, fmt):
-        (v,) = struct.unpack_from(fmt, self.buf, self.at)
-        self.at += struct.calcsize(fmt)
-        return v
 
-    def text(self):
-        n = self.one('<Q')
-        self.at += n
-        return self.buf[self.at - n : self.at].decode('utf-8', 'replace')
+def gelu(x):
+    return x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
-    def value(self, kind):
-        if kind == 8:
-            return self.text()
-        if kind == 9:
-            item, n = self.one('<I'), self.one('<Q')
-            return [self.value(item) for _ in range(n)]
-        return self.one(SCALARS[kind])
 
-    def weight(self, name, optional=False):
-        """[rows, K] or [K], float64."""
-        if name not in self.tensors:
-            if optional:
-                return None
-            sys.exit(f'tensor {name} is missing')
-        dims, kind, offset = self.tensors[name]
-        n = int(np.prod(dims))
-        return decode(kind, self.buf, self.data + offset, n).reshape(dims[::-1])
+def gelu_tanh(x):
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def decode(kind, buf, at, n):
-    if kind == 0:
-        return np.frombuffer(buf, '<f4', n, at).astype(np.float64)
-    if kind == 1:
-        return np.frombuffer(buf, '<f2', n, at).astype(np.float64)
-    if kind == 30:
-        bits = np.frombuffer(buf, '<u2', n, at).astype('<u4') << 16
-        return bits.view('<f4').astype(np.float64)
-    if kind == 8:
-        b = np.frombuffer(buf, [('d', '<f2'), ('q', 'i1', 32)], n // 32, at)
-        return b['d'].astype(np.float64)[:, None] * b['q']
-    if kind == 2:
-        b = np.frombuffer(buf, [('d', '<f2'), ('q', 'u1', 16)], n // 32, at)
-        q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
-        return b['d'].astype(np.float64)[:, None] * (q - 8)
-    if kind == 3:
-        b = np.frombuffer(buf, [('d', '<f2'), ('m', '<f2'), ('q', 'u1', 16)], n // 32, at)
-        q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
-        return b['d'].astype(np.float64)[:, None] * q + b['m'].astype(np.float64)[:, None]
-    if kind in BLOCKS:
-        fields, block, decoder = BLOCKS[kind]
-        return decoder(np.frombuffer(buf, fields, n // block, at))
-    sys.exit(f'tensor type {kind} is not supported')
-
-
-# Block formats straight from the layouts' definition (ggml-common.h), element by element: an element's
-# number is `e`, its value computed for all blocks at once.
-
-IQ4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float64)
-FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
-
-
-def f64(x):
-    return x.astype(np.float64)
-
-
-def each(n, b, value):
-    """[blocks, n]: value(b, e) for each e."""
-    return np.stack([value(b, e) for e in range(n)], 1)
-
-
-def nibble(q, e):
-    """Of blocks of 32: element e + 16 shares the byte of element e."""
-    return q[:, e] & 15 if e < 16 else q[:, e - 16] >> 4
-
-
-def q5_0(b, e):
-    return f64(b['d']) * (f64(nibble(b['qs'], e) | (b['qh'] >> e & 1) << 4) - 16)
-
-
-def q5_1(b, e):
-    return f64(b['d']) * f64(nibble(b['qs'], e) | (b['qh'] >> e & 1) << 4) + f64(b['m'])
-
-
-def two_bits(qs, e):
-    half, rest = divmod(e, 128)
-    return qs[:, 32 * half + rest % 32] >> 2 * (rest // 32) & 3
-
-
-def q2_k(b, e):
-    s = b['scales'][:, e // 16]
-    return f64(b['d']) * (s & 15) * f64(two_bits(b['qs'], e)) - f64(b['dmin']) * (s >> 4)
-
-
-def q3_k(b, e):
-    g, s = e // 16, b['scales']
-    low = s[:, g] & 15 if g < 8 else s[:, g - 8] >> 4
-    scale = f64(low | (s[:, 8 + g % 4] >> 2 * (g // 4) & 3) << 4) - 32
-    high = b['hmask'][:, e % 32] >> e // 32 & 1
-    return f64(b['d']) * scale * (f64(two_bits(b['qs'], e)) - 4 * (1 - f64(high)))
-
-
-def scale_min(s, j):
-    if j < 4:
-        return s[:, j] & 63, s[:, j + 4] & 63
-    return s[:, j + 4] & 15 | (s[:, j - 4] >> 6) << 4, s[:, j + 4] >> 4 | (s[:, j] >> 6) << 4
-
-
-def four_bits(qs, e):
-    chunk, rest = divmod(e, 64)
-    return qs[:, 32 * chunk + rest] & 15 if rest < 32 else qs[:, 32 * chunk + rest - 32] >> 4
-
-
-def q4_k(b, e):
-    scale, least = scale_min(b['scales'], e // 32)
-    return f64(b['d']) * scale * f64(four_bits(b['qs'], e)) - f64(b['dmin']) * least
-
-
-def q5_k(b, e):
-    scale, least = scale_min(b['scales'], e // 32)
-    q = four_bits(b['qs'], e) | (b['qh'][:, e % 32] >> e // 32 & 1) << 4
-    return f64(b['d']) * scale * f64(q) - f64(b['dmin']) * least
-
-
-def q6_k(b, e):
-    half, rest = divmod(e, 128)
-    quarter, at = divmod(rest, 32)
-    low = b['ql'][:, 64 * half + at + (32 if quarter in (1, 3) else 0)]
-    low = low & 15 if quarter < 2 else low >> 4
-    high = b['qh'][:, 32 * half + at] >> 2 * quarter & 3
-    return f64(b['d']) * b['scales'][:, e // 16] * (f64(low | high << 4) - 32)
-
-
-def iq4_nl(b, e):
-    return f64(b['d']) * IQ4[nibble(b['qs'], e)]
-
-
-def iq4_xs(b, e):
-    g = e // 32
-    low = b['scales_l'][:, g // 2] >> 4 * (g % 2) & 15
-    scale = f64(low) + 16 * f64(b['scales_h'] >> 2 * g & 3) - 32
-    return f64(b['d']) * scale * IQ4[nibble(b['qs'][:, 16 * g : 16 * g + 16], e % 32)]
-
-
-GRIDS = pathlib.Path(__file__).resolve().parents[2] / 'src/tensor/quant/grids'
-EIGHTS = np.array([8, 25, 43, 0], np.float64)
-FOURS = {'iq3_xxs': np.array([4, 12, 20, 28, 36, 44, 52, 62], np.float64), 'iq3_s': np.arange(1, 16, 2, np.float64)}
-
-
-@functools.cache
-def grid(name):
-    """[entries, weights of an entry]."""
-    text = (GRIDS / f'{name}.def').read_text(encoding='utf-8')
-    entries = np.array([int(e, 16) for e in re.findall('0x[0-9a-f]{4}', text)])[:, None]
-    if name in FOURS:
-        return FOURS[name][entries >> 4 * np.arange(4) & 7]
-    return EIGHTS[entries >> 2 * np.arange(8) & 3]
-
-
-def sign(bits, i):
-    return 1 - 2 * f64(bits >> i & 1)
-
-
-def seven_signs(bits, i):
-    """Bit 7 makes the number of minuses even."""
-    return sign(bits, i) if i < 7 else 1 - 2 * f64(sum(bits >> k & 1 for k in range(7)) % 2)
-
-
-def odd(scale):
-    return 2 * f64(scale) + 1
-
-
-def iq2_xxs(b, e):
-    group, at = divmod(e, 32)
-    word = b['groups']['word'][:, group]
-    weight = grid('iq2_xxs')[b['groups']['q'][:, group, at // 8], at % 8] * seven_signs(word >> 7 * (at // 8) & 127, at % 8)
-    return f64(b['d']) / 8 * odd(word >> 28) * weight
-
-
-def iq2_xs(b, e):
-    q = b['qs'][:, e // 8]
-    weight = grid('iq2_xs')[q & 511, e % 8] * seven_signs(q >> 9, e % 8)
-    return f64(b['d']) / 8 * odd(nibble_of(b['scales'], e // 16)) * weight
-
-
-def iq2_s(b, e):
-    i = e // 8
-    entry = b['qs'][:, i] | (b['qh'][:, i // 4].astype(int) >> 2 * (i % 4) & 3) << 8
-    weight = grid('iq2_s')[entry, e % 8] * sign(b['signs'][:, i], e % 8)
-    return f64(b['d']) / 8 * odd(nibble_of(b['scales'], e // 16)) * weight
-
-
-def iq3_xxs(b, e):
-    word = b['words'][:, e // 32]
-    weight = grid('iq3_xxs')[b['qs'][:, e // 4], e % 4] * seven_signs(word >> 7 * (e % 32 // 8) & 127, e % 8)
-    return f64(b['d']) / 4 * odd(word >> 28) * weight
-
-
-def iq3_s(b, e):
-    i = e // 4
-    entry = b['qs'][:, i] | (b['qh'][:, i // 8].astype(int) >> i % 8 & 1) << 8
-    weight = grid('iq3_s')[entry, e % 4] * sign(b['signs'][:, e // 8], e % 8)
-    return f64(b['d']) * odd(nibble_of(b['scales'], e // 32)) * weight
-
-
-def nibble_of(scales, i):
-    return scales[:, i // 2] >> 4 * (i % 2) & 15
-
-
-def mxfp4(b, e):
-    return np.exp2(f64(b['e']) - 127) * FP4[nibble(b['qs'], e)]
-
-
-def blocks(n, value, *fields):
-    return list(fields), n, lambda b: each(n, b, value)
-
-
-D, DMIN = ('d', '<f2'), ('dmin', '<f2')
-BLOCKS = {
-    6: blocks(32, q5_0, D, ('qh', '<u4'), ('qs', 'u1', 16)),
-    7: blocks(32, q5_1, D, ('m', '<f2'), ('qh', '<u4'), ('qs', 'u1', 16)),
-    10: blocks(256, q2_k, ('scales', 'u1', 16), ('qs', 'u1', 64), D, DMIN),
-    11: blocks(256, q3_k, ('hmask', 'u1', 32), ('qs', 'u1', 64), ('scales', 'u1', 12), D),
-    12: blocks(256, q4_k, D, DMIN, ('scales', 'u1', 12), ('qs', 'u1', 128)),
-    13: blocks(256, q5_k, D, DMIN, ('scales', 'u1', 12), ('qh', 'u1', 32), ('qs', 'u1', 128)),
-    14: blocks(256, q6_k, ('ql', 'u1', 128), ('qh', 'u1', 64), ('scales', 'i1', 16), D),
-    16: blocks(256, iq2_xxs, D, ('groups', [('q', 'u1', 4), ('word', '<u4')], 8)),
-    17: blocks(256, iq2_xs, D, ('qs', '<u2', 32), ('scales', 'u1', 8)),
-    18: blocks(256, iq3_xxs, D, ('qs', 'u1', 64), ('words', '<u4', 8)),
-    20: blocks(32, iq4_nl, D, ('qs', 'u1', 16)),
-    21: blocks(256, iq3_s, D, ('qs', 'u1', 64), ('qh', 'u1', 8), ('signs', 'u1', 32), ('scales', 'u1', 4)),
-    22: blocks(256, iq2_s, D, ('qs', 'u1', 32), ('signs', 'u1', 32), ('qh', 'u1', 8), ('scales', 'u1', 8)),
-    23: blocks(256, iq4_xs, D, ('scales_h', '<u2'), ('scales_l', 'u1', 4), ('qs', 'u1', 128)),
-    39: blocks(32, mxfp4, ('e', 'u1'), ('qs', 'u1', 16)),
-}
+ACTIVATIONS = {'falcon': gelu, 'gemma2': gelu_tanh, 'gemma3': gelu_tanh, 'gpt2': gelu_tanh, 'opt': lambda x: np.maximum(x, 0), 'starcoder2': gelu_tanh}
 
 
 class Model:
     def __init__(self, path):
         f = self.file = File(path)
-        arch = f.meta['general.architecture']
-        if arch not in ('llama', 'qwen2', 'qwen3', 'qwen3moe'):
-            sys.exit(f'architecture {arch} is not supported')
-        get = lambda key, default=None: f.meta.get(f'{arch}.{key}', default)
-        self.neox = arch != 'llama'
-        self.layers, self.heads = get('block_count'), get('attention.head_count')
-        self.kv_heads = get('attention.head_count_kv', self.heads)
-        self.head_dim = get('attention.key_length', get('embedding_length') // self.heads)
-        self.eps = get('attention.layer_norm_rms_epsilon')
-        self.n_rot = get('rope.dimension_count', self.head_dim)
-        kind = get('rope.scaling.type', 'linear' if get('rope.scale_linear') else 'none')
-        if kind not in ('none', 'linear', 'yarn'):
-            sys.exit(f'rope scaling {kind} is not supported')
-        factor = (
-            get('rope.scaling.factor', get('rope.scale_linear', 1.0)) if kind == 'linear' else 1.0
-        )
-        i = np.arange(self.n_rot // 2)
-        self.freq = get('rope.freq_base', 10000.0) ** (-2.0 * i / self.n_rot) / (factor or 1.0)
-        self.gain = 1.0
-        if kind == 'yarn':
-            self.yarn(get('rope.scaling.factor'), get('rope.scaling.original_context_length'))
-        self.window, self.period = get('attention.sliding_window', 0), get('attention.sliding_window_pattern', 0)
-        self.softcaps = get('attn_logit_softcapping'), get('final_logit_softcapping')
-        stretch = f.weight('rope_freqs.weight', optional=True)
-        if stretch is not None:
-            self.freq = self.freq / stretch
-        self.embd = f.weight('token_embd.weight')
-        self.out = f.weight('output.weight', optional=True)
-        self.out = self.embd if self.out is None else self.out
-        self.norm = f.weight('output_norm.weight')
-        names = (
-            'attn_norm',
-            'attn_q',
-            'attn_k',
-            'attn_v',
-            'attn_output',
-            'ffn_norm',
-            'ffn_gate',
-            'ffn_up',
-            'ffn_down',
-        )
-        self.experts = get('expert_count', 0)
-        self.used, self.sigmoid = get('expert_used_count'), get('expert_gating_func', 1) == 2
-        self.normalise, self.scale = get('expert_weights_norm', True), get('expert_weights_scale', 1.0)
+        self.arch = f.meta['general.architecture']
+        self.layers, self.heads, width = self.get('block_count'), self.get('attention.head_count'), self.get('embedding_length')
+        self.kv_heads = self.get('attention.head_count_kv', self.heads)
+        self.head_dim = self.get('attention.key_length', width // self.heads)
+        self.n_rot, self.neox = self.get('rope.dimension_count', self.head_dim), self.arch in HALVES
+        self.eps = self.get('attention.layer_norm_epsilon') or self.get('attention.layer_norm_rms_epsilon')
+        self.window, self.period = self.get('attention.sliding_window', 0), self.get('attention.sliding_window_pattern', 0)
+        self.softcaps = self.get('attn_logit_softcapping'), self.get('final_logit_softcapping')
+        self.experts, self.used, self.sigmoid = self.get('expert_count', 0), self.get('expert_used_count'), self.get('expert_gating_func', 1) == 2
+        self.normalise, self.scale = self.get('expert_weights_norm', True), self.get('expert_weights_scale', 1.0)
+        self.activation = ACTIVATIONS.get(self.arch, silu)
+        self.embedding_scale = width**0.5 if self.arch.startswith('gemma') else self.get('embedding_scale', 1)
+        self.top = {name: self.pair(name) for name in ('token_embd', 'output', 'output_norm', 'position_embd') if name + '.weight' in f.tensors}
+        self.blocks = [self.layer_of(f'blk.{i}.') for i in range(self.layers)]
         self.gap = np.inf  # of all tokens so far, the least between the last expert that was chosen and the next
-        if self.experts:
-            names = names[:-3] + ('ffn_gate_inp',)
-        if arch in ('qwen3', 'qwen3moe'):
-            names += ('attn_q_norm', 'attn_k_norm')
-        self.blocks = [
-            {
-                n: (f.weight(f'blk.{b}.{n}.weight'), f.weight(f'blk.{b}.{n}.bias', optional=True))
-                for n in names
-            }
-            for b in range(self.layers)
-        ]
-        for i, b in enumerate(self.blocks if self.experts else []):
-            b['experts'] = [self.stack(f'blk.{i}.ffn_{part}') for part in ('gate', 'up', 'down')]
-
         self.windows = None  # or what read_windows gives
 
-    def stack(self, name):
-        """[experts, rows, K]"""
-        one = self.file.weight(f'{name}_exps.weight', optional=True)
-        return np.stack([self.file.weight(f'{name}.{e}.weight') for e in range(self.experts)]) if one is None else one
+    def get(self, key, default=None):
+        return self.file.meta.get(f'{self.arch}.{key}', default)
+
+    def pair(self, name):
+        return self.file.weight(f'{name}.weight'), self.file.weight(f'{name}.bias', optional=True)
+
+    def layer_of(self, prefix):
+        """By name, of the layer."""
+        names = [n[len(prefix):].removesuffix('.weight') for n in self.file.tensors if n.startswith(prefix) and n.endswith('.weight')]
+        b = {name: self.pair(prefix + name) for name in names}
+        if self.arch == 'gpt-oss':
+            b['ffn_norm'] = b.pop('post_attention_norm')
+        for part in ('ffn_gate', 'ffn_up', 'ffn_down') if 'ffn_up.0' in b else ():  # older files: each expert has a tensor
+            b[part + '_exps'] = np.stack([b[f'{part}.{e}'][0] for e in range(self.experts)]), None
+        return b
+
+    # ---- products and norms ----
 
     @staticmethod
     def operand(x):
@@ -371,31 +86,9 @@ class Model:
     def product(self, x, w):
         return self.operand(x) @ self.operand(w).T
 
-    def mixture(self, y, b):
-        """Of each token the experts with the largest scores, by their weights."""
-        gate, up, down = b['experts']
-        out = np.zeros_like(y)
-        for row, x in enumerate(y):
-            scores = self.product(x, b['ffn_gate_inp'][0])
-            best = np.argsort(-scores, kind='stable')
-            if self.used < self.experts:
-                self.gap = min(self.gap, scores[best[self.used - 1]] - scores[best[self.used]])
-            share = 1 / (1 + np.exp(-scores)) if self.sigmoid else np.exp(scores) / np.exp(scores).sum()
-            whole = share[best[: self.used]].sum() if self.normalise else 1
-            for e in best[: self.used]:
-                g = self.product(x, gate[e])
-                out[row] += share[e] / whole * self.scale * self.product(g / (1 + np.exp(-g)) * self.product(x, up[e]), down[e])
-        return out
-
-    def yarn(self, factor, context, fast=32, slow=1):
-        """Pairs that turn `fast` times within the context stay, those that turn less than `slow` times are slowed down."""
-        turns = context * self.freq / (2 * np.pi)
-        span = np.log(turns[0] / turns[1])  # of neighbours
-        low, high = (np.log(turns[0] / n) / span for n in (fast, slow))
-        low, high = max(np.floor(low), 0), min(np.ceil(high), self.n_rot - 1)
-        part = np.clip((np.arange(len(turns)) - low) / max(high - low, 1e-3), 0, 1)
-        self.freq = self.freq * (1 - part + part / factor)
-        self.gain = 1 + 0.1 * np.log(factor)
+    def linear(self, y, b, name):
+        w, bias = b[name]
+        return self.product(y, w) + (0 if bias is None else bias)
 
     @staticmethod
     def capped(x, cap):
@@ -403,6 +96,54 @@ class Model:
 
     def rms(self, x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
+
+    def normed(self, x, b, name):
+        """As it is where there is no such norm."""
+        if name not in b:
+            return x
+        w, bias = b[name]
+        if self.arch not in LAYER_NORM:
+            return self.rms(x, w)
+        x = x - x.mean(-1, keepdims=True)
+        return self.rms(x, w) + (0 if bias is None else bias)
+
+    # ---- RoPE ----
+
+    def rotation(self, t):
+        """How far the pairs of this layer turn, and by what they grow, among t tokens."""
+        self.gain, local = 1.0, self.arch == 'gemma3' and (self.layer + 1) % self.period
+        base = self.get('rope.freq_base_swa') if local else self.get('rope.freq_base', 10000.0)
+        self.freq = base ** (-2.0 * np.arange(self.n_rot // 2) / self.n_rot)
+        if (self.layer + 1) % self.get('rope.unrotated_step', self.layers + 1) == 0:
+            self.freq = self.freq * 0
+        elif not local:
+            self.scale_rotation(t)
+
+    def scale_rotation(self, t):
+        kind, context = self.get('rope.scaling.type', 'none'), self.get('rope.scaling.original_context_length', 0)
+        factor = self.get('rope.scaling.factor', self.get('rope.scale_linear', 1.0))
+        if kind == 'linear' or self.get('rope.scale_linear'):
+            self.freq = self.freq / factor
+        elif kind == 'yarn':
+            self.yarn(factor, context, self.get('rope.scaling.yarn_beta_fast', 32), whole=self.get('rope.scaling.yarn_truncate', self.arch != 'gpt-oss'))
+        elif kind != 'none':
+            sys.exit(f'rope scaling {kind} is not supported')
+        for name in ('rope_freqs', f'rope_factors_{"long" if t > context else "short"}'):
+            stretch = self.file.weight(f'{name}.weight', optional=True)
+            self.freq = self.freq if stretch is None else self.freq / stretch
+        self.gain *= self.get('rope.scaling.attn_factor', 1)
+
+    def yarn(self, factor, context, fast=32, slow=1, whole=True):
+        """Pairs that turn `fast` times within the context stay, those that turn less than `slow` times are slowed down; whole: from a pair, not between."""
+        turns = context * self.freq / (2 * np.pi)
+        span = np.log(turns[0] / turns[1])  # of neighbours
+        low, high = (np.log(turns[0] / n) / span for n in (fast, slow))
+        if whole:
+            low, high = np.floor(low), np.ceil(high)
+        low, high = max(low, 0), min(high, self.n_rot - 1)
+        part = np.clip((np.arange(len(turns)) - low) / max(high - low, 1e-3), 0, 1)
+        self.freq = self.freq * (1 - part + part / factor)
+        self.gain = 1 + 0.1 * np.log(factor)
 
     def rope(self, x):
         """x [tokens, heads, head size]; the first n_rot of each head turn."""
@@ -419,6 +160,8 @@ class Model:
         y[b] = x[a] * sin + x[b] * cos
         return y
 
+    # ---- attention ----
+
     def hidden(self, t, head):
         """[t, t] of each row and key: does the row not see the key?"""
         pos, key = np.arange(t)[:, None], np.arange(t)
@@ -428,40 +171,99 @@ class Model:
         window = own[head * len(own) // self.heads]
         return (key > pos) | ((window > 0) & (key >= sink) & (key <= pos - window))
 
-    def attention(self, q, k, v):
+    def attention(self, q, k, v, sinks=None):
+        """sinks: of each head the score of a key without a value."""
         t, rep = len(q), self.heads // self.kv_heads
         out = np.empty_like(q)
         for h in range(self.heads):
-            s = self.capped(self.product(q[:, h], k[:, h // rep]) / np.sqrt(self.head_dim), self.softcaps[0])
+            s = self.capped(self.product(q[:, h], k[:, h // rep]) * self.get('attention.scale', self.head_dim**-0.5), self.softcaps[0])
             s[self.hidden(t, h)] = -np.inf
-            p = np.exp(s - s.max(1, keepdims=True))
-            out[:, h] = self.product(p / p.sum(1, keepdims=True), v[:, h // rep].T)
+            most = s.max(1, keepdims=True)
+            p = np.exp(s - most)
+            rest = 0 if sinks is None else np.exp(sinks[h] - most)
+            out[:, h] = self.product(p / (p.sum(1, keepdims=True) + rest), v[:, h // rep].T)
         return out
 
-    def block(self, x, b):
-        def linear(y, name):
-            w, bias = b[name]
-            return self.product(y, w) + (0 if bias is None else bias)
+    def heads_of(self, y, b, name):
+        """Normalised head by head or all of them together, as long as the norm's weights are."""
+        norm = b.get(name + '_norm')
+        if norm:
+            y = self.rms(y.reshape(len(y), -1, len(norm[0])), norm[0])
+        return y.reshape(len(y), -1, self.head_dim)
 
-        t = len(x)
-        y = self.rms(x, b['attn_norm'][0])
-        q = linear(y, 'attn_q').reshape(t, self.heads, self.head_dim)
-        k = linear(y, 'attn_k').reshape(t, self.kv_heads, self.head_dim)
-        v = linear(y, 'attn_v').reshape(t, self.kv_heads, self.head_dim)
-        if 'attn_q_norm' in b:
-            q, k = self.rms(q, b['attn_q_norm'][0]), self.rms(k, b['attn_k_norm'][0])
-        x = x + linear(self.attention(self.rope(q), self.rope(k), v).reshape(t, -1), 'attn_output')
-        y = self.rms(x, b['ffn_norm'][0])
-        if self.experts:
-            return x + self.mixture(y, b)
-        gate = linear(y, 'ffn_gate')
-        return x + linear(gate / (1 + np.exp(-gate)) * linear(y, 'ffn_up'), 'ffn_down')
+    def attend(self, x, b):
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        if 'attn_qkv' in b:
+            parts = np.split(self.linear(x, b, 'attn_qkv'), [q, q + kv], axis=1)
+        else:
+            parts = [self.linear(x, b, f'attn_{n}') for n in 'qkv']
+        q, k, v = (self.heads_of(y, b, f'attn_{n}') for n, y in zip('qkv', parts))
+        if 'position_embd' not in self.top:
+            self.rotation(len(x))
+            q, k = self.rope(q), self.rope(k)
+        return self.linear(self.attention(q, k, v, b.get('attn_sinks', (None,))[0]).reshape(len(x), -1), b, 'attn_output')
+
+    # ---- feed-forward ----
+
+    def gated(self, y, b, more=''):
+        up = self.linear(y, b, f'ffn_up{more}')
+        if self.arch == 'phi3':
+            gate, up = np.split(up, 2, axis=1)
+        else:
+            gate = self.linear(y, b, f'ffn_gate{more}') if f'ffn_gate{more}' in b else None
+        return self.linear(self.activation(up) if gate is None else self.activation(gate) * up, b, f'ffn_down{more}')
+
+    def expert(self, x, b, e):
+        def of(name, y):
+            w, bias = b[f'ffn_{name}_exps']
+            return self.product(y, w[e]) + (0 if bias is None else bias[e])
+        gate, up = of('gate', x), of('up', x)
+        if self.arch == 'gpt-oss':
+            gate, up = np.minimum(gate, LIMIT), np.clip(up, -LIMIT, LIMIT)
+            return of('down', gate / (1 + np.exp(-SLOPE * gate)) * (up + 1))
+        return of('down', silu(gate) * up)
+
+    def mixture(self, y, b):
+        """Of each token the experts with the largest scores, by their weights."""
+        out = np.zeros_like(y)
+        for row, x in enumerate(y):
+            scores = self.linear(x, b, 'ffn_gate_inp')
+            best = np.argsort(-scores, kind='stable')
+            if self.used < self.experts:
+                self.gap = min(self.gap, scores[best[self.used - 1]] - scores[best[self.used]])
+            share = 1 / (1 + np.exp(-scores)) if self.sigmoid else np.exp(scores) / np.exp(scores).sum()
+            whole = share[best[: self.used]].sum() if self.normalise else 1
+            for e in best[: self.used]:
+                out[row] += share[e] / whole * self.scale * self.expert(x, b, e)
+        return out
+
+    def feed(self, y, b):
+        if not self.experts:
+            return self.gated(y, b)
+        shared = 0
+        if 'ffn_gate_inp_shexp' in b:
+            shared = self.gated(y, b, '_shexp') / (1 + np.exp(-self.linear(y, b, 'ffn_gate_inp_shexp')))
+        return self.mixture(y, b) + shared
+
+    # ---- the whole ----
+
+    def block(self, x, b):
+        share = self.get('residual_scale', 1)
+        h = self.normed(x, b, 'attn_norm')
+        if self.arch in PARALLEL:
+            return x + self.attend(self.normed(x, b, 'attn_norm_2') if 'attn_norm_2' in b else h, b) + self.feed(h, b)
+        x = x + share * self.normed(self.attend(h, b), b, 'post_attention_norm')
+        return x + share * self.normed(self.feed(self.normed(x, b, 'ffn_norm'), b), b, 'post_ffw_norm')
 
     def logits(self, tokens):
-        x = self.embd[tokens]
+        x = self.top['token_embd'][0][tokens] * self.embedding_scale
+        if 'position_embd' in self.top:
+            x = x + self.top['position_embd'][0][:len(tokens)]
         for self.layer, b in enumerate(self.blocks):
             x = self.block(x, b)
-        return self.capped(self.product(self.rms(x, self.norm), self.out), self.softcaps[1])
+        y = self.product(self.normed(x, self.top, 'output_norm'), self.top.get('output', self.top['token_embd'])[0])
+        scale = self.get('logit_scale', 1)
+        return self.capped(y / scale if self.arch == 'granite' else y * scale, self.softcaps[1])
 
 
 def read_windows(path):

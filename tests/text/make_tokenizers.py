@@ -3,6 +3,7 @@
 with NAME.ids beside it: strings, and the ids that the library gives them. Needs the package tokenizers and a text to train on:
 
     make_tokenizers.py TEXT                   writes the fixtures anew
+    make_tokenizers.py TEXT --many            of the fixtures that are there, writes what many.py compares: 10,000 strings and digests of their ids
     make_tokenizers.py TEXT --compare LIBWEFT [--strings 10000] [--seed 1] [--only NAME] [--vocab FOLDER]
                                               compares ids over that many random strings a tokenizer, and text back from ids for plain ones;
                                               --vocab: GGUF vocabularies of real models, written as tokenizer.json, as well
@@ -11,19 +12,20 @@ What was made here: the first line of each .ids file has the library's version.
 """
 import argparse
 import ctypes
+import gzip
 import json
 import os
 import pathlib
 import random
 import sys
-import tempfile
 import unicodedata
 
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / 'model'))
+sys.path[:0] = [str(HERE), str(HERE.parent / 'model')]
+import many
 
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace('{1,3}', '')
@@ -173,48 +175,32 @@ def strings(seed, n, words):
 # ---- weft -------------------------------------------------------------------------------------------
 
 
-class Params(ctypes.Structure):
-    _fields_ = [('path', ctypes.c_char_p), ('shape', ctypes.c_char_p), ('type', ctypes.c_char_p), ('layers', ctypes.c_uint32), ('vocab_only', ctypes.c_bool),
-                ('reserved', ctypes.c_uint64 * 8)]
-
-
-class Weft:
-    """The vocabulary of a folder, through the library."""
-
-    def __init__(self, lib, folder):
-        self.lib = lib
-        self.model = ctypes.c_void_p()
-        params = Params(path=folder.encode(), vocab_only=True)
-        if lib.weft_model_open(ctypes.byref(params), ctypes.byref(self.model)):
-            lib.weft_last_error.restype = ctypes.c_char_p
-            raise RuntimeError(lib.weft_last_error().decode())
-
-    def encode(self, text):
-        data, ids, n = text.encode(), ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
-        if self.lib.weft_tokenize(self.model, data, ctypes.c_size_t(len(data)), 0, ctypes.byref(ids), ctypes.byref(n)):
-            self.lib.weft_last_error.restype = ctypes.c_char_p
-            raise RuntimeError(self.lib.weft_last_error().decode())
-        got = ids[:n.value]
-        self.lib.weft_free(ids)
-        return got
-
-
 def compare(lib, name, o, seed, n, words):
     text = json.dumps(o, ensure_ascii=False)
     theirs = Tokenizer.from_str(text)
-    with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, 'tokenizer.json').write_text(text, encoding='utf-8')
-        ours = Weft(lib, folder)
-        wrong = tokens = 0
-        for s in strings(seed, n, words):
-            want = theirs.encode(s).ids
-            got = ours.encode(s)
-            tokens += len(want)
-            wrong += got != want
-            if got != want and wrong <= 5:
-                print(f'{name}: {s!r}\n  want {want}\n  got  {got}')
+    ours = many.Weft(lib, text)
+    wrong = tokens = 0
+    for s in strings(seed, n, words):
+        want = theirs.encode(s).ids
+        got = ours.encode(s)
+        tokens += len(want)
+        wrong += got != want
+        if got != want and wrong <= 5:
+            print(f'{name}: {s!r}\n  want {want}\n  got  {got}')
     print(f'{name}: {n} strings, {tokens} ids, {wrong} strings differ', flush=True)
     return wrong
+
+
+def write_many(words):
+    """What many.py reads."""
+    some = list(strings(1, 10000, words))
+    many.STRINGS.write_bytes(gzip.compress(json.dumps(some, ensure_ascii=False).encode(), mtime=0))
+    ids = {}
+    for kind in KINDS:
+        t = Tokenizer.from_file(str(HERE / 'data' / f'{kind}.json'))
+        ids[kind] = many.digests(lambda s: t.encode(s).ids, some)
+    rows = ',\n'.join(f'  {json.dumps(kind)}: {json.dumps(row)}' for kind, row in ids.items())
+    many.DIGESTS.write_text(f'{{"tokenizers": {json.dumps(tokenizers.__version__)},\n "ids": {{\n{rows}}}}}\n')
 
 
 def real(folder):
@@ -244,6 +230,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('text')
     p.add_argument('--compare')
+    p.add_argument('--many', action='store_true')
     p.add_argument('--strings', type=int, default=10000)
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--only')
@@ -254,6 +241,8 @@ def main():
     lib = ctypes.CDLL(a.compare) if a.compare else None
     wrong = 0
     print(f'{len(CHARS) - len(ASSIGNED)} of {len(CHARS)} characters are left out, whose classes changed between versions of Unicode')
+    if a.many:
+        return write_many(words)
     for kind in KINDS:
         if a.only and kind not in a.only.split(','):
             continue
