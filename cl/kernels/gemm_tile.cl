@@ -11,12 +11,16 @@
  *
  * Parts: expand.clh, tile.clh, epilogue.clh, experts_many.clh.
  *
- * In local memory row r of the pair X, W stacked lies, for a k, at r ^ SWZ(k): those who write the k of one
- * load for some rows and those who read four rows of one k all meet different banks.
+ * In local memory row r of the pair W, X stacked lies, for a k, at r ^ SWZ(k): those who write the k of one
+ * load for some rows and those who read four rows of one k all meet different banks. Fewer than 32 rows of X that do
+ * not fill up the last 32 of the pair stay where they are.
  *
- * Each output is summed serially over K: bit for bit what gemm_naive gives, for all knobs.
+ * Each output is summed serially over K: bit for bit what gemm_naive gives, for all knobs but PARTS.
  *
- * Knobs: BM, BN, BK, TM, TN, with BM / TM * (BN / TN) = WG, BM + BN a multiple of 32, BK 8, 16 or 32;
+ * Flat products, whose few rows of X make few tiles: PARTS teams share each BK, PARTS of K that lie side by side; at the end
+ * their sums meet in local memory and are added in the order of the parts. What an output is depends on BK and PARTS alone.
+ *
+ * Knobs: BM, BN, BK, TM, TN, PARTS, with BM / TM * (BN / TN) * PARTS = WG, BM + BN or BN a multiple of 32, BK 8, 16 or 32;
  * BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; UNROLL_END: as many of a work-item's TM rows of outputs end in a
  * row; VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; GROUPED 1: experts_many.clh.
  * Local memory: BUFS * TILE_BUFFER_BYTES (local_bytes.clh).
@@ -46,20 +50,27 @@
 #define UNROLL_END TM
 #endif
 
+#ifndef PARTS
+#define PARTS 1
+#endif
+
 #define LD      (BM + BN)
 #define SWZ(k)  ((k) / 4 * (128 / BK))
+#define SWZ_X(k) (LD % 32 ? 0 : SWZ(k))
 #define BUFFER  (TILE_BUFFER_BYTES(BM, BN, BK) / 4) /* floats */
 #define MX      (BM / TM) /* work-items along M and N */
 #define NX      (BN / TN)
+#define TEAM    (MX * NX)
+#define PART_K  (BK / PARTS)
 
 /* ---- tiles in local memory ---------------------------------------------------------------------------------- */
 
 typedef float local_t;
 
-/* Elements k, k + 1, ... of row r go to local memory. */
+/* Elements k, k + 1, ... of row r of the pair go to local memory. */
 static INLINE void put4(__local float *part, uint r, uint k, float4 v)
 {
-    __local float *to = part + k * LD + (r ^ SWZ(k));
+    __local float *to = part + k * LD + (r ^ (r < BN ? SWZ(k) : SWZ_X(k)));
     to[0] = v.x, to[LD] = v.y, to[2 * LD] = v.z, to[3 * LD] = v.w;
 }
 
@@ -78,25 +89,25 @@ static x_held x_read(const __global act_t *row, uint k, uint K)
     return EACH8(AT);
 #undef AT
 }
-#define put_x(part, r, k, held) put8(part, r, k, held)
+#define put_x(part, r, k, held) put8(part, BN + (r), k, held)
 #define LAST(vec)               ((K - 1) / vec * vec)
 #else
 #if ACT == 16
 #define X_VEC 8
 typedef uint4 x_held;
-#define put_x(part, r, k, held) put8(part, r, k, halves8(held))
+#define put_x(part, r, k, held) put8(part, BN + (r), k, halves8(held))
 #else
 #define X_VEC 4
 typedef float4 x_held;
-#define put_x(part, r, k, held) put4(part, r, k, held)
+#define put_x(part, r, k, held) put4(part, BN + (r), k, held)
 #endif
 #define x_read(row, k, K) (*(const __global x_held *)((row) + (k)))
 #define LAST(vec)         (K - vec)
 #endif
 #if W_VEC == 4
-#define put_w(part, r, k, held) put4(part, BM + (r), k, w_numbers(held))
+#define put_w(part, r, k, held) put4(part, r, k, w_numbers(held))
 #else
-#define put_w(part, r, k, held) put8(part, BM + (r), k, w_numbers(held))
+#define put_w(part, r, k, held) put8(part, r, k, w_numbers(held))
 #endif
 #include "tile.clh"
 
@@ -120,13 +131,14 @@ static uint place(uint i, uint t, uint n, uint T)
             out[i] = (row)[((first) + i * (n) + (t)) ^ (swz)];                                     \
     }
 
-static INLINE void multiply(float acc[TM][TN], const __local float *now, uint tx, uint ty)
+/* The products of PART_K of K from `first` on. */
+static INLINE void multiply(float acc[TM][TN], const __local float *now, uint first, uint tx, uint ty)
 {
 #pragma unroll UNROLL
-    for (int k = 0; k < BK; k++) {
+    for (int k = first; k < first + PART_K; k++) {
         float a[TM], b[TN];
-        TAKE(a, TM, now + k * LD, 0, ty, MX, SWZ(k))
-        TAKE(b, TN, now + k * LD, BM, tx, NX, SWZ(k))
+        TAKE(a, TM, now + k * LD, BN, ty, MX, SWZ_X(k))
+        TAKE(b, TN, now + k * LD, 0, tx, NX, SWZ(k))
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
@@ -142,6 +154,23 @@ static INLINE void clear(float acc[TM][TN])
         for (int j = 0; j < TN; j++) acc[i][j] = 0;
 }
 
+#if PARTS > 1
+/* The outputs of the tile at (m0, n0); sums: BM x BN of each part. All work-items call together. */
+static INLINE void finish_parts(const epilogue *e, __local float *sums, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty,
+                                uint lid OF_ROWS)
+{
+    __local float *mine = sums + lid / TEAM * BM * BN;
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++) mine[place(i, ty, MX, TM) * BN + place(j, tx, NX, TN)] = acc[i][j];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint at = lid; at < BM * BN; at += WG) {
+        float sum = sums[at];
+        for (int p = 1; p < PARTS; p++) sum += sums[p * BM * BN + at];
+        if (m0 + at / BN < M && n0 + at % BN < N) FINISH(e, m0 + at / BN, n0 + at % BN, sum);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE); /* of the next tile parts come there */
+}
+#else
 /* Of the tile at (m0, n0), the outputs of work-item (ty, tx). */
 static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty OF_ROWS)
 {
@@ -153,12 +182,17 @@ static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uin
             if (m < M && col < N) FINISH(e, m, col, acc[i][j]);
         }
 }
+#endif
 
 KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
                       uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
 {
     __local float part[BUFS * BUFFER] __attribute__((aligned(16)));
-    uint lid = get_local_id(0), tx = lid % NX, ty = lid / NX;
+#if PARTS > 1
+    uint lid = get_local_id(0), tx = lid % NX, ty = lid % TEAM / NX, first = lid / TEAM * PART_K;
+#else
+    uint lid = get_local_id(0), tx = lid % NX, ty = lid / NX, first = 0;
+#endif
 #if GROUPED
     __local expert_room expert_rows;
     const experts g = EXPERTS_OF_ARGS;
@@ -194,7 +228,7 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             uint k0 = (p + 1) * BK; /* of the next part */
             fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, k0, K, lid THESE_ROWS);
             fetch_w(ws, w, w_row_bytes, n0, N, k0, K, lid);
-            multiply(acc, now, tx, ty);
+            multiply(acc, now, first, tx, ty);
 #if BUFS == 1
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
@@ -203,6 +237,10 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+#if PARTS > 1
+        finish_parts(&e, part, acc, m0, M, n0, N, tx, ty, lid THESE_ROWS);
+#else
         finish_all(&e, acc, m0, M, n0, N, tx, ty THESE_ROWS);
+#endif
     }
 }

@@ -94,28 +94,52 @@ bool wf_cl_tile_registers(const cl_variant *v)
     return v->tile[2] * v->tile[3] > 64;
 }
 
+/* Of flat products; FlashDecoding++Next's figure 7 has the same turn between tiles of 32 and 64. */
+enum { FLAT_NARROW = 8192 };
+
+/* The tile of a work-group: bm x bn outputs and bk of K, which `parts` teams share. */
+typedef struct tile_shape {
+    uint32_t bm, bn, bk, parts;
+} tile_shape;
+
+/* Flat products are short of work-groups where W has few rows: there a tile has half of them, and its K twice as many parts. From the shape of W alone,
+ * so that a row of X has the same bits beside any others. */
+static tile_shape shape_of(const cl_variant *v, const wf_view *w)
+{
+    enum { BK = 16, PART_K = 4 };
+    uint32_t bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1], parts = (uint32_t)v->tile[4];
+    if (!parts) return (tile_shape){bm, bn, BK, 1};
+    if (w->rows < FLAT_NARROW) bn /= 2, parts *= 2;
+    return (tile_shape){bm, bn, parts * PART_K, parts};
+}
+
+static void tile_knobs(const cl_caps *caps, const cl_variant *v, const tile_shape *s, cl_launch *l)
+{
+    enum { BASE_LOCAL = 16 << 10 };
+    wf_cl_knob(l, "BM", (int32_t)s->bm);
+    wf_cl_knob(l, "BN", (int32_t)s->bn);
+    wf_cl_knob(l, "BK", (int32_t)s->bk);
+    wf_cl_knob(l, "TM", v->tile[2]);
+    wf_cl_knob(l, "TN", v->tile[3]);
+    wf_cl_knob(l, "PARTS", (int32_t)s->parts);
+    wf_cl_knob(l, "BUFS", 2 * TILE_BUFFER_BYTES(s->bm, s->bn, s->bk) <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
+    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)s->bk : 4); /* CPUs gain nothing, and compile for long */
+    wf_cl_knob(l, "UNROLL_END", caps->gpu ? v->tile[2] : 1); /* as little: PoCL spent most of its time there, and tiles of 8 rows ran half as fast or slower */
+}
+
 bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    enum { BASE_LOCAL = 16 << 10, BK = 16 };
-    const int32_t *t = v->tile;
-    uint64_t bm = (uint64_t)t[0], bn = (uint64_t)t[1];
-    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
+    tile_shape s = shape_of(v, &c->in[WF_GEMM_W]);
+    uint32_t group = s.bm / (uint32_t)v->tile[2] * (s.bn / (uint32_t)v->tile[3]) * s.parts;
     if (wf_cl_tile_registers(v) && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
     if (c->in[WF_GEMM_X].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
+    if (s.bm * s.bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
     wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "BM", t[0]);
-    wf_cl_knob(l, "BN", t[1]);
-    wf_cl_knob(l, "BK", BK);
-    wf_cl_knob(l, "TM", t[2]);
-    wf_cl_knob(l, "TN", t[3]);
-    wf_cl_knob(l, "BUFS", 2 * TILE_BUFFER_BYTES(bm, bn, BK) <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
-    wf_cl_knob(l, "UNROLL", caps->gpu ? BK : 4); /* CPUs gain nothing, and compile for long */
-    wf_cl_knob(l, "UNROLL_END", caps->gpu ? t[2] : 1); /* as little: PoCL spent most of its time there, and tiles of 8 rows ran half as fast or slower */
+    tile_knobs(caps, v, &s, l);
     wf_cl_knob(l, "VEC", vectors(c));
-    l->groups = (c->out[WF_GEMM_Y].rows + bm - 1) / bm * ((c->out[WF_GEMM_Y].cols + bn - 1) / bn);
+    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * ((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
     return common(v, c, l);
 }
 
@@ -421,26 +445,52 @@ static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
     *wn = outputs / *wm;
 }
 
+/* What a work-group of gemm_matrix has: bm x bn outputs, wm x wn a wave, bk of K, shared by `parts`. */
+typedef struct matrix_shape {
+    int32_t bm, bn, wm, wn, bk, parts;
+} matrix_shape;
+
+static matrix_shape matrix_tile(const int32_t *t, uint32_t lanes)
+{
+    matrix_shape s = {.bm = t[0], .bn = t[1], .bk = 32, .parts = 1};
+    wave_share(t[0] * t[1] / (t[2] / (int32_t)lanes), t[0], &s.wm, &s.wn);
+    return s;
+}
+
+/* As shape_of, with a row of outputs for each of the unit: eight on Intel's, sixteen on AMD's. Waves of 64 are four in a work-group of 256. */
+static matrix_shape matrix_flat(const int32_t *t, uint32_t lanes, const wf_view *w)
+{
+    enum { UNIT_K = 16, SHARE = 32, MOST = 256 };
+    int32_t rows = lanes >= 32 ? 16 : t[0], narrow = w->rows < FLAT_NARROW ? 2 : 1;
+    matrix_shape s = {.bm = rows, .bn = t[1] / narrow, .wm = rows, .parts = WF_MIN(t[4] * narrow, MOST / (int32_t)lanes)};
+    s.wn = lanes > 32 ? s.bn : SHARE;
+    s.bk = s.parts * UNIT_K;
+    return s;
+}
+
+static void matrix_knobs(const matrix_shape *s, uint32_t lanes, cl_launch *l)
+{
+    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    wf_cl_knob(l, "BM", s->bm);
+    wf_cl_knob(l, "BN", s->bn);
+    wf_cl_knob(l, "BK", s->bk);
+    wf_cl_knob(l, "WM", s->wm);
+    wf_cl_knob(l, "WN", s->wn);
+    wf_cl_knob(l, "PARTS", s->parts);
+}
+
 bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { BK = 32 };
-    const int32_t *t = v->tile;
-    uint32_t group = (uint32_t)t[2], lanes = caps->lanes;
     const wf_dtype_info *w = &wf_dtypes[c->in[WF_GEMM_W].dtype];
-    int32_t wm, wn;
-    if (!lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !vectors(c)) return false;
+    if (!caps->lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !vectors(c)) return false;
     if (w->block == 1 && c->in[WF_GEMM_W].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
+    matrix_shape s = v->tile[4] ? matrix_flat(v->tile, caps->lanes, &c->in[WF_GEMM_W]) : matrix_tile(v->tile, caps->lanes);
+    uint32_t group = (uint32_t)(s.bm / s.wm * (s.bn / s.wn) * s.parts) * caps->lanes;
     if (wf_cl_group(caps, group, limit) < group) return false;
-    if ((uint32_t)MATRIX_LOCAL_BYTES(t[0], t[1], BK) > caps->local_bytes) return false;
-    wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);
+    if ((uint32_t)MATRIX_LOCAL_BYTES(s.bm, s.bn, s.bk) > caps->local_bytes) return false;
     wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "LANES", (int32_t)lanes);
-    wf_cl_knob(l, "BM", t[0]);
-    wf_cl_knob(l, "BN", t[1]);
-    wf_cl_knob(l, "BK", BK);
-    wf_cl_knob(l, "WM", wm);
-    wf_cl_knob(l, "WN", wn);
+    matrix_knobs(&s, caps->lanes, l);
     wf_cl_knob(l, "W16", w->block == 1);
-    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
+    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * (uint64_t)((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
     return common(v, c, l);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_VARIANTS 64 /* of an op */
+#define MAX_VARIANTS 96 /* of an op */
 
 typedef struct selection {
     wf_selector base;

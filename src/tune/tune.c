@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MAX_SHAPES   64
-#define MAX_VARIANTS 64
+#define MAX_VARIANTS 96
 #define GAIN         0.97 /* a new winner needs at most this fraction of the old one's time */
 #define MAX_SIZE     2048
 #define AUTO         MAX_VARIANTS /* as a variant: the device's own choice, whatever it is for a size */

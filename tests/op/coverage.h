@@ -5,7 +5,7 @@
 
 #include "verify/check.h"
 
-enum { OP_MAX_VARIANTS = 64 };
+enum { OP_MAX_VARIANTS = 96 };
 
 /* Sets of formats or head sizes, a bit each; the rest of an op's cases are one kind. */
 typedef struct op_coverage {

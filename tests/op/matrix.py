@@ -41,7 +41,7 @@ class Program:
     def products(self):
         """Of a wave, unrolled, on a unit of 16 rows and columns."""
         if self.kernel == "gemm_matrix":
-            return self.knob("WM") // 16 * (self.knob("WN") // 16) * (self.knob("BK") // 16)
+            return self.knob("WM") // 16 * (self.knob("WN") // 16) * (self.knob("BK") // 16 // self.knob("PARTS"))
         return 2 * (self.knob("D") // 16) * (self.knob("TK") // 16) // self.knob("WC")
 
 

@@ -65,7 +65,7 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
 
 /* ---- the program -------------------------------------------------------------------------------------------- */
 
-static const char *const variants[] = {"matrix16", "matrix64", "matrix128"};
+static const char *const variants[] = {"matrix8", "matrix16", "matrix64", "matrix128"};
 
 static const cl_variant *variant_named(const char *name)
 {
