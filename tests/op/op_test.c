@@ -106,12 +106,12 @@ static bool compiles_slowly(const session *s)
     return s->dev->info.type == WEFT_DEVICE_CPU && !strncmp(s->dev->info.id, "opencl", 6);
 }
 
-/* Bits of which a variant meets one choice with each format, since decoding it knows nothing of them. Of tiles, which compile longest and have the
- * class of the plain kernel, all: the others meet every format by eight and one by one. */
+/* Bits of which a variant meets one choice with each format, since decoding it knows nothing of them. Of tiles, which compile longest, all: the
+ * others meet every format by eight and one by one. */
 static uint8_t met_once(const session *s, const wf_case *c, int variant)
 {
-    bool tile = !strcmp(wf_variant_at(s->dev, c->op, variant)->class, wf_variant_at(s->dev, c->op, 0)->class);
-    return tile ? TYPE_OF_X | BY_EIGHT | MANY_EXPERTS : c->op == WF_OP_GROUPED_GEMM ? TYPE_OF_X : 0;
+    bool tile = !strncmp(wf_variant_at(s->dev, c->op, variant)->name, "tile", 4);
+    return tile ? TYPE_OF_X | BY_EIGHT | MANY_EXPERTS : TYPE_OF_X;
 }
 
 /* There the plain kernel, the op's first, runs every case. Of the others a kernel meets one format of W for each type of X and Y, others every time;
