@@ -188,7 +188,6 @@ bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *
 size_t wf_cl_variants(wf_dev *, enum wf_op, const wf_variant **list);
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
-#define WF_CL_MAX_VARIANTS 96
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
 size_t wf_cl_rank(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
 
@@ -371,7 +370,7 @@ struct cl_dev {
     struct {
         cl_kern *kern;
         uint32_t limit; /* work-items a work-group at most, learnt from builds; 0: none */
-    } var[WF_N_OPS][WF_CL_MAX_VARIANTS];
+    } var[WF_N_OPS][WF_MAX_VARIANTS];
 };
 
 /* Turns a CL error into a status with the message "call: ERROR_NAME", and marks the device as lost

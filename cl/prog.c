@@ -125,7 +125,7 @@ void wf_cl_kernel_free(cl_dev *d, cl_kern *k)
 void wf_cl_kernels_free(cl_dev *d)
 {
     for (int op = 0; op < WF_N_OPS; op++)
-        for (int v = 0; v < WF_CL_MAX_VARIANTS; v++)
+        for (int v = 0; v < WF_MAX_VARIANTS; v++)
             for (cl_kern *k = d->var[op][v].kern, *next; k; k = next) {
                 next = k->next;
                 wf_cl_kernel_free(d, k);

@@ -29,7 +29,7 @@ size_t wf_cl_n_variants(enum wf_op op)
 {
     size_t first = first_of(op), n = 0;
     while (first + n < WF_LEN(table) && table[first + n].op == op) n++;
-    return WF_MIN(n, WF_CL_MAX_VARIANTS);
+    return WF_MIN(n, WF_MAX_VARIANTS);
 }
 
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i)

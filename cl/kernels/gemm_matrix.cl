@@ -86,6 +86,9 @@ static INLINE void multiply(frag_c acc[MT][NT], const __local ushort *x, const _
 }
 
 #if PARTS > 1
+#if BM * BN * PARTS * 4 > 2 * PART * 2
+#error the sums of the parts do not fit the tiles
+#endif
 /* The sums of a wave go to its part's BM x BN; wm, wn: where they begin. */
 static INLINE void store_sums(__local float *mine, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
 {

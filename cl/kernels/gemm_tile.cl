@@ -155,6 +155,9 @@ static INLINE void clear(float acc[TM][TN])
 }
 
 #if PARTS > 1
+#if BM * BN * PARTS > BUFS * BUFFER
+#error the sums of the parts do not fit the buffers
+#endif
 /* The outputs of the tile at (m0, n0); sums: BM x BN of each part. All work-items call together. */
 static INLINE void finish_parts(const epilogue *e, __local float *sums, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty,
                                 uint lid OF_ROWS)

@@ -35,8 +35,8 @@ WF_INLINE words times_parts(const uint8_t dtype, words v, __m256i parts, const u
     return v;
 }
 
-/* What group i of a row of W adds up to with mr rows of X, in lanes of which each has a part. */
-WF_INLINE void row_sums(const uint8_t dtype, const char *row, __m256i parts, const x_panel *x, const uint32_t i, const int mr, __m256i *out)
+/* What group i of row r of W adds up to with mr rows of X, in lanes of which each has a part. */
+WF_INLINE void row_sums(const uint8_t dtype, const char *row, __m256i parts, const x_panel *x, const uint32_t i, const int mr, __m256i (*out)[VL], const uint32_t r)
 {
     const uint32_t n = BLOCKS / groups_of(dtype);
     for (uint32_t b = i * n; b < (i + 1) * n; b++) {
@@ -45,7 +45,7 @@ WF_INLINE void row_sums(const uint8_t dtype, const char *row, __m256i parts, con
         for (int m = 0; m < mr; m++) {
             const char *xs = (const char *)(x[m].x + 32 * b);
             const __m256i dot = _mm256_add_epi32(_mm256_madd_epi16(v.a, q_load(xs)), _mm256_madd_epi16(v.b, q_load(xs + 32)));
-            out[m * VL] = b > i * n ? _mm256_add_epi32(out[m * VL], dot) : dot;
+            out[m][r] = b > i * n ? _mm256_add_epi32(out[m][r], dot) : dot;
         }
     }
 }
@@ -57,10 +57,10 @@ WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const 
     __m256i sum[FEW][VL];
     if (mr <= 2 && !in_halves(dtype)) {
         WF_UNROLL(8)
-        for (uint32_t r = 0; r < VL; r++) row_sums(dtype, row[r], parts[r], x, i, mr, &sum[0][r]);
+        for (uint32_t r = 0; r < VL; r++) row_sums(dtype, row[r], parts[r], x, i, mr, sum, r);
     } else {
         WF_UNROLL(1)
-        for (uint32_t r = 0; r < VL; r++) row_sums(dtype, row[r], parts[r], x, i, mr, &sum[0][r]);
+        for (uint32_t r = 0; r < VL; r++) row_sums(dtype, row[r], parts[r], x, i, mr, sum, r);
     }
     for (int m = 0; m < mr; m++) out[m] = add_lanes(sum[m]);
 }
@@ -84,7 +84,7 @@ WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint
     const char *later = later_of(g, n, p);
     char room[VL][EXPANDED];
     const char *row[VL];
-    __m256i parts[VL], group[FEW];
+    __m256i parts[VL] = {_mm256_setzero_si256()}, group[FEW];
     vf acc[FEW];
     source s;
     open_panel(g, n, p, &s);

@@ -200,7 +200,7 @@ int wf_pick(wf_dev *dev, const wf_call *c)
 
 double wf_expected_us(wf_dev *dev, const wf_call *c, int variant)
 {
-    wf_candidate_kernel all[64];
+    wf_candidate_kernel all[WF_MAX_VARIANTS];
     size_t n = dev->fns->rank(dev, c, NULL, all, WF_LEN(all));
     for (size_t i = 0; i < n; i++)
         if (all[i].variant == variant) return all[i].us;

@@ -269,6 +269,8 @@ typedef struct wf_binding {
     } part[WF_MAX_PIECES];
 } wf_binding;
 
+#define WF_MAX_VARIANTS 96 /* of an op on a device */
+
 /* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
 enum wf_arith { WF_ARITH_F32, WF_ARITH_F16, WF_ARITH_Q8 /* activations rounded to 8 bits */, WF_N_ARITH };
 

@@ -61,7 +61,8 @@ static weft_status copy_number(const reader *r, const json_t *from, const wf_fol
     uint32_t u = row->missing > 0 ? (uint32_t)row->missing : 0;
     const json_t *v = row->theirs ? json_object_get(from, row->theirs) : NULL;
     bool absent = !v || json_is_null(v);
-    if (v && absent && row->null_is_0) f = 0, u = 0;
+    if (v && absent && row->null == WF_NULL_IS_NONE) return WEFT_OK;
+    if (v && absent && row->null == WF_NULL_IS_0) f = 0, u = 0;
     else if (absent && row->missing == WF_KEY_REQUIRED) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs);
     else if (absent && row->missing == 0) return WEFT_OK;
     WF_TRY(absent ? WEFT_OK : row->real ? wf_json_float(from, row->theirs, &f) : wf_json_u32(from, row->theirs, &u));
@@ -85,6 +86,7 @@ static weft_status has_local(const reader *r, uint32_t *window, bool *out)
     json_t *types, *one;
     size_t i;
     *out = false;
+    if (r->arch->keys && r->arch->keys->window && !json_object_get(r->config, "sliding_window")) *window = r->arch->keys->window;
     WF_TRY(wf_json_u32(r->config, "sliding_window", window));
     WF_TRY(wf_json_bool(r->config, "use_sliding_window", out));
     WF_TRY(wf_json_u32(r->config, "max_window_layers", &first));

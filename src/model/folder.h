@@ -29,16 +29,18 @@ typedef struct wf_folder_key {
     const char *theirs, *ours;
     bool real;
     float missing; /* its value where config.json has none; 0: none either */
-    bool null_is_0; /* null is no missing number: it switches off, which GGUF has as 0 */
+    enum { WF_NULL_IS_MISSING, WF_NULL_IS_0, WF_NULL_IS_NONE } null; /* null may switch off what has a default: GGUF has that as 0, or without the key */
     const char *class; /* the only one of the architecture's classes that has it; NULL: all have */
 } wf_folder_key;
 
+#define WF_QWEN_WINDOW 4096 /* of transformers' configuration classes of Qwen 2 and 3 */
 struct json_t;
 typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
     bool windows;              /* its layers may have sliding windows, which the graph computes */
     bool early_windows;        /* use_sliding_window is also of layers before max_window_layers */
+    uint32_t window;           /* with use_sliding_window, where sliding_window is missing, not null; 0: none */
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     float rope_base;           /* where config.json does not say; 0: 10000 */

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_VARIANTS 96 /* of an op */
 
 typedef struct selection {
     wf_selector base;
@@ -17,8 +16,8 @@ typedef struct selection {
     bool loaded;
     int forced[WF_N_OPS]; /* the variant that params.force names, which takes precedence; -1: none */
     bool required[WF_N_OPS]; /* by its op's name, not by "*" */
-    bool warned[WF_N_OPS][MAX_VARIANTS + 1]; /* of a measured choice that cannot run; the last: that does not exist */
-    uint8_t dropped[WF_N_OPS][MAX_VARIANTS]; /* a bit for each of wf_fusion_of */
+    bool warned[WF_N_OPS][WF_MAX_VARIANTS + 1]; /* of a measured choice that cannot run; the last: that does not exist */
+    uint8_t dropped[WF_N_OPS][WF_MAX_VARIANTS]; /* a bit for each of wf_fusion_of */
     bool any_dropped[WF_N_OPS];
     wf_batch_invariance invariance;
 } selection;
@@ -110,14 +109,14 @@ static void load(wf_dev *dev, selection *s)
 
 static bool dropped(wf_dev *dev, const wf_call *c, int variant)
 {
-    return variant >= MAX_VARIANTS || selection_of(dev)->dropped[c->op][variant] >> wf_fusion_of(c) & 1;
+    return variant >= WF_MAX_VARIANTS || selection_of(dev)->dropped[c->op][variant] >> wf_fusion_of(c) & 1;
 }
 
 /* What is wrong as the plain kernel is not used in any way; a fused kernel that fails is dropped alone. */
 static void drop(wf_dev *dev, const wf_call *c, int variant)
 {
     selection *s = selection_of(dev);
-    if (variant < 0 || variant >= MAX_VARIANTS) return;
+    if (variant < 0 || variant >= WF_MAX_VARIANTS) return;
     s->dropped[c->op][variant] |= wf_is_fused(c) ? (uint8_t)(1u << wf_fusion_of(c)) : UINT8_MAX;
     s->any_dropped[c->op] = true;
     wf_batch_invariance_reset(&s->invariance);
@@ -132,12 +131,12 @@ static bool usable(wf_dev *dev, const wf_call *c, const char *class, int variant
 /* The forced variant, or the best that the backend offers and that was not dropped; of this class where it is not NULL. */
 static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
 {
-    wf_candidate_kernel offered[MAX_VARIANTS];
+    wf_candidate_kernel offered[WF_MAX_VARIANTS];
     const selection *s = selection_of(dev);
     int forced = s->forced[c->op];
     if (usable(dev, c, class, forced)) return forced;
     if (forced >= 0 && wf_is_fused(c)) return -1; /* in pieces, of which one is as asked */
-    size_t n = dev->fns->rank(dev, c, class, offered, s->any_dropped[c->op] ? MAX_VARIANTS : 1);
+    size_t n = dev->fns->rank(dev, c, class, offered, s->any_dropped[c->op] ? WF_MAX_VARIANTS : 1);
     for (size_t i = 0; i < n; i++)
         if (!dropped(dev, c, offered[i].variant)) return offered[i].variant;
     return -1;
@@ -155,7 +154,7 @@ void wf_cannot_run_text(wf_dev *dev, enum wf_op op, int variant, const char *wha
 static void pass_over(wf_dev *dev, const wf_call *c, const char *name, int v)
 {
     char text[384];
-    bool *warned = &selection_of(dev)->warned[c->op][v < 0 ? MAX_VARIANTS : v];
+    bool *warned = &selection_of(dev)->warned[c->op][v < 0 ? WF_MAX_VARIANTS : v];
     if (*warned || wf_is_fused(c) || (v >= 0 && dropped(dev, c, v))) return;
     *warned = true;
     if (v >= 0) wf_cannot_run_text(dev, c->op, v, wf_ops[c->op].name, text, sizeof text);

@@ -28,7 +28,7 @@ static void tell(wf_dev *d, const wf_call *c, wf_candidate_kernel k, int chosen,
 /* A row of the tuned file may choose a kernel that the device offers only on request: it comes first. */
 static void list(wf_dev *d, const wf_call *c, weft_candidate_fn fn, void *user)
 {
-    wf_candidate_kernel all[64];
+    wf_candidate_kernel all[WF_MAX_VARIANTS];
     int chosen = wf_pick(d, c);
     size_t n = d->fns->rank(d, c, NULL, all, WF_LEN(all));
     if (chosen >= 0 && !is_among(all, n, chosen)) tell(d, c, (wf_candidate_kernel){.variant = chosen}, chosen, fn, user);

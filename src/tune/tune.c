@@ -20,10 +20,9 @@
 #include <unistd.h>
 
 #define MAX_SHAPES   64
-#define MAX_VARIANTS 96
 #define GAIN         0.97 /* a new winner needs at most this fraction of the old one's time */
 #define MAX_SIZE     2048
-#define AUTO         MAX_VARIANTS /* as a variant: the device's own choice, whatever it is for a size */
+#define AUTO         WF_MAX_VARIANTS /* as a variant: the device's own choice, whatever it is for a size */
 #define MAX_LOGITS   64 /* most rows of the output matrix: sequences per batch */
 #define REPEAT       3
 
@@ -50,7 +49,7 @@ typedef struct tuner {
     wf_problem problem;
     bool have;                    /* problem is valid */
     bool no_async[WF_N_MEASURED]; /* kinds without asynchronous kernels */
-    racer racers[MAX_VARIANTS];
+    racer racers[WF_MAX_VARIANTS];
     wf_step_times steps;
 } tuner;
 
@@ -211,7 +210,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     enum wf_op op = t->problem.call.op;
     WF_TRY(wf_clock_variant(&t->problem, first, repeats(t), 0, &ns[first]));
     best = ns[first];
-    for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < MAX_VARIANTS; i++) {
+    for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < WF_MAX_VARIANTS; i++) {
         bool usable;
         racer *r = &t->racers[i];
         if (is_over(t)) break;
@@ -221,7 +220,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
         if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 1.5 * best, &ns[i]));
         if (usable) best = WF_MIN(best, ns[i]);
     }
-    for (int i = 0; i < MAX_VARIANTS; i++)
+    for (int i = 0; i < WF_MAX_VARIANTS; i++)
         if (ns[i] > 0) judge(&t->racers[i], size, ns[i], best);
     return WEFT_OK;
 }
@@ -230,7 +229,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
 static int winner(const double *ns, int before, int usual)
 {
     int best = usual, stay[] = {usual, before == AUTO ? -1 : before};
-    for (int i = 0; i < MAX_VARIANTS; i++)
+    for (int i = 0; i < WF_MAX_VARIANTS; i++)
         if (ns[i] > 0 && ns[i] < ns[best]) best = i;
     for (size_t i = 0; i < WF_LEN(stay); i++)
         if (stay[i] >= 0 && ns[stay[i]] > 0 && ns[best] > ns[stay[i]] * GAIN) return stay[i];
@@ -321,7 +320,7 @@ static bool has_async(tuner *t)
 static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int *before,
                              wf_tuned_row *row)
 {
-    double ns[MAX_VARIANTS] = {0};
+    double ns[WF_MAX_VARIANTS] = {0};
     int usual = -1;
     uint32_t from = row->n_steps ? size : 1;
     WF_TRY(set_size(t, shape, size));
@@ -330,8 +329,8 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
         return WEFT_OK;
     }
     WF_TRY(wf_prepare(t->dev, &t->problem.call, &usual));
-    if (usual >= MAX_VARIANTS)
-        return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", MAX_VARIANTS);
+    if (usual >= WF_MAX_VARIANTS)
+        return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", WF_MAX_VARIANTS);
     WF_TRY(race(t, size, usual, ns));
     if (is_over(t)) return WEFT_OK;
     int best = winner(ns, *before, usual);

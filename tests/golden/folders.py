@@ -180,6 +180,16 @@ class Test:
             out.unlink()
             self.say(f'{kind} sliding_window {window!r}', got == want, f'a window of {got}')
 
+    def cut_contexts(self, top):
+        """Qwen's windows are not computed: how long a context is without them, also where config.json does not say."""
+        folder = top / 'cut'
+        shutil.copytree(self.sources / 'tests/model/data/qwen2', folder)
+        plain = {k: v for k, v in json.loads((folder / 'config.json').read_text()).items() if k not in ('sliding_window', 'layer_types')}
+        for more, want in (({'sliding_window': 1000}, 1000), ({'sliding_window': None}, 32768), ({}, 4096), ({'use_sliding_window': False}, 32768)):
+            hf.write_json(folder, 'config.json', plain | {'use_sliding_window': True, 'max_window_layers': 0, 'max_position_embeddings': 32768} | more)
+            got = int(re.search(r'^context +(\d+)', run(self.weft, 'info', '-m', folder).decode(), re.M)[1])
+            self.say(f'Qwen 2 with {more}', got == want, f'a context of {got}')
+
     # ---- files beside the weights ------------------------------------------------------------------
 
     def beside(self, top):
@@ -248,6 +258,7 @@ def main():
         test.stories(top)
         test.defaults(top)
         test.windows(top)
+        test.cut_contexts(top)
         test.beside(top)
     sys.exit(test.failed > 0)
 

@@ -83,7 +83,7 @@ class Test:
         self.say(f'{source.stem} {kind} ids', len(ids) == LENGTH and behind <= limit, f'{len(ids)}, at most {behind:.1e} of the range behind the best, limit {limit:g}')
         logs = logits - logits.max(1, keepdims=True)
         logs -= np.log(np.exp(logs).sum(1, keepdims=True))
-        worst = max(abs(p - row[token]) for row, tops in zip(logs, best) for token, p in tops.items()) / size
+        worst = np.max([abs(p - row[token]) for row, tops in zip(logs, best) for token, p in tops.items()], initial=0) / size  # NaN stays
         self.say(f'{source.stem} {kind} log probabilities', all(best) and worst <= limit, f'{worst:.1e} of the range, limit {limit:g}')
         return ids
 

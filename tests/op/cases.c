@@ -12,6 +12,7 @@ static const uint32_t lengths[] = {1, 7, 33, 64, 65, 127, 300};
 static const uint8_t acts[] = {WF_F32, WF_F16};
 
 #define LARGE (4096 + 3)
+#define WIDE  (8192 + 3) /* rows of W, from which on flat products have other tiles */
 #define ANY(s, list) ((list)[below(s, WF_LEN(list))])
 
 static uint32_t below(op_cases *s, uint32_t n)
@@ -197,7 +198,7 @@ static bool gemm_large(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
     uint32_t k = whole_blocks(4096, w) + (wf_dtypes[w].block == 1 ? 3 : wf_dtypes[w].block);
     bool ok = gemm(s, w, in, out, 1, LARGE, k) && gemm(s, w, in, out, 5, LARGE, 256) &&
-              gemm(s, w, in, out, 127, 65, k) && gemm(s, w, in, out, 131, 515, 512);
+              gemm(s, w, in, out, 127, 65, k) && gemm(s, w, in, out, 131, 515, 512) && (w != WF_F16 || gemm(s, w, in, out, 7, WIDE, 264));
     if (!ok || s->level != OP_LONG) return ok;
     return gemm(s, w, in, out, 7, LARGE, k) && gemm(s, w, in, out, 65, LARGE, k) &&
            gemm(s, w, in, out, 515, 2048, 2048);

@@ -31,12 +31,12 @@ void op_coverage_ask(op_coverage *o, const wf_case *c)
 
 void op_coverage_met(op_coverage *o, const wf_case *c, int variant)
 {
-    if (variant < OP_MAX_VARIANTS) o->met[c->op][variant] |= kind_of(c);
+    if (variant < WF_MAX_VARIANTS) o->met[c->op][variant] |= kind_of(c);
 }
 
 bool op_coverage_has(const op_coverage *o, const wf_case *c, int variant)
 {
-    return variant < OP_MAX_VARIANTS && (o->met[c->op][variant] & kind_of(c));
+    return variant < WF_MAX_VARIANTS && (o->met[c->op][variant] & kind_of(c));
 }
 
 /* A word of what the kernel says about this processor: not what weft thinks of it. */
@@ -105,7 +105,7 @@ unsigned op_coverage_missed(const op_coverage *o, wf_dev *d, enum wf_op op, bool
     const wf_variant *v;
     if (!o->asked[op]) return 0;
     name_lacking(d, op);
-    for (int i = 0; (v = wf_variant_at(d, op, i)) && i < OP_MAX_VARIANTS; i++) {
+    for (int i = 0; (v = wf_variant_at(d, op, i)) && i < WF_MAX_VARIANTS; i++) {
         if (!has(d, op, i) || o->met[op][i] == o->asked[op] || (!every && o->met[op][i])) continue;
         printf("FAIL %s %s met %u of %u %s\n", wf_ops[op].name, v->name, count(o->met[op][i]), count(o->asked[op]), kind_name(op));
         missed++;

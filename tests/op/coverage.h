@@ -5,11 +5,9 @@
 
 #include "verify/check.h"
 
-enum { OP_MAX_VARIANTS = 96 };
-
 /* Sets of formats or head sizes, a bit each; the rest of an op's cases are one kind. */
 typedef struct op_coverage {
-    uint64_t asked[WF_N_OPS], met[WF_N_OPS][OP_MAX_VARIANTS];
+    uint64_t asked[WF_N_OPS], met[WF_N_OPS][WF_MAX_VARIANTS];
 } op_coverage;
 
 void op_coverage_ask(op_coverage *, const wf_case *);

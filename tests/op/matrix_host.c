@@ -2,7 +2,7 @@
  * neither is: do its loads, its stores and the documented layouts of the units fit together?
  *
  *   matrix_host --knobs               a line for each unit, variant and format: unit, kernel, variant, format, then build options
- *   matrix_host KERNEL.so UNIT VARIANT FORMAT    runs the kernel, built with those (matrix.py), and compares
+ *   matrix_host KERNEL.so UNIT PROGRAM FORMAT    runs the kernel, built with those (matrix.py), and compares
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -39,10 +39,10 @@ static void call_kernel(void)
 
 static wf_case case_of(uint8_t format, uint32_t turn)
 {
-    static const uint32_t m[] = {1, 37, 150, 128}, n[] = {129, 64, 200, 15}, k[] = {520, 8, 296, 64};
-    uint32_t i = turn % 4, block = wf_dtypes[format].block;
+    static const uint32_t m[] = {1, 37, 150, 128, 3}, n[] = {129, 64, 200, 15, 8192 + 3}, k[] = {520, 8, 296, 64, 72};
+    uint32_t i = turn % 5, block = wf_dtypes[format].block;
     return (wf_case){.op = WF_OP_GEMM, .seed = turn, .in = WF_F16, .weight = format, .m = m[i], .n = n[i],
-                     .k = block > 1 ? block * (1 + i) : k[i], .pad = i % 2 ? 8 : 0, .out = i > 1 ? WF_F16 : WF_F32,
+                     .k = block > 1 ? block * (1 + i % 4) : k[i], .pad = i % 2 ? 8 : 0, .out = i > 1 ? WF_F16 : WF_F32,
                      .bias = i % 2 == 0, .residual = i < 2};
 }
 
@@ -65,7 +65,18 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
 
 /* ---- the program -------------------------------------------------------------------------------------------- */
 
-static const char *const variants[] = {"matrix8", "matrix16", "matrix64", "matrix128"};
+/* Turns of case_of() that a program runs: flat products of many rows of W have another one. */
+static const struct program {
+    const char *name, *variant;
+    uint32_t first, n;
+} programs[] = {{"matrix8", "matrix8", 0, 4}, {"matrix8_wide", "matrix8", 4, 1}, {"matrix16", "matrix16", 0, 4}, {"matrix64", "matrix64", 0, 4}, {"matrix128", "matrix128", 0, 4}};
+
+static const struct program *program_named(const char *name)
+{
+    for (size_t i = 0; i < WF_LEN(programs); i++)
+        if (!strcmp(programs[i].name, name)) return &programs[i];
+    return NULL;
+}
 
 static const cl_variant *variant_named(const char *name)
 {
@@ -94,10 +105,10 @@ static int print_knobs(void)
     cl_launch l;
     for (unsigned u = 0; u < n_host_units; u++) {
         if (host_units[u].takes_nan) continue; /* not of gemm_matrix.cl */
-        for (size_t v = 0; v < WF_LEN(variants); v++) {
+        for (size_t v = 0; v < WF_LEN(programs); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
-                if (!configure(&host_units[u], variants[v], format_ids[f], 0, &l)) return 1;
-                printf("%s gemm_matrix %s %s %s", host_units[u].name, variants[v], formats[f], host_units[u].macros);
+                if (!configure(&host_units[u], programs[v].variant, format_ids[f], programs[v].first, &l)) return 1;
+                printf("%s gemm_matrix %s %s %s", host_units[u].name, programs[v].name, formats[f], host_units[u].macros);
                 for (uint32_t i = 0; i < l.n_knobs; i++) printf(" -D%s=%d", l.knob[i].name, l.knob[i].value);
                 printf("\n");
             }
@@ -106,23 +117,24 @@ static int print_knobs(void)
     return 0;
 }
 
-static int run(const char *path, const char *unit_name, const char *variant, const char *format)
+static int run(const char *path, const char *unit_name, const char *program, const char *format)
 {
     size_t f = 0;
+    const struct program *p = program_named(program);
     const unit *u = host_unit_named(unit_name);
     wf_dev *ref = NULL;
     void *lib = dlopen(path, RTLD_NOW);
     if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
     *(void **)&kernel = dlsym(lib, "gemm_matrix");
     while (f < WF_LEN(formats) && strcmp(formats[f], format)) f++;
-    if (!kernel || !u || f == WF_LEN(formats)) return 2;
+    if (!kernel || !u || !p || f == WF_LEN(formats)) return 2;
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;
     host_start(u);
     bool ok = true;
-    for (uint32_t turn = 0; turn < 4; turn++) {
+    for (uint32_t turn = p->first; turn < p->first + p->n; turn++) {
         cl_launch l;
         wf_case c = case_of(format_ids[f], turn);
-        ok = configure(u, variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
+        ok = configure(u, p->variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
     }
     host_end();
     wf_dev_close(ref);
@@ -133,6 +145,6 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "--knobs")) return print_knobs();
     if (argc == 5) return run(argv[1], argv[2], argv[3], argv[4]);
-    fprintf(stderr, "usage: matrix_host --knobs | KERNEL.so UNIT VARIANT FORMAT\n");
+    fprintf(stderr, "usage: matrix_host --knobs | KERNEL.so UNIT PROGRAM FORMAT\n");
     return 2;
 }

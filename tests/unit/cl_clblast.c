@@ -103,7 +103,7 @@ static int pick(wf_dev *d, uint32_t groups)
 
 static void only_where_asked_for(void **state)
 {
-    wf_candidate_kernel offered[WF_CL_MAX_VARIANTS];
+    wf_candidate_kernel offered[WF_MAX_VARIANTS];
     wf_dev *b = selected(NULL);
     int ours = wf_variant_find(b, WF_OP_GEMM, "clblast");
     wf_call c = product(300, 512, 512), large = product(1 << 15, 512, 1 << 14);

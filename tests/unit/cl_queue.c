@@ -254,7 +254,7 @@ static void watchdog(void **state)
 /* Each variant that can run the call once, at most as many as are wanted, and those of a class alone. */
 static void offers(void **state)
 {
-    wf_candidate_kernel all[WF_CL_MAX_VARIANTS], one[1];
+    wf_candidate_kernel all[WF_MAX_VARIANTS], one[1];
     wf_call c = {.op = WF_OP_GEMM};
     uint64_t seen = 0;
     (void)state;

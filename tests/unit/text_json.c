@@ -181,7 +181,7 @@ static const struct {
     {BPE("},\"added_tokens\":[{\"id\":1e9,\"content\":\"x\"}]"), "'added_tokens'"},
     {BPE("},\"added_tokens\":[{\"id\":4194304,\"content\":\"x\"}]"), "4194304"},
     {BPE("},\"added_tokens\":{}"), "'added_tokens' is not an array"},
-    {BPE("},\"normalizer\":{\"type\":\"Precompiled\"}"), "Precompiled"},
+    {BPE("},\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}"), "'Precompiled' is not supported"},
     {BPE("},\"normalizer\":{\"type\":\"Replace\",\"content\":\"\"}"), "'pattern'"},
     {BPE("},\"normalizer\":{\"type\":\"Sequence\"}"), "'normalizers'"},
     {BPE("},\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[7]}"), "'type'"},

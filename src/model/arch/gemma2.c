@@ -25,9 +25,9 @@ static weft_status read(wf_gguf *g, const json_t *config)
 static const wf_folder_key rows[] = {
     {"head_dim", "attention.key_length", false, 256},
     {"head_dim", "attention.value_length", false, 256},
-    {"sliding_window", "attention.sliding_window", false, 4096, true},
-    {"attn_logit_softcapping", "attn_logit_softcapping", true, 50, true},
-    {"final_logit_softcapping", "final_logit_softcapping", true, 30, true},
+    {"sliding_window", "attention.sliding_window", false, 4096, WF_NULL_IS_0},
+    {"attn_logit_softcapping", "attn_logit_softcapping", true, 50, WF_NULL_IS_0},
+    {"final_logit_softcapping", "final_logit_softcapping", true, 30, WF_NULL_IS_0},
     {NULL, NULL, false, 0},
 };
 static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .read = read};

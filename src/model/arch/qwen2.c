@@ -13,4 +13,5 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention, wf_build_swiglu);
 }
 
-const wf_arch wf_arch_qwen2 = {"qwen2", "Qwen2ForCausalLM", NULL, hparams, graph};
+static const wf_folder_keys keys = {.window = WF_QWEN_WINDOW};
+const wf_arch wf_arch_qwen2 = {"qwen2", "Qwen2ForCausalLM", NULL, hparams, graph, &keys};

@@ -19,5 +19,5 @@ static const wf_folder_key rows[] = {
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", false, WF_KEY_REQUIRED},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .read = wf_qwen_moe_config};
+static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config};
 const wf_arch wf_arch_qwen2moe = {"qwen2moe", "Qwen2MoeForCausalLM", NULL, hparams, graph, &keys};

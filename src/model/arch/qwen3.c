@@ -13,4 +13,5 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_swiglu);
 }
 
-const wf_arch wf_arch_qwen3 = {"qwen3", "Qwen3ForCausalLM", NULL, hparams, graph};
+static const wf_folder_keys keys = {.window = WF_QWEN_WINDOW};
+const wf_arch wf_arch_qwen3 = {"qwen3", "Qwen3ForCausalLM", NULL, hparams, graph, &keys};
