@@ -29,13 +29,14 @@ static void on_event(void *user, const struct weft_event *ev)
     l->errors += ev->status != WEFT_OK;
 }
 
-/* Closed while requests are submitted: they come at once, and every life makes the same calls. */
-static sem_t gate;
+/* The first request's end keeps the engine until the others are submitted, which begins when it has got there: they come at once, and every life makes
+ * the same calls. */
+static sem_t gate, at_gate;
 
 static void wait_at_gate(void *user, const struct weft_event *ev)
 {
     on_event(user, ev);
-    if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
+    if (ev->kind == WEFT_EVENT_DONE) sem_post(&at_gate), sem_wait(&gate);
 }
 
 static void ask(struct weft_engine *e, life *l)
@@ -46,6 +47,7 @@ static void ask(struct weft_engine *e, life *l)
     for (; n < REQUESTS; n++) {
         struct weft_request_params p = {.tokens = prompt, .n_tokens = 20, .max_tokens = n ? 12 : 1, .ignore_eos = true, .on_event = n ? on_event : wait_at_gate, .user = l};
         if (weft_submit(e, &p, &r[n])) break;
+        if (n == 0) sem_wait(&at_gate);
     }
     sem_post(&gate);
     for (int i = 0; i < n; i++) weft_wait(r[i], 0), weft_request_free(r[i]);
@@ -59,7 +61,7 @@ static life live(const wf_null_config *c, uint32_t nano_batches)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .n_seqs = REQUESTS, .context = 64, .max_batched_tokens = 32, .nano_batches = nano_batches};
     wf_null_configure(c);
-    sem_init(&gate, 0, 0);
+    sem_init(&gate, 0, 0), sem_init(&at_gate, 0, 0);
     l.opened = weft_engine_open(model, &p, &e);
     if (e) {
         struct weft_stats stats;
