@@ -56,12 +56,15 @@ static void print_time(const wf_check *k, const char *variant, const wf_check_re
            r->median_ns / 1e3, k->bytes / r->median_ns, k->flops / r->median_ns);
 }
 
-/* What makes another program of one variant and format: the type of X, whether rows are read by eight, and for how many experts there is room. */
-enum { TYPE_OF_X = 1, BY_EIGHT = 2, MANY_EXPERTS = 4 };
+/* What makes another program of one variant and format: the type of X, whether rows are read by eight, for how many experts there is room, and for how
+ * many rows of X. */
+enum { TYPE_OF_X = 1, BY_EIGHT = 2, MANY_EXPERTS = 4, SOME_ROWS = 8, MANY_ROWS = 16 };
 
 static uint8_t program_bits(const wf_case *c)
 {
-    return (uint8_t)((c->in == WF_F16 ? TYPE_OF_X : 0) | (c->pad % 8 == 0 && c->k % 8 == 0 ? BY_EIGHT : 0) | (c->n_experts > 8 ? MANY_EXPERTS : 0));
+    bool eights = c->pad % 8 == 0 && c->k % 8 == 0;
+    return (uint8_t)((c->in == WF_F16 ? TYPE_OF_X : 0) | (eights ? BY_EIGHT : 0) | (c->n_experts > 8 ? MANY_EXPERTS : 0) | (eights && c->m > 1 ? SOME_ROWS : 0) |
+                     (eights && c->m > 4 ? MANY_ROWS : 0));
 }
 
 /* One variant, twice: right, and the same bits again; simulators, which see for themselves what may differ, run it once. */
@@ -107,11 +110,11 @@ static bool compiles_slowly(const session *s)
 }
 
 /* Bits of which a variant meets one choice with each format, since decoding it knows nothing of them. Of tiles, which compile longest, all: the
- * others meet every format by eight and one by one. */
+ * others meet every format by eight and one by one, and a simple and a difficult one with all numbers of rows. */
 static uint8_t met_once(const session *s, const wf_case *c, int variant)
 {
-    bool tile = !strncmp(wf_variant_at(s->dev, c->op, variant)->name, "tile", 4);
-    return tile ? TYPE_OF_X | BY_EIGHT | MANY_EXPERTS : TYPE_OF_X;
+    bool tile = !strncmp(wf_variant_at(s->dev, c->op, variant)->name, "tile", 4), all_rows = c->weight == WF_F16 || c->weight == WF_Q4_K;
+    return tile ? TYPE_OF_X | BY_EIGHT | MANY_EXPERTS : all_rows ? TYPE_OF_X : TYPE_OF_X | SOME_ROWS | MANY_ROWS;
 }
 
 /* There the plain kernel, the op's first, runs every case. Of the others a kernel meets one format of W for each type of X and Y, others every time;
