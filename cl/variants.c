@@ -1,6 +1,7 @@
 /* The variants of each op, and what each can run. */
 #include "cl/cl.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static const cl_variant table[] = {
@@ -18,18 +19,25 @@ static const wf_variant shown[] = {
 #undef X
 };
 
+/* Where the rows of each op begin, and how many it has. Choosing kernels asks for them a million times as a model is opened. */
+static struct { size_t first, n; } rows_of[WF_N_OPS];
+static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+
+static void find_rows(void)
+{
+    for (size_t i = WF_LEN(table); i-- > 0;) rows_of[table[i].op].first = i, rows_of[table[i].op].n++;
+}
+
 static size_t first_of(enum wf_op op)
 {
-    size_t i = 0;
-    while (i < WF_LEN(table) && table[i].op != op) i++;
-    return i;
+    pthread_once(&rows_once, find_rows);
+    return rows_of[op].first;
 }
 
 size_t wf_cl_n_variants(enum wf_op op)
 {
-    size_t first = first_of(op), n = 0;
-    while (first + n < WF_LEN(table) && table[first + n].op == op) n++;
-    return WF_MIN(n, WF_MAX_VARIANTS);
+    pthread_once(&rows_once, find_rows);
+    return WF_MIN(rows_of[op].n, (size_t)WF_MAX_VARIANTS);
 }
 
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i)
