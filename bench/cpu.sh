@@ -5,11 +5,11 @@
 # weft / llama.cpp, and rows of results beside them, which belong in bench/results if the machine was quiet. $PYTHON has numpy and
 # llama-cpp-python, compiled for this processor (pip builds it so; with gcc 12 on one with AMX:
 # CMAKE_ARGS="-DCMAKE_CXX_FLAGS='-include $PWD/bench/baselines/amx_config.h'", or it faults); or TOOLS is a folder with llama.cpp's own programs.
-# THREADS: as many as there are cores. ROUNDS: 3.
+# THREADS: of both (by default what weft takes by itself, and one a core for llama.cpp). ROUNDS: 3.
 set -u
 [ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
-weft=$1 out=$2 python=${PYTHON:-python3} threads=${THREADS:-$(nproc)} rounds=${ROUNDS:-3}
+weft=$1 out=$2 python=${PYTHON:-python3} threads=(${THREADS:+-t "$THREADS"}) rounds=${ROUNDS:-3}
 shift 2
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 mkdir -p "$out" || exit 1
@@ -22,14 +22,14 @@ model() {
 
 # A row of results is of one run: weft runs at once after llama.cpp.
 record() {
-    $weft bench -m "$1" --device cpu -t "$threads" -p 512 -n 64 -r "$rounds" --peer "$2" --results "$out" >/dev/null
-    $weft bench -m "$1" --device cpu -t "$threads" -p 0 -n 64 -s 16 -r "$rounds" --peer "$2" --results "$out" >/dev/null
+    $weft bench -m "$1" --device cpu "${threads[@]}" -p 512 -n 64 -r "$rounds" --peer "$2" --results "$out" >/dev/null
+    $weft bench -m "$1" --device cpu "${threads[@]}" -p 0 -n 64 -s 16 -r "$rounds" --peer "$2" --results "$out" >/dev/null
 }
 
 compare() {
     local file
     file=$(model "$1")
-    $python bench/baselines/llamacpp.py "$weft" "$file" -p 512 -n 64 -s 16 -r "$rounds" -t "$threads" ${TOOLS:+--tools "$TOOLS"} --peer "$out/$1.csv" >"$out/$1.log" 2>&1 ||
+    $python bench/baselines/llamacpp.py "$weft" "$file" -p 512 -n 64 -s 16 -r "$rounds" "${threads[@]}" ${TOOLS:+--tools "$TOOLS"} --peer "$out/$1.csv" >"$out/$1.log" 2>&1 ||
         { tail -3 "$out/$1.log"; return 1; }
     [ -n "${LAYERS:-}" ] || record "$file" "$out/$1.csv"
     printf '%-8s' "$1"
@@ -38,6 +38,6 @@ compare() {
 }
 
 {
-    printf '%-8s %8s %8s %8s   weft / llama.cpp, %s threads, load %s before\n' format prompt decode x16 "$threads" "$(cut -d' ' -f1 /proc/loadavg)"
+    printf '%-8s %8s %8s %8s   weft / llama.cpp, %s threads, load %s before\n' format prompt decode x16 "${THREADS:-their default}" "$(cut -d' ' -f1 /proc/loadavg)"
     for format; do compare "$format"; done
 } | tee "$out/table.txt"

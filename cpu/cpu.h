@@ -147,6 +147,8 @@ void wf_cpu_fail(wf_cpu_dev *, weft_status,
                  const char *message);  /* called by a leader; keeps the first failure */
 weft_status wf_cpu_check(wf_cpu_dev *); /* returns that failure as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
+/* Where nobody says how many: all, but one of 16 and more, for the engine submits the next step while this one runs. */
+uint32_t wf_cpu_usual_threads(uint32_t cores);
 weft_status wf_cpu_team_of(wf_cpu_dev *, wf_cpu_team **); /* a new team of the device's cores */
 
 /* ---- probe.c --------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """weft against llama.cpp on the CPU: prompt, decode, and decode of several sequences, in turns in one run.
 
-    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t 2] [--tools DIR] [--peer FILE]
+    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t N] [--tools DIR] [--peer FILE]
 
 llama.cpp is the Python package llama-cpp-python, or with --tools its own llama-bench and
 llama-batched-bench in DIR. Prints each round's tokens/s and the median of the pairwise ratios weft /
@@ -98,7 +98,7 @@ class Tools:
 
 
 def weft(args, prompt, gen, sequences=1):
-    text = output_of(args.weft, 'bench', '-m', args.model, '--device', 'cpu', '-t', args.t, '-p', prompt, '-n', gen, '-s', sequences,
+    text = output_of(args.weft, 'bench', '-m', args.model, '--device', 'cpu', *args.own, '-p', prompt, '-n', gen, '-s', sequences,
                      '-r', 1, '-o', 'csv')
     row, = csv.DictReader(text.splitlines())
     return float(row['avg_ts']), row['model_type'].split()[-1]
@@ -125,10 +125,11 @@ def main():
     p.add_argument('-n', type=int, default=64, help='tokens to generate; 0: skip')
     p.add_argument('-s', type=int, default=0, help='sequences that decode together; 0: skip')
     p.add_argument('-r', type=int, default=5)
-    p.add_argument('-t', type=int, default=os.cpu_count())
+    p.add_argument('-t', type=int, help='threads of both (default: what weft takes by itself, and one a core for llama.cpp)')
     p.add_argument('--peer', type=argparse.FileType('w'), help='write lines op,dtype,shape,peer,rate,unit here')
     p.add_argument('--tools', help="folder of llama.cpp's programs")
     a = p.parse_args()
+    a.own, a.t = ['-t', a.t] if a.t else [], a.t or os.cpu_count()
     peer = Tools(a) if a.tools else Package(a)
     if a.p:
         compare(a, 'prompt', f'P={a.p}', lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))

@@ -357,7 +357,7 @@ struct weft_engine_params {
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
     uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit */
-    uint32_t threads;        /* CPU threads of each queue; 0: one per core */
+    uint32_t threads;        /* CPU threads, which queues share; 0: one per core, and one less where there are 16 cores or more */
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
     uint32_t watchdog_ms;    /* a step that takes longer than this means that the device is lost; 0: 60000 */
     uint32_t nano_batches;   /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps with

@@ -133,7 +133,7 @@ static const wf_opt rows[] = {
     {'s', "sequences", "N", "batch size in sequences (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
     {'r', "repetitions", "N", "runs of each test after a warm-up (default 5)",
      WF_OPT_U32, AT(repeat), 1, 100000},
-    {'t', "threads", "N,...", "CPU threads (default: all cores)", WF_OPT_LIST, AT(threads), 1,
+    {'t', "threads", "N,...", "CPU threads (default: one per core, one less from 16 cores on)", WF_OPT_LIST, AT(threads), 1,
      4096},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };

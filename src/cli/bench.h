@@ -9,7 +9,7 @@
 typedef struct wf_bench_row {
     const struct weft_model *model;
     const struct weft_device_info *device;
-    uint32_t threads;         /* 0: all cores */
+    uint32_t threads;         /* 0: as many as the device takes by itself */
     uint32_t n_prompt, n_gen; /* one of them is 0 */
     uint32_t n_seqs;
     struct weft_bench_result r;

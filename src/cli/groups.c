@@ -10,7 +10,7 @@ static const wf_opt model[] = {
 };
 WF_GROUP(wf_group_model, "Model", model);
 
-#define THREADS {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads), 1, 4096}
+#define THREADS {'t', "threads", "THREADS", "CPU threads (default: one per core, one less from 16 cores on)", WF_OPT_U32, AT(engine.threads), 1, 4096}
 
 static const wf_opt context[] = {
     {'c', "ctx-size", "CONTEXT", "context length in tokens; 0: the model's own (default: the same, at most 4096)",

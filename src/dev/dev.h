@@ -310,7 +310,7 @@ typedef struct wf_cost {
 
 typedef struct wf_open_params {
     enum wf_tier tier;       /* use no variant above this. Zero is WF_TIER_BASE, not the best: wf_tier_parse(NULL, ...) gives that */
-    uint32_t threads;        /* CPU: cores, which the queues share; 0: all */
+    uint32_t threads;        /* CPU: cores, which the queues share; 0: all, or one less of 16 and more */
     uint64_t max_alloc;      /* 0: the device's own limit */
     uint32_t watchdog_ms;    /* limit of one build of a kernel and of one wait; 0: 60000 */
     const char *force;       /* "op=variant,op=variant": the selector takes these wherever they can run */

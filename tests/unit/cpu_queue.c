@@ -354,6 +354,14 @@ static void test_few_of_a_team(void **state)
     dev->fns->close(dev);
 }
 
+static void test_usual_threads(void **state)
+{
+    (void)state;
+    assert_int_equal(wf_cpu_usual_threads(1), 1);
+    assert_int_equal(wf_cpu_usual_threads(15), 15);
+    assert_int_equal(wf_cpu_usual_threads(16), 15);
+}
+
 static void test_shares(void **state)
 {
     (void)state;
@@ -652,7 +660,7 @@ int main(void)
         cmocka_unit_test(test_order),      cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_rank),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
+        cmocka_unit_test(test_rank), cmocka_unit_test(test_usual_threads),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
         cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
         cmocka_unit_test(test_cores_of_a_call), cmocka_unit_test(test_cores_left), cmocka_unit_test(test_cores_of_many_calls),
         cmocka_unit_test(test_cores_in_turn), cmocka_unit_test(test_lost_runs_nothing), cmocka_unit_test(test_lost_still_runs),
