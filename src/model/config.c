@@ -44,13 +44,15 @@ static const wf_folder_key rows[] = {
     {"moe_intermediate_size", "expert_feed_forward_length", false, 0},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true, WF_KEY_REQUIRED},
 };
+/* Read apart: */
 static const wf_folder_key context_row = {"max_position_embeddings", "context_length", false, WF_KEY_REQUIRED};
+static const wf_folder_key theta_row = {"rope_theta", "rope.freq_base", true, 0};
 
-/* The architecture's own row for the same key of ours; NULL: it has none. */
+/* The architecture's own row of the class for the same key of ours; NULL: it has none. */
 static const wf_folder_key *own_row(const reader *r, const char *ours)
 {
     const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL;
-    while (row && row->ours && strcmp(row->ours, ours)) row++;
+    while (row && row->ours && (strcmp(row->ours, ours) || (row->class && strcmp(row->class, r->class)))) row++;
     return row && row->ours ? row : NULL;
 }
 
@@ -74,7 +76,7 @@ static weft_status copy_numbers(const reader *r)
     for (size_t i = 0; i < WF_LEN(rows); i++)
         if (!own_row(r, rows[i].ours)) WF_TRY(copy_number(r, r->config, &rows[i]));
     for (const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL; row && row->ours; row++)
-        if (strcmp(row->ours, context_row.ours) && (!row->class || !strcmp(row->class, r->class))) WF_TRY(copy_number(r, r->config, row));
+        if (own_row(r, row->ours) == row && strcmp(row->ours, context_row.ours) && strcmp(row->ours, theta_row.ours)) WF_TRY(copy_number(r, r->config, row));
     return WEFT_OK;
 }
 
@@ -289,8 +291,8 @@ static weft_status copy_rotated(const reader *r)
 static weft_status read_rope(const reader *r)
 {
     json_t *o, *newer;
-    const float own = r->arch->keys ? r->arch->keys->rope_base : 0;
-    float base = own > 0 ? own : 10000;
+    const wf_folder_key *own = own_row(r, theta_row.ours), *row = own ? own : &theta_row;
+    float base = row->missing > 0 ? row->missing : 10000;
     const char *type = NULL;
     WF_TRY(copy_rotated(r));
     WF_TRY(wf_json_object(r->config, "rope_scaling", &o));
@@ -298,8 +300,9 @@ static weft_status read_rope(const reader *r)
     const json_t *with_base = r->config;
     if (newer && json_object_get(newer, "full_attention")) WF_TRY(wf_json_object(newer, "full_attention", &newer)); /* Gemma 3 has two */
     if (newer && json_object_get(newer, "rope_theta")) with_base = newer;
+    if (o && json_object_get(o, "rope_theta")) with_base = o;
     if (newer && !(o && json_object_size(o))) o = newer;
-    WF_TRY(copy_number(r, with_base, &(wf_folder_key){"rope_theta", "rope.freq_base", true, own}));
+    WF_TRY(copy_number(r, with_base, row));
     WF_TRY(wf_json_float(with_base, "rope_theta", &base));
     if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");
     if (o) WF_TRY(wf_json_str(o, "type", &type));

@@ -43,7 +43,6 @@ typedef struct wf_folder_keys {
     uint32_t window;           /* with use_sliding_window, where sliding_window is missing, not null; 0: none */
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
-    float rope_base;           /* where config.json does not say; 0: 10000 */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
     weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;

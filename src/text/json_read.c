@@ -132,7 +132,8 @@ static weft_status read_added_token(reader *r, const json_t *o)
     json_int_t i = json_integer_value(id);
     const char *own = i >= 0 && i < r->src.n_tokens ? r->tokens[i].text : NULL;
     bool added = !own || strcmp(own, text);
-    WF_TRY(set_token(r, i, text, special ? WF_TOKEN_CONTROL : WF_TOKEN_USER));
+    uint8_t type = special ? WF_TOKEN_CONTROL : WF_TOKEN_USER; /* bytes stay bytes: text falls back to them, wherever they are listed */
+    WF_TRY(set_token(r, i, text, type_of(r, text) == WF_TOKEN_BYTE ? WF_TOKEN_BYTE : type));
     r->json->rules[i] = added ? WF_RULE_ADDED : 0;
     return read_rules(r, o, i);
 }

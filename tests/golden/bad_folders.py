@@ -174,6 +174,8 @@ MADE = [  # folder of tests/model/data, change of its config.json, what the mess
     ('gpt-oss', {'quantization_config': {'quant_method': 'gptq'}}, 'gptq'),
     ('command-r', {'use_qk_norm': True}, "'use_qk_norm' is true"),
     ('gemma3', {'use_bidirectional_attention': True}, 'use_bidirectional_attention'),
+    ('gemma3', {'rope_parameters': {'full_attention': {'rope_theta': 1e6}, 'sliding_attention': {'rope_type': 'linear', 'factor': 2}}}, "'linear' of 'sliding_attention'"),
+    ('command-r', {'rope_parameters': None}, "'rope_theta' is missing"),
     ('qwen3moe', {'mlp_only_layers': [1]}, 'mlp_only_layers'),
     ('qwen3moe', {'decoder_sparse_step': 2}, "'decoder_sparse_step' is 2"),
     ('qwen2moe', {'decoder_sparse_step': 2}, "'decoder_sparse_step' is 2"),

@@ -157,6 +157,7 @@ class Test:
                     'query_pre_attn_scalar', 'tie_word_embeddings'):
             del config['text_config'][key]
         del config['tie_word_embeddings']
+        config['text_config']['attn_logit_softcapping'] = 0.5  # transformers reads it and computes no cap
         hf.write_json(folder, 'config.json', config)
         data = (source / 'model.safetensors').read_bytes()
         header, size = header_of(data)
@@ -179,6 +180,19 @@ class Test:
             got = hf.File(str(out)).meta.get('llama.attention.sliding_window', 0)
             out.unlink()
             self.say(f'{kind} sliding_window {window!r}', got == want, f'a window of {got}')
+
+    def bases(self, top):
+        """How fast positions turn where config.json does not say: transformers' configuration classes; and where rope_scaling says it."""
+        for name, more, want in (('gemma3', {}, 1e6), ('gpt-oss', {}, 150000), ('llama', {}, 10000), ('mixtral', {}, 1e6), ('smollm3', {}, 2e6),
+                                 ('llama', {'rope_scaling': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 500}, 'rope_parameters': None}, 500)):
+            folder = top / 'bases'
+            shutil.copytree(self.sources / 'tests/model/data' / name, folder, dirs_exist_ok=True)
+            config = json.loads((folder / 'config.json').read_text())
+            for rope in (config['rope_parameters'], config['rope_parameters'].get('full_attention', {})):
+                rope.pop('rope_theta', None)
+            hf.write_json(folder, 'config.json', config | more)
+            got = float(re.search(r'rope base ([^,]+)', run(self.weft, 'info', '-m', folder).decode())[1])
+            self.say(f'{name} with {more} and without its own rope_theta', got == want, f'a base of {got}')
 
     def cut_contexts(self, top):
         """Qwen's windows are not computed: how long a context is without them, also where config.json does not say."""
@@ -258,6 +272,7 @@ def main():
         test.stories(top)
         test.defaults(top)
         test.windows(top)
+        test.bases(top)
         test.cut_contexts(top)
         test.beside(top)
     sys.exit(test.failed > 0)

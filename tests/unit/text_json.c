@@ -277,6 +277,27 @@ static void normalised_later(void **state)
     }
 }
 
+/* Characters that the vocabulary lacks become bytes, also where the file lists these among its added tokens, and are text again. */
+static void added_bytes(void **state)
+{
+    (void)state;
+    static const char file[] = "{\"added_tokens\":[{\"id\":1,\"content\":\"<0x48>\",\"special\":true},{\"id\":2,\"content\":\"<0x49>\"}],"
+                               "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0,\"<0x48>\":1,\"<0x49>\":2},\"merges\":[]},\"decoder\":{\"type\":\"ByteFallback\"}}";
+    static const int32_t want[] = {1, 0, 2};
+    wf_tokenizer *t;
+    int32_t *v;
+    size_t n;
+    char piece[8];
+    if (wf_tokenizer_from_json(file, strlen(file), &t)) fail_msg("%s", wf_error());
+    assert_int_equal(wf_tokenize(t, "HaI", 3, 0, &v, &n), WEFT_OK);
+    assert_int_equal(n, 3);
+    assert_memory_equal(v, want, sizeof want);
+    assert_int_equal(wf_token_piece(t, 1, WEFT_TEXT_HIDE_SPECIAL, piece, sizeof piece), 1);
+    assert_int_equal(piece[0], 'H');
+    free(v);
+    wf_tokenizer_destroy(t);
+}
+
 /* Steps that each double the text end in an error before they take the memory of the machine. */
 static void growing_text(void **state)
 {
@@ -303,7 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids),       cmocka_unit_test(any_bytes),   cmocka_unit_test(text_back),
         cmocka_unit_test(no_forged_tokens), cmocka_unit_test(wrong_files), cmocka_unit_test(harmless_files), cmocka_unit_test(slow_pattern),
-        cmocka_unit_test(normalised_later), cmocka_unit_test(growing_text),
+        cmocka_unit_test(normalised_later), cmocka_unit_test(growing_text), cmocka_unit_test(added_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

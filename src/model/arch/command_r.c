@@ -34,6 +34,7 @@ static const wf_folder_key rows[] = {
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
     {"layer_norm_eps", "attention.layer_norm_epsilon", true, 1e-5},
     {"logit_scale", "logit_scale", true, 0.0625},
+    {"rope_theta", "rope.freq_base", true, WF_KEY_REQUIRED}, /* 10000 in transformers 4, 500000 in 5 */
     {NULL, NULL, false, 0},
 };
 static const wf_folder_keys keys = {.rows = rows, .tied = true, .read = read};

@@ -4,6 +4,8 @@
 #include "model/json.h"
 #include "model/model.h"
 
+#include <string.h>
+
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {
     enum { LAYERS_27B = 62 };
@@ -17,12 +19,22 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_swiglu);
 }
 
+/* Layers with a window turn as their base says; GGUF has no key for more. */
+static weft_status check_local(const json_t *local)
+{
+    const char *type = "default";
+    WF_TRY(wf_json_str(local, "rope_type", &type));
+    if (!strcmp(type, "default")) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' of 'sliding_attention' is not supported (supported: default)", type);
+}
+
 static weft_status read(wf_gguf *g, const json_t *config)
 {
     json_t *rope, *local = NULL;
     float base = 10000;
     WF_TRY(wf_json_object(config, "rope_parameters", &rope));
     if (rope) WF_TRY(wf_json_object(rope, "sliding_attention", &local));
+    if (local) WF_TRY(check_local(local));
     WF_TRY(wf_json_float(local ? local : config, local ? "rope_theta" : "rope_local_base_freq", &base));
     WF_TRY(wf_folder_f32(g, "gemma3.rope.freq_base_swa", base));
     return wf_gemma_config(g, "gemma3", config);
@@ -37,9 +49,9 @@ static const wf_folder_key rows[] = {
     {"head_dim", "attention.key_length", false, 256},
     {"head_dim", "attention.value_length", false, 256},
     {"sliding_window", "attention.sliding_window", false, 4096},
-    {"attn_logit_softcapping", "attn_logit_softcapping", true, 0},
-    {"final_logit_softcapping", "final_logit_softcapping", true, 0},
+    {"rope_theta", "rope.freq_base", true, 1e6f},
+    {"final_logit_softcapping", "final_logit_softcapping", true, 0}, /* attn_logit_softcapping is read by transformers, too, and never used */
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .rope_base = 1e6f, .tied = true, .read = read};
+static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .read = read};
 const wf_arch wf_arch_gemma3 = {"gemma3", "Gemma3ForCausalLM Gemma3ForConditionalGeneration", wf_gemma_names, hparams, graph, &keys};

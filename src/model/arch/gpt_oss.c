@@ -175,6 +175,7 @@ static const wf_folder_key rows[] = {
     {"head_dim", "attention.key_length", false, 64},
     {"head_dim", "attention.value_length", false, 64},
     {"sliding_window", "attention.sliding_window", false, 128},
+    {"rope_theta", "rope.freq_base", true, 150000},
     {"num_local_experts", "expert_count", false, WF_KEY_REQUIRED},
     {"num_experts_per_tok", "expert_used_count", false, WF_KEY_REQUIRED},
     {"intermediate_size", "expert_feed_forward_length", false, WF_KEY_REQUIRED},

@@ -18,6 +18,7 @@ static void graph(wf_builder *b)
 static const wf_folder_key rows[] = {
     {"sliding_window", "attention.sliding_window", false, 4096, WF_NULL_IS_NONE, "MistralForCausalLM"},
     {"sliding_window", "attention.sliding_window", false, 0, WF_NULL_IS_MISSING, "MixtralForCausalLM"}, /* Llama ignores it, as copies of Mistral's config.json have it */
+    {"rope_theta", "rope.freq_base", true, 1e6f, WF_NULL_IS_MISSING, "MixtralForCausalLM"},
     {NULL, NULL, false, 0},
 };
 static const wf_folder_keys keys = {.rows = rows, .windows = true};

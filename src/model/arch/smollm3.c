@@ -33,5 +33,9 @@ static weft_status config(wf_gguf *g, const json_t *o)
     return wf_folder_u32(g, "smollm3.rope.unrotated_step", step);
 }
 
-static const wf_folder_keys keys = {.early_windows = true, .tied = true, .read = config};
+static const wf_folder_key rows[] = {
+    {"rope_theta", "rope.freq_base", true, 2e6f},
+    {NULL, NULL, false, 0},
+};
+static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .tied = true, .read = config};
 const wf_arch wf_arch_smollm3 = {"smollm3", "SmolLM3ForCausalLM", NULL, hparams, graph, &keys};
