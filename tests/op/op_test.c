@@ -136,12 +136,27 @@ static bool has_turn(const session *s, const wf_case *c, int variant)
     return all && c->weight % all == before;
 }
 
-/* Of the plain kernel, the op's first, each case is compiled. Any other meets the formats that are typical, and its file every one: a file sees nothing of
- * a format but the functions of quant/ that give one element or eight, and of these expand.clh knows three kinds, so that the tile's size, a number of
- * rows, or where K is cut, cannot meet one format of a kind otherwise than another. Devices that compile fast meet the full product. */
+/* A product's kernel meets the formats that are typical, and its file every one: a file sees nothing of a format but the functions of quant/ that give one
+ * element or eight, and of these expand.clh knows three kinds, so that the tile's size, a number of rows, or where K is cut, cannot meet one format of a
+ * kind otherwise than another. */
+static bool has_format(const session *s, const wf_case *c, int variant)
+{
+    return is_typical(c->weight) || has_turn(s, c, variant);
+}
+
+/* The asynchronous softmax is of scores and sums, whose number and places follow from the tile: 80 has that of 96 and 128, and as 96 does, leaves work-items
+ * without a column; 64 is a power of two as well. */
+static bool has_head_size(const session *s, const wf_case *c, int variant)
+{
+    bool async = wf_variant_at(s->dev, c->op, variant)->flags & WF_ASYNC_SOFTMAX;
+    return !async || (c->p.head_dim != 96 && c->p.head_dim != 128);
+}
+
+/* Has the variant to meet the case's format or head size? Where programs compile slowly the plain kernel, the op's first, has to with all of them. */
 static bool is_meant(const session *s, const wf_case *c, int variant)
 {
-    return variant == 0 || s->variant || !compiles_slowly(s) || !is_product(c->op) || is_typical(c->weight) || has_turn(s, c, variant);
+    if (!compiles_slowly(s) || s->variant || variant == 0) return true;
+    return is_product(c->op) ? has_format(s, c, variant) : c->op != WF_OP_ATTENTION || has_head_size(s, c, variant);
 }
 
 /* Bits of which a variant meets one choice with a format: none of a simple one, with which it meets all that there is; all of most, by eight. What comes one
@@ -161,12 +176,12 @@ static bool is_another_program(const session *s, const wf_case *c, int variant)
     return op_coverage_has(&s->coverage, c, variant) && (s->program_of[c->op][variant][c->weight] ^ bits) & once;
 }
 
-/* Where programs compile slowly. Without s->every a kernel but the plain one meets one format of W for each type of X and Y, others every time. */
+/* Without s->every a product's kernel but the plain one meets one format of W for each type of X and Y, others every time. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
-    if (!is_product(c->op) || !compiles_slowly(s) || s->variant || variant == 0) return false;
-    if (!s->all) return (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
-    if (!s->every || c->n > 8192) return false; /* so wide a W, which few cases have, has tiles of its own */
+    if (!compiles_slowly(s) || s->variant || variant == 0 || (s->all && !s->every)) return false;
+    if (!s->every) return is_product(c->op) && (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
+    if (c->n > 8192) return false; /* so wide a W, which few cases have, has tiles of its own */
     return !is_meant(s, c, variant) || is_another_program(s, c, variant);
 }
 
