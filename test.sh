@@ -2,7 +2,7 @@
 # Builds weft in several ways and runs its tests; the last line is `N passed, N failed, N skipped`.
 #
 #   ./test.sh               the short tier, at most 20 minutes on 2 cores; it says what it leaves out
-#   ./test.sh --more        the rest: every kernel with every format and head size, longer soaks and fuzzing
+#   ./test.sh --more        the rest: every file of kernels with every format, every kernel with what is typical of them, longer soaks and fuzzing
 #   ./test.sh --all         both, as continuous integration runs them
 #   ./test.sh --long        both, with fuzzing for an hour each, soaks of half an hour and an hour, and images of containers
 #   ./test.sh asan fuzz     only these stages of a tier: plain, asan, tsan, cpu-only, fuzz

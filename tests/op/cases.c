@@ -186,11 +186,14 @@ static bool gemm_grid(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
     return true;
 }
 
-/* Rows that can be read by eight, which the largest tiles want; random cases may have none of some format. */
+/* Rows that can be read by eight, which the largest tiles want, and few of them; random cases may have none of some format. */
 static bool gemm_aligned(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
-    if (!gemm(s, w, in, out, 70, 132, 256)) return false;
-    s->list[s->n - 1].pad = 0;
+    static const uint32_t ms[] = {70, 1, 3, 7};
+    for (size_t i = 0; i < WF_LEN(ms); i++) {
+        if (!gemm(s, w, in, out, ms[i], 132, 256)) return false;
+        s->list[s->n - 1].pad = 0;
+    }
     return true;
 }
 
@@ -318,6 +321,17 @@ static bool grouped(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m,
                             .n_experts = experts[0], .used = experts[1], .one_x = below(s, 2), .bias = below(s, 2)});
 }
 
+/* Rows that can be read by eight and rows that cannot, of few experts and of many: random cases may have none of some format. */
+static bool experts_aligned(op_cases *s, uint8_t w)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        if (!grouped(s, w, acts[(w + i) % 2], ANY(s, acts), 17, 130, 256)) return false;
+        wf_case *c = &s->list[s->n - 1];
+        c->pad = i == 2, c->n_experts = i ? 8 : 33, c->used = 2;
+    }
+    return true;
+}
+
 /* Gate and up in one product: whole tiles of formats that lie as fragments, and what no kernel does at once. */
 static bool experts_silu(op_cases *s)
 {
@@ -353,9 +367,11 @@ static bool experts(op_cases *s)
     static const uint32_t ms[] = {1, 1, 3, 7, 16, 65, 130}, ns[] = {1, 7, 64, 130}, ks[] = {7, 64, 130, 515};
     static const uint8_t blocks[] = {WF_Q4_0, WF_Q8_0, WF_Q4_K, WF_Q6_K};
     if (!experts_silu(s) || !routers(s)) return false;
-    for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++)
+    for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
+        if (!experts_aligned(s, w)) return false;
         for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 4 : 1); i++)
             if (!grouped(s, w, ANY(s, acts), ANY(s, acts), ms[i % WF_LEN(ms)], ANY(s, ns), ANY(s, ks))) return false;
+    }
     for (uint32_t i = 0; i < 2; i++) /* whole tiles of one token, for kernels that take no others */
         if (!grouped(s, ANY(s, blocks), WF_F16, WF_F32, 1, 64, 512)) return false;
     for (uint32_t i = 0; i < 8; i++) {
@@ -403,7 +419,7 @@ static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, cons
     static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
     wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows, .sinks = with_sinks};
     if (windows) c.p.sink = ANY(s, sinks);
-    if (windows == WF_WINDOWS_MIXED && mode % 2) c.p.softcap = 1.5f;
+    if (windows == WF_WINDOWS_MIXED && mode % 2 && !(with_sinks && s->few_programs)) c.p.softcap = 1.5f; /* of scores; the sink joins their sum */
     c.max_kv = ANY(s, lengths);
     gen_phi(s, &c.p);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
@@ -469,7 +485,7 @@ static bool attentions(op_cases *s)
 {
     uint32_t turn = below(s, 15), repeat = s->level == OP_LONG ? 15 : 1;
     for (uint32_t r = 0; r < repeat; r++) {
-        size_t with_windows = below(s, 4); /* of small heads: the reference takes its time */
+        size_t with_windows = below(s, 3); /* of small heads, for the reference takes its time, and of those that all variants meet */
         for (size_t d = 0; d < WF_LEN(head_dims); d++) {
             if (!attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_windows)) return false;
         }

@@ -4,8 +4,8 @@
  *   op_test --devices
  *
  * Inputs are random in each run; the seed that is printed repeats it. Exit code 0: all right, 1: not,
- * 77: no such device. --every: on OpenCL devices of CPUs, too, each variant meets each format and head size, and one that
- * misses any fails. A variant must give the same bits twice, and variants of one invariance class
+ * 77: no such device. --every: on OpenCL devices of CPUs, too, each variant meets each format and head size that is meant for it (is_meant), and one
+ * that misses any fails. A variant must give the same bits twice, and variants of one invariance class
  * the same bits as each other. --bench times each variant in the same loop: one line each.
  */
 #include <stdio.h>
@@ -62,9 +62,9 @@ enum { TYPE_OF_X = 1, BY_EIGHT = 2, MANY_EXPERTS = 4, SOME_ROWS = 8, MANY_ROWS =
 
 static uint8_t program_bits(const wf_case *c)
 {
-    bool eights = c->pad % 8 == 0 && c->k % 8 == 0;
-    return (uint8_t)((c->in == WF_F16 ? TYPE_OF_X : 0) | (eights ? BY_EIGHT : 0) | (c->n_experts > 8 ? MANY_EXPERTS : 0) | (eights && c->m > 1 ? SOME_ROWS : 0) |
-                     (eights && c->m > 4 ? MANY_ROWS : 0));
+    bool eights = c->pad % 8 == 0 && c->k % 8 == 0, rows = eights && c->op == WF_OP_GEMM;
+    return (uint8_t)((c->in == WF_F16 ? TYPE_OF_X : 0) | (eights ? BY_EIGHT : 0) | (c->n_experts > 8 ? MANY_EXPERTS : 0) | (rows && c->m > 1 ? SOME_ROWS : 0) |
+                     (rows && c->m > 4 ? MANY_ROWS : 0));
 }
 
 /* One variant, twice: right, and the same bits again; simulators, which see for themselves what may differ, run it once. */
@@ -103,28 +103,86 @@ static void check_class(session *s, const wf_case *c, const wf_variant *v, uint6
     if (*n < 64) list[(*n)++] = (seen){v->class, v->name, hash};
 }
 
+static bool is_product(enum wf_op op)
+{
+    return op == WF_OP_GEMM || op == WF_OP_GROUPED_GEMM;
+}
+
 /* OpenCL drivers of CPUs compile some kernels for seconds. */
 static bool compiles_slowly(const session *s)
 {
     return s->dev->info.type == WEFT_DEVICE_CPU && !strncmp(s->dev->info.id, "opencl", 6);
 }
 
-/* Bits of which a variant meets one choice with each format, since decoding it knows nothing of them. Of tiles, which compile longest, all: the
- * others meet every format by eight and one by one, and a simple and a difficult one with all numbers of rows. */
-static uint8_t met_once(const session *s, const wf_case *c, int variant)
+/* Ways in which kernels read W: numbers as they lie, four or eight at once, and blocks of 32 and of 256. */
+static bool is_typical(uint8_t weight)
 {
-    bool tile = !strncmp(wf_variant_at(s->dev, c->op, variant)->name, "tile", 4), all_rows = c->weight == WF_F16 || c->weight == WF_Q4_K;
-    return tile ? TYPE_OF_X | BY_EIGHT | MANY_EXPERTS : all_rows ? TYPE_OF_X : TYPE_OF_X | SOME_ROWS | MANY_ROWS;
+    return weight == WF_F32 || weight == WF_F16 || weight == WF_Q8_0 || weight == WF_Q4_K;
 }
 
-/* There the plain kernel, the op's first, runs every case. Of the others a kernel meets one format of W for each type of X and Y, others every time;
- * with s->every it meets each format. */
+/* Variants of one file have names that begin alike: gemv and gemv_few, tile8 and tile16. */
+static bool is_of(const wf_variant *v, const char *file)
+{
+    return !strncmp(v->name, file, 4);
+}
+
+/* Those of one file share the formats evenly, as far as the device can run them. */
+static bool has_turn(const session *s, const wf_case *c, int variant)
+{
+    const wf_variant *v, *own = wf_variant_at(s->dev, c->op, variant);
+    unsigned before = 0, all = 0;
+    for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)); i++)
+        if (is_of(v, own->name) && op_coverage_can(s->dev, c->op, i)) all++, before += i < variant;
+    return all && c->weight % all == before;
+}
+
+/* A product's kernel meets the formats that are typical, and its file every one: a file sees nothing of a format but the functions of quant/ that give one
+ * element or eight, and of these expand.clh knows three kinds, so that the tile's size, a number of rows, or where K is cut, cannot meet one format of a
+ * kind otherwise than another. */
+static bool has_format(const session *s, const wf_case *c, int variant)
+{
+    return is_typical(c->weight) || has_turn(s, c, variant);
+}
+
+/* The asynchronous softmax is of scores and sums, whose number and places follow from the tile: 80 has that of 96 and 128, and as 96 does, leaves work-items
+ * without a column; 64 is a power of two as well. */
+static bool has_head_size(const session *s, const wf_case *c, int variant)
+{
+    bool async = wf_variant_at(s->dev, c->op, variant)->flags & WF_ASYNC_SOFTMAX;
+    return !async || (c->p.head_dim != 96 && c->p.head_dim != 128);
+}
+
+/* Has the variant to meet the case's format or head size? Where programs compile slowly the plain kernel, the op's first, has to with all of them. */
+static bool is_meant(const session *s, const wf_case *c, int variant)
+{
+    if (!compiles_slowly(s) || s->variant || variant == 0) return true;
+    return is_product(c->op) ? has_format(s, c, variant) : c->op != WF_OP_ATTENTION || has_head_size(s, c, variant);
+}
+
+/* Bits of which a variant meets one choice with a format: none of a simple one, with which it meets all that there is; all of most, by eight. What comes one
+ * by one is each format's w_load, as in the plain kernel. */
+static uint8_t met_once(const session *s, const wf_case *c, int variant)
+{
+    const wf_variant *v = wf_variant_at(s->dev, c->op, variant);
+    bool tile = is_of(v, "tile");
+    if (c->weight == WF_F16 || (!tile && !is_of(v, "gemv"))) return 0;
+    return TYPE_OF_X | MANY_EXPERTS | (c->weight == WF_Q4_K ? 0 : BY_EIGHT) | (c->weight == WF_Q4_K || tile ? 0 : SOME_ROWS | MANY_ROWS);
+}
+
+static bool is_another_program(const session *s, const wf_case *c, int variant)
+{
+    uint8_t once = met_once(s, c, variant), bits = program_bits(c);
+    if (once & BY_EIGHT & ~bits) return true;
+    return op_coverage_has(&s->coverage, c, variant) && (s->program_of[c->op][variant][c->weight] ^ bits) & once;
+}
+
+/* Without s->every a product's kernel but the plain one meets one format of W for each type of X and Y, others every time. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
-    if ((c->op != WF_OP_GEMM && c->op != WF_OP_GROUPED_GEMM) || !compiles_slowly(s) || s->variant || variant == 0) return false;
-    if (!s->all) return (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
-    if (!s->every || !op_coverage_has(&s->coverage, c, variant) || c->n > 8192) return false; /* so wide a W, which few cases have, has tiles of its own */
-    return (s->program_of[c->op][variant][c->weight] ^ program_bits(c)) & met_once(s, c, variant);
+    if (!compiles_slowly(s) || s->variant || variant == 0 || (s->all && !s->every)) return false;
+    if (!s->every) return is_product(c->op) && (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
+    if (c->n > 8192) return false; /* so wide a W, which few cases have, has tiles of its own */
+    return !is_meant(s, c, variant) || is_another_program(s, c, variant);
 }
 
 /* Where the class says so, a row alone has the bits that it has among others, by any variant of the class. */
@@ -208,7 +266,8 @@ static void check_case(session *s, const wf_case *c)
         complain(s, c, "reference", weft_last_error());
         return;
     }
-    op_coverage_ask(&s->coverage, c);
+    for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)); i++)
+        if (is_meant(s, c, i)) op_coverage_ask(&s->coverage, c, i);
     for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)) && !s->dev->lost; i++) {
         wf_check_result r;
         if ((s->variant && strcmp(s->variant, v->name)) || left_out(s, c, i)) continue;

@@ -10,6 +10,7 @@ read their operands between the instruction and the wait. Slots that no row may 
 other, addresses outside of buffers, and outputs that nobody writes are failures. Proxies (fence.proxy.async) are not simulated.
 The comments of scopes are held against their statements.
 """
+import functools
 import os
 import random
 import re
@@ -23,9 +24,11 @@ import numpy as np
 
 import ptx
 import split
-from wgmma import STRIDE, Memory, bytes_of, parse, tolerances
+from wgmma import STRIDE, Memory, bytes_of, fragment_places, parse, place_of, tolerances, words_of
 
 LANES, ROWS = 32, 128
+EVERY = np.ones(LANES, bool)  # lanes; known by what it is, not by what it holds
+EVERY.flags.writeable = False
 NUMBER = {"b32": np.uint32, "b64": np.uint64, "f32": np.float32, "pred": bool}
 SIGNED = {np.uint32: np.int32, np.uint64: np.int64}
 COMPARE = {"lt": np.less, "le": np.less_equal, "ge": np.greater_equal, "gt": np.greater, "eq": np.equal, "ne": np.not_equal}
@@ -36,9 +39,30 @@ PLAIN = {
     "mov": lambda a: a, "ex2": lambda a: np.exp2(a.astype(float)).astype(np.float32),  # rounded once, as tests/op/host.c has it
     "rcp": np.reciprocal,
 }
+DECODED_PAGE = {64: 48, 128: 16}  # by head size, whatever the case's: each has to be compiled, and op split has pages of 16 and 32
 GROWS = 32  # of the program by chunks, as wgmma_ptx prints it
 BASE, LOW, NEAR, BEFORE = -5, -4, 0.05, 40  # of the asynchronous softmax; scores so close to its range may leave; the counter's start
 WAIT = object()  # what a statement returns that cannot be done yet
+
+
+@functools.lru_cache(maxsize=None)
+def words_in(operation):
+    return operation.split(".")
+
+
+@functools.lru_cache(maxsize=None)
+def method_of(operation):
+    """Who does it; None: nobody, as it has no effect here."""
+    methods = {"mbarrier": "barrier", "cp.async.mbarrier": "barrier", "cp.async": "copy", "wgmma": "warpgroup", "ld.": "load", "red.": "add_to", "st.": "store",
+               "setp": "compare", "shfl": "shuffle", "vote": "vote", "redux": "reduce", "mov.b64": "move_wide", "bar.sync": "meet", "setmaxnreg": None, "fence": None}
+    return next((method for start, method in methods.items() if operation.startswith(start)), "compute")
+
+
+@functools.lru_cache(maxsize=None)
+def constant(number, kind):
+    every = np.full(LANES, number, kind)
+    every.flags.writeable = False
+    return every
 
 
 class Program:
@@ -92,9 +116,9 @@ class Group:
 class Warp:
     def __init__(self, group, number):
         self.group, self.number, self.done = group, number, False
-        self.at = np.zeros(LANES, int)
+        self.here, self.at = 0, None  # the statement of all lanes, or where they part, of each
         self.copies, self.products, self.open = [], [], []
-        self.values = {name: np.zeros(LANES, kind) for name, kind in group.program.types.items()}
+        self.values = {name: constant(0, kind) for name, kind in group.program.types.items()}  # which may be shared: none is changed in place
         self.met = None
 
     # ---- operands
@@ -105,22 +129,22 @@ class Warp:
         if name == "%tid.x":
             return np.arange(LANES, dtype=kind) + kind(self.number * LANES)
         if name in self.group.special:
-            return np.full(LANES, self.group.special[name], kind)
+            return constant(self.group.special[name], kind)
         if name.startswith("0f"):
-            return np.full(LANES, int(name[2:], 16), np.uint32).view(np.float32)
-        return np.full(LANES, int(name) & (1 << np.dtype(kind).itemsize * 8) - 1, kind)
+            return constant(int(name[2:], 16), np.uint32).view(np.float32)
+        return constant(int(name) & (1 << np.dtype(kind).itemsize * 8) - 1, kind)
 
     def set(self, name, value, active):
         if name == "_":
             return
         kind = self.group.program.types[name]
-        if value.dtype != kind and value.dtype.itemsize == np.dtype(kind).itemsize:
-            value = value.view(kind)
-        np.copyto(self.values[name], value, where=active, casting="unsafe")
+        if value.dtype != kind:
+            value = value.view(kind) if value.dtype.itemsize == np.dtype(kind).itemsize else value.astype(kind)
+        self.values[name] = value if active is EVERY else np.where(active, value, self.values[name])
 
     def address(self, operand):
-        name, offset = re.match(r"\[(\w+)(?:\+(\d+))?\]", operand).groups()
-        return self.value(name).astype(np.uint64) + np.uint64(int(offset or 0))
+        name, offset = place_of(operand)
+        return self.value(name).astype(np.uint64) + offset
 
     # ---- what may come late
 
@@ -161,49 +185,51 @@ class Warp:
         return (local[at] | local[at + 1].astype(np.uint16) << 8).view(np.float16).astype(np.float32)
 
     def multiply(self, operation, operands):
-        columns = int(re.search(r"m64n(\d+)k16", operation)[1])
-        sums = re.findall(r"\w+", operands[0])
-        lane = np.arange(LANES)
+        sums, columns = words_of(operands[0]), int(re.search(r"m64n(\d+)k16", operation)[1])
+        of_a, of_sums = fragment_places(LANES, len(sums))
         if operands[1].startswith("{"):
-            names = re.findall(r"\w+", operands[1])
-            a = np.zeros((16, 16), np.float32)
-            halves = np.stack([self.values[name] for name in names], axis=1).view(np.float16)
-            for i in range(8):
-                a[lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8] = halves[:, i]
+            a = np.zeros((16, 16))
+            a[of_a] = np.stack([self.values[name] for name in words_of(operands[1])], axis=1).view(np.float16)
         else:
-            a = self.matrix(int(operands[1]), 64, True)[self.number % 4 * 16:][:16]
+            a = self.matrix(int(operands[1]), 64, True)[self.number % 4 * 16:][:16].astype(float)
         assert operands[4:6] == ["1", "1"]
         down = operands[-1] == "1"
-        b = self.matrix(int(operands[2]), columns, not down)
-        product = a.astype(float) @ (b if down else b.T).astype(float)
-        for i, name in enumerate(sums):
-            part = product[lane // 4 + i % 4 // 2 * 8, i // 4 * 8 + lane % 4 * 2 + i % 2]
-            self.values[name] = (part + (self.values[name] if operands[3] == "1" else 0)).astype(np.float32)
+        b = self.matrix(int(operands[2]), columns, not down).astype(float)
+        product = (a @ (b if down else b.T))[of_sums]
+        if operands[3] == "1":
+            product += np.stack([self.values[name] for name in sums])
+        self.values.update(zip(sums, product.astype(np.float32)))
 
     # ---- statements
 
     def load(self, operation, operands, active):
-        names = re.findall(r"\w+", operands[0])
+        names = words_of(operands[0])
         if "param" in operation:
             value = self.group.params[operands[1][1:-1]]
-            kind = self.group.program.types[names[0]]
-            return self.set(names[0], np.full(LANES, value, kind), active)
+            return self.set(names[0], constant(value, self.group.program.types[names[0]]), active)
         at = self.address(operands[1])[active]
+        if not len(at):
+            return None
         memory, at = (self.group.local, at + np.uint64(STRIDE)) if ".shared" in operation else (self.group.memory, at)
-        words = memory.load(at, 4 * len(names)).copy().view(np.uint32) if len(at) else None
-        for i, name in enumerate(names):
-            if len(at):
-                self.values[name][active] = words[:, i].view(self.values[name].dtype)
+        words = np.zeros((len(names), LANES), np.uint32)
+        words[:, active] = memory.load(at, 4 * len(names)).copy().view(np.uint32).T
+        for name, word in zip(names, words):
+            self.set(name, word, active)
 
     def store(self, operation, operands, active):
         at = self.address(operands[0])[active]
-        words = [self.values[name][active].view(np.uint32) for name in re.findall(r"\w+", operands[1])]
+        words = [self.values[name][active].view(np.uint32) for name in words_of(operands[1])]
         if len(at) and ".shared" in operation:
             self.group.local.store(at + np.uint64(STRIDE), np.stack(words, axis=1).view(np.uint8))
         elif len(at):
             self.group.memory.store(at, np.stack(words, axis=1).view(np.uint8))
 
-    def add_to(self, operands, active):
+    def copy(self, _, operands, active):
+        count = self.value(operands[3])[:] if len(operands) > 3 else np.full(LANES, int(operands[2]))
+        assert set(count) <= {0, int(operands[2])}
+        self.copies.append(("copy", self.address(operands[0]), self.address(operands[1]), count > 0, int(operands[2])))
+
+    def add_to(self, _, operands, active):
         for at, n in zip(self.address(operands[0])[active], self.value(operands[1])[active]):
             word = self.group.memory.load(np.array([at]), 4).copy().view(np.uint32) + n
             self.group.memory.store(np.array([at]), word.view(np.uint8))
@@ -224,7 +250,7 @@ class Warp:
             for lane in range(int(active.sum())):
                 self.group.bars[at].arrive()
 
-    def meet(self, operands):
+    def meet(self, _, operands, active):
         """bar.sync: here until as many warps have come."""
         number, count = int(self.value(operands[0])[0]), int(operands[1]) if len(operands) > 1 else self.group.program.threads
         meeting = self.group.meeting.setdefault(number, [0, 0])
@@ -236,8 +262,9 @@ class Warp:
         if meeting[1] == self.met:
             return WAIT
         self.met = None
+        return None
 
-    def warpgroup(self, operation, operands):
+    def warpgroup(self, operation, operands, active):
         if ".mma_async" in operation:
             fixed = [operands[0], operands[1] if operands[1].startswith("{") else str(self.value(operands[1])[0]), str(self.value(operands[2])[0])]
             adds = operands[3] if operands[3] in ("0", "1") else str(int(self.values[operands[3]][0]))
@@ -251,7 +278,7 @@ class Warp:
                 self.multiply(*self.products.pop(0)[0])
 
     def compare(self, operation, operands, active):
-        kind = operation.split(".")
+        kind = words_in(operation)
         types = [self.group.program.types[name] for name in operands[1:3] if name in self.group.program.types]
         a, b = (self.value(name, types[0] if types else np.uint32) for name in operands[1:3])
         if kind[-1] == "s32":
@@ -280,22 +307,22 @@ class Warp:
         all_of = self.value(operands[1]).view(np.int32)
         self.set(operands[0], np.full(LANES, all_of.max() if "max" in operation else all_of.min(), np.int32), active)
 
-    def move_wide(self, operands, active):
+    def move_wide(self, _, operands, active):
         """mov.b64 between a register and two halves."""
         if operands[0].startswith("{"):
-            low, high = re.findall(r"\w+", operands[0])
+            low, high = words_of(operands[0])
             value = self.value(operands[1], np.uint64)
             self.set(low, value.astype(np.uint32), active)
             self.set(high, (value >> np.uint64(32)).astype(np.uint32), active)
         elif operands[1].startswith("{"):
-            low, high = (self.values[name].astype(np.uint64) for name in re.findall(r"\w+", operands[1]))
+            low, high = (self.values[name].astype(np.uint64) for name in words_of(operands[1]))
             self.set(operands[0], high << np.uint64(32) | low, active)
         else:
             self.set(operands[0], self.value(operands[1], np.uint64), active)
 
     def compute(self, operation, operands, active):
         name, *rest = operands
-        stem, *kind = operation.split(".")
+        stem, *kind = words_in(operation)
         if stem == "selp":
             kind = self.group.program.types[name]
             result = np.where(self.values[rest[2]], self.value(rest[0], kind), self.value(rest[1], kind))
@@ -327,56 +354,44 @@ class Warp:
             result = op(*values)
         self.set(name, result, active)
 
-    def statement(self, operation, operands, active):
-        if operation.startswith(("mbarrier", "cp.async.mbarrier")):
-            return self.barrier(operation, operands, active)
-        if operation.startswith("cp.async"):
-            count = self.value(operands[3])[:] if len(operands) > 3 else np.full(LANES, int(operands[2]))
-            assert set(count) <= {0, int(operands[2])}
-            self.copies.append(("copy", self.address(operands[0]), self.address(operands[1]), count > 0, int(operands[2])))
-        elif operation.startswith("wgmma"):
-            self.warpgroup(operation, operands)
-        elif operation.startswith("ld."):
-            self.load(operation, operands, active)
-        elif operation.startswith("red."):
-            self.add_to(operands, active)
-        elif operation.startswith("st."):
-            self.store(operation, operands, active)
-        elif operation.startswith("setp"):
-            self.compare(operation, operands, active)
-        elif operation.startswith("shfl"):
-            self.shuffle(operation, operands, active)
-        elif operation.startswith("vote"):
-            self.vote(operation, operands, active)
-        elif operation.startswith("redux"):
-            self.reduce(operation, operands, active)
-        elif operation == "mov.b64":
-            self.move_wide(operands, active)
-        elif not operation.startswith(("setmaxnreg", "fence")):
-            self.compute(operation, operands, active)
-        return None
+    def behind(self):
+        """Where the lanes that are behind stand, and which these are."""
+        if self.at is None:
+            return self.here, EVERY
+        here = int(self.at.min())
+        return here, self.at == here
+
+    def move(self, lanes, to):
+        if lanes is EVERY:
+            self.here = to
+            return
+        self.at = np.full(LANES, self.here) if self.at is None else self.at
+        self.at[lanes] = to
+        if (self.at == to).all():
+            self.here, self.at = to, None
 
     def go(self, most):
         """Up to so many statements; False if not one could be done. Lanes that are behind go first."""
         for n in range(most):
             if self.done:
                 return n > 0
-            here = int(self.at.min())
+            here, there = self.behind()
             predicate, negated, operation, operands = self.group.program.statements[here]
-            there = self.at == here
-            active = there & (self.values[predicate] ^ negated) if predicate else there
+            active = there
+            if predicate and not (self.values[predicate] ^ negated).all():
+                active = there & (self.values[predicate] ^ negated)
             if operation == "ret":
                 assert there.all() and not self.products
                 self.done = True
                 return True
             if operation == "bra":
-                self.at[there] = here + 1
-                self.at[active] = self.group.program.labels[operands[0]]
+                self.move(there, here + 1)
+                self.move(active, self.group.program.labels[operands[0]])
                 continue
-            waits = self.meet(operands) if operation == "bar.sync" else self.statement(operation, operands, active)
-            if waits is WAIT:
+            method = method_of(operation)
+            if method and getattr(self, method)(operation, operands, active) is WAIT:
                 return n > 0
-            self.at[there] = here + 1
+            self.move(there, here + 1)
             if operation.startswith("mbarrier.arrive") and not self.group.still and self.group.draw.random() < 0.2:
                 self.group.still = [self]
                 return True
@@ -397,27 +412,30 @@ class Case:
         self.pos = np.array([p for _, positions in runs for p in positions], np.int32)
 
 
-def make_pools(case, numbers):
-    """K and V of each sequence in pages that are dealt at random; slots past the last key hold NaN."""
-    hq, hkv = case.heads
-    sequences = int(case.seq.max()) + 1
-    length = [max(int(case.pos[case.seq == s].max(initial=-1)), -1) + 1 for s in range(sequences)]
-    counts = [-(-n // case.page) for n in length]
+def make_keys(case, numbers):
+    """K and V of each sequence."""
+    keys = []
+    for s in range(int(case.seq.max()) + 1):
+        length = max(int(case.pos[case.seq == s].max(initial=-1)), -1) + 1
+        kv = numbers.standard_normal((2, length, case.heads[1], case.d)).astype(np.float16)
+        kv[0] *= np.linspace(0.2, case.steep, length)[:, None, None].astype(np.float16)
+        keys.append(kv * np.float16(np.nan if s == case.sick else 1))
+    return keys
+
+
+def make_pools(case, keys, page_tokens, numbers):
+    """Those in pages that are dealt at random; slots past the last key hold NaN."""
+    hkv, counts = case.heads[1], [-(-kv.shape[1] // page_tokens) for kv in keys]
     pages = numbers.permutation(sum(counts) + 3)[:sum(counts)].astype(np.int32)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    stride = hkv * case.page * case.d + 24
+    stride = hkv * page_tokens * case.d + 24
     pools = [np.full((sum(counts) + 3, stride), np.nan, np.float16) for _ in range(2)]
-    keys = []
-    for s in range(sequences):
-        kv = numbers.standard_normal((2, length[s], hkv, case.d)).astype(np.float16)
-        kv[0] *= np.linspace(0.2, case.steep, length[s])[:, None, None].astype(np.float16)
-        kv *= np.float16(np.nan if s == case.sick else 1)
-        for j in range(length[s]):
-            page = pages[indptr[s] + j // case.page]
-            for pool, x in zip(pools, kv):
-                pool[page, :hkv * case.page * case.d].reshape(hkv, case.page, case.d)[:, j % case.page] = x[j]
-        keys.append(kv.astype(np.float64))
-    return pools, stride, pages if len(pages) else np.zeros(1, np.int32), indptr, keys
+    for first, kv in zip(indptr, keys):
+        for pool, x in zip(pools, kv):
+            for j, row in enumerate(x):
+                page = pool[pages[first + j // page_tokens], :hkv * page_tokens * case.d]
+                page.reshape(hkv, page_tokens, case.d)[:, j % page_tokens] = row
+    return (*pools, indptr, pages if len(pages) else np.zeros(1, np.int32)), stride
 
 
 def reference(case, q, keys, scale):
@@ -443,7 +461,8 @@ def run(program, case, seed, tame=None):
     numbers, draw = np.random.default_rng(seed), random.Random(seed)
     hq, hkv = case.heads
     m, q_stride, o_stride, scale = len(case.seq), hq * case.d + 8, hq * case.d + 2, case.d ** -0.5
-    (k, v), stride, pages, indptr, keys = make_pools(case, numbers)
+    keys = make_keys(case, numbers)
+    (k, v, indptr, pages), stride = make_pools(case, keys, case.page, numbers)
     q = np.full((m, q_stride), np.nan, np.float16)
     q[:, :hq * case.d] = numbers.standard_normal((m, hq * case.d))
     q[::7, :case.d] *= np.float16(case.wild)
@@ -462,9 +481,11 @@ def run(program, case, seed, tame=None):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0
     for g in range(case.grid):
         Group(program, g, case.grid, params, memory, draw).run()
-    case.given = struct.pack("<16If", *(x.nbytes for x in memory.buffers[:7]), o.nbytes, case.half, m, hq, hkv, case.page, stride, q_stride, o_stride, scale)
-    case.given += b"".join(x.tobytes() for x in (*memory.buffers[:7], before))
-    return o, int(memory.buffers[-1].view(np.uint32)[0]) - BEFORE, queries, keys, scale
+    (k, v, indptr, pages), stride = make_pools(case, keys, DECODED_PAGE[case.d], numbers)
+    given = [bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)]
+    case.given = struct.pack("<16If", *map(len, given), o.nbytes, case.half, m, hq, hkv, DECODED_PAGE[case.d], stride, q_stride, o_stride, scale)
+    case.given += b"".join(x.tobytes() for x in (*given, before))
+    return o, int(memory.buffers[-1].view(np.uint32)[0]) - BEFORE, queries, [kv.astype(np.float64) for kv in keys], scale
 
 
 def check_rows(case, o, q, keys, scale):
@@ -518,8 +539,8 @@ class Decoder:
         self.host, self.kernels, self.folder = host, kernels, folder
 
     def library(self, case):
-        path = os.path.join(self.folder, f"{case.d}-{case.page}.so")
-        knobs = {"D": case.d, "TP": case.page // 16, "CHUNK": 16, "GROWS": GROWS, "ASYNC": 0, "WG": 128, "ACT": 16, "FMA": 1}
+        path = os.path.join(self.folder, f"{case.d}.so")
+        knobs = {"D": case.d, "TP": DECODED_PAGE[case.d] // 16, "CHUNK": 16, "GROWS": GROWS, "ASYNC": 0, "WG": 128, "ACT": 16, "FMA": 1}
         assert os.path.exists(path) or split.build(self.kernels, "attention_split", [f"-D{k}={v}" for k, v in knobs.items()], path)
         return path
 

@@ -187,9 +187,7 @@ static void test_quick_times_are_replaced(void **state)
     int left = 1; /* the largest step */
     char path[600], *said;
     (void)state;
-    set_world(gains);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
-    free(said);
+    set_tuned_world();
     stored("profile", path, sizeof path);
     double trial = product_us(path);
     world.product *= 2;

@@ -79,9 +79,7 @@ static void test_takes_nothing_that_loses(void **state)
     struct world w = gains;
     (void)state;
     want_programs();
-    set_world(gains);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
-    free(said);
+    set_tuned_world();
     w.beside[0] = w.beside[1] = 4;
     world = w;
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
@@ -239,9 +237,7 @@ static void test_older_plans(void **state)
     char path[600], *said, *limits;
     (void)state;
     want_programs();
-    set_world(gains);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
-    free(said);
+    set_tuned_world();
     stored("plan", path, sizeof path);
     text plan = read_text(path);
     assert_non_null(limits = strstr(plan.v, "bucket tokens 32-64 decodes "));
