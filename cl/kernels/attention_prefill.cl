@@ -14,19 +14,23 @@
  * see weigh 0. Tiles begin at multiples of BN from key 0: a row's result does not depend on the others.
  * The longest rows come first, for the device to be full to the end.
  *
+ * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles of which no row of a run sees a key are left out, and keys that none
+ * sees become zeros, too.
+ *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
  * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. Rows
  * whose largest score leaves (low, 15), relative to base, are computed again in the synchronous way; count, if
  * there is one, is raised by 1 for each such row and head.
  *
  * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK (of 16),
- * STAGES (2 to 4), HB, ASYNC. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
+ * STAGES (2 to 4), HB, ASYNC, WINDOWS. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
  */
 #ifndef WG
 #define WG 128
 #endif
 #include "common.clh"
 #include "nvidia.clh"
+#include "attention/mask.clh"
 #include "attention/softmax.clh"
 #ifndef D
 #define D 128
@@ -115,6 +119,15 @@ int last_of(const packed_row *row, const run *of, const __global int *pos)
     return of->contiguous ? of->from + (int)row->token : pos[row->token];
 }
 
+/* What it sees. */
+sight sight_of_row(const mask_t *rule, const block *b, const packed_row *row, const run *of, const __global int *pos)
+{
+    int last = last_of(row, of, pos);
+    sight s = sight_of(rule, row->in ? last : 0, row->in ? b->kvh * b->per_kv + row->head : 0);
+    s.last = last;
+    return s;
+}
+
 int lanes_min(int x, uint from)
 {
     for (uint xor_distance = from; xor_distance < 32; xor_distance *= 2) x = min(x, as_int(lane_xor(as_float(x), xor_distance)));
@@ -123,11 +136,16 @@ int lanes_min(int x, uint from)
 
 #define OPERANDS                                                                                   \
     IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, \
-        uint P, uint page_stride, uint q_stride, uint o_stride, float scale
+        uint P, uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS
 #define ARGS                                                                                       \
     q_base, q_off, kp_base, kp_off, vp_base, vp_off, seq_base, seq_off, pos_base, pos_off, indptr_base, \
         indptr_off, pages_base, pages_off, o_base, o_off, o_half, M, Hq, Hkv, P, page_stride, q_stride, o_stride, \
-        scale
+        scale WINDOWS_GIVEN
+#if WINDOWS
+#define WINDOWS_GIVEN , windows_base, windows_off, sink
+#else
+#define WINDOWS_GIVEN
+#endif
 
 #define INLINE __attribute__((always_inline))
 /* For each of the lane's rows: 16-row tile i, half h. */
@@ -150,36 +168,61 @@ INLINE run find_run(uint m, uint m_end, uint M, const __global int *seq, const _
     return of;
 }
 
-/* Its last position; sets of->contiguous. */
-INLINE int last_position(run *of, const __global int *pos, uint lane)
+/* Its last position, and the first one that is one; sets of->contiguous. */
+INLINE int last_position(run *of, const __global int *pos, uint lane, int *first)
 {
     bool contiguous = true;
-    int end = -1;
+    int end = -1, begin = INT_MAX;
     for (uint row = of->m + lane; row < of->end; row += 32) {
         end = max(end, pos[row]);
+        if (WINDOWS && pos[row] >= 0) begin = min(begin, pos[row]);
         contiguous &= pos[row] - (int)row == of->from;
     }
     of->contiguous = !lanes_with(!contiguous);
+    *first = WINDOWS ? lanes_min(begin, 1) : 0;
     return -lanes_min(-end, 1);
 }
 
-/* What the rows of a warp see: all of them the keys up to least, none a key past most (below 0: no row is in the run). Returns a
- * bit 2 i + h for each of the lane's rows that is in the run. */
-INLINE uint look_at_rows(const block *b, const run *of, const __global int *pos, int *least, int *most)
+/* What some row of a run sees. */
+INLINE void look_at_run(const mask_t *rule, const block *b, run *of, const __global int *pos, uint lane, sight *seen)
+{
+    int first, last = last_position(of, pos, lane, &first);
+    see_by_any(rule, first, b->kvh * b->per_kv + b->head0, min((uint)HB, b->per_kv - b->head0), seen);
+    seen->last = last;
+}
+
+/* What the rows of a warp see: all of them the keys up to each->last, but with windows for those from each->sink to each->after - 1;
+ * none a key past most (below 0: no row is in the run). Returns a bit 2 i + h for each of the lane's rows that is in the run. */
+INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, const __global int *pos, sight *each, int *most)
 {
     uint mine = 0;
-    int low = INT_MAX, high = INT_MAX; /* high: negated, to seek the least of both */
+    int low = INT_MAX, high = INT_MAX, after = INT_MAX; /* the last two: negated, to seek the least of all */
     EACH_ROW(i, h)
     {
         packed_row row = row_of(b, i, h);
-        int last = last_of(&row, of, pos);
-        low = min(low, last);
-        if (row.in) high = min(high, -last);
+        sight s = sight_of_row(rule, b, &row, of, pos);
+        low = min(low, s.last);
+        if (row.in) high = min(high, -s.last);
+#if WINDOWS
+        after = min(after, -s.after);
+#endif
         if (row.in && row.token >= of->m && row.token < of->end) mine |= 1u << (2 * i + h);
     }
-    *least = lanes_min(low, 4);
+    each->last = lanes_min(low, 4);
+#if WINDOWS
+    each->after = -lanes_min(after, 4), each->sink = rule->sink;
+#endif
     *most = -lanes_min(high, 4);
     return mine;
+}
+
+/* Some of SK keys from `first` on? each->last may be the largest integer. */
+INLINE bool is_seen_in_part(sight each, int first)
+{
+#if WINDOWS
+    if (first + SK > each.sink && first < each.after) return true;
+#endif
+    return first + SK - 1 > each.last;
 }
 
 /* ---- keys and values to local memory -------------------------------------------------------------------- */
@@ -190,51 +233,62 @@ typedef struct copier {
     const __global int *page; /* of the run's sequence */
     uint page_stride, from0, at0, lid;
     uint row0, to0; /* EVEN */
-    int end;        /* keys past it become zeros */
+    sight seen;     /* other keys become zeros */
     int ids[IDS];   /* of the pages of the next tile */
 } copier;
 
 INLINE void load_ids(copier *c, int j)
 {
 #pragma unroll
-    for (int i = 0; i < IDS; i++) c->ids[i] = c->page[min((uint)j * BN + ID_KEY(i, c->lid), (uint)c->end) / (TP * 16)];
+    for (int i = 0; i < IDS; i++) c->ids[i] = c->page[min((uint)j * BN + ID_KEY(i, c->lid), (uint)c->seen.last) / (TP * 16)];
 }
 
 #if EVEN
-INLINE void load_tile(const copier *c, int j)
+INLINE void load_tile(const copier *c, int j, uint stage)
 {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
         const uint r = i * STEP;
         ulong from = (ulong)(uint)c->ids[r / 16] * c->page_stride + (c->from0 + ((uint)j * (BN / 16) + r / 16) % TP * (16 * D) + r % 16 * D);
-        uint to = (c->to0 ^ r % 8 / 4 * 64) + (uint)j % STAGES * (2 * TILE) + r * PITCH;
-        uint bytes = (int)((uint)j * BN + c->row0 + r) <= c->end ? 16 : 0;
+        uint to = (c->to0 ^ r % 8 / 4 * 64) + stage * (2 * TILE) + r * PITCH;
+        uint bytes = sees(c->seen, (int)((uint)j * BN + c->row0 + r)) ? 16 : 0;
         COPY16(to, c->k + from, bytes);
         COPY16(to + TILE, c->v + from, bytes);
     }
 }
 #else
-INLINE void load_tile(const copier *c, int j)
+INLINE void load_tile(const copier *c, int j, uint stage)
 {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
         uint at = c->lid + i * WG, r = at / CH, chunk = at % CH, key = (uint)j * BN + r;
         if (BN * CH % WG && at >= BN * CH) break;
         ulong from = (ulong)(uint)c->ids[i] * c->page_stride + (c->from0 + key % (TP * 16) * D + chunk * 8);
-        uint to = c->at0 + (uint)j % STAGES * (2 * TILE) + r * PITCH + CHUNK(r, chunk);
-        uint bytes = (int)key <= c->end ? 16 : 0;
+        uint to = c->at0 + stage * (2 * TILE) + r * PITCH + CHUNK(r, chunk);
+        uint bytes = sees(c->seen, (int)key) ? 16 : 0;
         COPY16(to, c->k + from, bytes);
         COPY16(to + TILE, c->v + from, bytes);
     }
 }
 #endif
 
-/* Begins to copy tile j, if there is one, and asks for the pages of the one after. */
-INLINE void fetch(copier *c, int j)
+/* The n-th tile of which some row sees a key. */
+INLINE int tile_at(const copier *c, int n)
 {
-    if (j * BN <= c->end) {
-        load_tile(c, j);
-        load_ids(c, j + 1);
+#if WINDOWS
+    int whole = (c->seen.sink + BN - 1) / BN; /* those before have keys of the sink */
+    if (n >= whole) n += max(0, c->seen.after / BN - whole);
+#endif
+    return n;
+}
+
+/* Begins to copy the n-th, if there is one, and asks for the pages of the one after. */
+INLINE void fetch(copier *c, int n)
+{
+    int j = tile_at(c, n);
+    if (j * BN <= c->seen.last) {
+        load_tile(c, j, (uint)n % STAGES);
+        load_ids(c, tile_at(c, n + 1));
     }
     COMMIT();
 }
@@ -304,16 +358,20 @@ INLINE void multiply_keys(float x[MT][SK / 8][4], uint qf[MT][D / 16][4], uint k
 }
 
 /* Scores of keys that a row does not see; first: the lane's first key. */
-INLINE void mask(float x[MT][SK / 8][4], const block *b, const run *of, const __global int *pos, int first)
+INLINE void mask(float x[MT][SK / 8][4], const mask_t *rule, const block *b, const run *of, const __global int *pos, int first)
 {
     EACH_ROW(i, h)
     {
         packed_row row = row_of(b, i, h);
-        int last = last_of(&row, of, pos) - first;
+        sight s = sight_of_row(rule, b, &row, of, pos);
+        s.last -= first;
+#if WINDOWS
+        s.after -= first, s.sink -= first;
+#endif
 #pragma unroll
         for (int n = 0; n < SK / 8; n++) {
-            if (n * 8 > last) x[i][n][2 * h] = -INFINITY;
-            if (n * 8 + 1 > last) x[i][n][2 * h + 1] = -INFINITY;
+            if (!sees(s, n * 8)) x[i][n][2 * h] = -INFINITY;
+            if (!sees(s, n * 8 + 1)) x[i][n][2 * h + 1] = -INFINITY;
         }
     }
 }
@@ -408,6 +466,7 @@ INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar
 {
     uint lid = get_local_id(0), lane = lid & 31, quad = lane & 3;
     const __global int *pos = IN_AT(int, pos), *seq = IN_AT(int, seq);
+    const mask_t rule = MASK;
     float c = scale * 1.44269504f;
     uint at0 = (uint)(ulong)tiles;
     /* What this lane gives ldmatrix: of K rows 0 to 7 at two chunks, then 8 to 15; of V rows 0 to 15 at two. */
@@ -425,31 +484,32 @@ INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar
 #endif
 
     for (uint m = b->m0, turn = 0; m < b->m_end; turn++) { /* runs of rows of one sequence */
-        int seq_id, least, most;
+        int seq_id, most;
+        sight each;
         run of = find_run(m, b->m_end, M, seq, pos, lane, &seq_id);
         int first_page = IN_AT(int, indptr)[seq_id];
         m = of.end;
         if (turn % b->share != b->turn) continue;
-        copy.end = last_position(&of, pos, lane);
-        uint mine = look_at_rows(b, &of, pos, &least, &most);
+        look_at_run(&rule, b, &of, pos, lane, &copy.seen);
+        uint mine = look_at_rows(&rule, b, &of, pos, &each, &most);
         clear(&s, online ? NO_MAX : base);
         copy.page = IN_AT(int, pages) + first_page;
-        if (copy.end >= 0) load_ids(&copy, 0);
+        if (copy.seen.last >= 0) load_ids(&copy, tile_at(&copy, 0));
 #pragma unroll
-        for (int j = 0; j < STAGES - 1; j++) fetch(&copy, j);
-        for (int j = 0; j * BN <= copy.end; j++) {
+        for (int n = 0; n < STAGES - 1; n++) fetch(&copy, n);
+        for (int n = 0, j; (j = tile_at(&copy, n)) * BN <= copy.seen.last; n++) {
             WAIT(LATER(STAGES));
             barrier(CLK_LOCAL_MEM_FENCE); /* tile j is there; everyone is done with the one that is overwritten */
-            fetch(&copy, j + STAGES - 1);
+            fetch(&copy, n + STAGES - 1);
             if (j * BN > most) continue;
-            uint k_at = at0 + (uint)j % STAGES * (2 * TILE) + k_place;
-            uint v_at = at0 + (uint)j % STAGES * (2 * TILE) + TILE + v_place;
+            uint k_at = at0 + (uint)n % STAGES * (2 * TILE) + k_place;
+            uint v_at = at0 + (uint)n % STAGES * (2 * TILE) + TILE + v_place;
 #pragma unroll
             for (int k0 = 0; k0 < BN; k0 += SK) {
                 float x[MT][SK / 8][4];
                 uint p[MT][SK / 8][2];
                 multiply_keys(x, qf, k_at, k0);
-                if (j * BN + k0 + SK - 1 > least) mask(x, b, &of, pos, j * BN + k0 + (int)(2 * quad));
+                if (is_seen_in_part(each, j * BN + k0)) mask(x, &rule, b, &of, pos, j * BN + k0 + (int)(2 * quad));
                 if (online) raise(&s, x, c);
                 weigh(p, &s, x, c, online, base);
                 add_values(&s, p, v_at, k0);

@@ -343,7 +343,6 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
     bool async = v->tile[2];
     float base = 0, low = 0;
-    if (c->in[WF_ATTENTION_WINDOWS].buf) return false; /* it walks all keys of a run */
     if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low)) return false;

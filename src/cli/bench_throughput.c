@@ -176,9 +176,17 @@ static double *arrival_times(const throughput *t, const wf_request_specs *a, dou
     return at;
 }
 
+static struct weft_cost_params cost_params(const throughput *t)
+{
+    const struct weft_engine_params *e = &t->o->engine;
+    if (strcmp(t->head.cost_on, WF_COST_HERE)) return (struct weft_cost_params){.model = t->m, .on = t->head.cost_on};
+    return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads};
+}
+
 static weft_status replay(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at,
                           wf_throughput_row *row)
 {
+    struct weft_cost_params cost = cost_params(t);
     return wf_load_run(&(wf_load){.engine = e,
                                   .model = t->m,
                                   .specs = specs,
@@ -186,7 +194,7 @@ static weft_status replay(throughput *t, struct weft_engine *e, const wf_request
                                   .window = 2 * (size_t)t->head.n_seqs,
                                   .seed = t->o->seed + (t->n_runs++ << 32),
                                   .peak_flops = t->head.peak_flops,
-                                  .cost_on = t->head.cost_on,
+                                  .cost = *t->head.cost_on ? &cost : NULL,
                                   .what = t->policy,
                                   .bar = t->o->quiet ? NULL : &t->bar},
                        row);
@@ -316,16 +324,18 @@ static int run_policy(throughput *t, const char *policy)
     return s ? wf_say_error(s) : 0;
 }
 
-/* A name that is none is said before all runs. */
+/* A name that is none is said before all runs, and what has to be measured is measured before. */
 static weft_status take_cost_on(throughput *t)
 {
-    const char *on = t->o->load.cost_on;
-    struct weft_cost *c;
-    if (!on) return WEFT_OK;
-    WF_TRY(weft_cost(&(struct weft_cost_params){.model = t->m, .on = on}, &c));
+    struct weft_cost *c = NULL;
+    if (!t->o->load.cost_on) return WEFT_OK;
+    wf_copy(t->head.cost_on, sizeof t->head.cost_on, t->o->load.cost_on);
+    struct weft_cost_params p = cost_params(t);
+    p.on_progress = wf_on_progress, p.user = t->o->quiet ? NULL : &t->bar;
+    weft_status s = weft_cost(&p, &c);
+    wf_progress_end(&t->bar);
     weft_cost_free(c);
-    wf_copy(t->head.cost_on, sizeof t->head.cost_on, on);
-    return WEFT_OK;
+    return s;
 }
 
 static int run_all(throughput *t)
@@ -398,7 +408,7 @@ static const wf_opt rows[] = {
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
     {0, "cost-on", "NAME",
-     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; default: the one whose name is part of the device's)",
+     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that runs, as it was measured; default: the one whose name is part of the device's)",
      WF_OPT_TEXT, AT(load.cost_on)},
     {0, "peak-tflops", "T",
      "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench ops`)",

@@ -47,8 +47,8 @@ void wf_known_device(const struct weft_model *m, const char *device, char *on, s
 static double at_best(const wf_load *l, const wf_load_stats *s)
 {
     struct weft_cost *c;
-    struct weft_cost_params p = {.model = l->model, .on = l->cost_on};
-    if (!l->cost_on || !*l->cost_on || !s->completed || !s->n_in || !s->n_out) return 0;
+    if (!l->cost || !s->completed || !s->n_in || !s->n_out) return 0;
+    struct weft_cost_params p = *l->cost;
     p.input_len = (double)s->n_in / (double)s->completed, p.output_len = (double)s->n_out / (double)s->completed;
     if (weft_cost(&p, &c)) return 0;
     double optimum = c->optimum;

@@ -6,6 +6,7 @@
 #include "loadgen/dataset.h"
 #include "loadgen/stats.h"
 
+#define WF_COST_HERE "here"
 #define WF_SLO_NORM_MS 200 /* NanoFlow's limit on the mean normalised latency */
 
 /* One load with one policy, at one rate. */
@@ -28,7 +29,7 @@ typedef struct wf_throughput_head {
     const struct weft_device_info *device; /* a copy, which outlives the engine */
     uint32_t context, n_seqs, batch;
     double peak_flops; /* 0: unknown */
-    char cost_on[32];  /* device of the cost model; "": it does not know this one */
+    char cost_on[32];  /* device of the cost model, WF_COST_HERE: this one, as it was measured; "": it does not know this one */
     bool arrivals;     /* rows include rates and normalised latencies */
     bool profile;      /* rows include the device's idle share */
 } wf_throughput_head;
@@ -52,7 +53,7 @@ typedef struct wf_load {
     bool together;                 /* as in wf_replay_params */
     uint64_t seed;                 /* of prompts */
     double peak_flops;             /* 0: unknown */
-    const char *cost_on;           /* as in the head; NULL: unknown */
+    const struct weft_cost_params *cost; /* the device of the cost model, and the model; NULL: unknown */
     const char *what;              /* shown before */
     wf_progress *bar;              /* NULL: none */
 } wf_load;

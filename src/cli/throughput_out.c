@@ -153,7 +153,9 @@ static void md_optimum(FILE *f, const wf_throughput_head *h)
                 "The optimum is NanoFlow's equation 5: %.4g TFLOP/s / (2 x %.4g parameters) = %.0f "
                 "tokens/s.\n",
                 h->peak_flops / 1e12, params, h->peak_flops / (2 * params));
-    if (*h->cost_on) fprintf(f, "The model is `weft plan --cost --on %s`, with memory and energy, for requests of these lengths.\n", h->cost_on);
+    bool here = !strcmp(h->cost_on, WF_COST_HERE);
+    if (*h->cost_on)
+        fprintf(f, "The model is `weft plan --cost%s%s`, with memory and energy, for requests of these lengths.\n", here ? "" : " --on ", here ? "" : h->cost_on);
 }
 
 static void md_head(FILE *f, const wf_throughput_head *h)

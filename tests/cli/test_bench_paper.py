@@ -116,12 +116,11 @@ class Paper(cli.TestCase):
             self.assertAlmostEqual(ours, paper, delta=1)
 
     def check_nanoflow_table2(self, text, both):
-        """Products and network of the cost model, from the paper's sizes and constants."""
+        """The cost model, from the paper's sizes and constants: to the rounding of its table, decode attention within half a percent."""
         self.assertIn("2048 tokens a step, 1024 of them decodes", text)
         self.assertEqual(len(both), 7)
         for op, ours, paper in both:
-            if "Attn" not in op:
-                self.assertAlmostEqual(ours, paper, delta=0.02)
+            self.assertAlmostEqual(ours, paper, delta=0.1 if op == "DecAttn" else 0.02)
 
     def series(self, name):
         """What was measured: by series and x."""

@@ -45,6 +45,17 @@ class Throughput(cli.TestCase):
         self.assertIn("weft plan --cost --on h200", self.ok(*throughput("--const", "20:8", "--num-requests", 1, "--policy", "nanoflow", "--cost-on", "h200")).text)
         self.fails(cli.USAGE, "h200", *throughput("--const", "20:8", "--cost-on", "h2000"))
 
+    def test_share_of_the_cost_model_of_this_device(self):
+        """By the rates that `weft plan --cost` measured and kept."""
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"XDG_CONFIG_HOME": folder}
+            cost = self.ok("plan", "--cost", *cli.CPU, "--input-len", 20, "--output-len", 8, env=env).text
+            best = float(re.search(r"ms a step, (\d+) tokens/s", cost).group(1))
+            loads = throughput("--const", "20:8", "--num-requests", 2, "--policy", "nanoflow", "--cost-on", "here")
+            row, = json.loads(self.ok(*loads, "-o", "json", env=env).text)
+            self.assertAlmostEqual(row["total_tokens_s"] * 100 / row["model_pct"] / best, 1, 2)
+            self.assertIn("The model is `weft plan --cost`, with memory", self.ok(*loads, env=env).text)
+
     def test_every_policy_and_load(self):
         rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--max-num-batched-tokens", 16)
         self.assertEqual([(r["policy"], r["load"]) for r in rows], [(p, w) for p in POLICIES for w in ("20:8", "30:0", "lengths")])

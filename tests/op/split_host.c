@@ -2,7 +2,7 @@
  *
  *   split_host --knobs                a line for each program: its name, its kernel, one more header, then build options
  *   split_host KERNEL.so NAME [ALONE.so]   runs the kernel, built with those (split.py), and compares with the reference; attention_split
- *                                     must multiply no tile of keys that is not seen; with chunks it must give a row the same bits
+ *                                     and attention_prefill must multiply no tile of keys that is not seen; with chunks it must give a row the same bits
  *                                     by any number of work-groups, in the batch and alone: there by the program NAME-alone in ALONE.so
  *   split_host --given KERNEL.so OPERANDS RESULT   runs attention_split with operands from a file (wgmma_attention.py), and writes o
  */
@@ -39,6 +39,9 @@ static const struct program {
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
     {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
+    {"prefill-windows", "mma_prefill", WF_WINDOWS_MIXED, 64, 4, 16},
+    {"prefill-windows-async", "mma_prefill_async", WF_WINDOWS_MIXED, 128, 2, 32},
+    {"prefill64-windows", "mma_prefill64", WF_WINDOWS_MIXED, 80, 1, 16},
     {"rows-alone", "mma_decode", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
     {"rows", "mma_rows_chunks", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
     {"rows-wide-alone", "mma_decode", WF_WINDOWS_NONE, 32, 9, 32, 4, 8},
@@ -109,7 +112,9 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 #define TAIL void *, uint32_t, void *, uint64_t, float, float
 typedef void plain_fn(HEAD, TAIL);
 typedef void windows_fn(HEAD, VIEW, int32_t, TAIL);
-typedef void prefill_fn(HEAD, uint32_t, void *, uint64_t, float, float);
+#define PREFILL uint32_t, void *, uint64_t, float, float
+typedef void prefill_fn(HEAD, PREFILL);
+typedef void windows_prefill_fn(HEAD, VIEW, int32_t, PREFILL);
 typedef void rows_fn(HEAD);
 
 /* A program that was built. */
@@ -133,12 +138,15 @@ static void call_kernel(void)
     const wf_op_params *w = &p->c.p;
     float base = launch.arg[launch.n_args - 2].f32, low = launch.arg[launch.n_args - 1].f32;
     void *kernel = now.kernel;
+    bool windows = p->in[WF_ATTENTION_WINDOWS].data;
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
               p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
+#define END_OF_PREFILL launch.arg[launch.n_args - 5].u32, &count, 0, base, low
 #define END scratch, launch.arg[launch.n_args - 5].u32, &count, 0, base, low
     if (is_rows(now.p)) ((rows_fn *)kernel)(BEGIN);
-    else if (prefills) ((prefill_fn *)kernel)(BEGIN, launch.arg[launch.n_args - 5].u32, &count, 0, base, low);
-    else if (p->in[WF_ATTENTION_WINDOWS].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
+    else if (prefills && windows) ((windows_prefill_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END_OF_PREFILL);
+    else if (prefills) ((prefill_fn *)kernel)(BEGIN, END_OF_PREFILL);
+    else if (windows) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
     else ((plain_fn *)kernel)(BEGIN, END);
 }
 
@@ -174,6 +182,71 @@ static uint32_t products_needed(const wf_check *k)
             for (uint32_t t = 0; t <= k->c.max_kv / 16; t++) tiles += sees_tile(k, m, h, (int32_t)t);
     return tiles * ((p->n_head / p->n_kv_head + 7) / 8) * (p->head_dim / 8);
 }
+
+/* ---- blocks of attention_prefill ------------------------------------------------------------------------------ */
+
+static uint32_t knob(const char *name)
+{
+    for (uint32_t i = 0; i < launch.n_knobs; i++)
+        if (!strcmp(launch.knob[i].name, name)) return (uint32_t)launch.knob[i].value;
+    return 0;
+}
+
+/* Where the rows of one sequence end that begin at m. */
+static uint32_t end_of_run(const wf_check *k, uint32_t m, uint32_t most)
+{
+    const int32_t *seq = (const int32_t *)k->in[WF_ATTENTION_SEQ].data;
+    uint32_t end = m;
+    while (end < most && seq[end] == seq[m]) end++;
+    return end;
+}
+
+/* The last key that a row from m to end - 1 sees of those whose packed rows a warp has, in the block from m0 on; -1: none. */
+static int32_t last_of_warp(const wf_check *k, uint32_t m0, uint32_t m, uint32_t end, uint32_t warp)
+{
+    const int32_t *pos = (const int32_t *)k->in[WF_ATTENTION_POS].data;
+    uint32_t packed = 16 * knob("MT");
+    int32_t last = -1;
+    for (uint32_t r = warp * packed; r < (warp + 1) * packed; r++) {
+        uint32_t row = m0 + r / knob("HB");
+        if (row >= m && row < end && r / knob("HB") < 4 * packed / knob("HB")) last = WF_MAX(last, pos[row]);
+    }
+    return last;
+}
+
+/* Does some row of the run? Their positions need not follow each other: what lies between two rows' windows counts as seen. */
+static bool run_sees_tile(const wf_check *k, uint32_t m, uint32_t end, uint32_t kv_head, uint32_t tile)
+{
+    const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data, *pos = (const int32_t *)k->in[WF_ATTENTION_POS].data;
+    int32_t window = windows ? wf_longest_window(&k->c.p, windows, kv_head) : 0, first = INT32_MAX, keys = (int32_t)knob("BN"), from = (int32_t)tile * keys;
+    for (uint32_t row = m; row < end; row++)
+        if (pos[row] >= 0) first = WF_MIN(first, pos[row]);
+    return window <= 0 || from < (int32_t)k->c.p.sink || from + keys > first - window + 1;
+}
+
+/* Tiles of a run, by the warps that see so far. */
+static uint32_t tiles_of_run(const wf_check *k, uint32_t m0, uint32_t m, uint32_t end)
+{
+    uint32_t n = 0, keys = knob("BN");
+    for (uint32_t kv_head = 0; kv_head < k->c.p.n_kv_head; kv_head++)
+        for (uint32_t tile = 0; tile * keys <= k->c.max_kv; tile++)
+            for (uint32_t warp = 0; warp < 4 && run_sees_tile(k, m, end, kv_head, tile); warp++) n += (int32_t)(tile * keys) <= last_of_warp(k, m0, m, end, warp);
+    return n;
+}
+
+/* A tile takes a warp so many for K, and as many for V: all query heads of a KV head are one block's. */
+static uint32_t products_of_blocks(const wf_check *k)
+{
+    uint32_t rows = 64 * knob("MT") / knob("HB"), all = k->out[WF_ATTENTION_O].view.rows, n = 0;
+    for (uint32_t m0 = 0; m0 < all; m0 += rows)
+        for (uint32_t m = m0, end; m < WF_MIN(m0 + rows, all); m = end) {
+            end = end_of_run(k, m, WF_MIN(m0 + rows, all));
+            n += tiles_of_run(k, m0, m, end);
+        }
+    return n * knob("MT") * knob("BN") * k->c.p.head_dim / 64;
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------------------- */
 
 /* Runs a problem, whose bits are in `result` then. */
 static bool simulate(const loaded *by, wf_check *k)
@@ -236,13 +309,14 @@ static bool run_case(const loaded *by, wf_dev *ref, const wf_case *c)
     wf_check *k;
     wf_case_text(c, text, sizeof text);
     if (wf_check_new(ref, c, &k)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
-    uint32_t before = host_result().products, need = products_needed(k);
+    uint32_t before = host_result().products;
     if (!simulate(by, k)) return fprintf(stderr, "%s: not configured\n", text), false;
+    uint32_t need = is_prefill(p) && !is_rows(p) ? products_of_blocks(k) : products_needed(k);
     host_run host = host_result();
     uint32_t products = host.products - before;
     bool async = strstr(p->variant, "async"), counted = async ? count >= k->redo_least && count <= k->redo_most : !count;
     wf_check_result r = judged(k, WF_ATTENTION_O, result);
-    bool worked = is_prefill(p) || (async && count ? products > need : products == need);
+    bool worked = is_rows(p) || (async && count ? products > need : products == need);
     bool ok = r.ok && counted && clean() && !host.mistakes && worked;
     printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products of %u, %u mistakes %s\n", ok ? "ok" : "FAIL", p->name, text, r.error, count,
            k->redo_least, k->redo_most, products, need, host.mistakes, r.message);
