@@ -17,7 +17,7 @@ static const struct {
     {wf_cl_configure_frag, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_split, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_prefill, "NVIDIA, compute capability 8.0"},
-    {wf_cl_configure_flat_whole, "NVIDIA, compute capability 9.0"},
+    {wf_cl_configure_flat_cut, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_wgmma, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_attention_wgmma, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_attention_matrix, "AMD MFMA or WMMA, or Intel DPAS"},

@@ -78,8 +78,8 @@ static const char *const *frag_preference(const cl_caps *caps, uint32_t m, uint3
 /* MMA-fragment-major weights. Few columns make few work-groups, which then need more warps each. */
 static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
-    static const char *const narrow[] = {"flat8_split", "flat8", "flat16", "flat_whole", "frag64", NULL};
-    static const char *const few[] = {"row_int16", "flat8", "flat8_split", "flat16", "flat_whole", "frag64", NULL};
+    static const char *const narrow[] = {"flat8_split", "flat8", "flat16", "flat_whole", "flat_k2", "flat_k4", "flat_k8", "frag64", NULL};
+    static const char *const few[] = {"row_int16", "flat8", "flat8_split", "flat16", "flat_whole", "flat_k2", "flat_k4", "flat_k8", "frag64", NULL};
     static const char *const some[] = {"flat16", "frag64", NULL};
     if (m <= 8) return n / 32 <= caps->units ? narrow : few;
     return m <= 16 ? some : frag_preference(caps, m, n);

@@ -11,13 +11,15 @@
  * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
  * whole pairs. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
- * WHOLE: K is not shared: each warp has all of it, and blocks of W of its own, so that the sums have the bits of ../wgmma.c's without a cut of K.
+ * CUT n: K has n parts that begin where those of ../wgmma.c do, for the bits of its programs with so many; n warps share the K of A_TILES blocks, and the
+ * others have blocks of their own. With NORM the norm has the bits of rmsnorm_group.cl, the rotation always those of ../wgmma_rope.c. With KEEP a work-group
+ * copies X to local memory first.
  *
- * Knobs: A_TILES blocks of 16 rows of W a work-group, with WHOLE a warp; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
+ * Knobs: A_TILES blocks of 16 rows of W a work-group, with CUT for n warps; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
  * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
- * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
- * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has 2 blocks and the rows of W are a multiple of 32.
- * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn.
+ * K is a multiple of W_K, with CUT of 64; rows of X are F16 aligned to 4 bytes.
+ * With NORM or KEEP B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has pairs of blocks and the rows of W are a multiple of 32.
+ * With ROPE WG is at least half of the rows of X and of W that a work-group has, heads have HEAD elements, of which N_ROT turn.
  * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
  * GROUPED 1: experts.clh, without NORM and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
  * the same expert, up to 8 * B_TILES; with INT16 one.
@@ -38,10 +40,14 @@
 #include "fragments.clh"
 
 #define WARPS   (WG / WARP)
-#ifndef WHOLE
-#define WHOLE 0
+#ifndef CUT
+#define CUT 0
 #endif
-#define PARTS   (WHOLE ? 1 : WARPS) /* of K */
+#ifndef KEEP
+#define KEEP 0
+#endif
+#define PARTS   (CUT ? CUT : WARPS) /* of K */
+#define PART_K  (CUT ? 64 : W_K)    /* they begin at multiples of it */
 #define BLOCKS  (A_TILES * (WARPS / PARTS)) /* of a work-group */
 #define ROWS    (BLOCKS * 16)
 
@@ -76,7 +82,7 @@
 #endif
 
 #define OUTS    FLAT_OUTS(BLOCKS, X_ROWS)
-#define COLUMNS (SILU ? 16 : ROWS) /* of Y a tile */
+#define COLUMNS (SILU ? ROWS / 2 : ROWS) /* of Y a tile */
 
 /* ---- operands and products -------------------------------------------------------------------------------- */
 
@@ -92,6 +98,19 @@ static INLINE void load_w(w_tile a[UK][A_TILES], const __global uchar *const w_a
         }
 }
 
+#if KEPT
+/* The products of K's tiles from `from` to `to`; the first 2 UK of W are on their way, for while X is normalised memory has nothing else to do. */
+static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2], const __global uchar *const w_at[A_TILES], X_PLACE(x_at),
+                                uint from, uint to, uint lane)
+{
+    for (uint k0 = from; k0 < to; k0 += 2 * UK) {
+        multiply(acc, a[0], &b[0], x_at, k0, to, lane);
+        load_w(a[0], w_at, k0 + 2 * UK, to, lane);
+        multiply(acc, a[1], &b[1], x_at, k0 + UK, to, lane);
+        load_w(a[1], w_at, k0 + 3 * UK, to, lane);
+    }
+}
+#else
 /* The products of K's tiles from `from` to `to`; of both operands the first UK of them are in a[0] and b[0]. */
 static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2], const __global uchar *const w_at[A_TILES], X_PLACE(x_at),
                                 uint from, uint to, uint lane)
@@ -105,25 +124,32 @@ static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b
         multiply(acc, a[1], &b[1], x_at, k0 + UK, to, lane);
     }
 }
+#endif
 
 /* ---- which rows of W a work-group has ---------------------------------------------------------------------------- */
 
 static uint tiles_of(uint N)
 {
-    return SILU ? N / 16 : ((N + 15) / 16 + BLOCKS - 1) / BLOCKS;
+    return ((N + 15) / 16 + COLUMNS / 16 - 1) / (COLUMNS / 16);
 }
 
-/* Block r of a tile. With SILU blocks `tile` of gate and of up. */
-static INLINE uint block_of(uint tile, int r, uint N)
+/* Block r of a tile. With SILU a block of gate, the same of up, and so on. */
+static INLINE uint block_of(uint tile, uint r, uint N)
 {
 #if SILU
-    return tile + r * (N / 16);
+    return min(tile * (BLOCKS / 2) + r / 2, N / 16 - 1) + r % 2 * (N / 16);
 #else
     return min(tile * BLOCKS + r, (N + 15) / 16 - 1);
 #endif
 }
 
 /* ---- behind the product ---------------------------------------------------------------------------------------- */
+
+/* In a tile, the row of W of its column: with SILU that of gate, 16 before that of up. */
+static INLINE uint row_of(uint column)
+{
+    return SILU ? column / 16 * 32 + column % 16 : column;
+}
 
 /* Output `at` of a tile: the sums of all parts. */
 static INLINE float total(const __local float *partial, uint at)
@@ -135,6 +161,12 @@ static INLINE float total(const __local float *partial, uint at)
 }
 
 #if ROPE
+#if CUT /* as ../wgmma_rope.c rounds */
+#define TURN(first, second, a, b, c, s) first = fma(a, c, -((b) * (s))), second = fma(b, c, (a) * (s))
+#else
+#define TURN ROTATE
+#endif
+
 /* The pair of outputs that work-item lid has of a tile: for row m of X, row `row` of the tile and the next, which are elements e and
  * e + 1 of a head. */
 typedef struct pair_t {
@@ -144,10 +176,10 @@ typedef struct pair_t {
 static INLINE pair_t pair_at(uint lid, uint tile)
 {
     pair_t p;
-    p.m = lid / 16;
-    p.row = lid % 16 * 2;
-    p.head = (tile * 32 + p.row) / HEAD;
-    p.e = (tile * 32 + p.row) % HEAD;
+    p.m = lid / (ROWS / 2);
+    p.row = lid % (ROWS / 2) * 2;
+    p.head = (tile * ROWS + p.row) / HEAD;
+    p.e = (tile * ROWS + p.row) % HEAD;
     return p;
 }
 
@@ -167,7 +199,7 @@ static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t 
     uint col = p->head * HEAD + p->e, at = p->m * ROWS + p->row;
     float a = add_bias(e, col, total(partial, at)), first;
     float b = add_bias(e, col + 1, total(partial, at + 1)), second;
-    if (is_rotated(p, r)) ROTATE(first, second, a, b, angle.x, angle.y);
+    if (is_rotated(p, r)) TURN(first, second, a, b, angle.x, angle.y);
     else first = a, second = b;
     if (p->head < r->Hq) {
         store_y(e, p->m, col, first);
@@ -194,7 +226,7 @@ static INLINE void finish_row(const epilogue *e, const experts *g, uint m, uint 
 static INLINE void finish_all(const epilogue *e, const __local float *partial, uint tile, uint M, uint N, uint lid)
 {
     for (uint i = lid; i < COLUMNS * X_ROWS; i += WG) {
-        uint m = i / COLUMNS, row = i % COLUMNS, col = tile * COLUMNS + row;
+        uint m = i / COLUMNS, col = tile * COLUMNS + i % COLUMNS, row = row_of(i % COLUMNS);
         if (m >= M || col >= N) continue;
         float sum = add_bias(e, col, total(partial, m * ROWS + row));
 #if SILU
@@ -210,16 +242,17 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 {
     __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, X_ROWS) / 4];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / W_K, tiles = tiles_of(N);
-    uint part = warp % PARTS, first_block = warp / PARTS * A_TILES, from = part * in_k / PARTS, to = (part + 1) * in_k / PARTS;
+    uint part = warp % PARTS, first_block = warp / PARTS * A_TILES, all = K / PART_K;
+    uint from = part * all / PARTS * (PART_K / W_K), to = (part + 1) * all / PARTS * (PART_K / W_K);
     const __global uchar *w_at[A_TILES];
-#if NORM || INT16
+#if NORM || INT16 || KEEP
     X_ROOM
     ulong kept = ULONG_MAX; /* the element of X whose row is in x_at */
 #else
     const __global uchar *x_at[B_TILES];
 #endif
 #if NORM
-    __local float squares[XROWS][WARPS];
+    __local float squares[XROWS][NORM_SUMS];
 #endif
 #if GROUPED
 #if !INT16
@@ -227,7 +260,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #endif
     const experts g = EXPERTS_OF_ARGS;
     uint turns = tiles * pairs;
-#elif !NORM && !INT16
+#elif !NORM && !INT16 && !KEEP
 #pragma unroll
     for (int t = 0; t < B_TILES; t++)
         x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * 2 + (lane & 3) * 4;
@@ -258,6 +291,9 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #pragma unroll
         for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, first_block + r, N)) * in_k * W_BYTES + W_PLACE(lane);
         load_w(a[0], w_at, from, to, lane);
+#if KEPT
+        load_w(a[1], w_at, from + UK, to, lane);
+#endif
 #if ROPE /* what the epilogue needs comes while the weights are in flight */
         rope_t rope = ROPE_OF_ARGS;
         pair_t pair = pair_at(opaque(lid), tile);
@@ -269,6 +305,9 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         kept = row;
 #elif INT16
         if (kept != row) keep_x(x_at, IN_AT(uint2, x) + row / 4, lid);
+        kept = row;
+#elif KEEP
+        if (kept != row) keep_x(x_at, IN_AT(uint2, x), x_stride / 4, M, lid);
         kept = row;
 #endif
         load_x(&b[0], OWN_X(x_at, lane, M), from, to);

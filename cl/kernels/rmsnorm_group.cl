@@ -16,7 +16,7 @@
 #if VEC == 4
 typedef float4 vec_t;
 #define LOAD(p, k)   (*(const __global float4 *)((p) + (k)))
-#define SQUARES(v)   MAD((v).w, (v).w, MAD((v).z, (v).z, MAD((v).y, (v).y, (v).x * (v).x)))
+#define SQUARES(v)   SQUARES4(v)
 #define STORE_VEC(i, v) STORE4(y, i, v)
 #else
 typedef float vec_t;

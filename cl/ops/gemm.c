@@ -1,6 +1,5 @@
 /* gemm: Y = X W^T + bias + residual. */
-#include "cl/cl.h"
-#include "cl/kernels/fragment_bytes.clh"
+#include "cl/ops/gemm.h"
 #include "cl/kernels/local_bytes.clh"
 
 #include <math.h>
@@ -22,7 +21,7 @@ static uint32_t columns_of(const wf_call *c)
 }
 
 /* The arguments that every gemm kernel takes, in this order. */
-static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
+bool wf_cl_gemm_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *res = &c->in[WF_GEMM_RESIDUAL], *y = &c->out[WF_GEMM_Y];
     if (w->layout != v->layout || !can_fuse(v, c)) return false;
@@ -41,7 +40,7 @@ static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
 }
 
 /* How W lies (kernels/fragments.clh). False where it is of no format that can lie so. */
-static bool fragment_knobs(const wf_call *c, cl_launch *l)
+bool wf_cl_fragment_knobs(const wf_call *c, cl_launch *l)
 {
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
     if (!f) return false;
@@ -58,9 +57,9 @@ bool wf_cl_configure_gemm(const cl_caps *caps, const cl_variant *v, const wf_cal
 {
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_knob(l, "FRAG", v->layout == WF_CL_FRAGMENT_MAJOR);
-    if (v->layout == WF_CL_FRAGMENT_MAJOR && !fragment_knobs(c, l)) return false;
+    if (v->layout == WF_CL_FRAGMENT_MAJOR && !wf_cl_fragment_knobs(c, l)) return false;
     wf_cl_items(l, (uint64_t)c->out[WF_GEMM_Y].rows * c->out[WF_GEMM_Y].cols);
-    return common(v, c, l);
+    return wf_cl_gemm_arguments(v, c, l);
 }
 
 static bool vectors(const wf_call *c)
@@ -86,7 +85,7 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "UNROLL", rows > 1 ? 2 : 4);
     uint32_t outputs = group / lanes * per_lane;
     l->groups = (n + outputs - 1) / outputs;
-    return common(v, c, l);
+    return wf_cl_gemm_arguments(v, c, l);
 }
 
 bool wf_cl_tile_registers(const cl_variant *v)
@@ -140,7 +139,7 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     tile_knobs(caps, v, &s, l);
     wf_cl_knob(l, "VEC", vectors(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * ((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
-    return common(v, c, l);
+    return wf_cl_gemm_arguments(v, c, l);
 }
 
 /* The tile of a work-group, that of a warp, and how many parts of K are in flight, for NVIDIA. */
@@ -166,137 +165,15 @@ bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call
     warp_knobs(l, caps, t, group, WF_MIN(4u, LOCAL_BYTES / stage));
     wf_cl_knob(l, "W16", !blocks);
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
-    return common(v, c, l);
+    return wf_cl_gemm_arguments(v, c, l);
 }
 
 /* ---- MMA-fragment-major weights ------------------------------------------------------------------------- */
 
 /* Rows of X in F16, aligned to that many bytes. */
-static bool rows_of_halves(const wf_view *x, uint32_t align)
+bool wf_cl_rows_of_halves(const wf_view *x, uint32_t align)
 {
     return x->dtype == WF_F16 && x->offset % align == 0 && x->stride * 2 % align == 0;
-}
-
-bool wf_cl_is_one_row(const cl_variant *v)
-{
-    return v->tile[4];
-}
-
-/* What a work-group of gemm_flat keeps in local memory: its sums and, normalised or in fixed point, the rows of X. */
-static uint64_t flat_local_bytes(const cl_variant *v, uint32_t rows, uint64_t k)
-{
-    uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
-    if (wf_cl_is_one_row(v)) return FLAT_SUMS_BYTES(group, blocks, 1) + FLAT_INT16_BYTES(group, k);
-    return FLAT_SUMS_BYTES(group, blocks, 8 * tiles) + FLAT_NORM_BYTES(group, rows, k);
-}
-
-/* With rows of X in local memory. False where they cannot be there. */
-static bool local_x_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
-{
-    uint32_t k = c->in[WF_GEMM_X].cols, rows = 1;
-    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2; /* few programs */
-    wf_cl_knob(l, "XK", (int32_t)k);
-    wf_cl_knob(l, "XROWS", (int32_t)rows);
-    return wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) && flat_local_bytes(v, rows, k) <= caps->local_bytes;
-}
-
-/* One row of X in fixed point, for quantised weights. */
-static bool int16_knobs(const wf_call *c, cl_launch *l)
-{
-    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
-    wf_cl_knob(l, "INT16", 1);
-    return c->out[WF_GEMM_Y].rows == 1 && f && f->bits < 16;
-}
-
-/* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
-static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
-{
-    const wf_op_params *p = &c->p;
-    wf_cl_knob(l, "ROPE", 1);
-    wf_cl_knob(l, "HEAD", (int32_t)p->head_dim);
-    wf_cl_knob(l, "N_ROT", (int32_t)p->n_rot);
-    return !p->neox && v->tile[1] == 2 && v->tile[0] >= v->tile[2] * 128 && p->head_dim % 2 == 0;
-}
-
-/* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in two sets. */
-static int32_t tiles_ahead(const cl_variant *v, const wf_call *c)
-{
-    enum { FEW_BYTES = 704 }; /* up to five bits a weight */
-    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
-    if (f->bits == 16) return v->tile[3];
-    return wf_cl_fragment_bytes(f) <= FEW_BYTES ? WF_MAX(v->tile[3] / 2, 1) : 1;
-}
-
-/* What every kernel of gemm_flat is told. False where W is of no format that lies so. */
-static bool flat_knobs(const wf_call *c, uint32_t blocks, uint32_t tiles, cl_launch *l)
-{
-    wf_cl_knob(l, "NORM", c->in[WF_GEMM_NORM].rows != 0);
-    wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "A_TILES", (int32_t)blocks);
-    wf_cl_knob(l, "B_TILES", (int32_t)tiles);
-    return fragment_knobs(c, l);
-}
-
-static bool flat_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
-{
-    bool fits = common(v, c, l);
-    wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
-    wf_cl_arg_f32(l, c->p.eps);
-    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
-    return fits;
-}
-
-/* One for each tile of W; with a norm before the product as many as run at once, which normalise X once for all of their tiles (H200, one sequence in
- * Q4_K_M 427 to 431 tokens/s in place of 415 to 419, four 1,588 in place of 1,516). Registers decide how many that are, and weights how many those. */
-static uint64_t flat_groups(const cl_caps *caps, const wf_call *c, uint32_t blocks)
-{
-    enum { FEW_BITS = 4, OF_FEW_BITS = 3, OF_MORE = 2 };
-    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
-    uint64_t tiles = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
-    if (!c->in[WF_GEMM_NORM].rows || !f) return tiles;
-    return WF_MIN(tiles, (uint64_t)caps->units * (f->bits <= FEW_BITS ? OF_FEW_BITS : OF_MORE));
-}
-
-bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
-{
-    uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
-    bool norm = c->in[WF_GEMM_NORM].rows, silu = c->p.silu;
-    if (!caps->nv_mma || c->out[WF_GEMM_Y].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (!norm && !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
-    if ((norm || wf_cl_is_one_row(v)) && (tiles != 1 || !local_x_knobs(caps, v, c, l))) return false;
-    if (wf_cl_is_one_row(v) && !int16_knobs(c, l)) return false;
-    if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
-    if (c->p.rope && !rope_knobs(v, c, l)) return false;
-    wf_cl_group_knobs(l, caps, group);
-    l->groups = flat_groups(caps, c, blocks);
-    if (!flat_knobs(c, blocks, tiles, l)) return false;
-    wf_cl_knob(l, "UK", tiles_ahead(v, c));
-    return flat_arguments(v, c, l);
-}
-
-/* Loads of W that a lane issues together take so many registers, twice. */
-static int32_t tiles_together(const cl_fragments *f)
-{
-    enum { REGISTERS = 32 };
-    return REGISTERS / (FRAGMENT_WORDS(f->bits) + FRAGMENT_SCALES(f->bits, f->group, f->min));
-}
-
-/* Few rows in the order of wgmma without a cut of K: a warp for 16 rows of W, or two for 16 of gate and 16 of up. Wherever so few warps are enough for
- * the device, that is for matrices of many rows; with K cut, narrow16 is faster (H200, one row, Q4_K: 28,672 x 4,096 27.1 us in place of 37.3; in
- * four parts 6,144 x 4,096 14.1 in place of 12.8, 4,096 x 14,336 21.6 in place of 18.8). A norm before the product and the rotation behind it are
- * launches of their own, as for many rows. */
-bool wf_cl_configure_flat_whole(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
-{
-    uint32_t blocks = c->p.silu ? 2 : 1, group = blocks * WARP;
-    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
-    if (!f || !caps->nv_wgmma || c->out[WF_GEMM_Y].rows > 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (c->in[WF_GEMM_NORM].rows || c->p.rope || !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
-    if (c->in[WF_GEMM_X].cols % 64 || c->in[WF_GEMM_W].rows % (blocks == 2 ? 32 : 1)) return false;
-    wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "WHOLE", 1);
-    l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
-    wf_cl_knob(l, "UK", tiles_together(f));
-    return flat_knobs(c, 1, 1, l) && flat_arguments(v, c, l);
 }
 
 /* Long parts of K need fewer barriers (H200, M = 2048: 419 TFLOP/s with parts of 64, 397 of 32), and a third one hides
@@ -307,7 +184,7 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     uint32_t k = c->in[WF_GEMM_X].cols, tile_k = f ? wf_cl_fragment_k(f) : 0;
     enum { MOST = 3, TOGETHER = 256 };
     uint32_t room = caps->nv_local_bytes * group / TOGETHER, bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1];
-    if (!fragment_knobs(c, l)) return false;
+    if (!wf_cl_fragment_knobs(c, l)) return false;
     for (uint32_t part = k % 64 ? 32 : 64; part >= WF_MAX(tile_k, 32u); part /= 2) {
         uint32_t stages = WF_MIN((uint32_t)MOST, room / FRAG_STAGE_BYTES(bm, bn, part, part / tile_k * wf_cl_fragment_bytes(f)));
         if (stages < 2) continue;
@@ -323,14 +200,14 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
     const wf_view *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
-    if (!caps->nv_mma || !rows_of_halves(&c->in[WF_GEMM_X], 16) || wf_cl_group(caps, group, limit) < group) return false;
+    if (!caps->nv_mma || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 16) || wf_cl_group(caps, group, limit) < group) return false;
     if (!part_knobs(caps, v, c, group, l)) return false;
     /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
     if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf)) return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
     wf_cl_knob(l, "VEC", wf_cl_vec4_ok(&c->in[WF_GEMM_BIAS]) && wf_cl_vec4_ok(&c->in[WF_GEMM_RESIDUAL]) && wf_cl_vec4_ok(&c->out[WF_GEMM_Y]));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
-    return common(v, c, l);
+    return wf_cl_gemm_arguments(v, c, l);
 }
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
@@ -419,7 +296,7 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
     if (!f) return false;
     cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu, f);
-    if (!caps->nv_wgmma || !rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
+    if (!caps->nv_wgmma || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
     if (!wf_cl_vec4_ok(&c->out[WF_GEMM_Y]) || (c->p.silu && c->in[WF_GEMM_W].rows % 32)) return false;
@@ -428,9 +305,9 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    if (!fragment_knobs(c, l) || !wgmma_rope_knobs(c, l)) return false;
+    if (!wf_cl_fragment_knobs(c, l) || !wgmma_rope_knobs(c, l)) return false;
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
-    bool fits = common(v, c, l);
+    bool fits = wf_cl_gemm_arguments(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);
     if (g.split_k > 1) wf_cl_arg_zeroed(l, wgmma_tiles(&g, c) * g.exchange_bytes);
     if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
@@ -492,5 +369,5 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     matrix_knobs(&s, caps->lanes, l);
     wf_cl_knob(l, "W16", w->block == 1);
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * (uint64_t)((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
-    return common(v, c, l);
+    return wf_cl_gemm_arguments(v, c, l);
 }

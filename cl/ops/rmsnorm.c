@@ -1,15 +1,22 @@
 /* rmsnorm: a group of columns by work-item, tile[0] of them a work-group, or (tile[0] = 0) by work-group. */
 #include "cl/cl.h"
 
-/* As many work-items as have something to hold, a few parts each: it follows from K alone, so that a row has
- * the same sum whatever the batch. */
+/* As many work-items as have something to hold, a few parts each. */
+uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec)
+{
+    enum { PARTS = 4, LEAST = 64, MOST = 1024 };
+    uint32_t items = LEAST;
+    while (items < MOST && items * PARTS * vec < k) items *= 2;
+    return items;
+}
+
+/* What a work-group is follows from K alone, so that a row has the same sum whatever the batch. */
 static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
 {
-    enum { PARTS = 4, MOST = 32 };
+    enum { MOST = 32 };
     bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_RESIDUAL]) &&
                  wf_cl_vec4_ok(&c->out[WF_RMSNORM_Y]);
-    uint32_t vec = fours ? 4 : 1, want = 64;
-    while (want < 1024 && want * PARTS * vec < k) want *= 2;
+    uint32_t vec = fours ? 4 : 1, want = wf_cl_norm_items(k, vec);
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
     uint32_t per = (k + group * vec - 1) / (group * vec);
     wf_cl_group_knobs(l, caps, group);

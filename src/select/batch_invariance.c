@@ -134,9 +134,38 @@ static const char *class_for(wf_batch_invariance *b, wf_pick_in pick, wf_dev *de
     return class;
 }
 
+/* c, a product with a norm before it, as it is behind the norm. */
+static wf_call behind_norm(const wf_dev *dev, const wf_call *c)
+{
+    wf_call x = *c;
+    x.in[WF_GEMM_NORM] = x.out[WF_GEMM_NORM_WS] = (wf_view){0};
+    x.in[WF_GEMM_X].dtype = (uint8_t)dev->act, x.in[WF_GEMM_X].offset = 0, x.in[WF_GEMM_X].stride = x.in[WF_GEMM_X].cols;
+    return x;
+}
+
+/* Does a norm alone have the order of additions that products of a class have in theirs? */
+static bool norm_is_a_tree(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)
+{
+    wf_call norm = {.op = WF_OP_RMSNORM, .variant = -1, .p = c->p};
+    norm.in[WF_RMSNORM_X] = c->in[WF_GEMM_X], norm.in[WF_RMSNORM_W] = c->in[WF_GEMM_NORM];
+    norm.out[WF_RMSNORM_Y] = behind_norm(dev, c).in[WF_GEMM_X];
+    int v = wf_pick_batch_invariant(b, pick, dev, &norm);
+    return v >= 0 && !strcmp(wf_variant_at(dev, WF_OP_RMSNORM, v)->class, WF_NORM_CLASS);
+}
+
+/* The norm is no part of the class: few rows may have it in the product's kernel, with the bits of one of its own. */
+static int pick_with_norm(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)
+{
+    wf_call rest = behind_norm(dev, c);
+    const char *class = class_for(b, pick, dev, &rest);
+    int v = class ? pick(dev, c, class) : -1;
+    return v >= 0 && norm_is_a_tree(b, pick, dev, c) ? v : -1;
+}
+
 int wf_pick_batch_invariant(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)
 {
     if (wf_op_input(c->op, WF_OPERAND_BY_ROW) < 0) return pick(dev, c, NULL);
+    if (c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) return pick_with_norm(b, pick, dev, c);
     const char *class = class_for(b, pick, dev, c);
     return class ? pick(dev, c, class) : -1;
 }

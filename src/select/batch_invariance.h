@@ -6,6 +6,8 @@
 
 #include "dev/dev.h"
 
+#define WF_NORM_CLASS "tree" /* of RMSNORM: what products of a class that normalise follow */
+
 /* The classes chosen so far. Zero: none. */
 typedef struct wf_batch_invariance {
     struct wf_shape_class *list;

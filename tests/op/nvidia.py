@@ -260,9 +260,9 @@ def one_a_step(m, k):
     return x.reshape(m, k)
 
 
-def check_class(folder, tool, w_type, warps, uk, m, n, k):
-    """Few rows whose K is not shared: the bits of the programs by wgmma that do not cut it, and not of those that do."""
-    group, knobs = 32 * warps, {**flat_knobs(1, 1, uk), "WHOLE": 1, **formats_of(tool)[w_type]}
+def check_class(folder, tool, w_type, warps, uk, m, n, k, parts=1):
+    """Few rows: the bits of the programs by wgmma with as many parts of K, and not of those with others. With more than one X is copied first."""
+    group, knobs = 32 * warps, {**flat_knobs(1, 1, uk, xk=k, xrows=8), "CUT": parts, "KEEP": int(parts > 1), **formats_of(tool)[w_type]}
     x, zero = one_a_step(m, k), np.uint64(0)
     packed = quantised(tool, w_type, n, k)[1] if w_type != "F16" else fragments(np.random.default_rng(n).standard_normal((n, k)).astype(np.float16))
     y = np.full((m, n), np.nan, np.float32)
@@ -277,8 +277,72 @@ def check_class(folder, tool, w_type, warps, uk, m, n, k):
         want = np.zeros((m, n), np.float32)
         wgmma.call(program, 64, 16, cut, (m, n, k), {"x": wgmma.bytes_of(x), "w": wgmma.bytes_of(packed), "y": want.reshape(-1).view(np.uint8)}, False, False)
         same = np.array_equal(want.view(np.uint32), y.view(np.uint32))
-        good &= same == (cut == 1)
+        good &= same == (abs(cut) == parts)
     print("ok  " if good else "FAIL", "gemm_flat", knobs, f"M {m} N {n} K {k}", "has the bits of its class" if good else "has other bits than its class", flush=True)
+    return good
+
+
+def normalised(folder, items, x, scale):
+    """Rows of F32 in F16, as the kernel of norms alone leaves them."""
+    m, k = x.shape
+    y, zero = np.zeros((m, k), np.float16), np.uint64(0)
+    out, res = buffer(y), buffer(y)
+    sizes = [np.uint32(a) for a in (m, 1, k, k, k, k)]
+    built(folder, "rmsnorm_group", items, {"VEC": 4, "PER": -(-k // (4 * items))})(
+        QUEUE, (items * m,), (items,), buffer(x), zero, buffer(scale), zero, res, NONE, out, zero, np.uint32(1), *sizes, np.float32(1e-5))
+    cl.enqueue_copy(QUEUE, y, out)
+    return y
+
+
+def check_normalised_class(folder, tool, w_type, cut, warps, uk, items, m, n, k, silu=False, heads=None):
+    """With the norm in front, and SiLU or the rotation of heads of HEAD elements behind, the bits of a norm and of the programs by wgmma with so many parts."""
+    group, cols, rows = 32 * warps, n // 2 if silu else n, 1
+    while rows < m:
+        rows *= 2
+    knobs = {**flat_knobs(1, 1, uk, norm=1, silu=int(silu), xk=k, xrows=rows), "CUT": cut, "NORM_ITEMS": items, **formats_of(tool)[w_type]}
+    g = np.random.default_rng(n + k)
+    x, zero = g.uniform(0.5, 2, (m, k)).astype(np.float32), np.uint64(0)  # of F16, W has one element in each 16 of K: then all of X shows in Y
+    x *= one_a_step(m, k) if w_type != "F16" else g.standard_normal((m, k)).astype(np.float32)
+    scale, bias = g.standard_normal(k).astype(np.float32), g.standard_normal(n).astype(np.float32)
+    if w_type == "F16":  # row 0 becomes numbers between two of F16, which are rounded by the last bit of the sum
+        scale = ((1 + 2**-11) / x[0] * np.sqrt(np.mean(x[0].astype(np.float64) ** 2) + 1e-5)).astype(np.float32)
+    packed = quantised(tool, w_type, n, k)[1] if w_type != "F16" else fragments(one_a_step(n, k))
+    more, sources, how = [], {}, ["silu"] if silu else []
+    page, pages, params = 4, 3, {}
+    pools = np.zeros((2, pages, 1 if heads is None else heads[1] * page * heads[2]), np.float16)
+    if heads:
+        q, kv, head, n_rot = heads
+        cols, how, sources = q * head, [str(head), str(n_rot)], {}
+        table, pos, slot = g.standard_normal((9, n_rot)).astype(np.float32), g.integers(0, 9, m).astype(np.int32), g.permutation(pages * page)[:m].astype(np.int32)
+        knobs |= {"ROPE": 1, "HEAD": head, "N_ROT": n_rot}
+        into = [buffer(p) for p in pools]
+        for a in (buffer(table), buffer(pos), buffer(slot), *into):
+            more += [a, zero]
+        more += [np.uint32(a) for a in (q, kv, page, n_rot, 9)] + [np.uint64(pages * page), np.uint64(kv * page * head)]
+        sources = {"table": wgmma.bytes_of(table), "pos": wgmma.bytes_of(pos), "slot": wgmma.bytes_of(slot)}
+        params = {"y_stride": cols, "Hq": q, "Hkv": kv, "P": page, "table_stride": n_rot, "positions": 9, "slots": pages * page, "page_stride": kv * page * head}
+    y = np.full((m, cols), np.nan, np.float32)
+    out = buffer(y)
+    sizes = [np.uint32(a) for a in (m, n if heads else cols, k, k)]
+    built(folder, "gemm_flat", group, knobs)(QUEUE, (3 * group,), (group,), buffer(x), zero, buffer(packed), zero, buffer(bias), zero, out, NONE, out, zero,
+                                            np.uint32(0), *sizes, np.uint64(2 * k), np.uint32(cols), np.uint32(cols), buffer(scale), zero, np.float32(1e-5), *more)
+    cl.enqueue_copy(QUEUE, y, out)
+    got = [y]
+    if heads:
+        got += [np.empty_like(p) for p in pools]
+        for p, b in zip(got[1:], into):
+            cl.enqueue_copy(QUEUE, p, b)
+    h, good = normalised(folder, items, x, scale), True
+    for parts in (cut, 3 - cut):
+        program = wgmma.parse(subprocess.check_output([tool, "narrow16", str(parts), w_type, *how], text=True))
+        want = [np.zeros((m, cols), np.float32)] + [np.zeros_like(p) for p in pools]
+        sinks = {name: w.reshape(-1).view(np.uint8) for name, w in zip(("y", "kp", "vp") if heads else ("y",), want)}
+        wgmma.call(program, 64, 16, parts, (m, n, k), {"x": wgmma.bytes_of(h), "w": wgmma.bytes_of(packed), "bias": wgmma.bytes_of(bias), **sources, **sinks}, False,
+                   silu, params)
+        close = silu and parts == cut and tolerances.op_error("GEMM", y, want[0].astype(np.float64)) <= 1  # numpy's exp2 has other last bits
+        same = close or all(np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)) for a, b in zip(got, want))
+        good &= same == (parts == cut)
+    print("ok  " if good else "FAIL", "gemm_flat", knobs, f"M {m} N {n} K {k}", "has the bits of a norm and its class" if good else "has other bits than a norm and its class", flush=True)
     return good
 
 
@@ -411,7 +475,12 @@ def main(folder, tool):
         check_class(folder, tool, "F16", 3, 6, 5, 44, 7 * 64),
         check_class(folder, tool, "Q4_K", 2, 2, 8, 92, 16 * 64),
         check_class(folder, tool, "Q8_0", 1, 1, 3, 32, 16 * 64),
-        check(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "WHOLE": 1}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
+        check_class(folder, tool, "Q4_0", 8, 1, 3, 44, 16 * 64, parts=4),
+        check_normalised_class(folder, tool, "F16", 1, 3, 4, 256, 3, 92, 18 * 64),
+        check_normalised_class(folder, tool, "Q4_K", 2, 4, 1, 64, 1, 92, 4 * 256),
+        check_normalised_class(folder, tool, "Q8_0", 1, 6, 2, 128, 2, 96, 16 * 64, silu=True),
+        check_normalised_class(folder, tool, "Q6_K", 2, 6, 1, 64, 2, 5 * 32, 4 * 256, heads=(3, 1, 32, 24)),
+        check(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "CUT": 1}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
         check_rope(folder, 128, rope(64, 64), 8, 256, 2, 1, bias=True, half=True),
         check_rope(folder, 128, rope(128, 64, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),

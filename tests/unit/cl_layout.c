@@ -338,6 +338,35 @@ static void work_groups_behind_a_norm(void **state)
     }
 }
 
+/* Few rows in the order of wgmma: one work-group a multiprocessor, as large as the others, for X is kept by each; where more rounds would be needed the
+ * norm is a launch of its own. */
+static void work_groups_that_keep_x(void **state)
+{
+    static const struct {
+        const char *variant;
+        uint32_t m, n, k;
+        bool norm, silu;
+        uint32_t group, groups; /* 0: in pieces */
+    } cases[] = {{"flat_whole", 1, 28672, 4096, true, true, 448, 128}, {"flat_k4", 1, 6144, 4096, true, false, 384, 128},  {"flat_k4", 1, 4096, 14336, false, false, 256, 128},
+                 {"flat_whole", 1, 57344, 4096, true, true, 448, 132}, {"flat_whole", 1, 28672, 4096, false, true, 64, 896}, {"flat_whole", 1, 128256, 4096, true, false, 0, 0},
+                 {"flat_k4", 2, 4096, 14336, false, false, 0, 0},      {"flat_k8", 4, 4096, 4096, true, false, 512, 128}};
+    (void)state;
+    const cl_dev *d = with_wgmma();
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = product(cases[i].m, cases[i].n, cases[i].k);
+        cl_launch l;
+        c.p.silu = cases[i].silu;
+        if (cases[i].silu) c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = cases[i].n / 2;
+        if (cases[i].norm) c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, cases[i].k, cases[i].k, WF_F32, 0};
+        if (cases[i].norm) c.in[WF_GEMM_X].dtype = WF_F32;
+        assert_int_equal(wf_cl_configure(d, variant_named(WF_OP_GEMM, cases[i].variant), &c, &l), cases[i].groups > 0);
+        if (!cases[i].groups) continue;
+        assert_int_equal(l.group, cases[i].group);
+        assert_int_equal(l.groups, cases[i].groups);
+        assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
+    }
+}
+
 /* Those that an H200 ran the fastest of all (bench/results/nvidia-h200.csv). */
 static void products_follow_the_model(void **state)
 {
@@ -536,6 +565,12 @@ static int pick_in_class(wf_dev *d, const wf_call *c, const char *class)
     return wf_cl_rank(d, c, class, &k, 1) ? k.variant : -1;
 }
 
+/* Where the kernel of norms whose order products follow is not to be had. */
+static int pick_but_tree(wf_dev *d, const wf_call *c, const char *class)
+{
+    return c->op == WF_OP_RMSNORM ? -1 : pick_in_class(d, c, class);
+}
+
 /* One class for any number of rows, and within it tiles that fit them: as many parts of K as few rows need and many bear. A share of the
  * device takes other tiles of that class, be it the first call of its shape. */
 static void batch_invariant_products(void **state)
@@ -545,9 +580,9 @@ static void batch_invariant_products(void **state)
         const char *variant;
     } cases[] = {{1, 28672, 4096, 0, "flat_whole"},  {8, 28672, 4096, 0, "flat_whole"},      {9, 28672, 4096, 0, "narrow16"},
                  {64, 28672, 4096, 0, "wgmma64"},
-                 {2048, 28672, 4096, 0, "packed256"}, {64, 4096, 14336, 3, "wgmma64_p4"},     {1, 4096, 14336, 0, "narrow16_k4"},
+                 {2048, 28672, 4096, 0, "packed256"}, {64, 4096, 14336, 3, "wgmma64_p4"},     {1, 4096, 14336, 0, "flat_k4"},     {2, 4096, 14336, 0, "narrow16_k4"},
                  {64, 4096, 14336, 0, "wgmma64_k4"},  {256, 4096, 14336, 0, "wgmma128_k4"},   {2048, 4096, 14336, 0, "packed192_p4"},
-                 {1, 6144, 4096, 0, "narrow16_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
+                 {1, 6144, 4096, 0, "flat_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
     wf_batch_invariance b = {0};
     (void)state;
     cl_dev *d = with_wgmma();
@@ -561,8 +596,8 @@ static void batch_invariant_products(void **state)
     wf_batch_invariance_reset(&b);
 }
 
-/* SiLU behind a product is one kernel for any number of rows, also of experts; a norm before it, a bias of experts, or a router's norm and scores,
- * for none: few rows would have other bits than many. */
+/* SiLU behind a product is one kernel for any number of rows, also of experts; a bias of experts, or a router's norm and scores,
+ * for none: few rows would have other bits than many. A norm before a product is in its kernel where rows have room in local memory, with the bits of a norm alone. */
 static void batch_invariant_fusions(void **state)
 {
     static const uint32_t rows[] = {1, 8, 64, 2048};
@@ -570,6 +605,7 @@ static void batch_invariant_fusions(void **state)
     (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
+    d->base.act = WF_F16;
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         wf_call c = product(rows[i], 28672, 4096);
         c.p.silu = 1;
@@ -579,7 +615,10 @@ static void batch_invariant_fusions(void **state)
         assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, v)->class, "wgmma");
         c.in[WF_GEMM_X].dtype = WF_F32;
         c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 4096, 4096, WF_F32, 0};
-        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c), -1);
+        v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
+        if (rows[i] > 1) assert_int_equal(v, -1);
+        else assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, v)->name, "flat_whole");
+        assert_int_equal(wf_pick_batch_invariant(&b, pick_but_tree, &d->base, &c), -1);
         wf_call experts = with_gates(rows[i], 14336, WF_CL_FRAGMENT_MAJOR), biased = experts;
         biased.in[WF_GROUPED_GEMM_BIAS] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 8 * 28672, 8 * 28672, WF_F32, 0};
         assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &biased), -1); /* first: that it has no class is not the others' */
@@ -690,7 +729,7 @@ int main(void)
         cmocka_unit_test(rings_fit_local_memory),
         cmocka_unit_test(decodes_with_a_share),
         cmocka_unit_test(rotations_behind_products),
-        cmocka_unit_test(work_groups_behind_a_norm),
+        cmocka_unit_test(work_groups_behind_a_norm), cmocka_unit_test(work_groups_that_keep_x),
         cmocka_unit_test(products_follow_the_model),
         cmocka_unit_test(layout_follows_the_op),
         cmocka_unit_test(experts_by_pairs), cmocka_unit_test(experts_gates), cmocka_unit_test(routers_of_few_tokens),
