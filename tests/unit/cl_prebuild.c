@@ -175,17 +175,32 @@ static void helpers_that_hang(void **state)
     nothing_is_lost();
 }
 
-/* The first to be asked dies with its program, and another one builds the others. */
-static void a_helper_that_dies(void **state)
+/* The first does what the text says, and says so; then the others are real ones. */
+static void use_first_helper(const char *does)
 {
-    char text[700], real[300] = "";
-    (void)state;
+    char text[1200], real[300] = "";
     ssize_t n = readlink("/proc/self/exe", real, sizeof real - 1);
     assert_true(n > 0);
     *strrchr(real, '/') = 0;
-    snprintf(text, sizeof text, "mkdir '%s/died' 2>/dev/null && exit 3\nexec '%s/../../cl/weft-clbuild'", cache, real);
+    snprintf(text, sizeof text, "cd '%s'\nif mkdir first 2>/dev/null; then %s; fi\nuntil [ -d done ]; do sleep 0.05; done\nexec '%s/../../cl/weft-clbuild'", cache, does, real);
     use_helper(text);
+}
+
+/* With its program, and another one builds the others. */
+static void a_helper_that_dies(void **state)
+{
+    (void)state;
+    use_first_helper("mkdir done; exit 3");
     assert_int_equal(prebuild((wf_open_params){0}), PROGRAMS - 1);
+    nothing_is_lost();
+}
+
+/* It answers CL_OUT_OF_RESOURCES, and another one builds its program, too. */
+static void a_helper_without_memory(void **state)
+{
+    (void)state;
+    use_first_helper("printf '1Cfw\\373\\377\\377\\377\\0\\0\\0\\0\\0\\0\\0\\0' >&0; mkdir done; exec sleep 600");
+    assert_int_equal(prebuild((wf_open_params){0}), PROGRAMS);
     nothing_is_lost();
 }
 
@@ -223,7 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         TEST(binding_finds_them), TEST(self_tests_find_theirs), TEST(helpers_that_die), TEST(helpers_that_hang),
-        TEST(a_helper_that_dies), TEST(stopped), TEST(no_cache),
+        TEST(a_helper_that_dies), TEST(a_helper_without_memory), TEST(stopped), TEST(no_cache),
     };
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
