@@ -57,11 +57,18 @@ static bool find_helper(char *out, size_t cap)
 
 /* ---- starting and stopping --------------------------------------------------------------------------------- */
 
+void wf_cl_child_kill(cl_child *c)
+{
+    if (!c->pid || c->fd < 0) return;
+    close(c->fd);
+    c->fd = -1;
+    kill(c->pid, SIGKILL); /* it holds nothing worth a farewell */
+}
+
 void wf_cl_child_stop(cl_child *c)
 {
     if (!c->pid) return;
-    close(c->fd);
-    kill(c->pid, SIGKILL); /* it holds nothing worth a farewell */
+    wf_cl_child_kill(c);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
     c->pid = 0;
 }
@@ -83,7 +90,7 @@ static bool spawn(cl_child *c, const char *path, int end)
     return !err;
 }
 
-static bool start(cl_child *c)
+bool wf_cl_child_start(cl_child *c)
 {
     char path[600];
     int ends[2];
@@ -107,7 +114,10 @@ static bool start(cl_child *c)
 
 /* ---- asking ------------------------------------------------------------------------------------------------- */
 
-#define LOOK_MS 100 /* how often to ask whether to stop */
+uint64_t wf_cl_child_deadline(const cl_dev *d)
+{
+    return wf_now_ns() + (uint64_t)d->base.params.watchdog_ms * 1000000u;
+}
 
 /* Moves n bytes before the deadline; false at the end of the stream, on errors, when late, and when it is to stop. */
 static bool transfer(int fd, void *data, size_t n, bool out, uint64_t deadline)
@@ -118,7 +128,7 @@ static bool transfer(int fd, void *data, size_t n, bool out, uint64_t deadline)
         struct pollfd pf = {fd, out ? POLLOUT : POLLIN, 0};
         if (now >= deadline) return errno = ETIMEDOUT, false;
         if (wf_stop_now() != WEFT_OK) return errno = ECANCELED, false;
-        int r = poll(&pf, 1, (int)WF_MIN((deadline - now) / 1000000u + 1, LOOK_MS));
+        int r = poll(&pf, 1, (int)WF_MIN((deadline - now) / 1000000u + 1, WF_CL_LOOK_MS));
         if (r == 0 || (r < 0 && errno == EINTR)) continue;
         ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, p, n, MSG_DONTWAIT);
         if (k < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -129,10 +139,10 @@ static bool transfer(int fd, void *data, size_t n, bool out, uint64_t deadline)
     return true;
 }
 
-static bool ask(cl_dev *d, const char *source, const char *options, uint64_t deadline)
+bool wf_cl_child_ask(const cl_dev *d, const cl_child *c, const char *source, const char *options, uint64_t deadline)
 {
     const char *name = d->ref.info.name;
-    int fd = d->child.fd;
+    int fd = c->fd;
     cl_build_request a = {.magic = WF_CL_MAGIC, .p = d->ref.p, .d = d->ref.d,
                 .seconds = d->base.params.watchdog_ms / 1000 + 5,
                 .options = (uint32_t)strlen(options) + 1, .name = (uint32_t)strlen(name) + 1,
@@ -143,13 +153,12 @@ static bool ask(cl_dev *d, const char *source, const char *options, uint64_t dea
            transfer(fd, (char *)source, a.source, true, deadline);
 }
 
-/* Its answer, NUL-terminated and malloc'ed; NULL if it died, hung or spoke nonsense. */
-static void *hear(cl_dev *d, cl_build_reply *a, uint64_t deadline)
+void *wf_cl_child_hear(const cl_child *c, cl_build_reply *a, uint64_t deadline)
 {
-    if (!transfer(d->child.fd, a, sizeof *a, false, deadline)) return NULL;
+    if (!transfer(c->fd, a, sizeof *a, false, deadline)) return NULL;
     if (a->magic != WF_CL_MAGIC || a->size > (uint64_t)1 << 30) return errno = 0, NULL;
     char *data = wf_calloc(a->size + 1, 1);
-    if (data && transfer(d->child.fd, data, a->size, false, deadline)) return data;
+    if (data && transfer(c->fd, data, a->size, false, deadline)) return data;
     free(data);
     return NULL;
 }
@@ -186,10 +195,10 @@ enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char
                                        size_t *size)
 {
     cl_build_reply a = {0};
-    if (d->ref.quirks.no_child || !start(&d->child)) return CL_CHILD_NONE;
-    uint64_t deadline = wf_now_ns() + (uint64_t)d->base.params.watchdog_ms * 1000000u;
+    if (d->ref.quirks.no_child || !wf_cl_child_start(&d->child)) return CL_CHILD_NONE;
+    uint64_t deadline = wf_cl_child_deadline(d);
     errno = 0;
-    char *data = ask(d, source, options, deadline) ? hear(d, &a, deadline) : NULL;
+    char *data = wf_cl_child_ask(d, &d->child, source, options, deadline) ? wf_cl_child_hear(&d->child, &a, deadline) : NULL;
     d->child.used_ns = wf_now_ns();
     if (!data) return lost(d, errno);
     if (a.err == CL_SUCCESS) {

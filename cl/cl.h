@@ -7,7 +7,7 @@
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
  * Files in their order, which tests/layers holds: ptx, fragments, wgmma*, source, launch, ops/<op>, variants, costs, pick; errors, queue, cache, child,
- * prog; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev.
+ * prog, prebuild; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev.
  */
 #ifndef WF_CL_H
 #define WF_CL_H
@@ -274,7 +274,7 @@ extern const cl_source wf_cl_sources[]; /* generated from kernels/; ends with a 
 extern const char wf_cl_libexec[];          /* where the build helper is installed; generated, too */
 const char *wf_cl_source(const char *name); /* NULL: none of that name */
 
-/* ---- prog.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
+/* ---- prog.c, prebuild.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
 
 /* One built kernel: a variant with its knobs. */
 typedef struct cl_kern {
@@ -297,6 +297,10 @@ weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_laun
 /* A kernel for the backend's own use, such as a probe; the caller frees it. */
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
 void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
+/* What a kernel is built for: sets it, compares it. */
+void wf_cl_kernel_describe(cl_kern *k, const cl_variant *v, const cl_launch *l);
+bool wf_cl_kernel_serves(const cl_kern *k, const cl_launch *l); /* of the same variant */
+void wf_cl_progress(const cl_dev *d, double fraction); /* of compiling */
 weft_status wf_cl_bind(wf_dev *, const wf_call *, int variant, wf_bound *out);
 /* Fills l for a call of the kind that b was bound for, without a search; false: it is of another kind. */
 bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c, cl_launch *l);
@@ -322,6 +326,16 @@ enum cl_child_result { CL_CHILD_OK, CL_CHILD_FAILED, CL_CHILD_NONE, CL_CHILD_STO
 enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char *options,
                                        void **bin, size_t *size);
 void wf_cl_child_stop(cl_child *c);
+/* The steps of that, for who has several (prebuild.c). ask and hear are false and NULL where it died, hung until the deadline or spoke nonsense, and
+ * when all is to stop; then only stop() is left to do. */
+#define WF_CL_LOOK_MS 100 /* how often to ask whether to stop */
+bool wf_cl_child_start(cl_child *c); /* if it does not run; false: there is none */
+uint64_t wf_cl_child_deadline(const cl_dev *d); /* of a build that begins now */
+bool wf_cl_child_ask(const cl_dev *d, const cl_child *c, const char *source, const char *options, uint64_t deadline);
+void *wf_cl_child_hear(const cl_child *c, cl_build_reply *a, uint64_t deadline); /* binary or log, NUL-terminated and malloc'ed */
+void wf_cl_child_kill(cl_child *c); /* it ends while others work; stop() then waits for that */
+/* prebuild.c; see prebuild() of dev.h. */
+void wf_cl_prebuild(wf_dev *, const wf_call *calls, size_t n);
 
 /* ---- errors.c, queue.c, buf.c, submit.c --------------------------------------------------------------------------------- */
 

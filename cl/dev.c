@@ -123,6 +123,7 @@ static const wf_dev_fns fns = {
     .rank = wf_cl_rank,
     .set_costs = wf_cl_set_costs,
     .bind = wf_cl_bind,
+    .prebuild = wf_cl_prebuild,
     .kernel_id = wf_cl_kernel_id,
     .about = wf_cl_about,
     .source = wf_cl_variant_source,

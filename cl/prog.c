@@ -81,7 +81,7 @@ static weft_status build(cl_dev *d, const wf_cache_key *key, const char *source,
     return WEFT_OK;
 }
 
-static void progress(cl_dev *d, double fraction)
+void wf_cl_progress(const cl_dev *d, double fraction)
 {
     if (d->base.params.on_progress) d->base.params.on_progress(d->base.params.user, "compile", fraction);
 }
@@ -99,12 +99,12 @@ static weft_status get_program(cl_dev *d, const char *source, const char *option
         work->kept_ns += wf_now_ns() - began;
     } else {
         /* how many will follow is not known here: the fraction only says that there is progress */
-        progress(d, d->n_built / (d->n_built + 8.0));
+        wf_cl_progress(d, d->n_built / (d->n_built + 8.0));
         st = build(d, &key, source, options, &k->program);
         d->n_built++;
         work->built++;
         work->built_ns += wf_now_ns() - began;
-        progress(d, d->n_built / (d->n_built + 8.0));
+        wf_cl_progress(d, d->n_built / (d->n_built + 8.0));
     }
     wf_copy(k->id, sizeof k->id, key.name);
     free(key.text);
@@ -132,12 +132,22 @@ void wf_cl_kernels_free(cl_dev *d)
             }
 }
 
-static bool same(const cl_kern *k, const cl_launch *l)
+bool wf_cl_kernel_serves(const cl_kern *k, const cl_launch *l)
 {
     if (k->wtype != l->wtype || k->n_knobs != l->n_knobs) return false;
     for (uint32_t i = 0; i < l->n_knobs; i++)
         if (k->knob[i].value != l->knob[i].value || strcmp(k->knob[i].name, l->knob[i].name)) return false;
     return true;
+}
+
+void wf_cl_kernel_describe(cl_kern *k, const cl_variant *v, const cl_launch *l)
+{
+    memcpy(k->knob, l->knob, sizeof k->knob);
+    k->n_knobs = l->n_knobs;
+    k->group = l->group;
+    k->variant = v;
+    k->wtype = l->wtype;
+    k->library = l->library;
 }
 
 /* Work-items a work-group that the built kernel can have; 0 if the driver does not say. */
@@ -174,12 +184,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     }
     if (d->n_built > before)
         wf_log(WEFT_LOG_DEBUG, "%s/%s (%s) built in %.0f ms", wf_ops[v->op].name, v->name, options, (double)(wf_now_ns() - began) / 1e6);
-    memcpy(k->knob, l->knob, sizeof k->knob);
-    k->n_knobs = l->n_knobs;
-    k->group = l->group;
-    k->variant = v;
-    k->wtype = l->wtype;
-    k->library = l->library;
+    wf_cl_kernel_describe(k, v, l);
     *out = k;
     return WEFT_OK;
 }
@@ -189,7 +194,7 @@ weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_laun
     const cl_variant *v = wf_cl_variant_at(op, variant);
     cl_kern *k;
     for (k = d->var[op][variant].kern; k; k = k->next)
-        if (same(k, l)) return *out = k, WEFT_OK;
+        if (wf_cl_kernel_serves(k, l)) return *out = k, WEFT_OK;
     WF_TRY(wf_cl_kernel_alone(d, v, l, &k));
     size_t limit = kernel_limit(d, k->kernel);
     *out = limit >= l->group ? k : NULL;
@@ -237,7 +242,7 @@ bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c,
 {
     const cl_kern *k = b->kernel;
     memset(l, 0, sizeof *l);
-    return k->variant->configure(&d->ref.caps, k->variant, c, k->group, l) && same(k, l);
+    return k->variant->configure(&d->ref.caps, k->variant, c, k->group, l) && wf_cl_kernel_serves(k, l);
 }
 
 /* What a library runs besides is unknown. */

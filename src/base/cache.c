@@ -91,6 +91,13 @@ void *wf_cache_get(const char *dir, const wf_cache_key *key, size_t *size)
     return data;
 }
 
+bool wf_cache_has(const char *dir, const wf_cache_key *key)
+{
+    char path[600];
+    entry_path(path, sizeof path, dir, key);
+    return access(path, R_OK) == 0;
+}
+
 /* ---- files of one process --------------------------------------------------------------------------------- */
 
 /* When a process started, in clock ticks since boot: tells it from a later one of the same number.
@@ -145,13 +152,19 @@ static bool write_all(FILE *f, const void *data, size_t n)
     return fwrite(data, 1, n, f) == n;
 }
 
+bool wf_cache_can_put(const char *dir)
+{
+    mkdir(dir, 0700);
+    return access(dir, W_OK | X_OK) == 0;
+}
+
 void wf_cache_put(const char *dir, const wf_cache_key *key, const void *data, size_t size)
 {
     char path[600], tmp[700];
     header h = {.key_size = strlen(key->text), .data_size = size};
     memcpy(h.magic, magic, sizeof magic);
     h.check = hash(hash(0, key->text, h.key_size), data, size);
-    mkdir(dir, 0700);
+    if (!wf_cache_can_put(dir)) return;
     entry_path(path, sizeof path, dir, key);
     wf_cache_remove_dead(dir, key, "tmp");
     wf_cache_own_path(tmp, sizeof tmp, dir, key, "tmp");

@@ -16,7 +16,10 @@ wf_cache_key wf_cache_key_of(const char *fmt, ...) WF_PRINTF(1, 2);
 
 /* The stored data, malloc'ed, or NULL. Files that are truncated, damaged or of another key are removed. */
 void *wf_cache_get(const char *dir, const wf_cache_key *, size_t *size);
-/* Makes the folder if its parent is there. */
+/* Is there an entry of that name? It may be damaged. */
+bool wf_cache_has(const char *dir, const wf_cache_key *);
+/* Can entries be put there? Makes the folder if its parent is there, as wf_cache_put does. */
+bool wf_cache_can_put(const char *dir);
 void wf_cache_put(const char *dir, const wf_cache_key *, const void *data, size_t size);
 void wf_cache_remove(const char *dir, const wf_cache_key *);
 

@@ -384,6 +384,8 @@ typedef struct wf_dev_fns {
         as they were. WEFT_ERR_FORMAT, with the line of the first that the backend does not have */
     weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out); /* optional: builds it, and decides what is left
         to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
+    void (*prebuild)(wf_dev *, const wf_call *calls, size_t n); /* optional: compiles side by side what bind() and submit() will want for these
+        calls, each with its variant, and leaves it where they look. What it cannot build, or is not to, is left to them, with its errors */
     bool (*kernel_id)(wf_dev *, const wf_bound *, char *buf, size_t cap); /* optional: what tells this kernel from others of the same
         build of weft and the same device, as text of one line. False: unknown. Self-tests of kernels with an id are kept between starts */
     void (*about)(wf_dev *, enum wf_op, int variant, wf_kernel_about *out); /* optional: where it comes from */
@@ -407,6 +409,7 @@ typedef struct wf_selector { /* src/select: which variant runs a call */
     int (*pick)(wf_dev *, const wf_call *);
     void (*drop)(wf_dev *, const wf_call *, int variant);
     bool (*dropped)(wf_dev *, const wf_call *, int variant);
+    void (*forget)(wf_dev *); /* what picks have decided for later ones, which drop() makes it forget, too */
     int (*forced)(wf_dev *, enum wf_op); /* the variant that params.force names for that op; -1: none */
     int (*required)(wf_dev *, enum wf_op); /* likewise, but not by "*", which takes the ops that it can */
     void (*close)(wf_dev *);
@@ -419,7 +422,8 @@ typedef struct wf_verifier { /* src/verify: which kernels have passed their self
 typedef struct wf_kernel_work {
     uint32_t built, kept, tested;         /* programs compiled; taken from the kernel cache; self-tests */
     uint32_t tested_before;               /* self-tests that were passed at an earlier start */
-    uint64_t built_ns, kept_ns, tested_ns; /* tested_ns: with what was built, taken or looked up for them */
+    uint32_t prebuilt;                    /* programs compiled side by side, into the kernel cache: once taken from there they count as kept */
+    uint64_t prebuilt_ns, built_ns, kept_ns, tested_ns; /* tested_ns: with what was built, taken or looked up for them */
 } wf_kernel_work;
 
 #define WF_LAYOUT_BAND 16

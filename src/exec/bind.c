@@ -291,14 +291,21 @@ static weft_status keep(wf_kernels *k, const wf_binding *b, uint32_t *of)
     return WEFT_OK;
 }
 
-static weft_status bind_call(const wf_bind_to *to, wf_kernels *k, const wf_call *call, uint32_t *of)
+/* The call that is bound for such ones. */
+static wf_call call_to_bind(const wf_bind_to *to, const wf_call *call)
 {
-    wf_binding b;
     wf_call c = *call;
-    memset(&b, 0, sizeof b);
     if (c.op == WF_OP_ATTENTION) c.p.max_kv = context_of_class(to, call, context_class(call));
     /* What a plan names may run some numbers of rows only; a call in pieces has none that runs it whole. */
     if (c.variant >= 0 && !wf_is_fused(&c) && !to->dev->fns->supports(to->dev, &c, c.variant)) c.variant = -1;
+    return c;
+}
+
+static weft_status bind_call(const wf_bind_to *to, wf_kernels *k, const wf_call *call, uint32_t *of)
+{
+    wf_binding b;
+    wf_call c = call_to_bind(to, call);
+    memset(&b, 0, sizeof b);
     WF_TRY(wf_bind(to->dev, &c, &b));
     return keep(k, &b, of);
 }
@@ -329,17 +336,24 @@ void wf_command_like(const wf_bind_to *to, const wf_command *c, uint32_t rows, u
     wf_command_call(to, c, &st, (wf_range){0, rows}, out);
 }
 
-/* Prefill and whole batches may see contexts of any length; what is bound by rows alone needs one. */
+/* Prefill and whole batches may see contexts of any length; what is bound by rows alone needs one. Returns how many there are. */
+static uint32_t contexts_of(const wf_bind_to *to, const wf_command *c, uint32_t max_kv[WF_N_CONTEXTS])
+{
+    uint32_t classes = c->node->op == WF_OP_ATTENTION ? WF_N_CONTEXTS : 1, n = 0;
+    for (; n < classes; n++) {
+        max_kv[n] = context_of_class(to, &c->call, n);
+        if (n && max_kv[n] == max_kv[n - 1]) break;
+    }
+    return n;
+}
+
 static weft_status bind_rows(const wf_bind_to *to, const wf_command *c, uint32_t rows)
 {
-    uint32_t classes = c->node->op == WF_OP_ATTENTION ? WF_N_CONTEXTS : 1, before = 0;
-    for (uint32_t i = 0; i < classes; i++) {
+    uint32_t max_kv[WF_N_CONTEXTS], n = contexts_of(to, c, max_kv);
+    for (uint32_t i = 0; i < n; i++) {
         const wf_binding *b;
         wf_call call;
-        uint32_t max_kv = context_of_class(to, &c->call, i);
-        if (i && max_kv == before) break;
-        before = max_kv;
-        wf_command_like(to, c, rows, max_kv, &call);
+        wf_command_like(to, c, rows, max_kv[i], &call);
         WF_TRY(wf_command_kernels(to, c, &call, &b));
         wf_note_us(to, c, i, rows, &call, b);
     }
@@ -397,10 +411,48 @@ static bool first_with(const wf_command *c)
     return !c->kernels->n;
 }
 
+/* ---- what choosing will build ------------------------------------------------------------------------------------------ */
+
+typedef struct call_list {
+    wf_call *list;
+    size_t n, cap;
+} call_list;
+
+static void add_calls(const wf_bind_to *to, const wf_command *c, uint32_t rows, call_list *out)
+{
+    uint32_t max_kv[WF_N_CONTEXTS], n = contexts_of(to, c, max_kv);
+    for (uint32_t i = 0; i < n && wf_grow(&out->list, out->n, &out->cap, sizeof *out->list); i++) {
+        wf_call call;
+        wf_command_like(to, c, rows, max_kv[i], &call);
+        out->list[out->n++] = call_to_bind(to, &call);
+    }
+}
+
+/* A kernel hardly ever serves so few numbers of rows that none of them is met in steps of an eighth. */
+static void add_all_rows(const wf_bind_to *to, const wf_command *c, call_list *out)
+{
+    for (uint32_t rows = 1; rows < c->kernels->max_rows; rows += WF_MAX(rows / 8, 1u)) add_calls(to, c, rows, out);
+    add_calls(to, c, c->kernels->max_rows, out);
+}
+
+static void build_ahead(const wf_bind_to *to, const wf_program *list, size_t n)
+{
+    call_list calls = {0};
+    for (size_t p = 0; p < n; p++)
+        for (wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
+            if (c->node->kind != WF_NODE_KERNEL || !first_with(c) || c->kernels->foreseen) continue;
+            c->kernels->foreseen = true;
+            add_all_rows(to, c, &calls);
+        }
+    wf_bind_ahead(to->dev, calls.list, calls.n);
+    free(calls.list);
+}
+
 weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user)
 {
     size_t done = 0;
     *can_sample = true;
+    if (to->dev->fns->prebuild) build_ahead(to, list, n);
     for (size_t p = 0; p < n; p++)
         for (wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
             if (c->node->kind != WF_NODE_KERNEL || !first_with(c)) continue;

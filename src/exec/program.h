@@ -17,6 +17,7 @@ enum { WF_N_SIZES = 17 };   /* powers of two up to the most tokens of a step */
 typedef struct wf_kernels {
     wf_call like;      /* such a call */
     bool prefill;      /* attention of prefill, not of decodes */
+    bool foreseen;     /* what they need was compiled ahead */
     uint32_t max_rows;
     uint32_t *of;      /* [contexts, max_rows + 1]: 1 + index in list; 0: not bound yet */
     wf_binding *list;

@@ -112,6 +112,11 @@ static bool dropped(wf_dev *dev, const wf_call *c, int variant)
     return variant >= WF_MAX_VARIANTS || selection_of(dev)->dropped[c->op][variant] >> wf_fusion_of(c) & 1;
 }
 
+static void forget(wf_dev *dev)
+{
+    wf_batch_invariance_reset(&selection_of(dev)->invariance);
+}
+
 /* What is wrong as the plain kernel is not used in any way; a fused kernel that fails is dropped alone. */
 static void drop(wf_dev *dev, const wf_call *c, int variant)
 {
@@ -119,7 +124,7 @@ static void drop(wf_dev *dev, const wf_call *c, int variant)
     if (variant < 0 || variant >= WF_MAX_VARIANTS) return;
     s->dropped[c->op][variant] |= wf_is_fused(c) ? (uint8_t)(1u << wf_fusion_of(c)) : UINT8_MAX;
     s->any_dropped[c->op] = true;
-    wf_batch_invariance_reset(&s->invariance);
+    forget(dev);
 }
 
 static bool usable(wf_dev *dev, const wf_call *c, const char *class, int variant)
@@ -302,7 +307,7 @@ static weft_status attach(wf_dev *dev, const wf_open_params *p)
 {
     selection *s = wf_calloc(1, sizeof *s);
     if (!s) return WEFT_ERR_NOMEM;
-    s->base = (wf_selector){pick, drop, dropped, forced_of, required_of, close_selection};
+    s->base = (wf_selector){pick, drop, dropped, forget, forced_of, required_of, close_selection};
     dev->selector = &s->base;
     WF_TRY(set_default_costs(dev));
     WF_TRY(parse_force(dev, s, dev->params.force));

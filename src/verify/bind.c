@@ -293,10 +293,16 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, bool tried)
                    wf_ops[op].name);
 }
 
+/* The call's own variant, if it can run it, else the selector's. */
+static int first_pick(wf_dev *dev, const wf_call *c)
+{
+    return c->variant >= 0 && wf_can_use(dev, c, c->variant) ? c->variant : wf_pick(dev, c);
+}
+
 /* One kernel for the call as it is. Each that fails is dropped, so that the next is another one. */
 static weft_status bind_kernel(wf_dev *dev, selftest_cache *v, const wf_call *c, wf_bound *out)
 {
-    int pick = c->variant >= 0 && wf_can_use(dev, c, c->variant) ? c->variant : wf_pick(dev, c);
+    int pick = first_pick(dev, c);
     for (int last = -1;; last = pick, pick = wf_pick(dev, c)) {
         if (pick < 0 || pick == last) return none_left(dev, c->op, last >= 0);
         key k = key_of(c, pick);
@@ -337,6 +343,63 @@ weft_status wf_bind(wf_dev *dev, const wf_call *c, wf_binding *out)
         weft_status s = bind_pieces(dev, v, c, out, &again);
         if (!again) return s;
     }
+}
+
+/* ---- what will be built -------------------------------------------------------------------------------- */
+
+typedef struct foresight {
+    wf_dev *dev;
+    selftest_cache *v, seen; /* passed; whose self-tests are among the calls */
+    wf_buf stand_in;         /* for operands of self-tests */
+    wf_call *calls;
+    size_t n, cap;
+} foresight;
+
+static void foresee(foresight *f, const wf_call *c)
+{
+    if (wf_grow(&f->calls, f->n, &f->cap, sizeof *c)) f->calls[f->n++] = *c;
+}
+
+/* As run_test() will. */
+static void foresee_test(foresight *f, const wf_call *call)
+{
+    key k = key_of(call, call->variant);
+    wf_case from = case_of(call);
+    bool found = passed(f->v, &k) || passed(&f->seen, &k) || remember(&f->seen, &k);
+    for (int step = 0; step < STEPS && !found; step++) {
+        wf_case c = shrink(&from, step);
+        wf_check *check;
+        wf_call test;
+        if (wf_check_new(NULL, &c, &check)) return;
+        found = wf_check_supported_call(check, f->dev, call->variant, &f->stand_in, &test);
+        wf_check_free(check);
+        if (found) foresee(f, &test);
+    }
+}
+
+static void foresee_pieces(foresight *f, const wf_call *c)
+{
+    enum wf_piece piece[WF_MAX_PIECES];
+    size_t n = wf_pieces(f->dev, c, piece);
+    for (size_t i = 0; i < n; i++) {
+        wf_call part = wf_piece_of(c, piece[i]);
+        part.variant = first_pick(f->dev, &part);
+        if (part.variant < 0) continue;
+        foresee(f, &part);
+        foresee_test(f, &part);
+    }
+}
+
+void wf_bind_ahead(wf_dev *dev, const wf_call *calls, size_t n)
+{
+    foresight f = {.dev = dev, .stand_in = {dev, UINT64_MAX, NULL}};
+    if (!dev->fns->prebuild || dev->lost || cache_of(dev, &f.v)) return;
+    for (size_t i = 0; i < n && wf_stop_now() == WEFT_OK; i++)
+        if (wf_call_check(dev, &calls[i]) == WEFT_OK) foresee_pieces(&f, &calls[i]);
+    dev->fns->prebuild(dev, f.calls, f.n);
+    if (dev->selector) dev->selector->forget(dev);
+    free(f.seen.passed);
+    free(f.calls);
 }
 
 weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)

@@ -11,7 +11,10 @@
  * that does not build or is wrong is dropped with a warning, and the next one is tried. A fused call without a fused kernel is bound in
  * pieces. */
 weft_status wf_bind(wf_dev *, const wf_call *, wf_binding *out);
-/* The same for callers that submit by variant: *variant is the call's, or that of the product of a call in pieces. */
+/* Has the device compile side by side (prebuild() of dev.h) what wf_bind will build for these calls, the kernels' self-tests included, as far as
+ * it can be foreseen: as if each kernel was the first of its kind, and none was dropped. Binds nothing, and has no errors. */
+void wf_bind_ahead(wf_dev *, const wf_call *calls, size_t n);
+/* The same as wf_bind for callers that submit by variant: *variant is the call's, or that of the product of a call in pieces. */
 weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
 
 #endif

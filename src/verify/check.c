@@ -233,20 +233,27 @@ void wf_check_stand_in(const wf_check *k, const wf_variant *v, wf_buf *stand_in,
     for (int i = 0; i < WF_MAX_OUT; i++) c->out[i].buf = c->out[i].rows ? stand_in : NULL;
 }
 
-bool wf_check_supported(const wf_check *k, wf_dev *dev, int variant)
+bool wf_check_supported_call(const wf_check *k, wf_dev *dev, int variant, wf_buf *stand_in, wf_call *out)
 {
     const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
     int w = weight_slot(k->c.op);
-    wf_buf stand_in = {dev, UINT64_MAX, NULL};
     wf_call c;
-    wf_check_stand_in(k, v, &stand_in, &c);
+    wf_check_stand_in(k, v, stand_in, &c);
     if (v->layout && w >= 0) {
         const wf_view *t = &c.in[w];
         if (!dev->fns->weight_layout) return false;
         if (dev->fns->weight_layout(dev, t->dtype, t->rows, t->cols) != v->layout) return false;
     }
-    c = with_longer_contexts(dev, &c, variant);
-    return dev->fns->supports(dev, &c, variant);
+    *out = with_longer_contexts(dev, &c, variant);
+    out->variant = variant;
+    return dev->fns->supports(dev, out, variant);
+}
+
+bool wf_check_supported(const wf_check *k, wf_dev *dev, int variant)
+{
+    wf_buf stand_in = {dev, UINT64_MAX, NULL};
+    wf_call c;
+    return wf_check_supported_call(k, dev, variant, &stand_in, &c);
 }
 
 /* Keeps row `row` of an operand. */

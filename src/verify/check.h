@@ -95,7 +95,8 @@ bool wf_op_fixed(enum wf_op op);
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
 /* The same with `stand_in` for the buffer of each operand that is there, for functions that look at no memory. */
 void wf_check_stand_in(const wf_check *, const wf_variant *, wf_buf *stand_in, wf_call *out);
-/* Can the device run the variant on this problem? */
+/* Can the device run the variant on this problem? *out: what is bound or submitted for it then, with stand-ins. */
+bool wf_check_supported_call(const wf_check *, wf_dev *, int variant, wf_buf *stand_in, wf_call *out);
 bool wf_check_supported(const wf_check *, wf_dev *, int variant);
 /* "M 7 N 64 K 4099 F16 -> F32 bias", for logs; always NUL-terminated. */
 void wf_case_text(const wf_case *, char *buf, size_t cap);

@@ -84,7 +84,7 @@ class Text(cli.TestCase):
                 break
         else:
             self.fail(f"something long is left out of {whole} s: {rest}")
-        self.assertRegex(loud, r"start, kernels: \d+ built in [\d.]+ s, \d+ from the kernel cache in [\d.]+ s, \d+ self-tests in [\d.]+ s with what they built, \d+ passed")
+        self.assertRegex(loud, r"start, kernels: \d+ built side by side in [\d.]+ s and \d+ one by one in [\d.]+ s, \d+ from the kernel cache in [\d.]+ s, \d+ self-tests in [\d.]+ s with what they built, \d+ passed")
         self.assertRegex(loud, r"start, weights: [\d.]+ GiB")
         self.assertEqual(loud.count("start: first step"), 1)
         self.assertNotIn("start: ", self.ok(*RUN, "-p", "One day", "-n", 2).err)

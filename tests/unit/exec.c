@@ -265,6 +265,56 @@ static void test_large_steps_are_bound(void **state)
     close_all(&f);
 }
 
+/* ---- what will be built ------------------------------------------------------------------------------------------------ */
+
+static struct {
+    wf_call calls[1024];
+    size_t n;
+} foreseen;
+static uint32_t n_unforeseen;
+
+static void note_foreseen(wf_dev *dev, const wf_call *calls, size_t n)
+{
+    (void)dev;
+    assert_in_range(n, 1, WF_LEN(foreseen.calls));
+    memcpy(foreseen.calls, calls, n * sizeof *calls);
+    foreseen.n = n;
+}
+
+/* By a call of the same op and columns, with as many rows, or at most an eighth fewer. */
+static bool is_foreseen(const wf_call *c)
+{
+    const wf_view *y = &c->out[0];
+    for (const wf_call *f = foreseen.calls; f < foreseen.calls + foreseen.n; f++) {
+        const wf_view *z = &f->out[0];
+        if (f->op == c->op && f->variant == 0 && z->cols == y->cols && z->rows <= y->rows && z->rows + z->rows / 8 >= y->rows) return true;
+    }
+    return false;
+}
+
+static void note_bound(const wf_call *c)
+{
+    n_unforeseen += !is_foreseen(c);
+}
+
+/* The device is told of all calls before the first is bound, at the limit of rows and below it. */
+static void test_bound_calls_are_foreseen(void **state)
+{
+    enum { MOST = 300 };
+    fixture f;
+    wf_dev_fns fns;
+    wf_dev *plain;
+    (void)state;
+    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    fns = *plain->fns;
+    fns.prebuild = note_foreseen;
+    wf_dev_close(plain);
+    assert_int_equal(open_on(&f, NULL, MOST, &(wf_null_config){.bound = note_bound}, &fns), WEFT_OK);
+    assert_true(wf_null_calls(WF_NULL_BIND) >= MOST);
+    assert_int_equal(n_unforeseen, 0);
+    close_all(&f);
+}
+
 /* ---- submissions of less than a second ------------------------------------------------------------------------------ */
 
 enum { SECOND = 1000000000, SLOW_ROW = 90000000 };
@@ -470,7 +520,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
-        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_bound_calls_are_foreseen), cmocka_unit_test(test_failures),
         cmocka_unit_test(test_submissions_are_short), cmocka_unit_test(test_short_without_measurements),
         cmocka_unit_test(test_named_kernel_of_few_rows), cmocka_unit_test(test_named_kernel_of_no_rows),
         cmocka_unit_test(test_routers_share_no_kernel), cmocka_unit_test(test_upload_of_all_tables),

@@ -1,0 +1,245 @@
+/* Compiling side by side: programs end in the kernel cache, where binding finds them; a helper that dies or hangs costs no more than time; and no
+ * process or descriptor is left. */
+#include "unit/cl_test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/wait.h>
+
+#include "verify/bind.h"
+
+enum { N = 4, PROGRAMS = 3 };
+
+static cl_dev *d;
+static bench b;
+static char cache[256], script[300];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(cache, sizeof cache, "%s", fresh_cache());
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    wf_stop_by(NULL, NULL);
+    unsetenv("WEFT_CLBUILD");
+    if (*script) unlink(script);
+    *script = 0;
+    forget_cache(cache);
+    return 0;
+}
+
+/* The helper is that shell text. */
+static void use_helper(const char *text)
+{
+    char cwd[200];
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    snprintf(script, sizeof script, "%s/helper-XXXXXX", cwd);
+    int fd = mkstemp(script);
+    assert_true(fd >= 0);
+    dprintf(fd, "#!/bin/sh\n%s\n", text);
+    fchmod(fd, 0700);
+    close(fd);
+    setenv("WEFT_CLBUILD", script, 1);
+}
+
+static wf_call silu(uint32_t columns)
+{
+    wf_call c = small_call(&b);
+    c.in[0].cols = c.in[0].stride = 2 * columns;
+    c.out[0].cols = c.out[0].stride = columns;
+    return c;
+}
+
+/* The last has the program of the first. */
+static void make_calls(wf_call c[N])
+{
+    c[0] = silu(4), c[1] = silu(3), c[3] = silu(8);
+    c[2] = (wf_call){.op = WF_OP_ARGMAX};
+    c[2].in[0] = (wf_view){.buf = b.in, .rows = 1, .cols = 8, .stride = 8};
+    c[2].out[0] = (wf_view){.buf = b.out, .rows = 1, .cols = 1, .stride = 1, .dtype = WF_I32};
+}
+
+static int open_files(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+    while (readdir(dir)) n++;
+    closedir(dir);
+    return n;
+}
+
+/* Opens the device and compiles; returns how many programs. */
+static uint32_t prebuild(wf_open_params p)
+{
+    wf_call calls[N];
+    d = open_with(p);
+    if (d->ref.quirks.no_child || d->ref.quirks.no_binaries || wf_core_count() < 2) {
+        shut(d);
+        SKIP_TEST("nothing is compiled side by side here");
+    }
+    b = bench_new(d);
+    make_calls(calls);
+    int before = open_files();
+    wf_cl_prebuild(&d->base, calls, N);
+    assert_int_equal(open_files(), before);
+    assert_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+    return d->base.kernel_work.prebuilt;
+}
+
+static void bind_all(void)
+{
+    wf_call calls[N];
+    make_calls(calls);
+    for (int i = 0; i < N; i++) {
+        wf_bound bound;
+        if (wf_cl_bind(&d->base, &calls[i], 0, &bound)) fail_msg("call %d: %s", i, wf_error());
+    }
+}
+
+static void end(void)
+{
+    bench_free(&b);
+    shut(d);
+}
+
+static double reached;
+static void note(void *user, const char *what, double fraction)
+{
+    (void)user;
+    assert_string_equal(what, "compile");
+    assert_true(fraction >= reached && fraction <= 1);
+    reached = fraction;
+}
+
+static void binding_finds_them(void **state)
+{
+    (void)state;
+    reached = 0;
+    assert_int_equal(prebuild((wf_open_params){.on_progress = note}), PROGRAMS);
+    assert_true(reached == 1);
+    d->base.params.on_progress = NULL;
+    bind_all();
+    assert_int_equal(d->base.kernel_work.built, 0);
+    assert_int_equal(d->base.kernel_work.kept, PROGRAMS);
+    end();
+    assert_int_equal(prebuild((wf_open_params){0}), 0); /* they are there */
+    end();
+}
+
+static void self_tests_find_theirs(void **state)
+{
+    wf_call calls[N];
+    (void)state;
+    prebuild((wf_open_params){0});
+    make_calls(calls);
+    for (int i = 0; i < N; i++) calls[i].in[0].rows = calls[i].out[0].rows = 1, calls[i].signal = NULL;
+    wf_bind_ahead(&d->base, calls, N);
+    for (int i = 0; i < N; i++) {
+        wf_binding bound;
+        if (wf_bind(&d->base, &calls[i], &bound)) fail_msg("call %d: %s", i, wf_error());
+    }
+    assert_true(d->base.kernel_work.tested > 0);
+    assert_int_equal(d->base.kernel_work.built, 0);
+    end();
+}
+
+/* As if it had never been tried: another helper builds them. */
+static void nothing_is_lost(void)
+{
+    unsetenv("WEFT_CLBUILD");
+    bind_all();
+    assert_int_equal(d->base.kernel_work.built + d->base.kernel_work.kept, PROGRAMS);
+    end();
+}
+
+static void helpers_that_die(void **state)
+{
+    (void)state;
+    use_helper("exit 3");
+    assert_int_equal(prebuild((wf_open_params){0}), 0);
+    nothing_is_lost();
+}
+
+static void helpers_that_hang(void **state)
+{
+    uint64_t start = wf_now_ns();
+    (void)state;
+    use_helper("exec sleep 600");
+    assert_int_equal(prebuild((wf_open_params){.watchdog_ms = 300}), 0);
+    assert_true(wf_now_ns() - start < 60000000000u);
+    d->base.params.watchdog_ms = 120000;
+    nothing_is_lost();
+}
+
+/* The first does what the text says, and says so; then the others are real ones. */
+static void use_first_helper(const char *does)
+{
+    char text[1200], real[300] = "";
+    ssize_t n = readlink("/proc/self/exe", real, sizeof real - 1);
+    assert_true(n > 0);
+    *strrchr(real, '/') = 0;
+    snprintf(text, sizeof text, "cd '%s'\nif mkdir first 2>/dev/null; then %s; fi\nuntil [ -d done ]; do sleep 0.05; done\nexec '%s/../../cl/weft-clbuild'", cache, does, real);
+    use_helper(text);
+}
+
+/* With its program, and another one builds the others. */
+static void a_helper_that_dies(void **state)
+{
+    (void)state;
+    use_first_helper("mkdir done; exit 3");
+    assert_int_equal(prebuild((wf_open_params){0}), PROGRAMS - 1);
+    nothing_is_lost();
+}
+
+/* It answers CL_OUT_OF_RESOURCES, and another one builds its program, too. */
+static void a_helper_without_memory(void **state)
+{
+    (void)state;
+    use_first_helper("printf '1Cfw\\373\\377\\377\\377\\0\\0\\0\\0\\0\\0\\0\\0' >&0; mkdir done; exec sleep 600");
+    assert_int_equal(prebuild((wf_open_params){0}), PROGRAMS);
+    nothing_is_lost();
+}
+
+static bool after_a_moment(void *user)
+{
+    return wf_now_ns() > *(uint64_t *)user;
+}
+
+static void stopped(void **state)
+{
+    uint64_t start = wf_now_ns(), moment = start + 300000000u;
+    (void)state;
+    use_helper("exec sleep 600");
+    wf_stop_by(after_a_moment, &moment);
+    assert_int_equal(prebuild((wf_open_params){0}), 0);
+    assert_true(wf_now_ns() - start < 30000000000u); /* of 60 s */
+    end();
+}
+
+/* Where nothing is kept no helper is started: it would leave a folder. */
+static void no_cache(void **state)
+{
+    char text[400], started[350];
+    (void)state;
+    snprintf(started, sizeof started, "%s/started", cache);
+    snprintf(text, sizeof text, "mkdir '%s'", started);
+    use_helper(text);
+    assert_int_equal(prebuild((wf_open_params){.no_kernel_cache = true}), 0);
+    assert_true(access(started, F_OK) < 0);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+        TEST(binding_finds_them), TEST(self_tests_find_theirs), TEST(helpers_that_die), TEST(helpers_that_hang),
+        TEST(a_helper_that_dies), TEST(a_helper_without_memory), TEST(stopped), TEST(no_cache),
+    };
+    need_device();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
