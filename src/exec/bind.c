@@ -393,18 +393,6 @@ static weft_status bind_between(const wf_bind_to *to, const wf_command *c, uint3
     return bind_between(to, c, middle, high);
 }
 
-static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c)
-{
-    enum { ONE_BY_ONE = 4096 };
-    uint32_t limit = c->kernels->max_rows, each = WF_MIN(limit, (uint32_t)ONE_BY_ONE);
-    weft_status s = WEFT_OK;
-    for (uint32_t rows = 1; !s && rows <= each; rows++) s = bind_rows(to, c, rows);
-    for (uint32_t rows = 2 * each; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
-    if (!s && limit > each) s = bind_rows(to, c, limit);
-    if (!s) s = bind_between(to, c, each, limit);
-    return s ? wf_fail_context(s, "%s", c->node->name) : WEFT_OK;
-}
-
 /* Is it the first command, of all programs, with these kernels? */
 static bool first_with(const wf_command *c)
 {
@@ -435,12 +423,23 @@ static void add_all_rows(const wf_bind_to *to, const wf_command *c, call_list *o
     add_calls(to, c, c->kernels->max_rows, out);
 }
 
-static void build_ahead(const wf_bind_to *to, const wf_program *list, size_t n)
+/* Of programs that are bound: whether what they will build was asked for. */
+typedef struct ahead {
+    const wf_program *list;
+    size_t n;
+    uint32_t built; /* by the device before */
+    bool asked;
+} ahead;
+
+/* Once a kernel had to be built, the others are, too, side by side. Where a cache has all of them none is looked for. */
+static void build_ahead(const wf_bind_to *to, ahead *a)
 {
     call_list calls = {0};
-    for (size_t p = 0; p < n; p++)
-        for (wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
-            if (c->node->kind != WF_NODE_KERNEL || !first_with(c) || c->kernels->foreseen) continue;
+    if (a->asked || !to->dev->fns->prebuild || to->dev->kernel_work.built == a->built) return;
+    a->asked = true;
+    for (size_t p = 0; p < a->n; p++)
+        for (wf_command *c = a->list[p].commands; c < a->list[p].commands + a->list[p].n; c++) {
+            if (c->node->kind != WF_NODE_KERNEL || c->kernels->foreseen) continue;
             c->kernels->foreseen = true;
             add_all_rows(to, c, &calls);
         }
@@ -448,15 +447,27 @@ static void build_ahead(const wf_bind_to *to, const wf_program *list, size_t n)
     free(calls.list);
 }
 
+static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c, ahead *a)
+{
+    enum { ONE_BY_ONE = 4096 };
+    uint32_t limit = c->kernels->max_rows, each = WF_MIN(limit, (uint32_t)ONE_BY_ONE);
+    weft_status s = WEFT_OK;
+    for (uint32_t rows = 1; !s && rows <= each; rows++) s = bind_rows(to, c, rows), build_ahead(to, a);
+    for (uint32_t rows = 2 * each; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
+    if (!s && limit > each) s = bind_rows(to, c, limit);
+    if (!s) s = bind_between(to, c, each, limit);
+    return s ? wf_fail_context(s, "%s", c->node->name) : WEFT_OK;
+}
+
 weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user)
 {
     size_t done = 0;
+    ahead a = {list, n, to->dev->kernel_work.built, false};
     *can_sample = true;
-    if (to->dev->fns->prebuild) build_ahead(to, list, n);
     for (size_t p = 0; p < n; p++)
         for (wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
             if (c->node->kind != WF_NODE_KERNEL || !first_with(c)) continue;
-            weft_status s = bind_all_rows(to, c);
+            weft_status s = bind_all_rows(to, c, &a);
             bool refused = s != WEFT_OK && c->node->op == WF_OP_SAMPLE && !to->dev->lost;
             if (refused) *can_sample = false;
             else WF_TRY(s);

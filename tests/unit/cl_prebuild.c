@@ -144,7 +144,8 @@ static void self_tests_find_theirs(void **state)
     }
     assert_true(d->base.kernel_work.tested > 0);
     assert_int_equal(d->base.kernel_work.built, 0);
-    end();
+    bench_free(&b);
+    wf_dev_close(&d->base); /* with what self-tests need */
 }
 
 /* As if it had never been tried: another helper builds them. */
