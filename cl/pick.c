@@ -46,18 +46,19 @@ static void add(offer *o, int i)
 }
 
 /* The order in which variants are tried; the first that can run wins. Rows of X against the reading
- * of W: few rows are bound by memory, so W must be read once and in whole lines. Flat tiles come behind gemv until a device measures them
- * as faster: where work-items are a loop on a core they are not (PoCL, two cores, 4096 x 4096 in F16, one run: 4 rows 24 ms, gemv 13;
- * 8 rows 31 and 20; 16 rows 45, tile16 33), and no GPU was measured. */
+ * of W: few rows are bound by memory, so W must be read once and in whole lines. Flat tiles come behind gemv for as many rows as that takes
+ * (H200 without its matrix units, 4096 x 4096, 14336 x 4096, 4096 x 14336 in F16, us: 8 rows 87, 144, 296, gemv_few 29, 83, 82; in Q4_K 84, 257, 287 and 28, 85, 85;
+ * PoCL, two cores, 4096 x 4096: 8 rows 31 ms, gemv 20), but before tile16 on GPUs (16 rows: 87, 168, 298, tile16 167, 206, 594; in Q4_K 95, 436, 320 and 267, 407, 938;
+ * PoCL 45 ms, tile16 33). */
 static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
     static const char *const gemv[] = {"gemv", "mma16", "matrix8", "matrix16", "tile8", "tile16", NULL};
     static const char *const narrow[] = {"gemv_few", "gemv", "mma16", "matrix8", "matrix16", "tile8", "tile16", NULL};
-    static const char *const small[] = {"mma16", "matrix16", "tile16", "tile64", NULL};
+    static const char *const small[] = {"mma16", "matrix16", "tile16", "tile64", NULL}, *const flat[] = {"mma16", "matrix16", "tile8", "tile16", "tile64", NULL};
     static const char *const tile[] = {"mma64", "matrix64", "tile64", "tile16", NULL};
     static const char *const large[] = {"mma128", "matrix128", "wide128", "tile128", "tile64", "tile16", NULL};
     if (m <= 8) return caps->gpu && n < 4 * caps->units ? narrow : gemv;
-    if (m <= 32) return small;
+    if (m <= 32) return caps->gpu && m <= 16 ? flat : small;
     return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
 }
 

@@ -119,6 +119,26 @@ static void tiles_follow_the_device(void **state)
     assert_string_equal(picked(with_units(24, 99), 256, 4096), "frag256");
 }
 
+static const char *picked_of_rows(bool gpu, uint32_t m)
+{
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_BASE);
+    d->ref.caps = (cl_caps){.gpu = gpu, .max_group = 256, .units = 132, .local_bytes = 48 << 10, .scratch = 128 << 20};
+    wf_call c = product(m, 4096, 4096);
+    c.in[WF_GEMM_W].layout = WF_CL_ROWS;
+    return wf_cl_variant_at(WF_OP_GEMM, best_of(d, &c))->name;
+}
+
+/* Padded to 8 rows where that is faster: for more than gemv takes, and not where work-items are a loop on a core. */
+static void flat_tiles_suit_gpus(void **state)
+{
+    (void)state;
+    assert_string_equal(picked_of_rows(true, 9), "tile8");
+    assert_string_equal(picked_of_rows(true, 16), "tile8");
+    assert_string_equal(picked_of_rows(true, 17), "tile16");
+    assert_string_equal(picked_of_rows(false, 16), "tile16");
+    assert_non_null(strstr(picked_of_rows(true, 8), "gemv"));
+}
+
 static int32_t knob(const cl_launch *l, const char *name)
 {
     for (uint32_t i = 0; i < l->n_knobs; i++)
@@ -724,7 +744,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fragments_multiply),
         cmocka_unit_test(layout_follows_the_device),
-        cmocka_unit_test(tiles_follow_the_device),
+        cmocka_unit_test(tiles_follow_the_device), cmocka_unit_test(flat_tiles_suit_gpus),
         cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(rings_fit_local_memory),
         cmocka_unit_test(decodes_with_a_share),
