@@ -447,15 +447,30 @@ static void build_ahead(const wf_bind_to *to, ahead *a)
     free(calls.list);
 }
 
+/* Tiles have 16 rows or more, so that the choice for many rows changes where one begins (`unit cl_layout`). */
+static weft_status bind_runs(const wf_bind_to *to, const wf_command *c, uint32_t from, uint32_t limit, ahead *a)
+{
+    enum { RUN = 16 };
+    for (uint32_t low = from; low <= limit; low += RUN) {
+        uint32_t high = WF_MIN(low + RUN - 1, limit);
+        WF_TRY(bind_rows(to, c, low));
+        WF_TRY(bind_rows(to, c, high));
+        build_ahead(to, a);
+        WF_TRY(bind_between(to, c, low, high));
+    }
+    return WEFT_OK;
+}
+
 static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c, ahead *a)
 {
-    enum { ONE_BY_ONE = 4096 };
-    uint32_t limit = c->kernels->max_rows, each = WF_MIN(limit, (uint32_t)ONE_BY_ONE);
+    enum { ONE_BY_ONE = 64, IN_RUNS = 4096 };
+    uint32_t limit = c->kernels->max_rows, few = WF_MIN(limit, (uint32_t)ONE_BY_ONE), most = WF_MIN(limit, (uint32_t)IN_RUNS);
     weft_status s = WEFT_OK;
-    for (uint32_t rows = 1; !s && rows <= each; rows++) s = bind_rows(to, c, rows), build_ahead(to, a);
-    for (uint32_t rows = 2 * each; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
-    if (!s && limit > each) s = bind_rows(to, c, limit);
-    if (!s) s = bind_between(to, c, each, limit);
+    for (uint32_t rows = 1; !s && rows <= few; rows++) s = bind_rows(to, c, rows), build_ahead(to, a);
+    if (!s) s = bind_runs(to, c, few + 1, most, a);
+    for (uint32_t rows = 2 * most; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
+    if (!s && limit > most) s = bind_rows(to, c, limit);
+    if (!s) s = bind_between(to, c, most, limit);
     return s ? wf_fail_context(s, "%s", c->node->name) : WEFT_OK;
 }
 

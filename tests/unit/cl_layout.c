@@ -326,6 +326,25 @@ static cl_dev *with_wgmma(void)
     return d;
 }
 
+/* So that a start need not ask for all numbers of rows (src/exec/bind.c). */
+static void choices_change_where_tiles_begin(void **state)
+{
+    enum { RUN = 16, FIRST = 65, LAST = 2048 };
+    static const uint32_t shapes[][2] = {{6144, 4096}, {28672, 4096}, {4096, 14336}, {2048, 5632}};
+    static const enum wf_dtype formats[] = {WF_F16, WF_Q4_K, WF_Q6_K};
+    cl_dev *d = with_wgmma();
+    (void)state;
+    take_default_costs(d);
+    for (size_t i = 0; i < WF_LEN(shapes) * WF_LEN(formats); i++)
+        for (uint32_t m = FIRST, first = 0; m <= LAST; m++) {
+            wf_call c = product(m, shapes[i % WF_LEN(shapes)][0], shapes[i % WF_LEN(shapes)][1]);
+            c.in[WF_GEMM_W].dtype = (uint8_t)formats[i / WF_LEN(shapes)];
+            uint32_t pick = (uint32_t)best_of(d, &c);
+            if ((m - FIRST) % RUN) assert_int_equal(pick, first);
+            first = pick;
+        }
+}
+
 static int variant_named(enum wf_op op, const char *name)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(op); i++)
@@ -744,7 +763,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fragments_multiply),
         cmocka_unit_test(layout_follows_the_device),
-        cmocka_unit_test(tiles_follow_the_device), cmocka_unit_test(flat_tiles_suit_gpus),
+        cmocka_unit_test(tiles_follow_the_device), cmocka_unit_test(flat_tiles_suit_gpus), cmocka_unit_test(choices_change_where_tiles_begin),
         cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(rings_fit_local_memory),
         cmocka_unit_test(decodes_with_a_share),
