@@ -452,7 +452,8 @@ static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c, ahea
     enum { ONE_BY_ONE = 4096 };
     uint32_t limit = c->kernels->max_rows, each = WF_MIN(limit, (uint32_t)ONE_BY_ONE);
     weft_status s = WEFT_OK;
-    for (uint32_t rows = 1; !s && rows <= each; rows++) s = bind_rows(to, c, rows), build_ahead(to, a);
+    for (uint32_t rows = 1; !s && rows <= each; rows++)
+        if (!(s = bind_rows(to, c, rows))) build_ahead(to, a); /* not for what is given up; its error is the last */
     for (uint32_t rows = 2 * each; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
     if (!s && limit > each) s = bind_rows(to, c, limit);
     if (!s) s = bind_between(to, c, each, limit);
