@@ -20,7 +20,7 @@ def rows_of(path):
 
 
 def label(op, shape):
-    d = {k: int(v) for k, v in (part.split('=') for part in shape.split(','))}
+    d = {k: int(v) for k, v in (part.split('=') for part in shape.split(',') if '=' in part)}
     if op == 'model_prompt':
         return f'prefill, {d["P"]} tokens'
     n = d.get('B', 1)
@@ -56,7 +56,7 @@ def draw(weft, peers, device):
 
 def main(results, baseline):
     rows = list(rows_of(results))
-    weft = {(r['op'], r['dtype'], r['shape']): float(r['rate']) for r in rows if not r['peer']}
+    weft = {(r['op'], r['dtype'], r['shape']): float(r['rate']) for r in rows if r['variant'] != 'deterministic'}
     peers = list(rows_of(baseline))
     missing = [p['shape'] for p in peers if (p['op'], p['dtype'], p['shape']) not in weft]
     if not peers or missing:

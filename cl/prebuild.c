@@ -168,6 +168,7 @@ void wf_cl_prebuild(wf_dev *base, const wf_call *calls, size_t n)
     for (size_t i = 0; i < n && wf_stop_now() == WEFT_OK; i++) note(&p, &calls[i]);
     if (p.n_wanted > 1) work(&p);
     base->kernel_work.prebuilt += p.n_built;
+    d->n_built += p.n_built; /* progress goes on from there */
     if (p.n_built) base->kernel_work.prebuilt_ns += wf_now_ns() - began;
     free_jobs(&p);
 }

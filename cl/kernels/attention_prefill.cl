@@ -183,11 +183,11 @@ INLINE int last_position(run *of, const __global int *pos, uint lane, int *first
     return -lanes_min(-end, 1);
 }
 
-/* What some row of a run sees. */
+/* What some row of a run sees; where none sees a key, no window begins far behind all of them. */
 INLINE void look_at_run(const mask_t *rule, const block *b, run *of, const __global int *pos, uint lane, sight *seen)
 {
     int first, last = last_position(of, pos, lane, &first);
-    see_by_any(rule, first, b->kvh * b->per_kv + b->head0, min((uint)HB, b->per_kv - b->head0), seen);
+    see_by_any(rule, min(first, last), b->kvh * b->per_kv + b->head0, min((uint)HB, b->per_kv - b->head0), seen);
     seen->last = last;
 }
 

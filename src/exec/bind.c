@@ -466,7 +466,8 @@ static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c, ahea
     enum { ONE_BY_ONE = 64, IN_RUNS = 4096 };
     uint32_t limit = c->kernels->max_rows, few = WF_MIN(limit, (uint32_t)ONE_BY_ONE), most = WF_MIN(limit, (uint32_t)IN_RUNS);
     weft_status s = WEFT_OK;
-    for (uint32_t rows = 1; !s && rows <= few; rows++) s = bind_rows(to, c, rows), build_ahead(to, a);
+    for (uint32_t rows = 1; !s && rows <= few; rows++)
+        if (!(s = bind_rows(to, c, rows))) build_ahead(to, a); /* not for what is given up; its error is the last */
     if (!s) s = bind_runs(to, c, few + 1, most, a);
     for (uint32_t rows = 2 * most; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
     if (!s && limit > most) s = bind_rows(to, c, limit);

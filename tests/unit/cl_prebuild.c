@@ -206,30 +206,42 @@ static void a_helper_without_memory(void **state)
     nothing_is_lost();
 }
 
-static bool after_a_moment(void *user)
+static char started[350];
+static uint64_t stopped_at; /* 0: not yet */
+
+static bool once_started(void *user)
 {
-    return wf_now_ns() > *(uint64_t *)user;
+    (void)user;
+    if (!stopped_at && !access(started, F_OK)) stopped_at = wf_now_ns();
+    return stopped_at;
 }
 
+/* Makes a folder once it runs, and never answers. */
+static void use_helper_that_tells(void)
+{
+    char text[400];
+    snprintf(started, sizeof started, "%s/started", cache);
+    snprintf(text, sizeof text, "mkdir '%s'\nexec sleep 600", started);
+    use_helper(text);
+}
+
+/* While helpers are at work. */
 static void stopped(void **state)
 {
-    uint64_t start = wf_now_ns(), moment = start + 300000000u;
     (void)state;
-    use_helper("exec sleep 600");
-    wf_stop_by(after_a_moment, &moment);
+    use_helper_that_tells();
+    wf_stop_by(once_started, NULL);
     assert_int_equal(prebuild((wf_open_params){0}), 0);
-    assert_true(wf_now_ns() - start < 30000000000u); /* of 60 s */
+    assert_true(stopped_at);
+    assert_true(wf_now_ns() - stopped_at < 30000000000u); /* of 60 s */
     end();
 }
 
 /* Where nothing is kept no helper is started: it would leave a folder. */
 static void no_cache(void **state)
 {
-    char text[400], started[350];
     (void)state;
-    snprintf(started, sizeof started, "%s/started", cache);
-    snprintf(text, sizeof text, "mkdir '%s'", started);
-    use_helper(text);
+    use_helper_that_tells();
     assert_int_equal(prebuild((wf_open_params){.no_kernel_cache = true}), 0);
     assert_true(access(started, F_OK) < 0);
     end();

@@ -299,21 +299,42 @@ static void note_bound(const wf_call *c)
     if (work->built++) n_unforeseen += !is_foreseen(c);
 }
 
+/* Those of the null device, which has something to compile ahead. */
+static wf_dev_fns fns_that_prebuild(void)
+{
+    wf_dev *plain;
+    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    wf_dev_fns fns = *plain->fns;
+    fns.prebuild = note_foreseen;
+    wf_dev_close(plain);
+    return fns;
+}
+
 /* Once it built a kernel, the device is told of all calls before the next is bound, at the limit of rows and below it. */
 static void test_bound_calls_are_foreseen(void **state)
 {
     enum { MOST = 300 };
     fixture f;
-    wf_dev_fns fns;
-    wf_dev *plain;
+    const wf_dev_fns fns = fns_that_prebuild();
     (void)state;
-    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
-    fns = *plain->fns;
-    fns.prebuild = note_foreseen;
-    wf_dev_close(plain);
+    foreseen.n = n_unforeseen = 0;
     assert_int_equal(open_on(&f, NULL, MOST, &(wf_null_config){.bound = note_bound}, &fns), WEFT_OK);
     assert_true(wf_null_calls(WF_NULL_BIND) > 64);
     assert_int_equal(n_unforeseen, 0);
+    close_all(&f);
+}
+
+/* What cannot be bound, though it was built, ends there: nothing is compiled for the rest. */
+static void test_failures_foresee_nothing(void **state)
+{
+    fixture f;
+    const wf_dev_fns fns = fns_that_prebuild();
+    (void)state;
+    foreseen.n = 0;
+    const wf_null_config fails = {.bound = note_bound, .slot = WF_NULL_BIND, .nth = 1, .status = WEFT_ERR_DEVICE};
+    assert_int_equal(open_on(&f, NULL, TOKENS, &fails, &fns), WEFT_ERR_DEVICE);
+    assert_int_equal(foreseen.n, 0);
+    assert_non_null(strstr(wf_error(), "injected failure of bind"));
     close_all(&f);
 }
 
@@ -522,7 +543,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
-        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_bound_calls_are_foreseen), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_bound_calls_are_foreseen), cmocka_unit_test(test_failures_foresee_nothing),
+        cmocka_unit_test(test_failures),
         cmocka_unit_test(test_submissions_are_short), cmocka_unit_test(test_short_without_measurements),
         cmocka_unit_test(test_named_kernel_of_few_rows), cmocka_unit_test(test_named_kernel_of_no_rows),
         cmocka_unit_test(test_routers_share_no_kernel), cmocka_unit_test(test_upload_of_all_tables),
