@@ -216,12 +216,12 @@ static bool once_started(void *user)
     return stopped_at;
 }
 
-/* Makes a folder once it runs, and never answers. */
+/* Makes a file once it runs, and never answers. It does so itself: a process of its own would outlive it. */
 static void use_helper_that_tells(void)
 {
     char text[400];
     snprintf(started, sizeof started, "%s/started", cache);
-    snprintf(text, sizeof text, "mkdir '%s'\nexec sleep 600", started);
+    snprintf(text, sizeof text, ": >'%s'\nexec sleep 600", started);
     use_helper(text);
 }
 
@@ -237,7 +237,7 @@ static void stopped(void **state)
     end();
 }
 
-/* Where nothing is kept no helper is started: it would leave a folder. */
+/* Where nothing is kept no helper is started: it would leave a file. */
 static void no_cache(void **state)
 {
     (void)state;
