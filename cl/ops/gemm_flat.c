@@ -18,13 +18,20 @@ static uint64_t flat_local_bytes(const cl_variant *v, uint32_t rows, uint64_t k)
     return FLAT_SUMS_BYTES(group, blocks, 8 * tiles) + FLAT_NORM_BYTES(group, rows, k);
 }
 
-/* With rows of X in local memory. False where they cannot be there. */
+/* Rows of X in local memory: for how many there is room, a power of two, so that programs are few. */
+static uint32_t x_rows_knobs(const wf_call *c, cl_launch *l)
+{
+    uint32_t rows = 1;
+    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2;
+    wf_cl_knob(l, "XK", (int32_t)c->in[WF_GEMM_X].cols);
+    wf_cl_knob(l, "XROWS", (int32_t)rows);
+    return rows;
+}
+
+/* False where they cannot be there. */
 static bool local_x_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    uint32_t k = c->in[WF_GEMM_X].cols, rows = 1;
-    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2; /* few programs */
-    wf_cl_knob(l, "XK", (int32_t)k);
-    wf_cl_knob(l, "XROWS", (int32_t)rows);
+    uint32_t k = c->in[WF_GEMM_X].cols, rows = x_rows_knobs(c, l);
     return wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) && flat_local_bytes(v, rows, k) <= caps->local_bytes;
 }
 
@@ -36,14 +43,19 @@ static bool int16_knobs(const wf_call *c, cl_launch *l)
     return c->out[WF_GEMM_Y].rows == 1 && f && f->bits < 16;
 }
 
-/* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
+/* With the rotation behind, a work-item has a pair of neighbours. False where they lie otherwise. */
+static bool pair_knobs(const wf_call *c, cl_launch *l)
+{
+    wf_cl_knob(l, "ROPE", 1);
+    wf_cl_knob(l, "HEAD", (int32_t)c->p.head_dim);
+    wf_cl_knob(l, "N_ROT", (int32_t)c->p.n_rot);
+    return !c->p.neox && c->p.head_dim % 2 == 0;
+}
+
+/* A work-group has whole pairs. */
 static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    const wf_op_params *p = &c->p;
-    wf_cl_knob(l, "ROPE", 1);
-    wf_cl_knob(l, "HEAD", (int32_t)p->head_dim);
-    wf_cl_knob(l, "N_ROT", (int32_t)p->n_rot);
-    return !p->neox && v->tile[1] == 2 && v->tile[0] >= v->tile[2] * 128 && p->head_dim % 2 == 0;
+    return pair_knobs(c, l) && v->tile[1] == 2 && v->tile[0] >= v->tile[2] * 128;
 }
 
 /* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in two sets. */
@@ -135,22 +147,10 @@ static cut_shape cut_shape_of(const cl_caps *caps, uint32_t parts, const wf_call
 static bool kept_x_knobs(const cl_caps *caps, const wf_call *c, uint32_t group, cl_launch *l)
 {
     bool norm = c->in[WF_GEMM_NORM].rows;
-    uint32_t k = c->in[WF_GEMM_X].cols, rows = 1, items = norm ? wf_cl_norm_items(k, 4) : 0;
-    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2; /* few programs */
-    wf_cl_knob(l, "XK", (int32_t)k);
-    wf_cl_knob(l, "XROWS", (int32_t)rows);
+    uint32_t k = c->in[WF_GEMM_X].cols, rows = x_rows_knobs(c, l), items = norm ? wf_cl_norm_items(k, 4) : 0;
     wf_cl_knob(l, norm ? "NORM_ITEMS" : "KEEP", norm ? (int32_t)items : 1);
     if (!wf_cl_vec4_ok(&c->in[WF_GEMM_X]) || !wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) || (norm && wf_cl_group(caps, items, 0) < items)) return false;
     return FLAT_SUMS_BYTES(group, 1, 8) + FLAT_CUT_BYTES(items, rows, k) <= caps->local_bytes;
-}
-
-/* Pairs of neighbours, of which a work-item has one. */
-static bool cut_rope_knobs(const wf_call *c, const cut_shape *s, uint32_t group, cl_launch *l)
-{
-    wf_cl_knob(l, "ROPE", 1);
-    wf_cl_knob(l, "HEAD", (int32_t)c->p.head_dim);
-    wf_cl_knob(l, "N_ROT", (int32_t)c->p.n_rot);
-    return !c->p.neox && c->p.head_dim % 2 == 0 && group >= s->blocks * 8 * c->out[WF_GEMM_Y].rows;
 }
 
 /* Few rows in the order of wgmma. Without a norm and a cut X is read as it is multiplied: a warp for 16 rows of W, or two for 16 of gate and 16 of up (H200, one row,
@@ -165,7 +165,7 @@ bool wf_cl_configure_flat_cut(const cl_caps *caps, const cl_variant *v, const wf
     if (!f || !caps->nv_wgmma || c->out[WF_GEMM_Y].rows > 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (!norm && (c->p.rope || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 4))) return false;
     if (keeps && (s.rounds > MOST_ROUNDS || !kept_x_knobs(caps, c, group, l))) return false;
-    if (c->p.rope && !cut_rope_knobs(c, &s, group, l)) return false;
+    if (c->p.rope && (!pair_knobs(c, l) || group < s.blocks * 8 * c->out[WF_GEMM_Y].rows)) return false; /* a work-item for each pair */
     if (c->in[WF_GEMM_X].cols % 64 || c->in[WF_GEMM_X].cols / 64 < s.parts || c->in[WF_GEMM_W].rows % (c->p.silu ? 32 : 1)) return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "CUT", (int32_t)s.parts);
