@@ -34,7 +34,7 @@ static int cost_here(wf_paper *p, use_cost use)
 }
 
 /* LLaMA-2-70B on eight A100, as in section 3.4: 1,024 decodes and as many prompt tokens. The paper does not say how long
- * requests are there; decodes of these lengths, which are to each other as its 512 and 1,024, read the bytes of table 2. */
+ * requests are there: decodes of these lengths, which are to each other as its 512 and 1,024, read the bytes of table 2, so that decode attention is no prediction. */
 static int cost_there(wf_paper *p, use_cost use)
 {
     struct weft_model *m = NULL;
