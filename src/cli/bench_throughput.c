@@ -376,7 +376,7 @@ static int cmd_bench_throughput(const wf_opts *given)
         .o = &o, .format = wf_throughput_format_find(o.output), .csv = wf_throughput_format_find("csv")};
     int rc = check(&t);
     if (!rc) rc = read_policies(&t);
-    if (!rc) rc = wf_open_model(&o, false, &m);
+    if (!rc) rc = wf_open_model_or_shape(&o, false, &m);
     t.m = m;
     if (!rc) rc = read_loads(&t);
     if (!rc) rc = check_outputs(&t);
@@ -426,6 +426,7 @@ static const wf_opt output_rows[] = {
 static const WF_GROUP(output_group, "Output", output_rows);
 static const wf_opt_group *const groups[] = {
     &wf_group_model,
+    &wf_group_shape,
     &group,
     &output_group,
     &wf_group_profile,
@@ -440,7 +441,7 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_bench_throughput = {
     .name = "bench throughput",
-    .usage = "[-m FILE] [--dataset FILE] [options]",
+    .usage = "[-m FILE | --shape NAME] [--dataset FILE] [options]",
     .summary = "Measures throughput and latencies of whole loads for each scheduling policy. "
                "Runs in this "
                "process, without a server. Prompts are random tokens, and EOS is ignored. "
@@ -455,6 +456,7 @@ const wf_command wf_cmd_bench_throughput = {
             "Examples:\n"
             "  weft bench throughput -m model.gguf --const 512:512,1024:512 -c 2048\n"
             "  weft bench throughput -m model.gguf --dataset sharegpt.csv -c 4096\n"
+            "  weft bench throughput --shape llama3-8b --type Q4_K_M --policy nanoflow\n"
             "  weft bench throughput -m model.gguf --dataset sharegpt.csv \\\n"
             "    --arrivals poisson --rate 1,2,4,8 --policy orca,nanoflow --plot latency.svg\n",
     .groups = groups,

@@ -80,6 +80,11 @@ class Throughput(cli.TestCase):
         info = self.ok("info", "-m", os.path.join(cli.ROOT, "models", "demo.gguf")).text
         self.assertAlmostEqual(n_params / int(re.search(r"\((\d+)\)", info).group(1)), 1, 4)
 
+    def test_a_shape_without_a_file(self):
+        rows = self.rows("--shape", "llama-1.1b", "--layers", 1, "--type", "Q4_0", "--const", "8:2", "--num-requests", 2, "--policy", "orca", "-c", 64)
+        self.assertEqual([(r["load"], r["requests"], r["output_tokens"]) for r in rows], [("8:2", 2, 4)])
+        self.fails(cli.USAGE, "--shape", *throughput("--type", "Q4_0"))
+
     def test_arrivals(self):
         out, plot = os.path.join(self.folder, "out.csv"), os.path.join(self.folder, "out.svg")
         text = self.ok(*throughput("--arrivals", "poisson", "--rate", "100,400", "--const", "8:4", "--num-requests", 20, "--policy",

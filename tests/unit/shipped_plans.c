@@ -19,7 +19,7 @@
 
 static const struct {
     const char *device, *shape, *type;
-} measured[] = {{"NVIDIA H100 80GB HBM3", "llama3-8b", "F16"}};
+} measured[] = {{"NVIDIA H100 80GB HBM3", "llama3-8b", "F16"}, {"NVIDIA H200", "llama3-8b", "F16"}};
 
 /* A GPU with NVIDIA's matrix units, as far as graphs depend on it. */
 static wf_dev *open_as(const char *name)
