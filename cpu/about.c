@@ -16,7 +16,7 @@ static const row files[] = { /* of GEMM and ATTENTION; others have one file per 
 };
 static const row needs[] = {
     {"ref-q8_0x16", "AMX, whose layout it reads"}, {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"int8x16", "AVX-512 VNNI"}, {"int16x16", "AVX-512 VNNI"}, {"int16x8", "AVX2"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
-    {"amx", "AMX"}, {"q8_0x16", "AMX"}, {"blas", "a build with OpenBLAS"},
+    {"amx", "AMX"}, {"q8_0x16", "AMX"}, {"blas", "a build with OpenBLAS, and no limit of the address space"},
 };
 
 static const char *look_up(const row *rows, size_t n, const char *name, const char *otherwise)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 
 #include "cpu/blas.h"
 #include "cpu/ops/ops.h"
@@ -14,9 +15,12 @@
 #define KC                                                                                         \
     2048u /* columns of a panel, a multiple of all block sizes: 1 MiB, about an L2 cache */
 
+static bool usable;
+
 const char *wf_blas_core(void)
 {
-    return openblas_get_corename();
+    wf_blas_setup();
+    return usable ? openblas_get_corename() : NULL;
 }
 
 const char *wf_blas_config(void)
@@ -42,10 +46,19 @@ static void warn_core(void)
 #endif
 }
 
+/* OpenBLAS maps 128 MiB for each thread that calls it at once. Where the address space has no room for them it tries again, for ever. */
+static bool may_map(void)
+{
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY;
+}
+
 static void setup(void)
 {
     openblas_set_num_threads(1);
-    warn_core();
+    usable = may_map();
+    if (usable) warn_core();
+    else wf_log(WEFT_LOG_INFO, "the address space is limited (ulimit -v): weft's own matrix products take the place of OpenBLAS, which would wait for memory without an end");
 }
 
 void wf_blas_setup(void)

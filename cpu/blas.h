@@ -4,10 +4,10 @@
 
 #include "cpu/cpu.h"
 
-/* Limits OpenBLAS to one thread, because teams distribute the work. Warns if the environment slows it down.
- */
+/* Limits OpenBLAS to one thread, because teams distribute the work, and leaves it alone where the address space is limited. Warns if the
+ * environment slows it down. */
 void wf_blas_setup(void);
-const char *wf_blas_core(void); /* OpenBLAS's kernel set, e.g. "Cooperlake"; NULL without OpenBLAS */
+const char *wf_blas_core(void); /* OpenBLAS's kernel set, e.g. "Cooperlake"; NULL where it is not used */
 const char *wf_blas_config(void); /* its version and how it was built; "" without OpenBLAS */
 void wf_blas_gemm(const wf_cpu_work *);
 wf_cpu_scratch_size wf_blas_scratch(const wf_call *);

@@ -327,6 +327,8 @@ bool wf_loading_end(wf_loading *l); /* true: such a signal came, even if all is 
 
 /* Prints this thread's last error; returns its exit code. */
 int wf_say_error(weft_status s);
+/* The same where a model could not be opened: says what helps, and returns WF_EXIT_MODEL where the file is to blame. */
+int wf_say_model_error(const wf_opts *o, weft_status s);
 /* The same of a function that prints to standard output, where what cannot be printed is for wf_end_output: it may be no failure. */
 int wf_say_print_error(weft_status s);
 /* Prints "weft: ..." to stderr, unless -q is set. */

@@ -106,18 +106,23 @@ static weft_status open_model(const wf_opts *o, bool vocab_only, struct weft_mod
     return WEFT_ERR_CANCELLED;
 }
 
-int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
+int wf_say_model_error(const wf_opts *o, weft_status s)
 {
-    weft_status s = open_model(o, vocab_only, out);
-    if (!s) return 0;
-    if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     char hint[1024], shown[2048];
     wf_say_error(s);
     wf_model_hint(o, s, hint, sizeof hint);
     wf_show(shown, sizeof shown, hint);
     if (*hint) fprintf(stderr, "weft: %s\n", shown);
-    if (s == WEFT_ERR_ARG && o->shape) return WF_EXIT_USAGE;
     return s == WEFT_ERR_NOMEM || s == WEFT_ERR_INTERNAL ? WF_EXIT_RUNTIME : WF_EXIT_MODEL;
+}
+
+int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
+{
+    weft_status s = open_model(o, vocab_only, out);
+    if (!s) return 0;
+    if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
+    int code = wf_say_model_error(o, s);
+    return s == WEFT_ERR_ARG && o->shape ? WF_EXIT_USAGE : code;
 }
 
 void wf_on_progress(void *user, const char *what, double fraction)

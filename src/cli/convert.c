@@ -1,11 +1,9 @@
 /* convert: a model file or folder in another storage format. */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define AT(field) offsetof(wf_opts, field)
 
@@ -28,20 +26,19 @@ static void say_result(const wf_opts *o, const struct weft_convert_result *r)
 static int cmd_convert(const wf_opts *o)
 {
     wf_progress bar = {0};
-    struct weft_convert_result r;
+    struct weft_convert_result r = {0};
     if (!o->model) return wf_usage(o->command, "-m is required: the model to convert");
     if (!o->write_to) return wf_usage(o->command, "-o is required: the file to write");
     if (!strcmp(o->write_to, "-")) return wf_usage(o->command, "-o - (standard output) is not possible, for the beginning of a GGUF file is written last: write a file; one named - is -o ./-");
     if (!o->type) return wf_usage(o->command, "--type is required, such as --type Q4_K_M");
     struct weft_convert_params p = {.path = o->model, .out = o->write_to, .type = o->type, .force = o->force, .threads = o->engine.threads,
                                     .on_progress = wf_on_progress, .stop = stop, .user = o->quiet ? NULL : &bar};
-    if (access(o->model, R_OK)) return wf_say_error(wf_fail(WEFT_ERR_IO, "cannot open %s: %s", o->model, strerror(errno))), WF_EXIT_MODEL;
     wf_catch_end(NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error, and leaves nothing behind */
     weft_status s = weft_convert(&p, &r);
     wf_progress_end(&bar);
     if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
-    if (s) return wf_say_error(s);
+    if (s) return r.bytes_in || s == WEFT_ERR_ARG ? wf_say_error(s) : wf_say_model_error(o, s);
     say_result(o, &r);
     return 0;
 }

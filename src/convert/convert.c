@@ -92,6 +92,7 @@ static weft_status write_file(conversion *c, const wf_output *o, uint64_t size)
 static weft_status write_output(conversion *c, uint64_t size)
 {
     wf_output o;
+    WF_TRY(check_output(c));
     WF_TRY(wf_output_open(c->p->out, &o));
     weft_status s = write_file(c, &o, size), end = wf_output_end(&o, s == WEFT_OK);
     return s ? s : end;
@@ -102,12 +103,11 @@ static weft_status convert(conversion *c)
     if (!c->in->n_tensors && c->in->folder) return wf_folder_no_weights(c->in->path);
     if (!c->in->n_tensors) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: there is nothing to convert", c->in->path);
     WF_TRY(wf_recipe_open(c->p->type, c->in, &c->recipe));
-    WF_TRY(check_output(c));
     WF_TRY(wf_folder_new(c->p->out, &c->out));
     uint64_t size;
     WF_TRY(wf_convert_tensors(c->in, &c->recipe, c->out, c->result, &c->list, &size));
     WF_TRY(fill_meta(c));
-    c->result->bytes_in = wf_gguf_bytes(c->in);
+    c->result->bytes_in = wf_gguf_bytes(c->in); /* from here on an error is no longer the model's */
     return write_output(c, size);
 }
 
@@ -125,6 +125,6 @@ weft_status weft_convert(const struct weft_convert_params *p, struct weft_conver
     free(c.list);
     wf_gguf_close(c.out);
     wf_gguf_close(c.in);
-    if (s == WEFT_OK && out) *out = result;
+    if (out) *out = result;
     return s;
 }

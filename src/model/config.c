@@ -379,11 +379,30 @@ static weft_status find_arch(reader *r)
     return WEFT_OK;
 }
 
+/* transformers leaves out biases that config.json does not announce, and says so. Who is right, only the model's author knows. */
+static weft_status check_biases(const reader *r)
+{
+    static const struct {
+        const char *key, *product;
+    } list[] = {{"attention_bias", "self_attn.q_proj"}, {"attention_bias", "self_attn.k_proj"}, {"attention_bias", "self_attn.v_proj"}, {"attention_bias", "self_attn.o_proj"},
+                {"mlp_bias", "mlp.gate_proj"}, {"mlp_bias", "mlp.up_proj"}, {"mlp_bias", "mlp.down_proj"}};
+    char name[64];
+    for (size_t i = 0; r->arch->keys && r->arch->keys->biases && i < WF_LEN(list); i++) {
+        bool biases = false;
+        WF_TRY(wf_json_bool(r->config, list[i].key, &biases));
+        snprintf(name, sizeof name, "model.layers.0.%s.bias", list[i].product);
+        if (!biases && wf_folder_source(r->g, name))
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' is there, but '%s' is not true, so transformers leaves such biases out: make it true if the model was trained with them, or remove them", name, list[i].key);
+    }
+    return WEFT_OK;
+}
+
 static weft_status read_config(reader *r, bool *tied)
 {
     WF_TRY(find_arch(r));
     WF_TRY(check_rest(r));
     WF_TRY(wf_folder_str(r->g, "general.architecture", r->arch->name));
+    WF_TRY(check_biases(r));
     WF_TRY(copy_numbers(r));
     WF_TRY(copy_normalise(r));
     WF_TRY(copy_context(r));

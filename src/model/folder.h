@@ -44,6 +44,7 @@ typedef struct wf_folder_keys {
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
+    bool biases;               /* products have biases where attention_bias and mlp_bias are true, and only there */
     weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;
 

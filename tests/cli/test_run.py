@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -635,6 +636,26 @@ class Ends(cli.TestCase):
             (name,) = os.listdir(folder)
             with open(os.path.join(folder, name)) as f:
                 self.assertEqual(len(f.read().splitlines()), 2)
+
+
+@unittest.skipIf(cli.sanitized(), "a sanitizer takes all of the address space")
+class AddressSpace(cli.TestCase):
+    """Under ulimit -v every start ends, with a text or with a message. OpenBLAS would wait for memory without an end."""
+    def limited(self, megabytes, *args):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        return weft(*args, *cli.CPU, timeout=60, preexec_fn=limit)
+
+    def test_it_ends(self):
+        for megabytes in range(90, 300, 20):
+            r = self.limited(megabytes, "run", "-q", "-t", 2, "-p", "One day", "-n", 2)
+            self.assertIn(r.code, (0, RUNTIME, 127), (megabytes, r.err))  # 127: its libraries do not fit
+            self.assertEqual(r.code == 0, not r.err, (megabytes, r.err))
+
+    def test_products_are_wefts_own(self):
+        for megabytes in (300, 1000):
+            self.assertRegex(self.limited(megabytes, "kernels").text, r"(?m)^gemm +blas .* no +cpu/blas.c")
+        self.assertEqual(self.limited(1000, "run", "-q", "-t", 2, "-p", "One day " * 80, "-n", 2).code, 0)
 
 
 if __name__ == "__main__":

@@ -313,6 +313,28 @@ class Files(cli.TestCase):
                 for command in (["run", "-p", "x"], ["info"], ["tokenize", "-p", "x"], ["detokenize", "1"],
                                 ["bench"], ["perplexity", "-p", "x"]):
                     self.fails(MODEL, path, *command, "-m", path)
+                said = self.fails(MODEL, path, "convert", "-m", path, "-o", os.path.join(folder, "out"), "--type", "F16").err
+                self.assertEqual(said, self.fails(MODEL, path, "info", "-m", path).err)
+
+    def test_pipes_in_folders(self):
+        """A pipe in the place of any file of a folder is refused by its name. Nothing waits for somebody who writes to it."""
+        for name in ("config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, name)
+                for other in ("config.json", "tokenizer.json"):
+                    with open(os.path.join(folder, other), "w") as f:
+                        f.write("{}")
+                if os.path.exists(path):
+                    os.unlink(path)
+                os.mkfifo(path)
+                for command in (["info"], ["run", "-p", "x"], ["convert", "-o", os.path.join(folder, "out"), "--type", "F16"]):
+                    self.fails(MODEL, "", *command, "-m", folder)
+
+    def test_converting_to_no_file(self):
+        """What is wrong with the output is not the model's fault."""
+        with tempfile.TemporaryDirectory() as folder:
+            for out in (folder, os.path.join(folder, "absent", "out")):
+                self.fails(1, "cannot write " + out, "convert", "-m", DEMO, "-o", out, "--type", "F16")
 
     def test_what_helps(self):
         """An error names the command that helps with a folder, and says what a file is that is no model."""

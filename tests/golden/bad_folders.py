@@ -150,6 +150,8 @@ FILES = [  # what happens to the folder, what the message must name
 
 
 MADE = [  # folder of tests/model/data, change of its config.json, what the message must name
+    ('llama3', {'attention_bias': False}, "'attention_bias' is not true"),
+    ('llama3', {'attention_bias': None}, 'self_attn.q_proj.bias'),
     ('gpt2', {'activation_function': 'relu'}, "'activation_function' is 'relu'"),
     ('gpt2', {'scale_attn_by_inverse_layer_idx': True}, 'scale_attn_by_inverse_layer_idx'),
     ('gpt2', {'n_inner': 100}, 'ffn_up'),

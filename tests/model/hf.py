@@ -59,6 +59,8 @@ def config_of(f):
         c.update({'norm_topk_prob': True} if arch == 'qwen3moe' else {'architectures': ['MixtralForCausalLM']})
     c['vocab_size'] = f.tensors['token_embd.weight'][0][1]
     c['tie_word_embeddings'] = 'output.weight' not in f.tensors
+    if 'blk.0.attn_q.bias' in f.tensors:
+        c['attention_bias'] = True
     if f.meta.get(f'{arch}.rope.scaling.type') == 'linear':
         c['rope_scaling'] = {'type': 'linear', 'factor': f.meta[f'{arch}.rope.scaling.factor']}
     return c

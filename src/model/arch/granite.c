@@ -32,5 +32,5 @@ static const wf_folder_key rows[] = {
     {"attention_multiplier", "attention.scale", true, 1},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows};
+static const wf_folder_keys keys = {.rows = rows, .biases = true};
 const wf_arch wf_arch_granite = {"granite", "GraniteForCausalLM", NULL, hparams, graph, &keys};

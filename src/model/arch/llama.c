@@ -21,5 +21,5 @@ static const wf_folder_key rows[] = {
     {"rope_theta", "rope.freq_base", true, 1e6f, WF_NULL_IS_MISSING, "MixtralForCausalLM"},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .windows = true};
+static const wf_folder_keys keys = {.rows = rows, .windows = true, .biases = true};
 const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", NULL, hparams, graph, &keys};

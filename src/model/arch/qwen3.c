@@ -13,5 +13,5 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_swiglu);
 }
 
-static const wf_folder_keys keys = {.window = WF_QWEN_WINDOW};
+static const wf_folder_keys keys = {.window = WF_QWEN_WINDOW, .biases = true};
 const wf_arch wf_arch_qwen3 = {"qwen3", "Qwen3ForCausalLM", NULL, hparams, graph, &keys};

@@ -37,5 +37,5 @@ static const wf_folder_key rows[] = {
     {"rope_theta", "rope.freq_base", true, 2e6f},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .tied = true, .read = config};
+static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .tied = true, .read = config, .biases = true};
 const wf_arch wf_arch_smollm3 = {"smollm3", "SmolLM3ForCausalLM", NULL, hparams, graph, &keys};
