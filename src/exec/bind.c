@@ -447,7 +447,7 @@ static void build_ahead(const wf_bind_to *to, ahead *a)
     free(calls.list);
 }
 
-/* Tiles have 16 rows or more, so that the choice for many rows changes where one begins (`unit cl_layout`). */
+/* Tiles have 16 rows or more, so that the choice for many rows changes where one begins (`unit cl_pick`). */
 static weft_status bind_runs(const wf_bind_to *to, const wf_command *c, uint32_t from, uint32_t limit, ahead *a)
 {
     enum { RUN = 16 };

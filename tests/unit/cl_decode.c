@@ -1,0 +1,100 @@
+/* Decode attention with rings of keys in local memory: where it fits, and where it is taken. */
+#include "unit/cl_offline.h"
+
+static wf_call attention(uint32_t seqs, uint32_t keys, uint32_t head_dim, uint32_t heads)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    enum { KV_HEADS = 8, PAGE = 16 };
+    wf_call c = {.op = WF_OP_ATTENTION, .variant = -1};
+    uint32_t row = heads * head_dim, page = KV_HEADS * PAGE * head_dim, pages = (keys + PAGE - 1) / PAGE * seqs;
+    c.p = (wf_op_params){.n_head = heads, .n_kv_head = KV_HEADS, .head_dim = head_dim, .page_tokens = PAGE, .max_kv = keys, .max_q = 1, .scale = 1};
+    c.in[WF_ATTENTION_Q] = c.out[WF_ATTENTION_O] = (wf_view){&stand_in, 0, seqs, row, row, WF_F16, 0};
+    c.in[WF_ATTENTION_K_POOL] = c.in[WF_ATTENTION_V_POOL] = (wf_view){&stand_in, 0, pages, page, page, WF_F16, 0};
+    c.in[WF_ATTENTION_SEQ] = c.in[WF_ATTENTION_POS] = (wf_view){&stand_in, 0, 1, seqs, seqs, WF_I32, 0};
+    c.in[WF_ATTENTION_INDPTR] = (wf_view){&stand_in, 0, 1, seqs + 1, seqs + 1, WF_I32, 0};
+    c.in[WF_ATTENTION_PAGES] = (wf_view){&stand_in, 0, 1, pages, pages, WF_I32, 0};
+    return c;
+}
+
+static cl_dev *with_rings(uint32_t local_kib)
+{
+    cl_dev *d = (cl_dev *)with_units(132, local_kib);
+    d->ref.caps.nv_wgmma = true;
+    d->ref.caps.scratch = d->ref.caps.zeroed = 1 << 28;
+    return d;
+}
+
+/* What kernels/attention/split_ring.clh and attention_split.cl ask for. */
+static int32_t ring_bytes(const cl_launch *l)
+{
+    int32_t d = knob(l, "D"), warps = (int32_t)l->group / 32, pair = 2 * d + 4;
+    int32_t slot = 2 * (8 * d * 2 + 64) + 4 * (4 * d * 2 + 32), sums = warps * (knob(l, "COLS") / 2 * pair * 4 + 8 * 8) + 8;
+    return warps * knob(l, "SLOTS") * (slot + 8) + sums;
+}
+
+static bool is_ring(int variant)
+{
+    return wf_cl_variant_at(WF_OP_ATTENTION, variant)->configure == wf_cl_configure_split_ring;
+}
+
+/* With any number of query heads a KV head; a device that has less than one tile a warp refuses. */
+static void rings_fit_local_memory(void **state)
+{
+    static const uint32_t kib[] = {227, 99, 40, 16};
+    (void)state;
+    int found = 0;
+    for (size_t i = 0; i < WF_LEN(kib); i++)
+        for (int j = 0; j < (int)wf_cl_n_variants(WF_OP_ATTENTION); j++)
+            for (uint32_t per_kv = 1; per_kv <= 12 && is_ring(j); per_kv++)
+                for (uint32_t dim = 64; dim <= 128; dim += 64) {
+                    const cl_dev *d = with_rings(kib[i]);
+                    wf_call c = attention(4, 1024, dim, 8 * per_kv);
+                    cl_launch l;
+                    if (!wf_cl_configure(d, j, &c, &l)) continue;
+                    assert_true(ring_bytes(&l) <= (int32_t)kib[i] << 10);
+                    assert_true(knob(&l, "COLS") >= (int32_t)WF_MIN(per_kv, 8));
+                    found++;
+                }
+    assert_true(found >= 24);
+}
+
+static const char *picked_attention(cl_dev *d, const wf_call *c)
+{
+    wf_candidate_kernel best;
+    return wf_cl_rank(&d->base, c, NULL, &best, 1) ? wf_cl_variant_at(WF_OP_ATTENTION, best.variant)->name : "none";
+}
+
+/* A share of the device is for the ring, where it can run; all of the device, prompts and windows are not. */
+static void decodes_with_a_share(void **state)
+{
+    static wf_buf windows = {NULL, UINT64_MAX, NULL};
+    (void)state;
+    cl_dev *d = with_rings(227);
+    wf_call c = attention(256, 1024, 128, 32);
+    assert_string_equal(picked_attention(d, &c), "mma_decode");
+    c.max_groups = 24;
+    assert_string_equal(picked_attention(d, &c), "mma_ring");
+    c.max_groups = 99;
+    assert_string_equal(picked_attention(d, &c), "mma_ring");
+    c.max_groups = 100;
+    assert_string_equal(picked_attention(d, &c), "mma_decode");
+    c = attention(256, 1024, 96, 32), c.max_groups = 24;
+    assert_string_equal(picked_attention(d, &c), "mma_decode");
+    c = attention(256, 1024, 128, 32), c.max_groups = 24;
+    c.in[WF_ATTENTION_WINDOWS] = (wf_view){&windows, 0, 1, 32, 32, WF_I32, 0};
+    assert_string_equal(picked_attention(d, &c), "mma_decode");
+    c = attention(256, 1024, 128, 32), c.max_groups = 24, c.p.max_q = 100;
+    assert_string_not_equal(picked_attention(d, &c), "mma_ring");
+    d->ref.caps.nv_wgmma = false;
+    c.p.max_q = 1;
+    assert_string_equal(picked_attention(d, &c), "mma_decode");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rings_fit_local_memory),
+        cmocka_unit_test(decodes_with_a_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

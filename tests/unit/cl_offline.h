@@ -1,0 +1,110 @@
+/* What tests of the choice of kernels share: devices that nobody has to have, calls on operands without numbers, and what a kernel is launched with. */
+#ifndef CL_OFFLINE_H
+#define CL_OFFLINE_H
+
+#include "unit/cl_test.h"
+
+#include "base/file.h"
+#include "dev/front.h"
+#include "select/tuned.h"
+
+/* One at a time: the next call makes another one in its place. */
+static inline wf_dev *device(bool mma, enum wf_tier tier)
+{
+    static cl_dev d;
+    memset(&d, 0, sizeof d);
+    d.ref.caps.nv_mma = mma;
+    d.base.params.tier = tier;
+    return &d.base;
+}
+
+static inline const cl_dev *with_units(uint32_t units, uint32_t local_kib)
+{
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
+    d->ref.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units, .nv_local_bytes = local_kib << 10,
+                              .tier = WF_TIER_MATRIX};
+    return d;
+}
+
+static inline cl_dev *with_wgmma(void)
+{
+    cl_dev *d = (cl_dev *)with_units(132, 227);
+    d->ref.caps.nv_wgmma = true;
+    d->ref.caps.local_bytes = 48 << 10;
+    d->ref.caps.scratch = 128 << 20, d->ref.caps.zeroed = 20 << 20;
+    return d;
+}
+
+static const wf_dev_fns offline_fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants};
+
+/* The defaults of GPUs, which hold the model of wgmma. */
+static inline void take_default_costs(cl_dev *d)
+{
+    char *text;
+    size_t size;
+    wf_tuned_table t;
+    assert_int_equal(wf_read_file("tuned/default/opencl-gpu.tune", 1 << 20, &text, &size), WEFT_OK);
+    if (wf_tuned_parse(text, NULL, &t)) fail_msg("%s", wf_error());
+    d->base.fns = &offline_fns;
+    if (wf_cl_set_costs(&d->base, t.costs, t.n_costs)) fail_msg("%s", wf_error());
+    wf_tuned_free(&t);
+    free(text);
+}
+
+static inline int variant_named(enum wf_op op, const char *name)
+{
+    for (int i = 0; i < (int)wf_cl_n_variants(op); i++)
+        if (!strcmp(wf_cl_variant_at(op, i)->name, name)) return i;
+    fail_msg("no kernel %s", name);
+    return -1;
+}
+
+static inline int32_t knob(const cl_launch *l, const char *name)
+{
+    for (uint32_t i = 0; i < l->n_knobs; i++)
+        if (!strcmp(l->knob[i].name, name)) return l->knob[i].value;
+    fail_msg("no knob %s", name);
+    return 0;
+}
+
+static inline wf_call product(uint32_t m, uint32_t n, uint32_t k)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    wf_call c = {.op = WF_OP_GEMM};
+    c.in[WF_GEMM_X] = (wf_view){&stand_in, 0, m, k, k, WF_F16, 0};
+    c.in[WF_GEMM_W] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENT_MAJOR};
+    c.out[WF_GEMM_Y] = (wf_view){&stand_in, 0, m, n, n, WF_F16, 0};
+    return c;
+}
+
+static inline wf_call with_experts(uint32_t tokens, uint32_t n, uint32_t k, uint8_t layout)
+{
+    wf_call c = product(tokens, n, k);
+    c.op = WF_OP_GROUPED_GEMM;
+    c.in[WF_GROUPED_GEMM_W].dtype = WF_Q4_K, c.in[WF_GROUPED_GEMM_W].rows = 8 * n, c.in[WF_GROUPED_GEMM_W].layout = layout;
+    c.in[WF_GROUPED_GEMM_IDS] = (wf_view){.buf = c.in[0].buf, .rows = tokens, .cols = 2, .stride = 2, .dtype = WF_I32};
+    c.out[WF_GROUPED_GEMM_Y].cols = c.out[WF_GROUPED_GEMM_Y].stride = 2 * n;
+    return c;
+}
+
+static inline wf_call with_gates(uint32_t tokens, uint32_t n, uint8_t layout)
+{
+    wf_call c = with_experts(tokens, 2 * n, 4096, layout);
+    c.p.silu = 1;
+    c.out[WF_GROUPED_GEMM_GEMM_WS] = c.out[WF_GROUPED_GEMM_Y];
+    c.out[WF_GROUPED_GEMM_Y].cols = c.out[WF_GROUPED_GEMM_Y].stride = 2 * n;
+    return c;
+}
+
+static inline wf_call with_router(uint32_t tokens, uint32_t experts, uint32_t k)
+{
+    wf_call c = {.op = WF_OP_ROUTER, .p = {.scale = 1, .eps = 1e-5f}};
+    wf_buf *buf = product(1, 16, 64).in[0].buf;
+    c.in[WF_ROUTER_X] = (wf_view){buf, 0, tokens, k, k, WF_F32, 0}, c.in[WF_ROUTER_W] = (wf_view){buf, 0, experts, k, k, WF_F32, 0};
+    c.in[WF_ROUTER_NORM] = (wf_view){buf, 0, 1, k, k, WF_F32, 0};
+    c.out[WF_ROUTER_IDS] = (wf_view){buf, 0, tokens, 2, 2, WF_I32, 0}, c.out[WF_ROUTER_WEIGHTS] = (wf_view){buf, 0, tokens, 2, 2, WF_F32, 0};
+    c.out[WF_ROUTER_Y] = (wf_view){buf, 0, tokens, k, k, WF_F16, 0}, c.out[WF_ROUTER_SCORES_WS] = (wf_view){buf, 0, tokens, experts, experts, WF_F32, 0};
+    return c;
+}
+
+#endif
