@@ -3,7 +3,7 @@
  *
  * Rows that left are kept as marks in shared memory, and when a work-group has done all of its items both roles walk over them once more,
  * those without marks left out: such an item is computed by the running maximum with the bits of the synchronous program, and only rows that
- * left are written. So the warps that copy never wait for a verdict. Marks: a word for each warp that multiplies, bits 4 i and 4 i + 1 for its
+ * left are written; a warpgroup that has none multiplies nothing. So the warps that copy never wait for a verdict. Marks: a word for each warp that multiplies, bits 4 i and 4 i + 1 for its
  * rows i and i + 8.
  */
 #include "cl/wgmma_attention.h"
@@ -16,7 +16,7 @@
 void wf_attention_declare_async(wf_ptx *t)
 {
     emit(t, ".shared .align 16 .b8 marks[%d];"
-            ".reg .pred again; // rows that left\n"
+            ".reg .pred again, idle; // rows that left; none of this warpgroup's\n"
             ".reg .pred counts;"
             ".reg .b64 count;"
             ".reg .f32 base, smallest;", MARK_BYTES * WF_CL_ATTENTION_ROUNDS);
@@ -90,25 +90,32 @@ void wf_attention_keep_redo(wf_ptx *t)
     close_scope(t);
 }
 
+/* Into mark0 those of the first warpgroup, into mark4 of the second. */
 static void any_mark(wf_ptx *t, const char *role)
 {
     emit(t, "ld.shared.v4.u32 {mark0,mark1,mark2,mark3}, [at];"
             "ld.shared.v4.u32 {mark4,mark5,mark6,mark7}, [at+16];");
-    for (int i = 1; i < WF_ATTENTION_WARPS; i++) emit(t, "or.b32 mark0, mark0, mark%d;", i);
-    emit(t, "setp.eq.u32 y, mark0, 0;"
+    for (int i = 1; i < WF_ATTENTION_WARPS; i++)
+        if (i % 4) emit(t, "or.b32 mark%d, mark%d, mark%d;", i / 4 * 4, i / 4 * 4, i);
+    emit(t, "or.b32 mark1, mark0, mark4;"
+            "setp.eq.u32 y, mark1, 0;"
             "@y bra PAST_%s;", role);
 }
 
 void wf_attention_find_redo(wf_ptx *t, bool copies, const char *role)
 {
     open_scope(t, copies ? "The second time, an item of which no row left is passed over." : "The second time, an item of which no row left is passed over; which rows of this lane did.",
-               copies ? "Reads again, round; writes nothing." : "Reads again, round, warp, lane; writes redo.", ".b32 at, mark<8>; .pred y;");
-    if (!copies) emit(t, "mov.u32 redo, 0;");
+               copies ? "Reads again, round; writes nothing." : "Reads again, round, warp, lane; writes redo, idle.", ".b32 at, mark<8>; .pred y;");
+    if (!copies) emit(t, "mov.u32 redo, 0;"
+                         "setp.ne.u32 idle, 0, 0;");
     emit(t, "@!again bra FIRST_%s;"
             "mov.u32 at, marks;"
             "mad.lo.u32 at, round, %d, at;", role, MARK_BYTES);
     any_mark(t, role);
-    if (!copies) emit(t, "mad.lo.u32 at, warp, 4, at;"
+    if (!copies) emit(t, "setp.lt.u32 y, warp, 4;"
+                         "selp.b32 mark0, mark0, mark4, y;"
+                         "setp.eq.u32 idle, mark0, 0;"
+                         "mad.lo.u32 at, warp, 4, at;"
                          "ld.shared.u32 redo, [at];"
                          "and.b32 at, lane, 28;"
                          "shr.u32 redo, redo, at;"
