@@ -119,7 +119,8 @@ static void last_keys(wf_ptx *t)
 static void place_run(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "What this lane's rows see of a run, and how many tiles the warpgroup multiplies.",
-               "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end; writes last*, mine, least, left, rest.",
+               s->async ? "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end, idle; writes last*, mine, least, left, rest."
+                        : "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end; writes last*, mine, least, left, rest.",
                ".b32 first, last_row, tmp, most; .b64 off; .pred y, z;");
     last_keys(t);
     emit(t, "shr.u32 first, warp, 2; // the first and the last row of the warpgroup\n"
@@ -139,6 +140,7 @@ static void place_run(wf_ptx *t, const wf_attention_shape *s)
             "selp.b32 most, most, -1, y;"
             "min.s32 most, most, end;"
             "max.s32 most, most, -1;");
+    if (s->async) emit(t, "@idle mov.u32 most, -1;");
     wf_attention_count_tiles(t, s, "left", "most");
     wf_attention_count_tiles(t, s, "rest", "end");
     emit(t, "sub.u32 rest, rest, left;");
@@ -153,8 +155,8 @@ static void attend_run(wf_ptx *t, wf_attention_shape *s)
                s->chunk ? "Reads left, rest, lane, tid, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, weights*, odd*, part*, "
                           "part_max*, part_sum*, total_max*, sum*; writes left, rest, key0, chunk0, chain, step, steps, grows_at, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
                           "v_phase, s*, p*, o*, row_max*, weights*, odd*, folds, chain_max*, chain_sum*, part*, part_max*, part_sum*, total_max*, sum*."
-               : s->async ? "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
-                          "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*, largest*."
+               : s->async ? "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, "
+                          "largest*, tick, said; writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*, largest*, tick, said."
                         : "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
                           "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*.", ".pred none, raised; .f32 alpha<2>;");
     wf_attention_begin_keys(t, s);

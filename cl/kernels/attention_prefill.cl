@@ -18,12 +18,14 @@
  * sees become zeros, too.
  *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
- * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. Rows
- * whose largest score leaves (low, 15), relative to base, are computed again in the synchronous way; count, if
- * there is one, is raised by 1 for each such row and head.
+ * ASYNC n: it is given (base: such that the largest admissible score gives 2^15) and sums are just added, in steps of n keys. Rows
+ * whose largest score leaves (low, 15), relative to base, are computed again in the synchronous way and by its steps, so that they have its
+ * bits; count, if there is one, is raised by 1 for each such row and head. A row stops by the end of the tile in which it leaves above: a product
+ * has 16 rows whatever they hold, so a warp goes on for the rows that it still has, and the group until no warp has any. The second time only
+ * warps with rows that left multiply, up to the last key that one of those sees.
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK (of 16),
- * STAGES (2 to 4), HB, ASYNC, WINDOWS. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK and ASYNC (of 16, ASYNC at most SK),
+ * STAGES (2 to 4), HB, WINDOWS. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
  */
 #ifndef WG
 #define WG 128
@@ -192,8 +194,9 @@ INLINE void look_at_run(const mask_t *rule, const block *b, run *of, const __glo
 }
 
 /* What the rows of a warp see: all of them the keys up to each->last, but with windows for those from each->sink to each->after - 1;
- * none a key past most (below 0: no row is in the run). Returns a bit 2 i + h for each of the lane's rows that is in the run. */
-INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, const __global int *pos, sight *each, int *most)
+ * none of those whose bit is set in wanted a key past most (below 0: none is in the run). Returns a bit 2 i + h for each of the lane's rows that is
+ * in the run. */
+INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, const __global int *pos, uint wanted, sight *each, int *most)
 {
     uint mine = 0;
     int low = INT_MAX, high = INT_MAX, after = INT_MAX; /* the last two: negated, to seek the least of all */
@@ -202,7 +205,7 @@ INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, cons
         packed_row row = row_of(b, i, h);
         sight s = sight_of_row(rule, b, &row, of, pos);
         low = min(low, s.last);
-        if (row.in) high = min(high, -s.last);
+        if (row.in && wanted >> (2 * i + h) & 1) high = min(high, -s.last);
 #if WINDOWS
         after = min(after, -s.after);
 #endif
@@ -216,13 +219,13 @@ INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, cons
     return mine;
 }
 
-/* Some of SK keys from `first` on? each->last may be the largest integer. */
-INLINE bool is_seen_in_part(sight each, int first)
+/* Some of a step's keys, which are so many from `first` on? each->last may be the largest integer. */
+INLINE bool is_seen_in_part(sight each, int first, int keys)
 {
 #if WINDOWS
-    if (first + SK > each.sink && first < each.after) return true;
+    if (first + keys > each.sink && first < each.after) return true;
 #endif
-    return first + SK - 1 > each.last;
+    return first + keys - 1 > each.last;
 }
 
 /* ---- keys and values to local memory -------------------------------------------------------------------- */
@@ -293,7 +296,7 @@ INLINE void fetch(copier *c, int n)
     COMMIT();
 }
 
-/* ---- products and softmax -------------------------------------------------------------------------------- */
+/* ---- products and softmax, a step of n times 8 keys, a constant ---------------------------------------------------- */
 
 /* What a lane keeps through a run. */
 typedef struct state {
@@ -334,19 +337,19 @@ INLINE void load_q(uint qf[MT][D / 16][4], const block *b, const __global half *
     }
 }
 
-/* S = Q K^T for SK keys from k0 of the tile at k_at on. */
-INLINE void multiply_keys(float x[MT][SK / 8][4], uint qf[MT][D / 16][4], uint k_at, int k0)
+/* S = Q K^T for the keys from k0 of the tile at k_at on. */
+INLINE void multiply_keys(const int n8, float x[MT][SK / 8][4], uint qf[MT][D / 16][4], uint k_at, int k0)
 {
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
-        for (int n = 0; n < SK / 8; n++)
+        for (int n = 0; n < n8; n++)
 #pragma unroll
             for (int v = 0; v < 4; v++) x[i][n][v] = 0;
 #pragma unroll
     for (int k = 0; k < D / 16; k++)
 #pragma unroll
-        for (int n = 0; n < SK / 8; n += 2) {
+        for (int n = 0; n < n8; n += 2) {
             uint f[4];
             LDMATRIX("", f[0], f[1], f[2], f[3], ON(k_at, k * 2) + (k0 + n * 8) * PITCH);
 #pragma unroll
@@ -358,7 +361,7 @@ INLINE void multiply_keys(float x[MT][SK / 8][4], uint qf[MT][D / 16][4], uint k
 }
 
 /* Scores of keys that a row does not see; first: the lane's first key. */
-INLINE void mask(float x[MT][SK / 8][4], const mask_t *rule, const block *b, const run *of, const __global int *pos, int first)
+INLINE void mask(const int n8, float x[MT][SK / 8][4], const mask_t *rule, const block *b, const run *of, const __global int *pos, int first)
 {
     EACH_ROW(i, h)
     {
@@ -369,7 +372,7 @@ INLINE void mask(float x[MT][SK / 8][4], const mask_t *rule, const block *b, con
         s.after -= first, s.sink -= first;
 #endif
 #pragma unroll
-        for (int n = 0; n < SK / 8; n++) {
+        for (int n = 0; n < n8; n++) {
             if (!sees(s, n * 8)) x[i][n][2 * h] = -INFINITY;
             if (!sees(s, n * 8 + 1)) x[i][n][2 * h + 1] = -INFINITY;
         }
@@ -407,12 +410,12 @@ INLINE void raise(state *s, float x[MT][SK / 8][4], float c)
 }
 
 /* P = 2^(S - maximum), and its sums. */
-INLINE void weigh(uint p[MT][SK / 8][2], state *s, float x[MT][SK / 8][4], float c, bool online, float base)
+INLINE void weigh(const int n8, uint p[MT][SK / 8][2], state *s, float x[MT][SK / 8][4], float c, bool online, float base)
 {
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
-        for (int n = 0; n < SK / 8; n++)
+        for (int n = 0; n < n8; n++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 float above = online ? s->row_max[i][h] : base;
@@ -424,11 +427,11 @@ INLINE void weigh(uint p[MT][SK / 8][2], state *s, float x[MT][SK / 8][4], float
             }
 }
 
-/* O += P V for SK values from k0 of the tile at v_at on. */
-INLINE void add_values(state *s, uint p[MT][SK / 8][2], uint v_at, int k0)
+/* O += P V for the values from k0 of the tile at v_at on. */
+INLINE void add_values(const int n8, state *s, uint p[MT][SK / 8][2], uint v_at, int k0)
 {
 #pragma unroll
-    for (int n = 0; n < SK / 8; n += 2)
+    for (int n = 0; n < n8; n += 2)
 #pragma unroll
         for (int d = 0; d < D / 8; d += 2) {
             uint f[4];
@@ -449,6 +452,32 @@ INLINE float row_sum(const state *s, int i, int h)
     return l + lane_xor(l, 2);
 }
 
+#if ASYNC
+/* Has some weight of the lane's rows left the range above? Then it is 2^15 or more, and this makes the sign of its half. */
+INLINE bool some_left(const state *s)
+{
+    uint signs = 0;
+    EACH_ROW(i, h) signs |= s->seen_max[i][h] + 0x08000800u;
+    return signs & 0x80008000u;
+}
+
+/* Which rows, in all of their lanes: a bit 2 i + h for each. */
+INLINE uint rows_left(const state *s)
+{
+    uint left = 0;
+    EACH_ROW(i, h) if (larger_of_pair(s->seen_max[i][h]) >= 32768) left |= 1u << (2 * i + h);
+    left |= as_uint(lane_xor(as_float(left), 1));
+    return left | as_uint(lane_xor(as_float(left), 2));
+}
+
+/* A barrier that tells whether some work-item says yes. */
+#define MEET(yes) any_at_barrier(yes)
+#else
+#define some_left(s) false
+#define rows_left(s) 0u
+#define MEET(yes) (barrier(CLK_LOCAL_MEM_FENCE), true)
+#endif
+
 /* Did the given maximum suit the row? */
 INLINE bool suits(const state *s, int i, int h, float low)
 {
@@ -460,13 +489,14 @@ INLINE bool suits(const state *s, int i, int h, float low)
 
 /* ---- a block --------------------------------------------------------------------------------------------- */
 
-/* Does a block and writes those of the lane's rows whose bit (2 i + h) is set in wanted. Returns those that the
- * given maximum did not suit: they are not written. */
+/* Does those rows of a block whose bit (2 i + h of a lane) is set in wanted, and writes them. Returns those that the given maximum did not suit:
+ * they are not written. */
 INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar *tiles, float base, float low, OPERANDS)
 {
     uint lid = get_local_id(0), lane = lid & 31, quad = lane & 3;
     const __global int *pos = IN_AT(int, pos), *seq = IN_AT(int, seq);
     const mask_t rule = MASK;
+    const int step = online ? SK : ASYNC;
     float c = scale * 1.44269504f;
     uint at0 = (uint)(ulong)tiles;
     /* What this lane gives ldmatrix: of K rows 0 to 7 at two chunks, then 8 to 15; of V rows 0 to 15 at two. */
@@ -491,7 +521,7 @@ INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar
         m = of.end;
         if (turn % b->share != b->turn) continue;
         look_at_run(&rule, b, &of, pos, lane, &copy.seen);
-        uint mine = look_at_rows(&rule, b, &of, pos, &each, &most);
+        uint mine = look_at_rows(&rule, b, &of, pos, wanted, &each, &most);
         clear(&s, online ? NO_MAX : base);
         copy.page = IN_AT(int, pages) + first_page;
         if (copy.seen.last >= 0) load_ids(&copy, tile_at(&copy, 0));
@@ -499,21 +529,22 @@ INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar
         for (int n = 0; n < STAGES - 1; n++) fetch(&copy, n);
         for (int n = 0, j; (j = tile_at(&copy, n)) * BN <= copy.seen.last; n++) {
             WAIT(LATER(STAGES));
-            barrier(CLK_LOCAL_MEM_FENCE); /* tile j is there; everyone is done with the one that is overwritten */
+            if (!MEET(j * BN <= most)) break; /* tile j is there; everyone is done with the one that is overwritten */
             fetch(&copy, n + STAGES - 1);
             if (j * BN > most) continue;
             uint k_at = at0 + (uint)n % STAGES * (2 * TILE) + k_place;
             uint v_at = at0 + (uint)n % STAGES * (2 * TILE) + TILE + v_place;
 #pragma unroll
-            for (int k0 = 0; k0 < BN; k0 += SK) {
+            for (int k0 = 0; k0 < BN; k0 += step) {
                 float x[MT][SK / 8][4];
                 uint p[MT][SK / 8][2];
-                multiply_keys(x, qf, k_at, k0);
-                if (is_seen_in_part(each, j * BN + k0)) mask(x, &rule, b, &of, pos, j * BN + k0 + (int)(2 * quad));
+                multiply_keys(step / 8, x, qf, k_at, k0);
+                if (is_seen_in_part(each, j * BN + k0, step)) mask(step / 8, x, &rule, b, &of, pos, j * BN + k0 + (int)(2 * quad));
                 if (online) raise(&s, x, c);
-                weigh(p, &s, x, c, online, base);
-                add_values(&s, p, v_at, k0);
+                weigh(step / 8, p, &s, x, c, online, base);
+                add_values(step / 8, &s, p, v_at, k0);
             }
+            if (!online && lanes_with(some_left(&s))) look_at_rows(&rule, b, &of, pos, wanted & ~rows_left(&s), &each, &most);
         }
         WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */

@@ -31,15 +31,17 @@
  * order the heads by length to balance the work-groups; cutting the work list evenly makes that unnecessary.
  *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
- * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row
- * whose largest score leaves (low, 15), relative to base, is computed again in the synchronous way, by
- * the group that finds out; count, if there is one, is raised by 1 for each such row and head.
+ * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row of a head
+ * whose largest score leaves (low, 15), relative to base, is computed again in the synchronous way, by the group that finds
+ * out, which adds what each group had of the item as these would have: it has the synchronous bits. count, if there is one,
+ * is raised by 1 for each such row and head. A group's warps stop at an item when each of its heads has left above, whichever
+ * of them saw that.
  *
  * Scratch: counters (COUNTERS of them, 0 between launches), then partial results, each 8 * D sums and 8 pairs (maximum, sum):
  * one for each group, of the item that it begins and does not end, then `slots` for each group, of chunks.
  *
  * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or at least WARPS), GROWS, SLOTS, COLS. WG: a
- * multiple of 32. Pools are aligned to 16 bytes, q is F16. SLOTS: neither ASYNC nor WINDOWS; D is 64 or 128, and q is aligned to 8 bytes.
+ * multiple of 32. Pools are aligned to 16 bytes, q is F16. ASYNC: CHUNK is 0. SLOTS: neither ASYNC nor WINDOWS; D is 64 or 128, and q is aligned to 8 bytes.
  */
 #ifndef WG
 #define WG 128
@@ -93,23 +95,6 @@
 #include "attention/split_tiles.clh"
 
 /* ---- items that several work-groups share --------------------------------------------------------------------- */
-
-/* Where the work list is cut: how long it is, for how many groups. */
-typedef struct list_t {
-    ulong length;
-    uint groups;
-} list_t;
-
-/* Where a group's part of the work list begins, and which group has the place. */
-INLINE ulong begin_of(const list_t *l, uint group)
-{
-    return part_of(group, l->length, l->groups);
-}
-
-INLINE uint group_at(const list_t *l, ulong place)
-{
-    return (uint)part_of((place + 1) * l->groups - 1, 1, l->length);
-}
 
 /* Partial results of a shared item: the total of its first group, then the chunks that others compute. */
 typedef struct partials {
@@ -276,7 +261,7 @@ INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, con
             others = find_partials(list, c, it);
             if (first) apart = chunk_partial(&others, &it->seen, first);
         }
-        sum_chunks(&total, apart, turn, room, s, &of, &it->seen, q, online ? NO_MAX : c->base, online, c, rows, me);
+        sum_chunks(&total, apart, turn, room, s, &of, it, list, q, online ? NO_MAX : c->base, online, c, rows, me);
         if (shared) {
             if (!CHUNK) others = find_partials(list, c, it);
             if (!apart) write_total(first ? chunk_partial(&others, &it->seen, first) : others.total, &total, q->heads, me);
@@ -307,8 +292,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 {
     __local float sums[BUFFERS * WARPS * WARP_SUMS] __attribute__((aligned(16)));
     __local float2 states[BUFFERS * WARPS * 8];
-    __local uint arrivals, redo_mask;
-    const shared_sums room = {sums, states};
+    __local uint arrivals, redo_mask, left[2];
+    const shared_sums room = {sums, states, left};
     uint lid = get_local_id(0), lane_id = lid & 31, per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, items = Hkv * blocks, turn = 0;
     const lane_t me = {lid, lid >> 5, lane_id >> 2, lane_id & 3};
     const call_t c = {IN_AT(half, q), IN_AT(half, kp), IN_AT(half, vp), q_stride, o_stride, page_stride, P, per_kv, blocks, items, slots,
@@ -316,6 +301,10 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, MASK, Hkv, per_kv};
     uint alike = WINDOWS ? blocks : items; /* items of one length that follow each other */
 
+    if (ASYNC) {
+        if (lid == 0) left[0] = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
     uint own = lane_length(&rows, lane_id), upto = own;
 #pragma unroll
     for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane_id);

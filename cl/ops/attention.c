@@ -341,7 +341,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     const wf_op_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, mt = (uint32_t)v->tile[0] / (16 * WARPS);
     uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
-    bool async = v->tile[2];
+    uint32_t async = WF_MIN((uint32_t)v->tile[2], keys);
     float base = 0, low = 0;
     if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
@@ -354,7 +354,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     wf_cl_knob(l, "SK", WF_MIN(v->tile[1], (int32_t)keys));
     wf_cl_knob(l, "STAGES", (int32_t)stages(d, keys));
     wf_cl_knob(l, "HB", (int32_t)heads);
-    wf_cl_knob(l, "ASYNC", async);
+    wf_cl_knob(l, "ASYNC", (int32_t)async);
     share_runs(l, c, rows, heads, IDLE_GROUPS);
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);

@@ -84,7 +84,8 @@ static struct {
     item item[MAX_ITEMS];
     unsigned n, now, group, groups;
     void (*body)(void);
-    unsigned mistakes, products;
+    unsigned mistakes, products, barriers;
+    bool any; /* did an item say yes at the last barrier? */
     bar bar[MAX_BARS];
     bulk_copy copy[MAX_COPIES]; /* that have not arrived */
     unsigned n_bars, n_copies, draws;
@@ -97,6 +98,7 @@ EXPORT unsigned host_num_groups(void);
 EXPORT unsigned host_lane(void);
 EXPORT unsigned host_wave(void);
 EXPORT void host_barrier(void);
+EXPORT unsigned host_barrier_any(unsigned yes);
 EXPORT float host_from_half(unsigned long address);
 EXPORT unsigned short host_to_half(float f);
 EXPORT void host_mma(unsigned long a, unsigned long b, unsigned long c);
@@ -126,6 +128,13 @@ static void stop_at(enum stop where)
 }
 
 void host_barrier(void) { stop_at(AT_BARRIER); }
+
+unsigned host_barrier_any(unsigned yes)
+{
+    host.item[host.now].word = yes;
+    stop_at(AT_BARRIER);
+    return host.any;
+}
 
 void host_mma(unsigned long a, unsigned long b, unsigned long c)
 {
@@ -299,11 +308,15 @@ static void advance(unsigned first)
 static bool to_barrier(void)
 {
     unsigned ended = 0, lanes = (unsigned)host.unit->lanes;
+    bool any = false;
     for (unsigned first = 0; first < host.n; first += lanes) {
         do advance(first);
         while (host.item[first].stop != AT_BARRIER && host.item[first].stop != ENDED && !host.mistakes);
         ended += host.item[first].stop == ENDED;
     }
+    for (unsigned i = 0; i < host.n; i++) any |= host.item[i].word != 0;
+    host.any = any; /* that of the barrier before was read on the way here */
+    host.barriers++;
     if (ended && ended != host.n / lanes) host.mistakes++;
     return ended || host.mistakes;
 }
@@ -333,7 +346,7 @@ void host_groups(unsigned items, unsigned groups, void (*body)(void))
 
 host_run host_result(void)
 {
-    return (host_run){host.mistakes, host.products};
+    return (host_run){host.mistakes, host.products, host.barriers};
 }
 
 void host_end(void)

@@ -25,7 +25,7 @@ const unit *host_unit_named(const char *name); /* NULL: there is none */
 
 /* Runs the groups one after the other; body calls the kernel with the arguments of a work-item. */
 typedef struct host_run {
-    unsigned mistakes, products; /* of all so far: lanes that do not meet or disagree; matrix products */
+    unsigned mistakes, products, barriers; /* of all so far: lanes that do not meet or disagree; matrix products; meetings of a work-group */
 } host_run;
 void host_start(const unit *u);
 void host_groups(unsigned items, unsigned groups, void (*body)(void));

@@ -1,6 +1,4 @@
-/* recompute: rows that leave the range of the asynchronous softmax, provoked: none, one, some, all; above the range from the first key on, above
- * it at the last key alone, below it. What a row that left gets is the synchronous kernel's result, bit for bit; the others keep the bits that
- * they have where none leaves; and exactly those that left are counted.
+/* recompute: rows that leave the range of the asynchronous softmax, provoked on a device (leaving.h): none, one, some, all; in decodes and prompts.
  *
  *   recompute DEVICE      exit code 0: all right, 1: not, 77: no such device
  */
@@ -9,16 +7,11 @@
 #include <string.h>
 
 #include "dev/dev.h"
+#include "op/leaving.h"
 #include "support/build_once.h"
 #include "support/skip.h"
 
 enum { HEADS = 8, KV_HEADS = 2, D = 64, PAGE = 16, SEQS = 3, MOST_ROWS = 90, MOST_PAGES = 300, COLS = HEADS * D, PAGE_COLS = KV_HEADS * PAGE * D };
-
-/* Columns of queries and keys with a meaning: every key has OFFSET in the first, the last key of each sequence LAST in the second. */
-#define OFFSET 4.0f
-#define LAST   40.0f
-enum leaves { STAYS, ABOVE, BELOW, LATE };
-static const float first_of[] = {0.25f, 30, -30, 0.25f}, second_of[] = {0, 0, 0, 10};
 
 typedef struct problem {
     const char *name;
@@ -39,8 +32,9 @@ typedef struct session {
     wf_queue *q;
     wf_call call;
     uint8_t act; /* format of the queries */
-    uint32_t m;
-    uint8_t left[MOST_ROWS][HEADS]; /* enum leaves */
+    int32_t seq[MOST_ROWS], pos[MOST_ROWS];
+    leaving_rows rows;
+    uint8_t left[MOST_ROWS * HEADS]; /* enum leaves */
     float queries[MOST_ROWS * COLS], none[MOST_ROWS * COLS], sync[MOST_ROWS * COLS], async[MOST_ROWS * COLS];
     unsigned runs, failed;
 } session;
@@ -70,15 +64,16 @@ static wf_view view(session *s, uint8_t dtype, uint32_t rows, uint32_t cols, con
 
 /* ---- operands --------------------------------------------------------------------------------------------------- */
 
-static void draw_keys(const problem *p, const int32_t *indptr, uint16_t *k, uint16_t *v)
+static void draw_keys(const leaving_rows *rows, const problem *p, const int32_t *indptr, uint16_t *k, uint16_t *v)
 {
+    float columns[LEAVING_COLUMNS];
     for (uint32_t i = 0; i < MOST_PAGES * PAGE_COLS; i++) k[i] = wf_float_to_half(draw()), v[i] = wf_float_to_half(draw());
     for (uint32_t s = 0; s < SEQS; s++)
         for (uint32_t j = 0; j < p->lengths[s]; j++)
             for (uint32_t h = 0; h < KV_HEADS; h++) {
                 uint16_t *key = k + (size_t)((uint32_t)indptr[s] + j / PAGE) * PAGE_COLS + (h * PAGE + j % PAGE) * D;
-                key[0] = wf_float_to_half(OFFSET);
-                key[1] = wf_float_to_half(j + 1 == p->lengths[s] ? LAST : 0);
+                leaving_key(rows, (int32_t)s, (int32_t)j, columns);
+                for (int i = 0; i < LEAVING_COLUMNS; i++) key[i] = wf_float_to_half(columns[i]);
             }
 }
 
@@ -88,7 +83,7 @@ static void make_keys(session *s, const problem *p)
     int32_t indptr[SEQS + 1] = {0}, pages[MOST_PAGES];
     for (uint32_t i = 0; i < SEQS; i++) indptr[i + 1] = indptr[i] + (int32_t)((p->lengths[i] + PAGE - 1) / PAGE);
     for (int32_t i = 0; i < MOST_PAGES; i++) pages[i] = i;
-    draw_keys(p, indptr, k, v);
+    draw_keys(&s->rows, p, indptr, k, v);
     s->call.in[WF_ATTENTION_K_POOL] = view(s, WF_F16, MOST_PAGES, PAGE_COLS, k);
     s->call.in[WF_ATTENTION_V_POOL] = view(s, WF_F16, MOST_PAGES, PAGE_COLS, v);
     s->call.in[WF_ATTENTION_INDPTR] = view(s, WF_I32, 1, SEQS + 1, indptr);
@@ -97,18 +92,18 @@ static void make_keys(session *s, const problem *p)
 
 static void make_rows(session *s, const problem *p)
 {
-    int32_t seq[MOST_ROWS], pos[MOST_ROWS];
-    s->m = 0;
+    uint32_t m = 0;
     for (uint32_t i = 0; i < SEQS; i++)
-        for (uint32_t r = 0; r < p->rows[i]; r++, s->m++) {
-            seq[s->m] = (int32_t)i, pos[s->m] = (int32_t)(p->lengths[i] - p->rows[i] + r);
+        for (uint32_t r = 0; r < p->rows[i]; r++, m++) {
+            s->seq[m] = (int32_t)i, s->pos[m] = (int32_t)(p->lengths[i] - p->rows[i] + r);
             s->call.p.max_q = WF_MAX(s->call.p.max_q, p->rows[i]), s->call.p.max_kv = WF_MAX(s->call.p.max_kv, p->lengths[i]);
         }
-    for (uint32_t i = 0; i < s->m * COLS; i++) s->queries[i] = draw();
-    s->call.in[WF_ATTENTION_SEQ] = view(s, WF_I32, 1, s->m, seq);
-    s->call.in[WF_ATTENTION_POS] = view(s, WF_I32, 1, s->m, pos);
-    s->call.in[WF_ATTENTION_Q] = view(s, s->act, s->m, COLS, NULL);
-    s->call.out[WF_ATTENTION_O] = view(s, WF_F32, s->m, COLS, NULL);
+    s->rows = (leaving_rows){m, HEADS, s->seq, s->pos, p->windows};
+    for (uint32_t i = 0; i < m * COLS; i++) s->queries[i] = draw();
+    s->call.in[WF_ATTENTION_SEQ] = view(s, WF_I32, 1, m, s->seq);
+    s->call.in[WF_ATTENTION_POS] = view(s, WF_I32, 1, m, s->pos);
+    s->call.in[WF_ATTENTION_Q] = view(s, s->act, m, COLS, NULL);
+    s->call.out[WF_ATTENTION_O] = view(s, WF_F32, m, COLS, NULL);
     s->call.out[WF_ATTENTION_RECOMPUTED] = view(s, WF_I32, 1, 1, NULL);
 }
 
@@ -119,8 +114,8 @@ static void make(session *s, const problem *p)
     memset(&s->call, 0, sizeof s->call);
     s->call.op = WF_OP_ATTENTION;
     s->call.p = (wf_op_params){.n_head = HEADS, .n_kv_head = KV_HEADS, .head_dim = D, .page_tokens = PAGE, .scale = 0.125f, .phi = 0.5f, .phi_lo = -6, .phi_hi = 7, .sink = 4};
-    make_keys(s, p);
     make_rows(s, p);
+    make_keys(s, p);
     if (p->windows) s->call.in[WF_ATTENTION_WINDOWS] = view(s, WF_I32, 1, HEADS, windows);
     if (p->sinks) s->call.in[WF_ATTENTION_SINKS] = view(s, WF_F32, 1, HEADS, sinks);
 }
@@ -136,7 +131,7 @@ static void destroy(session *s)
 static void write_queries(session *s)
 {
     static uint16_t halves[MOST_ROWS * COLS];
-    uint32_t n = s->m * COLS;
+    uint32_t n = s->rows.n * COLS;
     for (uint32_t i = 0; i < n; i++) halves[i] = wf_float_to_half(s->queries[i]);
     const void *data = s->act == WF_F16 ? (const void *)halves : s->queries;
     check(wf_write(s->q, s->call.in[WF_ATTENTION_Q].buf, 0, data, wf_dtype_bytes(s->act, n), NULL, 0, NULL));
@@ -146,11 +141,8 @@ static void write_queries(session *s)
 static uint32_t run(session *s, int variant, float *out)
 {
     const wf_view *count = &s->call.out[WF_ATTENTION_RECOMPUTED];
-    uint32_t before = 40, after, bytes = s->m * COLS * (uint32_t)sizeof(float);
-    for (uint32_t i = 0; i < s->m * HEADS; i++) {
-        enum leaves l = s->left[i / HEADS][i % HEADS];
-        s->queries[i * D] = first_of[l], s->queries[i * D + 1] = second_of[l];
-    }
+    uint32_t before = 40, after, bytes = s->rows.n * COLS * (uint32_t)sizeof(float);
+    for (uint32_t i = 0; i < s->rows.n * HEADS; i++) leaving_query(s->left[i], s->queries + i * D);
     s->call.variant = variant;
     check(wf_write(s->q, count->buf, 0, &before, sizeof before, NULL, 0, NULL));
     write_queries(s);
@@ -171,43 +163,21 @@ static void complain(session *s, const problem *p, int variant, const char *patt
 
 static void compare(session *s, const problem *p, int async, int sync, const char *pattern)
 {
-    uint32_t n = 0, counted = run(s, async, s->async), wrongly = run(s, sync, s->sync);
-    for (uint32_t i = 0; i < s->m * HEADS; i++) {
-        bool left = s->left[i / HEADS][i % HEADS] != STAYS;
-        n += left;
-        if (memcmp(s->async + i * D, (left ? s->sync : s->none) + i * D, D * sizeof(float)))
-            complain(s, p, async, pattern, left ? "a row that left differs from the synchronous kernel" : "a row that stayed has changed", i / HEADS, i % HEADS);
-    }
+    uint32_t n = leaving_choose(&s->rows, pattern, s->left), row, head;
+    uint32_t counted = run(s, async, s->async), wrongly = run(s, sync, s->sync);
+    const leaving_results got = {s->async, s->sync, s->none, D * sizeof(float), COLS * sizeof(float)};
+    const char *wrong = leaving_wrong(&s->rows, s->left, &got, &row, &head);
+    if (wrong) complain(s, p, async, pattern, wrong, row, head);
     if (counted != n) complain(s, p, async, pattern, "wrong number of recomputed rows", counted, n);
     if (wrongly) complain(s, p, sync, pattern, "counts rows", wrongly, 0);
 }
 
-/* Which rows and heads leave, and how. LATE: only rows that see their sequence's last key, which is the last row of each. */
-static void leave(session *s, const problem *p, const char *pattern)
-{
-    uint32_t middle = s->m / 2, m = 0;
-    bool all = !strncmp(pattern, "all", 3);
-    enum leaves how = strstr(pattern, "below") ? BELOW : strstr(pattern, "late") ? LATE : ABOVE;
-    memset(s->left, 0, sizeof s->left);
-    for (uint32_t i = 0; all && i < s->m * HEADS; i++) s->left[i / HEADS][i % HEADS] = (uint8_t)how;
-    if (!strncmp(pattern, "one", 3)) s->left[how == LATE ? s->m - 1 : middle][5] = (uint8_t)how;
-    for (uint32_t i = 0; !strcmp(pattern, "some") && i < SEQS; i++) {
-        m += p->rows[i];
-        if (!p->rows[i]) continue;
-        s->left[m - 1][i] = LATE, s->left[m - 1][7] = ABOVE, s->left[m - p->rows[i]][4] = BELOW;
-    }
-}
-
 static void check_variant(session *s, const problem *p, int async, int sync)
 {
-    static const char *const patterns[] = {"none", "one above", "one below", "one late", "some", "all above", "all below"};
     if (!s->dev->fns->supports(s->dev, &s->call, async)) return;
-    memset(s->left, 0, sizeof s->left);
+    leaving_choose(&s->rows, "none", s->left);
     run(s, async, s->none);
-    for (size_t i = 0; i < WF_LEN(patterns); i++) {
-        leave(s, p, patterns[i]);
-        compare(s, p, async, sync, patterns[i]);
-    }
+    for (size_t i = 0; i < LEAVING_PATTERNS; i++) compare(s, p, async, sync, leaving_pattern[i]);
 }
 
 /* The synchronous variant of the same kernel: its name is the same but for "async". */
@@ -222,12 +192,6 @@ static int synchronous(wf_dev *dev, const char *name)
     return found;
 }
 
-/* Kernels whose rows depend on their batch compute a row alone in another order; but this one computes the whole block again. */
-static bool has_twin(const wf_variant *v)
-{
-    return (v->flags & WF_ASYNC_SOFTMAX) && (!(v->flags & WF_BATCH_DEPENDENT) || !strcmp(v->name, "wgmma_prefill_async"));
-}
-
 /* Kernels for matrix units take queries in F16. */
 static void check_problem(session *s, const problem *p, enum wf_tier tier)
 {
@@ -235,7 +199,7 @@ static void check_problem(session *s, const problem *p, enum wf_tier tier)
     s->act = tier == WF_TIER_MATRIX ? WF_F16 : WF_F32;
     make(s, p);
     for (int i = 0; (v = wf_variant_at(s->dev, WF_OP_ATTENTION, i)); i++)
-        if (has_twin(v) && (v->tier == WF_TIER_MATRIX) == (tier == WF_TIER_MATRIX)) check_variant(s, p, i, synchronous(s->dev, v->name));
+        if ((v->flags & WF_ASYNC_SOFTMAX) && (v->tier == WF_TIER_MATRIX) == (tier == WF_TIER_MATRIX)) check_variant(s, p, i, synchronous(s->dev, v->name));
     destroy(s);
 }
 

@@ -2,7 +2,7 @@
 """attention_split.cl, attention_rows.cl and attention_prefill.cl without a GPU: compiled by clang-19 for this processor, with nvidia_host.clh in
 place of nvidia.clh, and run by split_host, lane by lane.
 
-    split.py SPLIT_HOST KERNELS
+    split.py SPLIT_HOST KERNELS [NAME...]     these programs alone, and those that they are compared with
 """
 import os
 import shutil
@@ -23,19 +23,18 @@ def build(kernels, kernel, options, library):
 
 
 def check(host, kernels, folder, name, kernel, options):
-    library = os.path.join(folder, f"{name}.so")
-    built = build(kernels, kernel, options, library)
-    alone = os.path.join(folder, f"{name}-alone.so")  # built before; what gives a row alone the same bits
-    return built and subprocess.run([host, library, name, *[alone] * os.path.exists(alone)]).returncode == 0
+    """Those that it is compared with, whose names are alike, were built before."""
+    return build(kernels, kernel, options, os.path.join(folder, f"{name}.so")) and subprocess.run([host, folder, name]).returncode == 0
 
 
 def main():
-    host, kernels = sys.argv[1:]
+    host, kernels, *names = sys.argv[1:]
     if not shutil.which(CLANG):
         print(f"skipped: {CLANG} is missing (setup.sh installs it)")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         rows = [line.split() for line in subprocess.check_output([host, "--knobs"], text=True).splitlines()]
+        rows = [row for row in rows if not names or any(row[0] in (name, name + "-alone", name.removesuffix("-async")) for name in names)]
         failed = [name for name, kernel, *options in rows if not check(host, kernels, folder, name, kernel, options)]
     print(f"failed: {failed}" if failed else f"{len(rows)} programs are right")
     return 1 if failed or not rows else 0

@@ -1,9 +1,10 @@
 /* split_host: runs attention_split.cl, attention_rows.cl and attention_prefill.cl on NVIDIA's warps as host.c simulates them.
  *
  *   split_host --knobs                a line for each program: its name, its kernel, one more header, then build options
- *   split_host KERNEL.so NAME [ALONE.so]   runs the kernel, built with those (split.py), and compares with the reference; attention_split
+ *   split_host FOLDER NAME            runs the kernel in NAME.so, built with those (split.py), and compares with the reference; attention_split
  *                                     and attention_prefill must multiply no tile of keys that is not seen; with chunks it must give a row the same bits
- *                                     by any number of work-groups, in the batch and alone: there by the program NAME-alone in ALONE.so
+ *                                     by any number of work-groups, in the batch and alone: there by the program NAME-alone, where there is one. With the
+ *                                     asynchronous softmax rows leave its range (leaving.h): they stop, and have the bits of its synchronous twin
  *   split_host --given KERNEL.so OPERANDS RESULT   runs attention_split with operands from a file (wgmma_attention.py), and writes o
  */
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include "cl/cl.h"
 #include "op/host.h"
 #include "op/judged.h"
+#include "op/leaving.h"
 
 /* A program: a variant, with or without windows; chunk, grows: of attention_split, in place of the variant's, for rows that are
  * short enough to be simulated to have many chunks. */
@@ -27,19 +29,19 @@ static const struct program {
     {"plain", "mma_decode", WF_WINDOWS_NONE, 64, 4, 16},
     {"plain-windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32},
     {"plain-async", "mma_decode_async", WF_WINDOWS_NONE, 64, 4, 16},
+    {"plain-windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 48, 9, 32},
     {"chunks", "mma_decode", WF_WINDOWS_NONE, 32, 3, 16, 4, 16},
-    {"chunks-async", "mma_decode_async", WF_WINDOWS_NONE, 32, 1, 32, 4, 8},
     {"one-buffer", "mma_decode", WF_WINDOWS_NONE, 192, 1, 16, 4, 64},
     {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32, 4, 8},
-    {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16, 4, 32},
     {"ring", "mma_ring", WF_WINDOWS_NONE, 64, 4, 16},
     {"ring-odd-heads", "mma_ring", WF_WINDOWS_NONE, 128, 9, 32},
     {"ring-small", "mma_ring_small", WF_WINDOWS_NONE, 128, 1, 16},
     {"ring-chunks", "mma_ring", WF_WINDOWS_NONE, 64, 3, 32, 8, 16},
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
-    {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
+    {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
-    {"prefill-windows", "mma_prefill", WF_WINDOWS_MIXED, 64, 4, 16},
+    {"prefill64-async", "mma_prefill64_async", WF_WINDOWS_NONE, 80, 5, 16},
+    {"prefill-windows", "mma_prefill", WF_WINDOWS_MIXED, 128, 2, 32},
     {"prefill-windows-async", "mma_prefill_async", WF_WINDOWS_MIXED, 128, 2, 32},
     {"prefill64-windows", "mma_prefill64", WF_WINDOWS_MIXED, 80, 1, 16},
     {"rows-alone", "mma_decode", WF_WINDOWS_NONE, 64, 3, 16, 4, 8},
@@ -123,7 +125,7 @@ typedef struct loaded {
     void *kernel;
 } loaded;
 
-static loaded now, for_one_row;
+static loaded now, for_one_row, synchronous;
 static const wf_check *problem;
 static cl_launch launch;
 static uint8_t *result;
@@ -329,6 +331,162 @@ static bool run_case(const loaded *by, wf_dev *ref, const wf_case *c)
     return ok;
 }
 
+/* ---- rows that leave the range ------------------------------------------------------------------------------------ */
+
+enum { SEED = 5, MOST_LEFT = 4096 };
+
+static const int32_t *numbers(const wf_check *k, int in)
+{
+    return (const int32_t *)k->in[in].data;
+}
+
+static float draw(void)
+{
+    static uint64_t n;
+    return (float)(wf_random(SEED, n++) % 2048) / 1024 - 1;
+}
+
+/* A key that some row sees, so large that maxima rise on the way. */
+static void put_key(const wf_check *k, const leaving_rows *r, int32_t seq, int32_t j, uint32_t kv_head)
+{
+    const wf_op_params *p = &k->c.p;
+    int32_t page = numbers(k, WF_ATTENTION_PAGES)[numbers(k, WF_ATTENTION_INDPTR)[seq] + j / (int32_t)p->page_tokens];
+    const wf_check_operand *pool = &k->in[WF_ATTENTION_K_POOL];
+    uint16_t *key = (uint16_t *)pool->data + (uint64_t)page * pool->view.stride + (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * p->head_dim;
+    float columns[LEAVING_COLUMNS];
+    if (isnan(wf_half_to_float(*key))) return;
+    leaving_key(r, seq, j, columns);
+    for (uint32_t d = 0; d < p->head_dim; d++)
+        key[d] = wf_float_to_half(d < LEAVING_COLUMNS ? columns[d] : draw() * (1 + 2 * (float)j / (float)k->c.max_kv));
+}
+
+static void put_keys(const wf_check *k, const leaving_rows *r)
+{
+    for (uint32_t m = 0; m < r->n; m++)
+        for (int32_t j = 0; j <= r->pos[m]; j++) {
+            bool again = false; /* an earlier row has seen to it */
+            for (uint32_t i = 0; i < m; i++) again |= r->seq[i] == r->seq[m] && r->pos[i] >= j;
+            for (uint32_t h = 0; !again && h < k->c.p.n_kv_head; h++) put_key(k, r, r->seq[m], j, h);
+        }
+}
+
+static uint16_t *query_of(const wf_check *k, uint32_t i)
+{
+    const wf_check_operand *q = &k->in[WF_ATTENTION_Q];
+    return (uint16_t *)q->data + (uint64_t)(i / k->c.p.n_head) * q->view.stride + i % k->c.p.n_head * k->c.p.head_dim;
+}
+
+static void draw_queries(const wf_check *k, const leaving_rows *r)
+{
+    for (uint32_t i = 0; i < r->n * r->heads; i++)
+        for (uint32_t d = 0; d < k->c.p.head_dim; d++) query_of(k, i)[d] = wf_float_to_half(draw());
+}
+
+static void put_queries(const wf_check *k, const leaving_rows *r, const uint8_t *left)
+{
+    float columns[LEAVING_COLUMNS];
+    for (uint32_t i = 0; i < r->n * r->heads; i++) {
+        leaving_query(left[i], columns);
+        for (uint32_t d = 0; d < LEAVING_COLUMNS; d++) query_of(k, i)[d] = wf_float_to_half(columns[d]);
+    }
+}
+
+/* The result of a problem, for the caller to free; used: what it took. */
+static uint8_t *bits_by(const loaded *by, wf_check *k, host_run *used)
+{
+    host_run before = host_result();
+    if (!simulate(by, k)) abort();
+    uint8_t *bits = result;
+    host_run after = host_result();
+    *used = (host_run){after.mistakes + !clean(), after.products - before.products, after.barriers - before.barriers};
+    result = NULL;
+    forget();
+    return bits;
+}
+
+/* What a block of rows takes until all have left: one tile of each warp that has rows of a run, and the barriers of two tiles, at the end of each run, and between
+ * the block's two ways. */
+static host_run first_tiles_of_blocks(const wf_check *k)
+{
+    enum { OF_RUN = 3, OF_BLOCK = 4 };
+    uint32_t rows = k->out[WF_ATTENTION_O].view.rows, block = 64 * knob("MT") / knob("HB"), heads = k->c.p.n_kv_head;
+    host_run r = {0};
+    for (uint32_t m0 = 0; m0 < rows; m0 += block) {
+        for (uint32_t m = m0, end; m < WF_MIN(m0 + block, rows); m = end) {
+            end = end_of_run(k, m, WF_MIN(m0 + block, rows));
+            for (uint32_t warp = 0; warp < 4; warp++) r.products += last_of_warp(k, m0, m, end, warp) >= 0;
+            r.barriers += OF_RUN * heads;
+        }
+        r.barriers += OF_BLOCK * heads * launch.arg[launch.n_args - 5].u32; /* SHARE */
+    }
+    r.products *= heads * knob("MT") * knob("BN") * k->c.p.head_dim / 64;
+    return r;
+}
+
+/* The keys of one tile for each warp of each part of an item. */
+static host_run first_tiles_of_items(const wf_check *k)
+{
+    uint32_t items = k->out[WF_ATTENTION_O].view.rows * k->c.p.n_kv_head * ((k->c.p.n_head / k->c.p.n_kv_head + 7) / 8);
+    return (host_run){.products = (uint32_t)(launch.groups + items) * 4 * (k->c.p.head_dim / 16), .barriers = UINT32_MAX / 2};
+}
+
+/* And of one row that is computed again: those of a warp that has it, or of its item. */
+static uint32_t products_of_a_row(const loaded *by, const wf_check *k)
+{
+    uint32_t keys = is_prefill(by->p) ? knob("BN") : 16, tiles = k->c.max_kv / keys + 1;
+    return tiles * (is_prefill(by->p) ? knob("MT") * knob("BN") / 8 : 1) * k->c.p.head_dim / 8;
+}
+
+/* Rows that leave stop, and are computed again alone. none: where none leaves. */
+static bool stopped(const loaded *by, const wf_check *k, const char *pattern, host_run used, host_run sync, host_run none)
+{
+    host_run most = {.products = UINT32_MAX, .barriers = UINT32_MAX}, first = is_prefill(by->p) ? first_tiles_of_blocks(k) : first_tiles_of_items(k);
+    if (!strcmp(pattern, "none")) most.products = sync.products;
+    if (!strncmp(pattern, "one", 3)) most.products = none.products + products_of_a_row(by, k);
+    if (!strcmp(pattern, "all above") && !k->c.windows) most.products = sync.products + first.products, most.barriers = sync.barriers + first.barriers;
+    bool ok = used.products <= most.products && used.barriers <= most.barriers;
+    if (!ok) printf("FAIL %s, %s: %u products, %u barriers, of at most %u, %u\n", by->p->name, pattern, used.products, used.barriers, most.products, most.barriers);
+    return ok;
+}
+
+static bool run_pattern(const loaded *by, wf_check *k, const leaving_rows *r, const char *pattern, const uint8_t *none, host_run of_none)
+{
+    static uint8_t left[MOST_LEFT];
+    const wf_view *o = &k->out[WF_ATTENTION_O].view;
+    uint32_t row, head, n = leaving_choose(r, pattern, left);
+    host_run used, of_sync;
+    put_queries(k, r, left);
+    uint8_t *sync = bits_by(&synchronous, k, &of_sync), *async = bits_by(by, k, &used);
+    const leaving_results got = {async, sync, none, wf_dtype_bytes(o->dtype, k->c.p.head_dim), wf_dtype_bytes(o->dtype, o->stride)};
+    const char *wrong = leaving_wrong(r, left, &got, &row, &head);
+    if (count != n) wrong = "wrong number of recomputed rows", row = count, head = n;
+    if (wrong) printf("FAIL %s, %s: %s (row %u, head %u)\n", by->p->name, pattern, wrong, row, head);
+    free(sync);
+    free(async);
+    return !wrong && stopped(by, k, pattern, used, of_sync, of_none) && !used.mistakes;
+}
+
+static bool run_leaving(const loaded *by, wf_dev *ref, uint32_t turn)
+{
+    wf_case c = case_of(by->p, SEED, turn);
+    wf_check *k;
+    c.p.phi = 0.5f, c.p.phi_lo = -6, c.p.phi_hi = 7;
+    if (wf_check_new(ref, &c, &k)) return fprintf(stderr, "%s\n", wf_error()), false;
+    const leaving_rows r = {k->out[WF_ATTENTION_O].view.rows, c.p.n_head, numbers(k, WF_ATTENTION_SEQ), numbers(k, WF_ATTENTION_POS), c.windows};
+    static uint8_t none[MOST_LEFT];
+    host_run used;
+    bool ok = r.n * r.heads <= MOST_LEFT;
+    put_keys(k, &r);
+    draw_queries(k, &r);
+    put_queries(k, &r, none);
+    uint8_t *bits = bits_by(by, k, &used);
+    for (int i = 0; i < LEAVING_PATTERNS && ok; i++) ok = run_pattern(by, k, &r, leaving_pattern[i], bits, used);
+    printf("%-4s %s: %u rows of %u heads leave\n", ok ? "ok" : "FAIL", by->p->name, r.n, r.heads);
+    free(bits);
+    wf_check_free(k);
+    return ok;
+}
+
 /* ---- operands from elsewhere ------------------------------------------------------------------------------------- */
 
 /* The file: this, then the operands as the kernel takes them. */
@@ -391,31 +549,49 @@ static int print_knobs(wf_dev *ref)
     return 0;
 }
 
-static bool load(const char *path, const char *name, loaded *out)
+static const struct program *program_named(const char *name)
 {
-    size_t i = 0;
+    for (size_t i = 0; i < WF_LEN(programs); i++)
+        if (!strcmp(programs[i].name, name)) return &programs[i];
+    return NULL;
+}
+
+static bool load(const char *folder, const struct program *p, loaded *out)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.so", folder, p->name);
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!lib) return fprintf(stderr, "%s\n", dlerror()), false;
-    while (i < WF_LEN(programs) && strcmp(programs[i].name, name)) i++;
-    if (i == WF_LEN(programs)) return fprintf(stderr, "no program %s\n", name), false;
-    *out = (loaded){&programs[i], dlsym(lib, variant_named(programs[i].variant)->family)};
+    *out = (loaded){p, dlsym(lib, variant_named(p->variant)->family)};
     return out->kernel != NULL;
 }
 
-static int run(wf_dev *ref, const char *path, const char *name, const char *alone)
+/* The program and the others that it is compared with: NAME-alone, or itself; of NAME-async also NAME. */
+static bool load_all(const char *folder, const char *name, loaded *it)
+{
+    char other[64];
+    const struct program *p = program_named(name), *alone, *twin;
+    snprintf(other, sizeof other, "%s-alone", name);
+    alone = program_named(other);
+    snprintf(other, sizeof other, "%.*s", (int)(strlen(name) - strlen("-async")), name);
+    twin = strstr(name, "-async") ? program_named(other) : p;
+    if (!p || !twin) return fprintf(stderr, "no program %s\n", p ? other : name), false;
+    return load(folder, p, it) && load(folder, alone ? alone : p, &for_one_row) && load(folder, twin, &synchronous);
+}
+
+static int run(wf_dev *ref, const char *folder, const char *name)
 {
     uint64_t seed = wf_now_ns();
-    char name_alone[64];
     loaded it;
     bool ok = true;
-    snprintf(name_alone, sizeof name_alone, "%s%s", name, alone ? "-alone" : "");
-    if (!load(path, name, &it) || !load(alone ? alone : path, name_alone, &for_one_row)) return 1;
+    if (!load_all(folder, name, &it)) return 1;
     printf("seed %llu\n", (unsigned long long)seed);
     host_start(host_unit_named("nvidia"));
     for (uint32_t turn = 0; turn < CASES; turn++) {
         wf_case c = case_of(it.p, seed, turn);
         ok = run_case(&it, ref, &c) && ok;
     }
+    for (uint32_t turn = 0; turn < 4 && it.p != synchronous.p; turn++) ok = run_leaving(&it, ref, turn) && ok;
     host_end();
     return ok ? 0 : 1;
 }
@@ -425,9 +601,9 @@ int main(int argc, char **argv)
     wf_dev *ref = NULL;
     if (argc == 5 && !strcmp(argv[1], "--given")) return run_given(argv[2], argv[3], argv[4]);
     bool knobs = argc == 2 && !strcmp(argv[1], "--knobs");
-    if (!knobs && argc != 3 && argc != 4) return fprintf(stderr, "usage: split_host --knobs | KERNEL.so NAME [ALONE.so]\n"), 2;
+    if (!knobs && argc != 3) return fprintf(stderr, "usage: split_host --knobs | FOLDER NAME\n"), 2;
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;
-    int rc = knobs ? print_knobs(ref) : run(ref, argv[1], argv[2], argc > 3 ? argv[3] : NULL);
+    int rc = knobs ? print_knobs(ref) : run(ref, argv[1], argv[2]);
     wf_dev_close(ref);
     return rc;
 }

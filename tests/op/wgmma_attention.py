@@ -42,6 +42,7 @@ PLAIN = {
 DECODED_PAGE = {64: 48, 128: 16}  # by head size, whatever the case's: each has to be compiled, and op split has pages of 16 and 32
 GROWS = 32  # of the program by chunks, as wgmma_ptx prints it
 BASE, LOW, NEAR, BEFORE = -5, -4, 0.05, 40  # of the asynchronous softmax; scores so close to its range may leave; the counter's start
+MOST_BEFORE_STOP = 6  # tiles from the one by which all rows have left: three until the warpgroup's first warp knows, and as many until the others do
 WAIT = object()  # what a statement returns that cannot be done yet
 
 
@@ -93,6 +94,7 @@ class Group:
     def __init__(self, program, group, grid, params, memory, draw):
         self.program, self.params, self.memory, self.draw = program, params, memory, draw
         self.special = {"%ctaid.x": group, "%nctaid.x": grid, "smem": 0, "marks": program.local_bytes, "bars": program.local_bytes + program.mark_bytes}
+        self.products = [0, 0]  # of each warpgroup's warps
         self.local = Memory([np.full(program.local_bytes + program.mark_bytes, 0xFF, np.uint8)])
         self.bars, self.meeting, self.still = {}, {}, []
         self.warps = [Warp(self, w) for w in range(program.threads // LANES)]
@@ -185,6 +187,7 @@ class Warp:
         return (local[at] | local[at + 1].astype(np.uint16) << 8).view(np.float16).astype(np.float32)
 
     def multiply(self, operation, operands):
+        self.group.products[self.number // 4] += 1
         sums, columns = words_of(operands[0]), int(re.search(r"m64n(\d+)k16", operation)[1])
         of_a, of_sums = fragment_places(LANES, len(sums))
         if operands[1].startswith("{"):
@@ -404,10 +407,11 @@ class Warp:
 class Case:
     """Rows as runs (sequence, positions); P keys a page, so many heads, Hq and Hkv."""
 
-    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1, wild=1):
+    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1, wild=1, rows=slice(None, None, 7), lone=False, gone=False):
         self.name, self.d, self.heads, self.page, self.grid, self.share, self.half = name, d, heads, page, grid, share, half
         self.steep, self.sick = steep, sick  # how far maxima rise on the way; the sequence whose keys are NaN
-        self.wild = wild  # times the queries of every seventh row's first head
+        self.wild, self.rows = wild, rows  # times the queries of these rows' first head
+        self.lone, self.gone = lone, gone  # those that leave are the first warpgroup's, in each block; all leave at the first tile of several
         self.seq = np.array([s for s, positions in runs for _ in positions], np.int32)
         self.pos = np.array([p for _, positions in runs for p in positions], np.int32)
 
@@ -465,7 +469,7 @@ def run(program, case, seed, tame=None):
     (k, v, indptr, pages), stride = make_pools(case, keys, case.page, numbers)
     q = np.full((m, q_stride), np.nan, np.float16)
     q[:, :hq * case.d] = numbers.standard_normal((m, hq * case.d))
-    q[::7, :case.d] *= np.float16(case.wild)
+    q[case.rows, :case.d] *= np.float16(case.wild)
     queries = q[:, :hq * case.d].reshape(m, hq, case.d)
     if tame is not None:
         q[:, :hq * case.d] = np.where(tame[:, :, None], 0, queries).reshape(m, -1)
@@ -479,8 +483,10 @@ def run(program, case, seed, tame=None):
               "base_": np.float32(BASE), "low_": np.float32(LOW)}
     for i, name in enumerate(("q", "kp", "vp", "seq", "pos", "indptr", "pages", "o", "count")):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0
-    for g in range(case.grid):
-        Group(program, g, case.grid, params, memory, draw).run()
+    groups = [Group(program, g, case.grid, params, memory, draw) for g in range(case.grid)]
+    for group in groups:
+        group.run()
+    case.products = np.array([group.products for group in groups])
     (k, v, indptr, pages), stride = make_pools(case, keys, DECODED_PAGE[case.d], numbers)
     given = [bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)]
     case.given = struct.pack("<16If", *map(len, given), o.nbytes, case.half, m, hq, hkv, DECODED_PAGE[case.d], stride, q_stride, o_stride, scale)
@@ -517,19 +523,25 @@ def leaving(case, q, keys, scale):
 def check(programs, case, seed):
     """By the running maximum; relative to a given one; and that again without the rows that left."""
     o, counted, *rest = run(programs[False], case, seed)
-    sync = check_rows(case, o, *rest)
+    sync, sync_products = check_rows(case, o, *rest), case.products
     assert not counted, "the synchronous program counts rows"
     o, counted, *rest = run(programs[True], case, seed)
+    products = case.products
     got = check_rows(case, o, *rest)
     left, stays = leaving(case, *rest)
     assert left.sum() <= counted <= (~stays).sum(), f"{counted} rows are counted, and {left.sum()} to {(~stays).sum()} left"
     well = (case.seq != case.sick)[:, None]
     assert (got[left & well] == sync[left & well]).all(), "a row that left differs from the synchronous program's"
-    if case.wild > 1:
+    if case.gone:
+        tiles = -(-(case.pos.max() + 1) // 128)
+        assert left.all() and (products - sync_products <= sync_products * (MOST_BEFORE_STOP / tiles)).all(), "warpgroups go on without rows"
+    elif case.wild > 1:
         assert left.any() and stays.any()
         alone, counted, *_ = run(programs[True], case, seed, ~stays)
         alone = alone.view(got.dtype).reshape(len(got), -1)[:, :got[0].size].reshape(got.shape)
         assert not counted and (alone[stays] == got[stays]).all(), "a row that stayed changes with those that left"
+        if case.lone:
+            assert ((products - case.products) == sync_products * (1, 0)).all(), "not only the warpgroup with rows that left computes them again"
 
 
 class Decoder:
@@ -575,6 +587,8 @@ def cases():
     yield Case("head size 128", 128, (5, 1), 16, [(0, range(100, 140)), (1, [257])], grid=2, steep=8)
     yield Case("chunks, and those that have grown", 128, (2, 1), 32, [(0, [1400, 700, 255, 256]), (1, range(505, 520))], half=False, steep=3)
     yield Case("some rows leave", 64, (2, 1), 16, [(0, range(280, 350)), (1, range(5)), (0, range(30, 45))], wild=30)
+    yield Case("one row leaves", 64, (2, 1), 16, [(0, range(140, 204))], wild=30, rows=slice(3, 4), lone=True)
+    yield Case("all rows leave", 64, (1, 1), 16, [(0, range(1000, 1100))], wild=30, rows=slice(None), gone=True)
     yield Case("some rows leave, several blocks, head size 128", 128, (3, 1), 32, [(0, range(500, 590))], grid=2, wild=30)
 
 
