@@ -60,7 +60,7 @@ typedef struct source {
 } source;
 
 /* Rows past the last one repeat it. */
-static void open_panel(const product *g, uint32_t n, uint32_t p, source *s)
+WF_INLINE void open_panel(const product *g, uint32_t n, uint32_t p, source *s)
 {
     uint32_t k = WF_MIN(PANEL, g->g.k - p * PANEL);
     for (uint32_t r = 0; r < VL; r++) {

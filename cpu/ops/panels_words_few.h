@@ -2,7 +2,7 @@
  * without unpacking W to panels, which a few rows do not pay for.
  *
  * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for 8 rows at a time, so
- * that lanes are rows, and scales are applied to that in the order of int16x8. */
+ * that lanes are rows, and scales are applied to that in the order of int16x8. Q4_K, of which 32 bytes have two groups, is transposed first. */
 #ifndef WF_CPU_OPS_PANELS_WORDS_FEW_H
 #define WF_CPU_OPS_PANELS_WORDS_FEW_H
 
@@ -65,6 +65,27 @@ WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const 
     for (int m = 0; m < mr; m++) out[m] = add_lanes(sum[m]);
 }
 
+/* What groups i and i + 1 of 8 rows of Q4_K, which share 32 bytes, add up to with mr rows of X. Transposed before they are multiplied,
+ * rows are lanes from the start. High nibbles are 16 times as large until all are added up, which fits int32. */
+WF_INLINE void nibble_sums(const char *const row[VL], const x_panel *x, const uint32_t i, const int mr, __m256i out[2][FEW])
+{
+    const __m256i low = _mm256_set1_epi16(15), high = _mm256_set1_epi16(0xf0);
+    int32_t bytes[VL][VL], line[VL][VL];
+    for (uint32_t r = 0; r < VL; r++) _mm256_storeu_si256((void *)bytes[r], q_load(row[r] + 16 + 16 * i));
+    v_transpose((const float *)bytes[0], VL, (float *)line[0], VL);
+    for (int m = 0; m < mr; m++) out[0][m] = out[1][m] = _mm256_setzero_si256();
+    WF_UNROLL(8)
+    for (uint32_t l = 0; l < VL; l++) {
+        const __m256i even = q_load(line[l]), odd = _mm256_srli_epi16(even, 8);
+        for (int m = 0; m < mr; m++) {
+            const int16_t *at = x[m].x + 32 * i + 2 * l;
+            out[0][m] = add_pairs(add_pairs(out[0][m], _mm256_and_si256(even, low), two(at)), _mm256_and_si256(odd, low), two(at + 16));
+            out[1][m] = add_pairs(add_pairs(out[1][m], _mm256_and_si256(even, high), two(at + 32)), _mm256_and_si256(odd, high), two(at + 48));
+        }
+    }
+    for (int m = 0; m < mr; m++) out[1][m] = _mm256_srai_epi32(out[1][m], 4);
+}
+
 /* The scales of a panel, its minima, and the parts that formats in halves have as numbers. */
 WF_INLINE void panel_scales(const uint8_t dtype, const char *const row[VL], __m256i parts[VL], w_panel *w)
 {
@@ -84,7 +105,7 @@ WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint
     const char *later = later_of(g, n, p);
     char room[VL][EXPANDED];
     const char *row[VL];
-    __m256i parts[VL] = {_mm256_setzero_si256()}, group[FEW];
+    __m256i parts[VL] = {_mm256_setzero_si256()}, group[2][FEW];
     vf acc[FEW];
     source s;
     open_panel(g, n, p, &s);
@@ -94,8 +115,9 @@ WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint
     WF_UNROLL(8)
     for (uint32_t i = 0; i < groups_of(dtype); i++) {
         if (later) fetch_few(dtype, s.row, later, each * i, each);
-        group_sums(dtype, row, parts, x, i, mr, group);
-        for (int m = 0; m < mr; m++) acc[m] = add_group(dtype, g->wp, &x[m], i, group[m], acc[m]);
+        if (dtype != WF_Q4_K) group_sums(dtype, row, parts, x, i, mr, group[i % 2]);
+        else if (i % 2 == 0) nibble_sums(row, x, i, mr, group);
+        for (int m = 0; m < mr; m++) acc[m] = add_group(dtype, g->wp, &x[m], i, group[i % 2][m], acc[m]);
     }
     for (int m = 0; m < mr; m++) {
         const vf v = v_mul(acc[m], v_set(x[m].scale));

@@ -120,25 +120,27 @@ static bool overlap(const wf_dev *dev, const wf_view *a, const wf_view *b)
     return !(gap >= wa && pitch - gap >= wb);
 }
 
-static bool same_storage(const wf_view *a, const wf_view *b)
+static bool are_first_columns(const wf_view *v, const wf_view *of)
 {
-    return a->buf == b->buf && a->offset == b->offset && a->stride == b->stride &&
-           a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols;
+    return v->buf == of->buf && v->offset == of->offset && v->stride == of->stride &&
+           v->dtype == of->dtype && v->rows == of->rows && v->cols <= of->cols;
+}
+
+/* Is v the storage of the first output, as this kind of operand may be? */
+static bool shared(const wf_call *c, const wf_operand_info *o, const wf_view *v)
+{
+    return o->what & WF_OPERAND_SHARED && wf_may_share(&c->p) && are_first_columns(&c->out[0], v);
 }
 
 static weft_status check_aliases(const wf_dev *dev, const wf_call *c)
 {
-    for (unsigned o = 0; o < wf_ops[c->op].n_out; o++) {
+    const wf_op_info *op = &wf_ops[c->op];
+    for (unsigned o = 0; o < op->n_out; o++) {
         const wf_view *out = &c->out[o];
-        for (unsigned i = 0; i < wf_ops[c->op].n_in; i++) {
-            bool shared = wf_ops[c->op].in[i].what & WF_OPERAND_SHARED && same_storage(out, &c->in[i]);
-            if (!shared && overlap(dev, out, &c->in[i])) {
-                return bad(c, "an output overlaps an input");
-            }
-        }
-        for (unsigned i = 0; i < o; i++) {
-            if (overlap(dev, out, &c->out[i])) return bad(c, "two outputs overlap");
-        }
+        for (unsigned i = 0; i < op->n_in; i++)
+            if (overlap(dev, out, &c->in[i]) && (o || !shared(c, &op->in[i], &c->in[i]))) return bad(c, "an output overlaps an input");
+        for (unsigned i = 0; i < o; i++)
+            if (overlap(dev, out, &c->out[i]) && (i || !shared(c, &op->out[o], out))) return bad(c, "two outputs overlap");
     }
     return WEFT_OK;
 }

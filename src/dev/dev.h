@@ -32,7 +32,7 @@
  *              norm_ws comes with norm, gemm_ws with p.silu or p.rope. They are workspaces, whose contents mean nothing to
  *              the caller: where the device has no fused kernel, the front decomposes the call, and its parts hand their
  *              results over there. A call without them runs only where it has. A fused kernel does not round these
- *              intermediate results.
+ *              intermediate results. With p.silu, Y may be the first columns of gemm_ws (same storage).
  *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin); pos [M] I32; slot [M] I32
  *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
  *              Rotates the first p.n_rot elements of each head of q and k by table[pos]. Pair i is the elements
@@ -59,9 +59,11 @@
  *              y = f(gate) * up, with f the p.activation, SiLU or GELU's approximation (see ACTIVATE); or of WF_CLAMPED_SWIGLU
  *              gate / (1 + exp(-WF_SWIGLU_ALPHA gate)) * (up + 1), with gate at most WF_SWIGLU_LIMIT and up within +- of it
  *              With p.groups (0: 1) of columns, each group of gu is its gate, then its up, and gives one of y: a token's experts.
+ *              With one group, y may be gate (same storage).
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap).
+ *              y may be x (same storage).
  *   ROUTER     in  x [M, E] F32; or x [M, K] F32, W [E, K] any weight dtype, norm [K] F32
  *              out ids [M, T] I32; weights [M, T] F32; y [M, K] act or absent; scores_ws [M, E] F32 or absent
  *              Of a token's scores for E experts, the T largest in descending order, the lower number first among equals, NaN
@@ -193,6 +195,13 @@ typedef struct wf_op_params {
                                   row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
                                   = 0: never. Of a range wider than 13 the upper 13 are used */
 } wf_op_params;
+
+/* May the first output be the first columns of an operand that is SHARED (ops.def)? Not q of a rotation, and of several groups only the
+ * first has its results where its gate was. */
+static inline bool wf_may_share(const wf_op_params *p)
+{
+    return !p->rope && p->groups <= 1;
+}
 
 #define WF_MAX_SINK (1u << 30)
 /* ATTENTION: does a row at position pos attend to key j by a query head with that window? */

@@ -1,9 +1,10 @@
 /* place: gives every activation columns of a buffer, reusing those whose value is dead (FlashDecoding++Next, section V: a whole
  * layer needs only three buffers, and every layer reuses them).
  *
- * Values that are computed in place are one block. Blocks are placed from the widest to the narrowest, each into the first gap of a
- * buffer that is free as long as it lives, and else into a new buffer, so that buffers never grow: in a Llama layer the widest is the
- * result of gate and up, and holds what attention needs before it; the second is the residual stream, the third the normalised input.
+ * Values that are computed in place are one block: element-wise ops, as a residual's addition or SiLU, write over what they read. Blocks
+ * are placed from the widest to the narrowest, each into the first gap of a buffer that is free as long as it lives, and else into a new
+ * buffer, so that buffers never grow: in a Llama layer the widest is the result of gate and up, and holds what attention needs before it;
+ * the second is the residual stream, the third the normalised input.
  *
  * Where all ops of a layer are cut at the same tokens, nano-batches never touch each other's rows, and what matters is the
  * order of the ops for one of them, which is the graph's. Else, and where layers are interleaved, it is the plan's. Queues that
@@ -109,13 +110,29 @@ static bool read_by_others(const placer *s, int32_t value, uint32_t node)
     return false;
 }
 
-/* Values that a node may overwrite with its result, where nobody needs them afterwards: an input that may share the output's storage,
- * as a residual, and what a collective combines in place. */
+/* The whole of a node's own workspace, in which its result may be. */
+static int32_t shared_workspace(const wf_node *n)
+{
+    for (size_t i = 1; i < wf_ops[n->op].n_out; i++)
+        if (wf_ops[n->op].out[i].what & WF_OPERAND_SHARED) return wf_node_out(n, i);
+    return -1;
+}
+
+/* Values that a node may overwrite with its result, where nobody needs them afterwards: an input or a workspace that may share the
+ * output's storage, as a residual or a gate, and what a collective combines in place. */
 static int32_t replaceable(const wf_node *n)
 {
-    int shared = n->kind == WF_NODE_KERNEL ? wf_op_input(n->op, WF_OPERAND_SHARED) : -1;
-    if (n->kind == WF_NODE_KERNEL) return shared >= 0 && !n->in[shared].cols ? n->in[shared].value : -1;
-    return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
+    if (n->kind != WF_NODE_KERNEL) return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
+    int shared = wf_op_input(n->op, WF_OPERAND_SHARED);
+    if (!wf_may_share(&n->p)) return -1;
+    if (shared < 0 || n->in[shared].value < 0) return shared_workspace(n);
+    return n->in[shared].cols ? -1 : n->in[shared].value;
+}
+
+/* Can a result be in the place of an older value? In its first columns only where the node writes the whole of it. */
+static bool fits_in(const wf_value *v, const wf_operand *written, const wf_value *old)
+{
+    return v->rows == old->rows && v->dtype == old->dtype && (v->cols == old->cols || (!written->cols && v->cols < old->cols));
 }
 
 static int32_t inherited_block(const placer *s, uint32_t node, int32_t value)
@@ -123,8 +140,7 @@ static int32_t inherited_block(const placer *s, uint32_t node, int32_t value)
     const wf_node *n = &s->g->nodes[node];
     int32_t old = n->out[0].value == value ? replaceable(n) : -1;
     if (old < 0 || s->g->values[old].kind != WF_VALUE_ACT || s->dies[old] == READ_BY_HOST || read_by_others(s, old, node)) return -1;
-    const wf_value *a = &s->g->values[old], *v = &s->g->values[value];
-    return a->rows == v->rows && a->dtype == v->dtype && a->cols == v->cols ? s->block_of[old] : -1;
+    return fits_in(&s->g->values[value], &n->out[0], &s->g->values[old]) ? s->block_of[old] : -1;
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------------------------- */
@@ -141,11 +157,11 @@ static void add_to_block(placer *s, uint32_t node, int32_t value)
     b->dies = WF_MAX(b->dies, WF_MAX(s->dies[value], s->last[node]));
 }
 
-/* In the order of the nodes. Several may write columns or rows of one value. */
+/* In the order of the nodes, and of one its workspaces first. Several may write columns or rows of one value. */
 static void find_blocks(placer *s)
 {
     for (size_t i = 0; i < s->g->n_nodes; i++)
-        for (size_t o = 0; o < WF_MAX_OUT; o++) {
+        for (size_t o = WF_MAX_OUT; o-- > 0;) {
             int32_t value = wf_node_out(&s->g->nodes[s->order[i]], o);
             if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT) add_to_block(s, s->order[i], value);
         }

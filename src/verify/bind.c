@@ -157,7 +157,8 @@ static wf_case case_of(const wf_call *c)
         k.k = c->in[WF_TOKEN_SUBST_FROM].rows * c->in[WF_TOKEN_SUBST_FROM].cols;
         k.in_place = in_place(c);
     }
-    if (c->op == WF_OP_SILU_MUL) k.k = c->out[WF_SILU_MUL_Y].cols;
+    if (c->op == WF_OP_SILU_MUL) k.k = c->out[WF_SILU_MUL_Y].cols, k.in_place = in_place(c);
+    if (c->op == WF_OP_ACTIVATE) k.in_place = in_place(c);
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
     k.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
     if (c->op == WF_OP_ATTENTION) k.windows = c->in[WF_ATTENTION_WINDOWS].buf ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE;

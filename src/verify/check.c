@@ -106,8 +106,7 @@ static int weight_slot(enum wf_op op)
     return wf_op_input(op, WF_OPERAND_WEIGHT);
 }
 
-/* The input that is the output, too, when a case is in place. */
-static int shared_slot(const wf_case *c)
+int wf_case_shared(const wf_case *c)
 {
     return c->in_place ? wf_op_input(c->op, WF_OPERAND_SHARED) : -1;
 }
@@ -116,7 +115,7 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
 {
     wf_call *c = &r->call;
     uint64_t seed = k->c.seed ^ 0x5eed;
-    int shared = shared_slot(&k->c);
+    int shared = wf_case_shared(&k->c);
     for (int i = 0; i < WF_MAX_IN; i++) {
         if (!k->in[i].data || i == shared) continue;
         weft_status s = i == weight_slot(k->c.op)
@@ -130,7 +129,9 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
                                     : place_poison(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->out[i], &c->out[i]);
         WF_TRY(s);
     }
-    if (shared >= 0) c->in[shared] = c->out[0];
+    if (shared < 0) return WEFT_OK;
+    c->in[shared] = c->out[0];
+    c->out[0].cols = k->out[0].view.cols;
     return WEFT_OK;
 }
 
@@ -356,7 +357,7 @@ static weft_status run_pieces(run *r)
     return wf_finish(r->q);
 }
 
-/* The reference writes F32 where the op allows it, so that its own rounding does not count. */
+/* The reference writes F32 where the op allows it, so that its own rounding does not count; and never in place, but into copies of pages. */
 static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int variant)
 {
     run r = {.dev = ref, .q = q};
@@ -364,6 +365,7 @@ static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int vari
     for (int o = 0; o < WF_MAX_OUT; o++)
         if (asked.out[o].view.dtype != k->expect[o].view.dtype) asked.out[o] = k->expect[o];
     asked.c.max_groups = 0;
+    asked.c.in_place &= k->c.op == WF_OP_PAGE_COPY;
     wf_check_call(&asked, NULL, &r.call);
     r.call.variant = variant;
     weft_status s = place_all(&r, &asked, 0);

@@ -36,7 +36,7 @@ typedef struct wf_case {
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */
-    bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: residual is Y; PAGE_COPY: both pools are one */
+    bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: the output is where the SHARED input is, such as a residual */
     bool norm;       /* ROUTER: it is fused; GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with p.rope: q, k and v */
 } wf_case;
 
@@ -87,6 +87,8 @@ bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out);
 void wf_check_poison_free(wf_check *poisoned); /* the memory that it does not borrow from k */
 /* Is each row of the results computed from that row of the inputs, and from vectors of numbers that all rows share? */
 bool wf_op_row_wise(enum wf_op op);
+/* The input whose first columns are the first output, too, when a case is in place; else -1. */
+int wf_case_shared(const wf_case *);
 /* Has the problem weights of some format? */
 bool wf_case_has_weight(const wf_case *);
 /* Are the dtypes of all of an op's operands fixed, as far as they are not optional? Else some are activations. */

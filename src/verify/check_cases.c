@@ -32,7 +32,8 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
     case WF_OP_ACTIVATE:
-        return snprintf(buf, cap, "%u x %u %s", c->m, c->k, activations[p->activation]);
+        return snprintf(buf, cap, "%u x %u %s%s", c->m, c->k, activations[p->activation], c->in_place ? " in place" : "");
+    case WF_OP_SILU_MUL: return snprintf(buf, cap, "%u x %u%s", c->m, c->k, c->in_place ? " in place" : "");
     case WF_OP_ROUTER:
         n = snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
         return c->norm && n > 0 && (size_t)n < cap ? n + snprintf(buf + n, cap - (size_t)n, " of %u", c->n) : n;
@@ -74,6 +75,7 @@ static const wf_case small[] = {
     {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_GELU_TANH}},
     {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_CLAMPED_SWIGLU}},
     {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .pad = 4, .p = {.groups = 3}},
+    {.op = WF_OP_SILU_MUL, .m = 5, .k = 332, .in_place = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},
@@ -101,6 +103,7 @@ static const wf_case small[] = {
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_RELU}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_GELU}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 332, .p = {.activation = WF_GELU_TANH}},
+    {.op = WF_OP_ACTIVATE, .m = 5, .k = 331, .in_place = true, .pad = 5},
     {.op = WF_OP_ROUTER, .m = 9, .k = 67, .used = 5, .pad = 3, .p = {.normalise = 1}},
     {.op = WF_OP_ROUTER, .m = 1, .n = 8, .k = 1024, .used = 2, .norm = true},
     {.op = WF_OP_ROUTER, .m = 5, .n = 70, .k = 512, .used = 6, .norm = true, .pad = 3},
@@ -154,12 +157,13 @@ static bool dtypes_of(wf_case *c, size_t v)
     bool router = c->op == WF_OP_ROUTER && c->norm; /* whose activations are an output behind the first */
     if (wf_op_fixed(c->op) && !router) return v == 0;
     size_t n_weights = wf_case_has_weight(c) ? WF_N_WEIGHT_DTYPES : 1;
-    size_t n_acts = !(wf_ops[c->op].in[0].what & WF_OPERAND_ACT) || c->in_place ? 1 : 2;
+    bool same = wf_case_shared(c) == 0; /* x and y are one */
+    size_t n_acts = !(wf_ops[c->op].in[0].what & WF_OPERAND_ACT) || (c->in_place && !same) ? 1 : 2;
     size_t n_outs = (!(wf_ops[c->op].out[0].what & WF_OPERAND_ACT) && !router) || c->in_place ? 1 : 2;
     if (v >= n_weights * n_acts * n_outs) return false;
     c->weight = (uint8_t)(v % n_weights);
     c->in = acts[v / n_weights % n_acts];
-    c->out = acts[v / n_weights / n_acts];
+    c->out = same ? c->in : acts[v / n_weights / n_acts];
     return true;
 }
 

@@ -121,7 +121,7 @@ static weft_status gen_silu_mul(wf_check *k, wf_gen *g)
     const wf_case *c = &k->c;
     /* GELU by tanh ends as fast as exp(-x^3 / 14): what it takes is 11 at 4, where SiLU's is 11 at 11. */
     WF_TRY(wf_gen_floats(&k->in[WF_SILU_MUL_GU], g, c->in, c->m, 2 * c->k, c->pad, c->p.activation == WF_GELU_TANH ? 4 : 10));
-    WF_TRY(wf_gen_operand(&k->out[WF_SILU_MUL_Y], c->out, c->m, c->k, c->pad));
+    WF_TRY(wf_gen_operand(&k->out[WF_SILU_MUL_Y], c->out, c->m, c->k, c->in_place ? c->k + c->pad : c->pad));
     k->scale = c->p.activation == WF_CLAMPED_SWIGLU ? 3 : -1; /* of which up + 1 may be small by chance */
     return WEFT_OK;
 }

@@ -122,12 +122,19 @@ static void judge_mean(judge *j, int o)
           j->err2 / j->ref2);
 }
 
+/* A byte of the buffer before the run: poison, or what the input holds in whose place the output is. */
+static uint8_t byte_before(const judge *j, int o, uint64_t at, uint64_t first)
+{
+    int shared = o ? -1 : wf_case_shared(&j->k->c);
+    const wf_check_operand *in = shared < 0 ? NULL : &j->k->in[shared];
+    return in && at >= first && at - first < in->bytes ? in->data[at - first] : (uint8_t)wf_judge_poison(j->k);
+}
+
 /* The bytes [begin, end) lie outside of what is to be written. */
 static bool judge_gap(judge *j, int o, const uint8_t *image, uint64_t begin, uint64_t end, uint64_t first)
 {
-    uint8_t byte = (uint8_t)wf_judge_poison(j->k);
     for (uint64_t i = begin; i < end; i++) {
-        if (image[i] == byte) continue;
+        if (image[i] == byte_before(j, o, i, first)) continue;
         fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o, (long long)(i - first));
         return false;
     }

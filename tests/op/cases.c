@@ -110,6 +110,17 @@ static bool vectors(op_cases *s)
     return true;
 }
 
+/* Results where their input was. */
+static bool in_place(op_cases *s)
+{
+    for (uint32_t i = 0; i < 4 * WF_LEN(sizes) + 4; i++) {
+        wf_case c = {.op = i / 2 % 2 ? WF_OP_ACTIVATE : WF_OP_SILU_MUL, .in = acts[i % 2], .out = acts[i % 2], .m = ANY(s, row_counts),
+                     .k = i / 4 < WF_LEN(sizes) ? sizes[i / 4] : LARGE, .in_place = true};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 /* ---- argmax, page_copy, token_subst --------------------------------------------------------------------------- */
 
 static bool argmaxes(op_cases *s)
@@ -543,6 +554,8 @@ static bool tiny(op_cases *s)
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .n = 3, .k = 8}) &&
            add(s, (wf_case){.op = WF_OP_ROUTER, .out = out, .m = 2, .n = 9, .k = 40, .used = 3, .norm = true}) &&
+           add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = in, .m = 2, .k = 33, .in_place = true}) &&
+           add(s, (wf_case){.op = WF_OP_ACTIVATE, .in = in, .out = in, .m = 2, .k = 36, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&
@@ -568,5 +581,5 @@ bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cas
                       .few_programs = !cpu && dev->info.type == WEFT_DEVICE_CPU};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out);
+    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out) && in_place(out);
 }

@@ -478,6 +478,44 @@ static void overlaps_are_refused(void **state)
     refused(f, &c, "17 columns 16 apart", 0, 0);
 }
 
+/* Element-wise ops write over what they read, where that is the first columns of it. */
+static void results_in_place(void **state)
+{
+    fixture *f = *state;
+    wf_call c = good(f, WF_OP_SILU_MUL), gelu = good(f, WF_OP_ACTIVATE);
+    const wf_view gu = c.in[WF_SILU_MUL_GU];
+    c.out[WF_SILU_MUL_Y] = gu;
+    c.out[WF_SILU_MUL_Y].cols /= 2;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c.p.groups = 2;
+    refused(f, &c, "two groups in place", 0, 0);
+    c.p.groups = 1;
+    c.out[WF_SILU_MUL_Y].offset += c.out[WF_SILU_MUL_Y].cols * wf_dtypes[gu.dtype].block_bytes;
+    refused(f, &c, "y over up", 0, 0);
+    gelu.out[WF_ACTIVATE_Y] = gelu.in[WF_ACTIVATE_X];
+    assert_int_equal(wf_call_check(f->dev, &gelu), WEFT_OK);
+    gelu.out[WF_ACTIVATE_Y].dtype = gelu.in[WF_ACTIVATE_X].dtype == WF_F16 ? WF_F32 : WF_F16;
+    refused(f, &gelu, "y of another dtype over x", 0, 0);
+}
+
+/* And a product writes its gated result over gate in its workspace. */
+static void results_in_a_workspace(void **state)
+{
+    fixture *f = *state;
+    wf_call c = good(f, WF_OP_GEMM), silu;
+    c.in[WF_GEMM_RESIDUAL] = c.in[WF_GEMM_BIAS] = (wf_view){0};
+    c.in[WF_GEMM_W].rows = 6;
+    c.out[WF_GEMM_GEMM_WS] = c.out[WF_GEMM_Y];
+    c.out[WF_GEMM_GEMM_WS].cols = c.out[WF_GEMM_GEMM_WS].stride = c.out[WF_GEMM_Y].stride = 6;
+    c.out[WF_GEMM_Y].cols = 3;
+    c.p.silu = 1;
+    silu = wf_piece_of(&c, WF_PIECE_AFTER);
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_int_equal(wf_call_check(f->dev, &silu), WEFT_OK);
+    c.out[WF_GEMM_Y].offset += 4;
+    refused(f, &c, "Y beside gate", 0, -1);
+}
+
 /* Whatever is accepted stays inside its buffer: fields at random, from values that break arithmetic. */
 static void random_calls(void **state)
 {
@@ -612,6 +650,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(fused_ropes, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(results_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(results_in_a_workspace, setup, teardown),
         cmocka_unit_test_setup_teardown(random_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(transfers_and_events, setup, teardown),
         cmocka_unit_test(device_names),
