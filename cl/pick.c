@@ -141,12 +141,12 @@ static bool has_share(const cl_caps *caps, const wf_call *c)
 
 /* Asynchronous softmax pays where matrix units are the limit (mma.sync 1.06 to 1.09, wgmma 1.03 to 1.05), not where memory is (0.97 to 1.00), nor
  * for chunks of a row's keys (0.66 to 0.93; docs/kernels.md). Blocks of 64 rows are for calls that have not enough of 128 for the device. On AMD's and Intel's
- * matrix units nothing was measured: long prompts are asynchronous there as well, which halves the barriers. */
+ * matrix units nothing was measured: there, too, long prompts are asynchronous, which halves the barriers, and decodes are not. */
 static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
 {
-    static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
-    static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
-    static const char *const few[] = {"mma_ring", "mma_decode", "decode", "flash", NULL};
+    static const char *const decode[] = {"mma_decode", "matrix_decode", "decode", "flash", NULL};
+    static const char *const lonely[] = {"mma_decode", "matrix_decode_split", "decode_split", "matrix_decode", "decode", "flash", NULL};
+    static const char *const few[] = {"mma_ring", "mma_decode", "matrix_decode", "decode", "flash", NULL};
     static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "matrix_prefill", "flash", "decode", "wgmma_chunks", "mma_rows_chunks", NULL};
     static const char *const long_flash[] = {"wgmma_prefill_async", "wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "matrix_prefill_async", "matrix_prefill", "flash", "decode", "wgmma_chunks", "mma_rows_chunks", NULL};

@@ -13,9 +13,8 @@
  *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
- * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys (attention/chunks.clh, in keys),
- * and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, merges the chunks of each row in the
- * order of its keys. That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
+ * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges them
+ * (attention/chunk_sums.clh). That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
  *
  * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves
  * where a score is MOST powers of two above base, and then sees no more keys; or at the end, where the largest is not above `least`. Rows
@@ -32,7 +31,6 @@
  */
 #include "common.clh"
 #include "attention/mask.clh"
-#include "attention/merge.clh"
 #include "kv/f16.clh"
 #ifndef D
 #define D 64
@@ -48,12 +46,7 @@
 #ifndef ASYNC
 #define ASYNC 0
 #endif
-#if SPLIT
-#include "attention/chunks.clh"
-#endif
 
-#define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */
-#define AT_ONCE 4  /* partial results read before they are added */
 #define D4    (D / 4)
 #define PITCH (D4 + 1) /* of a key in local memory: neighbouring keys in other banks */
 #define S_STEP (WG / TK)
@@ -72,6 +65,9 @@ typedef struct local_room {
 } local_room;
 #define TOO_LARGE (MOST * 0.69314718f) /* above base, in natural logarithms */
 #include "attention/blocks.clh"
+#if SPLIT
+#include "attention/chunk_sums.clh"
+#endif
 
 /* What a work-item adds up: four columns of packed rows, and their weights. */
 typedef struct sums {
@@ -223,15 +219,6 @@ void clear_sums(sums *s)
     for (int i = 0; i < O_ROWS; i++) s->acc[i] = (float4)(0), s->sum[i] = 0;
 }
 
-void write_four(OUT_ACT(o), ulong to, float4 acc, float sum)
-{
-    float4 y = sum == 0 ? (float4)(0) : acc / sum;
-    STORE(o, to, y.x)
-    STORE(o, to + 1, y.y)
-    STORE(o, to + 2, y.z)
-    STORE(o, to + 3, y.w)
-}
-
 /* Of the rows that left, or of the others. */
 void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, OUT_ACT(o), uint o_stride)
 {
@@ -247,19 +234,6 @@ void write_rows(const sums *s, const local_room *l, const call_t *c, const block
 }
 
 #if SPLIT
-/* A chunk's sums of row m and query head h: D of them, their total, their maximum. */
-__global float *partial_of(__global float *scratch, ulong row_head, uint chunks, uint chunk)
-{
-    return scratch + FIRST + (row_head * chunks + chunk) * (D + 2);
-}
-
-/* Does a packed row see some key of the block's chunk? */
-bool sees_chunk(const call_t *c, const block *b, uint r)
-{
-    uint m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-    return m < b->m_end && h < b->heads && sees_any(sight_of(&c->mask, c->pos[m], b->kvh * b->heads + h), b->begin, b->stop);
-}
-
 /* Of the rows that see some key of the chunk, or only those of them that left, to the scratch buffer. */
 void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip)
 {
@@ -273,50 +247,6 @@ void write_chunk(__global float *scratch, const sums *s, const local_room *l, co
         if (column == 0) partial[D] = s->sum[i], partial[D + 1] = l->row_max[flip * R + r];
     }
 }
-
-/* Four columns of a row and head, and its (maximum, sum): the n chunks of the keys up to its position that it sees. */
-float4 merge_row(const __global float *partials, uint n, sight seen, uint d, bool online, float2 *state)
-{
-    float4 acc = (float4)(0);
-    *state = (float2)(NO_MAX, 0);
-    for (uint c = 0; c < n; c += AT_ONCE) {
-        float4 add[AT_ONCE];
-        float2 with[AT_ONCE];
-#pragma unroll
-        for (uint i = 0; i < AT_ONCE; i++) {
-            const __global float *partial = partials + (ulong)min(c + i, n - 1) * (D + 2);
-            add[i] = vload4(0, partial + d);
-            with[i] = (float2)(partial[D + 1], partial[D]);
-        }
-#pragma unroll
-        for (uint i = 0; i < AT_ONCE; i++) { /* in place of what is not there, what changes nothing */
-            uint begin = chunk_begins(c + i);
-            bool is = c + i < n && sees_any(seen, begin, begin + chunk_size(begin));
-            merge(&acc, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), online);
-        }
-    }
-    return acc;
-}
-
-uint chunks_of(sight seen)
-{
-    return seen.last < 0 ? 0 : chunks_before(seen.last) + 1;
-}
-
-#if !ASYNC
-/* Pass 1: a work-item four columns of a row and head. */
-void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_stride)
-{
-    for (ulong i = get_global_id(0); i < (ulong)c->M * c->Hq * D4; i += get_global_size(0)) {
-        ulong row_head = i / D4, m = row_head / c->Hq;
-        uint h = row_head % c->Hq, d = i % D4 * 4;
-        const sight seen = sight_of(&c->mask, c->pos[m], h);
-        float2 state;
-        float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), chunks_of(seen), seen, d, true, &state);
-        write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, with_sink(&c->mask, state.y, state.x, h));
-    }
-}
-#endif
 #endif
 
 /* ---- blocks --------------------------------------------------------------------------------------------------------- */
@@ -371,33 +301,6 @@ void clear_most(float most[S_ROWS])
 #endif
 
 #if ASYNC && SPLIT
-/* Pass 1: all chunks of the block's rows are added and written, but for rows whose largest score is outside of the range, which have left;
- * online: of those alone, relative to their maxima. */
-void merge_block(const bool online, const local_room *l, const call_t *c, const block *b, __global float *scratch, OUT_ACT(o), uint o_stride)
-{
-    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-    for (uint r = first; first < O_STEP && r < R; r += O_STEP) {
-        uint m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
-        if (m >= b->m_end || h >= b->heads || (online && !l->left[r])) continue;
-        const sight seen = sight_of(&c->mask, c->pos[m], head);
-        float2 state;
-        float4 acc = merge_row(partial_of(scratch, (ulong)m * c->Hq + head, c->chunks, 0), chunks_of(seen), seen, 4 * column, online, &state);
-        bool leaves = !online && seen.last >= 0 && is_outside(c, state.x);
-        float sum = with_sink(&c->mask, state.y, online ? state.x : c->base, head);
-        if (!leaves) write_four(o_base, o_off, o_half, (ulong)m * o_stride + head * D + 4 * column, acc, sum);
-        else if (column == 0) l->left[r] = 1, *l->some_left = 1;
-    }
-}
-
-block chunk_at(const block *b, uint chunk)
-{
-    block part = *b;
-    part.chunk = chunk;
-    part.begin = chunk_begins(chunk);
-    part.stop = part.begin + chunk_size(part.begin);
-    return part;
-}
-
 /* Pass 0: one chunk by the given maximum, beside whose sums the largest scores are kept. Pass 1: rows of which all chunks are there; then all chunks
  * of those that left by a running maximum, in place of what they had left there. Both passes have the same barriers, and what decides on a loop is
  * read just behind one (attend_twice). */

@@ -1,6 +1,6 @@
 /* attention_matrix: softmax(q . k * scale) v over paged keys on the matrix units of AMD and Intel (matrix.clh), F16 in, F32 sums: a block of
- * rows a work-group (attention/blocks.clh). WC waves share MMA_M packed rows: each has a part of their scores, by keys, and a part of their
- * sums, by columns.
+ * rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV head, padded to the unit's rows. WC waves share MMA_M
+ * packed rows: each has a part of their scores, by keys, and a part of their sums, by columns.
  *
  *   page table --> TK keys [TK][D] and values, turned, [D][TK] in local memory, as F16
  *   S = Q K^T               Q stays in registers
@@ -15,8 +15,12 @@
  * Keys that no row of the block sees become zeros, so that their slots may hold anything; one that only other rows see weighs 0. Tiles begin at
  * multiples of TK from key 0, and what a tile adds to a row that sees none of its keys is 0: a row's bits depend neither on the other rows nor on R.
  *
+ * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges them
+ * (attention/chunk_sums.clh). Those are other bits than SPLIT 0 gives; they do not depend on the other rows either.
+ *
  * Knobs: D (head size, a multiple of 16), R (packed rows), TK (keys of a tile), LANES, WC with WG = R / MMA_M * WC * LANES; TK / WC and D / WC are
- * multiples of MMA_N, TK of 16; MOST with ASYNC. Rows of q are F16 aligned to 16 bytes. Local memory: ATTENTION_MATRIX_LOCAL_BYTES (local_bytes.clh).
+ * multiples of MMA_N, TK of 16; MOST with ASYNC; CHUNK (a multiple of TK), GROWS with SPLIT. Rows of q are F16 aligned to 16 bytes. Local memory:
+ * ATTENTION_MATRIX_LOCAL_BYTES (local_bytes.clh).
  */
 #ifndef ACT
 #define ACT 16
@@ -27,6 +31,7 @@
 #include "common.clh"
 #include "matrix.clh"
 #include "attention/mask.clh"
+#include "attention/merge.clh"
 #include "attention/softmax.clh"
 #include "kv/f16.clh"
 #ifndef D
@@ -38,9 +43,11 @@
 #ifndef ASYNC
 #define ASYNC 0
 #endif
+#ifndef SPLIT
+#define SPLIT 0
+#endif
 
 #define LOG2E     1.44269504f
-#define LN2       0.69314718f
 #define N_SUMS    (MMA_M * MMA_N / LANES)
 #define KEYS      (TK / WC) /* of a tile, and columns, that are a wave's */
 #define COLUMNS   (D / WC)
@@ -62,6 +69,9 @@ typedef struct local_room {
 } local_room;
 #define TOO_LARGE MOST
 #include "attention/blocks.clh"
+#if SPLIT
+#include "attention/chunk_sums.clh"
+#endif
 
 /* Which packed rows, keys and columns this wave begins at. */
 typedef struct wave_t {
@@ -105,8 +115,10 @@ static bool is_seen(const local_room *l, int key)
 /* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees: NONE. */
 static void find_tile(const local_room *l, const call_t *c, const __global int *page, int k0, int end, uint kvh)
 {
-    int j = get_local_id(0), key = k0 + j;
-    if (j < TK) l->at[j] = key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
+    for (int j = get_local_id(0), key; j < TK; j += WG) {
+        key = k0 + j;
+        l->at[j] = key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
+    }
 }
 
 static void load_keys(const local_room *l, const __global uchar *pool)
@@ -278,7 +290,7 @@ static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D
         sight any;
         barrier(CLK_LOCAL_MEM_FENCE); /* all know where the run before ended */
         m = look_at_run(&any, l, c, b, left, m);
-        int k0 = next_seen(any, 0, TK), end = any.last + 1;
+        int k0 = next_seen(any, b->begin, TK), end = min(any.last + 1, b->stop);
         barrier(CLK_LOCAL_MEM_FENCE);
         find_tile(l, c, page, k0, end, b->kvh);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -298,19 +310,12 @@ static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D
 
 /* ---- results ----------------------------------------------------------------------------------------------------------- */
 
-/* What a row's sums are multiplied by, behind put_parts, and where they go: those of the rows that left, or of the others; NONE: nowhere. Found once
- * for all of a row's lanes, which would keep what they found through the loop over keys. */
-static void find_result(const bool online, const local_room *l, const call_t *c, const block *b, bool left, int flip, uint o_stride)
+/* What a row's weights are together, behind put_parts. */
+static float sum_of_parts(const local_room *l, uint r)
 {
-    uint r = get_local_id(0), m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
     float sum = 0;
-    if (r >= R) return;
-    l->to[r] = NONE;
-    if (m >= b->m_end || h >= b->heads || IS_LEFT(l, r) != left) return;
     for (uint i = 0; i < PARTS; i++) sum += l->part[r * PARTS + i];
-    sum = with_sink(&c->mask, sum, (online ? l->row_max[flip * R + r] : c->base) * LN2, head);
-    l->factor[r] = sum == 0 ? 0 : 1 / sum;
-    l->to[r] = (ulong)m * o_stride + head * D;
+    return sum;
 }
 
 static INLINE void write_rows(const sums *s, const local_room *l, const wave_t *w, OUT_ACT(o))
@@ -323,6 +328,20 @@ static INLINE void write_rows(const sums *s, const local_room *l, const wave_t *
 #pragma unroll
         for (int n = 0; n < SUM_TILES; n++) STORE(o, to + w->column + n * MMA_N + C_COL(w->lane), s->acc[n][v] * factor)
     }
+}
+
+#if !SPLIT
+/* What a row's sums are multiplied by, behind put_parts, and where they go: those of the rows that left, or of the others; NONE: nowhere. Found once
+ * for all of a row's lanes, which would keep what they found through the loop over keys. */
+static void find_result(const bool online, const local_room *l, const call_t *c, const block *b, bool left, int flip, uint o_stride)
+{
+    uint r = get_local_id(0), m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
+    if (r >= R) return;
+    l->to[r] = NONE;
+    if (m >= b->m_end || h >= b->heads || IS_LEFT(l, r) != left) return;
+    float sum = with_sink(&c->mask, sum_of_parts(l, r), NATURAL(online ? l->row_max[flip * R + r] : c->base), head);
+    l->factor[r] = sum == 0 ? 0 : 1 / sum;
+    l->to[r] = (ulong)m * o_stride + head * D;
 }
 
 static INLINE void finish(const bool online, const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, const wave_t *w,
@@ -362,12 +381,81 @@ static INLINE void attend_twice(const frag_a q[D / 16], const local_room *l, con
     finish(true, &s, l, c, b, true, flip, w, o_base, o_off, o_half, o_stride);
 }
 #endif
+#endif
+
+#if SPLIT
+/* ---- chunks ------------------------------------------------------------------------------------------------------------ */
+
+/* Where the sums of a packed row's chunk go, behind put_parts, and beside them their total and maximum: of rows that see some key of it, or only of
+ * those of them that left. */
+static void find_partial(const local_room *l, const call_t *c, const block *b, bool left, int flip, __global float *scratch)
+{
+    uint r = get_local_id(0), m = b->m0 + r / c->HB, head = b->kvh * b->heads + b->hb * c->HB + r % c->HB;
+    if (r >= R) return;
+    l->to[r] = NONE;
+    if (!sees_chunk(c, b, r) || (left && !IS_LEFT(l, r))) return;
+    __global float *partial = partial_of(scratch, (ulong)m * c->Hq + head, c->chunks, b->chunk);
+    partial[D] = sum_of_parts(l, r);
+    partial[D + 1] = l->row_max[flip * R + r];
+    l->factor[r] = 1;
+    l->to[r] = partial - scratch;
+}
+
+/* The largest score of each packed row, where a running maximum would be. */
+static INLINE void keep_most(const sums *s, const local_room *l, const wave_t *w)
+{
+    uint r = get_local_id(0);
+    put_parts(l, s->most, w);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (r < R) l->row_max[r] = largest_part(l, r);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* A chunk of a block to the scratch buffer. */
+static INLINE void attend_chunk(const bool online, bool left, const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, uint chunk,
+                                const wave_t *w, __global float *scratch)
+{
+    sums s;
+    const block part = chunk_at(b, chunk);
+    int flip = attend(online, left, &s, q, l, c, &part, w);
+    if (!online) keep_most(&s, l, w);
+    put_parts(l, s.sum, w);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    find_partial(l, c, &part, left, flip, scratch);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    write_rows(&s, l, w, (__global uchar *)scratch, 0, false);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* what is in local memory is written again, sums are read */
+}
+
+#if ASYNC
+/* Pass 1: rows of which all chunks are there; then all chunks of those that left by a running maximum, in place of what they had left there. */
+static INLINE void finish_chunks(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, const wave_t *w, __global float *scratch,
+                                 OUT_ACT(o), uint o_stride, IN(count))
+{
+    clear_left(l);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    merge_block(false, l, c, b, scratch, o_base, o_off, o_half, o_stride);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* all have read the sums that are written again */
+    if (!*l->some_left) return;
+    count_left(l, count_base, count_off);
+    for (uint chunk = 0; chunk < c->chunks; chunk++) attend_chunk(true, true, q, l, c, b, chunk, w, scratch);
+    merge_block(true, l, c, b, scratch, o_base, o_off, o_half, o_stride);
+}
+#endif
+#endif
 
 KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                                       uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR, uint HB ASYNC_ARGS)
+                                       uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR, uint HB,
+                                       __global float *scratch, uint chunks ASYNC_ARGS, uint pass)
 {
     const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
-                      M, Hq, Hkv, P, page_stride, BR, HB, 1, scale, MASK, RANGE};
+                      M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
+#if SPLIT && !ASYNC
+    if (pass == 1) {
+        merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
+        return;
+    }
+#endif
     __local ushort tiles[ATTENTION_TILES(R, D, TK)] __attribute__((aligned(16))), p[R * P_PITCH] __attribute__((aligned(16)));
     __local ulong at[TK], to[R];
     __local float part[R * PARTS], row_max[2 * R], factor[R];
@@ -380,10 +468,10 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
     const local_room l = {tiles, p, at, part, row_max, factor, to, seen};
 #endif
     const wave_t w = {WAVE() / WC * MMA_M, WAVE() % WC * KEYS, WAVE() % WC * COLUMNS, LANE()};
-    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR;
+    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = pass ? 1 : chunks;
 
-    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks; turn += get_num_groups(0)) {
-        uint of_block = turn / head_blocks;
+    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
+        uint work = turn / parts, of_block = work / head_blocks;
 #if WINDOWS
         find_head(&head, c.mask.windows, Hkv, heads, of_block / blocks);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -391,14 +479,23 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
 #else
         uint kvh = of_block % Hkv, m0 = (blocks - 1 - of_block / Hkv) * BR; /* the longest rows come first, for the device to be full to the end */
 #endif
-        const block b = {m0, min(m0 + BR, M), kvh, turn % head_blocks, heads, 0, 0, INT_MAX};
+        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, 0, 0, INT_MAX};
         frag_a qs[D / 16];
         put_q(tiles, IN_AT(half, q), q_stride, &c, &b);
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
         for (int k = 0; k < D / 16; k++) qs[k] = load_a(tiles, K_PITCH, w.row, 16 * k, w.lane);
         barrier(CLK_LOCAL_MEM_FENCE);
-#if ASYNC
+#if SPLIT && ASYNC
+        if (pass) {
+            finish_chunks(qs, &l, &c, &b, &w, scratch, o_base, o_off, o_half, o_stride, count_base, count_off);
+        } else {
+            clear_left(&l);
+            attend_chunk(false, false, qs, &l, &c, &b, turn % parts, &w, scratch);
+        }
+#elif SPLIT
+        attend_chunk(true, false, qs, &l, &c, &b, turn % parts, &w, scratch);
+#elif ASYNC
         attend_twice(qs, &l, &c, &b, &w, o_base, o_off, o_half, o_stride, count_base, count_off);
 #else
         sums s;

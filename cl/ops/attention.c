@@ -55,21 +55,21 @@ static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
     return chunk_count((uint32_t)WF_MIN(unit, 1u << 29), (uint32_t)chunk, (uint32_t)grows);
 }
 
-/* Knobs and arguments of the chunks into which attention_flash cuts a row's keys, for few rows to use the whole device. Not where nobody
- * knows how many there are, nor more than scratch memory holds. */
-static bool chunks(const cl_variant *v, const wf_call *c, cl_launch *l)
+/* Knobs and arguments of the chunks into which attention_flash and attention_matrix cut a row's keys, for few rows to use the whole device: chunk[0]
+ * keys, from key chunk[1] on more; 0: one chunk. Not where nobody knows how many there are, nor more than scratch memory holds. */
+static bool chunks(const int32_t *chunk, bool async, const wf_call *c, cl_launch *l)
 {
     enum { MOST_SCRATCH = 512 << 20 };
     const wf_op_params *p = &c->p;
-    bool split = v->tile[1], async = v->tile[3];
+    bool split = chunk[0];
     uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, n = 1, bytes = 0;
     if (split) {
-        n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)v->tile[1], (uint64_t)v->tile[2]) + 1 : 0;
+        n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)chunk[0], (uint64_t)chunk[1]) + 1 : 0;
         bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float);
         if (!n || bytes > MOST_SCRATCH) return false;
         l->then_groups = async ? l->groups : (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
-        wf_cl_knob(l, "CHUNK", v->tile[1]);
-        wf_cl_knob(l, "GROWS", v->tile[2]);
+        wf_cl_knob(l, "CHUNK", chunk[0]);
+        wf_cl_knob(l, "GROWS", chunk[1]);
     }
     l->groups *= n;
     wf_cl_knob(l, "SPLIT", split);
@@ -120,7 +120,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunks(v, c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
+    if (!chunks(v->tile + 1, v->tile[3], c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }
@@ -149,6 +149,15 @@ static uint32_t waves_of_rows(const matrix_unit *u, uint32_t head, uint32_t keys
     return n;
 }
 
+/* Rows of the unit that hold one row's query heads of a KV head, in powers of two. */
+static uint32_t rows_of_heads(const matrix_unit *u, uint32_t heads)
+{
+    enum { MOST = 64 };
+    uint32_t n = u->rows;
+    while (n < heads && n < MOST) n *= 2;
+    return n;
+}
+
 /* Rows of a block: at most `rows`, as many as work-items and local memory allow; 0: not even the unit's. */
 static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t rows, uint32_t head, uint32_t keys, uint32_t waves, uint32_t limit)
 {
@@ -168,8 +177,7 @@ static bool suits_units(const matrix_unit *u, const wf_call *c)
            (q->offset | k->offset | v->offset) % 16 == 0;
 }
 
-/* Waves and the tile's length follow from the unit and the head size alone, so that all blocks add in the same order. Rows of decodes are of many
- * sequences: each has blocks of its own. */
+/* Waves and the tile's length follow from the unit and the head size alone, so that all blocks add in the same order. */
 bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_op_params *p = &c->p;
@@ -177,9 +185,10 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     uint32_t g = p->n_head / p->n_kv_head, keys = (uint32_t)v->tile[1];
     if (!suits_units(&u, c)) return false;
     uint32_t waves = waves_of_rows(&u, p->head_dim, keys);
-    uint32_t packed = packed_rows(caps, &u, (uint32_t)v->tile[0], p->head_dim, keys, waves, limit);
+    uint32_t most = v->tile[0] ? (uint32_t)v->tile[0] : rows_of_heads(&u, g);
+    uint32_t packed = packed_rows(caps, &u, most, p->head_dim, keys, waves, limit);
     if (!packed) return false;
-    uint32_t heads = WF_MIN(g, packed), rows = p->max_q == 1 ? 1 : packed / heads;
+    uint32_t heads = WF_MIN(g, packed), rows = v->tile[0] ? packed / heads : 1;
     common(c, l);
     wf_cl_group_knobs(l, caps, packed / u.rows * waves * u.lanes);
     wf_cl_knob(l, "LANES", (int32_t)u.lanes);
@@ -189,7 +198,9 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    return given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l);
+    if (!chunks(v->tile + 3, v->tile[2], c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
+    wf_cl_arg_u32(l, 0); /* the pass */
+    return true;
 }
 
 /* ---- NVIDIA's ------------------------------------------------------------------------------------------------------- */

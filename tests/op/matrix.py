@@ -21,6 +21,7 @@ AMD = {  # unit of host.c -> targets, instruction
 FUNCTION = "intel_sub_group_f16_f16_matrix_mad_k16"
 DECLARE = "%s float8 " + FUNCTION + "(%s a, int8 b, float8 c);\n"
 SIMPLER = ("plain", "odd")  # programs of matrix_attention that only run: for compilers they are parts of the others
+LAST = "matrix_decode_split_async"  # of the variants of attention
 FAILED = []
 
 
@@ -35,8 +36,14 @@ class Program:
     def knob(self, name):
         return int(self.knobs[name])
 
-    def library(self, folder, of=None):
-        return os.path.join(folder, f"{self.unit}-{self.name}-{of or self.of}.so")
+    def library(self, folder):
+        return os.path.join(self.libraries(folder), f"{self.of}.so")
+
+    def libraries(self, folder):
+        """Where all are that have its unit and program."""
+        place = os.path.join(folder, f"{self.unit}-{self.name}")
+        os.makedirs(place, exist_ok=True)
+        return place
 
     def products(self):
         """Of a wave, unrolled, on a unit of 16 rows and columns."""
@@ -78,8 +85,8 @@ def on_host(p, kernels, folder, host):
         check(False, f"host   {p.unit:7} {p.text}")
     elif p.kernel == "gemm_matrix":
         run(p, [host, p.library(folder), p.unit, p.name, p.of])
-    elif p.of.endswith("async"):  # the synchronous one was built before
-        run(p, [host, p.library(folder, p.of[: -len("_async")]), p.library(folder), p.unit, p.name])
+    elif p.of == LAST:  # the other variants were built before
+        run(p, [host, p.libraries(folder), p.unit, p.name])
 
 
 def spills(p, text):

@@ -1,11 +1,12 @@
-/* matrix_attention: runs attention_matrix.cl on AMD's and Intel's matrix units as host.c plays them, both ways of its softmax on the same problems.
+/* matrix_attention: runs attention_matrix.cl on AMD's and Intel's matrix units as host.c plays them, all variants on the same problems.
  *
- *   matrix_attention --knobs          a line for each unit, program and way: unit, kernel, program, way, then build options
- *   matrix_attention SYNC.so ASYNC.so UNIT PROGRAM    runs the kernels, built with those (matrix.py)
+ *   matrix_attention --knobs          a line for each unit, program and variant: unit, kernel, program, variant, then build options
+ *   matrix_attention FOLDER UNIT PROGRAM    runs the kernels VARIANT.so, built with those (matrix.py)
  *
- * Synchronous: the reference's result; the same bits by one work-group, and of rows alone. Asynchronous: the same tolerance, and rows counted that leave
- * a narrow range. Where every row leaves, above the range or below, the result is the synchronous kernel's bit for bit; and above it, all have left
- * by the first tile that they see, for no more than that is multiplied before they are computed again.
+ * Synchronous: the reference's result; the same bits by one work-group, of rows alone, and by matrix_decode as by matrix_prefill. Asynchronous: the
+ * same tolerance, and rows counted that leave a narrow range. Where every row leaves, above the range or below, the result is the synchronous
+ * kernel's bit for bit; and above it, all have left by the first tile that they see, for no more than that is multiplied before they are computed
+ * again.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -16,20 +17,28 @@
 #include "op/host.h"
 #include "op/judged.h"
 
+#include <sys/types.h> /* uint */
+#include "cl/kernels/attention/chunk_count.clh"
+
 /* masked: with windows, sinks and a soft cap. */
 static const struct program {
     const char *name;
     uint32_t head_dim, per_kv, page_tokens;
     bool masked;
 } programs[] = {
-    {"plain", 64, 4, 16, false},
-    {"wide", 128, 3, 32, false}, /* columns of several waves */
+    {"plain", 32, 20, 16, false}, /* groups larger than the unit */
+    {"wide", 128, 3, 32, false},  /* columns of several waves */
     {"odd", 80, 2, 7, true},
     {"largest", 256, 2, 16, true}, /* of MFMA alone */
 };
-static const char *const ways[] = {"matrix_prefill", "matrix_prefill_async"};
 enum { SYNC, ASYNC, WAYS };
-enum { SEVERAL = 1, CASES = 3, SEED = 11 };
+enum { PREFILL, DECODE, SPLIT, KINDS };
+static const char *const variants[KINDS][WAYS] = {
+    {"matrix_prefill", "matrix_prefill_async"},
+    {"matrix_decode", "matrix_decode_async"},
+    {"matrix_decode_split", "matrix_decode_split_async"},
+};
+enum { SEVERAL = 1, CASES = 4, SEED = 11 };
 
 static const cl_variant *variant_named(const char *name)
 {
@@ -38,11 +47,11 @@ static const cl_variant *variant_named(const char *name)
     return v;
 }
 
-/* One prompt, several at once, decodes. Some rows leave the range of the asynchronous softmax, above it or below. */
+/* One prompt, several at once, decodes, a decode with chunks of two lengths. Some rows leave the range of the asynchronous softmax, above it or below. */
 static wf_case case_of(const struct program *p, uint32_t turn)
 {
-    static const uint32_t seqs[] = {1, 5, 4}, keys[] = {150, 70, 100}, rows[] = {60, 30, 1}, sinks[] = {5, 0, 16};
-    uint32_t i = turn % 3;
+    static const uint32_t seqs[] = {1, 5, 4, 1}, keys[] = {150, 70, 100, 1250}, rows[] = {60, 30, 1, 1}, sinks[] = {5, 0, 16, 3};
+    uint32_t i = turn % CASES;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = SEED + turn, .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i], .max_kv = keys[i],
                  .max_q = rows[i], .windows = p->masked ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE, .sinks = p->masked, .pad = i * 8};
     c.p = (wf_op_params){.n_head = (1 + i % 2) * p->per_kv, .n_kv_head = 1 + i % 2, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
@@ -63,26 +72,37 @@ static bool configure(const unit *u, const char *variant, const wf_check *k, cl_
 
 /* ---- a run ----------------------------------------------------------------------------------------------------------- */
 
-static void *kernels[WAYS];
+static void *kernels[KINDS][WAYS];
 static const struct program *program;
 static const unit *the_unit;
 static const wf_check *problem;
 static cl_launch launch;
-static int way;
+static int kind, way;
 static uint8_t *result;
-static uint32_t count;
+static float *scratch;
+static uint32_t count, pass;
 
 #define VIEW const void *, uint64_t
 #define HEAD VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float
 #define AT(i) p->in[i].data, 0
 #define WITH(...) , __VA_ARGS__
+#define BLOCKS uint32_t, uint32_t, float *, uint32_t
 /* types, given: the arguments that are there only where keys are masked. */
 #define CALL(types, given)                                                                                                              \
     {                                                                                                                                   \
-        if (way == SYNC) ((void (*)(HEAD types, uint32_t, uint32_t))kernels[SYNC])(BEGIN given, a[-1].u32, a[0].u32);                    \
-        else ((void (*)(HEAD types, uint32_t, uint32_t, void *, uint64_t, float, float))kernels[ASYNC])(BEGIN given, a[-5].u32, a[-4].u32, &count, 0, \
-                                                                                                     a[-1].f32, a[0].f32);              \
+        void *kernel = kernels[kind][way];                                                                                              \
+        if (way == SYNC) ((void (*)(HEAD types, BLOCKS, uint32_t))kernel)(BEGIN given, THE_BLOCKS, pass);                                \
+        else ((void (*)(HEAD types, BLOCKS, void *, uint64_t, float, float, uint32_t))kernel)(BEGIN given, THE_BLOCKS, &count, 0, a[-2].f32, a[-1].f32, pass); \
     }
+
+/* The arguments of the last launch that say how rows are dealt out. */
+enum { ROWS, HEADS, SCRATCH, CHUNKS };
+static uint32_t blocks_arg(int which)
+{
+    const cl_arg *first = &launch.arg[launch.n_args - (way == SYNC ? 5 : 9)];
+    return first[which].u32;
+}
+
 static void call_kernel(void)
 {
     const wf_check *p = problem;
@@ -91,8 +111,15 @@ static void call_kernel(void)
     const cl_arg *a = &launch.arg[launch.n_args - 1];
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
               p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
+#define THE_BLOCKS blocks_arg(ROWS), blocks_arg(HEADS), scratch, blocks_arg(CHUNKS)
     if (program->masked) CALL(WITH(VIEW, int32_t, float, VIEW), WITH(AT(WF_ATTENTION_WINDOWS), (int32_t)w->sink, w->softcap, AT(WF_ATTENTION_SINKS)))
     else CALL(, )
+}
+
+static void run_pass(uint32_t which, const wf_check *k, uint64_t groups)
+{
+    pass = which;
+    host_groups(launch.group, (uint32_t)(k->c.max_groups ? k->c.max_groups : groups), call_kernel);
 }
 
 /* The bits of a problem's result, for the caller to free; NULL: not configured. products: how many it took. */
@@ -100,10 +127,14 @@ static uint8_t *simulate(int by, const wf_check *k, uint32_t *products)
 {
     uint32_t before = host_result().products;
     problem = k, way = by, count = 0;
-    if (!configure(the_unit, ways[by], k, &launch)) return NULL;
+    if (!configure(the_unit, variants[kind][by], k, &launch)) return NULL;
     result = malloc(k->out[WF_ATTENTION_O].bytes);
+    scratch = malloc(launch.scratch);
     memset(result, 0xFF, k->out[WF_ATTENTION_O].bytes);
-    host_groups(launch.group, (uint32_t)(k->c.max_groups ? k->c.max_groups : launch.groups), call_kernel);
+    memset(scratch, 0xFF, launch.scratch);
+    run_pass(0, k, launch.groups);
+    if (launch.then_groups) run_pass(1, k, launch.then_groups);
+    free(scratch);
     *products = host_result().products - before;
     return result;
 }
@@ -144,14 +175,20 @@ static uint32_t knob(const char *name)
     return i < launch.n_knobs ? (uint32_t)launch.knob[i].value : 0;
 }
 
-/* Products of one tile for each run of each block of the last launch. */
+static uint32_t chunks_to(int32_t pos)
+{
+    return knob("CHUNK") ? chunk_count((uint32_t)pos, knob("CHUNK"), knob("GROWS")) + 1 : 1;
+}
+
+/* Products of one tile for each run of each block of the last launch, or for each chunk. */
 static uint32_t products_of_first_tiles(const wf_check *k)
 {
-    const int32_t *seq = (const int32_t *)k->in[WF_ATTENTION_SEQ].data;
-    uint32_t rows = launch.arg[launch.n_args - (way == SYNC ? 2 : 6)].u32, heads = launch.arg[launch.n_args - (way == SYNC ? 1 : 5)].u32, runs = 0;
+    const int32_t *seq = (const int32_t *)k->in[WF_ATTENTION_SEQ].data, *pos = (const int32_t *)k->in[WF_ATTENTION_POS].data;
+    uint32_t rows = blocks_arg(ROWS), heads = blocks_arg(HEADS), runs = 0;
     uint32_t g = k->c.p.n_head / k->c.p.n_kv_head, d = knob("D"), keys = knob("TK"), cols = (uint32_t)the_unit->cols;
     uint32_t tiles = d / 16 * (keys / cols) + keys / 16 * (d / cols);
-    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) runs += m % rows == 0 || seq[m] != seq[m - 1];
+    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++)
+        if (m % rows == 0 || seq[m] != seq[m - 1]) runs += chunks_to(pos[m]);
     return runs * k->c.p.n_kv_head * ((g + heads - 1) / heads) * (knob("R") / (uint32_t)the_unit->rows) * tiles;
 }
 
@@ -181,7 +218,7 @@ static bool run_way(int by, const wf_check *k, uint8_t **bits, uint32_t *product
     uint32_t left = count;
     bool counted = by == ASYNC ? count >= k->redo_least && count <= k->redo_most : !count;
     bool ok = r.ok && counted && !host_result().mistakes && *products;
-    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", ways[by], text, r.error, left,
+    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", variants[kind][by], text, r.error, left,
            k->redo_least, k->redo_most, *products, host_result().mistakes, r.message);
     return ok;
 }
@@ -198,20 +235,35 @@ static bool same_where_left(const wf_check *k, const uint8_t *sync, const uint8_
     return same >= left;
 }
 
-static bool run_case(wf_dev *ref, uint32_t turn)
+static bool same_class(const wf_check *k, uint8_t *const *prefill, uint8_t *const *decode)
 {
-    wf_case c = case_of(program, turn);
-    wf_check *k;
-    uint8_t *bits[WAYS] = {NULL};
+    bool same = !memcmp(prefill[SYNC], decode[SYNC], k->out[WF_ATTENTION_O].bytes) && !memcmp(prefill[ASYNC], decode[ASYNC], k->out[WF_ATTENTION_O].bytes);
+    if (!same) printf("matrix_decode has other bits than matrix_prefill\n");
+    return same;
+}
+
+static bool run_kind(const wf_check *k, uint32_t turn, uint8_t **bits)
+{
     uint32_t products[WAYS] = {0};
-    if (wf_check_new(ref, &c, &k)) return fprintf(stderr, "%s\n", wf_error()), false;
     bool ok = run_way(SYNC, k, &bits[SYNC], &products[SYNC]);
     ok = run_way(ASYNC, k, &bits[ASYNC], &products[ASYNC]) && ok;
     ok = ok && same_where_left(k, bits[SYNC], bits[ASYNC], count) && all_again(k, true, bits[SYNC], products[SYNC]);
     if (turn == SEVERAL)
         ok = ok && all_again(k, false, bits[SYNC], products[SYNC]) && same_by_one_group(k, bits[SYNC]) && same_alone(SYNC, k, bits[SYNC]) &&
              same_alone(ASYNC, k, bits[ASYNC]);
-    for (int i = 0; i < WAYS; i++) free(bits[i]);
+    return ok;
+}
+
+static bool run_case(wf_dev *ref, uint32_t turn)
+{
+    wf_case c = case_of(program, turn);
+    wf_check *k;
+    uint8_t *bits[KINDS][WAYS] = {{NULL}};
+    bool ok = true;
+    if (wf_check_new(ref, &c, &k)) return fprintf(stderr, "%s\n", wf_error()), false;
+    for (kind = 0; kind < KINDS; kind++) ok = run_kind(k, turn, bits[kind]) && ok;
+    ok = ok && same_class(k, bits[PREFILL], bits[DECODE]);
+    for (int i = 0; i < KINDS * WAYS; i++) free(bits[i / WAYS][i % WAYS]);
     wf_check_free(k);
     return ok && !host_result().mistakes;
 }
@@ -221,14 +273,16 @@ static bool run_case(wf_dev *ref, uint32_t turn)
 static int print_knobs(void)
 {
     for (unsigned u = 0; u < n_host_units; u++) {
-        for (size_t i = 0; i < WF_LEN(programs) * WAYS; i++) {
-            wf_case c = case_of(&programs[i / WAYS], 0);
+        for (size_t i = 0; i < WF_LEN(programs) * KINDS * WAYS; i++) {
+            const char *variant = variants[i / WAYS % KINDS][i % WAYS];
+            const struct program *p = &programs[i / WAYS / KINDS];
+            wf_case c = case_of(p, 0);
             wf_check *k;
             cl_launch l;
             if (host_units[u].takes_nan) continue; /* of other kernels */
             if (wf_check_new(NULL, &c, &k)) return 1;
-            if (configure(&host_units[u], ways[i % WAYS], k, &l)) {
-                printf("%s attention_matrix %s %s %s", host_units[u].name, programs[i / WAYS].name, ways[i % WAYS], host_units[u].macros);
+            if (configure(&host_units[u], variant, k, &l)) {
+                printf("%s attention_matrix %s %s %s", host_units[u].name, p->name, variant, host_units[u].macros);
                 for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
                 printf("\n");
             }
@@ -238,13 +292,20 @@ static int print_knobs(void)
     return 0;
 }
 
-static int run(wf_dev *ref, char **libraries, const char *unit_name, const char *name)
+static void *kernel_in(const char *folder, const char *variant)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.so", folder, variant);
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL), *found = lib ? dlsym(lib, "attention_matrix") : NULL;
+    if (!found) fprintf(stderr, "%s\n", dlerror());
+    return found;
+}
+
+static int run(wf_dev *ref, const char *folder, const char *unit_name, const char *name)
 {
     bool ok = true;
-    for (int i = 0; i < WAYS; i++) {
-        void *lib = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
-        if (!lib || !(kernels[i] = dlsym(lib, "attention_matrix"))) return fprintf(stderr, "%s\n", dlerror()), 1;
-    }
+    for (int i = 0; i < KINDS * WAYS; i++)
+        if (!(kernels[i / WAYS][i % WAYS] = kernel_in(folder, variants[i / WAYS][i % WAYS]))) return 1;
     for (size_t i = 0; i < WF_LEN(programs); i++)
         if (!strcmp(programs[i].name, name)) program = &programs[i];
     the_unit = host_unit_named(unit_name);
@@ -259,10 +320,10 @@ int main(int argc, char **argv)
 {
     wf_dev *ref = NULL;
     bool knobs = argc == 2 && !strcmp(argv[1], "--knobs");
-    if (!knobs && argc != 5) return fprintf(stderr, "usage: matrix_attention --knobs | SYNC.so ASYNC.so UNIT PROGRAM\n"), 2;
+    if (!knobs && argc != 4) return fprintf(stderr, "usage: matrix_attention --knobs | FOLDER UNIT PROGRAM\n"), 2;
     if (knobs) return print_knobs();
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;
-    int rc = run(ref, argv + 1, argv[3], argv[4]);
+    int rc = run(ref, argv[1], argv[2], argv[3]);
     wf_dev_close(ref);
     return rc;
 }

@@ -1,5 +1,7 @@
-/* Decode attention with rings of keys in local memory: where it fits, and where it is taken. */
+/* Decode attention: with rings of keys in local memory, where those fit and are taken, and on the matrix units of others than NVIDIA. */
 #include "unit/cl_offline.h"
+
+#include "select/batch_invariance.h"
 
 static wf_call attention(uint32_t seqs, uint32_t keys, uint32_t head_dim, uint32_t heads)
 {
@@ -90,11 +92,57 @@ static void decodes_with_a_share(void **state)
     assert_string_equal(picked_attention(d, &c), "mma_decode");
 }
 
+static cl_dev *with_lanes(uint32_t lanes)
+{
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
+    d->ref.caps = (cl_caps){.gpu = true, .max_group = 256, .units = 96, .local_bytes = 64 << 10, .lanes = lanes, .tier = WF_TIER_MATRIX};
+    d->base.fns = &offline_fns;
+    return d;
+}
+
+/* AMD's and Intel's matrix units: rows of one sequence for each KV head, padded to the unit's; chunks of keys where those are too few for the
+ * device. With --deterministic kernels of one class for decodes and prompts. A head that the unit has no registers for is the base tier's. */
+static void decodes_on_other_units(void **state)
+{
+    static const struct {
+        uint32_t lanes, seqs, keys, head_dim, heads, max_q;
+        int32_t rows;
+        const char *variant, *invariant;
+    } cases[] = {
+        {64, 256, 1024, 256, 32, 1, 16, "matrix_decode", "matrix_decode"},
+        {32, 256, 1024, 128, 32, 1, 16, "matrix_decode", "matrix_decode"},
+        {16, 256, 1024, 128, 32, 1, 8, "matrix_decode", "matrix_decode"},
+        {16, 256, 1024, 128, 96, 1, 16, "matrix_decode", "matrix_decode"},
+        {32, 256, 1024, 128, 8 * 71, 1, 64, "matrix_decode", "matrix_decode"},
+        {32, 1, 4096, 128, 32, 1, 16, "matrix_decode_split", "matrix_decode"},
+        {32, 1, 200, 128, 32, 1, 16, "matrix_decode", "matrix_decode"},
+        {32, 2048, 2048, 128, 32, 2048, 64, "matrix_prefill_async", "matrix_prefill"},
+        {32, 256, 1024, 256, 32, 1, 4, "decode", "decode"},
+    };
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_batch_invariance b = {0};
+        cl_dev *d = with_lanes(cases[i].lanes);
+        wf_call c = attention(cases[i].seqs, cases[i].keys, cases[i].head_dim, cases[i].heads);
+        cl_launch l;
+        c.p.max_q = cases[i].max_q;
+        if (c.p.max_q > 1) c.p.phi_lo = -4, c.p.phi_hi = 4;
+        assert_string_equal(picked_attention(d, &c), cases[i].variant);
+        assert_true(wf_cl_configure(d, best_of(d, &c), &c, &l));
+        assert_int_equal(knob(&l, "R"), cases[i].rows);
+        c.p.phi_lo = c.p.phi_hi = 0;
+        int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
+        assert_string_equal(wf_cl_variant_at(WF_OP_ATTENTION, v)->name, cases[i].invariant);
+        wf_batch_invariance_reset(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rings_fit_local_memory),
         cmocka_unit_test(decodes_with_a_share),
+        cmocka_unit_test(decodes_on_other_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,6 @@
 
 #include "select/batch_invariance.h"
 
-static int pick_in_class(wf_dev *d, const wf_call *c, const char *class)
-{
-    wf_candidate_kernel k;
-    return wf_cl_rank(d, c, class, &k, 1) ? k.variant : -1;
-}
-
 /* Where the kernel of norms whose order products follow is not to be had. */
 static int pick_but_tree(wf_dev *d, const wf_call *c, const char *class)
 {

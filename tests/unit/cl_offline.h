@@ -51,6 +51,13 @@ static inline void take_default_costs(cl_dev *d)
     free(text);
 }
 
+/* As --deterministic chooses. */
+static inline int pick_in_class(wf_dev *d, const wf_call *c, const char *class)
+{
+    wf_candidate_kernel k;
+    return wf_cl_rank(d, c, class, &k, 1) ? k.variant : -1;
+}
+
 static inline int variant_named(enum wf_op op, const char *name)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(op); i++)
