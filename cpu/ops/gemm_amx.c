@@ -19,6 +19,7 @@
 #define BOTH   (2 * TILE_BYTES) /* the hi tile, then the lo tile */
 #define KC     256u        /* k of a panel */
 #define NB_MAX 128u        /* output columns of a panel: with KC and the sums, about half an L2 cache */
+#define FEW    64u         /* up to this many rows of X panels are narrow, because each is used only briefly */
 #define NB_FEW 32u         /* the same for few rows of X */
 #define KC_FEW 128u        /* with NB_FEW: the tiles of both panels stay in L1 */
 #define AHEAD  4u          /* prefetch distance in weight rows */

@@ -5,7 +5,6 @@
 #include "cpu/ops/hi_lo.h"
 
 #define TILE 16u   /* rows of every tile, and columns of an accumulator */
-#define FEW  64u   /* up to this many rows of X panels are narrow, because each is used only briefly */
 #define MB   512u  /* rows of X at a time */
 
 /* Compilers do not know which memory AMX reads and writes. */
