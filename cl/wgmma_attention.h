@@ -65,12 +65,6 @@ void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s, int bank
 /* wgmma_attention_async.c. The arguments and registers of the asynchronous softmax. */
 void wf_attention_declare_async(wf_ptx *t);
 void wf_attention_load_range(wf_ptx *t);
-/* A warpgroup that stops. Before the first tile, by one work-item of the group; at the first tile of a run; when the keys of a later one are there: goes to a
- * label if this is where it stops; behind the weights of a tile. */
-void wf_attention_clear_stops(wf_ptx *t);
-void wf_attention_begin_stops(wf_ptx *t);
-void wf_attention_stops(wf_ptx *t, const char *target);
-void wf_attention_watch_rows(wf_ptx *t, wf_attention_shape *s);
 /* The lane's row h, whose sum is known, is not to be written: sets the predicate y. Before: its largest weight, in all lanes of a quad. */
 void wf_attention_largest_weight(wf_ptx *t, int h);
 void wf_attention_judge_row(wf_ptx *t, int h);

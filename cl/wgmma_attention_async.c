@@ -5,20 +5,11 @@
  * those without marks left out: such an item is computed by the running maximum with the bits of the synchronous program, and only rows that
  * left are written; a warpgroup that has none multiplies nothing. So the warps that copy never wait for a verdict. Marks: a word for each warp that multiplies, bits 4 i and 4 i + 1 for its
  * rows i and i + 8.
- *
- * A warpgroup stops when all of its rows have left or are done, and passes over the tiles that it has not multiplied, for their barriers want it. Its
- * warps must do so at the same tile, without waiting for each other at every one: each says that it has no rows any more, and the first of them,
- * when all have, at which tile they stop, LATER tiles on. By then all know: who waits for the keys of a tile waits for who copied them, who
- * waited for all warps to be done with those of two stages, that is two tiles, before, and the word was written before that. What is said is
- * the number of a tile of this work-group, so that what was said in other runs means nothing.
  */
 #include "cl/wgmma_attention.h"
 #include "cl/ptx_short.h"
 
 #define MARK_BYTES   (WF_ATTENTION_WARPS * 4) /* of an item */
-#define STOPS        (MARK_BYTES * WF_CL_ATTENTION_ROUNDS) /* behind the marks: of each warp the run whose rows are all gone, of each warpgroup the tile */
-#define STOP_BYTES   48
-#define LATER        3
 #define F16_TOO_MUCH 0x7800                   /* 2^15 */
 #define F16_TO_F32   (112 << 23)              /* exponents; numbers below 2^-14 become others of that kind, all too small */
 
@@ -28,24 +19,13 @@ void wf_attention_declare_async(wf_ptx *t)
             ".reg .pred again, idle; // rows that left; none of this warpgroup's\n"
             ".reg .pred counts;"
             ".reg .b64 count;"
-            ".reg .f32 base, smallest;"
-            ".reg .b32 tick, said; // tiles so far; the run of which it was said where to stop\n", STOPS + STOP_BYTES);
-}
-
-/* By one work-item, before the others go on. */
-void wf_attention_clear_stops(wf_ptx *t)
-{
-    open_scope(t, "Nothing was said yet.", "Writes nothing.", ".b32 at, zero;");
-    emit(t, "mov.u32 at, marks;"
-            "mov.u32 zero, 0;");
-    for (int i = 0; i < STOP_BYTES; i += 16) emit(t, "st.shared.v4.u32 [at+%d], {zero,zero,zero,zero};", STOPS + i);
-    close_scope(t);
+            ".reg .f32 base, smallest;", MARK_BYTES * WF_CL_ATTENTION_ROUNDS);
 }
 
 void wf_attention_load_range(wf_ptx *t)
 {
     open_scope(t, "The range of the asynchronous softmax: weights relative to base; a row's largest must be above `smallest`.",
-               "Writes again, counts, count, base, smallest, tick, said.", ".b64 off;");
+               "Writes again, counts, count, base, smallest.", ".b64 off;");
     emit(t, "ld.param.u64 count, [count_base];"
             "ld.param.u64 off, [count_off];"
             "setp.ne.u64 counts, off, -1;"
@@ -53,90 +33,7 @@ void wf_attention_load_range(wf_ptx *t)
             "ld.param.f32 base, [base_];"
             "ld.param.f32 smallest, [low_];"
             "ex2.approx.ftz.f32 smallest, smallest;"
-            "setp.ne.u32 again, 0, 0;"
-            "mov.u32 tick, 0;"
-            "mov.u32 said, 0;");
-    close_scope(t);
-}
-
-/* ---- warpgroups that stop ---------------------------------------------------------------------------------- */
-
-void wf_attention_begin_stops(wf_ptx *t)
-{
-    emit(t, "add.u32 tick, tick, 1;"
-            "mov.u32 began, tick;"
-            "mov.u32 stop_at, marks;"
-            "and.b32 when, warp, 4;"
-            "add.u32 stop_at, stop_at, when;"
-            "setp.ne.u32 over, mine, 0; // a warp without rows in the run\n"
-            "vote.sync.any.pred over, over, -1;"
-            "mov.u32 when, marks;"
-            "mad.lo.u32 when, warp, 4, when;"
-            "@!over st.volatile.shared.u32 [when+%d], began;", STOPS);
-}
-
-void wf_attention_stops(wf_ptx *t, const char *target)
-{
-    emit(t, "ld.volatile.shared.u32 when, [stop_at+%d];"
-            "setp.eq.u32 over, when, tick;"
-            "@over bra %s;", STOPS + MARK_BYTES, target);
-}
-
-/* Into gone<h>, in all lanes of the row: it has left, or sees no key of the tiles to come, or is of no run. */
-static void look_at_row(wf_ptx *t, const wf_attention_shape *s, int h)
-{
-    for (int distance = 1; distance < 3; distance++)
-        emit(t, "shfl.sync.bfly.b32 other, gone%d, %d, 31, -1;"
-                "or.b32 gone%d, gone%d, other;", h, distance, h, h);
-    emit(t, "setp.ne.u32 y, gone%d, 0;"
-            "and.b32 other, mine, %d;"
-            "setp.eq.or.u32 y, other, 0, y;"
-            "add.s32 other, key0, %d;"
-            "setp.lt.or.s32 y, last%d, other, y;"
-            "selp.b32 gone%d, 1, 0, y;", h, 1 << h, s->keys, h, h);
-}
-
-/* The first warp, when all four have said so: LATER tiles on, if there are so many. */
-static void say_where(wf_ptx *t, int n)
-{
-    emit(t, "and.b32 other, warp, 3;"
-            "setp.ne.u32 y, other, 0;"
-            "setp.eq.or.u32 y, said, began, y;"
-            "setp.le.or.u32 y, left, %d, y;"
-            "@y bra WATCHED%d;"
-            "ld.volatile.shared.v4.u32 {of0,of1,of2,of3}, [at+%d];"
-            "setp.ne.u32 y, of0, began;", LATER, n, STOPS);
-    for (int i = 1; i < 4; i++) emit(t, "setp.ne.or.u32 y, of%d, began, y;", i);
-    emit(t, "@y bra WATCHED%d;"
-            "mov.u32 said, began;"
-            "add.u32 other, tick, %d;"
-            "@first st.volatile.shared.u32 [stop_at+%d], other;", n, LATER, STOPS + MARK_BYTES);
-}
-
-void wf_attention_watch_rows(wf_ptx *t, wf_attention_shape *s)
-{
-    int n = wf_attention_label(s);
-    open_scope(t, "Has a weight left the range above? Then: is any row of the warp left, and where does the warpgroup stop?",
-               "Reads largest*, last*, mine, key0, lane, warp, left, began, tick, said, stop_at; writes said.", ".b32 gone<2>, of<4>, other, at; .pred y, first;");
-    for (int h = 0; h < 2; h++)
-        emit(t, "max.f16x2 gone%d, largest%d, largest%d;"
-                "add.u32 gone%d, gone%d, 134219776; // 2^15 and more become negative\n"
-                "and.b32 gone%d, gone%d, -2147450880;", h, h, h + 2, h, h, h, h);
-    emit(t, "or.b32 other, gone0, gone1;"
-            "setp.ne.u32 y, other, 0;"
-            "vote.sync.any.pred y, y, -1;"
-            "@!y bra WATCHED%d;", n);
-    for (int h = 0; h < 2; h++) look_at_row(t, s, h);
-    emit(t, "and.b32 other, gone0, gone1;"
-            "setp.eq.u32 y, other, 0;"
-            "vote.sync.any.pred y, y, -1;"
-            "@y bra WATCHED%d;"
-            "mov.u32 at, marks;"
-            "mad.lo.u32 at, warp, 4, at;"
-            "setp.eq.u32 first, lane, 0;"
-            "@first st.volatile.shared.u32 [at+%d], began;", n, STOPS);
-    say_where(t, n);
-    label(t, "WATCHED%d", n);
+            "setp.ne.u32 again, 0, 0;");
     close_scope(t);
 }
 

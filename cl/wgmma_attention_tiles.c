@@ -7,8 +7,6 @@
 #include "cl/wgmma_attention.h"
 #include "cl/ptx_short.h"
 
-#include <stdio.h>
-
 /* ---- products ---------------------------------------------------------------------------------------------- */
 
 static void scores(wf_ptx *t, const wf_attention_shape *s)
@@ -153,23 +151,20 @@ static void given_first_tile(wf_ptx *t, wf_attention_shape *s)
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     wf_attention_release(t, "k_bar", EMPTY(s));
     weigh(t, s, 0);
-    wf_attention_watch_rows(t, s);
 }
 
-/* bank: of the weights of the tile before; stop: where to go in place of this tile, if the warpgroup stops. */
-static void given_next_tile(wf_ptx *t, wf_attention_shape *s, int bank, const char *stop)
+/* bank: of the weights of the tile before. */
+static void given_next_tile(wf_ptx *t, wf_attention_shape *s, int bank)
 {
     wf_attention_place_stage(t, s, "k");
     wf_attention_place_stage(t, s, "v");
     wf_attention_await(t, s, "k_bar", 0, "k_phase");
-    wf_attention_stops(t, stop);
     scores(t, s);
     wf_attention_await(t, s, "v_bar", VALUE(s), "v_phase");
     add_values(t, s, bank);
     emit(t, "wgmma.wait_group.sync.aligned 1;");
     wf_attention_release(t, "k_bar", EMPTY(s));
     weigh(t, s, 1 - bank);
-    wf_attention_watch_rows(t, s);
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     wf_attention_release(t, "v_bar", EMPTY(s) + VALUE(s));
     wf_attention_advance(t, s, "v");
@@ -188,22 +183,17 @@ static void given_last_values(wf_ptx *t, wf_attention_shape *s, int bank)
 void wf_attention_given_tiles(wf_ptx *t, wf_attention_shape *s)
 {
     open_scope(t, "Multiplies all tiles that the warpgroup has rows for, relative to the given maximum.",
-               "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, largest*, key0, tick, said; "
-               "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, sum*, largest*, tick, said.",
-               ".pred over; .b32 began, stop_at, when;");
-    wf_attention_begin_stops(t);
+               "Reads left, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, largest*, key0; "
+               "writes left, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, sum*, largest*.", ".pred over;");
     given_first_tile(t, s);
     label(t, "GIVEN");
     for (int bank = 0; bank < WF_ATTENTION_BANKS; bank++) {
-        char last[16];
-        snprintf(last, sizeof last, "GIVEN_LAST%d", bank);
         wf_attention_advance(t, s, "k");
         emit(t, "sub.u32 left, left, 1;"
-                "add.u32 tick, tick, 1;"
                 "setp.eq.u32 over, left, 0;"
-                "@over bra %s;"
-                "add.u32 key0, key0, %d;", last, s->keys);
-        given_next_tile(t, s, bank, last);
+                "@over bra GIVEN_LAST%d;"
+                "add.u32 key0, key0, %d;", bank, s->keys);
+        given_next_tile(t, s, bank);
     }
     emit(t, "bra GIVEN;");
     for (int bank = 0; bank < WF_ATTENTION_BANKS; bank++) {
@@ -212,6 +202,5 @@ void wf_attention_given_tiles(wf_ptx *t, wf_attention_shape *s)
         if (bank + 1 < WF_ATTENTION_BANKS) emit(t, "bra GIVEN_END;");
     }
     label(t, "GIVEN_END");
-    emit(t, "add.u32 rest, rest, left; // where it stopped\n");
     close_scope(t);
 }
