@@ -1,8 +1,21 @@
 #!/bin/bash
 # Builds weft, lists the devices, and lets the built-in demo model write a story on the best OpenCL device
-# and on the CPU path. Says how fast each was and whether the two agree.
+# and on the CPU path. Says how fast each was and whether the two agree. What is missing is installed first
+# (./setup.sh --help says what). It takes no options.
 set -euo pipefail
 cd "$(dirname "$0")"
+
+case ${1-} in
+'') ;;
+-h | --help)
+    sed -n '2,4s/^# //p' "$0"
+    exit 0
+    ;;
+*)
+    echo "demo.sh: unknown word $1; see ./demo.sh --help" >&2
+    exit 2
+    ;;
+esac
 
 ./setup.sh
 out=$PWD/build

@@ -177,6 +177,19 @@ class Scripts(unittest.TestCase):
         p = subprocess.run(["shellcheck", "-x", *scripts], cwd=SOURCES, capture_output=True, text=True)
         self.assertEqual((p.returncode, p.stdout), (0, ""))
 
+    # --- demo.sh -----------------------------------------------------------------------------------------
+
+    def test_demo_helps_and_refuses_what_it_does_not_know(self):
+        """Nothing is installed or built."""
+        shutil.copy(os.path.join(SOURCES, "demo.sh"), self.folder)
+        self.program(os.path.join(self.folder, "setup.sh"), "#!/bin/sh\necho setup >>\"$CALLS\"\nexit 1\n")
+        for words, code in (["--help"], 0), (["-h"], 0), (["--frob"], 2):
+            p = self.run_script("./demo.sh", *words)
+            self.assertEqual((p.returncode, bool(p.stdout), bool(p.stderr)), (code, code == 0, code == 2))
+            self.assertFalse(os.path.exists(self.calls))
+        self.assertEqual(self.run_script("./demo.sh").returncode, 1)
+        self.assertEqual(self.said(), ["setup"])
+
     # --- test.sh -----------------------------------------------------------------------------------------
 
     def copy_sources(self, meson, ninja):
