@@ -641,10 +641,12 @@ class Ends(cli.TestCase):
 @unittest.skipIf(cli.sanitized(), "a sanitizer takes all of the address space")
 class AddressSpace(cli.TestCase):
     """Under ulimit -v every start ends, with a text or with a message. OpenBLAS would wait for memory without an end."""
+    @staticmethod
+    def limit(megabytes):
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
     def limited(self, megabytes, *args):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, resource.getrlimit(resource.RLIMIT_AS)[1]))
-        return weft(*args, *cli.CPU, timeout=60, preexec_fn=limit)
+        return weft(*args, *cli.CPU, timeout=60, preexec_fn=lambda: self.limit(megabytes))
 
     def test_it_ends(self):
         for megabytes in range(90, 300, 20):
@@ -656,6 +658,27 @@ class AddressSpace(cli.TestCase):
         for megabytes in (300, 1000):
             self.assertRegex(self.limited(megabytes, "kernels").text, r"(?m)^gemm +blas .* no +cpu/blas.c")
         self.assertEqual(self.limited(1000, "run", "-q", "-t", 2, "-p", "One day " * 80, "-n", 2).code, 0)
+
+    def test_the_process_keeps_its_name(self):
+        with subprocess.Popen([cli.WEFT, "--version"], stdout=subprocess.DEVNULL, preexec_fn=lambda: self.limit(1000)) as p:
+            os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT)  # who has ended has a name until somebody waits for it
+            with open(f"/proc/{p.pid}/comm", encoding="utf-8") as f:
+                self.assertEqual(f.read().strip(), os.path.basename(cli.WEFT))
+
+    def test_started_by_a_script(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script")
+            with open(script, "w", encoding="utf-8") as f:
+                f.write(f"#!{cli.WEFT} info\n")
+            os.chmod(script, 0o700)
+            r = weft(program=script, preexec_fn=lambda: self.limit(1000))
+            self.assertEqual((r.code, r.err), (cli.MODEL, self.fails(cli.MODEL, "not a GGUF file", "info", script).err))
+
+    def test_started_by_the_loader(self):
+        with open(cli.WEFT, "rb") as f:
+            loader = re.search(rb"/lib[^\0]*/ld-[^\0]+", f.read(4096)).group().decode()
+        r = weft(cli.WEFT, "--version", program=loader, preexec_fn=lambda: self.limit(1000))
+        self.assertEqual((r.code, r.text), (0, self.ok("--version").text), r.err)
 
 
 if __name__ == "__main__":
