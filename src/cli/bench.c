@@ -18,11 +18,10 @@ struct bench {
 /* What was measured, as results name it: P=512 and B=64, of a model without a file also which. */
 static void shape_name(const wf_opts *o, const wf_bench_row *row, char *buf, size_t cap)
 {
-    char seqs[16] = "", layers[16] = "";
+    char seqs[16] = "", which[64];
     if (row->n_seqs > 1) snprintf(seqs, sizeof seqs, ",B=%u", row->n_seqs);
-    if (o->layers) snprintf(layers, sizeof layers, ",L=%u", o->layers);
-    snprintf(buf, cap, "%c=%u%s%s%s%s", row->n_prompt ? 'P' : 'N', row->n_prompt ? row->n_prompt : row->n_gen, seqs, layers,
-             o->shape ? "," : "", o->shape ? o->shape : "");
+    wf_shape_suffix(o, which, sizeof which);
+    snprintf(buf, cap, "%c=%u%s%s", row->n_prompt ? 'P' : 'N', row->n_prompt ? row->n_prompt : row->n_gen, seqs, which);
 }
 
 static weft_status append(const struct bench *b, const wf_bench_row *row)

@@ -337,6 +337,8 @@ void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* For commands with wf_group_model and wf_group_shape, of which one may be given. */
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out);
+/* What results say of a model without a file, behind what was measured of it: ",L=2,llama3-8b"; "": it is a file's. */
+void wf_shape_suffix(const wf_opts *o, char *buf, size_t cap);
 /* The context of -c, the model's own for -c 0; 0: not given. */
 uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m);
 /* Without messages. WEFT_ERR_CANCELLED: a signal ended it, which was said (interrupt.c). */

@@ -175,6 +175,13 @@ int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model 
     return wf_open_model(o, vocab_only, out);
 }
 
+void wf_shape_suffix(const wf_opts *o, char *buf, size_t cap)
+{
+    char layers[16] = "";
+    if (o->layers) snprintf(layers, sizeof layers, ",L=%u", o->layers);
+    snprintf(buf, cap, "%s%s%s", layers, o->shape ? "," : "", o->shape ? o->shape : "");
+}
+
 enum { MEASURED_CONTEXTS = 8 };
 
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)

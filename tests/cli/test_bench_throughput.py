@@ -35,6 +35,12 @@ class Throughput(cli.TestCase):
     def rows(self, *args):
         return json.loads(self.ok(*throughput("-o", "json", *args)).text)
 
+    @staticmethod
+    def saved(folder):
+        name, = (n for n in os.listdir(folder) if n.startswith("weft-cpu"))
+        with open(os.path.join(folder, name), newline="") as f:
+            return list(csv.DictReader(f))
+
     def test_share_of_the_cost_model(self):
         """What `weft plan --cost` prints for the same device and lengths; loads without answers have none."""
         rows = self.rows("--const", "20:8,30:0", "--num-requests", 2, "--policy", "nanoflow", "--cost-on", "h200")
@@ -81,8 +87,11 @@ class Throughput(cli.TestCase):
         self.assertAlmostEqual(n_params / int(re.search(r"\((\d+)\)", info).group(1)), 1, 4)
 
     def test_a_shape_without_a_file(self):
-        rows = self.rows("--shape", "llama-1.1b", "--layers", 1, "--type", "Q4_0", "--const", "8:2", "--num-requests", 2, "--policy", "orca", "-c", 64)
+        folder = os.path.join(self.folder, "shapes")
+        os.mkdir(folder)
+        rows = self.rows("--shape", "llama-1.1b", "--layers", 1, "--type", "Q4_0", "--const", "8:2", "--num-requests", 2, "--policy", "orca", "-c", 64, "--results", folder)
         self.assertEqual([(r["load"], r["requests"], r["output_tokens"]) for r in rows], [("8:2", 2, 4)])
+        self.assertEqual({r["shape"].partition(",L=")[2] for r in self.saved(folder)}, {"1,llama-1.1b"})
         self.fails(cli.USAGE, "--shape", *throughput("--type", "Q4_0"))
 
     def test_arrivals(self):
@@ -120,9 +129,7 @@ class Throughput(cli.TestCase):
         text = self.ok(*throughput("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text
         row, = csv.DictReader(io.StringIO(text))
         self.assertTrue(row["idle_pct"] == "" or 0 <= float(row["idle_pct"]) <= 100)
-        name, = (n for n in os.listdir(self.folder) if n.startswith("weft-cpu"))
-        with open(os.path.join(self.folder, name), newline="") as f:
-            saved = {r["op"]: r for r in csv.DictReader(f)}
+        saved = {r["op"]: r for r in self.saved(self.folder)}
         self.assertEqual(set(saved), {"throughput_total", "throughput_itl_p99"})
         total = saved["throughput_total"]
         self.assertEqual((total["variant"], total["shape"]), ("sarathi", "16:4,R=3,B=64,C=512,rows=512"))
