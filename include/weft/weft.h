@@ -275,14 +275,14 @@ struct weft_convert_params {
     uint64_t reserved[8];
 };
 struct weft_convert_result {
-    uint64_t bytes_in, bytes; /* of the model's files and of the output; 0 where the model could not be read, or the output not be written */
+    uint64_t bytes_in, bytes; /* of the model's files, 0: it could not be read; of the output, 0: it could not be written */
     size_t n_tensors;
     size_t n_other; /* tensors whose rows are no multiple of their format's block, which got another format */
     size_t n_again; /* tensors that were quantised already, and lost accuracy twice */
     uint64_t reserved[8];
 };
 /* Writes a model in another storage format. The output has its name once it is complete; whatever happens before leaves nothing behind, and a file
- * that it replaces as it was. Takes little memory: tensors are converted row by row. out may be NULL, and is written to on errors, too. */
+ * that it replaces as it was. Takes little memory: tensors are converted row by row. out may be NULL; it is written on errors, too, unless p is refused. */
 WEFT_API enum weft_status weft_convert(const struct weft_convert_params *p, struct weft_convert_result *out);
 
 /* --- text ---------------------------------------------------------------------------------------- */
