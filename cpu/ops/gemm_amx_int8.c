@@ -16,8 +16,8 @@
 #include "cpu/ops/amx_weights.h"
 
 #define NB_MAX  192u           /* output columns at a time, at most: with the sums of MB rows, a quarter of an L2 cache */
-#define FEW     256u           /* rows of X up to which AMX multiplies while vectors unpack; with more, panels of X no longer stay near */
-#define NB_FEW  32u            /* the same for few rows of X */
+#define FEW     256u           /* rows of X up to which AMX multiplies while vectors unpack; panels of more do not stay in L2 */
+#define NB_FEW  32u            /* output columns at a time for so few rows */
 
 typedef struct amx_int8 {
     const wf_view *x, *w;
@@ -318,8 +318,8 @@ WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first
     scale_sums(w, x, two_x, stage, first, sum);
 }
 
-/* Computes output columns begin..end. A panel of X stays in L1, or with many rows in L2, for all of them. After the last panel of weights the first one is
- * unpacked again, but not used. */
+/* Computes output columns begin..end. A panel of X stays in L1, or with many rows in L2, for all of them. After the last panel of weights
+ * the first one is unpacked again, but not used. */
 WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     source s;
