@@ -566,16 +566,24 @@ static bool load(const char *folder, const struct program *p, loaded *out)
     return out->kernel != NULL;
 }
 
+/* Of NAME-async NAME; else the program itself. NULL: there is none. */
+static const struct program *synchronous_twin(const char *name, const struct program *p)
+{
+    char other[64];
+    const char *tail = strstr(name, "-async");
+    if (!tail) return p;
+    wf_copy(other, WF_MIN(sizeof other, (size_t)(tail - name) + 1), name);
+    return program_named(other);
+}
+
 /* The program and the others that it is compared with: NAME-alone, or itself; of NAME-async also NAME. */
 static bool load_all(const char *folder, const char *name, loaded *it)
 {
     char other[64];
-    const struct program *p = program_named(name), *alone, *twin;
+    const struct program *p = program_named(name), *alone, *twin = synchronous_twin(name, p);
     snprintf(other, sizeof other, "%s-alone", name);
     alone = program_named(other);
-    snprintf(other, sizeof other, "%.*s", (int)(strlen(name) - strlen("-async")), name);
-    twin = strstr(name, "-async") ? program_named(other) : p;
-    if (!p || !twin) return fprintf(stderr, "no program %s\n", p ? other : name), false;
+    if (!p || !twin) return fprintf(stderr, "no program %s, or none that it is compared with\n", name), false;
     return load(folder, p, it) && load(folder, alone ? alone : p, &for_one_row) && load(folder, twin, &synchronous);
 }
 
