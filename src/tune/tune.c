@@ -21,6 +21,7 @@
 
 #define MAX_SHAPES   64
 #define GAIN         0.97 /* a new winner needs at most this fraction of the old one's time */
+#define BEATEN       1.2  /* no samples of a variant whose runs to warm up take so many times the best one's time */
 #define MAX_SIZE     2048
 #define AUTO         WF_MAX_VARIANTS /* as a variant: the device's own choice, whatever it is for a size */
 #define MAX_LOGITS   64 /* most rows of the output matrix: sequences per batch */
@@ -217,7 +218,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
         if (i == first || r->out || (v->flags & WF_REFERENCE) || r->ns > best)
             continue; /* larger sizes are not faster */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
-        if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 1.5 * best, &ns[i]));
+        if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), BEATEN * best, &ns[i]));
         if (usable) best = WF_MIN(best, ns[i]);
     }
     for (int i = 0; i < WF_MAX_VARIANTS; i++)
