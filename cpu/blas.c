@@ -28,22 +28,34 @@ const char *wf_blas_config(void)
     return openblas_get_config();
 }
 
-/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed.
- */
-static void warn_core(void)
+/* Kernels of processors that lack what this one has: those of AVX2, and older ones. */
+static bool is_for_older(const char *core)
 {
 #if defined(__x86_64__)
-    const char *set = getenv("OPENBLAS_CORETYPE");
-    static const char *const slow[] = {"Haswell", "Zen",      "Sandybridge",
-                                       "Nehalem", "Prescott", "Core2"};
-    if (!set || !*set) return;
-    for (size_t i = 0; i < WF_LEN(slow); i++)
-        if (strcasecmp(openblas_get_corename(), slow[i]) == 0 && __builtin_cpu_supports("avx512f"))
-            wf_log(WEFT_LOG_WARN,
-                   "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a processor "
-                   "with AVX-512; unset it",
-                   set, slow[i]);
+    static const char *const avx2[] = {"Haswell", "Zen"}, *const older[] = {"Sandybridge", "Nehalem", "Prescott", "Core2"};
+    for (size_t i = 0; i < WF_LEN(avx2); i++)
+        if (!strcasecmp(core, avx2[i])) return __builtin_cpu_supports("avx512f");
+    for (size_t i = 0; i < WF_LEN(older); i++)
+        if (!strcasecmp(core, older[i])) return __builtin_cpu_supports("avx2");
 #endif
+    (void)core;
+    return false;
+}
+
+bool wf_blas_is_slow(void)
+{
+    const char *core = wf_blas_core();
+    return core && is_for_older(core);
+}
+
+/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed. Releases that are older than the processor may not
+ * know it, and take kernels that any one can run: 0.3.21 those of Prescott on some Xeons. */
+static void warn_core(void)
+{
+    const char *set = getenv("OPENBLAS_CORETYPE"), *core = openblas_get_corename();
+    if (!is_for_older(core)) return;
+    if (set && *set) wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a newer processor; unset it", set, core);
+    else wf_log(WEFT_LOG_INFO, "OpenBLAS does not know this processor and has %s kernels for it: weft's own matrix products take its place", core);
 }
 
 /* OpenBLAS maps 128 MiB for each thread that calls it at once. Where the address space has no room for them it tries again, for ever. */

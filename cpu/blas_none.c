@@ -8,6 +8,11 @@ const char *wf_blas_core(void)
     return NULL;
 }
 
+bool wf_blas_is_slow(void)
+{
+    return false;
+}
+
 const char *wf_blas_config(void)
 {
     return "";

@@ -54,7 +54,7 @@ uint32_t wf_cpu_rank_router(const wf_call *c)
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
 {
     if (!wf_blas_core()) return 0;
-    return c->out[WF_GEMM_Y].rows >= BLAS_ROWS ? RANK_BLAS : RANK_BLAS_FEW;
+    return c->out[WF_GEMM_Y].rows >= BLAS_ROWS && !wf_blas_is_slow() ? RANK_BLAS : RANK_BLAS_FEW;
 }
 
 /* F16 and BF16 are converted in registers, while OpenBLAS has them decoded to F32 and then packed, with X once more for each panel: a tenth
