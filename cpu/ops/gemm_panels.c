@@ -12,7 +12,7 @@
 #define STRIPS 4u   /* that meet the same rows of X while those are in the first cache */
 #define MB     512u /* rows of X at a time */
 #undef MROW
-#define MROW 4 /* rows of X of a tile */
+#define MROW 6 /* most rows of X of a tile; 4 and 1 are the others */
 
 /* Of a tile and a panel. min: of minima, where the other sums are still to be multiplied. */
 typedef struct sums {
@@ -83,7 +83,7 @@ typedef struct ahead {
 /* Panel p + 1 of the columns from n on, or the first one of the next columns. */
 static ahead ahead_of(const product *g, uint32_t n, uint32_t p, uint32_t strips, uint32_t rows)
 {
-    const uint32_t tiles = strips / PAIR * (rows / MROW + rows % MROW);
+    const uint32_t tiles = strips / PAIR * WF_UP(rows, MROW) / MROW;
     ahead a = {.step = g->g.w_step, .bytes = g->w_bytes, .left = strips * VL};
     a.row = g->g.wp + n * g->g.w_step + (p + 1 < g->panels ? (p + 1) * g->w_bytes : a.left * g->g.w_step);
     a.each = WF_UP(a.left, tiles * 8) / (tiles * 8);
@@ -112,10 +112,10 @@ static inline const char *later_of(const product *g, uint32_t n, uint32_t p)
     return n + VL < g->g.n ? g->g.wp + (n + VL) * g->g.w_step + p * VL * g->w_bytes : NULL;
 }
 
-/* Prefetches what comes with group i of MROW rows of X. */
-WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, uint32_t i)
+/* Prefetches what comes with group i of mr rows of X. */
+WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, const int mr, uint32_t i)
 {
-    const size_t share = MROW * sizeof *x / groups_of(dtype);
+    const size_t share = (size_t)mr * sizeof *x / groups_of(dtype);
     for (size_t b = 0; b < share; b += 64) __builtin_prefetch((const char *)x + i * share + b, 0, 3);
 }
 
@@ -128,7 +128,7 @@ WF_INLINE void tile(const uint8_t dtype, const bool words, const w_panel *w, con
         for (int m = 0; m < mr; m++) acc.of[s][m] = acc.min[s][m] = v_zero();
     for (uint32_t i = 0; i < groups_of(dtype); i++) {
         fetch_rows(next);
-        if (new_x) fetch_x(dtype, x + MROW, i);
+        if (new_x) fetch_x(dtype, x + mr, mr, i);
         group(dtype, words, w, x, i, mr, &acc);
     }
     for (int s = 0; s < PAIR; s++)
@@ -139,17 +139,27 @@ WF_INLINE void tile(const uint8_t dtype, const bool words, const w_panel *w, con
         }
 }
 
+/* Of `left` rows of X. Six are more sums at once than a multiplication has cycles until its result is there (5 on Intel's, two of them
+ * a cycle); bytes have two sums a row. Eight are two tiles of four, not one of six and two of one. */
+WF_INLINE uint32_t rows_of_tile(const bool words, uint32_t left)
+{
+    if (words && SIX_ROWS && left >= 6 && left != 8) return 6;
+    return left >= 4 ? 4 : 1;
+}
+
 /* Multiplies panel p of strips `from` to `to` with `rows` rows of X from m on. */
 WF_INLINE void multiply(const product *g, const uint8_t dtype, const bool words, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
 {
     const x_panel *x = g->xp + (size_t)p * g->g.m + m;
     const size_t step = (size_t)g->mb * VL;
     for (uint32_t r = 0, here; r < rows; r += here) {
-        here = rows - r >= MROW ? MROW : 1;
+        here = rows_of_tile(words, rows - r);
         for (uint32_t s = from; s < to; s += PAIR) {
             float *sum = g->sums + s * step + (size_t)r * VL;
-            if (here == MROW)
-                tile(dtype, words, &g->wp[s], x + r, MROW, p == 0, sum, step, next, s == from);
+            if (here == 6)
+                tile(dtype, words, &g->wp[s], x + r, 6, p == 0, sum, step, next, s == from);
+            else if (here == 4)
+                tile(dtype, words, &g->wp[s], x + r, 4, p == 0, sum, step, next, s == from);
             else
                 tile(dtype, words, &g->wp[s], x + r, 1, p == 0, sum, step, next, s == from);
         }

@@ -29,6 +29,8 @@ typedef struct w_panel {
     char line[PANEL / 2][64];
 } w_panel;
 
+#define SIX_ROWS true /* of X, in a tile of words */
+
 /* Strips whose panels fit in the first cache together. */
 WF_INLINE uint32_t strips_at_once(const bool words)
 {
@@ -453,6 +455,13 @@ WF_INLINE __m512i four_bytes(const void *p)
     return _mm512_set1_epi32(v);
 }
 
+/* As an instruction whose sum stays where it is: gcc 12 copies it before and after, which the front end has no room for. */
+WF_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+
 /* Adds the products of group i, as words: their sum needs no multiplication, which would take turns with the products. */
 WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
@@ -466,7 +475,7 @@ WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_pan
         WF_UNROLL(MROW)
         for (int m = 0; m < mr; m++) {
             const __m512i both = four_bytes(x[m].words + 2 * at);
-            for (int s = 0; s < PAIR; s++) sum[s][m] = _mm512_dpwssd_epi32(sum[s][m], q[s], both);
+            for (int s = 0; s < PAIR; s++) sum[s][m] = add_words(sum[s][m], q[s], both);
         }
     }
     for (int s = 0; s < PAIR; s++)

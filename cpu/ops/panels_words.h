@@ -13,6 +13,8 @@ WF_INLINE void round_x(const wf_view *view, const uint8_t dtype, const bool word
     round_panel(view, dtype, m, p, n, out);
 }
 
+#define SIX_ROWS false /* of X, in a tile: there are 16 registers */
+
 /* 8 rows of W by 256 k. */
 typedef struct w_panel {
     _Alignas(64) int32_t line[PANEL / 2][VL];
