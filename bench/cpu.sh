@@ -9,10 +9,11 @@
 set -u
 [ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
-weft=$1 out=$2 python=${PYTHON:-python3} threads=(${THREADS:+-t "$THREADS"}) rounds=${ROUNDS:-3}
+weft=$1 out=$2 python=${PYTHON:-python3} threads=(${THREADS:+-t "$THREADS"}) rounds=${ROUNDS:-3} rows=()
 shift 2
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 mkdir -p "$out" || exit 1
+[ -n "${LAYERS:-}" ] || rows=(--results "$out")
 [ $# -gt 0 ] || set -- Q4_K_M Q5_K_M Q6_K Q8_0 Q4_0 F16
 
 model() {
@@ -20,18 +21,11 @@ model() {
     echo "$out/$1.gguf"
 }
 
-# A row of results is of one run: weft runs at once after llama.cpp.
-record() {
-    $weft bench -m "$1" --device cpu "${threads[@]}" -p 512 -n 64 -r "$rounds" --peer "$2" --results "$out" >/dev/null
-    $weft bench -m "$1" --device cpu "${threads[@]}" -p 0 -n 64 -s 16 -r "$rounds" --peer "$2" --results "$out" >/dev/null
-}
-
 compare() {
     local file
     file=$(model "$1")
-    $python bench/baselines/llamacpp.py "$weft" "$file" -p 512 -n 64 -s 16 -r "$rounds" "${threads[@]}" ${TOOLS:+--tools "$TOOLS"} --peer "$out/$1.csv" >"$out/$1.log" 2>&1 ||
+    $python bench/baselines/llamacpp.py "$weft" "$file" -p 512 -n 64 -s 16 -r "$rounds" "${threads[@]}" ${TOOLS:+--tools "$TOOLS"} "${rows[@]}" >"$out/$1.log" 2>&1 ||
         { tail -3 "$out/$1.log"; return 1; }
-    [ -n "${LAYERS:-}" ] || record "$file" "$out/$1.csv"
     printf '%-8s' "$1"
     sed -n 's/.*median ratio //p' "$out/$1.log" | while read -r ratio; do printf ' %8s' "$ratio"; done
     echo

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """weft against llama.cpp on the CPU: prompt, decode, and decode of several sequences, in turns in one run.
 
-    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t N] [--tools DIR] [--peer FILE]
+    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t N] [--tools DIR] [--results FOLDER] [--peer FILE]
 
 llama.cpp is the Python package llama-cpp-python, or with --tools its own llama-bench and
 llama-batched-bench in DIR. Prints each round's tokens/s and the median of the pairwise ratios weft /
-llama.cpp. OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset for both. FILE gets llama.cpp's medians as
-`weft bench --peer FILE --results FOLDER` takes them: run that at once, for a row of results is of one run.
+llama.cpp. OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset for both. FOLDER/<device>.csv gets
+rows of results, of the medians of these rounds. FILE gets llama.cpp's medians as `weft bench --peer FILE` takes them.
 """
 import argparse
 import csv
+import datetime
 import json
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -101,20 +103,39 @@ def weft(args, prompt, gen, sequences=1):
     text = output_of(args.weft, 'bench', '-m', args.model, '--device', 'cpu', *args.own, '-p', prompt, '-n', gen, '-s', sequences,
                      '-r', 1, '-o', 'csv')
     row, = csv.DictReader(text.splitlines())
-    return float(row['avg_ts']), row['model_type'].split()[-1]
+    return float(row['avg_ts']), row
 
 
-def compare(args, what, shape, ours, theirs):
-    ratios, rates = [], []
+def file_of_results(folder, device):
+    """Named as weft does."""
+    return f'{folder}/weft-cpu-{re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")}-{os.cpu_count()}.csv'
+
+
+def add_result(folder, row, what, shape, tokens, ours, theirs, ratio):
+    """As weft writes them; the ratio is the median of the pairs'."""
+    path = file_of_results(folder, row['device_name'])
+    is_new = not os.path.exists(path)
+    with open(path, 'a', newline='') as f:
+        out = csv.writer(f, lineterminator='\n')
+        if is_new:
+            out.writerow('date device driver commit op dtype shape variant median_us rate unit ceiling_pct peer peer_rate ratio'.split())
+        out.writerow([datetime.date.today(), row['device_name'], row['driver'], row['build_commit'], f'model_{what}', row['model_type'].split()[-1],
+                      shape, '', f'{tokens / ours * 1e6:.2f}', f'{ours:.6g}', 'tokens/s', '', 'llama.cpp', f'{theirs:.6g}', f'{ratio:.3f}'])
+
+
+def compare(args, what, shape, tokens, ours, theirs):
+    rates = []
     for _ in range(args.r):
-        (x, dtype), y = ours(), theirs()
-        ratios.append(x / y)
-        rates.append(y)
+        (x, row), y = ours(), theirs()
+        rates.append((x, y, x / y))
         print(f'{what} {shape}: weft {x:.1f}, llama.cpp {y:.1f} tokens/s, ratio {x / y:.2f}, load {os.getloadavg()[0]:.1f}', flush=True)
-    print(f'{what} {shape}: median ratio {statistics.median(ratios):.2f}', flush=True)
+    medians = [statistics.median(v) for v in zip(*rates)]
+    print(f'{what} {shape}: median ratio {medians[2]:.2f}', flush=True)
+    if args.results:
+        add_result(args.results, row, what, shape, tokens, *medians)
     if args.peer:
         quoted = f'"{shape}"' if ',' in shape else shape
-        args.peer.write(f'model_{what},{dtype},{quoted},llama.cpp,{statistics.median(rates):.3f},tokens/s\n')
+        args.peer.write(f'model_{what},{row["model_type"].split()[-1]},{quoted},llama.cpp,{medians[1]:.3f},tokens/s\n')
 
 
 def main():
@@ -126,17 +147,20 @@ def main():
     p.add_argument('-s', type=int, default=0, help='sequences that decode together; 0: skip')
     p.add_argument('-r', type=int, default=5)
     p.add_argument('-t', type=int, help='threads of both (default: what weft takes by itself, and one a core for llama.cpp)')
+    p.add_argument('--results', help='folder to whose file of this device to append rows of results')
     p.add_argument('--peer', type=argparse.FileType('w'), help='write lines op,dtype,shape,peer,rate,unit here')
     p.add_argument('--tools', help="folder of llama.cpp's programs")
     a = p.parse_args()
     a.own, a.t = ['-t', a.t] if a.t else [], a.t or os.cpu_count()
     peer = Tools(a) if a.tools else Package(a)
+    threads = f',T={a.t}' if a.own else ''
     if a.p:
-        compare(a, 'prompt', f'P={a.p}', lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))
+        compare(a, 'prompt', f'P={a.p}{threads}', a.p, lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))
     if a.n:
-        compare(a, 'decode', f'N={a.n}', lambda: weft(a, 0, a.n), lambda: peer.decode(a.n))
+        compare(a, 'decode', f'N={a.n}{threads}', a.n, lambda: weft(a, 0, a.n), lambda: peer.decode(a.n))
     if a.s:
-        compare(a, 'decode', f'N={a.n or 32},B={a.s}', lambda: weft(a, 0, a.n or 32, a.s), lambda: peer.sequences(a.n or 32, a.s))
+        n = a.n or 32
+        compare(a, 'decode', f'N={n},B={a.s}{threads}', n * a.s, lambda: weft(a, 0, n, a.s), lambda: peer.sequences(n, a.s))
 
 
 if __name__ == '__main__':

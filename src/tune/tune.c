@@ -355,13 +355,43 @@ static wf_tuned_row row_of(const wf_shape *s)
     return r;
 }
 
+/* A call for each kernel that may race at this size, which is the problem's or, of a product, a smaller one. */
+static weft_status add_racers(const tuner *t, uint32_t size, wf_call **calls, size_t *n, size_t *cap)
+{
+    wf_call c = t->problem.call;
+    const wf_variant *v;
+    if (c.op == WF_OP_GEMM) c.in[WF_GEMM_X].rows = c.out[WF_GEMM_Y].rows = size;
+    for (c.variant = 0; (v = wf_variant_at(t->dev, c.op, c.variant)) && c.variant < WF_MAX_VARIANTS; c.variant++) {
+        if (v->flags & WF_REFERENCE || !t->dev->fns->supports(t->dev, &c, c.variant)) continue;
+        if (!wf_grow(calls, *n, cap, sizeof c)) return WEFT_ERR_NOMEM;
+        (*calls)[(*n)++] = c;
+    }
+    return WEFT_OK;
+}
+
+/* What all kernels that will race want compiled, side by side: one after another took longer than the races. Attention's are the same
+ * for all lengths. Where the largest size does not fit, they are compiled as they come. */
+static weft_status compile_ahead(tuner *t, const job *j, uint32_t first)
+{
+    bool gemm = j->shape.op == WF_TUNED_GEMM;
+    wf_call *calls = NULL;
+    size_t n = 0, cap = 0;
+    if (!t->dev->fns->prebuild) return WEFT_OK;
+    weft_status s = set_size(t, &j->shape, gemm ? j->max_size : first);
+    if (s) return s == WEFT_ERR_NOMEM ? WEFT_OK : s;
+    for (uint32_t size = first; !s && size <= (gemm ? j->max_size : first); size *= 2) s = add_racers(t, size, &calls, &n, &cap);
+    if (!s) wf_bind_ahead(t->dev, calls, n);
+    free(calls);
+    return s;
+}
+
 /* Attention starts at 64 keys, because shorter ones are too fast to matter. *done: not ended before its last size, whose choices would be missing. */
 static weft_status tune_shape(tuner *t, const job *j, bool *done)
 {
     wf_tuned_row row = row_of(&j->shape);
     int before = -1;
-    weft_status s = WEFT_OK;
     uint32_t first = j->shape.op == WF_TUNED_GEMM ? 1 : WF_MIN(64, j->max_size);
+    weft_status s = compile_ahead(t, j, first);
     memset(t->racers, 0, sizeof t->racers);
     for (uint32_t size = first;
          !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]) && !is_over(t); size *= 2)
