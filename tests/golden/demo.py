@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The built-in demo model continues its prompts with the text that llama.cpp gave (models/demo.expected.json).
+"""The built-in demo model continues its prompts with the text that llama.cpp gave (models/demo.expected.json); the first one also with
+heads of 64 dimensions (bench/widen_heads.py).
 
     demo.py WEFT SOURCES DEVICE
 """
@@ -7,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 from device import build_once, resolve
 
@@ -15,13 +17,22 @@ device = resolve(weft, device)
 once = build_once(weft, device)
 with open(os.path.join(sources, 'models', 'demo.expected.json'), encoding='utf-8') as f:
     cases = json.load(f)
-failed = 0
-for case in cases if isinstance(cases, list) else cases['cases']:
-    done = subprocess.run([weft, 'run', '-q', '-p', case['prompt'], '--temp', '0', '--device', device, *once], capture_output=True, text=True, timeout=600)
+cases = cases if isinstance(cases, list) else cases['cases']
+
+
+def check(case, name, *model):
+    done = subprocess.run([weft, 'run', '-q', *model, '-p', case['prompt'], '--temp', '0', '--device', device, *once], capture_output=True, text=True, timeout=600)
     want, got = case['text'], done.stdout.rstrip('\n')
     ok = done.returncode == 0 and got and want.endswith(got) and len(want) - len(got) <= len(case['prompt']) + 1
-    failed += not ok
-    print(f'{"ok" if ok else "FAILED":6} {device}: {case["prompt"]!r}: {len(got)} characters, exit {done.returncode} {done.stderr[-300:]}')
+    print(f'{"ok" if ok else "FAILED":6} {device}: {name}, {case["prompt"]!r}: {len(got)} characters, exit {done.returncode} {done.stderr[-300:]}')
     if not ok:
         print(f'want {want!r}\ngot  {got!r}')
-sys.exit(failed > 0)
+    return ok
+
+
+oks = [check(case, 'built in') for case in cases]
+with tempfile.TemporaryDirectory() as folder:
+    wide = os.path.join(folder, 'wide.gguf')
+    subprocess.run([sys.executable, os.path.join(sources, 'bench', 'widen_heads.py'), os.path.join(sources, 'models', 'demo.gguf'), wide], check=True)
+    oks.append(check(cases[0], 'heads of 64', '-m', wide))
+sys.exit(not all(oks))
