@@ -250,6 +250,7 @@ typedef struct cl_wgmma {
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t tile_k;                /* K is a multiple of it */
     uint32_t split_k, parts;        /* work-groups that share the K of a tile; parts that each adds one after the other */
+    bool tail;                      /* only tiles of the last round share it */
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeroed bytes */
     uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;

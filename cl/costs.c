@@ -48,10 +48,13 @@ weft_status wf_cl_set_costs(wf_dev *base, const wf_cost *list, size_t n)
 }
 
 /* The model is of more rows than a tile of mma.sync has (H200, 16 rows: 16 us in place of 17 for N=6144, K=4096, 30 in place of 41 for
- * N=4096, K=14336). */
+ * N=4096, K=14336). Where only tiles of the last round share their K, it is of shares of the device: on all of it others are so close that only
+ * measuring could tell. */
 static bool is_modelled(const cl_dev *d, const cl_variant *v, const wf_call *c)
 {
-    return v->configure == wf_cl_configure_wgmma && d->costs.model.wgmma.unit > 0 && c->out[WF_GEMM_Y].rows > 8;
+    if (v->configure != wf_cl_configure_wgmma) return false;
+    if (!c->max_groups && wf_cl_wgmma_shape(v->tile, false, wf_cl_fragments(WF_F16)).tail) return false;
+    return d->costs.model.wgmma.unit > 0 && c->out[WF_GEMM_Y].rows > 8;
 }
 
 bool wf_cl_is_measured(const cl_dev *d, const wf_call *c, int variant)

@@ -89,7 +89,10 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
     char name[64];
     if (!strcmp(v->family, "gemm_wgmma")) {
         cl_fragments w = {(uint8_t)knob_of(l, "W_BITS"), (uint8_t)knob_of(l, "W_GROUP"), (uint8_t)knob_of(l, "W_MIN"), (uint8_t)knob_of(l, "W_ZERO"), NULL, (enum wf_codes)knob_of(l, "W_CODES")};
-        return wf_cl_wgmma_ptx(v->tile, knob_of(l, "SILU"), (cl_rotation){knob_of(l, "HEAD"), knob_of(l, "N_ROT")}, &w);
+        int32_t knob[WF_LEN(v->tile)];
+        memcpy(knob, v->tile, sizeof knob);
+        knob[WF_LEN(knob) - 1] = knob_of(l, "SPLIT_K");
+        return wf_cl_wgmma_ptx(knob, knob_of(l, "SILU"), (cl_rotation){knob_of(l, "HEAD"), knob_of(l, "N_ROT")}, &w);
     }
     if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_ptx(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);

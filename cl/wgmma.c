@@ -13,7 +13,8 @@
  * through shared memory. Large products pack it first (wgmma_pack.c). With SiLU half of a work-group's rows of W are gate, and
  * the other half the same rows of up; the epilogue brings them together. Where tiles are too few for the device, `split_k`
  * work-groups share the K of a tile, and the epilogue reduces their accumulators. Where they are enough, one work-group can add the same parts
- * in the same order (wgmma_parts.c), so that the bits do not depend on the number of rows.
+ * in the same order (wgmma_parts.c), so that the bits do not depend on the number of rows. Where the last round of tiles would leave most work-groups
+ * idle, only its tiles share their K (stream-K of one round; Osama et al., 2023).
  *
  * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
  */
@@ -43,7 +44,7 @@ static int shared_bytes(const wf_wgmma *s)
 
 static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .silu = silu, .w = *w};
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1] & 1, .tail = knob[1] >> 1, .tile_m = knob[2], .silu = silu, .w = *w};
     s.split_k = WF_MAX(knob[4], 1), s.parts = WF_MAX(-knob[4], 1);
     s.batch = batch_of(&s, knob[3]);
     s.unroll = WF_MAX(WF_WGMMA_STAGES, 2 * s.batch);
@@ -64,7 +65,7 @@ cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments 
 {
     wf_wgmma s = derive(knob, silu, w);
     return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
-                      .parts = (uint32_t)s.parts, .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack,
+                      .parts = (uint32_t)s.parts, .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .tail = s.tail,
                       .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
 }
 
@@ -83,6 +84,7 @@ static void parameters(wf_ptx *t, const wf_wgmma *s)
             "    .param .u32 res_stride, .param .u32 y_stride");
     if (s->pack) emit(t, ",\n    .param .u64 .ptr .global .align 1 scratch_base");
     if (s->split_k > 1) emit(t, ",\n    .param .u64 .ptr .global .align 1 exchange_base");
+    if (s->tail) emit(t, ",\n    .param .u32 whole_tiles");
     if (s->rope.head) wf_wgmma_rope_parameters(t);
     emit(t, ")\n.reqntid %d, 1, 1\n.minnctapersm %d\n{\n", s->threads, s->resident);
     t->depth = 1;
@@ -104,6 +106,7 @@ static void declare(wf_ptx *t, const wf_wgmma *s)
             ".reg .b32 a<%d>;"
             ".reg .f32 acc<%d>;",
          s->copies, WF_MAX(wf_wgmma_operand_registers(s), wf_wgmma_pack_registers(s)), s->n_acc);
+    if (s->tail) emit(t, ".reg .b32 whole; .reg .pred is_whole;");
     wf_wgmma_declare_weights(t, s);
 }
 
@@ -130,11 +133,20 @@ static void load_arguments(wf_ptx *t)
     close_scope(t);
 }
 
+/* From tiles to units: each tile has split_k of them, or one if it is whole. */
+static void count_units(wf_ptx *t, const wf_wgmma *s)
+{
+    if (s->tail) emit(t, "ld.param.u32 whole, [whole_tiles];"
+                         "sub.u32 units, units, whole;");
+    emit(t, "mul.lo.u32 units, units, %d; // split_k\n", s->split_k);
+    if (s->tail) emit(t, "add.u32 units, units, whole;");
+}
+
 /* What holds for all units of work. */
 static void begin(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Who this work-item is, and how many units of work there are: a unit is one share of the K of one tile.",
-         "Reads m, n, stride; writes tid, unit, grid, lane, warpgroup, warp, m_tiles, units, x_skip, smem_desc.", ".b32 tmp;");
+    open_scope_for(t, "Who this work-item is, and how many units of work there are: a unit is one share of the K of one tile.", ".b32 tmp;",
+         "Reads m, n, stride; writes tid, unit, grid, lane, warpgroup, warp, m_tiles, units, x_skip, smem_desc%s.", s->tail ? ", whole" : "");
     emit(t, "mov.u32 tid, %%tid.x;"
             "mov.u32 unit, %%ctaid.x;"
             "mov.u32 grid, %%nctaid.x;"
@@ -147,9 +159,9 @@ static void begin(wf_ptx *t, const wf_wgmma *s)
             "add.u32 units, n, %d;"
             "div.u32 units, units, %d;"
             "mul.lo.u32 units, units, m_tiles;"
-            "mul.lo.u32 units, units, %d; // split_k\n"
             "mul.wide.u32 x_skip, stride, %d; // from one of a work-item's rows of X to the next\n",
-         s->tile_m - 1, s->tile_m, s->tile_n - 1, s->tile_n, s->split_k, s->threads / WF_WGMMA_CHUNKS * 2);
+         s->tile_m - 1, s->tile_m, s->tile_n - 1, s->tile_n, s->threads / WF_WGMMA_CHUNKS * 2);
+    count_units(t, s);
     emit(t, "mov.u32 tmp, smem; // descriptor of operand B: K is contiguous, rows of 128 bytes have swizzling mode 1\n"
             "shr.u32 tmp, tmp, 4;"
             "and.b32 tmp, tmp, 16383;"
@@ -158,23 +170,35 @@ static void begin(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
+/* tile, rank: the first `whole` units are a tile each. */
+static void find_tile(wf_ptx *t, const wf_wgmma *s)
+{
+    emit(t, "%s.u32 tmp, unit%s;", s->tail ? "sub" : "mov", s->tail ? ", whole" : "");
+    emit(t, "div.u32 tile, tmp, %d;"
+            "rem.u32 rank, tmp, %d;", s->split_k, s->split_k);
+    if (s->tail) emit(t, "add.u32 tile, tile, whole;"
+                         "setp.lt.u32 is_whole, unit, whole;"
+                         "selp.u32 tile, unit, tile, is_whole;"
+                         "selp.u32 rank, 0, rank, is_whole;");
+}
+
 static void place_unit(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "The tile of this unit, and its steps of K: [rank * all / split_k, (rank + 1) * all / split_k).",
-         "Reads unit, m_tiles, k; writes tile, rank, m0, n0, first_step, steps, kt.", ".b32 tmp;");
-    emit(t, "div.u32 tile, unit, %d;"
-            "rem.u32 rank, unit, %d;"
-            "rem.u32 m0, tile, m_tiles;"
+    open_scope_for(t, "The tile of this unit, and its steps of K: [rank * all / split_k, (rank + 1) * all / split_k); of a whole tile all.", ".b32 tmp;",
+         "Reads unit, m_tiles, k%s; writes tile, rank, m0, n0, first_step, steps, kt%s.", s->tail ? ", whole" : "", s->tail ? ", is_whole" : "");
+    find_tile(t, s);
+    emit(t, "rem.u32 m0, tile, m_tiles;"
             "mul.lo.u32 m0, m0, %d;"
             "div.u32 n0, tile, m_tiles;"
-            "mul.lo.u32 n0, n0, %d;", s->split_k, s->split_k, s->tile_m, s->tile_n);
+            "mul.lo.u32 n0, n0, %d;", s->tile_m, s->tile_n);
     emit(t, "shr.u32 steps, k, %d;"
             "mul.lo.u32 tmp, rank, steps;"
             "div.u32 first_step, tmp, %d;"
             "add.u32 tmp, tmp, steps;"
-            "div.u32 tmp, tmp, %d;"
-            "sub.u32 steps, tmp, first_step;"
-            "mov.u32 kt, 0; // counts from the unit's first step\n", WF_WGMMA_LOG2_STEP, s->split_k, s->split_k);
+            "div.u32 tmp, tmp, %d;", WF_WGMMA_LOG2_STEP, s->split_k, s->split_k);
+    if (s->tail) emit(t, "selp.u32 tmp, steps, tmp, is_whole;");
+    emit(t, "sub.u32 steps, tmp, first_step;"
+            "mov.u32 kt, 0; // counts from the unit's first step\n");
     close_scope(t);
 }
 

@@ -18,6 +18,7 @@ typedef struct wf_wgmma {
     cl_fragments w;          /* how W lies */
     int batch, unroll;       /* steps whose W is loaded together; steps of the unrolled loop, which two batches divide */
     int split_k;             /* work-groups that share the K of a tile */
+    bool tail;               /* only tiles of the last round share it: those behind the first `whole_tiles`, an argument */
     int parts;               /* parts of K that a work-group adds one after the other, as split_k work-groups would */
     int silu;                /* 1: rows of W are gate, then up */
     cl_rotation rope;        /* rows of W are heads of q, k and v, and the epilogue turns q and k and puts k and v into their slots */

@@ -7,7 +7,8 @@
  * no word that it waits for is zero any more, adds in the order of K, and writes the zeros back. The sums themselves
  * tell that they have arrived, so a reduction takes one pass through the L2 cache. A sum that is zero travels as -0.
  * The wait ends because work-groups begin in the order of their numbers, and the lowest tile that is not finished never
- * waits for a later one.
+ * waits for a later one. Where only tiles of the last round share their K, the program has two epilogues, and those before take the one without
+ * a reduction.
  */
 #include "cl/wgmma.h"
 #include "cl/ptx_short.h"
@@ -36,6 +37,12 @@ static int share(const wf_wgmma *s)
 static int groups(const wf_wgmma *s)
 {
     return (share(s) + at_once(s) - 1) / at_once(s);
+}
+
+/* The number in the labels of group i: two epilogues have different ones. */
+static int label_of(const wf_wgmma *s, int i)
+{
+    return i + (s->tail && s->split_k == 1) * s->tile_m;
 }
 
 /* A row of a tile in shared memory: the 32 lanes of a store hit 32 banks. */
@@ -125,10 +132,12 @@ static void send_row(wf_ptx *t, const wf_wgmma *s, int i)
 static void send(wf_ptx *t, const wf_wgmma *s)
 {
     unsigned long long one = wf_wgmma_exchange_bytes(s) / s->split_k / s->split_k;
-    open_scope(t, "Sends the tile's sums to their reducers; then `exchange` is where this work-item receives its own.",
-               "Reads tile, first_row, in_tile, column, m0, m, n, rank, at; writes exchange.", ".b32 row, y_row, reducer, e<4>; .b64 to, more; .pred p, q;");
+    open_scope_for(t, "Sends the tile's sums to their reducers; then `exchange` is where this work-item receives its own.",
+                   ".b32 row, y_row, reducer, e<4>; .b64 to, more; .pred p, q;",
+                   "Reads tile, first_row, in_tile, column, m0, m, n, rank, at%s; writes exchange.", s->tail ? ", whole" : "");
+    emit(t, "%s.u32 row, tile%s;", s->tail ? "sub" : "mov", s->tail ? ", whole" : "");
     emit(t, "ld.param.u64 exchange, [exchange_base];"
-            "mul.wide.u32 to, tile, %llu;"
+            "mul.wide.u32 to, row, %llu;"
             "add.s64 exchange, exchange, to;"
             "mul.wide.u32 to, in_tile, 4;"
             "add.s64 exchange, exchange, to;", (unsigned long long)wf_wgmma_exchange_bytes(s));
@@ -224,7 +233,7 @@ static void silu(wf_ptx *t)
     close_scope(t);
 }
 
-static void store_row(wf_ptx *t, int i)
+static void store_row(wf_ptx *t, int name)
 {
     emit(t, "mul.wide.u32 to, y_row, y_pitch;"
             "cvt.u64.u32 more, column;"
@@ -233,8 +242,8 @@ static void store_row(wf_ptx *t, int i)
             "shl.b64 to, to, 2;"
             "add.s64 to, to, y;"
             "st.global.v4.f32 [to], {f0,f1,f2,f3};"
-            "bra END%d;", i, i);
-    label(t, "HALF%d", i);
+            "bra END%d;", name, name);
+    label(t, "HALF%d", name);
     emit(t, "cvt.rn.f16x2.f32 h0, f1, f0;"
             "cvt.rn.f16x2.f32 h1, f3, f2;"
             "shl.b64 to, to, 1;"
@@ -244,22 +253,22 @@ static void store_row(wf_ptx *t, int i)
 
 static void finish_row(wf_ptx *t, const wf_wgmma *s, int i)
 {
-    int r = i % together(s);
+    int r = i % together(s), name = label_of(s, i);
     open_scope_for(t, "Finishes four outputs of a row: sums, bias, then residual, SiLU or the rotation, one store.",
                    ".b32 row, y_row, h<2>; .f32 f<8>; .b64 to, more; .pred p;",
                    "Reads reduced, m0, m, n, column, %s, b*, %s%sto_half, y_pitch, y; writes nothing.", s->split_k > 1 ? "exchange" : "at",
                    s->silu ? "" : "r*, ", s->rope.head ? WF_WGMMA_ROPE_READS : "");
     find_row(t, s, i);
-    emit(t, "@!p bra END%d;", i);
+    emit(t, "@!p bra END%d;", name);
     load_sums(t, s, i);
     if (s->silu)
         silu(t);
     else if (s->rope.head)
-        wf_wgmma_turn(t, r), wf_wgmma_store_kv(t, s, i, r);
+        wf_wgmma_turn(t, r), wf_wgmma_store_kv(t, s, name, r);
     else
         for (int v = 0; v < 4; v++) emit(t, "add.f32 f%d, f%d, r%d;", v, v, 4 * r + v);
-    store_row(t, i);
-    label(t, "END%d", i);
+    store_row(t, name);
+    label(t, "END%d", name);
     close_scope(t);
 }
 
@@ -277,13 +286,14 @@ static void load_more(wf_ptx *t, const wf_wgmma *s, int i)
     close_scope(t);
 }
 
-void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s)
+static void finish_tile(wf_ptx *t, const wf_wgmma *s)
 {
     char locals[240], rope[80] = "";
     if (s->rope.head) snprintf(rope, sizeof rope, WF_WGMMA_ROPE_LOCALS, WF_WGMMA_ANGLES);
     snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;%s", together(s) * 4, rope);
-    open_scope(t, "The epilogue: from accumulators to Y.",
-               "Reads tid, lane, warpgroup, warp, acc*, tile, rank, m0, n0, m, n, has_bias, bias, has_res, res, res_pitch, to_half, y, y_pitch; writes nothing.", locals);
+    open_scope_for(t, "The epilogue: from accumulators to Y.", locals,
+                   "Reads tid, lane, warpgroup, warp, acc*, %srank, m0, n0, m, n, has_bias, bias, has_res, res, res_pitch, to_half, y, y_pitch; "
+                   "writes nothing.", !s->tail ? "tile, " : s->split_k > 1 ? "tile, whole, " : "");
     place(t, s);
     if (s->rope.head) wf_wgmma_place_head(t, s);
     store_accumulators(t, s);
@@ -294,4 +304,18 @@ void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s)
         finish_row(t, s, i);
     }
     close_scope(t);
+}
+
+void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s)
+{
+    wf_wgmma whole = *s;
+    whole.split_k = 1;
+    if (s->tail) {
+        emit(t, "@!is_whole bra SHARED;");
+        finish_tile(t, &whole);
+        emit(t, "bra FINISHED;");
+        label(t, "SHARED");
+    }
+    finish_tile(t, s);
+    if (s->tail) label(t, "FINISHED");
 }

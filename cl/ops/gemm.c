@@ -210,9 +210,40 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
     return wf_cl_gemm_arguments(v, c, l);
 }
 
+/* The program for a call, and its tiles: those with one work-group each, and behind them those whose K split_k work-groups share. */
+typedef struct wgmma_work {
+    cl_wgmma g;
+    uint32_t whole, shared;
+} wgmma_work;
+
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
     return (uint64_t)((c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m) * ((columns_of(c) + g->tile_n - 1) / g->tile_n);
+}
+
+/* Work-groups that run together. */
+static uint32_t wgmma_at_once(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
+{
+    uint32_t at_once = caps->units * g->resident;
+    return c->max_groups ? WF_MIN(at_once, c->max_groups) : at_once;
+}
+
+/* Where only tiles of the last round share their K, as many work-groups share it as that round has room for: 20 tiles left on 108 work-groups
+ * become 100 pieces, which take a fifth of a round. */
+static wgmma_work wgmma_work_of(const cl_caps *caps, const cl_variant *v, const wf_call *c)
+{
+    enum { MOST = 8 };
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    wgmma_work work = {.g = wf_cl_wgmma_shape(v->tile, c->p.silu, f)};
+    uint32_t tiles = (uint32_t)wgmma_tiles(&work.g, c), at_once = wgmma_at_once(caps, &work.g, c);
+    int32_t knob[WF_LEN(v->tile)];
+    work.shared = work.g.tail ? tiles % at_once : tiles;
+    work.whole = tiles - work.shared;
+    if (!work.g.tail || !work.shared) return work;
+    memcpy(knob, v->tile, sizeof knob);
+    knob[WF_LEN(knob) - 1] = (int32_t)WF_MIN(at_once / work.shared, (uint32_t)MOST);
+    work.g = wf_cl_wgmma_shape(knob, c->p.silu, f);
+    return work;
 }
 
 /* X in whole tiles. */
@@ -241,12 +272,13 @@ static double wgmma_step_packed(const cl_wgmma_costs *a, const cl_wgmma *g)
     return 2e-6 * g->w_rows * g->tile_m * g->tile_k / (a->wgmma_packed.unit + a->wgmma_packed.unit_x * g->tile_m);
 }
 
-/* Microseconds of the split-K reduction. */
+/* Microseconds of the split-K reduction. Of packed X two parts were measured on the whole device; more parts of fewer tiles are as many sums. */
 static double wgmma_reduce(const cl_wgmma_costs *a, const cl_wgmma *g, uint32_t tiles)
 {
+    enum { MEASURED = 2 };
     double sums = 1e-6 * tiles * g->split_k * g->tile_m * g->w_rows * sizeof(float);
     if (g->split_k == 1) return 0;
-    return g->pack ? a->wgmma_packed.part * g->split_k : a->wgmma.part * g->split_k + a->wgmma.exchange * sums;
+    return g->pack ? a->wgmma_packed.part * MEASURED : a->wgmma.part * g->split_k + a->wgmma.exchange * sums;
 }
 
 /* Microseconds of so many work-groups that run together. */
@@ -261,20 +293,21 @@ static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl
 /* Exact enough to choose by (H200: compared with all products of Llama-3-8B for M from 16 to 256, X packed from 128 to 2048). Each bind asks for many of these: no loop over the rounds. */
 double wf_cl_wgmma_time(const cl_caps *caps, const cl_wgmma_costs *a, const cl_variant *v, const wf_call *c)
 {
-    cl_wgmma shape = wf_cl_wgmma_shape(v->tile, c->p.silu, wf_cl_fragments(c->in[WF_GEMM_W].dtype)), *g = &shape;
-    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split_k, at_once = caps->units * g->resident;
-    double time = wgmma_reduce(a, g, tiles) + (g->pack ? a->wgmma_packed.pack + a->wgmma_packed.copy * 1e-6 * (double)packed_bytes(g, c) : 0);
-    if (c->max_groups) at_once = WF_MIN(at_once, c->max_groups);
+    wgmma_work work = wgmma_work_of(caps, v, c);
+    cl_wgmma *g = &work.g, alone = work.g;
+    uint32_t groups = work.shared * g->split_k, at_once = wgmma_at_once(caps, g, c);
+    double time = wgmma_reduce(a, g, work.shared) + (g->pack ? a->wgmma_packed.pack + a->wgmma_packed.copy * 1e-6 * (double)packed_bytes(g, c) : 0);
+    alone.split_k = 1;
+    if (work.whole) time += work.whole / at_once * wgmma_round(caps, a, &alone, c, at_once);
     if (groups >= at_once) time += groups / at_once * wgmma_round(caps, a, g, c, at_once);
     if (groups % at_once) time += wgmma_round(caps, a, g, c, groups % at_once);
     return time;
 }
 
 /* A part is a step at least. The work-groups of a tile wait for each other, so that all of them must run, and their sums must have room. */
-static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
+static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint64_t tiles)
 {
-    uint64_t tiles = wgmma_tiles(g, c);
-    if (g->split_k == 1) return g->parts <= c->in[WF_GEMM_X].cols / g->tile_k;
+    if (g->split_k == 1) return !g->tail && g->parts <= c->in[WF_GEMM_X].cols / g->tile_k;
     if (g->split_k > c->in[WF_GEMM_X].cols / g->tile_k || (c->max_groups && g->split_k > c->max_groups)) return false;
     return tiles * g->split_k <= caps->units * g->resident && tiles * g->exchange_bytes <= caps->zeroed;
 }
@@ -294,22 +327,25 @@ static bool wgmma_rope_knobs(const wf_call *c, cl_launch *l)
 bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
-    if (!f) return false;
-    cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu, f);
-    if (!caps->nv_wgmma || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
+    if (!f || !caps->nv_wgmma) return false;
+    wgmma_work work = wgmma_work_of(caps, v, c);
+    cl_wgmma g = work.g;
+    if (!wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
     if (!wf_cl_vec4_ok(&c->out[WF_GEMM_Y]) || (c->p.silu && c->in[WF_GEMM_W].rows % 32)) return false;
-    uint64_t units = wgmma_tiles(&g, c) * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
-    if (c->in[WF_GEMM_X].cols % g.tile_k || !split_fits(caps, &g, c) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    uint64_t units = work.whole + (uint64_t)work.shared * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
+    if (c->in[WF_GEMM_X].cols % g.tile_k || !split_fits(caps, &g, c, work.shared) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
+    wf_cl_knob(l, "SPLIT_K", g.tail ? (int32_t)g.split_k : v->tile[4]);
     if (!wf_cl_fragment_knobs(c, l) || !wgmma_rope_knobs(c, l)) return false;
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = wf_cl_gemm_arguments(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);
-    if (g.split_k > 1) wf_cl_arg_zeroed(l, wgmma_tiles(&g, c) * g.exchange_bytes);
+    if (g.split_k > 1) wf_cl_arg_zeroed(l, work.shared * g.exchange_bytes);
+    if (g.tail) wf_cl_arg_u32(l, work.whole);
     if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
     return fits;
 }

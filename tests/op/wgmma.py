@@ -327,20 +327,31 @@ def expected(x, w, bias, residual, silu):
     return gate / (1 + np.exp(-gate)) * up
 
 
+def share_out(tiles, split):
+    """(tiles that one work-group has, work-groups that share one of the others, work-groups in all). split: work-groups a tile; below 0: parts of K that
+    one adds; "5t on 7": 5, but only of the tiles that 7 work-groups leave to the last round."""
+    if not isinstance(split, str):
+        return 0, max(split, 1), tiles * max(split, 1)
+    split, groups = map(int, split.split("t on "))
+    whole = tiles // groups * groups
+    return whole, split, min(groups, whole + (tiles - whole) * split)
+
+
 def call(program, rows, tokens, split, shape, buffers, half, silu, more=None):
-    """One product; buffers by operand. split: work-groups a tile; below 0: parts of K that one adds. more: parameters besides."""
+    """One product; buffers by operand. split: as of share_out(). more: parameters besides."""
     m, n, k = shape
     n_y = n // 2 if silu else n
-    tiles, split = -(-m // tokens) * -(-n // rows), max(split, 1)
-    zeros = np.zeros(tiles * split * split * -(-tokens // split) * rows * 4, np.uint8)
+    tiles = -(-m // tokens) * -(-n // rows)
+    whole, split, n_groups = share_out(tiles, split)
+    zeros = np.zeros((tiles - whole) * split * split * -(-tokens // split) * rows * 4, np.uint8)
     operands = ("x", "w", "bias", "res", "y")
     memory = Memory([buffers.get(name, np.zeros(0, np.uint8)) for name in operands] + [zeros] + [buffers.get(name, np.zeros(0, np.uint8)) for name in ROPE])
     params = {"M": m, "N": n_y, "K": k, "x_stride": k, "res_stride": n_y, "y_stride": n_y, "y_half": int(half), "w_row_bytes": k * 2,
-              "exchange_base": 6 * STRIDE}
+              "exchange_base": 6 * STRIDE, "whole_tiles": whole}
     for i, name in enumerate(operands + ("",) + ROPE):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0 if name in buffers else (1 << 64) - 1
     params |= more or {}
-    groups = [Group(program, rows * 2, g, tiles * split, params, memory).run() for g in range(tiles * split)]
+    groups = [Group(program, rows * 2, g, n_groups, params, memory).run() for g in range(n_groups)]
     turns = 0
     while groups:
         groups = [g for g in groups if next(g, groups) is not groups]
@@ -448,8 +459,10 @@ def failure(what, test, *args):
 def check_f16(tool, name, rows, tokens, packs, texts):
     failed = 0
     for silu, split, shape in ((0, 1, (13, 132, 320)), (0, 5, (tokens + 3, 72, 384)), (0, 8, (tokens - 3, rows, 576)),
-                               (0, -3, (tokens + 3, 72, 512)), (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320)), (1, -4, (13, 160, 320))):
-        texts.append(subprocess.check_output([tool, name, str(split), "F16", *["silu"] * silu], text=True))
+                               (0, -3, (tokens + 3, 72, 512)), (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320)), (1, -4, (13, 160, 320)),
+                               (0, "2t on 3", (13, 4 * rows - 8, 320)), (0, "5t on 7", (tokens - 3, rows, 384)),
+                               (1, "3t on 4", (tokens + 3, 2 * rows + 32, 320))):
+        texts.append(subprocess.check_output([tool, name, str(split).split()[0], "F16", *["silu"] * silu], text=True))
         if not packs:
             failed += failure(f"{name}, cut of K {split}, {shape}{', SiLU' * silu}", check, parse(texts[-1]), rows, tokens, split, shape,
                               split != 8, split in (4, 8), silu)
@@ -458,8 +471,9 @@ def check_f16(tool, name, rows, tokens, packs, texts):
 
 def check_rope(tool, name, rows, tokens, packs, texts):
     failed = 0
-    for split, m, heads, n_rot, half in ((1, 13, (3, 1), 40, True), (4, min(tokens + 3, 32), (2, 1), 24, False), (-3, 13, (1, 1), 32, True)):
-        texts.append(subprocess.check_output([tool, name, str(split), "F16", "40", str(n_rot)], text=True))
+    for split, m, heads, n_rot, half in ((1, 13, (3, 1), 40, True), (4, min(tokens + 3, 32), (2, 1), 24, False), (-3, 13, (1, 1), 32, True),
+                                         ("3t on 3", 13, (3 * rows // 40 + 1, 1), 24, True)):
+        texts.append(subprocess.check_output([tool, name, str(split).split()[0], "F16", "40", str(n_rot)], text=True))
         if not packs:
             failed += failure(f"{name}, cut of K {split}, {m} rows, heads of q and kv {heads}, of which {n_rot} turn", check_rotation, parse(texts[-1]), rows,
                               tokens, split, m, heads, n_rot, half)

@@ -2,7 +2,7 @@
  *
  *   wgmma_ptx                          a line for each variant of wgmma that does not cut K: its name, rows of W, of X, and 1 if it packs X
  *   wgmma_ptx VARIANT SPLIT_K FORMAT [silu | HEAD N_ROT]   the program of that variant for weights of a format, but with K in so many parts, below 0: of
- *                                      one work-group; with SiLU, or with heads that turn
+ *                                      one work-group, with a t behind it only of tiles of the last round; with SiLU, or with heads that turn
  *   wgmma_ptx formats                  a line for each format that has programs: its name, and the numbers of cl_fragments
  *   wgmma_ptx weights FORMAT ROWS K    weights from a seed: ROWS x K in F32, then as the programs read them
  *   wgmma_ptx attention HEAD_SIZE [async | chunks]   the program of attention, with the asynchronous softmax or by chunks, few of which do not grow
@@ -21,11 +21,12 @@ static int print_text(char *text)
     return 0;
 }
 
-static int print_gemm(const cl_variant *v, int split_k, bool silu, cl_rotation rope, const cl_fragments *w)
+static int print_gemm(const cl_variant *v, const char *split_k, bool silu, cl_rotation rope, const cl_fragments *w)
 {
     int32_t knob[WF_LEN(v->tile)];
     memcpy(knob, v->tile, sizeof knob);
-    knob[WF_LEN(knob) - 1] = split_k;
+    knob[1] |= strchr(split_k, 't') ? 2 : 0;
+    knob[WF_LEN(knob) - 1] = atoi(split_k);
     return print_text(wf_cl_wgmma_ptx(knob, silu, rope, w));
 }
 
@@ -85,7 +86,7 @@ int main(int argc, char **argv)
         if (argc < 3) printf("%s %d %d %d\n", v->name, v->tile[0] * 64, v->tile[2], v->tile[1]);
         if (argc < 4 || strcmp(argv[1], v->name)) continue;
         cl_rotation rope = argc == 6 ? (cl_rotation){atoi(argv[4]), atoi(argv[5])} : (cl_rotation){0};
-        return print_gemm(v, atoi(argv[2]), argc == 5, rope, wf_cl_fragments(dtype_of(argv[3])));
+        return print_gemm(v, argv[2], argc == 5, rope, wf_cl_fragments(dtype_of(argv[3])));
     }
     return 0;
 }

@@ -100,6 +100,32 @@ static void cuts_have_names(void **state)
     assert_false(wf_cl_supports(&d->base, &few, cut));
 }
 
+/* On a share of the device the tiles of the last round share their K, by as many work-groups as that round has room for; on all of it nobody measured
+ * that, and batch-invariant kernels never do. */
+static void last_round_is_short(void **state)
+{
+    static const struct {
+        uint32_t groups, shared_by, whole;
+        const char *variant;
+    } cases[] = {{0, 0, 0, "packed256"}, {108, 5, 108, "packed256_tail"}, {96, 3, 96, "packed256_tail"}, {64, 0, 0, "packed256"}};
+    cl_dev *d = with_wgmma();
+    (void)state;
+    take_default_costs(d);
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = product(1024, 4096, 14336);
+        cl_launch l;
+        c.max_groups = cases[i].groups;
+        int v = best_of(d, &c);
+        assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
+        assert_string_not_equal(wf_cl_variant_at(WF_OP_GEMM, pick_in_class(&d->base, &c, "wgmma"))->name, "packed256_tail");
+        assert_true(wf_cl_configure(d, v, &c, &l));
+        if (!cases[i].shared_by) continue;
+        assert_int_equal(knob(&l, "SPLIT_K"), cases[i].shared_by);
+        assert_int_equal(l.arg[l.n_args - 1].u32, cases[i].whole);
+        assert_true(l.groups >= c.max_groups && l.zeroed <= d->ref.caps.zeroed);
+    }
+}
+
 /* `weft selftest` has a problem for each variant, one with rows enough for the largest tile and K enough for the most cuts. */
 static void selftest_meets_wgmma(void **state)
 {
@@ -146,6 +172,7 @@ int main(void)
         cmocka_unit_test(choices_change_where_tiles_begin),
         cmocka_unit_test(products_follow_the_model),
         cmocka_unit_test(cuts_have_names),
+        cmocka_unit_test(last_round_is_short),
         cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
     };
