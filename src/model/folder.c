@@ -31,14 +31,6 @@ static const wf_folder_name llama_names[] = {
     {"model.layers.#.mlp.experts.#.gate_proj", "blk.#.ffn_gate.#"},
     {"model.layers.#.mlp.experts.#.up_proj", "blk.#.ffn_up.#"},
     {"model.layers.#.mlp.experts.#.down_proj", "blk.#.ffn_down.#"},
-    {"model.layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
-    {"model.layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},
-    {"model.layers.#.mlp.shared_expert.down_proj", "blk.#.ffn_down_shexp"},
-    {"model.layers.#.mlp.shared_expert_gate", "blk.#.ffn_gate_inp_shexp"},
-    {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"}, /* Mixtral */
-    {"model.layers.#.block_sparse_moe.experts.#.w1", "blk.#.ffn_gate.#"},
-    {"model.layers.#.block_sparse_moe.experts.#.w3", "blk.#.ffn_up.#"},
-    {"model.layers.#.block_sparse_moe.experts.#.w2", "blk.#.ffn_down.#"},
     {NULL, NULL},
 };
 
