@@ -198,7 +198,14 @@ static const char *text_name(const char *name, char buf[256])
     return buf;
 }
 
-/* The row of a tensor, the architecture's own before Llama's, and GGUF's name, kept by g; NULL: it is no weight. */
+/* The architecture's own before Llama's. */
+static const wf_folder_name *find_row(const wf_folder_name *own, const char *name, wf_str numbers[MAX_NUMBERS], const char **rest)
+{
+    const wf_folder_name *row = find_in(own, name, numbers, rest);
+    return row ? row : find_in(llama_names, name, numbers, rest);
+}
+
+/* The row of a tensor, and GGUF's name, kept by g; NULL: it is no weight. */
 static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *name, const wf_folder_name **row, const char **out)
 {
     wf_str numbers[MAX_NUMBERS];
@@ -207,8 +214,7 @@ static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *
     size_t n = 0;
     *row = NULL, *out = NULL;
     if (!(name = text_name(name, buf))) return WEFT_OK;
-    *row = find_in(own, name, numbers, &rest);
-    if (!*row) *row = find_in(llama_names, name, numbers, &rest);
+    *row = find_row(own, name, numbers, &rest);
     if (*row && !(*row)->ours) return WEFT_OK;
     if (*row) n = fill_in(ours, sizeof ours, (*row)->ours, numbers, rest);
     if (!n || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
@@ -266,6 +272,22 @@ static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_
 const wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name)
 {
     return wf_safetensors_find(g->folder->weights, name);
+}
+
+const wf_safetensor *wf_folder_next_bias(const wf_gguf *g, const wf_folder_name *names, size_t *at, const char **of)
+{
+    const wf_safetensors *w = g->folder->weights;
+    wf_str numbers[MAX_NUMBERS];
+    const char *rest, *name;
+    char buf[256];
+    while (*at < w->n_tensors) {
+        const wf_safetensor *t = &w->tensors[(*at)++];
+        const wf_folder_name *row = (name = text_name(t->name, buf)) ? find_row(names, name, numbers, &rest) : NULL;
+        if (!row || !row->ours || row->whole || strcmp(rest, ".bias")) continue;
+        *of = row->ours + (begins(row->ours, "blk.#.") ? strlen("blk.#.") : 0);
+        return t;
+    }
+    return NULL;
 }
 
 /* Piece by piece: it may be gigabytes, from a slow disk. */

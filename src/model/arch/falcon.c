@@ -82,7 +82,8 @@ static const wf_folder_key rows[] = {
     {"layer_norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "activation", .acts = "gelu", .tied = true, .read = config};
+static const wf_folder_bias biases[] = {{"attn_qkv attn_output ffn_up ffn_down", "bias"}, {"attn_norm attn_norm_2 output_norm"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation", .acts = "gelu", .tied = true, .read = config};
 
 static const wf_mix_row down[] = {
     {WF_FILE_Q2_K, WF_Q3_K, WF_Q3_K},

@@ -22,7 +22,12 @@ static const wf_folder_key rows[] = {
     {"rope_theta", "rope.freq_base", true, 1e6f, WF_NULL_IS_MISSING, "MixtralForCausalLM"},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .windows = true, .biases = true};
+static const wf_folder_bias biases[] = { /* Mistral and Mixtral have none */
+    {WF_ATTENTION_BIASES, "attention_bias", false, "LlamaForCausalLM"},
+    {WF_MLP_BIASES, "mlp_bias", false, "LlamaForCausalLM"},
+    {NULL},
+};
+static const wf_folder_keys keys = {.rows = rows, .windows = true, .biases = biases};
 static const wf_folder_name names[] = { /* Mixtral's */
     {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},
     {"model.layers.#.block_sparse_moe.experts.#.w1", "blk.#.ffn_gate.#"},
