@@ -327,8 +327,11 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
     const wf_safetensor *head = wf_safetensors_find(w, "lm_head.weight");
     if (!head) head = wf_safetensors_find(w, "language_model.lm_head.weight");
     if (!tied && !head && w->n_tensors) return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
-    for (size_t i = 0; i < w->n_tensors; i++) {
+    uint64_t total = 0, done = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].bytes;
+    for (size_t i = 0; i < w->n_tensors; done += w->tensors[i++].bytes) {
         WF_TRY(wf_stop_now());
+        wf_report("read", total ? (double)done / (double)total : 0);
         if (!tied || &w->tensors[i] != head) WF_TRY(add_tensor(g, names, &w->tensors[i]));
     }
     if (has_vision(w)) wf_log(WEFT_LOG_WARN, "%s has a vision tower, which is left out: it reads text only", g->path);
