@@ -13,23 +13,19 @@
  */
 #include "common.clh"
 
-enum sweep { FIRST, ADJUST, SUMS, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, LARGEST, DONE };
+enum sweep { FIRST, ADJUST, LARGEST, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, DONE };
 
 /* What the first work-item knows of its row; the others read it between sweeps. */
 typedef struct row_state {
     enum sweep sweep;
-    float x_top, norm;       /* largest x; ln of the sum of exp(x) */
     float top;               /* largest z */
     float temperature, top_p, min_p, u;
-    uint top_k, column;
+    uint top_k, column;      /* column: what y becomes */
     uint t, ties;            /* what is kept; t 0: all */
     uint low, high;          /* of a bisection */
     float want, above;       /* the sum top_p asks for; that of the columns above t */
     uint run;                /* work-item whose columns the draw fell into */
     float rest;              /* what is left of u there */
-    uint n;                  /* largest columns found */
-    float last;              /* the last of them */
-    uint last_at;
 } row_state;
 
 /* What a sweep gives. */
@@ -109,12 +105,9 @@ void sweep_adjust(const __global float *x, __global float *z, uint K, int begin,
     }
 }
 
-void sweep_sums(const __global float *x, const __global float *z, uint K, float x_top, found *f)
+void sweep_largest(const __global float *z, uint K, found *f)
 {
-    for (uint k = get_local_id(0); k < K; k += WG) {
-        f->sum += exp(x[k] - x_top);
-        keep(f, z[k], k);
-    }
+    for (uint k = get_local_id(0); k < K; k += WG) keep(f, z[k], k);
 }
 
 void sweep_from(const __global float *z, uint K, uint key, float top, bool weights, found *f)
@@ -124,12 +117,6 @@ void sweep_from(const __global float *z, uint K, uint key, float top, bool weigh
         f->count += in;
         if (in && weights) f->sum += exp(z[k] - top);
     }
-}
-
-void sweep_after(const __global float *x, uint K, float last, uint last_at, found *f)
-{
-    for (uint k = get_local_id(0); k < K; k += WG)
-        if (before(last, last_at, x[k], k)) keep(f, x[k], k);
 }
 
 /* ---- sweeps over a run of columns --------------------------------------------------------------------------------- */
@@ -165,11 +152,13 @@ void start_top_p(row_state *s)
     else start_ties(s);
 }
 
-void start_cuts(row_state *s, uint K)
+void start_cuts(row_state *s, const found *largest, uint K)
 {
+    s->top = largest->best;
+    s->column = largest->at;
     s->t = s->ties = s->low = 0;
     s->high = key_of(s->top);
-    if (s->temperature == 0) s->sweep = PICK;
+    if (s->temperature == 0) s->sweep = DONE;
     else if (s->top_k > 0 && s->top_k < K) s->sweep = s->low < s->high ? TOP_K : AT_K;
     else start_top_p(s);
 }
@@ -217,21 +206,16 @@ void find_run(row_state *s, const __local float *sums)
     s->sweep = PICK;
 }
 
-void advance(row_state *s, const found *f, uint K, uint count, bool adjusts, const __local float *sums)
+void advance(row_state *s, const found *f, uint K, bool adjusts, const __local float *sums)
 {
     switch (s->sweep) {
     case FIRST:
-        s->x_top = f->best;
-        s->column = f->at;
-        s->sweep = f->best == INFINITY ? DONE : adjusts ? ADJUST : SUMS;
+        if (f->best == INFINITY) s->column = -1 - f->at, s->sweep = DONE;
+        else if (adjusts) s->sweep = ADJUST;
+        else start_cuts(s, f, K); /* z is x */
         break;
-    case ADJUST: s->sweep = SUMS; break;
-    case SUMS:
-        s->norm = s->x_top + log(f->sum);
-        s->top = f->best;
-        s->column = f->at;
-        start_cuts(s, K);
-        break;
+    case ADJUST: s->sweep = LARGEST; break;
+    case LARGEST: start_cuts(s, f, K); break;
     case TOP_K: halve(s, f->count >= s->top_k, AT_K); break;
     case AT_K:
         s->t = s->low;
@@ -243,14 +227,9 @@ void advance(row_state *s, const found *f, uint K, uint count, bool adjusts, con
     case AT_P: end_top_p(s, f->sum); break;
     case TIES: s->sweep = WEIGHTS; break;
     case WEIGHTS: find_run(s, sums); break;
-    case PICK:
-        if (s->temperature > 0) s->column = f->at;
-        s->sweep = count > 1 ? LARGEST : DONE;
-        break;
-    default:
-        s->last = f->best;
-        s->last_at = f->at;
-        s->sweep = ++s->n + 1 < count ? LARGEST : DONE;
+    default: /* PICK */
+        s->column = f->at;
+        s->sweep = DONE;
     }
 }
 
@@ -266,8 +245,8 @@ uint from_key(const row_state *s)
 
 /* ---- a row -------------------------------------------------------------------------------------------------------- */
 
-KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), OUT(y), OUT(p), OUT(z), uint M, uint K, uint count,
-                   uint x_stride, uint z_stride)
+KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), OUT(y), OUT(z), uint M, uint K, uint x_stride,
+                   uint z_stride)
 {
     __local uint counts[WG], places[WG], ties[WG]; /* reduced; ties of each run */
     __local float totals[WG], bests[WG], sums[WG]; /* reduced; sums of each run */
@@ -277,13 +256,11 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
         const __global float *x = IN_AT(float, x) + (ulong)m * x_stride, *params = IN_AT(float, params) + 3 * m;
         const __global uint *key = IN_AT(uint, key) + 5 * m;
         const __global int *indptr = IN_AT(int, indptr) + m;
-        __global float *z = OUT_AT(float, z) + (ulong)m * z_stride, *p = OUT_AT(float, p) + (ulong)m * count;
-        __global int *y = OUT_AT(int, y) + (ulong)m * count;
+        __global float *z = OUT_AT(float, z) + (ulong)m * z_stride;
         row_state s;
         s.sweep = FIRST, s.temperature = params[0], s.top_p = params[1], s.min_p = params[2], s.top_k = key[0];
-        s.x_top = s.norm = s.top = s.want = s.above = s.rest = 0;
-        s.column = s.t = s.ties = s.low = s.high = s.run = s.n = s.last_at = 0;
-        s.last = INFINITY;
+        s.top = s.want = s.above = s.rest = 0;
+        s.column = s.t = s.ties = s.low = s.high = s.run = 0;
         s.u = (float)(philox(key[3], key[4], key[1], key[2]) >> 8) * 0x1p-24f;
         while (s.sweep != DONE) {
             found f;
@@ -293,8 +270,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
                 for (uint i = 0; i < lid; i++) tie += ties[i];
             if (s.sweep == FIRST) sweep_first(x, z, K, &f);
             else if (s.sweep == ADJUST) sweep_adjust(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, adjust));
-            else if (s.sweep == SUMS) sweep_sums(x, z, K, s.x_top, &f);
-            else if (s.sweep == LARGEST) sweep_after(x, K, s.last, s.last_at, &f);
+            else if (s.sweep == LARGEST) sweep_largest(z, K, &f);
             else if (s.sweep >= TIES) sweep_run(z, K, &s, tie, &f);
             else sweep_from(z, K, from_key(&s), s.top, s.sweep >= ABOVE, &f);
             if (s.sweep == TIES) ties[lid] = f.count;
@@ -311,18 +287,14 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
             if (lid == 0) {
-                enum sweep was = s.sweep;
                 f.count = counts[0], f.sum = totals[0];
-                advance(&s, &f, K, count, indptr_off != NONE, sums);
-                if (was == PICK) y[0] = (int)s.column, p[0] = x[s.column] - s.norm;
-                if (was == LARGEST) y[s.n] = (int)s.last_at, p[s.n] = s.last - s.norm;
+                advance(&s, &f, K, indptr_off != NONE, sums);
+                if (s.sweep == DONE) OUT_AT(int, y)[m] = (int)s.column;
                 shared = s;
             }
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
             s = shared;
         }
-        if (s.x_top == INFINITY)
-            for (uint i = lid; i < count; i += WG) y[i] = -1 - (int)s.column, p[i] = NAN;
         barrier(CLK_LOCAL_MEM_FENCE); /* shared is written again */
     }
 }

@@ -36,37 +36,18 @@ static wf_sampling_params params_of(const wf_call *c, uint32_t m)
     return (wf_sampling_params){params[0], params[1], params[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
 }
 
-/* ids[0] is set; appends the largest x in descending order. */
-static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p, uint32_t count)
-{
-    double top = -INFINITY, sum = 0;
-    for (uint32_t k = 0; k < n; k++) top = x[k] > top ? x[k] : top; /* fmax: see sampling/sampler.c */
-    for (uint32_t k = 0; k < n; k++) sum += exp(x[k] - top);
-    for (uint32_t t = 1; t < count; t++) {
-        int32_t best = -1;
-        for (int32_t k = 0; (uint32_t)k < n; k++) {
-            bool after = t == 1 || x[k] < x[ids[t - 1]] || (x[k] == x[ids[t - 1]] && k > ids[t - 1]);
-            if (after && (best < 0 || x[k] > x[best])) best = k;
-        }
-        ids[t] = best;
-    }
-    for (uint32_t t = 0; t < count; t++) p[t] = (float)(x[ids[t]] - top - log(sum));
-}
-
 static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
 {
     const float *x = wf_cpu_row(&c->in[WF_SAMPLE_X], m);
-    uint32_t n = c->in[WF_SAMPLE_X].cols, count = c->out[WF_SAMPLE_Y].cols;
+    uint32_t n = c->in[WF_SAMPLE_X].cols;
     int32_t *y = wf_cpu_row(&c->out[WF_SAMPLE_Y], m), broken = first_broken(x, n);
-    float *p = wf_cpu_row(&c->out[WF_SAMPLE_P], m), *z = wf_cpu_row(&c->out[WF_SAMPLE_Z], m);
+    float *z = wf_cpu_row(&c->out[WF_SAMPLE_Z], m);
     memcpy(z, x, n * sizeof *z);
-    if (broken < 0) {
-        wf_sampling_params params = params_of(c, m);
-        change(c, m, z);
-        y[0] = wf_sample_row(&params, z, n, scratch, NULL);
-        log_probabilities(x, n, y, p, count);
-    }
-    for (uint32_t t = 0; broken >= 0 && t < count; t++) y[t] = -1 - broken, p[t] = NAN;
+    *y = -1 - broken;
+    if (broken >= 0) return;
+    wf_sampling_params params = params_of(c, m);
+    change(c, m, z);
+    *y = wf_sample_row(&params, z, n, scratch, NULL);
 }
 
 void wf_cpu_ref_sample(const wf_cpu_work *w)

@@ -410,6 +410,7 @@ struct weft_selftest_row {
     double error, limit; /* largest error in units of the tolerance; passes if error <= limit */
     bool ok;
     const char *message; /* "", or why it could not run */
+    double done;         /* part of all problems, this one included: for a progress bar */
 };
 typedef void (*weft_selftest_fn)(void *user, const struct weft_selftest_row *row);
 /* Compares every kernel variant of the device with the reference, on small random shapes that `seed` determines. device and tier

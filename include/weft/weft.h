@@ -174,8 +174,9 @@ struct weft_model_params {
     uint32_t layers;   /* of a shape; 0: as many as the model has */
     bool vocab_only;   /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine can be opened on it */
     weft_stop_fn stop; /* may be NULL: opening cannot be given up */
-    void *user;        /* for it */
-    uint64_t reserved[6];
+    void *user;        /* for both */
+    weft_progress_fn on_progress; /* may be NULL; called for folders alone, some of whose tensors are laid out anew */
+    uint64_t reserved[5];
 };
 
 /* Strings belong to the model. A string is NULL, and a number 0, where the file does not say. */

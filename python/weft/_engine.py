@@ -84,7 +84,8 @@ def allocated_ids(call: Callable[[Any, Any], int]) -> List[int]:
 class Model(Closable):
     """A model file or folder, or DEMO, the small one in the library: hyperparameters and vocabulary.
 
-    Keyword arguments are the fields of struct weft_model_params. `stop()`, asked now and then, ends opening when it returns true, as Ctrl-C does.
+    Keyword arguments are the fields of struct weft_model_params. `on_progress(what, fraction)` is told while a folder is read, and `stop()`, asked now and
+    then, ends opening when it returns true, as Ctrl-C does.
 
     >>> from weft import DEMO, Model
     >>> with Model(DEMO) as model:
@@ -93,10 +94,11 @@ class Model(Closable):
     ('One day', 'llama')
     """
 
-    def __init__(self, path: Optional[Path] = None, *, stop: Optional[Callable[[], object]] = None, **params: 'Unpack[ModelParams]') -> None:
+    def __init__(self, path: Optional[Path] = None, *, on_progress: Optional[Callable[[str, float], object]] = None,
+                 stop: Optional[Callable[[], object]] = None, **params: 'Unpack[ModelParams]') -> None:
         p = Params('struct weft_model_params', {'path': path, **params})
-        p.pointer.stop = lib.python_stop
-        with calling_back(stop):
+        p.pointer.stop, p.pointer.on_progress = lib.python_stop, lib.python_progress
+        with calling_back(stop, on_progress):
             self._own(acquire('model', lambda out: lib.weft_model_open(p.pointer, out), lib.weft_model_close))
 
     @property

@@ -45,6 +45,20 @@ weft_status wf_stop_asked(size_t *n)
     return ++*n % 4096 ? WEFT_OK : wf_stop_now();
 }
 
+static _Thread_local wf_listener listener;
+
+wf_listener wf_report_to(weft_progress_fn fn, void *user)
+{
+    wf_listener before = listener;
+    listener = (wf_listener){fn, user};
+    return before;
+}
+
+void wf_report(const char *what, double fraction)
+{
+    if (listener.fn) listener.fn(listener.user, what, fraction);
+}
+
 weft_status wf_fail_context(weft_status s, const char *fmt, ...)
 {
     char where[256];

@@ -65,6 +65,14 @@ wf_stopper wf_stop_by(wf_stop_fn fn, void *user);
 weft_status wf_stop_asked(size_t *n);
 weft_status wf_stop_now(void); /* the same, and asks each time */
 
+/* Likewise it tells fn(user) how far it is; NULL: nobody. */
+typedef struct wf_listener {
+    weft_progress_fn fn;
+    void *user;
+} wf_listener;
+wf_listener wf_report_to(weft_progress_fn fn, void *user);
+void wf_report(const char *what, double fraction);
+
 void wf_log(enum weft_log_level level, const char *fmt, ...) WF_PRINTF(2, 3);
 bool wf_log_on(enum weft_log_level level);
 

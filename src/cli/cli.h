@@ -352,6 +352,8 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out);
 /* weft_progress_fn; user: wf_progress, or NULL for none. */
 void wf_on_progress(void *user, const char *what, double fraction);
+/* Tokens of a prompt that are done since `before`. The engine counts them by steps; those of others must not run meanwhile. */
+size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt);
 int wf_print_devices(void);
 /* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
 int wf_read_template(const char *path, char **text);

@@ -97,10 +97,13 @@ const char *wf_commit(void)
 static weft_status open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
     struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only,
-                                  .stop = o->engine.stop, .user = o->engine.user};
+                                  .stop = o->engine.stop, .on_progress = o->engine.on_progress, .user = o->engine.user};
     wf_loading l;
+    wf_progress bar = {0};
+    if (!p.stop) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar; /* else the user is whose the function is */
     wf_loading_begin(o, &l, &p.stop);
     weft_status s = weft_model_open(&p, out);
+    wf_progress_end(&bar);
     if (!wf_loading_end(&l)) return s;
     if (!s) weft_model_close(*out), *out = NULL;
     return WEFT_ERR_CANCELLED;
@@ -128,6 +131,14 @@ int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 void wf_on_progress(void *user, const char *what, double fraction)
 {
     if (user && !wf_interrupted()) wf_progress_update(user, what, fraction);
+}
+
+size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
+{
+    struct weft_stats now;
+    weft_engine_stats(e, &now);
+    uint64_t done = now.step_tokens - before->step_tokens + now.prefix_hits - before->prefix_hits;
+    return (size_t)WF_MIN(done, n_prompt);
 }
 
 weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out)

@@ -207,19 +207,10 @@ static void print_new(struct pipe *q, size_t *printed, wf_printer *printer)
     }
 }
 
-/* Tokens of the prompt that are done. The engine counts them by steps; those of others do not run meanwhile. */
-static size_t prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
-{
-    struct weft_stats now;
-    weft_engine_stats(e, &now);
-    uint64_t done = now.step_tokens - before->step_tokens + now.prefix_hits - before->prefix_hits;
-    return (size_t)WF_MIN(done, n_prompt);
-}
-
 /* How far the prompt is, after a second. */
 static void show_prompt(wf_progress *bar, const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
 {
-    wf_progress_update(bar, "prompt", n_prompt ? (double)prompt_done(e, before, n_prompt) / (double)n_prompt : 0);
+    wf_progress_update(bar, "prompt", n_prompt ? (double)wf_prompt_done(e, before, n_prompt) / (double)n_prompt : 0);
 }
 
 /* Stops the text where it is, and says so at once: a step may still run. */
@@ -268,7 +259,7 @@ static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, 
         if (!done && interrupts && !stop_ns) stop(o, q, &printed, out), stop_ns = wf_now_ns();
         if (!done && stop_ns && wf_now_ns() - stop_ns > STOP_NS && abandon(q, r)) return false;
     }
-    out->n_prefilled = (uint32_t)prompt_done(e, &before, n_prompt);
+    out->n_prefilled = (uint32_t)wf_prompt_done(e, &before, n_prompt);
     return true;
 }
 

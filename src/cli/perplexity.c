@@ -18,10 +18,33 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-/* Runs tokens through the model to get their logits. */
-static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn,
-                           void *user)
+/* Of several texts of one length: the one that runs, and how many there are. */
+typedef struct meter {
+    wf_progress *bar; /* NULL: it is not shown */
+    uint32_t at, n;
+} meter;
+
+/* A device that has hung ends its requests with the status of one that has not ended. */
+static bool goes_on(const struct weft_engine *e)
 {
+    struct weft_stats now;
+    weft_engine_stats(e, &now);
+    return !now.failed;
+}
+
+static weft_status wait_for(struct weft_engine *e, struct weft_request *r, const struct weft_stats *before, size_t n, meter m)
+{
+    enum { LOOK_MS = 100 };
+    weft_status s;
+    while ((s = weft_wait(r, LOOK_MS)) == WEFT_ERR_TIMEOUT && goes_on(e))
+        wf_on_progress(m.bar, "perplexity", (m.at + (double)wf_prompt_done(e, before, n) / (double)n) / m.n);
+    return s == WEFT_ERR_TIMEOUT ? weft_wait(r, 0) : s;
+}
+
+/* Runs tokens through the model to get their logits. */
+static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn, void *user, meter m)
+{
+    struct weft_stats before;
     struct weft_request *r = NULL;
     struct weft_request_params p = {.tokens = ids,
                                     .n_tokens = n,
@@ -29,8 +52,9 @@ static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, 
                                     .want_logits = true,
                                     .on_event = fn,
                                     .user = user};
+    weft_engine_stats(e, &before);
     WF_TRY(weft_submit(e, &p, &r));
-    weft_status s = weft_wait(r, 0);
+    weft_status s = wait_for(e, r, &before, n, m);
     weft_request_free(r);
     return s;
 }
@@ -101,15 +125,14 @@ static int32_t wanted_bos(const struct weft_model *m)
     return bos;
 }
 
-static weft_status run_chunk(struct weft_engine *e, struct chunk *c, const int32_t *ids,
-                             int32_t bos)
+static weft_status run_chunk(struct weft_engine *e, struct chunk *c, const int32_t *ids, int32_t bos, meter m)
 {
     int32_t *copy = wf_calloc(c->n, sizeof *copy);
     if (!copy) return WEFT_ERR_NOMEM;
     memcpy(copy, ids, c->n * sizeof *copy);
     if (bos >= 0) copy[0] = bos;
     c->ids = ids;
-    weft_status s = prefill(e, copy, c->n, on_chunk_event, c);
+    weft_status s = prefill(e, copy, c->n, on_chunk_event, c, m);
     free(copy);
     return s;
 }
@@ -118,8 +141,7 @@ static int run_chunks(const wf_opts *o, struct weft_engine *e, struct chunk *c, 
                       uint32_t n_chunks, int32_t bos, wf_progress *bar)
 {
     for (uint32_t i = 0; i < n_chunks; i++) {
-        if (!o->quiet) wf_progress_update(bar, "perplexity", (double)i / n_chunks);
-        weft_status s = run_chunk(e, c, ids + (size_t)i * c->n, bos);
+        weft_status s = run_chunk(e, c, ids + (size_t)i * c->n, bos, (meter){o->quiet ? NULL : bar, i, n_chunks});
         wf_progress_hide(bar); /* intermediate values scroll above the bar */
         if (s) return say_failure(&c->failure, s);
         printf("[%u] %.4f +/- %.5f\n", i + 1, exp(c->sum / (double)c->count), error_of(c));
@@ -210,9 +232,11 @@ static void on_row_event(void *user, const struct weft_event *ev)
 static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
 {
     size_t n = o->tokens.n;
+    wf_progress bar = {0};
     if (!write_npy_header(r->out, n, r->n_vocab) || fflush(r->out)) r->error = errno;
     weft_status s =
-        r->error ? WEFT_OK : prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r);
+        r->error ? WEFT_OK : prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r, (meter){o->quiet ? NULL : &bar, 0, 1});
+    wf_progress_end(&bar);
     if (s) return say_failure(&r->failure, s);
     if (!r->error && fflush(r->out)) r->error = errno;
     if (r->error)

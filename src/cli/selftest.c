@@ -12,6 +12,8 @@ struct tally {
     size_t op_ok, op_all; /* its checks */
     size_t ok, all;
     bool verbose;
+    wf_progress bar;
+    bool quiet;
 };
 
 static void end_op(struct tally *t)
@@ -23,7 +25,9 @@ static void end_op(struct tally *t)
 static void on_row(void *user, const struct weft_selftest_row *r)
 {
     struct tally *t = user;
-    if (strncmp(t->op, r->op, sizeof t->op - 1)) {
+    bool next = strncmp(t->op, r->op, sizeof t->op - 1), shown = !r->ok || t->verbose;
+    if (next || shown) wf_progress_hide(&t->bar);
+    if (next) {
         end_op(t);
         wf_copy(t->op, sizeof t->op, r->op);
     }
@@ -31,17 +35,19 @@ static void on_row(void *user, const struct weft_selftest_row *r)
     t->all++;
     t->op_ok += r->ok;
     t->ok += r->ok;
-    if (!r->ok || t->verbose)
+    if (shown)
         printf("%-4s %-16s %-6s %-24s %-24s error %.3g, limit %.3g%s%s\n", r->ok ? "ok" : "FAIL",
                r->op, r->dtype, r->shape, r->variant, r->error, r->limit, *r->message ? ": " : "",
                r->message);
     fflush(stdout);
+    if (!t->quiet) wf_progress_update(&t->bar, "self-test", r->done);
 }
 
 static int cmd_selftest(const wf_opts *o)
 {
-    struct tally t = {.verbose = o->verbose};
+    struct tally t = {.verbose = o->verbose, .quiet = o->quiet};
     weft_status s = weft_selftest(o->engine.device, o->engine.tier, o->seed, on_row, &t);
+    wf_progress_end(&t.bar);
     end_op(&t);
     if (t.all) printf("%zu checks, %zu failed\n", t.all, t.all - t.ok);
     if (s && t.all > t.ok) {

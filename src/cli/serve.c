@@ -102,7 +102,7 @@ static int open_both(void *user, wf_opening *out)
     context *c = user;
     wf_opts o = *c->o;
     c->out = out;
-    c->engine.on_progress = on_progress;
+    o.engine.on_progress = c->engine.on_progress = on_progress;
     o.engine.stop = c->engine.stop = stop; /* the server has the signals */
     o.engine.user = c->engine.user = c;
     int rc = wf_open_model(&o, false, &out->model);

@@ -120,7 +120,9 @@ weft_status weft_convert(const struct weft_convert_params *p, struct weft_conver
     struct weft_convert_result result = {0};
     conversion c = {.p = p, .result = &result};
     WF_TRY(WF_UNUSED(p));
+    wf_listener before = wf_report_to(p->on_progress, p->user);
     weft_status s = wf_model_file_open(p->path, &c.in);
+    wf_report_to(before.fn, before.user);
     if (s == WEFT_OK) s = convert(&c);
     free(c.list);
     wf_gguf_close(c.out);

@@ -442,13 +442,11 @@ static weft_status check_adjust(const wf_call *c)
 
 static weft_status check_sample(const wf_call *c)
 {
-    const wf_view *x = &c->in[WF_SAMPLE_X], *y = &c->out[WF_SAMPLE_Y], *p = &c->out[WF_SAMPLE_P];
+    const wf_view *x = &c->in[WF_SAMPLE_X];
     if (!is(&c->in[WF_SAMPLE_PARAMS], x->rows, 3) || c->in[WF_SAMPLE_PARAMS].stride != 3)
         return bad(c, "params is not [rows of x, 3] without gaps");
     if (!is(&c->in[WF_SAMPLE_KEY], x->rows, 5) || c->in[WF_SAMPLE_KEY].stride != 5) return bad(c, "key is not [rows of x, 5] without gaps");
-    if (y->rows != x->rows || y->stride != y->cols) return bad(c, "y is not [rows of x, 1 + T] without gaps");
-    if (!is(p, y->rows, y->cols) || p->stride != p->cols) return bad(c, "y and p differ in shape");
-    if (y->cols > x->cols + 1ull) return bad(c, "T is more than the columns of x");
+    if (!is_vector(&c->out[WF_SAMPLE_Y], x->rows)) return bad(c, "y is not one for each row of x");
     if (!is(&c->out[WF_SAMPLE_Z], x->rows, x->cols)) return bad(c, "x and z differ in shape");
     return x->cols <= INT32_MAX ? check_adjust(c) : bad(c, "x has more columns than ids");
 }

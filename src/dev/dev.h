@@ -84,16 +84,14 @@
  *   SAMPLE     in  x [M, K] F32; params [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
  *                  counter, each low word first; indptr [M + 1] I32; ids [E] I32; adjust [E, 3] F32: before,
  *                  repeat, after (the last three together or absent)
- *              out y [M, 1 + T] I32; p [M, 1 + T] F32; z [M, K] F32
+ *              out y [M] I32; z [M, K] F32
  *              z is x with adjusted logits: for e in indptr[m]..indptr[m + 1], z[m, ids[e]] = r + after, where r is
  *              (x + before) / repeat if x + before is positive, else (x + before) * repeat. A row names no column twice;
  *              ids outside the row are ignored. The candidates are, in descending order of z (the lower column first
  *              among equals), the first top_k (0: all); of these the fewest whose probabilities add up to top_p (0 or 1:
- *              all); of these those with z >= max + ln(min_p) (0: all). y[m, 0] is sampled from softmax(z / temperature)
+ *              all); of these those with z >= max + ln(min_p) (0: all). y[m] is sampled from softmax(z / temperature)
  *              of the candidates: the first column at which the cumulative sum exceeds u = wf_philox_unit(seed, counter).
- *              Temperature 0: ARGMAX of z. p[m, 0] is its ln softmax(x[m]).
- *              y and p [m, 1..T] are the T largest x in descending order, and ln softmax(x[m]) of each. A row of x with a
- *              non-finite value gives -1 - k, as ARGMAX does, in all of y, NaN in p, and z = x.
+ *              Temperature 0: ARGMAX of z. A row of x with a non-finite value gives y -1 - k, as ARGMAX does, and z = x.
  *   PAGE_COPY  in  from [pages, n] F16; src [M] I32; dst [M] I32   out to [pages, n] F16
  *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) or scatters pages of
  *              KV pools. `to` may be `from` (same storage). No page may be written twice, or both read and written. A

@@ -23,16 +23,18 @@ static weft_status submit(struct weft_engine *e, const struct weft_bench_params 
 }
 
 /* Seconds of the longest of the concurrent requests, without its time in the queue. */
-static weft_status run_once(struct weft_engine *e, const struct weft_bench_params *p, const int32_t *tokens, double *seconds)
+static weft_status run_once(struct weft_engine *e, const struct weft_bench_params *p, const int32_t *tokens, double done, double part, double *seconds)
 {
     uint32_t n = WF_MAX(p->n_seqs, 1u);
+    const wf_watch w = {.what = "bench", .on_progress = p->on_progress, .user = p->user, .done = done, .part = part, .before = wf_step_tokens(e),
+                        .tokens = n * ((uint64_t)p->n_prompt + p->n_gen)};
     run *runs = wf_calloc(n, sizeof *runs);
     weft_status s = runs ? WEFT_OK : WEFT_ERR_NOMEM;
     *seconds = 0;
     for (uint32_t i = 0; i < n && s == WEFT_OK; i++) s = submit(e, p, tokens, &runs[i]);
     for (uint32_t i = 0; runs && i < n && runs[i].r; i++) {
-        weft_status done = weft_wait(runs[i].r, 0);
-        if (s == WEFT_OK) s = done;
+        weft_status end = wf_wait_watched(runs[i].r, &w);
+        if (s == WEFT_OK) s = end;
         *seconds = WF_MAX(*seconds, (double)runs[i].ns * 1e-9);
         weft_request_free(runs[i].r);
     }
@@ -59,8 +61,8 @@ static void summarise(double *rates, uint32_t n, struct weft_bench_result *out)
 static weft_status run_all(struct weft_engine *e, const struct weft_bench_params *p, uint32_t n, const int32_t *tokens, double *rates)
 {
     for (uint32_t i = 0; i <= n; i++) { /* the first run is a warm-up */
-        double seconds = 0;
-        WF_TRY(run_once(e, p, tokens, &seconds));
+        double seconds = 0, part = 1.0 / (n + 1);
+        WF_TRY(run_once(e, p, tokens, i * part, part, &seconds));
         if (i) rates[i - 1] = (double)WF_MAX(p->n_seqs, 1u) * (p->n_gen ? p->n_gen : p->n_prompt) / seconds;
         if (p->on_progress) p->on_progress(p->user, "bench", (double)(i + 1) / (n + 1));
     }

@@ -129,28 +129,17 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
 
 /* ---- the text ---------------------------------------------------------------------------------------------- */
 
-#define LOOK_MS 50 /* how often whoever can stop it is asked during a piece, which may be a long context */
-
 static bool stops(const struct weft_calibrate_params *p)
 {
     return p->stop && p->stop(p->user);
 }
 
-static bool has_ended(struct weft_request *r)
-{
-    pthread_mutex_lock(&r->engine->lock);
-    bool done = r->state == WF_REQUEST_DONE;
-    pthread_mutex_unlock(&r->engine->lock);
-    return done;
-}
-
-static weft_status run_piece(struct weft_engine *e, const struct weft_calibrate_params *p, const int32_t *ids, size_t n)
+static weft_status run_piece(struct weft_engine *e, const int32_t *ids, size_t n, wf_watch w)
 {
     struct weft_request *r = NULL;
+    w.before = wf_step_tokens(e), w.tokens = n;
     WF_TRY(weft_submit(e, &(struct weft_request_params){.tokens = ids, .n_tokens = n, .prefill_only = true}, &r));
-    while (p->stop && weft_wait(r, LOOK_MS) == WEFT_ERR_TIMEOUT && !has_ended(r))
-        if (stops(p)) weft_cancel(r);
-    weft_status s = weft_wait(r, 0);
+    weft_status s = wf_wait_watched(r, &w);
     weft_request_free(r);
     return s;
 }
@@ -167,7 +156,8 @@ static weft_status run_text(collector *t, const struct weft_calibrate_params *p,
         if (s != WEFT_OK) break;
         piece[0] = ids[0];
         memcpy(piece + bos, ids + at, take * sizeof *ids);
-        s = run_piece(t->e, p, piece, bos + take);
+        s = run_piece(t->e, piece, bos + take, (wf_watch){.what = "calibrate", .on_progress = p->on_progress, .stop = p->stop, .user = p->user,
+                                                          .done = (double)at / (double)WF_MAX(n, 1u), .part = (double)take / (double)WF_MAX(n, 1u)});
         at += WF_MAX(take, (size_t)1);
         t->c->n_tokens += bos + take;
         if (p->on_progress) p->on_progress(p->user, "calibrate", (double)WF_MIN(at, n) / (double)n);

@@ -195,6 +195,17 @@ weft_status wf_events_add(wf_events *q, const struct weft_event *ev, uint32_t n_
 weft_status wf_events_next(wf_events *q, int32_t ms, const struct weft_event **out); /* as weft_next */
 int wf_events_fd(wf_events *q);
 void wf_events_free(wf_events *q); /* NULL is allowed */
+/* request.c: waits until a request has ended, which is a part of long work, says meanwhile how far that is, and cancels the request if it is to stop. */
+typedef struct wf_watch {
+    const char *what;
+    weft_progress_fn on_progress; /* may be NULL, as stop */
+    weft_stop_fn stop;
+    void *user;
+    double done, part; /* of all work: before this part, and this part */
+    uint64_t before, tokens; /* step_tokens of the engine before this part, and what it adds to them */
+} wf_watch;
+weft_status wf_wait_watched(struct weft_request *r, const wf_watch *w);
+uint64_t wf_step_tokens(struct weft_engine *e);
 void wf_deadline(struct timespec *t, uint32_t ms); /* so many from now on, for conditions on the monotonic clock */
 
 enum wf_request_state { WF_REQUEST_INBOX, WF_REQUEST_LIVE, WF_REQUEST_DONE };

@@ -138,7 +138,9 @@ weft_status weft_model_open(const struct weft_model_params *p, struct weft_model
     if (!m) return WEFT_ERR_NOMEM;
     atomic_init(&m->users, 1);
     wf_stopper before = wf_stop_by(p->stop, p->user);
+    wf_listener heard = wf_report_to(p->on_progress, p->user);
     weft_status s = read_model(m, p);
+    wf_report_to(heard.fn, heard.user);
     wf_stop_by(before.fn, before.user);
     if (s != WEFT_OK) {
         weft_model_close(m);

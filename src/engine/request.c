@@ -212,6 +212,32 @@ weft_status weft_wait(struct weft_request *r, uint32_t ms)
     return done ? wf_fail(s, "%s", message) : wf_fail(s, "the request has not ended within %u ms", ms);
 }
 
+static bool has_ended(struct weft_request *r)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    bool done = r->state == WF_REQUEST_DONE;
+    pthread_mutex_unlock(&r->engine->lock);
+    return done;
+}
+
+uint64_t wf_step_tokens(struct weft_engine *e)
+{
+    struct weft_stats now;
+    weft_engine_stats(e, &now);
+    return now.step_tokens;
+}
+
+weft_status wf_wait_watched(struct weft_request *r, const wf_watch *w)
+{
+    enum { LOOK_MS = 50 };
+    while ((w->stop || w->on_progress) && weft_wait(r, LOOK_MS) == WEFT_ERR_TIMEOUT && !has_ended(r)) {
+        if (w->stop && w->stop(w->user)) weft_cancel(r);
+        double now = (double)(wf_step_tokens(r->engine) - w->before) / (double)w->tokens;
+        if (w->on_progress) w->on_progress(w->user, w->what, w->done + w->part * WF_MIN(now, 1.0));
+    }
+    return weft_wait(r, 0);
+}
+
 void weft_request_free(struct weft_request *r)
 {
     if (!r) return;

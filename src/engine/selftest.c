@@ -11,6 +11,7 @@ typedef struct selftest {
     weft_selftest_fn fn;
     void *user;
     unsigned rows, failed;
+    size_t n_cases, begun; /* problems, and those that were looked at */
     bool met[WF_N_OPS][MAX_VARIANTS]; /* variants that a problem so far suited */
 } selftest;
 
@@ -23,7 +24,8 @@ static void report(selftest *t, const wf_case *c, const char *variant, const wf_
     struct weft_selftest_row row = {.op = wf_ops[c->op].name,
                                     .dtype = wf_dtypes[weight ? c->weight : c->in].name,
                                     .shape = shape, .variant = variant, .error = r->error,
-                                    .limit = 1, .ok = r->ok, .message = message};
+                                    .limit = 1, .ok = r->ok, .message = message,
+                                    .done = (double)t->begun / (double)t->n_cases};
     t->rows++;
     t->failed += !r->ok;
     if (t->fn) t->fn(t->user, &row);
@@ -63,17 +65,30 @@ static weft_status test_op(selftest *t, enum wf_op op, uint64_t seed)
 {
     const wf_case *larger;
     wf_case c;
-    for (size_t i = 0; wf_case_small(i, seed, &c); i++)
-        if (c.op == op) WF_TRY(test_case(t, &c));
+    for (size_t i = 0; wf_case_small(i, seed, &c); i++) {
+        if (c.op != op) continue;
+        t->begun++;
+        WF_TRY(test_case(t, &c));
+    }
     for (size_t i = 0, n = wf_cases_larger(&larger); i < n; i++) {
         bool needed;
         c = larger[i];
         c.seed = seed;
         if (c.op != op) continue;
+        t->begun++;
         WF_TRY(is_needed(t, &c, &needed));
         if (needed) WF_TRY(test_case(t, &c));
     }
     return WEFT_OK;
+}
+
+static size_t count_cases(uint64_t seed)
+{
+    const wf_case *larger;
+    wf_case c;
+    size_t n = wf_cases_larger(&larger);
+    for (size_t i = 0; wf_case_small(i, seed, &c); i++) n++;
+    return n;
 }
 
 static weft_status open_both(selftest *t, const char *device, const char *tier)
@@ -90,7 +105,7 @@ static weft_status open_both(selftest *t, const char *device, const char *tier)
 enum weft_status weft_selftest(const char *device, const char *tier, uint64_t seed,
                                weft_selftest_fn fn, void *user)
 {
-    selftest t = {.fn = fn, .user = user};
+    selftest t = {.fn = fn, .user = user, .n_cases = count_cases(seed)};
     weft_status s = open_both(&t, device, tier);
     for (int op = 0; !s && op < WF_N_OPS; op++) s = test_op(&t, (enum wf_op)op, seed);
     if (!s && t.failed) {

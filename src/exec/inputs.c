@@ -83,5 +83,5 @@ uint32_t wf_state_rows(const wf_limits *l, enum wf_state s)
 
 uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab, uint32_t n_layers)
 {
-    return 4 * (2ull * l->logit_rows + (uint64_t)wf_state_rows(l, WF_STATE_LOGITS) * n_vocab + n_layers);
+    return 4 * (l->logit_rows + (uint64_t)wf_state_rows(l, WF_STATE_LOGITS) * n_vocab + n_layers);
 }

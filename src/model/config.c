@@ -3,6 +3,7 @@
 #include "model/folder.h"
 #include "model/json.h"
 #include "model/model.h"
+#include "model/safetensors.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -379,20 +380,26 @@ static weft_status find_arch(reader *r)
     return WEFT_OK;
 }
 
-/* transformers leaves out biases that config.json does not announce, and says so. Who is right, only the model's author knows. */
+static const wf_folder_bias *find_bias(const reader *r, const char *of)
+{
+    const wf_folder_bias *b = r->arch->keys ? r->arch->keys->biases : NULL;
+    while (b && b->of && !((!b->class || !strcmp(b->class, r->class)) && wf_listed(b->of, of))) b++;
+    return b && b->of ? b : NULL;
+}
+
+/* transformers leaves out biases that its class lacks or config.json does not announce, and says so. Who is right, only the model's author knows. */
 static weft_status check_biases(const reader *r)
 {
-    static const struct {
-        const char *key, *product;
-    } list[] = {{"attention_bias", "self_attn.q_proj"}, {"attention_bias", "self_attn.k_proj"}, {"attention_bias", "self_attn.v_proj"}, {"attention_bias", "self_attn.o_proj"},
-                {"mlp_bias", "mlp.gate_proj"}, {"mlp_bias", "mlp.up_proj"}, {"mlp_bias", "mlp.down_proj"}};
-    char name[64];
-    for (size_t i = 0; r->arch->keys && r->arch->keys->biases && i < WF_LEN(list); i++) {
-        bool biases = false;
-        WF_TRY(wf_json_bool(r->config, list[i].key, &biases));
-        snprintf(name, sizeof name, "model.layers.0.%s.bias", list[i].product);
-        if (!biases && wf_folder_source(r->g, name))
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' is there, but '%s' is not true, so transformers leaves such biases out: make it true if the model was trained with them, or remove them", name, list[i].key);
+    const char *of;
+    const wf_safetensor *t;
+    for (size_t at = 0; (t = wf_folder_next_bias(r->g, r->arch->names, &at, &of));) {
+        const wf_folder_bias *b = find_bias(r, of);
+        if (!b)
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is there, but transformers' %s has no such biases and leaves them out: name the class that the model was trained as, or remove them", t->name, r->class);
+        bool there = !b->key || (b->missing && !json_object_get(r->config, b->key)); /* null is no */
+        if (b->key) WF_TRY(wf_json_bool(r->config, b->key, &there));
+        if (!there)
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is there, but '%s' is not true, so transformers leaves such biases out: make it true if the model was trained with them, or remove them", t->name, b->key);
     }
     return WEFT_OK;
 }

@@ -31,14 +31,6 @@ static const wf_folder_name llama_names[] = {
     {"model.layers.#.mlp.experts.#.gate_proj", "blk.#.ffn_gate.#"},
     {"model.layers.#.mlp.experts.#.up_proj", "blk.#.ffn_up.#"},
     {"model.layers.#.mlp.experts.#.down_proj", "blk.#.ffn_down.#"},
-    {"model.layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
-    {"model.layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},
-    {"model.layers.#.mlp.shared_expert.down_proj", "blk.#.ffn_down_shexp"},
-    {"model.layers.#.mlp.shared_expert_gate", "blk.#.ffn_gate_inp_shexp"},
-    {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"}, /* Mixtral */
-    {"model.layers.#.block_sparse_moe.experts.#.w1", "blk.#.ffn_gate.#"},
-    {"model.layers.#.block_sparse_moe.experts.#.w3", "blk.#.ffn_up.#"},
-    {"model.layers.#.block_sparse_moe.experts.#.w2", "blk.#.ffn_down.#"},
     {NULL, NULL},
 };
 
@@ -206,7 +198,14 @@ static const char *text_name(const char *name, char buf[256])
     return buf;
 }
 
-/* The row of a tensor, the architecture's own before Llama's, and GGUF's name, kept by g; NULL: it is no weight. */
+/* The architecture's own before Llama's. */
+static const wf_folder_name *find_row(const wf_folder_name *own, const char *name, wf_str numbers[MAX_NUMBERS], const char **rest)
+{
+    const wf_folder_name *row = find_in(own, name, numbers, rest);
+    return row ? row : find_in(llama_names, name, numbers, rest);
+}
+
+/* The row of a tensor, and GGUF's name, kept by g; NULL: it is no weight. */
 static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *name, const wf_folder_name **row, const char **out)
 {
     wf_str numbers[MAX_NUMBERS];
@@ -215,8 +214,7 @@ static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *
     size_t n = 0;
     *row = NULL, *out = NULL;
     if (!(name = text_name(name, buf))) return WEFT_OK;
-    *row = find_in(own, name, numbers, &rest);
-    if (!*row) *row = find_in(llama_names, name, numbers, &rest);
+    *row = find_row(own, name, numbers, &rest);
     if (*row && !(*row)->ours) return WEFT_OK;
     if (*row) n = fill_in(ours, sizeof ours, (*row)->ours, numbers, rest);
     if (!n || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
@@ -276,6 +274,22 @@ const wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name)
     return wf_safetensors_find(g->folder->weights, name);
 }
 
+const wf_safetensor *wf_folder_next_bias(const wf_gguf *g, const wf_folder_name *names, size_t *at, const char **of)
+{
+    const wf_safetensors *w = g->folder->weights;
+    wf_str numbers[MAX_NUMBERS];
+    const char *rest, *name;
+    char buf[256];
+    while (*at < w->n_tensors) {
+        const wf_safetensor *t = &w->tensors[(*at)++];
+        const wf_folder_name *row = (name = text_name(t->name, buf)) ? find_row(names, name, numbers, &rest) : NULL;
+        if (!row || !row->ours || row->whole || strcmp(rest, ".bias")) continue;
+        *of = row->ours + (begins(row->ours, "blk.#.") ? strlen("blk.#.") : 0);
+        return t;
+    }
+    return NULL;
+}
+
 /* Piece by piece: it may be gigabytes, from a slow disk. */
 static weft_status same_tensor(const wf_gguf_tensor *a, const wf_safetensor *b, bool *same)
 {
@@ -313,8 +327,11 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
     const wf_safetensor *head = wf_safetensors_find(w, "lm_head.weight");
     if (!head) head = wf_safetensors_find(w, "language_model.lm_head.weight");
     if (!tied && !head && w->n_tensors) return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
-    for (size_t i = 0; i < w->n_tensors; i++) {
+    uint64_t total = 0, done = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].bytes;
+    for (size_t i = 0; i < w->n_tensors; done += w->tensors[i++].bytes) {
         WF_TRY(wf_stop_now());
+        wf_report("read", total ? (double)done / (double)total : 0);
         if (!tied || &w->tensors[i] != head) WF_TRY(add_tensor(g, names, &w->tensors[i]));
     }
     if (has_vision(w)) wf_log(WEFT_LOG_WARN, "%s has a vision tower, which is left out: it reads text only", g->path);

@@ -33,6 +33,16 @@ typedef struct wf_folder_key {
     const char *class; /* the only one of the architecture's classes that has it; NULL: all have */
 } wf_folder_key;
 
+/* Biases that transformers reads, of products and norms: always, or where a key of config.json is true. It leaves out all others. */
+typedef struct wf_folder_bias {
+    const char *of;    /* GGUF's names of their tensors, without layer and last part, with a space between */
+    const char *key;   /* NULL: always */
+    bool missing;      /* its value where config.json has none */
+    const char *class; /* as of wf_folder_key */
+} wf_folder_bias;
+#define WF_ATTENTION_BIASES "attn_q attn_k attn_v attn_output"
+#define WF_MLP_BIASES       "ffn_gate ffn_up ffn_down"
+
 #define WF_QWEN_WINDOW 4096 /* of transformers' configuration classes of Qwen 2 and 3 */
 struct json_t;
 typedef struct wf_folder_keys {
@@ -44,7 +54,7 @@ typedef struct wf_folder_keys {
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
-    bool biases;               /* products have biases where attention_bias and mlp_bias are true, and only there */
+    const wf_folder_bias *biases; /* ends with NULLs; NULL: none */
     weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;
 
@@ -59,6 +69,9 @@ weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
 /* A tensor of the folder by its own name; NULL: there is none. */
 struct wf_safetensor;
 const struct wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name);
+
+/* The next tensor from *at on that is a bias, and what of, as wf_folder_bias has it; NULL: there is none. names: the architecture's own. */
+const struct wf_safetensor *wf_folder_next_bias(const wf_gguf *g, const wf_folder_name *names, size_t *at, const char **of);
 
 /* " (name in the folder)" of a tensor, also of one that it lacks, if others show which of several names it would have; "": a GGUF file, or it is not known. */
 const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256]);

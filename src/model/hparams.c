@@ -18,18 +18,21 @@ static const wf_arch *const archs[] = {
 
 #define MAX_WIDTH (1u << 20) /* of any matrix dimension except the vocabulary; far above real models, far below overflow */
 
+const wf_arch *wf_arch_named(wf_str name)
+{
+    for (size_t i = 0; i < WF_LEN(archs); i++)
+        if (strlen(archs[i]->name) == name.len && !memcmp(archs[i]->name, name.data, name.len)) return archs[i];
+    return NULL;
+}
+
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
 {
     wf_str name = {0};
     WF_TRY(wf_gguf_str(f, "general.architecture", true, &name));
     char known[512] = "";
-    for (size_t i = 0; i < WF_LEN(archs); i++) {
-        if (strlen(archs[i]->name) == name.len && !memcmp(archs[i]->name, name.data, name.len)) {
-            *out = archs[i];
-            return WEFT_OK;
-        }
+    if ((*out = wf_arch_named(name))) return WEFT_OK;
+    for (size_t i = 0; i < WF_LEN(archs); i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", archs[i]->name);
-    }
     return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported (supported: %s)", f->path, (int)WF_MIN(name.len, 64),
                    name.data, known);
 }

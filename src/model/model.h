@@ -55,11 +55,14 @@ typedef struct wf_arch {
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
     const wf_folder_keys *keys; /* what its config.json has otherwise than Llama's; NULL: nothing */
+    const struct wf_mix *mix;   /* formats of tensors that mixes have otherwise than those of most (model/recipe.h); NULL: none */
 } wf_arch;
 
 /* Is the word in a list with a space between? */
 bool wf_listed(const char *list, const char *word);
-/* By general.architecture; WEFT_ERR_UNSUPPORTED lists the known ones. */
+/* By general.architecture; NULL: it is not known. */
+const wf_arch *wf_arch_named(wf_str name);
+/* The same; WEFT_ERR_UNSUPPORTED lists the known ones. */
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
 /* By transformers' class; the same. */
 weft_status wf_arch_of_class(const char *class, const wf_arch **out);

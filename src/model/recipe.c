@@ -1,12 +1,10 @@
 /* recipe: see recipe.h. */
 #include "model/recipe.h"
 
+#include "model/model.h"
+
 #include <stdio.h>
 #include <string.h>
-
-enum { /* llama.cpp's numbers of types that the rules below tell apart */
-    Q2_K = 10, Q3_K_M = 12, Q3_K_L = 13, Q4_K_S = 14, Q4_K_M = 15, Q5_K_M = 17, IQ4_NL = 25, IQ4_XS = 30, MXFP4 = 38
-};
 
 static const struct type {
     const char *name;
@@ -46,6 +44,34 @@ static weft_status number(const wf_gguf *f, wf_str arch, const char *name, uint3
     return list ? WEFT_OK : wf_gguf_u32(f, key, false, out);
 }
 
+static const wf_mix_row most_down[] = {
+    {WF_FILE_Q2_K, WF_Q3_K, WF_Q3_K},
+    {WF_FILE_Q3_K_M, WF_Q4_K, WF_Q4_K, 16, WF_Q5_K},
+    {WF_FILE_Q3_K_L, WF_Q5_K, WF_Q5_K},
+    {WF_FILE_Q4_K_S, WF_Q4_K, WF_Q4_K, 8, WF_Q5_K},
+    {WF_FILE_Q4_K_M, WF_Q6_K, WF_Q4_K},
+    {WF_FILE_Q5_K_M, WF_Q6_K, WF_Q5_K},
+    {WF_FILE_IQ4_NL, WF_IQ4_NL, WF_IQ4_NL, 8, WF_Q5_K},
+    {WF_FILE_IQ4_XS, WF_IQ4_XS, WF_IQ4_XS, 8, WF_Q5_K},
+    {0},
+};
+static const wf_mix_row most_attention_output[] = {
+    {WF_FILE_Q2_K, WF_Q3_K, WF_Q3_K},
+    {WF_FILE_Q3_K_M, WF_Q4_K, WF_Q4_K},
+    {WF_FILE_Q3_K_L, WF_Q5_K, WF_Q5_K},
+    {0},
+};
+
+/* The mixes of an architecture that is not known here are those of most. */
+static wf_mix mix_of(wf_str arch)
+{
+    const wf_arch *a = wf_arch_named(arch);
+    wf_mix mix = a && a->mix ? *a->mix : (wf_mix){0};
+    if (!mix.down) mix.down = most_down;
+    if (!mix.attention_output) mix.attention_output = most_attention_output;
+    return mix;
+}
+
 weft_status wf_recipe_open(const char *type, const wf_gguf *f, wf_recipe *out)
 {
     wf_str arch = {"", 0};
@@ -53,8 +79,7 @@ weft_status wf_recipe_open(const char *type, const wf_gguf *f, wf_recipe *out)
     if (!t) return WEFT_ERR_ARG;
     *out = (wf_recipe){.name = t->name, .file_type = t->number, .dtype = t->dtype};
     WF_TRY(wf_gguf_str(f, "general.architecture", true, &arch));
-    out->falcon = arch.len == 6 && !memcmp(arch.data, "falcon", 6);
-    out->llama = arch.len == 5 && !memcmp(arch.data, "llama", 5);
+    out->mix = mix_of(arch);
     WF_TRY(number(f, arch, "block_count", &out->n_layer));
     WF_TRY(number(f, arch, "attention.head_count", &out->n_head));
     out->n_kv_head = out->n_head;
@@ -104,7 +129,7 @@ static bool more_bits(uint32_t layer, uint32_t n)
 
 static enum wf_dtype output(const wf_recipe *r, const wf_gguf_tensor *t)
 {
-    if (r->file_type == MXFP4 || r->falcon || t->dims[0] % wf_dtypes[r->dtype].block) return WF_Q8_0;
+    if (r->file_type == WF_FILE_MXFP4 || r->mix.output_q8 || t->dims[0] % wf_dtypes[r->dtype].block) return WF_Q8_0;
     return r->dtype == WF_Q8_0 ? WF_Q8_0 : WF_Q6_K;
 }
 
@@ -112,64 +137,38 @@ static enum wf_dtype value_matrix(const wf_recipe *r, uint32_t layer)
 {
     bool shared = r->n_kv_head && r->n_head / r->n_kv_head >= 4;
     switch (r->file_type) {
-    case Q2_K: return shared ? WF_Q4_K : WF_Q3_K;
-    case Q3_K_M: return layer < 2 ? WF_Q5_K : WF_Q4_K;
-    case Q3_K_L: return WF_Q5_K;
-    case Q4_K_S: return layer < 4 ? WF_Q5_K : r->dtype;
-    case IQ4_NL: case IQ4_XS: return shared ? WF_Q5_K : r->dtype;
-    case Q4_K_M: case Q5_K_M: return more_bits(layer, r->n_layer) ? WF_Q6_K : r->dtype;
+    case WF_FILE_Q2_K: return shared ? WF_Q4_K : WF_Q3_K;
+    case WF_FILE_Q3_K_M: return layer < 2 ? WF_Q5_K : WF_Q4_K;
+    case WF_FILE_Q3_K_L: return WF_Q5_K;
+    case WF_FILE_Q4_K_S: return layer < 4 ? WF_Q5_K : r->dtype;
+    case WF_FILE_IQ4_NL: case WF_FILE_IQ4_XS: return shared ? WF_Q5_K : r->dtype;
+    case WF_FILE_Q4_K_M: case WF_FILE_Q5_K_M: return more_bits(layer, r->n_layer) ? WF_Q6_K : r->dtype;
     default: return r->dtype;
     }
 }
 
-/* The value matrix of Llama's 70B is eight times smaller than the query matrix, that of eight experts much smaller than those. */
+/* The value matrix of a model of 70B is eight times smaller than the query matrix, that of eight experts much smaller than those. */
 static enum wf_dtype value(const wf_recipe *r, uint32_t layer)
 {
     enum wf_dtype d = value_matrix(r, layer);
-    bool large = r->llama && r->n_layer == 80 && r->n_head != r->n_kv_head;
+    bool large = r->mix.large_layers && r->mix.large_layers == r->n_layer && (!r->mix.large_shares || r->n_head != r->n_kv_head);
     if (r->n_expert == 8) return WF_Q8_0;
     return large && (d == WF_Q3_K || d == WF_Q4_K) ? WF_Q5_K : d;
 }
 
-static enum wf_dtype falcon_down(const wf_recipe *r, uint32_t layer)
+static enum wf_dtype in_layer(const wf_recipe *r, const wf_mix_row *row, uint32_t layer)
 {
-    bool more = more_bits(layer, r->n_layer), first = layer < r->n_layer / 16;
-    switch (r->file_type) {
-    case Q2_K: return WF_Q3_K;
-    case Q3_K_M: return first ? WF_Q5_K : more ? WF_Q4_K : WF_Q3_K;
-    case Q3_K_L: return WF_Q4_K;
-    case Q4_K_M: return first ? WF_Q6_K : more ? WF_Q5_K : WF_Q4_K;
-    case Q5_K_M: return more ? WF_Q6_K : WF_Q5_K;
-    case IQ4_NL: case IQ4_XS: return layer < r->n_layer / 8 ? WF_Q5_K : r->dtype;
-    default: return r->dtype;
-    }
+    while (row->type && row->type != r->file_type) row++;
+    if (!row->type) return r->dtype;
+    if (row->part && layer < r->n_layer / row->part) return row->first;
+    return more_bits(layer, r->n_layer) ? row->more : row->others;
 }
 
-static enum wf_dtype down(const wf_recipe *r, uint32_t layer)
-{
-    bool more = more_bits(layer, r->n_layer);
-    if (r->falcon) return falcon_down(r, layer);
-    switch (r->file_type) {
-    case Q2_K: return WF_Q3_K;
-    case Q3_K_M: return layer < r->n_layer / 16 ? WF_Q5_K : WF_Q4_K;
-    case Q3_K_L: return WF_Q5_K;
-    case Q4_K_M: case Q5_K_M: return more ? WF_Q6_K : r->dtype;
-    case Q4_K_S: case IQ4_NL: case IQ4_XS: return layer < r->n_layer / 8 ? WF_Q5_K : r->dtype;
-    default: return r->dtype;
-    }
-}
-
-static enum wf_dtype attention_output(const wf_recipe *r)
+static enum wf_dtype attention_output(const wf_recipe *r, uint32_t layer)
 {
     bool few_bits = r->dtype == WF_Q2_K || r->dtype == WF_Q3_K || r->dtype == WF_Q4_K || r->dtype == WF_IQ4_NL || r->dtype == WF_IQ4_XS;
-    if (r->falcon) return r->file_type == Q3_K_L ? WF_Q4_K : r->dtype;
-    if (r->n_expert == 8) return few_bits && r->file_type != Q3_K_L ? WF_Q5_K : r->dtype;
-    switch (r->file_type) {
-    case Q2_K: return WF_Q3_K;
-    case Q3_K_M: return WF_Q4_K;
-    case Q3_K_L: return WF_Q5_K;
-    default: return r->dtype;
-    }
+    if (r->n_expert == 8) return few_bits && r->file_type != WF_FILE_Q3_K_L ? WF_Q5_K : r->dtype;
+    return in_layer(r, r->mix.attention_output, layer);
 }
 
 /* MXFP4 is a format of experts; of models without, the matrices of the layers have it. */
@@ -183,12 +182,12 @@ static enum wf_dtype mixed(const wf_recipe *r, const wf_gguf_tensor *t)
     uint32_t layer = layer_of(t);
     bool embedding = is(t, "token_embd.weight");
     if (is(t, "output.weight") || (embedding && r->tied)) return output(r, t);
-    if (r->file_type == MXFP4) return mxfp4(r, t);
+    if (r->file_type == WF_FILE_MXFP4) return mxfp4(r, t);
     if (embedding) return r->dtype;
     if (has(t, "attn_qkv.weight") || has(t, "attn_kv_b.weight") || has(t, "attn_v.weight")) return value(r, layer);
     if (has(t, "attn_k.weight")) return r->n_expert == 8 ? WF_Q8_0 : r->dtype;
-    if (has(t, "attn_output.weight")) return attention_output(r);
-    if (has(t, "ffn_down")) return down(r, layer);
+    if (has(t, "attn_output.weight")) return attention_output(r, layer);
+    if (has(t, "ffn_down")) return in_layer(r, r->mix.down, layer);
     return r->dtype;
 }
 

@@ -8,12 +8,35 @@
 
 #include "model/gguf.h"
 
+enum wf_file_type { /* llama.cpp's numbers of those whose mixes have rules of their own */
+    WF_FILE_Q2_K = 10, WF_FILE_Q3_K_M = 12, WF_FILE_Q3_K_L = 13, WF_FILE_Q4_K_S = 14, WF_FILE_Q4_K_M = 15, WF_FILE_Q5_K_M = 17,
+    WF_FILE_IQ4_NL = 25, WF_FILE_IQ4_XS = 30, WF_FILE_MXFP4 = 38
+};
+
+/* Which formats one matrix of the layers has in files of a type: one in some layers, which get more bits (the first and the last eighth, and every
+ * third one between), and one in the others; but in the first of every `part` layers, where part is not 0, the format `first`. */
+typedef struct wf_mix_row {
+    enum wf_file_type type;
+    enum wf_dtype more, others;
+    uint32_t part;
+    enum wf_dtype first;
+} wf_mix_row;
+
+/* What the mixes of an architecture have otherwise than those of most. Rows end with zeros; a type without a row has its own format everywhere. */
+typedef struct wf_mix {
+    const wf_mix_row *down, *attention_output; /* NULL: as of most */
+    bool output_q8;        /* the output is Q8_0 in all mixes */
+    uint32_t large_layers; /* a model with so many is the one of 70B, whose value matrix is small and gets more bits; 0: there is none */
+    bool large_shares;     /* and its query heads share KV heads, or else it is another */
+} wf_mix;
+
 typedef struct wf_recipe {
     const char *name;
     uint32_t file_type; /* general.file_type */
     enum wf_dtype dtype; /* of most matrices */
     uint32_t n_layer, n_head, n_kv_head, n_expert;
-    bool tied, falcon, llama;
+    bool tied;
+    wf_mix mix;
 } wf_recipe;
 
 /* The name of a general.file_type; NULL: not one that a model can be converted to. */

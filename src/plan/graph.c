@@ -154,7 +154,6 @@ static weft_status add_samplers(wf_graph *g)
     wf_node greedy = sampler(g, WF_OP_ARGMAX, "argmax", WF_WHEN_GREEDY), n = sampler(g, WF_OP_SAMPLE, "sample", WF_WHEN_SAMPLED);
     n.in[WF_SAMPLE_PARAMS] = WF_ALL(g->inputs[WF_INPUT_SAMPLING]);
     n.in[WF_SAMPLE_KEY] = WF_ALL(g->inputs[WF_INPUT_SEEDS]);
-    n.out[WF_SAMPLE_P] = WF_ALL(g->states[WF_STATE_PROBS]);
     n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
     return wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
 }
@@ -173,7 +172,6 @@ static weft_status count_recomputed(wf_graph *g)
 
 weft_status wf_graph_end(wf_graph *g)
 {
-    WF_TRY(add_state(g, WF_STATE_PROBS, WF_ROWS_LOGITS, WF_F32, 1));
     WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols)); /* scratch, always from its first row */
     WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
     WF_TRY(add_samplers(g));

@@ -28,7 +28,6 @@ enum wf_rows {
 };
 enum wf_state {
     WF_STATE_IDS,        /* [logits] I32: the tokens that a step sampled */
-    WF_STATE_PROBS,      /* [logits] F32: SAMPLE's p */
     WF_STATE_LOGITS,     /* [most sampled at once, vocabulary] F32: SAMPLE's z */
     WF_STATE_RECOMPUTED, /* [1, layers] I32: of each layer the rows that asynchronous softmax computed again, of all steps */
     WF_N_STATES

@@ -133,11 +133,11 @@ static weft_status encode_unigram(const wf_tokenizer *t, const char *p, size_t l
 
 /* ---- both --------------------------------------------------------------------------------------------- */
 
-static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t len, bool first, wf_ids *out)
+static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t len, size_t head, wf_ids *out)
 {
     wf_pieces pieces;
     wf_merger m = {.tok = t, .pair = wf_bpe_pair_of};
-    weft_status s = wf_pretokenise(&t->json->pretokenizers, text, len, first, &pieces);
+    weft_status s = wf_pretokenise(&t->json->pretokenizers, text, len, head, &pieces);
     for (size_t i = 0; i < pieces.n && !s; i++) {
         const char *p = m.text = pieces.text + pieces.v[i].begin;
         size_t n = pieces.v[i].end - pieces.v[i].begin;
@@ -149,10 +149,9 @@ static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t l
 }
 
 /* Normalised text, with the added tokens that are looked for in it. */
-static weft_status encode_normal(const wf_tokenizer *t, const char *text, size_t len, unsigned where, wf_ids *out)
+static weft_status encode_normal(const wf_tokenizer *t, const char *text, size_t len, size_t head, unsigned where, wf_ids *out)
 {
     const wf_json_model *j = t->json;
-    bool first = where & WF_ENCODE_FIRST;
     size_t start = 0, steps = 0;
     for (size_t i = 0, used = 0; i < len && j->n_normal && !(where & WF_ENCODE_NO_ADDED);) {
         WF_TRY(wf_stop_asked(&steps));
@@ -160,20 +159,20 @@ static weft_status encode_normal(const wf_tokenizer *t, const char *text, size_t
         wf_text_span found = {i, i + used};
         i += k < 0 ? 1 : used;
         if (k < 0 || !wf_special_fits(j->rules[j->normal_ids[k]], text, len, start, &found)) continue;
-        if (found.begin > start) WF_TRY(encode_part(t, text + start, found.begin - start, first && !start, out));
+        if (found.begin > start) WF_TRY(encode_part(t, text + start, found.begin - start, head - WF_MIN(head, start), out));
         WF_TRY(wf_ids_push(out, j->normal_ids[k]));
         start = found.end;
     }
-    return len > start ? encode_part(t, text + start, len - start, first && !start, out) : WEFT_OK;
+    return len > start ? encode_part(t, text + start, len - start, head - WF_MIN(head, start), out) : WEFT_OK;
 }
 
 static weft_status json_encode(const wf_tokenizer *t, const char *text, size_t len, unsigned where, wf_ids *out)
 {
     char *normal;
-    size_t n;
-    if (!t->json->normalisers.n) return encode_normal(t, text, len, where, out);
-    WF_TRY(wf_normalise(&t->json->normalisers, text, len, &normal, &n));
-    weft_status s = encode_normal(t, normal, n, where, out);
+    size_t n, head = where & WF_ENCODE_FIRST ? wf_head_of(text, len) : 0;
+    if (!t->json->normalisers.n) return encode_normal(t, text, len, head, where, out);
+    WF_TRY(wf_normalise(&t->json->normalisers, text, len, &normal, &n, &head));
+    weft_status s = encode_normal(t, normal, n, head, where, out);
     free(normal);
     return s;
 }
@@ -196,9 +195,9 @@ static weft_status normalise_added(wf_tokenizer *t)
     if (!j->normal_tokens || !j->normal_ids) return WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < t->n_tokens && j->n_normal < n; i++) {
         char *text;
-        size_t len;
+        size_t len, none = 0;
         if (t->tokens[i].type != WF_TOKEN_USER || !(j->rules[i] & WF_RULE_NORMALIZED)) continue;
-        WF_TRY(wf_normalise(&j->normalisers, t->tokens[i].text, t->tokens[i].len, &text, &len));
+        WF_TRY(wf_normalise(&j->normalisers, t->tokens[i].text, t->tokens[i].len, &text, &len, &none));
         j->normal_ids[j->n_normal] = (int32_t)i;
         j->normal_tokens[j->n_normal++] = (wf_vocab_token){.text = text, .len = (uint32_t)len, .type = WF_TOKEN_USER};
     }

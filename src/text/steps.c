@@ -57,6 +57,19 @@ static weft_status cut(wf_pieces *o, size_t begin, size_t end)
     return WEFT_OK;
 }
 
+/* Text that became of what ends at `end` in a text with that head. */
+static weft_status put_from(wf_pieces *o, const char *p, size_t n, size_t end, size_t head)
+{
+    WF_TRY(put(o, p, n));
+    if (head && end <= head) o->head = o->len;
+    return WEFT_OK;
+}
+
+size_t wf_head_of(const char *text, size_t len)
+{
+    return len ? WF_MAX(wf_utf8_len(text, len), (size_t)1) : 0;
+}
+
 /* ---- normalisers ------------------------------------------------------------------------------ */
 
 static weft_status put_char(wf_pieces *o, utf8proc_int32_t c)
@@ -77,9 +90,10 @@ static bool is_mark(utf8proc_int32_t c)
     return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
 }
 
-static weft_status each_char(const wf_step *s, const char *text, size_t len, wf_pieces *o)
+static weft_status each_char(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     for (size_t i = 0, n; i < len; i += n) {
+        if (i == head) o->head = o->len;
         utf8proc_int32_t c;
         n = wf_utf8_len(text + i, len - i);
         if (!n) {
@@ -90,11 +104,12 @@ static weft_status each_char(const wf_step *s, const char *text, size_t len, wf_
         if (s->kind == WF_STEP_LOWER) WF_TRY(lower(o, c));
         else if (!is_mark(c)) WF_TRY(put(o, text + i, n));
     }
+    if (head >= len) o->head = o->len;
     return WEFT_OK;
 }
 
 /* The stretches of valid UTF-8 take the form, other bytes stay. */
-static weft_status form(const wf_step *s, const char *text, size_t len, wf_pieces *o)
+static weft_status take_form(const wf_step *s, const char *text, size_t len, wf_pieces *o)
 {
     for (size_t i = 0; i < len;) {
         size_t end = i, n;
@@ -114,11 +129,30 @@ static weft_status form(const wf_step *s, const char *text, size_t len, wf_piece
     return WEFT_OK;
 }
 
-static weft_status strip(const wf_step *s, const char *text, size_t len, wf_pieces *o)
+static size_t count_chars(const char *text, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i += WF_MAX(wf_utf8_len(text + i, len - i), (size_t)1)) n++;
+    return n;
+}
+
+/* The head has as many characters as it would have alone: one that joins it from behind becomes a part of its last one. */
+static weft_status form(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
+{
+    wf_pieces alone = {.limit = o->limit};
+    weft_status st = take_form(s, text, len, o);
+    if (!st && head) st = take_form(s, text, head, &alone);
+    for (size_t n = st ? 0 : count_chars(alone.text, alone.len); n && o->head < o->len; n--) o->head += wf_head_of(o->text + o->head, o->len - o->head);
+    wf_pieces_free(&alone);
+    return st;
+}
+
+static weft_status strip(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     size_t begin = 0, n;
     while (s->left && begin < len && (n = wf_space_at(text + begin, len - begin))) begin += n;
     while (s->right && len > begin && (n = wf_space_before(text + begin, len - begin))) len -= n;
+    o->head = head > begin ? WF_MIN(head, len) - begin : 0;
     return put(o, text + begin, len - begin);
 }
 
@@ -182,48 +216,60 @@ typedef struct replacing {
     wf_pieces *out;
     const wf_step *step;
     const char *text;
+    size_t head;
 } replacing;
 
 static weft_status put_range(void *user, size_t begin, size_t end, bool match)
 {
     const replacing *r = user;
-    return match ? put(r->out, r->step->text, strlen(r->step->text)) : put(r->out, r->text + begin, end - begin);
+    size_t cut = WF_MIN(WF_MAX(begin, r->head), end); /* a stretch may be of the head in part, what replaces a match is where its end was */
+    if (match) return put_from(r->out, r->step->text, strlen(r->step->text), end, r->head);
+    WF_TRY(put_from(r->out, r->text + begin, cut - begin, cut, r->head));
+    return put(r->out, r->text + cut, end - cut);
 }
 
-static weft_status replace(const wf_step *s, const char *text, size_t len, wf_pieces *o)
+static weft_status replace(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     finder f;
-    replacing r = {o, s, text};
+    replacing r = {o, s, text, head};
     weft_status st = finder_open(&f, s, text, len);
     if (!st) st = each_range(&f, 0, len, put_range, &r);
     finder_close(&f);
     return st;
 }
 
-static weft_status normalise_one(const wf_step *s, const char *text, size_t len, wf_pieces *o)
+static weft_status prepend(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
+{
+    size_t n = len ? strlen(s->text) : 0;
+    WF_TRY(put(o, s->text, n));
+    o->head = head ? n + head : 0;
+    return put(o, text, len);
+}
+
+static weft_status normalise_one(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     WF_TRY(put(o, "", 0));
     switch (s->kind) {
-    case WF_STEP_FORM: return form(s, text, len, o);
-    case WF_STEP_STRIP: return strip(s, text, len, o);
-    case WF_STEP_REPLACE: return replace(s, text, len, o);
-    case WF_STEP_PREPEND: WF_TRY(put(o, s->text, len ? strlen(s->text) : 0)); return put(o, text, len);
-    default: return each_char(s, text, len, o);
+    case WF_STEP_FORM: return form(s, text, len, head, o);
+    case WF_STEP_STRIP: return strip(s, text, len, head, o);
+    case WF_STEP_REPLACE: return replace(s, text, len, head, o);
+    case WF_STEP_PREPEND: return prepend(s, text, len, head, o);
+    default: return each_char(s, text, len, head, o);
     }
 }
 
-weft_status wf_normalise(const wf_steps *steps, const char *text, size_t len, char **out, size_t *out_len)
+weft_status wf_normalise(const wf_steps *steps, const char *text, size_t len, char **out, size_t *out_len, size_t *head)
 {
-    wf_pieces at = {.limit = limit_of(len)};
+    wf_pieces at = {.limit = limit_of(len), .head = *head};
     weft_status st = put(&at, text, len);
     for (size_t i = 0; i < steps->n && !st; i++) {
         wf_pieces next = {.limit = at.limit};
-        st = normalise_one(&steps->v[i], at.text, at.len, &next);
+        st = normalise_one(&steps->v[i], at.text, at.len, at.head, &next);
         free(at.text);
         at = next;
     }
     if (st) return free(at.text), st;
-    *out = at.text, *out_len = at.len;
+    *out = at.text, *out_len = at.len, *head = at.head;
     return WEFT_OK;
 }
 
@@ -292,6 +338,7 @@ static weft_status split(const wf_step *s, const wf_pieces *in, wf_pieces *out)
         else st = each_range(&f, in->v[i].begin, in->v[i].end, add_range, &to);
     }
     finder_close(&f);
+    out->head = in->head;
     return st ? st : put(out, in->text, in->len);
 }
 
@@ -314,15 +361,16 @@ static weft_status cut_at_marks(wf_pieces *o, size_t begin, const char *mark)
     return cut(o, begin, o->len);
 }
 
-static weft_status metaspace(const wf_step *s, const wf_pieces *in, bool first, wf_pieces *o)
+static weft_status metaspace(const wf_step *s, const wf_pieces *in, wf_pieces *o)
 {
+    size_t n = strlen(s->text);
     for (size_t i = 0; i < in->n; i++) {
-        size_t begin = o->len, len = in->v[i].end - in->v[i].begin;
-        const char *text = in->text + in->v[i].begin;
+        size_t begin = o->len, at = in->v[i].begin, len = in->v[i].end - at;
+        const char *text = in->text + at;
         bool has = starts_with(text, len, " ") || starts_with(text, len, s->text);
-        bool add = !has && (s->always || (s->first && first && !in->v[i].begin));
-        if (add) WF_TRY(put(o, s->text, strlen(s->text)));
-        for (size_t k = 0; k < len; k++) WF_TRY(text[k] == ' ' ? put(o, s->text, strlen(s->text)) : put(o, text + k, 1));
+        bool add = !has && (s->always || (s->first && at < in->head));
+        if (add) WF_TRY(put(o, s->text, n));
+        for (size_t k = 0; k < len; k++) WF_TRY(text[k] == ' ' ? put_from(o, s->text, n, at + k + 1, in->head) : put_from(o, text + k, 1, at + k + 1, in->head));
         WF_TRY(s->cut ? cut_at_marks(o, begin, s->text) : cut(o, begin, o->len));
     }
     return WEFT_OK;
@@ -334,22 +382,25 @@ static weft_status bytes(const wf_pieces *in, wf_pieces *o)
     wf_byte_chars(chars);
     for (size_t i = 0; i < in->n; i++) {
         size_t begin = o->len;
-        for (size_t k = in->v[i].begin; k < in->v[i].end; k++) WF_TRY(put_char(o, chars[(uint8_t)in->text[k]]));
+        for (size_t k = in->v[i].begin; k < in->v[i].end; k++) {
+            WF_TRY(put_char(o, chars[(uint8_t)in->text[k]]));
+            if (k < in->head) o->head = o->len;
+        }
         WF_TRY(cut(o, begin, o->len));
     }
     return WEFT_OK;
 }
 
-weft_status wf_pretokenise(const wf_steps *steps, const char *text, size_t len, bool first, wf_pieces *out)
+weft_status wf_pretokenise(const wf_steps *steps, const char *text, size_t len, size_t head, wf_pieces *out)
 {
-    *out = (wf_pieces){.limit = limit_of(len)};
+    *out = (wf_pieces){.limit = limit_of(len), .head = head};
     weft_status st = put(out, text, len);
     if (!st) st = cut(out, 0, len);
     for (size_t i = 0; i < steps->n && !st; i++) {
         const wf_step *s = &steps->v[i];
         wf_pieces next = {.limit = out->limit};
         if (s->kind == WF_STEP_SPLIT) st = split(s, out, &next);
-        else st = s->kind == WF_STEP_METASPACE ? metaspace(s, out, first, &next) : bytes(out, &next);
+        else st = s->kind == WF_STEP_METASPACE ? metaspace(s, out, &next) : bytes(out, &next);
         wf_pieces_free(out);
         *out = next;
     }

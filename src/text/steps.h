@@ -33,7 +33,7 @@ typedef struct wf_step {
     bool invert;         /* SPLIT: what lies between the matches counts as matches */
     enum wf_split split; /* SPLIT */
     bool cut;            /* METASPACE: before each of them */
-    bool always, first;  /* METASPACE: put text before every piece that begins with none; before the first one */
+    bool always, first;  /* METASPACE: put text before every piece that begins with none; before the first ones */
 } wf_step;
 
 typedef struct wf_steps {
@@ -43,18 +43,22 @@ typedef struct wf_steps {
 
 void wf_steps_free(wf_steps *);
 
+/* head: so many bytes at the start of a text stand for the first character that the user gave, whatever steps have made of it; 0: that is elsewhere,
+ * or a step took it away. The pieces that begin there are the first ones, as the library tells by what it calls alignments. */
 typedef struct wf_pieces { /* of one text, which they own */
     char *text;
-    size_t len, cap_text;
+    size_t len, head, cap_text;
     size_t limit; /* that the text may not outgrow */
     wf_text_span *v;
     size_t n, cap, n_steps; /* n_steps: for wf_stop_asked */
 } wf_pieces;
 
-/* The normalised text; the caller frees it. Any bytes are accepted: what is no UTF-8 stays as it is. */
-weft_status wf_normalise(const wf_steps *, const char *text, size_t len, char **out, size_t *out_len);
-/* Cuts text into pieces. first: it stands at the beginning of what the user gave. */
-weft_status wf_pretokenise(const wf_steps *, const char *text, size_t len, bool first, wf_pieces *out);
+/* The head of a text with which the user's begins. */
+size_t wf_head_of(const char *text, size_t len);
+/* The normalised text, which the caller frees, and its head. Any bytes are accepted: what is no UTF-8 stays as it is. */
+weft_status wf_normalise(const wf_steps *, const char *text, size_t len, char **out, size_t *out_len, size_t *head);
+/* Cuts text into pieces. */
+weft_status wf_pretokenise(const wf_steps *, const char *text, size_t len, size_t head, wf_pieces *out);
 void wf_pieces_free(wf_pieces *);
 
 /* One step of JSON, a normaliser or a pre-tokenizer with its type, and the steps that a Sequence holds. Unknown types are refused by name. */

@@ -198,10 +198,11 @@ static weft_status read_metaspace(wf_steps *s, const json_t *o)
     WF_TRY(wf_json_bool(o, "add_prefix_space", &prefix));
     WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
     WF_TRY(wf_json_bool(o, "split", &step.cut));
+    if (scheme && !prefix && strcmp(scheme, "never")) return wf_fail(WEFT_ERR_FORMAT, "'add_prefix_space' is false, but 'prepend_scheme' is '%.32s'", scheme);
     if (!scheme) scheme = prefix ? "always" : "never";
     step.always = !strcmp(scheme, "always"), step.first = !strcmp(scheme, "first");
     if (!step.always && !step.first && strcmp(scheme, "never")) return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' is '%.32s'", scheme);
-    if (!*mark) return wf_fail(WEFT_ERR_FORMAT, "'replacement' is empty");
+    if (!*mark || mark[wf_head_of(mark, strlen(mark))]) return wf_fail(WEFT_ERR_FORMAT, "'replacement' is '%.32s', not one character", mark);
     WF_TRY(copy(mark, &step.text));
     return add(s, step);
 }

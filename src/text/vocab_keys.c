@@ -128,7 +128,7 @@ static weft_status nearest_pre(const keys *k, const char **name, size_t *least, 
     wf_pieces theirs;
     const char *one;
     *least = SIZE_MAX;
-    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), true, &theirs);
+    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), wf_head_of(probe, strlen(probe)), &theirs);
     for (size_t i = 0; s == WEFT_OK && (one = wf_pre_name(i)); i++) {
         size_t n = 0;
         bool ignores = false;
@@ -150,7 +150,7 @@ static weft_status ids_by_pre(const keys *k, const wf_pre *pre, const char *text
     weft_status s = wf_pre_split(pre, text, len, &ends);
     for (size_t i = 0, from = 0; i < ends.n && s == WEFT_OK; from = ends.v[i++]) {
         wf_pieces piece;
-        s = wf_pretokenise(&steps, text + from, ends.v[i] - from, false, &piece);
+        s = wf_pretokenise(&steps, text + from, ends.v[i] - from, 0, &piece);
         if (s == WEFT_OK) s = wf_json_bpe(k->t, piece.text, piece.len, wf_pre_ignores_merges(pre), out);
         wf_pieces_free(&piece);
     }
@@ -161,7 +161,7 @@ static weft_status ids_by_pre(const keys *k, const wf_pre *pre, const char *text
 static weft_status ids_by_steps(const keys *k, const char *text, size_t len, wf_ids *out)
 {
     wf_pieces pieces;
-    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, text, len, true, &pieces);
+    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, text, len, wf_head_of(text, len), &pieces);
     for (size_t i = 0; i < pieces.n && s == WEFT_OK; i++)
         s = wf_json_bpe(k->t, pieces.text + pieces.v[i].begin, pieces.v[i].end - pieces.v[i].begin, k->t->ignore_merges, out);
     wf_pieces_free(&pieces);

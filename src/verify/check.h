@@ -16,7 +16,7 @@
  *   p.rope heads in p, of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
  *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink, p.softcap, sinks; SILU_MUL m x k outputs, p.activation;
  *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
- *   inputs, the n - 1 largest ones, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
+ *   inputs, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
  *   n_experts each, n columns of each, depth k; fused ROUTER (norm) m rows, scores of n experts, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,

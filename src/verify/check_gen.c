@@ -374,7 +374,6 @@ static weft_status gen_all_params(wf_check *k, wf_gen *g)
 static weft_status gen_sample(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
-    k->scale = 1; /* of logits: where one token has nearly all of the probability its logarithm is small, and not more exact */
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_X], WF_F32, c->m, c->k, c->pad));
     for (uint32_t r = 0; r < c->m; r++) {
         float *row = (float *)wf_gen_row(&k->in[WF_SAMPLE_X], r);
@@ -385,9 +384,7 @@ static weft_status gen_sample(wf_check *k, wf_gen *g)
     if (c->bias) WF_TRY(gen_adjust(k, g));
     if (!g->shapes_only) WF_TRY(gen_all_params(k, g));
     if (c->m > 3) ((float *)wf_gen_row(&k->in[WF_SAMPLE_X], 2))[wf_gen_below(g, c->k)] = wf_gen_below(g, 2) ? NAN : -INFINITY;
-    k->reduce = c->k;
-    WF_TRY(wf_gen_operand(&k->out[WF_SAMPLE_Y], WF_I32, c->m, c->n, 0));
-    WF_TRY(wf_gen_operand(&k->out[WF_SAMPLE_P], WF_F32, c->m, c->n, 0));
+    WF_TRY(wf_gen_operand(&k->out[WF_SAMPLE_Y], WF_I32, c->m, 1, 0));
     return wf_gen_operand(&k->out[WF_SAMPLE_Z], WF_F32, c->m, c->k, c->pad);
 }
 

@@ -1,5 +1,7 @@
-"""What others wrote never commands the terminal, and what cannot be written is said alike."""
+"""What others wrote never commands the terminal, what cannot be written is said alike, and what takes long shows how far it is."""
 import os
+import pty
+import re
 import shutil
 import tempfile
 import unittest
@@ -62,6 +64,38 @@ class Terminal(cli.TestCase):
             path = os.path.join(folder, "x.gguf")
             shutil.copyfile(__file__, path)
             self.fails(cli.MODEL, path, "run", "-m", path, "-p", "a")
+
+
+class Progress(cli.TestCase):
+    """Work without an end in sight, until its bar is there."""
+    def shows(self, bar, *args):
+        ours, theirs = pty.openpty()
+        p = cli.subprocess.Popen([cli.WEFT, *map(str, args)], stdin=cli.subprocess.DEVNULL, stdout=cli.subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        text = b""
+        while not re.search(bar, text):
+            try:
+                text += os.read(ours, 4096)
+            except OSError:
+                break  # it has ended
+        p.kill()
+        p.wait()
+        os.close(ours)
+        self.assertRegex(text, bar)
+
+    def test_bars(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.npy")
+            slow = ["--force", "gemm=ref,attention=ref"]
+            text = os.path.join(folder, "text")
+            with open(text, "w", encoding="utf-8") as f:
+                f.write("One day there was a little girl. " * 40000)
+            self.shows(rb"perplexity \[[#.]+\] +\d+ %", "perplexity", *cli.CPU, *slow, "--tokens", "1" + ",2" * 9999, "--logits", path)
+            self.shows(rb"perplexity \[[#.]+\] +\d+ %", "perplexity", *cli.CPU, *slow, "-f", text, "-c", 10000)
+
+    def test_no_terminal(self):
+        r = self.ok("selftest", *cli.CPU)
+        self.assertEqual(r.err, "")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,16 @@ FILES = [  # what happens to the folder, what the message must name
 
 MADE = [  # folder of tests/model/data, change of its config.json, what the message must name
     ('llama3', {'attention_bias': False}, "'attention_bias' is not true"),
-    ('llama3', {'attention_bias': None}, 'self_attn.q_proj.bias'),
+    ('llama3', {'attention_bias': None}, 'self_attn.k_proj.bias'),
+    ('llama3', {'architectures': ['MistralForCausalLM']}, "k_proj.bias' is there, but transformers' MistralForCausalLM has no such biases"),
+    ('llama3', {'architectures': ['MixtralForCausalLM'], 'num_local_experts': 4}, "transformers' MixtralForCausalLM has no such biases"),
+    ('llama3', {'architectures': ['Qwen2ForCausalLM']}, "self_attn.o_proj.bias' is there, but transformers' Qwen2ForCausalLM"),
+    ('qwen2moe', {'qkv_bias': False}, "'qkv_bias' is not true"),
+    ('starcoder2', {'use_bias': False}, "'use_bias' is not true"),
+    ('starcoder2', {'architectures': ['CohereForCausalLM'], 'attention_bias': True, 'hidden_act': 'silu'}, "input_layernorm.bias' is there, but transformers' CohereForCausalLM"),
+    ('opt', {'enable_bias': False}, "'enable_bias' is not true"),
+    ('falcon40b', {'bias': None}, "'bias' is not true"),
+    ('gpt-oss', {'attention_bias': False}, "'attention_bias' is not true"),
     ('gpt2', {'activation_function': 'relu'}, "'activation_function' is 'relu'"),
     ('gpt2', {'scale_attn_by_inverse_layer_idx': True}, 'scale_attn_by_inverse_layer_idx'),
     ('gpt2', {'n_inner': 100}, 'ffn_up'),

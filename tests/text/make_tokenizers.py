@@ -4,6 +4,7 @@ with NAME.ids beside it: strings, and the ids that the library gives them. Needs
 
     make_tokenizers.py TEXT                   writes the fixtures anew
     make_tokenizers.py TEXT --many            of the fixtures that are there, writes what many.py compares: 10,000 strings and digests of their ids
+    make_tokenizers.py TEXT --first           writes data/first.json: which piece is the first one, by prepend_scheme "first", behind steps that move text
     make_tokenizers.py TEXT --compare LIBWEFT [--strings 10000] [--seed 1] [--only NAME] [--vocab FOLDER]
                                               compares ids over that many random strings a tokenizer, and text back from ids for plain ones;
                                               --vocab: GGUF vocabularies of real models, written as tokenizer.json, as well
@@ -203,6 +204,32 @@ def write_many(words):
     many.DIGESTS.write_text(f'{{"tokenizers": {json.dumps(tokenizers.__version__)},\n "ids": {{\n{rows}}}}}\n')
 
 
+# ---- prepend_scheme "first" ---------------------------------------------------------------------------
+
+FIRST_TEXTS = ['', 'a', ' a', '  a', 'a a', ' a a', 'b', ' b', '.', '.a', 'a.', ' .', 'ba', 'ab', 'bb', 'aba', 'bab', 'b a', '▁', '▁a', ' ▁a', 'éa', 'éb', 'e\u0301a', '\u0301a', 'Áa',
+               '<x>', '<x>a', 'a<x>', 'a<x>a', '<x> a<y>a', '<x><x>a', '<x>ba', ' <x>a', '<y>a', ' <y>a', 'a<y>a<x>', 'b<y>a', '<y> a', '<z>a', ' <z> a', 'a <z> a', '<z><y>a']
+FIRST_ADDED = [AddedToken('<x>', special=True, normalized=False), AddedToken('<y>', special=False, normalized=True), AddedToken('<z>', special=True, normalized=False, lstrip=True, rstrip=True)]
+
+
+def write_first():
+    vocab = {c: i for i, c in enumerate(['▁', 'a', 'b', '.', 'e', 'é', '\u0301', '▁a', 'ab'])}
+    first = pre_tokenizers.Metaspace(prepend_scheme='first')
+    normal = [None, normalizers.Strip(right=False), normalizers.NFC(), normalizers.NFD(), normalizers.Prepend('b'), normalizers.Replace('b', ''), normalizers.Replace(' ', 'b'),
+              normalizers.Replace(Regex('ba?'), 'e'), normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()])]
+    pre = [first, pre_tokenizers.Metaspace(prepend_scheme='first', split=False), Seq([pre_tokenizers.Punctuation(), first]), Seq([split('b', 'removed'), first]),
+           Seq([first, pre_tokenizers.Punctuation(), first]), Seq([first, split('▁', 'removed'), first])]
+    rows = []
+    for n, p in [(n, pre[0]) for n in normal] + [(None, p) for p in pre[1:]]:
+        t = Tokenizer(models.BPE(vocab=vocab, merges=[('▁', 'a'), ('a', 'b')]))
+        t.pre_tokenizer = p
+        if n:
+            t.normalizer = n
+        t.add_tokens(FIRST_ADDED)
+        ids = ',\n    '.join(json.dumps([s, t.encode(s).ids], separators=(',', ':')) for s in FIRST_TEXTS)
+        rows.append(f'  {{"tokenizer": {json.dumps(json.loads(t.to_str()), separators=(",", ":"))},\n   "ids": [\n    {ids}]}}')
+    (HERE / 'data' / 'first.json').write_text(f'{{"tokenizers": "{tokenizers.__version__}", "rows": [\n' + ',\n'.join(rows) + ']}\n')
+
+
 def real(folder):
     """tokenizer.json of the GGUF vocabularies that are there, with the patterns of their models."""
     from reference import File
@@ -231,6 +258,7 @@ def main():
     p.add_argument('text')
     p.add_argument('--compare')
     p.add_argument('--many', action='store_true')
+    p.add_argument('--first', action='store_true')
     p.add_argument('--strings', type=int, default=10000)
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--only')
@@ -243,6 +271,8 @@ def main():
     print(f'{len(CHARS) - len(ASSIGNED)} of {len(CHARS)} characters are left out, whose classes changed between versions of Unicode')
     if a.many:
         return write_many(words)
+    if a.first:
+        return write_first()
     for kind in KINDS:
         if a.only and kind not in a.only.split(','):
             continue

@@ -97,8 +97,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_SAMPLE:
         c.in[WF_SAMPLE_X] = V(F32, 3, 10), c.in[WF_SAMPLE_PARAMS] = V(F32, 3, 3), c.in[WF_SAMPLE_KEY] = V(I32, 3, 5);
         c.in[WF_SAMPLE_INDPTR] = V(I32, 1, 4), c.in[WF_SAMPLE_IDS] = V(I32, 6, 1);
-        c.in[WF_SAMPLE_ADJUST] = V(F32, 6, 3), c.out[WF_SAMPLE_Y] = V(I32, 3, 2), c.out[WF_SAMPLE_P] = V(F32, 3, 2);
-        c.out[WF_SAMPLE_Z] = V(F32, 3, 10);
+        c.in[WF_SAMPLE_ADJUST] = V(F32, 6, 3), c.out[WF_SAMPLE_Y] = V(I32, 3, 1), c.out[WF_SAMPLE_Z] = V(F32, 3, 10);
         break;
     case WF_OP_PAGE_COPY:
         c.in[WF_PAGE_COPY_FROM] = V(F16, 6, 64), c.in[WF_PAGE_COPY_SRC] = V(I32, 1, 3), c.in[WF_PAGE_COPY_DST] = V(I32, 3, 1);

@@ -607,6 +607,28 @@ static void stop_functions_nest(void **state)
     assert_int_equal(n, 2);
 }
 
+/* In the order of the folder's tensors, and only while it is read. */
+static void hears(void *user, const char *what, double fraction)
+{
+    double *last = user;
+    assert_string_equal(what, "read");
+    assert_true(fraction >= *last && fraction < 1);
+    *last = fraction;
+}
+
+static void folders_tell_how_far_they_are(void **state)
+{
+    (void)state;
+    double last = 0, none = 0;
+    struct weft_model *m = NULL;
+    if (weft_model_open(&(struct weft_model_params){.path = "tests/model/data/gpt-oss", .on_progress = hears, .user = &last}, &m)) fail_msg("%s", weft_last_error());
+    weft_model_close(m);
+    assert_true(last > 0);
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .on_progress = hears, .user = &none}, &m), WEFT_OK);
+    weft_model_close(m);
+    assert_true(none == 0);
+}
+
 /* At once, and between the pieces of a text; the engine goes on. */
 static bool stops_after(void *user)
 {
@@ -723,7 +745,7 @@ int main(void)
         cmocka_unit_test(closed_beside_readers),      cmocka_unit_test(closed_in_a_callback),   cmocka_unit_test(engines_keep_their_model),
         cmocka_unit_test(opening_is_given_up),        cmocka_unit_test(opening_a_model_is_given_up),        cmocka_unit_test(prompts_have_a_length),  cmocka_unit_test(chats_are_prompts),
         cmocka_unit_test(contradictions_are_refused), cmocka_unit_test(numbers_are_checked), cmocka_unit_test(one_source_of_each),
-        cmocka_unit_test(failures_leave_no_object), cmocka_unit_test(stop_functions_nest), cmocka_unit_test(calibration_is_stopped), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
+        cmocka_unit_test(failures_leave_no_object), cmocka_unit_test(stop_functions_nest), cmocka_unit_test(folders_tell_how_far_they_are), cmocka_unit_test(calibration_is_stopped), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
         cmocka_unit_test(newer_programs_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -155,7 +155,6 @@ static void open_device(const char *name, device *d)
     d->call = (wf_call){.op = WF_OP_SAMPLE, .variant = -1};
     for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
     d->call.out[WF_SAMPLE_Y] = place(d, &at, WF_I32, 1, 1);
-    d->call.out[WF_SAMPLE_P] = place(d, &at, WF_F32, 1, 1);
     d->call.out[WF_SAMPLE_Z] = place(d, &at, WF_F32, 1, N);
     if (wf_prepare(d->dev, &d->call, &d->call.variant)) fail_msg("%s", wf_error());
 }

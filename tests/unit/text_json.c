@@ -66,6 +66,29 @@ static void ids(void **state)
     for (size_t i = 0; i < WF_LEN(kinds); i++) ids_of_kind(kinds[i]);
 }
 
+/* Which piece is the first one, behind steps that move, add or remove text. */
+static void first_pieces(void **state)
+{
+    (void)state;
+    json_t *file = json_load_file("tests/text/data/first.json", JSON_ALLOW_NUL, NULL), *rows = json_object_get(file, "rows"), *one, *row;
+    size_t i, k;
+    assert_int_equal(json_array_size(rows), 14);
+    json_array_foreach(rows, i, one) {
+        char *text = json_dumps(json_object_get(one, "tokenizer"), JSON_COMPACT), name[16];
+        wf_tokenizer *t;
+        if (wf_tokenizer_from_json(text, strlen(text), &t)) fail_msg("%s: %s", text, wf_error());
+        snprintf(name, sizeof name, "row %zu", i);
+        json_array_foreach(json_object_get(one, "ids"), k, row) {
+            char *line = json_dumps(row, 0);
+            check_row(t, name, line);
+            free(line);
+        }
+        wf_tokenizer_destroy(t);
+        free(text);
+    }
+    json_decref(file);
+}
+
 /* ---- any bytes ------------------------------------------------------------------------------------ */
 
 static void any_bytes(void **state)
@@ -193,6 +216,8 @@ static const struct {
     {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Sideways\"}"), "Sideways"},
     {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\"}"), "'replacement'"},
     {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"), "last"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}"), "'replacement' is '__'"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false,\"prepend_scheme\":\"first\"}"), "'prepend_scheme' is 'first'"},
     {BPE("},\"post_processor\":{\"type\":\"BertProcessing\"}"), "BertProcessing"},
     {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"), "'x' has no single id"},
     {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[7]}}}"), "7"},
@@ -303,7 +328,7 @@ static void growing_text(void **state)
 {
     (void)state;
     static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"o\"},\"content\":\"oo\"}";
-    static const char cut[] = "{\"type\":\"Metaspace\",\"replacement\":\"  \",\"split\":false}";
+    static const char cut[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"; /* a space becomes two bytes above 127, as each of those */
     for (int pre = 0; pre < 2; pre++) {
         char json[8192];
         int n = snprintf(json, sizeof json, "{\"%s\":{\"type\":\"Sequence\",\"%s\":[", pre ? "pre_tokenizer" : "normalizer", pre ? "pretokenizers" : "normalizers");
@@ -322,7 +347,7 @@ static void growing_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids),       cmocka_unit_test(any_bytes),   cmocka_unit_test(text_back),
+        cmocka_unit_test(ids), cmocka_unit_test(first_pieces),       cmocka_unit_test(any_bytes),   cmocka_unit_test(text_back),
         cmocka_unit_test(no_forged_tokens), cmocka_unit_test(wrong_files), cmocka_unit_test(harmless_files), cmocka_unit_test(slow_pattern),
         cmocka_unit_test(normalised_later), cmocka_unit_test(growing_text), cmocka_unit_test(added_bytes),
     };

@@ -37,5 +37,6 @@ static const wf_folder_key rows[] = {
     {"rope_theta", "rope.freq_base", true, WF_KEY_REQUIRED}, /* 10000 in transformers 4, 500000 in 5 */
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .tied = true, .read = read, .biases = true};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
+static const wf_folder_keys keys = {.rows = rows, .tied = true, .read = read, .biases = biases};
 const wf_arch wf_arch_command_r = {"command-r", "CohereForCausalLM", NULL, hparams, graph, &keys};

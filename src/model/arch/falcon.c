@@ -4,6 +4,7 @@
 #include "model/model.h"
 
 #include "model/json.h"
+#include "model/recipe.h"
 
 #include <string.h>
 
@@ -81,5 +82,19 @@ static const wf_folder_key rows[] = {
     {"layer_norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "activation", .acts = "gelu", .tied = true, .read = config};
-const wf_arch wf_arch_falcon = {"falcon", "FalconForCausalLM", names, hparams, graph, &keys};
+static const wf_folder_bias biases[] = {{"attn_qkv attn_output ffn_up ffn_down", "bias"}, {"attn_norm attn_norm_2 output_norm"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation", .acts = "gelu", .tied = true, .read = config};
+
+static const wf_mix_row down[] = {
+    {WF_FILE_Q2_K, WF_Q3_K, WF_Q3_K},
+    {WF_FILE_Q3_K_M, WF_Q4_K, WF_Q3_K, 16, WF_Q5_K},
+    {WF_FILE_Q3_K_L, WF_Q4_K, WF_Q4_K},
+    {WF_FILE_Q4_K_M, WF_Q5_K, WF_Q4_K, 16, WF_Q6_K},
+    {WF_FILE_Q5_K_M, WF_Q6_K, WF_Q5_K},
+    {WF_FILE_IQ4_NL, WF_IQ4_NL, WF_IQ4_NL, 8, WF_Q5_K},
+    {WF_FILE_IQ4_XS, WF_IQ4_XS, WF_IQ4_XS, 8, WF_Q5_K},
+    {0},
+};
+static const wf_mix_row attention_output[] = {{WF_FILE_Q3_K_L, WF_Q4_K, WF_Q4_K}, {0}};
+static const wf_mix mix = {.down = down, .attention_output = attention_output, .output_q8 = true};
+const wf_arch wf_arch_falcon = {"falcon", "FalconForCausalLM", names, hparams, graph, &keys, &mix};

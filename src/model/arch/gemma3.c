@@ -53,5 +53,6 @@ static const wf_folder_key rows[] = {
     {"final_logit_softcapping", "final_logit_softcapping", true, 0}, /* attn_logit_softcapping is read by transformers, too, and never used */
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .read = read};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
+static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .biases = biases, .read = read};
 const wf_arch wf_arch_gemma3 = {"gemma3", "Gemma3ForCausalLM Gemma3ForConditionalGeneration", wf_gemma_names, hparams, graph, &keys};

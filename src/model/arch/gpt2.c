@@ -52,5 +52,6 @@ static const wf_folder_key rows[] = {
     {"layer_norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "activation_function", .acts = "gelu_new gelu_pytorch_tanh", .tied = true, .read = config};
+static const wf_folder_bias biases[] = {{"attn_qkv attn_output ffn_up ffn_down attn_norm ffn_norm output_norm"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation_function", .acts = "gelu_new gelu_pytorch_tanh", .tied = true, .read = config};
 const wf_arch wf_arch_gpt2 = {"gpt2", "GPT2LMHeadModel", names, hparams, graph, &keys};

@@ -181,5 +181,6 @@ static const wf_folder_key rows[] = {
     {"intermediate_size", "expert_feed_forward_length", false, WF_KEY_REQUIRED},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .windows = true, .quantised = "mxfp4", .read = read};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias", true}, {"ffn_gate_inp"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .windows = true, .quantised = "mxfp4", .read = read};
 const wf_arch wf_arch_gpt_oss = {"gpt-oss", "GptOssForCausalLM", names, hparams, graph, &keys};

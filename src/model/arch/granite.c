@@ -32,5 +32,6 @@ static const wf_folder_key rows[] = {
     {"attention_multiplier", "attention.scale", true, 1},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .biases = true};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {WF_MLP_BIASES, "mlp_bias"}, {NULL}};
+static const wf_folder_keys keys = {.rows = rows, .biases = biases};
 const wf_arch wf_arch_granite = {"granite", "GraniteForCausalLM", NULL, hparams, graph, &keys};

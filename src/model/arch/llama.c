@@ -2,6 +2,7 @@
  * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward, or a
  * mixture of them. */
 #include "model/model.h"
+#include "model/recipe.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {
@@ -21,5 +22,18 @@ static const wf_folder_key rows[] = {
     {"rope_theta", "rope.freq_base", true, 1e6f, WF_NULL_IS_MISSING, "MixtralForCausalLM"},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .windows = true, .biases = true};
-const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", NULL, hparams, graph, &keys};
+static const wf_folder_bias biases[] = { /* Mistral and Mixtral have none */
+    {WF_ATTENTION_BIASES, "attention_bias", false, "LlamaForCausalLM"},
+    {WF_MLP_BIASES, "mlp_bias", false, "LlamaForCausalLM"},
+    {NULL},
+};
+static const wf_folder_keys keys = {.rows = rows, .windows = true, .biases = biases};
+static const wf_folder_name names[] = { /* Mixtral's */
+    {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},
+    {"model.layers.#.block_sparse_moe.experts.#.w1", "blk.#.ffn_gate.#"},
+    {"model.layers.#.block_sparse_moe.experts.#.w3", "blk.#.ffn_up.#"},
+    {"model.layers.#.block_sparse_moe.experts.#.w2", "blk.#.ffn_down.#"},
+    {NULL, NULL},
+};
+static const wf_mix mix = {.large_layers = 80, .large_shares = true}; /* Llama 2 and 3; Llama 1 has as many */
+const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", names, hparams, graph, &keys, &mix};

@@ -35,4 +35,6 @@ static const wf_folder_name names[] = {
     {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
     {NULL, NULL},
 };
-const wf_arch wf_arch_olmo2 = {"olmo2", "Olmo2ForCausalLM", names, hparams, graph};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases};
+const wf_arch wf_arch_olmo2 = {"olmo2", "Olmo2ForCausalLM", names, hparams, graph, &keys};

@@ -58,5 +58,6 @@ static const wf_folder_key rows[] = {
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "activation_function", .acts = "relu", .tied = true, .read = config};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES " ffn_up ffn_down", "enable_bias", true}, {"attn_norm ffn_norm output_norm", "layer_norm_elementwise_affine", true}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation_function", .acts = "relu", .tied = true, .read = config};
 const wf_arch wf_arch_opt = {"opt", "OPTForCausalLM", names, hparams, graph, &keys};

@@ -19,5 +19,13 @@ static const wf_folder_key rows[] = {
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", false, WF_KEY_REQUIRED},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config};
-const wf_arch wf_arch_qwen2moe = {"qwen2moe", "Qwen2MoeForCausalLM", NULL, hparams, graph, &keys};
+static const wf_folder_bias biases[] = {{"attn_q attn_k attn_v", "qkv_bias", true}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config};
+static const wf_folder_name names[] = {
+    {"model.layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
+    {"model.layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},
+    {"model.layers.#.mlp.shared_expert.down_proj", "blk.#.ffn_down_shexp"},
+    {"model.layers.#.mlp.shared_expert_gate", "blk.#.ffn_gate_inp_shexp"},
+    {NULL, NULL},
+};
+const wf_arch wf_arch_qwen2moe = {"qwen2moe", "Qwen2MoeForCausalLM", names, hparams, graph, &keys};

@@ -13,5 +13,6 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_swiglu);
 }
 
-static const wf_folder_keys keys = {.window = WF_QWEN_WINDOW, .biases = true};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
+static const wf_folder_keys keys = {.window = WF_QWEN_WINDOW, .biases = biases};
 const wf_arch wf_arch_qwen3 = {"qwen3", "Qwen3ForCausalLM", NULL, hparams, graph, &keys};

@@ -16,5 +16,6 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_experts);
 }
 
-static const wf_folder_keys keys = {.early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config, .biases = true};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
+static const wf_folder_keys keys = {.early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config, .biases = biases};
 const wf_arch wf_arch_qwen3moe = {"qwen3moe", "Qwen3MoeForCausalLM", NULL, hparams, graph, &keys};

@@ -37,5 +37,6 @@ static const wf_folder_key rows[] = {
     {"rope_theta", "rope.freq_base", true, 2e6f},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .tied = true, .read = config, .biases = true};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {WF_MLP_BIASES, "mlp_bias"}, {NULL}};
+static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .tied = true, .read = config, .biases = biases};
 const wf_arch wf_arch_smollm3 = {"smollm3", "SmolLM3ForCausalLM", NULL, hparams, graph, &keys};

@@ -25,5 +25,6 @@ static const wf_folder_key rows[] = {
     {"sliding_window", "attention.sliding_window", false, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_act", .acts = "gelu_pytorch_tanh gelu_new", .windows = true, .tied = true};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES " ffn_up ffn_down", "use_bias", true}, {"attn_norm ffn_norm output_norm"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "hidden_act", .acts = "gelu_pytorch_tanh gelu_new", .windows = true, .tied = true};
 const wf_arch wf_arch_starcoder2 = {"starcoder2", "Starcoder2ForCausalLM", names, hparams, graph, &keys};
