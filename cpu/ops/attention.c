@@ -1,9 +1,9 @@
 /* ATTENTION: paged, online softmax, all query heads of a KV head together.
  *
- * A work item is a block of rows of one sequence, times one KV head. It processes keys in tiles of TILE: converts and transposes K (so
- * that lanes are keys and scores need no horizontal sums), converts V, and computes scores, exponentials and the weighted sum of V
- * for all queries of the block. After every SPLIT keys the partial state (row_max, row_sum, sum of V) is merged into the row's
- * state, in order.
+ * A work item is a block of rows of one sequence, times one KV head. It processes keys in tiles of TILE: transposes K as it is, in F16
+ * (so that lanes are keys and scores need no horizontal sums), and computes scores, exponentials and the weighted sum of V for all
+ * queries of the block. K, and V for few queries, are converted as they are read. After every SPLIT keys the partial state (row_max,
+ * row_sum, sum of V) is merged into the row's state, in order.
  *
  * With few rows and long contexts, splits become separate work items and are merged after a barrier. The arithmetic is the same, so
  * results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores are in units of log2.
@@ -24,9 +24,13 @@
 
 #define TILE          64u
 #define LINE          32u  /* elements of K and V in a cache line */
+#define RUN           8u   /* tokens found at once */
+#define STEP          4u   /* turns of a loop from one prefetch to the next */
 #define SPLIT         512u /* keys; a multiple of TILE */
 #define BLOCK_QUERIES 32u  /* rows x heads of a block, unless one row has more heads */
 #define CV            4    /* accumulator vectors of a query in registers */
+#define CK            (VREGS >= 32 ? 2 : 1) /* vectors of keys in registers, for as many queries as */
+#define QK            8    /* queries in registers as scores are computed */
 #define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
 #define QV_DIRECT     (2 * QV) /* queries in registers with half of CV vectors, where V is converted as it is read */
 #define SPLIT_ITEMS   16u /* with fewer (block, head) pairs splits are separate work items */
@@ -40,6 +44,7 @@ typedef struct att {
     const int32_t *seq, *pos, *indptr, *pages, *windows; /* windows NULL: all keys */
     const float *sinks;           /* of the query heads; NULL: none */
     uint32_t m, group, dim, dim_padded; /* dim_padded: dim rounded up to vectors */
+    uint32_t k_dim;               /* dim rounded up to what is transposed at once */
     uint32_t rows;                /* most rows of a block */
     uint32_t queries;             /* most queries of a block */
     uint32_t items, splits;       /* (block, KV head) pairs; most splits of a block */
@@ -77,8 +82,9 @@ static att att_of(const wf_call *c)
     a.group = c->p.n_head / c->p.n_kv_head;
     a.dim = c->p.head_dim;
     a.dim_padded = WF_UP(a.dim, VL);
+    a.k_dim = WF_UP(a.dim, F16_ELEMS);
     a.rows = WF_MAX(1u, BLOCK_QUERIES / a.group);
-    a.queries = WF_UP(a.rows * a.group, QV);
+    a.queries = WF_UP(a.rows * a.group, VL);
     for (uint32_t m = 0, end; m < a.m; m = end) {
         end = block_end(&a, m);
         a.items += c->p.n_kv_head;
@@ -148,13 +154,14 @@ typedef struct state {
 typedef struct workspace {
     float *q;       /* [queries][dim_padded], scaled */
     float *score;   /* [queries][TILE] */
-    float *alpha;  /* [queries] */
-    float *k, *v;   /* [dim_padded][TILE] transposed; [TILE][dim_padded] */
+    float *alpha, *now; /* [queries] */
+    float *v;       /* [TILE][dim_padded] */
+    uint16_t *k;    /* [TILE / VL][k_dim][VL], F16 */
     uint32_t *seen; /* [queries] number of leading keys of the tile that the causal mask allows */
     uint32_t *masked;  /* [queries][2] masked range within them, with windows */
     uint32_t *redo;    /* [queries] did the given maximum not suit it? */
     uint32_t *order;   /* [KV heads] */
-    const uint16_t **keys, **values; /* [TILE] where they lie */
+    const uint16_t **keys, **values; /* [TILE + RUN] where they lie */
     state part, whole;
 } workspace;
 
@@ -165,8 +172,8 @@ static size_t state_size(const att *a)
 
 static size_t workspace_size(const att *a)
 {
-    return (size_t)a->queries * (a->dim_padded + TILE + 5) + 2 * (size_t)TILE * a->dim_padded +
-           2 * state_size(a) + a->p->n_kv_head + 2 * TILE * (sizeof(void *) / sizeof(float));
+    return (size_t)a->queries * (a->dim_padded + TILE + 6) + (size_t)TILE * a->dim_padded + (size_t)TILE / 2 * a->k_dim +
+           2 * state_size(a) + a->p->n_kv_head + 2 * (TILE + RUN) * (sizeof(void *) / sizeof(float));
 }
 
 static state state_at(const att *a, float *at)
@@ -179,17 +186,18 @@ static workspace workspace_at(const att *a, float *at)
     workspace r;
     r.q = at;
     r.score = r.q + (size_t)a->queries * a->dim_padded;
-    r.k = r.score + (size_t)a->queries * TILE;
-    r.v = r.k + (size_t)TILE * a->dim_padded;
+    r.v = r.score + (size_t)a->queries * TILE;
     r.alpha = r.v + (size_t)TILE * a->dim_padded;
-    r.seen = (uint32_t *)(r.alpha + a->queries);
+    r.now = r.alpha + a->queries;
+    r.seen = (uint32_t *)(r.now + a->queries);
     r.masked = r.seen + a->queries;
     r.redo = r.masked + 2 * (size_t)a->queries;
-    r.part = state_at(a, r.alpha + 5 * (size_t)a->queries);
-    r.whole = state_at(a, r.alpha + 5 * (size_t)a->queries + state_size(a));
-    r.keys = (const uint16_t **)(r.whole.sum + state_size(a)); /* aligned: there is an even number of queries */
-    r.values = r.keys + TILE;
-    r.order = (uint32_t *)(r.values + TILE);
+    r.part = state_at(a, r.alpha + 6 * (size_t)a->queries);
+    r.whole = state_at(a, r.alpha + 6 * (size_t)a->queries + state_size(a));
+    r.keys = (const uint16_t **)(r.whole.sum + state_size(a)); /* aligned: queries are whole vectors */
+    r.values = r.keys + TILE + RUN;
+    r.k = (uint16_t *)(r.values + TILE + RUN);
+    r.order = (uint32_t *)(r.k + (size_t)TILE * a->k_dim);
     order_heads(a, r.order);
     return r;
 }
@@ -223,50 +231,39 @@ static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t dim_pa
     v_store(dst + d, v_load_f16(last));
 }
 
-/* First token of one head in a page. */
-static const uint16_t *page_at(const att *a, const wf_view *pool, uint32_t head, int32_t page)
-{
-    return (const uint16_t *)wf_cpu_row(pool, (uint32_t)page) +
-           (size_t)head * a->p->page_tokens * a->dim;
-}
-
 /* Points at tokens first..first+n of one head, n > 0; past them at the first again, so that all of TILE can be prefetched. */
 static void find_tokens(const att *a, const uint16_t **tokens, const wf_view *pool, const block *b, uint32_t first, uint32_t n)
 {
     const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
-    uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page, at = 0;
+    uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page, at = 0, dim = a->dim;
     for (uint32_t run; at < n; index = 0, page++) {
         run = WF_MIN(n - at, per_page - index);
-        const uint16_t *token = page_at(a, pool, b->head, pages[page]) + (size_t)index * a->dim;
-        for (uint32_t i = 0; i < run; i++, token += a->dim) tokens[at++] = token;
+        const uint16_t *token = (const uint16_t *)wf_cpu_row(pool, (uint32_t)pages[page]) + ((size_t)b->head * per_page + index) * dim;
+        for (uint32_t i = 0; i < run; i += RUN, token += RUN * dim)
+            for (uint32_t k = 0; k < RUN; k++) tokens[at + i + k] = token + k * dim; /* those past run are overwritten */
+        at += run;
     }
     while (at < TILE) tokens[at++] = tokens[0];
 }
 
-/* What loops prefetch while they compute: K and V that are needed next, a line at a time, for a core waits for few lines at once. */
+/* What loops prefetch while they compute: K and V that are needed next, little by little, for a core waits for few lines at once. */
 typedef struct ahead {
     const uint16_t *const *tokens; /* [TILE] */
-    uint32_t each, line;           /* lines of a token in one turn, and the first of them */
+    uint32_t lines;                /* of a token */
+    uint32_t each, next;           /* tokens of one step, and the first of them */
 } ahead;
 
-/* The lines of all tokens in so many rounds of TILE turns. */
-static ahead ahead_of(const att *a, const uint16_t *const *tokens, uint32_t rounds)
+/* All tokens in so many steps. */
+static ahead ahead_of(const att *a, const uint16_t *const *tokens, uint32_t steps)
 {
-    uint32_t lines = (a->dim + LINE - 1) / LINE;
-    return (ahead){tokens, (lines + rounds - 1) / rounds, 0};
+    return (ahead){tokens, (a->dim + LINE - 1) / LINE, (TILE + steps - 1) / steps, 0};
 }
 
-WF_INLINE void prefetch(const ahead *h, uint32_t turn)
+WF_INLINE void prefetch(ahead *h)
 {
-    const uint16_t *token = h->tokens[turn % TILE] + (h->line + turn / TILE * h->each) * LINE;
-    for (uint32_t i = 0; i < h->each; i++) __builtin_prefetch(token + i * LINE);
-}
-
-/* After n turns. */
-static void go_ahead(const att *a, ahead *h, uint32_t n)
-{
-    h->line += (n + TILE - 1) / TILE * h->each;
-    if (h->line * LINE >= a->dim) h->each = 0; /* all of them */
+    uint32_t end = WF_MIN(h->next + h->each, TILE);
+    for (; h->next < end; h->next++)
+        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch(h->tokens[h->next] + i * LINE);
 }
 
 static void convert(const att *a, const uint16_t *const *tokens, uint32_t n, float *out)
@@ -274,86 +271,55 @@ static void convert(const att *a, const uint16_t *const *tokens, uint32_t n, flo
     for (uint32_t i = 0; i < n; i++) widen(tokens[i], out + (size_t)i * a->dim_padded, a->dim, a->dim_padded);
 }
 
-/* Converts and transposes VL keys at a time, by the workspace of V. Keys past n become zeros: their scores are masked later, but free KV slots
- * may hold NaN. */
-static void load_keys(const att *a, const workspace *r, uint32_t n)
+/* Transposes the last elements of VL keys, fewer than F16_ELEMS. */
+static void load_last(const att *a, const uint16_t *const *keys, uint32_t d, uint16_t *out)
 {
-    for (uint32_t j = 0; j < n; j += VL) {
-        uint32_t some = WF_MIN((uint32_t)VL, n - j);
-        convert(a, r->keys + j, some, r->v);
-        memset(r->v + (size_t)some * a->dim_padded, 0, sizeof(float) * (VL - some) * a->dim_padded);
-        for (uint32_t d = 0; d < a->dim_padded; d += VL) v_transpose(r->v + d, a->dim_padded, r->k + (size_t)d * TILE + j, TILE);
+    uint16_t last[VL][F16_ELEMS] = {{0}};
+    const uint16_t *rows[VL];
+    for (uint32_t i = 0; i < VL; i++) rows[i] = memcpy(last[i], keys[i] + d, (a->dim - d) * sizeof **last);
+    v_transpose_f16(rows, 0, out);
+}
+
+/* Transposes F16_ELEMS elements of keys j..end, from d on, or as many as there are. */
+static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end, uint32_t d)
+{
+    for (; d < a->dim && j < end; j += VL) {
+        uint16_t *out = r->k + (size_t)j * a->k_dim + (size_t)d * VL;
+        if (d + F16_ELEMS <= a->dim) v_transpose_f16(r->keys + j, d, out);
+        else load_last(a, r->keys + j, d, out);
     }
 }
 
-/* Computes scores of nq queries with nc vectors of keys, and prefetches. */
-WF_INLINE void score(const att *a, const float *q, const float *k, float *to, const ahead *h, const int nq, const int nc)
+/* Computes scores of nq queries with nc vectors of keys from j on, and prefetches. The first queries transpose the keys, a step ahead of the
+ * products, so that both are under way. */
+WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, ahead *h, const int nq, const int nc)
 {
-    vf acc[4][CV];
+    const float *q = r->q + (size_t)i0 * a->dim_padded;
+    const uint16_t *k = r->k + (size_t)j * a->k_dim;
+    vf acc[QK][CV];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < nc; c++) acc[i][c] = v_zero();
+    if (!i0) load_keys(a, r, j, j + nc * VL, 0);
     for (uint32_t d = 0; d < a->dim; d++) {
         vf kv[CV];
-        prefetch(h, d);
-        for (int c = 0; c < nc; c++) kv[c] = v_load(k + (size_t)d * TILE + c * VL);
+        if (d % STEP == 0) prefetch(h);
+        if (d % F16_ELEMS == 0 && !i0) load_keys(a, r, j, j + nc * VL, d + F16_ELEMS);
+        for (int c = 0; c < nc; c++) kv[c] = v_load_f16(k + ((size_t)c * a->k_dim + d) * VL);
         for (int i = 0; i < nq; i++) {
             vf qv = v_set(q[(size_t)i * a->dim_padded + d]);
             for (int c = 0; c < nc; c++) acc[i][c] = v_fma(qv, kv[c], acc[i][c]);
         }
     }
     for (int i = 0; i < nq; i++)
-        for (int c = 0; c < nc; c++) v_store(to + (size_t)i * TILE + c * VL, acc[i][c]);
+        for (int c = 0; c < nc; c++) v_store(r->score + (size_t)(i0 + i) * TILE + j + c * VL, acc[i][c]);
 }
 
-/* The same with n keys for queries from i on. Skips vectors without keys: their contents may be denormal, which is a hundred times slower. */
-WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq)
+/* The same with n keys; those past n are the first one: their scores are masked later. */
+WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc)
 {
-    const float *q = r->q + (size_t)i * a->dim_padded;
-    float *to = r->score + (size_t)i * TILE;
     uint32_t j = 0;
-    for (; j + (CV - 1) * VL < n; j += CV * VL, go_ahead(a, h, a->dim)) score(a, q, r->k + j, to + j, h, nq, CV);
-    for (; j < n; j += VL, go_ahead(a, h, a->dim)) score(a, q, r->k + j, to + j, h, nq, 1);
-}
-
-/* Turns one query's scores into weights. Returns alpha, the factor by which the caller must rescale its accumulators. */
-static float softmax(float *s, uint32_t n, float *row_max, float *row_sum)
-{
-    uint32_t whole = WF_UP(n, VL);
-    vf high = v_set(*row_max), sum = v_zero();
-    for (uint32_t j = n; j < TILE; j++) s[j] = -INFINITY;
-    for (uint32_t j = 0; j < whole; j += VL) high = v_max(high, v_load(s + j));
-    float now = v_reduce_max(high), lanes[VL];
-    for (uint32_t j = 0; j < whole; j += VL) {
-        vf e = v_exp2(v_sub(v_load(s + j), v_set(now)));
-        v_store(s + j, e);
-        sum = v_add(sum, e);
-    }
-    for (uint32_t j = whole; j < TILE; j++) s[j] = 0;
-    v_store(lanes, v_exp2(v_set(*row_max - now)));
-    *row_sum = *row_sum * lanes[0] + v_reduce_add(sum);
-    *row_max = now;
-    return lanes[0];
-}
-
-/* The same relative to the given maximum. A row above it has left: its weights would not fit, so it gets none. */
-static void softmax_given(const att *a, float *s, uint32_t n, float *row_max, float *row_sum)
-{
-    uint32_t whole = WF_UP(n, VL);
-    vf high = v_set(*row_max), sum = v_zero();
-    for (uint32_t j = n; j < TILE; j++) s[j] = -INFINITY;
-    for (uint32_t j = 0; j < whole; j += VL) high = v_max(high, v_load(s + j));
-    *row_max = v_reduce_max(high);
-    if (!(*row_max - a->base < MOST)) {
-        memset(s, 0, TILE * sizeof *s);
-        return;
-    }
-    for (uint32_t j = 0; j < whole; j += VL) {
-        vf e = v_exp2(v_sub(v_load(s + j), v_set(a->base)));
-        v_store(s + j, e);
-        sum = v_add(sum, e);
-    }
-    for (uint32_t j = whole; j < TILE; j++) s[j] = 0;
-    *row_sum += v_reduce_add(sum);
+    for (; j + (nc - 1) * VL < n; j += nc * VL) score(a, r, i, j, h, nq, nc);
+    for (; j < n; j += VL) score(a, r, i, j, h, nq, 1);
 }
 
 /* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or converted. Prefetches. */
@@ -367,7 +333,7 @@ WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t 
         for (int c = 0; c < nc; c++) acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + c * VL), v_set(alpha[i]));
     for (uint32_t j = 0; j < n; j++) {
         vf vv[CV];
-        prefetch(h, j);
+        if (j % STEP == 0) prefetch(h);
         for (int c = 0; c < nc; c++)
             vv[c] = direct ? v_load_f16(r->values[j] + d + c * VL) : v_load(r->v + (size_t)j * a->dim_padded + d + c * VL);
         for (int i = 0; i < nq; i++) {
@@ -377,7 +343,6 @@ WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t 
     }
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->dim_padded + c * VL, acc[i][c]);
-    go_ahead(a, h, TILE);
 }
 
 WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc, const bool direct)
@@ -437,19 +402,52 @@ static void mask_range(const att *a, const workspace *r, uint32_t i)
     for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
 }
 
-/* Turns the scores of query i into weights. */
-static void weights(const att *a, const workspace *r, uint32_t i)
+/* The largest score of query i so far. Scores that the mask hides become -inf. */
+static float max_score(const att *a, const workspace *r, uint32_t i)
 {
     float *s = r->score + (size_t)i * TILE;
-    r->alpha[i] = 1;
-    if (!r->seen[i]) {
-        memset(s, 0, TILE * sizeof *s);
-        return;
-    }
+    vf high = v_set(r->part.row_max[i]);
+    if (!r->seen[i]) return r->part.row_max[i];
     cap_scores(a, s, r->seen[i]);
     mask_range(a, r, i);
-    if (a->async) softmax_given(a, s, r->seen[i], r->part.row_max + i, r->part.row_sum + i);
-    else r->alpha[i] = softmax(s, r->seen[i], r->part.row_max + i, r->part.row_sum + i);
+    for (uint32_t j = r->seen[i]; j < TILE; j++) s[j] = -INFINITY;
+    for (uint32_t j = 0; j < TILE; j += VL) high = v_max(high, v_load(s + j));
+    return v_reduce_max(high);
+}
+
+/* Turns scores into weights relative to base. Returns their sum. */
+WF_INLINE float weights_of(float *s, float base)
+{
+    vf sum = v_zero();
+    for (uint32_t j = 0; j < TILE; j += VL) {
+        vf e = v_exp2(v_sub(v_load(s + j), v_set(base)));
+        v_store(s + j, e);
+        sum = v_add(sum, e);
+    }
+    return v_reduce_add(sum);
+}
+
+/* Sets the largest score of each query, and alpha, the factor by which its sums must be rescaled: 0 where there are none yet. */
+static void set_row_max(const att *a, const workspace *r, uint32_t nq)
+{
+    float *row_max = r->part.row_max;
+    for (uint32_t i = 0; i < nq; i++) r->now[i] = max_score(a, r, i);
+    for (uint32_t i = 0; i < nq; i += VL) {
+        vf now = v_load(r->now + i), alpha = v_exp2(v_max(v_sub(v_load(row_max + i), now), v_set(-127)));
+        v_store(r->alpha + i, a->async ? v_set(1) : alpha);
+        v_store(row_max + i, now);
+    }
+}
+
+/* Turns scores into weights. Asynchronous: a row above the range has left: its weights would not fit, so it gets none. */
+static void weights(const att *a, const workspace *r, uint32_t nq)
+{
+    set_row_max(a, r, nq);
+    for (uint32_t i = 0; i < nq; i++) {
+        float *s = r->score + (size_t)i * TILE, *row_sum = r->part.row_sum + i, base = a->async ? a->base : r->now[i];
+        if (r->seen[i] && (!a->async || r->now[i] - base < MOST)) *row_sum = *row_sum * r->alpha[i] + weights_of(s, base);
+        else memset(s, 0, TILE * sizeof *s);
+    }
 }
 
 /* Finds K of the tile at `first`. */
@@ -458,26 +456,39 @@ static void find_keys(const att *a, const workspace *r, const block *b, uint32_t
     if (first < b->keys) find_tokens(a, r->keys, a->k, b, first, WF_MIN(TILE, b->keys - first));
 }
 
+/* Steps of the loops of scores(), and no more than those of weigh_all(). */
+static uint32_t k_steps(const att *a, uint32_t nq)
+{
+    uint32_t rounds = nq / QK * (TILE / (VL * CK)) + nq % QK / 4 * (TILE / (VL * 2 * CK)) + nq % 4 * (TILE / (VL * CV));
+    return rounds * ((a->dim + STEP - 1) / STEP);
+}
+
+static uint32_t v_steps(const att *a, uint32_t nq, bool direct)
+{
+    uint32_t at_once = (direct && nq % QV_DIRECT == 0 ? CV / 2 : CV) * VL;
+    return (direct ? passes(nq) : nq / QV + nq % QV) * WF_MAX(1u, a->dim / at_once) * (TILE / STEP);
+}
+
 /* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
 static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
     uint32_t i = 0, nq = (b->end - b->begin) * a->group;
     const bool direct = !a->windows && a->dim == a->dim_padded && passes(nq) <= 2;
-    load_keys(a, r, n);
     find_tokens(a, r->values, a->v, b, first, n);
-    ahead v = ahead_of(a, r->values, (nq + QV - 1) / QV * ((a->dim + TILE - 1) / TILE));
-    for (; i + QV <= nq; i += QV) scores(a, r, i, n, &v, QV);
-    for (; i < nq; i++) scores(a, r, i, n, &v, 1);
-    for (i = 0; i < nq; i++) weights(a, r, i);
+    ahead h = ahead_of(a, r->values, k_steps(a, nq));
+    for (; i + QK <= nq; i += QK) scores(a, r, i, n, &h, QK, CK);
+    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, &h, 4, 2 * CK);
+    for (; i < nq; i++) scores(a, r, i, n, &h, 1, CV);
+    weights(a, r, nq);
     find_keys(a, r, b, first + n);
-    ahead k = ahead_of(a, r->keys, passes(nq) * ((a->dim + CV * VL - 1) / (CV * VL)));
+    h = ahead_of(a, r->keys, v_steps(a, nq, direct));
     if (direct) {
-        weigh_direct(a, r, n, nq, &k);
+        weigh_direct(a, r, n, nq, &h);
         return;
     }
     convert(a, r->values, n, r->v);
     clear_unseen(a, r, b, first, n);
-    weigh_converted(a, r, n, nq, &k);
+    weigh_converted(a, r, n, nq, &h);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */

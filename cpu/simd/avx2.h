@@ -4,6 +4,7 @@
 
 #define VL         8
 #define VREGS      16
+#define F16_ELEMS  16
 #define Q6K_UNROLL 8
 typedef __m256 vf;
 
@@ -100,6 +101,27 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
     for (int i = 0; i < 4; i++) {
         _mm256_storeu_ps(out + i * out_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
         _mm256_storeu_ps(out + (i + 4) * out_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+
+/* Transposes 8 by 8 words of 16 bits in each half. */
+WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t *out)
+{
+    __m256i r[8], t[8];
+    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_si256((const __m256i *)(rows[i] + at));
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_epi16(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_epi16(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            r[i + 2 * j] = _mm256_unpacklo_epi32(t[i + j], t[i + j + 2]);
+            r[i + 2 * j + 1] = _mm256_unpackhi_epi32(t[i + j], t[i + j + 2]);
+        }
+    for (int i = 0; i < 8; i++) {
+        __m256i row = i % 2 ? _mm256_unpackhi_epi64(r[i / 2], r[i / 2 + 4]) : _mm256_unpacklo_epi64(r[i / 2], r[i / 2 + 4]);
+        _mm_storeu_si128((__m128i *)(out + i * VL), _mm256_castsi256_si128(row));
+        _mm_storeu_si128((__m128i *)(out + (8 + i) * VL), _mm256_extracti128_si256(row, 1));
     }
 }
 

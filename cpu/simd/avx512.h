@@ -4,6 +4,7 @@
 
 #define VL         16
 #define VREGS      32
+#define F16_ELEMS  16
 #define Q6K_UNROLL 8
 typedef __m512 vf;
 
@@ -104,6 +105,42 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
     for (int i = 0; i < 8; i++) {
         _mm512_storeu_ps(out + i * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
         _mm512_storeu_ps(out + (i + 8) * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
+    }
+}
+
+/* In each quarter, transposes 8 by 8 words of 16 bits. */
+WF_INLINE void transpose_8x8(__m512i r[8])
+{
+    __m512i t[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm512_unpacklo_epi16(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi16(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            r[i + 2 * j] = _mm512_unpacklo_epi32(t[i + j], t[i + j + 2]);
+            r[i + 2 * j + 1] = _mm512_unpackhi_epi32(t[i + j], t[i + j + 2]);
+        }
+    for (int i = 0; i < 4; i++) {
+        t[2 * i] = _mm512_unpacklo_epi64(r[i], r[i + 4]);
+        t[2 * i + 1] = _mm512_unpackhi_epi64(r[i], r[i + 4]);
+    }
+    for (int i = 0; i < 8; i++) r[i] = t[i];
+}
+
+/* Quarters: 8 elements of rows i and i + 8, then the next 8 of both. */
+WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t *out)
+{
+    const __m512i quarters = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    __m512i r[8];
+    for (int i = 0; i < 8; i++) {
+        __m256i row = _mm256_loadu_si256((const void *)(rows[i] + at)), other = _mm256_loadu_si256((const void *)(rows[i + 8] + at));
+        r[i] = _mm512_permutex2var_epi64(_mm512_castsi256_si512(row), quarters, _mm512_castsi256_si512(other));
+    }
+    transpose_8x8(r);
+    for (int i = 0; i < 8; i++) {
+        _mm256_storeu_si256((void *)(out + i * VL), _mm512_castsi512_si256(r[i]));
+        _mm256_storeu_si256((void *)(out + (8 + i) * VL), _mm512_extracti64x4_epi64(r[i], 1));
     }
 }
 

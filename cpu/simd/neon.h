@@ -5,6 +5,7 @@
 
 #define VL         4
 #define VREGS      32
+#define F16_ELEMS  8
 #define Q6K_UNROLL 1 /* shifts need a register, and 8 unrolled would spill */
 typedef float32x4_t vf;
 typedef struct q8 {
@@ -100,6 +101,11 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
         vst1q_f32(out + i * out_step, vreinterpretq_f32_f64(vtrn1q_f64(t[i], t[i + 2])));
         vst1q_f32(out + (i + 2) * out_step, vreinterpretq_f32_f64(vtrn2q_f64(t[i], t[i + 2])));
     }
+}
+
+WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t *out)
+{
+    vst4q_u16(out, (uint16x8x4_t){{vld1q_u16(rows[0] + at), vld1q_u16(rows[1] + at), vld1q_u16(rows[2] + at), vld1q_u16(rows[3] + at)}});
 }
 
 /* ---- 32 int8 products ------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 
 #define VL         4
 #define VREGS      16
+#define F16_ELEMS  8
 #define Q6K_UNROLL 8
 typedef struct vf {
     float f[4];
@@ -111,6 +112,11 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
 {
     for (size_t i = 0; i < VL; i++)
         for (size_t j = 0; j < VL; j++) out[j * out_step + i] = p[i * step + j];
+}
+WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t *out)
+{
+    for (size_t i = 0; i < VL; i++)
+        for (size_t j = 0; j < F16_ELEMS; j++) out[j * VL + i] = rows[i][at + j];
 }
 
 WF_INLINE q8 q_load(const void *p)

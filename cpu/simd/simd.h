@@ -8,6 +8,7 @@
  *   v_reduce_add v_reduce_max   sum and maximum of all lanes, in a fixed order
  *   v_load_f16 v_load_bf16 v_store_f16
  *   v_transpose(p, step, out, out_step)  VL rows of VL floats, rows `step` floats apart
+ *   v_transpose_f16(rows, at, out)  F16_ELEMS elements of VL rows, from the one at `at`: out[F16_ELEMS][VL]
  *
  * and for products of 32 int8 pairs in 8 lanes of 4 (order of sums fixed):
  *
