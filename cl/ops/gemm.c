@@ -241,7 +241,7 @@ static wgmma_work wgmma_work_of(const cl_caps *caps, const cl_variant *v, const 
     work.whole = tiles - work.shared;
     if (!work.g.tail || !work.shared) return work;
     memcpy(knob, v->tile, sizeof knob);
-    knob[WF_LEN(knob) - 1] = (int32_t)WF_MIN(at_once / work.shared, (uint32_t)MOST);
+    knob[WF_LEN(knob) - 1] = (int32_t)WF_MIN(WF_MIN(at_once / work.shared, (uint32_t)MOST), c->in[WF_GEMM_X].cols / work.g.tile_k);
     work.g = wf_cl_wgmma_shape(knob, c->p.silu, f);
     return work;
 }

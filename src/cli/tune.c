@@ -140,7 +140,7 @@ static const wf_opt rows[] = {
      WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
     {0, "max-size", "N", "measure up to N tokens in a batch, or keys in a sequence (default 2048)",
      WF_OPT_U32, AT(max_size), 1, 1048576},
-    {'r', "repetitions", "N", "samples of at least 50 ms, whose median is used (default 3)",
+    {'r', "repetitions", "N", "samples of at least 20 ms, whose median is used (default 3)",
      WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE",
      "total size of the copies of the operands that launches cycle through, so that none is cached, e.g. 4G (default: on GPUs 4G, else more than twice the last-level cache)", WF_OPT_SIZE,

@@ -3,11 +3,13 @@
 #include "tune/measure.h"
 #include "verify/bind.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_NS                                                                                  \
-    50e6 /* length of a sample: detecting the end may take 0.2 ms */
+#define SAMPLE_NS 50e6 /* length of a sample: detecting the end may take 0.2 ms */
+#define GLANCE_NS 2e6 /* of a batch that shows what has no chance, */
+#define HOPELESS  1.5 /* for it takes so many times the limit */
 #define WARM_NS 1e9 /* total time after which batches that warm up end */
 #define LONG_NS 2e6  /* runs this long are timed one by one */
 #define LAST_NS 10e9 /* total time after which no further sample starts */
@@ -45,15 +47,15 @@ static double median(double *v, uint32_t n)
 /* Estimates the time of one run in batches that do not count, until the chip's clock has risen and one is no faster than that
  * before. A single launch is no estimate: the first waits for the driver to load the program (H200: 50 to 800 ms), and of one whose
  * end is waited for, the wait is a part (143 us in place of 61). */
-static weft_status warm_up(wf_problem *p, int variant, double *ns)
+static weft_status warm_up(wf_problem *p, int variant, double sample_ns, double *ns)
 {
     double before, spent = 0;
     do {
         before = *ns;
-        uint32_t runs = (uint32_t)WF_MIN(SAMPLE_NS / before / 2 + 1, 50000.0);
+        uint32_t runs = (uint32_t)WF_MIN(sample_ns / before / 2 + 1, 50000.0);
         WF_TRY(launch(p, variant, runs, ns));
         spent += *ns * runs;
-    } while (spent < WARM_NS && (spent < SAMPLE_NS || before > 1.02 * *ns));
+    } while (spent < WARM_NS && (spent < sample_ns || before > 1.02 * *ns));
     return WEFT_OK;
 }
 
@@ -65,17 +67,25 @@ static weft_status try_once(wf_problem *p, int variant, double limit_ns, double 
     return *ns > WF_MAX(limit_ns, LONG_NS) ? launch(p, variant, 1, ns) : WEFT_OK;
 }
 
-weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns,
-                             double *ns)
+/* An estimate that is good enough to tell what is far slower. One run comes first, for the wait for the program is in the one before. */
+static weft_status glance(wf_problem *p, int variant, double *ns)
 {
-    double sample[SAMPLES], spent = 0;
-    uint32_t n = 0;
-    WF_TRY(try_once(p, variant, limit_ns, ns));
-    if (limit_ns > 0 && *ns > WF_MAX(limit_ns, LONG_NS)) return WEFT_OK;
-    if (*ns < SAMPLE_NS) WF_TRY(warm_up(p, variant, ns));
-    if (limit_ns > 0 && *ns > limit_ns) return WEFT_OK;
-    uint32_t runs = (uint32_t)WF_MIN(SAMPLE_NS / *ns + 1, 100000.0);
-    for (repeat = WF_MIN(repeat, SAMPLES); n < repeat && (!n || spent < LAST_NS); n++) {
+    WF_TRY(launch(p, variant, 1, ns));
+    return *ns < GLANCE_NS ? launch(p, variant, (uint32_t)(GLANCE_NS / *ns) + 1, ns) : WEFT_OK;
+}
+
+weft_status wf_clock_variant(wf_problem *p, int variant, const wf_clock *c, double *ns)
+{
+    double sample[SAMPLES], spent = 0, sample_ns = c->sample_ns > 0 ? c->sample_ns : SAMPLE_NS, limit = c->limit_ns > 0 ? c->limit_ns : INFINITY;
+    uint32_t n = 0, repeat = WF_MIN(c->repeat, SAMPLES);
+    WF_TRY(try_once(p, variant, c->limit_ns, ns));
+    if (*ns > WF_MAX(limit, LONG_NS)) return WEFT_OK;
+    if (c->limit_ns > 0) WF_TRY(glance(p, variant, ns));
+    if (*ns > HOPELESS * limit) return WEFT_OK;
+    if (*ns < sample_ns) WF_TRY(warm_up(p, variant, sample_ns, ns));
+    if (*ns > limit) return WEFT_OK;
+    uint32_t runs = (uint32_t)WF_MIN(sample_ns / *ns + 1, 100000.0);
+    for (; n < repeat && (!n || spent < LAST_NS); n++) {
         WF_TRY(launch(p, variant, runs, &sample[n]));
         spent += sample[n] * runs;
     }

@@ -60,8 +60,13 @@ void wf_problem_destroy(wf_problem *p);
 
 /* ---- clock.c ---------------------------------------------------------------------------------------- */
 
-/* Median nanoseconds of a run. limit_ns: if the variant is clearly slower, returns an estimate early; 0: no limit. */
-weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns, double *ns);
+typedef struct wf_clock {
+    uint32_t repeat;  /* samples, whose median counts */
+    double sample_ns; /* how long one takes; 0: 50 ms */
+    double limit_ns;  /* where a run takes longer, an estimate will do; 0: no limit */
+} wf_clock;
+/* Median nanoseconds of a run, or an estimate. */
+weft_status wf_clock_variant(wf_problem *p, int variant, const wf_clock *c, double *ns);
 /* Can the variant run the problem, and does it pass its check? */
 weft_status wf_clock_usable(wf_problem *p, int variant, bool *usable);
 

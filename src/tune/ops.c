@@ -190,7 +190,7 @@ static weft_status measure_variant(session *s, wf_problem *p, int variant, bool 
     char text[96];
     double ns = 0;
     const wf_shape *shape = &p->shape;
-    WF_TRY(wf_clock_variant(p, variant, s->p->repeat ? s->p->repeat : REPEAT, 0, &ns));
+    WF_TRY(wf_clock_variant(p, variant, &(wf_clock){.repeat = s->p->repeat ? s->p->repeat : REPEAT}, &ns));
     struct weft_op_row r = row_of(s, shape, text, sizeof text);
     r.variant = wf_variant_at(s->dev, p->call.op, variant)->name;
     r.picked = picked;

@@ -26,6 +26,7 @@
 #define AUTO         WF_MAX_VARIANTS /* as a variant: the device's own choice, whatever it is for a size */
 #define MAX_LOGITS   64 /* most rows of the output matrix: sequences per batch */
 #define REPEAT       3
+#define SAMPLE_NS    20e6 /* all variants see the same end of a sample, which is an error of 1 % at most */
 
 typedef struct job {
     wf_shape shape;
@@ -198,9 +199,9 @@ static void judge(racer *r, uint32_t size, double ns, double best)
     r->ns = ns;
 }
 
-static uint32_t repeats(const tuner *t)
+static weft_status clock_variant(tuner *t, int variant, double limit_ns, double *ns)
 {
-    return t->p->repeat ? t->p->repeat : REPEAT;
+    return wf_clock_variant(&t->problem, variant, &(wf_clock){t->p->repeat ? t->p->repeat : REPEAT, SAMPLE_NS, limit_ns}, ns);
 }
 
 /* Measures every variant that may win; ns[v] is 0 for the others. */
@@ -209,7 +210,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     const wf_variant *v;
     double best = 0;
     enum wf_op op = t->problem.call.op;
-    WF_TRY(wf_clock_variant(&t->problem, first, repeats(t), 0, &ns[first]));
+    WF_TRY(clock_variant(t, first, 0, &ns[first]));
     best = ns[first];
     for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < WF_MAX_VARIANTS; i++) {
         bool usable;
@@ -218,7 +219,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
         if (i == first || r->out || (v->flags & WF_REFERENCE) || r->ns > best)
             continue; /* larger sizes are not faster */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
-        if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), BEATEN * best, &ns[i]));
+        if (usable) WF_TRY(clock_variant(t, i, BEATEN * best, &ns[i]));
         if (usable) best = WF_MIN(best, ns[i]);
     }
     for (int i = 0; i < WF_MAX_VARIANTS; i++)
@@ -262,7 +263,7 @@ static weft_status time_of(tuner *t, int variant, double *ns)
     bool usable;
     *ns = 0;
     WF_TRY(wf_clock_usable(&t->problem, variant, &usable));
-    return usable ? wf_clock_variant(&t->problem, variant, repeats(t), 0, ns) : WEFT_OK;
+    return usable ? clock_variant(t, variant, 0, ns) : WEFT_OK;
 }
 
 /* Is `to` the one to take for the problem as it is? The device's own choice is, unless the other is clearly faster. */

@@ -74,7 +74,7 @@ static void first_pieces(void **state)
     size_t i, k;
     assert_int_equal(json_array_size(rows), 14);
     json_array_foreach(rows, i, one) {
-        char *text = json_dumps(json_object_get(one, "tokenizer"), JSON_COMPACT), name[16];
+        char *text = json_dumps(json_object_get(one, "tokenizer"), JSON_COMPACT), name[32];
         wf_tokenizer *t;
         if (wf_tokenizer_from_json(text, strlen(text), &t)) fail_msg("%s: %s", text, wf_error());
         snprintf(name, sizeof name, "row %zu", i);

@@ -99,7 +99,7 @@ static void weights_rotate(void **state)
     assert_int_equal(p.call.in[WF_GEMM_W].rows, 100);
     assert_int_equal(p.call.in[WF_GEMM_X].rows, 3);
     seen.slot = 1;
-    assert_int_equal(wf_clock_variant(&p, 0, 1, 0, &ns), WEFT_OK);
+    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 1}, &ns), WEFT_OK);
     assert_true(ns > 0);
     assert_rotated(p.copies, bytes);
     assert_int_equal(wf_problem_rows(&p, 7), WEFT_OK);
@@ -118,7 +118,7 @@ static void a_slow_first_launch_is_no_estimate(void **state)
     if (wf_problem_create(f->dev, f->q, &s, 1 << 20, &p)) fail_msg("%s", weft_last_error());
     seen.slot = 1;
     seen.first_ns = 80000000;
-    assert_int_equal(wf_clock_variant(&p, 0, 5, 0, &ns), WEFT_OK);
+    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 5}, &ns), WEFT_OK);
     assert_true(seen.n > 100);
     wf_problem_destroy(&p);
 }
@@ -145,7 +145,7 @@ static void the_median_counts(void **state)
     if (wf_problem_create(f->dev, f->q, &s, 1 << 20, &p)) fail_msg("%s", weft_last_error());
     takes = ns;
     wf_null_configure(&(wf_null_config){.compute = take_time});
-    assert_int_equal(wf_clock_variant(&p, 0, 5, 0, &measured), WEFT_OK);
+    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 5}, &measured), WEFT_OK);
     assert_int_equal(seen.n, WF_LEN(ns));
     assert_true(measured >= 1e9 && measured < 1.5e9);
     wf_problem_destroy(&p);
@@ -360,7 +360,7 @@ static void pages_rotate(void **state)
     assert_int_equal(p.call.p.max_q, 1);
     assert_int_equal(p.call.p.max_kv, 40);
     seen.slot = 6;
-    assert_int_equal(wf_clock_variant(&p, 0, 1, 0, &ns), WEFT_OK);
+    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 1}, &ns), WEFT_OK);
     assert_rotated(p.copies, pages * 4);
     wf_problem_destroy(&p);
 }
