@@ -290,12 +290,17 @@ static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end
     }
 }
 
+/* How often a tile's keys are converted from F16: each time that queries meet them, or once, by the first of many queries, which leave them in V's
+ * workspace [TILE / VL][dim][VL] to the later ones. */
+enum passes { EACH, FIRST_OF_MANY, LATER };
+
 /* Computes scores of nq queries with nc vectors of keys from j on, and prefetches. The first queries transpose the keys, a step ahead of the
  * products, so that both are under way. */
-WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, ahead *h, const int nq, const int nc)
+WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, ahead *h, const int nq, const int nc, const enum passes pass)
 {
     const float *q = r->q + (size_t)i0 * a->dim_padded;
     const uint16_t *k = r->k + (size_t)j * a->k_dim;
+    float *wide = r->v + (size_t)j * a->dim;
     vf acc[QK][CV];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < nc; c++) acc[i][c] = v_zero();
@@ -304,7 +309,11 @@ WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, 
         vf kv[CV];
         if (d % STEP == 0) prefetch(h);
         if (d % F16_ELEMS == 0 && !i0) load_keys(a, r, j, j + nc * VL, d + F16_ELEMS);
-        for (int c = 0; c < nc; c++) kv[c] = v_load_f16(k + ((size_t)c * a->k_dim + d) * VL);
+        for (int c = 0; c < nc; c++) {
+            float *one = wide + ((size_t)c * a->dim + d) * VL;
+            kv[c] = pass == LATER ? v_load(one) : v_load_f16(k + ((size_t)c * a->k_dim + d) * VL);
+            if (pass == FIRST_OF_MANY) v_store(one, kv[c]);
+        }
         for (int i = 0; i < nq; i++) {
             vf qv = v_set(q[(size_t)i * a->dim_padded + d]);
             for (int c = 0; c < nc; c++) acc[i][c] = v_fma(qv, kv[c], acc[i][c]);
@@ -315,11 +324,29 @@ WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, 
 }
 
 /* The same with n keys; those past n are the first one: their scores are masked later. */
-WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc)
+WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc, const enum passes pass)
 {
     uint32_t j = 0;
-    for (; j + (nc - 1) * VL < n; j += nc * VL) score(a, r, i, j, h, nq, nc);
-    for (; j < n; j += VL) score(a, r, i, j, h, nq, 1);
+    for (; j + (nc - 1) * VL < n; j += nc * VL) score(a, r, i, j, h, nq, nc, pass);
+    for (; j < n; j += VL) score(a, r, i, j, h, nq, 1, pass);
+}
+
+/* Of all queries, as many at a time as registers hold. */
+static void few_scores(const att *a, const workspace *r, uint32_t nq, uint32_t n, ahead *h)
+{
+    uint32_t i = 0;
+    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, EACH);
+    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, EACH);
+    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, EACH);
+}
+
+static void many_scores(const att *a, const workspace *r, uint32_t nq, uint32_t n, ahead *h)
+{
+    uint32_t i = QK;
+    scores(a, r, 0, n, h, QK, CK, FIRST_OF_MANY);
+    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, LATER);
+    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, LATER);
+    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, LATER);
 }
 
 /* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or converted. Prefetches. */
@@ -472,13 +499,12 @@ static uint32_t v_steps(const att *a, uint32_t nq, bool direct)
 /* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
 static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
-    uint32_t i = 0, nq = (b->end - b->begin) * a->group;
+    uint32_t nq = (b->end - b->begin) * a->group;
     const bool direct = !a->windows && a->dim == a->dim_padded && passes(nq) <= 2;
     find_tokens(a, r->values, a->v, b, first, n);
     ahead h = ahead_of(a, r->values, k_steps(a, nq));
-    for (; i + QK <= nq; i += QK) scores(a, r, i, n, &h, QK, CK);
-    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, &h, 4, 2 * CK);
-    for (; i < nq; i++) scores(a, r, i, n, &h, 1, CV);
+    if (nq > QK) many_scores(a, r, nq, n, &h);
+    else few_scores(a, r, nq, n, &h);
     weights(a, r, nq);
     find_keys(a, r, b, first + n);
     h = ahead_of(a, r->keys, v_steps(a, nq, direct));
