@@ -41,7 +41,7 @@ def main():
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     source, new = gguf_read.File(sys.argv[1]), int(sys.argv[3]) if len(sys.argv) > 3 else 64
-    old = source.meta['llama.embedding_length'] // source.meta['llama.attention.head_count']
+    old = source.meta.get('llama.attention.key_length', source.meta['llama.embedding_length'] // source.meta['llama.attention.head_count'])
     w = gw.Writer()
     for key, value in widened_meta(source.meta, old, new).items():
         w.add(key, value, ARRAYS.get(key))

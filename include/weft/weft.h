@@ -175,7 +175,7 @@ struct weft_model_params {
     bool vocab_only;   /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine can be opened on it */
     weft_stop_fn stop; /* may be NULL: opening cannot be given up */
     void *user;        /* for both */
-    weft_progress_fn on_progress; /* may be NULL; called for folders alone, some of whose tensors are laid out anew */
+    weft_progress_fn on_progress; /* may be NULL; called while a folder is read, whose tensors may have to be rearranged */
     uint64_t reserved[5];
 };
 

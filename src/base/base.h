@@ -65,7 +65,7 @@ wf_stopper wf_stop_by(wf_stop_fn fn, void *user);
 weft_status wf_stop_asked(size_t *n);
 weft_status wf_stop_now(void); /* the same, and asks each time */
 
-/* Likewise it tells fn(user) how far it is; NULL: nobody. */
+/* The calling thread reports progress to fn(user); NULL: to nobody. */
 typedef struct wf_listener {
     weft_progress_fn fn;
     void *user;

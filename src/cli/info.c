@@ -318,7 +318,7 @@ static int print_model(const wf_opts *o)
     if (!i->unsupported) print_hyperparameters(i);
     print_vocabulary(m);
     if (i->n_tensors) print_formats(m);
-    else printf("tensors          none: the file contains only a vocabulary\n");
+    else printf("tensors          %s\n", i->unsupported ? "not read: weft does not support them" : "none: the file contains only a vocabulary");
     if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m), print_plans(o, m);
     if (i->n_tensors && !i->unsupported && o->memory_use) rc = print_use(o, m);
     if (i->n_tensors && o->list_tensors) print_tensors(m, i->n_tensors);

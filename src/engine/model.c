@@ -94,6 +94,13 @@ static weft_status open_arch(struct weft_model *m)
     return s;
 }
 
+/* Of a model that weft cannot compute: why, which is the last error. */
+static weft_status note_unsupported(struct weft_model *m)
+{
+    m->info.unsupported = keep_string(m, weft_last_error(), strlen(weft_last_error()));
+    return m->info.unsupported ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
 /* A model that weft cannot compute still has a vocabulary and a description. */
 static weft_status open_tensors(struct weft_model *m, bool vocab_only)
 {
@@ -102,8 +109,7 @@ static weft_status open_tensors(struct weft_model *m, bool vocab_only)
     if (!vocab_only || s != WEFT_ERR_UNSUPPORTED) return s;
     m->arch = NULL;
     m->hp = (wf_hparams){0};
-    m->info.unsupported = keep_string(m, weft_last_error(), strlen(weft_last_error()));
-    return m->info.unsupported ? WEFT_OK : WEFT_ERR_NOMEM;
+    return note_unsupported(m);
 }
 
 static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
@@ -115,11 +121,20 @@ static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
     return wf_fail(WEFT_ERR_ARG, "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
 }
 
+/* The tokenizer of a folder needs nothing of its weights. */
+static weft_status open_vocabulary(struct weft_model *m, const struct weft_model_params *p)
+{
+    weft_status s = open_file(p, &m->file);
+    if (s != WEFT_ERR_UNSUPPORTED || !p->vocab_only || !p->path) return s;
+    WF_TRY(note_unsupported(m));
+    return wf_folder_vocabulary(p->path, &m->file);
+}
+
 /* What can be given up. */
 static weft_status read_model(struct weft_model *m, const struct weft_model_params *p)
 {
     WF_TRY(wf_stop_now());
-    WF_TRY(open_file(p, &m->file));
+    WF_TRY(open_vocabulary(m, p));
     WF_TRY(wf_stop_now());
     WF_TRY(wf_tokenizer_from_gguf(m->file, &m->tokenizer));
     WF_TRY(wf_stop_now());

@@ -137,6 +137,15 @@ static weft_status period_of(json_t *list, uint32_t *period)
     return WEFT_OK;
 }
 
+/* As transformers wants it. */
+static weft_status one_a_layer(const json_t *config, const json_t *list)
+{
+    uint32_t layers = 0;
+    WF_TRY(wf_json_u32(config, "num_hidden_layers", &layers));
+    if (json_array_size(list) == layers) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "'layer_types' has %zu entries for %u layers ('num_hidden_layers')", json_array_size(list), layers);
+}
+
 weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const json_t *config)
 {
     char k[96];
@@ -144,6 +153,7 @@ weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const json_t *
     uint32_t period = 0;
     snprintf(k, sizeof k, "%s.attention.sliding_window_pattern", arch);
     WF_TRY(wf_json_array(config, "layer_types", &list));
+    if (list) WF_TRY(one_a_layer(config, list));
     if (list) WF_TRY(period_of(list, &period));
     else WF_TRY(wf_json_u32(config, "sliding_window_pattern", &period));
     return list || period ? wf_folder_u32(g, k, period) : WEFT_OK;

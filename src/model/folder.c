@@ -488,7 +488,8 @@ static weft_status check_lacks(const char *folder)
     return wf_folder_class(path);
 }
 
-static weft_status read_folder(wf_gguf *g)
+/* weights false: as if it had none. */
+static weft_status read_folder(wf_gguf *g, bool weights)
 {
     wf_safetensors *w;
     WF_TRY(wf_safetensors_open(g->path, &w));
@@ -500,7 +501,7 @@ static weft_status read_folder(wf_gguf *g)
     WF_TRY(wf_folder_str(g, "tokenizer.ggml.model", "tokenizer.json"));
     WF_TRY(read_templates(g));
     WF_TRY(wf_sampling_of_folder(g));
-    if (w->n_tensors) WF_TRY(read_model(g, w)); /* without weights it is a vocabulary */
+    if (w->n_tensors && weights) WF_TRY(read_model(g, w)); /* without weights it is a vocabulary */
     return wf_gguf_index(g);
 }
 
@@ -514,12 +515,12 @@ weft_status wf_folder_new(const char *path, wf_gguf **out)
     return WEFT_ERR_NOMEM;
 }
 
-static weft_status open_folder(const char *path, wf_gguf **out)
+static weft_status open_folder(const char *path, bool weights, wf_gguf **out)
 {
     wf_gguf *g;
     WF_TRY(wf_folder_new(path, &g));
     for (size_t n = strlen(g->path); n > 1 && g->path[n - 1] == '/';) g->path[--n] = 0;
-    weft_status s = read_folder(g);
+    weft_status s = read_folder(g, weights);
     if (s) wf_gguf_close(g);
     else *out = g;
     return s;
@@ -538,8 +539,16 @@ weft_status wf_model_file_open(const char *path, wf_gguf **out)
 {
     struct stat st;
     *out = NULL;
-    if (!stat(path, &st) && S_ISDIR(st.st_mode)) return open_folder(path, out);
+    if (!stat(path, &st) && S_ISDIR(st.st_mode)) return open_folder(path, true, out);
     if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
         return wf_fail(WEFT_ERR_ARG, "%s is one file of a model: pass the folder that it lies in, with its config.json and tokenizer.json", path);
     return wf_gguf_open(path, out);
+}
+
+weft_status wf_folder_vocabulary(const char *path, wf_gguf **out)
+{
+    struct stat st;
+    *out = NULL;
+    if (stat(path, &st) || !S_ISDIR(st.st_mode)) return WEFT_ERR_UNSUPPORTED;
+    return open_folder(path, false, out);
 }

@@ -11,6 +11,8 @@
 
 /* Opens a GGUF file or a folder. */
 weft_status wf_model_file_open(const char *path, wf_gguf **out);
+/* A folder without its weights, which weft may not be able to read: tokenizer and templates. Anything else: WEFT_ERR_UNSUPPORTED, and the error before stays. */
+weft_status wf_folder_vocabulary(const char *path, wf_gguf **out);
 void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
 
 /* Names of tensors without their last part (".weight") unless `whole`, '#' standing for the number of a layer, then of an expert; ours NULL: no weight of the model.

@@ -14,7 +14,7 @@ enum wf_file_type { /* llama.cpp's numbers of those whose mixes have rules of th
 };
 
 /* Which formats one matrix of the layers has in files of a type: one in some layers, which get more bits (the first and the last eighth, and every
- * third one between), and one in the others; but in the first of every `part` layers, where part is not 0, the format `first`. */
+ * third one between), and one in the others; but in the first part of the layers, one in `part` of them where that is not 0, the format `first`. */
 typedef struct wf_mix_row {
     enum wf_file_type type;
     enum wf_dtype more, others;
@@ -22,12 +22,12 @@ typedef struct wf_mix_row {
     enum wf_dtype first;
 } wf_mix_row;
 
-/* What the mixes of an architecture have otherwise than those of most. Rows end with zeros; a type without a row has its own format everywhere. */
+/* Where the mixes of an architecture differ from those of most. Rows end with zeros; a type without a row has its own format everywhere. */
 typedef struct wf_mix {
     const wf_mix_row *down, *attention_output; /* NULL: as of most */
     bool output_q8;        /* the output is Q8_0 in all mixes */
     uint32_t large_layers; /* a model with so many is the one of 70B, whose value matrix is small and gets more bits; 0: there is none */
-    bool large_shares;     /* and its query heads share KV heads, or else it is another */
+    bool large_shares;     /* and its query heads share KV heads; without that it is another model */
 } wf_mix;
 
 typedef struct wf_recipe {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define SAMPLE_NS 50e6 /* length of a sample: detecting the end may take 0.2 ms */
-#define GLANCE_NS 2e6 /* of a batch that shows what has no chance, */
-#define HOPELESS  1.5 /* for it takes so many times the limit */
+#define GLANCE_NS 2e6 /* length of a batch that shows which variants have no chance */
+#define HOPELESS  1.5 /* they take so many times the limit */
 #define WARM_NS 1e9 /* total time after which batches that warm up end */
 #define LONG_NS 2e6  /* runs this long are timed one by one */
 #define LAST_NS 10e9 /* total time after which no further sample starts */

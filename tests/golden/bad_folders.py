@@ -161,6 +161,8 @@ MADE = [  # folder of tests/model/data, change of its config.json, what the mess
     ('opt', {'enable_bias': False}, "'enable_bias' is not true"),
     ('falcon40b', {'bias': None}, "'bias' is not true"),
     ('gpt-oss', {'attention_bias': False}, "'attention_bias' is not true"),
+    ('gpt-oss', {'layer_types': ['full_attention']}, "'layer_types' has 1 entries for 3 layers"),
+    ('gemma3', {'layer_types': []}, "'layer_types' has 0 entries"),
     ('gpt2', {'activation_function': 'relu'}, "'activation_function' is 'relu'"),
     ('gpt2', {'scale_attn_by_inverse_layer_idx': True}, 'scale_attn_by_inverse_layer_idx'),
     ('gpt2', {'n_inner': 100}, 'ffn_up'),
@@ -245,6 +247,12 @@ def main():
                 if done.returncode != code or (code and want not in done.stderr):
                     failed += 1
                     print(f'FAILED {name} -c {length}: exit {done.returncode}, {done.stderr[-400:]!r}')
+        copy('llama3', {'attention_bias': False})  # its weights are refused, and its tokenizer is not
+        for command, code, want in ((['tokenize', '-p', 'a'], 0, ''), (['info'], 3, "'attention_bias' is not true")):
+            done = subprocess.run([weft, command[0], '-m', folder, *command[1:]], capture_output=True, text=True)
+            if done.returncode != code or not done.stdout or want not in done.stderr:
+                failed += 1
+                print(f'FAILED {command[0]} without weights: exit {done.returncode}, {done.stdout[-400:]!r} {done.stderr[-400:]!r}')
         make([])
         os.remove(os.path.join(folder, 'model.safetensors'))
         for command, path, want in ((['run', '-p', 'a'], folder, 'weights are missing'), (['convert', '-o', os.path.join(top, 'o.gguf'), '--type', 'F16'], folder, 'weights are missing'),
