@@ -145,6 +145,18 @@ static void print_row(struct ops *b, const struct weft_op_row *r, const wf_resul
     fflush(stdout);
 }
 
+/* Rows of results name the share of the device: they are not comparable with others of the shape. */
+static weft_status keep(const struct ops *b, const wf_result *r)
+{
+    char shape[96];
+    wf_result with_share = *r;
+    if (b->o->work_groups) {
+        snprintf(shape, sizeof shape, "%s,groups=%u", r->shape, b->o->work_groups);
+        with_share.shape = shape;
+    }
+    return wf_results_append(b->o->results, &with_share, &b->peers);
+}
+
 static void on_row(void *user, const struct weft_op_row *r)
 {
     struct ops *b = user;
@@ -157,7 +169,7 @@ static void on_row(void *user, const struct weft_op_row *r)
                         r->median_us, r->rate, r->ceiling_pct, r->unit};
     print_row(b, r, &result);
     if (!b->o->results || b->failed) return;
-    b->failed = wf_results_append(b->o->results, &result, &b->peers);
+    b->failed = keep(b, &result);
     if (b->failed) wf_say_error(b->failed);
 }
 

@@ -104,7 +104,8 @@ class Ops(Folder):
             r = cli.weft("bench", "ops", "--device", device, *QUICK, *GEMM, "--variant", "clblast", "--work-groups", "1", env=self.env)
             self.assertNotEqual(r.code, 0)
             self.assertIn("this variant cannot run it", r.err)
-        self.assertEqual(len(self.ops(*GEMM, "--work-groups", "1")), 1)
+        self.assertEqual(len(self.ops(*GEMM, "--work-groups", "1", "--results", self.folder)), 1)
+        self.assertEqual([r["shape"] for r in self.results()], ["M=3,N=64,K=64,groups=1"])
 
     def test_markdown_and_json(self):
         text = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env).text
