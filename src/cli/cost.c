@@ -129,6 +129,7 @@ int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
     wf_progress bar = {0};
     struct weft_cost_params p = params_of(o, m, &bar);
     struct weft_cost *c = NULL;
+    if (o->load.plot && !wf_ends_in(o->load.plot, ".svg")) return wf_usage(o->command, "--plot %s: the picture is a file that ends in .svg", o->load.plot);
     weft_status s = o->load.plot ? wf_output_check(o->load.plot) : WEFT_OK;
     if (!s) s = weft_cost(&p, &c);
     wf_progress_end(&bar);
