@@ -354,6 +354,8 @@ int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_e
 void wf_on_progress(void *user, const char *what, double fraction);
 /* Tokens of a prompt that are done since `before`. The engine counts them by steps; those of others must not run meanwhile. */
 size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt);
+/* Is there anything to wait for? weft_wait() says the same of a request that has not ended and of one whose device hangs. False: the device hangs, or Ctrl-C was pressed. */
+bool wf_goes_on(const struct weft_engine *e);
 int wf_print_devices(void);
 /* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
 int wf_read_template(const char *path, char **text);

@@ -133,6 +133,13 @@ void wf_on_progress(void *user, const char *what, double fraction)
     if (user && !wf_interrupted()) wf_progress_update(user, what, fraction);
 }
 
+bool wf_goes_on(const struct weft_engine *e)
+{
+    struct weft_stats now;
+    weft_engine_stats(e, &now);
+    return !now.failed && !wf_interrupted();
+}
+
 size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
 {
     struct weft_stats now;

@@ -55,21 +55,13 @@ static weft_status submit(const match *x, struct weft_engine *e, size_t i, answe
     return weft_submit(e, &(struct weft_request_params){.tokens = x->text + at, .n_tokens = x->in, .max_tokens = x->out, .on_event = on_event, .user = a}, r);
 }
 
-/* A device that has hung ends its requests with the status of one that has not ended. */
-static bool goes_on(const struct weft_engine *e)
-{
-    struct weft_stats now;
-    weft_engine_stats(e, &now);
-    return !now.failed && !wf_interrupted();
-}
-
 /* Waits for all, in their order, and frees them. */
 static weft_status wait_all(const match *x, struct weft_engine *e, struct weft_request **r, const char *what)
 {
     enum { LOOK_MS = 100 };
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < x->n && r[i]; i++) {
-        while (!s && (s = weft_wait(r[i], LOOK_MS)) == WEFT_ERR_TIMEOUT && goes_on(e))
+        while (!s && (s = weft_wait(r[i], LOOK_MS)) == WEFT_ERR_TIMEOUT && wf_goes_on(e))
             s = WEFT_OK, wf_on_progress(x->p->o->quiet ? NULL : &x->p->bar, what, (double)i / (double)x->n);
         weft_request_free(r[i]);
     }

@@ -24,19 +24,11 @@ typedef struct meter {
     uint32_t at, n;
 } meter;
 
-/* A device that has hung ends its requests with the status of one that has not ended. */
-static bool goes_on(const struct weft_engine *e)
-{
-    struct weft_stats now;
-    weft_engine_stats(e, &now);
-    return !now.failed;
-}
-
 static weft_status wait_for(struct weft_engine *e, struct weft_request *r, const struct weft_stats *before, size_t n, meter m)
 {
     enum { LOOK_MS = 100 };
     weft_status s;
-    while ((s = weft_wait(r, LOOK_MS)) == WEFT_ERR_TIMEOUT && goes_on(e))
+    while ((s = weft_wait(r, LOOK_MS)) == WEFT_ERR_TIMEOUT && wf_goes_on(e))
         wf_on_progress(m.bar, "perplexity", (m.at + (double)wf_prompt_done(e, before, n) / (double)n) / m.n);
     return s == WEFT_ERR_TIMEOUT ? weft_wait(r, 0) : s;
 }
