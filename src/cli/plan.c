@@ -64,6 +64,8 @@ static int check(const wf_opts *o)
     if (o->costs.devices && !o->costs.on) return wf_usage(o->command, "--devices needs --on: the name of a device in the table");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
     if ((o->search.keep || o->search.seconds) && !o->search.profile) return wf_usage(o->command, "--%s needs --search PROFILE", o->search.keep ? "best" : "seconds");
+    if (!o->cost && o->explain.tokens && o->explain.decodes > o->explain.tokens)
+        return wf_usage(o->command, "--decodes %u of --tokens %u: each decode is one of these tokens", o->explain.decodes, o->explain.tokens);
     if (o->cost && o->explain.decodes && !o->explain.tokens) return wf_usage(o->command, "--decodes needs --tokens");
     return 0;
 }

@@ -49,13 +49,19 @@ double wf_op_us(const wf_op_times *op, uint32_t rows)
     return op && op->n ? curve_us(curve_at(op, op->times), rows) : 0;
 }
 
+/* What varies counts as slow: a plan must not win by noise. */
+static double safe_rate(const wf_share_rate *r)
+{
+    return WF_MAX(r->rate - r->spread, 0.0);
+}
+
 double wf_class_rate(const wf_op_profile *p, enum wf_class class, double share)
 {
     const wf_share_table *t = &p->together[class];
     double before = 0, at = 0;
     if (!t->n) return class == WF_CLASS_COPY ? 1 : share;
     for (size_t i = 0; i < t->n; i++) {
-        double rate = WF_MAX(before, t->points[i].rate);
+        double rate = WF_MAX(before, safe_rate(&t->points[i]));
         if (share <= t->points[i].share) return t->points[i].share == at ? rate : before + (rate - before) * (share - at) / (t->points[i].share - at);
         before = rate, at = t->points[i].share;
     }
@@ -309,7 +315,7 @@ static weft_status check_whole(const char *path, const wf_op_profile *p)
 weft_status wf_op_profile_load(const char *path, wf_op_profile *out)
 {
     *out = (wf_op_profile){.groups = 1, .tile = 1, .context = 1};
-    WF_TRY(wf_read_lines(path, "weft-profile 1", read_line, out));
+    WF_TRY(wf_read_lines(path, WF_OP_PROFILE_HEAD, read_line, out));
     return check_whole(path, out);
 }
 
@@ -332,7 +338,7 @@ static void write_energy(const wf_op_profile *p, FILE *f)
 
 void wf_op_profile_write(const wf_op_profile *p, FILE *f)
 {
-    fputs("weft-profile 1\n", f);
+    fputs(WF_OP_PROFILE_HEAD "\n", f);
     if (*p->device) fprintf(f, "device %s\n", p->device);
     if (*p->model) fprintf(f, "model %s\n", p->model);
     if (*p->device_key && *p->model_key) fprintf(f, "made-for %s %s\n", p->device_key, p->model_key);

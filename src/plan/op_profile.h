@@ -31,6 +31,7 @@
 #include <stdio.h>
 
 #define WF_MAX_SHARES 33
+#define WF_OP_PROFILE_HEAD "weft-profile 1" /* the first line */
 
 typedef struct wf_op_time {
     uint32_t tokens;
@@ -99,7 +100,7 @@ void wf_op_profile_drop_quick(wf_op_profile *p);
 const wf_op_times *wf_op_profile_find(const wf_op_profile *p, const char *name); /* NULL: takes no time */
 /* Microseconds alone with the whole device: never less for more rows; 0 for none. */
 double wf_op_us(const wf_op_times *op, uint32_t rows);
-/* P of a class at R: never less for a larger share. */
+/* P of a class at R, less its spread: never less for a larger share. */
 double wf_class_rate(const wf_op_profile *p, enum wf_class class, double share);
 /* The part of its full rate at which an op runs with a share, alone or beside others; never less for a larger share, and above 0. */
 double wf_op_rate(const wf_op_profile *p, const wf_op_times *op, uint32_t rows, double share, bool alone);

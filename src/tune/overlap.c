@@ -131,20 +131,42 @@ static void go_on_from(wf_overlap *o, wf_op_profile *old)
     if (!o->p->quick) wf_op_profile_drop_quick(&o->profile);
 }
 
-/* A file that cannot be read is measured anew; times of another device or model are the user's, and stay. */
-static weft_status load_profile(wf_overlap *o)
+/* Is there nothing that somebody else wrote? What is no file, such as a pipe, is meant. */
+static bool may_write(const char *path)
 {
-    wf_op_profile old;
-    WF_TRY(new_profile(o, &o->profile));
-    if (o->p->anew || access(o->profile_path, F_OK)) return WEFT_OK;
-    weft_status s = wf_op_profile_load(o->profile_path, &old);
-    if (s != WEFT_OK) return wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error()), wf_op_profile_free(&old), WEFT_OK;
-    s = wf_stored_check(&old, &o->profile, o->profile_path);
-    if (s == WEFT_OK) return go_on_from(o, &old), WEFT_OK;
-    wf_op_profile_free(&old);
+    struct stat st;
+    char line[16] = "";
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || !st.st_size) return true;
+    FILE *f = fopen(path, "r");
+    if (!f) return true; /* writing says why */
+    bool read = fgets(line, sizeof line, f) != NULL;
+    fclose(f);
+    return read && !strncmp(line, WF_OP_PROFILE_HEAD, strlen(WF_OP_PROFILE_HEAD) - 1);
+}
+
+/* The failure, and what the user can do about a file that is named. */
+static weft_status name_another(weft_status s)
+{
     char why[512];
     wf_copy(why, sizeof why, wf_error());
     return wf_fail(s, "%s: name another file (weft_overlap_params.profile), or begin this one again (weft_overlap_params.anew)", why);
+}
+
+/* What the user named stays as it is, unless times can be added or it is to be begun again; what weft itself kept and cannot read is measured anew. */
+static weft_status load_profile(wf_overlap *o)
+{
+    struct stat st;
+    wf_op_profile old;
+    WF_TRY(new_profile(o, &o->profile));
+    if (!may_write(o->profile_path))
+        return wf_fail(WEFT_ERR_ARG, "%s: holds something else than times of ops: name another file (weft_overlap_params.profile)", o->profile_path);
+    if (o->p->anew || stat(o->profile_path, &st) || !S_ISREG(st.st_mode) || !st.st_size) return WEFT_OK;
+    weft_status s = wf_op_profile_load(o->profile_path, &old);
+    if (s == WEFT_OK) s = wf_stored_check(&old, &o->profile, o->profile_path);
+    else if (!o->p->profile) return wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error()), wf_op_profile_free(&old), WEFT_OK;
+    if (s == WEFT_OK) return go_on_from(o, &old), WEFT_OK;
+    wf_op_profile_free(&old);
+    return name_another(s);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIZES = 8, MAX_TASKS = 128, TOP = 3 /* shares of an op alone, besides all of the device */ };
+enum { EVERY = 128, LEAST_SIZES = 8, MOST_SIZES = 32, MAX_TASKS = 192, TOP = 3 /* shares of an op alone, besides all of the device */ };
 #define LEAST_PART 0.05 /* of a step's time: ops that take less have no joules measured */
 
 /* One batch, and what is measured with it: each op alone with a share, its time or its joules; or two with the rest for each other. */
@@ -44,6 +44,13 @@ static void add_sizes(const wf_overlap *o, tasks *t, double share, uint32_t n_si
     for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){false, true, n, share, WF_CLASS_COMPUTE});
 }
 
+/* Every 128 tokens to the dense batch (NanoFlow, section 4.1.1), of small batches more often. */
+static uint32_t sizes(const wf_overlap *o)
+{
+    uint32_t n = WF_MIN(WF_MAX(o->e->limits.step_tokens / EVERY, (uint32_t)LEAST_SIZES), (uint32_t)MOST_SIZES);
+    return o->p->quick ? n / 2 : n;
+}
+
 /* With half of the device it draws as many joules for the work, and for twice as long what it draws whatever it does. */
 static void add_energies(const wf_overlap *o, tasks *t, uint32_t steps)
 {
@@ -58,7 +65,7 @@ static void add_energies(const wf_overlap *o, tasks *t, uint32_t steps)
 static void list_tasks(const wf_overlap *o, tasks *t)
 {
     uint32_t steps = o->profile.groups > 1 ? wf_share_steps(&o->profile) : 1;
-    add_sizes(o, t, 1, o->p->quick ? SIZES / 2 : SIZES);
+    add_sizes(o, t, 1, sizes(o));
     if (o->power) add_energies(o, t, steps);
     for (enum wf_class c = WF_CLASS_MEMORY; c <= WF_CLASS_NETWORK; c++)
         for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, false, o->e->limits.step_tokens, (double)r / steps, c});

@@ -9,7 +9,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 import cli
-from cli import CPU, USAGE
+from cli import CPU, MODEL, USAGE
 
 DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
 RUN = ["run", *cli.GREEDY, "-p", "One day there was a little girl who", "-n", 24, "-q"]
@@ -121,6 +121,14 @@ class Overlap(cli.TestCase):
             self.assertEqual(self.ok(*RUN).text, self.ok(*RUN, "--plan", plan).text)
             other = ["tune", *CPU, "--overlap", "--quick", "--seconds", 20, "--max-num-batched-tokens", 64, "--deterministic", "--profile", profile, "-o", plan, "-q"]
             self.assertIn("another device", self.fails(USAGE, "--anew", *other).err)
+            with open(profile, "a") as f:
+                f.write("a line of somebody\n")
+            self.fails(MODEL, "--anew", *other)
+            with open(profile, "w") as f:
+                f.write("somebody's notes\n")
+            self.fails(USAGE, "something else than times of ops", *other, "--anew")
+            with open(profile) as f:
+                self.assertEqual(f.read(), "somebody's notes\n")
 
     def test_energy_for_the_cost_model(self):
         """Measured with a model on a device, it is of the cost of that model on that device."""
@@ -154,6 +162,7 @@ class Overlap(cli.TestCase):
 
     def test_usage(self):
         self.fails(USAGE, "--quick belongs to --overlap", "tune", *CPU, "--quick")
+        self.fails(USAGE, "each decode is one of these tokens", "plan", *CPU, "--tokens", 8, "--decodes", 9)
         self.fails(USAGE, "not of --overlap", "tune", *CPU, "--overlap", "-r", 2)
         self.fails(USAGE, "--nano-batches", "run", *CPU, "--nano-batches", "some")
         self.ok(*RUN, "--nano-batches", "auto")

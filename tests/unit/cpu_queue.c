@@ -354,6 +354,31 @@ static void test_few_of_a_team(void **state)
     dev->fns->close(dev);
 }
 
+static void halve_least(const wf_cpu_work *w)
+{
+    volatile float least = 0x1p-126f; /* of the normal numbers: half of it is none */
+    ((float *)wf_cpu_at(&w->call->out[0]))[w->id] = least / 2;
+}
+
+/* Subnormal numbers would make calls many times as long. They count as 0 in calls, and nowhere else. */
+static void test_subnormal(void **state)
+{
+    (void)state;
+    volatile float least = 0x1p-126f;
+    wf_dev *dev = open_with(1);
+    wf_buf *b = buf_of(dev, 2 * sizeof(float));
+    wf_call c = {.out[0] = view_of(b, 0, 1, 2)};
+    float *halves = b->host;
+    alone a = alone_of(2);
+    halves[0] = halves[1] = 1;
+    assert_int_equal(wf_cpu_team_run(a.team, halve_least, &c, 2, (wf_cpu_scratch_size){0}), WEFT_OK);
+    assert_true(halves[0] == 0 && halves[1] == 0);
+    assert_true(least / 2 > 0);
+    end_alone(a);
+    dev->fns->buf_destroy(dev, b);
+    dev->fns->close(dev);
+}
+
 static void test_usual_threads(void **state)
 {
     (void)state;
@@ -661,7 +686,7 @@ int main(void)
         cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
         cmocka_unit_test(test_rank), cmocka_unit_test(test_usual_threads),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
-        cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
+        cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait), cmocka_unit_test(test_subnormal),
         cmocka_unit_test(test_cores_of_a_call), cmocka_unit_test(test_cores_left), cmocka_unit_test(test_cores_of_many_calls),
         cmocka_unit_test(test_cores_in_turn), cmocka_unit_test(test_lost_runs_nothing), cmocka_unit_test(test_lost_still_runs),
         cmocka_unit_test(test_failure_still_runs),

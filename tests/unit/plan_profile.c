@@ -38,16 +38,16 @@ static void test_rates_by_share(void **state)
     (void)state;
     wf_op_profile p = profile_of(TEXT);
     const wf_op_times *qkv = wf_op_profile_find(&p, "qkv"), *attention = wf_op_profile_find(&p, "attention");
-    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.1), 0.3);
-    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.4), 0.6); /* 0.55 at 0.5 is noise */
-    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.75), 0.8);
+    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.1), 0.29); /* 0.6 less its spread at 0.2 */
+    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.4), 0.58); /* 0.55 at 0.5 is noise */
+    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.75), 0.79);
     near(wf_class_rate(&p, WF_CLASS_COMPUTE, 0.3), 0.3); /* no table: by definition */
     near(wf_class_rate(&p, WF_CLASS_COPY, 0), 1);
     near(wf_op_rate(&p, qkv, 128, 0.5, true), 0.75);
     near(wf_op_rate(&p, qkv, 128, 0.75, true), 0.875);
     near(wf_op_rate(&p, qkv, 128, 0.25, true), 0.375);
     near(wf_op_rate(&p, qkv, 128, 0.5, false), 0.5); /* no faster than in company */
-    near(wf_op_rate(&p, attention, 64, 0.2, true), 0.6);
+    near(wf_op_rate(&p, attention, 64, 0.2, true), 0.58);
     near(wf_op_rate(&p, attention, 64, 1, true), 1);
     wf_op_profile_free(&p);
 }
