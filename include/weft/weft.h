@@ -338,11 +338,13 @@ WEFT_API void weft_free(void *p);
 struct weft_engine;
 struct weft_debug;
 
+#define WEFT_DEFAULT_CONTEXT 4096 /* at most, unless it is said */
+
 struct weft_engine_params {
     const char *device;      /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name */
     const char *tier;        /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL: the best
                                 that the device has (docs/kernels.md) */
-    uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most 4096 */
+    uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most WEFT_DEFAULT_CONTEXT */
     uint32_t n_seqs;         /* sequences that run at the same time; 0: 1, or as memory_utilization says */
     uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on a GPU
                                 and 512 elsewhere, and with the policies orca and request at least the context */

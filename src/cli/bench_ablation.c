@@ -96,7 +96,7 @@ static const wf_opt rows[] = {
     {0, "context-measured", "N", "keys of the sequences (default 1024)", WF_OPT_U32, AT(ablation.context), 1, 1 << 24},
     {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
     {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
-    {0, "kv-memory", "SIZE", "size of the KV cache, as of `weft serve`", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
+    {0, "kv-memory", "SIZE", "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "batch-invariant kernels", WF_OPT_FLAG, AT(engine.deterministic)},
     {'o', "output", "md|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };

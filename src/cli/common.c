@@ -200,15 +200,24 @@ void wf_shape_suffix(const wf_opts *o, char *buf, size_t cap)
     snprintf(buf, cap, "%s%s%s", layers, o->shape ? "," : "", o->shape ? o->shape : "");
 }
 
-enum { MEASURED_CONTEXTS = 8 };
+enum { MEASURED_CONTEXTS = 8, MEASURED_SEQS = 64, MEASURED_KEYS = 1024 };
+
+/* So many that all sequences have the keys that are measured, or decodes would be measured with a part of them. */
+static uint32_t measured_contexts(const wf_opts *o, const struct weft_engine_params *p)
+{
+    uint32_t keys = o->overlaps.context ? o->overlaps.context : o->ablation.context ? o->ablation.context : MEASURED_KEYS;
+    uint64_t all = (uint64_t)(p->n_seqs ? p->n_seqs : MEASURED_SEQS) * WF_MIN(keys, p->context);
+    return (uint32_t)WF_MAX((all + p->context - 1) / p->context, (uint64_t)MEASURED_CONTEXTS);
+}
 
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)
 {
     struct weft_engine_params p = o->engine;
     wf_batching_defaults(o, m, &p);
+    if (!p.context) p.context = WF_MIN(weft_model_info(m)->context, WEFT_DEFAULT_CONTEXT);
     p.profile = true;
     p.nano_batches = 1;
-    if (!p.kv_memory && !p.kv_seqs) p.kv_seqs = MEASURED_CONTEXTS; /* other plans need more memory for activations */
+    if (!p.kv_memory && !p.kv_seqs) p.kv_seqs = measured_contexts(o, &p); /* and no more: other plans need more memory for activations */
     return wf_open_engine(o, m, p, out);
 }
 

@@ -161,7 +161,7 @@ static const wf_opt overlap_rows[] = {
     {'o', "output", "FILE", "file for the plans, for --plan (default: one in the cache folder, which --nano-batches auto takes)", WF_OPT_TEXT, AT(overlaps.plan)},
     {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
     {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
-    {0, "kv-memory", "SIZE", "size of the KV cache, as of `weft serve`", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
+    {0, "kv-memory", "SIZE", "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG, AT(engine.deterministic)},
 };
 static const WF_GROUP(group, "Tuning", rows);

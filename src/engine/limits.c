@@ -5,7 +5,6 @@
 #include <weft/debug.h>
 #include <string.h>
 
-#define DEFAULT_CONTEXT 4096
 #define DEFAULT_PAGE 16
 #define LOGIT_BYTES (64u << 20) /* of logits per step, if requests want more than one row per sequence */
 #define USUAL_CONTEXTS 8  /* of a server's KV cache in memory that others use as well */
@@ -59,7 +58,7 @@ uint32_t wf_engine_page(const struct weft_engine_params *p)
 
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p)
 {
-    return p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
+    return p->context ? p->context : WF_MIN(m->hp.context, WEFT_DEFAULT_CONTEXT);
 }
 
 /* Nobody has said how large the KV cache of this server is. */
