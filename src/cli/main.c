@@ -44,7 +44,8 @@ static void print_command(FILE *out, const wf_command *c)
 static void print_help(FILE *out)
 {
     fprintf(out, "Usage: weft COMMAND [options]\n\n"
-                 "Runs large language models in GGUF files on OpenCL devices and on plain CPUs.\n\n"
+                 "Runs large language models, in GGUF files and in folders of safetensors, on\n"
+                 "OpenCL devices and on plain CPUs.\n\n"
                  "Commands (`weft help COMMAND` has the details):\n");
     for (size_t i = 0; wf_commands[i]; i++) print_command(out, wf_commands[i]);
     fprintf(out,

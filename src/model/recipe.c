@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct type {
     const char *name;
@@ -19,7 +20,7 @@ static const struct type {
 static const struct type *find_type(const char *name)
 {
     for (size_t i = 0; i < WF_LEN(types); i++)
-        if (name && !strcmp(types[i].name, name)) return &types[i];
+        if (name && !strcasecmp(types[i].name, name)) return &types[i];
     char known[256] = "";
     for (size_t i = 0, n = 0; i < WF_LEN(types); i++) n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].name);
     wf_fail(WEFT_ERR_ARG, "'%.32s' is no type that a model can be converted to; choose one of %s", name ? name : "", known);
