@@ -9,7 +9,6 @@ with keys and values as the cache has them.
     architectures.py WEFT SOURCES [more]     more: the types that the run without it leaves out
 """
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -17,10 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-os.environ['OPENBLAS_NUM_THREADS'] = '1'  # for numpy, whose matrices are small here
-import numpy as np
+from one_thread import np
 
-del os.environ['OPENBLAS_NUM_THREADS']
 for part in ('model', 'support'):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
 import convert

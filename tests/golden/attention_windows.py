@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 from device import build_once, resolve
 

@@ -20,13 +20,15 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 from device import build_once, resolve
 
 for part in ('model', 'support'):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
 import hf
+import reference
+import tiny
 import tolerances
 
 LIMIT = tolerances.rows('MODEL')['logits'][0]
@@ -125,11 +127,10 @@ class Test:
 
     def tiny(self, arch, variant, options, top):
         gguf, folder = top / 'm.gguf', top / f'{arch}-{variant}'
-        tools = self.sources / 'tests' / 'model'
-        run(sys.executable, tools / 'tiny.py', '--arch', arch, '--type', 'BF16', '--variant', variant, gguf)
-        run(sys.executable, tools / 'reference.py', gguf, '--tokens', ','.join(map(str, TOKENS)), top / 'want.npy')
+        tiny.main(['--arch', arch, '--type', 'BF16', '--variant', variant, str(gguf)])
+        want = reference.Model(gguf).logits(TOKENS)
         hf.main([*options, str(gguf), str(folder)])
-        want, got = np.load(top / 'want.npy'), self.logits(folder, TOKENS, top / 'got.npy')
+        got = self.logits(folder, TOKENS, top / 'got.npy')
         self.error(f'{arch} {variant} {" ".join(options)}', want, got[:, :want.shape[1]])
 
     # ---- a trained one -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 from device import resolve
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import changed

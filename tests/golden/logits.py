@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 from device import build_once, resolve
 
 for folder in ('model', 'support'):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', folder))
+import reference
+import tiny
 import tolerances
 from gguf_write import MIXES, TYPES as FORMATS
 from tiny import ARCHS, SHAPE
@@ -93,27 +95,29 @@ def is_on_matrix_units(args, model, n, force):
 
 
 def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
-    model, want, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy', 'windows'))
+    model, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'got.npy', 'windows'))
     with open(file, 'w', encoding='utf-8') as f:
         f.write(WINDOWS)
     more = ['--attention-windows', file] if windows else []
-    tools = os.path.join(args.sources, 'tests', 'model')
+    all_tokens = [int(t) for t in tokens.split(',')]
     first = int(seed) + AHEAD.get(f'{arch} {fmt} {variant}', 0)
     for seed in range(first, first + 200):
-        make = [sys.executable, os.path.join(tools, 'tiny.py'), '--arch', arch, '--type', fmt, '--variant', variant, '--seed', str(seed), model]
-        run(*make)
-        gap = run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', tokens, *more, want)
-        if not gap or float(gap.split()[-1]) > CLEAR:
+        make = ['--arch', arch, '--type', fmt, '--variant', variant, '--seed', str(seed), model]
+        tiny.main(make)
+        truth = reference.Model(model)
+        truth.windows = reference.read_windows(file) if windows else None
+        want = truth.logits(all_tokens)
+        if truth.gap > CLEAR:
             break
     if fmt in MIXES:
-        run(*make, '--split', '3')
+        tiny.main([*make, '--split', '3'])
         os.unlink(model)
         model = os.path.join(folder, 'm-00001-of-00003.gguf')
     force = ['--force', args.force] if args.force else []
-    worst, all_tokens = 0, tokens.split(',')
+    worst = 0
     for n in filter(None, (len(all_tokens), first_tokens(arch, fmt, variant))):
-        run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(all_tokens[:n]), '--logits', got, '--device', args.device, *args.once, *force, *more)
-        a, b = np.load(want)[:n], np.load(got)
+        run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, all_tokens[:n])), '--logits', got, '--device', args.device, *args.once, *force, *more)
+        a, b = want[:n], np.load(got)
         assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
         if is_on_matrix_units(args, model, n, force):
             error, units = tolerances.matrix_error('logits', b, a, SHAPE['layers']), ' of matrix units'

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 HERE = pathlib.Path(__file__).resolve().parent
 for part in ('model', 'support'):

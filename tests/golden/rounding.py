@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+from one_thread import np
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 for folder in ('model', 'support'):

@@ -121,7 +121,7 @@ def pair(text):
     return key, value
 
 
-def main():
+def main(words=None):
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -140,7 +140,7 @@ def main():
     p.add_argument('--scale', type=float, default=1, help='queries and keys that much larger')
     p.add_argument('--split', type=int, help='write that many files, OUT-00001-of-0000N.gguf and so on')
     p.add_argument('out')
-    a = p.parse_args()
+    a = p.parse_args(words)
     unknown = set(a.variant.split(',')) - set(VARIANTS)
     if unknown:
         sys.exit(f'tiny.py: unknown variant {", ".join(unknown)}; there are {", ".join(VARIANTS)}')
