@@ -10,8 +10,11 @@
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
+#ifndef NROW
 #define NROW        4                     /* weight rows of a tile */
 #define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
+#define UNIT        NROW                  /* weight rows of which chunks are multiples */
+#endif
 #define SMALL_PREP  16384u /* up to this many elements each thread converts all itself, which is cheaper than a barrier */
 #define CHUNK_BYTES (128u << 10) /* weight bytes that a thread takes at a time */
 
@@ -75,8 +78,8 @@ static inline void store_vector(const gemm *g, uint32_t m, uint32_t n, const flo
 /* Weight rows that a thread takes at a time. */
 static inline uint32_t chunk_of(const wf_cpu_work *work, const gemm *g)
 {
-    const uint32_t most = CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / NROW * NROW;
-    return wf_cpu_chunk(work, g->n, NROW, WF_MAX(NROW, most));
+    const uint32_t most = CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / UNIT * UNIT;
+    return wf_cpu_chunk(work, g->n, UNIT, WF_MAX(UNIT, most));
 }
 
 /* Prepares every activation row. Small inputs are prepared by each thread in its own scratch. */
