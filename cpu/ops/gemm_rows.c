@@ -9,10 +9,6 @@
 #define NROW 3
 #define MROW 4
 #define UNIT 6 /* pairs for one row of X */
-#elif WF_LEVEL_ID == WF_LEVEL_IS_avx512 /* 24 sums, of 32 registers: X comes from the second cache */
-#define NROW 4
-#define MROW 6
-#define UNIT NROW
 #endif
 #include "cpu/ops/gemm.h"
 
@@ -56,7 +52,7 @@ WF_INLINE vf load_tail(load_fn load, size_t size, const char *w, size_t k, uint3
 
 /* acc[] of a tile needs constant indices everywhere, or gcc for ARM, and any gcc with address sanitizer, keep it in memory: with the latter
  * products take more than twice as long. */
-#define UNROLL WF_PRAGMA(GCC unroll 8)
+#define UNROLL WF_PRAGMA(GCC unroll 4)
 
 /* What tiles do beside their sums. */
 typedef struct beside {
@@ -131,10 +127,6 @@ WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, si
     const size_t share = g->k / VL * also.each;
     uint32_t m = of.begin;
     for (; m + MROW <= of.end; m += MROW, also.next += share) tile(g, load, size, w, w_step, n, m, nr, MROW, also);
-    if (MROW > 4 && m + 4 <= of.end) {
-        tile(g, load, size, w, w_step, n, m, nr, 4, also);
-        m += 4, also.next += share;
-    }
     if (MROW > 2 && m + 2 <= of.end) {
         tile(g, load, size, w, w_step, n, m, nr, 2, also);
         m += 2, also.next += share;
