@@ -338,8 +338,7 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
     uint32_t n_decode = ev->n_generated ? ev->n_generated - 1 : 0;
     char cached[64] = "";
     if (ev->n_cached) snprintf(cached, sizeof cached, " (%u of them from the prefix cache)", ev->n_cached);
-    char speed[48] = "";
-    if (n_decode) snprintf(speed, sizeof speed, ", %.1f tokens/s", rate(n_decode, ev->decode_ns));
-    wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u token%s%s; on %s", ev->n_prompt, cached, rate(ev->n_prompt - ev->n_cached, ev->prompt_ns),
-            ev->n_generated, ev->n_generated == 1 ? "" : "s", speed, weft_engine_device(e)->name);
+    wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u tokens, %.1f tokens/s; on %s",
+            ev->n_prompt, cached, rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated,
+            rate(n_decode, ev->decode_ns), weft_engine_device(e)->name);
 }
