@@ -68,13 +68,13 @@ static void set_float_mode(uint64_t mode)
 }
 
 #if defined(__x86_64__)
-#define FLUSH (_MM_FLUSH_ZERO_ON | 0x40u /* denormals are zeros */)
+#define FLUSH _MM_FLUSH_ZERO_ON
 #else
 #define FLUSH (1u << 24) /* FZ of FPCR */
 #endif
 
-/* Subnormal numbers count as 0: they say nothing in a sum, and processors take 10 to 300 times as long for them. The thread may be a program's own, which finds
- * its floats as they were. */
+/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it. What came in subnormal keeps its
+ * value: a scale in F16 may be, and emulators would take that for 0 too. The thread may be a program's own, which finds its floats as they were. */
 static void run_flushing(wf_cpu_run_fn run, const wf_cpu_work *w)
 {
     uint64_t before = float_mode();
