@@ -34,9 +34,9 @@ static bool is_for_older(const char *core)
 #if defined(__x86_64__)
     static const char *const avx2[] = {"Haswell", "Zen"}, *const older[] = {"Sandybridge", "Nehalem", "Prescott", "Core2"};
     for (size_t i = 0; i < WF_LEN(avx2); i++)
-        if (!strcasecmp(core, avx2[i])) return __builtin_cpu_supports("avx512f");
+        if (!strcasecmp(core, avx2[i])) return wf_cpu_has_avx512();
     for (size_t i = 0; i < WF_LEN(older); i++)
-        if (!strcasecmp(core, older[i])) return __builtin_cpu_supports("avx2");
+        if (!strcasecmp(core, older[i])) return wf_cpu_has_avx2();
 #endif
     (void)core;
     return false;

@@ -23,12 +23,16 @@ bool wf_cpu_has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
+#if defined(WF_NO_AVX512)
+ABSENT(avx512)
+#else
 bool wf_cpu_has_avx512(void)
 {
     return wf_cpu_has_avx2() && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
+#endif
 #else
 ABSENT(avx2)
 ABSENT(avx512)
