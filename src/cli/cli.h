@@ -268,7 +268,8 @@ const char *wf_find_model(const char *name);
  */
 
 extern const wf_opt_group wf_group_search;
-int wf_search_plans(const wf_opts *o, struct weft_engine *e); /* returns an exit code, as does: */
+int wf_search_check(const wf_opts *o); /* of what wf_search_plans() reads and writes; returns an exit code, as do: */
+int wf_search_plans(const wf_opts *o, struct weft_engine *e);
 int wf_print_profile(const wf_opts *o);
 int wf_plot_profile(const wf_opts *o); /* in profile_plot.c */
 bool wf_ends_in(const char *path, const char *end); /* with something in front; in common.c */

@@ -77,6 +77,7 @@ static int plan(const wf_opts *o)
     if (!rc) rc = check(o);
     if (!rc && o->print_profile && !o->engine.timeline) return wf_print_profile(o);
     if (!rc && o->engine.timeline) rc = wf_timeline_check(o);
+    if (!rc && o->search.profile) rc = wf_search_check(o);
     if (!rc) rc = wf_open_model_or_shape(o, false, &m);
     if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain(o, m);
     weft_model_close(m);

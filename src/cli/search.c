@@ -4,6 +4,16 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
+/* Before a model is opened, which takes long. */
+int wf_search_check(const wf_opts *o)
+{
+    struct weft_profile *p = NULL;
+    weft_status s = weft_profile_read(o->search.profile, &p);
+    weft_profile_free(p);
+    if (s == WEFT_OK && o->search.plan) s = wf_output_check(o->search.plan);
+    return s ? wf_say_error(s) : 0;
+}
+
 int wf_search_plans(const wf_opts *o, struct weft_engine *e)
 {
     wf_progress bar = {0};
@@ -14,9 +24,8 @@ int wf_search_plans(const wf_opts *o, struct weft_engine *e)
     p.on_progress = wf_on_progress;
     p.stop = wf_ask_interrupted;
     p.user = o->quiet ? NULL : &bar;
-    weft_status s = p.plan ? wf_output_check(p.plan) : WEFT_OK;
     wf_catch_interrupt();
-    if (s == WEFT_OK) s = weft_search(e, &p, stdout, &stopped);
+    weft_status s = weft_search(e, &p, stdout, &stopped);
     wf_progress_end(&bar);
     int rc = s ? wf_say_print_error(s) : 0;
     if (rc) return rc;
