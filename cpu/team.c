@@ -73,8 +73,9 @@ static void set_float_mode(uint64_t mode)
 #define FLUSH (1u << 24) /* FZ of FPCR */
 #endif
 
-/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it. What came in subnormal keeps its
- * value: a scale in F16 may be, and emulators would take that for 0 too. The thread may be a program's own, which finds its floats as they were. */
+/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it. Scales in F16 that are subnormal
+ * keep their value: on x86 inputs do not count as 0, or emulators would take these for 0, too. The thread may be a program's own, which finds its floats as
+ * they were. */
 static void run_flushing(wf_cpu_run_fn run, const wf_cpu_work *w)
 {
     uint64_t before = float_mode();
