@@ -22,7 +22,7 @@
 /* Blocks of X that stay in the first cache: with 32 KB of its 48 rows of W have no room, with 16 there are more sums to keep. */
 #define BLOCK_BYTES (24u << 10)
 #define BLOCK_ROWS  16u
-#define CHUNK_ROWS  128u /* of W, at most, while sums are kept */
+#define CHUNK_ROWS  (IS_AVX512 ? 128u : UINT32_MAX) /* of W, at most: sums of all of them are kept */
 #define LEAST_TURNS 4u /* chunks of a thread, so that none waits long for the others */
 
 typedef vf (*load_fn)(const char *w, size_t k);
@@ -192,7 +192,7 @@ WF_INLINE void strip_once(const gemm *g, load_fn load, size_t size, const char *
 #define STRIPS(name, load, size)                                                                             \
     static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr, range of, pass p) \
     {                                                                                                        \
-        if (KEEPS && nr == NROW && p.keep && of.end - of.begin > MROW) {                                   \
+        if (KEEPS && nr == NROW && p.keep && of.end - of.begin > MROW) {                                     \
             strip_once(g, load, size, w, n, of, p);                                                          \
             return;                                                                                          \
         }                                                                                                    \
@@ -328,12 +328,12 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
     const size_t size = WF_SIMD(wf_cpu_gemm_rows_scratch)(work->call).per_thread, sums = sums_bytes(work->call);
-    char *end_of = (char *)work->per_thread + size - sums, *panel = end_of - decoded_bytes(work->call);
+    char *kept = (char *)work->per_thread + size - sums, *panel = kept - decoded_bytes(work->call);
     uint32_t begin, end;
 
     g.stream = direct(g.w->dtype, g.m);
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (is_prepared(g.x, g.m)) prepare(work, &g, x_step_of(g.m, g.k), prep_f32);
-    while (wf_cpu_next(work, g.n, chunk_for(work, &g), &begin, &end)) columns(&g, begin, end, panel, sums ? (float *)end_of : NULL);
+    while (wf_cpu_next(work, g.n, chunk_for(work, &g), &begin, &end)) columns(&g, begin, end, panel, sums ? (float *)kept : NULL);
 }
