@@ -298,13 +298,21 @@ tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights'
 
 build_tsan() {
     compile tsan "${sanitized[@]}" -Db_sanitize=thread -Dopencl=disabled -Dopenblas=disabled \
-        -- "^(src/cli/weft|tests/unit/test_($tsan_units)|tests/fault/test_null_faults)\$"
+        -- "^(src/cli/weft|tests/unit/test_($tsan_units)|tests/fault/test_null_faults|tests/op/op_test)\$"
+}
+
+# Kernels at the plain level, as above: all of them, and with work for several threads those whose threads share what they prepare.
+race_kernels() {
+    local op_test=$out/tsan/tests/op/op_test
+    "$op_test" cpu --tiny && "$op_test" cpu --quick --op attention --variant pages-c && "$op_test" cpu --quick --op gemm --variant rows-c
 }
 
 stage_tsan() {
     built tsan || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
         "^(unit ($tsan_units)|fault null|cli run|serve (many|framing|front))\$"
+    export -f race_kernels && export out
+    check "CPU kernels with the thread sanitizer" "${plain_addresses[@]}" bash -c race_kernels
     # Steps on the caller's thread, beside that of the engine. Not unit ablation, which takes minutes here.
     check "ablation with the thread sanitizer" "${plain_addresses[@]}" "$out/tsan/src/cli/weft" bench ablation --device cpu -t 2 \
         --max-num-batched-tokens 64 --max-num-seqs 8 -r 3
