@@ -53,6 +53,14 @@ static int opened(wf_paper *p, wf_paper_engine *out, uint32_t wanted)
     return wf_paper_note(p, "%u sequences of %u tokens instead of %u: the memory holds no more", out->n_seqs, out->context, wanted);
 }
 
+/* Memory of as many whole contexts; with a number of sequences that was asked for what a server takes, since few of them reach the longest context. */
+static void take_seqs(const wf_paper *p, struct weft_engine_params *e, uint32_t n_seqs)
+{
+    e->n_seqs = n_seqs;
+    if (p->o->engine.n_seqs) wf_batching_defaults(p->o, p->m, e);
+    else e->kv_seqs = n_seqs;
+}
+
 int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t context, uint32_t batch, wf_paper_engine *out)
 {
     struct weft_engine_params e = p->o->engine;
@@ -64,7 +72,7 @@ int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t con
     if (p->timed) e.profile = true, e.nano_batches = p->plan ? 0 : WF_MAX(p->nano_batches, 1u), e.plan = p->plan;
     e.on_progress = wf_on_progress, e.user = p->o->quiet ? NULL : &p->bar;
     for (;; out->n_seqs = (out->n_seqs + 1) / 2) {
-        e.n_seqs = e.kv_seqs = out->n_seqs;
+        take_seqs(p, &e, out->n_seqs);
         weft_status s = wf_try_engine(p->o, p->m, e, &out->e);
         wf_progress_end(&p->bar);
         if (!s) return opened(p, out, n_seqs);

@@ -167,7 +167,7 @@ static weft_status make(const wf_paper *p, const load *l, size_t n, wf_request_s
 /* A steady state needs several times as many requests as run at once. */
 static uint32_t seqs_of(const wf_paper *p)
 {
-    return p->o->paper.quick ? 4 : 64;
+    return p->o->engine.n_seqs ? p->o->engine.n_seqs : p->o->paper.quick ? 4 : 64;
 }
 
 static int notes(wf_paper *p)
@@ -435,10 +435,10 @@ static const wf_figure rows[] = {
      .x = "bounds", .y = "tokens/s of a device", .log_y = true, TICKS(bounds), POINTS(points_optimum), .run = optimum},
     {.id = "nanoflow-fig7", .title = "offline throughput", .needs = "a model", .takes = "about 26 million tokens", .of = LLAMA70B,
      .says = "NanoFlow reaches 68.5 % in the best case, and 1.91 times TensorRT-LLM on the data sets; the others' numbers are of section 3.6.",
-     .x = "prompt:output, and data sets", .y = "input and output tokens/s, % of the optimum", TICKS(load_names), POINTS(points7), .run = fig7},
+     .x = "prompt:output, and data sets", .y = "input and output tokens/s, % of the optimum", TICKS(load_names), POINTS(points7), .option = "max-num-seqs", .run = fig7},
     {.id = "nanoflow-fig8", .title = "latency by request rate", .needs = "a model", .takes = "about 10 million tokens, most of the time waiting for arrivals", .of = LLAMA70B,
      .says = "NanoFlow takes 1.64 times the rate of TensorRT-LLM within 200 ms on LMSYS-Chat.", .x = "requests per second, Poisson",
-     .y = "mean normalised latency, ms per token", .log_y = true, .limit = WF_SLO_NORM_MS, .limit_name = "200 ms", .run = fig8},
+     .y = "mean normalised latency, ms per token", .log_y = true, .limit = WF_SLO_NORM_MS, .limit_name = "200 ms", .option = "max-num-seqs", .run = fig8},
     {.id = "nanoflow-fig9", .title = "ablation: what splitting steps costs and overlapping them gains", .needs = "a model", .takes = "about 250 steps, most of them full",
      .of = LLAMA70B,
      .says = "nano-batches alone cost 13.2 %; overlapping network gains 1.07 times (512 in, 0 out), network and memory 1.17 times (512 in, 1024 out).",
@@ -461,6 +461,6 @@ static const wf_figure rows[] = {
      .option = "profile", .run = wf_paper_usage},
     {.id = "nanoflow-fig11", .title = "offline throughput of several models, 1024 tokens in and 512 out", .needs = "the devices of its models (--shape NAME,...)", .takes = "about 0.6 million tokens a model",
      .of = "six models, Llama-3-8B on one A100 80 GB and the others on eight",
-     .says = "50 to 72 % of the optimum, up to 78.5 %.", .x = "models", .y = "input and output tokens/s, % of the optimum", TICKS(models), .many = true, .runs = 2, .run = fig11},
+     .says = "50 to 72 % of the optimum, up to 78.5 %.", .x = "models", .y = "input and output tokens/s, % of the optimum", TICKS(models), .option = "max-num-seqs", .many = true, .runs = 2, .run = fig11},
 };
 const wf_figures wf_figures_nanoflow = {rows, WF_LEN(rows)};

@@ -256,6 +256,10 @@ class Paper(cli.TestCase):
         os.makedirs(os.path.join(self.folder, "flash-fig19.svg"))
         self.fails(cli.RUNTIME, "flash-fig19.svg", *computed, self.folder)
 
+    def test_sequences_at_a_time(self):
+        self.assertIn("- 6 sequences at a time", self.ok("bench", "paper", "nanoflow-fig7", *QUICK, "--max-num-seqs", 6).text)
+        self.fails(cli.USAGE, "sarathi-fig9 has no use for --max-num-seqs", "bench", "paper", "sarathi-fig9", *QUICK, "--max-num-seqs", 6)
+
     def test_too_little_memory(self):
         self.fails(cli.RUNTIME, "--scale", "bench", "paper", "sarathi-table2", *QUICK, "--max-alloc", "1K")
 
