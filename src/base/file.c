@@ -462,3 +462,29 @@ weft_status wf_not_a_model(const char *path)
     if (f) fclose(f);
     return model ? wf_fail(WEFT_ERR_ARG, "%s is a model: choose another output file", path) : WEFT_OK;
 }
+
+/* ---- one file by two names ------------------------------------------------------------------------- */
+
+/* The folder of a file, which may not be there yet. */
+static bool stat_folder(const char *path, struct stat *st)
+{
+    char folder[600];
+    wf_copy(folder, sizeof folder, path);
+    char *name = strrchr(folder, '/');
+    if (name) name[name == folder] = 0;
+    return !stat(name ? folder : ".", st);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool wf_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    bool there = !stat(a, &x) && !stat(b, &y);
+    if (!there && (strcmp(name_of(a), name_of(b)) || !stat_folder(a, &x) || !stat_folder(b, &y))) return false;
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}

@@ -68,5 +68,7 @@ weft_status wf_user_dir(enum wf_user_dir kind, const char *name, bool make, char
 
 /* Fails if the file is a model (starts with "GGUF"), so that outputs do not overwrite one by accident. */
 weft_status wf_not_a_model(const char *path);
+/* Are these one file, also by another spelling, through a link, or if it is not there yet? */
+bool wf_same_file(const char *a, const char *b);
 
 #endif

@@ -10,6 +10,8 @@ int wf_search_check(const wf_opts *o)
     struct weft_profile *p = NULL;
     weft_status s = weft_profile_read(o->search.profile, &p);
     weft_profile_free(p);
+    if (s == WEFT_OK && o->search.plan && wf_same_file(o->search.profile, o->search.plan))
+        return wf_usage(o->command, "-o %s would overwrite the profile that is searched: name another file", o->search.plan);
     if (s == WEFT_OK && o->search.plan) s = wf_output_check(o->search.plan);
     return s ? wf_say_error(s) : 0;
 }

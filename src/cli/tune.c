@@ -133,7 +133,7 @@ static int cmd_tune(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "shape", "SHAPE",
      "N=6144,K=4096 for matrices or H=32,KV=8,D=128 for attention, instead of a model's shapes; "
-     "repeatable",
+     "repeatable. With --overlap the name of one model's shape, such as llama3-8b",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
      "formats of the matrices, such as F16,Q4_0 (default F16)",

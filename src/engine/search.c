@@ -80,11 +80,17 @@ static weft_status save(const struct weft_engine *e, const struct weft_search_pa
     return WEFT_OK;
 }
 
+/* Rows of the output matrix: the decodes, and the last token of a prompt if there is one. */
+static uint32_t logits_of(const struct weft_engine *e, uint32_t tokens, uint32_t decodes)
+{
+    return WF_MIN(decodes + (tokens > decodes), e->limits.logit_rows);
+}
+
 static weft_status search(struct weft_engine *e, const struct weft_search_params *p, const wf_op_profile *profile, FILE *f, bool *stopped)
 {
     wf_search_result r;
     uint32_t tokens = p->tokens ? p->tokens : e->limits.step_tokens;
-    wf_search_params params = {.batch = {tokens, p->decodes, WF_MIN(tokens, e->limits.logit_rows)}, .copy_queue = wf_engine_copy_queue(e),
+    wf_search_params params = {.batch = {tokens, p->decodes, logits_of(e, tokens, p->decodes)}, .copy_queue = wf_engine_copy_queue(e),
                                .keep = WF_MAX(p->keep, 4u), .seconds = p->seconds, .stop = p->stop, .progress = p->on_progress, .user = p->user};
     weft_status s = wf_search(&e->graph, profile, &params, &r);
     if (s == WEFT_OK) print_result(&r, profile, f);

@@ -40,7 +40,7 @@ static void describe_device(wf_dev *dev, FILE *f)
 {
     const struct weft_device_info *d = &dev->info;
     const wf_open_params *p = &dev->params;
-    fprintf(f, "overlap 2\n%s|%s|%s|%s|%u\ntier %d threads %u deterministic %d kernels %x\n", d->platform, d->name, d->driver, d->version, d->compute_units, p->tier, p->threads,
+    fprintf(f, "overlap 3\n%s|%s|%s|%s|%u\ntier %d threads %u deterministic %d kernels %x\n", d->platform, d->name, d->driver, d->version, d->compute_units, p->tier, p->threads,
             p->deterministic, wf_tuned_kernels(dev));
 }
 
@@ -216,7 +216,7 @@ weft_status wf_stored_fits(const struct weft_engine *e, const wf_op_profile *p, 
     if (!*p->model_key) return WEFT_OK;
     WF_TRY(wf_stored_sign(e->dev, &e->graph, &own));
     wf_copy(own.device, sizeof own.device, e->dev->info.name);
-    wf_copy(own.model, sizeof own.model, e->model->info.name ? e->model->info.name : "");
+    wf_show(own.model, sizeof own.model, e->model->info.name ? e->model->info.name : "");
     if (strcmp(p->model_key, own.model_key)) return wf_stored_check(p, &own, path);
     if (wf_stored_check(p, &own, path)) wf_log(WEFT_LOG_WARN, "%s: %s are for that one", wf_error(), what);
     return WEFT_OK;

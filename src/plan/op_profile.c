@@ -248,6 +248,15 @@ static bool read_text(const char *line, const char *name, char *out, size_t cap)
     return true;
 }
 
+/* The same as it may be shown, whatever the file has there. */
+static bool read_label(const char *line, const char *name, char *out, size_t cap)
+{
+    char text[256];
+    if (!read_text(line, name, text, sizeof text)) return false;
+    wf_show(out, cap, text);
+    return true;
+}
+
 /* "NAME N" into a number; *bad: it is none, or not from 1 to a million. */
 static bool read_number(const char *line, const char *name, uint32_t *out, bool *bad)
 {
@@ -276,7 +285,7 @@ static weft_status read_line(void *user, char *line)
     enum wf_class class = WF_N_CLASSES;
     bool bad = false;
     if (sscanf(line, " made-for %32[0-9a-f] %32[0-9a-f] %n", p->device_key, p->model_key, &end) == 2 && end && !line[end]) return WEFT_OK;
-    if (read_text(line, "device", p->device, sizeof p->device) || read_text(line, "model", p->model, sizeof p->model)) return WEFT_OK;
+    if (read_label(line, "device", p->device, sizeof p->device) || read_label(line, "model", p->model, sizeof p->model)) return WEFT_OK;
     if (read_number(line, "groups", &p->groups, &bad) || read_number(line, "tile", &p->tile, &bad) || read_number(line, "context", &p->context, &bad))
         return bad ? wf_fail(WEFT_ERR_FORMAT, "want a whole number from 1 to 1000000") : WEFT_OK;
     if (sscanf(line, " op %23s %23s %n", name, word, &end) == 2 && end && !line[end]) {

@@ -80,7 +80,7 @@ typedef struct wf_op_profile {
 weft_status wf_op_profile_load(const char *path, wf_op_profile *out);
 /* The same text for the same profile. */
 void wf_op_profile_write(const wf_op_profile *p, FILE *f);
-/* As a table for people: a line for each op and number of tokens, a column for each share; then R -> P. */
+/* As a table for people: a line for each time of an op; then R -> P. */
 void wf_op_profile_print(const wf_op_profile *p, FILE *f);
 void wf_op_profile_free(wf_op_profile *p);
 weft_status wf_op_profile_save(const wf_op_profile *p, const char *path);

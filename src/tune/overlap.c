@@ -63,31 +63,6 @@ static weft_status make_folder(const wf_overlap *o, const char *path)
     return wf_folder_check(folder);
 }
 
-/* The folder of a file, which may not be there yet. */
-static bool stat_folder(const char *path, struct stat *st)
-{
-    char folder[600];
-    wf_copy(folder, sizeof folder, path);
-    char *name = strrchr(folder, '/');
-    if (name) name[name == folder] = 0;
-    return !stat(name ? folder : ".", st);
-}
-
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* Also by another spelling or through a link. */
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    bool there = !stat(a, &x) && !stat(b, &y);
-    if (!there && (strcmp(name_of(a), name_of(b)) || !stat_folder(a, &x) || !stat_folder(b, &y))) return false;
-    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static weft_status find_paths(wf_overlap *o)
 {
     char stored[600];
@@ -95,7 +70,7 @@ static weft_status find_paths(wf_overlap *o)
     WF_TRY(find_path(o, o->p->plan, "plan", o->plan_path, sizeof o->plan_path));
     WF_TRY(find_path(o, NULL, "profile", stored, sizeof stored));
     WF_TRY(make_folder(o, stored));
-    if (same_file(o->profile_path, o->plan_path))
+    if (wf_same_file(o->profile_path, o->plan_path))
         return wf_fail(WEFT_ERR_ARG, "%s cannot be the file for the times of ops and the one for the plans: name another one "
                        "(weft_overlap_params.plan, weft_overlap_params.profile)", o->plan_path);
     WF_TRY(wf_output_check(o->profile_path));
@@ -111,7 +86,7 @@ static weft_status new_profile(const wf_overlap *o, wf_op_profile *out)
     *out = (wf_op_profile){.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
     wf_copy(out->device, sizeof out->device, d->name);
     const char *name = o->e->model->info.name ? o->e->model->info.name : o->e->model->info.arch;
-    wf_copy(out->model, sizeof out->model, name ? name : "");
+    wf_show(out->model, sizeof out->model, name ? name : "");
     return wf_stored_sign(o->e->dev, &o->e->graph, out);
 }
 
@@ -166,7 +141,7 @@ static weft_status load_profile(wf_overlap *o)
     else if (!o->p->profile) return wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error()), wf_op_profile_free(&old), WEFT_OK;
     if (s == WEFT_OK) return go_on_from(o, &old), WEFT_OK;
     wf_op_profile_free(&old);
-    return name_another(s);
+    return name_another(s == WEFT_ERR_FORMAT ? WEFT_ERR_ARG : s);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------------- */
@@ -183,7 +158,7 @@ static weft_status print_end(const wf_overlap *o)
 {
     char kept[600];
     WF_TRY(find_path(o, NULL, "plan", kept, sizeof kept));
-    if (same_file(o->plan_path, kept)) fprintf(o->f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o->plan_path);
+    if (wf_same_file(o->plan_path, kept)) fprintf(o->f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o->plan_path);
     else fprintf(o->f, "\nwritten to %s; engines take it with --plan, and by themselves only what is kept in %s, which -o leaves as it was\n", o->plan_path, kept);
     return WEFT_OK;
 }

@@ -178,6 +178,7 @@ static void print_load(const load *l, FILE *f)
         if (l->time[i].us > 0) fprintf(f, "%12.1f %7.1f %6.3fx\n", l->time[i].us, l->time[i].spread, sequential / l->time[i].us);
         else fprintf(f, "%12s %7s %6s\n", "-", "-", "-");
     }
+    if (l->found.cut_short) fputs("  the search ended before it had tried all orders and shares: it does with more --seconds\n", f);
     if (n == 1) fputs("  sequential: of all orders and shares that were tried none is faster than the sequential plan by the measured times of its ops\n", f);
     else if (!(sequential > 0)) fputs("  sequential: there was no time to run the plans\n", f);
     else if (is_sequential(l, l->taken) && isnan(l->found.list[0].us)) fputs("  1.00x: on the device no plan is faster than the sequential one by more than they vary\n", f);

@@ -278,7 +278,8 @@ static weft_status find_times(view *v)
         return wf_fail(WEFT_ERR_ARG, "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or ask for estimates "
                        "(weft_timeline_params.estimate) or for a measured step (weft_timeline_params.measure)", v->e->dev->info.name);
     wf_copy(v->out->profile, sizeof v->out->profile, path);
-    WF_TRY(wf_fail_param(wf_op_profile_load(path, &v->profile), "profile"));
+    weft_status s = wf_fail_param(wf_op_profile_load(path, &v->profile), "profile");
+    if (s != WEFT_OK) return v->p->profile ? s : wf_fail_context(s, "these are the times that were kept: `weft tune --overlap` measures them anew");
     return wf_stored_fits(v->e, &v->profile, path, "the predicted times");
 }
 

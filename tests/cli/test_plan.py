@@ -9,7 +9,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 import cli
-from cli import CPU, MODEL, USAGE
+from cli import CPU, USAGE
 
 DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
 RUN = ["run", *cli.GREEDY, "-p", "One day there was a little girl who", "-n", 24, "-q"]
@@ -123,7 +123,7 @@ class Overlap(cli.TestCase):
             self.assertIn("another device", self.fails(USAGE, "--anew", *other).err)
             with open(profile, "a") as f:
                 f.write("a line of somebody\n")
-            self.fails(MODEL, "--anew", *other)
+            self.fails(USAGE, "--anew", *other)
             with open(profile, "w") as f:
                 f.write("somebody's notes\n")
             self.fails(USAGE, "something else than times of ops", *other, "--anew")
@@ -277,6 +277,7 @@ class Plan(cli.TestCase):
             for found in (path, path + ".2"):
                 self.assertEqual(self.ok(*RUN, "--plan", found, "--check-calls").out, want)
                 self.assertRegex(self.ok("plan", *CPU, *batch, "-q", "--plan", found).text, r"0\.decode_attention .* 1  .* [1-9] +memory")
+            self.fails(USAGE, "would overwrite the profile", "plan", *CPU, "-q", "--search", os.path.join(folder, "profile"), "-o", os.path.join(folder, ".", "profile"))
             r = self.ok(*search, self.write_profile(folder, 0.01))
             self.assertIn("no plan is faster than the sequential one", r.text)
             with open(path) as f:
@@ -302,6 +303,15 @@ class Plan(cli.TestCase):
             f.write("weft-profile 1\nop q compute\ntime q tokens 8 share 1 us 20 spread 0\n")
         self.assertIn("no ops beside each other", cli.weft("plan", "--profile", alone, "--plot", picture).err)
 
+    def check_names(self, folder, path):
+        """Whatever a file calls a device commands no terminal and breaks no picture."""
+        named, picture = os.path.join(folder, "named"), os.path.join(folder, "named.svg")
+        with open(path, "rb") as f, open(named, "wb") as out:
+            out.write(f.read() + b"device \x1b[31m\xff&<\n")
+        self.assertIn(b"\\x1b[31m\\xff&<", self.ok("plan", "--profile", named).out)
+        self.ok("plan", "--profile", named, "--plot", picture, "-q")
+        xml.parse(picture)
+
     def test_profile(self):
         with tempfile.TemporaryDirectory() as folder:
             path = self.write_profile(folder, 0.7)
@@ -309,6 +319,7 @@ class Plan(cli.TestCase):
             self.assertRegex(r.text, r"(?m)^decode_attention +memory +64 +1\.00 +320\.0 +0\.1$")
             self.assertRegex(r.text, r"(?m)^ +0\.20 +0\.70 \+- 0\.02  #{35}$")
             self.check_plot(folder, path)
+            self.check_names(folder, path)
             found = os.path.join(folder, "found")
             for args in (["--profile", path], [*CPU, "--search", path, "--tokens", 64, "--seconds", 1, "-o", found]):  # a reader that left is no failure
                 r = cli.weft_unread("plan", *args)
