@@ -106,6 +106,15 @@ static void print_histogram(const wf_logit_lines *h)
 /* ---- command -----------------------------------------------------------------------------------
  */
 
+/* What is written must not be what is read. */
+static int check_text(const wf_opts *o, const char *path)
+{
+    const char *const written[] = {path, o->load.plot};
+    for (size_t i = 0; o->file && i < WF_LEN(written); i++)
+        if (written[i] && wf_same_file(written[i], o->file)) return wf_usage(o->command, "%s is the text of -f: name another file to write to", written[i]);
+    return 0;
+}
+
 /* The output path: -o, or MODEL.calibration. "": none, for the built-in model. */
 static int find_path(const wf_opts *o, char *path, size_t cap)
 {
@@ -113,10 +122,12 @@ static int find_path(const wf_opts *o, char *path, size_t cap)
     weft_status plot = o->load.plot ? wf_output_check(o->load.plot) : WEFT_OK;
     *path = 0;
     if (plot) return wf_say_error(plot);
-    if (!base) return 0;
+    if (!base) return check_text(o, NULL);
     int n = snprintf(path, cap, "%s%s", base, o->write_to ? "" : WEFT_CALIBRATION_SUFFIX);
     weft_status s = (size_t)n < cap ? wf_output_check(path) : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", base);
-    return s ? wf_say_error(s) : 0;
+    if (s) return wf_say_error(s);
+    if (o->load.plot && wf_same_file(path, o->load.plot)) return wf_usage(o->command, "%s cannot be both the ranges and the picture: name another file", path);
+    return check_text(o, path);
 }
 
 static int save(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const char *path)

@@ -197,6 +197,7 @@ static void fill_standard_files(void)
 int main(int argc, char **argv)
 {
     fill_standard_files();
-    signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead */
+    signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead, */
+    signal(SIGXFSZ, SIG_IGN); /* and those beyond the largest size that a file may have */
     return wf_end_output(dispatch(argc, argv));
 }

@@ -106,7 +106,7 @@ static int unknown(const wf_opts *o)
 /* Those that few figures take. */
 static int check_options(const wf_opts *o, const wf_figure *f)
 {
-    static const char *const own[] = {"dataset", "profile", "max-num-seqs"};
+    static const char *const own[] = {"dataset", "profile", "max-num-seqs", "peer"};
     for (size_t i = 0; i < WF_LEN(own); i++)
         if (wf_opts_has(o, own[i]) && (!f->option || strcmp(f->option, own[i]))) return wf_usage(o->command, "%s has no use for --%s: leave it out", f->id, own[i]);
     return 0;
@@ -141,11 +141,11 @@ static int run(wf_paper *p)
     wf_catch_interrupt();
     int rc = p->figure->run(p);
     wf_progress_end(&p->bar);
-    if (p->n_rows) wf_paper_print(p);
     if (wf_interrupted()) {
         wf_note(p->o, "stopped: %s", p->o->write_to ? "nothing is written of a figure that is not whole" : "the figure is not whole");
         return wf_interrupted_exit();
     }
+    if (!rc && p->n_rows) wf_paper_print(p); /* before it is whole, rates may not yet be what the axis says */
     if (!rc && !p->n_rows) rc = wf_say_error(wf_fail(WEFT_ERR_INTERNAL, "all values were lost in what the runs vary: use a quieter machine, or more runs (-r)"));
     weft_status s = !rc && p->o->write_to ? wf_paper_write(p, p->o->write_to) : WEFT_OK;
     return s ? wf_say_error(s) : rc;
@@ -176,7 +176,7 @@ static const wf_opt rows[] = {
     {0, "shape", "NAME", "a model of this shape without a file, with random weights that the device makes: llama3-8b, llama2-13b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
     {0, "max-num-seqs", "N", "nanoflow-fig7, -fig8 and -fig11: sequences at a time (default 64); the KV cache is then as of `weft serve`", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
-    {0, "dataset", "FILE", "nanoflow-table4: lengths of requests as CSV, named splitwise, lmsys or sharegpt; repeatable (default: those in ../shared/data/traces)", WF_OPT_WORDS, AT(load.traces)},
+    {0, "dataset", "FILE", "nanoflow-table4: lengths of requests as CSV, named splitwise, lmsys or sharegpt; repeatable", WF_OPT_WORDS, AT(load.traces)},
     {0, "profile", "PROFILE", "figures of ops beside each other: their times, as `weft tune --overlap` writes them (default: those that it has kept, or else a short measurement)", WF_OPT_TEXT, AT(print_profile)},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {0, "peer", "FILE", "results of another program to compare single ops with, measured within the last hour: lines op,dtype,shape,peer,rate,unit", WF_OPT_TEXT, AT(peer)},

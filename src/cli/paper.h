@@ -58,6 +58,7 @@ typedef struct wf_paper {
     const wf_figure *figure;
     struct weft_model *m;
     char device[128], driver[64]; /* of the last engine; "": none was opened */
+    char model[96];               /* of the times in a file; "": it is m */
     wf_paper_row *rows;
     size_t n_rows, cap_rows;
     char (*notes)[256]; /* what differs from the paper */

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *const dataset_files[] = {"splitwise", "lmsys", "sharegpt"};
 enum { N_DATASETS = 3 };
@@ -42,23 +41,10 @@ static int add_dataset(wf_paper *p, const char *path)
     return rc;
 }
 
-/* Those that stand beside the source. */
-static int add_found(wf_paper *p)
-{
-    int rc = 0;
-    for (size_t i = 0; i < N_DATASETS && !rc; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "../shared/data/traces/%s.csv", dataset_files[i]);
-        if (!access(path, R_OK)) rc = add_dataset(p, path);
-    }
-    if (!rc && !p->n_rows) rc = wf_usage(p->o->command, "%s needs lengths of requests: use --dataset FILE.csv", p->figure->id);
-    return rc;
-}
-
 int wf_paper_datasets(wf_paper *p)
 {
     int rc = 0;
-    if (!p->o->load.traces.n) return add_found(p);
+    if (!p->o->load.traces.n) return wf_usage(p->o->command, "%s needs lengths of requests: use --dataset FILE.csv", p->figure->id);
     for (size_t i = 0; i < p->o->load.traces.n && !rc; i++) rc = add_dataset(p, p->o->load.traces.v[i]);
     return rc;
 }

@@ -9,6 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Of the model that was measured. */
+static void model_label(const wf_paper *p, char *buf, size_t cap)
+{
+    if (*p->model) wf_copy(buf, cap, p->model);
+    else wf_model_label(p->m, buf, cap);
+}
+
 /* ---- rows --------------------------------------------------------------------------------- */
 
 static double lowest(const wf_paper_row *r)
@@ -135,7 +142,7 @@ static void print_differences(const wf_paper *p)
 {
     const wf_figure *f = p->figure;
     char label[96];
-    wf_model_label(p->m, label, sizeof label);
+    model_label(p, label, sizeof label);
     if (f->says) printf("\nThe paper: %s\n", f->says);
     printf("\nWhat differs:\n- the paper has %s; this is %s", f->of, label);
     printf(*p->device ? " on %s\n" : "%s\n", p->device);
@@ -162,7 +169,7 @@ void wf_paper_print(const wf_paper *p)
 static void csv_texts(const wf_paper *p, FILE *f)
 {
     char label[96], date[24];
-    wf_model_label(p->m, label, sizeof label);
+    model_label(p, label, sizeof label);
     wf_date("%Y-%m-%d", date, sizeof date);
     const char *const texts[] = {date, wf_commit(), p->device, p->driver, label, p->figure->id};
     for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(f, texts[i]);
@@ -262,7 +269,7 @@ static void fill(drawing *d, const wf_paper *p)
 static void make_title(const wf_paper *p, char *title, size_t cap)
 {
     char label[96];
-    wf_model_label(p->m, label, sizeof label);
+    model_label(p, label, sizeof label);
     snprintf(title, cap, "%s: %s (%s%s%s)", p->figure->id, p->figure->title, label, *p->device ? ", " : "", p->device);
 }
 

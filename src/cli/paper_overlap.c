@@ -128,6 +128,7 @@ static int with_rates(wf_paper *p, int (*use)(wf_paper *p, struct weft_profile *
     if (!rc && !s && !f->n_rates) s = wf_fail(WEFT_ERR_NODEVICE, "no ops were measured beside each other: the kernels of this device leave no share to others, or have one thread to share");
     if (!rc && !s) {
         wf_copy(p->device, sizeof p->device, f->device);
+        if (p->o->print_profile) wf_copy(p->model, sizeof p->model, f->model);
         rc = use(p, f);
     }
     if (!rc && !s) rc = wf_paper_note(p, "measured with %s, contexts of %u", *f->model ? f->model : "a model without a name", f->context);

@@ -126,7 +126,7 @@ static void list_others(const wf_bind_to *to, const wf_program *list, size_t n, 
     *text = 0;
     for (int i = 0; (v = wf_variant_at(to->dev, op, i)); i++) {
         size_t len = strlen(text);
-        if (wf_programs_can_run(to, list, n, op, i)) snprintf(text + len, cap - len, "%s%s", len ? ", " : "", v->name);
+        if (!wf_depends_on_batch(to->dev, op, i) && wf_programs_can_run(to, list, n, op, i)) snprintf(text + len, cap - len, "%s%s", len ? ", " : "", v->name);
     }
 }
 

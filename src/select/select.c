@@ -147,10 +147,16 @@ static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
     return -1;
 }
 
+bool wf_depends_on_batch(wf_dev *dev, enum wf_op op, int variant)
+{
+    return dev->params.deterministic && wf_variant_at(dev, op, variant)->flags & WF_BATCH_DEPENDENT;
+}
+
 void wf_cannot_run_text(wf_dev *dev, enum wf_op op, int variant, const char *what, char *text, size_t cap)
 {
     wf_kernel_about a = {.needs = ""};
     if (dev->fns->about) dev->fns->about(dev, op, variant, &a);
+    if (wf_depends_on_batch(dev, op, variant)) a.needs = "determinism off (weft_engine_params.deterministic), for the bits of a row depend on the batch";
     snprintf(text, cap, "kernel '%s' cannot run '%s' on %s%s%s%s", wf_variant_at(dev, op, variant)->name, what, dev->info.name, *a.needs ? " (it needs " : "",
              a.needs, *a.needs ? ")" : "");
 }

@@ -169,6 +169,11 @@ class Paper(cli.TestCase):
         self.assertEqual(sorted(paper for _, _, paper in both), [0.868, 1.07, 1.17])
         self.assertIn("mixed: 64 tokens a step, 7 of them decodes", text)
 
+    def check_nanoflow_fig5(self, text, both):
+        """The times are of the model that the file names, whatever model is open."""
+        self.assertIn("; this is demo on a test", text)
+        self.assertEqual({(r["device"], r["model"]) for r in self.rows("nanoflow-fig5")}, {("a test", "demo")})
+
     def check_flash_fig7(self, text, both):
         """Of each width one kernel is the best, and others are measured by it, not by the next one."""
         rows = [(r["x"], float(r["median"])) for r in self.rows("flash-fig7") if r["median"]]
@@ -282,6 +287,14 @@ class Paper(cli.TestCase):
             t.type("\x03")
             self.assertEqual(t.end(), cli.INTERRUPTED)
 
+    def test_no_room_for_the_file(self):
+        """Where files may not grow it says so, and leaves none."""
+        p = subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", cli.WEFT, "bench", "paper", "sarathi-fig12a", "-o", self.folder],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(p.returncode, cli.RUNTIME, p.stderr)
+        self.assertIn("sarathi-fig12a", p.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def catches_interrupts(self, pid):
         with open(f"/proc/{pid}/status") as f:
             return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
@@ -295,6 +308,7 @@ class Paper(cli.TestCase):
         self.fails(cli.DEVICE, "no device", "bench", "paper", "nanoflow-fig7", "--device", "nope", "--quick")
         self.fails(cli.USAGE, "nanoflow-fig7 has no use for --dataset", "bench", "paper", "nanoflow-fig7", *QUICK, "--dataset", "x.csv")
         self.fails(cli.RUNTIME, "absent.csv", "bench", "paper", "nanoflow-table4", "--dataset", "absent.csv")
+        self.fails(cli.USAGE, "use --dataset FILE.csv", "bench", "paper", "nanoflow-table4")
         self.fails(cli.USAGE, "'nope' is no shape", "bench", "paper", "nanoflow-fig11", *QUICK, "--shape", "nope,llama3-8b")
         self.fails(cli.USAGE, "at least 8", "bench", "paper", "sarathi-fig13b", *QUICK, "-c", 7)
         self.fails(cli.USAGE, "-c 513", "bench", "paper", "sarathi-fig7", *QUICK, "-c", 64)

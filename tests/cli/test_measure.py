@@ -328,9 +328,15 @@ class Calibrate(cli.TestCase):
             for bad in ("/absent/x", folder):
                 for option in ("-o", "--plot"):
                     self.fails(cli.RUNTIME, f"cannot write {bad}", "calibrate", *cli.CPU, "-p", TEXT, option, bad)
+            text = os.path.join(folder, "text")
+            with open(text, "w") as f:
+                f.write(TEXT)
+            for option in ("-o", "--plot"):
+                self.fails(cli.USAGE, "is the text of -f", "calibrate", *cli.CPU, "-f", text, option, text)
+            self.fails(cli.USAGE, "both the ranges and the picture", "calibrate", *cli.CPU, "-f", text, "-o", text + ".1", "--plot", text + ".1")
             self.fails(cli.USAGE, "is a model", "calibrate", *cli.CPU, "-p", TEXT, "-o", os.path.join(cli.ROOT, "models", "demo.gguf"))
             self.fails(cli.RUNTIME, "the largest buffer on", "calibrate", *cli.CPU, "--max-alloc", "1K", "-p", TEXT, "-o", path)
-            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(os.listdir(folder), ["text"])
 
 
 class Shapes(cli.TestCase):
