@@ -44,10 +44,10 @@ static void add_sizes(const wf_overlap *o, tasks *t, double share, uint32_t n_si
     for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){false, true, n, share, WF_CLASS_COMPUTE});
 }
 
-/* Every 128 tokens to the dense batch (NanoFlow, section 4.1.1), of small batches more often. */
+/* Every 128 tokens to the dense batch (NanoFlow, section 4.1.1), of small batches more often, of those above 4,096 less. */
 static uint32_t sizes(const wf_overlap *o)
 {
-    uint32_t n = WF_MIN(WF_MAX(o->e->limits.step_tokens / EVERY, (uint32_t)LEAST_SIZES), (uint32_t)MOST_SIZES);
+    uint32_t n = WF_MIN(WF_MAX((o->e->limits.step_tokens + EVERY - 1) / EVERY, (uint32_t)LEAST_SIZES), (uint32_t)MOST_SIZES);
     return o->p->quick ? n / 2 : n;
 }
 
