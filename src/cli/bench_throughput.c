@@ -218,14 +218,14 @@ static weft_status append(const throughput *t, const wf_throughput_row *r, const
                           double value, double pct, const char *unit)
 {
     static const wf_peers none;
-    char shape[224], rate[32] = "", threads[16] = "", which[64];
+    char shape[224], rate[32] = "", threads[16] = "", which[64], variant[48];
     if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
     if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
     wf_shape_suffix(t->o, which, sizeof which);
     snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s%s", r->load, r->stats.completed,
              t->head.n_seqs, t->head.context, t->head.batch, threads, rate, which);
-    wf_result result = {&t->device, op,  wf_weight_type(t->m), shape, r->policy, median_us, value,
-                        pct,        unit};
+    snprintf(variant, sizeof variant, "%s%s", r->policy, t->o->engine.deterministic ? "-deterministic" : "");
+    wf_result result = {&t->device, op, wf_weight_type(t->m), shape, variant, median_us, value, pct, unit};
     return wf_results_append(t->o->results, &result, &none);
 }
 

@@ -125,6 +125,10 @@ class Throughput(cli.TestCase):
         self.assertEqual((row["rate"], row["requests"], row["skipped"]), (50, 4, 1))
         self.assertGreaterEqual(row["seconds"], 0.06)
 
+    def test_deterministic_rows_say_so(self):
+        self.ok(*throughput("--const", "8:2", "--num-requests", 1, "--policy", "orca", "--deterministic", "--results", self.folder))
+        self.assertEqual({r["variant"] for r in self.saved(self.folder)}, {"orca-deterministic"})
+
     def test_results_and_csv(self):
         text = self.ok(*throughput("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text
         row, = csv.DictReader(io.StringIO(text))
