@@ -55,9 +55,10 @@ static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_
     pool r = {0};
     weft_status s = pool_make(v->dtype, (uint64_t)v->rows * v->cols, amplitude, &r);
     for (uint32_t i = 0; i < n; i++)
-        for (uint64_t at = 0; !s && at < bytes; at += r.bytes)
-            s = wf_write(p->q, v[i].buf, v[i].offset + at, r.data, WF_MIN(r.bytes, bytes - at),
-                         NULL, 0, NULL);
+        for (uint64_t at = 0; !s && at < bytes; at += r.bytes) {
+            s = wf_stop_now(); /* all copies together may be gigabytes */
+            if (!s) s = wf_write(p->q, v[i].buf, v[i].offset + at, r.data, WF_MIN(r.bytes, bytes - at), NULL, 0, NULL);
+        }
     settle(p, &s, r.data);
     return s;
 }
@@ -122,8 +123,10 @@ static weft_status pack(wf_problem *p, const wf_view *w, uint64_t bytes)
     for (uint64_t at = 0; !s && at < raw; at += r.bytes)
         memcpy(rows + at, r.data, WF_MIN(r.bytes, raw - at));
     if (!s) p->dev->fns->weight_pack(p->dev, w->layout, w->dtype, w->rows, w->cols, rows, packed);
-    for (uint32_t i = 0; !s && i < p->copies; i++)
-        s = wf_write(p->q, p->copy[i].buf, p->copy[i].offset, packed, bytes, NULL, 0, NULL);
+    for (uint32_t i = 0; !s && i < p->copies; i++) {
+        s = wf_stop_now();
+        if (!s) s = wf_write(p->q, p->copy[i].buf, p->copy[i].offset, packed, bytes, NULL, 0, NULL);
+    }
     settle(p, &s, packed);
     free(rows);
     free(r.data);

@@ -185,9 +185,11 @@ static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
         s.m = size;
     else
         s.length = size;
-    WF_TRY(wf_problem_create(t->dev, t->q, &s, rotation(t), &t->problem));
-    t->have = true;
-    return WEFT_OK;
+    wf_stopper before = wf_stop_by(t->p->stop, t->p->user);
+    weft_status made = wf_problem_create(t->dev, t->q, &s, rotation(t), &t->problem);
+    wf_stop_by(before.fn, before.user);
+    t->have = made == WEFT_OK;
+    return made;
 }
 
 /* A slower kernel whose time already grows with the size cannot catch up. */
@@ -398,6 +400,7 @@ static weft_status tune_shape(tuner *t, const job *j, bool *done)
          !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]) && !is_over(t); size *= 2)
         s = tune_size(t, &j->shape, size, &before, &row);
     *done = !is_over(t);
+    if (s == WEFT_ERR_CANCELLED && !*done) s = WEFT_OK;
     if (t->have) wf_problem_destroy(&t->problem);
     t->have = false;
     if (s == WEFT_ERR_NOMEM && !t->dev->lost) {
