@@ -34,11 +34,12 @@ static weft_status pool_make(uint8_t dtype, uint64_t n, float amplitude, pool *o
     return values && out->data ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-/* Completes writes before their source is freed; a lost device may still read it. */
+/* Completes writes, also those before a failure, before their source and their targets are freed; a lost device may still read it. */
 static void settle(wf_problem *p, weft_status *s, void *mem)
 {
-    if (!*s) *s = wf_finish(p->q);
-    if (*s)
+    weft_status end = wf_finish(p->q);
+    if (!*s) *s = end;
+    if (end)
         wf_leak_on_purpose(mem);
     else
         free(mem);

@@ -5,6 +5,8 @@ is skipped; tests/count.py makes that a failure where CI is set. All models run 
 """
 import glob
 import os
+import re
+import signal
 import struct
 import subprocess
 import sys
@@ -84,6 +86,12 @@ def weft_unread(*args, **more):
         return weft(*args, stdout=writer, **more)
     finally:
         os.close(writer)
+
+
+def catches_interrupts(pid):
+    """Does this process end in its own way on Ctrl-C by now?"""
+    with open(f"/proc/{pid}/status") as f:
+        return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
 
 
 class TestCase(unittest.TestCase):

@@ -270,7 +270,7 @@ class Paper(cli.TestCase):
 
     def test_ctrl_c_leaves_no_file(self):
         p = subprocess.Popen([cli.WEFT, "bench", "paper", "sarathi-fig8", *cli.CPU, "-r", "16", "-o", self.folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not self.catches_interrupts(p.pid):
+        while not cli.catches_interrupts(p.pid):
             time.sleep(0.01)
         p.send_signal(signal.SIGINT)
         _, err = p.communicate(timeout=60)
@@ -294,10 +294,6 @@ class Paper(cli.TestCase):
         self.assertEqual(p.returncode, cli.RUNTIME, p.stderr)
         self.assertIn("sarathi-fig12a", p.stderr)
         self.assertEqual(os.listdir(self.folder), [])
-
-    def catches_interrupts(self, pid):
-        with open(f"/proc/{pid}/status") as f:
-            return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
 
     def test_wrong_usage(self):
         self.fails(cli.USAGE, "--list", "bench", "paper")

@@ -144,15 +144,11 @@ class Throughput(cli.TestCase):
         """What was measured is printed; nothing was asked for that ends by itself within minutes."""
         p = subprocess.Popen([cli.WEFT, *map(str, throughput("--arrivals", "poisson", "--rate", "0.000001", "--const", "8:4", "--policy", "nanoflow"))],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not self.catches_interrupts(p.pid):
+        while not cli.catches_interrupts(p.pid):
             time.sleep(0.01)
         p.send_signal(signal.SIGINT)
         out, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, cli.INTERRUPTED, err)
-
-    def catches_interrupts(self, pid):
-        with open(f"/proc/{pid}/status") as f:
-            return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
 
     def test_wrong_usage(self):
         for message, *args in (("INPUT:OUTPUT", "--const", "5"), ("INPUT:OUTPUT", "--const", "0:5"), ("INPUT:OUTPUT", "--const", "5:5,"),

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -238,6 +239,18 @@ class Tune(Folder):
             self.assertIn(len(now) - len(kept), range(1, 9))
             self.assertEqual(now[:len(kept)], kept)
             kept = now
+
+    def test_ctrl_c_while_operands_are_copied(self):
+        """Or later: it ends, says what is left, and keeps the rest for the same command."""
+        p = subprocess.Popen([cli.WEFT, "tune", *cli.CPU, "--rotate", "1G", "-r", "64", "--shape", "N=256,K=256", "--shape", "N=512,K=256", "-f", self.path("out")],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while not cli.catches_interrupts(p.pid):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        p.send_signal(signal.SIGINT)
+        err = p.communicate(timeout=60)[1]
+        self.assertEqual(p.returncode, cli.INTERRUPTED, err)
+        self.assertIn("are left: the same command begins with them", err)
 
     def test_dense_batch(self):
         path = self.forced("ref", lambda text: text.replace("\ngemm", "\ndense_batch 96\ngemm"))
