@@ -110,7 +110,7 @@ static void print_histogram(const wf_logit_lines *h)
 static int check_text(const wf_opts *o, const char *path)
 {
     const char *const written[] = {path, o->load.plot};
-    for (size_t i = 0; o->file && i < WF_LEN(written); i++)
+    for (size_t i = 0; o->file && strcmp(o->file, "-") && i < WF_LEN(written); i++)
         if (written[i] && wf_same_file(written[i], o->file)) return wf_usage(o->command, "%s is the text of -f: name another file to write to", written[i]);
     return 0;
 }

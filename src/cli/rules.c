@@ -21,7 +21,7 @@ static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
     {"info|bench|bench throughput|bench ablation|bench paper|plan", "type|layers", "shape"},
-    {"bench paper", "prompt|file|dataset|profile|max-num-seqs", ""}, /* only what is typed: few figures take them */
+    {"bench paper", "prompt|file|dataset|profile|max-num-seqs|peer", ""}, /* only what is typed: few figures take them */
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "rate|plot", "arrivals"},
     {"bench throughput", "arrivals", "rate|dataset"},

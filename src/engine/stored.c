@@ -215,7 +215,7 @@ weft_status wf_stored_fits(const struct weft_engine *e, const wf_op_profile *p, 
     wf_op_profile own = {0};
     if (!*p->model_key) return WEFT_OK;
     WF_TRY(wf_stored_sign(e->dev, &e->graph, &own));
-    wf_copy(own.device, sizeof own.device, e->dev->info.name);
+    wf_show(own.device, sizeof own.device, e->dev->info.name);
     wf_show(own.model, sizeof own.model, e->model->info.name ? e->model->info.name : "");
     if (strcmp(p->model_key, own.model_key)) return wf_stored_check(p, &own, path);
     if (wf_stored_check(p, &own, path)) wf_log(WEFT_LOG_WARN, "%s: %s are for that one", wf_error(), what);

@@ -84,7 +84,7 @@ static weft_status new_profile(const wf_overlap *o, wf_op_profile *out)
     const struct weft_device_info *d = &o->e->dev->info;
     uint32_t threads = o->e->dev->params.threads;
     *out = (wf_op_profile){.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
-    wf_copy(out->device, sizeof out->device, d->name);
+    wf_show(out->device, sizeof out->device, d->name);
     const char *name = o->e->model->info.name ? o->e->model->info.name : o->e->model->info.arch;
     wf_show(out->model, sizeof out->model, name ? name : "");
     return wf_stored_sign(o->e->dev, &o->e->graph, out);

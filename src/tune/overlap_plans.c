@@ -261,8 +261,12 @@ static weft_status choose(wf_overlap *o, load *loads, size_t n)
         loads[i].taken = loads[i].found.n - 1;
         any |= loads[i].found.n > 1;
     }
-    if (any && !wf_overlap_ends(o)) WF_TRY(compare_plans(o, loads, n));
-    for (size_t i = 0; i < n; i++) (loads[i].batch.n_tokens ? print_load : print_left_out)(&loads[i], o->f);
+    bool ended = wf_overlap_ends(o);
+    if (any && !ended) WF_TRY(compare_plans(o, loads, n));
+    for (size_t i = 0; i < n; i++) {
+        loads[i].found.cut_short &= !o->stopped; /* by the user, who knows */
+        (loads[i].batch.n_tokens ? print_load : print_left_out)(&loads[i], o->f);
+    }
     return o->stopped ? WEFT_OK : save_plans(o, loads, n);
 }
 

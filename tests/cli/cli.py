@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -88,10 +89,14 @@ def weft_unread(*args, **more):
         os.close(writer)
 
 
-def catches_interrupts(pid):
-    """Does this process end in its own way on Ctrl-C by now?"""
-    with open(f"/proc/{pid}/status") as f:
-        return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
+def await_interrupts(p):
+    """Waits until this process ends in its own way on Ctrl-C."""
+    caught = False
+    while not caught:
+        assert p.poll() is None, f"ended with {p.returncode}"
+        time.sleep(0.01)
+        with open(f"/proc/{p.pid}/status") as f:
+            caught = int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
 
 
 class TestCase(unittest.TestCase):

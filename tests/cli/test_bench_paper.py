@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 from unittest import mock
 import xml.etree.ElementTree as xml
@@ -270,8 +269,7 @@ class Paper(cli.TestCase):
 
     def test_ctrl_c_leaves_no_file(self):
         p = subprocess.Popen([cli.WEFT, "bench", "paper", "sarathi-fig8", *cli.CPU, "-r", "16", "-o", self.folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not cli.catches_interrupts(p.pid):
-            time.sleep(0.01)
+        cli.await_interrupts(p)
         p.send_signal(signal.SIGINT)
         _, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, cli.INTERRUPTED, err)

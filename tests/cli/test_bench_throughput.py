@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 import xml.etree.ElementTree as xml
 
@@ -144,8 +143,7 @@ class Throughput(cli.TestCase):
         """What was measured is printed; nothing was asked for that ends by itself within minutes."""
         p = subprocess.Popen([cli.WEFT, *map(str, throughput("--arrivals", "poisson", "--rate", "0.000001", "--const", "8:4", "--policy", "nanoflow"))],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not cli.catches_interrupts(p.pid):
-            time.sleep(0.01)
+        cli.await_interrupts(p)
         p.send_signal(signal.SIGINT)
         out, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, cli.INTERRUPTED, err)

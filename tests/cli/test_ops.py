@@ -240,12 +240,12 @@ class Tune(Folder):
             self.assertEqual(now[:len(kept)], kept)
             kept = now
 
-    def test_ctrl_c_while_operands_are_copied(self):
-        """Or later: it ends, says what is left, and keeps the rest for the same command."""
-        p = subprocess.Popen([cli.WEFT, "tune", *cli.CPU, "--rotate", "1G", "-r", "64", "--shape", "N=256,K=256", "--shape", "N=512,K=256", "-f", self.path("out")],
+    def test_ctrl_c(self):
+        """In the copies of operands or later: it ends without harm, says what is left, and keeps the rest for the same command."""
+        shapes = [word for n in (256, 512) for word in ("--shape", f"N={n},K=256")]
+        p = subprocess.Popen([cli.WEFT, "tune", *cli.CPU, "--rotate", "1G", "-r", "64", *shapes, "-f", self.path("out")],
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        while not cli.catches_interrupts(p.pid):
-            time.sleep(0.01)
+        cli.await_interrupts(p)
         time.sleep(0.2)
         p.send_signal(signal.SIGINT)
         err = p.communicate(timeout=60)[1]
