@@ -468,7 +468,7 @@ weft_status wf_not_a_model(const char *path)
 /* The folder of a file, which may not be there yet. */
 static bool stat_folder(const char *path, struct stat *st)
 {
-    char folder[600];
+    char folder[PATH_MAX];
     wf_copy(folder, sizeof folder, path);
     char *name = strrchr(folder, '/');
     if (name) name[name == folder] = 0;
