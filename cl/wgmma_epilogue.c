@@ -190,18 +190,35 @@ static void find_row(wf_ptx *t, const wf_wgmma *s, int i)
 static void load_residual(wf_ptx *t, const wf_wgmma *s, int i)
 {
     int r = i % together(s) * 4;
-    open_scope(t, "Loads a row's residual.", "Reads reduced, m0, m, n, column, has_res, res_pitch, res; writes r*.", ".b32 row, y_row; .b64 from, more; .pred p;");
+    open_scope(t, "Loads a row's residual, which has the dtype of Y.", "Reads reduced, m0, m, n, column, has_res, res_pitch, res, to_half; writes r*.",
+               ".b32 row, y_row; .b64 from, more; .pred p, halves, floats;");
     find_row(t, s, i);
     for (int v = 0; v < 4; v++) emit(t, "mov.f32 r%d, 0f00000000;", r + v);
     emit(t, "and.pred p, p, has_res;"
+            "and.pred halves, p, to_half;"
+            "xor.pred floats, p, halves;"
             "mul.wide.u32 from, y_row, res_pitch;"
             "cvt.u64.u32 more, column;"
             "add.s64 from, from, more;"
-            "shl.b64 from, from, 2;"
+            "selp.b32 row, 1, 2, to_half;"
+            "shl.b64 from, from, row;"
             "add.s64 from, from, res;"
-            "@p ld.global.v4.f32 {");
+            "@halves ld.global.v2.b32 {r%d,r%d}, [from];"
+            "@floats ld.global.v4.f32 {", r, r + 1);
     wf_ptx_list(t, "r", r, 4);
     emit(t, "}, [from];");
+    close_scope(t);
+}
+
+/* From what was loaded: r0 and r1 hold four halves where Y has them. */
+static void add_residual(wf_ptx *t, int r)
+{
+    open_scope(t, "Adds the residual.", "Reads f*, r*, to_half; writes f*, r*.", ".b16 low, high;");
+    for (int i = 1; i >= 0; i--)
+        emit(t, "@to_half mov.b32 {low,high}, r%d;"
+                "@to_half cvt.f32.f16 r%d, low;"
+                "@to_half cvt.f32.f16 r%d, high;", r + i, r + 2 * i, r + 2 * i + 1);
+    for (int v = 0; v < 4; v++) emit(t, "add.f32 f%d, f%d, r%d;", v, v, r + v);
     close_scope(t);
 }
 
@@ -256,8 +273,8 @@ static void finish_row(wf_ptx *t, const wf_wgmma *s, int i)
     int r = i % together(s), name = label_of(s, i);
     open_scope_for(t, "Finishes four outputs of a row: sums, bias, then residual, SiLU or the rotation, one store.",
                    ".b32 row, y_row, h<2>; .f32 f<8>; .b64 to, more; .pred p;",
-                   "Reads reduced, m0, m, n, column, %s, b*, %s%sto_half, y_pitch, y; writes nothing.", s->split_k > 1 ? "exchange" : "at",
-                   s->silu ? "" : "r*, ", s->rope.head ? WF_WGMMA_ROPE_READS : "");
+                   "Reads reduced, m0, m, n, column, %s, b*, %s%sto_half, y_pitch, y; writes %s.", s->split_k > 1 ? "exchange" : "at",
+                   s->silu ? "" : "r*, ", s->rope.head ? WF_WGMMA_ROPE_READS : "", s->silu || s->rope.head ? "nothing" : "r*");
     find_row(t, s, i);
     emit(t, "@!p bra END%d;", name);
     load_sums(t, s, i);
@@ -266,7 +283,7 @@ static void finish_row(wf_ptx *t, const wf_wgmma *s, int i)
     else if (s->rope.head)
         wf_wgmma_turn(t, r), wf_wgmma_store_kv(t, s, name, r);
     else
-        for (int v = 0; v < 4; v++) emit(t, "add.f32 f%d, f%d, r%d;", v, v, 4 * r + v);
+        add_residual(t, 4 * r);
     store_row(t, name);
     label(t, "END%d", name);
     close_scope(t);

@@ -106,9 +106,8 @@ static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size
 {
     for (uint32_t m = 0; m < c->out[WF_GEMM_Y].rows; m++) {
         const float *bias = wf_cpu_has(&c->in[WF_GEMM_BIAS]) ? wf_cpu_at(&c->in[WF_GEMM_BIAS]) : NULL;
-        const float *res = wf_cpu_has(&c->in[WF_GEMM_RESIDUAL]) ? wf_cpu_row(&c->in[WF_GEMM_RESIDUAL], m) : NULL;
         for (uint32_t n = begin; n < end; n++)
-            y[m * step + n - begin] = (bias ? bias[n] : 0) + (res ? res[n] : 0);
+            y[m * step + n - begin] = (bias ? bias[n] : 0) + wf_cpu_more(&c->in[WF_GEMM_RESIDUAL], m, n);
     }
 }
 

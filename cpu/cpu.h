@@ -208,5 +208,10 @@ static inline void wf_cpu_set(const wf_view *v, void *row, uint64_t i, float x)
     else
         ((uint16_t *)row)[i] = wf_float_to_half(x);
 }
+/* Of what is added, if there is anything. */
+static inline float wf_cpu_more(const wf_view *v, uint32_t m, uint64_t i)
+{
+    return wf_cpu_has(v) ? wf_cpu_get(v, wf_cpu_row(v, m), i) : 0;
+}
 
 #endif

@@ -5,7 +5,7 @@
  *   X is operand B (flat_f16.clh), or with INT16 one row in fixed point (flat_int16.clh)
  *   the warps of a work-group share K, a part each; their sums meet in local memory, added in the order of the parts
  *
- * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way,
+ * NORM: X, in F32 or F16 (ACT), is normalised first; every work-group does it for itself, while its first weights are under way,
  * and keeps the result in local memory: rows of X read again with each tile of K would be waited for.
  * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
  * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
@@ -301,7 +301,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         int at = here ? rope.pos[pair.m] : 0, into = here ? rope.slot[pair.m] : -1;
 #endif
 #if NORM
-        if (kept != row) normalise(x_at, squares, IN_AT(float, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
+        if (kept != row) normalise(x_at, squares, IN_AT(act_t, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
         kept = row;
 #elif INT16
         if (kept != row) keep_x(x_at, IN_AT(uint2, x) + row / 4, lid);

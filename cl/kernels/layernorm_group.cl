@@ -16,10 +16,10 @@ KERNEL void layernorm_group(IN(x), IN(w), IN(b), OUT_ACT(y), uint M, uint K, uin
     const __global float *w = IN_AT(float, w), *b = IN_AT(float, b);
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
-        const __global float *x = IN_AT(float, x) + (ulong)m * x_stride;
+        const __global act_t *x = IN_AT(act_t, x) + (ulong)m * x_stride;
         float v[PER], sum = 0, squares = 0;
         for (uint i = 0; i < PER; i++) {
-            v[i] = lid + i * WG < K ? x[lid + i * WG] : 0;
+            v[i] = lid + i * WG < K ? ACT_LOAD(x, lid + i * WG) : 0;
             sum += v[i];
         }
         float mean = sum_group(part, sum) / K;

@@ -16,11 +16,15 @@
 #if VEC == 4
 typedef float4 vec_t;
 #define LOAD(p, k)   (*(const __global float4 *)((p) + (k)))
+#define X_LOAD(p, k) ACT_LOAD4(p, k)
+#define MORE(i)      LOAD4_LIKE(y_half, IN_AT(uchar, res), i)
 #define SQUARES(v)   SQUARES4(v)
 #define STORE_VEC(i, v) STORE4(y, i, v)
 #else
 typedef float vec_t;
 #define LOAD(p, k)      ((p)[k])
+#define X_LOAD(p, k)    ACT_LOAD(p, k)
+#define MORE(i)         LOAD_LIKE(y_half, IN_AT(uchar, res), i)
 #define SQUARES(v)      ((v) * (v))
 #define STORE_VEC(i, v) STORE(y, i, v)
 #endif
@@ -32,15 +36,14 @@ KERNEL void rmsnorm_group(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uin
     const __global float *w = IN_AT(float, w);
     uint lid = get_local_id(0);
     for (uint at = get_group_id(0); at < M * G; at += get_num_groups(0)) {
-        const __global float *x = IN_AT(float, x) + (ulong)(at / G) * x_stride + at % G * K;
-        const __global float *res = RESIDUAL_OF(at / G, at % G * K);
-        ulong to = (ulong)(at / G) * y_stride + at % G * K;
+        const __global act_t *x = IN_AT(act_t, x) + (ulong)(at / G) * x_stride + at % G * K;
+        ulong to = (ulong)(at / G) * y_stride + at % G * K, more = (ulong)(at / G) * res_stride + at % G * K;
         vec_t v[PER], scale[PER];
         float sum = 0;
         for (int i = 0; i < PER; i++) {
             uint k = (lid + i * WG) * VEC;
             v[i] = scale[i] = (vec_t)(0);
-            if (k < K) v[i] = LOAD(x, k), scale[i] = LOAD(w, k);
+            if (k < K) v[i] = X_LOAD(x, k), scale[i] = LOAD(w, k);
         }
         for (int i = 0; i < PER; i++) sum += SQUARES(v[i]);
         float r = rms_scale(sum_group(part, sum), K, eps);
@@ -48,7 +51,7 @@ KERNEL void rmsnorm_group(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uin
             uint k = (lid + i * WG) * VEC;
             if (k >= K) continue;
             vec_t out = v[i] * r * scale[i];
-            if (res) out += LOAD(res, k);
+            if (HAS_RESIDUAL) out += MORE(more + k);
             STORE_VEC(to + k, out)
         }
     }

@@ -6,12 +6,11 @@ KERNEL void rmsnorm_naive(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uin
 {
     const __global float *w = IN_AT(float, w);
     for (uint i = get_global_id(0); i < M * G; i += get_global_size(0)) {
-        const __global float *x = IN_AT(float, x) + (ulong)(i / G) * x_stride + i % G * K;
-        const __global float *res = RESIDUAL_OF(i / G, i % G * K);
-        ulong to = (ulong)(i / G) * y_stride + i % G * K;
+        const __global act_t *x = IN_AT(act_t, x) + (ulong)(i / G) * x_stride + i % G * K;
+        ulong to = (ulong)(i / G) * y_stride + i % G * K, more = (ulong)(i / G) * res_stride + i % G * K;
         float sum = 0;
-        for (uint k = 0; k < K; k++) sum = MAD(x[k], x[k], sum);
+        for (uint k = 0; k < K; k++) sum = MAD(ACT_LOAD(x, k), ACT_LOAD(x, k), sum);
         float r = rms_scale(sum, K, eps);
-        for (uint k = 0; k < K; k++) STORE(y, to + k, ADD_RESIDUAL(res, k, x[k] * r * w[k]))
+        for (uint k = 0; k < K; k++) STORE(y, to + k, ADD_RESIDUAL(more + k, ACT_LOAD(x, k) * r * w[k]))
     }
 }

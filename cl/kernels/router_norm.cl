@@ -30,24 +30,26 @@
 #include "dot.clh"
 
 #if VEC
+#define NORM_LOAD(p, k) vload8_aligned((p) + (k))
 #define STORE_VEC(i, v)                                                                            \
     {                                                                                              \
         STORE4(y, (i), (v).lo)                                                                     \
         STORE4(y, (i) + 4, (v).hi)                                                                 \
     }
 #else
+#define NORM_LOAD(p, k) ((p)[k])
 #define STORE_VEC(i, v) STORE(y, i, v)
 #endif
 
 /* What a work-item adds to the sums of rows `first`.. of W, and to that of squares. */
 static INLINE void add_rows(float acc[OUTS], const __global uchar *w, ulong w_row_bytes, uint E, uint first, const __global act_t *x,
-                            const __global act_t *norm, uint K, uint lane)
+                            const __global float *norm, uint K, uint lane)
 {
     const __global uchar *row[ROUTER_ROWS];
     for (int i = 0; i < OUTS; i++) acc[i] = 0;
     for (int r = 0; r < ROUTER_ROWS; r++) row[r] = w + min(first + r, E - 1) * w_row_bytes;
     for (uint k = lane * STEP; k < K; k += LANES * STEP) {
-        vec_t v = X_LOAD(x, k), scale = X_LOAD(norm, k), weight[ROUTER_ROWS];
+        vec_t v = X_LOAD(x, k), scale = NORM_LOAD(norm, k), weight[ROUTER_ROWS];
         for (int r = 0; r < ROUTER_ROWS; r++) weight[r] = W_LOAD(row[r], k);
         acc[ROUTER_ROWS] = dot_add(v, v, acc[ROUTER_ROWS]);
         v *= scale;
@@ -73,7 +75,7 @@ KERNEL void router_norm(IN(x), IN(w), IN(norm), OUT(ids), OUT(weights), OUT_ACT(
 {
     __local float part[OUTS][WG], scores[ROUTER_EXPERTS], chosen[ROUTER_EXPERTS];
     const uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES;
-    const __global act_t *norm = IN_AT(act_t, norm);
+    const __global float *norm = IN_AT(float, norm);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
         const __global act_t *x = IN_AT(act_t, x) + (ulong)m * x_stride;
         __global int *id = OUT_AT(int, ids) + (ulong)m * ids_stride;
@@ -89,7 +91,7 @@ KERNEL void router_norm(IN(x), IN(w), IN(norm), OUT(ids), OUT(weights), OUT_ACT(
             barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
         }
         for (uint k = lid * STEP; k < K; k += WG * STEP) {
-            vec_t v = X_LOAD(x, k) * by * X_LOAD(norm, k);
+            vec_t v = X_LOAD(x, k) * by * NORM_LOAD(norm, k);
             STORE_VEC((ulong)m * y_stride + k, v)
         }
         for (uint e = lid; e < E; e += WG) {

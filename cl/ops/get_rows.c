@@ -13,7 +13,7 @@ bool wf_cl_configure_get_rows(const cl_caps *caps, const cl_variant *v, const wf
     wf_cl_arg_view(l, table);
     wf_cl_arg_view(l, ids);
     wf_cl_arg_view(l, add);
-    wf_cl_arg_view(l, y);
+    wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
     wf_cl_arg_u32(l, table->rows);
     wf_cl_arg_u32(l, y->cols);

@@ -57,8 +57,7 @@ WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t byte
 static inline void store_output(const gemm *g, uint32_t m, uint32_t n, float v)
 {
     if (wf_cpu_has(g->bias)) v += ((const float *)wf_cpu_at(g->bias))[n];
-    if (wf_cpu_has(g->residual)) v += ((const float *)wf_cpu_row(g->residual, m))[n];
-    wf_cpu_set(g->y, wf_cpu_row(g->y, m), n, v);
+    wf_cpu_set(g->y, wf_cpu_row(g->y, m), n, v + wf_cpu_more(g->residual, m, n));
 }
 
 /* VL outputs, or as many as there are columns from n on. */
@@ -68,11 +67,11 @@ static inline void store_vector(const gemm *g, uint32_t m, uint32_t n, const flo
     if (n + VL > g->n) return;
     vf v = v_load(sum);
     if (wf_cpu_has(g->bias)) v = v_add(v, v_load((const float *)wf_cpu_at(g->bias) + n));
-    if (wf_cpu_has(g->residual)) v = v_add(v, v_load((const float *)wf_cpu_row(g->residual, m) + n));
-    if (g->y->dtype == WF_F32)
-        v_store((float *)wf_cpu_row(g->y, m) + n, v);
-    else
-        v_store_f16((uint16_t *)wf_cpu_row(g->y, m) + n, v);
+    const bool half = g->y->dtype == WF_F16, more = wf_cpu_has(g->residual);
+    if (more && half) v = v_add(v, v_load_f16((const uint16_t *)wf_cpu_row(g->residual, m) + n));
+    if (more && !half) v = v_add(v, v_load((const float *)wf_cpu_row(g->residual, m) + n));
+    if (half) v_store_f16((uint16_t *)wf_cpu_row(g->y, m) + n, v);
+    else v_store((float *)wf_cpu_row(g->y, m) + n, v);
 }
 
 /* Weight rows that a thread takes at a time. */

@@ -174,8 +174,8 @@ static void fetch_outputs(const gemm *g, uint32_t m, uint32_t begin, uint32_t en
     const char *y = (const char *)wf_cpu_row(g->y, m) + (size_t)begin * bytes;
     for (size_t b = 0; b < (size_t)(end - begin) * bytes; b += 64) __builtin_prefetch(y + b, 1, 3);
     if (!wf_cpu_has(g->residual)) return;
-    const float *residual = (const float *)wf_cpu_row(g->residual, m) + begin;
-    for (uint32_t n = begin; n < end; n += 16, residual += 16) __builtin_prefetch(residual, 0, 3);
+    const char *residual = (const char *)wf_cpu_row(g->residual, m) + (size_t)begin * bytes;
+    for (size_t b = 0; b < (size_t)(end - begin) * bytes; b += 64) __builtin_prefetch(residual + b, 0, 3);
 }
 
 /* Stores columns begin..end of `rows` rows of X from m on. A row's are written together: the next row's are in another page. */

@@ -1,4 +1,4 @@
-/* LAYERNORM with vectors: F32 rows of any length, read three times, which the cache serves; the output may be F16. */
+/* LAYERNORM with vectors: F32 rows of any length, read three times, which the cache serves. */
 #include <math.h>
 
 #include "cpu/ops/ops.h"
@@ -24,16 +24,14 @@ static void row(const wf_call *c, uint32_t m)
     const wf_view *y = &c->out[WF_LAYERNORM_Y];
     const float *x = wf_cpu_row(&c->in[WF_LAYERNORM_X], m);
     const float *w = wf_cpu_at(&c->in[WF_LAYERNORM_W]), *b = wf_cpu_at(&c->in[WF_LAYERNORM_B]);
-    void *out = wf_cpu_row(y, m);
+    float *out = wf_cpu_row(y, m);
     uint32_t n = y->cols, k = 0;
     float mean = sum_of(x, n, 0, false) / (float)n;
     float r = (float)(1 / sqrt((double)sum_of(x, n, mean, true) / n + c->p.eps));
     for (; k + VL <= n; k += VL) {
-        vf v = v_fma(v_mul(v_sub(v_load(x + k), v_set(mean)), v_set(r)), v_load(w + k), v_load(b + k));
-        if (y->dtype == WF_F32) v_store((float *)out + k, v);
-        else v_store_f16((uint16_t *)out + k, v);
+        v_store(out + k, v_fma(v_mul(v_sub(v_load(x + k), v_set(mean)), v_set(r)), v_load(w + k), v_load(b + k)));
     }
-    for (; k < n; k++) wf_cpu_set(y, out, k, (x[k] - mean) * r * w[k] + b[k]);
+    for (; k < n; k++) out[k] = (x[k] - mean) * r * w[k] + b[k];
 }
 
 void WF_SIMD(wf_cpu_layernorm)(const wf_cpu_work *w)

@@ -1,4 +1,4 @@
-/* RMSNORM with vectors: F32 rows of any length; the output may be F16. */
+/* RMSNORM with vectors: F32 rows of any length. */
 #include <math.h>
 
 #include "cpu/ops/ops.h"
@@ -27,18 +27,15 @@ static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
     const float *in = (const float *)wf_cpu_row(&c->in[WF_RMSNORM_X], m) + from, *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
     const wf_view *residual = &c->in[WF_RMSNORM_RESIDUAL];
     const float *add = wf_cpu_has(residual) ? (const float *)wf_cpu_row(residual, m) + from : NULL;
-    void *out = wf_cpu_row(y, m);
+    float *out = (float *)wf_cpu_row(y, m) + from;
     float r = (float)(1 / sqrt((double)sum_of_squares(in, n) / n + c->p.eps));
     uint32_t k = 0;
     for (; k + VL <= n; k += VL) {
         vf v = v_mul(v_mul(v_load(in + k), v_set(r)), v_load(weight + k));
         if (add) v = v_add(v, v_load(add + k));
-        if (y->dtype == WF_F32)
-            v_store((float *)out + from + k, v);
-        else
-            v_store_f16((uint16_t *)out + from + k, v);
+        v_store(out + k, v);
     }
-    for (; k < n; k++) wf_cpu_set(y, out, from + k, in[k] * r * weight[k] + (add ? add[k] : 0));
+    for (; k < n; k++) out[k] = in[k] * r * weight[k] + (add ? add[k] : 0);
 }
 
 void WF_SIMD(wf_cpu_rmsnorm)(const wf_cpu_work *w)

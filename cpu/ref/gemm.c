@@ -30,8 +30,7 @@ static void output(const wf_call *c, uint32_t m, uint32_t n, double sum)
 {
     const wf_view *bias = &c->in[WF_GEMM_BIAS], *residual = &c->in[WF_GEMM_RESIDUAL], *y = &c->out[WF_GEMM_Y];
     if (wf_cpu_has(bias)) sum += ((const float *)wf_cpu_at(bias))[n];
-    if (wf_cpu_has(residual)) sum += ((const float *)wf_cpu_row(residual, m))[n];
-    wf_cpu_set(y, wf_cpu_row(y, m), n, (float)sum);
+    wf_cpu_set(y, wf_cpu_row(y, m), n, (float)(sum + wf_cpu_more(residual, m, n)));
 }
 
 void wf_cpu_ref_gemm(const wf_cpu_work *w)

@@ -12,6 +12,7 @@
 
 double wf_cpu_ref_dot(const float *a, const float *b, uint32_t n);  /* gemm.c */
 double wf_cpu_ref_activation(const wf_op_params *p, double x); /* activate.c */
+wf_cpu_scratch_size wf_cpu_ref_get_rows_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *);

@@ -7,13 +7,15 @@
 static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
 {
     const wf_view *y = &c->out[WF_RMSNORM_Y];
-    const float *in = (const float *)wf_cpu_row(&c->in[WF_RMSNORM_X], m) + from, *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
-    const wf_view *residual = &c->in[WF_RMSNORM_RESIDUAL];
-    const float *add = wf_cpu_has(residual) ? (const float *)wf_cpu_row(residual, m) + from : NULL;
+    const wf_view *x = &c->in[WF_RMSNORM_X], *residual = &c->in[WF_RMSNORM_RESIDUAL];
+    const float *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
     double sum = 0;
-    for (uint32_t k = 0; k < n; k++) sum += (double)in[k] * in[k];
+    for (uint32_t k = from; k < from + n; k++) sum += (double)wf_cpu_get(x, wf_cpu_row(x, m), k) * wf_cpu_get(x, wf_cpu_row(x, m), k);
     double r = 1 / sqrt(sum / n + c->p.eps);
-    for (uint32_t k = 0; k < n; k++) wf_cpu_set(y, wf_cpu_row(y, m), from + k, (float)(in[k] * r * weight[k] + (add ? add[k] : 0)));
+    for (uint32_t k = from; k < from + n; k++) {
+        double normed = wf_cpu_get(x, wf_cpu_row(x, m), k) * r * weight[k - from];
+        wf_cpu_set(y, wf_cpu_row(y, m), k, (float)(normed + wf_cpu_more(residual, m, k)));
+    }
 }
 
 void wf_cpu_ref_rmsnorm(const wf_cpu_work *w)

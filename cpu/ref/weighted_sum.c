@@ -10,9 +10,9 @@ void wf_cpu_ref_weighted_sum(const wf_cpu_work *w)
     for (uint32_t m = begin; m < end; m++) {
         const float *by = wf_cpu_row(weights, m);
         for (uint32_t n = 0; n < y->cols; n++) {
-            double sum = wf_cpu_has(residual) ? ((const float *)wf_cpu_row(residual, m))[n] : 0;
+            double sum = wf_cpu_more(residual, m, n);
             for (uint32_t t = 0; t < weights->cols; t++) sum += (double)by[t] * wf_cpu_get(x, wf_cpu_row(x, m), (uint64_t)t * y->cols + n);
-            ((float *)wf_cpu_row(y, m))[n] = (float)sum;
+            wf_cpu_set(y, wf_cpu_row(y, m), n, (float)sum);
         }
     }
 }

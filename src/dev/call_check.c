@@ -176,13 +176,22 @@ static weft_status check_eps(const wf_call *c)
     return c->p.eps >= 0 && isfinite(c->p.eps) ? WEFT_OK : bad(c, "eps is not a number >= 0");
 }
 
+/* What is added to the first output. */
+static weft_status check_residual(const wf_call *c, const wf_view *residual)
+{
+    const wf_view *y = &c->out[0];
+    if (!residual->buf) return WEFT_OK;
+    if (!is(residual, y->rows, y->cols)) return bad(c, "the residual and the output differ in shape");
+    return residual->dtype == y->dtype ? WEFT_OK : bad(c, "the residual and the output differ in dtype");
+}
+
 static weft_status check_rmsnorm(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W];
     uint64_t group = length(w);
     if (!is(&c->out[WF_RMSNORM_Y], x->rows, x->cols)) return bad(c, "x and y differ in shape");
     if (!is_vector(w, group) || x->cols % group) return bad(c, "w is not one for each column of x, or of its groups");
-    if (c->in[WF_RMSNORM_RESIDUAL].buf && !is(&c->in[WF_RMSNORM_RESIDUAL], x->rows, x->cols)) return bad(c, "residual and y differ in shape");
+    WF_TRY(check_residual(c, &c->in[WF_RMSNORM_RESIDUAL]));
     return check_eps(c);
 }
 
@@ -249,7 +258,6 @@ static weft_status check_norm(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_GEMM_X], *norm = &c->in[WF_GEMM_NORM], *norm_ws = &c->out[WF_GEMM_NORM_WS];
     if (!norm->buf) return norm_ws->buf ? bad(c, "norm_ws comes with norm") : WEFT_OK;
-    if (x->dtype != WF_F32) return bad(c, "X is not F32, which norm needs");
     if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
     if (norm_ws->buf && !is(norm_ws, x->rows, x->cols)) return bad(c, "X and norm_ws differ in shape");
     return check_eps(c);
@@ -303,8 +311,7 @@ static weft_status check_gemm(const wf_call *c)
     if (c->p.silu) WF_TRY(check_gate(c));
     if (!c->p.rope && !is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
     if (c->in[WF_GEMM_BIAS].buf && !is_vector(&c->in[WF_GEMM_BIAS], w->rows)) return bad(c, "bias is not one for each row of W");
-    if (c->in[WF_GEMM_RESIDUAL].buf && !is(&c->in[WF_GEMM_RESIDUAL], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
-    return WEFT_OK;
+    return check_residual(c, &c->in[WF_GEMM_RESIDUAL]);
 }
 
 static weft_status check_attention(const wf_call *c)
@@ -354,6 +361,7 @@ static weft_status check_router_scores(const wf_call *c)
     const wf_view *x = &c->in[WF_ROUTER_X], *w = &c->in[WF_ROUTER_W], *norm = &c->in[WF_ROUTER_NORM];
     const wf_view *y = &c->out[WF_ROUTER_Y], *ws = &c->out[WF_ROUTER_SCORES_WS];
     if (!w->buf != !norm->buf || !w->buf != !y->buf) return bad(c, "W, norm and y come together");
+    if (!w->buf && x->dtype != WF_F32) return bad(c, "x, which are scores, is not F32");
     if (!w->buf) return ws->buf ? bad(c, "scores_ws comes with W") : WEFT_OK;
     if (w->cols != x->cols) return bad(c, "x and W differ in columns");
     if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of x");
@@ -399,11 +407,10 @@ static weft_status check_grouped_gemm(const wf_call *c)
 static weft_status check_weighted_sum(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_WEIGHTED_SUM_X], *weights = &c->in[WF_WEIGHTED_SUM_WEIGHTS];
-    const wf_view *residual = &c->in[WF_WEIGHTED_SUM_RESIDUAL], *y = &c->out[WF_WEIGHTED_SUM_Y];
+    const wf_view *y = &c->out[WF_WEIGHTED_SUM_Y];
     if (weights->rows != x->rows || y->rows != x->rows) return bad(c, "x, weights and y differ in rows");
     if (x->cols != (uint64_t)weights->cols * y->cols) return bad(c, "x is not [rows, columns of weights x columns of y]");
-    if (residual->buf && !is(residual, y->rows, y->cols)) return bad(c, "residual and y differ in shape");
-    return WEFT_OK;
+    return check_residual(c, &c->in[WF_WEIGHTED_SUM_RESIDUAL]);
 }
 
 static weft_status check_argmax(const wf_call *c)

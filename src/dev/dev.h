@@ -11,22 +11,22 @@
  * Ownership: who creates a buffer, queue or event destroys it, with nothing of it in flight or after the device is lost, before the device is
  * closed. A lost device may still run the call that did not end, and nothing that was submitted behind it.
  *
- * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16)
+ * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16, each operand its own; a residual has the dtype of the output)
  *
- *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32; add [M, K] F32 or absent   out y [M, K] F32
+ *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32; add [M, K] F32 or absent   out y [M, K] act
  *              y[m] = table[ids[m]] * p.gain (0: 1) + add[m]: embedding lookup, of positions too, and gathering the rows that
  *              want logits. An id outside the table gives a row of NaN, never a wild read.
- *   RMSNORM    in  x [M, G K] F32; w [K] F32; residual [M, G K] F32 or absent   out y [M, G K] act
+ *   RMSNORM    in  x [M, G K] act; w [K] F32; residual [M, G K] act or absent   out y [M, G K] act
  *              y = x / sqrt(mean(x^2) + p.eps) * w + residual for each group of K columns by itself: one group a row, or one
  *              a head. residual may be y itself (same storage).
- *   LAYERNORM  in  x [M, K] F32; w [K] F32; b [K] F32             out y [M, K] act
+ *   LAYERNORM  in  x [M, K] act; w [K] F32; b [K] F32             out y [M, K] act
  *              y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + p.eps) * w + b
- *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent; residual [M, N] F32 or absent;
+ *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent; residual [M, N] act or absent;
  *                  norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
  *              out Y [M, N] act; norm_ws [M, K] act or absent; gemm_ws [M, N] act or absent; K, V pools of ROPE_KV or
  *                  absent
  *              Y = X W^T + bias + residual. residual may be Y itself (same storage).
- *              Fused: with norm, X is F32 and is replaced by RMSNORM(X, norm, p.eps). With p.silu, W holds gate and up,
+ *              Fused: with norm, X is replaced by RMSNORM(X, norm, p.eps). With p.silu, W holds gate and up,
  *              Y is [M, N / 2] = SILU_MUL of the product, and there is no residual. With p.rope, W holds q, k and v, Y is
  *              the q of the product's ROPE_KV, which writes to the pools, and there is neither residual nor SiLU.
  *              norm_ws comes with norm, gemm_ws with p.silu or p.rope. They are workspaces, whose contents mean nothing to
@@ -64,7 +64,7 @@
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap).
  *              y may be x (same storage).
- *   ROUTER     in  x [M, E] F32; or x [M, K] F32, W [E, K] any weight dtype, norm [K] F32
+ *   ROUTER     in  x [M, E] F32; or x [M, K] act, W [E, K] any weight dtype, norm [K] F32
  *              out ids [M, T] I32; weights [M, T] F32; y [M, K] act or absent; scores_ws [M, E] F32 or absent
  *              Of a token's scores for E experts, the T largest in descending order, the lower number first among equals, NaN
  *              behind all others. weights are softmax(x) of these experts, or with p.sigmoid 1 / (1 + exp(-x)); with
@@ -77,7 +77,7 @@
  *              t K..(t + 1) K. An id that no expert has gives NaN. One call reads the weights of the experts that its ids name.
  *              Fused: with p.silu, the N rows of an expert are its gate, then its up, Y is [M, T N / 2], of each expert SILU_MUL
  *              of the product, and gemm_ws, which comes with it, is the workspace as of GEMM.
- *   WEIGHTED_SUM  in  x [M, T N] act; weights [M, T] F32; residual [M, N] F32 or absent   out y [M, N] F32
+ *   WEIGHTED_SUM  in  x [M, T N] act; weights [M, T] F32; residual [M, N] act or absent   out y [M, N] act
  *              y = residual + sum over t of weights[m, t] x[m, t N..(t + 1) N]. residual may be y (same storage).
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
  *              y[m] = the first column that holds the largest x[m]; -1 - k where x[m, k] is the first non-finite value.
@@ -326,6 +326,7 @@ typedef struct wf_open_params {
     bool check_calls;        /* wf_launch checks each call, as wf_submit does */
     bool deterministic;      /* batch-invariant: only kernels of one class for each shape, in which a row does not depend on
                                 the rest of the batch */
+    bool f16_residual;       /* models keep the residual stream in F16 (wf_dev.residual) */
     bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* of building kernels; may be NULL */
     void *user;
@@ -450,6 +451,7 @@ struct wf_dev {
     uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
+    enum wf_dtype residual; /* dtype of the residual stream of models; set by the front */
     uint8_t stack_weights; /* enum wf_stacking: matrices that share their input run faster as one (QKV, gate+up) */
     bool adjacent_pairs;  /* pairs that it rotates are neighbours (ROPE_KV, p.neox 0): rows of q and k are to be loaded in that order */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */

@@ -183,6 +183,7 @@ weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out)
     *out = NULL;
     candidates all = {0};
     weft_status s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
+    if (*out) (*out)->residual = full.f16_residual ? WF_F16 : WF_F32;
     free(all.list);
     return s;
 }

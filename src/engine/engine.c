@@ -46,7 +46,7 @@ uint32_t wf_engine_step_tokens(wf_dev *dev)
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
     struct weft_debug debug = debug_of(p);
-    wf_open_params o = {.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force,
+    wf_open_params o = {.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic, .f16_residual = p->f16_residual, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = debug.check_calls, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_stop_now());
     WF_TRY(wf_tier_parse(p->tier, &o.tier));

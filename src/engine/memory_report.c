@@ -34,7 +34,7 @@ static void fit(const struct weft_model *m, const struct weft_engine_params *on,
 
 static weft_status open_report(const struct weft_model *m, const struct weft_engine_params *p, report *r)
 {
-    wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .no_kernel_cache = p->no_kernel_cache};
+    wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .f16_residual = p->f16_residual, .no_kernel_cache = p->no_kernel_cache};
     r->page = wf_engine_page(p);
     WF_TRY(wf_policy_parse(p->policy, &r->policy));
     WF_TRY(wf_tier_parse(p->tier, &o.tier));

@@ -70,7 +70,7 @@ typedef struct source {
 /* The graph that an engine would have, for which plans are kept. */
 static weft_status find(const struct weft_model *m, const struct weft_engine_params *p, source *s, char *out, size_t cap)
 {
-    wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .no_kernel_cache = p->no_kernel_cache};
+    wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .f16_residual = p->f16_residual, .no_kernel_cache = p->no_kernel_cache};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &s->dev));
     wf_build_params b = wf_build_params_of(s->dev, wf_engine_context(m, p), wf_engine_page(p));

@@ -39,7 +39,7 @@ bool wf_build_has(const wf_builder *b, const char *tensor)
 }
 
 /* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
-static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add)
+static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
     wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
@@ -47,7 +47,7 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
     n.in[WF_GET_ROWS_IDS] = WF_ALL(b->graph->inputs[ids]);
     n.in[WF_GET_ROWS_ADD] = WF_ALL(add);
     n.p.gain = gain;
-    n.out[WF_GET_ROWS_Y] = WF_ALL(wf_build_activation(b, n.rows, WF_F32, b->hp->hidden_size));
+    n.out[WF_GET_ROWS_Y] = WF_ALL(wf_build_activation(b, n.rows, out, b->hp->hidden_size));
     wf_build_node(b, &n);
     return n.out[WF_GET_ROWS_Y].value;
 }
@@ -91,7 +91,7 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
 int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual)
 {
     if (b->status != WEFT_OK) return -1;
-    int32_t y = wf_build_activation(b, rows_of(b, x), WF_F32, b->hp->hidden_size);
+    int32_t y = wf_build_activation(b, rows_of(b, x), b->residual, b->hp->hidden_size);
     norm(b, name, wf_build_vector(b, tensor, b->hp->hidden_size), WF_ALL(x), residual, WF_ALL(y));
     return y;
 }
@@ -220,7 +220,7 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
 
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x)
 {
-    if (!b->hp->post_norms) return wf_build_linears(b, l->name, l, 1, h, NULL, x, WF_F32);
+    if (!b->hp->post_norms) return wf_build_linears(b, l->name, l, 1, h, NULL, x, b->residual);
     return wf_build_post_norm(b, post_norm, post_norm, wf_build_linears(b, l->name, l, 1, h, NULL, -1, WF_F32), x);
 }
 
@@ -230,7 +230,7 @@ static int32_t add_positions(wf_builder *b, int32_t x)
     int32_t w = wf_build_stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
     b->weights->list[b->graph->values[w].id].matrix = false;
-    return gather(b, "positions", w, WF_INPUT_POS, 0, x);
+    return gather(b, "positions", w, WF_INPUT_POS, 0, x, b->residual);
 }
 
 int32_t wf_build_embed(wf_builder *b)
@@ -241,7 +241,7 @@ int32_t wf_build_embed(wf_builder *b)
     if (w < 0) return -1;
     b->embedding = w;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
-    int32_t x = gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1);
+    int32_t x = gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1, b->hp->learned_positions ? WF_F32 : b->residual);
     return b->hp->learned_positions ? add_positions(b, x) : x;
 }
 
@@ -366,7 +366,7 @@ static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
     const wf_fuse before = {.norm = norm};
     h = activate(b, "activate", hp->activation, wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act), b->act);
     if (b->status != WEFT_OK) return -1;
-    return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
+    return wf_build_linears(b, "down", &down, 1, h, NULL, x, b->residual);
 }
 
 int32_t wf_build_mlp(wf_builder *b, int32_t x)
@@ -383,7 +383,7 @@ static int32_t logits(wf_builder *b, int32_t x)
 {
     bool tied = !wf_build_find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
-    int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1);
+    int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1, WF_F32);
     b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
     const wf_fuse norm = {.norm = "output_norm"};
     if (!tied) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
@@ -442,13 +442,13 @@ static void check_all_used(wf_builder *b)
 
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens)
 {
-    if (!dev) return (wf_build_params){WF_F16, WF_STACK_ALIKE, true, context, page_tokens};
-    return (wf_build_params){dev->act, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs, context, page_tokens};
+    if (!dev) return (wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, page_tokens};
+    return (wf_build_params){dev->act, dev->residual, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs, context, page_tokens};
 }
 
 weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p, wf_graph *graph, wf_weights *weights)
 {
-    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = p->act, .stack_weights = p->stack_weights, .context = p->context,
+    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = p->act, .residual = p->residual, .stack_weights = p->stack_weights, .context = p->context,
                     .interleave = hp->neox && p->adjacent_pairs, .page_tokens = p->page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);

@@ -106,7 +106,7 @@ static int32_t sum(wf_builder *b, const char *name, int32_t x, int32_t weights, 
 {
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_WEIGHTED_SUM, name, b->layer, WF_ROWS_BATCH);
     if (b->status != WEFT_OK) return -1;
-    int32_t y = value(b, WF_F32, b->hp->hidden_size);
+    int32_t y = value(b, b->residual, b->hp->hidden_size);
     n.in[WF_WEIGHTED_SUM_X] = WF_ALL(x);
     n.in[WF_WEIGHTED_SUM_WEIGHTS] = WF_ALL(weights);
     n.in[WF_WEIGHTED_SUM_RESIDUAL] = WF_ALL(residual);

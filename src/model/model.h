@@ -129,7 +129,8 @@ struct wf_builder {
     const wf_hparams *hp;
     wf_graph *graph;
     wf_weights *weights;
-    enum wf_dtype act;  /* dtype of activations between ops; the residual stream is always F32 */
+    enum wf_dtype act;  /* dtype of activations between ops */
+    enum wf_dtype residual; /* dtype of the residual stream */
     enum wf_stacking stack_weights; /* which matrices that share their input become one */
     bool interleave;    /* rows of q and k: the file has pairs in halves, and the device wants neighbours */
     uint32_t context;   /* rows of the RoPE table */
@@ -144,7 +145,7 @@ struct wf_builder {
 
 /* What a graph depends on beside the model; as in wf_builder, and as a device wants it. */
 typedef struct wf_build_params {
-    enum wf_dtype act;
+    enum wf_dtype act, residual;
     enum wf_stacking stack_weights;
     bool adjacent_pairs; /* as in wf_dev */
     uint32_t context, page_tokens;
@@ -176,7 +177,7 @@ int32_t wf_build_embed(wf_builder *b);
 int32_t wf_build_columns(wf_builder *b, uint32_t cols); /* an activation of which several nodes write columns */
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x);
 bool wf_build_has(const wf_builder *b, const char *tensor); /* does the file have that weight, in this layer? */
-/* residual + RMSNorm of x, both F32. */
+/* residual + RMSNorm of x. */
 int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual);
 /* RMSNorm of each head of x, which is F32, by itself; x is q or k before its rotation. */
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);

@@ -1,5 +1,6 @@
 /* check.c: runs a variant on the operands of a check and has the result judged (judge.c). */
 #include "dev/front.h"
+#include "verify/gen.h"
 #include "verify/judge.h"
 
 #include <stdio.h>
@@ -357,18 +358,38 @@ static weft_status run_pieces(run *r)
     return wf_finish(r->q);
 }
 
+/* A residual has the dtype of the output, which of the reference is F32: *in becomes *wide, which the caller frees. */
+static weft_status widen_residual(wf_check_operand *in, wf_check_operand *wide)
+{
+    const wf_view *v = &in->view;
+    if (!in->data || v->dtype == WF_F32) return WEFT_OK;
+    WF_TRY(wf_gen_operand(wide, WF_F32, v->rows, v->cols, v->stride - v->cols));
+    for (uint32_t row = 0; row < v->rows; row++) wf_dtypes[v->dtype].decode(wf_gen_row(in, row), (float *)wf_gen_row(wide, row), v->cols);
+    *in = *wide;
+    return WEFT_OK;
+}
+
+static weft_status widen_residuals(wf_check *asked, wf_check_operand *wide)
+{
+    int i = wf_op_input(asked->c.op, WF_OPERAND_SHARED);
+    if (i < 0 || !(wf_ops[asked->c.op].in[i].what & WF_OPERAND_OPTIONAL)) return WEFT_OK;
+    return widen_residual(&asked->in[i], wide);
+}
+
 /* The reference writes F32 where the op allows it, so that its own rounding does not count; and never in place, but into copies of pages. */
 static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int variant)
 {
     run r = {.dev = ref, .q = q};
+    wf_check_operand wide = {0};
     wf_check asked = *k; /* shares data */
     for (int o = 0; o < WF_MAX_OUT; o++)
         if (asked.out[o].view.dtype != k->expect[o].view.dtype) asked.out[o] = k->expect[o];
     asked.c.max_groups = 0;
     asked.c.in_place &= k->c.op == WF_OP_PAGE_COPY;
+    weft_status s = widen_residuals(&asked, &wide);
     wf_check_call(&asked, NULL, &r.call);
     r.call.variant = variant;
-    weft_status s = place_all(&r, &asked, 0);
+    if (!s) s = place_all(&r, &asked, 0);
     if (!s) s = run_pieces(&r);
     for (int o = 0; !s && o < WF_MAX_OUT; o++) {
         wf_check_operand *e = &k->expect[o];
@@ -377,6 +398,7 @@ static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int vari
     }
     run_end(&r);
     k->in_flight |= r.in_flight;
+    free(wide.data); /* copied to the device */
     return s;
 }
 

@@ -155,15 +155,14 @@ static bool dtypes_of(wf_case *c, size_t v)
 {
     static const uint8_t acts[] = {WF_F32, WF_F16};
     bool router = c->op == WF_OP_ROUTER && c->norm; /* whose activations are an output behind the first */
-    if (wf_op_fixed(c->op) && !router) return v == 0;
+    if (wf_op_fixed(c->op) || (c->op == WF_OP_ROUTER && !router)) return v == 0;
     size_t n_weights = wf_case_has_weight(c) ? WF_N_WEIGHT_DTYPES : 1;
-    bool same = wf_case_shared(c) == 0; /* x and y are one */
-    size_t n_acts = !(wf_ops[c->op].in[0].what & WF_OPERAND_ACT) || (c->in_place && !same) ? 1 : 2;
+    size_t n_acts = wf_ops[c->op].in[0].what & WF_OPERAND_ACT ? 2 : 1;
     size_t n_outs = (!(wf_ops[c->op].out[0].what & WF_OPERAND_ACT) && !router) || c->in_place ? 1 : 2;
     if (v >= n_weights * n_acts * n_outs) return false;
     c->weight = (uint8_t)(v % n_weights);
     c->in = acts[v / n_weights % n_acts];
-    c->out = same ? c->in : acts[v / n_weights / n_acts];
+    c->out = c->in_place ? c->in : acts[v / n_weights / n_acts];
     return true;
 }
 

@@ -8,6 +8,20 @@
 
 /* ---- one function for each op ----------------------------------------------------------------------- */
 
+/* An activation, in either dtype. */
+static float get(const wf_check_operand *o, uint32_t row, uint32_t i)
+{
+    const uint8_t *at = wf_gen_row(o, row);
+    return o->view.dtype == WF_F16 ? wf_half_to_float(((const uint16_t *)at)[i]) : ((const float *)at)[i];
+}
+
+static void set(const wf_check_operand *o, uint32_t row, uint32_t i, float x)
+{
+    uint8_t *at = wf_gen_row(o, row);
+    if (o->view.dtype == WF_F16) ((uint16_t *)at)[i] = wf_float_to_half(x);
+    else ((float *)at)[i] = x;
+}
+
 static weft_status gen_get_rows(wf_check *k, wf_gen *g)
 {
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
@@ -30,9 +44,9 @@ static weft_status gen_rmsnorm(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
     uint32_t cols = WF_MAX(c->n, 1u) * c->k;
-    WF_TRY(wf_gen_floats(&k->in[WF_RMSNORM_X], g, WF_F32, c->m, cols, c->pad, 3));
+    WF_TRY(wf_gen_floats(&k->in[WF_RMSNORM_X], g, c->in, c->m, cols, c->pad, 3));
     WF_TRY(wf_gen_floats(&k->in[WF_RMSNORM_W], g, WF_F32, 1, c->k, 0, 2));
-    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_RMSNORM_RESIDUAL], g, WF_F32, c->m, cols, c->pad, 2));
+    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_RMSNORM_RESIDUAL], g, c->out, c->m, cols, c->pad, 2));
     WF_TRY(wf_gen_operand(&k->out[WF_RMSNORM_Y], c->out, c->m, cols, c->pad));
     k->reduce = c->k;
     k->scale = c->residual ? 1 : -1; /* a sum may be small by chance */
@@ -43,10 +57,10 @@ static weft_status gen_rmsnorm(wf_check *k, wf_gen *g)
 static weft_status gen_layernorm(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
-    WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_X], g, WF_F32, c->m, c->k, c->pad, 3));
+    WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_X], g, c->in, c->m, c->k, c->pad, 3));
     for (uint32_t m = 0; m < c->m; m++) {
-        float mean = 8 * wf_gen_unit(g), *x = (float *)wf_gen_row(&k->in[WF_LAYERNORM_X], m);
-        for (uint32_t i = 0; i < c->k; i++) x[i] += mean;
+        float mean = 8 * wf_gen_unit(g);
+        for (uint32_t i = 0; i < c->k; i++) set(&k->in[WF_LAYERNORM_X], m, i, get(&k->in[WF_LAYERNORM_X], m, i) + mean);
     }
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_W], g, WF_F32, 1, c->k, 0, 2));
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_B], g, WF_F32, 1, c->k, 0, 2));
@@ -89,10 +103,10 @@ static weft_status gen_gemm(wf_check *k, wf_gen *g)
     const wf_case *c = &k->c;
     float w = 1 / sqrtf((float)c->k);
     uint32_t cols = c->p.silu ? c->n / 2 : c->p.rope ? c->p.n_head * c->p.head_dim : c->n;
-    WF_TRY(wf_gen_floats(&k->in[WF_GEMM_X], g, c->norm ? WF_F32 : c->in, c->m, c->k, c->pad, 2));
+    WF_TRY(wf_gen_floats(&k->in[WF_GEMM_X], g, c->in, c->m, c->k, c->pad, 2));
     WF_TRY(wf_gen_floats(&k->in[WF_GEMM_W], g, c->weight, c->n, c->k, c->pad, w));
     if (c->bias) WF_TRY(wf_gen_floats(&k->in[WF_GEMM_BIAS], g, WF_F32, 1, c->n, 0, 1));
-    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_GEMM_RESIDUAL], g, WF_F32, c->m, c->n, c->pad, 1));
+    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_GEMM_RESIDUAL], g, c->out, c->m, c->n, c->pad, 1));
     if (c->norm) WF_TRY(wf_gen_floats(&k->in[WF_GEMM_NORM], g, WF_F32, 1, c->k, 0, 2));
     if (c->p.rope) WF_TRY(gen_rotation(k, g, POSITIONS, &k->in[WF_GEMM_TABLE], &k->out[WF_GEMM_K_POOL]));
     WF_TRY(wf_gen_operand(&k->out[WF_GEMM_Y], c->out, c->m, cols, c->pad));
@@ -144,12 +158,13 @@ static int descending(const void *a, const void *b)
 
 static void scores_of(const wf_check *k, const float *w, uint32_t row, double *scores)
 {
-    const float *x = (const float *)wf_gen_row(&k->in[WF_ROUTER_X], row), *norm = (const float *)k->in[WF_ROUTER_NORM].data;
+    const wf_check_operand *x = &k->in[WF_ROUTER_X];
+    const float *norm = (const float *)k->in[WF_ROUTER_NORM].data;
     double squares = 0;
-    for (uint32_t i = 0; i < k->c.k; i++) squares += (double)x[i] * x[i];
+    for (uint32_t i = 0; i < k->c.k; i++) squares += pow(get(x, row, i), 2);
     for (uint32_t e = 0; e < k->c.n; e++) {
         scores[e] = 0;
-        for (uint32_t i = 0; i < k->c.k; i++) scores[e] += (double)x[i] * norm[i] * w[(size_t)e * k->c.k + i];
+        for (uint32_t i = 0; i < k->c.k; i++) scores[e] += (double)get(x, row, i) * norm[i] * w[(size_t)e * k->c.k + i];
         scores[e] /= sqrt(squares / k->c.k + k->c.p.eps);
     }
     qsort(scores, k->c.n, sizeof *scores, descending);
@@ -167,11 +182,10 @@ static bool is_clear(const wf_case *c, const double *scores)
 /* A row of x for which the choice is the same in any arithmetic. */
 static weft_status gen_clear_row(const wf_check *k, wf_gen *g, const float *w, uint32_t r, double *scores)
 {
-    float *x = (float *)wf_gen_row(&k->in[WF_ROUTER_X], r);
     for (int try = 0; try < 1000; try++) {
         scores_of(k, w, r, scores);
         if (is_clear(&k->c, scores)) return WEFT_OK;
-        for (uint32_t i = 0; i < k->c.k; i++) x[i] = 2 * wf_gen_unit(g);
+        for (uint32_t i = 0; i < k->c.k; i++) set(&k->in[WF_ROUTER_X], r, i, 2 * wf_gen_unit(g));
     }
     return wf_fail(WEFT_ERR_INTERNAL, "no row with a clear choice of %u experts in 1000", k->c.n);
 }
@@ -180,7 +194,7 @@ static weft_status gen_clear_rows(const wf_check *k, wf_gen *g, const float *w, 
 {
     for (uint32_t r = 0; r < k->c.m; r++) {
         WF_TRY(gen_clear_row(k, g, w, r, scores));
-        if (r % 6 == 4) ((float *)wf_gen_row(&k->in[WF_ROUTER_X], r))[wf_gen_below(g, k->c.k)] = NAN;
+        if (r % 6 == 4) set(&k->in[WF_ROUTER_X], r, wf_gen_below(g, k->c.k), NAN);
     }
     return WEFT_OK;
 }
@@ -206,7 +220,7 @@ static weft_status gen_choice(wf_check *k, wf_gen *g)
 static weft_status gen_fused_router(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
-    WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_X], g, WF_F32, c->m, c->k, c->pad, 2));
+    WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_X], g, c->in, c->m, c->k, c->pad, 2));
     WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_W], g, c->weight, c->n, c->k, c->pad, 4 / sqrtf((float)c->k)));
     WF_TRY(wf_gen_floats(&k->in[WF_ROUTER_NORM], g, WF_F32, 1, c->k, 0, 2));
     if (!g->shapes_only) WF_TRY(gen_choice(k, g));
@@ -282,10 +296,10 @@ static weft_status gen_weighted_sum(wf_check *k, wf_gen *g)
     if (!c->used) c->used = 2;
     WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_X], g, c->in, c->m, c->used * c->k, c->pad, 2));
     WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_WEIGHTS], g, WF_F32, c->m, c->used, c->pad, 1));
-    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_RESIDUAL], g, WF_F32, c->m, c->k, c->pad, 1));
+    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_RESIDUAL], g, c->out, c->m, c->k, c->pad, 1));
     k->reduce = c->used + 1;
     k->scale = 2;
-    return wf_gen_operand(&k->out[WF_WEIGHTED_SUM_Y], WF_F32, c->m, c->k, c->pad);
+    return wf_gen_operand(&k->out[WF_WEIGHTED_SUM_Y], c->out, c->m, c->k, c->pad);
 }
 
 /* Some rows have ties for the largest value, some have NaN or infinity. */

@@ -309,6 +309,8 @@ int main(int argc, char **argv)
     model = m;
     check_pages();
     check_variants();
+    check("residual stream in F16", (struct weft_engine_params){.f16_residual = true});
+    check_from("prefill of 150, residual stream in F16", (struct weft_engine_params){.f16_residual = true, .nano_batches = 2}, 150);
     check_plans();
     check_stored_plans();
     check_async();

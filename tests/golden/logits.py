@@ -2,7 +2,7 @@
 """Logits of tiny models in every format and architecture, against an independent float64 forward pass. Files that mix formats are
 read in three parts.
 
-    logits.py WEFT SOURCES DEVICE [--force OP=VARIANT] [--long] [--only WORDS]
+    logits.py WEFT SOURCES DEVICE [--force OP=VARIANT] [--f16-residual] [--long] [--only WORDS]
 
 The largest error and the mean square are bounded on every device and in every format, relative to the range of the reference's logits. Where
 a GPU's matrix units multiply, whose operands are F16, the bound is another one: MATRIX of src/verify/tolerances.def.
@@ -114,6 +114,7 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
         os.unlink(model)
         model = os.path.join(folder, 'm-00001-of-00003.gguf')
     force = ['--force', args.force] if args.force else []
+    force += ['--f16-residual'] if args.f16_residual else []
     worst = 0
     for n in filter(None, (len(all_tokens), first_tokens(arch, fmt, variant))):
         run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, all_tokens[:n])), '--logits', got, '--device', args.device, *args.once, *force, *more)
@@ -133,6 +134,7 @@ def main():
     p.add_argument('sources')
     p.add_argument('device')
     p.add_argument('--force', default='')
+    p.add_argument('--f16-residual', action='store_true', help='with the residual stream in F16: models of two or three layers keep to the same bounds')
     p.add_argument('--long', action='store_true', help='positions past 4,096 instead, for what depends on them')
     p.add_argument('--only', default='', metavar='WORDS', help='cases whose names have this regular expression')
     p.add_argument('--seed', default='12', help='of the weights; "random": another one each time')

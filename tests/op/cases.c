@@ -47,6 +47,7 @@ static bool rows(op_cases *s)
             wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = ANY(s, row_counts),
                          .n = ANY(s, sizes), .k = whole_blocks(k, w)};
             c.residual = i % 3 != 0;
+            c.out = acts[(w + i) % 2];
             if (i % 3 == 2) c.p.gain = 0.4f;
             if (!add(s, c)) return false;
         }
@@ -78,7 +79,7 @@ static bool wide(op_cases *s, enum wf_op op, uint8_t in, uint8_t out)
 static bool head_norms(op_cases *s, uint8_t out)
 {
     for (size_t i = 0; i < WF_LEN(head_dims) + WF_LEN(sizes); i++) {
-        wf_case c = {.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = ANY(s, row_counts), .n = 2 + below(s, 7),
+        wf_case c = {.op = WF_OP_RMSNORM, .in = acts[i % 2], .out = out, .m = ANY(s, row_counts), .n = 2 + below(s, 7),
                      .k = i < WF_LEN(head_dims) ? head_dims[i] : sizes[i - WF_LEN(head_dims)]};
         if (!add(s, c)) return false;
     }
@@ -89,7 +90,7 @@ static bool head_norms(op_cases *s, uint8_t out)
 static bool more_vectors(op_cases *s, uint8_t out)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
-        wf_case norm = {.op = WF_OP_RMSNORM, .in = WF_F32, .out = i % 2 ? WF_F32 : out, .m = ANY(s, row_counts), .k = sizes[i / 2], .residual = true,
+        wf_case norm = {.op = WF_OP_RMSNORM, .in = ANY(s, acts), .out = i % 4 == 1 ? WF_F32 : out, .m = ANY(s, row_counts), .k = sizes[i / 2], .residual = true,
                         .in_place = i % 2};
         wf_case gelu = {.op = WF_OP_SILU_MUL, .in = acts[i % 2], .out = out, .m = ANY(s, row_counts), .k = sizes[i / 2], .p = {.activation = WF_GELU_TANH}};
         wf_case clamped = gelu;
@@ -172,7 +173,7 @@ static bool gemm(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m, ui
     uint32_t extra = below(s, 4);
     c.bias = below(s, 2);
     c.residual = extra > 1;
-    c.in_place = extra == 3 && out == WF_F32;
+    c.in_place = extra == 3;
     return add(s, c);
 }
 
@@ -262,6 +263,7 @@ static bool gemm_fused(op_cases *s)
         wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % 4], .n = 64 * (1 + below(s, 9)),
                      .k = ANY(s, ks), .norm = i % 3 != 0, .bias = below(s, 2), .p = {.eps = 1e-5f, .silu = i % 3 != 1}};
         c.residual = !c.p.silu && below(s, 2);
+        if (c.norm) c.in = ANY(s, acts);
         if (!add(s, c)) return false;
     }
     return true;
@@ -296,6 +298,7 @@ static bool gemm_rope(op_cases *s)
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * 2 * WF_LEN(head_dims); i++, turn++) {
         wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ANY(s, ms), .k = ANY(s, ks),
                      .norm = below(s, 3), .bias = below(s, 2), .p = heads(s, head_dims[i / 2 % WF_LEN(head_dims)], turn)};
+        if (c.norm) c.in = ANY(s, acts);
         c.p.eps = 1e-5f;
         c.p.rope = 1;
         c.p.neox = i % 2 && !s->adjacent_pairs;
@@ -365,7 +368,7 @@ static bool routers(op_cases *s)
     for (size_t i = 0; i < (s->level == OP_LONG ? 128 : 16); i++) {
         const uint32_t *of = counts[i % WF_LEN(counts)];
         uint8_t w = i % 2 ? WF_F32 : (uint8_t)below(s, WF_N_WEIGHT_DTYPES);
-        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .weight = w, .out = ANY(s, acts), .m = ANY(s, ms), .n = of[0], .used = of[1], .k = whole_blocks(ANY(s, ks), w), .norm = true}))
+        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .weight = w, .in = acts[i / 2 % 2], .out = ANY(s, acts), .m = ANY(s, ms), .n = of[0], .used = of[1], .k = whole_blocks(ANY(s, ks), w), .norm = true}))
             return false;
     }
     return true;
@@ -387,7 +390,7 @@ static bool experts(op_cases *s)
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t k = ANY(s, sizes), used = 1 + below(s, WF_MIN(k, 8u));
         if (!add(s, (wf_case){.op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used})) return false;
-        wf_case sum = {.op = WF_OP_WEIGHTED_SUM, .in = acts[i % 2], .out = WF_F32, .m = ANY(s, row_counts), .k = ANY(s, sizes), .used = 1 + i, .residual = below(s, 2)};
+        wf_case sum = {.op = WF_OP_WEIGHTED_SUM, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts), .k = ANY(s, sizes), .used = 1 + i, .residual = below(s, 2)};
         sum.in_place = sum.residual && below(s, 2);
         if (!add(s, sum)) return false;
     }
@@ -544,15 +547,15 @@ static bool tiny(op_cases *s)
     uint8_t in = ANY(s, acts), out = ANY(s, acts);
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint32_t k = whole_blocks(32, w);
-        wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = 2, .n = 3, .k = k};
+        wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .out = out, .m = 2, .n = 3, .k = k};
         if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k) || !grouped(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
     }
     for (int op = 0; op < WF_N_OPS; op++) {
         wf_case c = {.op = (enum wf_op)op, .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32, .out = out, .m = 2, .k = 33};
         if (wf_op_row_wise(c.op) && !add(s, c)) return false;
     }
-    return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .n = 3, .k = 8}) &&
-           add(s, (wf_case){.op = WF_OP_ROUTER, .out = out, .m = 2, .n = 9, .k = 40, .used = 3, .norm = true}) &&
+    return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = in, .out = out, .m = 2, .n = 3, .k = 8}) &&
+           add(s, (wf_case){.op = WF_OP_ROUTER, .in = in, .out = out, .m = 2, .n = 9, .k = 40, .used = 3, .norm = true}) &&
            add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = in, .m = 2, .k = 33, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ACTIVATE, .in = in, .out = in, .m = 2, .k = 36, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&

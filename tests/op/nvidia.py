@@ -209,7 +209,8 @@ def composed(folder, name, seen, w_type):
 def built(folder, family, group, knobs, w_type="f16"):
     kernel = composed(folder, f"{family}.cl", {"common.clh", "nvidia.clh"}, w_type)
     source = open(f"{folder}/common.clh").read() + "#define WF_NVIDIA\n" + emulated(kernel)
-    options = ["-cl-std=CL1.2", "-DACT=16", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
+    knobs = {"ACT": 32 if knobs.get("NORM") else 16, **knobs}
+    options = ["-cl-std=CL1.2", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
     return getattr(cl.Program(QUEUE.context, source).build(options), family)
 
 
@@ -218,15 +219,17 @@ def told(family, knobs, m, n, k, good, error):
     return good
 
 
-def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False, w_type="f16", tool=None):
-    """With a tool W is MMA-fragment-major in format w_type, else F16 or, of gemm_mma, rows of w_type."""
-    kernel = built(folder, family, group, {**knobs, **formats_of(tool)[w_type]} if tool else knobs, "f16" if tool else w_type)
+def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False, w_type="f16", tool=None, act=32):
+    """With a tool W is MMA-fragment-major in format w_type, else F16 or, of gemm_mma, rows of w_type. act: bits of X where it is normalised."""
+    knobs = {**knobs, "ACT": act} if norm else knobs
+    kernel = built(folder, family, group, {**knobs, **(formats_of(tool)[w_type] if tool else {})}, "f16" if tool else w_type)
     g = np.random.default_rng(m * 131 + n * 7 + k)
     cols = n // 2 if silu else n
-    x = g.standard_normal((m, k)).astype(np.float32 if norm else np.float16)
+    x = g.standard_normal((m, k)).astype(np.float32 if norm and act == 32 else np.float16)
     w = (g.standard_normal((n, k)) / np.sqrt(k)).astype(np.float16)
     b, res, scale = (g.standard_normal(s).astype(np.float32) for s in (n, (m, cols), k))
     y = np.full((m, cols), np.nan, np.float16 if half else np.float32)
+    res = res.astype(y.dtype)
     out, zero = buffer(y), np.uint64(0)
     if tool:
         w, packed = quantised(tool, w_type, n, k)
@@ -288,7 +291,7 @@ def normalised(folder, items, x, scale):
     y, zero = np.zeros((m, k), np.float16), np.uint64(0)
     out, res = buffer(y), buffer(y)
     sizes = [np.uint32(a) for a in (m, 1, k, k, k, k)]
-    built(folder, "rmsnorm_group", items, {"VEC": 4, "PER": -(-k // (4 * items))})(
+    built(folder, "rmsnorm_group", items, {"ACT": 32, "VEC": 4, "PER": -(-k // (4 * items))})(
         QUEUE, (items * m,), (items,), buffer(x), zero, buffer(scale), zero, res, NONE, out, zero, np.uint32(1), *sizes, np.float32(1e-5))
     cl.enqueue_copy(QUEUE, y, out)
     return y
@@ -459,6 +462,7 @@ def main(folder, tool):
     good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
         check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
         check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
+        check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=0, xk=256, xrows=4), 3, 96, 256, residual=True, norm=True, half=True, act=16),
         check_experts(folder, "gemm_flat", 64, flat(2, 1, 1), 21, 2, 4, 48, 128, bias=True, half=True),
         check_experts(folder, "gemm_flat", 64, flat(1, 1, 1), 1, 2, 8, 32, 256, one_x=True, w_type="Q4_K", tool=tool),
         check_experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="Q4_K", tool=tool),

@@ -226,7 +226,8 @@ static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
 /* What an engine asks of a device: some variant must be able to. */
 static bool must_run(const session *s, const wf_case *c)
 {
-    if (wf_op_fixed(c->op) && !c->norm) return !s->variant;
+    bool stream = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->op == WF_OP_LAYERNORM || c->op == WF_OP_WEIGHTED_SUM; /* the residual stream has any dtype */
+    if ((wf_op_fixed(c->op) || stream || c->op == WF_OP_ROUTER) && !c->norm) return !s->variant;
     const wf_op_info *op = &wf_ops[c->op];
     bool act_in = !(op->in[0].what & WF_OPERAND_ACT) || c->in == s->dev->act;
     bool act_out = !(op->out[0].what & WF_OPERAND_ACT) || c->out == s->dev->act || c->op == WF_OP_GEMM;

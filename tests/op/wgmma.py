@@ -244,12 +244,19 @@ class Group:
         stem = operation.split(".")[0]
         if operation == "and.pred":
             return self.set_predicate(name, self.predicates[rest[0]] & self.predicates[rest[1]], active)
+        if operation == "xor.pred":
+            return self.set_predicate(name, self.predicates[rest[0]] ^ self.predicates[rest[1]], active)
         if operation == "mov.pred":
             return self.set_predicate(name, self.predicates[rest[0]], active)
+        if name.startswith("{"):  # halves of a word
+            word, (low, high) = self.value(rest[0]), words_of(name)
+            return self.set(low, word & np.uint64(0xFFFF), active), self.set(high, word >> np.uint64(16) & np.uint64(0xFFFF), active)
         if stem == "selp":
             result = np.where(self.predicates[rest[2]], self.value(rest[0]), self.value(rest[1]))
         elif operation == "cvt.rn.f16x2.f32":
             result = half_bits(self.value(rest[0])) << np.uint64(16) | half_bits(self.value(rest[1]))
+        elif operation == "cvt.f32.f16":
+            result = bits(halves(self.value(rest[0]))[:, 0])
         elif operation.endswith("rn.f16x2"):
             result = of_pairs(operation, [self.value(x) for x in rest])
         elif stem == "prmt":
@@ -430,7 +437,7 @@ def check(program, rows, tokens, split, shape, extras, half, silu):
     w[::3] = 0  # sums that are zero have to arrive, too
     w[:n // 2 if silu else 0] /= 64  # where SiLU is neither of its two straight lines
     n_y = n // 2 if silu else n
-    bias, residual = random.integers(-9, 9, n).astype(np.float32), random.integers(-9, 9, (m, n_y)).astype(np.float32)
+    bias, residual = random.integers(-9, 9, n).astype(np.float32), random.integers(-9, 9, (m, n_y)).astype(np.float16 if half else np.float32)
     y = np.full(m * n_y * (2 if half else 4), 0x5A, np.uint8)
     buffers = {"x": bytes_of(x), "w": bytes_of(fragments(w)), "y": y}
     buffers |= {"bias": bytes_of(bias)} if extras else {}

@@ -60,7 +60,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_GET_ROWS:
         c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3), c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
         break;
-    case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.in[WF_RMSNORM_RESIDUAL] = V(F32, 3, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
+    case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.in[WF_RMSNORM_RESIDUAL] = V(F16, 3, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
     case WF_OP_LAYERNORM:
         c.in[WF_LAYERNORM_X] = V(F32, 3, 10), c.in[WF_LAYERNORM_W] = V(F32, 1, 10), c.in[WF_LAYERNORM_B] = V(F32, 1, 10);
         c.out[WF_LAYERNORM_Y] = V(F16, 3, 10);
@@ -257,7 +257,7 @@ static void fused_gemms(void **state)
     }
     wf_call halves = c, residual = c, wrong = c;
     halves.in[WF_GEMM_X].dtype = WF_F16;
-    refused(f, &halves, "in", 0, -1);
+    assert_int_equal(wf_call_check(f->dev, &halves), WEFT_OK);
     residual.in[WF_GEMM_RESIDUAL] = view(f, &at, WF_F32, 3, 3);
     refused(f, &residual, "in", 3, -1);
     wrong.p.eps = -1;
@@ -400,6 +400,10 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_SINKS].cols = c.in[WF_ATTENTION_SINKS].stride = 2);
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_WINDOWS].cols = c.in[WF_ATTENTION_WINDOWS].stride = 2); /* of KV heads */
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_RESIDUAL].cols = 9);
+    REFUSED(WF_OP_RMSNORM, (c.in[WF_RMSNORM_RESIDUAL].dtype = WF_F32, c.in[WF_RMSNORM_RESIDUAL].stride = 10));
+    REFUSED(WF_OP_GEMM, c.in[WF_GEMM_RESIDUAL].dtype = WF_F16);
+    REFUSED(WF_OP_WEIGHTED_SUM, c.in[WF_WEIGHTED_SUM_RESIDUAL].dtype = WF_F16);
+    REFUSED(WF_OP_ROUTER, c.in[WF_ROUTER_X].dtype = WF_F16); /* scores */
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
     REFUSED(WF_OP_LAYERNORM, c.p.eps = NAN);

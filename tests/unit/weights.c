@@ -519,7 +519,7 @@ static void rows_where_memory_is_short(void **state)
 static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf_graph *g)
 {
     wf_weights w = {0};
-    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp, &(wf_build_params){WF_F16, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w), WEFT_OK);
+    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp, &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w), WEFT_OK);
     return w;
 }
 
