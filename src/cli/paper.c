@@ -106,9 +106,9 @@ static int unknown(const wf_opts *o)
 /* Those that few figures take. */
 static int check_options(const wf_opts *o, const wf_figure *f)
 {
-    static const char *const own[] = {"dataset", "profile", "max-num-seqs", "peer"};
+    static const char *const own[] = {"dataset", "profile", "max-num-seqs", "policy", "peer"};
     for (size_t i = 0; i < WF_LEN(own); i++)
-        if (wf_opts_has(o, own[i]) && (!f->option || strcmp(f->option, own[i]))) return wf_usage(o->command, "%s has no use for --%s: leave it out", f->id, own[i]);
+        if (wf_opts_has(o, own[i]) && (!f->option || !strstr(f->option, own[i]))) return wf_usage(o->command, "%s has no use for --%s: leave it out", f->id, own[i]);
     return 0;
 }
 
@@ -176,6 +176,7 @@ static const wf_opt rows[] = {
     {0, "shape", "NAME", "a model of this shape without a file, with random weights that the device makes: llama3-8b, llama2-13b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
     {0, "max-num-seqs", "N", "nanoflow-fig7, -fig8 and -fig11: sequences at a time (default 64); the KV cache is then as of `weft serve`", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
+    {0, "policy", "request|orca|sarathi|nanoflow", "nanoflow-fig7: this policy alone (default: all)", WF_OPT_CHOICE, AT(engine.policy)},
     {0, "dataset", "FILE", "nanoflow-table4: lengths of requests as CSV, named splitwise, lmsys or sharegpt; repeatable", WF_OPT_WORDS, AT(load.traces)},
     {0, "profile", "PROFILE", "figures of ops beside each other: their times, as `weft tune --overlap` writes them (default: those that it has kept, or else a short measurement)", WF_OPT_TEXT, AT(print_profile)},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},

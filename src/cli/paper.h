@@ -31,7 +31,7 @@ typedef struct wf_figure {
     const wf_paper_point *points; /* of the paper */
     size_t n_points;
     bool reads_text;    /* -p or -f */
-    const char *option; /* another one of its own; NULL: none */
+    const char *option; /* others of its own, with a space between; NULL: none */
     bool many;          /* opens its models itself, by a list of --shape */
     uint32_t runs;      /* of each load without -r; 0: 3 */
     double limit; /* these three as in wf_chart */

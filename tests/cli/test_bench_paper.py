@@ -262,6 +262,10 @@ class Paper(cli.TestCase):
 
     def test_sequences_at_a_time(self):
         self.assertIn("- 6 sequences at a time", self.ok("bench", "paper", "nanoflow-fig7", *QUICK, "--max-num-seqs", 6).text)
+        one = self.ok("bench", "paper", "nanoflow-fig7", *QUICK, "--policy", "orca").text
+        self.assertIn("| orca ", one)
+        self.assertNotIn("| sarathi ", one)
+        self.fails(cli.USAGE, "nanoflow-fig8 has no use for --policy", "bench", "paper", "nanoflow-fig8", *QUICK, "--policy", "orca")
         self.fails(cli.USAGE, "sarathi-fig9 has no use for --max-num-seqs", "bench", "paper", "sarathi-fig9", *QUICK, "--max-num-seqs", 6)
 
     def test_too_little_memory(self):
