@@ -163,6 +163,7 @@ static void begin_stages(wf_ptx *t, const wf_attention_shape *s)
             "mov.u32 v_phase, 0;"
             "setp.ne.u32 p, tid, 0;"
             "@p bra READY;", 64 * WF_ATTENTION_PANEL >> 4);
+    if (s->async) wf_attention_clear_stops(t);
     for (int i = 0; i < 4 * s->stages; i++) emit(t, "mbarrier.init.shared.b64 [bar+%d], %d;", i * 8, i < 2 * s->stages ? WF_ATTENTION_COPIERS * 32 : WF_ATTENTION_WARPS);
     label(t, "READY");
     emit(t, "bar.sync 0;");

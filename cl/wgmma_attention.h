@@ -65,6 +65,14 @@ void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s, int bank
 /* wgmma_attention_async.c. The arguments and registers of the asynchronous softmax. */
 void wf_attention_declare_async(wf_ptx *t);
 void wf_attention_load_range(wf_ptx *t);
+/* A warpgroup stops when all of its rows have left or are done: it checks that in one tile of WF_ATTENTION_STOP_CHECK. Even, as banks of weights take
+ * turns, and not less than a work-group has stages. */
+#define WF_ATTENTION_STOP_CHECK 4
+/* Before the first tile, by one work-item of the work-group; before the first tile of a run; in a tile that checks, between its products and the
+ * wait for them. */
+void wf_attention_clear_stops(wf_ptx *t);
+void wf_attention_leave_padding(wf_ptx *t);
+void wf_attention_check_stop(wf_ptx *t, wf_attention_shape *s);
 /* The lane's row h, whose sum is known, is not to be written: sets the predicate y. Before: its largest weight, in all lanes of a quad. */
 void wf_attention_largest_weight(wf_ptx *t, int h);
 void wf_attention_judge_row(wf_ptx *t, int h);

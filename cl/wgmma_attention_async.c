@@ -3,14 +3,27 @@
  *
  * Rows that left are kept as marks in shared memory, and when a work-group has done all of its items both roles walk over them once more,
  * those without marks left out: such an item is computed by the running maximum with the bits of the synchronous program, and only rows that
- * left are written; a warpgroup that has none multiplies nothing. So the warps that copy never wait for a verdict. Marks: a word for each warp that multiplies, bits 4 i and 4 i + 1 for its
- * rows i and i + 8.
+ * left are written; a warpgroup that has none multiplies nothing. So the warps that copy never wait for a verdict. Marks: a word for each warp that
+ * multiplies, bits 4 i and 4 i + 1 for its rows i and i + 8.
+ *
+ * A warpgroup stops when all of its rows have left or are done, and passes over the tiles that it has not multiplied, for their barriers want it.
+ * Its warps must stop at the same tile, but do not wait for each other: in every WF_ATTENTION_STOP_CHECK-th tile of a run each writes whether it
+ * still has rows, and reads what all four wrote at the check before. The barriers of keys in between order the two: the keys of tile n are there
+ * only when all warps are done with those of tile n - stages. Words of two checks take turns, so that a warp at the next check writes none that
+ * another may still read. A word is the first key of the tile if the warp has no rows, else NEVER: what other runs left is not less than
+ * the first key of a run's first check, and so means nothing there.
  */
 #include "cl/wgmma_attention.h"
 #include "cl/ptx_short.h"
 
 #define MARK_BYTES   (WF_ATTENTION_WARPS * 4) /* of an item */
+#define STOPS        (MARK_BYTES * WF_CL_ATTENTION_ROUNDS) /* behind the marks: a word for each warp that multiplies, of two checks */
+#define STOP_BYTES   (2 * MARK_BYTES)
+#define NEVER        (-1)
 #define F16_TOO_MUCH 0x7800                   /* 2^15 */
+#define F16_TO_SIGN  0x08000800               /* added to two numbers in F16 sets the signs of those not below 2^15 */
+#define F16_SIGNS    (-0x7FFF8000)
+#define QUADS        0x11111111               /* of a ballot, a bit of each quad */
 #define F16_TO_F32   (112 << 23)              /* exponents; numbers below 2^-14 become others of that kind, all too small */
 
 void wf_attention_declare_async(wf_ptx *t)
@@ -19,7 +32,7 @@ void wf_attention_declare_async(wf_ptx *t)
             ".reg .pred again, idle; // rows that left; none of this warpgroup's\n"
             ".reg .pred counts;"
             ".reg .b64 count;"
-            ".reg .f32 base, smallest;", MARK_BYTES * WF_CL_ATTENTION_ROUNDS);
+            ".reg .f32 base, smallest;", STOPS + STOP_BYTES);
 }
 
 void wf_attention_load_range(wf_ptx *t)
@@ -34,6 +47,90 @@ void wf_attention_load_range(wf_ptx *t)
             "ld.param.f32 smallest, [low_];"
             "ex2.approx.ftz.f32 smallest, smallest;"
             "setp.ne.u32 again, 0, 0;");
+    close_scope(t);
+}
+
+/* ---- warpgroups that stop ---------------------------------------------------------------------------------- */
+
+_Static_assert(WF_ATTENTION_STOP_CHECK % WF_ATTENTION_BANKS == 0, "tiles that check have the same bank of weights");
+
+void wf_attention_clear_stops(wf_ptx *t)
+{
+    open_scope(t, "No warp is without rows yet.", "Writes nothing.", ".b32 at, never;");
+    emit(t, "mov.u32 at, marks;"
+            "mov.u32 never, %d;", NEVER);
+    for (int i = 0; i < STOP_BYTES; i += 16) emit(t, "st.shared.v4.u32 [at+%d], {never,never,never,never};", STOPS + i);
+    close_scope(t);
+}
+
+void wf_attention_leave_padding(wf_ptx *t)
+{
+    open_scope(t, "Rows of other runs and padding count as left.", "Reads mine; writes largest*.", ".b32 row; .pred y;");
+    for (int h = 0; h < 2; h++)
+        emit(t, "and.b32 row, mine, %d;"
+                "setp.eq.u32 y, row, 0;"
+                "@y mov.u32 largest%d, %d;", 1 << h, h, F16_TOO_MUCH);
+    close_scope(t);
+}
+
+/* Into gone: the first key of the tile if all rows of the warp have left or see no key of the tiles after the next check, else NEVER. */
+static void look_at_rows(wf_ptx *t, const wf_attention_shape *s)
+{
+    open_scope(t, "Has the warp no rows any more?", "Reads largest*, last*, key0; writes gone.", ".b32 row<2>, after, other; .pred y;");
+    emit(t, "add.s32 after, key0, %d;", (WF_ATTENTION_STOP_CHECK + 1) * s->keys);
+    for (int h = 0; h < 2; h++)
+        emit(t, "max.f16x2 row%d, largest%d, largest%d;"
+                "add.u32 row%d, row%d, %d;"
+                "and.b32 row%d, row%d, %d;"
+                "setp.ne.u32 y, row%d, 0;"
+                "setp.lt.or.s32 y, last%d, after, y;"
+                "vote.sync.ballot.b32 row%d, y, -1;", h, h, h + 2, h, h, F16_TO_SIGN, h, h, F16_SIGNS, h, h, h);
+    for (int h = 0; h < 2; h++)
+        for (int distance = 1; distance < 3; distance++)
+            emit(t, "shr.u32 other, row%d, %d;"
+                    "or.b32 row%d, row%d, other;", h, distance, h, h);
+    emit(t, "and.b32 row0, row0, row1;"
+            "and.b32 row0, row0, %d;"
+            "setp.eq.u32 y, row0, %d;"
+            "selp.b32 gone, key0, %d, y;", QUADS, QUADS, NEVER);
+    close_scope(t);
+}
+
+/* words: of the warpgroup at the check before; at: of this warp at this one. */
+static void place_words(wf_ptx *t, const wf_attention_shape *s)
+{
+    open_scope(t, "Where this warp writes, and where its warpgroup wrote at the check before.", "Reads key0, warp; writes at, words.", ".b32 turn;");
+    emit(t, "div.u32 turn, key0, %d;"
+            "and.b32 turn, turn, 1;"
+            "mov.u32 words, marks;"
+            "mad.lo.u32 at, turn, %d, words;"
+            "mad.lo.u32 at, warp, 4, at;"
+            "xor.b32 turn, turn, 1;"
+            "mad.lo.u32 words, turn, %d, words;"
+            "and.b32 turn, warp, 4; // the first warp of the warpgroup\n"
+            "mad.lo.u32 words, turn, 4, words;", WF_ATTENTION_STOP_CHECK * s->keys, MARK_BYTES, MARK_BYTES);
+    close_scope(t);
+}
+
+void wf_attention_check_stop(wf_ptx *t, wf_attention_shape *s)
+{
+    int n = wf_attention_label(s);
+    open_scope(t, "Had no warp of the warpgroup rows at the check before? Then this tile is its last. Whether this warp has rows now.",
+               "Reads largest*, last*, key0, warp, lane, left, later, rest; writes left, later, rest.", ".b32 gone, of<4>, at, words; .pred y;");
+    place_words(t, s);
+    emit(t, "ld.volatile.shared.v4.u32 {of0,of1,of2,of3}, [words+%d];", STOPS);
+    look_at_rows(t, s);
+    emit(t, "setp.eq.u32 y, lane, 0;"
+            "@y st.volatile.shared.u32 [at+%d], gone;", STOPS);
+    for (int i = 1; i < 4; i++) emit(t, "max.u32 of0, of0, of%d;", i);
+    emit(t, "setp.ge.u32 y, of0, key0;"
+            "@y bra GOES_ON%d;"
+            "add.u32 rest, rest, later;"
+            "add.u32 rest, rest, left;"
+            "sub.u32 rest, rest, 1;"
+            "mov.u32 later, 0;"
+            "mov.u32 left, 1;", n);
+    label(t, "GOES_ON%d", n);
     close_scope(t);
 }
 

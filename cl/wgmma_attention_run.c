@@ -155,7 +155,7 @@ static void attend_run(wf_ptx *t, wf_attention_shape *s)
                s->chunk ? "Reads left, rest, lane, tid, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, weights*, odd*, part*, "
                           "part_max*, part_sum*, total_max*, sum*; writes left, rest, key0, chunk0, chain, step, steps, grows_at, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
                           "v_phase, s*, p*, o*, row_max*, weights*, odd*, folds, chain_max*, chain_sum*, part*, part_max*, part_sum*, total_max*, sum*."
-               : s->async ? "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
+               : s->async ? "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
                           "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*, largest*."
                         : "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
                           "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*.", ".pred none, raised; .f32 alpha<2>;");

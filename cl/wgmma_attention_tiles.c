@@ -153,8 +153,8 @@ static void given_first_tile(wf_ptx *t, wf_attention_shape *s)
     weigh(t, s, 0);
 }
 
-/* bank: of the weights of the tile before. */
-static void given_next_tile(wf_ptx *t, wf_attention_shape *s, int bank)
+/* bank: of the weights of the tile before; checks: whether the warpgroup stops, while its products are under way. */
+static void given_next_tile(wf_ptx *t, wf_attention_shape *s, int bank, bool checks)
 {
     wf_attention_place_stage(t, s, "k");
     wf_attention_place_stage(t, s, "v");
@@ -162,6 +162,7 @@ static void given_next_tile(wf_ptx *t, wf_attention_shape *s, int bank)
     scores(t, s);
     wf_attention_await(t, s, "v_bar", VALUE(s), "v_phase");
     add_values(t, s, bank);
+    if (checks) wf_attention_check_stop(t, s);
     emit(t, "wgmma.wait_group.sync.aligned 1;");
     wf_attention_release(t, "k_bar", EMPTY(s));
     weigh(t, s, 1 - bank);
@@ -180,27 +181,51 @@ static void given_last_values(wf_ptx *t, wf_attention_shape *s, int bank)
     wf_attention_advance(t, s, "v");
 }
 
+/* left: tiles up to the next that checks, without it; later: those from there on. */
+static void take_tiles(wf_ptx *t)
+{
+    emit(t, "min.u32 left, later, %d;"
+            "sub.u32 later, later, left;", WF_ATTENTION_STOP_CHECK);
+}
+
+/* The tile that checks has a copy of its own, so that the others have no instruction for it. Its place is where the others run out. */
+static void given_checking_tile(wf_ptx *t, wf_attention_shape *s)
+{
+    int bank = WF_ATTENTION_BANKS - 1;
+    label(t, "GIVEN_OVER%d", bank);
+    emit(t, "setp.eq.u32 over, later, 0;"
+            "@over bra GIVEN_LAST;"
+            "add.u32 key0, key0, %d;", s->keys);
+    take_tiles(t);
+    given_next_tile(t, s, bank, true);
+    emit(t, "bra GIVEN;");
+}
+
 void wf_attention_given_tiles(wf_ptx *t, wf_attention_shape *s)
 {
     open_scope(t, "Multiplies all tiles that the warpgroup has rows for, relative to the given maximum.",
-               "Reads left, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, largest*, key0; "
-               "writes left, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, sum*, largest*.", ".pred over;");
+               "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, largest*, key0; "
+               "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, sum*, largest*.", ".b32 later; .pred over;");
+    emit(t, "mov.u32 later, left;");
+    take_tiles(t);
+    wf_attention_leave_padding(t);
     given_first_tile(t, s);
     label(t, "GIVEN");
     for (int bank = 0; bank < WF_ATTENTION_BANKS; bank++) {
         wf_attention_advance(t, s, "k");
         emit(t, "sub.u32 left, left, 1;"
                 "setp.eq.u32 over, left, 0;"
-                "@over bra GIVEN_LAST%d;"
+                "@over bra GIVEN_OVER%d;"
                 "add.u32 key0, key0, %d;", bank, s->keys);
-        given_next_tile(t, s, bank);
+        given_next_tile(t, s, bank, false);
     }
     emit(t, "bra GIVEN;");
-    for (int bank = 0; bank < WF_ATTENTION_BANKS; bank++) {
-        label(t, "GIVEN_LAST%d", bank);
-        given_last_values(t, s, bank);
-        if (bank + 1 < WF_ATTENTION_BANKS) emit(t, "bra GIVEN_END;");
-    }
+    given_checking_tile(t, s);
+    label(t, "GIVEN_OVER0");
+    given_last_values(t, s, 0);
+    emit(t, "bra GIVEN_END;");
+    label(t, "GIVEN_LAST");
+    given_last_values(t, s, 1);
     label(t, "GIVEN_END");
     close_scope(t);
 }

@@ -25,6 +25,7 @@ static const problem problems[] = {
     {"decode, windows, sinks", {40, 700, 1300}, {1, 1, 1}, true, true},
     {"prompts", {53, 600, 20}, {53, 17, 20}, false, false},
     {"prompts, windows, sinks", {53, 600, 20}, {53, 17, 20}, true, true},
+    {"prompts, many keys", {1700, 1500, 0}, {30, 10, 0}, false, false}, /* a warpgroup that looks now and then stops, too */
 };
 
 typedef struct session {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The programs of cl/wgmma_attention.c without a GPU: their PTX is simulated here, warp by warp in a random order, and
-o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted. That by chunks
-has the bits of attention_split.cl, which split_host runs.
+o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted, and warpgroups
+stop at the tile where they should. That by chunks has the bits of attention_split.cl, which split_host runs.
 
     wgmma_attention.py WGMMA_PTX SPLIT_HOST KERNELS [SEED]
 
@@ -26,7 +26,7 @@ import ptx
 import split
 from wgmma import STRIDE, Memory, bytes_of, fragment_places, parse, place_of, tolerances, words_of
 
-LANES, ROWS = 32, 128
+LANES, ROWS, TILE = 32, 128, 128
 EVERY = np.ones(LANES, bool)  # lanes; known by what it is, not by what it holds
 EVERY.flags.writeable = False
 NUMBER = {"b32": np.uint32, "b64": np.uint64, "f32": np.float32, "pred": bool}
@@ -93,7 +93,7 @@ class Group:
     def __init__(self, program, group, grid, params, memory, draw):
         self.program, self.params, self.memory, self.draw = program, params, memory, draw
         self.special = {"%ctaid.x": group, "%nctaid.x": grid, "smem": 0, "marks": program.local_bytes, "bars": program.local_bytes + program.mark_bytes}
-        self.products = [0, 0]  # of each warpgroup's warps
+        self.products = np.zeros((2, 4), int)  # of each warp of the two warpgroups that multiply
         self.local = Memory([np.full(program.local_bytes + program.mark_bytes, 0xFF, np.uint8)])
         self.bars, self.meeting, self.still = {}, {}, []
         self.warps = [Warp(self, w) for w in range(program.threads // LANES)]
@@ -186,7 +186,7 @@ class Warp:
         return (local[at] | local[at + 1].astype(np.uint16) << 8).view(np.float16).astype(np.float32)
 
     def multiply(self, operation, operands):
-        self.group.products[self.number // 4] += 1
+        self.group.products[self.number // 4, self.number % 4] += 1
         sums, columns = words_of(operands[0]), int(re.search(r"m64n(\d+)k16", operation)[1])
         of_a, of_sums = fragment_places(LANES, len(sums))
         if operands[1].startswith("{"):
@@ -406,11 +406,11 @@ class Warp:
 class Case:
     """Rows as runs (sequence, positions); P keys a page, so many heads, Hq and Hkv."""
 
-    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1, wild=1, rows=slice(None, None, 7), lone=False):
+    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1, wild=1, rows=slice(None, None, 7), lone=False, stops=False):
         self.name, self.d, self.heads, self.page, self.grid, self.share, self.half = name, d, heads, page, grid, share, half
         self.steep, self.sick = steep, sick  # how far maxima rise on the way; the sequence whose keys are NaN
         self.wild, self.rows = wild, rows  # times the queries of these rows' first head
-        self.lone = lone  # those that leave are the first warpgroup's, in each block
+        self.lone, self.stops = lone, stops  # those that leave are the first warpgroup's, in each block; warpgroups stop
         self.seq = np.array([s for s, positions in runs for _ in positions], np.int32)
         self.pos = np.array([p for _, positions in runs for p in positions], np.int32)
 
@@ -485,7 +485,9 @@ def run(program, case, seed, tame=None):
     groups = [Group(program, g, case.grid, params, memory, draw) for g in range(case.grid)]
     for group in groups:
         group.run()
-    case.products = np.array([group.products for group in groups])
+    products = np.array([group.products for group in groups])
+    assert (products == products[:, :, :1]).all(), "warps of a warpgroup multiply different tiles"
+    case.products = products[:, :, 0]
     (k, v, indptr, pages), stride = make_pools(case, keys, DECODED_PAGE[case.d], numbers)
     given = [bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)]
     case.given = struct.pack("<16If", *map(len, given), o.nbytes, case.half, m, hq, hkv, DECODED_PAGE[case.d], stride, q_stride, o_stride, scale)
@@ -519,7 +521,33 @@ def leaving(case, q, keys, scale):
     return ~(inside > -NEAR), inside > NEAR
 
 
-def check(programs, case, seed):
+def tiles_multiplied(case, check, queries, keys, scale, near):
+    """Of each warpgroup of a case of one block and head, as it stops; check: tiles from one check to the next."""
+    tiles = np.zeros((1, 2), int)
+    run = np.cumsum(np.diff(case.seq, prepend=case.seq[0]) != 0)
+    for block in {*zip(run, np.arange(len(run)) // 64)}:
+        rows = [m for m in range(len(run)) if (run[m], m // 64) == block]
+        done = 0  # the first tile of which no row needs to know
+        for m in rows:
+            scores = keys[case.seq[m]][0][:case.pos[m] + 1, 0] @ queries[m, 0].astype(np.float64) * scale * np.log2(np.e)
+            above = np.flatnonzero(scores > BASE + 15 + near)
+            seen = case.pos[m] // TILE - check  # also done: rows that see nothing of the tiles behind the next check
+            done = max(done, min(above[0] // TILE + 1 if len(above) else seen, seen))
+        most = max(case.pos[rows].max(), -1) // TILE + 1
+        tiles[0, block[1]] += min(most, max(-(-done // check), 1) * check + check + 1)
+    return tiles
+
+
+def check_stops(case, check, products, again, rest):
+    """The products of a case of one block and head, without those of its second walk: tiles until the warpgroups stop."""
+    late, soon = (tiles_multiplied(case, check, *rest, near) for near in (NEAR, -NEAR))
+    tiles = (products - again) / (case.d // 16 + TILE // 16)
+    assert (soon <= tiles).all() and (tiles <= late).all(), f"warpgroups multiply {tiles[0]} tiles, should {soon[0]} to {late[0]}"
+    if case.stops:
+        print(f"{case.name}: the warpgroups multiply {tiles[0].astype(int)} tiles, and {(again / (case.d // 16 + TILE // 16))[0].astype(int)} again")
+
+
+def check(programs, case, seed, stop_check):
     """By the running maximum; relative to a given one; and that again without the rows that left."""
     o, counted, *rest = run(programs[False], case, seed)
     sync, sync_products = check_rows(case, o, *rest), case.products
@@ -530,8 +558,11 @@ def check(programs, case, seed):
     left, stays = leaving(case, *rest)
     assert left.sum() <= counted <= (~stays).sum(), f"{counted} rows are counted, and {left.sum()} to {(~stays).sum()} left"
     well = (case.seq != case.sick)[:, None]
+    if case.heads == (1, 1) and len(left) <= ROWS:
+        again = sync_products * [left[:64].any(), left[64:].any()]
+        check_stops(case, stop_check, products, again, rest)
     assert (got[left & well] == sync[left & well]).all(), "a row that left differs from the synchronous program's"
-    if case.wild > 1:
+    if case.wild > 1 and not case.stops:
         assert left.any() and stays.any()
         alone, counted, *_ = run(programs[True], case, seed, ~stays)
         alone = alone.view(got.dtype).reshape(len(got), -1)[:, :got[0].size].reshape(got.shape)
@@ -571,7 +602,7 @@ def check_chunks(program, case, seed, decoder):
     assert not other, f"{len(other)} of {well.sum()} rows have other bits than when they are decoded, first {other[0]}"
 
 
-def cases():
+def cases(stop_check):
     yield Case("one row", 64, (2, 1), 16, [(0, [400])], steep=12)
     yield Case("many tiles", 64, (1, 1), 128, [(0, range(390, 490))])
     yield Case("rows of one sequence, several blocks on two work-groups", 64, (3, 1), 32, [(0, range(200, 250))], grid=2, steep=8)
@@ -584,6 +615,12 @@ def cases():
     yield Case("chunks, and those that have grown", 128, (2, 1), 32, [(0, [1400, 700, 255, 256]), (1, range(505, 520))], half=False, steep=3)
     yield Case("some rows leave", 64, (2, 1), 16, [(0, range(280, 350)), (1, range(5)), (0, range(30, 45))], wild=30)
     yield Case("one row leaves", 64, (2, 1), 16, [(0, range(140, 204))], wild=30, rows=slice(3, 4), lone=True)
+    many = (2 * stop_check + 1) * TILE  # keys: a warpgroup whose rows leave at the first of them stops before the last
+    yield Case("all rows leave", 64, (1, 1), 16, [(0, range(many + 1, many + 101))], wild=30, rows=slice(None), stops=True)
+    yield Case("rows leave one after another", 64, (1, 1), 16, [(0, range(2 * many, 2 * many + 80))], wild=2, steep=4, rows=slice(None), stops=True)
+    yield Case("all rows but one leave", 64, (1, 1), 16, [(0, range(many + 1, many + 101))], wild=30, rows=np.delete(np.arange(100), 37), stops=True)
+    yield Case("all rows of some runs leave, but those with few keys", 64, (1, 1), 16,
+               [(0, range(many + 1, many + 9)), (1, [TILE, 20, *range(many + 300, many + 340)]), (0, range(many + 9, many + 20))], wild=30, rows=slice(10, 50), stops=True)
     yield Case("some rows leave, several blocks, head size 128", 128, (3, 1), 32, [(0, range(500, 590))], grid=2, wild=30)
 
 
@@ -599,11 +636,13 @@ def main():
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")
     failed = len(wrong)
+    with open(os.path.join(kernels, "..", "wgmma_attention.h"), encoding="utf-8") as f:
+        stop_check = int(re.search(r"#define WF_ATTENTION_STOP_CHECK (\d+)", f.read())[1])
     with tempfile.TemporaryDirectory() as folder:
         decoder = Decoder(host, kernels, folder) if shutil.which(split.CLANG) else None
-        for case in cases():
+        for case in cases(stop_check):
             try:
-                check(programs[case.d], case, seed)
+                check(programs[case.d], case, seed, stop_check)
                 check_chunks(programs[case.d]["chunks"], case, seed, decoder)
             except AssertionError as error:
                 print(f"{case.name}, head size {case.d}: {error}")
