@@ -30,7 +30,7 @@ static weft_status append(const struct bench *b, const wf_bench_row *row)
     uint32_t n = row->n_prompt ? row->n_prompt : row->n_gen;
     double rate = row->r.median;
     shape_name(b->o, row, shape, sizeof shape);
-    wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", wf_weight_type(row->model), shape, b->o->engine.deterministic ? "deterministic" : "",
+    wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", wf_weight_type(row->model), shape, wf_engine_variant(&b->o->engine),
                    rate > 0 ? (double)n * row->n_seqs * 1e6 / rate : 0, rate, -1, "tokens/s"};
     return wf_results_append(b->o->results, &r, &b->peers);
 }

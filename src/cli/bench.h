@@ -42,10 +42,12 @@ void wf_peers_free(wf_peers *p);
 
 typedef struct wf_result {
     const struct weft_device_info *device;
-    const char *op, *dtype, *shape, *variant; /* variant: kernel, policy, or of whole models "deterministic"; "": not applicable */
+    const char *op, *dtype, *shape, *variant; /* variant: kernel, policy, or of whole models wf_engine_variant(); "": not applicable */
     double median_us, rate, ceiling_pct;      /* ceiling_pct < 0: unknown */
     const char *unit;
 } wf_result;
+/* What changes the kernels of whole models: "", "deterministic", "f16-residual" or both with a hyphen. */
+const char *wf_engine_variant(const struct weft_engine_params *e);
 /* Finds the next peer with the same op, dtype, shape and unit, starting at *at, and advances *at. NULL: none. */
 const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at);
 /* WEFT_ERR_IO if the folder is not writable; called before minutes of measuring. */

@@ -224,7 +224,8 @@ static weft_status append(const throughput *t, const wf_throughput_row *r, const
     wf_shape_suffix(t->o, which, sizeof which);
     snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s%s", r->load, r->stats.completed,
              t->head.n_seqs, t->head.context, t->head.batch, threads, rate, which);
-    snprintf(variant, sizeof variant, "%s%s", r->policy, t->o->engine.deterministic ? "-deterministic" : "");
+    const char *engine = wf_engine_variant(&t->o->engine);
+    snprintf(variant, sizeof variant, "%s%s%s", r->policy, *engine ? "-" : "", engine);
     wf_result result = {&t->device, op, wf_weight_type(t->m), shape, variant, median_us, value, pct, unit};
     return wf_results_append(t->o->results, &result, &none);
 }

@@ -101,6 +101,12 @@ void wf_peers_free(wf_peers *p)
     *p = (wf_peers){0};
 }
 
+const char *wf_engine_variant(const struct weft_engine_params *e)
+{
+    static const char *const names[] = {"", "deterministic", "f16-residual", "deterministic-f16-residual"};
+    return names[e->deterministic + 2 * e->f16_residual];
+}
+
 const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
 {
     while (*at < p->n) {

@@ -125,8 +125,8 @@ class Throughput(cli.TestCase):
         self.assertGreaterEqual(row["seconds"], 0.06)
 
     def test_deterministic_rows_say_so(self):
-        self.ok(*throughput("--const", "8:2", "--num-requests", 1, "--policy", "orca", "--deterministic", "--results", self.folder))
-        self.assertEqual({r["variant"] for r in self.saved(self.folder)}, {"orca-deterministic"})
+        self.ok(*throughput("--const", "8:2", "--num-requests", 1, "--policy", "orca", "--deterministic", "--f16-residual", "--results", self.folder))
+        self.assertEqual({r["variant"] for r in self.saved(self.folder)}, {"orca-deterministic-f16-residual"})
 
     def test_results_and_csv(self):
         text = self.ok(*throughput("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text

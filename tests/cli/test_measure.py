@@ -174,7 +174,7 @@ class Bench(cli.TestCase):
             peers = os.path.join(folder, "peers.txt")
             with open(peers, "w") as f:
                 f.write("model_prompt,F32,P=4,other,2,tokens/s\n")
-            for more in ([], ["--peer", peers], ["--deterministic"]):
+            for more in ([], ["--peer", peers], ["--deterministic"], ["--f16-residual"]):
                 self.ok("bench", *cli.CPU, *SHORT, "-m", cli.data("stories260K.gguf"), "--results", folder, *more)
             name, = (n for n in os.listdir(folder) if n.endswith(".csv"))
             self.assertRegex(name, r"^weft-cpu-[a-z0-9-]+\.csv$")
@@ -183,15 +183,15 @@ class Bench(cli.TestCase):
                 rows = list(reader)
         self.assertEqual(reader.fieldnames, columns)
         self.assertEqual([(r["op"], r["shape"]) for r in rows],
-                         [("model_prompt", "P=4"), ("model_prompt", "P=9"), ("model_decode", "N=3")] * 3)
-        self.assertEqual([r["variant"] for r in rows], [""] * 6 + ["deterministic"] * 3)
+                         [("model_prompt", "P=4"), ("model_prompt", "P=9"), ("model_decode", "N=3")] * 4)
+        self.assertEqual([r["variant"] for r in rows], [""] * 6 + ["deterministic"] * 3 + ["f16-residual"] * 3)
         for r in rows:
             self.assertRegex(r["date"], r"^\d{4}-\d\d-\d\d$")
             self.assertEqual(r["unit"], "tokens/s")
             n = int(r["shape"][2:])
             self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / 1e6 / n, 1, 2)
             self.assertEqual(r["ceiling_pct"], "")
-        self.assertEqual([r["peer"] for r in rows], ["", "", "", "other", "", "", "", "", ""])
+        self.assertEqual([r["peer"] for r in rows], ["", "", "", "other", *[""] * 8])
         self.assertAlmostEqual(float(rows[3]["ratio"]) / (float(rows[3]["rate"]) / 2), 1, 2)
 
     def test_types_are_those_of_files(self):
