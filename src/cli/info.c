@@ -333,7 +333,7 @@ static int cmd_info(const wf_opts *o)
     const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape;
     if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy || e->page_tokens ||
-                   e->attention_windows))
+                   e->attention_windows || e->f16_residual))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
     if (!model && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
     return model ? print_model(o) : print_devices();
@@ -354,6 +354,7 @@ static const wf_opt rows[] = {
     {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
     {0, "attention-windows", "FILE", "file with attention windows (docs/tuning.md), for the estimate: where every head of a layer has one, sequences take "
      "less memory", WF_OPT_TEXT, AT(engine.attention_windows)},
+    {0, "f16-residual", NULL, "with the residual stream in F16, for the estimate", WF_OPT_FLAG, AT(engine.f16_residual)},
     {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
     {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
     {0, "tensors", NULL, "list the tensors of the model, too", WF_OPT_FLAG, AT(list_tensors)},

@@ -201,6 +201,7 @@ static weft_status make_draft(const struct weft_model *m, const struct weft_engi
     enum wf_policy policy;
     WF_TRY(wf_policy_parse(p->policy, &policy));
     wf_build_params b = wf_build_params_of(NULL, wf_engine_context(m, p), wf_engine_page(p));
+    b.residual = p->f16_residual ? WF_F16 : WF_F32;
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &out->g, &out->w));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &out->g, &out->w));
     if (dev) wf_engine_save_memory(dev, &out->w);

@@ -504,6 +504,8 @@ class Info(cli.TestCase):
 
         acts, *_ = use("--shape", "llama3-8b")
         self.assertEqual(acts, (4 * (2 * 4096 + 2 * 14336), 4 * (7 * 4096 + 6144 + 3 * 14336)))
+        halved, *_ = use("--shape", "llama3-8b", "--f16-residual")
+        self.assertEqual((acts[0] - halved[0], acts[1] - halved[1]), (2 * 4096, 3 * 2 * 4096)) # the stream, and apart each of its three values
         _, longest, batch, _ = use("--shape", "llama-1.1b", "-c", 512)
         self.assertGreaterEqual(longest[0], longest[1])
         self.assertGreaterEqual(batch[0], batch[1])
