@@ -415,14 +415,6 @@ static weft_status tune_shape(tuner *t, const job *j, bool *done)
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-static weft_status find_path(const tuner *t, char *path, size_t cap)
-{
-    if (!t->p->path) return wf_tuned_user_path(&t->dev->info, true, path, cap);
-    wf_copy(path, cap, t->p->path);
-    return strlen(t->p->path) < cap ? WEFT_OK
-                                    : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
-}
-
 /* Shapes that the file lacks come first. */
 static void order_jobs(tuner *t, const char *path)
 {
@@ -480,7 +472,7 @@ static weft_status tune_device(tuner *t, char *path, size_t cap)
     WF_TRY(wf_select_open(p->device, &o, &t->dev));
     if (t->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
-    WF_TRY(find_path(t, path, cap));
+    WF_TRY(wf_keep_path(t->dev, p->path, path, cap));
     WF_TRY(wf_tuned_may_write(path)); /* fail before minutes of measuring, not after */
     WF_TRY(wf_queue_create(t->dev, &t->q));
     order_jobs(t, path);
