@@ -160,10 +160,15 @@ static weft_status add_given(tuner *t)
 
 /* ---- when to end --------------------------------------------------------------------------- */
 
+static bool stopped(const tuner *t)
+{
+    return t->p->stop && t->p->stop(t->p->user);
+}
+
 /* The time is over once a shape is done: each run gets on. */
 static bool is_over(const tuner *t)
 {
-    if (t->p->stop && t->p->stop(t->p->user)) return true;
+    if (stopped(t)) return true;
     return t->at && t->end_ns && wf_now_ns() > t->end_ns;
 }
 
@@ -440,7 +445,7 @@ static weft_status merge_and_write(tuner *t, const char *path)
     wf_kept_choices(t->dev, path, &all);
     if (batch) all.dense_batch = batch;
     for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
-    if (!s) s = wf_keep_ceilings(t->dev, &all, NULL);
+    if (!s && !stopped(t)) s = wf_keep_ceilings(t->dev, &all, NULL);
     if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
     if (t->p->dense_batch) *t->p->dense_batch = batch;
     wf_tuned_free(&all);
