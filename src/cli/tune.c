@@ -161,7 +161,7 @@ static void on_chunk_progress(void *user, const char *what, double fraction)
 static void advise(const chunk_view *v)
 {
     const struct weft_chunk_row *r = &v->chosen;
-    if (r->policy) printf("\nserve such a load with --policy %s --max-num-batched-tokens %u: larger steps are expected to give hardly more\n", r->policy, r->tokens);
+    if (r->policy) printf("\nserve such a load with --policy %s --max-num-batched-tokens %u, the smallest step that is expected to give nearly as much as the best\n", r->policy, r->tokens);
 }
 
 static int tune_chunk(const wf_opts *o, struct weft_engine *e, const lengths *l)

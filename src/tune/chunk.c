@@ -120,7 +120,7 @@ static weft_status add_size(chunk_tuner *t, uint32_t tokens)
     return WEFT_OK;
 }
 
-/* Doublings of a tile, and the step at which all sequences but one decode beside a chunk that lasts as long. */
+/* Doublings of the least step in whole tiles, and the step at which all sequences but one decode beside a chunk that lasts as long. */
 static weft_status add_sizes(chunk_tuner *t)
 {
     uint32_t most = t->e->limits.step_tokens, tile = WF_MAX(t->e->sched.p.tile, 1u), first = WF_UP(LEAST_STEP, tile);

@@ -92,7 +92,8 @@ static weft_status tune_with(weft_stop_fn stops, uint32_t prompt, uint32_t gener
     struct weft_engine *e = open_engine("sarathi", NULL);
     const uint32_t prompts[] = {prompt, prompt}, answers[] = {generated, generated};
     *t = (table){.n = 0};
-    weft_status s = weft_tune_chunk(e, &(struct weft_chunk_params){.prompts = prompts, .generated = answers, .n = 2, .path = path, .ratio = &t->ratio, .on_row = on_row, .stop = stops, .user = t}, NULL, 0);
+    struct weft_chunk_params p = {.prompts = prompts, .generated = answers, .n = 2, .path = path, .ratio = &t->ratio, .on_row = on_row, .stop = stops, .user = t};
+    weft_status s = weft_tune_chunk(e, &p, NULL, 0);
     weft_engine_close(e);
     return s;
 }

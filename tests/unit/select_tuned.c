@@ -243,6 +243,8 @@ static void written_reads_back(void **state)
     assert_int_equal(back.n_costs, 3);
     for (size_t i = 0; i < 3; i++)
         assert_true(back.costs[i].value == t.costs[i].value && !strcmp(back.costs[i].of, t.costs[i].of) && !strcmp(back.costs[i].name, t.costs[i].name));
+    wf_tuned_forget_kernels(&back);
+    assert_true(!back.n && !back.n_costs && !back.dense_batch && back.load.prompt == 1155.25);
     wf_tuned_free(&t);
     wf_tuned_free(&back);
     snprintf(path, sizeof path, "%s/none/a.tune", folder);
