@@ -116,6 +116,36 @@ struct weft_tune_params {
  * path that must not be replaced. */
 WEFT_API enum weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap);
 
+/* --- the chunk for a load (SARATHI, section 4.4) --------------------------------------------- */
+
+/* What a load is expected to give with steps of so many tokens at most. Valid during the callback only. */
+struct weft_chunk_row {
+    const char *policy;      /* "sarathi": a chunk of one prompt; "nanoflow": of as many as fill the step. Only where prompts are shorter than a chunk */
+    uint32_t tokens;         /* most of a step: weft_engine_params.max_batched_tokens */
+    uint32_t chunk, decodes; /* tokens of a step that has a chunk: of prompts, and of sequences that decode */
+    double us;               /* that such a step takes, the median */
+    double rate;             /* tokens per second, of prompts and generated */
+    bool chosen;             /* the smallest step that gives nearly as much as the best */
+};
+typedef void (*weft_chunk_fn)(void *user, const struct weft_chunk_row *row);
+struct weft_chunk_params {
+    const uint32_t *prompts, *generated; /* required: tokens of each request */
+    size_t n;
+    const char *path;         /* the file of weft_tune that keeps the ratio, for later engines; NULL: the user's own */
+    uint64_t seconds;         /* about the most time that it takes; 0: no limit */
+    uint32_t repeat;          /* steps of each kind, of which the median counts, after one more; 0: 3 */
+    double *ratio;            /* out, may be NULL: P:D, prompt tokens for each generated one */
+    weft_chunk_fn on_row;     /* at the end, smallest steps first. These three may be NULL */
+    weft_progress_fn on_progress;
+    weft_stop_fn stop;        /* true: end with what is measured */
+    void *user;               /* for all three */
+    uint64_t reserved[8];
+};
+/* Measures steps of several sizes, up to those of e, each with as many decodes as P:D of the load gives work for, and keeps P:D: policy sarathi begins with
+ * it. e is of no use afterwards but to be closed. path (may be NULL): gets the path of the file. WEFT_ERR_ARG: a load without prompts or without
+ * generated tokens, or a path that must not be replaced. */
+WEFT_API enum weft_status weft_tune_chunk(struct weft_engine *e, const struct weft_chunk_params *p, char *path, size_t cap);
+
 /* --- calibration of the asynchronous softmax (FlashDecoding++Next, section III) -------------- */
 
 /* Inside other structs, so it stays as it is. A histogram of attention logits x = q.k * scale. Values outside the bins count in the outermost ones. */

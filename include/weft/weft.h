@@ -579,7 +579,8 @@ struct weft_stats {
      * overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
-    double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that have finished; 0: none has */
+    double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that have finished, before
+                                    those of the load that weft_tune_chunk has kept; 0: neither is known */
     uint64_t reserved[7];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */

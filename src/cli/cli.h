@@ -126,7 +126,7 @@ typedef struct wf_opts {
     } pull;
 
     const struct wf_opt *given[64]; /* options set, for messages about conflicts */
-    size_t n_given;
+    size_t n_given, n_typed; /* n_typed: the first ones, by whoever runs the command; the others by settings for all runs */
     char **args; /* positional arguments that set no option */
     size_t n_args;
     bool words_set; /* positional arguments set options */
@@ -197,6 +197,7 @@ void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
 void wf_print_wrapped(FILE *out, const char *text, int indent); /* to 80 columns; the cursor stands at column `indent` */
 bool wf_opts_has(const wf_opts *o, const char *name); /* was --name set? */
+bool wf_opts_typed(const wf_opts *o, const char *name); /* by whoever runs the command? */
 bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt); /* or another option that sets the same? */
 const wf_opt *wf_opts_find(const wf_command *c, const char *name); /* NULL: the command has no such option */
 /* The same, also by a name of other programs; NULL after a message that says what was meant. */

@@ -115,6 +115,7 @@ static int run_command(const wf_command *c, int argc, char **argv)
     int rc = wf_opts_parse(c, argc, argv, &o);
     bool needs_settings = !o.help && c != &wf_cmd_version; /* what is wrong in the settings must not keep people from these */
     if (!rc && needs_settings) rc = wf_settings_read();
+    o.n_typed = o.n_given;
     if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
     o.model = wf_find_model(o.model);
     if (!rc && o.help) {

@@ -259,11 +259,21 @@ static void remember(wf_opts *o, const wf_opt *opt)
     if (o->n_given < WF_LEN(o->given)) o->given[o->n_given++] = opt;
 }
 
-bool wf_opts_has(const wf_opts *o, const char *name)
+static bool is_among(const wf_opts *o, size_t n, const char *name)
 {
-    for (size_t i = 0; i < o->n_given; i++)
+    for (size_t i = 0; i < n; i++)
         if (!strcmp(o->given[i]->name, name)) return true;
     return false;
+}
+
+bool wf_opts_has(const wf_opts *o, const char *name)
+{
+    return is_among(o, o->n_given, name);
+}
+
+bool wf_opts_typed(const wf_opts *o, const char *name)
+{
+    return is_among(o, o->n_typed, name);
 }
 
 bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt)

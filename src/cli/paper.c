@@ -103,13 +103,16 @@ static int unknown(const wf_opts *o)
     return wf_usage(o->command, "no figure '%s'%s; --list shows them", o->paper.figure, nearest);
 }
 
-/* Those that few figures take. */
+/* Those that few figures take, and those that some do not, where they are not for all runs. */
 static int check_options(const wf_opts *o, const wf_figure *f)
 {
-    static const char *const own[] = {"dataset", "profile", "max-num-seqs", "policy", "peer"};
+    static const char *const own[] = {"dataset", "profile", "max-num-seqs", "policy", "peer"}, *const of_engines[] = {"ctx-size", "calibration", "deterministic", "f16-residual"};
+    const char *useless = NULL;
     for (size_t i = 0; i < WF_LEN(own); i++)
-        if (wf_opts_has(o, own[i]) && (!f->option || !strstr(f->option, own[i]))) return wf_usage(o->command, "%s has no use for --%s: leave it out", f->id, own[i]);
-    return 0;
+        if (wf_opts_has(o, own[i]) && (!f->option || !strstr(f->option, own[i]))) useless = own[i];
+    for (size_t i = 0; i < WF_LEN(of_engines); i++)
+        if (f->ops && wf_opts_typed(o, of_engines[i])) useless = of_engines[i];
+    return useless ? wf_usage(o->command, "%s has no use for --%s: leave it out", f->id, useless) : 0;
 }
 
 static int check(const wf_opts *o, const wf_figure **f)
@@ -154,6 +157,7 @@ static int run(wf_paper *p)
 static int cmd_bench_paper(const wf_opts *o)
 {
     wf_paper p = {.o = o};
+    if (o->paper.list && o->paper.figure) return wf_usage(o->command, "--list shows all figures: leave '%s' out", o->paper.figure);
     if (o->paper.list) return list(), 0;
     int rc = check(o, &p.figure);
     if (!rc && !p.figure->many) rc = wf_open_model_or_shape(o, false, &p.m);

@@ -119,6 +119,14 @@ static int add_exchange(wf_paper *p, struct weft_profile *f)
     return rc;
 }
 
+/* They may be of another device and model than are open. */
+static int name_source(wf_paper *p, const struct weft_profile *f)
+{
+    wf_copy(p->device, sizeof p->device, f->device);
+    if (p->o->print_profile) wf_copy(p->model, sizeof p->model, f->model), *p->driver = 0;
+    return wf_paper_note(p, "measured with %s, contexts of %u", *f->model ? f->model : "a model without a name", f->context);
+}
+
 static int with_rates(wf_paper *p, int (*use)(wf_paper *p, struct weft_profile *f))
 {
     times t;
@@ -126,12 +134,8 @@ static int with_rates(wf_paper *p, int (*use)(wf_paper *p, struct weft_profile *
     int rc = find_times(p, &t);
     weft_status s = rc ? WEFT_OK : weft_profile_read(t.path, &f);
     if (!rc && !s && !f->n_rates) s = wf_fail(WEFT_ERR_NODEVICE, "no ops were measured beside each other: the kernels of this device leave no share to others, or have one thread to share");
-    if (!rc && !s) {
-        wf_copy(p->device, sizeof p->device, f->device);
-        if (p->o->print_profile) wf_copy(p->model, sizeof p->model, f->model);
-        rc = use(p, f);
-    }
-    if (!rc && !s) rc = wf_paper_note(p, "measured with %s, contexts of %u", *f->model ? f->model : "a model without a name", f->context);
+    if (!rc && !s) rc = use(p, f);
+    if (!rc && !s) rc = name_source(p, f);
     weft_profile_free(f);
     forget(&t);
     return s ? wf_say_error(s) : rc;
@@ -227,6 +231,15 @@ static int pipeline(wf_paper *p, const times *t, const char *plan)
     return wf_paper_note(p, "no plan that is faster was found: `found` is the sequential one");
 }
 
+static int name_times(wf_paper *p, const times *t)
+{
+    struct weft_profile *f = NULL;
+    weft_status s = weft_profile_read(t->path, &f);
+    int rc = s ? wf_say_error(s) : name_source(p, f);
+    weft_profile_free(f);
+    return rc;
+}
+
 int wf_paper_pipeline(wf_paper *p)
 {
     times t;
@@ -234,6 +247,7 @@ int wf_paper_pipeline(wf_paper *p)
     int rc = find_times(p, &t);
     if (!rc) rc = wf_paper_temporary(plan, sizeof plan);
     if (!rc) rc = pipeline(p, &t, plan);
+    if (!rc) rc = name_times(p, &t);
     if (*plan) unlink(plan);
     forget(&t);
     p->plan = NULL;

@@ -13,7 +13,8 @@ static const struct {
 } rivals[] = {
     {"quiet", "verbose", NULL}, {"prompt", "file", NULL}, {"prompt|file", "tokens", NULL}, {"model", "shape", NULL}, {"variant", "variants", NULL},
     {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"timeline", "cost|search", "plan"}, {"cost|search|profile", "times|plan", "plan"},
-    {"on", "device|measure", NULL}, {"overlap", "file|max-size|repetitions|rotate", NULL},
+    {"on", "device|measure", NULL}, {"overlap", "file|max-size|repetitions|rotate|dataset", NULL},
+    {"dataset", "max-size|rotate", "tune"},
 };
 
 /* In these commands the options have no meaning without one of the needed ones. */
@@ -35,7 +36,9 @@ static const struct {
     {"plan", "on|devices|n-devices|input-len|output-len", "cost"},
     {"plan", "output|best|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
-    {"tune", "quick|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
+    {"tune", "quick|anew|profile|output|best|context-measured", "overlap"},
+    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|ctx-size", "overlap|dataset"},
+    {"tune", "dataset", ""}, /* a setting for all runs is of those that run loads */
 };
 
 static bool has(const char *names, const char *name)

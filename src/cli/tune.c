@@ -1,8 +1,11 @@
 /* tune: finds the fastest kernel for each shape of a model on a device and saves the choices. */
 #include "cli/cli.h"
+#include "loadgen/dataset.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AT(field) offsetof(wf_opts, field)
 
@@ -68,6 +71,20 @@ static int tune(const wf_opts *o, const struct weft_model *m)
     return left && wf_interrupted() ? wf_interrupted_exit() : 0;
 }
 
+/* ---- steps of a model, whose --shape names one ------------------------------------------------ */
+
+static int with_model(const wf_opts *given, int (*use)(const wf_opts *, const struct weft_model *))
+{
+    wf_opts o = *given;
+    struct weft_model *m = NULL;
+    if (o.shapes.n > 1) return wf_usage(o.command, "%s takes one --shape NAME, such as llama3-8b", o.overlap ? "--overlap" : "--dataset");
+    if (o.shapes.n) o.shape = o.shapes.v[0], o.type = o.dtypes;
+    int rc = wf_open_model(&o, false, &m);
+    if (!rc) rc = use(&o, m);
+    weft_model_close(m);
+    return rc;
+}
+
 /* ---- overlap -------------------------------------------------------------------------------- */
 
 static int overlap(const wf_opts *o, const struct weft_model *m)
@@ -90,28 +107,118 @@ static int overlap(const wf_opts *o, const struct weft_model *m)
     return rc ? rc : stopped ? wf_interrupted_exit() : 0;
 }
 
-/* Its --shape names a model. */
-static int cmd_overlap(const wf_opts *given)
+static int cmd_overlap(const wf_opts *o)
 {
-    wf_opts o = *given;
-    struct weft_model *m = NULL;
-    if (o.shapes.n > 1) return wf_usage(o.command, "--overlap takes one --shape NAME, such as llama3-8b");
-    if (o.file || o.max_size || o.repeat || o.rotate) return wf_usage(o.command, "-f, --max-size, -r and --rotate are of kernels, not of --overlap");
-    if (o.shapes.n) o.shape = o.shapes.v[0], o.type = o.dtypes;
-    int rc = wf_open_model(&o, false, &m);
-    if (!rc) rc = overlap(&o, m);
-    weft_model_close(m);
+    if (o->file || o->max_size || o->repeat || o->rotate) return wf_usage(o->command, "-f, --max-size, -r and --rotate are of kernels, not of --overlap");
+    return with_model(o, overlap);
+}
+
+/* ---- the chunk for a load ------------------------------------------------------------------- */
+
+enum { MOST_TOKENS = 2048 };
+
+typedef struct lengths {
+    uint32_t *prompts, *generated;
+    size_t n;
+} lengths;
+
+/* Of the requests of all files. */
+static weft_status read_lengths(const wf_words *files, lengths *out)
+{
+    wf_request_specs specs = {0};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < files->n && !s; i++) s = wf_trace_read(files->v[i], &specs);
+    *out = (lengths){wf_calloc(specs.n, sizeof *out->prompts), wf_calloc(specs.n, sizeof *out->generated), specs.n};
+    if (!s && (!out->prompts || !out->generated)) s = WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < specs.n && !s; i++) out->prompts[i] = specs.list[i].n_in, out->generated[i] = specs.list[i].n_out;
+    wf_request_specs_free(&specs);
+    return s;
+}
+
+typedef struct chunk_view {
+    const wf_opts *o;
+    wf_progress bar;
+    double ratio;
+    size_t n_requests, n_rows;
+    struct weft_chunk_row chosen;
+} chunk_view;
+
+static void on_chunk(void *user, const struct weft_chunk_row *r)
+{
+    chunk_view *v = user;
+    wf_progress_hide(&v->bar);
+    if (!v->n_rows++) printf("P:D = %.3g, of %zu requests\n\n%-9s %7s %7s %8s %10s %10s\n", v->ratio, v->n_requests, "policy", "tokens", "chunk", "decodes", "ms", "tokens/s");
+    printf("%-9s %7u %7u %8u %10.2f %10.1f\n", r->policy, r->tokens, r->chunk, r->decodes, r->us / 1e3, r->rate);
+    if (r->chosen) v->chosen = *r;
+}
+
+static void on_chunk_progress(void *user, const char *what, double fraction)
+{
+    chunk_view *v = user;
+    if (!v->o->quiet) wf_progress_update(&v->bar, what, fraction);
+}
+
+static void advise(const chunk_view *v)
+{
+    const struct weft_chunk_row *r = &v->chosen;
+    if (r->policy) printf("\nserve such a load with --policy %s --max-num-batched-tokens %u, the smallest step that is expected to give nearly as much as the best\n", r->policy, r->tokens);
+}
+
+static int tune_chunk(const wf_opts *o, struct weft_engine *e, const lengths *l)
+{
+    char path[1100] = "";
+    chunk_view v = {.o = o, .n_requests = l->n};
+    struct weft_chunk_params p = {.prompts = l->prompts, .generated = l->generated, .n = l->n, .path = o->file, .seconds = o->overlaps.seconds, .repeat = o->repeat,
+                                  .ratio = &v.ratio, .on_row = on_chunk, .on_progress = on_chunk_progress, .stop = wf_ask_interrupted, .user = &v};
+    wf_catch_interrupt();
+    weft_status s = weft_tune_chunk(e, &p, path, sizeof path);
+    wf_progress_end(&v.bar);
+    if (s) return wf_say_error(s);
+    advise(&v);
+    wf_note(o, "wrote %s: with it policy sarathi begins with this ratio", path);
+    return wf_interrupted() ? wf_interrupted_exit() : 0;
+}
+
+/* With the kernels of the file that is written, where it is there. */
+static int open_for_chunks(const wf_opts *o, const struct weft_model *m, struct weft_engine **e)
+{
+    struct weft_engine_params p = o->engine;
+    wf_batching_defaults(o, m, &p);
+    if (!p.max_batched_tokens) p.max_batched_tokens = MOST_TOKENS;
+    if (o->file && !access(o->file, F_OK)) p.tuned = o->file;
+    p.policy = "sarathi";
+    return wf_open_engine(o, m, p, e);
+}
+
+static int chunk(const wf_opts *o, const struct weft_model *m)
+{
+    lengths l = {0};
+    struct weft_engine *e = NULL;
+    weft_status s = read_lengths(&o->load.traces, &l);
+    int rc = s ? wf_say_error(s) : open_for_chunks(o, m, &e);
+    if (!rc) rc = tune_chunk(o, e, &l);
+    weft_engine_close(e);
+    free(l.prompts), free(l.generated);
     return rc;
+}
+
+static int cmd_chunk(const wf_opts *o)
+{
+    if (o->max_size || o->rotate) return wf_usage(o->command, "--max-size and --rotate are of kernels, not of --dataset");
+    return with_model(o, chunk);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static int check_views(const wf_opts *o)
 {
-    static const char *const of_overlap[] = {"quick", "anew", "profile", "output", "best", "max-num-seqs", "max-num-batched-tokens", "kv-memory", "context-measured", "deterministic", "ctx-size"};
+    static const char *const of_overlap[] = {"quick", "anew", "profile", "output", "best", "context-measured"};
+    static const char *const of_steps[] = {"max-num-seqs", "max-num-batched-tokens", "kv-memory", "deterministic", "ctx-size"};
     for (size_t i = 0; !o->overlap && i < WF_LEN(of_overlap); i++)
         if (wf_opts_has(o, of_overlap[i])) return wf_usage(o->command, "--%s belongs to --overlap", of_overlap[i]);
-    return 0;
+    for (size_t i = 0; !o->overlap && !o->load.traces.n && i < WF_LEN(of_steps); i++)
+        if (wf_opts_has(o, of_steps[i])) return wf_usage(o->command, "--%s belongs to --overlap and --dataset", of_steps[i]);
+    return o->overlap && o->load.traces.n ? wf_usage(o->command, "--overlap and --dataset conflict: use one of them") : 0;
 }
 
 static int cmd_tune(const wf_opts *o)
@@ -124,6 +231,7 @@ static int cmd_tune(const wf_opts *o)
     if (o->dtypes && !o->shapes.n)
         return wf_usage(o->command, "--dtype needs --shape: a model has its own formats");
     if (o->overlap) return cmd_overlap(o);
+    if (o->load.traces.n) return cmd_chunk(o);
     int rc = o->shapes.n ? 0 : wf_open_model(o, false, &m);
     if (!rc) rc = tune(o, m);
     if (m) weft_model_close(m);
@@ -133,7 +241,7 @@ static int cmd_tune(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "shape", "SHAPE",
      "N=6144,K=4096 for matrices or H=32,KV=8,D=128 for attention, instead of a model's shapes; "
-     "repeatable. With --overlap the name of one model's shape, such as llama3-8b",
+     "repeatable. With --overlap and --dataset the name of one model's shape, such as llama3-8b",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
      "formats of the matrices, such as F16,Q4_0 (default F16)",
@@ -148,6 +256,7 @@ static const wf_opt rows[] = {
     {0, "seconds", "N", "about the most time that measuring takes, without opening the model (default: no limit, and 300 with --overlap, where the search is in it, but not building kernels for the plans that are found, nor the step that runs when it is over); the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
     {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE.tune)", WF_OPT_TEXT,
      AT(file)},
+    {0, "dataset", "FILE", "instead of kernels measure steps, and find the chunk for a load: lengths of its requests as CSV, as of `weft bench throughput`; repeatable. Its ratio P:D of prompt tokens to generated ones is kept, and --policy sarathi begins with it", WF_OPT_WORDS, AT(load.traces)},
     {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
@@ -159,14 +268,17 @@ static const wf_opt overlap_rows[] = {
     {0, "context-measured", "N", "keys of the sequences that attention is measured with (default 1024)", WF_OPT_U32, AT(overlaps.context), 1, 1 << 24},
     {0, "profile", "PROFILE", "file for the times of ops, which `weft plan --search` reads (default: one of this device and model in the cache folder)", WF_OPT_TEXT, AT(overlaps.profile)},
     {'o', "output", "FILE", "file for the plans, for --plan (default: one in the cache folder, which --nano-batches auto takes)", WF_OPT_TEXT, AT(overlaps.plan)},
-    {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
-    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
-    {0, "kv-memory", "SIZE", "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
-    {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG, AT(engine.deterministic)},
 };
 static const WF_GROUP(group, "Tuning", rows);
+static const wf_opt step_rows[] = {
+    {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
+    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve` (default with --dataset 2048)", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
+    {0, "kv-memory", "SIZE", "size of the KV cache (default: as of `weft serve`; with --overlap as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
+    {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG, AT(engine.deterministic)},
+};
 static const WF_GROUP(overlap_group, "Overlap", overlap_rows);
-static const wf_opt_group *const groups[] = {&wf_group_model, &group, &overlap_group, &wf_group_context, &wf_group_device,
+static const WF_GROUP(step_group, "Steps, of --overlap and --dataset", step_rows);
+static const wf_opt_group *const groups[] = {&wf_group_model, &group, &overlap_group, &step_group, &wf_group_context, &wf_group_device,
                                              &wf_group_general, NULL};
 
 const wf_command wf_cmd_tune = {
@@ -175,7 +287,7 @@ const wf_command wf_cmd_tune = {
     .summary = "Finds the fastest kernels for a model on a device. For each shape it measures which kernel is the fastest at each "
                "batch size, and how many tokens a step should have. The choices are saved "
                "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same "
-               "device load them. Without such a file weft goes by default costs.",
+               "device load them. Without such a file weft goes by default costs. With --dataset it finds which steps suit a load.",
     .explicit_model = true,
     .groups = groups,
     .run = cmd_tune,

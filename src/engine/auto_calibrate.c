@@ -5,6 +5,7 @@
 #include "exec/workspace.h"
 #include "select/select.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,11 @@ static const char text[] =
     "the map suggested water. When the handle of the pump was taken off, fewer people fell ill, although the epidemic may already have been past its peak. "
     "If f(x) = 3x^2 - 2x + 1, then f'(x) = 6x - 2, which is zero at x = 1/3.";
 
-enum { TOKENS = 256, LEAST_TOKENS = 64 };
-#define MOST_SECONDS 1.0
+/* With 128 tokens the same layers have ranges as with 256, and somewhat more rows leave them; with 64 layers get one in which more rows leave than may
+ * (docs/tuning.md). */
+enum { TOKENS = 256, FEW_TOKENS = 128, LEAST_TOKENS = 64 /* of a vocabulary that hardly knows text */ };
+#define USUAL_SECONDS 1.0  /* above, fewer tokens will do */
+#define MOST_SECONDS  10.0 /* at a model's first start */
 #define HOST_RATE    1.5e9 /* multiply-adds per second of the host's part, logits counted (one core of an AMD EPYC, November 2026: 1.4 to 1.6) */
 
 /* Of the host, which multiplies one of `every` queries with all its keys. */
@@ -39,7 +43,7 @@ static double host_seconds(const wf_hparams *hp, size_t n_ids, uint32_t every)
 static uint32_t queries_apart(const wf_hparams *hp, size_t n_ids)
 {
     uint32_t every = 4;
-    while (every < 16 && host_seconds(hp, n_ids, every) > MOST_SECONDS / 2) every *= 2;
+    while (every < 16 && host_seconds(hp, n_ids, every) > USUAL_SECONDS / 2) every *= 2;
     return every;
 }
 
@@ -281,20 +285,28 @@ static double device_seconds(const struct weft_engine *e, size_t n_ids)
     return wf_exec_step_seconds(e->exec, &x) * (double)((n_ids + tokens - 1) / tokens);
 }
 
-static bool takes_too_long(const struct weft_engine *e, const wf_auto_calibration *a)
+static double expected_seconds(const struct weft_engine *e, size_t n_ids)
 {
     const wf_hparams *hp = &e->model->hp;
-    double device = device_seconds(e, a->n_ids), host = host_seconds(hp, a->n_ids, queries_apart(hp, a->n_ids));
-    if (device > 0 && device + host <= MOST_SECONDS) return false;
-    wf_log(WEFT_LOG_INFO, "calibration: none, the softmax is synchronous: measuring it takes an estimated %.1f s, and more than %.0f s are left to weft calibrate", device + host, MOST_SECONDS);
-    return true;
+    double device = device_seconds(e, n_ids);
+    return device > 0 ? device + host_seconds(hp, n_ids, queries_apart(hp, n_ids)) : INFINITY;
 }
 
-static weft_status measure(struct weft_engine *e, const struct weft_engine_params *p, const wf_auto_calibration *a, wf_phi *out)
+/* Of the text; 0: even few take too long. */
+static size_t tokens_to_measure(const struct weft_engine *e, size_t n_ids)
+{
+    size_t n = expected_seconds(e, n_ids) <= USUAL_SECONDS ? n_ids : WF_MIN(n_ids, (size_t)FEW_TOKENS);
+    double seconds = expected_seconds(e, n);
+    if (seconds <= MOST_SECONDS) return n;
+    wf_log(WEFT_LOG_INFO, "calibration: none, the softmax is synchronous: measuring it takes an estimated %.1f s, and more than %.0f s are left to weft calibrate", seconds, MOST_SECONDS);
+    return 0;
+}
+
+static weft_status measure(struct weft_engine *e, const struct weft_engine_params *p, const int32_t *ids, size_t n_ids, wf_phi *out)
 {
     struct weft_calibration *c = NULL;
     const struct weft_calibrate_params q = {.on_progress = p->on_progress, .stop = p->stop, .user = p->user};
-    WF_TRY(wf_calibrate(e, a->ids, a->n_ids, queries_apart(&e->model->hp, a->n_ids), &q, &c));
+    WF_TRY(wf_calibrate(e, ids, n_ids, queries_apart(&e->model->hp, n_ids), &q, &c));
     for (uint32_t i = 0; i < c->n_layers; i++) out[i] = (wf_phi){c->layers[i].phi, c->layers[i].a, c->layers[i].b};
     weft_calibration_free(c);
     return WEFT_OK;
@@ -312,12 +324,13 @@ static bool is_lost(struct weft_engine *e)
 weft_status wf_auto_calibrate(struct weft_engine *e, const struct weft_engine_params *p, const wf_auto_calibration *a, wf_phi *out, bool *ran)
 {
     uint64_t began = wf_now_ns();
-    *ran = !takes_too_long(e, a);
-    if (!*ran) return WEFT_OK;
-    weft_status s = measure(e, p, a, out);
+    size_t n = tokens_to_measure(e, a->n_ids);
+    *ran = n > 0;
+    if (!n) return WEFT_OK;
+    weft_status s = measure(e, p, a->ids, n, out);
     if (s == WEFT_ERR_CANCELLED || is_lost(e)) return s;
     if (s == WEFT_OK) keep(a, e->model->hp.n_layer, out);
-    if (s == WEFT_OK) wf_log(WEFT_LOG_INFO, "calibration: measured on %zu tokens in %.2f s", a->n_ids, (double)(wf_now_ns() - began) / 1e9);
+    if (s == WEFT_OK) wf_log(WEFT_LOG_INFO, "calibration: measured on %zu tokens in %.2f s", n, (double)(wf_now_ns() - began) / 1e9);
     else wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error());
     return WEFT_OK;
 }

@@ -6,7 +6,8 @@
  * attention windows; the tokens of the text and the context. The build of weft, whose kernels compute them, is a part of what an entry holds, so that a
  * new build replaces what an older one left. With deterministic nothing is measured or taken, and with no_kernel_cache nothing is taken or kept.
  *
- * Whether to measure depends on an estimate of the time, never on a clock: what else the machine does decides nothing.
+ * Whether to measure, and how many tokens, depends on an estimate of the time, never on a clock: what else the machine does decides nothing. An entry stays
+ * as it is when a later estimate, by other rates, would have taken more.
  */
 #ifndef WF_AUTO_CALIBRATE_H
 #define WF_AUTO_CALIBRATE_H

@@ -115,6 +115,7 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
 {
     collector *t = user;
     if (node->op != WF_OP_ATTENTION) return WEFT_OK;
+    if (wf_engine_unwanted(t->e)) return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
     const wf_view *queries = &c->in[WF_ATTENTION_Q];
     const int32_t *seq = b->in[WF_INPUT_SEQ] + first, *pos = b->in[WF_INPUT_POS] + first;
     uint32_t table = wf_kv_table(&t->e->graph.kv, (uint32_t)node->layer);
@@ -198,7 +199,7 @@ static void choose(struct weft_calibration *c)
 
 static weft_status collect(collector *t, const struct weft_calibrate_params *p, const int32_t *ids, size_t n)
 {
-    /* The engine is idle; its lock publishes this along with the request. A step that is looked at is not broken off: its last results would be void. */
+    /* The engine is idle; its lock publishes this along with the request. A step that is looked at is broken off between its layers only: results within one would be void. */
     wf_exec_observe(t->e->exec, observe, t);
     wf_dev_stop_by(t->e->dev, NULL, NULL);
     weft_status s = run_text(t, p, ids, n);

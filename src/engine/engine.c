@@ -233,6 +233,8 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->context = wf_engine_context(m, p);
     e->step_ms = p->step_ms;
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
+    wf_tuned_load expected = wf_select_load(e->dev);
+    sp.prefill = expected.prompt, sp.decode = expected.generated;
     if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
     WF_TRY(build_graph(e, p, &sp, &e->weights));
     wf_engine_save_memory(e->dev, &e->weights);
@@ -325,6 +327,7 @@ static void init_stats(struct weft_engine *e)
     e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
+    e->stats.prefill_decode_ratio = wf_sched_ratio(&e->sched);
     e->stats.load_ns = wf_now_ns() - e->startup.begin_ns;
     memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, e->model->hp.n_layer * sizeof *e->softmax);
 }

@@ -210,6 +210,14 @@ void wf_engine_count(struct weft_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* What is in flight has been broken off. */
+static void drop_steps(struct weft_engine *e)
+{
+    reap(e);
+    e->oldest_step += e->n_in_flight;
+    e->n_in_flight = 0;
+}
+
 /* ---- submission --------------------------------------------------------------------------------------------- */
 
 static wf_step *newest(struct weft_engine *e)
@@ -245,6 +253,13 @@ static const wf_sampling_params *choices(struct weft_engine *e, const wf_step *s
     return draws ? e->sampling : NULL;
 }
 
+/* Who looks at a step has broken it off, since nobody wants it. */
+static void drop_all(struct weft_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
+    drop_steps(e);
+}
+
 /* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
@@ -259,7 +274,8 @@ static bool submit_step(struct weft_engine *e)
     wf_step_io io = {.sampling = choices(e, step), .ids = step->ids.data, .logits = step->have_logits ? e->logits.data : NULL, .copies = e->swaps.list, .n_copies = e->swaps.n};
     if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, &io);
     wf_swaps_submitted(&e->swaps);
-    if (s != WEFT_OK) fail_all(e, s);
+    if (s == WEFT_ERR_CANCELLED) drop_all(e);
+    else if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !step->have_logits);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
     return true;
@@ -297,14 +313,6 @@ static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_se
     }
     r->seq.n_pending -= r->seq.n_pending > 0;
     wf_request_token(r, logits ? logits + last * n_vocab : NULL, ids[p->logit0 + last]);
-}
-
-/* The device has broken off what is in flight. */
-static void drop_steps(struct weft_engine *e)
-{
-    reap(e);
-    e->oldest_step += e->n_in_flight;
-    e->n_in_flight = 0;
 }
 
 static void complete_step(struct weft_engine *e)

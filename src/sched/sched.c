@@ -16,7 +16,7 @@ weft_status wf_policy_parse(const char *name, enum wf_policy *out)
 
 weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params *p)
 {
-    *s = (wf_sched){.limits = *l, .p = *p};
+    *s = (wf_sched){.limits = *l, .p = *p, .prefill = p->prefill, .decode = p->decode};
     if (!s->p.tile) s->p.tile = 1;
     wf_fair_init(s);
     for (size_t i = 0; i < WF_LENGTH_BUCKETS; i++) s->average[i] = -1;

@@ -52,6 +52,7 @@ typedef struct wf_sched_params {
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
     uint32_t least_step;    /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a chunk have
                              * no fewer tokens than these; 0: chunks fill the step */
+    double prefill, decode; /* tokens of a prompt and of an answer of the expected load, as if WF_RATIO_SEQS of such sequences had finished; 0 both: unknown */
 } wf_sched_params;
 
 #define WF_PRIORITY_STEPS 1000
@@ -155,7 +156,7 @@ typedef struct wf_sched {
     uint32_t alone;             /* most tokens of a prompt in a step while nothing else runs or waits, where prompts are cut; 0: no limit. The engine sets it */
     int64_t step, arrivals;
     double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
-    double prefill, decode;     /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both: none has finished */
+    double prefill, decode;     /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both: none has finished, and none was expected */
     wf_swap *swaps;             /* of the batch just formed */
     size_t n_swaps, cap_swaps;
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
@@ -174,7 +175,7 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
 /* The K and V of q may be wrong, or may never be computed, from position `from` on: no page of these stays in the prefix cache, or all who
  * begin alike would fail, too. */
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from);
-/* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished; 0: none has. */
+/* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before of those that are expected; 0: neither is known. */
 double wf_sched_ratio(const wf_sched *s);
 /* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);

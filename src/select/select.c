@@ -74,7 +74,8 @@ static void read_if_there(wf_dev *dev, const char *path, wf_tuned_table *out)
     if (!s && !is_old) s = set_costs(dev, out, path);
     if (s) wf_log(WEFT_LOG_WARN, "kernel choices are not used: %s", wf_error());
     else if (!is_old) wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
-    if (s || is_old) wf_tuned_free(out);
+    if (s) wf_tuned_free(out);
+    if (is_old) wf_tuned_forget_kernels(out);
 }
 
 /* Shipped files lie beside an installed program, else in the source tree whose build folder it runs from, else where the
@@ -216,6 +217,13 @@ uint32_t wf_select_dense_batch(wf_dev *dev)
     if (!s) return 0;
     if (!s->loaded) load(dev, s);
     return s->user.dense_batch ? s->user.dense_batch : s->shipped.dense_batch;
+}
+
+wf_tuned_load wf_select_load(wf_dev *dev)
+{
+    selection *s = selection_of(dev);
+    if (!s->loaded) load(dev, s);
+    return s->user.load;
 }
 
 static double device_cost(const wf_tuned_table *t, const char *name)

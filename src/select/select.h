@@ -6,6 +6,7 @@
 #define WF_SELECT_H
 
 #include "dev/dev.h"
+#include "select/tuned.h"
 
 /* Opens a device, as wf_dev_open does, and becomes its selector. It is an error if p->force names no variant, or p->tuned
  * no valid file. */
@@ -16,6 +17,8 @@ bool wf_depends_on_batch(wf_dev *, enum wf_op, int variant);
 void wf_cannot_run_text(wf_dev *, enum wf_op, int variant, const char *what, char *text, size_t cap);
 /* Rows that a step should have on this device, as measured; 0: nobody has. */
 uint32_t wf_select_dense_batch(wf_dev *);
+/* The load that the user's file was measured for; 0 both: it does not say. */
+wf_tuned_load wf_select_load(wf_dev *);
 /* The peak rates that are kept for this device: those of the user's file, else of the shipped one; 0: there are none. */
 void wf_select_ceilings(wf_dev *, wf_ceilings *out);
 /* The same, and without them those of tuned/default: of another device, so that times are about as good as this one is like it. */

@@ -20,7 +20,8 @@
  * A row of the user's file, which `weft tune` writes, takes precedence over the same row of the shipped file; the backend
  * decides what neither has. A broken file, or one for another device, is ignored with a warning. A kernel that no longer
  * exists or cannot run the call is skipped. `dense_batch` is the number of rows beyond which the products of a step gain
- * little (measured for the model that was tuned last). `kernels` identifies the list of kernels that was measured: with
+ * little (measured for the model that was tuned last). `load 1155.4:245.3` has the tokens of a prompt and of an answer, on average, of the load that
+ * `weft tune --dataset` was given last: the ratio P:D with which policy sarathi begins. `kernels` identifies the list of kernels that was measured: with
  * another list the choices are out of date, and are used only if the file was named.
  *
  * A line `cost NAME KEY=VALUE,...` has coefficients of the cost model, by which the backend estimates the time of a kernel. The estimate
@@ -71,10 +72,15 @@ typedef struct wf_tuned_row {
     wf_tuned_step step[WF_TUNED_STEPS];
 } wf_tuned_row;
 
+typedef struct wf_tuned_load { /* tokens of a request on average */
+    double prompt, generated;
+} wf_tuned_load;
+
 typedef struct wf_tuned_table {
     wf_tuned_row *rows;
     size_t n, cap;
     uint32_t dense_batch; /* 0: the file does not say */
+    wf_tuned_load load;   /* 0 both: the file does not say */
     uint32_t kernels; /* wf_tuned_kernels of the device that was measured; 0: the file does not say */
     wf_cost *costs;
     size_t n_costs, cap_costs;
@@ -94,6 +100,8 @@ weft_status wf_tuned_may_write(const char *path);
 /* Replaces the whole file at once: readers see the old one or the new one. */
 weft_status wf_tuned_write(const char *path, const struct weft_device_info *info, const wf_tuned_table *t);
 void wf_tuned_free(wf_tuned_table *t);
+/* Of a file of other kernels: what is of none, the load, stays. */
+void wf_tuned_forget_kernels(wf_tuned_table *t);
 /* "N=6144,K=4096" */
 void wf_tuned_shape(const wf_tuned_row *row, char *buf, size_t cap);
 

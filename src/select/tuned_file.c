@@ -73,6 +73,13 @@ void wf_tuned_free(wf_tuned_table *t)
     *t = (wf_tuned_table){0};
 }
 
+void wf_tuned_forget_kernels(wf_tuned_table *t)
+{
+    wf_tuned_load load = t->load;
+    wf_tuned_free(t);
+    t->load = load;
+}
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 static weft_status bad(int line, const char *why)
@@ -143,7 +150,7 @@ static weft_status read_row(char *line, int at, wf_tuned_table *t)
     char *save = NULL, *op = strtok_r(line, " \t", &save), *dtype = strtok_r(NULL, " \t", &save);
     char *keys = strtok_r(NULL, " \t", &save);
     if (!find_kind(op, &r.kind))
-        return bad(at, "is neither cost nor gemm nor decode_attention nor prefill_attention nor one of "
+        return bad(at, "is neither load nor cost nor gemm nor decode_attention nor prefill_attention nor one of "
                        "these with _async");
     if (!dtype || !find_dtype(dtype, &r.dtype)) return bad(at, "names no storage format");
     if (!keys || !read_keys(keys, &r)) return bad(at, "has no shape such as N=6144,K=4096");
@@ -239,6 +246,13 @@ static weft_status read_costs(const char *p, int at, wf_tuned_table *t)
     return *p ? bad(at, "has something behind its last KEY=VALUE") : WEFT_OK;
 }
 
+/* "1155.4:245.3" */
+static weft_status read_load(const char *p, int at, wf_tuned_table *t)
+{
+    bool good = decimal(&p, &t->load.prompt) && *p++ == ':' && decimal(&p, &t->load.generated) && !*p;
+    return good ? WEFT_OK : bad(at, "wants the tokens of a prompt and of an answer, such as 1155.4:245.3, each from 0.0001 to 9999999");
+}
+
 typedef struct reader {
     const struct weft_device_info *info;
     wf_tuned_table *out;
@@ -266,6 +280,7 @@ static weft_status read_line(reader *r, char *line, int at)
     }
     if ((r->seen & ALL_STRICT) != ALL_STRICT)
         return bad(at, "comes before device, platform and units");
+    if (!strncmp(line, "load ", 5)) return read_load(line + 5, at, r->out);
     if (!strncmp(line, "cost ", 5)) return read_costs(line + 5, at, r->out);
     return read_row(line, at, r->out);
 }
@@ -335,6 +350,7 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
             info->compute_units, info->driver);
     if (t->kernels) fprintf(f, "kernels %08x\n", t->kernels);
     if (t->dense_batch) fprintf(f, "dense_batch %u\n", t->dense_batch);
+    if (t->load.prompt > 0) fprintf(f, "load %.4f:%.4f\n", t->load.prompt, t->load.generated);
     print_costs(f, t);
     for (size_t i = 0; i < t->n; i++) {
         const wf_tuned_row *r = &t->rows[i];

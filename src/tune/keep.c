@@ -8,12 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
+weft_status wf_keep_path(const wf_dev *dev, const char *named, char *path, size_t cap)
+{
+    if (!named) return wf_tuned_user_path(&dev->info, true, path, cap);
+    wf_copy(path, cap, named);
+    return strlen(named) < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", named);
+}
+
 void wf_kept_choices(wf_dev *dev, const char *path, wf_tuned_table *out)
 {
     uint32_t kernels = wf_tuned_kernels(dev);
     *out = (wf_tuned_table){0};
     if (!access(path, F_OK) && wf_tuned_read(path, &dev->info, out)) wf_log(WEFT_LOG_WARN, "%s: replaced", wf_error());
-    if (out->kernels && out->kernels != kernels) wf_tuned_free(out);
+    if (out->kernels && out->kernels != kernels) wf_tuned_forget_kernels(out);
     out->kernels = kernels;
 }
 

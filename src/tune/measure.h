@@ -2,7 +2,8 @@
  *
  *   shape (text) --> problem (operands on the device) --> clock (median time of a variant) --> row
  *
- * ops.c is `weft bench ops`; tune.c is `weft tune`, which chooses kernels; batch.c chooses the tokens per step; cost.c is `weft plan --cost`.
+ * ops.c is `weft bench ops`; tune.c is `weft tune`, which chooses kernels; batch.c chooses the tokens per step, and chunk.c those
+ * for a load; cost.c is `weft plan --cost`.
  */
 #ifndef WF_MEASURE_H
 #define WF_MEASURE_H
@@ -84,6 +85,8 @@ uint32_t wf_dense_batch(const wf_step_times *t);
 
 /* ---- keep.c: what a device's own file keeps ------------------------------------------------------------ */
 
+/* The path of the file that a user names, or of the device's own. */
+weft_status wf_keep_path(const wf_dev *dev, const char *named, char *path, size_t cap);
 /* The choices in the file at path, none if it is missing; also none, with a warning, if it is invalid, and if it is of other kernels. */
 void wf_kept_choices(wf_dev *dev, const char *path, wf_tuned_table *out);
 /* Measures the peak rates of the device, where it can, and puts them into the table. top: gets them; may be NULL. */

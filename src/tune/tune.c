@@ -160,10 +160,15 @@ static weft_status add_given(tuner *t)
 
 /* ---- when to end --------------------------------------------------------------------------- */
 
+static bool stopped(const tuner *t)
+{
+    return t->p->stop && t->p->stop(t->p->user);
+}
+
 /* The time is over once a shape is done: each run gets on. */
 static bool is_over(const tuner *t)
 {
-    if (t->p->stop && t->p->stop(t->p->user)) return true;
+    if (stopped(t)) return true;
     return t->at && t->end_ns && wf_now_ns() > t->end_ns;
 }
 
@@ -415,14 +420,6 @@ static weft_status tune_shape(tuner *t, const job *j, bool *done)
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-static weft_status find_path(const tuner *t, char *path, size_t cap)
-{
-    if (!t->p->path) return wf_tuned_user_path(&t->dev->info, true, path, cap);
-    wf_copy(path, cap, t->p->path);
-    return strlen(t->p->path) < cap ? WEFT_OK
-                                    : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
-}
-
 /* Shapes that the file lacks come first. */
 static void order_jobs(tuner *t, const char *path)
 {
@@ -448,7 +445,7 @@ static weft_status merge_and_write(tuner *t, const char *path)
     wf_kept_choices(t->dev, path, &all);
     if (batch) all.dense_batch = batch;
     for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
-    if (!s) s = wf_keep_ceilings(t->dev, &all, NULL);
+    if (!s && !stopped(t)) s = wf_keep_ceilings(t->dev, &all, NULL);
     if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
     if (t->p->dense_batch) *t->p->dense_batch = batch;
     wf_tuned_free(&all);
@@ -480,7 +477,7 @@ static weft_status tune_device(tuner *t, char *path, size_t cap)
     WF_TRY(wf_select_open(p->device, &o, &t->dev));
     if (t->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
-    WF_TRY(find_path(t, path, cap));
+    WF_TRY(wf_keep_path(t->dev, p->path, path, cap));
     WF_TRY(wf_tuned_may_write(path)); /* fail before minutes of measuring, not after */
     WF_TRY(wf_queue_create(t->dev, &t->q));
     order_jobs(t, path);

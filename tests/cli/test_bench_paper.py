@@ -141,6 +141,8 @@ class Paper(cli.TestCase):
         """A step of 64 tokens, by the times of the profile: 160 us for q, and 40 for seven decodes as for eight."""
         apart = {x: us for (series, x), us in self.series("nanoflow-fig6").items() if series == "one after another"}
         self.assertEqual(apart, {"KQV": 160, "O": 160, "D": 240, "DecAttn": 40, "the layer": 600})
+        self.assertIn("; this is demo on a test", text)
+        self.assertEqual({(r["device"], r["driver"], r["model"]) for r in self.rows("nanoflow-fig6") if r["median"]}, {("a test", "", "demo")})
 
     def check_nanoflow_fig10(self, text, both):
         for (_, resource), use in self.series("nanoflow-fig10").items():
@@ -299,6 +301,11 @@ class Paper(cli.TestCase):
 
     def test_wrong_usage(self):
         self.fails(cli.USAGE, "--list", "bench", "paper")
+        self.fails(cli.USAGE, "leave 'sarathi-fig9' out", "bench", "paper", "--list", "sarathi-fig9")
+        self.fails(cli.USAGE, "leave 'EXTRA' out", "bench", "paper", "EXTRA", "--list")
+        for figure in ("flash-fig15", "flash-fig16"):
+            for option, *value in (("--ctx-size", 64), ("--calibration", "none"), ("--deterministic",)):
+                self.fails(cli.USAGE, f"{figure} has no use for {option}: leave it out", "bench", "paper", figure, *QUICK, option, *value)
         self.fails(cli.USAGE, "did you mean sarathi-fig9", "bench", "paper", "sarathi-fg9")
         self.fails(cli.USAGE, "conflict", "bench", "paper", "sarathi-fig9", "--shape", "llama3-8b", "-m", "x.gguf")
         self.fails(cli.USAGE, "add --shape", "bench", "paper", "sarathi-fig9", "--type", "Q8_0")

@@ -251,6 +251,8 @@ class Tune(Folder):
         err = p.communicate(timeout=60)[1]
         self.assertEqual(p.returncode, cli.INTERRUPTED, err)
         self.assertIn("are left: the same command begins with them", err)
+        with open(self.path("out")) as f:
+            self.assertNotIn("\ncost ", f.read())  # nor are the device's rates measured, which takes seconds
 
     def test_dense_batch(self):
         path = self.forced("ref", lambda text: text.replace("\ngemm", "\ndense_batch 96\ngemm"))
@@ -292,6 +294,42 @@ class Tune(Folder):
         r = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env)
         self.assertIn("kernel choices are not used", r.err)
         self.assertIn("line 10", r.err)
+
+    CHUNK = ["tune", *cli.CPU, "-r", 1, "--max-num-batched-tokens", 128, "--max-num-seqs", 12]
+
+    def test_dataset(self):
+        """Steps of a load, the one that suits it, and its ratio, which the file keeps from then on."""
+        model = ["-m", cli.data("stories260K.gguf"), "-f", self.path("out")]
+        load = self.write("load.csv", "ContextTokens,GeneratedTokens\n100,10\n200,30\n")
+        r = self.ok(*self.CHUNK, *model, "--dataset", load)
+        self.assertTrue(r.text.startswith("P:D = 7.5, of 2 requests\n"), r.text)
+        rows = [line.split() for line in r.text.splitlines() if line.startswith(("sarathi", "nanoflow"))]
+        self.assertEqual(sorted({int(row[1]) for row in rows}), [64, 93, 128])  # 11 decodes and 82 tokens of prompts
+        for _, tokens, chunk, decodes, ms, rate in rows:
+            self.assertLessEqual(int(chunk) + int(decodes), int(tokens))
+            self.assertGreater(float(ms) * float(rate), 0)
+        policy, tokens = re.search(r"--policy (\w+) --max-num-batched-tokens (\d+)", r.text).groups()
+        self.assertIn([policy, tokens], [row[:2] for row in rows])
+        r = self.ok(*self.CHUNK, *model, "--dataset", load, "--dataset", self.write("more.csv", "GeneratedTokens,ContextTokens\n20,0\n"))
+        self.assertIn("P:D = 5, of 3 requests", r.text)
+        self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=8,K=32", "--max-size", 1, "-f", self.path("out"))
+        with open(self.path("out")) as f:
+            self.assertRegex(f.read(), r"\nload 100.0000:20.0000\n(?s:.*)\ngemm F16 N=8,K=32 1:")
+
+    def test_bad_datasets(self):
+        model = ["-m", cli.data("stories260K.gguf"), "-f", self.path("out")]
+        head = "ContextTokens,GeneratedTokens\n"
+        for message, text in (("header line", "a,b\n1,2\n"), ("no requests", head), ("line 2", head + "1,x\n"), ("no ratio", head + "5,0\n"), ("no ratio", head + "0,5\n")):
+            r = cli.weft(*self.CHUNK, *model, "--dataset", self.write("load.csv", text))
+            self.assertIn(r.code, (cli.RUNTIME, cli.USAGE))
+            self.assertIn(message, r.err)
+        self.fails(cli.RUNTIME, "/absent", *self.CHUNK, *model, "--dataset", "/absent")
+        load = self.write("load.csv", head + "5,5\n")
+        for message, *args in (("conflict", "--overlap"), ("--max-size", "--max-size", 2), ("--overlap", "--quick"), ("one --shape", "--shape", "a", "--shape", "b")):
+            self.fails(cli.USAGE, message, "tune", *cli.CPU, "--dataset", load, *args)
+        self.fails(cli.USAGE, "belongs to --overlap and --dataset", "tune", *cli.CPU, "--max-num-seqs", 2, "--shape", "N=8,K=8")
+        self.fails(cli.USAGE, self.write("text", "not ours\n"), *self.CHUNK, *model[:2], "--dataset", load, "-f", self.path("text"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["load.csv", "text"])
 
     def test_bad_options(self):
         for message, *args in (("conflict", "-m", "x.gguf", "--shape", "N=1,K=1"), ("--shape", "--dtype", "F16"),

@@ -102,6 +102,9 @@ class Settings(TestCase):
         self.assertIn("-m is required", self.fails(USAGE, "", "convert", "--type", "Q8_0", "-o", os.path.join(self.folder, "x"), env=env).err)
         self.assertNotIn("conflict", cli.weft("bench", "--shape", "absent", *cli.CPU, env=env).err)
         self.assertNotIn("/absent", cli.weft("bench", "serve", "--port", 1, "--num-prompts", 1, env=env).err)
+        env = {"WEFT_CONFIG": self.put("weft.conf", "dataset = /absent\nctx-size = 64\ndeterministic\nmax-num-seqs = 2\n")}  # of loads, and of engines
+        self.ok("tune", *cli.CPU, "--shape", "N=8,K=32", "--max-size", 1, "-r", 1, "-f", os.path.join(self.folder, "x.tune"), env=env)
+        self.ok("bench", "paper", "flash-fig16", *cli.CPU, "--quick", env=env)
 
     def test_what_is_typed_or_piped_goes_before(self):
         """A setting that conflicts with something typed is left out."""

@@ -238,27 +238,50 @@ static void not_where_it_would_not_be_used(void **state)
     is_none(WEFT_DEMO, &(struct weft_engine_params){.device = "cpu", .context = CONTEXT, .threads = 1}, "a model that is no file is not measured");
 }
 
+/* Names, in *p, a file by which the device has these rates. */
+static void set_rates(const char *rates, char path[400], struct weft_engine_params *p)
+{
+    struct weft_device_info list[16];
+    size_t n = weft_devices(list, WF_LEN(list)), cpu = 0;
+    while (cpu < n && strcmp(list[cpu].id, "cpu")) cpu++;
+    assert_true(cpu < n);
+    snprintf(path, 400, "%s/rates.tune", cache);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\ncost device %s\n", list[cpu].name, list[cpu].platform, list[cpu].compute_units, rates);
+    fclose(f);
+    p->tuned = path;
+}
+
 /* By the estimate alone: this machine is as fast as before. */
 static void not_where_it_would_take_long(void **state)
 {
     (void)state;
     char path[400];
-    struct weft_device_info list[16];
     struct weft_engine_params p = usual();
-    size_t n = weft_devices(list, WF_LEN(list)), cpu = 0;
-    while (cpu < n && strcmp(list[cpu].id, "cpu")) cpu++;
-    assert_true(cpu < n);
-    snprintf(path, sizeof path, "%s/slow.tune", cache);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\ncost device read=0.001,f32=0.0001,f16=0.0001,q8=0.0001\n", list[cpu].name, list[cpu].platform, list[cpu].compute_units);
-    fclose(f);
-    p.tuned = path;
+    set_rates("read=0.0001,f32=0.0001,f16=0.0001,q8=0.0001", path, &p);
     is_none(model_path, &p, "are left to weft calibrate");
     open_usual();
     said_only(MEASURED);
     open_at(model_path, &p); /* what is kept costs nothing */
     said_only(KEPT);
+}
+
+/* Fewer tokens where the usual number takes more than a moment, and layers have ranges as with that. */
+static void few_tokens_where_it_takes_a_while(void **state)
+{
+    (void)state;
+    char path[400];
+    struct weft_engine_params p = usual();
+    opened all = open_usual();
+    shell("rm -r '%s'%s", entries, "");
+    set_rates("read=1,f32=0.0004,f16=0.0004,q8=0.0004", path, &p);
+    opened few = open_at(model_path, &p);
+    said_only("measured on 128 tokens");
+    for (int i = 0; i < LAYERS; i++) assert_int_equal(few.ranges[i].a < few.ranges[i].b, all.ranges[i].a < all.ranges[i].b);
+    opened again = open_usual(); /* on a faster machine, as it were */
+    said_only(KEPT);
+    assert_memory_equal(few.ranges, again.ranges, sizeof few.ranges);
 }
 
 static void a_file_takes_precedence(void **state)
@@ -411,7 +434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(later_starts_are_alike), TEST(ranges_are_those_of_a_text), TEST(damaged_entries_are_measured_again), TEST(other_weights_are_another_model),
-        TEST(cache_that_cannot_be_written), TEST(not_where_it_would_not_be_used), TEST(not_where_it_would_take_long), TEST(a_file_takes_precedence),
+        TEST(cache_that_cannot_be_written), TEST(not_where_it_would_not_be_used), TEST(not_where_it_would_take_long), TEST(few_tokens_where_it_takes_a_while), TEST(a_file_takes_precedence),
         TEST(plans_from_files), TEST(kernel_that_is_named), TEST(opening_is_given_up), TEST(opens_without_memory_to_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,26 +257,77 @@ static weft_status count_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst,
     return own_fns->read(q, buf, off, dst, size, waits, n_waits, signal);
 }
 
+enum { PAGE = 16, SEQS = 16 };
+static const char text[] = "One day a cat sat by the door. The cat was sad. A dog came by, and they had fun.";
+
+static struct weft_engine *open_engine(struct weft_model *m)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "cpu", .context = 128, .n_seqs = SEQS, .max_batched_tokens = 128, .page_tokens = PAGE, .threads = 1};
+    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    page_bytes = wf_dtype_bytes(WF_F16, e->model->hp.n_kv_head * e->model->hp.head_dim * PAGE), page_reads = 0;
+    own_fns = e->dev->fns;
+    return e;
+}
+
+/* With another way to read. */
+static weft_status calibrate(struct weft_engine *e, weft_status (*read)(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *), weft_stop_fn stop,
+                             struct weft_calibration **c)
+{
+    wf_dev_fns fns = *own_fns;
+    fns.read = read;
+    e->dev->fns = &fns;
+    weft_status s = weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1, .stop = stop}, c);
+    e->dev->fns = own_fns;
+    return s;
+}
+
 /* Of each layer's keys only the pages of the sequence are read, not the whole pool, which may be most of a device's memory. */
 static void test_pages_of_the_sequence(void **state)
 {
-    enum { PAGE = 16, SEQS = 16 };
-    struct weft_engine *e = NULL;
-    struct weft_calibration *c = NULL;
-    struct weft_model *m = copy_of_demo();
-    const struct weft_model_info *info = weft_model_info(m);
-    struct weft_engine_params p = {.device = "cpu", .context = 128, .n_seqs = SEQS, .max_batched_tokens = 128, .page_tokens = PAGE, .threads = 1};
-    static const char text[] = "One day a cat sat by the door. The cat was sad. A dog came by, and they had fun.";
     (void)state;
-    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
-    wf_dev_fns fns = *(own_fns = e->dev->fns);
-    fns.read = count_read;
-    page_bytes = wf_dtype_bytes(WF_F16, e->model->hp.n_kv_head * e->model->hp.head_dim * PAGE), page_reads = 0;
-    e->dev->fns = &fns;
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c)) fail_msg("%s", weft_last_error());
-    e->dev->fns = own_fns;
+    struct weft_model *m = copy_of_demo();
+    struct weft_engine *e = open_engine(m);
+    const struct weft_model_info *info = weft_model_info(m);
+    struct weft_calibration *c = NULL;
+    if (calibrate(e, count_read, NULL, &c)) fail_msg("%s", weft_last_error());
     assert_in_range(c->n_tokens, PAGE + 1, 128); /* one piece, in one step, of several pages */
     assert_int_equal(page_reads, info->n_layer * ((c->n_tokens + PAGE - 1) / PAGE));
+    weft_calibration_free(c);
+    weft_engine_close(e);
+    weft_model_close(m);
+}
+
+static atomic_bool reads;
+static atomic_uint stopped;
+
+/* Once the step has come to a layer's keys. */
+static bool stop_in_step(void *user)
+{
+    (void)user;
+    if (atomic_load(&reads)) atomic_fetch_add(&stopped, 1);
+    return atomic_load(&reads);
+}
+
+/* The first waits until what was answered has had its effect: then the question comes again. */
+static weft_status read_until_stopped(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+{
+    atomic_store(&reads, true);
+    while (atomic_load(&stopped) < 2) wf_sleep_ns(1000000);
+    return count_read(q, buf, off, dst, size, waits, n_waits, signal);
+}
+
+/* A step that is looked at ends behind the layer in which nobody wants it any more, which may be a minute before its last one. The engine goes on. */
+static void test_stops_between_layers(void **state)
+{
+    (void)state;
+    struct weft_model *m = copy_of_demo();
+    struct weft_engine *e = open_engine(m);
+    struct weft_calibration *c = NULL;
+    assert_int_equal(calibrate(e, read_until_stopped, stop_in_step, &c), WEFT_ERR_CANCELLED);
+    assert_null(c);
+    assert_in_range(page_reads, 1, 128 / PAGE); /* of the first one */
+    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c)) fail_msg("%s", weft_last_error());
     weft_calibration_free(c);
     weft_engine_close(e);
     weft_model_close(m);
@@ -313,6 +365,7 @@ int main(void)
         cmocka_unit_test_setup(test_quantiles, each), cmocka_unit_test_setup(test_rule, each),      cmocka_unit_test_setup(test_good_files, each),
         cmocka_unit_test_setup(test_broken_files, each), cmocka_unit_test_setup(test_truncated, each), cmocka_unit_test_setup(test_engine, each),
         cmocka_unit_test_setup(test_round_trip, each), cmocka_unit_test_setup(test_pages_of_the_sequence, each),
+        cmocka_unit_test_setup(test_stops_between_layers, each),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

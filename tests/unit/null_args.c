@@ -238,6 +238,10 @@ static void measuring(void **state)
     REFUSES(weft_tune, NULL, buf, sizeof buf);
     REFUSES(weft_tune, &tune, buf, sizeof buf);
     PASSES(weft_tune, &(struct weft_tune_params){.device = "null", .model = model}, NULL, 8);
+    REFUSES(weft_tune_chunk, NULL, &(struct weft_chunk_params){0}, buf, sizeof buf);
+    REFUSES(weft_tune_chunk, engine, NULL, buf, sizeof buf);
+    REFUSES(weft_tune_chunk, engine, &(struct weft_chunk_params){.n = 1}, buf, sizeof buf);
+    PASSES(weft_tune_chunk, engine, &(struct weft_chunk_params){0}, NULL, 8);
     IGNORES(weft_device_file, NULL, buf, sizeof buf);
     IGNORES(weft_device_file, weft_engine_device(engine), NULL, 8);
     assert_string_equal(buf, "same");

@@ -225,6 +225,28 @@ static void test_chunks_by_ratio(void **state)
     assert_true(balanced > 0.95 && filled < 0.9);
 }
 
+/* Until sequences have finished P:D is that of the load which is expected, and then moves away from it as from so many others. */
+static void test_expected_ratio(void **state)
+{
+    (void)state;
+    world w;
+    wf_sched_params p = {.policy = WF_POLICY_SARATHI, .page_tokens = PAGE, .prefill = 30, .decode = 10};
+    wf_sched s;
+    assert_int_equal(wf_sched_init(&s, &roomy, &p), WEFT_OK);
+    assert_true(wf_sched_ratio(&s) == 3);
+    wf_sched_free(&s);
+    open_world(&w, &roomy, WF_POLICY_SARATHI, 1, 0);
+    w.s.prefill = 30, w.s.decode = 10;
+    for (int i = 0; i < WF_RATIO_SEQS; i++) add(&w, 8, 20, 1000 * i, 0);
+    while (w.alive) {
+        double before = wf_sched_ratio(&w.s);
+        step(&w);
+        assert_true(wf_sched_ratio(&w.s) <= before);
+    }
+    assert_true(wf_sched_ratio(&w.s) > 0.8 && wf_sched_ratio(&w.s) < 1.2); /* two thirds of the way from 30:10 to 8:20, which is 0.4 */
+    run_out(&w);
+}
+
 /* Of a prompt that comes while n sequences decode, at a ratio: the first chunk. */
 static uint32_t first_chunk(uint32_t n, double ratio, uint32_t tile, uint32_t least_step)
 {
@@ -472,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_unified_pool_compared),   cmocka_unit_test(test_windows), cmocka_unit_test(test_tables),
         cmocka_unit_test(test_windows_let_more_run),
         cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_expected_ratio),
             cmocka_unit_test(test_orca_takes_prompts_whole),
         cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),

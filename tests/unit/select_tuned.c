@@ -121,6 +121,16 @@ static void broken_files_are_refused(void **state)
         {HEAD "cost a234567890123456789012345678901234567890 read=1\n", "cost NAME"},
         {HEAD "dense_batch 65537\n", "line 6"},
         {HEAD "dense_batch 512 rows\n", "line 6"},
+        {"weft-tuned 1\nload 1:1\n", "line 2: comes before"},
+        {HEAD "load\n", "line 6"},
+        {HEAD "load 5\n", "1155.4:245.3"},
+        {HEAD "load 5:\n", "1155.4:245.3"},
+        {HEAD "load :5\n", "1155.4:245.3"},
+        {HEAD "load 5:0\n", "1155.4:245.3"},
+        {HEAD "load -5:1\n", "1155.4:245.3"},
+        {HEAD "load 5:1:1\n", "1155.4:245.3"},
+        {HEAD "load 5:1e3\n", "1155.4:245.3"},
+        {HEAD "load 5:10000000\n", "1155.4:245.3"},
         {HEAD "matmul F16 N=1,K=1 1:a\n", "line 6: is neither"},
         {HEAD "gemm F17 N=1,K=1 1:a\n", "storage format"},
         {HEAD "gemm I32 N=1,K=1 1:a\n", "storage format"},
@@ -222,16 +232,19 @@ static void written_reads_back(void **state)
     memset(&row.step[1], 0, sizeof row.step[1]);
     assert_int_equal(wf_tuned_put(&t, &row), WEFT_OK); /* replaces */
     assert_int_equal(t.n, 2);
-    t.dense_batch = 768;
+    t.dense_batch = 768, t.load = (wf_tuned_load){1155.25, 0.0001};
     snprintf(path, sizeof path, "%s/a.tune", folder);
     assert_int_equal(wf_tuned_write(path, &info, &t), WEFT_OK);
     if (wf_tuned_read(path, &info, &back)) fail_msg("%s", weft_last_error());
     assert_int_equal(back.n, t.n);
     assert_int_equal(back.dense_batch, 768);
+    assert_true(back.load.prompt == 1155.25 && back.load.generated == 0.0001);
     assert_memory_equal(back.rows, t.rows, t.n * sizeof *t.rows);
     assert_int_equal(back.n_costs, 3);
     for (size_t i = 0; i < 3; i++)
         assert_true(back.costs[i].value == t.costs[i].value && !strcmp(back.costs[i].of, t.costs[i].of) && !strcmp(back.costs[i].name, t.costs[i].name));
+    wf_tuned_forget_kernels(&back);
+    assert_true(!back.n && !back.n_costs && !back.dense_batch && back.load.prompt == 1155.25);
     wf_tuned_free(&t);
     wf_tuned_free(&back);
     snprintf(path, sizeof path, "%s/none/a.tune", folder);
