@@ -144,12 +144,6 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
     return wf_gen_operand(&k->out[WF_ATTENTION_O], c->out, s->m, cols, c->pad);
 }
 
-static float number_at(const wf_check_operand *o, uint32_t row, uint32_t col)
-{
-    const uint8_t *at = wf_gen_row(o, row);
-    return o->view.dtype == WF_F16 ? wf_half_to_float(((const uint16_t *)at)[col]) : ((const float *)at)[col];
-}
-
 static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
 {
     const wf_op_params *p = &k->c.p;
@@ -163,7 +157,7 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;
         for (uint32_t i = 0; i < d; i++)
-            s += (double)number_at(&k->in[WF_ATTENTION_Q], m, h * d + i) * number_at(&k->in[WF_ATTENTION_K_POOL], page, at + i);
+            s += (double)wf_gen_get(&k->in[WF_ATTENTION_Q], m, h * d + i) * wf_gen_get(&k->in[WF_ATTENTION_K_POOL], page, at + i);
         top = fmax(top, wf_attention_score(p, s));
     }
     return top;

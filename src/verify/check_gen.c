@@ -8,20 +8,6 @@
 
 /* ---- one function for each op ----------------------------------------------------------------------- */
 
-/* An activation, in either dtype. */
-static float get(const wf_check_operand *o, uint32_t row, uint32_t i)
-{
-    const uint8_t *at = wf_gen_row(o, row);
-    return o->view.dtype == WF_F16 ? wf_half_to_float(((const uint16_t *)at)[i]) : ((const float *)at)[i];
-}
-
-static void set(const wf_check_operand *o, uint32_t row, uint32_t i, float x)
-{
-    uint8_t *at = wf_gen_row(o, row);
-    if (o->view.dtype == WF_F16) ((uint16_t *)at)[i] = wf_float_to_half(x);
-    else ((float *)at)[i] = x;
-}
-
 static weft_status gen_get_rows(wf_check *k, wf_gen *g)
 {
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
@@ -60,7 +46,7 @@ static weft_status gen_layernorm(wf_check *k, wf_gen *g)
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_X], g, c->in, c->m, c->k, c->pad, 3));
     for (uint32_t m = 0; m < c->m; m++) {
         float mean = 8 * wf_gen_unit(g);
-        for (uint32_t i = 0; i < c->k; i++) set(&k->in[WF_LAYERNORM_X], m, i, get(&k->in[WF_LAYERNORM_X], m, i) + mean);
+        for (uint32_t i = 0; i < c->k; i++) wf_gen_set(&k->in[WF_LAYERNORM_X], m, i, wf_gen_get(&k->in[WF_LAYERNORM_X], m, i) + mean);
     }
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_W], g, WF_F32, 1, c->k, 0, 2));
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_B], g, WF_F32, 1, c->k, 0, 2));
@@ -161,10 +147,10 @@ static void scores_of(const wf_check *k, const float *w, uint32_t row, double *s
     const wf_check_operand *x = &k->in[WF_ROUTER_X];
     const float *norm = (const float *)k->in[WF_ROUTER_NORM].data;
     double squares = 0;
-    for (uint32_t i = 0; i < k->c.k; i++) squares += pow(get(x, row, i), 2);
+    for (uint32_t i = 0; i < k->c.k; i++) squares += pow(wf_gen_get(x, row, i), 2);
     for (uint32_t e = 0; e < k->c.n; e++) {
         scores[e] = 0;
-        for (uint32_t i = 0; i < k->c.k; i++) scores[e] += (double)get(x, row, i) * norm[i] * w[(size_t)e * k->c.k + i];
+        for (uint32_t i = 0; i < k->c.k; i++) scores[e] += (double)wf_gen_get(x, row, i) * norm[i] * w[(size_t)e * k->c.k + i];
         scores[e] /= sqrt(squares / k->c.k + k->c.p.eps);
     }
     qsort(scores, k->c.n, sizeof *scores, descending);
@@ -185,7 +171,7 @@ static weft_status gen_clear_row(const wf_check *k, wf_gen *g, const float *w, u
     for (int try = 0; try < 1000; try++) {
         scores_of(k, w, r, scores);
         if (is_clear(&k->c, scores)) return WEFT_OK;
-        for (uint32_t i = 0; i < k->c.k; i++) set(&k->in[WF_ROUTER_X], r, i, 2 * wf_gen_unit(g));
+        for (uint32_t i = 0; i < k->c.k; i++) wf_gen_set(&k->in[WF_ROUTER_X], r, i, 2 * wf_gen_unit(g));
     }
     return wf_fail(WEFT_ERR_INTERNAL, "no row with a clear choice of %u experts in 1000", k->c.n);
 }
@@ -194,7 +180,7 @@ static weft_status gen_clear_rows(const wf_check *k, wf_gen *g, const float *w, 
 {
     for (uint32_t r = 0; r < k->c.m; r++) {
         WF_TRY(gen_clear_row(k, g, w, r, scores));
-        if (r % 6 == 4) set(&k->in[WF_ROUTER_X], r, wf_gen_below(g, k->c.k), NAN);
+        if (r % 6 == 4) wf_gen_set(&k->in[WF_ROUTER_X], r, wf_gen_below(g, k->c.k), NAN);
     }
     return WEFT_OK;
 }

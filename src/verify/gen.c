@@ -55,6 +55,19 @@ uint8_t *wf_gen_row(const wf_check_operand *o, uint32_t row)
     return o->data + wf_dtype_bytes(o->view.dtype, (uint64_t)row * o->view.stride);
 }
 
+float wf_gen_get(const wf_check_operand *o, uint32_t row, uint32_t col)
+{
+    const uint8_t *at = wf_gen_row(o, row);
+    return o->view.dtype == WF_F16 ? wf_half_to_float(((const uint16_t *)at)[col]) : ((const float *)at)[col];
+}
+
+void wf_gen_set(const wf_check_operand *o, uint32_t row, uint32_t col, float x)
+{
+    uint8_t *at = wf_gen_row(o, row);
+    if (o->view.dtype == WF_F16) ((uint16_t *)at)[col] = wf_float_to_half(x);
+    else ((float *)at)[col] = x;
+}
+
 /* An encoder never emits some bit patterns that files may hold (e.g. -128 in Q8_0): replace a byte
  * here and there, wherever the block stays finite and of its old size. */
 static void mutate(wf_gen *g, const wf_dtype_info *t, uint8_t *block)

@@ -19,6 +19,9 @@ uint32_t *wf_gen_permutation(wf_gen *g, uint32_t n);
 /* All bytes 0xFF: NaN in every float format, -1 as an id, and as a scale of a block format. pad: elements between rows. */
 weft_status wf_gen_operand(wf_check_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad);
 uint8_t *wf_gen_row(const wf_check_operand *o, uint32_t row);
+/* An element of F32 or F16. */
+float wf_gen_get(const wf_check_operand *o, uint32_t row, uint32_t col);
+void wf_gen_set(const wf_check_operand *o, uint32_t row, uint32_t col, float x);
 /* Filled with numbers up to the amplitude. */
 weft_status wf_gen_floats(wf_check_operand *o, wf_gen *g, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad, float amplitude);
 weft_status wf_gen_ints(wf_check_operand *o, uint32_t n, int32_t **values);
