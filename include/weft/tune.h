@@ -143,7 +143,7 @@ struct weft_chunk_params {
 };
 /* Measures steps of several sizes, up to those of e, each with as many decodes as P:D of the load gives work for, and keeps P:D: policy sarathi begins with
  * it. e is of no use afterwards but to be closed. path (may be NULL): gets the path of the file. WEFT_ERR_ARG: a load without prompts or without
- * generated tokens, or a path that must not be replaced. */
+ * generated tokens, or with millions of them a request; or a path that must not be replaced. */
 WEFT_API enum weft_status weft_tune_chunk(struct weft_engine *e, const struct weft_chunk_params *p, char *path, size_t cap);
 
 /* --- calibration of the asynchronous softmax (FlashDecoding++Next, section III) -------------- */

@@ -391,7 +391,7 @@ struct weft_engine_params {
                                 becomes smaller, with a warning. n_seqs 0 then means as many sequences as the cache holds whole contexts (SARATHI, section
                                 4.3.1), but 64 to 256. 0: kv_seqs and n_seqs alone decide */
     bool f16_residual;       /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory and, on a GPU, less to read, but each layer
-                                rounds it, and numbers above 65504 are lost */
+                                rounds it, and numbers above 65504 are lost (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
     uint64_t reserved[7];
 };
 

@@ -208,6 +208,7 @@ static int cmd_bench_ops(const wf_opts *o)
         if (!strcmp(formats[i].name, o->output)) b.format = &formats[i];
     if (o->variant && o->all_variants)
         return wf_usage(o->command, "--variant and --variants conflict: use one of them");
+    if (wf_opts_typed(o, "f16-residual")) return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (s) return wf_say_error(s);
     s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;

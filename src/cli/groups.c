@@ -97,7 +97,7 @@ static const wf_opt kernels[] = {
     {0, "tuned", "FILE|none", "kernel choices written by `weft tune`; none: default costs (default: the file of this device, if any)",
      WF_OPT_TEXT, AT(engine.tuned)},
     {0, "deterministic", NULL, "batch-invariant kernels: a request gives the same bits alone and in any batch; slower", WF_OPT_FLAG, AT(engine.deterministic)},
-    {0, "f16-residual", NULL, "keep the residual stream in F16: less memory and, on GPUs, less to read, but less exact", WF_OPT_FLAG, AT(engine.f16_residual)},
+    {0, "f16-residual", NULL, "keep the residual stream in F16: less memory and, on GPUs, less to read (on CPUs slower), but less exact: numbers above 65504 are lost, which shows as logits that are not finite", WF_OPT_FLAG, AT(engine.f16_residual)},
 };
 WF_GROUP(wf_group_kernels, "Choice of kernels", kernels);
 

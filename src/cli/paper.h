@@ -32,7 +32,7 @@ typedef struct wf_figure {
     size_t n_points;
     bool reads_text;    /* -p or -f */
     const char *option; /* others of its own, with a space between; NULL: none */
-    bool ops;           /* measures single ops, with both kinds of softmax: no engine has options */
+    bool ops;           /* measures single ops: no engine has options */
     bool many;          /* opens its models itself, by a list of --shape */
     uint32_t runs;      /* of each load without -r; 0: 3 */
     double limit; /* these three as in wf_chart */

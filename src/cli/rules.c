@@ -22,11 +22,11 @@ static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
     {"info|bench|bench throughput|bench ablation|bench paper|plan", "type|layers", "shape"},
-    {"bench paper", "prompt|file|dataset|profile|max-num-seqs|peer", ""}, /* only what is typed: few figures take them */
+    {"bench paper", "prompt|file|dataset|profile|max-num-seqs|policy|peer", ""}, /* only what is typed: few figures take them */
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "rate|plot", "arrivals"},
     {"bench throughput", "arrivals", "rate|dataset"},
-    {"info", "memory|ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|page-tokens", "model|shape"},
+    {"info", "memory|ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|page-tokens|attention-windows|f16-residual", "model|shape"},
     {"kernels|tune", "dtype", "shape"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
@@ -37,7 +37,7 @@ static const struct {
     {"plan", "output|best|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "quick|anew|profile|output|best|context-measured", "overlap"},
-    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|ctx-size", "overlap|dataset"},
+    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|ctx-size", "overlap|dataset"},
     {"tune", "dataset", ""}, /* a setting for all runs is of those that run loads */
 };
 

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #define AT(field) offsetof(wf_opts, field)
 
@@ -140,6 +141,7 @@ typedef struct chunk_view {
     wf_progress bar;
     double ratio;
     size_t n_requests, n_rows;
+    uint32_t last_tokens;
     struct weft_chunk_row chosen;
 } chunk_view;
 
@@ -149,6 +151,7 @@ static void on_chunk(void *user, const struct weft_chunk_row *r)
     wf_progress_hide(&v->bar);
     if (!v->n_rows++) printf("P:D = %.3g, of %zu requests\n\n%-9s %7s %7s %8s %10s %10s\n", v->ratio, v->n_requests, "policy", "tokens", "chunk", "decodes", "ms", "tokens/s");
     printf("%-9s %7u %7u %8u %10.2f %10.1f\n", r->policy, r->tokens, r->chunk, r->decodes, r->us / 1e3, r->rate);
+    v->last_tokens = r->tokens;
     if (r->chosen) v->chosen = *r;
 }
 
@@ -164,17 +167,33 @@ static void advise(const chunk_view *v)
     if (r->policy) printf("\nserve such a load with --policy %s --max-num-batched-tokens %u, the smallest step that is expected to give nearly as much as the best\n", r->policy, r->tokens);
 }
 
-static int tune_chunk(const wf_opts *o, struct weft_engine *e, const lengths *l)
+/* Of the requests that fit the context, as `weft bench throughput` takes them. */
+static weft_status keep_fitting(const wf_opts *o, uint32_t context, lengths *l)
+{
+    size_t n = 0, all = l->n;
+    for (size_t i = 0; i < all; i++)
+        if ((uint64_t)WF_MAX(l->prompts[i], 1u) + l->generated[i] <= context) l->prompts[n] = l->prompts[i], l->generated[n] = l->generated[i], n++;
+    l->n = n;
+    if (!n && all) return wf_fail(WEFT_ERR_ARG, "no request fits the context of %u tokens; use a larger one (-c)", context);
+    if (n < all) wf_note(o, "%zu of %zu requests do not fit the context of %u tokens (-c), and do not count", all - n, all, context);
+    return WEFT_OK;
+}
+
+static int tune_chunk(const wf_opts *o, struct weft_engine *e, lengths *l)
 {
     char path[1100] = "";
+    weft_status fit = keep_fitting(o, weft_engine_context(e), l);
+    if (fit) return wf_say_error(fit);
     chunk_view v = {.o = o, .n_requests = l->n};
     struct weft_chunk_params p = {.prompts = l->prompts, .generated = l->generated, .n = l->n, .path = o->file, .seconds = o->overlaps.seconds, .repeat = o->repeat,
                                   .ratio = &v.ratio, .on_row = on_chunk, .on_progress = on_chunk_progress, .stop = wf_ask_interrupted, .user = &v};
+    time_t began = time(NULL);
     wf_catch_interrupt();
     weft_status s = weft_tune_chunk(e, &p, path, sizeof path);
     wf_progress_end(&v.bar);
     if (s) return wf_say_error(s);
     advise(&v);
+    if (wf_interrupted() || (p.seconds && (uint64_t)(time(NULL) - began) >= p.seconds)) wf_note(o, "stopped: steps of more than %u tokens may be missing", v.last_tokens);
     wf_note(o, "wrote %s: with it policy sarathi begins with this ratio", path);
     return wf_interrupted() ? wf_interrupted_exit() : 0;
 }
@@ -183,9 +202,11 @@ static int tune_chunk(const wf_opts *o, struct weft_engine *e, const lengths *l)
 static int open_for_chunks(const wf_opts *o, const struct weft_model *m, struct weft_engine **e)
 {
     struct weft_engine_params p = o->engine;
+    struct stat st;
     wf_batching_defaults(o, m, &p);
-    if (!p.max_batched_tokens) p.max_batched_tokens = MOST_TOKENS;
-    if (o->file && !access(o->file, F_OK)) p.tuned = o->file;
+    uint64_t all = p.n_seqs && p.context ? (uint64_t)p.n_seqs * p.context : MOST_TOKENS;
+    if (!p.max_batched_tokens) p.max_batched_tokens = (uint32_t)WF_MIN((uint64_t)MOST_TOKENS, all);
+    if (o->file && !stat(o->file, &st) && S_ISREG(st.st_mode)) p.tuned = o->file; /* opening another kind of file may wait for ever */
     p.policy = "sarathi";
     return wf_open_engine(o, m, p, e);
 }
@@ -213,7 +234,7 @@ static int cmd_chunk(const wf_opts *o)
 static int check_views(const wf_opts *o)
 {
     static const char *const of_overlap[] = {"quick", "anew", "profile", "output", "best", "context-measured"};
-    static const char *const of_steps[] = {"max-num-seqs", "max-num-batched-tokens", "kv-memory", "deterministic", "ctx-size"};
+    static const char *const of_steps[] = {"max-num-seqs", "max-num-batched-tokens", "kv-memory", "deterministic", "f16-residual", "ctx-size"};
     for (size_t i = 0; !o->overlap && i < WF_LEN(of_overlap); i++)
         if (wf_opts_has(o, of_overlap[i])) return wf_usage(o->command, "--%s belongs to --overlap", of_overlap[i]);
     for (size_t i = 0; !o->overlap && !o->load.traces.n && i < WF_LEN(of_steps); i++)
@@ -275,6 +296,7 @@ static const wf_opt step_rows[] = {
     {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve` (default with --dataset 2048)", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache (default: as of `weft serve`; with --overlap as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG, AT(engine.deterministic)},
+    {0, "f16-residual", NULL, "measure with the residual stream in F16, for engines with --f16-residual", WF_OPT_FLAG, AT(engine.f16_residual)},
 };
 static const WF_GROUP(overlap_group, "Overlap", overlap_rows);
 static const WF_GROUP(step_group, "Steps, of --overlap and --dataset", step_rows);

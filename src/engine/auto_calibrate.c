@@ -159,7 +159,7 @@ static char *describe(const struct weft_model *m, const struct weft_engine_param
     if (!f) return NULL;
     print_model(m->file, g, f);
     print_hex(f, a->ids, a->n_ids * sizeof *a->ids);
-    fprintf(f, "every %u context %u\n", queries_apart(&m->hp, a->n_ids), (uint32_t)WF_MIN(wf_engine_context(m, p), a->n_ids));
+    fprintf(f, "every %u context %u residual %d\n", queries_apart(&m->hp, a->n_ids), (uint32_t)WF_MIN(wf_engine_context(m, p), a->n_ids), p->f16_residual);
     bool ok = print_windows(p->attention_windows, f);
     if (!fclose(f) && ok) return all;
     free(all);

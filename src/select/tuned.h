@@ -58,6 +58,7 @@ extern const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS];
 #define WF_TUNED_STEPS 24
 #define WF_TUNED_AUTO "auto" /* in place of a kernel: the backend's own choice */
 #define WF_TUNED_MOST_ROWS 65536 /* of a dense batch */
+#define WF_TUNED_MOST_LENGTH 9e6 /* of a prompt or an answer, on average */
 #define WF_TUNED_LEAST_COST 0.0001 /* value of a coefficient */
 typedef struct wf_tuned_step {
     uint32_t from; /* > the step's before */

@@ -50,6 +50,8 @@ static weft_status read_load(chunk_tuner *t)
     t->mean = (wf_tuned_load){mean_of(p->prompts, p->n), mean_of(p->generated, p->n)};
     if (t->mean.prompt < WF_TUNED_LEAST_COST || t->mean.generated < WF_TUNED_LEAST_COST)
         return wf_fail(WEFT_ERR_ARG, "a load with prompts of %.4g tokens and answers of %.4g has no ratio of these", t->mean.prompt, t->mean.generated);
+    if (t->mean.prompt > WF_TUNED_MOST_LENGTH || t->mean.generated > WF_TUNED_MOST_LENGTH)
+        return wf_fail(WEFT_ERR_ARG, "a load with prompts of %.4g tokens and answers of %.4g is none of a model", t->mean.prompt, t->mean.generated);
     t->ratio = t->mean.prompt / t->mean.generated;
     if (p->ratio) *p->ratio = t->ratio;
     return WEFT_OK;
@@ -88,6 +90,7 @@ static wf_step_load step_of(const chunk_tuner *t, uint32_t tokens, bool one_prom
     uint32_t most = WF_MIN(t->seqs, tokens) - 1, decodes = (uint32_t)WF_MIN(tokens / (1 + t->ratio) + 0.5, (double)most), chunk = tokens - decodes;
     if (one_prompt) chunk = WF_MIN(chunk, mean_chunk(t, chunk));
     decodes = (uint32_t)WF_MIN(chunk / t->ratio + 0.5, (double)WF_MIN(most, tokens - chunk));
+    while (decodes && !wf_load_fits(t->e, (wf_step_load){decodes, chunk}, t->context)) decodes--; /* each of several prompts is a sequence */
     return (wf_step_load){decodes, chunk};
 }
 
@@ -98,14 +101,21 @@ static double rate_of(const chunk_tuner *t, wf_step_load x, double us)
     return (t->mean.prompt + t->mean.generated) / (chunks * us + left / t->seqs * t->decode_us) * 1e6;
 }
 
+/* Larger steps whose load does not fill them are the same. */
+static bool is_known(const chunk_tuner *t, wf_step_load x)
+{
+    for (size_t i = 0; i < t->n_rows; i++)
+        if (t->rows[i].chunk == x.prefill && t->rows[i].decodes == x.decodes) return true;
+    return false;
+}
+
 static weft_status add_row(chunk_tuner *t, uint32_t tokens, size_t policy)
 {
     wf_step_load x = step_of(t, tokens, !policy);
     struct weft_chunk_row *r = &t->rows[t->n_rows];
     if (t->n_rows == MOST_ROWS || !wf_load_fits(t->e, x, t->context)) return WEFT_OK;
     *r = (struct weft_chunk_row){.policy = policies[policy], .tokens = tokens, .chunk = x.prefill, .decodes = x.decodes};
-    bool same = policy && t->n_rows && r[-1].tokens == tokens && r[-1].chunk == r->chunk;
-    if (same || is_over(t)) return WEFT_OK;
+    if (is_known(t, x) || is_over(t)) return WEFT_OK;
     WF_TRY(time_step(t, x, &r->us));
     r->rate = rate_of(t, x, r->us);
     t->n_rows++;

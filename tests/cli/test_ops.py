@@ -312,6 +312,9 @@ class Tune(Folder):
         self.assertIn([policy, tokens], [row[:2] for row in rows])
         r = self.ok(*self.CHUNK, *model, "--dataset", load, "--dataset", self.write("more.csv", "GeneratedTokens,ContextTokens\n20,0\n"))
         self.assertIn("P:D = 5, of 3 requests", r.text)
+        r = self.ok(*self.CHUNK, *model, "--dataset", self.write("long.csv", "ContextTokens,GeneratedTokens\n16777216,16777216\n100,20\n"))
+        self.assertIn("P:D = 5, of 1 requests", r.text)
+        self.assertIn("1 of 2 requests do not fit the context", r.err)
         self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=8,K=32", "--max-size", 1, "-f", self.path("out"))
         with open(self.path("out")) as f:
             self.assertRegex(f.read(), r"\nload 100.0000:20.0000\n(?s:.*)\ngemm F16 N=8,K=32 1:")

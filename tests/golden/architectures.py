@@ -4,6 +4,7 @@ with keys and values as the cache has them.
 
 - The float64 pass itself: over each folder of tests/model/data in BF16 it gives the logits that transformers gave, to the digits that F32 has.
 - These folders in each type. Their rows are no multiple of most blocks, so the converter takes other formats, which are looked at, too.
+- In F16 also with the residual stream in F16, which keeps models of few layers within the same bounds.
 - One folder of each architecture made four times as wide, with random weights, so that rows are blocks of 256; those behind the feed-forward still are not.
 
     architectures.py WEFT SOURCES [more]     more: the types that the run without it leaves out
@@ -147,9 +148,10 @@ class Test:
         model = Cached(self.converted(folder, kind))
         wrong = wrong_formats(model.file, kind)
         ids, want = clear_tokens(model, ids)
-        self.run(self.weft, 'perplexity', '-m', self.top / 'out.gguf', '--tokens', ','.join(map(str, ids)), '--logits', self.top / 'got.npy', '--device', 'cpu')
-        error = tolerances.model_error('logits', np.load(self.top / 'got.npy'), want)
-        self.say(f'{name} {kind}', '; '.join(wrong[:3]) or ('' if error <= 1 else f'{error:.2f} of the tolerance'), f'{error:.2f} of the tolerance')  # NaN fails
+        for more in [[], ['--f16-residual']] if kind == 'F16' else [[]]:
+            self.run(self.weft, 'perplexity', '-m', self.top / 'out.gguf', '--tokens', ','.join(map(str, ids)), '--logits', self.top / 'got.npy', '--device', 'cpu', *more)
+            error = tolerances.model_error('logits', np.load(self.top / 'got.npy'), want)
+            self.say(' '.join([name, kind, *more]), '; '.join(wrong[:3]) or ('' if error <= 1 else f'{error:.2f} of the tolerance'), f'{error:.2f} of the tolerance')  # NaN fails
 
     def folder(self, folder, types):
         facts = json.loads((folder / 'ids.json').read_text())
