@@ -118,7 +118,7 @@ WEFT_API enum weft_status weft_tune(const struct weft_tune_params *p, char *path
 
 /* --- the chunk for a load (SARATHI, section 4.4) --------------------------------------------- */
 
-/* What a load is expected to give with steps of so many tokens at most. Valid during the callback only. */
+/* The throughput that is expected of a load with steps of so many tokens at most. Valid during the callback only. */
 struct weft_chunk_row {
     const char *policy;      /* "sarathi": a chunk of one prompt; "nanoflow": of as many as fill the step. Only where prompts are shorter than a chunk */
     uint32_t tokens;         /* most of a step: weft_engine_params.max_batched_tokens */
