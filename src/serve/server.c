@@ -1,6 +1,6 @@
 /* server: from start to SIGTERM. The calling thread waits for signals, checks the engine, and logs a line of statistics from time
  * to time. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "base/options.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "fuzz_serve.h"
-#include "serve/frame.h"
+#include "serve/http/frame.h"
 
 #define CHECK(x) ((x) ? (void)0 : abort())
 #define REFUSED  WF_FRAME_REFUSED ": "

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #define TEMPLATE "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls %}<tool_call>" \
                  "{{ c.function | tojson }}</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"

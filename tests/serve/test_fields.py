@@ -76,7 +76,7 @@ class Fields(serve.Unharmed):
 
 def unread():
     """The rows of fields.def: name, where, the values that are taken (None: all), what to do instead."""
-    text, word = cli.open_text("src/serve/fields.def"), r'"(?:\\.|[^"\\])*"|[A-Z_]+'
+    text, word = cli.open_text("src/serve/api/fields.def"), r'"(?:\\.|[^"\\])*"|[A-Z_]+'
     defined = {name: json.loads(value) for name, value in re.findall(rf"^#define (\w+) +({word})", text, re.M)}
     for kind, row in re.findall(r"^(REFUSED|ACCEPTED)\((.*)\)", text, re.M):
         name, where, *neutral = [defined.get(w) or (json.loads(w) if w[0] == '"' else w) for w in re.findall(word, row)]

@@ -13,7 +13,7 @@ import unittest
 import serve
 from serve import PROMPTS, Server, at_once
 
-PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "webui.html")
+PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "api", "webui.html")
 
 
 class State(serve.TestCase):

@@ -3,7 +3,7 @@
  *
  * Service is counted here anew: prompt tokens that were computed, and WF_FAIR_OUTPUT for each token of an answer. */
 #include "sched/sched.h"
-#include "serve/places.h"
+#include "serve/api/places.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

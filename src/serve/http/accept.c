@@ -1,5 +1,5 @@
 /* accept: the listening socket. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* fields: the fields of requests that are one value are rows of a table, so that each one is checked and each error names its field. What
  * other servers know and weft does not is in fields.def. Unknown fields are ignored, as in other servers, and logged once. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <float.h>
 #include <math.h>
@@ -148,7 +148,7 @@ static const struct unread {
 } unread[] = {
 #define REFUSED(name, where, neutral, instead) {name, where, "[" neutral "]", instead},
 #define ACCEPTED(name, where)                  {name, where, NULL, NULL},
-#include "serve/fields.def"
+#include "serve/api/fields.def"
 };
 
 static bool is_here(enum where where, bool chat)

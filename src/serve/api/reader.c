@@ -3,7 +3,7 @@
  * back when the values are no longer used; what else calls jansson has malloc.
  *
  * Sizes are those of jansson 2.14 with 64 bits, rounded up, with every table and buffer that grew on the way. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

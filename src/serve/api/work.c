@@ -1,8 +1,8 @@
 /* work: threads that read large bodies and write large replies. To parse and tokenise a body, or to write thousands of log
  * probabilities as JSON, takes up to a second, during which an HTTP thread would serve none of its other connections. The request's own
  * connection is suspended meanwhile, and the request may be aborted. */
-#include "serve/internal.h"
-#include "serve/places.h"
+#include "serve/api/internal.h"
+#include "serve/api/places.h"
 
 #include <sys/resource.h>
 

@@ -1,7 +1,7 @@
 /* budget: the memory that requests may take, each client's and all together. A little is always granted, so that what is large has no
  * effect on what is small: above its limit a budget grows by that much per connection at most. */
-#include "serve/internal.h"
-#include "serve/places.h"
+#include "serve/api/internal.h"
+#include "serve/api/places.h"
 
 static bool take(wf_budget *b, atomic_size_t *own, size_t more, bool granted)
 {

@@ -1,7 +1,7 @@
 /* messages: the conversation and the tools of a request, as JSON for the chat template. They go there whole, since templates differ in what
  * they read; what templates differ in how they want it (wf_chat_style) is said in one way by clients. All of it counts as data there, so
  * that nothing in it becomes a control token. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "answers/tool_types.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* http_error: error responses. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <stdio.h>
 #include <string.h>

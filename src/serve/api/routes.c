@@ -1,5 +1,5 @@
 /* routes: the table of routes, and the responses that need neither a body nor generation. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

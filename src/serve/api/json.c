@@ -1,6 +1,6 @@
 /* json: text to JSON. The parser (jansson) recurses, and takes up to a hundred times the memory of the text, so the text is looked
  * through before: its brackets and commas tell how deep and how many the values are. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

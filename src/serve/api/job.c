@@ -1,8 +1,8 @@
 /* job: one HTTP request and its sequences. It has two owners: the connection, and the engine until the last choice is done. The
  * last one frees it. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "base/options.h"
-#include "serve/places.h"
+#include "serve/api/places.h"
 #include "answers/answer.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* keys: API keys of the command line, and from a file, one per line. Empty lines and those that begin with # are skipped. Blanks around a key do
  * not count: no header could carry them. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "base/file.h"
 
 #include <stdlib.h>

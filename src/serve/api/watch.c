@@ -1,6 +1,6 @@
 /* watch: one thread that detects clients that disconnect while the engine works for them, requests that exceed their timeout, and
  * connections on which no request is completed. libmicrohttpd does not poll suspended connections. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <errno.h>
 #include <string.h>

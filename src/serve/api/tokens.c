@@ -1,6 +1,6 @@
 /* tokens: /tokenize and /detokenize. A text has many tokens, and each takes tens of bytes of JSON, so the list is written as the
  * client reads it: a request holds its ids and one block of text. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "base/options.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* client: who sends a request, as a number by which the engine lets clients take turns. With API keys it is the key; else the
  * address, of IPv6 its first 64 bits, which one subscriber has for himself. A proxy is believed only if --trusted-proxy names it,
  * since anybody can write X-Forwarded-For. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the fields that are one
  * value, messages.c the conversation. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "answers/answer.h"
 #include "base/options.h"
 

@@ -8,7 +8,7 @@
  * asks for nothing is dropped; if all ask, others wait in the queue of the listening socket. The library could accept them itself, but its threads
  * share that socket, each takes it out of its epoll set at its limit, and version 0.9.75 aborts the process when
  * MHD_quiesce_daemon meets a thread that does so. */
-#include "serve/frame.h"
+#include "serve/http/frame.h"
 
 #include <errno.h>
 #include <linux/sockios.h>

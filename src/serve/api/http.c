@@ -1,7 +1,7 @@
 /* http: libmicrohttpd's callbacks. The headers of a request are checked at once, but an error is sent only after its body has
  * arrived, because many clients do not read while they write. A connection that waits for the engine is suspended and costs
  * no thread. */
-#include "serve/frame.h"
+#include "serve/http/frame.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* metrics: counters and histograms in Prometheus' text format, under vLLM's names so that its dashboards work. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

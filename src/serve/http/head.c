@@ -1,7 +1,7 @@
 /* head: the request line and the fields of a head, read by the grammar of RFC 9112 (sections 2, 3, 5 and 6) and RFC 9110 (5, 7)
  * and written in one form; frame.h says why. Whatever the grammar does not allow is refused. What it allows and two readers may
  * understand differently does not survive: blanks at the ends of lines and values, and a host in the target. */
-#include "serve/frame.h"
+#include "serve/http/frame.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* webui: the web UI at /. It is one file, webui.html, embedded in the program. The content security policy admits its only script
  * and style by a nonce: the request id, which is random and unique to the response. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 #include <stdio.h>
 #include <string.h>

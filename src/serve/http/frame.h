@@ -13,7 +13,7 @@
 #ifndef WF_SERVE_FRAME_H
 #define WF_SERVE_FRAME_H
 
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 
 /* "STATUS reason"; clients cannot send this field. */
 #define WF_FRAME_REFUSED "Weft-Refused"

@@ -1,5 +1,5 @@
 /* reply: results of the engine as OpenAI's JSON. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "answers/answer.h"
 
 #include <stdlib.h>

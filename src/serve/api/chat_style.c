@@ -1,6 +1,6 @@
 /* chat_style: how a chat template wants conversations with tools. Nothing says so but the template itself, so it is tried at the start of the
  * server with a tool and with a call whose names stand nowhere else. */
-#include "serve/internal.h"
+#include "serve/api/internal.h"
 #include "answers/answer.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* frame: cuts what a client sends into heads, bodies and chunks, and writes them anew for libmicrohttpd; frame.h says why. Bodies
  * pass as they are, chunks without their extensions and trailers. */
-#include "serve/frame.h"
+#include "serve/http/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
