@@ -1,9 +1,9 @@
-/* SAMPLE, the reference: the rule itself is sampling/sampler.c. */
+/* SAMPLE, the reference: the rule itself is sample/sampler.c. */
 #include <math.h>
 #include <string.h>
 
 #include "cpu/ref/ref.h"
-#include "sampling/sampler.h"
+#include "sample/sampler.h"
 
 wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *c)
 {

@@ -1,10 +1,10 @@
 /* convert: weft_convert, a model in another storage format as one GGUF file.
  *
- * The metadata is the model's own. A folder's is under GGUF's keys already (model/folder.h); its tokenizer joins it here.
+ * The metadata is the model's own. A folder's is under GGUF's keys already (model/files/folder.h); its tokenizer joins it here.
  */
 #include "convert/tensors.h"
-#include "model/folder.h"
-#include "model/gguf_write.h"
+#include "model/files/folder.h"
+#include "model/files/gguf_write.h"
 #include "text/text.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #ifndef WF_ENCODE_H
 #define WF_ENCODE_H
 
-#include "model/gguf.h"
-#include "model/pairs.h"
+#include "model/files/gguf.h"
+#include "model/files/pairs.h"
 
 typedef struct wf_encode_tensor {
     const wf_gguf_tensor *from;

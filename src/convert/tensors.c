@@ -1,7 +1,7 @@
 /* tensors: see tensors.h. */
 #include "convert/tensors.h"
-#include "model/folder.h"
-#include "model/gguf_write.h"
+#include "model/files/folder.h"
+#include "model/files/gguf_write.h"
 #include "model/model.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #define WF_TENSORS_H
 
 #include "convert/encode.h"
-#include "model/recipe.h"
+#include "model/files/recipe.h"
 
 /* Adds the tensors to `out`, places them, and lists what is written where: *list, of in->n_tensors entries, which the caller frees. Counts tensors into
  * the result. *bytes: of all tensors in the file. */

@@ -6,7 +6,7 @@
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
-#include "sampling/sampler.h"
+#include "sample/sampler.h"
 #include "model/model.h"
 #include "plan/machine.h"
 #include "plan/op_profile.h"

@@ -1,8 +1,8 @@
 /* model: weft_model, a model file with its vocabulary and hyperparameters. Needs no device. */
 #include "engine/engine.h"
-#include "model/recipe.h"
-#include "model/sampling.h"
-#include "model/shape.h"
+#include "model/files/recipe.h"
+#include "model/files/sampling.h"
+#include "model/files/shape.h"
 
 #include <stdio.h>
 #include <stdlib.h>

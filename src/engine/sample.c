@@ -1,5 +1,5 @@
 /* sample: samples the next token from logits on the host. Penalties, top-k, top-p, min-p, temperature, in llama.cpp's order
- * (sampling/sampler.h). The result depends on the logits, the seed and the position alone, not on the rest of the batch, and
+ * (sample/sampler.h). The result depends on the logits, the seed and the position alone, not on the rest of the batch, and
  * equals that of the op SAMPLE on a device. */
 #include "engine/engine.h"
 

@@ -4,7 +4,7 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
-#include "sampling/sampler.h"
+#include "sample/sampler.h"
 #include "exec/memory.h"
 #include "exec/profile.h"
 #include "exec/program.h"

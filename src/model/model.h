@@ -7,9 +7,9 @@
 #define WF_MODEL_H
 
 #include "mem/arena.h"
-#include "model/folder.h"
-#include "model/gguf.h"
-#include "model/pairs.h"
+#include "model/files/folder.h"
+#include "model/files/gguf.h"
+#include "model/files/pairs.h"
 #include "plan/graph.h"
 
 typedef struct wf_hparams {
@@ -55,7 +55,7 @@ typedef struct wf_arch {
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
     const wf_folder_keys *keys; /* what its config.json has otherwise than Llama's; NULL: nothing */
-    const struct wf_mix *mix;   /* formats of tensors in mixes, where they differ from those of most architectures (model/recipe.h); NULL: nowhere */
+    const struct wf_mix *mix;   /* formats of tensors in mixes, where they differ from those of most architectures (model/files/recipe.h); NULL: nowhere */
 } wf_arch;
 
 /* Is the word in a list with a space between? */

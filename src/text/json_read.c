@@ -1,7 +1,7 @@
 /* json_read: reads the tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, generation_config.json and
  * config.json say about its special tokens. The formats are those of the libraries tokenizers and transformers. */
 #include "base/file.h"
-#include "model/json.h"
+#include "model/files/json.h"
 #include "model/model.h"
 #include "text/internal.h"
 #include "text/steps.h"

@@ -1,5 +1,5 @@
 /* steps_json: reads the normalisers and pre-tokenizers of a tokenizer.json. See steps.h. */
-#include "model/json.h"
+#include "model/files/json.h"
 #include "model/model.h"
 #include "text/internal.h"
 

@@ -46,7 +46,7 @@ struct wf_gguf;
 /* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. Of a folder reads its
  * tokenizer.json and the files beside it. Nothing of the file is needed afterwards. */
 weft_status wf_tokenizer_from_gguf(const struct wf_gguf *, wf_tokenizer **out);
-/* Adds the tokenizer.* keys of a folder's vocabulary to an object that is being filled (model/folder.h). WEFT_ERR_UNSUPPORTED: GGUF's kinds of
+/* Adds the tokenizer.* keys of a folder's vocabulary to an object that is being filled (model/files/folder.h). WEFT_ERR_UNSUPPORTED: GGUF's kinds of
  * tokenizers cannot say what this one does; some texts are tokenised by both to find out. */
 weft_status wf_tokenizer_to_gguf(const struct wf_gguf *folder, struct wf_gguf *out);
 /* Copies all that it needs. Unknown model or pre: WEFT_ERR_UNSUPPORTED, with the known names. */

@@ -1,5 +1,5 @@
 /* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. */
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "text/internal.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* vocab_keys: the vocabulary of a folder as the tokenizer.* keys of a GGUF file. A tokenizer.json describes what is done with text step by step; GGUF has
  * a few kinds by name. So which name fits is found by trying them, and the result is compared with the original on some texts. */
-#include "model/folder.h"
+#include "model/files/folder.h"
 #include "text/internal.h"
 #include "text/steps.h"
 

@@ -1,6 +1,6 @@
 /* check_gen.c: generates the operands of a check. The same case (with its seed) gives the same bytes. */
 #include "verify/gen.h"
-#include "sampling/sampler.h"
+#include "sample/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>

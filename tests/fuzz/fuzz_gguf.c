@@ -1,6 +1,6 @@
 /* fuzz_gguf: any bytes as a GGUF file; what opens is then read as a loader would. Without the four
  * bytes of magic and a version few inputs get far, so those are put in front. */
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 
-ORDER = "cli serve loadgen pull answers tune convert engine text jinja model exec plan sched mem verify select dev sampling tensor base".split()
+ORDER = "cli serve loadgen pull answers tune convert engine text jinja model exec plan sched mem verify select dev sample tensor base".split()
 ABOVE_ALL = {"cli", "serve", "loadgen", "pull", "answers"}  # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

@@ -22,7 +22,7 @@ CASES = [  # file, a line, is it right?
     ("cl/a.c", '#include "dev/dev.h"', True),
     ("cl/ops/a.c", '  #  include "exec/exec.h"', False),
     ("cl/a.c", '#include "select/select.h"', False),
-    ("cpu/ref/a.c", '#include "sampling/sampler.h"', True),
+    ("cpu/ref/a.c", '#include "sample/sampler.h"', True),
     ("cpu/a.c", '#include "cl/cl.h"', False),
     ("src/exec/a.c", '#include "a.h"', False),
     ("src/exec/a.c", '#include "../dev/dev.h"', False),

@@ -32,7 +32,7 @@ arm() {
     for op in $(sed -n 's/^RUN.*(\(.*\))$/\1/p' "$cpu/ops/levels.def") decode probe gemm_int8; do ops="$ops $cpu/ops/$op.c"; done
     src=$root/src
     # shellcheck disable=SC2086 # a word for each file
-    compile base "$src"/base/*.c "$src"/tensor/*.c "$src"/tensor/quant/*.c "$src"/sampling/*.c "$src"/dev/*.c "$src"/verify/*.c &&
+    compile base "$src"/base/*.c "$src"/tensor/*.c "$src"/tensor/quant/*.c "$src"/sample/*.c "$src"/dev/*.c "$src"/verify/*.c &&
         compile ref "$cpu"/ref/*.c && compile stub "$root/cl/stub.c" && compile test "$root"/tests/op/op_test.c "$root"/tests/op/cases.c "$root"/tests/op/coverage.c &&
         compile cpu $(find "$cpu" -maxdepth 1 -name '*.c' ! -name blas.c) "$cpu/simd/has.c" "$cpu/simd/amx_absent.c" "$cpu/ops/grouped_gemm.c" &&
         compile c -fstack-reuse=none -DWF_LEVEL=c $ops && compile neon -DWF_LEVEL=neon $ops &&

@@ -2,7 +2,7 @@
 #ifndef TEST_GGUF_CHECK_H
 #define TEST_GGUF_CHECK_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "support/bytes.h"
 
 /* Opens a copy of exactly n bytes, so that a read behind the end shows up; the caller frees *copy.

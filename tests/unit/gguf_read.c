@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "support/bytes.h"
 #include "support/skip.h"
 

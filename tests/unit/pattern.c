@@ -4,7 +4,7 @@
 #include "unit/cl_test.h"
 
 #include "dev/null.h"
-#include "model/pattern.h"
+#include "model/weights/pattern.h"
 
 #include <math.h>
 

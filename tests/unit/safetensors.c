@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "support/bytes.h"
 #include "tensor/tensor.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include "text/text.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "text/text.h"
 
 #define SP "\xe2\x96\x81"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include "text/internal.h"

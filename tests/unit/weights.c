@@ -11,7 +11,7 @@
 
 #include "dev/null.h"
 #include "engine/engine.h"
-#include "model/build.h"
+#include "model/arch/build.h"
 #include "tensor/joint.h"
 
 enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, TURN = 700, SMALL_ROWS = 40, SMALL_COLS = 128 };

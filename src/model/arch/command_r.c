@@ -1,6 +1,6 @@
 /* command-r: Command R and Aya 23. Attention and SwiGLU both read the residual stream as it is before the block, through one LayerNorm
  * without a bias, and both are added to it. RoPE over adjacent pairs, and logits with a factor. */
-#include "model/json.h"
+#include "model/files/json.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

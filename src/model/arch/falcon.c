@@ -3,8 +3,8 @@
  * queries of a KV head stand before it, in a GGUF file all of q stand before all of k and v. */
 #include "model/model.h"
 
-#include "model/json.h"
-#include "model/recipe.h"
+#include "model/files/json.h"
+#include "model/files/recipe.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* gemma: see gemma.h. */
 #include "model/arch/gemma.h"
-#include "model/json.h"
+#include "model/files/json.h"
 
 #include <math.h>
 #include <stdio.h>

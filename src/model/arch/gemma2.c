@@ -1,7 +1,7 @@
 /* gemma2: Gemma 2. Norms before and behind each block, whose weights a folder has without the 1 that is added to them, GeGLU, embeddings
  * scaled by sqrt(width), soft caps of scores and logits, and a sliding window in every other layer, from the first on. */
 #include "model/arch/gemma.h"
-#include "model/json.h"
+#include "model/files/json.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

@@ -1,7 +1,7 @@
 /* gemma3: Gemma 3, text. As Gemma 2, but q and k are normalised head by head instead of a soft cap, five layers of six have a sliding
  * window, and these rotate with a base of their own. */
 #include "model/arch/gemma.h"
-#include "model/json.h"
+#include "model/files/json.h"
 #include "model/model.h"
 
 #include <string.h>

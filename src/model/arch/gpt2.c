@@ -2,7 +2,7 @@
  * feed-forward of GELU without a gate. A folder has its matrices transposed. */
 #include "model/model.h"
 
-#include "model/json.h"
+#include "model/files/json.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {

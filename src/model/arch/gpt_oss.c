@@ -3,9 +3,9 @@
  *
  * A folder has gate and up of all experts as one tensor, their columns in turns, and matrices the other way round than GGUF. Where they are
  * quantised (MXFP4), rows stand as in GGUF, and scales beside the blocks, in which neighbours share a byte. */
-#include "model/json.h"
+#include "model/files/json.h"
 #include "model/model.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward, or a
  * mixture of them. */
 #include "model/model.h"
-#include "model/recipe.h"
+#include "model/files/recipe.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {

@@ -2,7 +2,7 @@
  * whose table begins with two rows that no token has, a bias on every product, and a feed-forward of ReLU without a gate. */
 #include "model/model.h"
 
-#include "model/json.h"
+#include "model/files/json.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {

@@ -1,6 +1,6 @@
 /* qwen: see qwen.h. */
 #include "model/arch/qwen.h"
-#include "model/json.h"
+#include "model/files/json.h"
 
 weft_status wf_qwen_moe_config(wf_gguf *g, const json_t *config)
 {

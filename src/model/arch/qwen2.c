@@ -1,7 +1,7 @@
 /* qwen2: Qwen 2 and 2.5. Like llama, but RoPE pairs are half a head apart, and q, k and v have a bias (which the
  * builder adds if the file has one). */
 #include "model/model.h"
-#include "model/recipe.h"
+#include "model/files/recipe.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {

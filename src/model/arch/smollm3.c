@@ -1,7 +1,7 @@
 /* smollm3: SmolLM 3. As llama, but every fourth layer, or as the folder says, does not rotate q and k (NoPE). */
 #include "model/model.h"
 
-#include "model/json.h"
+#include "model/files/json.h"
 
 enum { STEP = 4 }; /* llama.cpp's, which writes no key for it */
 

@@ -1,6 +1,6 @@
 /* build: the parts that graphs of architectures consist of. The first error is kept in the builder and turns later calls into no-ops, so that
  * an architecture reads as a list of its parts. */
-#include "model/build.h"
+#include "model/arch/build.h"
 
 #include <math.h>
 #include <stdlib.h>

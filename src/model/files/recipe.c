@@ -1,5 +1,5 @@
 /* recipe: see recipe.h. */
-#include "model/recipe.h"
+#include "model/files/recipe.h"
 
 #include "model/model.h"
 

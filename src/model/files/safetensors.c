@@ -1,7 +1,7 @@
 /* safetensors: see safetensors.h. */
-#include "model/safetensors.h"
-#include "model/folder.h"
-#include "model/json.h"
+#include "model/files/safetensors.h"
+#include "model/files/folder.h"
+#include "model/files/json.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>

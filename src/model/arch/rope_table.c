@@ -1,5 +1,5 @@
 /* rope_table: how far each pair turns from position to position, by the base, the factors of a file, linear scaling and YaRN. */
-#include "model/build.h"
+#include "model/arch/build.h"
 
 #include <math.h>
 #include <stdlib.h>

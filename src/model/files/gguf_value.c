@@ -1,5 +1,5 @@
 /* gguf_value: typed access to metadata, and metadata as text. See gguf.h. */
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* gguf_split: see gguf_split.h. */
-#include "model/gguf_split.h"
+#include "model/files/gguf_split.h"
 
 #include <inttypes.h>
 #include <stdio.h>

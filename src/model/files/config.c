@@ -1,9 +1,9 @@
 /* config: config.json of a folder as metadata under GGUF's keys. What would change the numbers and is not known is refused by name.
  * Keys and their defaults: transformers' configuration classes. */
-#include "model/folder.h"
-#include "model/json.h"
+#include "model/files/folder.h"
+#include "model/files/json.h"
 #include "model/model.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 #include <math.h>
 #include <stdio.h>

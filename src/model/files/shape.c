@@ -1,8 +1,8 @@
 /* shape: see shape.h. */
-#include "model/shape.h"
-#include "model/folder.h"
-#include "model/gguf_write.h"
-#include "model/recipe.h"
+#include "model/files/shape.h"
+#include "model/files/folder.h"
+#include "model/files/gguf_write.h"
+#include "model/files/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>

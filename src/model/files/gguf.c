@@ -3,9 +3,9 @@
  * Parsing takes one pass over header, metadata and tensor list. Each step takes its bytes from a cursor that knows what
  * remains, so no count from the file is trusted before its bytes exist. Names are indexed by sorting, which finds
  * duplicates and is O(n log n) for any names. */
-#include "model/gguf.h"
-#include "model/folder.h"
-#include "model/gguf_split.h"
+#include "model/files/gguf.h"
+#include "model/files/folder.h"
+#include "model/files/gguf_split.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

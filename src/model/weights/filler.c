@@ -1,5 +1,5 @@
 /* filler: random weights for matrices without bytes. See shape.h. */
-#include "model/shape.h"
+#include "model/files/shape.h"
 
 #include <math.h>
 #include <stdlib.h>

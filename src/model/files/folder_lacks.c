@@ -1,5 +1,5 @@
 /* folder_lacks: what to say of a folder that has no weights which weft reads: what lies there instead, and what to do. */
-#include "model/folder.h"
+#include "model/files/folder.h"
 
 #include <dirent.h>
 #include <fnmatch.h>

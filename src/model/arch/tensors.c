@@ -1,6 +1,6 @@
 /* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices share their input. */
-#include "model/build.h"
-#include "model/folder.h"
+#include "model/arch/build.h"
+#include "model/files/folder.h"
 
 #include "tensor/joint.h"
 

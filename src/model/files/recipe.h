@@ -6,7 +6,7 @@
 #ifndef WF_RECIPE_H
 #define WF_RECIPE_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 enum wf_file_type { /* llama.cpp's numbers of those whose mixes have rules of their own */
     WF_FILE_Q2_K = 10, WF_FILE_Q3_K_M = 12, WF_FILE_Q3_K_L = 13, WF_FILE_Q4_K_S = 14, WF_FILE_Q4_K_M = 15, WF_FILE_Q5_K_M = 17,

@@ -1,6 +1,6 @@
 /* sampler: see sampler.h. Nothing is sorted: a heap gives tokens in descending order one by one, and top_k or top_p
  * rarely needs many. The last candidate in that order describes the whole set. */
-#include "sampling/sampler.h"
+#include "sample/sampler.h"
 
 #include <math.h>
 

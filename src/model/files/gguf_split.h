@@ -3,7 +3,7 @@
 #ifndef WF_GGUF_SPLIT_H
 #define WF_GGUF_SPLIT_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 /* Opens one file, which may be a part (gguf.c). */
 weft_status wf_gguf_open_part(const char *path, wf_gguf **out);

@@ -3,7 +3,7 @@
 #define WF_UPLOAD_H
 
 #include "model/model.h"
-#include "model/shape.h"
+#include "model/files/shape.h"
 
 /* Fills every weight that has a view outside of the files. The calling thread alone uses the device, and calls progress. fill: bytes of
  * tensors without, or what the device makes them of (pattern.h); NULL: all have theirs. On failure nothing is in flight, unless the device is lost. */

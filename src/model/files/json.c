@@ -1,5 +1,5 @@
 /* json: JSON files of a model's folder. See json.h. */
-#include "model/json.h"
+#include "model/files/json.h"
 #include "base/file.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #define WF_PATTERN_H
 
 #include "model/model.h"
-#include "model/shape.h"
+#include "model/files/shape.h"
 
 typedef struct wf_patterns wf_patterns;
 

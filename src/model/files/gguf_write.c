@@ -1,5 +1,5 @@
 /* gguf_write: see gguf_write.h. */
-#include "model/gguf_write.h"
+#include "model/files/gguf_write.h"
 
 #include <string.h>
 

@@ -6,9 +6,9 @@
  * is the host's needs neither slots nor copies: packers write where the weights are to be. Random weights of other devices do not come this way,
  * but for their patterns (pattern.h). See upload.h.
  */
-#include "model/upload.h"
+#include "model/weights/upload.h"
 
-#include "model/pattern.h"
+#include "model/weights/pattern.h"
 #include "tensor/joint.h"
 
 #include <pthread.h>

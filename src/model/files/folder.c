@@ -1,9 +1,9 @@
 /* folder: makes the wf_gguf of a Hugging Face folder. See folder.h; config.json is read in config.c. */
-#include "model/folder.h"
-#include "model/json.h"
+#include "model/files/folder.h"
+#include "model/files/json.h"
 #include "model/model.h"
-#include "model/safetensors.h"
-#include "model/sampling.h"
+#include "model/files/safetensors.h"
+#include "model/files/sampling.h"
 
 #include <dirent.h>
 #include <stdio.h>

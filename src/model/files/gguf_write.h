@@ -2,7 +2,7 @@
 #ifndef WF_GGUF_WRITE_H
 #define WF_GGUF_WRITE_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 #define WF_GGUF_ALIGN 32 /* of the tensors' bytes: the format's default */
 

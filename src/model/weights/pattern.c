@@ -1,5 +1,5 @@
 /* pattern: see pattern.h. Weights are cut into spans, neighbouring bands of one part; each is one call. */
-#include "model/pattern.h"
+#include "model/weights/pattern.h"
 
 #include "verify/bind.h"
 

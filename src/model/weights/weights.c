@@ -1,6 +1,6 @@
 /* weights: places a model's matrices on a device. A device that prefers host memory uses the mapped file in place; any other
  * one gets slabs, which upload.c fills in the layout that it requests. */
-#include "model/upload.h"
+#include "model/weights/upload.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* sampling: see sampling.h. The table has weft's own defaults, too: those of the OpenAI API and of vLLM. */
-#include "model/sampling.h"
-#include "model/folder.h"
-#include "model/json.h"
+#include "model/files/sampling.h"
+#include "model/files/folder.h"
+#include "model/files/json.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  *
  * An expert that all tokens take besides is weighed by the sigmoid of a score of its own: a router over one expert.
  */
-#include "model/build.h"
+#include "model/arch/build.h"
 
 #include <stdio.h>
 

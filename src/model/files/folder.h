@@ -7,7 +7,7 @@
 #ifndef WF_FOLDER_H
 #define WF_FOLDER_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 /* Opens a GGUF file or a folder. */
 weft_status wf_model_file_open(const char *path, wf_gguf **out);

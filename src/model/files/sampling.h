@@ -3,7 +3,7 @@
 #ifndef WF_MODEL_SAMPLING_H
 #define WF_MODEL_SAMPLING_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 /* Fills *out with what the file states and weft's defaults for the rest; g NULL: with these alone. Returns the bits (enum weft_sampling_field) of what
  * it states. Values that make no sense are left out with a warning. */

@@ -3,7 +3,7 @@
 #ifndef WF_SHAPE_H
 #define WF_SHAPE_H
 
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 /* type: as wf_recipe_open takes it. layers: 0: as many as the model has. WEFT_ERR_ARG: no such shape; the message lists them. */
 weft_status wf_shape_open(const char *name, const char *type, uint32_t layers, wf_gguf **out);
