@@ -298,7 +298,7 @@ tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights'
 
 build_tsan() {
     compile tsan "${sanitized[@]}" -Db_sanitize=thread -Dopencl=disabled -Dopenblas=disabled \
-        -- "^(src/cli/weft|tests/unit/test_($tsan_units)|tests/fault/test_null_faults|tests/op/op_test)\$"
+        -- "^(src/cli/weft|tests/unit/unit|tests/fault/test_null_faults|tests/op/op_test)\$"
 }
 
 # Kernels at the plain level, as above: all of them, and with work for several threads those whose threads share what they prepare.

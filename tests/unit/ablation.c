@@ -1,5 +1,6 @@
 /* ablation: what `weft bench ablation` compares, on the null device: split, overlap, offload, and what they draw. */
 #include "unit/overlap_world.h"
+#include "support/suite.h"
 
 /* Speedups by load and plan, as they come. */
 typedef struct table {
@@ -161,16 +162,6 @@ static void test_fewer_pages(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ablation),
-        cmocka_unit_test(test_offload),
-        cmocka_unit_test(test_ablation_draws),
-        cmocka_unit_test(test_ablation_refuses),
-        cmocka_unit_test(test_ablation_without_a_damaged_plan),
-        cmocka_unit_test(test_small_engines),
-        cmocka_unit_test(test_fewer_pages),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(ablation, setup, teardown, CASE(test_ablation), CASE(test_offload), CASE(test_ablation_draws),
+      CASE(test_ablation_refuses), CASE(test_ablation_without_a_damaged_plan), CASE(test_small_engines),
+      CASE(test_fewer_pages))

@@ -2,14 +2,12 @@
 #include "dev/null.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
+#include "support/suite.h"
 
 #include <weft/debug.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- bytes a token ------------------------------------------------------------------------------------------------- */
 
@@ -338,8 +336,6 @@ static int setup(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_a_token), cmocka_unit_test(test_nothing_dead_is_read), cmocka_unit_test(test_pool_of_several_buffers), cmocka_unit_test(test_routers_without_a_matrix), cmocka_unit_test(test_story_in_several_buffers), cmocka_unit_test(test_workspaces)};
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+SUITE(activations, setup, NULL, CASE(test_bytes_a_token), CASE(test_nothing_dead_is_read),
+      CASE(test_pool_of_several_buffers), CASE(test_routers_without_a_matrix), CASE(test_story_in_several_buffers),
+      CASE(test_workspaces))

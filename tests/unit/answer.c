@@ -1,17 +1,13 @@
 /* answer: thoughts, text and calls of answers, cut at every byte; and which kind of thoughts the templates of the test data show. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "answers/answer.h"
 #include "support/data.h"
 #include "support/skip.h"
+#include "support/suite.h"
 
 /* ---- what comes out, as one line ------------------------------------------------------------------------- */
 
@@ -257,8 +253,4 @@ static void kinds_of_templates(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(any_answer), cmocka_unit_test(long_messages), cmocka_unit_test(kinds_of_templates)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(answer, NULL, NULL, CASE(all_answers), CASE(any_answer), CASE(long_messages), CASE(kinds_of_templates))

@@ -1,15 +1,11 @@
 /* attention_windows: the file with every kind of damage, and that an engine gives its layers what the file says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/attention_windows.h"
+#include "support/suite.h"
 
 #define HEAD "weft-attention-windows 1\n"
 #define TWO  "layer 1 0 2147483647 1 5\nlayer 0 16 8 # the first layer, by KV heads\n"
@@ -183,9 +179,5 @@ static int teardown(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good_files), cmocka_unit_test(test_broken_files), cmocka_unit_test(test_no_groups),
-                                       cmocka_unit_test(test_engine)};
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(attention_windows, setup, teardown, CASE(test_good_files), CASE(test_broken_files), CASE(test_no_groups),
+      CASE(test_engine))

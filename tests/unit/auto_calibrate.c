@@ -1,9 +1,4 @@
 /* auto_calibrate: when an engine measures ranges by itself, what it keeps of that, and that a start which measures leads to what a later one finds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +8,8 @@
 
 #include "engine/auto_calibrate.h"
 #include "support/fresh_cache.h"
-#include "unit/failing_alloc.h"
+#include "support/wraps.h"
+#include "support/suite.h"
 #include <weft/debug.h>
 #include <weft/tune.h>
 
@@ -386,7 +382,7 @@ static void on_first_piece(void *user, const char *what, double fraction)
     int *nth = user;
     (void)fraction;
     if (strcmp(what, "calibrate") || *nth < 0) return;
-    atomic_store(&countdown, *nth);
+    atomic_store(&test_alloc_countdown, *nth);
     *nth = -1;
 }
 
@@ -400,7 +396,7 @@ static void opens_without_memory_to_measure(void **state)
         struct weft_engine_params p = usual();
         p.context = 16, p.on_progress = on_first_piece, p.user = &nth;
         opened o = open_at(model_path, &p);
-        atomic_store(&countdown, -1);
+        atomic_store(&test_alloc_countdown, -1);
         if (strstr(said, MEASURED)) shell("rm -r '%s'%s", entries, ""); /* it could do without */
         else if (o.n_async || !strstr(said, "the softmax is synchronous: ") || !strstr(said, "out of host memory")) fail_msg("allocation %d: %s", i, said);
         else without++;
@@ -430,12 +426,8 @@ static int after(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, each, after)
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(later_starts_are_alike), TEST(ranges_are_those_of_a_text), TEST(damaged_entries_are_measured_again), TEST(other_weights_are_another_model),
-        TEST(cache_that_cannot_be_written), TEST(not_where_it_would_not_be_used), TEST(not_where_it_would_take_long), TEST(few_tokens_where_it_takes_a_while), TEST(a_file_takes_precedence),
-        TEST(plans_from_files), TEST(kernel_that_is_named), TEST(opening_is_given_up), TEST(opens_without_memory_to_measure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(auto_calibrate, NULL, NULL, TEST(later_starts_are_alike), TEST(ranges_are_those_of_a_text),
+      TEST(damaged_entries_are_measured_again), TEST(other_weights_are_another_model),
+      TEST(cache_that_cannot_be_written), TEST(not_where_it_would_not_be_used), TEST(not_where_it_would_take_long),
+      TEST(few_tokens_where_it_takes_a_while), TEST(a_file_takes_precedence), TEST(plans_from_files),
+      TEST(kernel_that_is_named), TEST(opening_is_given_up), TEST(opens_without_memory_to_measure))

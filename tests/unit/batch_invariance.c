@@ -1,13 +1,9 @@
 /* The class of kernels that --deterministic takes for a shape, on a device of this test's, whose kernels have a least and a largest number of
  * rows. The backend's own choice is the first in its list that can run a call. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "select/batch_invariance.h"
+#include "support/suite.h"
 
 enum { MOST = 4, ANY = 1 << 20 };
 
@@ -92,8 +88,5 @@ static void of_two_flagged_the_higher_tier(void **state)
     EXPECT("simd", "simd", KERNEL("row", WF_TIER_BASE, "row", 0, 1, ANY), KERNEL("base", WF_TIER_BASE, "base", flag, 1, ANY), KERNEL("simd", WF_TIER_SIMD, "simd", flag, 1, ANY));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_flag_takes_precedence), cmocka_unit_test(the_flag_promises_any_rows), cmocka_unit_test(of_two_flagged_the_higher_tier)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(batch_invariance, NULL, NULL, CASE(the_flag_takes_precedence), CASE(the_flag_promises_any_rows),
+      CASE(of_two_flagged_the_higher_tier))

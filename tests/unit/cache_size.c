@@ -1,14 +1,10 @@
 /* cache_size: how large a server's KV cache is by default, and how many sequences it is for. On devices that are only described, expected values come
  * from the models' shapes; on the null device engines take what it has, and less where it has less than it says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "dev/null.h"
+#include "support/suite.h"
 #include <weft/tune.h>
 #include <weft/weft.h>
 
@@ -243,12 +239,11 @@ static void little_is_enough(void **state)
     assert_string_equal(said, "");
 }
 
-int main(void)
+SUITE_MAIN(cache_size)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(caches_are_what_cards_leave), cmocka_unit_test(one_context_stays), cmocka_unit_test(shared_memory_is_left_to_others), cmocka_unit_test(what_was_given_stays),
-        cmocka_unit_test(engines_take_what_devices_leave), cmocka_unit_test(the_report_has_the_engines_sequences), cmocka_unit_test(a_shortage_makes_the_cache_smaller), cmocka_unit_test(little_is_enough),
-    };
+    const struct CMUnitTest tests[] = {CASE(caches_are_what_cards_leave), CASE(one_context_stays),
+        CASE(shared_memory_is_left_to_others), CASE(what_was_given_stays), CASE(engines_take_what_devices_leave),
+        CASE(the_report_has_the_engines_sequences), CASE(a_shortage_makes_the_cache_smaller), CASE(little_is_enough)};
     if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &demo)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,4 @@
 /* calibration: the rule that chooses phi, the file with every kind of damage, and that an engine takes it over. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/calibration.h"
+#include "support/suite.h"
 
 #define DEMO "models/demo.gguf"
 #define BYTES 1000u
@@ -359,13 +355,8 @@ static int teardown(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_quantiles, each), cmocka_unit_test_setup(test_rule, each),      cmocka_unit_test_setup(test_good_files, each),
-        cmocka_unit_test_setup(test_broken_files, each), cmocka_unit_test_setup(test_truncated, each), cmocka_unit_test_setup(test_engine, each),
-        cmocka_unit_test_setup(test_round_trip, each), cmocka_unit_test_setup(test_pages_of_the_sequence, each),
-        cmocka_unit_test_setup(test_stops_between_layers, each),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(calibration, setup, teardown, cmocka_unit_test_setup(test_quantiles, each),
+      cmocka_unit_test_setup(test_rule, each), cmocka_unit_test_setup(test_good_files, each),
+      cmocka_unit_test_setup(test_broken_files, each), cmocka_unit_test_setup(test_truncated, each),
+      cmocka_unit_test_setup(test_engine, each), cmocka_unit_test_setup(test_round_trip, each),
+      cmocka_unit_test_setup(test_pages_of_the_sequence, each), cmocka_unit_test_setup(test_stops_between_layers, each))

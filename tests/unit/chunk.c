@@ -1,9 +1,4 @@
 /* chunk: which steps `weft tune --dataset` chooses for a load, on the null device, whose steps take as long as the test says; and the ratio that it keeps. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +7,8 @@
 #include "dev/null.h"
 #include "engine/engine.h"
 #include "select/select.h"
+#include "support/suite.h"
+#include "support/wraps.h"
 #include <weft/tune.h>
 
 static struct weft_model *model;
@@ -20,22 +17,13 @@ static char folder[64], path[128];
 /* ---- time, which passes as the device computes: so much of it that what else the machine does is nothing ---- */
 
 #define MS 1000000.0
-static uint64_t passed;
 static double (*step_ms)(uint32_t tokens);
-
-uint64_t __real_wf_now_ns(void);
-uint64_t __wrap_wf_now_ns(void);
-
-uint64_t __wrap_wf_now_ns(void)
-{
-    return __real_wf_now_ns() + passed;
-}
 
 /* Of an op that each layer has once. */
 static uint64_t cost(const wf_call *c)
 {
     uint64_t ns = c->op == WF_OP_ROPE_KV && step_ms ? (uint64_t)(step_ms(c->out[0].rows) * MS / weft_model_info(model)->n_layer) : 0;
-    passed += ns;
+    test_clock_ahead += ns;
     return ns;
 }
 
@@ -206,10 +194,4 @@ static int teardown(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates), cmocka_unit_test(steps), cmocka_unit_test(choices), cmocka_unit_test(ratio_is_kept), cmocka_unit_test(odd_loads),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(chunk, setup, teardown, CASE(rates), CASE(steps), CASE(choices), CASE(ratio_is_kept), CASE(odd_loads))

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "verify/bind.h"
+#include "support/suite.h"
 
 static const char body[] = "what a driver would call a binary";
 static char dir[300];
@@ -248,13 +249,12 @@ static void run_once(wf_open_params p)
     shut(d);
 }
 
-static const char *self;
-
 /* The small call in another process, whose exit status it returns. */
 static int in_process_of_its_own(void)
 {
-    char cmd[600];
-    snprintf(cmd, sizeof cmd, "'%s' once 2>&1", self);
+    char self[400] = "", cmd[600];
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return -1;
+    snprintf(cmd, sizeof cmd, "'%s' cl_cache once 2>&1", self);
     return system(cmd);
 }
 
@@ -326,16 +326,14 @@ static void passed_self_tests_are_kept(void **state)
     forget_cache(cache);
 }
 
-int main(int argc, char **argv)
+SUITE_MAIN(cl_cache)
 {
-    self = argv[0];
     if (argc > 1) return run_once((wf_open_params){0}), 0;
-    const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(round_trip), T(keys_differ), T(truncated), T(longer), T(flipped), T(foreign),
-        T(canary_of_the_living), T(canary_of_the_dead), T(unfinished), T(no_folder),
-        cmocka_unit_test(device_survives_bad_entries), cmocka_unit_test(passed_self_tests_are_kept),
-    };
+    const struct CMUnitTest tests[] = {CASE_IN(round_trip, set_up, tear_down), CASE_IN(keys_differ, set_up, tear_down),
+        CASE_IN(truncated, set_up, tear_down), CASE_IN(longer, set_up, tear_down), CASE_IN(flipped, set_up, tear_down),
+        CASE_IN(foreign, set_up, tear_down), CASE_IN(canary_of_the_living, set_up, tear_down),
+        CASE_IN(canary_of_the_dead, set_up, tear_down), CASE_IN(unfinished, set_up, tear_down),
+        CASE_IN(no_folder, set_up, tear_down), CASE(device_survives_bad_entries), CASE(passed_self_tests_are_kept)};
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The build helper: when it is missing, dies, hangs or talks nonsense, no more than a variant is lost. */
 #include "unit/cl_test.h"
+#include "support/suite.h"
 
 /* Builds the small call with a helper made of that shell text; NULL: none at all. */
 static weft_status build_with(const char *script, wf_open_params p, cl_dev **out)
@@ -132,13 +133,10 @@ static void compiler_error(void **state)
     shut(d);
 }
 
-int main(void)
+SUITE_MAIN(cl_child)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends),       cmocka_unit_test(crashes),    cmocka_unit_test(hangs), cmocka_unit_test(hangs_until_stopped),
-        cmocka_unit_test(talks_nonsense), cmocka_unit_test(is_missing), cmocka_unit_test(works),
-        cmocka_unit_test(compiler_error),
-    };
+    const struct CMUnitTest tests[] = {CASE(ends), CASE(crashes), CASE(hangs), CASE(hangs_until_stopped),
+        CASE(talks_nonsense), CASE(is_missing), CASE(works), CASE(compiler_error)};
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <clblast_c.h>
 
 #include "verify/check.h"
+#include "support/suite.h"
 
 static wf_dev *reference;
 
@@ -210,12 +211,10 @@ static void its_kernels_have_no_id(void **state)
     wf_dev_close(dev);
 }
 
-int main(void)
+SUITE_MAIN(cl_clblast)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_product), cmocka_unit_test(panels_in_parts), cmocka_unit_test(only_where_asked_for),
-        cmocka_unit_test(order), cmocka_unit_test(nothing_stays_behind), cmocka_unit_test(its_kernels_have_no_id),
-    };
+    const struct CMUnitTest tests[] = {CASE(large_product), CASE(panels_in_parts), CASE(only_where_asked_for),
+        CASE(order), CASE(nothing_stays_behind), CASE(its_kernels_have_no_id)};
     wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
     need_device();
     if (wf_dev_open("cpu", &p, &reference)) return 1;

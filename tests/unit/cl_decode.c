@@ -2,6 +2,7 @@
 #include "unit/cl_offline.h"
 
 #include "select/batch_invariance.h"
+#include "support/suite.h"
 
 static wf_call attention(uint32_t seqs, uint32_t keys, uint32_t head_dim, uint32_t heads)
 {
@@ -137,12 +138,4 @@ static void decodes_on_other_units(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_fit_local_memory),
-        cmocka_unit_test(decodes_with_a_share),
-        cmocka_unit_test(decodes_on_other_units),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_decode, NULL, NULL, CASE(rings_fit_local_memory), CASE(decodes_with_a_share), CASE(decodes_on_other_units))

@@ -1,5 +1,6 @@
 /* Kernels for experts: their products, with gates, and the router that chooses them. */
 #include "unit/cl_offline.h"
+#include "support/suite.h"
 
 /* Few pairs of each expert are read by gemv's kind, many in tiles; and an expert's blocks of 16 rows are whole. */
 static void experts_by_pairs(void **state)
@@ -90,12 +91,4 @@ static void routers_of_few_tokens(void **state)
     assert_string_equal(wf_cl_variant_at(WF_OP_ROUTER, best_of(d, &scores))->name, "naive");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(experts_by_pairs),
-        cmocka_unit_test(experts_gates),
-        cmocka_unit_test(routers_of_few_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_experts, NULL, NULL, CASE(experts_by_pairs), CASE(experts_gates), CASE(routers_of_few_tokens))

@@ -2,6 +2,7 @@
 #include "unit/cl_offline.h"
 
 #include "select/batch_invariance.h"
+#include "support/suite.h"
 
 /* Where the kernel of norms whose order products follow is not to be had. */
 static int pick_but_tree(wf_dev *d, const wf_call *c, const char *class)
@@ -106,12 +107,5 @@ static void rotation_has_a_class(void **state)
     wf_batch_invariance_reset(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batch_invariant_products),
-        cmocka_unit_test(batch_invariant_fusions),
-        cmocka_unit_test(rotation_has_a_class),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_invariant, NULL, NULL, CASE(batch_invariant_products), CASE(batch_invariant_fusions),
+      CASE(rotation_has_a_class))

@@ -1,5 +1,6 @@
 /* How products are launched: local memory, work-groups, and in how many launches with what stands before and behind them. */
 #include "unit/cl_offline.h"
+#include "support/suite.h"
 
 /* As many work-groups as registers allow (eight warps) have room on a multiprocessor together; the last resort stays
  * within what OpenCL promises. */
@@ -146,14 +147,5 @@ static void products_keep_what_follows(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_fit_local_memory),
-        cmocka_unit_test(rotations_behind_products),
-        cmocka_unit_test(work_groups_behind_a_norm),
-        cmocka_unit_test(work_groups_that_keep_x),
-        cmocka_unit_test(products_keep_what_follows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_launch, NULL, NULL, CASE(parts_fit_local_memory), CASE(rotations_behind_products),
+      CASE(work_groups_behind_a_norm), CASE(work_groups_that_keep_x), CASE(products_keep_what_follows))

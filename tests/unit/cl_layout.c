@@ -1,6 +1,7 @@
 /* MMA-fragment-major weights, without the device that reads them: packed tiles multiplied as the PTX ISA defines the
  * operands of mma.m16n8k16 give the product; and the layout is one that the device and the op have kernels for. */
 #include "unit/cl_offline.h"
+#include "support/suite.h"
 
 static float number(uint64_t i)
 {
@@ -75,12 +76,4 @@ static void layout_follows_the_op(void **state)
     assert_int_equal(wf_weight_layout(&d->base, WF_OP_GET_ROWS, WF_Q4_K, 64, 256), WF_CL_ROWS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fragments_multiply),
-        cmocka_unit_test(layout_follows_the_device),
-        cmocka_unit_test(layout_follows_the_op),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_layout, NULL, NULL, CASE(fragments_multiply), CASE(layout_follows_the_device), CASE(layout_follows_the_op))

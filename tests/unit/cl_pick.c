@@ -2,6 +2,7 @@
 #include "unit/cl_offline.h"
 
 #include "verify/check.h"
+#include "support/suite.h"
 
 static const char *picked(const cl_dev *d, uint32_t m, uint32_t n)
 {
@@ -164,17 +165,6 @@ static void models_are_whole(void **state)
     assert_true(d->costs.model.wgmma.unit == 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiles_follow_the_device),
-        cmocka_unit_test(flat_tiles_suit_gpus),
-        cmocka_unit_test(choices_change_where_tiles_begin),
-        cmocka_unit_test(products_follow_the_model),
-        cmocka_unit_test(cuts_have_names),
-        cmocka_unit_test(last_round_is_short),
-        cmocka_unit_test(selftest_meets_wgmma),
-        cmocka_unit_test(models_are_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_pick, NULL, NULL, CASE(tiles_follow_the_device), CASE(flat_tiles_suit_gpus),
+      CASE(choices_change_where_tiles_begin), CASE(products_follow_the_model), CASE(cuts_have_names),
+      CASE(last_round_is_short), CASE(selftest_meets_wgmma), CASE(models_are_whole))

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "verify/bind.h"
+#include "support/suite.h"
 
 enum { N = 4, PROGRAMS = 3 };
 
@@ -247,13 +248,13 @@ static void no_cache(void **state)
     end();
 }
 
-int main(void)
+SUITE_MAIN(cl_prebuild)
 {
-    const struct CMUnitTest tests[] = {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        TEST(binding_finds_them), TEST(self_tests_find_theirs), TEST(helpers_that_die), TEST(helpers_that_hang),
-        TEST(a_helper_that_dies), TEST(a_helper_without_memory), TEST(stopped), TEST(no_cache),
-    };
+    const struct CMUnitTest tests[] = {CASE_IN(binding_finds_them, set_up, tear_down),
+        CASE_IN(self_tests_find_theirs, set_up, tear_down), CASE_IN(helpers_that_die, set_up, tear_down),
+        CASE_IN(helpers_that_hang, set_up, tear_down), CASE_IN(a_helper_that_dies, set_up, tear_down),
+        CASE_IN(a_helper_without_memory, set_up, tear_down), CASE_IN(stopped, set_up, tear_down),
+        CASE_IN(no_cache, set_up, tear_down)};
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

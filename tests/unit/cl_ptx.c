@@ -1,6 +1,7 @@
 /* The generated programs of wgmma and of its attention, without the device that runs them: sound as texts, and for NVIDIA's assembler, where there is
  * one. */
 #include "unit/cl_test.h"
+#include "support/suite.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -128,8 +129,4 @@ static void attention_programs_are_sound(void **state)
     assert_true(found > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wgmma_programs_are_sound), cmocka_unit_test(attention_programs_are_sound)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_ptx, NULL, NULL, CASE(wgmma_programs_are_sound), CASE(attention_programs_are_sound))

@@ -1,6 +1,7 @@
 /* Queues, events and the watchdog of the OpenCL backend. Calls are products of 1x1 matrices,
  * y = x * 1 + 1, so that every lost or early call shows in the number at the end. */
 #include "unit/cl_test.h"
+#include "support/suite.h"
 
 #include <dlfcn.h>
 
@@ -341,13 +342,15 @@ static void launches_of_one_program(void **state)
     f->queue_destroy(&d->base, q);
 }
 
-int main(void)
+SUITE_MAIN(cl_queue)
 {
-    const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(one_queue_is_in_order), T(ping_pong), T(copies_wait), T(join), T(events), T(too_many_queues),
-        T(place_used_again), T(fills_of_several_pieces), T(too_much_memory), T(offers), T(watchdog), T(launches_of_one_program),
-    };
+    const struct CMUnitTest tests[] = {CASE_IN(one_queue_is_in_order, set_up, tear_down),
+        CASE_IN(ping_pong, set_up, tear_down), CASE_IN(copies_wait, set_up, tear_down),
+        CASE_IN(join, set_up, tear_down), CASE_IN(events, set_up, tear_down),
+        CASE_IN(too_many_queues, set_up, tear_down), CASE_IN(place_used_again, set_up, tear_down),
+        CASE_IN(fills_of_several_pieces, set_up, tear_down), CASE_IN(too_much_memory, set_up, tear_down),
+        CASE_IN(offers, set_up, tear_down), CASE_IN(watchdog, set_up, tear_down),
+        CASE_IN(launches_of_one_program, set_up, tear_down)};
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

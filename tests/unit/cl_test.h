@@ -2,11 +2,9 @@
 #ifndef CL_TEST_H
 #define CL_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,8 @@
 /* convert: a conversion that is stopped, or has no memory or no room on the disk, leaves nothing behind but a message, and a file that it was
  * to replace as it was. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "failing_alloc.h"
+#include "support/wraps.h"
 #include "base/base.h"
+#include "support/suite.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -93,10 +88,10 @@ static void replaced_whole_or_not(void **state)
 static int fail_each(const char *model, const char *type, int step)
 {
     for (int i = 0; i < 100000; i += step) {
-        countdown = i;
+        test_alloc_countdown = i;
         weft_status s = convert(model, type, NULL, NULL);
-        bool reached = countdown < 0;
-        countdown = -1;
+        bool reached = test_alloc_countdown < 0;
+        test_alloc_countdown = -1;
         if (!reached) return assert_int_equal(s, WEFT_OK), i;
         assert_int_equal(s, WEFT_ERR_NOMEM);
         assert_non_null(strstr(wf_error(), "out of host memory"));
@@ -128,8 +123,5 @@ static void without_room(void **state)
     assert_int_equal(files(), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stopped), cmocka_unit_test(replaced_whole_or_not), cmocka_unit_test(without_memory), cmocka_unit_test(without_room)};
-    return cmocka_run_group_tests(tests, make_top, remove_top);
-}
+SUITE(convert, make_top, remove_top, CASE(stopped), CASE(replaced_whole_or_not), CASE(without_memory),
+      CASE(without_room))

@@ -1,9 +1,4 @@
 /* Buffers of the CPU backend: huge pages for large ones, small memory in place, and what limits leave. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +8,7 @@
 
 #include "base/memory_left.h"
 #include "cpu/cpu.h"
+#include "support/suite.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -183,16 +179,8 @@ static void version_1_beside_version_2(void **state)
     assert_true(left("1:cpu:/a\n0::/\n") == UINT64_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_ones_begin_at_a_huge_page),
-        cmocka_unit_test(small_memory_stays_in_place),
-        cmocka_unit_test(sizes_decide_together),
-        cmocka_unit_test(in_place_under_a_limit),
-        cmocka_unit_test_setup_teardown(the_least_of_all_groups_counts, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_root, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_1_beside_version_2, make_root, remove_root),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cpu_buf, NULL, NULL, CASE(large_ones_begin_at_a_huge_page), CASE(small_memory_stays_in_place),
+      CASE(sizes_decide_together), CASE(in_place_under_a_limit),
+      CASE_IN(the_least_of_all_groups_counts, make_root, remove_root),
+      CASE_IN(a_container_sees_its_group_as_the_root, make_root, remove_root),
+      CASE_IN(version_1_beside_version_2, make_root, remove_root))

@@ -1,15 +1,11 @@
 /* What is no number: every product of the CPU path keeps it, in its own row alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dev/dev.h"
 #include "tensor/tensor.h"
+#include "support/suite.h"
 
 enum { N = 17, K = 512, M_MAX = 150 };
 
@@ -90,9 +86,9 @@ static void products_keep_what_is_no_number(void **state)
     }
 }
 
-int main(void)
+SUITE_MAIN(cpu_nan)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products_keep_what_is_no_number)};
+    const struct CMUnitTest tests[] = {CASE(products_keep_what_is_no_number)};
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 2};
     if (wf_dev_open("cpu", &p, &dev) || wf_queue_create(dev, &queue) || wf_buf_create(dev, sizeof(float) * M_MAX * K, &x) ||
         wf_buf_create(dev, sizeof(float) * N * K, &w) || wf_buf_create(dev, sizeof(float) * M_MAX * N, &y))

@@ -1,15 +1,11 @@
 /* Queues, teams and events of the CPU backend: order, waits across queues, time-outs, failures.
  * Meant to be run under the thread sanitizer too. Calls are products of 1x1 matrices, y = x + 1,
  * so that every lost or early call shows in the number at the end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "cpu/ops/ops.h"
 #include "cpu/pool.h"
+#include "support/suite.h"
 
 #define WAIT_MS 60000
 
@@ -679,17 +675,8 @@ static void test_failure_still_runs(void **state)
     end_cores(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),      cmocka_unit_test(test_ping_pong),
-        cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
-        cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_rank), cmocka_unit_test(test_usual_threads),      cmocka_unit_test(test_shares),      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_few_of_a_team),
-        cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait), cmocka_unit_test(test_subnormal),
-        cmocka_unit_test(test_cores_of_a_call), cmocka_unit_test(test_cores_left), cmocka_unit_test(test_cores_of_many_calls),
-        cmocka_unit_test(test_cores_in_turn), cmocka_unit_test(test_lost_runs_nothing), cmocka_unit_test(test_lost_still_runs),
-        cmocka_unit_test(test_failure_still_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cpu_queue, NULL, NULL, CASE(test_order), CASE(test_ping_pong), CASE(test_many_waits), CASE(test_threads_agree),
+      CASE(test_timeout), CASE(test_failure), CASE(test_rank), CASE(test_usual_threads), CASE(test_shares),
+      CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_copies_wait),
+      CASE(test_subnormal), CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls),
+      CASE(test_cores_in_turn), CASE(test_lost_runs_nothing), CASE(test_lost_still_runs), CASE(test_failure_still_runs))

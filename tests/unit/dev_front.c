@@ -1,15 +1,11 @@
 /* The front refuses every malformed call and names what is wrong; and device names mean what they say. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dev/front.h"
 #include "dev/null.h"
+#include "support/suite.h"
 
 #define BUF_BYTES (1u << 20)
 
@@ -640,25 +636,11 @@ static void tiers(void **state)
     assert_int_equal(wf_tier_parse("fast", &t), WEFT_ERR_ARG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(good_calls_pass, setup, teardown),
-        cmocka_unit_test_setup_teardown(spoilt_operands_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
-        cmocka_unit_test_setup_teardown(fused_gemms, setup, teardown),
-        cmocka_unit_test_setup_teardown(fused_experts, setup, teardown),
-        cmocka_unit_test_setup_teardown(fused_routers, setup, teardown),
-        cmocka_unit_test_setup_teardown(pieces_of_routers, setup, teardown),
-        cmocka_unit_test_setup_teardown(fused_ropes, setup, teardown),
-        cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(results_in_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(results_in_a_workspace, setup, teardown),
-        cmocka_unit_test_setup_teardown(random_calls, setup, teardown),
-        cmocka_unit_test_setup_teardown(transfers_and_events, setup, teardown),
-        cmocka_unit_test(device_names),
-        cmocka_unit_test(tiers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(dev_front, NULL, NULL, CASE_IN(good_calls_pass, setup, teardown),
+      CASE_IN(spoilt_operands_are_refused, setup, teardown), CASE_IN(missing_and_extra_operands, setup, teardown),
+      CASE_IN(fused_gemms, setup, teardown), CASE_IN(fused_experts, setup, teardown),
+      CASE_IN(fused_routers, setup, teardown), CASE_IN(pieces_of_routers, setup, teardown),
+      CASE_IN(fused_ropes, setup, teardown), CASE_IN(spoilt_params_are_refused, setup, teardown),
+      CASE_IN(overlaps_are_refused, setup, teardown), CASE_IN(results_in_place, setup, teardown),
+      CASE_IN(results_in_a_workspace, setup, teardown), CASE_IN(random_calls, setup, teardown),
+      CASE_IN(transfers_and_events, setup, teardown), CASE(device_names), CASE(tiers))

@@ -1,13 +1,9 @@
 /* The roofline: what calls read and compute, by hand; where the parts come from; and what is no coefficient. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 
 #include "dev/null.h"
 #include "dev/roofline.h"
+#include "support/suite.h"
 
 static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
 
@@ -89,8 +85,4 @@ static void parts_of_the_device(void **state)
     wf_dev_close(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(work_by_hand), cmocka_unit_test(parts_of_the_device)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(dev_roofline, NULL, NULL, CASE(work_by_hand), CASE(parts_of_the_device))

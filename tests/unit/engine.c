@@ -6,8 +6,6 @@
 #include <weft/weft.h>
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +13,10 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 #include <semaphore.h>
 
 #include "dev/null.h"
+#include "support/suite.h"
 
 #define THREADS 2
 static const struct weft_debug plain = {.force = "gemm=ref,attention=ref"}; /* no library under the sanitizer */
@@ -653,15 +651,8 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
-        cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
-        cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_ranges), cmocka_unit_test(test_refused_at_once), cmocka_unit_test(test_preemption), cmocka_unit_test(test_passed_pages), cmocka_unit_test(test_needed_pages),
-        cmocka_unit_test(test_preemption_with_cancels),
-        cmocka_unit_test(test_half_leave_while_swapping), cmocka_unit_test(test_lost_while_swapping), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(engine, setup, teardown, CASE(test_threads_null), CASE(test_threads_cpu), CASE(test_finish_reasons),
+      CASE(test_bad_requests), CASE(test_close_while_running), CASE(test_progress_ends), CASE(test_prepared),
+      CASE(test_free_in_callback), CASE(test_bad_engines), CASE(test_ranges), CASE(test_refused_at_once),
+      CASE(test_preemption), CASE(test_passed_pages), CASE(test_needed_pages), CASE(test_preemption_with_cancels),
+      CASE(test_half_leave_while_swapping), CASE(test_lost_while_swapping), CASE(test_kv_memory), CASE(test_budget))

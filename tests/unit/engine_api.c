@@ -6,18 +6,16 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 #include <semaphore.h>
 
 #include "dev/null.h"
-#include "unit/failing_alloc.h"
+#include "support/wraps.h"
+#include "support/suite.h"
 
 static const struct weft_debug plain = {.force = "gemm=ref,attention=ref"}; /* no library under the sanitizer */
 
@@ -261,10 +259,10 @@ static void events_find_no_memory(void **state)
         story s = {.n = 0};
         close_gate(e);
         struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 6, .ignore_eos = true, .pull = true});
-        countdown = n;
+        test_alloc_countdown = n;
         sem_post(&gate);
         weft_status status = weft_wait(r, 0);
-        countdown = -1;
+        test_alloc_countdown = -1;
         pull_all(r, &s);
         assert_int_equal(s.end.status, status);
         assert_true(status == WEFT_OK || status == WEFT_ERR_NOMEM);
@@ -736,17 +734,11 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pulls_what_callbacks_get),   cmocka_unit_test(pulls_in_time),          cmocka_unit_test(polls_late),
-        cmocka_unit_test(slow_readers_stall_nobody),  cmocka_unit_test(cancelled_while_pulled), cmocka_unit_test(pulls_in_a_callback),
-        cmocka_unit_test(events_find_no_memory),      cmocka_unit_test(requests_outlive_their_engine),
-        cmocka_unit_test(closed_beside_readers),      cmocka_unit_test(closed_in_a_callback),   cmocka_unit_test(engines_keep_their_model),
-        cmocka_unit_test(opening_is_given_up),        cmocka_unit_test(opening_a_model_is_given_up),        cmocka_unit_test(prompts_have_a_length),  cmocka_unit_test(chats_are_prompts),
-        cmocka_unit_test(contradictions_are_refused), cmocka_unit_test(numbers_are_checked), cmocka_unit_test(one_source_of_each),
-        cmocka_unit_test(failures_leave_no_object), cmocka_unit_test(stop_functions_nest), cmocka_unit_test(folders_tell_how_far_they_are), cmocka_unit_test(calibration_is_stopped), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
-        cmocka_unit_test(newer_programs_are_refused),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(engine_api, setup, teardown, CASE(pulls_what_callbacks_get), CASE(pulls_in_time), CASE(polls_late),
+      CASE(slow_readers_stall_nobody), CASE(cancelled_while_pulled), CASE(pulls_in_a_callback),
+      CASE(events_find_no_memory), CASE(requests_outlive_their_engine), CASE(closed_beside_readers),
+      CASE(closed_in_a_callback), CASE(engines_keep_their_model), CASE(opening_is_given_up),
+      CASE(opening_a_model_is_given_up), CASE(prompts_have_a_length), CASE(chats_are_prompts),
+      CASE(contradictions_are_refused), CASE(numbers_are_checked), CASE(one_source_of_each),
+      CASE(failures_leave_no_object), CASE(stop_functions_nest), CASE(folders_tell_how_far_they_are),
+      CASE(calibration_is_stopped), CASE(models_are_named), CASE(versions_agree), CASE(newer_programs_are_refused))

@@ -2,13 +2,11 @@
  * parameters with random weights, whose steps take seconds on slow machines and some tenths of one on fast ones: long enough for the device to ask whether
  * they are still wanted. That question is the gate at which the test does what it does: what comes of the step depends on the answer alone. */
 #include "engine/engine.h"
+#include "support/suite.h"
 
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define N_PROMPT 1000
 #define N_NEW 4
@@ -210,8 +208,5 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_is_broken_off), cmocka_unit_test(test_others_go_on), cmocka_unit_test(test_close_breaks_off)};
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(engine_cancel, setup, teardown, CASE(test_step_is_broken_off), CASE(test_others_go_on),
+      CASE(test_close_breaks_off))

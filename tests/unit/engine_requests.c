@@ -2,17 +2,15 @@
  * TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
 #include <weft/weft.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 #include <semaphore.h>
 
 #include "dev/null.h"
+#include "support/suite.h"
 
 enum { SEQS = 4, CONTEXT = 128, TOKEN = 300, MANY = 40 };
 
@@ -423,21 +421,17 @@ static void lost_device(void **state)
     assert_null(more);
 }
 
-int main(void)
+SUITE_MAIN(engine_requests)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(clients_take_turns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(newcomers_wait_for_few_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(urgent_ones_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(broken_rows_fail_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(broken_pages_are_forgotten, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(cancel_takes_one_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(prompts_of_the_context_and_one_more, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nothing_is_allocated_after_the_start, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lengths_are_predicted_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(small_devices_have_small_caches, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(recomputed_rows_are_counted, set_up, tear_down), cmocka_unit_test_setup_teardown(lost_device, set_up, tear_down),
-    };
+    const struct CMUnitTest tests[] = {CASE_IN(clients_take_turns, set_up, tear_down),
+        CASE_IN(newcomers_wait_for_few_tokens, set_up, tear_down), CASE_IN(urgent_ones_first, set_up, tear_down),
+        CASE_IN(broken_rows_fail_alone, set_up, tear_down), CASE_IN(broken_pages_are_forgotten, set_up, tear_down),
+        CASE_IN(cancel_takes_one_step, set_up, tear_down),
+        CASE_IN(prompts_of_the_context_and_one_more, set_up, tear_down),
+        CASE_IN(nothing_is_allocated_after_the_start, set_up, tear_down),
+        CASE_IN(lengths_are_predicted_apart, set_up, tear_down),
+        CASE_IN(small_devices_have_small_caches, set_up, tear_down),
+        CASE_IN(recomputed_rows_are_counted, set_up, tear_down), CASE_IN(lost_device, set_up, tear_down)};
     if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);

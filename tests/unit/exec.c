@@ -2,13 +2,11 @@
 #include "dev/null.h"
 #include "exec/exec.h"
 #include "select/select.h"
+#include "support/suite.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { WIDTH = 64, VOCAB = 32, PAGE_BYTES = 2 * 2 * WIDTH /* K and V of F16 */, TOKENS = 32 };
 
@@ -539,15 +537,8 @@ static void test_upload_of_all_tables(void **state)
     close_all(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
-        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_bound_calls_are_foreseen), cmocka_unit_test(test_failures_foresee_nothing),
-        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_submissions_are_short), cmocka_unit_test(test_short_without_measurements),
-        cmocka_unit_test(test_named_kernel_of_few_rows), cmocka_unit_test(test_named_kernel_of_no_rows),
-        cmocka_unit_test(test_routers_share_no_kernel), cmocka_unit_test(test_upload_of_all_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_batches_of_every_shape),
+      CASE(test_nothing_is_bound_later), CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen),
+      CASE(test_failures_foresee_nothing), CASE(test_failures), CASE(test_submissions_are_short),
+      CASE(test_short_without_measurements), CASE(test_named_kernel_of_few_rows), CASE(test_named_kernel_of_no_rows),
+      CASE(test_routers_share_no_kernel), CASE(test_upload_of_all_tables))

@@ -8,6 +8,7 @@
 #include "dev/null.h"
 #include "exec/exec.h"
 #include "select/select.h"
+#include "support/suite.h"
 
 enum { LAYERS = 2, WIDTH = 16, QKV = 3 * WIDTH, VOCAB = 8, POSITIONS = 64, PAGE = 4 /* tokens */, HEAD = WIDTH * 2 /* bytes of K or V of a token */ };
 enum { TOKENS = 48, SEQS = 12, CONTEXT = 8, PAGES = 160, STEPS = 4, MAX_NODES = 64, SWAPS = 3 };
@@ -584,9 +585,9 @@ static void test_own_plans(void **state)
         }
 }
 
-int main(void)
+SUITE_MAIN(exec_order)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_own_plans)};
+    const struct CMUnitTest tests[] = {CASE(test_random_plans), CASE(test_own_plans)};
     seed_from_environment();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

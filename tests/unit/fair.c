@@ -4,12 +4,10 @@
  * Service is counted here anew: prompt tokens that were computed, and WF_FAIR_OUTPUT for each token of an answer. */
 #include "sched/sched.h"
 #include "serve/api/places.h"
+#include "support/suite.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 enum { PAGE = 4, LONGEST = 64, PROMPT = 40, ANSWER = LONGEST - PROMPT, CLIENTS = 4, VISITORS = 24, SENDERS = CLIENTS + VISITORS };
 
@@ -413,16 +411,6 @@ static void test_no_client_fills_the_queue(void **state)
     assert_false(wf_places_allow(8, 4, 0, 3));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_none_overtakes),
-        cmocka_unit_test(test_limit_per_client),
-        cmocka_unit_test(test_short_prompt_goes_first),
-        cmocka_unit_test(test_priority_between_clients),
-        cmocka_unit_test(test_memory_is_bounded),
-        cmocka_unit_test(test_no_client_fills_the_queue),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(fair, NULL, NULL, CASE(test_bounds), CASE(test_none_overtakes), CASE(test_limit_per_client),
+      CASE(test_short_prompt_goes_first), CASE(test_priority_between_clients), CASE(test_memory_is_bounded),
+      CASE(test_no_client_fills_the_queue))

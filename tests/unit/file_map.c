@@ -1,12 +1,7 @@
 /* file_map: maps of files that change, vanish or shrink; the SIGBUS handler's manners; whole-file
  * reads; the cache folder. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/file.h"
+#include "support/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -575,22 +570,7 @@ static void cache_folder(void **state)
     rmdir(home);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_action_stays), /* before any map */
-        cmocka_unit_test(previous_handler_runs),
-        cmocka_unit_test(whole_file),
-        cmocka_unit_test(shortened),
-        cmocka_unit_test(touched), cmocka_unit_test(changed),
-        cmocka_unit_test(shortened_for_a_while),
-        cmocka_unit_test(resting),
-        cmocka_unit_test(threads_fault_together),
-        cmocka_unit_test(many_maps),
-        cmocka_unit_test(cannot_map),
-        cmocka_unit_test(read_file),
-        cmocka_unit_test(write_whole),
-        cmocka_unit_test(cache_folder),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(file_map, setup, teardown, CASE(default_action_stays) /* before any map */,
+      CASE(previous_handler_runs), CASE(whole_file), CASE(shortened), CASE(touched), CASE(changed),
+      CASE(shortened_for_a_while), CASE(resting), CASE(threads_fault_together), CASE(many_maps), CASE(cannot_map),
+      CASE(read_file), CASE(write_whole), CASE(cache_folder))

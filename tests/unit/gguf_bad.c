@@ -1,13 +1,8 @@
 /* gguf_bad: malformed files. Each must give an error whose message names what is wrong, and leave
  * nothing behind; a good file must open afterwards. Most cases are one row of a table: a builder,
  * its argument, and a piece of the message. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "support/gguf_check.h"
+#include "support/suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -483,8 +478,4 @@ static void table(void **state)
     assert_int_equal(bad, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(table)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(gguf_bad, NULL, NULL, CASE(table))

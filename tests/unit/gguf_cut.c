@@ -1,12 +1,7 @@
 /* gguf_cut: files cut at every byte, changed in every byte, with a million names, and paths that
  * are no files. A good file must open after each. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "support/gguf_check.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -162,13 +157,4 @@ static void paths(void **state)
     rmdir(dir);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_everywhere),
-        cmocka_unit_test(change_everywhere),
-        cmocka_unit_test(many_names),
-        cmocka_unit_test(paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(gguf_cut, NULL, NULL, CASE(cut_everywhere), CASE(change_everywhere), CASE(many_names), CASE(paths))

@@ -1,13 +1,8 @@
 /* gguf_nomem: every allocation of opening a file fails once. Each gives WEFT_ERR_NOMEM and leaves
  * nothing behind (for LeakSanitizer to judge). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "failing_alloc.h"
+#include "support/wraps.h"
 #include "support/gguf_check.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,10 +15,10 @@
 static int fail_each(weft_status (*work)(void *), void *arg)
 {
     for (int i = 0; i < 1000; i++) {
-        countdown = i;
+        test_alloc_countdown = i;
         weft_status s = work(arg);
-        bool reached = countdown < 0;
-        countdown = -1;
+        bool reached = test_alloc_countdown < 0;
+        test_alloc_countdown = -1;
         assert_int_equal(s, reached ? WEFT_ERR_NOMEM : WEFT_OK);
         if (!reached) return i;
         assert_non_null(strstr(wf_error(), "out of host memory"));
@@ -75,8 +70,4 @@ static void every_allocation(void **state)
     bytes_free(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(gguf_nomem, NULL, NULL, CASE(every_allocation))

@@ -1,13 +1,8 @@
 /* gguf_read: good files — values, typed access, printing, tensors, and a real model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "model/files/gguf.h"
 #include "support/bytes.h"
 #include "support/skip.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -343,13 +338,5 @@ static void real_model(void **state)
     wf_gguf_close(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(u32_values),     cmocka_unit_test(other_values),
-        cmocka_unit_test(string_arrays),  cmocka_unit_test(printing),
-        cmocka_unit_test(unread_types),   cmocka_unit_test(long_template),
-        cmocka_unit_test(shortened_file), cmocka_unit_test(real_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(gguf_read, NULL, NULL, CASE(u32_values), CASE(other_values), CASE(string_arrays), CASE(printing),
+      CASE(unread_types), CASE(long_template), CASE(shortened_file), CASE(real_model))

@@ -1,12 +1,7 @@
 /* gguf_split: models in several files, whole ones and ones with a part that is missing, of another model, or not the first. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "model/files/gguf.h"
 #include "support/bytes.h"
+#include "support/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,11 +150,5 @@ static void another_total(void **state)
     fails(good[0].file, WEFT_ERR_FORMAT, "have 3 tensors, not the 4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),        cmocka_unit_test(missing),     cmocka_unit_test(not_the_first),
-        cmocka_unit_test(another_name), cmocka_unit_test(wrong_parts), cmocka_unit_test(another_total),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(gguf_split, setup, teardown, CASE(whole), CASE(missing), CASE(not_the_first), CASE(another_name),
+      CASE(wrong_parts), CASE(another_total))

@@ -1,14 +1,10 @@
 /* hash: what files and clients choose as keys cannot be chosen to collide. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/suite.h"
 
 /* The hash of a text in another process, before anyone here has asked for a seed. */
 static uint64_t hash_elsewhere(void)
@@ -54,8 +50,4 @@ static void all_bytes_count(void **state)
     assert_true(wf_hash("a", 1) != wf_hash("a\0", 2));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_process_has_its_own), cmocka_unit_test(all_bytes_count)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(hash, NULL, NULL, CASE(each_process_has_its_own), CASE(all_bytes_count))

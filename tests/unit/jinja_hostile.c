@@ -1,17 +1,12 @@
 /* jinja_hostile: templates that would run for ever, nest without end or fill the memory fail with a message, soon; so do texts that are no
  * templates and data that is no JSON. Every allocation of a rendering fails once, and nothing is left behind (for LeakSanitizer to judge). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "failing_alloc.h"
+#include "support/wraps.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "jinja/jinja.h"
+#include "support/suite.h"
 
 static const struct weft_message turns[] = {{"system", "Be brief."}, {"user", "Hello <|im_end|>"}, {"assistant", "Hi"}, {"user", "Who are you?"}};
 
@@ -121,10 +116,10 @@ static void no_memory(void **state)
     (void)state;
     for (int i = 0;; i++) {
         wf_jinja_output out;
-        countdown = i;
+        test_alloc_countdown = i;
         weft_status s = render(text, sizeof text - 1, NULL, &out);
-        bool reached = countdown < 0;
-        countdown = -1;
+        bool reached = test_alloc_countdown < 0;
+        test_alloc_countdown = -1;
         assert_int_equal(s, reached ? WEFT_ERR_NOMEM : WEFT_OK);
         wf_jinja_output_free(&out);
         if (!reached) {
@@ -135,10 +130,4 @@ static void no_memory(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(endless), cmocka_unit_test(huge), cmocka_unit_test(deep), cmocka_unit_test(places), cmocka_unit_test(no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(jinja_hostile, NULL, NULL, CASE(endless), CASE(huge), CASE(deep), CASE(places), CASE(no_memory))

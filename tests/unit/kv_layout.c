@@ -1,12 +1,8 @@
 /* kv_layout: which layers share page tables, for models as they are and for random ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "mem/kv_layout.h"
+#include "support/suite.h"
 
 enum { LAYERS = 64 };
 
@@ -102,8 +98,4 @@ static void random_windows(void **state)
     assert_in_range(several, 500, 1999);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(one_window), cmocka_unit_test(random_windows)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(kv_layout, NULL, NULL, CASE(models), CASE(one_window), CASE(random_windows))

@@ -3,15 +3,13 @@
 #include "loadgen/dataset.h"
 #include "loadgen/sse.h"
 #include "loadgen/stats.h"
+#include "support/suite.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* ---- statistics ------------------------------------------------------------------------------- */
 
@@ -301,12 +299,6 @@ static void test_endless_line(void **state)
     wf_sse_free(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics), cmocka_unit_test(test_peak), cmocka_unit_test(test_peak_of_a_part), cmocka_unit_test(test_requests_that_touch),
-        cmocka_unit_test(test_goodput), cmocka_unit_test(test_nothing), cmocka_unit_test(test_arrivals), cmocka_unit_test(test_random_lengths),
-        cmocka_unit_test(test_trace), cmocka_unit_test(test_bad_traces), cmocka_unit_test(test_events), cmocka_unit_test(test_endless_line),
-    };
-    return cmocka_run_group_tests_name("load", tests, NULL, NULL);
-}
+SUITE(loadgen, NULL, NULL, CASE(test_metrics), CASE(test_peak), CASE(test_peak_of_a_part),
+      CASE(test_requests_that_touch), CASE(test_goodput), CASE(test_nothing), CASE(test_arrivals),
+      CASE(test_random_lengths), CASE(test_trace), CASE(test_bad_traces), CASE(test_events), CASE(test_endless_line))

@@ -1,13 +1,10 @@
 /* log: lines of the log and messages are whole, or end in "…" behind a whole character. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/base.h"
 #include "base/options.h"
+#include "support/suite.h"
 
 static char line[8192];
 
@@ -85,8 +82,4 @@ static void long_lines(void **state)
     weft_log_to(NULL, NULL, WEFT_LOG_WARN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length), cmocka_unit_test(options_for_parameters), cmocka_unit_test(escapes_are_whole), cmocka_unit_test(long_lines)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(log, NULL, NULL, CASE(every_length), CASE(options_for_parameters), CASE(escapes_are_whole), CASE(long_lines))

@@ -1,13 +1,9 @@
 /* mem: the arena's slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested with the scheduler. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "dev/null.h"
 #include "mem/arena.h"
+#include "support/suite.h"
 
 enum { LARGEST = 1000 * 64 };
 
@@ -63,8 +59,4 @@ static void too_large(void **state)
     assert_int_equal(wf_null_alive(), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(regions_lie_apart), cmocka_unit_test(too_large)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(mem, NULL, NULL, CASE(regions_lie_apart), CASE(too_large))

@@ -5,15 +5,13 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/base.h"
 #include "base/file.h"
+#include "support/suite.h"
 
 static struct weft_model *model;
 static struct weft_engine *engine;
@@ -439,12 +437,6 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),    cmocka_unit_test(texts),       cmocka_unit_test(chats),   cmocka_unit_test(engines), cmocka_unit_test(requests), cmocka_unit_test(converting),
-        cmocka_unit_test(measuring), cmocka_unit_test(calibrating), cmocka_unit_test(reports), cmocka_unit_test(plans),   cmocka_unit_test(kernels),  cmocka_unit_test(the_log),
-        cmocka_unit_test(every_pointer_has_a_call),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(null_args, setup, teardown, CASE(models), CASE(texts), CASE(chats), CASE(engines), CASE(requests),
+      CASE(converting), CASE(measuring), CASE(calibrating), CASE(reports), CASE(plans), CASE(kernels), CASE(the_log),
+      CASE(every_pointer_has_a_call))

@@ -1,5 +1,6 @@
 /* overlap: the profile that `weft tune --overlap` measures on the null device says what its clock does. */
 #include "unit/overlap_world.h"
+#include "support/suite.h"
 
 /* What was measured is kept for engines of any context: only tables of positions are longer. A plan says for which contexts it is. */
 static void test_any_context(void **state)
@@ -238,17 +239,5 @@ static void test_profile_of_others(void **state)
     unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_context),
-        cmocka_unit_test(test_profile),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_energy),
-        cmocka_unit_test(test_no_energy),
-        cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_quick_times_are_replaced),
-        cmocka_unit_test(test_profile_of_others),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(overlap, setup, teardown, CASE(test_any_context), CASE(test_profile), CASE(test_copies), CASE(test_energy),
+      CASE(test_no_energy), CASE(test_goes_on), CASE(test_quick_times_are_replaced), CASE(test_profile_of_others))

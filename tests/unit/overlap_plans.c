@@ -2,6 +2,7 @@
 #include "unit/overlap_world.h"
 
 #include "support/fewer.h"
+#include "support/suite.h"
 
 static double step_us(struct weft_engine *e, wf_step_load x, uint32_t context)
 {
@@ -439,22 +440,7 @@ static void test_refuses(void **state)
     weft_engine_close(e);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes_what_gains),
-        cmocka_unit_test(test_takes_nothing_that_loses),
-        cmocka_unit_test(test_never_slower),
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_kernel_that_shares_units),
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_older_plans),
-        cmocka_unit_test(test_tune_small_engines),
-        cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_builds_end_in_time),
-        cmocka_unit_test(test_output),
-        cmocka_unit_test(test_refuses),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(overlap_plans, setup, teardown, CASE(test_takes_what_gains), CASE(test_takes_nothing_that_loses),
+      CASE(test_never_slower), CASE(test_contexts), CASE(test_kernel_that_shares_units), CASE(test_kinds),
+      CASE(test_older_plans), CASE(test_tune_small_engines), CASE(test_damaged_files), CASE(test_failures),
+      CASE(test_builds_end_in_time), CASE(test_output), CASE(test_refuses))

@@ -9,12 +9,10 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "support/suite.h"
 
 enum { UNITS = 8, SEQS = 8, TOKENS = 64, CONTEXT = 128 };
 

@@ -5,6 +5,7 @@
 
 #include "dev/null.h"
 #include "model/weights/pattern.h"
+#include "support/suite.h"
 
 #include <math.h>
 
@@ -375,16 +376,10 @@ static void without_memory_the_host_makes_them(void **state)
     wf_null_configure(NULL);
 }
 
-int main(void)
+SUITE_MAIN(pattern)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_differ),
-        cmocka_unit_test(weights_are_normal),
-        cmocka_unit_test(every_call_may_fail),
-        cmocka_unit_test(without_memory_the_host_makes_them),
-        cmocka_unit_test(rows_are_the_same),
-        cmocka_unit_test(fragments_are_the_same),
-    };
+    const struct CMUnitTest tests[] = {CASE(groups_differ), CASE(weights_are_normal), CASE(every_call_may_fail),
+        CASE(without_memory_the_host_makes_them), CASE(rows_are_the_same), CASE(fragments_are_the_same)};
     need_device();
     const char *cache = fresh_cache();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

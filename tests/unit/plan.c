@@ -1,5 +1,6 @@
 /* plan: a small graph by hand; buffers, token ranges and waits are what the rules say. */
 #include "plan_graph.h"
+#include "support/suite.h"
 
 static wf_plans sequential(const wf_graph *g, bool copy_queue)
 {
@@ -413,13 +414,8 @@ static void test_too_many_ranges(void **state)
     wf_graph_free(&g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_layers_differ), cmocka_unit_test(test_buffers_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
-        cmocka_unit_test(test_boundaries),   cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_buckets),    cmocka_unit_test(test_copy_queue),
-        cmocka_unit_test(test_collective),   cmocka_unit_test(test_bad_plans),      cmocka_unit_test(test_errors_name_the_line), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_work),         cmocka_unit_test(test_too_many_ranges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(plan, NULL, NULL, CASE(test_sequential), CASE(test_layers_differ), CASE(test_buffers_disjoint),
+      CASE(test_two_queues), CASE(test_named_ranges), CASE(test_all_cut_at_decode), CASE(test_boundaries),
+      CASE(test_interleaved), CASE(test_buckets), CASE(test_copy_queue), CASE(test_collective), CASE(test_bad_plans),
+      CASE(test_errors_name_the_line), CASE(test_round_trip), CASE(test_overlap), CASE(test_work),
+      CASE(test_too_many_ranges))

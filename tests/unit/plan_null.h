@@ -5,10 +5,8 @@
 #include "dev/null.h"
 #include "plan/simulate.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "support/suite.h"
 
 typedef struct null_clock {
     uint64_t (*ns)(const void *user, const wf_node *node, uint32_t rows, uint32_t groups); /* alone */

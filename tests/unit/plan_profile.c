@@ -1,5 +1,6 @@
 /* plan_profile: what lies between the measured points of a profile, its text, and errors in it. */
 #include "profile_text.h"
+#include "support/suite.h"
 
 #include <math.h>
 
@@ -220,9 +221,5 @@ static void test_errors(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times_by_tokens), cmocka_unit_test(test_rates_by_share), cmocka_unit_test(test_monotone),
-                                       cmocka_unit_test(test_text), cmocka_unit_test(test_energy_fit), cmocka_unit_test(test_energy_text), cmocka_unit_test(test_quick), cmocka_unit_test(test_errors)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(plan_profile, NULL, NULL, CASE(test_times_by_tokens), CASE(test_rates_by_share), CASE(test_monotone),
+      CASE(test_text), CASE(test_energy_fit), CASE(test_energy_text), CASE(test_quick), CASE(test_errors))

@@ -3,6 +3,7 @@
  * counted here row by row, without the rules that waits were derived from. */
 #include "plan_graph.h"
 #include "plan_writer.h"
+#include "support/suite.h"
 
 enum { MAX_NANOS = 1024, WORDS = MAX_NANOS / 64 };
 
@@ -257,9 +258,9 @@ static void test_changed_texts(void **state)
     wf_graph_free(&g);
 }
 
-int main(void)
+SUITE_MAIN(plan_random)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_network_nodes), cmocka_unit_test(test_changed_texts)};
+    const struct CMUnitTest tests[] = {CASE(test_random_plans), CASE(test_network_nodes), CASE(test_changed_texts)};
     seed_from_environment();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "plan/search.h"
 #include "plan/stages.h"
 #include "support/fewer.h"
+#include "support/suite.h"
 
 #include <math.h>
 
@@ -638,12 +639,6 @@ static void test_selection(void **state)
     for (size_t i = 0; i < WF_LEN(cases); i++) assert_int_equal(wf_fastest(&r, 0.01, listed, (void *)cases[i].us), cases[i].want);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_is_optimal), cmocka_unit_test(test_splits_are_good), cmocka_unit_test(test_shares_are_optimal), cmocka_unit_test(test_finds_overlap), cmocka_unit_test(test_chooses_sequential),
-        cmocka_unit_test(test_is_deterministic), cmocka_unit_test(test_writes_plans),      cmocka_unit_test(test_stops),         cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_selection),        cmocka_unit_test(test_never_slower),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(plan_search, NULL, NULL, CASE(test_order_is_optimal), CASE(test_splits_are_good), CASE(test_shares_are_optimal),
+      CASE(test_finds_overlap), CASE(test_chooses_sequential), CASE(test_is_deterministic), CASE(test_writes_plans),
+      CASE(test_stops), CASE(test_refuses), CASE(test_selection), CASE(test_never_slower))

@@ -4,6 +4,7 @@
 #include "plan_null.h"
 #include "plan_writer.h"
 #include "profile_text.h"
+#include "support/suite.h"
 
 #include <math.h>
 
@@ -163,10 +164,10 @@ static void test_null_device(void **state)
     wf_graph_free(&g);
 }
 
-int main(void)
+SUITE_MAIN(plan_simulate)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sequential), cmocka_unit_test(test_shares), cmocka_unit_test(test_power_limit), cmocka_unit_test(test_no_limits), cmocka_unit_test(test_copies),
-                                       cmocka_unit_test(test_null_device)};
+    const struct CMUnitTest tests[] = {CASE(test_sequential), CASE(test_shares), CASE(test_power_limit),
+        CASE(test_no_limits), CASE(test_copies), CASE(test_null_device)};
     seed_from_environment();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,11 @@
 
 #include "plan/plan.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "support/suite.h"
 
 static inline weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
 {

@@ -9,6 +9,7 @@
 #include "plan/reach.h"
 #include "plan/search.h"
 #include "support/fewer.h"
+#include "support/suite.h"
 
 #include <math.h>
 
@@ -295,8 +296,4 @@ static void test_overlap_pays(void **state)
     assert_true(sum.losing * 200 <= sum.kept && sum.lost * 1000 <= sum.steps);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_overlap_pays)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(plan_worlds, NULL, NULL, CASE(test_random), CASE(test_overlap_pays))

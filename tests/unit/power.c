@@ -1,14 +1,12 @@
 /* power: readers of power on files and a library that the test makes: counters that start again, sources that only tell watts, and machines that tell nothing. */
 #include "tune/power.h"
+#include "support/suite.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define GPU "0000:19:00.0"
 
@@ -230,10 +228,5 @@ static int teardown(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing), cmocka_unit_test(test_powercap), cmocka_unit_test(test_hwmon_counter), cmocka_unit_test(test_hwmon_watts), cmocka_unit_test(test_nvml), cmocka_unit_test(test_nvml_watts),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(power, setup, teardown, CASE(test_nothing), CASE(test_powercap), CASE(test_hwmon_counter), CASE(test_hwmon_watts),
+      CASE(test_nvml), CASE(test_nvml_watts))

@@ -4,13 +4,11 @@
 
 #include "plan/op_profile.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "support/suite.h"
 
 static weft_status try_profile(const char *text, wf_op_profile *p)
 {

@@ -1,11 +1,6 @@
 /* rope_table: the tables of every kind of rotation that an architecture here has, at positions up to 131,071, against their definitions in
  * double precision. The models are folders of tests/model/data whose config.json has the rotation of a published model instead; heads stay as
  * small as theirs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
@@ -14,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "model/model.h"
+#include "support/suite.h"
 
 #define LONGEST 131072
 #define LISTS_8 "\"short_factor\":[1,1.05,1.1,1.1,1.2,1.25,1.4,1.7],\"long_factor\":[1.08,1.1,1.3,2.7,9.3,21.6,45.9,64.1]"
@@ -220,11 +216,5 @@ static void longrope(void **state)
           LONGEST, partly);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_base), cmocka_unit_test(divided_positions), cmocka_unit_test(other_bases_of_local_layers),
-        cmocka_unit_test(llama3), cmocka_unit_test(yarn), cmocka_unit_test(longrope),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(rope_table, NULL, NULL, CASE(one_base), CASE(divided_positions), CASE(other_bases_of_local_layers), CASE(llama3),
+      CASE(yarn), CASE(longrope))

@@ -1,13 +1,8 @@
 /* safetensors: files, folders and indexes, right and wrong. Each wrong one must give an error whose message names what is wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "model/files/safetensors.h"
 #include "support/bytes.h"
 #include "tensor/tensor.h"
+#include "support/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -361,13 +356,11 @@ static void changed(void **state)
     wf_safetensors_close(s);
 }
 
-int main(void)
+SUITE_MAIN(safetensors)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good),    cmocka_unit_test(headers), cmocka_unit_test(lengths), cmocka_unit_test(cut_anywhere), cmocka_unit_test(deep),
-        cmocka_unit_test(empty),   IN_FOLDER(shards),         IN_FOLDER(indexes),        IN_FOLDER(twice),               IN_FOLDER(links),
-        IN_FOLDER(not_files),      IN_FOLDER(other_formats),  IN_FOLDER(changed),
-    };
+    const struct CMUnitTest tests[] = {CASE(good), CASE(headers), CASE(lengths), CASE(cut_anywhere), CASE(deep),
+        CASE(empty), IN_FOLDER(shards), IN_FOLDER(indexes), IN_FOLDER(twice), IN_FOLDER(links), IN_FOLDER(not_files),
+        IN_FOLDER(other_formats), IN_FOLDER(changed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

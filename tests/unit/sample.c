@@ -1,10 +1,5 @@
 /* sample: the host sampler and the op SAMPLE give the same token, and both follow the rule as an independent
  * sort would. Philox gives the words its authors publish. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +7,7 @@
 #include "engine/engine.h"
 #include "support/skip.h"
 #include "verify/bind.h"
+#include "support/suite.h"
 
 #define N 500
 #define WINDOW 64 /* most tokens of a repetition penalty here */
@@ -288,13 +284,10 @@ static void test_penalty_window(void **state)
     }
 }
 
-int main(void)
+SUITE_MAIN(sample)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox), cmocka_unit_test(test_rule),   cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_cpu),    cmocka_unit_test(test_opencl), cmocka_unit_test(test_not_finite), cmocka_unit_test(test_penalties),
-        cmocka_unit_test(test_penalty_window),
-    };
+    const struct CMUnitTest tests[] = {CASE(test_philox), CASE(test_rule), CASE(test_frequencies), CASE(test_cpu),
+        CASE(test_opencl), CASE(test_not_finite), CASE(test_penalties), CASE(test_penalty_window)};
     seed = wf_now_ns();
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

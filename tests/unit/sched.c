@@ -486,24 +486,15 @@ static void test_unified_pool_compared(void **state)
     assert_true(100 * enough < 95 * kept);
 }
 
-int main(void)
+SUITE_MAIN(sched)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_requests),         cmocka_unit_test(test_too_few_pages),
-        cmocka_unit_test(test_host_without_memory),     cmocka_unit_test(test_unified_pool),
-        cmocka_unit_test(test_unified_pool_compared),   cmocka_unit_test(test_windows), cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_windows_let_more_run),
-        cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_expected_ratio),
-            cmocka_unit_test(test_orca_takes_prompts_whole),
-        cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
-        cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
-        cmocka_unit_test(test_prefix_is_compared_whole),
-        cmocka_unit_test(test_policies_compared),
-        cmocka_unit_test(test_chunks_by_ratio),
-        cmocka_unit_test(test_least_chunk),
-        cmocka_unit_test(test_ratio_of_odd_loads),
-    };
+    const struct CMUnitTest tests[] = {CASE(test_random_requests), CASE(test_too_few_pages),
+        CASE(test_host_without_memory), CASE(test_unified_pool), CASE(test_unified_pool_compared), CASE(test_windows),
+        CASE(test_tables), CASE(test_windows_let_more_run), CASE(test_dense_batch_is_full), CASE(test_alone),
+        CASE(test_expected_ratio), CASE(test_orca_takes_prompts_whole), CASE(test_first_come_first_served),
+        CASE(test_nobody_starves), CASE(test_shared_prefix), CASE(test_prediction_learns),
+        CASE(test_prefix_is_compared_whole), CASE(test_policies_compared), CASE(test_chunks_by_ratio),
+        CASE(test_least_chunk), CASE(test_ratio_of_odd_loads)};
     setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}); /* of less than one: a list that has become a ring is no test without an end */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

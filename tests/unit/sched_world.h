@@ -18,13 +18,12 @@
 #define SCHED_WORLD_H
 
 #include "sched/sched.h"
+#include "support/suite.h"
+#include "support/wraps.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define PAGE   4
 #define LONGEST 64
@@ -88,29 +87,13 @@ static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
 
 /* ---- memory of the host, by the linker's hand ------------------------------------------------------------------ */
 
-static bool scarce;
 static uint64_t n_asked, n_denied;
-
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
 
 static bool denied(void)
 {
-    bool no = scarce && wf_random(3, ++n_asked) % 3 == 0;
+    bool no = wf_random(3, ++n_asked) % 3 == 0;
     n_denied += no;
     return no;
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return denied() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return denied() ? NULL : __real_realloc(p, n);
 }
 
 /* ---- simulation ---------------------------------------------------------------------------------------------- */
@@ -439,9 +422,9 @@ static void close_world(world *w)
 static void step(world *w)
 {
     w->steps++;
-    scarce = w->unlucky;
+    test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_batch(&w->s, &w->b);
-    scarce = false;
+    test_alloc_denied = NULL;
     check_arrays(w);
     check_pages(w);
     check_mates(w);
@@ -453,9 +436,9 @@ static void step(world *w)
     simulate_swaps(w, false);
     simulate_activations(w);
     simulate_tokens(w);
-    scarce = w->unlucky;
+    test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_advance(&w->s, !w->now.sync);
-    scarce = false;
+    test_alloc_denied = NULL;
     assert_int_equal(w->s.n_recomputed, w->again);
     check_accounts(w);
     complete_step(w, &w->before);
@@ -479,9 +462,9 @@ static void arrive(world *w, uint64_t seed, int n_requests)
 {
     for (; w->sent < n_requests && wf_random(seed, 1000000 + (uint64_t)w->steps * 50 + (uint64_t)w->sent) % 3; w->sent++) {
         sim *r = new_request(w, seed, (uint64_t)w->sent);
-        scarce = w->unlucky;
+        test_alloc_denied = w->unlucky ? denied : NULL;
         wf_sched_add(&w->s, &r->q);
-        scarce = false;
+        test_alloc_denied = NULL;
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "select/tuned.h"
+#include "support/suite.h"
 
 #include <dirent.h>
 
@@ -161,9 +162,5 @@ static void unknown_times_are_not_the_shortest(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_are_of_their_devices), cmocka_unit_test(defaults_are_whole),
-                                       cmocka_unit_test(unknown_times_are_not_the_shortest)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(select_shipped, NULL, NULL, CASE(files_are_of_their_devices), CASE(defaults_are_whole),
+      CASE(unknown_times_are_not_the_shortest))

@@ -1,10 +1,5 @@
 /* Files of measured kernel choices: what is written reads back, every broken file is refused whole
  * with its line, and a device picks by its file wherever the kernel named can run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +11,7 @@
 #include "select/select.h"
 #include "select/tuned.h"
 #include "verify/bind.h"
+#include "support/suite.h"
 #include <weft/tune.h>
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
@@ -571,25 +567,11 @@ static void choices_that_cannot_run(void **state)
     wf_dev_close(dev);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_found),
-        cmocka_unit_test(broken_files_are_refused),
-        cmocka_unit_test(cut_files),
-        cmocka_unit_test(costs_are_read),
-        cmocka_unit_test_setup_teardown(written_reads_back, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(devices_pick_by_file, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(choices_that_cannot_run, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(bad_files_are_warned_of, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(other_kernels, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(named_files, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(costs_order_kernels, make_folder, remove_folder),
-        cmocka_unit_test(shares_are_not_tuned),
-        cmocka_unit_test(forced_by_name),
-        cmocka_unit_test(dropped_until_none_is_left),
-        cmocka_unit_test(fused_ones_are_dropped_alone),
-        cmocka_unit_test(slugs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(select_tuned, NULL, NULL, CASE(rows_are_found), CASE(broken_files_are_refused), CASE(cut_files),
+      CASE(costs_are_read), CASE_IN(written_reads_back, make_folder, remove_folder),
+      CASE_IN(devices_pick_by_file, make_folder, remove_folder),
+      CASE_IN(choices_that_cannot_run, make_folder, remove_folder),
+      CASE_IN(bad_files_are_warned_of, make_folder, remove_folder), CASE_IN(other_kernels, make_folder, remove_folder),
+      CASE_IN(named_files, make_folder, remove_folder), CASE_IN(costs_order_kernels, make_folder, remove_folder),
+      CASE(shares_are_not_tuned), CASE(forced_by_name), CASE(dropped_until_none_is_left),
+      CASE(fused_ones_are_dropped_alone), CASE(slugs))

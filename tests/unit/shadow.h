@@ -5,11 +5,9 @@
 
 #include "dev/dev.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "support/suite.h"
 
 enum { SHADOW_QUEUES = 8, SHADOW_EVENTS = 1 << 13, SHADOW_BUFS = 8 };
 

@@ -5,15 +5,13 @@
 #include "select/select.h"
 #include "select/tuned.h"
 #include "support/kept_plan.h"
+#include "support/suite.h"
 #include <weft/tune.h>
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* ---- what is shipped --------------------------------------------------------------------------------------------------- */
 
@@ -111,7 +109,7 @@ static int run_installed(void)
 static void expect_installed(size_t n, const char *words)
 {
     char command[128], said[512] = "", want[256];
-    snprintf(command, sizeof command, "%s/bin/weft installed 2>&1", home);
+    snprintf(command, sizeof command, "%s/bin/weft shipped_plans installed 2>&1", home);
     FILE *f = popen(command, "r");
     assert_non_null(f);
     said[fread(said, 1, sizeof said - 1, f)] = 0;
@@ -169,9 +167,9 @@ static int teardown(void **state)
     return system(command);
 }
 
-int main(int argc, char **argv)
+SUITE_MAIN(shipped_plans)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tuned), cmocka_unit_test(test_installed)};
+    const struct CMUnitTest tests[] = {CASE(test_tuned), CASE(test_installed)};
     if (argc > 1 && !strcmp(argv[1], "installed")) return run_installed();
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,9 +1,4 @@
 /* The cost model against published figures: NanoFlow's table 2 and equation 5, and the energy that was measured on an H200; and the table of devices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +7,7 @@
 
 #include "plan/cost.h"
 #include "plan/step_cost.h"
+#include "support/suite.h"
 
 static void near(const char *what, double got, double want, double by)
 {
@@ -299,11 +295,5 @@ static void bad_tables(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_2), cmocka_unit_test(equations), cmocka_unit_test(largest_batch), cmocka_unit_test(joules_bound_a_device),
-        cmocka_unit_test(bytes_are_those_of_the_format), cmocka_unit_test(windows_limit_what_is_read), cmocka_unit_test(table_of_a_user), cmocka_unit_test(bad_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(step_cost, NULL, NULL, CASE(table_2), CASE(equations), CASE(largest_batch), CASE(joules_bound_a_device),
+      CASE(bytes_are_those_of_the_format), CASE(windows_limit_what_is_read), CASE(table_of_a_user), CASE(bad_tables))

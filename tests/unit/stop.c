@@ -1,11 +1,9 @@
 /* stop: where a text ends by a stop text, for texts that come in pieces. */
 #include "engine/engine.h"
+#include "support/suite.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct row {
     const char *stops[2], *pieces[8];
@@ -49,8 +47,4 @@ static void test_rows(void **state)
     for (size_t i = 0; i < WF_LEN(rows); i++) check(&rows[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(stop, NULL, NULL, CASE(test_rows))

@@ -1,14 +1,12 @@
 /* stored_plan: what engines do with a kept plan that was damaged: whatever is in its place, they open, and write the same text as without it. */
 #include "base/file.h"
 #include "support/kept_plan.h"
+#include "support/suite.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { MOST_BYTES = 1 << 14, MOST_LINES = 200, N_TOKENS = 8, SEEDS = 150 };
 
@@ -227,10 +225,5 @@ static int teardown(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),   cmocka_unit_test(test_cut),          cmocka_unit_test(test_lines_in_another_order), cmocka_unit_test(test_lines_missing_or_twice),
-        cmocka_unit_test(test_kernels), cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_no_files)};
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+SUITE(stored_plan, setup, teardown, CASE(test_whole), CASE(test_cut), CASE(test_lines_in_another_order),
+      CASE(test_lines_missing_or_twice), CASE(test_kernels), CASE(test_random_bytes), CASE(test_no_files))

@@ -1,11 +1,6 @@
 /* tensor_formats: 16-bit floats at every boundary, and the block formats against their definition.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "support/suite.h"
 #include "cl/kernels/fragment_bytes.clh"
 #include "tensor/joint.h"
 
@@ -361,13 +356,5 @@ static void odd_values(void **state)
     assert_int_equal(wf_round_clamp(NAN, -8, 8), -8);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half),       cmocka_unit_test(bf16),         cmocka_unit_test(table),
-        cmocka_unit_test(all_types),  cmocka_unit_test(known_values), cmocka_unit_test(round_trip),
-        cmocka_unit_test(joint_formats_hold_others), cmocka_unit_test(scales_of_mxfp4),
-        cmocka_unit_test(odd_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(tensor_formats, NULL, NULL, CASE(half), CASE(bf16), CASE(table), CASE(all_types), CASE(known_values),
+      CASE(round_trip), CASE(joint_formats_hold_others), CASE(scales_of_mxfp4), CASE(odd_values))

@@ -1,20 +1,16 @@
 /* text_data: the vocabularies of the test data: every input gives exactly the expected ids, and
  * they give the text back. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "model/files/gguf.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include "text/text.h"
+#include "support/suite.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
 #define PLAIN     (WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL)
@@ -276,13 +272,10 @@ static void threads(void **state)
     }
 }
 
-int main(void)
+SUITE_MAIN(text_data)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expected_ids),   cmocka_unit_test(story),
-        cmocka_unit_test(special_tokens), cmocka_unit_test(pieces),
-        cmocka_unit_test(random_bytes),   cmocka_unit_test(threads),
-    };
+    const struct CMUnitTest tests[] = {CASE(expected_ids), CASE(story), CASE(special_tokens), CASE(pieces),
+        CASE(random_bytes), CASE(threads)};
     if (!test_data("vocab/llama-spm.gguf")) return skip_program(NO_TEST_DATA);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,16 @@
 /* text_forge: contents of a conversation spell the turns of every chat template, and stay contents. The vocabularies and the
  * templates are those of the test data. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "model/files/gguf.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include "text/text.h"
+#include "support/suite.h"
 
 static const char *const vocabs[] = {"llama-spm", "llama-bpe", "qwen2", "deepseek-llm", "gpt-2"};
 
@@ -233,11 +229,4 @@ static void user_defined_markers(void **state)
     wf_tokenizer_destroy(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forged_turns), cmocka_unit_test(words_cross),
-        cmocka_unit_test(forged_bos),   cmocka_unit_test(user_defined_markers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(text_forge, NULL, NULL, CASE(forged_turns), CASE(words_cross), CASE(forged_bos), CASE(user_defined_markers))

@@ -1,15 +1,11 @@
 /* text_gguf: vocabularies in GGUF files written in memory: what is read, and every way to break
  * them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "model/files/gguf.h"
 #include "text/text.h"
+#include "support/suite.h"
 
 #define SP "\xe2\x96\x81"
 
@@ -230,8 +226,4 @@ static void gguf_errors(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf_good), cmocka_unit_test(gguf_errors)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(text_gguf, NULL, NULL, CASE(gguf_good), CASE(gguf_errors))

@@ -1,13 +1,8 @@
 /* text_json: tokenizers as tokenizer.json describes them. The fixtures of tests/text/data were trained and their ids made with Hugging Face's
  * library (make_tokenizers.py there). What is wrong in a file gives an error that names it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/file.h"
 #include "text/internal.h"
+#include "support/suite.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -344,12 +339,6 @@ static void growing_text(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids), cmocka_unit_test(first_pieces),       cmocka_unit_test(any_bytes),   cmocka_unit_test(text_back),
-        cmocka_unit_test(no_forged_tokens), cmocka_unit_test(wrong_files), cmocka_unit_test(harmless_files), cmocka_unit_test(slow_pattern),
-        cmocka_unit_test(normalised_later), cmocka_unit_test(growing_text), cmocka_unit_test(added_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(text_json, NULL, NULL, CASE(ids), CASE(first_pieces), CASE(any_bytes), CASE(text_back), CASE(no_forged_tokens),
+      CASE(wrong_files), CASE(harmless_files), CASE(slow_pattern), CASE(normalised_later), CASE(growing_text),
+      CASE(added_bytes))

@@ -1,18 +1,14 @@
 /* text_long: a megabyte of one thing, for every kind and every pattern. Prints the time; what would
  * take quadratic time runs into the test's time limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "model/files/gguf.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include "text/internal.h"
+#include "support/suite.h"
 
 #define SIZE ((size_t)1 << 20)
 
@@ -233,14 +229,9 @@ static void many_specials(void **state)
     free(tokens);
 }
 
-int main(void)
+SUITE_MAIN(text_long)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern),
-        cmocka_unit_test(many_specials),
-        cmocka_unit_test(vocabularies),
-        cmocka_unit_test(stop),
-    };
+    const struct CMUnitTest tests[] = {CASE(every_pattern), CASE(many_specials), CASE(vocabularies), CASE(stop)};
     if (!test_data("vocab/llama-spm.gguf")) return skip_program(NO_TEST_DATA);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

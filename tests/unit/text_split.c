@@ -1,16 +1,12 @@
 /* text_split: how the patterns of pre-tokenizers cut tricky texts. The expected pieces are those of
  * the models' own tokenizers (Hugging Face tokenizers with the patterns of Llama 3's, Qwen 2's ...
  * tokenizer.json). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "text/internal.h"
+#include "support/suite.h"
 
 /* Pieces are joined by "|"; no text here contains that character. */
 static void expect(const char *pre, const char *text, const char *expected)
@@ -148,13 +144,4 @@ static void unknown_name(void **state)
     assert_non_null(strstr(wf_error(), wf_pre_name(0)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(three_families),
-        cmocka_unit_test(other_families),
-        cmocka_unit_test(every_name),
-        cmocka_unit_test(unknown_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(text_split, NULL, NULL, CASE(three_families), CASE(other_families), CASE(every_name), CASE(unknown_name))

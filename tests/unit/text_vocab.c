@@ -1,16 +1,12 @@
 /* text_vocab: small vocabularies made here: the rules of both kinds that the models at hand do not
  * show, and the errors of a broken vocabulary. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "text/text.h"
+#include "support/suite.h"
 
 /* ---- vocabularies in memory ------------------------------------------------------------------ */
 
@@ -421,15 +417,6 @@ static void id_errors(void **state)
     wf_tokenizer_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spm_rules),          cmocka_unit_test(plain_text_makes_no_control_tokens),
-        cmocka_unit_test(spm_flags),          cmocka_unit_test(nothing_to_fall_back_on),
-        cmocka_unit_test(spm_prepend),
-        cmocka_unit_test(bpe_rules),          cmocka_unit_test(pre_tokenizer_defaults),
-        cmocka_unit_test(ends_of_generation), cmocka_unit_test(table_errors),
-        cmocka_unit_test(id_errors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(text_vocab, NULL, NULL, CASE(spm_rules), CASE(plain_text_makes_no_control_tokens), CASE(spm_flags),
+      CASE(nothing_to_fall_back_on), CASE(spm_prepend), CASE(bpe_rules), CASE(pre_tokenizer_defaults),
+      CASE(ends_of_generation), CASE(table_errors), CASE(id_errors))

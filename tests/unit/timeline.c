@@ -3,14 +3,12 @@
 #include "dev/null.h"
 #include "plan/simulate.h"
 #include "tune/overlap.h"
+#include "support/suite.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { SEQS = 8, TOKENS = 64, CONTEXT = 128 };
 
@@ -248,14 +246,5 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_predicted),
-        cmocka_unit_test(test_same_work),
-        cmocka_unit_test(test_peak),
-        cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_other_model),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+SUITE(timeline, set_up, tear_down, CASE(test_predicted), CASE(test_same_work), CASE(test_peak), CASE(test_measured),
+      CASE(test_refused), CASE(test_other_model))

@@ -1,18 +1,14 @@
 /* tool_calls: calls in answers of each kind, well-formed and not, cut at every byte; and which kind the templates of the test data show. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "answers/tool_calls.h"
 #include "answers/tool_types.h"
 #include "support/data.h"
 #include "support/skip.h"
+#include "support/suite.h"
 
 /* ---- what comes out, as one line ------------------------------------------------------------------------- */
 
@@ -660,11 +656,6 @@ static void kinds_of_templates(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(all_formed),
-     cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_items),
-     cmocka_unit_test(many_strings), cmocka_unit_test(many_tools), cmocka_unit_test(many_openings),
-     cmocka_unit_test(kinds_of_templates)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(tool_calls, NULL, NULL, CASE(all_answers), CASE(all_tagged), CASE(all_formed), CASE(any_answer), CASE(long_calls),
+      CASE(many_parameters), CASE(many_items), CASE(many_strings), CASE(many_tools), CASE(many_openings),
+      CASE(kinds_of_templates))

@@ -1,10 +1,5 @@
 /* What is measured is what was asked for: operands of the right shape, in the device's layout, and
  * another copy of the weights or pages with each launch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +7,8 @@
 
 #include "dev/null.h"
 #include "tune/measure.h"
+#include "support/suite.h"
+#include "support/wraps.h"
 
 #define MAX_SEEN 4096
 
@@ -25,20 +22,10 @@ static struct {
 
 /* ---- time, which passes faster where a kernel takes long ---------------------------------------- */
 
-static uint64_t passed;
-
-uint64_t __real_wf_now_ns(void);
-uint64_t __wrap_wf_now_ns(void);
-
-uint64_t __wrap_wf_now_ns(void)
-{
-    return __real_wf_now_ns() + passed;
-}
-
 static weft_status look(const wf_call *c)
 {
     const wf_view *v = &c->in[seen.slot];
-    if (!seen.n) passed += seen.first_ns;
+    if (!seen.n) test_clock_ahead += seen.first_ns;
     if (seen.n < MAX_SEEN) seen.at[seen.n] = (uint64_t)(uintptr_t)v->buf->host + v->offset;
     seen.n++;
     return WEFT_OK;
@@ -130,7 +117,7 @@ static const uint64_t *takes; /* nanoseconds of each launch, one after the other
 static weft_status take_time(const wf_call *c)
 {
     (void)c;
-    passed += takes[seen.n++];
+    test_clock_ahead += takes[seen.n++];
     return WEFT_OK;
 }
 
@@ -169,7 +156,7 @@ static weft_status product(const wf_call *c)
             at(&c->out[WF_GEMM_Y], r)[n] = sum;
         }
     runs[c->variant]++;
-    passed += ns[c->variant];
+    test_clock_ahead += ns[c->variant];
     return WEFT_OK;
 }
 
@@ -476,20 +463,8 @@ static void only_whole_steps_count(void **state)
     assert_int_equal(wf_dense_batch(&t), 512);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(weights_rotate, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_slow_first_launch_is_no_estimate, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_median_counts, setup, teardown),
-        cmocka_unit_test(which_kernels_are_tried),
-        cmocka_unit_test(a_run_goes_on_from_the_last),
-        cmocka_unit_test_setup_teardown(weights_are_packed, setup, teardown),
-        cmocka_unit_test_setup_teardown(pages_rotate, setup, teardown),
-        cmocka_unit_test_setup_teardown(prompts_are_causal, setup, teardown),
-        cmocka_unit_test_setup_teardown(too_large, setup, teardown),
-        cmocka_unit_test(rows_of_a_step),
-        cmocka_unit_test(only_whole_steps_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(tune, NULL, NULL, CASE_IN(weights_rotate, setup, teardown),
+      CASE_IN(a_slow_first_launch_is_no_estimate, setup, teardown), CASE_IN(the_median_counts, setup, teardown),
+      CASE(which_kernels_are_tried), CASE(a_run_goes_on_from_the_last), CASE_IN(weights_are_packed, setup, teardown),
+      CASE_IN(pages_rotate, setup, teardown), CASE_IN(prompts_are_causal, setup, teardown),
+      CASE_IN(too_large, setup, teardown), CASE(rows_of_a_step), CASE(only_whole_steps_count))

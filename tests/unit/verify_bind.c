@@ -1,5 +1,6 @@
 /* wf_bind and wf_launch on the null device with borrowed arithmetic: wrong, unbuildable and right variants. */
 #include "unit/verify_null.h"
+#include "support/suite.h"
 
 static void tests_each_kernel_once(void **state)
 {
@@ -345,15 +346,7 @@ static void launches_are_checked_on_request(void **state)
     end(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tests_each_kernel_once),
-        cmocka_unit_test(builds_what_was_tested), cmocka_unit_test(drops_wrong_variants),
-        cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
-        cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
-        cmocka_unit_test(tests_each_class_of_rows), cmocka_unit_test(fused_kernels_that_are_wrong), cmocka_unit_test(a_launch_only_enqueues),
-        cmocka_unit_test(launches_are_checked_on_request), cmocka_unit_test(refused_at_launch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(verify_bind, NULL, NULL, CASE(tests_each_kernel_once), CASE(builds_what_was_tested), CASE(drops_wrong_variants),
+      CASE(a_wrong_choice_falls_back), CASE(next_one_when_it_does_not_build), CASE(an_error_when_none_is_left),
+      CASE(a_lost_device_is_no_verdict), CASE(tests_each_class_of_rows), CASE(fused_kernels_that_are_wrong),
+      CASE(a_launch_only_enqueues), CASE(launches_are_checked_on_request), CASE(refused_at_launch))

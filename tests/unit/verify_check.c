@@ -1,16 +1,12 @@
 /* A check that cannot fail is a defect: the op check must pass the reference and catch each way in which
  * a kernel can be wrong. The CPU backend runs the call, then its submit is made to spoil the result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "support/fewer.h"
 #include "verify/check.h"
+#include "support/suite.h"
 
 enum spoil { NOTHING, ONE_ELEMENT, ALL_SLIGHTLY, UNWRITTEN, BEHIND, BEFORE, GAP, N_SPOILS, EACH_BY, LARGEST_BY };
 static const char *const spoils[] = {"nothing", "one element", "all slightly", "an unwritten element",
@@ -270,15 +266,6 @@ static void activations_have_names(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(catches_everything, setup, teardown),
-        cmocka_unit_test_setup_teardown(inputs_matter, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_mean_square_counts, setup, teardown),
-        cmocka_unit_test_setup_teardown(same_seed_same_problem, setup, teardown),
-        cmocka_unit_test_setup_teardown(shapes_need_no_numbers, setup, teardown),
-        cmocka_unit_test(activations_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(verify_check, NULL, NULL, CASE_IN(catches_everything, setup, teardown), CASE_IN(inputs_matter, setup, teardown),
+      CASE_IN(the_mean_square_counts, setup, teardown), CASE_IN(same_seed_same_problem, setup, teardown),
+      CASE_IN(shapes_need_no_numbers, setup, teardown), CASE(activations_have_names))

@@ -9,6 +9,7 @@
 #include "base/cache.h"
 #include "base/file.h"
 #include "support/fresh_cache.h"
+#include "support/suite.h"
 
 static const char *cache;
 static const wf_dev_fns *null_fns;
@@ -298,14 +299,12 @@ static void a_folder_that_is_only_read(void **state)
     assert_int_equal(chmod(path, 0700), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(a_second_start_tests_nothing), T(any_change_tests_again), T(another_kernel_is_tested), T(another_build_tests_again),
-        T(failures_are_tested_at_each_start), T(unknown_kernels_are_not_kept), T(tested_on_request), T(a_pass_ends_with_a_failure),
-        T(damaged_entries_test_again), T(foreign_entries_test_again), T(without_a_folder_each_start_tests), T(a_folder_that_is_only_read),
-        cmocka_unit_test(the_build_has_an_id),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(verify_kept, NULL, NULL, CASE_IN(a_second_start_tests_nothing, set_up, tear_down),
+      CASE_IN(any_change_tests_again, set_up, tear_down), CASE_IN(another_kernel_is_tested, set_up, tear_down),
+      CASE_IN(another_build_tests_again, set_up, tear_down),
+      CASE_IN(failures_are_tested_at_each_start, set_up, tear_down),
+      CASE_IN(unknown_kernels_are_not_kept, set_up, tear_down), CASE_IN(tested_on_request, set_up, tear_down),
+      CASE_IN(a_pass_ends_with_a_failure, set_up, tear_down), CASE_IN(damaged_entries_test_again, set_up, tear_down),
+      CASE_IN(foreign_entries_test_again, set_up, tear_down),
+      CASE_IN(without_a_folder_each_start_tests, set_up, tear_down),
+      CASE_IN(a_folder_that_is_only_read, set_up, tear_down), CASE(the_build_has_an_id))

@@ -2,11 +2,9 @@
 #ifndef VERIFY_NULL_H
 #define VERIFY_NULL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/suite.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,5 @@
 /* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut, in whatever formats
  * the matrices of a stack are, and with the rows of heads in the order that the device wants; each call of the device may fail in the middle of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +8,7 @@
 #include "engine/engine.h"
 #include "model/arch/build.h"
 #include "tensor/joint.h"
+#include "support/suite.h"
 
 enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, TURN = 700, SMALL_ROWS = 40, SMALL_COLS = 128 };
 
@@ -616,19 +612,8 @@ static void copies_that_never_end(void **state)
     wf_null_configure(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_is_where_it_belongs),
-        cmocka_unit_test(formats_stack_where_one_holds_them), cmocka_unit_test(wide_stacks_stay_apart),
-        cmocka_unit_test(mixed_formats_become_one),
-        cmocka_unit_test(pairs_become_neighbours), cmocka_unit_test(vectors_follow_their_rows),
-        cmocka_unit_test(reordered_rows_are_not_used_in_the_file),
-        cmocka_unit_test(some_files_are_used_in_place),
-        cmocka_unit_test(rows_where_memory_is_short), cmocka_unit_test(devices_say_what_they_want),
-        cmocka_unit_test(host_memory_is_filled_in_place),
-        cmocka_unit_test(every_call_may_fail),
-        cmocka_unit_test(copies_that_never_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(weights, NULL, NULL, CASE(all_is_where_it_belongs), CASE(formats_stack_where_one_holds_them),
+      CASE(wide_stacks_stay_apart), CASE(mixed_formats_become_one), CASE(pairs_become_neighbours),
+      CASE(vectors_follow_their_rows), CASE(reordered_rows_are_not_used_in_the_file),
+      CASE(some_files_are_used_in_place), CASE(rows_where_memory_is_short), CASE(devices_say_what_they_want),
+      CASE(host_memory_is_filled_in_place), CASE(every_call_may_fail), CASE(copies_that_never_end))

@@ -1,0 +1,27 @@
+/* suite: the cases of one file of tests/unit. Each file is a suite of the program `unit` (unit/unit.c), named like the file. */
+#ifndef WF_TEST_SUITE_H
+#define WF_TEST_SUITE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define CASE(f)                     cmocka_unit_test(f)
+#define CASE_IN(f, setup, teardown) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+/* The cases of a suite, and what comes before and after all of them. */
+#define SUITE(name, setup, teardown, ...)                                  \
+    SUITE_MAIN(name)                                                       \
+    {                                                                      \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                   \
+        return cmocka_run_group_tests_name(#name, tests, setup, teardown); \
+    }
+
+/* The same with a body of its own, which has the words of the command line that follow the suite's name in argv[1] and later. */
+#define SUITE_MAIN(name)                                                                    \
+    int unit_##name(__attribute__((unused)) int argc, __attribute__((unused)) char **argv); \
+    int unit_##name(__attribute__((unused)) int argc, __attribute__((unused)) char **argv)
+
+#endif
