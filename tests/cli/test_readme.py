@@ -119,21 +119,6 @@ class Documents(cli.TestCase):
             p = subprocess.run([sys.executable, script, "--sum", table], cwd=cli.ROOT, capture_output=True, check=True)
             self.assertIn(p.stdout.decode(), text)
 
-    def test_planted_bugs_are_counted(self):
-        """By the file that each one changes; the last row has the folders that no other has."""
-        text = cli.documents()["docs/reliability.md"]
-        *rows, (_, n_all) = re.findall(r"(?m)^\| (.*) \| (\d+) \|$", text[text.index("| where the bugs are"):text.index("\n\n", text.index("| where the bugs are"))])
-        count = {where: 0 for where, _ in rows}
-        patches = glob.glob(os.path.join(cli.ROOT, "tests", "mutations", "*.patch"))
-        for path in patches:
-            with open(path, encoding="utf-8") as f:
-                file = re.search(r"(?m)^\+\+\+ b/(\S+)", f.read())[1]
-            folder = re.match(r"src/\w+|[^/]+", file)[0]
-            count[next((where for where in count if f"`{folder}`" in where), rows[-1][0])] += 1
-        self.assertEqual({where: int(n) for where, n in rows}, count)
-        self.assertEqual(int(n_all), len(patches))
-        self.assertNotRegex(cli.documents()["README.md"], r"\d planted bugs")
-
     def test_chart_shows_the_results(self):
         with open(os.path.join(cli.ROOT, "bench", "chart.py"), encoding="utf-8") as f:
             command = re.search(r"(?m)^    chart.py (.*) >(.*)", f.read())
