@@ -117,19 +117,22 @@ static bool hides(const int32_t *windows, uint32_t n)
 static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t sink, wf_graph *g, wf_weights *w)
 {
     unsigned sparse = 0, all = 0;
+    int32_t last = -1; /* a layer has a node for decodes and one for prompts */
     for (size_t i = 0; i < g->n_nodes; i++) {
         wf_node *n = &g->nodes[i];
         if (n->op != WF_OP_ATTENTION) continue;
         const int32_t *own = windows + (size_t)n->layer * n_heads;
         int32_t value;
-        all++;
+        bool first = n->layer != last;
+        last = n->layer;
+        all += first;
         if (!hides(own, n_heads)) continue;
         if (n->in[WF_ATTENTION_WINDOWS].value >= 0)
             return wf_fail(WEFT_ERR_ARG, "layer %d: the model has a sliding window there; give it the window 0 for each head", n->layer);
         WF_TRY(add_constant(own, n_heads, g, w, &value));
         n->in[WF_ATTENTION_WINDOWS] = WF_ALL(value);
         n->p.sink = sink;
-        sparse++;
+        sparse += first;
     }
     wf_log(WEFT_LOG_INFO, "attention windows: sparse attention in %u of %u layers, sink %u", sparse, all, sink);
     return WEFT_OK;
