@@ -4,7 +4,7 @@ model llama3-8b
 made-for 94e36d7f1dbe262a1d26225a8dadd5c4 9263adb320fa9b3cb21adf3e7930f54e
 groups 132
 tile 128
-context 1024
+context 512
 op embed memory
 time embed tokens 128 share 1 us 11.328 spread 0.528
 time embed tokens 256 share 1 us 14.56 spread 0.112
