@@ -140,7 +140,7 @@ static bool has_share(const cl_caps *caps, const wf_call *c)
 }
 
 /* Asynchronous softmax pays where matrix units are the limit (mma.sync 1.06 to 1.09, wgmma 1.03 to 1.05), not where memory is (0.97 to 1.00), nor
- * for chunks of a row's keys (0.66 to 0.93; docs/kernels.md). Blocks of 64 rows are for calls that have not enough of 128 for the device. On AMD's and Intel's
+ * for chunks of a row's keys (0.66 to 0.93; docs/tuning.md). Blocks of 64 rows are for calls that have not enough of 128 for the device. On AMD's and Intel's
  * matrix units nothing was measured: there, too, long prompts are asynchronous, which halves the barriers, and decodes are not. */
 static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
 {
