@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rows of README.md's table of what is supported that the tables in the code make; the test `cli readme` compares them.
+"""The rows of README.md and docs/folders.md that the tables in the code make; the test `cli readme` compares them.
 
     supported.py --write    writes them anew
 
@@ -10,7 +10,8 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-README = os.path.join(ROOT, "README.md")
+FAMILIES = {"Llama": ["llama"], "Qwen": ["qwen2", "qwen2moe", "qwen3", "qwen3moe"], "Gemma": ["gemma2", "gemma3"], "GPT": ["gpt2", "gpt-oss"], "Phi": ["phi3"],
+            "Falcon": ["falcon"], "others": ["command-r", "granite", "olmo2", "opt", "smollm3", "starcoder2"]}
 KINDS = {"llama": "SentencePiece", "gpt2": "byte-level BPE"}
 TIERS = {"BASE": "without any extension", "MATRIX": "for vendors' matrix units"}
 LEVELS = {"c": "plain C", "avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX", "neon": "NEON", "dotprod": "int8 dot products of ARM"}
@@ -28,10 +29,6 @@ def found(pattern, path):
     return rows
 
 
-def names(rows):
-    return ", ".join(f"`{name}`" for name in rows)
-
-
 def in_words(words, keys, path):
     """In the order of the words."""
     assert set(keys) <= set(words), f"{path}: tests/cli/supported.py lacks words for {set(keys) - set(words)}"
@@ -47,24 +44,25 @@ def archs():
         yield *row, " ".join(models.replace("\n *", " ").split())
 
 
-def architectures():
-    return ", ".join(f"`{name}` ({models})" for name, _, models in archs())
+def families():
+    """{family: the models of its architectures}; each architecture belongs to one."""
+    models = {name: text for name, _, text in archs()}
+    assert sorted(models) == sorted(sum(FAMILIES.values(), [])), "tests/cli/supported.py: FAMILIES has other architectures than src/model/archs.def"
+    return {family: "; ".join(models[name] for name in members) for family, members in FAMILIES.items()}
 
 
 def classes():
-    return names(c for _, row, _ in archs() for c in row.split())
+    """{architecture in GGUF files: classes in config.json}"""
+    return {f"`{name}`": ", ".join(f"`{c}`" for c in row.split()) for name, row, _ in archs()}
 
 
 def weights():
-    read = found(r'(?m)^X\(\w+, "(\w+)", \d.*wf_decode', "src/tensor/dtypes.def")  # not what has no number in GGUF
-    written = found(r'(?m)^X\("(\w+)"', "src/model/file_types.def")
-    return f"{', '.join(read)}; types that `weft convert` writes: {', '.join(written)}"
+    return ", ".join(found(r'(?m)^X\(\w+, "(\w+)", \d.*wf_decode', "src/tensor/dtypes.def"))  # not what has no number in GGUF
 
 
 def tokenizers():
     models = [found(r'\.model = "(\w+)"', f"src/text/{kind}.c")[0] for kind in found(r"&wf_text_(\w+)", "src/text/tokenizer.c")]
-    pre = found(r'(?m)^    \{"[\w.-]+", p_\w+', "src/text/pretokenize.c")
-    return ", ".join(f"{KINDS[m]} (`{m}`)" for m in models) + f", with {len(pre)} pre-tokenizers (`src/text/pretokenize.c`)"
+    return ", ".join(f"{KINDS[m]} (`{m}`)" for m in models) + "; `tokenizer.json` with BPE or Unigram"
 
 
 def devices():
@@ -74,19 +72,21 @@ def devices():
             "([tested devices](docs/kernels.md#tested-devices))")
 
 
-ROWS = {"architectures": architectures, "folders of": classes, "weights": weights, "tokenizers": tokenizers, "devices": devices}
+def rows():
+    return {"README.md": {**families(), "weights": weights(), "tokenizers": tokenizers(), "devices": devices()}, "docs/folders.md": classes()}
 
 
-def rewritten(text):
-    for title, row in ROWS.items():
-        text, n = re.subn(rf"(?m)^\| {title} \|.*$", lambda _: f"| {title} | {row()} |", text)
-        assert n == 1, f"README.md has {n} rows '{title}'"
+def rewritten(path, text):
+    for title, row in rows()[path].items():
+        text, n = re.subn(rf"(?m)^\| {re.escape(title)} \|.*$", lambda _: f"| {title} | {row} |", text)
+        assert n == 1, f"{path} has {n} rows '{title}'"
     return text
 
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit(__doc__)
-    new = rewritten(read(README))
-    with open(README, "w", encoding="utf-8") as f:
-        f.write(new)
+    for path in rows():
+        new = rewritten(path, read(path))
+        with open(os.path.join(ROOT, path), "w", encoding="utf-8") as f:
+            f.write(new)
