@@ -74,7 +74,7 @@ class Install(unittest.TestCase):
 
     def test_documents_link_to_what_is_installed(self):
         """But for files of the sources, which say what they are by their folder."""
-        sources = {"src", "cl", "cpu", "bench", "tuned", "models", "CONTRIBUTING.md"}
+        sources = {"src", "cl", "cpu", "bench", "tests", "tuned", "models", "CONTRIBUTING.md"}
         top = self.installed("share", "doc", "weft")
         for where, _, names in os.walk(top):
             for name in (name for name in names if name.endswith(".md")):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Calls of tools and thoughts as real chat templates write them, read back as answers: names, arguments and thoughts come back equal, however the
-text is cut. docs/serving.md has the table of what is understood, which --table prints.
+text is cut. templates.md has the table of what is understood, which --table prints.
 
 calls.py RENDER READ [--table]: the programs that render a template and that take an answer apart."""
 import glob
@@ -14,7 +14,7 @@ from conversations import call, user
 from reference import rendered
 
 FOLDER = os.path.join(os.environ.get("WEFT_TEST_DATA", os.path.join("..", "shared", "data")), "templates")
-TABLE = os.path.join("docs", "serving.md")
+TABLE = os.path.join("tests", "jinja", "templates.md")
 KINDS = {"text": "string", "more": "string", "list": "array", "place": "object", "n": "integer", "x": "number", "yes": "boolean", "no": "integer"}
 ITEMS = {"list": {"items": {"type": "string"}},
          "place": {"properties": {"name": {"type": "string"}, "lat": {"type": "number"}}, "additionalProperties": {"type": "string"}}}
