@@ -112,10 +112,6 @@ class Unread(serve.Unharmed):
             self.assertEqual(self.s.complete(**fields).text, self.want)
         self.refused(self.s.complete(typical_p=0.999), 400, "typical_p", "not_supported")
 
-    def test_the_documents_name_them_all(self):
-        text = cli.open_text("docs/serving.md").split("### Fields of other servers")[1].split("\n#")[0]
-        self.assertEqual({name for name, *_ in unread()} - set(re.findall(r"`(\w+)`", text)), set())
-
 
 class Unknown(unittest.TestCase):
     def test_unknown_fields_are_logged_once(self):
