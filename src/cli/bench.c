@@ -1,74 +1,97 @@
 /* bench: tokens per second of whole models, prefill and decode separately, like llama-bench. */
 #include "cli/bench.h"
+#include "cli/rows.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define AT(field) offsetof(wf_opts, field)
 
+static const wf_column columns[] = {
+    {"build_commit", .kind = WF_TEXT},
+    {"build_version", .kind = WF_TEXT},
+    {"device", .kind = WF_TEXT},
+    {"device_name", .kind = WF_TEXT},
+    {"driver", .kind = WF_TEXT},
+    {"model_filename", .kind = WF_TEXT},
+    {"model_type", "model", -30, .kind = WF_TEXT},
+    {NULL, "size", 10, .kind = WF_TEXT},
+    {NULL, "params", 10, .kind = WF_TEXT},
+    {NULL, "device", -12, .kind = WF_TEXT},
+    {NULL, "threads", 7, .kind = WF_TEXT},
+    {NULL, "test", 8, .kind = WF_TEXT},
+    {NULL, "t/s", 20, .kind = WF_TEXT},
+    {"model_size"},
+    {"model_n_params"},
+    {"n_threads"},
+    {"n_prompt"},
+    {"n_gen"},
+    {"n_seqs"},
+    {"repeat"},
+    {"test_time", .kind = WF_TEXT},
+    {"avg_ts"},
+    {"stddev_ts"},
+    {"median_ts"},
+};
+
 struct bench {
     const wf_opts *o;
     const struct weft_model *m;
-    const wf_bench_format *format;
+    wf_rows rows;
     wf_peers peers;
-    bool first; /* no row printed yet */
     bool closed;
 };
 
-/* What was measured, as results name it: P=512 and B=64, of a model without a file also which. */
-static void shape_name(const wf_opts *o, const wf_bench_row *row, char *buf, size_t cap)
+/* One of n_prompt and n_gen is 0. */
+static void print_test(struct bench *b, const struct weft_device_info *d, uint32_t threads, uint32_t n_prompt, uint32_t n_gen,
+                       const struct weft_bench_result *r)
 {
-    char seqs[16] = "", which[64];
-    if (row->n_seqs > 1) snprintf(seqs, sizeof seqs, ",B=%u", row->n_seqs);
-    wf_shape_suffix(o, which, sizeof which);
-    snprintf(buf, cap, "%c=%u%s%s", row->n_prompt ? 'P' : 'N', row->n_prompt ? row->n_prompt : row->n_gen, seqs, which);
+    char label[96], date[40], size[32], params[32], test[32], cores[16], speed[48], seqs[16] = "";
+    const struct weft_model_info *i = weft_model_info(b->m);
+    wf_model_label(b->m, label, sizeof label);
+    wf_date("%Y-%m-%dT%H:%M:%SZ", date, sizeof date);
+    wf_human(i->weight_bytes, true, size, sizeof size);
+    wf_human(i->n_params, false, params, sizeof params);
+    snprintf(cores, sizeof cores, threads ? "%u" : "all", threads);
+    if (b->o->n_seqs > 1) snprintf(seqs, sizeof seqs, "x%u", b->o->n_seqs);
+    snprintf(test, sizeof test, "%s%u%s", n_prompt ? "pp" : "tg", n_prompt ? n_prompt : n_gen, seqs);
+    snprintf(speed, sizeof speed, "%.2f ± %.2f", r->mean, r->stddev);
+    const wf_cell cells[] = {
+        {wf_commit()}, {weft_version()}, {d->id}, {d->name}, {d->driver}, {i->path ? i->path : ""}, {label}, {size}, {params}, {d->id},
+        {cores}, {test}, {speed}, {.number = (double)i->weight_bytes}, {.number = (double)i->n_params}, {.number = threads},
+        {.number = n_prompt}, {.number = n_gen}, {.number = b->o->n_seqs}, {.number = r->repeat}, {date}, {.number = r->mean},
+        {.number = r->stddev}, {.number = r->median},
+    };
+    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
+    wf_rows_add(&b->rows, cells);
+    if (fflush(stdout)) b->closed = true;
 }
 
-static weft_status append(const struct bench *b, const wf_bench_row *row)
+/* Results name what was measured P=512 and B=64, and of a model without a file also which. */
+static weft_status append_test(const struct bench *b, const struct weft_device_info *d, uint32_t n_prompt, uint32_t n_gen, double rate)
 {
-    char shape[96];
-    uint32_t n = row->n_prompt ? row->n_prompt : row->n_gen;
-    double rate = row->r.median;
-    shape_name(b->o, row, shape, sizeof shape);
-    wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", wf_weight_type(row->model), shape, wf_engine_variant(&b->o->engine),
-                   rate > 0 ? (double)n * row->n_seqs * 1e6 / rate : 0, rate, -1, "tokens/s"};
+    char shape[96], seqs[16] = "", which[64];
+    uint32_t n = n_prompt ? n_prompt : n_gen;
+    if (b->o->n_seqs > 1) snprintf(seqs, sizeof seqs, ",B=%u", b->o->n_seqs);
+    wf_shape_suffix(b->o, which, sizeof which);
+    snprintf(shape, sizeof shape, "%c=%u%s%s", n_prompt ? 'P' : 'N', n, seqs, which);
+    wf_result r = {d, n_prompt ? "model_prompt" : "model_decode", wf_weight_type(b->m), shape, wf_engine_variant(&b->o->engine),
+                   rate > 0 ? (double)n * b->o->n_seqs * 1e6 / rate : 0, rate, -1, "tokens/s"};
     return wf_results_append(b->o->results, &r, &b->peers);
 }
 
-static int run_test(struct bench *b, struct weft_engine *e, uint32_t threads, uint32_t n_prompt,
-                   uint32_t n_gen)
+static int run_test(struct bench *b, struct weft_engine *e, uint32_t threads, uint32_t n_prompt, uint32_t n_gen)
 {
     wf_progress bar = {0};
-    wf_bench_row row = {.model = b->m,
-                        .device = weft_engine_device(e),
-                        .threads = threads,
-                        .n_seqs = b->o->n_seqs,
-                        .n_prompt = n_prompt,
-                        .n_gen = n_gen};
-    struct weft_bench_params p = {.n_prompt = n_prompt,
-                                  .n_gen = n_gen,
-                                  .n_seqs = b->o->n_seqs,
-                                  .repeat = b->o->repeat,
-                                  .on_progress = wf_on_progress,
-                                  .user = b->o->quiet ? NULL : &bar};
-    weft_status s = weft_bench(e, &p, &row.r);
+    struct weft_bench_result r;
+    struct weft_bench_params p = {.n_prompt = n_prompt, .n_gen = n_gen, .n_seqs = b->o->n_seqs, .repeat = b->o->repeat,
+                                  .on_progress = wf_on_progress, .user = b->o->quiet ? NULL : &bar};
+    weft_status s = weft_bench(e, &p, &r);
     wf_progress_end(&bar);
     if (s) return wf_say_error(s);
-    b->format->row(&row, b->first);
-    b->first = false;
-    if (fflush(stdout)) b->closed = true;
-    s = b->o->results ? append(b, &row) : WEFT_OK;
+    print_test(b, weft_engine_device(e), threads, n_prompt, n_gen, &r);
+    s = b->o->results ? append_test(b, weft_engine_device(e), n_prompt, n_gen, r.median) : WEFT_OK;
     return s ? wf_say_error(s) : 0;
-}
-
-static int run_tests(struct bench *b, struct weft_engine *e, uint32_t threads)
-{
-    int rc = 0;
-    for (size_t i = 0; i < b->o->n_prompt.n && !rc && !b->closed; i++)
-        if (b->o->n_prompt.v[i]) rc = run_test(b, e, threads, b->o->n_prompt.v[i], 0);
-    for (size_t i = 0; i < b->o->n_gen.n && !rc && !b->closed; i++)
-        if (b->o->n_gen.v[i]) rc = run_test(b, e, threads, 0, b->o->n_gen.v[i]);
-    return rc;
 }
 
 /* The longest sequence of all tests; decode tests start with a BOS. */
@@ -80,13 +103,12 @@ static uint32_t context_needed(const wf_opts *o)
     return n;
 }
 
-static int bench(const wf_opts *o, const struct weft_model *m)
+static int run_tests(const wf_opts *o, const struct weft_model *m)
 {
-    struct bench b = {.o = o, .m = m, .format = wf_bench_format_find(o->output), .first = true};
-    int rc = 0;
+    struct bench b = {.o = o, .m = m, .rows = WF_ROWS(o->output, columns)};
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (!s && o->peer) s = wf_peers_read(o->peer, &b.peers);
-    if (s) rc = wf_say_error(s);
+    int rc = s ? wf_say_error(s) : 0;
     for (size_t i = 0; i < o->threads.n && !rc && !b.closed; i++) {
         struct weft_engine *e = NULL;
         struct weft_engine_params ep = o->engine;
@@ -95,11 +117,14 @@ static int bench(const wf_opts *o, const struct weft_model *m)
         ep.n_seqs = o->n_seqs;
         ep.no_prefix = true; /* every repetition must compute its prompt */
         rc = wf_open_engine(o, m, ep, &e);
-        if (!rc && i == 0 && b.format->head) b.format->head();
-        if (!rc) rc = run_tests(&b, e, ep.threads);
+        for (size_t k = 0; k < o->n_prompt.n && !rc && !b.closed; k++)
+            if (o->n_prompt.v[k]) rc = run_test(&b, e, ep.threads, o->n_prompt.v[k], 0);
+        for (size_t k = 0; k < o->n_gen.n && !rc && !b.closed; k++)
+            if (o->n_gen.v[k]) rc = run_test(&b, e, ep.threads, 0, o->n_gen.v[k]);
         weft_engine_close(e);
     }
-    if (!b.first && b.format->foot) b.format->foot();
+    wf_rows_end(&b.rows);
+    if (b.rows.n && wf_rows_for_people(&b.rows)) printf("\nbuild: weft %s (%s)\n", weft_version(), wf_commit());
     wf_peers_free(&b.peers);
     return rc;
 }
@@ -119,7 +144,7 @@ static int cmd_bench(const wf_opts *given)
     if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results, which stores the ratio");
     if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
     int rc = wf_open_model_or_shape(&o, false, &m);
-    if (!rc) rc = bench(&o, m);
+    if (!rc) rc = run_tests(&o, m);
     weft_model_close(m);
     return rc;
 }
@@ -147,8 +172,8 @@ const wf_command wf_cmd_bench = {
     .summary =
         "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
         "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
-        "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this process, "
-        "`weft bench serve` a server, and `weft bench paper` figures of papers.",
+        "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this process "
+        "and `weft bench serve` a server.",
     .groups = groups,
     .run = cmd_bench,
 };

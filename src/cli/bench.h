@@ -1,4 +1,4 @@
-/* bench: result rows, their output formats, and the result files. */
+/* bench: the files of results that the bench commands append to. */
 #ifndef WF_CLI_BENCH_H
 #define WF_CLI_BENCH_H
 
@@ -6,26 +6,7 @@
 
 #include <stdio.h>
 
-typedef struct wf_bench_row {
-    const struct weft_model *model;
-    const struct weft_device_info *device;
-    uint32_t threads;         /* 0: as many as the device takes by itself */
-    uint32_t n_prompt, n_gen; /* one of them is 0 */
-    uint32_t n_seqs;
-    struct weft_bench_result r;
-} wf_bench_row;
-
-/* One output format; first: this is the first row. Any function may be NULL. */
-typedef struct wf_bench_format {
-    const char *name;
-    void (*head)(void);
-    void (*row)(const wf_bench_row *row, bool first);
-    void (*foot)(void);
-} wf_bench_format;
-
-const wf_bench_format *wf_bench_format_find(const char *name);
-
-/* ---- results.c: bench/results/<device>.csv, one row per measurement and peer --------------------------- */
+/* bench/results/<device>.csv has one row per measurement and peer. */
 
 /* Results of another program, measured in the same run: lines op,dtype,shape,peer,rate,unit. */
 typedef struct wf_peer {
@@ -54,11 +35,5 @@ const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at);
 weft_status wf_results_check(const char *folder);
 /* Appends a row for each peer (or one without) to folder/<device>.csv; a new file gets a header. */
 weft_status wf_results_append(const char *folder, const wf_result *r, const wf_peers *peers);
-
-/* ---- table.c: fields ------------------------------------------------------------------------------------ */
-
-void wf_date(const char *format, char *buf, size_t cap); /* now, UTC */
-void wf_json_text(const char *key, const char *value);   /* prints one object member and a comma */
-void wf_csv_text(FILE *f, const char *value);            /* prints one field, quoted if needed, and a comma */
 
 #endif

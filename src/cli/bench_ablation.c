@@ -1,5 +1,6 @@
 /* bench ablation: steps whole, in nano-batches, and with nano-batches that overlap, in one run. */
 #include "cli/bench.h"
+#include "cli/rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,53 +8,50 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
+static const wf_column columns[] = {
+    WF_BUILD_COLUMNS,
+    {"load", "load", -7, .kind = WF_TEXT},
+    {"tokens", "tokens", 6, 0},
+    {"decodes", "decodes", 7, 0},
+    {"context", "context", 7, 0},
+    {"plan", "plan", -17, .kind = WF_TEXT},
+    {NULL, "us a step", 21, .kind = WF_TEXT},
+    {"us"},
+    {"spread_us"},
+    {"tokens_per_second", "tokens/s", 8, 0},
+    {"speedup"},
+    {NULL, "speedup", 7, .kind = WF_TEXT},
+    {NULL, "watts", 12, .kind = WF_TEXT},
+    {"watts"},
+    {"joules_per_token", "J/token", 8, 4},
+    {"power_source", .kind = WF_TEXT},
+};
+
 typedef struct ablation {
     const wf_opts *o;
     const struct weft_device_info *device;
     wf_progress bar;
-    size_t n;   /* rows so far */
-    bool tuned; /* one of them is of a kept plan */
+    wf_rows rows;
+    bool tuned; /* one of the rows is of a kept plan */
 } ablation;
-
-static double tokens_per_second(const struct weft_ablation_row *r)
-{
-    return r->tokens / r->us * 1e6;
-}
-
-/* ---- tables ---------------------------------------------------------------------------------------------------------- */
-
-static void md_row(const ablation *a, const struct weft_ablation_row *r)
-{
-    char us[48], watts[24] = "not readable", joules[24] = "-";
-    if (!a->n) printf("| load    | tokens | decodes | context | plan              |             us a step | tokens/s | speedup |        watts |  J/token |\n"
-                      "| ------- | -----: | ------: | ------: | ----------------- | --------------------: | -------: | ------: | -----------: | -------: |\n");
-    snprintf(us, sizeof us, "%.1f ± %.1f", r->us, r->spread_us);
-    if (r->watts > 0) snprintf(watts, sizeof watts, "%.1f", r->watts), snprintf(joules, sizeof joules, "%.4g", r->joules_per_token);
-    printf("| %-7s | %6u | %7u | %7u | %-17s | %22s | %8.0f | %6.3fx | %12s | %8s |\n", r->load, r->tokens, r->decodes, r->context, r->plan, us, tokens_per_second(r), r->speedup, watts,
-           joules);
-}
-
-static void csv_row(const ablation *a, const struct weft_ablation_row *r)
-{
-    if (!a->n) printf("build_commit,device,device_name,driver,load,tokens,decodes,context,plan,us,spread_us,tokens_per_second,speedup,watts,joules_per_token,power_source\n");
-    const char *const texts[] = {wf_commit(), a->device->id, a->device->name, a->device->driver, r->load};
-    for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(stdout, texts[i]);
-    printf("%u,%u,%u,", r->tokens, r->decodes, r->context);
-    wf_csv_text(stdout, r->plan);
-    printf("%.1f,%.1f,%.1f,%.4f,", r->us, r->spread_us, tokens_per_second(r), r->speedup);
-    if (r->watts > 0) printf("%.2f,%.6g", r->watts, r->joules_per_token);
-    else fputc(',', stdout);
-    printf(",%s\n", r->power_source);
-}
 
 static void on_row(void *user, const struct weft_ablation_row *r)
 {
     ablation *a = user;
+    bool power = r->watts > 0;
+    char us[48], speedup[24], watts[24] = "not readable";
+    snprintf(us, sizeof us, "%.1f ± %.1f", r->us, r->spread_us);
+    snprintf(speedup, sizeof speedup, "%.3fx", r->speedup);
+    if (power) snprintf(watts, sizeof watts, "%.1f", r->watts);
+    const wf_cell cells[] = {
+        WF_BUILD_CELLS(a->device), {r->load}, {.number = r->tokens}, {.number = r->decodes}, {.number = r->context}, {r->plan}, {us},
+        {.number = r->us}, {.number = r->spread_us}, {.number = r->tokens / r->us * 1e6}, {.number = r->speedup}, {speedup}, {watts},
+        {.number = power ? r->watts : NAN}, {.number = power ? r->joules_per_token : NAN}, {r->power_source},
+    };
+    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     wf_progress_hide(&a->bar);
-    (a->o->output && !strcmp(a->o->output, "csv") ? csv_row : md_row)(a, r);
-    fflush(stdout);
+    wf_rows_add(&a->rows, cells);
     a->tuned |= !strcmp(r->plan, "tuned");
-    a->n++;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
@@ -64,13 +62,15 @@ static void on_progress(void *user, const char *what, double fraction)
     if (!a->o->quiet) wf_progress_update(&a->bar, what, fraction);
 }
 
-static int run(ablation *a, struct weft_engine *e)
+static int run_ablation(ablation *a, struct weft_engine *e)
 {
     const wf_opts *o = a->o;
-    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context, .on_row = on_row, .on_progress = on_progress, .stop = wf_ask_interrupted, .user = a};
+    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context,
+                                     .on_row = on_row, .on_progress = on_progress, .stop = wf_ask_interrupted, .user = a};
     wf_catch_interrupt();
     weft_status s = weft_ablation(e, &p);
     wf_progress_end(&a->bar);
+    wf_rows_end(&a->rows);
     if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     if (s) return wf_say_error(s);
     if (!a->tuned) wf_note(o, "no plan of `weft tune --overlap` for this device and model is kept, so none ran");
@@ -83,8 +83,8 @@ static int cmd_bench_ablation(const wf_opts *o)
     struct weft_engine *e = NULL;
     int rc = wf_open_model_or_shape(o, false, &m);
     if (!rc) rc = wf_open_profiled(o, m, &e);
-    ablation a = {.o = o, .device = e ? weft_engine_device(e) : NULL};
-    if (!rc) rc = run(&a, e);
+    ablation a = {.o = o, .rows = WF_ROWS(o->output, columns), .device = e ? weft_engine_device(e) : NULL};
+    if (!rc) rc = run_ablation(&a, e);
     weft_engine_close(e);
     weft_model_close(m);
     return rc;
@@ -98,7 +98,7 @@ static const wf_opt rows[] = {
     {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "batch-invariant kernels", WF_OPT_FLAG, AT(engine.deterministic)},
-    {'o', "output", "md|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
+    {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };
 static const WF_GROUP(group, "Ablation", rows);
 static const wf_opt_group *const groups[] = {&wf_group_model, &wf_group_shape, &group, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_general, NULL};

@@ -1,152 +1,75 @@
 /* bench ops: time, rate and fraction of the device's ceiling for single ops. */
 #include "cli/bench.h"
+#include "cli/rows.h"
 
 #include <string.h>
 
 #define AT(field) offsetof(wf_opts, field)
 
-struct ops_format;
+static const wf_column columns[] = {
+    WF_BUILD_COLUMNS,
+    {"op", "op", -17, .kind = WF_TEXT},
+    {"dtype", "dtype", -5, .kind = WF_TEXT},
+    {"shape", "shape", -23, .kind = WF_TEXT},
+    {"variant", "variant", -16, .kind = WF_TEXT},
+    {"picked", .kind = WF_TRUTH},
+    {"median_us", "time us", 10, 1},
+    {"rate"},
+    {"unit", .kind = WF_TEXT},
+    {"ceiling_pct"},
+    {"peer", .kind = WF_TEXT},
+    {"peer_rate"},
+    {"ratio"},
+    {"ceilings", .kind = WF_RAW},
+    {NULL, "rate", 15, .kind = WF_TEXT},
+    {NULL, "ceiling", 7, .kind = WF_TEXT},
+    {NULL, "", -20, .kind = WF_TEXT},
+    {NULL, "peer", -15, .kind = WF_TEXT},
+};
+
 struct ops {
     const wf_opts *o;
-    const struct ops_format *format;
+    wf_rows rows;
     wf_peers peers;
     wf_progress bar;
-    size_t n; /* rows printed */
     weft_status failed;
 };
-struct ops_format {
-    const char *name;
-    void (*head)(const struct weft_op_row *r);
-    void (*row)(const struct weft_op_row *r, const wf_peer *peer, bool first);
-    void (*foot)(void);
-};
 
-static double ratio(const struct weft_op_row *r, const wf_peer *peer)
-{
-    return r->rate / peer->rate;
-}
-
-/* ---- Markdown ----------------------------------------------------------------------------- */
-
-static void md_ceiling(const char *name, double v, double unit, const char *text)
-{
-    if (v > 0) printf(", %s %.4g %s", name, v / unit, text);
-}
-
-static void md_head(const struct weft_op_row *r)
+static void print_ceilings(const struct weft_op_row *r)
 {
     const struct weft_ceilings *c = r->ceilings;
-    printf("%s (%s, driver %s). Ceilings measured now: reading %.4g GB/s", r->device->name,
-           r->device->id, *r->device->driver ? r->device->driver : "none", c->read / 1e9);
-    md_ceiling("F32", c->f32, 1e12, "TFLOP/s");
-    md_ceiling("F16 matrix", c->f16, 1e12, "TFLOP/s");
-    md_ceiling("int8", c->q8, 1e12, "TOP/s");
-    printf("\n\n| op                | dtype | shape                   | variant          |    time "
-           "us |            rate | "
-           "ceiling |                      | peer            |\n"
-           "| ----------------- | ----- | ----------------------- | ---------------- | ---------: "
-           "| --------------: | "
-           "------: | -------------------- | --------------- |\n");
+    printf("%s (%s, driver %s). Ceilings measured now: reading %.4g GB/s", r->device->name, r->device->id,
+           *r->device->driver ? r->device->driver : "none", c->read / 1e9);
+    if (c->f32 > 0) printf(", F32 %.4g TFLOP/s", c->f32 / 1e12);
+    if (c->f16 > 0) printf(", F16 matrix %.4g TFLOP/s", c->f16 / 1e12);
+    if (c->q8 > 0) printf(", int8 %.4g TOP/s", c->q8 / 1e12);
+    printf("\n\n");
 }
 
-static void md_row(const struct weft_op_row *r, const wf_peer *peer, bool first)
+static void print_op(struct ops *b, const struct weft_op_row *r, const wf_peer *peer)
 {
-    char rate[32], pct[16] = "", bar[21] = "", other[64] = "";
-    (void)first;
+    const struct weft_ceilings *c = r->ceilings;
+    bool known = r->ceiling_pct >= 0;
+    char ceilings[200], rate[32], pct[16] = "", bar[21] = "", other[64] = "";
+    snprintf(ceilings, sizeof ceilings,
+             "{\"read_gb_s\": %.1f, \"f32_tflop_s\": %.4g, \"f16_tflop_s\": %.4g, \"int8_top_s\": %.4g}", c->read / 1e9,
+             c->f32 / 1e12, c->f16 / 1e12, c->q8 / 1e12);
     snprintf(rate, sizeof rate, "%.4g %s", r->rate, r->unit);
-    if (r->ceiling_pct >= 0) {
-        size_t full = (size_t)WF_MIN(r->ceiling_pct / 5 + 0.5, 20.0);
-        snprintf(pct, sizeof pct, "%.1f %%", r->ceiling_pct);
-        memset(bar, '#', full);
-        bar[full] = 0;
-    }
-    if (peer) snprintf(other, sizeof other, "%.2f x %.40s", ratio(r, peer), peer->peer);
-    printf("| %-17s | %-5s | %-23s | %-16s | %10.1f | %15s | %7s | %-20s | %-15s |\n", r->op,
-           r->dtype, r->shape, r->variant, r->median_us, rate, pct, bar, other);
-}
-
-/* ---- JSON --------------------------------------------------------------------------------- */
-
-static void json_head(const struct weft_op_row *r)
-{
-    (void)r;
-    printf("[");
-}
-
-static void json_row(const struct weft_op_row *r, const wf_peer *peer, bool first)
-{
-    const struct weft_ceilings *c = r->ceilings;
-    printf("%s\n  {\n", first ? "" : ",");
-    wf_json_text("build_commit", wf_commit());
-    wf_json_text("device", r->device->id);
-    wf_json_text("device_name", r->device->name);
-    wf_json_text("driver", r->device->driver);
-    wf_json_text("op", r->op);
-    wf_json_text("dtype", r->dtype);
-    wf_json_text("shape", r->shape);
-    wf_json_text("variant", r->variant);
-    wf_json_text("unit", r->unit);
-    if (peer) wf_json_text("peer", peer->peer);
-    if (peer)
-        printf("    \"peer_rate\": %.6g,\n    \"ratio\": %.4f,\n", peer->rate, ratio(r, peer));
-    if (r->ceiling_pct >= 0) printf("    \"ceiling_pct\": %.2f,\n", r->ceiling_pct);
-    printf("    \"picked\": %s,\n    \"median_us\": %.3f,\n    \"rate\": %.6g,\n",
-           r->picked ? "true" : "false", r->median_us, r->rate);
-    printf("    \"ceilings\": {\"read_gb_s\": %.1f, \"f32_tflop_s\": %.4g, \"f16_tflop_s\": %.4g, "
-           "\"int8_top_s\": %.4g}\n  }",
-           c->read / 1e9, c->f32 / 1e12, c->f16 / 1e12, c->q8 / 1e12);
-}
-
-static void json_foot(void)
-{
-    printf("\n]\n");
-}
-
-/* ---- CSV ---------------------------------------------------------------------------------- */
-
-static void csv_head(const struct weft_op_row *r)
-{
-    (void)r;
-    printf("build_commit,device,device_name,driver,op,dtype,shape,variant,picked,median_us,rate,"
-           "unit,ceiling_pct,peer,peer_rate,ratio\n");
-}
-
-static void csv_row(const struct weft_op_row *r, const wf_peer *peer, bool first)
-{
-    (void)first;
-    const char *const texts[] = {wf_commit(), r->device->id, r->device->name, r->device->driver,
-                                 r->op,       r->dtype,      r->shape,        r->variant};
-    for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(stdout, texts[i]);
-    printf("%d,%.3f,%.6g,%s,", r->picked, r->median_us, r->rate, r->unit);
-    if (r->ceiling_pct >= 0) printf("%.2f", r->ceiling_pct);
-    putchar(',');
-    wf_csv_text(stdout, peer ? peer->peer : "");
-    if (peer)
-        printf("%.6g,%.4f\n", peer->rate, ratio(r, peer));
-    else
-        printf(",\n");
-}
-
-static const struct ops_format formats[] = {
-    {"md", md_head, md_row, NULL},
-    {"json", json_head, json_row, json_foot},
-    {"csv", csv_head, csv_row, NULL},
-};
-
-/* ---- running ------------------------------------------------------------------------------ */
-
-static void print_row(struct ops *b, const struct weft_op_row *r, const wf_result *result)
-{
-    size_t at = 0;
-    const wf_peer *peer = wf_peer_of(&b->peers, result, &at);
-    if (!b->n) b->format->head(r);
-    do b->format->row(r, peer, b->n++ == 0);
-    while (peer && (peer = wf_peer_of(&b->peers, result, &at)));
-    fflush(stdout);
+    if (known) snprintf(pct, sizeof pct, "%.1f %%", r->ceiling_pct);
+    if (known) memset(bar, '#', (size_t)WF_MIN(r->ceiling_pct / 5 + 0.5, 20.0));
+    if (peer) snprintf(other, sizeof other, "%.2f x %.40s", r->rate / peer->rate, peer->peer);
+    const wf_cell cells[] = {
+        WF_BUILD_CELLS(r->device), {r->op}, {r->dtype}, {r->shape}, {r->variant}, {.number = r->picked}, {.number = r->median_us},
+        {.number = r->rate}, {r->unit}, {.number = known ? r->ceiling_pct : NAN}, {peer ? peer->peer : NULL},
+        {.number = peer ? peer->rate : NAN}, {.number = peer ? r->rate / peer->rate : NAN}, {ceilings}, {rate}, {pct}, {bar}, {other},
+    };
+    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
+    if (!b->rows.n && wf_rows_for_people(&b->rows)) print_ceilings(r);
+    wf_rows_add(&b->rows, cells);
 }
 
 /* Rows of results name the share of the device: they are not comparable with others of the shape. */
-static weft_status keep(const struct ops *b, const wf_result *r)
+static weft_status append_op(const struct ops *b, const wf_result *r)
 {
     char shape[96];
     wf_result with_share = *r;
@@ -165,11 +88,13 @@ static void on_row(void *user, const struct weft_op_row *r)
         wf_note(b->o, "skipped %s %s %s: %s", r->op, r->dtype, r->shape, r->message);
         return;
     }
-    wf_result result = {r->device,    r->op,   r->dtype,       r->shape, r->variant,
-                        r->median_us, r->rate, r->ceiling_pct, r->unit};
-    print_row(b, r, &result);
+    wf_result result = {r->device, r->op, r->dtype, r->shape, r->variant, r->median_us, r->rate, r->ceiling_pct, r->unit};
+    size_t at = 0;
+    const wf_peer *peer = wf_peer_of(&b->peers, &result, &at);
+    do print_op(b, r, peer);
+    while (peer && (peer = wf_peer_of(&b->peers, &result, &at)));
     if (!b->o->results || b->failed) return;
-    b->failed = keep(b, &result);
+    b->failed = append_op(b, &result);
     if (b->failed) wf_say_error(b->failed);
 }
 
@@ -194,18 +119,15 @@ static int measure_ops(struct ops *b)
     p.user = b;
     weft_status s = weft_bench_ops(&p);
     wf_progress_end(&b->bar);
-    if (b->n && b->format->foot) b->format->foot();
+    wf_rows_end(&b->rows);
     if (s) return wf_say_error(s);
     if (b->failed) return WF_EXIT_RUNTIME;
-    return b->n ? 0
-                : (fprintf(stderr, "weft: error: no op could be measured\n"), WF_EXIT_RUNTIME);
+    return b->rows.n ? 0 : (fprintf(stderr, "weft: error: no op could be measured\n"), WF_EXIT_RUNTIME);
 }
 
 static int cmd_bench_ops(const wf_opts *o)
 {
-    struct ops b = {.o = o, .format = &formats[0]};
-    for (size_t i = 0; o->output && i < WF_LEN(formats); i++)
-        if (!strcmp(formats[i].name, o->output)) b.format = &formats[i];
+    struct ops b = {.o = o, .rows = WF_ROWS(o->output, columns)};
     if (o->variant && o->all_variants)
         return wf_usage(o->command, "--variant and --variants conflict: use one of them");
     if (wf_opts_typed(o, "f16-residual")) return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");

@@ -1,45 +1,62 @@
 /* bench throughput: runs loads on an engine in this process. Measures the throughput of constant lengths and of traces for each
  * scheduling policy, or latency against the arrival rate. */
-#include "cli/throughput.h"
 #include "base/options.h"
+#include "cli/bench.h"
+#include "cli/rows.h"
+#include "loadgen/dataset.h"
+#include "loadgen/replay.h"
+#include "loadgen/stats.h"
 
-#include "base/file.h"
-#include <weft/tune.h>
-
-#include <errno.h>
-#include <math.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field)        offsetof(wf_opts, field)
-#define MANY             2147483647.0
-#define DEFAULT_REQUESTS 100
+#define AT(field) offsetof(wf_opts, field)
+
+enum { DEFAULT_REQUESTS = 100, NORM_LIMIT_MS = 200 /* NanoFlow's limit on the mean normalised latency */ };
+static const char cost_here[] = "here"; /* the device of the cost model is the one that runs */
 
 typedef struct load {
     char name[64];
     wf_request_specs specs;
 } load;
 
+/* The highest rate of a policy and a load within the latency limit. */
+typedef struct limit_line {
+    char policy[16];
+    const load *load;
+    double best; /* 0: none */
+} limit_line;
+
 typedef struct throughput {
     const wf_opts *o;
     const struct weft_model *m;
-    const wf_throughput_format *format, *csv;
-    wf_throughput_head head;
-    struct weft_device_info device;
+    struct weft_device_info device; /* a copy, which outlives the engine */
+    uint32_t context, n_seqs, batch; /* of the engine */
+    double peak_flops;              /* 0: unknown */
+    char cost_on[32];               /* the device of the cost model; "": it does not know this one */
     load *loads;
     size_t n_loads, cap_loads;
-    char (*policies)[16];
-    size_t n_policies, cap_policies;
-    wf_throughput_row *rows;
-    size_t n_rows, cap_rows;
-    const char *policy; /* that runs */
-    FILE *csv_file; /* opened at the first row */
+    limit_line *lines;
+    size_t n_lines, cap_lines;
+    wf_rows rows;
     wf_progress bar;
-    uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its
-                        KV pages */
+    size_t n_requests;
+    uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its KV pages */
 } throughput;
 
-/* ---- what to run -------------------------------------------------------------------------- */
+/* One load with one policy, at one rate. */
+typedef struct run_row {
+    const char *policy;
+    const load *load;
+    double rate;    /* requests per second; 0: all at once */
+    size_t skipped; /* requests that do not fit the context */
+    wf_load_stats stats;
+    struct weft_stats before, after; /* of the engine */
+    double total_rate, optimum_pct;  /* tokens per second, input and output; percent of equation 5's optimum, or NAN */
+} run_row;
+
+/* ---- what to run ----------------------------------------------------------------------------------------------- */
 
 static load *add_load(throughput *t)
 {
@@ -56,14 +73,10 @@ static int add_constants(throughput *t, const char *text)
         int len = 0;
         bool ok = sscanf(p, "%8u:%8u%n", &in, &out, &len) == 2 && (!p[len] || p[len] == ',');
         if (!ok || !in || strpbrk(text, "+- "))
-            return wf_usage(t->o->command,
-                            "--const: expected INPUT:OUTPUT tokens such as 512:512,1024:0, got '%s'",
-                            text);
+            return wf_usage(t->o->command, "--const: expected INPUT:OUTPUT tokens such as 512:512,1024:0, got '%s'", text);
         load *l = add_load(t);
-        if (!l || wf_request_specs_random(t->o->load.n_requests, in, out, 0, 0, &l->specs))
-            return wf_say_error(WEFT_ERR_NOMEM);
-        if (!out)
-            for (size_t i = 0; i < l->specs.n; i++) l->specs.list[i].n_out = 0;
+        if (!l || wf_request_specs_random(t->n_requests, in, out, 0, 0, &l->specs)) return wf_say_error(WEFT_ERR_NOMEM);
+        for (size_t i = 0; !out && i < l->specs.n; i++) l->specs.list[i].n_out = 0;
         snprintf(l->name, sizeof l->name, "%u:%u", in, out);
         p += len;
         if (!*p) return 0;
@@ -72,19 +85,14 @@ static int add_constants(throughput *t, const char *text)
 
 static int add_trace(throughput *t, const char *path)
 {
+    const char *arrivals = t->o->load.arrivals, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     load *l = add_load(t);
-    const char *name = strrchr(path, '/');
     if (!l) return wf_say_error(WEFT_ERR_NOMEM);
-    name = name ? name + 1 : path;
-    snprintf(l->name, sizeof l->name, "%.*s", (int)WF_MIN(strcspn(name, "."), sizeof l->name - 1),
-             name);
+    snprintf(l->name, sizeof l->name, "%.*s", (int)WF_MIN(strcspn(name, "."), sizeof l->name - 1), name);
     weft_status s = wf_trace_read(path, &l->specs);
     if (s) return wf_say_error(s);
-    if (t->o->load.arrivals && !strcmp(t->o->load.arrivals, "trace") &&
-        l->specs.list[l->specs.n - 1].at < 0)
-        return wf_usage(
-            t->o->command,
-            "--arrivals trace: %s has no times in its column TIMESTAMP; use --arrivals poisson", path);
+    if (arrivals && !strcmp(arrivals, "trace") && l->specs.list[l->specs.n - 1].at < 0)
+        return wf_usage(t->o->command, "--arrivals trace: %s has no times in its column TIMESTAMP; use --arrivals poisson", path);
     return 0;
 }
 
@@ -93,245 +101,61 @@ static int read_loads(throughput *t)
     const wf_load_opts *l = &t->o->load;
     int rc = 0;
     char usual[24];
-    uint32_t own = weft_model_info(t->m)->context, half = (t->o->engine.context ? t->o->engine.context : own) / 2;
+    uint32_t half = (t->o->engine.context ? t->o->engine.context : weft_model_info(t->m)->context) / 2;
     snprintf(usual, sizeof usual, "%u:%u", WF_MIN(512u, half), WF_MIN(512u, half));
     if (l->lengths || !l->traces.n) rc = add_constants(t, l->lengths ? l->lengths : usual);
     for (size_t i = 0; i < l->traces.n && !rc; i++) rc = add_trace(t, l->traces.v[i]);
     return rc;
 }
 
-static int read_policies(throughput *t)
+static int check_options(const wf_opts *o)
 {
-    static const char *const known[] = {"request", "orca", "sarathi", "nanoflow"};
-    const char *text = t->o->load.policies ? t->o->load.policies : "request,orca,sarathi,nanoflow";
-    for (const char *p = text;; p++) {
-        size_t len = strcspn(p, ","), k = 0;
-        while (k < WF_LEN(known) && (strlen(known[k]) != len || strncmp(known[k], p, len))) k++;
-        if (k == WF_LEN(known))
-            return wf_usage(t->o->command,
-                            "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'", text);
-        if (!wf_grow(&t->policies, t->n_policies, &t->cap_policies, sizeof *t->policies))
-            return wf_say_error(WEFT_ERR_NOMEM);
-        wf_copy(t->policies[t->n_policies++], sizeof *t->policies, known[k]);
-        p += len;
-        if (!*p) return 0;
-    }
-}
-
-static int check(const throughput *t)
-{
-    const wf_load_opts *l = &t->o->load;
+    const wf_load_opts *l = &o->load;
     bool poisson = l->arrivals && !strcmp(l->arrivals, "poisson");
-    if (poisson && !l->rates.n) return wf_usage(t->o->command, "--arrivals poisson needs --rate");
-    if (!l->arrivals && l->rates.n) return wf_usage(t->o->command, "--rate needs --arrivals");
-    if (!l->arrivals && l->plot)
-        return wf_usage(t->o->command, "--plot shows latency against rate and needs --arrivals");
-    if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
-        return wf_usage(t->o->command, "--arrivals trace needs a --dataset");
+    for (const char *p = l->policies; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (!wf_choice_has("request|orca|sarathi|nanoflow", p, strcspn(p, ",")) || !strcmp(p + strcspn(p, ","), ","))
+            return wf_usage(o->command, "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'", l->policies);
+    if (poisson && !l->rates.n) return wf_usage(o->command, "--arrivals poisson needs --rate");
+    if (!l->arrivals && l->rates.n) return wf_usage(o->command, "--rate needs --arrivals");
+    if (l->arrivals && !poisson && (l->lengths || !l->traces.n)) return wf_usage(o->command, "--arrivals trace needs a --dataset");
     return 0;
 }
 
-/* Fails before minutes of measuring, not after. */
-static int check_outputs(const throughput *t)
+/* ---- the ceilings ---------------------------------------------------------------------------------------------- */
+
+static void keep_peak(void *user, const struct weft_op_row *r)
 {
-    const wf_load_opts *l = &t->o->load;
-    weft_status s = t->o->results ? wf_results_check(t->o->results) : WEFT_OK;
-    if (!s && l->csv) s = wf_output_check(l->csv);
-    if (!s && l->plot) s = wf_output_check(l->plot);
-    return s ? wf_say_error(s) : 0;
+    const struct weft_ceilings *c = r->ceilings;
+    bool eight = !strncmp(r->dtype, "Q8", 2) || !strncmp(r->dtype, "Q4", 2);
+    *(double *)user = WF_MAX(WF_MAX(c->f32, c->f16), eight ? c->q8 : 0);
 }
 
-/* ---- one run ------------------------------------------------------------------------------ */
-
-/* Takes the first requests that fit the context. */
-static weft_status pick(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
+/* The compute ceiling that `weft bench ops` measures, for NanoFlow's equation 5. */
+static void find_peak(throughput *t)
 {
-    *skipped = 0;
-    for (size_t i = 0; i < l->specs.n && out->n < t->o->load.n_requests; i++) {
-        const wf_request_spec *a = &l->specs.list[i];
-        bool fits = (uint64_t)WF_MAX(a->n_in, 1u) + a->n_out <= t->head.context;
-        if (fits)
-            WF_TRY(wf_request_specs_add(out, *a));
-        else
-            ++*skipped;
-    }
-    if (out->n) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FULL,
-                   "%s: no request fits the context of %u tokens; use a larger one (-c)",
-                   l->name, t->head.context);
-}
-
-/* Makes arrival times: random, or those of the trace, scaled to *rate if that is set. *rate: the resulting rate. */
-static double *arrival_times(const throughput *t, const wf_request_specs *a, double *rate)
-{
-    double *at = wf_calloc(a->n, sizeof *at);
-    if (!at) return NULL;
-    if (!strcmp(t->o->load.arrivals, "poisson"))
-        return wf_arrivals(*rate, 1, t->o->seed, a->n, at), at;
-    double first = a->list[0].at, last = a->list[a->n - 1].at;
-    double told = last > first ? (double)(a->n - 1) / (last - first) : 0;
-    double scale = *rate > 0 && told > 0 ? told / *rate : 1;
-    for (size_t i = 0; i < a->n; i++) at[i] = WF_MAX(a->list[i].at - first, 0) * scale;
-    *rate = *rate > 0 && told > 0 ? *rate : told;
-    return at;
+    static const char *const shape[] = {"M=8,N=256,K=256"};
+    struct weft_op_params p = wf_op_params(t->o, wf_main_dtype(t->m), shape, 1);
+    t->peak_flops = t->o->load.peak_tflops * 1e12;
+    if (t->peak_flops > 0) return;
+    p.repeat = p.rotate = 1;
+    p.on_row = keep_peak;
+    p.user = &t->peak_flops;
+    if (weft_bench_ops(&p)) wf_note(t->o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
 }
 
 static struct weft_cost_params cost_params(const throughput *t)
 {
     const struct weft_engine_params *e = &t->o->engine;
-    if (strcmp(t->head.cost_on, WF_COST_HERE)) return (struct weft_cost_params){.model = t->m, .on = t->head.cost_on};
+    if (strcmp(t->cost_on, cost_here)) return (struct weft_cost_params){.model = t->m, .on = t->cost_on};
     return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads};
 }
 
-static weft_status replay(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at,
-                          wf_throughput_row *row)
-{
-    struct weft_cost_params cost = cost_params(t);
-    return wf_load_run(&(wf_load){.engine = e,
-                                  .model = t->m,
-                                  .specs = specs,
-                                  .at = at,
-                                  .window = 2 * (size_t)t->head.n_seqs,
-                                  .seed = t->o->seed + (t->n_runs++ << 32),
-                                  .peak_flops = t->head.peak_flops,
-                                  .cost = *t->head.cost_on ? &cost : NULL,
-                                  .what = t->policy,
-                                  .bar = t->o->quiet ? NULL : &t->bar},
-                       row);
-}
-
-/* Runs a few tokens, so that one-time costs are not measured. */
-static weft_status warm_up(throughput *t, struct weft_engine *e)
-{
-    wf_throughput_row row = {0};
-    uint32_t n = WF_MAX(WF_MIN(t->head.context / 2, 64u), 1u);
-    wf_request_spec few[] = {{n, WF_MIN(n, 8u), -1, NULL}, {n, WF_MIN(n, 8u), -1, NULL}};
-    wf_request_specs specs = {few, WF_LEN(few), 0};
-    weft_status s = replay(t, e, &specs, NULL, &row);
-    wf_load_stats_free(&row.stats);
-    return s;
-}
-
-/* ---- results ------------------------------------------------------------------------------ */
-
-static weft_status append(const throughput *t, const wf_throughput_row *r, const char *op, double median_us,
-                          double value, double pct, const char *unit)
-{
-    static const wf_peers none;
-    char shape[224], rate[32] = "", threads[16] = "", which[64], variant[48];
-    if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
-    if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
-    wf_shape_suffix(t->o, which, sizeof which);
-    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s%s", r->load, r->stats.completed,
-             t->head.n_seqs, t->head.context, t->head.batch, threads, rate, which);
-    const char *engine = wf_engine_variant(&t->o->engine);
-    snprintf(variant, sizeof variant, "%s%s%s", r->policy, *engine ? "-" : "", engine);
-    wf_result result = {&t->device, op, wf_weight_type(t->m), shape, variant, median_us, value, pct, unit};
-    return wf_results_append(t->o->results, &result, &none);
-}
-
-static weft_status append_all(const throughput *t, const wf_throughput_row *r)
-{
-    const wf_series *itl = &r->stats.metric[WF_ITL], *norm = &r->stats.metric[WF_NORM];
-    double p50 = wf_percentile(itl, 50), p99 = wf_percentile(itl, 99);
-    WF_TRY(append(t, r, "throughput_total", r->stats.seconds * 1e6, r->total_rate, wf_throughput_pct(r),
-                  "tokens/s"));
-    if (itl->n) WF_TRY(append(t, r, "throughput_itl_p99", p50 * 1e3, p99, -1, "ms"));
-    if (norm->n && r->rate > 0)
-        WF_TRY(
-            append(t, r, "throughput_norm_mean", wf_percentile(norm, 50) * 1e3, norm->mean, -1, "ms"));
-    return WEFT_OK;
-}
-
-/* ---- all ---------------------------------------------------------------------------------- */
-
-static weft_status write_csv(throughput *t, const wf_throughput_row *r)
-{
-    const char *path = t->o->load.csv;
-    bool first = !t->csv_file;
-    if (first) t->csv_file = fopen(path, "w");
-    if (t->csv_file && first) t->csv->head(t->csv_file, &t->head);
-    if (t->csv_file) t->csv->row(t->csv_file, &t->head, r, false);
-    if (t->csv_file && !fflush(t->csv_file)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-}
-
-static weft_status draw_plot(const throughput *t)
-{
-    const char *path = t->o->load.plot;
-    wf_output out;
-    WF_TRY(wf_output_open(path, &out));
-    weft_status s = wf_throughput_plot(out.f, path, &t->head, t->rows, t->n_rows);
-    weft_status end = wf_output_end(&out, !s);
-    return s ? s : end;
-}
-
-static weft_status show(throughput *t)
-{
-    const wf_throughput_row *r = &t->rows[t->n_rows];
-    if (!t->n_rows) t->format->head(stdout, &t->head);
-    t->format->row(stdout, &t->head, r, !t->n_rows);
-    fflush(stdout);
-    t->n_rows++;
-    if (t->o->load.csv) WF_TRY(write_csv(t, r));
-    return t->o->results && !wf_interrupted() ? append_all(t, r) : WEFT_OK;
-}
-
-static weft_status run_once(throughput *t, struct weft_engine *e, const load *l, double rate)
-{
-    wf_request_specs specs = {0};
-    double *at = NULL;
-    if (!wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows)) return WEFT_ERR_NOMEM;
-    wf_throughput_row *row = &t->rows[t->n_rows];
-    *row = (wf_throughput_row){.load = l->name, .policy = t->policy, .rate = rate};
-    weft_status s = pick(t, l, &specs, &row->skipped);
-    if (!s && t->head.arrivals && !(at = arrival_times(t, &specs, &row->rate))) s = WEFT_ERR_NOMEM;
-    if (!s) s = replay(t, e, &specs, at, row);
-    if (!s) s = show(t);
-    free(at);
-    free(specs.list); /* these specs own no text */
-    return s;
-}
-
-static weft_status run_loads(throughput *t, struct weft_engine *e)
-{
-    static double zero;
-    wf_reals rates = t->o->load.rates.n ? t->o->load.rates : (wf_reals){&zero, 1};
-    for (size_t i = 0; i < t->n_loads; i++)
-        for (size_t k = 0; k < rates.n && !wf_interrupted(); k++)
-            WF_TRY(run_once(t, e, &t->loads[i], rates.v[k]));
-    return WEFT_OK;
-}
-
-static int run_policy(throughput *t, const char *policy)
-{
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = t->o->engine;
-    wf_batching_defaults(t->o, t->m, &p);
-    p.policy = policy;
-    t->n_runs = 0; /* each policy gets the same prompts */
-    int rc = wf_open_engine(t->o, t->m, p, &e);
-    if (rc) return rc;
-    t->device = *weft_engine_device(e);
-    if (!*t->head.cost_on) wf_known_device(t->m, t->device.name, t->head.cost_on, sizeof t->head.cost_on);
-    t->head.context = weft_engine_context(e);
-    struct weft_budget b = {0};
-    if (weft_engine_budget(e, &b)) return weft_engine_close(e), wf_say_error(WEFT_ERR_ARG);
-    t->head.n_seqs = b.n_seqs;
-    t->head.batch = weft_engine_max_batched_tokens(e);
-    t->policy = policy;
-    weft_status s = warm_up(t, e);
-    if (!s && !wf_interrupted()) s = run_loads(t, e);
-    weft_engine_close(e);
-    return s ? wf_say_error(s) : 0;
-}
-
-/* A name that is none is said before all runs, and what has to be measured is measured before. */
+/* --cost-on: a name that is none is said before all runs, and what has to be measured is measured before. */
 static weft_status take_cost_on(throughput *t)
 {
     struct weft_cost *c = NULL;
     if (!t->o->load.cost_on) return WEFT_OK;
-    wf_copy(t->head.cost_on, sizeof t->head.cost_on, t->o->load.cost_on);
+    wf_copy(t->cost_on, sizeof t->cost_on, t->o->load.cost_on);
     struct weft_cost_params p = cost_params(t);
     p.on_progress = wf_on_progress, p.user = t->o->quiet ? NULL : &t->bar;
     weft_status s = weft_cost(&p, &c);
@@ -340,50 +164,320 @@ static weft_status take_cost_on(throughput *t)
     return s;
 }
 
-static int run_all(throughput *t)
+/* Without it, the device of the cost model's table whose name is a word of this one's ("NVIDIA H200": h200). */
+static void guess_cost_on(throughput *t)
 {
-    const wf_opts *o = t->o;
-    t->head = (wf_throughput_head){.model = t->m,
-                              .device = &t->device,
-                              .arrivals = o->load.arrivals != NULL,
-                              .profile = o->engine.profile};
-    weft_status s = take_cost_on(t);
+    size_t n;
+    for (const char *word = t->device.name; *(word += strspn(word, " ")); word += n) {
+        struct weft_cost *c;
+        n = strcspn(word, " ");
+        snprintf(t->cost_on, sizeof t->cost_on, "%.*s", (int)n, word);
+        for (char *a = t->cost_on; *a; a++) *a = (char)tolower((unsigned char)*a);
+        if (weft_cost(&(struct weft_cost_params){.model = t->m, .on = t->cost_on}, &c)) continue;
+        weft_cost_free(c);
+        return;
+    }
+    *t->cost_on = 0;
+}
+
+/* Tokens per second that the cost model says are possible with requests as long as these on average; 0: unknown. Without answers no load
+ * is steady. */
+static double possible_rate(const throughput *t, const wf_load_stats *s)
+{
+    struct weft_cost *c;
+    if (!*t->cost_on || !s->completed || !s->n_in || !s->n_out) return 0;
+    struct weft_cost_params p = cost_params(t);
+    p.input_len = (double)s->n_in / (double)s->completed, p.output_len = (double)s->n_out / (double)s->completed;
+    if (weft_cost(&p, &c)) return 0;
+    double optimum = c->optimum;
+    weft_cost_free(c);
+    return optimum;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------- */
+
+enum { RATE_COLUMN = 10, NORM_COLUMN = 22, IDLE_COLUMN = 26, MODEL_COLUMN = 28 };
+static const wf_column columns[] = {
+    WF_BUILD_COLUMNS,
+    {"model_type", .kind = WF_TEXT},
+    {"policy", "policy", -8, .kind = WF_TEXT},
+    {"load", "load", -12, .kind = WF_TEXT},
+    {"context"},
+    {"n_seqs"},
+    {"dense_batch"},
+    [RATE_COLUMN] = {"rate", "rate", 8, 3},
+    {"requests", "requests", 8, 0},
+    {"skipped", "skipped", 7, 0},
+    {"input_tokens", "in", 8, 0},
+    {"output_tokens", "out", 8, 0},
+    {"seconds", "time s", 8, 2},
+    {"total_tokens_s", "tokens/s", 9, 1},
+    {"requests_s", "req/s", 8, 3},
+    {"ttft_p50_ms", "TTFT p50", 9, 2},
+    {"ttft_p99_ms", "p99", 9, 2},
+    {"itl_p50_ms", "ITL p50", 8, 2},
+    {"itl_p99_ms", "p99", 8, 2},
+    [NORM_COLUMN] = {"norm_mean_ms", "norm. mean", 10, 2},
+    {"norm_p99_ms", "p99", 9, 2},
+    {"mean_step_tokens", "tok/step", 8, 1},
+    {"preempted", "preempted", 9, 0},
+    [IDLE_COLUMN] = {"idle_pct", "idle %", 7, 2},
+    {"optimum_pct", "% of opt.", 9, 2},
+    [MODEL_COLUMN] = {"model_pct", "% of model", 10, 2},
+};
+
+static double percentile(const run_row *r, enum wf_metric m, double percent)
+{
+    return r->stats.metric[m].n ? wf_percentile(&r->stats.metric[m], percent) : NAN;
+}
+
+static double norm_mean(const run_row *r)
+{
+    return r->stats.metric[WF_NORM].n ? r->stats.metric[WF_NORM].mean : NAN;
+}
+
+static void print_title(const throughput *t, const char *label)
+{
+    bool here = !strcmp(t->cost_on, cost_here);
+    double params = (double)weft_model_info(t->m)->n_active;
+    printf("%s on %s (%s): context %u, %u sequences, dense batch %u. tokens/s counts input and output; times are in ms.\n",
+           label, t->device.name, t->device.id, t->context, t->n_seqs, t->batch);
+    if (t->peak_flops > 0)
+        printf("The optimum is NanoFlow's equation 5: %.4g TFLOP/s / (2 x %.4g parameters) = %.0f tokens/s.\n",
+               t->peak_flops / 1e12, params, t->peak_flops / (2 * params));
+    if (*t->cost_on)
+        printf("The model is `weft plan --cost%s%s`, with memory and energy, for requests of these lengths.\n",
+               here ? "" : " --on ", here ? "" : t->cost_on);
+    putchar('\n');
+}
+
+static void print_run(throughput *t, const run_row *r)
+{
+    char label[96];
+    const wf_load_stats *s = &r->stats;
+    double steps = (double)(r->after.steps - r->before.steps), tokens = (double)(r->after.step_tokens - r->before.step_tokens);
+    double idle = (double)(r->after.idle_ns - r->before.idle_ns), all = idle + (double)(r->after.busy_ns - r->before.busy_ns);
+    double possible = possible_rate(t, s);
+    wf_model_label(t->m, label, sizeof label);
+    const wf_cell cells[] = {
+        WF_BUILD_CELLS(&t->device), {label}, {r->policy}, {r->load->name}, {.number = t->context}, {.number = t->n_seqs},
+        {.number = t->batch}, {.number = r->rate}, {.number = (double)s->completed}, {.number = (double)r->skipped},
+        {.number = (double)s->n_in}, {.number = (double)s->n_out}, {.number = s->seconds}, {.number = r->total_rate},
+        {.number = (double)s->completed / s->seconds}, {.number = percentile(r, WF_TTFT, 50)},
+        {.number = percentile(r, WF_TTFT, 99)}, {.number = percentile(r, WF_ITL, 50)}, {.number = percentile(r, WF_ITL, 99)},
+        {.number = norm_mean(r)}, {.number = percentile(r, WF_NORM, 99)}, {.number = steps > 0 ? tokens / steps : 0},
+        {.number = (double)(r->after.preempted - r->before.preempted)}, {.number = all > 0 ? 100 * idle / all : NAN},
+        {.number = r->optimum_pct}, {.number = possible > 0 ? 100 * r->total_rate / possible : NAN},
+    };
+    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
+    if (!t->rows.n) {
+        t->rows.hidden = (t->o->load.arrivals ? 0 : 1u << RATE_COLUMN | 3u << NORM_COLUMN) |
+                         (t->o->engine.profile ? 0 : 1u << IDLE_COLUMN) | (*t->cost_on ? 0 : 1u << MODEL_COLUMN);
+        if (wf_rows_for_people(&t->rows)) print_title(t, label);
+    }
+    wf_rows_add(&t->rows, cells);
+}
+
+static weft_status append_result(const throughput *t, const run_row *r, const char *op, double median_us, double value, double pct,
+                                 const char *unit)
+{
+    static const wf_peers none;
+    char shape[224], rate[32] = "", threads[16] = "", which[64], variant[48];
+    if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
+    if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
+    wf_shape_suffix(t->o, which, sizeof which);
+    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s%s", r->load->name, r->stats.completed, t->n_seqs, t->context,
+             t->batch, threads, rate, which);
+    const char *engine = wf_engine_variant(&t->o->engine);
+    snprintf(variant, sizeof variant, "%s%s%s", r->policy, *engine ? "-" : "", engine);
+    return wf_results_append(t->o->results,
+                             &(wf_result){&t->device, op, wf_weight_type(t->m), shape, variant, median_us, value, pct, unit}, &none);
+}
+
+static weft_status append_results(const throughput *t, const run_row *r)
+{
+    double pct = isnan(r->optimum_pct) ? -1 : r->optimum_pct, itl = percentile(r, WF_ITL, 99), norm = norm_mean(r);
+    WF_TRY(append_result(t, r, "throughput_total", r->stats.seconds * 1e6, r->total_rate, pct, "tokens/s"));
+    if (!isnan(itl)) WF_TRY(append_result(t, r, "throughput_itl_p99", percentile(r, WF_ITL, 50) * 1e3, itl, -1, "ms"));
+    if (!isnan(norm) && r->rate > 0)
+        WF_TRY(append_result(t, r, "throughput_norm_mean", percentile(r, WF_NORM, 50) * 1e3, norm, -1, "ms"));
+    return WEFT_OK;
+}
+
+/* Rates of one policy and load come one after another. */
+static weft_status note_limit(throughput *t, const run_row *r)
+{
+    limit_line *last = t->n_lines ? &t->lines[t->n_lines - 1] : NULL;
+    if (!last || strcmp(last->policy, r->policy) || last->load != r->load) {
+        if (!wf_grow(&t->lines, t->n_lines, &t->cap_lines, sizeof *t->lines)) return WEFT_ERR_NOMEM;
+        last = &t->lines[t->n_lines++];
+        *last = (limit_line){.load = r->load};
+        wf_copy(last->policy, sizeof last->policy, r->policy);
+    }
+    if (r->stats.completed && norm_mean(r) <= NORM_LIMIT_MS) last->best = WF_MAX(last->best, r->rate);
+    return WEFT_OK;
+}
+
+static void print_foot(const throughput *t)
+{
+    putchar('\n');
+    for (size_t i = 0; t->o->load.arrivals && i < t->n_lines; i++) {
+        const limit_line *l = &t->lines[i];
+        printf("%s, %s: ", l->policy, l->load->name);
+        if (l->best > 0) printf("%g requests/s is the highest measured rate within %d ms per token.\n", l->best, NORM_LIMIT_MS);
+        else printf("no measured rate is within %d ms per token.\n", NORM_LIMIT_MS);
+    }
+    printf("build: weft %s (%s)\n", weft_version(), wf_commit());
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------- */
+
+typedef struct replay_view {
+    throughput *t;
+    const char *policy;
+    size_t n;
+} replay_view;
+
+static void on_replay_progress(void *user, size_t done)
+{
+    const replay_view *v = user;
+    if (v->t->o->quiet) return;
+    wf_progress_note(&v->t->bar, "%zu of %zu requests", done, v->n);
+    wf_progress_update(&v->t->bar, v->policy, (double)done / (double)v->n);
+}
+
+/* Runs requests, each of which fits the engine's context; at: when they arrive, NULL: all at once. Ctrl-C ends it with what was done. The
+ * caller frees row->stats. */
+static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at, run_row *row)
+{
+    static const double no_limit[WF_N_METRICS];
+    replay_view view = {t, row->policy, specs->n};
+    wf_replay_params p = {.specs = specs->list, .n = specs->n, .at = at, .window = 2 * (size_t)t->n_seqs, .together = !at,
+                          .n_vocab = weft_model_info(t->m)->n_vocab, .seed = t->o->seed + (t->n_runs++ << 32),
+                          .stop = wf_interrupted, .on_progress = on_replay_progress, .user = &view};
+    wf_request_result *results = wf_calloc(p.n, sizeof *results);
+    double seconds;
+    if (!results) return WEFT_ERR_NOMEM;
+    weft_engine_stats(e, &row->before);
+    weft_status s = wf_replay(e, &p, results, &seconds);
+    weft_engine_stats(e, &row->after);
+    wf_progress_end(&t->bar);
+    if (!s) s = wf_load_stats_make(results, p.n, seconds, no_limit, &row->stats);
+    wf_request_results_free(results, p.n);
+    if (s) return s;
+    row->total_rate = (double)(row->stats.n_in + row->stats.n_out) / seconds;
+    row->optimum_pct = t->peak_flops > 0 ? 200 * row->total_rate * (double)weft_model_info(t->m)->n_active / t->peak_flops : NAN;
+    return WEFT_OK;
+}
+
+/* A few tokens, so that one-time costs are not measured. */
+static weft_status warm_up(throughput *t, struct weft_engine *e, const char *policy)
+{
+    run_row row = {.policy = policy};
+    uint32_t n = WF_MAX(WF_MIN(t->context / 2, 64u), 1u);
+    wf_request_spec few[] = {{n, WF_MIN(n, 8u), -1, NULL}, {n, WF_MIN(n, 8u), -1, NULL}};
+    weft_status s = run_requests(t, e, &(wf_request_specs){few, WF_LEN(few), 0}, NULL, &row);
+    wf_load_stats_free(&row.stats);
+    return s;
+}
+
+/* The first requests that fit the context. */
+static weft_status pick_requests(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
+{
+    for (size_t i = 0; i < l->specs.n && out->n < t->n_requests; i++) {
+        const wf_request_spec *a = &l->specs.list[i];
+        if ((uint64_t)WF_MAX(a->n_in, 1u) + a->n_out > t->context) ++*skipped;
+        else WF_TRY(wf_request_specs_add(out, *a));
+    }
+    if (out->n) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FULL, "%s: no request fits the context of %u tokens; use a larger one (-c)", l->name, t->context);
+}
+
+/* Arrival times: random, or those of the trace, scaled to *rate if that is set. *rate: the resulting rate. */
+static double *arrival_times(const throughput *t, const wf_request_specs *a, double *rate)
+{
+    double *at = wf_calloc(a->n, sizeof *at);
+    if (!at) return NULL;
+    if (!strcmp(t->o->load.arrivals, "poisson")) return wf_arrivals(*rate, 1, t->o->seed, a->n, at), at;
+    double first = a->list[0].at, last = a->list[a->n - 1].at;
+    double told = last > first ? (double)(a->n - 1) / (last - first) : 0;
+    double scale = *rate > 0 && told > 0 ? told / *rate : 1;
+    for (size_t i = 0; i < a->n; i++) at[i] = WF_MAX(a->list[i].at - first, 0) * scale;
+    *rate = *rate > 0 && told > 0 ? *rate : told;
+    return at;
+}
+
+static weft_status run_load(throughput *t, struct weft_engine *e, const char *policy, const load *l, double rate)
+{
+    wf_request_specs specs = {0};
+    double *at = NULL;
+    run_row row = {.policy = policy, .load = l, .rate = rate};
+    weft_status s = pick_requests(t, l, &specs, &row.skipped);
+    if (!s && t->o->load.arrivals && !(at = arrival_times(t, &specs, &row.rate))) s = WEFT_ERR_NOMEM;
+    if (!s) s = run_requests(t, e, &specs, at, &row);
+    if (!s) print_run(t, &row), s = note_limit(t, &row);
+    if (!s && t->o->results && !wf_interrupted()) s = append_results(t, &row);
+    free(at);
+    free(specs.list); /* these specs own no text */
+    wf_load_stats_free(&row.stats);
+    return s;
+}
+
+static int run_policy(throughput *t, const char *policy)
+{
+    static double at_once;
+    const wf_reals rates = t->o->load.rates.n ? t->o->load.rates : (wf_reals){&at_once, 1};
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = t->o->engine;
+    struct weft_budget b = {0};
+    wf_batching_defaults(t->o, t->m, &p);
+    p.policy = policy;
+    t->n_runs = 0; /* each policy gets the same prompts */
+    int rc = wf_open_engine(t->o, t->m, p, &e);
+    if (rc) return rc;
+    t->device = *weft_engine_device(e);
+    if (!*t->cost_on) guess_cost_on(t);
+    weft_status s = weft_engine_budget(e, &b);
+    t->context = weft_engine_context(e), t->n_seqs = b.n_seqs, t->batch = weft_engine_max_batched_tokens(e);
+    if (!s) s = warm_up(t, e, policy);
+    for (size_t i = 0; i < t->n_loads && !s; i++)
+        for (size_t k = 0; k < rates.n && !s && !wf_interrupted(); k++) s = run_load(t, e, policy, &t->loads[i], rates.v[k]);
+    weft_engine_close(e);
+    return s ? wf_say_error(s) : 0;
+}
+
+static int run_policies(throughput *t)
+{
+    const char *rest = t->o->load.policies ? t->o->load.policies : "request,orca,sarathi,nanoflow";
+    char policy[16];
+    weft_status s = t->o->results ? wf_results_check(t->o->results) : WEFT_OK; /* fails before minutes of measuring, not after */
+    if (!s) s = take_cost_on(t);
     if (s) return wf_say_error(s);
-    bool given = o->load.peak_tflops > 0;
-    if (given) t->head.peak_flops = o->load.peak_tflops * 1e12;
-    else if (wf_probe_peak(o, t->m, &t->head.peak_flops)) wf_note(o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
+    find_peak(t);
     wf_catch_interrupt();
     int rc = 0;
-    for (size_t i = 0; i < t->n_policies && !rc && !wf_interrupted(); i++)
-        rc = run_policy(t, t->policies[i]);
-    if (t->n_rows && t->format->foot) t->format->foot(stdout, &t->head, t->rows, t->n_rows);
-    if (o->load.plot && t->n_rows && draw_plot(t)) rc = wf_say_error(WEFT_ERR_IO);
+    while (*rest && !rc && !wf_interrupted()) {
+        size_t len = strcspn(rest, ",");
+        wf_copy(policy, WF_MIN(len + 1, sizeof policy), rest);
+        rest += len + (rest[len] == ',');
+        rc = run_policy(t, policy);
+    }
+    if (t->rows.n && wf_rows_for_people(&t->rows)) print_foot(t);
+    wf_rows_end(&t->rows);
     return wf_interrupted() ? wf_interrupted_exit() : rc;
 }
 
-static void free_all(throughput *t)
-{
-    for (size_t i = 0; i < t->n_loads; i++) wf_request_specs_free(&t->loads[i].specs);
-    for (size_t i = 0; i < t->n_rows; i++) wf_load_stats_free(&t->rows[i].stats);
-    free(t->loads), free(t->policies), free(t->rows);
-    if (t->csv_file) fclose(t->csv_file);
-}
-
-static int cmd_bench_throughput(const wf_opts *given)
+static int cmd_bench_throughput(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    wf_opts o = *given; /* borrows the lists */
-    if (!o.load.n_requests) o.load.n_requests = DEFAULT_REQUESTS;
-    throughput t = {
-        .o = &o, .format = wf_throughput_format_find(o.output), .csv = wf_throughput_format_find("csv")};
-    int rc = check(&t);
-    if (!rc) rc = read_policies(&t);
-    if (!rc) rc = wf_open_model_or_shape(&o, false, &m);
+    throughput t = {.o = o, .rows = WF_ROWS(o->output, columns), .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
+    int rc = check_options(o);
+    if (!rc) rc = wf_open_model_or_shape(o, false, &m);
     t.m = m;
     if (!rc) rc = read_loads(&t);
-    if (!rc) rc = check_outputs(&t);
-    if (!rc) rc = run_all(&t);
-    free_all(&t);
+    if (!rc) rc = run_policies(&t);
+    for (size_t i = 0; i < t.n_loads; i++) wf_request_specs_free(&t.loads[i].specs);
+    free(t.loads), free(t.lines);
     weft_model_close(m);
     return rc;
 }
@@ -394,60 +488,39 @@ static const wf_opt rows[] = {
      "the context each if that is less)",
      WF_OPT_TEXT, AT(load.lengths)},
     {0, "dataset", "FILE",
-     "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; "
-     "repeatable",
-     WF_OPT_WORDS, AT(load.traces)},
-    {0, "num-requests", "N", "requests per load (default 100)", WF_OPT_U32,
-     AT(load.n_requests), 1, 1e7},
-    {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)",
-     WF_OPT_TEXT, AT(load.policies), .words = "request orca sarathi nanoflow"},
+     "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; repeatable", WF_OPT_WORDS,
+     AT(load.traces)},
+    {0, "num-requests", "N", "requests per load (default 100)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
+    {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)", WF_OPT_TEXT,
+     AT(load.policies), .words = "request orca sarathi nanoflow"},
     {0, "arrivals", "poisson|trace",
-     "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at "
-     "once)",
-     WF_OPT_CHOICE, AT(load.arrivals)},
-    {0, "rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS,
-     AT(load.rates), 1e-6, 1e6},
-    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
-     AT(seed), 0, 0x1p64},
+     "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at once)", WF_OPT_CHOICE,
+     AT(load.arrivals)},
+    {0, "rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS, AT(load.rates), 1e-6, 1e6},
+    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
     {0, "cost-on", "NAME",
-     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that runs, as it was measured; default: the one whose name is part of the device's)",
+     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that runs, as it was "
+     "measured; default: the one whose name is part of the device's)",
      WF_OPT_TEXT, AT(load.cost_on)},
-    {0, "peak-tflops", "T",
-     "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench ops`)",
+    {0, "peak-tflops", "T", "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench ops`)",
      WF_OPT_REAL, AT(load.peak_tflops), 1e-6, 1e9},
 };
 static const WF_GROUP(group, "Load", rows);
 static const wf_opt output_rows[] = {
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
-    {0, "csv", "FILE", "also write the results to this file", WF_OPT_TEXT, AT(load.csv)},
-    {0, "plot", "FILE.svg", "plot mean normalised latency against rate", WF_OPT_TEXT,
-     AT(load.plot)},
-    {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT,
-     AT(results)},
+    {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT, AT(results)},
 };
 static const WF_GROUP(output_group, "Output", output_rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,
-    &wf_group_shape,
-    &group,
-    &output_group,
-    &wf_group_profile,
-    &wf_group_batching,
-    &wf_group_context,
-    &wf_group_device,
-    &wf_group_kernels,
-    &wf_group_testing,
-    &wf_group_general,
-    NULL,
+    &wf_group_model,   &wf_group_shape,  &group,            &output_group,      &wf_group_profile, &wf_group_batching,
+    &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_bench_throughput = {
     .name = "bench throughput",
     .usage = "[-m FILE | --shape NAME] [--dataset FILE] [options]",
-    .summary = "Measures throughput and latencies of whole loads for each scheduling policy. "
-               "Runs in this "
-               "process, without a server. Prompts are random tokens, and EOS is ignored. "
-               "Requests that do not fit the context (-c) are skipped and counted.",
+    .summary = "Measures throughput and latencies of whole loads for each scheduling policy. Runs in this process, without a server. "
+               "Prompts are random tokens, and EOS is ignored. Requests that do not fit the context (-c) are skipped and counted.",
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
             "For known devices (--cost-on) \"% of model\" is the share of the cost model's\n"
@@ -460,7 +533,7 @@ const wf_command wf_cmd_bench_throughput = {
             "  weft bench throughput -m model.gguf --dataset sharegpt.csv -c 4096\n"
             "  weft bench throughput --shape llama3-8b --type Q4_K_M --policy nanoflow\n"
             "  weft bench throughput -m model.gguf --dataset sharegpt.csv \\\n"
-            "    --arrivals poisson --rate 1,2,4,8 --policy orca,nanoflow --plot latency.svg\n",
+            "    --arrivals poisson --rate 1,2,4,8 --policy orca,nanoflow\n",
     .groups = groups,
     .run = cmd_bench_throughput,
 };

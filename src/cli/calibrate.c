@@ -1,5 +1,6 @@
 /* calibrate: measures the ranges of a model's attention logits on a text. */
-#include "cli/calibrate.h"
+#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include "base/file.h"
 
@@ -38,9 +39,15 @@ static void print_table(const struct weft_calibration *c)
 /* ---- histogram of all layers ------------------------------------------------------------------------
  */
 
-enum { LINES = WF_LOGIT_LINES, BAR = 20 };
+enum { LINES = 24, BAR = 20 };
 
-static void find_steps(const struct weft_calibration *c, wf_logit_lines *h)
+/* Logits, and largest ones of a row, from low + i * step on. */
+typedef struct histogram {
+    double low, step;
+    double all[LINES + 1], rows[LINES + 1], n_all, n_rows;
+} histogram;
+
+static void choose_steps(const struct weft_calibration *c, histogram *h)
 {
     static const double steps[] = {0.25, 0.5, 1, 2, 5, 10, 20};
     double low = INFINITY, high = -INFINITY;
@@ -54,7 +61,7 @@ static void find_steps(const struct weft_calibration *c, wf_logit_lines *h)
     h->low = floor(low / h->step) * h->step;
 }
 
-static void sum_bins(const struct weft_logit_histogram *l, const wf_logit_lines *h, double *lines, double *n)
+static void sum_bins(const struct weft_logit_histogram *l, const histogram *h, double *lines, double *n)
 {
     for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
         double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * ((double)i + 0.5);
@@ -64,73 +71,80 @@ static void sum_bins(const struct weft_logit_histogram *l, const wf_logit_lines 
     *n += (double)l->n;
 }
 
-static double most(const double *lines)
-{
-    double top = 0;
-    for (size_t i = 0; i <= LINES; i++) top = fmax(top, lines[i]);
-    return top;
-}
-
-/* Prints a share and a bar, whose length is relative to the largest share. */
-static void print_share(double count, double n, double top)
+/* A share and a bar, whose length is relative to the largest share. */
+static void print_share(const double *lines, int i, double n)
 {
     char bar[BAR + 1] = "";
-    int length = (int)ceil(BAR * count / top);
-    memset(bar, '#', (size_t)length);
-    printf("  %8.4f %% %-*s", 100 * count / n, BAR, bar);
+    double top = 0;
+    for (size_t k = 0; k <= LINES; k++) top = fmax(top, lines[k]);
+    memset(bar, '#', (size_t)ceil(BAR * lines[i] / top));
+    printf("  %8.4f %% %-*s", 100 * lines[i] / n, BAR, bar);
 }
 
-static wf_logit_lines sum_layers(const struct weft_calibration *c)
+static void print_histogram(const struct weft_calibration *c)
 {
-    wf_logit_lines h = {0};
-    find_steps(c, &h);
+    histogram h = {0};
+    choose_steps(c, &h);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         sum_bins(&c->layers[i].all, &h, h.all, &h.n_all);
         sum_bins(&c->layers[i].rows, &h, h.rows, &h.n_rows);
     }
-    return h;
-}
-
-static void print_histogram(const wf_logit_lines *h)
-{
     printf("\n%20s  %-31s  %s\n", "all layers, x from", "every x", "the largest x of a row");
     for (int i = 0; i <= LINES; i++) {
-        if (!h->all[i] && !h->rows[i]) continue;
-        printf("%8.2f to %8.2f", h->low + i * h->step, h->low + (i + 1) * h->step);
-        print_share(h->all[i], h->n_all, most(h->all));
-        print_share(h->rows[i], h->n_rows, most(h->rows));
+        if (!h.all[i] && !h.rows[i]) continue;
+        printf("%8.2f to %8.2f", h.low + i * h.step, h.low + (i + 1) * h.step);
+        print_share(h.all, i, h.n_all);
+        print_share(h.rows, i, h.n_rows);
         printf("\n");
     }
+}
+
+/* ---- for programs: the ranges of the layers, and the distribution of all in the finest steps --------------------- */
+
+static void print_json(const struct weft_calibration *c, const char *label)
+{
+    static const wf_column columns[] = {{"layer"}, {"fits", .kind = WF_TRUTH}, {"phi"}, {"a"}, {"b"}, {"outside"}, {"min"}, {"max"}, {"row_min"}, {"row_max"}};
+    wf_rows layers = WF_ROWS("json", columns), bins = WF_ROWS("json", ((const wf_column[]){{"from"}, {"n"}, {"n_rows"}}));
+    puts("{");
+    wf_json_text("build_commit", wf_commit());
+    wf_json_text("model_type", label);
+    wf_json_number("tokens", (double)c->n_tokens);
+    wf_json_number("context", c->context);
+    wf_json_number("step", WEFT_LOGIT_STEP);
+    printf("    \"layers\": ");
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const struct weft_calibration_layer *l = &c->layers[i];
+        wf_rows_add(&layers, (const wf_cell[]){{.number = i}, {.number = l->fits}, {.number = l->phi}, {.number = l->a}, {.number = l->b}, {.number = l->outside},
+                                               {.number = l->all.min}, {.number = l->all.max}, {.number = l->rows.min}, {.number = l->rows.max}});
+    }
+    wf_rows_end(&layers);
+    printf("    , \"bins\": ");
+    for (size_t k = 0; k < WEFT_LOGIT_BINS; k++) {
+        double n = 0, n_rows = 0;
+        for (uint32_t i = 0; i < c->n_layers; i++) n += (double)c->layers[i].all.bins[k], n_rows += (double)c->layers[i].rows.bins[k];
+        if (n > 0 || n_rows > 0) wf_rows_add(&bins, (const wf_cell[]){{.number = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)k}, {.number = n}, {.number = n_rows}});
+    }
+    wf_rows_end(&bins);
+    puts("}");
 }
 
 /* ---- command -----------------------------------------------------------------------------------
  */
 
-/* What is written must not be what is read. */
-static int check_text(const wf_opts *o, const char *path)
-{
-    const char *const written[] = {path, o->load.plot};
-    for (size_t i = 0; o->file && strcmp(o->file, "-") && i < WF_LEN(written); i++)
-        if (written[i] && wf_same_file(written[i], o->file)) return wf_usage(o->command, "%s is the text of -f: name another file to write to", written[i]);
-    return 0;
-}
-
 /* The output path: -o, or MODEL.calibration. "": none, for the built-in model. */
 static int find_path(const wf_opts *o, char *path, size_t cap)
 {
     const char *base = o->write_to ? o->write_to : o->model;
-    weft_status plot = o->load.plot ? wf_output_check(o->load.plot) : WEFT_OK;
     *path = 0;
-    if (plot) return wf_say_error(plot);
-    if (!base) return check_text(o, NULL);
+    if (!base) return 0;
     int n = snprintf(path, cap, "%s%s", base, o->write_to ? "" : WEFT_CALIBRATION_SUFFIX);
     weft_status s = (size_t)n < cap ? wf_output_check(path) : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", base);
     if (s) return wf_say_error(s);
-    if (o->load.plot && wf_same_file(path, o->load.plot)) return wf_usage(o->command, "%s cannot be both the ranges and the picture: name another file", path);
-    return check_text(o, path);
+    bool reads = o->file && strcmp(o->file, "-");
+    return reads && wf_same_file(path, o->file) ? wf_usage(o->command, "%s is the text of -f: name another file to write to", path) : 0;
 }
 
-static int save(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const char *path)
+static int save_ranges(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const char *path)
 {
     if (!*path) {
         wf_note(o, "the built-in model has no path: use -o FILE to write the ranges");
@@ -143,32 +157,20 @@ static int save(const wf_opts *o, const struct weft_model *m, const struct weft_
     return 0;
 }
 
-static int plot(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const wf_logit_lines *h)
-{
-    char label[96];
-    if (!o->load.plot) return 0;
-    wf_model_label(m, label, sizeof label);
-    weft_status s = wf_calibrate_plot(c, h, label, o->load.plot);
-    if (s) return wf_say_error(s);
-    wf_note(o, "wrote %s", o->load.plot);
-    return 0;
-}
-
-static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                   const char *text, size_t len, const char *path)
+static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len,
+                          const char *path)
 {
     struct weft_calibration *c = NULL;
     wf_progress bar = {0};
-    struct weft_calibrate_params p = {
-        .text = text, .len = len, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+    char label[96];
+    struct weft_calibrate_params p = {.text = text, .len = len, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
     weft_status s = weft_calibrate(e, &p, &c);
     wf_progress_end(&bar);
     if (s) return wf_say_error(s);
-    wf_logit_lines h = sum_layers(c);
-    print_table(c);
-    print_histogram(&h);
-    int rc = save(o, m, c, path);
-    if (!rc) rc = plot(o, m, c, &h);
+    wf_model_label(m, label, sizeof label);
+    if (o->json) print_json(c, label);
+    else print_table(c), print_histogram(c);
+    int rc = save_ranges(o, m, c, path);
     weft_calibration_free(c);
     return rc;
 }
@@ -195,7 +197,7 @@ static int cmd_calibrate(const wf_opts *o)
 static const wf_opt rows[] = {
     {'o', "output", "FILE", "output file (default: MODEL.calibration)",
      WF_OPT_TEXT, AT(write_to)},
-    {0, "plot", "FILE.svg", "draw the distribution of the logits and the ranges", WF_OPT_TEXT, AT(load.plot)},
+    {0, "json", NULL, "print the distribution of the logits and the ranges as JSON (bench/plot.py draws them)", WF_OPT_FLAG, AT(json)},
 };
 static const WF_GROUP(group, "Output", rows);
 static const wf_opt_group *const groups[] = {

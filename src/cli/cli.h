@@ -55,7 +55,7 @@ struct wf_opt;
 /* Options of the load generators `bench serve` and `bench throughput`. */
 typedef struct wf_load_opts {
     wf_words traces; /* files with request lengths */
-    const char *lengths, *policies, *arrivals, *csv, *plot;
+    const char *lengths, *policies, *arrivals;
     wf_reals rates, percentiles;
     float burstiness, peak_tflops, range_ratio, temperature;
     uint32_t n_requests, max_concurrency, n_warmups, n_large;
@@ -103,7 +103,7 @@ typedef struct wf_opts {
     wf_words trusted_proxies, api_keys;
     const char *scheduling_policy;
     struct weft_explain_params explain; /* of `weft plan` */
-    bool cost;                          /* and its other view, */
+    bool cost, json;                    /* and its other view, */
     struct weft_cost_params costs;
     struct weft_search_params search;
     const char *print_profile;
@@ -113,11 +113,6 @@ typedef struct wf_opts {
     struct { /* of `weft bench ablation` */
         uint32_t n_parts, context;
     } ablation;
-    struct { /* of `weft bench paper` */
-        const char *figure;
-        bool list, quick;
-        float scale;
-    } paper;
     struct { /* of `weft pull` */
         const char *source;
         bool dry_run;
@@ -187,7 +182,7 @@ extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_g
     wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_bench_ablation, wf_cmd_bench_paper, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
     wf_cmd_serve, wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_version;
 
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after printing a
@@ -272,8 +267,13 @@ extern const wf_opt_group wf_group_search;
 int wf_search_check(const wf_opts *o); /* of what wf_search_plans() reads and writes; returns an exit code, as do: */
 int wf_search_plans(const wf_opts *o, struct weft_engine *e);
 int wf_print_profile(const wf_opts *o);
-int wf_plot_profile(const wf_opts *o); /* in profile_plot.c */
-bool wf_ends_in(const char *path, const char *end); /* with something in front; in common.c */
+
+/* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code -------------------------
+ */
+
+int wf_plan_cost(const wf_opts *o, const struct weft_model *m);
+int wf_timeline_check(const wf_opts *o); /* of the file's name and that it can be written, before work begins */
+int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_engine *e);
 
 /* ---- hint.c -----------------------------------------------------------------------------------
  */
@@ -377,6 +377,7 @@ _Noreturn void wf_exit_now(int rc); /* after that */
 const char *wf_main_dtype(const struct weft_model *m);
 const char *wf_weight_type(const struct weft_model *m);
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap);
+bool wf_ends_in(const char *path, const char *end); /* with something in front */
 /* Writes to stdout; returns false if it is closed, after which the program ends quietly. */
 bool wf_out(const char *text, size_t len);
 const char *wf_commit(void);

@@ -1,6 +1,6 @@
 /* cost: `weft plan --cost`: what bounds a load on a device, and how many tokens per second are possible. */
-#include "cli/cost.h"
-#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <string.h>
 
@@ -98,10 +98,8 @@ static void print_bounds(const struct weft_cost *c, FILE *f)
     fprintf(f, "; overlap gains at most %.2f x\n", c->optimum / c->sequential);
 }
 
-void wf_cost_print(const struct weft_cost *c, const struct weft_model *m, FILE *f)
+static void print_cost(const struct weft_cost *c, const char *label, FILE *f)
 {
-    char label[96];
-    wf_model_label(m, label, sizeof label);
     fprintf(f, "%s: %.4g parameters for a token, %.4g GB of weights, on %u x %s (%s)\n", label, c->params, c->weight_bytes / 1e9, c->n_devices, c->device,
             c->given ? "constants of the table" : "measured");
     print_device(c, f);
@@ -111,7 +109,51 @@ void wf_cost_print(const struct weft_cost *c, const struct weft_model *m, FILE *
     print_bounds(c, f);
 }
 
-/* ---- the command -------------------------------------------------------------------------------------------------- */
+/* ---- for programs --------------------------------------------------------------------------------------------- */
+
+/* Bytes, operations and seconds; 0: none, or unknown. The last op is the total. */
+static void print_json_ops(const struct weft_cost *c)
+{
+    static const wf_column columns[] = {{"name", .kind = WF_TEXT}, {"flops"}, {"bytes"}, {"network_bytes"}, {"compute_s"}, {"memory_s"},
+                                        {"network_s"}, {"energy_s"}, {"alone_s"}, {"bound", .kind = WF_TEXT}};
+    wf_rows rows = WF_ROWS("json", columns);
+    for (size_t i = 0; i <= c->n_ops; i++) {
+        const struct weft_cost_op *r = i < c->n_ops ? &c->ops[i] : &c->total;
+        const double *s = r->seconds;
+        const wf_cell cells[] = {{r->name}, {.number = r->flops}, {.number = r->bytes}, {.number = r->network_bytes},
+                                 {.number = s[WEFT_LIMIT_COMPUTE]}, {.number = s[WEFT_LIMIT_MEMORY]}, {.number = s[WEFT_LIMIT_NETWORK]},
+                                 {.number = s[WEFT_LIMIT_ENERGY]}, {.number = r->alone}, {weft_limit_name(r->bound)}};
+        wf_rows_add(&rows, cells);
+    }
+    wf_rows_end(&rows);
+}
+
+static void print_json(const struct weft_cost *c, const char *label)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"n_devices", c->n_devices}, {"memory_bytes", c->memory}, {"read_bytes_s", c->read}, {"network_bytes_s", c->network}, {"compute_flop_s", c->compute},
+        {"flop_joules", c->flop_energy}, {"byte_joules", c->byte_energy}, {"static_watts", c->static_power}, {"limit_watts", c->power_limit},
+        {"params", c->params}, {"weight_bytes", c->weight_bytes}, {"kv_bytes_per_token", c->kv_bytes_per_token}, {"keys", c->keys}, {"input_len", c->input_len},
+        {"output_len", c->output_len}, {"most_tokens", c->most_tokens}, {"most_decodes", c->most_decodes}, {"decodes", c->decodes}, {"prefill", c->prefill},
+        {"t_mem_s", c->t_mem}, {"t_compute_s", c->t_compute}, {"t_net_s", c->t_net}, {"eq5_tokens_s", c->eq5}, {"optimum_tokens_s", c->optimum},
+        {"sequential_tokens_s", c->sequential},
+    };
+    puts("{");
+    wf_json_text("build_commit", wf_commit());
+    wf_json_text("device_name", c->device);
+    wf_json_text("model_type", label);
+    wf_json_text("format", c->format);
+    wf_json_text("bound", weft_limit_name(c->total.bound));
+    for (size_t i = 0; i < WF_LEN(numbers); i++) wf_json_number(numbers[i].key, numbers[i].value);
+    printf("    \"ops\": ");
+    print_json_ops(c);
+    puts("}");
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------- */
 
 static struct weft_cost_params params_of(const wf_opts *o, const struct weft_model *m, wf_progress *bar)
 {
@@ -127,14 +169,14 @@ static struct weft_cost_params params_of(const wf_opts *o, const struct weft_mod
 int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
 {
     wf_progress bar = {0};
+    char label[96];
     struct weft_cost_params p = params_of(o, m, &bar);
     struct weft_cost *c = NULL;
-    if (o->load.plot && !wf_ends_in(o->load.plot, ".svg")) return wf_usage(o->command, "--plot %s: the picture is a file that ends in .svg", o->load.plot);
-    weft_status s = o->load.plot ? wf_output_check(o->load.plot) : WEFT_OK;
-    if (!s) s = weft_cost(&p, &c);
+    weft_status s = weft_cost(&p, &c);
     wf_progress_end(&bar);
-    if (!s) wf_cost_print(c, m, stdout);
-    if (!s && o->load.plot) s = wf_cost_plot(c, m, o->load.plot);
+    wf_model_label(m, label, sizeof label);
+    if (!s && o->json) print_json(c, label);
+    else if (!s) print_cost(c, label, stdout);
     weft_cost_free(c);
     return s ? wf_say_error(s) : 0;
 }

@@ -108,9 +108,9 @@ static const wf_opt testing[] = {
      "so that the attention of one overlaps with the GEMMs of the others, on a second queue; 1: no split (default auto)", WF_OPT_U32, AT(engine.nano_batches), 1, 64},
     {0, "plan", "FILE", "run the execution plan in this file, which --dump-plan wrote and you may have edited (docs/plans.md)", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the execution plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
-    {0, "timeline", "FILE", "write a timeline of all steps as Chrome trace JSON, for Perfetto; `weft plan`: draw one step, as FILE.svg or FILE.html", WF_OPT_TEXT, AT(engine.timeline)},
+    {0, "timeline", "FILE", "write a timeline of all steps as Chrome trace JSON, for Perfetto; `weft plan`: draw one step (FILE.svg), or write it in the same way (FILE.json)", WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE|auto|none", "attention logit ranges for the asynchronous softmax: those that `weft calibrate` wrote; auto: MODEL.calibration if it exists, else "
-     "measured at the model's first start, where it gains, and kept; none: synchronous softmax (default auto; perplexity, calibrate and bench paper do not measure)",
+     "measured at the model's first start, where it gains, and kept; none: synchronous softmax (default auto; perplexity and calibrate do not measure)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE", "file with the attention window, in keys, of each query head or KV head of each layer (sparse attention; docs/tuning.md "
      "has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},

@@ -1,5 +1,6 @@
 /* info: describes devices and model files. */
 #include "cli/cli.h"
+#include "cli/rows.h"
 #include "base/options.h"
 #include <weft/tune.h>
 
@@ -280,6 +281,40 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
     return 0;
 }
 
+/* The same for programs: bytes, and tokens. */
+static int print_json(const wf_opts *o, const struct weft_model *m)
+{
+    const struct weft_model_info *i = weft_model_info(m);
+    struct weft_engine_params p = o->engine;
+    struct weft_memory u;
+    struct weft_budget b;
+    char label[96];
+    wf_batching_defaults(o, m, &p);
+    weft_status s = weft_model_budget(m, &p, &b);
+    if (!s && o->memory_use) s = weft_memory(m, &p, &u);
+    if (s) return wf_say_error(s);
+    const struct {
+        const char *key;
+        uint64_t value;
+        bool of_device; /* of --memory */
+    } numbers[] = {
+        {"params", i->n_params, false}, {"active_params", i->n_active, false}, {"layers", i->n_layer, false}, {"heads", i->n_head, false},
+        {"kv_heads", i->n_kv_head, false}, {"head_dim", i->head_dim, false}, {"model_context", i->context, false}, {"context", b.context, false},
+        {"max_num_seqs", b.n_seqs, false}, {"max_num_batched_tokens", b.max_batched_tokens, false}, {"weight_bytes", b.weights, false},
+        {"activation_bytes", b.activations, false}, {"kv_bytes", b.kv, false}, {"kv_bytes_per_token", b.kv_bytes_per_token, false},
+        {"kv_tokens", b.kv_tokens, false}, {"steady_tokens", b.steady_tokens, false}, {"steady_kv_tokens", b.steady_kv_tokens, false},
+        {"memory_bytes", u.memory, true}, {"device_max_num_batched_tokens", u.max_batched_tokens, true}, {"longest_context", u.reused.longest_context, true}, {"largest_batch", u.reused.largest_batch, true},
+        {"longest_context_without_reuse", u.apart.longest_context, true}, {"largest_batch_without_reuse", u.apart.largest_batch, true},
+    };
+    wf_model_label(m, label, sizeof label);
+    puts("{");
+    for (size_t k = 0; k < WF_LEN(numbers); k++)
+        if (o->memory_use || !numbers[k].of_device) wf_json_number(numbers[k].key, (double)numbers[k].value);
+    printf("    \"model_type\": "), wf_json_quote(stdout, label);
+    puts("\n}");
+    return 0;
+}
+
 static void print_tensors(const struct weft_model *m, size_t n)
 {
     printf("\n%-40s %-6s %-28s %12s\n", "tensor", "format", "dimensions", "bytes");
@@ -314,6 +349,11 @@ static int print_model(const wf_opts *o)
     int rc = wf_open_model_or_shape(o, true, &m);
     if (rc) return rc;
     const struct weft_model_info *i = weft_model_info(m);
+    if (o->json) {
+        rc = i->unsupported ? wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "%s", i->unsupported)) : print_json(o, m);
+        weft_model_close(m);
+        return rc;
+    }
     print_identity(i);
     if (!i->unsupported) print_hyperparameters(i);
     print_vocabulary(m);
@@ -331,7 +371,7 @@ static int print_model(const wf_opts *o)
 static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
-    bool model = o->model || o->shape;
+    bool model = o->model || o->shape || o->json;
     if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy || e->page_tokens ||
                    e->attention_windows || e->f16_residual))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
@@ -357,6 +397,7 @@ static const wf_opt rows[] = {
     {0, "f16-residual", NULL, "with the residual stream in F16, for the estimate", WF_OPT_FLAG, AT(engine.f16_residual)},
     {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
     {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
+    {0, "json", NULL, "print the model's sizes and the memory estimate as JSON; without a model, those of the built-in one", WF_OPT_FLAG, AT(json)},
     {0, "tensors", NULL, "list the tensors of the model, too", WF_OPT_FLAG, AT(list_tensors)},
     {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };

@@ -1,7 +1,6 @@
 /* plan: what a step of a batch runs on a device, as a database explains a query, and what it costs at least. */
 #include "base/options.h"
-#include "cli/cost.h"
-#include "cli/timeline.h"
+#include "cli/cli.h"
 
 #include <stdio.h>
 
@@ -58,7 +57,7 @@ static int check(const wf_opts *o)
     static const char *const of_cost[] = {"on", "devices", "n-devices", "input-len", "output-len"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
-    if (o->load.plot && !o->cost && (!o->print_profile || o->engine.timeline)) return wf_usage(o->command, "--plot belongs to --cost and --profile");
+    if (o->json && !o->cost && (!o->print_profile || o->engine.timeline)) return wf_usage(o->command, "--json belongs to --cost and --profile");
     if (o->costs.measure && !o->cost && !o->engine.timeline) return wf_usage(o->command, "--measure belongs to --cost and --timeline");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
     if (o->costs.devices && !o->costs.on) return wf_usage(o->command, "--devices needs --on: the name of a device in the table");
@@ -103,7 +102,7 @@ static const wf_opt cost_rows[] = {
     {0, "output-len", "N", "generated tokens of a request on average (default 1024)", WF_OPT_U32, AT(load.output_len), 1, 1 << 24},
     {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type), .words = wf_file_types},
-    {0, "plot", "FILE", "draw the ops' times as an SVG; with --profile, what ops of memory, copies and network keep beside compute that loses a part of its rate", WF_OPT_TEXT, AT(load.plot)},
+    {0, "json", NULL, "print as JSON; with --profile, what ops of memory, copies and network keep beside compute that loses a part of its rate (bench/plot.py draws both)", WF_OPT_FLAG, AT(json)},
 };
 static const WF_GROUP(cost_group, "Cost", cost_rows);
 static const WF_GROUP(group, "Batch", rows);
@@ -115,7 +114,7 @@ const wf_command wf_cmd_plan = {
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
                "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --times), and its kernels. Of the "
                "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
-               "--timeline FILE.svg, or FILE.html, draws when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
+               "--timeline FILE.svg draws, and FILE.json writes for Perfetto, when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
                "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by --times; with --measure also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network and energy take by themselves, which of "
                "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on no device.",

@@ -2,6 +2,7 @@
  * reached in the same run. */
 #include "base/file.h"
 #include "cli/bench.h"
+#include "cli/rows.h"
 
 #include <errno.h>
 #include <math.h>

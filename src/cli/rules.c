@@ -21,18 +21,17 @@ static const struct {
 static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
-    {"info|bench|bench throughput|bench ablation|bench paper|plan", "type|layers", "shape"},
-    {"bench paper", "prompt|file|dataset|profile|max-num-seqs|policy|peer", ""}, /* only what is typed: few figures take them */
+    {"info|bench|bench throughput|bench ablation|plan", "type|layers", "shape"},
     {"bench|bench ops", "peer", "results"},
-    {"bench throughput", "rate|plot", "arrivals"},
+    {"bench throughput", "rate", "arrivals"},
     {"bench throughput", "arrivals", "rate|dataset"},
-    {"info", "memory|ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|page-tokens|attention-windows|f16-residual", "model|shape"},
+    {"info", "memory|ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|page-tokens|attention-windows|f16-residual", "model|shape|json"},
     {"kernels|tune", "dtype", "shape"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
     {"plan", "devices", "on"},
     {"plan", "measure", "cost|timeline"},
-    {"plan", "plot", "cost|profile"},
+    {"plan", "json", "cost|profile"},
     {"plan", "on|devices|n-devices|input-len|output-len", "cost"},
     {"plan", "output|best|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */

@@ -1,6 +1,7 @@
 /* search: the part of `weft plan` that finds plans. */
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/rows.h"
 
 #define AT(field) offsetof(wf_opts, field)
 
@@ -35,10 +36,32 @@ int wf_search_plans(const wf_opts *o, struct weft_engine *e)
     return stopped ? wf_interrupted_exit() : 0;
 }
 
+/* What ops keep of their rate beside compute that loses a part of its own: NanoFlow's figure 5 and table 3. */
+static weft_status print_rates(const char *path)
+{
+    static const wf_column columns[] = {{"class", .kind = WF_TEXT}, {"share"}, {"lost"}, {"rate"}, {"spread"}};
+    struct weft_profile *p = NULL;
+    wf_rows rows = WF_ROWS("json", columns);
+    WF_TRY(weft_profile_read(path, &p));
+    char device[4 * sizeof p->device], model[4 * sizeof p->model]; /* whatever the file calls them */
+    wf_show(device, sizeof device, p->device);
+    wf_show(model, sizeof model, p->model);
+    puts("{");
+    wf_json_text("device_name", device);
+    wf_json_text("model_type", model);
+    wf_json_number("context", p->context);
+    printf("    \"rates\": %s", p->n_rates ? "" : "[]\n");
+    for (const struct weft_profile_rate *r = p->rates; r < p->rates + p->n_rates; r++)
+        wf_rows_add(&rows, (const wf_cell[]){{weft_class_name(r->op_class)}, {.number = r->share}, {.number = r->lost}, {.number = r->rate}, {.number = r->spread}});
+    wf_rows_end(&rows);
+    puts("}");
+    weft_profile_free(p);
+    return WEFT_OK;
+}
+
 int wf_print_profile(const wf_opts *o)
 {
-    if (o->load.plot) return wf_plot_profile(o);
-    weft_status s = weft_profile_print(o->print_profile, stdout);
+    weft_status s = o->json ? print_rates(o->print_profile) : weft_profile_print(o->print_profile, stdout);
     return s ? wf_say_print_error(s) : 0;
 }
 
@@ -47,6 +70,6 @@ static const wf_opt rows[] = {
     {'o', "output", "FILE", "write the best plan to this file, for --plan; without a faster one, the sequential plan", WF_OPT_TEXT, AT(search.plan)},
     {0, "best", "N", "write the N best plans, to FILE, FILE.2 and so on, to be compared on the device (default 1)", WF_OPT_U32, AT(search.keep), 1, 15},
     {0, "seconds", "N", "most seconds to search (default 600)", WF_OPT_U32, AT(search.seconds), 1, 86400},
-    {0, "profile", "PROFILE", "print the times in this file and nothing else; with --timeline, draw by them; with --plot, draw what ops keep beside compute", WF_OPT_TEXT, AT(print_profile)},
+    {0, "profile", "PROFILE", "print the times in this file and nothing else; with --timeline, draw by them; with --json, what ops keep of their rates beside compute", WF_OPT_TEXT, AT(print_profile)},
 };
 const WF_GROUP(wf_group_search, "Search", rows);

@@ -1,11 +1,12 @@
-/* timeline: when each op of a step runs, and what it uses of the device, as a picture (NanoFlow, figure 10). See timeline.h.
+/* timeline: `weft plan --timeline`: when each op of a step runs, and what it uses of the device (NanoFlow, figure 10), as a picture or for
+ * Perfetto.
  *
  * A panel is a step, or a layer of it: a row for each queue with its ops as boxes, below them the use of each resource. Panels of predicted and measured times
  * have one scale. Boxes have their times as attributes, for programs.
  */
-#include "cli/timeline.h"
 #include "base/file.h"
-#include "cli/svg.h"
+#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,7 +34,6 @@ static const look looks[] = {
 typedef struct panel {
     const struct weft_timeline *of;
     const struct weft_timeline_step *step;
-    const char *name; /* before the kind; "": none */
     const char *kind; /* "predicted", "measured" */
     int32_t layer;    /* -1: the whole step */
     double from, until, us; /* what is drawn, and how much time the width of the picture is */
@@ -45,6 +45,56 @@ typedef struct sheet {
     panel panels[MOST_PANELS];
     size_t n_panels;
 } sheet;
+
+/* ---- SVG ---------------------------------------------------------------------------------------------------- */
+
+static void svg_words(FILE *f, const char *words)
+{
+    for (; *words; words++) {
+        if (*words == '<') fputs("&lt;", f);
+        else if (*words == '>') fputs("&gt;", f);
+        else if (*words == '&') fputs("&amp;", f);
+        else fputc((unsigned char)*words < 32 ? ' ' : *words, f);
+    }
+}
+
+static void svg_text(FILE *f, double x, double y, const char *anchor, const char *colour, const char *words)
+{
+    fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" fill=\"%s\">", x, y, anchor, colour);
+    svg_words(f, words);
+    fputs("</text>\n", f);
+}
+
+static void svg_text_up(FILE *f, double x, double y, const char *colour, const char *words)
+{
+    fprintf(f, "<g transform=\"translate(%.1f,%.1f) rotate(-90)\">\n", x, y);
+    svg_text(f, 0, 0, "middle", colour, words);
+    fputs("</g>\n", f);
+}
+
+static void svg_line(FILE *f, double x0, double y0, double x1, double y1, const char *style)
+{
+    fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x0, y0, x1, y1, style);
+}
+
+static void svg_box(FILE *f, double x, double y, double width, double height, const char *style, const char *title)
+{
+    fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" %s", x, y, width, height, style);
+    if (!title) {
+        fputs("/>\n", f);
+        return;
+    }
+    fputs("><title>", f);
+    svg_words(f, title);
+    fputs("</title></rect>\n", f);
+}
+
+/* 1, 2 or 5 times a power of ten that is not less. */
+static double round_up(double v)
+{
+    double ten = pow(10, floor(log10(v))), m = v / ten;
+    return ten * (m <= 1 + 1e-9 ? 1 : m <= 2 + 1e-9 ? 2 : m <= 5 + 1e-9 ? 5 : 10);
+}
 
 /* ---- panels -------------------------------------------------------------------------------- */
 
@@ -59,10 +109,10 @@ static void find_window(panel *p)
     p->until = end > begin ? end : s->us;
 }
 
-static void add_panels(sheet *sh, const struct weft_timeline *t, const char *name, int32_t layer)
+static void add_panels(sheet *sh, const struct weft_timeline *t, int32_t layer)
 {
-    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->predicted, .name = name, .kind = "predicted", .layer = layer};
-    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->measured, .name = name, .kind = "measured", .layer = layer};
+    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->predicted, .kind = "predicted", .layer = layer};
+    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->measured, .kind = "measured", .layer = layer};
 }
 
 /* From the first of these on they have the scale of the longest. */
@@ -113,8 +163,8 @@ static void op_name(FILE *f, const char *name, double x, double y, double width)
     int fits = up ? UP : along;
     if (width < 11 && up) return;
     snprintf(text, sizeof text, len > fits ? "%.*s\xe2\x80\xa6" : "%.*s", len > fits ? fits - 1 : fits, name);
-    if (up) wf_svg_text_up(f, x + width / 2 + 4, y + ROW / 2.0, TEXT, text);
-    else wf_svg_text(f, x + width / 2, y + ROW / 2.0 + 4, "middle", TEXT, text);
+    if (up) svg_text_up(f, x + width / 2 + 4, y + ROW / 2.0, TEXT, text);
+    else svg_text(f, x + width / 2, y + ROW / 2.0 + 4, "middle", TEXT, text);
 }
 
 static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, double y)
@@ -126,7 +176,7 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
     snprintf(style, sizeof style,
              "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
              op->name, op->layer, op->queue, op->begin_us, op->end_us, l->box, width < 1 ? l->line : "#fff", width < 1 ? "0.2" : width < 4 ? "0.3" : "1");
-    wf_svg_box(f, x, y, WF_MAX(width, 0.3), ROW, style, title);
+    svg_box(f, x, y, WF_MAX(width, 0.3), ROW, style, title);
     op_name(f, op->name, x, y, width);
 }
 
@@ -139,8 +189,8 @@ static void draw_queue(const sheet *sh, const panel *p, uint32_t queue, double y
 {
     char name[24];
     snprintf(name, sizeof name, "queue %u", queue);
-    wf_svg_text(sh->f, LEFT - 8, y + ROW / 2.0 + 4, "end", TEXT, name);
-    wf_svg_box(sh->f, LEFT, y, INNER, ROW, "fill=\"#f6f6f6\"", NULL);
+    svg_text(sh->f, LEFT - 8, y + ROW / 2.0 + 4, "end", TEXT, name);
+    svg_box(sh->f, LEFT, y, INNER, ROW, "fill=\"#f6f6f6\"", NULL);
     fputs("<g font-size=\"10\">\n", sh->f);
     for (const struct weft_timeline_op *op = p->step->ops; op < p->step->ops + p->step->n_ops; op++)
         if (op->queue == queue && is_in(p, op)) draw_op(sh->f, p, op, y);
@@ -157,11 +207,6 @@ static double mean_use(const struct weft_timeline_step *s, double from, double u
         if (part > 0) sum += part * u->use[c], us += part;
     }
     return us > 0 ? sum / us : 0;
-}
-
-double wf_timeline_mean(const struct weft_timeline_step *s, enum weft_class c)
-{
-    return mean_use(s, 0, s->us, c);
 }
 
 /* Filled down to zero, so that the area is the mean. */
@@ -182,18 +227,18 @@ static void draw_curve(FILE *f, const panel *p, const look *l, double y)
 static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
 {
     char mean[24];
-    wf_svg_box(sh->f, LEFT, y, INNER, STRIP, "class=\"strip\" fill=\"#fbfbfb\"", NULL);
-    wf_svg_line(sh->f, LEFT, y, LEFT + INNER, y, FAINT);
-    wf_svg_line(sh->f, LEFT, y + STRIP / 2.0, LEFT + INNER, y + STRIP / 2.0, FAINT);
+    svg_box(sh->f, LEFT, y, INNER, STRIP, "class=\"strip\" fill=\"#fbfbfb\"", NULL);
+    svg_line(sh->f, LEFT, y, LEFT + INNER, y, FAINT);
+    svg_line(sh->f, LEFT, y + STRIP / 2.0, LEFT + INNER, y + STRIP / 2.0, FAINT);
     draw_curve(sh->f, p, l, y);
-    wf_svg_line(sh->f, LEFT, y + STRIP, LEFT + INNER, y + STRIP, EDGE);
-    wf_svg_text(sh->f, LEFT - 34, y + STRIP / 2.0 + 4, "end", l->line, l->name);
+    svg_line(sh->f, LEFT, y + STRIP, LEFT + INNER, y + STRIP, EDGE);
+    svg_text(sh->f, LEFT - 34, y + STRIP / 2.0 + 4, "end", l->line, l->name);
     fputs("<g font-size=\"9\">\n", sh->f);
-    wf_svg_text(sh->f, LEFT - 5, y + 6, "end", "#555", "100 %");
-    wf_svg_text(sh->f, LEFT - 5, y + STRIP, "end", "#555", "0");
+    svg_text(sh->f, LEFT - 5, y + 6, "end", "#555", "100 %");
+    svg_text(sh->f, LEFT - 5, y + STRIP, "end", "#555", "0");
     fputs("</g>\n", sh->f);
     snprintf(mean, sizeof mean, "%.0f %%", 100 * mean_use(p->step, p->from, p->until, l->class));
-    wf_svg_text(sh->f, LEFT + INNER + 8, y + STRIP / 2.0 + 4, "start", TEXT, mean);
+    svg_text(sh->f, LEFT + INNER + 8, y + STRIP / 2.0 + 4, "start", TEXT, mean);
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */
@@ -201,26 +246,26 @@ static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
 static void draw_axis(const sheet *sh, const panel *p, double top, double y)
 {
     bool ms = p->us >= 2000;
-    double step = wf_svg_step(p->us / 9), unit = ms ? 1000 : 1;
+    double step = round_up(p->us / 9), unit = ms ? 1000 : 1;
     for (double us = WF_MAX(ceil(p->from / step - 1e-9), 0) * step; us <= (p->from + p->us) * (1 + 1e-9); us += step) {
         char label[24];
         double x = place(p, us);
         snprintf(label, sizeof label, "%.6g", us / unit);
-        wf_svg_line(sh->f, x, top, x, y + 4, "stroke=\"#000\" stroke-opacity=\"0.12\"");
-        wf_svg_text(sh->f, x, y + 16, "middle", TEXT, label);
+        svg_line(sh->f, x, top, x, y + 4, "stroke=\"#000\" stroke-opacity=\"0.12\"");
+        svg_text(sh->f, x, y + 16, "middle", TEXT, label);
     }
-    wf_svg_text(sh->f, LEFT + INNER + 8, y + 16, "start", TEXT, ms ? "ms" : "\xc2\xb5s");
+    svg_text(sh->f, LEFT + INNER + 8, y + 16, "start", TEXT, ms ? "ms" : "\xc2\xb5s");
 }
 
 static void draw_panel_head(const sheet *sh, const panel *p, double y)
 {
     char words[240], from[160] = "the device's clock, the median of five steps";
-    const char *slash = strrchr(p->of->profile, '/'), *name = slash ? slash + 1 : p->of->profile, *comma = *p->name ? ", " : "";
+    const char *slash = strrchr(p->of->profile, '/'), *name = slash ? slash + 1 : p->of->profile;
     if (p->step == &p->of->predicted) snprintf(from, sizeof from, p->of->estimated ? "estimates from peak rates" : "the profile %.100s", name);
-    if (p->layer >= 0) snprintf(words, sizeof words, "%s%s%s, layer %d (of 0 to %u)", p->name, comma, p->kind, p->layer, p->of->n_layers - 1);
-    else snprintf(words, sizeof words, "%s%s%s: %.3f ms, by %s", p->name, comma, p->kind, p->step->us / 1e3, from);
+    if (p->layer >= 0) snprintf(words, sizeof words, "%s, layer %d (of 0 to %u)", p->kind, p->layer, p->of->n_layers - 1);
+    else snprintf(words, sizeof words, "%s: %.3f ms, by %s", p->kind, p->step->us / 1e3, from);
     fputs("<g font-weight=\"bold\">\n", sh->f);
-    wf_svg_text(sh->f, 16, y + 12, "start", TEXT, words);
+    svg_text(sh->f, 16, y + 12, "start", TEXT, words);
     fputs("</g>\n", sh->f);
 }
 
@@ -231,7 +276,7 @@ static void draw_panel(const sheet *sh, const panel *p, double y)
     y += PANEL_HEAD;
     double top = y;
     for (uint32_t q = 0; q < p->of->n_queues; q++, y += ROW + GAP) draw_queue(sh, p, q, y);
-    wf_svg_text(sh->f, LEFT + INNER + 8, y - GAP / 2.0, "start", "#555", "mean");
+    svg_text(sh->f, LEFT + INNER + 8, y - GAP / 2.0, "start", "#555", "mean");
     for (size_t i = 0; i < WF_LEN(looks); i++, y += STRIP + GAP) draw_strip(sh, p, &looks[i], y);
     draw_axis(sh, p, top, y - GAP);
     fputs("</g>\n", sh->f);
@@ -240,14 +285,14 @@ static void draw_panel(const sheet *sh, const panel *p, double y)
 static void draw_legend(FILE *f)
 {
     double x = 84;
-    wf_svg_text(f, 16, 66, "start", TEXT, "bound by");
+    svg_text(f, 16, 66, "start", TEXT, "bound by");
     for (size_t i = 0; i < WF_LEN(looks); i++, x += 100) {
         char style[64];
         snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", looks[i].box, looks[i].line);
-        wf_svg_box(f, x, 56, 14, 12, style, NULL);
-        wf_svg_text(f, x + 20, 66, "start", TEXT, looks[i].name);
+        svg_box(f, x, 56, 14, 12, style, NULL);
+        svg_text(f, x + 20, 66, "start", TEXT, looks[i].name);
     }
-    wf_svg_text(f, WIDTH - 16, 66, "end", "#555", "curves: 0 to 100 % of the device's peak");
+    svg_text(f, WIDTH - 16, 66, "end", "#555", "curves: 0 to 100 % of the device's peak");
 }
 
 static void draw_peak(const sheet *sh, const char *of, const struct weft_timeline_step *s, double y)
@@ -255,7 +300,7 @@ static void draw_peak(const sheet *sh, const char *of, const struct weft_timelin
     char words[240];
     snprintf(words, sizeof words, "100 %%%s: %.4g GFLOP/s and %.4g GB/s, %s; copy and network: one is under way", of, s->compute / 1e9, s->read / 1e9,
              s->peak_of_ops ? "the highest of the ops that the profile has" : "as measured on this device");
-    wf_svg_text(sh->f, 16, y, "start", "#555", words);
+    svg_text(sh->f, 16, y, "start", "#555", words);
 }
 
 /* What 100 % are, which is not the same where the profile is of another device. */
@@ -273,42 +318,68 @@ static void draw_sheet(sheet *sh, const char *title)
     const struct weft_timeline *t = sh->t;
     double y = HEAD;
     for (size_t i = 0; i < sh->n_panels; i++) y += panel_height(&sh->panels[i]);
-    wf_svg_begin(sh->f, WIDTH, (int)y + FOOT);
+    fprintf(sh->f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n", WIDTH,
+            (int)y + FOOT);
+    svg_box(sh->f, 0, 0, WIDTH, (int)y + FOOT, "fill=\"#fff\"", NULL);
     fputs("<g font-size=\"15\">\n", sh->f);
-    wf_svg_text(sh->f, 16, 26, "start", "#000", title);
+    svg_text(sh->f, 16, 26, "start", "#000", title);
     fputs("</g>\n", sh->f);
     snprintf(batch, sizeof batch, "a step of %u tokens, %u of them decodes, contexts of %u", t->tokens, t->decodes, t->context);
-    wf_svg_text(sh->f, 16, 45, "start", "#555", batch);
+    svg_text(sh->f, 16, 45, "start", "#555", batch);
     draw_legend(sh->f);
     draw_foot(sh, y + 8);
     y = HEAD;
     for (size_t i = 0; i < sh->n_panels; y += panel_height(&sh->panels[i++])) draw_panel(sh, &sh->panels[i], y);
-    wf_svg_end(sh->f);
+    fputs("</svg>\n", sh->f);
 }
 
-/* As wide as the window, up to where boxes have room for all names. Browsers show the titles of boxes under the pointer. */
-static const char page_head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
-                                "<title>a step of weft</title>\n<style>body { margin: 0; background: #fff } svg { display: block; max-width: 1600px; margin: auto } "
-                                ".op:hover { fill-opacity: 0.6 }</style>\n</head>\n<body>\n";
-
-void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title, bool html)
+static void draw_timeline(FILE *f, const struct weft_timeline *t, const char *title)
 {
     sheet sh = {.f = f, .t = t};
-    add_panels(&sh, t, "", -1);
+    add_panels(&sh, t, -1);
     share_scale(&sh, 0);
     size_t first = sh.n_panels;
-    if (t->n_layers > FEW_LAYERS) add_panels(&sh, t, "", (int32_t)t->n_layers / 2), share_scale(&sh, first);
-    if (html) fputs(page_head, f);
+    if (t->n_layers > FEW_LAYERS) add_panels(&sh, t, (int32_t)t->n_layers / 2), share_scale(&sh, first);
     draw_sheet(&sh, title);
-    if (html) fputs("</body>\n</html>\n", f);
 }
 
-void wf_timeline_compare(FILE *f, struct weft_timeline *const *t, const char *const *names, size_t n, const char *title)
+/* ---- for Perfetto -------------------------------------------------------------------------------------------- */
+
+/* Times are in microseconds from the step's begin; a process is what was predicted or measured, a thread a queue. Perfetto passes over `step`,
+ * which says in numbers what the step was. */
+static void trace_step(FILE *f, const struct weft_timeline_step *s, int pid, const char *kind)
 {
-    sheet sh = {.f = f, .t = t[0]};
-    for (size_t i = 0; i < n && i < MOST_PANELS / 2; i++) add_panels(&sh, t[i], names[i], t[i]->n_layers > FEW_LAYERS ? (int32_t)t[i]->n_layers / 2 : -1);
-    share_scale(&sh, 0);
-    draw_sheet(&sh, title);
+    if (!s->n_ops) return;
+    fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", pid, kind);
+    for (const struct weft_timeline_op *op = s->ops; op < s->ops + s->n_ops; op++)
+        fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"layer\":%d,\"class\":\"%s\",\"begin\":%u,\"end\":%u}}",
+                pid, op->queue, op->name, op->begin_us, op->end_us - op->begin_us, op->layer, weft_class_name(op->op_class), op->begin, op->end);
+    for (const struct weft_timeline_use *u = s->uses; u < s->uses + s->n_uses; u++)
+        for (size_t i = 0; i < WF_LEN(looks); i++)
+            fprintf(f, ",\n{\"ph\":\"C\",\"pid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"percent\":%.2f}}", pid, looks[i].name, u->begin_us, 100 * u->use[looks[i].class]);
+}
+
+static void trace_summary(FILE *f, const struct weft_timeline_step *s, const char *kind)
+{
+    if (!s->n_ops) return;
+    fprintf(f, ",\"%s\":{\"us\":%.3f", kind, s->us);
+    for (size_t i = 0; i < WF_LEN(looks); i++) fprintf(f, ",\"%s_pct\":%.3f", looks[i].name, 100 * mean_use(s, 0, s->us, looks[i].class));
+    fputc('}', f);
+}
+
+static void write_trace(FILE *f, const struct weft_timeline *t, const char *label)
+{
+    fputs("{\"step\":{\"build_commit\":", f), wf_json_quote(f, wf_commit());
+    fputs(",\"device_name\":", f), wf_json_quote(f, t->device);
+    fputs(",\"model_type\":", f), wf_json_quote(f, label);
+    fputs(",\"profile\":", f), wf_json_quote(f, t->profile);
+    fprintf(f, ",\"tokens\":%u,\"decodes\":%u,\"context\":%u,\"layers\":%u,\"queues\":%u", t->tokens, t->decodes, t->context, t->n_layers, t->n_queues);
+    trace_summary(f, &t->predicted, "predicted");
+    trace_summary(f, &t->measured, "measured");
+    fputs("},\n\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"weft\"}}", f);
+    trace_step(f, &t->predicted, 1, "predicted");
+    trace_step(f, &t->measured, 2, "measured");
+    fputs("]}\n", f);
 }
 
 /* The same in a line. */
@@ -316,7 +387,7 @@ static void print_step(const struct weft_timeline_step *s, const char *kind)
 {
     if (!s->n_ops) return;
     printf("%s %.3f ms, mean use", kind, s->us / 1e3);
-    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * wf_timeline_mean(s, looks[i].class));
+    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * mean_use(s, 0, s->us, looks[i].class));
     putchar('\n');
 }
 
@@ -325,21 +396,21 @@ static void print_step(const struct weft_timeline_step *s, const char *kind)
 int wf_timeline_check(const wf_opts *o)
 {
     const char *path = o->engine.timeline;
-    if (!wf_ends_in(path, ".svg") && !wf_ends_in(path, ".html"))
-        return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg or .html (a timeline for Perfetto is what `weft run` and "
-                        "`weft serve` write)", path);
+    if (!wf_ends_in(path, ".svg") && !wf_ends_in(path, ".json"))
+        return wf_usage(o->command, "--timeline %s: a step is drawn to a file that ends in .svg, or written for Perfetto to one that ends in .json", path);
     weft_status s = wf_output_check(path);
     return s ? wf_say_error(s) : 0;
 }
 
-static weft_status draw(const wf_opts *o, const struct weft_model *m, const struct weft_timeline *t)
+static weft_status write_timeline(const wf_opts *o, const struct weft_model *m, const struct weft_timeline *t)
 {
     char title[320], label[96];
     wf_output out;
     wf_model_label(m, label, sizeof label);
     snprintf(title, sizeof title, "%s on %s", label, t->device);
     WF_TRY(wf_output_open(o->engine.timeline, &out));
-    wf_timeline_draw(out.f, t, title, wf_ends_in(o->engine.timeline, ".html"));
+    if (wf_ends_in(o->engine.timeline, ".svg")) draw_timeline(out.f, t, title);
+    else write_trace(out.f, t, label);
     return wf_output_end(&out, true);
 }
 
@@ -351,7 +422,7 @@ int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_e
                                      .estimate = o->explain.measure, .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
     weft_status s = weft_timeline(e, &p, &t);
     wf_progress_end(&bar);
-    if (!s) s = draw(o, m, t);
+    if (!s) s = write_timeline(o, m, t);
     if (!s) print_step(&t->predicted, "predicted"), print_step(&t->measured, "measured");
     if (!s && !t->predicted.n_ops)
         wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");

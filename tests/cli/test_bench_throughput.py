@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import unittest
-import xml.etree.ElementTree as xml
 
 import cli
 
@@ -94,29 +93,17 @@ class Throughput(cli.TestCase):
         self.fails(cli.USAGE, "--shape", *throughput("--type", "Q4_0"))
 
     def test_arrivals(self):
-        out, plot = os.path.join(self.folder, "out.csv"), os.path.join(self.folder, "out.svg")
-        text = self.ok(*throughput("--arrivals", "poisson", "--rate", "100,400", "--const", "8:4", "--num-requests", 20, "--policy",
-                              "orca,nanoflow", "--csv", out, "--plot", plot)).text
-        with open(out, newline="") as f:
-            rows = list(csv.DictReader(f))
+        load = ["--arrivals", "poisson", "--rate", "100,400", "--const", "8:4", "--num-requests", 20]
+        rows = list(csv.DictReader(io.StringIO(self.ok(*throughput(*load, "--policy", "orca,nanoflow", "-o", "csv")).text)))
         self.assertEqual([(r["policy"], float(r["rate"])) for r in rows], [(p, v) for p in ("orca", "nanoflow") for v in (100, 400)])
         for r in rows:
             self.assertEqual((int(r["requests"]), int(r["output_tokens"])), (20, 80))
             self.assertGreater(float(r["norm_p99_ms"]), 0)
         for r in rows:  # the last of this seed comes after 18.3 mean gaps, however slow the machine is
             self.assertGreater(float(r["seconds"]), 18 / float(r["rate"]))
-        self.assertEqual(len(re.findall(r"(?m)^\| (?:orca|nanoflow) ", text)), 4)
-        self.assertEqual(len(re.findall("measured rate within 200 ms|no measured rate", text)), 2)
-        svg = xml.parse(plot).getroot()
-        ns = "{http://www.w3.org/2000/svg}"
-        lines = [p.get("points").split() for p in svg.iter(ns + "polyline")]
-        self.assertEqual([len(p) for p in lines], [2, 2])
-        for points in lines:
-            x = [float(p.split(",")[0]) for p in points]
-            self.assertLess(x[0], x[1])
-        words = [t.text for t in svg.iter(ns + "text")]
-        for word in ("orca, 8:4", "nanoflow, 8:4", "200 ms", "requests per second"):
-            self.assertIn(word, words)
+        text = self.ok(*throughput(*load, "--policy", "orca")).text
+        self.assertEqual(len(re.findall(r"(?m)^\| orca ", text)), 2)
+        self.assertEqual(len(re.findall("measured rate within 200 ms|no measured rate", text)), 1)
 
     def test_arrivals_of_the_trace(self):
         """Its four requests that fit come within 60 s, so 1 in 20 s; a thousand times as fast when that rate is asked for."""
@@ -151,7 +138,7 @@ class Throughput(cli.TestCase):
     def test_wrong_usage(self):
         for message, *args in (("INPUT:OUTPUT", "--const", "5"), ("INPUT:OUTPUT", "--const", "0:5"), ("INPUT:OUTPUT", "--const", "5:5,"),
                                ("INPUT:OUTPUT", "--const", "-5:5"), ("--policy", "--policy", "best"), ("--policy", "--policy", "orca,"),
-                               ("--rate", "--arrivals", "poisson"), ("--arrivals", "--rate", "5"), ("--arrivals", "--plot", "x.svg"),
+                               ("--rate", "--arrivals", "poisson"), ("--arrivals", "--rate", "5"),
                                ("--dataset", "--arrivals", "trace"), ("--rate", "--arrivals", "poisson", "--rate", "0")):
             self.fails(cli.USAGE, message, *throughput(*args))
         bad = os.path.join(self.folder, "bad.csv")
@@ -160,14 +147,11 @@ class Throughput(cli.TestCase):
         self.fails(cli.RUNTIME, "line 2", *throughput("--dataset", bad))
         self.fails(cli.RUNTIME, "/absent", *throughput("--dataset", "/absent"))
         self.fails(cli.RUNTIME, "fits the context", *throughput("--const", "600:600"))
-        self.fails(cli.USAGE, "is a model", *throughput("--csv", os.path.join(cli.ROOT, "models", "demo.gguf")))
-        self.fails(cli.RUNTIME, "/absent/x", *throughput("--plot", "/absent/x", "--arrivals", "poisson", "--rate", "5"))
 
-    def test_failed_run_leaves_no_file(self):
-        before = os.listdir(self.folder)
-        paths = [os.path.join(self.folder, name) for name in ("a.csv", "a.svg")]
-        self.fails(cli.RUNTIME, "the largest buffer on", *throughput("--max-alloc", "1K", "--csv", paths[0], "--plot", paths[1], "--arrivals", "poisson", "--rate", "5"))
-        self.assertEqual(os.listdir(self.folder), before)
+    def test_too_little_memory(self):
+        self.fails(cli.RUNTIME, "the largest buffer on", *throughput("--max-alloc", "1K", "--arrivals", "poisson", "--rate", "5"))
+
+    def test_trace_without_times(self):
         no_times = os.path.join(self.folder, "no_times.csv")
         with open(no_times, "w") as f:
             f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")

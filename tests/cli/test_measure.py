@@ -14,11 +14,9 @@ import sys
 import tempfile
 import time
 import unittest
-import xml.etree.ElementTree as xml
 
 import cli
 
-SVG = "{http://www.w3.org/2000/svg}"
 SHORT = ["-p", "4,9", "-n", "3", "-r", "2"]
 TEXT = "One day, a little girl named Lily found a needle in her room. "
 
@@ -271,50 +269,21 @@ class Calibrate(cli.TestCase):
             self.assertIn("ignored", broken.err)
             self.assertEqual(broken.out, before.out)
 
-    @staticmethod
-    def scale(svg, anchor, axis, log):
-        """From pixels to values, by the names of an axis' first and last tick."""
-        names = [(float(t.get(axis)) - (4 if axis == "y" else 0), t.text) for t in svg.iter(SVG + "text")
-                 if t.get("text-anchor") == anchor and re.fullmatch(r"-?[\d.]+(e-?\d+)?", t.text)]
-        (a, low), (b, high) = names[0], names[-1]
-        low, high = (math.log10(float(v)) if log else float(v) for v in (low, high))
-
-        def value(pixel):
-            v = low + (float(pixel) - a) / (b - a) * (high - low)
-            return 10 ** v if log else v
-
-        return value
-
-    def test_plot(self):
-        """What is drawn is what is printed: the shares, and the range of each layer as far as the axis goes."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "x.svg")
-            r = self.ok("calibrate", *cli.CPU, "-p", TEXT * 4, "--plot", path)
-            self.assertIn(f"wrote {path}", r.err)
-            svg = xml.parse(path).getroot()
-        x, y = self.scale(svg, "middle", "x", False), self.scale(svg, "end", "y", True)
-        lines = re.findall(r"(?m)^ *(-?[\d.]+) to +(-?[\d.]+) +([\d.]+) % #* +([\d.]+) % ?#*", r.text)
-        drawn = [[p.split(",") for p in line.get("points").split()] for line in svg.iter(SVG + "polyline")]
-        self.assertEqual(len(drawn), 2)
-        for column, points in enumerate(drawn, 2):
-            shares = {round(x(a), 1): y(b) for a, b in points}
-            self.assertAlmostEqual(sum(shares.values()), 100, 0)
+    def test_json(self):
+        """What is printed for programs is what is printed for people: the shares, and the range of each layer."""
+        args = ["calibrate", *cli.CPU, "-p", TEXT * 4]
+        text, c = self.ok(*args).text, json.loads(self.ok(*args, "--json").text)
+        lines = [[float(v) for v in line] for line in re.findall(r"(?m)^ *(-?[\d.]+) to +(-?[\d.]+) +([\d.]+) % #* +([\d.]+) % ?#*", text)]
+        for key, column in (("n", 2), ("n_rows", 3)):
+            total = sum(b[key] for b in c["bins"])
             for line in lines:
-                middle, printed = round((float(line[0]) + float(line[1])) / 2, 1), float(line[column])
-                at = next((v for k, v in shares.items() if abs(k - middle) < 0.15), 0)
-                self.assertAlmostEqual(at, printed, delta=0.0001 + printed / 50, msg=line)
-        rows = [row.split()[1:] for row in re.findall(r"(?m)^ +\d+ +-?\d+\.\d\d .*", r.text)]
-        bars = {t.text: bar for bar in svg.iter(SVG + "rect") for t in bar.iter(SVG + "title")}
-        words = [t.text for t in svg.iter(SVG + "text")]
-        for layer, row in enumerate(rows):
-            phi, a, b = map(float, row[10:13])
-            says = f"phi {phi:.2f}, a {a:.2f}, b {b:.2f}" if a < b else "too wide: synchronous"
-            self.assertIn(says, words)
-            bar = bars.pop(f"layer {layer}: {says}", None)
-            self.assertEqual(bar is not None, a < b)
-            if bar is not None:
-                self.assertAlmostEqual(x(float(bar.get("x")) + float(bar.get("width"))), min(phi + b, x(560)), 0)
-        self.assertEqual(bars, {})
+                share = 100 * sum(b[key] for b in c["bins"] if line[0] <= b["from"] + c["step"] / 2 < line[1]) / total
+                self.assertAlmostEqual(share, line[column], 3)
+        rows = [row.split()[1:] for row in re.findall(r"(?m)^ +\d+ +-?\d+\.\d\d .*", text)]
+        for row, layer in zip(rows, c["layers"], strict=True):
+            for printed, key in zip(row[10:13], ("phi", "a", "b")):
+                self.assertAlmostEqual(float(printed), layer[key], delta=0.006)
+            self.assertEqual(layer["fits"], layer["a"] < layer["b"])
 
     def test_refusals(self):
         self.fails(cli.USAGE, "-f FILE", "calibrate")
@@ -326,14 +295,11 @@ class Calibrate(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "x")
             for bad in ("/absent/x", folder):
-                for option in ("-o", "--plot"):
-                    self.fails(cli.RUNTIME, f"cannot write {bad}", "calibrate", *cli.CPU, "-p", TEXT, option, bad)
+                self.fails(cli.RUNTIME, f"cannot write {bad}", "calibrate", *cli.CPU, "-p", TEXT, "-o", bad)
             text = os.path.join(folder, "text")
             with open(text, "w") as f:
                 f.write(TEXT)
-            for option in ("-o", "--plot"):
-                self.fails(cli.USAGE, "is the text of -f", "calibrate", *cli.CPU, "-f", text, option, text)
-            self.fails(cli.USAGE, "both the ranges and the picture", "calibrate", *cli.CPU, "-f", text, "-o", text + ".1", "--plot", text + ".1")
+            self.fails(cli.USAGE, "is the text of -f", "calibrate", *cli.CPU, "-f", text, "-o", text)
             self.fails(cli.USAGE, "is a model", "calibrate", *cli.CPU, "-p", TEXT, "-o", os.path.join(cli.ROOT, "models", "demo.gguf"))
             self.fails(cli.RUNTIME, "the largest buffer on", "calibrate", *cli.CPU, "--max-alloc", "1K", "-p", TEXT, "-o", path)
             self.assertEqual(os.listdir(folder), ["text"])

@@ -168,7 +168,7 @@ class Shells(cli.TestCase):
     CASES = (
         ("weft ", ["run", "serve", "help", "--version"], ["bench ops", "--temp"]),
         ("weft be", ["bench"], ["run"]),
-        ("weft bench ", ["ops", "throughput", "serve", "paper"], ["run"]),
+        ("weft bench ", ["ops", "throughput", "serve", "ablation"], ["run"]),
         ("weft help se", ["serve", "selftest"], ["run"]),
         ("weft run --de", ["--device", "--deterministic"], ["--temp"]),
         ("weft bench ops --dt", ["--dtype"], ["--device"]),

@@ -2,6 +2,7 @@
 import csv
 import io
 import itertools
+import json
 import os
 import re
 import tempfile
@@ -66,15 +67,16 @@ class Cost(cli.TestCase):
 
     def test_given_devices(self):
         with tempfile.TemporaryDirectory() as folder:
-            table, plot = os.path.join(folder, "table"), os.path.join(folder, "plot.svg")
+            table = os.path.join(folder, "table")
             with open(table, "w") as f:
                 f.write("weft-devices 1\ndevice slow memory=1 read=1 f32=0.001\n")
-            text = self.cost("--on", "slow", "--devices", table, "--tokens", 64, "--plot", plot)
+            text = self.cost("--on", "slow", "--devices", table, "--tokens", 64)
             self.assertIn("this step: 64 tokens, 43 of them decodes", text)
-            with open(plot) as f:
-                picture = f.read()
-            self.assertIn("down: compute", picture)
-            self.assertTrue(picture.endswith("</svg>\n"))
+            c = json.loads(self.cost("--on", "slow", "--devices", table, "--tokens", 64, "--json"))
+            self.assertEqual((round(c["decodes"]), c["read_bytes_s"], c["compute_flop_s"]), (43, 1e9, 1e9))
+            ops = {op["name"]: op for op in c["ops"]}
+            self.assertAlmostEqual(ops["down"]["compute_s"], ops["down"]["flops"] / 1e9)
+            self.assertEqual((c["ops"][-1]["bound"], c["bound"]), (c["bound"], c["bound"]))
             self.fails(USAGE, "known are: slow", "plan", "--cost", "--on", "fast", "--devices", table)
 
     def test_rates_are_measured_once_and_kept(self):
@@ -283,34 +285,23 @@ class Plan(cli.TestCase):
             with open(path) as f:
                 self.assertNotIn("queue 1", f.read())
 
-    def check_plot(self, folder, path):
+    def check_rates(self, folder, path):
         """Figure 5 of NanoFlow: memory keeps 0.7 of its rate where compute loses a fifth, and loses nothing with all of the device."""
-        picture = os.path.join(folder, "fig5.svg")
-        self.assertEqual(self.ok("plan", "--profile", path, "--plot", picture, "-q").out, b"")
-        root = xml.parse(picture).getroot()
-        line, = (l for l in root.iter(Picture.SVG + "polyline"))
-        (x, y), (end_x, end_y) = (map(float, point.split(",")) for point in line.get("points").split())
-        ticks = {(t.text, t.get("text-anchor")): (float(t.get("x")), float(t.get("y"))) for t in root.iter(Picture.SVG + "text")}
-        left, right, bottom, top = ticks["0", "middle"][0], ticks["1", "middle"][0], ticks["0", "end"][1], ticks["1", "end"][1]
-        self.assertAlmostEqual((x - left) / (right - left), 0.2, 2)
-        self.assertAlmostEqual((bottom - 4 - y) / (bottom - top), 0.7, 2)
-        self.assertAlmostEqual((end_x - right) / (right - left) + (end_y + 4 - top) / (bottom - top), 0, 2)
-        self.fails(USAGE, "ends in .svg", "plan", "--profile", path, "--plot", os.path.join(folder, "fig5.png"))
-        self.fails(cli.RUNTIME, "/absent/x.svg", "plan", "--profile", path, "--plot", "/absent/x.svg")
-        self.fails(USAGE, "--plot belongs to --cost and --profile", "plan", *CPU, "--plot", picture)
+        c = json.loads(self.ok("plan", "--profile", path, "--json").text)
+        self.assertEqual([(r["class"], r["lost"], r["rate"]) for r in c["rates"]], [("memory", 0.2, 0.7), ("memory", 1, 1)])
+        self.fails(USAGE, "--json belongs to --cost and --profile", "plan", *CPU, "--json")
         alone = os.path.join(folder, "alone")
         with open(alone, "w") as f:
             f.write("weft-profile 1\nop q compute\ntime q tokens 8 share 1 us 20 spread 0\n")
-        self.assertIn("no ops beside each other", cli.weft("plan", "--profile", alone, "--plot", picture).err)
+        self.assertEqual(json.loads(self.ok("plan", "--profile", alone, "--json").text)["rates"], [])
 
     def check_names(self, folder, path):
-        """Whatever a file calls a device commands no terminal and breaks no picture."""
-        named, picture = os.path.join(folder, "named"), os.path.join(folder, "named.svg")
+        """Whatever a file calls a device commands no terminal and breaks no JSON."""
+        named = os.path.join(folder, "named")
         with open(path, "rb") as f, open(named, "wb") as out:
             out.write(f.read() + b"device \x1b[31m\xff&<\n")
         self.assertIn(b"\\x1b[31m\\xff&<", self.ok("plan", "--profile", named).out)
-        self.ok("plan", "--profile", named, "--plot", picture, "-q")
-        xml.parse(picture)
+        self.assertEqual(json.loads(self.ok("plan", "--profile", named, "--json").text)["device_name"], "\\x1b[31m\\xff&<")
 
     def test_profile(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -318,7 +309,7 @@ class Plan(cli.TestCase):
             r = self.ok("plan", "--profile", path)
             self.assertRegex(r.text, r"(?m)^decode_attention +memory +64 +1\.00 +320\.0 +0\.1$")
             self.assertRegex(r.text, r"(?m)^ +0\.20 +0\.70 \+- 0\.02  #{35}$")
-            self.check_plot(folder, path)
+            self.check_rates(folder, path)
             self.check_names(folder, path)
             found = os.path.join(folder, "found")
             for args in (["--profile", path], [*CPU, "--search", path, "--tokens", 64, "--seconds", 1, "-o", found]):  # a reader that left is no failure
@@ -331,7 +322,7 @@ class Plan(cli.TestCase):
             self.assertIn(f"wrote {found}\n", r.err)
             with open(path, "a") as f:
                 f.write("op q fast\n")
-            self.fails(USAGE, "class 'fast'", "plan", "--profile", path, "--plot", os.path.join(folder, "x.svg"))
+            self.fails(USAGE, "class 'fast'", "plan", "--profile", path, "--json")
             self.fails(USAGE, "class 'fast'", "plan", "--profile", path)
             self.fails(USAGE, "class 'fast'", "plan", *CPU, "-q", "--search", path)
             self.fails(USAGE, "-o needs --search", "plan", *CPU, "-q", "-o", path)
@@ -359,8 +350,7 @@ class Picture:
     def __init__(self, path):
         with open(path, encoding="utf-8") as f:
             text = f.read()
-        self.page = text if path.endswith(".html") else None
-        self.root = xml.fromstring(text[text.index("<svg"):text.index("</svg>") + 6] if self.page else text)
+        self.root = xml.fromstring(text)
         self.width, self.height = map(float, self.root.get("viewBox").split()[2:])
 
     def panels(self, name):
@@ -472,14 +462,25 @@ class Timeline(cli.TestCase):
             self.assertIn("attention", self.ok("plan", *CPU, "-q", env={"WEFT_CONFIG": path}).text)
             self.assertFalse(os.path.exists(line))
 
-    def test_page(self):
-        """The same picture in one file that needs nothing from elsewhere."""
+    def test_for_perfetto(self):
+        """The boxes of the picture as a trace, and what it says of the step in numbers."""
         with tempfile.TemporaryDirectory() as folder:
-            profile = self.write_profile(folder)
-            page, picture = self.draw(folder, "--profile", profile, name="step.html"), self.draw(folder, "--profile", profile)
-            self.assertEqual(xml.tostring(page.root), xml.tostring(picture.root))
-            self.assertTrue(page.page.startswith("<!DOCTYPE html>") and page.page.endswith("</html>\n"))
-            self.assertNotRegex(page.page.replace("http://www.w3.org/2000/svg", ""), r"https?:|<script|src=|href=|@import|url\(")
+            profile, path = self.write_profile(folder), os.path.join(folder, "step.json")
+            picture = self.draw(folder, "--profile", profile, "--nano-batches", 2)
+            self.ok("plan", *CPU, *self.BATCH, "--timeline", path, "--profile", profile, "--nano-batches", 2)
+            with open(path) as f:
+                trace = json.load(f)
+            ops = sorted((e["tid"], e["ts"], e["ts"] + e["dur"], e["name"], e["args"]["layer"]) for e in trace["traceEvents"] if e["ph"] == "X")
+            boxes = sorted((o[0], o[3], o[4], o[2], o[1]) for o in picture.ops(picture.panels("step predicted")[0]))
+            self.assertEqual([(o[0], o[3], o[4]) for o in ops], [(o[0], o[3], o[4]) for o in boxes])
+            for o, box in zip(ops, boxes):
+                self.assertAlmostEqual(o[1], box[1], delta=0.01)
+                self.assertAlmostEqual(o[2], box[2], delta=0.01)
+            step = trace["step"]
+            self.assertEqual((step["tokens"], step["decodes"], step["context"], step["queues"], "measured" in step), (64, 8, 128, 2, False))
+            self.assertTrue(0 < step["predicted"]["compute_pct"] <= 100)
+            use = [e["args"]["percent"] for e in trace["traceEvents"] if e["ph"] == "C"]
+            self.assertTrue(use and all(0 <= v <= 100 for v in use))
 
     def measured(self, folder, *device):
         """Both panels, at one scale."""
@@ -510,8 +511,8 @@ class Timeline(cli.TestCase):
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             profile = self.write_profile(folder)
-            for name in ("step.json", "step", "svg"):
-                self.fails(USAGE, "ends in .svg or .html", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
+            for name in ("step.html", "step", "svg"):
+                self.fails(USAGE, "ends in .svg", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
             self.fails(cli.RUNTIME, "/absent/step.svg", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.svg", "--profile", profile)
             self.fails(USAGE, "weft tune --overlap", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "-q", env={"XDG_CACHE_HOME": folder})
             self.fails(USAGE, "two views", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "--cost")

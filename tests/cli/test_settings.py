@@ -80,7 +80,7 @@ class Settings(TestCase):
     def test_wrong(self):
         for text, told in (("frob = 1", "1: there is no option 'frob'; `weft help COMMAND`"), ("\nhelp = on", "2: there is no option 'help' for all runs: it only holds where it is typed, so leave the line out\n"),
                            ("ctx-szie = 1", "1: there is no option 'ctx-szie'; did you mean ctx-size"), ("ignore-eos = perhaps", "1: ignore-eos: expected on or off, got 'perhaps'"),
-                           ("profile = times", "1: profile: expected on or off, got 'times'; --profile PROFILE is an option of `weft bench paper` that is only set where it is typed\n"),
+                           ("profile = times", "1: profile: expected on or off, got 'times'; --profile PROFILE is an option of `weft tune` that is only set where it is typed\n"),
                            ("greedy = false", "1: greedy: expected on, got 'false': it is the same as --temp 0, so leave the line out"),
                            ("jinja = off", "1: jinja: expected on, got 'off': weft always does it"), ("metrics = perhaps", "1: metrics: expected on, got 'perhaps'"),
                            ("\r\nngl = 99", "2: ngl: weft puts all layers on one device"), ("--num_gpu_blocks_override 9", "1: num_gpu_blocks_override: `weft serve` takes"),
@@ -104,7 +104,6 @@ class Settings(TestCase):
         self.assertNotIn("/absent", cli.weft("bench", "serve", "--port", 1, "--num-prompts", 1, env=env).err)
         env = {"WEFT_CONFIG": self.put("weft.conf", "dataset = /absent\nctx-size = 64\ndeterministic\nmax-num-seqs = 2\n")}  # of loads, and of engines
         self.ok("tune", *cli.CPU, "--shape", "N=8,K=32", "--max-size", 1, "-r", 1, "-f", os.path.join(self.folder, "x.tune"), env=env)
-        self.ok("bench", "paper", "flash-fig16", *cli.CPU, "--quick", env=env)
 
     def test_what_is_typed_or_piped_goes_before(self):
         """A setting that conflicts with something typed is left out."""

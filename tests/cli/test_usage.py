@@ -7,7 +7,7 @@ import unittest
 import cli
 from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "bench ablation", "bench paper", "tune", "calibrate", "plan", "selftest", "kernels", "pull", "list", "config", "version"]
+COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "bench ablation", "tune", "calibrate", "plan", "selftest", "kernels", "pull", "list", "config", "version"]
 
 
 DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
@@ -114,7 +114,7 @@ class Wrong(cli.TestCase):
         self.usage("'--frobnicate'", "--frobnicate")
 
     def test_help_behind_a_command(self):
-        for command in ("run", "serve", "info", "plan", "bench", "bench paper", "pull"):
+        for command in ("run", "serve", "info", "plan", "bench", "bench ops", "pull"):
             self.assertEqual(self.ok(*command.split(), "help").text, self.ok(*command.split(), "--help").text)
         self.assertNotIn("Usage", self.ok("tokenize", "help").text)
         with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ class Wrong(cli.TestCase):
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
         self.usage("need a model", "info", "--kv-memory", "1G")
-        for name in ("info", "plan", "bench", "bench ablation", "bench paper sarathi-fig9"):
+        for name in ("info", "plan", "bench", "bench ablation"):
             self.usage("--shape and -m conflict", *name.split(), "-m", DEMO, "--shape", "llama3-8b")
         self.usage("add --shape NAME", "plan", "--type", "Q8_0")
 
@@ -189,7 +189,7 @@ class Meant(cli.TestCase):
             self.says(f"'{typed}'; did you mean {meant}?", "help", typed)
         self.says("'frobnicate'\n", "frobnicate")
         self.says("`weft run FILE`", __file__)
-        for typed, meant in (("srve", "serve"), ("throuput", "throughput"), ("papr", "paper"), ("op", "ops")):
+        for typed, meant in (("srve", "serve"), ("throuput", "throughput"), ("ablaton", "ablation"), ("op", "ops")):
             self.fails(USAGE, f"unexpected argument '{typed}'; did you mean {meant}?", "bench", typed)
         self.fails(USAGE, "unexpected argument 'frobnicate'\n", "bench", "frobnicate")
         for typed, meant in (("--verison", "--version"), ("--hlp", "--help"), ("-help", "--help"), ("--list-device", "--list-devices")):
@@ -418,7 +418,7 @@ class Files(cli.TestCase):
     def test_reader_that_left(self):
         """It is no failure; test_plan.py has the commands that need a profile."""
         for args in (["run", "-p", "One day", "-n", 5, *cli.CPU], ["tokenize", "x"], ["info"], ["info", DEMO, "-v"], ["kernels", *cli.CPU], ["config"], ["version"],
-                     ["--help"], ["plan", *cli.CPU], ["plan", "--cost", "--on", "h200", "--shape", "llama3-8b"], ["bench", "paper", "--list"]):
+                     ["--help"], ["plan", *cli.CPU], ["plan", "--cost", "--on", "h200", "--shape", "llama3-8b"]):
             with self.subTest(args):
                 r = cli.weft_unread(*args)
                 self.assertEqual(r.code, 0, r.err)
