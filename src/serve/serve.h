@@ -1,10 +1,8 @@
-/* serve: an HTTP server for one engine, with an OpenAI-compatible API.
+/* serve: an HTTP server for one engine, with an OpenAI-compatible API. http/ is the server, api/ what it serves.
  *
- * It uses the engine only through <weft/weft.h>. One thread reads from clients and decides where requests begin and end; HTTP
- * threads (of libmicrohttpd) get well-formed requests from it, check and submit them, and write responses. The engine's thread
- * only appends to a job's buffers and resumes the connection. One more thread watches for clients that disconnect and for
- * timeouts. No input of a client may end the process.
- */
+ * It uses the engine only through <weft/weft.h>. One thread owns all connections: it reads requests, submits them, and writes replies
+ * and streams; a few more parse bodies and write large replies. The engine's thread only appends to a job's buffers and wakes that
+ * thread. No input of a client may end the process. */
 #ifndef WF_SERVE_H
 #define WF_SERVE_H
 

@@ -196,10 +196,9 @@ static void *load(void *arg)
 static bool let_in(wf_server *s)
 {
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
-    if (!wf_work_start(s) || !wf_http_start(s) || !wf_watch_start(s)) return false;
-    say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "",
-        wf_accept_port(s));
-    return true;
+    s->listening = wf_work_start(s) && wf_httpd_start(s->http);
+    if (s->listening) say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
+    return s->listening;
 }
 
 /* Says what memory holds; returns how many sequences run at the same time. */
@@ -247,7 +246,7 @@ static int wait_for_engine(wf_server *s, loader *l)
         if (wait_tick() > 0) give_up(s, l);
         done = atomic_load(&l->done);
         if (done && l->rc) return l->rc;
-        if (s->daemon || !(done || atomic_load(&l->checked)) || let_in(s)) continue;
+        if (s->listening || !(done || atomic_load(&l->checked)) || let_in(s)) continue;
         say_error();
         _exit(EXIT_FAIL);
     }
@@ -273,7 +272,7 @@ static void drain(wf_server *s)
     uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
     int signals = atomic_load(&n_signals);
     atomic_store(&s->stopping, true);
-    wf_front_refuse(s);
+    wf_httpd_refuse(s->http);
     size_t n = count_jobs(s, false);
     if (n) say(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
     while (count_jobs(s, false) && wf_now_ns() < end)
@@ -281,7 +280,7 @@ static void drain(wf_server *s)
     if (count_jobs(s, true)) say(s, "cancelling what still runs");
     while (atomic_load(&s->in_flight))
         wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
-    wf_work_stop(s); /* no connection stays suspended */
+    wf_work_stop(s);
     for (int i = 0; i < 100 && count_jobs(s, false); i++)
         wf_sleep_ns(10000000); /* for the last bytes to clients */
 }
@@ -331,12 +330,16 @@ static int serve(wf_server *s)
     bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
     sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
-    if (!ok || !wf_accept_bind(s)) return say_error();
+    const wf_httpd_params http = {s->p.host, s->p.port, s->p.max_connections, s->p.header_timeout_s, s->p.read_timeout_s,
+                                 s->p.send_timeout_s, wf_request_calls};
+    if (ok) s->http = wf_httpd_open(&http, s);
+    if (!s->http) return say_error();
     if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
     int rc = wait_for_engine(s, &l);
     if (!rc) rc = wait_for_end(s);
     pthread_join(thread, NULL);
-    wf_http_stop(s);
+    wf_httpd_close(s->http);
+    s->http = NULL;
     weft_engine_close(l.opening.engine);
     weft_model_close(l.opening.model);
     if (!rc) say(s, "ended");
@@ -348,7 +351,6 @@ int wf_serve(const wf_serve_params *p)
     wf_server *s = wf_calloc(1, sizeof *s);
     if (!s) return EXIT_FAIL;
     s->p = *p;
-    s->listener = MHD_INVALID_SOCKET;
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     wf_reader_init();
@@ -356,8 +358,7 @@ int wf_serve(const wf_serve_params *p)
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve(s);
-    wf_http_stop(s);
-    wf_watch_stop(s);
+    wf_httpd_close(s->http);
     wf_keys_free(s);
     free(s->proxies);
     free(s);

@@ -14,7 +14,7 @@ import cli
 
 ROOT = os.path.abspath(sys.argv.pop(1))
 MESON = sys.argv.pop(1).split()
-OPTIONS = ["-Ddefault_library=static", "-Ddemo=false", "-Dopencl=disabled", "-Dserve=disabled", "-Dcurl=disabled", "-Dbuildtype=plain"]
+OPTIONS = ["-Ddefault_library=static", "-Ddemo=false", "-Dopencl=disabled", "-Dcurl=disabled", "-Dbuildtype=plain"]
 
 
 def run(*command, **more):

@@ -1,5 +1,6 @@
-/* fuzz_frame: libFuzzer target. The input is what a client sends, behind a byte that says how it is divided. What the library gets
- * must be the same for any division, must be read in one way only by the plain reader here, and by the frame itself. */
+/* fuzz_frame: libFuzzer target. The input is what a client sends, behind a byte that says how it is divided. What the frame says of it
+ * must be the same for any division. Written anew as requests, it must be read in one way only by the plain reader here, and by the
+ * frame itself. */
 #include <string.h>
 #include <strings.h>
 
@@ -7,21 +8,71 @@
 #include "serve/http/frame.h"
 
 #define CHECK(x) ((x) ? (void)0 : abort())
-#define REFUSED  WF_FRAME_REFUSED ": "
+#define REFUSED  "Refused: " /* in what is written here */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the frame ------------------------------------------------------------------------------------ */
+
+/* Request line, fields, and those of the framing. */
+static void write_head(const wf_frame *f, wf_text *out)
+{
+    const char *at = f->head.data, *path = at + strlen(at) + 1;
+    wf_text_add(out, at, strlen(at));
+    wf_text_add(out, " ", 1);
+    wf_text_add(out, path, strlen(path));
+    wf_text_print(out, " HTTP/1.%d\r\n", !f->old);
+    for (at = path + strlen(path) + 1; *at;) {
+        wf_text_add(out, at, strlen(at));
+        wf_text_add(out, ": ", 2);
+        at += strlen(at) + 1;
+        wf_text_add(out, at, strlen(at));
+        wf_text_add(out, "\r\n", 2);
+        at += strlen(at) + 1;
+    }
+    CHECK(at + 1 == f->head.data + f->head.len);
+    CHECK(!f->chunked || !f->length);
+    if (f->expects) wf_text_print(out, "Expect: 100-continue\r\n");
+    if (f->chunked) wf_text_print(out, "Transfer-Encoding: chunked\r\n");
+    else if (f->length) wf_text_print(out, "Content-Length: %llu\r\n", (unsigned long long)f->length);
+    if (f->close || f->old) wf_text_print(out, "Connection: %s\r\n", f->close ? "close" : "keep-alive");
+    wf_text_print(out, "\r\n");
+}
+
+/* A chunk for each byte of a body in chunks, so that its division does not show. */
+static void write_part(wf_slice part, bool chunked, wf_text *out)
+{
+    for (size_t i = 0; chunked && i < part.n; i++) {
+        wf_text_add(out, "1\r\n", 3);
+        wf_text_add(out, part.p + i, 1);
+        wf_text_add(out, "\r\n", 2);
+    }
+    if (!chunked) wf_text_add(out, part.p, part.n);
+}
 
 /* In pieces of `step` bytes and one more each time; 0: whole. */
 static wf_text feed(const char *data, size_t n, size_t step)
 {
     wf_frame f = {0};
     wf_text out = {0};
+    bool chunked = false, begun = false, ended = false;
     wf_text_add(&out, "", 0);
     for (size_t at = 0, piece; at < n; at += piece) {
         piece = step ? WF_MIN(step++, n - at) : n;
-        wf_frame_feed(&f, data + at, piece, &out);
+        wf_slice from = {data + at, piece}, part = {0};
+        enum wf_frame_news news;
+        while ((news = wf_frame_next(&f, &from, &part)) != WF_FRAME_MORE) {
+            CHECK(news != WF_FRAME_LACK && !ended && begun == (news == WF_FRAME_PART || news == WF_FRAME_WHOLE || (news == WF_FRAME_BAD && begun)));
+            if (news == WF_FRAME_HEAD) write_head(&f, &out), chunked = f.chunked, begun = true;
+            if (news == WF_FRAME_PART) write_part(part, chunked, &out);
+            if (news == WF_FRAME_WHOLE) wf_text_print(&out, chunked ? "0\r\n\r\n" : ""), begun = false;
+            if (news == WF_FRAME_BAD) {
+                CHECK(strlen(f.bad) > 4);
+                wf_text_print(&out, begun ? "0\r\n" REFUSED "%s\r\n\r\n" : "BAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" REFUSED "%s\r\n\r\n", f.bad);
+                ended = true;
+            }
+        }
+        CHECK(!from.n || f.state == WF_FRAME_END);
         CHECK(f.line.len <= WF_FRAME_MAX_HEAD && f.head.len <= 2 * WF_FRAME_MAX_HEAD);
     }
     CHECK(!out.failed);

@@ -1,5 +1,5 @@
 /* fuzz_sse: libFuzzer target. The input is a script of what an engine writes into the choices of a stream, in any
- * bytes, of when the connection reads, and how much. What is read must be server-sent events of valid JSON, and the
+ * bytes, of when the connection asks for more. What is read must be server-sent events of valid JSON, and the
  * texts in them what went in, with U+FFFD for what is no UTF-8, which another library judges here. */
 #include <string.h>
 #include <utf8proc.h>
@@ -11,12 +11,6 @@
 #define MAX_OPS     64
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Stands in for libmicrohttpd's, since there is no connection. */
-void MHD_suspend_connection(struct MHD_Connection *conn)
-{
-    (void)conn;
-}
 
 static const struct {
     bool chat;
@@ -118,15 +112,15 @@ static void end_choice(fuzz_stream *f, wf_choice *c, uint8_t how)
 
 /* ---- what comes out ------------------------------------------------------------------------------- */
 
-static void read_some(fuzz_stream *f, size_t max)
+static void read_some(fuzz_stream *f)
 {
-    char buf[2048];
     size_t sent[MAX_CHOICES];
+    wf_slice part;
     for (size_t i = 0; i < f->job.n_choices; i++) sent[i] = f->choices[i].sent_text;
-    ssize_t n = wf_sse_read(&f->job, f->out.len, buf, WF_MIN(max, sizeof buf));
-    CHECK(n != MHD_CONTENT_READER_END_WITH_ERROR);
-    if (n == MHD_CONTENT_READER_END_OF_STREAM) f->ended = true;
-    else wf_text_add(&f->out, buf, (size_t)n);
+    enum wf_httpd_more more = wf_sse_fill(&f->job, &part);
+    CHECK(more != WF_HTTP_BREAK);
+    f->ended = more == WF_HTTP_END;
+    wf_text_add(&f->out, part.p, part.n);
     for (size_t i = 0; i < f->job.n_choices; i++) {
         const wf_choice *c = &f->choices[i];
         if (c->text) want_text(&f->want[i], c->text + sent[i], c->sent_text - sent[i]);
@@ -206,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t len = WF_MIN((size_t)n, size - at - 2);
         at += 2;
         if (op >> 6 == 0) {
-            read_some(&f, 1 + 8u * n);
+            if (!f.ended) read_some(&f);
         } else if (op >> 6 == 1) {
             end_choice(&f, c, n);
         } else if (!c->done) {
@@ -215,7 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     for (size_t i = 0; i < f.job.n_choices; i++) end_choice(&f, &f.choices[i], 0);
-    while (!f.ended) read_some(&f, 1024);
+    while (!f.ended) read_some(&f);
     check_out(&f);
     end(&f);
     arena_end();

@@ -3,7 +3,7 @@
 
 A folder includes only itself and names to its right in ORDER; cl and cpu see only dev and what is to its right,
 and nothing includes them. cli, serve, loadgen, pull and answers include only themselves and those of them to their right,
-<weft/...> and base; tables (.def), which are words and no code, may be of any folder. Project headers are always written "folder/file.h".
+<weft/...> and base, and src/serve/http nothing else of serve; tables (.def), which are words and no code, may be of any folder. Project headers are always written "folder/file.h".
 
 Messages of the library name its parameters, which the program knows to be its options (src/base/options.c), and no options: other programs have none.
 
@@ -35,6 +35,7 @@ def folder_of(path):
 
 def complaints(root, path):
     folder = folder_of(path)
+    below_api = path.startswith(os.path.join("src", "serve", "http"))
     if folder not in ORDER and folder not in BACKENDS:
         yield f"{path}: folder {folder} has no place in the order"
         return
@@ -52,6 +53,8 @@ def complaints(root, path):
             yield f'{path}: "{name}" is not "folder/file.h"'
         elif first not in allowed(folder) and not (folder in ABOVE_ALL and name.endswith(".def")):
             yield f'{path}: {folder} must not include "{name}"'
+        elif below_api and first == "serve" and not name.startswith("serve/http/"):
+            yield f'{path}: the HTTP server knows nothing of what it serves, so it must not include "{name}"'
 
 
 FAILURE = re.compile(r"\bwf_j?fail(?:_\w+)?\((?:[^;\"]|\"(?:\\\\.|[^\"\\\\])*\")*;")

@@ -221,7 +221,7 @@ class FewFiles(serve.Unharmed):
         cls.s, cls.want = few, few.complete().text
 
     def test_more_than_there_are_files(self):
-        self.s.line("128 files may be open, so there can be 10 connections")
+        self.s.line("128 files may be open, so there can be 32 connections")
         conns = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(90)]
         self.assertEqual(self.s.complete().text, self.want)
         self.assertNotIn("error", "\n".join(self.s.lines))

@@ -7,42 +7,24 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 enum { V4_AT = 12, V4_BITS = 8 * V4_AT };
 static const unsigned char v4_prefix[V4_AT] = {[10] = 0xff, [11] = 0xff}; /* of an IPv4 address among those of IPv6: ::ffff:1.2.3.4 */
 
 /* ---- addresses ----------------------------------------------------------------------------------------------- */
 
-static void set_v4(unsigned char out[16], const void *v4)
-{
-    memcpy(out, v4_prefix, V4_AT);
-    memcpy(out + V4_AT, v4, 4);
-}
-
-static bool parse(const char *text, unsigned char out[16], bool *v4)
+static bool parse_address(const char *text, unsigned char out[16], bool *v4)
 {
     struct in_addr a;
     *v4 = inet_pton(AF_INET, text, &a) == 1;
-    if (*v4) set_v4(out, &a);
+    if (*v4) {
+        memcpy(out, v4_prefix, V4_AT);
+        memcpy(out + V4_AT, &a, 4);
+    }
     return *v4 || inet_pton(AF_INET6, text, out) == 1;
 }
 
-void wf_client_address(int fd, char out[16])
-{
-    struct sockaddr_storage a = {0};
-    socklen_t len = sizeof a;
-    unsigned char bytes[16] = {0};
-    if (!getpeername(fd, (struct sockaddr *)&a, &len)) {
-        if (a.ss_family == AF_INET) set_v4(bytes, &((struct sockaddr_in *)&a)->sin_addr);
-        if (a.ss_family == AF_INET6) memcpy(bytes, &((struct sockaddr_in6 *)&a)->sin6_addr, 16);
-    }
-    memcpy(out, bytes, 16);
-}
-
-static bool holds(const wf_network *n, const unsigned char a[16])
+static bool network_holds(const wf_network *n, const unsigned char a[16])
 {
     unsigned bytes = n->bits / 8, rest = n->bits % 8;
     return !memcmp(n->address, a, bytes) && (!rest || !((n->address[bytes] ^ a[bytes]) >> (8 - rest)));
@@ -51,7 +33,7 @@ static bool holds(const wf_network *n, const unsigned char a[16])
 static bool is_trusted(const wf_server *s, const unsigned char a[16])
 {
     for (size_t i = 0; i < s->n_proxies; i++)
-        if (holds(&s->proxies[i], a)) return true;
+        if (network_holds(&s->proxies[i], a)) return true;
     return false;
 }
 
@@ -64,7 +46,7 @@ static bool read_network(const char *text, wf_network *out)
     size_t n = slash ? (size_t)(slash - text) : strlen(text);
     bool v4;
     wf_copy(address, WF_MIN(n + 1, sizeof address), text);
-    if (n >= sizeof address || !parse(address, out->address, &v4)) return false;
+    if (n >= sizeof address || !parse_address(address, out->address, &v4)) return false;
     unsigned first = v4 ? V4_BITS : 0;
     errno = 0;
     unsigned long bits = slash ? strtoul(slash + 1, &end, 10) : 128 - first;
@@ -101,18 +83,9 @@ static bool read_address(const char *text, unsigned char out[16])
     size_t n = strcspn(text, bracket ? "]" : colon && !strchr(colon + 1, ':') ? ": \t" : " \t");
     if (n >= sizeof address) return false;
     wf_copy(address, n + 1, text);
-    if (!parse(address, a, &v4)) return false;
+    if (!parse_address(address, a, &v4)) return false;
     memcpy(out, a, 16);
     return true;
-}
-
-static wf_mhd add_list(void *list, enum MHD_ValueKind kind, const char *key, const char *value)
-{
-    (void)kind;
-    if (strcasecmp(key, "X-Forwarded-For") || !value) return MHD_YES;
-    wf_text_add(list, ",", 1);
-    wf_text_add(list, value, strlen(value));
-    return MHD_YES;
 }
 
 /* Each proxy appends who asked it. So from the right, those that are trusted are passed over; what is left of the first that is
@@ -123,24 +96,19 @@ static void pass_proxies(const wf_server *s, char *list, unsigned char a[16])
         if (!read_address(comma + 1, a)) return;
 }
 
-static void address_of(const wf_job *j, unsigned char a[16])
-{
-    wf_text list = {0};
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(j->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    memset(a, 0, 16);
-    if (info && info->client_addr) memcpy(a, ((const struct sockaddr_un *)info->client_addr)->sun_path, 16);
-    if (!is_trusted(j->server, a)) return;
-    MHD_get_connection_values(j->conn, MHD_HEADER_KIND, add_list, &list);
-    if (list.data && !list.failed) pass_proxies(j->server, list.data, a);
-    free(list.data);
-}
-
-uint64_t wf_client_of(const wf_job *j)
+uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r)
 {
     unsigned char a[16];
     uint64_t id = 0;
-    if (j->server->n_keys) return wf_key_find(j->server, MHD_lookup_connection_value(j->conn, MHD_HEADER_KIND, "Authorization"));
-    address_of(j, a);
+    wf_text list = {0};
+    if (s->n_keys) return wf_key_find(s, wf_httpd_field(r, "Authorization", NULL));
+    memcpy(a, r->address, 16);
+    for (const char *v = NULL; is_trusted(s, r->address) && (v = wf_httpd_field(r, "X-Forwarded-For", v));) {
+        wf_text_add(&list, ",", 1);
+        wf_text_add(&list, v, strlen(v));
+    }
+    if (list.data && !list.failed) pass_proxies(s, list.data, a);
+    free(list.data);
     bool is_v4 = !memcmp(a, v4_prefix, V4_AT);
     for (int i = 0; i < 8; i++) id = id << 8 | a[is_v4 ? 8 + i : i];
     return id;

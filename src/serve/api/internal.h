@@ -1,10 +1,11 @@
 /* serve, internal: the server, its jobs, and what their files share.
  *
- * A job is one HTTP request, from its first header to its last byte.
+ * A job is one HTTP request, from its head to the last byte of its reply. The thread of the HTTP server (below: the loop) has it, but for the
+ * time in which a thread of work.c reads its body or writes its reply; the engine's thread appends to its choices.
  *
- * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and the suspension of the connection;
- * server.lock guards the lists of jobs and connections; metrics and the queue of large bodies have their own locks. No thread takes a lock
- * while it holds another, except that those who abort a job (the watcher, shutdown) take job.lock and work.lock inside server.lock. */
+ * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and who is to be woken; server.lock guards the list of jobs;
+ * metrics and the queue of bodies have their own locks. No thread takes a lock while it holds another, except that who aborts a job at
+ * shutdown takes job.lock and work.lock inside server.lock, and that the HTTP server's own lock, of wf_httpd_wake, is the innermost. */
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
@@ -12,14 +13,13 @@
 #include "answers/limit.h"
 #include "answers/shown.h"
 #include "answers/text.h"
+#include "serve/http/http.h"
 #include "serve/serve.h"
 
 #include <jansson.h>
-#include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
-typedef enum MHD_Result wf_mhd;
 typedef struct wf_server wf_server;
 typedef struct wf_job wf_job;
 
@@ -153,7 +153,7 @@ typedef struct wf_token_list { /* what /tokenize sends */
     enum { WF_LIST_HEAD, WF_LIST_TOKENS, WF_LIST_STRINGS, WF_LIST_END } next;
 } wf_token_list;
 bool wf_tokenize_read(wf_job *j, const json_t *body);
-struct MHD_Response *wf_tokenize_response(wf_job *j);
+enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part); /* a stream of wf_httpd_reply */
 bool wf_detokenize_read(wf_job *j, const json_t *body);
 bool wf_detokenize_answer(wf_job *j, json_t **out, wf_text *text);
 
@@ -196,64 +196,60 @@ enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOW
 struct wf_job {
     wf_server *server;
     wf_job *prev, *next; /* in the server's list */
-    struct MHD_Connection *conn;
-    struct wf_conn *socket;
-    uint64_t serial; /* identifies it for the watcher */
+    wf_httpd_request *request; /* while `attached` */
+    bool listed;              /* in the server's list */
     const struct wf_route *route;
     char id[33];
     char method[12], path[512]; /* cut, if they are longer than any that a route has */
     uint64_t client; /* who asks, for the engine */
-    uint64_t start_ns, deadline_ns;
+    uint64_t start_ns;
     int64_t created;
     wf_text body;
     size_t discarded;
     size_t body_held, reply_held; /* of the server's budgets; reply_held under lock */
-    bool close; /* no request can follow on this connection */
-    wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
+    wf_http_error refusal; /* error found in the head; sent after the body has arrived */
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
-    unsigned turn; /* of its client among the bodies that wait: they come in the order of turns */
+    unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
     bool read;             /* the body has been read, or need not be any more */
     bool admitted;         /* shutdown waits for it */
     atomic_uint places;    /* its sequences that run or wait */
     wf_params params;
     wf_token_list tokens;
     bool written; /* the whole reply is in `out` */
-    wf_text out; /* of a stream: bytes from out_at on have not been sent yet */
-    size_t out_at;
+    wf_text out; /* of a stream: the part that is sent now */
     size_t first_choice; /* of a stream: the one whose turn it is */
+    bool begun;           /* it has not been sent yet */
+    enum wf_httpd_more more; /* behind it */
+    bool close;   /* no request can follow on its connection */
     bool running; /* submitted */
-    bool stream_ended;
     int status; /* HTTP status of the response, for the log */
 
     pthread_mutex_t lock;
     wf_choice *choices;
     size_t n_choices;
     size_t n_pending; /* choices without DONE so far */
-    bool attached;    /* the connection still refers to it */
-    bool suspended;
+    bool attached;    /* its request is there */
+    bool working;     /* a thread of work.c has it, or will */
+    bool sleeps;      /* to be woken at the next event */
     bool lost;    /* out of memory for text */
     bool crowded; /* no more memory for replies is allowed */
     enum wf_abort abort;
 };
 
 void wf_random_hex(char out[33]);
-wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn);
+wf_job *wf_job_create(wf_server *s, wf_httpd_request *r);
 /* Reads the body as its route does, and frees it, unless the job has been aborted. May set refusal. */
 void wf_job_read(wf_job *j);
-/* The request continues on its HTTP thread, where the body counts as read. */
-void wf_job_wake(wf_job *j);
-/* Watches it from now on, until its timeout. */
+/* A thread of work.c is done with it: it continues on the loop, where the body counts as read. */
+void wf_job_worked(wf_job *j);
+/* From now on it ends with its client and at its timeout, and shutdown waits for it. */
 void wf_job_watch(wf_job *j);
 /* Submits all choices. false: refusal is set, and nothing runs. */
 bool wf_job_submit(wf_job *j);
 /* Cancels its sequences; the first reason is kept. */
 void wf_job_abort(wf_job *j, enum wf_abort why);
-/* The connection has ended: the job is freed as soon as the engine is done with it. */
+/* The request has ended: the job is freed as soon as the engine and work.c are done with it. */
 void wf_job_detach(wf_job *j);
-/* What a reader callback of libmicrohttpd returns: moves at most max bytes of `out` to buf. */
-ssize_t wf_job_take(wf_job *j, char *buf, size_t max);
-/* Suspends the connection until the engine delivers something. Call it with job.lock held and nothing to send. */
-void wf_job_sleep(wf_job *j);
 /* Why the whole job failed; false: it did not. */
 bool wf_job_failed(wf_job *j, wf_http_error *r);
 
@@ -271,9 +267,8 @@ json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice argu
 /* Would the model have gone on? A stop text, too, may stand in the middle of what it wants to say. */
 bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
-struct MHD_Response *wf_sse_response(wf_job *j);
-/* libmicrohttpd's reader callback: writes at most max bytes to buf; 0: nothing to send yet; negative: the end. */
-ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max);
+void wf_sse_begin(wf_job *j); /* the first events, to `out` */
+enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf_httpd_reply */
 
 /* ---- routes.c -------------------------------------------------------------------------------------------- */
 
@@ -286,10 +281,10 @@ typedef struct wf_route {
     bool (*read)(wf_job *j, const json_t *body);
     /* Returns JSON in *out, or text of content_type; false: the job's refusal is set. */
     bool (*answer)(wf_job *j, json_t **out, wf_text *text);
-    struct MHD_Response *(*stream)(wf_job *j); /* JSON, as the client reads it. Neither this nor answer: it generates */
+    enum wf_httpd_more (*stream)(void *job, wf_slice *part); /* JSON, as the client reads it. Neither this nor answer: it generates */
     const char *content_type; /* NULL: JSON */
-    void (*headers)(const wf_job *j, struct MHD_Response *r); /* adds headers; NULL: none */
-    bool chat;                                                /* of routes that generate */
+    void (*fields)(const wf_job *j, wf_text *fields); /* adds some to the reply's; NULL: none */
+    bool chat;                                        /* of routes that generate */
 } wf_route;
 /* NULL: r has 404 or 405. */
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r);
@@ -297,7 +292,7 @@ const wf_route *wf_route_find(const char *path, const char *method, wf_http_erro
 /* ---- webui.c --------------------------------------------------------------------------------------------- */
 
 bool wf_webui_print(wf_job *j, json_t **out, wf_text *text); /* the response of a route */
-void wf_webui_headers(const wf_job *j, struct MHD_Response *r);
+void wf_webui_fields(const wf_job *j, wf_text *fields);
 
 /* ---- metrics.c ------------------------------------------------------------------------------------------- */
 
@@ -328,21 +323,22 @@ void wf_metrics_token(wf_metrics *m, double seconds, bool first);
 void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first);
 void wf_metrics_print(wf_server *s, wf_text *out);
 
-/* ---- work.c: large bodies and replies --------------------------------------------------------------------- */
+/* ---- work.c: bodies and large replies ------------------------------------------------------------------- */
 
-#define WF_WORKERS    2
-#define WF_SMALL_BODY 32768 /* read on an HTTP thread: takes a few milliseconds */
-#define WF_SMALL_REPLY 65536 /* what it is made of; written there, too */
+#define WF_WORKERS    4
+#define WF_SMALL_BODY 32768 /* takes a few milliseconds to read */
+#define WF_SMALL_REPLY 65536 /* what it is made of; written on the loop */
 typedef struct wf_work_thread {
     struct wf_work *work;
     pthread_t thread;
-    bool any; /* takes bodies of any length */
+    size_t most; /* bytes of bodies that it takes */
 } wf_work_thread;
 typedef struct wf_work {
     pthread_mutex_t lock;
-    pthread_cond_t more; /* a body came, or ending was set */
-    wf_job *first;
+    pthread_cond_t more, more_small; /* a body came, or ending was set */
+    wf_job *first; /* the large ones, and replies, by turns */
     unsigned n_waiting;
+    wf_job *small, **small_end; /* in the order in which they came */
     atomic_uint_fast64_t n_read, n_given_up;
     bool ending;
     wf_work_thread threads[WF_WORKERS];
@@ -350,8 +346,8 @@ typedef struct wf_work {
 } wf_work;
 bool wf_work_start(wf_server *s);
 void wf_work_stop(wf_server *s); /* after the bodies that wait. Allowed if it was not started */
-/* Suspends the connection until a thread has read the body (wf_job_read), or there are too many (refusal is set). A body that has been
- * read: until the reply has been written (wf_reply_write). */
+/* Has a thread read the body (wf_job_read), unless there are too many large ones (refusal is set); a body that has been read: has the
+ * reply written (wf_reply_write). Then wf_job_worked. */
 void wf_work_add(wf_job *j);
 void wf_work_remove(wf_job *j); /* if it waits, it does so no longer */
 unsigned wf_work_waiting(wf_server *s);
@@ -372,28 +368,6 @@ bool wf_budget_reply(wf_job *j, size_t bytes);
 void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r);
 void wf_budget_end(wf_job *j);
 
-/* ---- watch.c --------------------------------------------------------------------------------------------- */
-
-bool wf_watch_start(wf_server *s);
-void wf_watch_stop(wf_server *s);
-void wf_watch_add(wf_job *j); /* watches a running job, whose client may disconnect */
-void wf_watch_remove(wf_job *j);
-
-/* ---- accept.c and front.c -------------------------------------------------------------------------------- */
-
-/* Binds the address, so that a conflict shows early. Clients cannot connect before wf_front_start. */
-bool wf_accept_bind(wf_server *s);
-bool wf_accept_listen(wf_server *s);
-/* The next connection; negative: there is none, and *lacking says that the system had no files or memory for one. */
-int wf_accept_next(const wf_server *s, bool *lacking);
-void wf_accept_stop(wf_server *s); /* closes the listening socket, if there is one */
-uint32_t wf_accept_port(const wf_server *s);
-
-#define WF_FILES_PER_CONNECTION 3 /* the client's, and both ends of the pair that leads to the library */
-bool wf_front_start(wf_server *s);  /* the daemon runs already */
-void wf_front_refuse(wf_server *s); /* refuses new connections; open ones continue. Allowed if it was not started */
-void wf_front_stop(wf_server *s);   /* the daemon has ended. Allowed if it was not started */
-
 /* ---- client.c -------------------------------------------------------------------------------------------- */
 
 typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that begin alike */
@@ -402,37 +376,20 @@ typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that be
 } wf_network;
 /* Reads --trusted-proxy. false: the error is set. */
 bool wf_proxies_load(wf_server *s);
-/* The address of a connected socket, as wf_network has it; zeros if it has none. The front passes it to the library, in the path of
- * a socket's address, and wf_client_of finds it there. */
-void wf_client_address(int fd, char out[16]);
 /* A number for who sends this request: its API key, or its address if no keys are needed. */
-uint64_t wf_client_of(const wf_job *j);
+uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r);
 
-/* ---- http.c, server.c ------------------------------------------------------------------------------------ */
-
-typedef struct wf_conn { /* a connection of the library; used to find those that never finish a request */
-    struct wf_conn *prev, *next;
-    int fd;
-    uint64_t client;   /* who asked last */
-    bool asked;        /* the head of a request has arrived, which is not answered yet; with keys, one that showed its key */
-    bool known;        /* a request was admitted: with an API key, if keys are needed */
-    bool evicted;      /* it has to make room */
-    bool busy;         /* a whole request has arrived and is being answered */
-    uint64_t since_ns; /* when it was opened, or its last response ended */
-    bool ended;        /* at the last check its client had closed its sending side */
-} wf_conn;
+/* ---- request.c, keys.c, server.c ------------------------------------------------------------------------- */
 
 struct wf_server {
     wf_serve_params p;
-    struct MHD_Daemon *daemon;
-    int listener;           /* MHD_INVALID_SOCKET: none */
-    struct wf_front *front; /* NULL: not started */
+    wf_httpd *http;
+    bool listening; /* clients can connect */
     char name[128];       /* of the model; valid UTF-8 */
     wf_chat_style chat;
     char unknown[32][48]; /* names of unknown fields that were logged; under lock */
     size_t n_unknown;
     int64_t started;
-    bool loopback; /* bound to a loopback address: the Host header is checked */
     char **keys;
     size_t n_keys;
     wf_network *proxies;
@@ -447,22 +404,11 @@ struct wf_server {
     uint32_t max_running;          /* sequences that the engine runs at the same time */
     struct weft_sampling sampling; /* of requests that do not say it */
     atomic_uint in_flight; /* sequences submitted and not done */
-    pthread_t watcher;
-    bool watching;
-    int epoll, wake[2];
     pthread_mutex_t lock;
-    wf_job *jobs; /* running jobs */
-    wf_conn *conns;
-    uint32_t n_asked; /* of these, with a request */
+    wf_job *jobs; /* those that are watched */
 };
 
-/* Chooses a connection to make room: the oldest that asks for nothing, first among those that never did; else the oldest whose request has
- * not arrived whole, of the client that has most. Returns its fd; -1: none. */
-int wf_conn_evict(wf_server *s);
-/* Ends such a connection of a client that has more requests than this one, which has begun another. false: none has. */
-bool wf_conn_displace(wf_server *s, uint64_t client);
-bool wf_http_start(wf_server *s);
-void wf_http_stop(wf_server *s); /* allowed if it was not started */
+extern const wf_httpd_calls wf_request_calls; /* what the HTTP server calls; their user is the wf_server */
 bool wf_keys_load(wf_server *s);
 /* Number of the key in this header, from 1 on; 0: none fits. */
 size_t wf_key_find(const wf_server *s, const char *authorization);

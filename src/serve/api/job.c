@@ -1,5 +1,5 @@
-/* job: one HTTP request and its sequences. It has two owners: the connection, and the engine until the last choice is done. The
- * last one frees it. */
+/* job: one HTTP request and its sequences. It has three owners: the request, the engine until the last choice is done, and a thread that
+ * reads its body or writes its reply. The last one frees it. */
 #include "serve/api/internal.h"
 #include "base/options.h"
 #include "serve/api/places.h"
@@ -27,12 +27,12 @@ void wf_random_hex(char out[33])
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn)
+wf_job *wf_job_create(wf_server *s, wf_httpd_request *r)
 {
     wf_job *j = wf_calloc(1, sizeof *j);
     if (!j) return NULL;
     j->server = s;
-    j->conn = conn;
+    j->request = r;
     j->attached = true;
     j->start_ns = wf_now_ns();
     j->created = (int64_t)time(NULL);
@@ -143,11 +143,17 @@ static void end_choice(wf_choice *c, const struct weft_event *ev)
     leave_places(c->job, 1);
 }
 
-static void wake(wf_job *j)
+/* Call it with job.lock held. */
+static void wake_job(wf_job *j)
 {
-    if (!j->suspended) return;
-    j->suspended = false;
-    MHD_resume_connection(j->conn);
+    if (j->sleeps && j->attached) wf_httpd_wake(j->request);
+    j->sleeps = false;
+}
+
+/* The same. Returns whether nobody has the job any more. */
+static bool is_orphan(const wf_job *j)
+{
+    return !j->attached && !j->n_pending && !j->working;
 }
 
 static void on_event(void *user, const struct weft_event *ev)
@@ -160,13 +166,13 @@ static void on_event(void *user, const struct weft_event *ev)
         end_choice(c, ev);
     else if (!j->lost && !j->crowded && j->attached)
         take_event(c, ev);
-    if (j->params.stream || !j->n_pending) wake(j);
-    bool last = !j->attached && !j->n_pending;
+    if (j->params.stream || !j->n_pending) wake_job(j);
+    bool last = is_orphan(j);
     pthread_mutex_unlock(&j->lock);
     if (last) job_free(j);
 }
 
-/* ---- from HTTP threads ----------------------------------------------------------------------------------- */
+/* ---- from the loop and the threads of work.c ----------------------------------------------------------------------------------- */
 
 /* The allocator keeps what a large body took, in each thread that has read one. */
 static void give_back(size_t body)
@@ -212,20 +218,40 @@ void wf_job_read(wf_job *j)
     give_back(len);
 }
 
-void wf_job_wake(wf_job *j)
+void wf_job_worked(wf_job *j)
 {
     pthread_mutex_lock(&j->lock);
     j->read = true;
-    wake(j);
+    j->working = false;
+    wake_job(j);
+    bool last = is_orphan(j);
     pthread_mutex_unlock(&j->lock);
+    if (last) job_free(j);
 }
 
 void wf_job_watch(wf_job *j)
 {
-    if (j->serial) return;
-    j->deadline_ns = j->start_ns + j->server->p.request_timeout_s * 1000000000ull;
-    wf_watch_add(j);
-    j->admitted = !atomic_load(&j->server->stopping); /* in this order: shutdown waits for those that it sees */
+    wf_server *s = j->server;
+    if (j->listed) return;
+    j->listed = true;
+    wf_httpd_watch(j->request, j->start_ns + s->p.request_timeout_s * 1000000000ull);
+    pthread_mutex_lock(&s->lock);
+    j->next = s->jobs;
+    if (s->jobs) s->jobs->prev = j;
+    s->jobs = j;
+    pthread_mutex_unlock(&s->lock);
+    j->admitted = !atomic_load(&s->stopping); /* in this order: shutdown waits for those that it sees */
+}
+
+static void unlist(wf_job *j)
+{
+    wf_server *s = j->server;
+    if (!j->listed) return;
+    pthread_mutex_lock(&s->lock);
+    if (j->prev) j->prev->next = j->next;
+    else s->jobs = j->next;
+    if (j->next) j->next->prev = j->prev;
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* Call it with server.lock held. */
@@ -299,38 +325,25 @@ bool wf_job_submit(wf_job *j)
     return false;
 }
 
-ssize_t wf_job_take(wf_job *j, char *buf, size_t max)
-{
-    if (j->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t n = WF_MIN(j->out.len - j->out_at, max);
-    if (n) memcpy(buf, j->out.data + j->out_at, n);
-    j->out_at += n;
-    return (ssize_t)n;
-}
-
 void wf_job_abort(wf_job *j, enum wf_abort why)
 {
     pthread_mutex_lock(&j->lock);
     if (!j->abort) j->abort = why;
     cancel_all(j);
+    bool working = j->working;
     pthread_mutex_unlock(&j->lock);
-    wf_work_remove(j);
+    if (working) wf_work_remove(j);
 }
 
 void wf_job_detach(wf_job *j)
 {
+    unlist(j);
     wf_job_abort(j, WF_ABORT_GONE); /* nobody will read the rest */
     pthread_mutex_lock(&j->lock);
     j->attached = false;
-    bool last = !j->n_pending;
+    bool last = is_orphan(j);
     pthread_mutex_unlock(&j->lock);
     if (last) job_free(j);
-}
-
-void wf_job_sleep(wf_job *j)
-{
-    j->suspended = true;
-    MHD_suspend_connection(j->conn);
 }
 
 bool wf_job_failed(wf_job *j, wf_http_error *r)

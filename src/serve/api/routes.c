@@ -1,10 +1,8 @@
 /* routes: the table of routes, and the responses that need neither a body nor generation. */
 #include "serve/api/internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,7 +99,7 @@ static const wf_route routes[] = {
      .early = true,
      .answer = wf_webui_print,
      .content_type = "text/html; charset=utf-8",
-     .headers = wf_webui_headers},
+     .fields = wf_webui_fields},
     {.path = "/health", .method = "GET", .open = true, .early = true, .answer = health},
     {.path = "/v1/health", .method = "GET", .open = true, .early = true, .answer = health},
     {.path = "/version", .method = "GET", .early = true, .answer = version},
@@ -113,7 +111,7 @@ static const wf_route routes[] = {
     {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model},
     {.path = "/v1/completions", .method = "POST", .read = wf_params_read},
     {.path = "/v1/chat/completions", .method = "POST", .read = wf_params_read, .chat = true},
-    {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_response},
+    {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_fill},
     {.path = "/detokenize",
      .method = "POST",
      .read = wf_detokenize_read,
@@ -148,7 +146,7 @@ static bool no_route(const char *path, wf_http_error *r)
 
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r)
 {
-    const char *own = strcmp(method, "HEAD") ? method : "GET"; /* libmicrohttpd leaves out the body */
+    const char *own = strcmp(method, "HEAD") ? method : "GET"; /* the HTTP server leaves out the body */
     for (size_t i = 0; i < WF_LEN(routes); i++) {
         size_t n = strlen(routes[i].path) + !routes[i].prefix; /* with the end of the text */
         if (strncmp(routes[i].path, path, n)) continue;

@@ -1,5 +1,5 @@
 /* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
- * and longer ones, but of a limited length: an HTTP thread has other connections, too. The new parts are copied under the lock and
+ * and longer ones, but of a limited length: the loop has other connections, too. The new parts are copied under the lock and
  * formatted outside it, so that JSON costs the engine no time. */
 #include "serve/api/internal.h"
 #include "answers/answer.h"
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 16384 /* most bytes per write */
 #define ARGUMENTS 1024 /* bytes of a call's arguments per event */
 #define ROWS  1024  /* tokens and alternatives that are formatted at once, in a few milliseconds */
 
@@ -227,49 +226,41 @@ static void write_end(wf_job *j, const wf_http_error *failed)
     else if (j->params.include_usage)
         write_chunk(j, json_array(), true);
     wf_text_add(&j->out, "data: [DONE]\n\n", 14);
-    j->stream_ended = true;
 }
 
-/* Formats what is new into `out`, or suspends the connection if there is nothing. */
-static void fill(wf_job *j)
+/* Formats what is new into `out`. Where that is all, the next event wakes the request. */
+static enum wf_httpd_more write_news(wf_job *j)
 {
     wf_http_error failed = {0};
-    bool news = false;
+    bool news = false, more = false;
     part *parts = wf_calloc(j->n_choices, sizeof *parts);
+    j->out.len = 0;
     pthread_mutex_lock(&j->lock);
     if (!parts) j->lost = true;
     bool fail = wf_job_failed(j, &failed), ended = fail || take_all(j, parts);
-    for (size_t i = 0; !fail && i < j->n_choices; i++) news |= parts[i].text != NULL;
-    if (!news && !ended && !j->lost) wf_job_sleep(j);
+    for (size_t i = 0; !fail && i < j->n_choices; i++) news |= parts[i].text != NULL, more |= has_news(&j->choices[i]);
+    j->sleeps = !more && !ended && !j->lost;
+    enum wf_httpd_more next = ended ? WF_HTTP_END : j->sleeps ? WF_HTTP_WAIT : WF_HTTP_MORE;
     pthread_mutex_unlock(&j->lock);
     for (size_t i = 0; news && i < j->n_choices; i++)
         if (parts[i].text) write_part(j, &j->choices[i], &parts[i]);
     for (size_t i = 0; parts && i < j->n_choices; i++) part_free(&parts[i]);
     free(parts);
     if (ended) write_end(j, fail ? &failed : NULL);
+    return j->out.failed ? WF_HTTP_BREAK : next;
 }
 
-ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max)
+void wf_sse_begin(wf_job *j)
+{
+    j->more = write_news(j);
+    j->begun = true;
+}
+
+enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part)
 {
     wf_job *j = job;
-    (void)pos;
-    if (j->out_at == j->out.len) {
-        j->out.len = j->out_at = 0;
-        if (j->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
-        fill(j);
-    }
-    return wf_job_take(j, buf, max);
-}
-
-struct MHD_Response *wf_sse_response(wf_job *j)
-{
-    fill(j); /* the first event; behind the headers there is no way to say that there is no memory for it */
-    if (j->out.failed) return NULL;
-    struct MHD_Response *r =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, wf_sse_read, j, NULL);
-    if (!r) return NULL;
-    MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
-    MHD_add_response_header(r, "Cache-Control", "no-cache");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* tells nginx not to buffer */
-    return r;
+    if (!j->begun) j->more = write_news(j);
+    j->begun = false;
+    *part = (wf_slice){j->out.data, j->out.len};
+    return j->more;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK      16384      /* most bytes per write */
+#define BLOCK      16384      /* bytes that make a part */
 #define SOME       256        /* tokens that are written at once */
 #define MAX_TOKENS (1u << 20) /* unless the context has more */
 
@@ -126,23 +126,13 @@ static void write_next(wf_job *j)
     }
 }
 
-static ssize_t read_list(void *job, uint64_t pos, char *buf, size_t max)
+enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part)
 {
     wf_job *j = job;
-    (void)pos;
-    if (j->out_at == j->out.len) {
-        j->out.len = j->out_at = 0;
-        if (j->tokens.next == WF_LIST_END) return MHD_CONTENT_READER_END_OF_STREAM;
-        write_next(j);
-    }
-    return wf_job_take(j, buf, max);
-}
-
-struct MHD_Response *wf_tokenize_response(wf_job *j)
-{
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_list, j, NULL);
-    if (r) MHD_add_response_header(r, "Content-Type", "application/json");
-    return r;
+    j->out.len = 0;
+    while (j->out.len < BLOCK && j->tokens.next != WF_LIST_END) write_next(j);
+    *part = (wf_slice){j->out.data, j->out.len};
+    return j->out.failed ? WF_HTTP_BREAK : j->tokens.next == WF_LIST_END ? WF_HTTP_END : WF_HTTP_MORE;
 }
 
 /* ---- tokens to text -------------------------------------------------------------------------------------- */

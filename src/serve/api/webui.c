@@ -2,7 +2,6 @@
  * and style by a nonce: the request id, which is random and unique to the response. */
 #include "serve/api/internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 extern const char wf_webui[], wf_webui_end[]; /* webui.S */
@@ -22,16 +21,12 @@ bool wf_webui_print(wf_job *j, json_t **out, wf_text *text)
     return !text->failed || wf_refuse(&j->refusal, 500, "", "out of memory for the page");
 }
 
-void wf_webui_headers(const wf_job *j, struct MHD_Response *r)
+void wf_webui_fields(const wf_job *j, wf_text *fields)
 {
-    char policy[400];
-    snprintf(policy, sizeof policy,
-             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "
-             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-             "require-trusted-types-for 'script'; trusted-types 'none'", /* so that no text can become HTML or script */
-             j->id, j->id);
-    MHD_add_response_header(r, "Content-Security-Policy", policy);
-    MHD_add_response_header(r, "Cache-Control", "no-store"); /* a nonce must not be reused */
-    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
-    MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
+    wf_text_print(fields, "Content-Security-Policy: default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "
+                  "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                  "require-trusted-types-for 'script'; trusted-types 'none'\r\n" /* so that no text can become HTML or script */
+                  "Cache-Control: no-store\r\n" /* a nonce must not be reused */
+                  "Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n",
+                  j->id, j->id);
 }

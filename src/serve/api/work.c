@@ -1,6 +1,6 @@
-/* work: threads that read large bodies and write large replies. To parse and tokenise a body, or to write thousands of log
- * probabilities as JSON, takes up to a second, during which an HTTP thread would serve none of its other connections. The request's own
- * connection is suspended meanwhile, and the request may be aborted. */
+/* work: threads that read bodies and write large replies. To parse and tokenise a body, or to write thousands of log probabilities as
+ * JSON, takes up to a second, in which the loop would serve no connection. Half of the threads take small bodies only, as they come; the
+ * others go last where processors are short, since all wait for the small ones. The request may be aborted meanwhile. */
 #include "serve/api/internal.h"
 #include "serve/api/places.h"
 
@@ -8,17 +8,29 @@
 
 #define MAX_WAITING 256 /* of one client; of all twice as many (places.h) */
 #define SHORT       (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
-#define NICE        10         /* threads that serve everybody go first */
+#define NICE        10
 
-/* Takes the first body that this thread may read; NULL: there is none. Call it with work.lock held. */
-static wf_job *take(wf_work *w, bool any)
+static bool is_small(const wf_job *j)
 {
-    wf_job **at = &w->first;
-    while (*at && !any && !(*at)->read && (*at)->body.len > SHORT) at = &(*at)->next_body;
+    return !j->read && j->body.len <= WF_SMALL_BODY;
+}
+
+/* Takes j, which `at` points to, out of its list. Call these with work.lock held. */
+static void unlink_body(wf_work *w, wf_job **at)
+{
     wf_job *j = *at;
-    if (!j) return NULL;
     *at = j->next_body;
-    w->n_waiting--;
+    if (!is_small(j)) w->n_waiting--;
+    else if (!*at) w->small_end = at;
+}
+
+/* Takes the first body that this thread may read; NULL: there is none. */
+static wf_job *take_body(wf_work *w, size_t most)
+{
+    wf_job **at = most <= WF_SMALL_BODY ? &w->small : &w->first;
+    while (*at && !(*at)->read && (*at)->body.len > most) at = &(*at)->next_body;
+    wf_job *j = *at;
+    if (j) unlink_body(w, at);
     return j;
 }
 
@@ -37,9 +49,15 @@ static unsigned waiting_of(const wf_work *w, const wf_job *j, unsigned *turn)
     return n;
 }
 
-/* Clients take turns; a reply comes before all bodies, since its work is done. */
-static bool insert(wf_work *w, wf_job *j)
+/* Clients take turns; a reply comes before all bodies, since its work is done. false: there is no room. */
+static bool insert_body(wf_work *w, wf_job *j)
 {
+    j->next_body = NULL;
+    if (is_small(j) && !w->ending) {
+        *w->small_end = j;
+        w->small_end = &j->next_body;
+        return true;
+    }
     unsigned own = waiting_of(w, j, &j->turn);
     if (w->ending || (!j->read && !wf_places_allow(2 * MAX_WAITING, w->n_waiting, own, 1))) return false;
     wf_job **at = &w->first;
@@ -50,44 +68,43 @@ static bool insert(wf_work *w, wf_job *j)
     return true;
 }
 
-static wf_job *next(wf_work *w, bool any)
+static wf_job *next_body(wf_work *w, size_t most)
 {
     wf_job *j;
     pthread_mutex_lock(&w->lock);
-    while (!(j = take(w, any)) && !w->ending) pthread_cond_wait(&w->more, &w->lock);
+    while (!(j = take_body(w, most)) && !w->ending) pthread_cond_wait(most <= WF_SMALL_BODY ? &w->more_small : &w->more, &w->lock);
     pthread_mutex_unlock(&w->lock);
     return j;
 }
 
 static void work_on(wf_job *j)
 {
-    if (j->read)
-        wf_reply_write(j);
-    else
-        wf_job_read(j);
+    if (j->read) wf_reply_write(j);
+    else wf_job_read(j);
+    wf_job_worked(j);
 }
 
 static void *work_thread(void *arg)
 {
     wf_work_thread *t = arg;
-    setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread */
-    for (wf_job *j; (j = next(t->work, t->any));) {
-        work_on(j);
-        wf_job_wake(j);
-    }
+    if (t->most > WF_SMALL_BODY) setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread */
+    for (wf_job *j; (j = next_body(t->work, t->most));) work_on(j);
     return NULL;
 }
 
 bool wf_work_start(wf_server *s)
 {
+    static const size_t most[WF_WORKERS] = {WF_SMALL_BODY, WF_SMALL_BODY, SHORT, SIZE_MAX};
     wf_work *w = &s->work;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->more, NULL);
+    pthread_cond_init(&w->more_small, NULL);
+    w->small_end = &w->small;
     for (; w->n_threads < WF_WORKERS; w->n_threads++) {
         wf_work_thread *t = &w->threads[w->n_threads];
-        *t = (wf_work_thread){.work = w, .any = w->n_threads > 0};
+        *t = (wf_work_thread){.work = w, .most = most[w->n_threads]};
         if (pthread_create(&t->thread, NULL, work_thread, t))
-            return !wf_fail(WEFT_ERR_IO, "cannot start threads that read large requests; see ulimit -u");
+            return !wf_fail(WEFT_ERR_IO, "cannot start threads that read requests; see ulimit -u");
     }
     return true;
 }
@@ -99,6 +116,7 @@ void wf_work_stop(wf_server *s)
     pthread_mutex_lock(&w->lock);
     w->ending = true;
     pthread_cond_broadcast(&w->more);
+    pthread_cond_broadcast(&w->more_small);
     pthread_mutex_unlock(&w->lock);
     while (w->n_threads) pthread_join(w->threads[--w->n_threads].thread, NULL);
 }
@@ -107,30 +125,33 @@ void wf_work_add(wf_job *j)
 {
     wf_work *w = &j->server->work;
     pthread_mutex_lock(&j->lock);
-    wf_job_sleep(j);
+    j->sleeps = j->working = true;
     pthread_mutex_unlock(&j->lock);
     pthread_mutex_lock(&w->lock);
-    bool room = insert(w, j);
-    pthread_cond_broadcast(&w->more); /* not every thread takes it */
+    bool room = insert_body(w, j);
+    if (room && is_small(j)) pthread_cond_signal(&w->more_small);
+    else pthread_cond_broadcast(&w->more); /* not every thread takes it */
     pthread_mutex_unlock(&w->lock);
     if (room) return;
-    if (j->read)
-        wf_reply_write(j); /* the server ends, and its threads have */
-    else
+    if (!j->read)
         wf_refuse(&j->refusal, 503, "", "the server is busy: as many large requests wait to be read as one client, or all, may have; try again later");
-    wf_job_wake(j);
+    else wf_reply_write(j); /* the server ends, and its threads have */
+    wf_job_worked(j);
 }
 
 void wf_work_remove(wf_job *j)
 {
     wf_work *w = &j->server->work;
+    bool found = false;
     pthread_mutex_lock(&w->lock);
-    wf_job **at = &w->first;
-    while (*at && *at != j) at = &(*at)->next_body;
-    bool found = *at;
-    if (found) *at = j->next_body, w->n_waiting--;
+    for (int i = 0; i < 2 && !found; i++) {
+        wf_job **at = i ? &w->first : &w->small;
+        while (*at && *at != j) at = &(*at)->next_body;
+        found = *at;
+        if (found) unlink_body(w, at);
+    }
     pthread_mutex_unlock(&w->lock);
-    if (found) wf_job_wake(j);
+    if (found) wf_job_worked(j);
 }
 
 unsigned wf_work_waiting(wf_server *s)

@@ -1,5 +1,5 @@
 /* accept: the listening socket. */
-#include "serve/api/internal.h"
+#include "serve/http/conn.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NO_SOCKET MHD_INVALID_SOCKET
+#define NO_SOCKET (-1)
 #define UNSENT    65536 /* bytes that the system takes beyond what a client's window lets it send; else megabytes of each reply */
 
 static bool is_loopback(const struct sockaddr *a)
@@ -43,50 +43,46 @@ static int take_address(const struct addrinfo *a)
     return NO_SOCKET;
 }
 
-static bool cannot_listen(const wf_server *s)
+static bool cannot_listen(const wf_httpd *h)
 {
-    wf_fail(WEFT_ERR_IO, "cannot listen on %s port %u: %s; choose another with --port or --host", s->p.host, s->p.port,
-            strerror(errno));
-    return false;
+    return !wf_fail(WEFT_ERR_IO, "cannot listen on %s port %u: %s; choose another with --port or --host", h->p.host, h->p.port,
+                    strerror(errno));
 }
 
-bool wf_accept_bind(wf_server *s)
+bool wf_accept_bind(wf_httpd *h)
 {
     char port[16];
     struct addrinfo *a = NULL, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    snprintf(port, sizeof port, "%u", s->p.port);
-    int rc = getaddrinfo(s->p.host, port, &hints, &a);
-    if (rc) {
-        wf_fail(WEFT_ERR_ARG, "--host %s: %s", s->p.host, gai_strerror(rc));
-        return false;
-    }
-    s->loopback = is_loopback(a->ai_addr);
-    s->listener = take_address(a);
-    bool ok = s->listener != NO_SOCKET || cannot_listen(s);
+    snprintf(port, sizeof port, "%u", h->p.port);
+    int rc = getaddrinfo(h->p.host, port, &hints, &a);
+    if (rc) return !wf_fail(WEFT_ERR_ARG, "--host %s: %s", h->p.host, gai_strerror(rc));
+    h->local = is_loopback(a->ai_addr);
+    h->listener = take_address(a);
+    bool ok = h->listener != NO_SOCKET || cannot_listen(h);
     freeaddrinfo(a);
     return ok;
 }
 
-uint32_t wf_accept_port(const wf_server *s)
+uint32_t wf_httpd_port(const wf_httpd *h)
 {
     struct sockaddr_storage a = {0};
     socklen_t len = sizeof a;
-    if (getsockname(s->listener, (struct sockaddr *)&a, &len)) return s->p.port;
+    if (getsockname(h->listener, (struct sockaddr *)&a, &len)) return h->p.port;
     bool v6 = a.ss_family == AF_INET6;
     return ntohs(v6 ? ((const struct sockaddr_in6 *)&a)->sin6_port : ((const struct sockaddr_in *)&a)->sin_port);
 }
 
-bool wf_accept_listen(wf_server *s)
+bool wf_accept_listen(wf_httpd *h)
 {
     const int on = 1;
-    setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of this server may linger while its successor starts */
-    return !listen(s->listener, SOMAXCONN) || cannot_listen(s);
+    setsockopt(h->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of this server may linger while its successor starts */
+    return !listen(h->listener, SOMAXCONN) || cannot_listen(h);
 }
 
-int wf_accept_next(const wf_server *s, bool *lacking)
+int wf_accept_next(const wf_httpd *h, bool *lacking)
 {
     const int on = 1, unsent = UNSENT;
-    int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     *lacking = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (fd < 0) return fd;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event of a stream waits for no other */
@@ -94,8 +90,21 @@ int wf_accept_next(const wf_server *s, bool *lacking)
     return fd;
 }
 
-void wf_accept_stop(wf_server *s)
+void wf_accept_stop(wf_httpd *h)
 {
-    if (s->listener != NO_SOCKET) close(s->listener);
-    s->listener = NO_SOCKET;
+    if (h->listener != NO_SOCKET) close(h->listener);
+    h->listener = NO_SOCKET;
+}
+
+void wf_accept_address(int fd, unsigned char out[16])
+{
+    static const unsigned char v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof a;
+    memset(out, 0, 16);
+    if (getpeername(fd, (struct sockaddr *)&a, &len)) return;
+    if (a.ss_family == AF_INET6) memcpy(out, &((struct sockaddr_in6 *)&a)->sin6_addr, 16);
+    if (a.ss_family != AF_INET) return;
+    memcpy(out, v4_prefix, sizeof v4_prefix);
+    memcpy(out + sizeof v4_prefix, &((struct sockaddr_in *)&a)->sin_addr, 4);
 }

@@ -1,24 +1,11 @@
-/* serve, frame: where the requests of a connection begin and end, by RFC 9112.
- *
- * The bytes of a client go through a wf_frame before libmicrohttpd reads any of them. Version 0.9.75, Debian 12's, takes
- * `Content-Length : 42` for an unknown field and then the body for the next request, accepts NUL, bare LF and folded
- * lines, answers some bad lengths twice, and leaves requests with many cookies or arguments without an answer. None of
- * its options changes that; 1.0 is strict, but neither Debian 12 nor PyPI has it. llhttp is not in Debian 12, http_parser
- * is no longer maintained, and both only read: a server would have to be written around them.
- *
- * So nothing is passed on as it came. A request is read strictly and written anew in one form that every reader
- * understands in the same way: target in origin form, each field as `Name: value` on one line, one field for the framing.
- * A request that is refused becomes one whose field or trailer WF_FRAME_REFUSED says why. Since it takes the usual way,
- * requests before it are answered first. Behind it nothing is read any more. */
+/* serve, frame: where the requests of a connection begin and end, by RFC 9112. Read strictly: what the grammar does not allow is
+ * refused, since a proxy in front may have understood it in another way, and behind a refusal nothing is read any more. */
 #ifndef WF_SERVE_FRAME_H
 #define WF_SERVE_FRAME_H
 
-#include "serve/api/internal.h"
+#include "answers/text.h"
 
-/* "STATUS reason"; clients cannot send this field. */
-#define WF_FRAME_REFUSED "Weft-Refused"
-
-#define WF_FRAME_MAX_HEAD   32768 /* bytes of all lines; libmicrohttpd has memory for twice that */
+#define WF_FRAME_MAX_HEAD   32768 /* bytes of all lines */
 #define WF_FRAME_MAX_FIELDS 100
 #define WF_FRAME_MAX_PARTS  100 /* arguments of the query; cookies */
 
@@ -30,6 +17,7 @@ enum wf_frame_state {
     WF_FRAME_CHUNK,     /* `left` more bytes of a chunk, and the line end behind it */
     WF_FRAME_CHUNK_END, /* that line end */
     WF_FRAME_TRAILER,   /* lines behind the last chunk */
+    WF_FRAME_DONE,      /* the request is complete, which has not been said yet */
     WF_FRAME_END        /* nothing counts any more: the last request was refused, or said "Connection: close" */
 };
 
@@ -38,20 +26,29 @@ typedef struct wf_frame {
     enum wf_frame_state state;
     uint64_t left;
     wf_text line; /* the line that is being read */
-    wf_text head; /* what the library will get of this request's head */
+    wf_text head; /* of this request: method, path, then names and values, each with its NUL; one more NUL behind the last */
     size_t n_bytes, n_fields, n_cookies; /* of this head, or of the lines between chunks and behind them */
     bool old;            /* HTTP/1.0 */
     bool absolute;       /* the target had a host, which counts */
     unsigned n_hosts, n_lengths, n_codings;
     bool chunked;        /* the last coding is "chunked" */
     bool unknown_coding;
-    bool close, keep_alive;
+    bool close, keep_alive, expects;
     uint64_t length;
+    const char *bad;     /* "STATUS reason" of a refusal */
 } wf_frame;
 
-/* Takes n bytes from the client and appends to out what the library may read. Any division of the bytes into calls
- * gives the same. out->failed: out of memory. */
-void wf_frame_feed(wf_frame *f, const char *data, size_t n, wf_text *out);
+enum wf_frame_news {
+    WF_FRAME_MORE, /* more bytes are needed */
+    WF_FRAME_HEAD, /* the head is complete: the frame has it until the next call */
+    WF_FRAME_PART, /* some of the body */
+    WF_FRAME_WHOLE, /* the request is complete */
+    WF_FRAME_BAD,  /* it is refused; before WF_FRAME_HEAD, for its head */
+    WF_FRAME_LACK  /* out of memory */
+};
+
+/* Takes bytes from the start of `from` until there is something to say. Any division of the bytes into calls says the same. */
+enum wf_frame_news wf_frame_next(wf_frame *f, wf_slice *from, wf_slice *part);
 void wf_frame_free(wf_frame *f);
 
 /* ---- head.c: the lines of a head --------------------------------------------------------------------------
@@ -59,7 +56,7 @@ void wf_frame_free(wf_frame *f);
 
 const char *wf_head_request(wf_frame *f, const char *line, size_t n);
 const char *wf_head_field(wf_frame *f, const char *line, size_t n);
-/* The empty line: may the whole be answered? Appends the fields of framing. */
+/* The empty line: may the whole be answered? */
 const char *wf_head_end(wf_frame *f);
 /* A field of a trailer, which is checked and then dropped. */
 const char *wf_head_trailer(const char *line, size_t n);

@@ -1,253 +1,206 @@
-/* head: the request line and the fields of a head, read by the grammar of RFC 9112 (sections 2, 3, 5 and 6) and RFC 9110 (5, 7)
- * and written in one form; frame.h says why. Whatever the grammar does not allow is refused. What it allows and two readers may
- * understand differently does not survive: blanks at the ends of lines and values, and a host in the target. */
+/* head: the request line and the fields of a head, read by the grammar of RFC 9112 (sections 2, 3, 5 and 6) and RFC 9110 (5, 7).
+ * Whatever the grammar does not allow is refused. */
 #include "serve/http/frame.h"
 
 #include <string.h>
 #include <strings.h>
 
 #define MAX_METHOD 32
-
-typedef struct span { /* bytes of a line */
-    const char *at;
-    size_t n;
-} span;
-
-static bool is_alnum(unsigned char c)
-{
-    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_hex(char c)
-{
-    return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'f');
-}
+#define DIGITS     "0123456789"
+#define ALNUM      DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
 
-static bool is_one_of(char c, const char *set)
-{
-    return c && strchr(set, c);
-}
-
-static bool is_token(span s)
+static bool is_of(wf_slice s, const char *set)
 {
     for (size_t i = 0; i < s.n; i++)
-        if (!is_alnum((unsigned char)s.at[i]) && !is_one_of(s.at[i], "!#$%&'*+-.^_`|~")) return false;
-    return s.n > 0;
+        if (!s.p[i] || !strchr(set, s.p[i])) return false;
+    return true;
 }
 
-static bool is(span s, const char *word)
+static bool is_token(wf_slice s)
 {
-    return s.n == strlen(word) && !strncasecmp(s.at, word, s.n);
+    return s.n && is_of(s, ALNUM "!#$%&'*+-.^_`|~");
 }
 
-static span trim(span s)
-{
-    while (s.n && is_blank(s.at[s.n - 1])) s.n--;
-    while (s.n && is_blank(*s.at)) s.at++, s.n--;
-    return s;
-}
-
-/* Cuts the part before the first `mark` from s, which keeps the rest; without one, all of it. */
-static span cut(span *s, char mark)
-{
-    const char *end = s->n ? memchr(s->at, mark, s->n) : NULL;
-    span first = {s->at, end ? (size_t)(end - s->at) : s->n};
-    s->at += first.n + !!end;
-    s->n -= first.n + !!end;
-    return first;
-}
-
-static void add(wf_text *t, span s)
-{
-    wf_text_add(t, s.at, s.n);
-}
-
-/* ---- the request line ------------------------------------------------------------------------------------ */
-
-/* Bytes of a URI (RFC 3986) that are alphanumeric, percent-encoded or in `set`. */
-static bool is_uri(span s, const char *set)
+/* A URI (RFC 3986), or a part of one, of bytes that are alphanumeric, percent-encoded or in `set`. */
+static bool is_uri(wf_slice s, const char *set)
 {
     for (size_t i = 0; i < s.n; i++) {
-        bool escape = s.at[i] == '%';
-        if (escape && (s.n - i < 3 || !is_hex(s.at[i + 1]) || !is_hex(s.at[i + 2]))) return false;
-        if (!escape && !is_alnum((unsigned char)s.at[i]) && !is_one_of(s.at[i], set)) return false;
+        bool escape = s.p[i] == '%';
+        if (escape && (s.n - i < 3 || !is_of((wf_slice){s.p + i + 1, 2}, DIGITS "ABCDEFabcdef"))) return false;
+        if (!escape && !is_of((wf_slice){s.p + i, 1}, ALNUM) && !is_of((wf_slice){s.p + i, 1}, set)) return false;
     }
     return true;
 }
 
-/* host [":" port] */
-static bool is_host(span s)
+static bool slice_is(wf_slice s, const char *word)
 {
-    const char *close = s.n && *s.at == '[' ? memchr(s.at, ']', s.n) : NULL;
-    if (s.n && *s.at == '[' && !close) return false;
-    span host = close ? (span){s.at + 1, (size_t)(close - s.at) - 1} : cut(&s, ':');
-    if (close) { /* an IP literal, and the port behind it */
-        s = (span){close + 1, s.n - host.n - 2};
-        if (!host.n || !is_uri(host, ":.") || (s.n && *s.at != ':')) return false;
-        cut(&s, ':');
-    }
-    for (size_t i = 0; i < s.n; i++)
-        if (!is_digit(s.at[i])) return false;
-    return close || is_uri(host, "-._~!$&'()*+,;=");
+    return s.n == strlen(word) && !strncasecmp(s.p, word, s.n);
 }
 
-static const char *read_version(wf_frame *f, span v)
+static wf_slice trimmed(wf_slice s)
 {
-    bool formed = v.n == 8 && !memcmp(v.at, "HTTP/", 5) && is_digit(v.at[5]) && v.at[6] == '.' && is_digit(v.at[7]);
+    while (s.n && is_blank(s.p[s.n - 1])) s.n--;
+    while (s.n && is_blank(*s.p)) s.p++, s.n--;
+    return s;
+}
+
+/* Cuts the part before the first `mark` from s, which keeps the rest; without one, all of it. */
+static wf_slice cut(wf_slice *s, char mark)
+{
+    const char *end = s->n ? memchr(s->p, mark, s->n) : NULL;
+    wf_slice first = {s->p, end ? (size_t)(end - s->p) : s->n};
+    s->p += first.n + !!end;
+    s->n -= first.n + !!end;
+    return first;
+}
+
+static size_t count_parts(wf_slice s, char mark)
+{
+    size_t n = 0;
+    for (; s.n; n++) cut(&s, mark);
+    return n;
+}
+
+/* One more text of the head. */
+static void add_text(wf_frame *f, wf_slice s)
+{
+    wf_text_add(&f->head, s.p, s.n);
+    wf_text_add(&f->head, "", 1);
+}
+
+/* ---- the request line ------------------------------------------------------------------------------------ */
+
+/* host [":" port] */
+static bool is_host(wf_slice s)
+{
+    const char *close = s.n && *s.p == '[' ? memchr(s.p, ']', s.n) : NULL;
+    if (s.n && *s.p == '[' && !close) return false;
+    wf_slice host = close ? (wf_slice){s.p + 1, (size_t)(close - s.p) - 1} : cut(&s, ':');
+    if (close) { /* an IP literal, and the port behind it */
+        s = (wf_slice){close + 1, s.n - host.n - 2};
+        if (!host.n || !is_uri(host, ":.") || (s.n && *s.p != ':')) return false;
+        cut(&s, ':');
+    }
+    return is_of(s, DIGITS) && (close || is_uri(host, "-._~!$&'()*+,;="));
+}
+
+static const char *read_version(wf_frame *f, wf_slice v)
+{
+    bool formed = v.n == 8 && !memcmp(v.p, "HTTP/", 5) && v.p[6] == '.' && is_of((wf_slice){v.p + 5, 1}, DIGITS) &&
+                  is_of((wf_slice){v.p + 7, 1}, DIGITS);
     if (!formed) return "400 the request line does not end in a version like HTTP/1.1";
-    if (v.at[5] != '1') return "505 this server speaks HTTP/1.1";
-    f->old = v.at[7] == '0';
+    if (v.p[5] != '1') return "505 this server speaks HTTP/1.1";
+    f->old = v.p[7] == '0';
     return NULL;
 }
 
-static const char *check_query(span target)
+/* Takes the part of a target before its path, as in http://host:port/path; its host counts as the Host field. */
+static const char *read_authority(wf_frame *f, wf_slice *target, wf_slice *host)
 {
-    size_t n = 0;
-    cut(&target, '?');
-    while (target.n) cut(&target, '&'), n++;
-    return n > WF_FRAME_MAX_PARTS ? "400 the query has more than 100 arguments" : NULL;
-}
-
-/* The part of a target before its path, as in http://host:port/path; its host counts as the Host field. */
-static const char *read_authority(wf_frame *f, span *target, span *host)
-{
-    span scheme = cut(target, ':');
-    if (!(is(scheme, "http") || is(scheme, "https")) || target->n < 2 || memcmp(target->at, "//", 2))
+    wf_slice scheme = cut(target, ':');
+    if (!(slice_is(scheme, "http") || slice_is(scheme, "https")) || target->n < 2 || memcmp(target->p, "//", 2))
         return "400 the target of the request is neither a path nor a http address";
-    span rest = {target->at + 2, target->n - 2};
-    *host = rest;
-    for (host->n = 0; host->n < rest.n && !is_one_of(rest.at[host->n], "/?#"); host->n++) {
-    }
+    *host = (wf_slice){target->p + 2, 0};
+    while (host->n + 2 < target->n && !is_of((wf_slice){host->p + host->n, 1}, "/?#")) host->n++;
     f->absolute = true;
-    *target = (span){rest.at + host->n, rest.n - host->n};
+    *target = (wf_slice){host->p + host->n, target->n - 2 - host->n};
     return host->n && is_host(*host) ? NULL : "400 the host in the target of the request is not valid";
-}
-
-static const char *read_target(wf_frame *f, span method, span target, span *host, span *path)
-{
-    bool asterisk = target.n == 1 && *target.at == '*' && is(method, "OPTIONS");
-    const char *bad = asterisk || (target.n && *target.at == '/') ? NULL : read_authority(f, &target, host);
-    if (!bad && !asterisk && !is_uri(target, "-._~!$&'()*+,;=:@/?"))
-        bad = "400 the target of the request has characters that belong percent-encoded";
-    *path = target;
-    return bad ? bad : check_query(target);
 }
 
 const char *wf_head_request(wf_frame *f, const char *line, size_t n)
 {
-    span rest = {line, n}, host = {0}, path;
-    while (rest.n && is_blank(rest.at[rest.n - 1])) rest.n--;
-    span method = cut(&rest, ' '), target = cut(&rest, ' ');
+    wf_slice rest = {line, n}, host = {0};
+    while (rest.n && is_blank(rest.p[rest.n - 1])) rest.n--;
+    wf_slice method = cut(&rest, ' '), query = cut(&rest, ' ');
     if (!is_token(method)) return "400 the request line does not begin with a method";
     if (method.n > MAX_METHOD) return "501 this method is not known";
     const char *bad = read_version(f, rest);
-    if (!bad) bad = read_target(f, method, target, &host, &path);
+    bool asterisk = slice_is(query, "*") && slice_is(method, "OPTIONS");
+    if (!bad && !asterisk && !(query.n && *query.p == '/')) bad = read_authority(f, &query, &host);
     if (bad) return bad;
-    add(&f->head, method);
-    wf_text_print(&f->head, path.n && *path.at != '?' ? " " : " /");
-    add(&f->head, path);
-    wf_text_print(&f->head, " HTTP/1.%d\r\n", !f->old);
-    if (!f->absolute) return NULL;
-    wf_text_print(&f->head, "Host: ");
-    add(&f->head, host);
-    wf_text_print(&f->head, "\r\n");
+    if (!asterisk && !is_uri(query, "-._~!$&'()*+,;=:@/?")) return "400 the target of the request has characters that belong percent-encoded";
+    wf_slice path = cut(&query, '?');
+    if (count_parts(query, '&') > WF_FRAME_MAX_PARTS) return "400 the query has more than 100 arguments";
+    add_text(f, method);
+    add_text(f, path.n ? path : (wf_slice){"/", 1});
+    if (f->absolute) add_text(f, (wf_slice){"Host", 4}), add_text(f, host);
     return NULL;
 }
 
 /* ---- fields with a meaning for the framing --------------------------------------------------------------- */
 
-static const char *read_host(wf_frame *f, span value)
+static const char *read_length(wf_frame *f, wf_slice value)
 {
-    if (f->n_hosts++) return "400 Host stands more than once";
-    return is_host(value) ? NULL : "400 the Host header is not a valid host";
-}
-
-static const char *read_length(wf_frame *f, span value)
-{
-    static const char bad[] = "400 Content-Length is not a number of bytes";
     if (f->n_lengths++) return "400 Content-Length stands more than once";
-    if (!value.n) return bad;
-    for (size_t i = 0; i < value.n; i++) {
-        if (!is_digit(value.at[i]) || f->length > (INT64_MAX - 9) / 10) return bad;
-        f->length = f->length * 10 + (uint64_t)(value.at[i] - '0');
+    bool good = value.n && is_of(value, DIGITS);
+    for (size_t i = 0; good && i < value.n; i++) {
+        good = f->length <= (INT64_MAX - 9) / 10;
+        f->length = f->length * 10 + (uint64_t)(value.p[i] - '0');
     }
-    return NULL;
+    return good ? NULL : "400 Content-Length is not a number of bytes";
 }
 
-static const char *read_codings(wf_frame *f, span value)
+static const char *read_codings(wf_frame *f, wf_slice value)
 {
     do {
-        span coding = trim(cut(&value, ','));
+        wf_slice coding = trimmed(cut(&value, ','));
         if (f->chunked) return "400 Transfer-Encoding has something behind chunked";
         f->n_codings++;
-        f->chunked = is(coding, "chunked");
+        f->chunked = slice_is(coding, "chunked");
         f->unknown_coding |= !f->chunked;
     } while (value.n);
     return NULL;
 }
 
-static const char *read_connection(wf_frame *f, span value)
+static const char *read_connection(wf_frame *f, wf_slice value)
 {
     while (value.n) {
-        span option = trim(cut(&value, ','));
+        wf_slice option = trimmed(cut(&value, ','));
         if (option.n && !is_token(option)) return "400 the Connection header is not a list of words";
-        f->close |= is(option, "close");
-        f->keep_alive |= is(option, "keep-alive");
+        f->close |= slice_is(option, "close");
+        f->keep_alive |= slice_is(option, "keep-alive");
     }
     return NULL;
 }
 
-static const char *read_expect(wf_frame *f, span value)
+static const char *read_expect(wf_frame *f, wf_slice value)
 {
-    if (!is(value, "100-continue")) return "417 only 'Expect: 100-continue' is known";
-    if (!f->old) wf_text_print(&f->head, "Expect: 100-continue\r\n");
-    return NULL;
+    f->expects = !f->old;
+    return slice_is(value, "100-continue") ? NULL : "417 only 'Expect: 100-continue' is known";
 }
 
-/* Nothing here uses cookies, and the library would spend its memory on them. */
-static const char *read_cookies(wf_frame *f, span value)
+static const char *read_cookies(wf_frame *f, wf_slice value)
 {
-    while (value.n) cut(&value, ';'), f->n_cookies++;
+    f->n_cookies += count_parts(value, ';');
     return f->n_cookies > WF_FRAME_MAX_PARTS ? "431 there are more than 100 cookies" : NULL;
 }
 
-static const char *drop(wf_frame *f, span value)
-{
-    (void)f, (void)value;
-    return NULL;
-}
-
-/* These are not copied, but written anew where they count. */
+/* These are not kept: they count here, or for nothing. */
 static const struct {
     const char *name;
-    const char *(*read)(wf_frame *f, span value);
+    const char *(*read)(wf_frame *f, wf_slice value);
 } special[] = {
     {"Content-Length", read_length}, {"Transfer-Encoding", read_codings}, {"Connection", read_connection},
-    {"Expect", read_expect},         {"Cookie", read_cookies},            {WF_FRAME_REFUSED, drop},
+    {"Expect", read_expect},         {"Cookie", read_cookies},
 };
 
 /* ---- all fields ------------------------------------------------------------------------------------------ */
 
-static const char *split_field(const char *line, size_t n, span *name, span *value)
+static const char *split_field(const char *line, size_t n, wf_slice *name, wf_slice *value)
 {
-    *value = (span){line, n};
+    *value = (wf_slice){line, n};
     if (is_blank(*line)) return "400 a header is continued on a second line";
     *name = cut(value, ':');
     if (name->n == n) return "400 a line of the header has no colon";
     if (!is_token(*name)) return "400 the name of a header has characters that names do not have";
-    *value = trim(*value);
+    *value = trimmed(*value);
     for (size_t i = 0; i < value->n; i++) {
-        unsigned char c = (unsigned char)value->at[i];
+        unsigned char c = (unsigned char)value->p[i];
         if ((c < ' ' && c != '\t') || c == 127) return "400 a header has control characters";
     }
     return NULL;
@@ -255,44 +208,33 @@ static const char *split_field(const char *line, size_t n, span *name, span *val
 
 const char *wf_head_trailer(const char *line, size_t n)
 {
-    span name, value;
+    wf_slice name, value;
     return split_field(line, n, &name, &value);
 }
 
 const char *wf_head_field(wf_frame *f, const char *line, size_t n)
 {
-    span name, value;
+    wf_slice name, value;
     const char *bad = split_field(line, n, &name, &value);
     if (bad) return bad;
     for (size_t i = 0; i < WF_LEN(special); i++)
-        if (is(name, special[i].name)) return special[i].read(f, value);
-    bool host = is(name, "Host");
-    if (host) bad = read_host(f, value);
-    if (bad || (host && f->absolute)) return bad;
-    add(&f->head, name);
-    wf_text_print(&f->head, ": ");
-    add(&f->head, value);
-    wf_text_print(&f->head, "\r\n");
+        if (slice_is(name, special[i].name)) return special[i].read(f, value);
+    bool host = slice_is(name, "Host");
+    if (host && f->n_hosts++) return "400 Host stands more than once";
+    if (host && !is_host(value)) return "400 the Host header is not a valid host";
+    if (host && f->absolute) return NULL;
+    add_text(f, name);
+    add_text(f, value);
     return NULL;
 }
 
-static const char *check_framing(const wf_frame *f)
+const char *wf_head_end(wf_frame *f)
 {
+    f->close |= f->old && !f->keep_alive;
+    wf_text_add(&f->head, "", 1);
     if (!f->old && !f->n_hosts) return "400 HTTP/1.1 needs a Host header";
     if (!f->n_codings) return NULL;
     if (f->n_lengths) return "400 Content-Length and Transfer-Encoding exclude each other";
     if (f->old) return "400 HTTP/1.0 has no Transfer-Encoding";
     return f->unknown_coding ? "501 the only transfer coding that is known is chunked" : NULL;
-}
-
-const char *wf_head_end(wf_frame *f)
-{
-    const char *bad = check_framing(f);
-    if (bad) return bad;
-    f->close |= f->old && !f->keep_alive;
-    if (f->chunked) wf_text_print(&f->head, "Transfer-Encoding: chunked\r\n");
-    if (f->n_lengths) wf_text_print(&f->head, "Content-Length: %llu\r\n", (unsigned long long)f->length);
-    if (f->close || f->old) wf_text_print(&f->head, "Connection: %s\r\n", f->close ? "close" : "keep-alive");
-    wf_text_print(&f->head, "\r\n");
-    return NULL;
 }
