@@ -225,15 +225,12 @@ static bool reads_layout(wf_dev *dev, enum wf_op op, uint8_t layout)
     return false;
 }
 
-static bool takes_more(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
-{
-    return layout && dev->fns->weight_bytes(dev, layout, dtype, rows, cols) > rows * wf_dtype_bytes(dtype, cols);
-}
-
 uint8_t wf_weight_layout(wf_dev *dev, enum wf_op op, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
     uint8_t layout = dev->fns->weight_layout ? dev->fns->weight_layout(dev, dtype, rows, cols) : 0;
-    if (dev->saves_memory && takes_more(dev, layout, dtype, rows, cols)) layout = 0;
+    if (dev->saves_memory && layout &&
+        dev->fns->weight_bytes(dev, layout, dtype, rows, cols) > rows * wf_dtype_bytes(dtype, cols))
+        layout = 0;
     int forced = dev->selector ? dev->selector->forced(dev, op) : -1;
     if (forced >= 0) return wf_variant_at(dev, op, forced)->layout == layout ? layout : 0;
     return reads_layout(dev, op, layout) ? layout : 0;

@@ -161,20 +161,17 @@ static wf_call silu_of_experts(const wf_call *c)
     return silu;
 }
 
-static wf_call choice_of(const wf_call *c)
-{
-    wf_call choice = of_op(c, c->op);
-    choice.in[WF_ROUTER_X] = c->out[WF_ROUTER_SCORES_WS];
-    choice.out[WF_ROUTER_IDS] = c->out[WF_ROUTER_IDS], choice.out[WF_ROUTER_WEIGHTS] = c->out[WF_ROUTER_WEIGHTS];
-    return choice;
-}
-
 /* What follows the product of c, which lies in its workspace. */
 static wf_call after_product(const wf_call *c)
 {
     wf_call silu = of_op(c, WF_OP_SILU_MUL), rope = of_op(c, WF_OP_ROPE_KV);
     if (c->op == WF_OP_GROUPED_GEMM) return silu_of_experts(c);
-    if (c->op == WF_OP_ROUTER) return choice_of(c);
+    if (c->op == WF_OP_ROUTER) {
+        wf_call choice = of_op(c, c->op);
+        choice.in[WF_ROUTER_X] = c->out[WF_ROUTER_SCORES_WS];
+        choice.out[WF_ROUTER_IDS] = c->out[WF_ROUTER_IDS], choice.out[WF_ROUTER_WEIGHTS] = c->out[WF_ROUTER_WEIGHTS];
+        return choice;
+    }
     silu.in[WF_SILU_MUL_GU] = rope.in[WF_ROPE_KV_QKV] = c->out[WF_GEMM_GEMM_WS];
     silu.out[WF_SILU_MUL_Y] = rope.out[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y];
     rope.in[WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE];

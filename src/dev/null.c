@@ -60,7 +60,7 @@ uint64_t wf_null_now(const wf_dev *dev)
 }
 
 /* Counts a call of a slot; q: NULL where it has no queue. True: this is the one to fail. */
-static bool due(enum wf_null_slot slot, const wf_queue *q)
+static bool is_due(enum wf_null_slot slot, const wf_queue *q)
 {
     const wf_null_config *c = &state.c;
     if (c->queue && (!q || ((const null_queue *)q)->number != c->queue)) return false;
@@ -69,24 +69,24 @@ static bool due(enum wf_null_slot slot, const wf_queue *q)
     return c->nth && (slot == c->slot || c->slot == WF_NULL_ANY) && state.calls[c->slot] == c->nth;
 }
 
-static weft_status count(enum wf_null_slot slot, const wf_queue *q)
+static weft_status count_call(enum wf_null_slot slot, const wf_queue *q)
 {
     static const char *const names[] = {"open", "buffer", "queue", "event", "write", "read",
                                         "fill", "submit", "mark",  "transfer", "flush", "wait",  "bind"};
-    if (!due(slot, q) || !state.c.status) return WEFT_OK;
+    if (!is_due(slot, q) || !state.c.status) return WEFT_OK;
     return wf_fail(state.c.status, "null device: injected failure of %s", names[slot]);
 }
 
 /* ---- memory, queues, events --------------------------------------------------------------------------- */
 
-static void *made(size_t size)
+static void *make_object(size_t size)
 {
     void *p = wf_calloc(1, size);
     state.alive += p != NULL;
     return p;
 }
 
-static void gone(void *p)
+static void free_object(void *p)
 {
     state.alive -= p != NULL;
     free(p);
@@ -94,13 +94,13 @@ static void gone(void *p)
 
 static weft_status null_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 {
-    WF_TRY(count(WF_NULL_BUF_CREATE, NULL));
+    WF_TRY(count_call(WF_NULL_BUF_CREATE, NULL));
     if (state.c.full && state.bytes + size > state.c.full) return wf_fail(WEFT_ERR_NOMEM, "null device: full");
-    wf_buf *b = made(sizeof *b);
+    wf_buf *b = make_object(sizeof *b);
     if (!b) return WEFT_ERR_NOMEM;
     *b = (wf_buf){dev, size, wf_calloc(size, 1)};
     if (!b->host) {
-        gone(b);
+        free_object(b);
         return WEFT_ERR_NOMEM;
     }
     state.bytes += size;
@@ -113,14 +113,14 @@ static void null_buf_destroy(wf_dev *dev, wf_buf *b)
     (void)dev;
     state.bytes -= b->size;
     free(b->host);
-    gone(b);
+    free_object(b);
 }
 
 static weft_status null_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
 {
     (void)only_copies;
-    WF_TRY(count(WF_NULL_QUEUE_CREATE, NULL));
-    null_queue *q = made(sizeof *q);
+    WF_TRY(count_call(WF_NULL_QUEUE_CREATE, NULL));
+    null_queue *q = make_object(sizeof *q);
     if (!q) return WEFT_ERR_NOMEM;
     q->base.dev = dev;
     q->number = ++((null_dev *)dev)->n_made;
@@ -135,13 +135,13 @@ static void null_queue_destroy(wf_dev *dev, wf_queue *q)
     null_queue **at = &((null_dev *)dev)->queues;
     while (&(*at)->base != q) at = &(*at)->next;
     *at = (*at)->next;
-    gone(q);
+    free_object(q);
 }
 
 static weft_status null_event_create(wf_dev *dev, wf_event **out)
 {
-    WF_TRY(count(WF_NULL_EVENT_CREATE, NULL));
-    null_event *e = made(sizeof *e);
+    WF_TRY(count_call(WF_NULL_EVENT_CREATE, NULL));
+    null_event *e = make_object(sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
     e->base.dev = dev;
     *out = &e->base;
@@ -151,7 +151,7 @@ static weft_status null_event_create(wf_dev *dev, wf_event **out)
 static void null_event_destroy(wf_dev *dev, wf_event *e)
 {
     (void)dev;
-    gone(e);
+    free_object(e);
 }
 
 /* ---- work: done at once, but ends later on the fake clock ----------------------------------------------- */
@@ -162,10 +162,10 @@ static void catch_up(null_queue *q)
     q->end = WF_MAX(q->end, ((const null_dev *)q->base.dev)->now);
 }
 
-static weft_status advance(wf_queue *q, enum wf_null_slot slot, uint64_t cost, wf_event *signal)
+static weft_status advance_queue(wf_queue *q, enum wf_null_slot slot, uint64_t cost, wf_event *signal)
 {
     null_queue *nq = (null_queue *)q;
-    bool hang = due(slot, q);
+    bool hang = is_due(slot, q);
     catch_up(nq);
     nq->op = WF_N_OPS;
     if (hang && state.c.status) {
@@ -178,7 +178,7 @@ static weft_status advance(wf_queue *q, enum wf_null_slot slot, uint64_t cost, w
     return WEFT_OK;
 }
 
-static void await(wf_queue *q, wf_event *const *waits, uint32_t n)
+static void await_events(wf_queue *q, wf_event *const *waits, uint32_t n)
 {
     null_queue *nq = (null_queue *)q;
     for (uint32_t i = 0; i < n; i++) nq->end = WF_MAX(nq->end, ((null_event *)waits[i])->at);
@@ -197,24 +197,24 @@ static const null_queue *company_of(null_queue *q)
 static weft_status null_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
                               wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    await(q, waits, n_waits);
+    await_events(q, waits, n_waits);
     if (size) memcpy((char *)b->host + off, src, size);
-    return advance(q, WF_NULL_WRITE, 1000, signal);
+    return advance_queue(q, WF_NULL_WRITE, 1000, signal);
 }
 
 static weft_status null_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
                              wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    await(q, waits, n_waits);
+    await_events(q, waits, n_waits);
     if (size) memcpy(dst, (char *)b->host + off, size);
     uint64_t ns = state.c.read_ns ? state.c.read_ns(size, company_of((null_queue *)q) != NULL) : 1000;
-    return advance(q, WF_NULL_READ, ns, signal);
+    return advance_queue(q, WF_NULL_READ, ns, signal);
 }
 
 static weft_status null_fill(wf_queue *q, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)
 {
     for (uint64_t i = 0; i < size; i += 4) memcpy((char *)b->host + off + i, &pattern, 4);
-    return advance(q, WF_NULL_FILL, 1000, NULL);
+    return advance_queue(q, WF_NULL_FILL, 1000, NULL);
 }
 
 static uint64_t cost_of(null_queue *q, const wf_call *c)
@@ -226,37 +226,37 @@ static uint64_t cost_of(null_queue *q, const wf_call *c)
 
 static weft_status null_submit(wf_queue *q, const wf_call *c)
 {
-    await(q, c->waits, c->n_waits);
+    await_events(q, c->waits, c->n_waits);
     if (state.c.compute) WF_TRY(state.c.compute(c));
-    WF_TRY(advance(q, WF_NULL_SUBMIT, cost_of((null_queue *)q, c), c->signal));
+    WF_TRY(advance_queue(q, WF_NULL_SUBMIT, cost_of((null_queue *)q, c), c->signal));
     ((null_queue *)q)->op = c->op;
     return WEFT_OK;
 }
 
 static weft_status null_mark(wf_queue *q, wf_event *const *waits, uint32_t n, wf_event *signal)
 {
-    await(q, waits, n);
-    weft_status s = advance(q, WF_NULL_MARK, 0, signal);
+    await_events(q, waits, n);
+    weft_status s = advance_queue(q, WF_NULL_MARK, 0, signal);
     if (s == WEFT_OK && signal) ((null_event *)signal)->mark = true;
     return s;
 }
 
 static weft_status null_transfer(wf_queue *q, uint64_t bytes, wf_event *const *waits, uint32_t n, wf_event *signal)
 {
-    await(q, waits, n);
-    return advance(q, WF_NULL_TRANSFER, state.c.transfer_ns ? state.c.transfer_ns(bytes) : 1000, signal);
+    await_events(q, waits, n);
+    return advance_queue(q, WF_NULL_TRANSFER, state.c.transfer_ns ? state.c.transfer_ns(bytes) : 1000, signal);
 }
 
 static weft_status null_flush(wf_queue *q)
 {
-    return count(WF_NULL_FLUSH, q);
+    return count_call(WF_NULL_FLUSH, q);
 }
 
 static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
 {
     null_dev *dev = (null_dev *)e->dev;
     uint64_t at = ((null_event *)e)->at;
-    WF_TRY(count(WF_NULL_WAIT, NULL));
+    WF_TRY(count_call(WF_NULL_WAIT, NULL));
     if (at == NEVER) {
         return wf_fail(WEFT_ERR_TIMEOUT, "null device: work did not end in %u ms", timeout_ms);
     }
@@ -311,14 +311,14 @@ static weft_status null_bind(wf_dev *dev, const wf_call *c, int variant, wf_boun
     *out = (wf_bound){variant, NULL};
     if (state.c.bound) state.c.bound(c);
     if (dev->params.on_progress) dev->params.on_progress(dev->params.user, "compile", 0); /* as those that compile do */
-    return count(WF_NULL_BIND, NULL);
+    return count_call(WF_NULL_BIND, NULL);
 }
 
 /* ---- the backend ------------------------------------------------------------------------------------------ */
 
 static void null_close(wf_dev *dev)
 {
-    gone(dev);
+    free_object(dev);
 }
 
 static const wf_dev_fns fns = {
@@ -359,8 +359,8 @@ static size_t null_list(struct weft_device_info *out, size_t cap)
 static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
 {
     (void)i;
-    WF_TRY(count(WF_NULL_OPEN, NULL));
-    null_dev *dev = made(sizeof *dev);
+    WF_TRY(count_call(WF_NULL_OPEN, NULL));
+    null_dev *dev = make_object(sizeof *dev);
     if (!dev) return WEFT_ERR_NOMEM;
     null_list(&dev->base.info, 1);
     dev->base.fns = &fns;

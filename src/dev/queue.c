@@ -60,30 +60,27 @@ weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint3
     return size ? wf_dev_note(q->dev, q->dev->fns->fill(q, buf, off, size, pattern)) : WEFT_OK;
 }
 
-static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
-{
-    const wf_view *w = &c->in[WF_MAX(wf_op_input(c->op, WF_OPERAND_WEIGHT), 0)];
-    if (!w->buf) w = &c->in[0];
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]",
-                   dev->info.id, wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols,
-                   wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
-}
-
 /* What a backend said to a call. A kernel that it refuses to start is no good here; who binds again gets another. */
-static weft_status done(wf_dev *dev, const wf_call *c, int variant, weft_status s)
+static weft_status note_launch(wf_dev *dev, const wf_call *c, int variant, weft_status s)
 {
     if (s == WEFT_ERR_UNSUPPORTED) wf_drop(dev, c, variant);
     return wf_dev_note(dev, s);
 }
 
 /* Puts a call whose shape is known to be good in the queue. */
-static weft_status submit(wf_queue *q, const wf_call *c)
+static weft_status submit_call(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
     wf_call picked = *c;
     if (c->variant < 0) picked.variant = wf_pick(dev, c);
-    if (picked.variant < 0) return no_kernel(dev, c);
-    return done(dev, c, picked.variant, dev->fns->submit(q, &picked));
+    if (picked.variant < 0) {
+        const wf_view *w = &c->in[WF_MAX(wf_op_input(c->op, WF_OPERAND_WEIGHT), 0)];
+        if (!w->buf) w = &c->in[0];
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]",
+                       dev->info.id, wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols,
+                       wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
+    }
+    return note_launch(dev, c, picked.variant, dev->fns->submit(q, &picked));
 }
 
 static weft_status check_call(const wf_dev *dev, const wf_call *c)
@@ -108,47 +105,45 @@ weft_status wf_submit(wf_queue *q, const wf_call *c)
     WF_TRY(wf_dev_usable(dev, "submit"));
     WF_TRY(check_call(dev, c));
     size_t n = wf_pieces(dev, c, piece);
-    if (n == 1) return submit(q, c);
+    if (n == 1) return submit_call(q, c);
     for (size_t i = 0; i < n; i++) {
         wf_call part = part_of(c, piece[i], i, n);
         if (part.variant >= 0 && !wf_can_use(dev, &part, part.variant)) part.variant = -1;
-        WF_TRY(submit(q, &part));
+        WF_TRY(submit_call(q, &part));
     }
     return WEFT_OK;
 }
 
-static weft_status launch(wf_queue *q, const wf_call *c, const wf_bound *b)
+static weft_status launch_bound(wf_queue *q, const wf_call *c, const wf_bound *b)
 {
     const wf_dev_fns *fns = q->dev->fns;
-    if (fns->launch) return done(q->dev, c, b->variant, fns->launch(q, c, b));
+    if (fns->launch) return note_launch(q->dev, c, b->variant, fns->launch(q, c, b));
     wf_call bound = *c;
     bound.variant = b->variant;
-    return done(q->dev, c, b->variant, fns->submit(q, &bound));
-}
-
-/* What runs is what was bound: the variant that the call names may not run this number of rows. */
-static weft_status check_binding(const wf_dev *dev, const wf_call *c, const wf_binding *b)
-{
-    wf_call any = *c;
-    any.variant = -1;
-    WF_TRY(check_call(dev, &any));
-    for (uint8_t i = 0; i < b->n; i++)
-        if (wf_piece_of(c, b->part[i].piece).op != (enum wf_op)b->part[i].op) return wf_fail(WEFT_ERR_INTERNAL, "%s: bound for another call", wf_ops[c->op].name);
-    return WEFT_OK;
+    return note_launch(q->dev, c, b->variant, fns->submit(q, &bound));
 }
 
 weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
 {
     WF_TRY(wf_dev_usable(q->dev, "launch"));
-    if (q->dev->params.check_calls) WF_TRY(check_binding(q->dev, c, b));
-    if (b->n == 1) return launch(q, c, &b->part[0].b);
+    if (q->dev->params.check_calls) {
+        /* What runs is what was bound: the variant that the call names may not run this number of rows. */
+        wf_call any = *c;
+        any.variant = -1;
+        WF_TRY(check_call(q->dev, &any));
+        for (uint8_t i = 0; i < b->n; i++)
+            if (wf_piece_of(c, b->part[i].piece).op != (enum wf_op)b->part[i].op)
+                return wf_fail(WEFT_ERR_INTERNAL, "%s: bound for another call", wf_ops[c->op].name);
+    }
+    if (b->n == 1) return launch_bound(q, c, &b->part[0].b);
     if (!b->n) return wf_fail(WEFT_ERR_INTERNAL, "%s: launched before it was bound", wf_ops[c->op].name); /* nothing would signal */
     for (uint8_t i = 0; i < b->n; i++) {
         wf_call part = part_of(c, b->part[i].piece, i, b->n);
-        WF_TRY(launch(q, &part, &b->part[i].b));
+        WF_TRY(launch_bound(q, &part, &b->part[i].b));
     }
     return WEFT_OK;
 }
+
 weft_status wf_mark(wf_queue *q, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     WF_TRY(wf_dev_usable(q->dev, "mark"));

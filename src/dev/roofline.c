@@ -24,15 +24,6 @@ size_t wf_ceiling_costs(const wf_ceilings *top, wf_cost out[WF_CEILING_COSTS])
     return n;
 }
 
-static bool set_device(wf_roofline *r, const char *name, double value)
-{
-    if (!strcmp(name, "read")) return r->read = value * 1e3, true;
-    if (!strcmp(name, "launch")) return r->launch = value, true;
-    for (size_t i = 0; i < WF_N_ARITH; i++)
-        if (!strcmp(name, units[i])) return r->ops[i] = value * 1e6, true;
-    return false;
-}
-
 static bool set_efficiency(wf_efficiency *e, const char *name, double value)
 {
     if (value > 1) return false;
@@ -56,7 +47,13 @@ static wf_efficiency *find_efficiency(wf_roofline *r, wf_dev *dev, const char *o
 
 bool wf_roofline_set(wf_roofline *r, wf_dev *dev, const wf_cost *c)
 {
-    if (!strcmp(c->of, "device")) return set_device(r, c->name, c->value);
+    if (!strcmp(c->of, "device")) {
+        if (!strcmp(c->name, "read")) return r->read = c->value * 1e3, true;
+        if (!strcmp(c->name, "launch")) return r->launch = c->value, true;
+        for (size_t i = 0; i < WF_N_ARITH; i++)
+            if (!strcmp(c->name, units[i])) return r->ops[i] = c->value * 1e6, true;
+        return false;
+    }
     wf_efficiency *e = find_efficiency(r, dev, c->of);
     return e && set_efficiency(e, c->name, c->value);
 }
@@ -79,26 +76,9 @@ static double rows_of(const wf_call *c)
     return c->op == WF_OP_ARGMAX || c->op == WF_OP_SAMPLE ? c->in[0].rows : c->out[0].rows;
 }
 
-/* The V pool stands behind the K pool. */
-static bool is_pool(const wf_call *c, const wf_view *v)
-{
-    const wf_view *k = c->op == WF_OP_ATTENTION ? &c->in[WF_ATTENTION_K_POOL]
-                       : c->op == WF_OP_ROPE_KV ? &c->out[WF_ROPE_KV_K_POOL]
-                       : c->op == WF_OP_GEMM    ? &c->out[WF_GEMM_K_POOL]
-                                                : NULL;
-    return k && (v == k || v == k + 1);
-}
-
 double wf_experts_read(double experts, double used, double tokens)
 {
     return experts * (1 - pow(1 - WF_MIN(used / experts, 1.0), tokens));
-}
-
-/* Of W: those of the experts that the tokens may be expected to need. */
-static double rows_of_experts(const wf_call *c)
-{
-    double used = c->in[WF_GROUPED_GEMM_IDS].cols, n = wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, c->in[WF_GROUPED_GEMM_IDS].cols);
-    return n * wf_experts_read(c->in[WF_GROUPED_GEMM_W].rows / n, used, c->out[WF_GROUPED_GEMM_Y].rows);
 }
 
 /* What a product reads all of; NULL: nothing. */
@@ -112,8 +92,18 @@ static const wf_view *product_weight(const wf_call *c)
 static double rows_moved(const wf_call *c, const wf_view *v)
 {
     if (v == product_weight(c)) return v->rows;
-    if (c->op == WF_OP_GROUPED_GEMM && v == &c->in[WF_GROUPED_GEMM_W]) return rows_of_experts(c);
-    if (is_pool(c, v)) return c->op == WF_OP_ATTENTION ? 0 : rows_of(c) / WF_MAX(c->p.page_tokens, 1u);
+    if (c->op == WF_OP_GROUPED_GEMM && v == &c->in[WF_GROUPED_GEMM_W]) {
+        /* Of W: those of the experts that the tokens may be expected to need. */
+        double used = c->in[WF_GROUPED_GEMM_IDS].cols,
+               n = wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, c->in[WF_GROUPED_GEMM_IDS].cols);
+        return n * wf_experts_read(c->in[WF_GROUPED_GEMM_W].rows / n, used, c->out[WF_GROUPED_GEMM_Y].rows);
+    }
+    /* The V pool stands behind the K pool. */
+    const wf_view *k = c->op == WF_OP_ATTENTION ? &c->in[WF_ATTENTION_K_POOL]
+                       : c->op == WF_OP_ROPE_KV ? &c->out[WF_ROPE_KV_K_POOL]
+                       : c->op == WF_OP_GEMM    ? &c->out[WF_GEMM_K_POOL]
+                                                : NULL;
+    if (k && (v == k || v == k + 1)) return c->op == WF_OP_ATTENTION ? 0 : rows_of(c) / WF_MAX(c->p.page_tokens, 1u);
     return WF_MIN(v->rows, rows_of(c));
 }
 
@@ -129,28 +119,25 @@ typedef struct work {
     double flops, bytes;
 } work;
 
-/* Each row of a prompt sees half of it. Sequences of unknown length have a thousand keys. */
-static work work_of_attention(const wf_call *c)
-{
-    double rows = c->out[WF_ATTENTION_O].rows, longest = c->p.max_kv ? c->p.max_kv : 1024, most = c->p.max_q ? c->p.max_q : 1;
-    double keys = longest - WF_MIN(most - 1, longest) / 2, sequences = most > rows ? 1 : rows / most, head = c->p.head_dim;
-    double kv = 2 * sequences * longest * c->p.n_kv_head * (double)wf_dtype_bytes(c->in[WF_ATTENTION_K_POOL].dtype, c->p.head_dim);
-    return (work){4 * rows * keys * c->p.n_head * head, operand_bytes(c) + kv};
-}
-
-static work work_of_experts(const wf_call *c, double bytes)
-{
-    double outputs = (double)c->out[WF_GROUPED_GEMM_Y].cols * (c->p.silu ? 2 : 1);
-    return (work){2.0 * c->out[WF_GROUPED_GEMM_Y].rows * outputs * c->in[WF_GROUPED_GEMM_W].cols, bytes};
-}
-
 /* A product does two operations for each weight and row; all else a few for each number it moves. */
 static work work_of(const wf_call *c)
 {
     const wf_view *w = product_weight(c);
-    if (c->op == WF_OP_ATTENTION) return work_of_attention(c);
+    if (c->op == WF_OP_ATTENTION) {
+        /* Each row of a prompt sees half of it. Sequences of unknown length have a thousand keys. */
+        double rows = c->out[WF_ATTENTION_O].rows, longest = c->p.max_kv ? c->p.max_kv : 1024,
+               most = c->p.max_q ? c->p.max_q : 1;
+        double keys = longest - WF_MIN(most - 1, longest) / 2, sequences = most > rows ? 1 : rows / most,
+               head = c->p.head_dim;
+        double kv = 2 * sequences * longest * c->p.n_kv_head *
+                    (double)wf_dtype_bytes(c->in[WF_ATTENTION_K_POOL].dtype, c->p.head_dim);
+        return (work){4 * rows * keys * c->p.n_head * head, operand_bytes(c) + kv};
+    }
     double bytes = operand_bytes(c);
-    if (c->op == WF_OP_GROUPED_GEMM) return work_of_experts(c, bytes);
+    if (c->op == WF_OP_GROUPED_GEMM) {
+        double outputs = (double)c->out[WF_GROUPED_GEMM_Y].cols * (c->p.silu ? 2 : 1);
+        return (work){2.0 * c->out[WF_GROUPED_GEMM_Y].rows * outputs * c->in[WF_GROUPED_GEMM_W].cols, bytes};
+    }
     return (work){w ? 2.0 * c->out[0].rows * w->rows * w->cols : bytes, bytes};
 }
 

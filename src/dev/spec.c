@@ -24,7 +24,7 @@ typedef struct candidates {
 } candidates;
 
 /* The null device is for tests: only its own name finds it. */
-static bool hidden(const wf_backend *b)
+static bool is_hidden(const wf_backend *b)
 {
     return !strcmp(b->name, "null");
 }
@@ -33,7 +33,7 @@ size_t wf_dev_list(struct weft_device_info *out, size_t cap)
 {
     size_t n = 0;
     for (size_t b = 0; b < WF_LEN(backends); b++) {
-        if (hidden(backends[b])) continue;
+        if (is_hidden(backends[b])) continue;
         size_t room = n < cap ? cap - n : 0;
         n += backends[b]->list(room ? out + n : NULL, room);
     }
@@ -66,7 +66,7 @@ static bool is_of(const wf_backend *b, const char *spec)
 }
 
 /* spec NULL: of all backends. */
-static weft_status collect(const char *spec, candidates *all)
+static weft_status collect_devices(const char *spec, candidates *all)
 {
     all->n = 0;
     for (size_t b = 0; b < WF_LEN(backends); b++)
@@ -74,7 +74,7 @@ static weft_status collect(const char *spec, candidates *all)
     return WEFT_OK;
 }
 
-static bool contains(const char *text, const char *part)
+static bool contains_text(const char *text, const char *part)
 {
     size_t len = strlen(part);
     for (; *text; text++) {
@@ -88,7 +88,7 @@ static const candidate *best_gpu(const candidates *all)
     const candidate *best = NULL;
     for (size_t i = 0; i < all->n; i++) {
         const candidate *c = &all->list[i];
-        if (c->info.type != WEFT_DEVICE_GPU || hidden(c->backend)) continue;
+        if (c->info.type != WEFT_DEVICE_GPU || is_hidden(c->backend)) continue;
         if (!best || c->info.memory > best->info.memory) best = c;
     }
     return best;
@@ -106,7 +106,7 @@ static const candidate *by_name(const candidates *all, const char *part)
 {
     for (size_t i = 0; i < all->n; i++) {
         const candidate *c = &all->list[i];
-        if (!hidden(c->backend) && contains(c->info.name, part)) return c;
+        if (!is_hidden(c->backend) && contains_text(c->info.name, part)) return c;
     }
     return NULL;
 }
@@ -127,7 +127,7 @@ static weft_status none_such(const candidates *all, const char *spec)
     size_t len = 0;
     for (size_t i = 0; i < all->n; i++) {
         const candidate *c = &all->list[i];
-        if (hidden(c->backend) || len >= sizeof names) continue;
+        if (is_hidden(c->backend) || len >= sizeof names) continue;
         len += (size_t)snprintf(names + len, sizeof names - len, "%s%s (%s)", len ? ", " : "",
                                 c->info.id, c->info.name);
     }
@@ -145,18 +145,7 @@ static weft_status open_one(const candidate *c, const wf_open_params *p, wf_dev 
     return s ? wf_fail_context(s, "%s (%s)", c->info.id, c->info.name) : WEFT_OK;
 }
 
-static weft_status open_auto(const candidates *all, const wf_open_params *p, wf_dev **out)
-{
-    const candidate *gpu = best_gpu(all), *cpu = by_id(all, "cpu");
-    if (gpu) {
-        weft_status s = open_one(gpu, p, out);
-        if (!s || !cpu) return s;
-        wf_log(WEFT_LOG_WARN, "%s; using the CPU instead", wf_error());
-    }
-    return cpu ? open_one(cpu, p, out) : none_such(all, "auto");
-}
-
-static const candidate *find(const candidates *all, const char *spec)
+static const candidate *find_device(const candidates *all, const char *spec)
 {
     if (!strcasecmp(spec, "gpu")) return best_gpu(all);
     const candidate *c = by_id(all, spec);
@@ -167,12 +156,20 @@ static const candidate *find(const candidates *all, const char *spec)
 /* A backend that the name rules out is not asked: OpenCL would load all its drivers. */
 static weft_status open_spec(candidates *all, const char *spec, const wf_open_params *p, wf_dev **out)
 {
-    WF_TRY(collect(spec, all));
+    WF_TRY(collect_devices(spec, all));
     const candidate *c = by_id(all, spec);
     if (c) return open_one(c, p, out);
-    WF_TRY(collect(NULL, all));
-    if (!strcasecmp(spec, "auto")) return open_auto(all, p, out);
-    c = find(all, spec);
+    WF_TRY(collect_devices(NULL, all));
+    if (!strcasecmp(spec, "auto")) {
+        const candidate *gpu = best_gpu(all), *cpu = by_id(all, "cpu");
+        if (gpu) {
+            weft_status s = open_one(gpu, p, out);
+            if (!s || !cpu) return s;
+            wf_log(WEFT_LOG_WARN, "%s; using the CPU instead", wf_error());
+        }
+        return cpu ? open_one(cpu, p, out) : none_such(all, "auto");
+    }
+    c = find_device(all, spec);
     return c ? open_one(c, p, out) : none_such(all, spec);
 }
 

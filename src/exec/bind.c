@@ -7,11 +7,6 @@
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
 
-static bool own_tokens(const wf_node *node, const wf_value *v)
-{
-    return v->rows == node->rows || (wf_rows_are_tokens(v->rows) && wf_rows_are_tokens(node->rows));
-}
-
 static void bind_buffer(const wf_bind_to *to, const wf_plan *plan, wf_operand o, wf_view *view, wf_ref *ref)
 {
     const wf_value *v = &to->g->values[o.value];
@@ -43,25 +38,13 @@ static void bind_operand(const wf_bind_to *to, const wf_plan *plan, const wf_nod
     if (o.value < 0) return;
     const wf_value *v = &to->g->values[o.value];
     ref->rows = (uint8_t)v->rows;
-    ref->sliced = own_tokens(node, v);
+    ref->sliced = v->rows == node->rows || (wf_rows_are_tokens(v->rows) && wf_rows_are_tokens(node->rows));
     if (v->kind == WF_VALUE_WEIGHT) *view = to->weights[v->id];
     if (v->kind == WF_VALUE_ACT) bind_buffer(to, plan, o, view, ref);
     if (v->kind == WF_VALUE_INPUT || v->kind == WF_VALUE_STATE) bind_array(to, o, view, ref);
     if (v->kind != WF_VALUE_KV) return;
     ref->place = WF_PLACE_POOL;
     *view = wf_memory_pool(to->mem, v, 0, 0);
-}
-
-/* A command whose scratch state is smaller than its rows may be takes them a part at a time. */
-static uint32_t most_rows(const wf_bind_to *to, const wf_node *node)
-{
-    uint32_t most = UINT32_MAX;
-    for (size_t i = 0; i < WF_MAX_OUT; i++) {
-        const wf_operand *o = &node->out[i];
-        const wf_value *v = o->value < 0 ? NULL : &to->g->values[o->value];
-        if (v && v->kind == WF_VALUE_STATE && v->rows == WF_ROWS_WHOLE && (o->cols ? o->cols : v->cols) > 1) most = WF_MIN(most, to->states[v->id].rows);
-    }
-    return most;
 }
 
 static void bind_command(const wf_bind_to *to, const wf_plan *plan, const wf_nano *nano, wf_command *c)
@@ -73,7 +56,15 @@ static void bind_command(const wf_bind_to *to, const wf_plan *plan, const wf_nan
     c->call.variant = -1;
     c->call.max_groups = nano->groups;
     c->call.p = node->p;
-    c->max_rows = most_rows(to, node);
+    /* A command whose scratch state is smaller than its rows may be takes them a part at a time. */
+    uint32_t most = UINT32_MAX;
+    for (size_t i = 0; i < WF_MAX_OUT; i++) {
+        const wf_operand *o = &node->out[i];
+        const wf_value *v = o->value < 0 ? NULL : &to->g->values[o->value];
+        if (v && v->kind == WF_VALUE_STATE && v->rows == WF_ROWS_WHOLE && (o->cols ? o->cols : v->cols) > 1)
+            most = WF_MIN(most, to->states[v->id].rows);
+    }
+    c->max_rows = most;
     for (size_t i = 0; i < WF_MAX_IN; i++) bind_operand(to, plan, node, node->in[i], &c->call.in[i], &c->in[i]);
     for (size_t i = 0; i < WF_MAX_OUT; i++) {
         if (wf_node_out(node, i) >= 0) bind_operand(to, plan, node, node->out[i], &c->call.out[i], &c->out[i]);
@@ -211,11 +202,6 @@ static weft_status named_variant(wf_dev *dev, const wf_plan *plan, const wf_nano
     return *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s' for %s", wf_line_place_of(plan, &plan->lines[n->line]).text, dev->info.name, kernel, wf_ops[op].name);
 }
 
-static uint32_t rows_limit(const wf_bind_to *to, const wf_command *c)
-{
-    return WF_MIN(c->max_rows, c->node->rows == WF_ROWS_LOGITS ? to->limits.logit_rows : to->limits.step_tokens);
-}
-
 static weft_status new_kernels(wf_bind_to *to, const wf_call *like, bool prefill, uint32_t max_rows, wf_kernels **out)
 {
     if (!wf_grow(&to->kernels, to->n_kernels, &to->cap_kernels, sizeof *to->kernels)) return WEFT_ERR_NOMEM;
@@ -228,20 +214,19 @@ static weft_status new_kernels(wf_bind_to *to, const wf_call *like, bool prefill
     return k->of && k->us ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status check_no_kernel(const wf_plan *plan, const wf_command *c)
-{
-    const char *kernel = plan->lines[c->nano->line].kernel;
-    if (!strcmp(kernel, "auto")) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s': it moves data, write 'auto'", wf_line_place_of(plan, &plan->lines[c->nano->line]).text, c->node->name, kernel);
-}
-
 static weft_status find_kernels(wf_bind_to *to, const wf_plan *plan, wf_command *c)
 {
     wf_call like;
-    if (c->node->kind != WF_NODE_KERNEL) return check_no_kernel(plan, c);
+    if (c->node->kind != WF_NODE_KERNEL) {
+        const char *kernel = plan->lines[c->nano->line].kernel;
+        if (!strcmp(kernel, "auto")) return WEFT_OK;
+        return wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s': it moves data, write 'auto'",
+                       wf_line_place_of(plan, &plan->lines[c->nano->line]).text, c->node->name, kernel);
+    }
     WF_TRY(named_variant(to->dev, plan, c->nano, c->node->op, &c->call.variant));
     bool prefill = c->node->rows == WF_ROWS_PREFILL;
-    uint32_t most = rows_limit(to, c);
+    uint32_t most = WF_MIN(c->max_rows,
+                           c->node->rows == WF_ROWS_LOGITS ? to->limits.logit_rows : to->limits.step_tokens);
     wf_step_shape st = step_of(&to->limits, 1, !prefill);
     wf_command_call(to, c, &st, (wf_range){0, 1}, &like);
     for (wf_kernels **k = to->kernels; k < to->kernels + to->n_kernels && !c->kernels; k++)
@@ -279,7 +264,7 @@ void wf_kernels_free(wf_bind_to *to)
 
 /* ---- choosing ------------------------------------------------------------------------------------------------------ */
 
-static weft_status keep(wf_kernels *k, const wf_binding *b, uint32_t *of)
+static weft_status keep_binding(wf_kernels *k, const wf_binding *b, uint32_t *of)
 {
     size_t i = 0;
     while (i < k->n && memcmp(&k->list[i], b, sizeof *b)) i++;
@@ -307,7 +292,7 @@ static weft_status bind_call(const wf_bind_to *to, wf_kernels *k, const wf_call 
     wf_call c = call_to_bind(to, call);
     memset(&b, 0, sizeof b);
     WF_TRY(wf_bind(to->dev, &c, &b));
-    return keep(k, &b, of);
+    return keep_binding(k, &b, of);
 }
 
 static uint32_t *entry_of(const wf_command *c, const wf_call *call)
@@ -370,33 +355,22 @@ static bool same_kernels(const wf_kernels *k, uint32_t a, uint32_t b)
     return true;
 }
 
-static void fill_between(wf_kernels *k, uint32_t low, uint32_t high)
-{
-    for (size_t i = 0; i < WF_N_CONTEXTS; i++) {
-        uint32_t *of = k->of + i * (k->max_rows + 1);
-        for (uint32_t rows = low + 1; rows < high; rows++) of[rows] = of[low];
-    }
-}
-
 /* If two numbers of rows have the same kernels, all between them get these, too: a kernel that runs more rows runs fewer, and at
  * such numbers the choice hardly changes. */
 static weft_status bind_between(const wf_bind_to *to, const wf_command *c, uint32_t low, uint32_t high)
 {
     if (high - low < 2) return WEFT_OK;
     if (same_kernels(c->kernels, low, high)) {
-        fill_between(c->kernels, low, high);
+        for (size_t i = 0; i < WF_N_CONTEXTS; i++) {
+            uint32_t *of = c->kernels->of + i * (c->kernels->max_rows + 1);
+            for (uint32_t rows = low + 1; rows < high; rows++) of[rows] = of[low];
+        }
         return WEFT_OK;
     }
     uint32_t middle = low + (high - low) / 2;
     WF_TRY(bind_rows(to, c, middle));
     WF_TRY(bind_between(to, c, low, middle));
     return bind_between(to, c, middle, high);
-}
-
-/* Is it the first command, of all programs, with these kernels? */
-static bool first_with(const wf_command *c)
-{
-    return !c->kernels->n;
 }
 
 /* ---- what choosing will build ------------------------------------------------------------------------------------------ */
@@ -414,13 +388,6 @@ static void add_calls(const wf_bind_to *to, const wf_command *c, uint32_t rows, 
         wf_command_like(to, c, rows, max_kv[i], &call);
         out->list[out->n++] = call_to_bind(to, &call);
     }
-}
-
-/* A kernel hardly ever serves so few numbers of rows that none of them is met in steps of an eighth. */
-static void add_all_rows(const wf_bind_to *to, const wf_command *c, call_list *out)
-{
-    for (uint32_t rows = 1; rows < c->kernels->max_rows; rows += WF_MAX(rows / 8, 1u)) add_calls(to, c, rows, out);
-    add_calls(to, c, c->kernels->max_rows, out);
 }
 
 /* Of programs that are bound: whether what they will build was asked for. */
@@ -441,7 +408,10 @@ static void build_ahead(const wf_bind_to *to, ahead *a)
         for (wf_command *c = a->list[p].commands; c < a->list[p].commands + a->list[p].n; c++) {
             if (c->node->kind != WF_NODE_KERNEL || c->kernels->foreseen) continue;
             c->kernels->foreseen = true;
-            add_all_rows(to, c, &calls);
+            /* A kernel hardly ever serves so few numbers of rows that none of them is met in steps of an eighth. */
+            for (uint32_t rows = 1; rows < c->kernels->max_rows; rows += WF_MAX(rows / 8, 1u))
+                add_calls(to, c, rows, &calls);
+            add_calls(to, c, c->kernels->max_rows, &calls);
         }
     wf_bind_ahead(to->dev, calls.list, calls.n);
     free(calls.list);
@@ -482,7 +452,8 @@ weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *c
     *can_sample = true;
     for (size_t p = 0; p < n; p++)
         for (wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
-            if (c->node->kind != WF_NODE_KERNEL || !first_with(c)) continue;
+            /* The first command of all programs with these kernels binds them. */
+            if (c->node->kind != WF_NODE_KERNEL || c->kernels->n) continue;
             weft_status s = bind_all_rows(to, c, &a);
             bool refused = s != WEFT_OK && c->node->op == WF_OP_SAMPLE && !to->dev->lost;
             if (refused) *can_sample = false;

@@ -6,7 +6,7 @@
 
 /* ---- what a step has to run ----------------------------------------------------------------------------------------- */
 
-static bool wanted(const wf_exec *e, const wf_submission *now, const wf_node *n)
+static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node *n)
 {
     const wf_step_io *io = now->io;
     switch (n->when) {
@@ -40,41 +40,28 @@ static order order_of(const wf_exec *e, const wf_submission *now, size_t i)
     return o;
 }
 
-static weft_status observe(wf_exec *e, const wf_batch *b, const wf_command *c, uint32_t first, const wf_call *call)
+static weft_status observe_call(wf_exec *e, const wf_batch *b, const wf_command *c, uint32_t first, const wf_call *call)
 {
     if (!e->observer) return WEFT_OK;
     WF_TRY(wf_finish(e->queues[c->nano->queue]));
     return e->observer(e->observer_user, e->queues[c->nano->queue], c->node, b, first, call);
 }
 
-/* Of these rows the device counts those that it computes again. */
-static void count_rows(wf_exec *e, const wf_command *c, const wf_call *call, const wf_binding *b)
-{
-    if (c->node->op == WF_OP_ATTENTION && wf_binding_is_async(e->dev, b)) e->stats.softmax[c->node->layer].rows += (uint64_t)call->out[0].rows * call->p.n_head;
-}
-
 /* A driver may refuse a kernel that it has built; the device drops that one, and another is bound. */
-static weft_status launch(wf_exec *e, const wf_command *c, const wf_call *call)
+static weft_status launch_call(wf_exec *e, const wf_command *c, const wf_call *call)
 {
     const wf_binding *b;
     weft_status s = WEFT_OK;
     for (int tries = 0; tries < 3; tries++) {
         WF_TRY(wf_command_kernels(&e->to, c, call, &b));
         s = wf_launch(e->queues[c->nano->queue], call, b);
-        if (s == WEFT_OK) count_rows(e, c, call, b);
+        /* rows that are computed again */
+        bool counts = s == WEFT_OK && c->node->op == WF_OP_ATTENTION && wf_binding_is_async(e->dev, b);
+        if (counts) e->stats.softmax[c->node->layer].rows += (uint64_t)call->out[0].rows * call->p.n_head;
         if (s != WEFT_ERR_UNSUPPORTED || e->dev->lost) return s;
         wf_command_unbind(c, call);
     }
     return s;
-}
-
-/* Before a call that would make the submission too long. */
-static weft_status pace(wf_exec *e, const wf_command *c, double us)
-{
-    double *queued = &e->queued_us[c->nano->queue];
-    bool full = *queued > 0 && *queued + us > WF_SUBMISSION_US;
-    *queued = full ? us : *queued + us;
-    return full ? wf_flush(e->queues[c->nano->queue]) : WEFT_OK;
 }
 
 static weft_status run_kernel(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range left, order *o)
@@ -84,31 +71,19 @@ static weft_status run_kernel(wf_exec *e, const wf_submission *now, const wf_com
         wf_call call;
         rest = left.count - WF_MIN(left.count, most);
         left.count -= rest;
-        WF_TRY(pace(e, c, wf_rows_us(c, context, left.count)));
+        /* Before a call that would make the submission too long. */
+        double us = wf_rows_us(c, context, left.count);
+        double *queued = &e->queued_us[c->nano->queue];
+        bool full = *queued > 0 && *queued + us > WF_SUBMISSION_US;
+        *queued = full ? us : *queued + us;
+        if (full) WF_TRY(wf_flush(e->queues[c->nano->queue]));
         wf_command_call(&e->to, c, &now->f->step, left, &call);
         call.waits = o->waits;
         call.n_waits = o->n_waits;
         call.signal = rest ? o->start : o->end;
         call.started = rest ? NULL : o->start;
-        WF_TRY(launch(e, c, &call));
-        WF_TRY(observe(e, now->b, c, left.first, &call));
-    }
-    return WEFT_OK;
-}
-
-static weft_status run_upload(wf_exec *e, const wf_submission *now, wf_queue *q, const order *o)
-{
-    return wf_write(q, e->inputs.buf, e->inputs.offset, now->f->staging.data, now->upload_bytes, o->waits, o->n_waits, o->end);
-}
-
-/* Rows without gaps go in one piece. */
-static weft_status download(wf_queue *q, const wf_view *v, void *to, const order *o)
-{
-    uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = wf_dtype_bytes(v->dtype, v->stride);
-    uint32_t step = pitch == row ? v->rows : 1;
-    for (uint32_t i = 0; i < v->rows; i += step) {
-        bool last = i + step >= v->rows;
-        WF_TRY(wf_read(q, v->buf, v->offset + i * pitch, (uint8_t *)to + i * row, row * step, o->waits, i ? 0 : o->n_waits, last ? o->end : NULL));
+        WF_TRY(launch_call(e, c, &call));
+        WF_TRY(observe_call(e, now->b, c, left.first, &call));
     }
     return WEFT_OK;
 }
@@ -116,9 +91,19 @@ static weft_status download(wf_queue *q, const wf_view *v, void *to, const order
 static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows, const order *o)
 {
     wf_view v = c->call.in[0];
-    void *to = c->node->when == WF_WHEN_IDS ? (void *)now->io->ids : c->node->when == WF_WHEN_LOGITS ? (void *)now->io->logits : now->f->recomputed.data;
+    uint8_t *to = c->node->when == WF_WHEN_IDS      ? (uint8_t *)now->io->ids
+                  : c->node->when == WF_WHEN_LOGITS ? (uint8_t *)now->io->logits
+                                                    : now->f->recomputed.data;
     wf_command_view(&e->to, &now->f->step, rows, &c->in[0], &v);
-    return download(e->queues[c->nano->queue], &v, (uint8_t *)to + rows.first * wf_dtype_bytes(v.dtype, v.cols), o);
+    /* Rows without gaps go in one piece. */
+    uint64_t row = wf_dtype_bytes(v.dtype, v.cols), pitch = wf_dtype_bytes(v.dtype, v.stride);
+    uint32_t step = pitch == row ? v.rows : 1;
+    for (uint32_t i = 0; i < v.rows; i += step) {
+        bool last = i + step >= v.rows;
+        WF_TRY(wf_read(e->queues[c->nano->queue], v.buf, v.offset + i * pitch, to + (rows.first + i) * row, row * step,
+                       o->waits, i ? 0 : o->n_waits, last ? o->end : NULL));
+    }
+    return WEFT_OK;
 }
 
 /* Copies a page; flushes where more bytes have gathered than a slow bus moves in a second. */
@@ -160,7 +145,9 @@ static weft_status run_node(wf_exec *e, const wf_submission *now, const wf_comma
     wf_queue *q = e->queues[c->nano->queue];
     switch (c->node->kind) {
     case WF_NODE_KERNEL: return run_kernel(e, now, c, rows, o);
-    case WF_NODE_UPLOAD: return run_upload(e, now, q, o);
+    case WF_NODE_UPLOAD:
+        return wf_write(q, e->inputs.buf, e->inputs.offset, now->f->staging.data, now->upload_bytes, o->waits,
+                        o->n_waits, o->end);
     case WF_NODE_DOWNLOAD: return run_download(e, now, c, rows, o);
     case WF_NODE_SWAP_OUT: return run_swap(e, now, q, true, o);
     case WF_NODE_SWAP_IN: return run_swap(e, now, q, false, o);
@@ -180,7 +167,7 @@ static wf_range work_of(const wf_exec *e, const wf_submission *now, const wf_com
     const wf_node *n = c->node;
     bool swap = n->kind == WF_NODE_SWAP_OUT || n->kind == WF_NODE_SWAP_IN;
     if (swap && !swaps_any(now->io, n->kind == WF_NODE_SWAP_OUT)) return (wf_range){0};
-    return wanted(e, now, n) ? wf_command_range(c, &now->f->step) : (wf_range){0};
+    return is_wanted(e, now, n) ? wf_command_range(c, &now->f->step) : (wf_range){0};
 }
 
 /* A command without work still stands for the ones before it in its queue, where others wait for it. */
@@ -200,25 +187,20 @@ static weft_status run_command(wf_exec *e, const wf_submission *now, size_t i)
 
 /* ---- one step --------------------------------------------------------------------------------------------------------- */
 
-/* Queue 0 waits for the others: a step has ended when its last command there has. */
-static weft_status end_step(wf_exec *e, wf_inflight *f)
-{
-    for (uint32_t q = 1; q < e->n_queues; q++) {
-        if (!f->used[q]) continue;
-        WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
-        WF_TRY(wf_flush(e->queues[q]));
-        WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
-    }
-    WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
-    return wf_flush(e->queues[0]);
-}
-
 static weft_status run_step(wf_exec *e, wf_submission *now)
 {
     memset(now->f->used, 0, sizeof now->f->used);
     memset(e->queued_us, 0, sizeof e->queued_us); /* the step before was flushed at its end */
     for (size_t i = 0; i < now->f->program->n; i++) WF_TRY(run_command(e, now, i));
-    return end_step(e, now->f);
+    /* Queue 0 waits for the others: a step has ended when its last command there has. */
+    for (uint32_t q = 1; q < e->n_queues; q++) {
+        if (!now->f->used[q]) continue;
+        WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
+        WF_TRY(wf_flush(e->queues[q]));
+        WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
+    }
+    WF_TRY(wf_mark(e->queues[0], NULL, 0, now->f->done));
+    return wf_flush(e->queues[0]);
 }
 
 static wf_inflight *inflight_at(wf_exec *e, uint64_t i)
@@ -280,13 +262,6 @@ static weft_status drop_steps(wf_exec *e)
     return s;
 }
 
-/* The device's counters, one a layer, wrap. */
-static void take_counts(wf_exec *e, const uint32_t *now)
-{
-    wf_exec_softmax *l = e->stats.softmax;
-    for (int32_t i = 0; i < e->g->n_layers; i++) l[i].recomputed += now[i] - (uint32_t)l[i].recomputed;
-}
-
 weft_status wf_exec_wait(wf_exec *e)
 {
     if (!e->n_in_flight) return WEFT_OK;
@@ -294,7 +269,12 @@ weft_status wf_exec_wait(wf_exec *e)
     weft_status s = wait_oldest(e);
     if (s == WEFT_ERR_CANCELLED) return drop_steps(e);
     WF_TRY(s);
-    if (e->counts) take_counts(e, f->recomputed.data);
+    if (e->counts) {
+        /* The device's counters, one a layer, wrap. */
+        const uint32_t *counted = f->recomputed.data;
+        wf_exec_softmax *l = e->stats.softmax;
+        for (int32_t i = 0; i < e->g->n_layers; i++) l[i].recomputed += counted[i] - (uint32_t)l[i].recomputed;
+    }
     if (e->dev->params.profile) take_times(e, f);
     return WEFT_OK;
 }

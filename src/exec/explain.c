@@ -22,20 +22,18 @@ typedef struct printer {
     wf_work work;
 } printer;
 
-static void add_kernel(const wf_exec *e, char *text, size_t cap, enum wf_op op, int variant)
-{
-    const wf_variant *v = wf_variant_at(e->dev, op, variant);
-    size_t len = strlen(text);
-    snprintf(text + len, cap - len, "%s%s/%s", len ? " + " : "", wf_ops[op].name, v ? v->name : "?");
-}
-
 /* Names them; in seconds, what the backend expects of them together. 0: it does not know of all. */
 static double read_kernels(const wf_exec *e, const wf_command *c, const wf_call *call, char *text, size_t cap)
 {
     const wf_binding *b;
     *text = 0;
     if (wf_command_kernels(&e->to, c, call, &b) != WEFT_OK) return 0;
-    for (size_t i = 0; i < b->n; i++) add_kernel(e, text, cap, (enum wf_op)b->part[i].op, b->part[i].b.variant);
+    for (size_t i = 0; i < b->n; i++) {
+        enum wf_op op = (enum wf_op)b->part[i].op;
+        const wf_variant *v = wf_variant_at(e->dev, op, b->part[i].b.variant);
+        size_t len = strlen(text);
+        snprintf(text + len, cap - len, "%s%s/%s", len ? " + " : "", wf_ops[op].name, v ? v->name : "?");
+    }
     return wf_binding_us(e->dev, call, b) * 1e-6;
 }
 
@@ -65,14 +63,6 @@ static row row_of(const printer *p, const wf_command *c)
     return r;
 }
 
-static void waits_text(const printer *p, const wf_nano *n, char *text, size_t cap)
-{
-    size_t len = 0;
-    snprintf(text, cap, "-");
-    for (uint32_t w = 0; w < n->n_waits && len < cap; w++)
-        len += (size_t)snprintf(text + len, cap - len, "%s%u", w ? "," : "", p->program->plan->waits[n->wait + w]);
-}
-
 static const char *const conditions[WF_N_WHEN] = {
     [WF_ALWAYS] = "",           [WF_WHEN_PENDING] = ", if the host does not know all tokens yet", [WF_WHEN_GREEDY] = ", if greedy",
     [WF_WHEN_SAMPLED] = ", if sampled", [WF_WHEN_IDS] = "",         [WF_WHEN_LOGITS] = ", if the host wants logits",
@@ -89,7 +79,11 @@ static void print_row(printer *p, size_t i, const row *r)
     else snprintf(tokens, sizeof tokens, "%u-%u", r->tokens.first, r->tokens.first + r->tokens.count);
     if (c->nano->groups) snprintf(share, sizeof share, "%u", c->nano->groups);
     else snprintf(share, sizeof share, "all");
-    waits_text(p, c->nano, waits, sizeof waits);
+    size_t len = 0;
+    snprintf(waits, sizeof waits, "-");
+    for (uint32_t w = 0; w < c->nano->n_waits && len < sizeof waits; w++)
+        len += (size_t)snprintf(waits + len, sizeof waits - len, "%s%u", w ? "," : "",
+                                p->program->plan->waits[c->nano->wait + w]);
     fprintf(p->f, "%5zu  %-24s %-11s %5u  %-9s %-5s %-8s %9.3f %9.3f  ", i, name, tokens, c->nano->queue,
             waits, share, wf_class_name(r->class), r->work.bytes / 1e6, r->work.flops / 1e9);
     if (r->expected > 0) fprintf(p->f, "%9.1f", r->expected * 1e6);
@@ -98,25 +92,9 @@ static void print_row(printer *p, size_t i, const row *r)
 }
 
 /* Layers between the first and the last run like the first. */
-static bool shown(const printer *p, const wf_command *c)
+static bool is_shown(const printer *p, const wf_command *c)
 {
     return c->node->layer <= 0 || c->node->layer == p->e->g->n_layers - 1;
-}
-
-/* Totals are of a greedy step whose tokens the host knows. */
-static void print_commands(printer *p)
-{
-    size_t hidden = 0;
-    fprintf(p->f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue",
-            "waits for", "share", "class", "MB", "Gflop", "est. us", "kernels");
-    for (size_t i = 0; i < p->program->n; i++) {
-        const wf_command *c = &p->program->commands[i];
-        row r = row_of(p, c);
-        if (wf_node_is_usual(c->node)) p->expected += r.expected, p->work.bytes += r.work.bytes, p->work.flops += r.work.flops;
-        if (hidden && shown(p, c)) fprintf(p->f, "%5s  ... %zu commands of the layers between\n", "", hidden), hidden = 0;
-        if (shown(p, c)) print_row(p, i, &r);
-        else hidden++;
-    }
 }
 
 /* One for each decode, and one for the prompt. */
@@ -166,7 +144,20 @@ weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
     printer p = {.e = e, .x = x, .program = &e->programs[choice], .st = step_of(e, x), .f = f};
     fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n, x->tokens, x->decodes, x->context,
             e->dev->info.name, e->dev->info.id);
-    print_commands(&p);
+    /* Totals are of a greedy step whose tokens the host knows. */
+    size_t hidden = 0;
+    fprintf(p.f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue",
+            "waits for", "share", "class", "MB", "Gflop", "est. us", "kernels");
+    for (size_t i = 0; i < p.program->n; i++) {
+        const wf_command *c = &p.program->commands[i];
+        row r = row_of(&p, c);
+        if (wf_node_is_usual(c->node))
+            p.expected += r.expected, p.work.bytes += r.work.bytes, p.work.flops += r.work.flops;
+        if (hidden && is_shown(&p, c))
+            fprintf(p.f, "%5s  ... %zu commands of the layers between\n", "", hidden), hidden = 0;
+        if (is_shown(&p, c)) print_row(&p, i, &r);
+        else hidden++;
+    }
     fprintf(f, "%zu commands on %u queue%s, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues, p.program->plan->n_queues == 1 ? "" : "s", p.work.bytes / 1e6, p.work.flops / 1e9);
     if (p.expected > 0) fprintf(f, "; estimated %.3f ms one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
     fputc('\n', f);

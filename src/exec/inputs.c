@@ -5,11 +5,6 @@
 
 enum { SAMPLING_FLOATS = 3, SEED_INTS = 5 }; /* a row of SAMPLE's parameters, see dev.h */
 
-static uint32_t words_of(const wf_exec *e, enum wf_input i)
-{
-    return e->g->values[e->g->inputs[i]].cols;
-}
-
 /* As SAMPLE reads it. */
 static void pack_row(const wf_sampling_params *p, float params[SAMPLING_FLOATS], int32_t seed[SEED_INTS])
 {
@@ -17,13 +12,6 @@ static void pack_row(const wf_sampling_params *p, float params[SAMPLING_FLOATS],
     seed[0] = p->top_k;
     seed[1] = (int32_t)(uint32_t)p->seed, seed[2] = (int32_t)(uint32_t)(p->seed >> 32);
     seed[3] = (int32_t)(uint32_t)p->counter, seed[4] = (int32_t)(uint32_t)(p->counter >> 32);
-}
-
-static void pack_sampling(const wf_submission *now, uint8_t *staging)
-{
-    float *params = (float *)(staging + now->f->step.input_at[WF_INPUT_SAMPLING]);
-    int32_t *seeds = (int32_t *)(staging + now->f->step.input_at[WF_INPUT_SEEDS]);
-    for (uint32_t i = 0; i < now->b->n_logits; i++) pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
 }
 
 /* Slots and pages: of each page table. */
@@ -39,7 +27,7 @@ static bool is_sampling(enum wf_input i)
 
 static uint64_t bytes_of(const wf_exec *e, const wf_step_shape *st, enum wf_input i)
 {
-    return (uint64_t)wf_step_rows(st, i) * words_of(e, i) * sizeof(int32_t);
+    return (uint64_t)wf_step_rows(st, i) * e->g->values[e->g->inputs[i]].cols * sizeof(int32_t);
 }
 
 uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st)
@@ -64,7 +52,12 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
         if (!sampling || now->io->sampling) now->upload_bytes = at + (tables - 1) * pitch + bytes;
         at += tables * pitch;
     }
-    if (now->io->sampling) pack_sampling(now, staging);
+    if (now->io->sampling) {
+        float *params = (float *)(staging + now->f->step.input_at[WF_INPUT_SAMPLING]);
+        int32_t *seeds = (int32_t *)(staging + now->f->step.input_at[WF_INPUT_SEEDS]);
+        for (uint32_t i = 0; i < now->b->n_logits; i++)
+            pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
+    }
 }
 
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)

@@ -83,19 +83,6 @@ static void add_buffers(wf_unified_pool *s, const wf_plan *p, const wf_limits *l
     }
 }
 
-/* All parts hold l->pages pages beside the activations of the largest step, and as many more without them. */
-static void size_parts(wf_unified_pool *s, const wf_limits *l, uint64_t align)
-{
-    const wf_pool_part *fullest = s->parts;
-    for (wf_pool_part *p = s->parts; p < s->parts + s->n; p++)
-        if (load_of(p, l, 0) > load_of(fullest, l, 0)) fullest = p;
-    uint64_t step = wf_pool_part_step_bytes(fullest, l->step_tokens, l->logit_rows), page = WF_MAX(fullest->page, 1u);
-    for (wf_pool_part *p = s->parts; p < s->parts + s->n; p++) {
-        uint64_t own = wf_pool_part_step_bytes(p, l->step_tokens, l->logit_rows), as_many = (uint64_t)((double)step / (double)page * (double)p->page);
-        p->bytes = WF_UP(l->pages * p->page, align) + WF_UP(WF_MAX(own, as_many), align);
-    }
-}
-
 static bool fits_buffers(const wf_unified_pool *s, uint64_t max_alloc)
 {
     for (const wf_pool_part *p = s->parts; p < s->parts + s->n; p++)
@@ -108,7 +95,16 @@ static wf_unified_pool unified_pool_of(const wf_limits *l, const wf_graph *g, co
     wf_unified_pool s = {.n = n_parts};
     add_pools(&s, g);
     add_buffers(&s, p, l, NULL);
-    size_parts(&s, l, align);
+    /* All parts hold l->pages pages beside the activations of the largest step, and as many more without them. */
+    const wf_pool_part *fullest = s.parts;
+    for (wf_pool_part *p = s.parts; p < s.parts + s.n; p++)
+        if (load_of(p, l, 0) > load_of(fullest, l, 0)) fullest = p;
+    uint64_t step = wf_pool_part_step_bytes(fullest, l->step_tokens, l->logit_rows), page = WF_MAX(fullest->page, 1u);
+    for (wf_pool_part *p = s.parts; p < s.parts + s.n; p++) {
+        uint64_t own = wf_pool_part_step_bytes(p, l->step_tokens, l->logit_rows),
+                 as_many = (uint64_t)((double)step / (double)page * (double)p->page);
+        p->bytes = WF_UP(l->pages * p->page, align) + WF_UP(WF_MAX(own, as_many), align);
+    }
     return s;
 }
 
@@ -161,12 +157,6 @@ static weft_status reserve_apart(wf_memory *m, const uint64_t *bytes)
     return page ? add_group(m, page, m->limits.pages * page) : WEFT_OK;
 }
 
-static void list_pools(const wf_memory *m, uint64_t *bytes)
-{
-    for (const wf_value *v = m->g->values; v < m->g->values + m->g->n_values; v++)
-        if (pool_bytes(m->g, v)) bytes[pool_of_value(m->g, v)] = pool_bytes(m->g, v);
-}
-
 /* The parts of the unified pool, each a group of layers. */
 static weft_status reserve_parts(wf_memory *m, const uint64_t *bytes)
 {
@@ -179,16 +169,6 @@ static weft_status reserve_parts(wf_memory *m, const uint64_t *bytes)
         page[part] += bytes[id];
     }
     return WEFT_OK;
-}
-
-static weft_status reserve_kv(wf_memory *m)
-{
-    uint64_t *bytes = wf_calloc(m->n_pools, sizeof *bytes);
-    if (!bytes) return WEFT_ERR_NOMEM;
-    list_pools(m, bytes);
-    weft_status st = m->limits.pool.n ? reserve_parts(m, bytes) : reserve_apart(m, bytes);
-    free(bytes);
-    return st;
 }
 
 static weft_status reserve_buffers(wf_memory *m)
@@ -228,7 +208,13 @@ weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const w
     m->pools = wf_calloc(m->n_pools, sizeof *m->pools);
     m->groups = wf_calloc(m->n_pools + 1, sizeof *m->groups);
     if (!m->buffers || !m->pools || !m->groups) return WEFT_ERR_NOMEM;
-    WF_TRY(reserve_kv(m));
+    uint64_t *bytes = wf_calloc(m->n_pools, sizeof *bytes);
+    if (!bytes) return WEFT_ERR_NOMEM;
+    for (const wf_value *v = m->g->values; v < m->g->values + m->g->n_values; v++)
+        if (pool_bytes(m->g, v)) bytes[pool_of_value(m->g, v)] = pool_bytes(m->g, v);
+    weft_status st = m->limits.pool.n ? reserve_parts(m, bytes) : reserve_apart(m, bytes);
+    free(bytes);
+    WF_TRY(st);
     return l->pool.n ? locate_buffers(m) : reserve_buffers(m);
 }
 

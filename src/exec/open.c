@@ -28,15 +28,6 @@ static weft_status reserve_arrays(wf_exec *e)
     return WEFT_OK;
 }
 
-static void locate_arrays(wf_exec *e)
-{
-    e->inputs = (wf_view){.buf = wf_arena_buf(&e->mem.steps, e->input_region), .offset = e->input_region.offset};
-    for (int s = 0; s < WF_N_STATES; s++)
-        if (e->g->states[s] >= 0)
-            e->states[s] = (wf_view){.buf = wf_arena_buf(&e->mem.steps, e->state_regions[s]), .offset = e->state_regions[s].offset,
-                                     .rows = wf_state_rows(&e->limits, (enum wf_state)s)};
-}
-
 /* ---- queues and events ------------------------------------------------------------------------------------------------ */
 
 static size_t most_commands(const wf_plans *p)
@@ -120,7 +111,14 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, co
     if (s == WEFT_OK) s = wf_memory_init(&e->mem, dev, g, &p->list[0], l);
     if (s == WEFT_OK) s = reserve_arrays(e);
     if (s == WEFT_OK) s = wf_memory_commit(&e->mem);
-    if (s == WEFT_OK) locate_arrays(e);
+    if (s == WEFT_OK) {
+        e->inputs = (wf_view){.buf = wf_arena_buf(&e->mem.steps, e->input_region), .offset = e->input_region.offset};
+        for (int i = 0; i < WF_N_STATES; i++)
+            if (e->g->states[i] >= 0)
+                e->states[i] = (wf_view){.buf = wf_arena_buf(&e->mem.steps, e->state_regions[i]),
+                                         .offset = e->state_regions[i].offset,
+                                         .rows = wf_state_rows(&e->limits, (enum wf_state)i)};
+    }
     if (s == WEFT_OK) s = create_queues(e);
     if (s == WEFT_OK) s = make_programs(e);
     if (s == WEFT_OK) s = start_counters(e);
@@ -146,17 +144,6 @@ static void destroy_events(wf_event **list, size_t n)
     free(list);
 }
 
-static void destroy_inflight(wf_exec *e, wf_inflight *f)
-{
-    size_t n = most_commands(e->plans);
-    if (f->done) wf_event_destroy(f->done);
-    destroy_events(f->ends, n);
-    destroy_events(f->starts, n);
-    free(f->fired);
-    wf_host_destroy(e->dev, &f->staging);
-    wf_host_destroy(e->dev, &f->recomputed);
-}
-
 void wf_exec_destroy(wf_exec *e)
 {
     if (!e) return;
@@ -164,7 +151,15 @@ void wf_exec_destroy(wf_exec *e)
         if (e->queues[q]) wf_queue_destroy(e->queues[q]);
         if (e->ends[q]) wf_event_destroy(e->ends[q]);
     }
-    for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) destroy_inflight(e, f);
+    for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) {
+        size_t n = most_commands(e->plans);
+        if (f->done) wf_event_destroy(f->done);
+        destroy_events(f->ends, n);
+        destroy_events(f->starts, n);
+        free(f->fired);
+        wf_host_destroy(e->dev, &f->staging);
+        wf_host_destroy(e->dev, &f->recomputed);
+    }
     for (size_t i = 0; e->programs && i < e->plans->n; i++) wf_program_free(&e->programs[i]);
     free(e->programs);
     wf_kernels_free(&e->to);

@@ -61,22 +61,17 @@ weft_status wf_probe_open(wf_exec *e, wf_probe **out)
     return s;
 }
 
-static void close_lane(lane *l)
-{
-    if (l->q) wf_queue_destroy(l->q);
-    if (l->copies) wf_queue_destroy(l->copies);
-    for (size_t i = 0; i < MOST_LAUNCHES; i++) {
-        if (l->starts[i]) wf_event_destroy(l->starts[i]);
-        if (l->ends[i]) wf_event_destroy(l->ends[i]);
-    }
-    free(l->list);
-}
-
 void wf_probe_close(wf_probe *p)
 {
     if (!p) return;
     for (lane *l = p->lanes; l < p->lanes + WF_PROBE_LANES; l++) {
-        close_lane(l);
+        if (l->q) wf_queue_destroy(l->q);
+        if (l->copies) wf_queue_destroy(l->copies);
+        for (size_t i = 0; i < MOST_LAUNCHES; i++) {
+            if (l->starts[i]) wf_event_destroy(l->starts[i]);
+            if (l->ends[i]) wf_event_destroy(l->ends[i]);
+        }
+        free(l->list);
         if (l->host.data) wf_host_destroy(p->e->dev, &l->host);
     }
     free(p);
@@ -108,12 +103,6 @@ static wf_queue *queue_of(const lane *l)
     return copies_pages(l) ? l->copies : l->q;
 }
 
-static weft_status open_copies(wf_probe *p, lane *l)
-{
-    if (!l->copies) WF_TRY(wf_copy_queue_create(p->e->dev, &l->copies));
-    return l->host.data ? WEFT_OK : wf_host_create(p->e->dev, wf_exec_page_bytes(p->e), &l->host);
-}
-
 static weft_status bind_lane(wf_probe *p, lane *l)
 {
     const wf_program *program = &p->e->programs[0];
@@ -129,11 +118,14 @@ static weft_status bind_lane(wf_probe *p, lane *l)
     }
     if (!l->n_list) return wf_fail(WEFT_ERR_ARG, "this model has no op '%s'", l->what->op);
     if (copies_pages(l) && !l->what->rows.count) return wf_fail(WEFT_ERR_ARG, "copies of no pages cannot be measured");
-    if (copies_pages(l)) return open_copies(p, l);
+    if (copies_pages(l)) {
+        if (!l->copies) WF_TRY(wf_copy_queue_create(p->e->dev, &l->copies));
+        return l->host.data ? WEFT_OK : wf_host_create(p->e->dev, wf_exec_page_bytes(p->e), &l->host);
+    }
     return wf_queue_reserve(l->q, &scratch);
 }
 
-static weft_status launch(wf_probe *p, lane *l, uint32_t i)
+static weft_status launch_op(wf_probe *p, lane *l, uint32_t i)
 {
     const launched *x = &l->list[i % l->n_list];
     const wf_node *n = x->command->node;
@@ -148,17 +140,6 @@ static weft_status launch(wf_probe *p, lane *l, uint32_t i)
     return wf_launch(l->q, &call, &x->binding);
 }
 
-/* A call in pieces begins where the first does; an event of a start before that is an older one's. */
-static weft_status read_times(const wf_probe *p, lane *l)
-{
-    for (uint32_t i = 0; i < l->n; i++) {
-        uint64_t start, t;
-        if (wf_event_times(l->ends[i], &l->begin[i], &l->end[i])) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s cannot tell when its commands begin and end, which measuring ops needs", p->e->dev->info.name);
-        if (i && !wf_event_times(l->starts[i], &start, &t) && start >= l->end[i - 1] && start < l->begin[i]) l->begin[i] = start;
-    }
-    return WEFT_OK;
-}
-
 /* Lanes in turn, so that all begin at about one time. */
 static weft_status run_lanes(wf_probe *p, uint32_t n_lanes)
 {
@@ -166,18 +147,29 @@ static weft_status run_lanes(wf_probe *p, uint32_t n_lanes)
     for (uint32_t k = 0; k < n_lanes; k++) most = WF_MAX(most, p->lanes[k].n);
     for (uint32_t i = 0; i < most; i++)
         for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) {
-            if (i < l->n) WF_TRY(launch(p, l, i));
+            if (i < l->n) WF_TRY(launch_op(p, l, i));
             if (i < l->n && i < 2) WF_TRY(wf_flush(queue_of(l)));
         }
     for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(wf_flush(queue_of(l)));
     for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(wf_finish(queue_of(l)));
-    for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) WF_TRY(read_times(p, l));
+    for (lane *l = p->lanes; l < p->lanes + n_lanes; l++) {
+        /* A call in pieces begins where the first does; an event of a start before that is an older one's. */
+        for (uint32_t i = 0; i < l->n; i++) {
+            uint64_t start, t;
+            if (wf_event_times(l->ends[i], &l->begin[i], &l->end[i]))
+                return wf_fail(WEFT_ERR_UNSUPPORTED,
+                               "%s cannot tell when its commands begin and end, which measuring ops needs",
+                               p->e->dev->info.name);
+            if (i && !wf_event_times(l->starts[i], &start, &t) && start >= l->end[i - 1] && start < l->begin[i])
+                l->begin[i] = start;
+        }
+    }
     return WEFT_OK;
 }
 
 /* ---- results -------------------------------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+static int compare_us(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -185,7 +177,7 @@ static int compare(const void *a, const void *b)
 
 wf_probe_time wf_probe_summary(double *us, uint32_t n)
 {
-    qsort(us, n, sizeof *us, compare);
+    qsort(us, n, sizeof *us, compare_us);
     return (wf_probe_time){.us = (us[n / 2] + us[(n - 1) / 2]) / 2, .spread = (us[n * 3 / 4] - us[n / 4]) / 2, .n = n};
 }
 
@@ -212,12 +204,6 @@ static wf_probe_time time_of(const wf_probe *p, uint32_t n_lanes, const lane *l)
     return n ? wf_probe_summary(us, n) : (wf_probe_time){.us = NAN, .spread = NAN};
 }
 
-static uint32_t launches_in(double us, double each)
-{
-    double n = each > 0 ? us / each : LEAST_LAUNCHES;
-    return (uint32_t)WF_MIN(WF_MAX(n, (double)LEAST_LAUNCHES), (double)MOST_LAUNCHES);
-}
-
 /* As many launches as last for `us`, and of the slowest lane the least number; *grown: more than have run. */
 static weft_status size_lanes(wf_probe *p, uint32_t n_lanes, double us, bool *grown)
 {
@@ -231,7 +217,8 @@ static weft_status size_lanes(wf_probe *p, uint32_t n_lanes, double us, bool *gr
     }
     *grown = false;
     for (uint32_t k = 0; k < n_lanes; k++) {
-        p->lanes[k].n = launches_in(us, each[k]);
+        double n = each[k] > 0 ? us / each[k] : LEAST_LAUNCHES;
+        p->lanes[k].n = (uint32_t)WF_MIN(WF_MAX(n, (double)LEAST_LAUNCHES), (double)MOST_LAUNCHES);
         *grown |= p->lanes[k].n > LEAST_LAUNCHES;
     }
     return WEFT_OK;

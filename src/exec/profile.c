@@ -22,22 +22,6 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void cover(wf_profile *p)
-{
-    uint64_t until = 0;
-    for (const wf_op_span *s = p->spans; s < p->spans + p->n_spans; s++) {
-        uint64_t from = WF_MAX(s->begin, until);
-        if (s->end > from) p->covered_ns += s->end - from;
-        until = WF_MAX(until, s->end);
-    }
-}
-
-/* The class depends on the shape: the step's own rows and its longest context. */
-static enum wf_class class_of(const wf_profile *p, const wf_graph *g, const wf_command *c, const wf_step_shape *st)
-{
-    return wf_node_class(g, c->node, wf_command_range(c, st).count, st->max_kv, p->ridge);
-}
-
 void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired,
                      wf_event *const *starts, wf_event *const *ends, uint64_t since)
 {
@@ -48,9 +32,15 @@ void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program
         uint64_t start, t;
         if (!fired[i] || wf_event_times(ends[i], &s.begin, &s.end) || s.end <= s.begin) continue;
         if (!wf_event_times(starts[i], &start, &t) && start >= since) s.begin = WF_MIN(s.begin, start);
-        p->class_ns[class_of(p, g, c, st)] += s.end - s.begin;
+        /* The class depends on the shape: the step's own rows and its longest context. */
+        p->class_ns[wf_node_class(g, c->node, wf_command_range(c, st).count, st->max_kv, p->ridge)] += s.end - s.begin;
         p->spans[p->n_spans++] = s;
     }
     qsort(p->spans, p->n_spans, sizeof *p->spans, by_begin);
-    cover(p);
+    uint64_t until = 0;
+    for (const wf_op_span *s = p->spans; s < p->spans + p->n_spans; s++) {
+        uint64_t from = WF_MAX(s->begin, until);
+        if (s->end > from) p->covered_ns += s->end - from;
+        until = WF_MAX(until, s->end);
+    }
 }

@@ -47,7 +47,7 @@ wf_call wf_node_call(const wf_dev *dev, const wf_graph *g, const wf_node *n, uin
 }
 
 /* Workspaces that the pieces hand their results over in, as bits of outputs. */
-static uint8_t touched(wf_dev *dev, const wf_call *c)
+static uint8_t touched_workspaces(wf_dev *dev, const wf_call *c)
 {
     enum wf_piece piece[WF_MAX_PIECES];
     size_t n = wf_pieces(dev, c, piece);
@@ -65,12 +65,12 @@ static uint8_t workspaces(const wf_node *n)
     return bits;
 }
 
-static uint8_t untouched(wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t max_rows)
+static uint8_t untouched_workspaces(wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t max_rows)
 {
     uint8_t bits = workspaces(n);
     for (uint32_t rows = 1; bits && rows <= max_rows; rows = wf_next_probe(rows, max_rows)) {
         wf_call c = wf_node_call(dev, g, n, rows);
-        bits &= (uint8_t)~touched(dev, &c);
+        bits &= (uint8_t)~touched_workspaces(dev, &c);
     }
     return bits;
 }
@@ -89,7 +89,7 @@ static bool has_matrix(const wf_node *n)
     return n->in[WF_GEMM_W].value >= 0;
 }
 
-static bool alike(const wf_graph *g, const wf_node *a, const wf_node *b)
+static bool products_alike(const wf_graph *g, const wf_node *a, const wf_node *b)
 {
     if (a->op != b->op || a->rows != b->rows || strcmp(a->name, b->name) || has_bias(a) != has_bias(b)) return false;
     if (!has_matrix(a) || !has_matrix(b)) return false;
@@ -98,10 +98,10 @@ static bool alike(const wf_graph *g, const wf_node *a, const wf_node *b)
 }
 
 /* The same product of an earlier layer; NULL: there is none. */
-static const wf_node *earlier(const wf_graph *g, const wf_node *n)
+static const wf_node *earlier_product(const wf_graph *g, const wf_node *n)
 {
     for (const wf_node *e = n; e-- > g->nodes && n->layer > 0;)
-        if (alike(g, e, n)) return e;
+        if (products_alike(g, e, n)) return e;
     return NULL;
 }
 
@@ -109,8 +109,9 @@ void wf_workspaces_omit(wf_graph *g, wf_dev *dev, const wf_limits *l)
 {
     for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         if (!workspaces(n)) continue;
-        const wf_node *like = earlier(g, n);
-        n->omitted = like ? like->omitted : untouched(dev, g, n, n->rows == WF_ROWS_LOGITS ? l->logit_rows : l->step_tokens);
+        const wf_node *like = earlier_product(g, n);
+        n->omitted = like ? like->omitted
+                          : untouched_workspaces(dev, g, n, n->rows == WF_ROWS_LOGITS ? l->logit_rows : l->step_tokens);
     }
 }
 

@@ -16,38 +16,30 @@ uint32_t wf_kv_layout_pages(const wf_kv_layout *l, const wf_kv_growth *g)
     return (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX);
 }
 
-static bool shorter(wf_kv_window a, wf_kv_window b)
+static bool is_shorter(wf_kv_window a, wf_kv_window b)
 {
     uint32_t x = a.window - 1, y = b.window - 1; /* all keys are the most */
     return x < y || (x == y && a.sink < b.sink);
 }
 
-/* Layers in the order of their windows, the longest first; equal ones stay as they are. */
-static void sort_layers(const wf_kv_window *windows, uint32_t n, uint32_t *order)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = i;
-        for (; at && shorter(windows[order[at - 1]], windows[i]); at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
 /* Of the layers from the first on, which has the longest window; but another may have a larger sink. */
-static wf_kv_window longest(const wf_kv_window *windows, const uint32_t *order, uint32_t n)
+static wf_kv_window longest_window(const wf_kv_window *windows, const uint32_t *order, uint32_t n)
 {
     wf_kv_window w = windows[order[0]];
     for (uint32_t i = 1; i < n; i++) w.sink = WF_MAX(w.sink, windows[order[i]].sink);
     return w;
 }
 
-static void cut(const wf_kv_window *windows, const uint32_t *order, uint32_t n, uint32_t slots, wf_kv_layout *out)
+static void cut_layers(const wf_kv_window *windows, const uint32_t *order, uint32_t n, uint32_t slots,
+                       wf_kv_layout *out)
 {
     *out = (wf_kv_layout){.n_slots = slots};
-    for (uint32_t i = 0; i < n; i += slots) out->tables[out->n_tables++] = longest(windows, order + i, WF_MIN(slots, n - i));
+    for (uint32_t i = 0; i < n; i += slots)
+        out->tables[out->n_tables++] = longest_window(windows, order + i, WF_MIN(slots, n - i));
 }
 
 /* Of a sequence, in layers of a page. */
-static uint64_t cost(const wf_kv_layout *l, const wf_kv_growth *g)
+static uint64_t layout_cost(const wf_kv_layout *l, const wf_kv_growth *g)
 {
     return (uint64_t)l->n_slots * wf_kv_layout_pages(l, g);
 }
@@ -58,12 +50,17 @@ weft_status wf_kv_layout_choose(const wf_kv_window *windows, uint32_t n, const w
     uint32_t *order = wf_calloc(n + 1, sizeof *order);
     if (!order) return WEFT_ERR_NOMEM;
     wf_kv_layout one, best, l;
-    sort_layers(windows, n, order);
-    cut(windows, order, n, n, &one);
+    /* Layers in the order of their windows, the longest first; equal ones stay as they are. */
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = i;
+        for (; at && is_shorter(windows[order[at - 1]], windows[i]); at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    cut_layers(windows, order, n, n, &one);
     best = one;
     for (uint32_t slots = n; slots && (n + slots - 1) / slots <= WF_MAX_KV_TABLES; slots--)
-        if (cut(windows, order, n, slots, &l), cost(&l, g) < cost(&best, g)) best = l;
-    bool several = best.n_tables > 1 && cost(&best, g) <= cost(&one, g) - cost(&one, g) / WORTH_IT;
+        if (cut_layers(windows, order, n, slots, &l), layout_cost(&l, g) < layout_cost(&best, g)) best = l;
+    bool several = best.n_tables > 1 && layout_cost(&best, g) <= layout_cost(&one, g) - layout_cost(&one, g) / WORTH_IT;
     *out = several ? best : one;
     if (several) out->rank = wf_calloc(n, sizeof *out->rank);
     for (uint32_t i = 0; i < n && out->rank; i++) out->rank[order[i]] = i;

@@ -12,17 +12,6 @@ static void add_free(wf_pages *p, int32_t page)
     p->n_free++;
 }
 
-static void shuffle_guaranteed(wf_pages *p, uint64_t seed)
-{
-    for (uint32_t i = p->guaranteed; seed && i-- > 1;) {
-        uint32_t j = (uint32_t)(wf_random(seed, i) % (i + 1));
-        int32_t t = p->order[i];
-        p->order[i] = p->order[j];
-        p->order[j] = t;
-    }
-    for (uint32_t i = 0; i < p->n; i++) p->place[p->order[i]] = i;
-}
-
 weft_status wf_pages_init(wf_pages *p, uint32_t n, uint32_t guaranteed, uint64_t shuffle)
 {
     *p = (wf_pages){.n = n, .guaranteed = guaranteed, .high_water = guaranteed, .oldest = -1, .newest = -1};
@@ -32,7 +21,13 @@ weft_status wf_pages_init(wf_pages *p, uint32_t n, uint32_t guaranteed, uint64_t
     p->order = wf_calloc(n, sizeof *p->order);
     if (!p->list || !p->free || !p->place || !p->order) return wf_pages_free(p), WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++) p->order[i] = (int32_t)i;
-    shuffle_guaranteed(p, shuffle);
+    for (uint32_t i = p->guaranteed; shuffle && i-- > 1;) {
+        uint32_t j = (uint32_t)(wf_random(shuffle, i) % (i + 1));
+        int32_t t = p->order[i];
+        p->order[i] = p->order[j];
+        p->order[j] = t;
+    }
+    for (uint32_t i = 0; i < p->n; i++) p->place[p->order[i]] = i;
     for (uint32_t i = 0; i < n; i++) add_free(p, (int32_t)i);
     return WEFT_OK;
 }
@@ -87,29 +82,11 @@ static void unlink_evictable(wf_pages *p, int32_t page)
     p->n_evictable--;
 }
 
-static void append_evictable(wf_pages *p, int32_t page)
-{
-    wf_page *x = &p->list[page];
-    x->prev = p->newest;
-    x->next = -1;
-    *(p->newest < 0 ? &p->oldest : &p->list[p->newest].next) = page;
-    p->newest = page;
-    p->n_evictable++;
-}
-
 /* Its content can no longer be found. */
-static void uncache(wf_pages *p, int32_t page)
+static void uncache_page(wf_pages *p, int32_t page)
 {
     p->list[page].cached = false;
     if (p->on_evict) p->on_evict(p->user, page);
-}
-
-static int32_t evict(wf_pages *p)
-{
-    int32_t page = p->oldest;
-    unlink_evictable(p, page);
-    uncache(p, page);
-    return page;
 }
 
 /* The lowest free place; n if no page is free. */
@@ -123,7 +100,12 @@ static uint32_t first_free(wf_pages *p)
 static int32_t alloc_one(wf_pages *p)
 {
     uint32_t at = first_free(p);
-    if (at >= p->guaranteed && p->n_evictable) return evict(p);
+    if (at >= p->guaranteed && p->n_evictable) {
+        int32_t page = p->oldest;
+        unlink_evictable(p, page);
+        uncache_page(p, page);
+        return page;
+    }
     p->free[at / 64] &= ~(1ull << at % 64);
     p->n_free--;
     return p->order[at];
@@ -153,10 +135,15 @@ void wf_pages_release(wf_pages *p, const int32_t *pages, uint32_t count)
         int32_t page = pages[--count];
         if (--p->list[page].refs) continue;
         if (p->list[page].cached && (uint32_t)page < p->guaranteed) {
-            append_evictable(p, page);
+            wf_page *x = &p->list[page];
+            x->prev = p->newest;
+            x->next = -1;
+            *(p->newest < 0 ? &p->oldest : &p->list[p->newest].next) = page;
+            p->newest = page;
+            p->n_evictable++;
             continue;
         }
-        if (p->list[page].cached) uncache(p, page); /* the next large step overwrites it */
+        if (p->list[page].cached) uncache_page(p, page); /* the next large step overwrites it */
         add_free(p, page);
     }
 }
@@ -170,6 +157,6 @@ void wf_pages_uncache(wf_pages *p, int32_t page)
 {
     bool evictable = !p->list[page].refs;
     if (evictable) unlink_evictable(p, page);
-    uncache(p, page);
+    uncache_page(p, page);
     if (evictable) add_free(p, page);
 }

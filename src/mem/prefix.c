@@ -28,7 +28,7 @@ static void lose_mate(wf_prefix *x, int32_t mate)
     *at = x->mate_of[mate] = -1;
 }
 
-static void evicted(void *user, int32_t page)
+static void page_evicted(void *user, int32_t page)
 {
     wf_prefix *x = user;
     if (x->n_mates && x->mate_of[page] >= 0) {
@@ -65,7 +65,7 @@ weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens, 
     x->entries = wf_calloc(pages->n, sizeof *x->entries);
     if (!x->tokens || !x->buckets || !x->entries || init_mates(x) != WEFT_OK) return wf_prefix_free(x), WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < x->n_buckets; i++) x->buckets[i] = -1;
-    pages->on_evict = evicted;
+    pages->on_evict = page_evicted;
     pages->user = x;
     return WEFT_OK;
 }

@@ -1,11 +1,6 @@
 /* cost: work of nodes by their shapes. See cost.h. */
 #include "plan/cost.h"
 
-static double bytes_of(const wf_value *v, uint32_t cols, double rows)
-{
-    return rows * (double)wf_dtype_bytes(v->dtype, cols ? cols : v->cols);
-}
-
 static double cols_of(const wf_graph *g, wf_operand o)
 {
     return o.cols ? o.cols : g->values[o.value].cols;
@@ -25,7 +20,8 @@ static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, d
     if (o.value < 0) return 0;
     const wf_value *v = &g->values[o.value];
     if (v->kind == WF_VALUE_KV || (v->kind == WF_VALUE_WEIGHT && n->op == WF_OP_GET_ROWS)) return 0;
-    return bytes_of(v, o.cols, v->kind == WF_VALUE_WEIGHT ? weight_rows(g, n, v, rows) : rows);
+    return (v->kind == WF_VALUE_WEIGHT ? weight_rows(g, n, v, rows) : rows) *
+           (double)wf_dtype_bytes(v->dtype, o.cols ? o.cols : v->cols);
 }
 
 static double moved_bytes(const wf_graph *g, const wf_node *n, double rows)
@@ -44,28 +40,23 @@ static double keys_read(const wf_node *n, double rows, double keys)
     return n->rows == WF_ROWS_PREFILL ? rows / chunk * (keys + chunk / 2) : rows * keys;
 }
 
-static wf_work work_of_attention(const wf_graph *g, const wf_node *n, double rows, double keys)
-{
-    uint64_t cols = (uint64_t)n->p.n_kv_head * n->p.head_dim;
-    double kv = 2 * keys_read(n, rows, keys) * (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, cols);
-    return (wf_work){4 * rows * keys * n->p.n_head * n->p.head_dim, moved_bytes(g, n, rows) + kv};
-}
-
-/* Of a token's experts, gate and up where the product is both. */
-static wf_work work_of_experts(const wf_graph *g, const wf_node *n, double rows, double bytes)
-{
-    double outputs = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * (n->p.silu ? 2 : 1);
-    return (wf_work){2.0 * rows * outputs * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
-}
-
 /* A product does two operations for each weight and row; all else, and a product of a graph without weights, a few for each number it moves. */
 wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double keys)
 {
     if (rows <= 0) return (wf_work){0, 0};
     if (n->kind != WF_NODE_KERNEL) return (wf_work){0, moved_bytes(g, n, rows)};
-    if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
+    if (n->op == WF_OP_ATTENTION) {
+        uint64_t cols = (uint64_t)n->p.n_kv_head * n->p.head_dim;
+        double kv = 2 * keys_read(n, rows, keys) *
+                    (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, cols);
+        return (wf_work){4 * rows * keys * n->p.n_head * n->p.head_dim, moved_bytes(g, n, rows) + kv};
+    }
     double bytes = moved_bytes(g, n, rows);
-    if (n->op == WF_OP_GROUPED_GEMM) return work_of_experts(g, n, rows, bytes);
+    if (n->op == WF_OP_GROUPED_GEMM) {
+        /* Of a token's experts, gate and up where the product is both. */
+        double outputs = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * (n->p.silu ? 2 : 1);
+        return (wf_work){2.0 * rows * outputs * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
+    }
     int32_t weight = n->op == WF_OP_GEMM ? n->in[WF_GEMM_W].value : n->op == WF_OP_ROUTER ? n->in[WF_ROUTER_W].value : -1;
     if (weight < 0) return (wf_work){bytes, bytes};
     const wf_value *w = &g->values[weight];

@@ -11,31 +11,8 @@ typedef struct normal {
     double a[N][N], y[N], unit[N];
 } normal;
 
-static void add_point(normal *m, const double row[N], double y)
-{
-    for (int i = 0; i < N; i++) {
-        for (int k = 0; k < N; k++) m->a[i][k] += row[i] * row[k];
-        m->y[i] += row[i] * y;
-    }
-}
-
-static normal equations(const wf_energy_point *points, size_t n, double idle)
-{
-    normal m = {.a = {{0}}};
-    for (const wf_energy_point *p = points; p < points + n; p++) {
-        double row[N] = {p->seconds / p->joules, p->flops / p->joules, p->bytes / p->joules};
-        add_point(&m, row, 1 - idle * row[STATIC]);
-    }
-    for (int i = 0; i < N; i++) m.unit[i] = m.a[i][i] > 0 ? 1 / sqrt(m.a[i][i]) : 0;
-    for (int i = 0; i < N; i++) {
-        for (int k = 0; k < N; k++) m.a[i][k] *= m.unit[i] * m.unit[k];
-        m.y[i] *= m.unit[i];
-    }
-    return m;
-}
-
 /* Gauss with the columns from `first` on; those before stay 0. False: they say too nearly the same. */
-static bool solve(normal m, int first, double x[N])
+static bool solve_normal(normal m, int first, double x[N])
 {
     const double least = 1e-3; /* of a pivot: below it the rest is noise */
     for (int i = first; i < N; i++) {
@@ -59,8 +36,20 @@ static bool solve(normal m, int first, double x[N])
 bool wf_energy_fit(const wf_energy_point *points, size_t n, wf_energy *e)
 {
     double x[N];
-    normal m = equations(points, n, e->idle);
-    if (!solve(m, STATIC, x) && !solve(m, FLOP, x)) return false;
+    normal m = {.a = {{0}}};
+    for (const wf_energy_point *p = points; p < points + n; p++) {
+        double row[N] = {p->seconds / p->joules, p->flops / p->joules, p->bytes / p->joules};
+        for (int i = 0; i < N; i++) {
+            for (int k = 0; k < N; k++) m.a[i][k] += row[i] * row[k];
+            m.y[i] += row[i] * (1 - e->idle * row[STATIC]);
+        }
+    }
+    for (int i = 0; i < N; i++) m.unit[i] = m.a[i][i] > 0 ? 1 / sqrt(m.a[i][i]) : 0;
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < N; k++) m.a[i][k] *= m.unit[i] * m.unit[k];
+        m.y[i] *= m.unit[i];
+    }
+    if (!solve_normal(m, STATIC, x) && !solve_normal(m, FLOP, x)) return false;
     e->static_power = e->idle + x[STATIC];
     e->flop = x[FLOP], e->byte = x[BYTE];
     return true;

@@ -149,18 +149,20 @@ static wf_node sampler(const wf_graph *g, enum wf_op op, const char *name, enum 
     return n;
 }
 
-static weft_status add_samplers(wf_graph *g)
+weft_status wf_graph_end(wf_graph *g)
 {
+    /* scratch, always from its first row */
+    WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols));
+    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
     wf_node greedy = sampler(g, WF_OP_ARGMAX, "argmax", WF_WHEN_GREEDY), n = sampler(g, WF_OP_SAMPLE, "sample", WF_WHEN_SAMPLED);
     n.in[WF_SAMPLE_PARAMS] = WF_ALL(g->inputs[WF_INPUT_SAMPLING]);
     n.in[WF_SAMPLE_KEY] = WF_ALL(g->inputs[WF_INPUT_SEEDS]);
     n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
-    return wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
-}
-
-/* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it (calibration), each in a column. */
-static weft_status count_recomputed(wf_graph *g)
-{
+    if (wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0) return WEFT_ERR_NOMEM;
+    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]));
+    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
+    /* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it
+     * (calibration), each in a column. */
     bool counts = false;
     for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         if (n->op != WF_OP_ATTENTION || n->p.phi_lo >= n->p.phi_hi) continue;
@@ -168,14 +170,4 @@ static weft_status count_recomputed(wf_graph *g)
         counts = true;
     }
     return counts ? add_copy(g, WF_NODE_DOWNLOAD, "download_counts", WF_ROWS_WHOLE, WF_ALWAYS, g->states[WF_STATE_RECOMPUTED]) : WEFT_OK;
-}
-
-weft_status wf_graph_end(wf_graph *g)
-{
-    WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols)); /* scratch, always from its first row */
-    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
-    WF_TRY(add_samplers(g));
-    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]));
-    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
-    return count_recomputed(g);
 }

@@ -49,16 +49,6 @@ static weft_status read_constant(wf_machine *m, const char *word)
     return wf_fail(WEFT_ERR_FORMAT, "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static or limit, then = and a number above 0", word);
 }
 
-static weft_status check(const wf_machine *m)
-{
-    bool rate = m->ops[WF_ARITH_F32] > 0 || m->ops[WF_ARITH_F16] > 0;
-    if (!(m->memory > 0 && m->read > 0 && rate)) return wf_fail(WEFT_ERR_FORMAT, "device %s needs memory, read, and f32 or f16", m->name);
-    bool any = m->flop_energy > 0 || m->byte_energy > 0 || m->static_power > 0 || m->power_limit > 0;
-    if (any && !(m->flop_energy > 0 && m->byte_energy > 0 && m->power_limit > m->static_power))
-        return wf_fail(WEFT_ERR_FORMAT, "device %s needs flop, byte and a limit above static power, or none of these", m->name);
-    return WEFT_OK;
-}
-
 static weft_status read_device(void *user, char *line)
 {
     reader *r = user;
@@ -67,7 +57,13 @@ static weft_status read_device(void *user, char *line)
     if (strcmp(word, "device") || !name) return wf_fail(WEFT_ERR_FORMAT, "want 'device NAME' and its constants");
     wf_copy(m.name, sizeof m.name, name);
     while ((word = strtok_r(NULL, " \t", &rest))) WF_TRY(read_constant(&m, word));
-    WF_TRY(check(&m));
+    bool rate = m.ops[WF_ARITH_F32] > 0 || m.ops[WF_ARITH_F16] > 0;
+    if (!(m.memory > 0 && m.read > 0 && rate))
+        return wf_fail(WEFT_ERR_FORMAT, "device %s needs memory, read, and f32 or f16", m.name);
+    bool any = m.flop_energy > 0 || m.byte_energy > 0 || m.static_power > 0 || m.power_limit > 0;
+    if (any && !(m.flop_energy > 0 && m.byte_energy > 0 && m.power_limit > m.static_power))
+        return wf_fail(WEFT_ERR_FORMAT, "device %s needs flop, byte and a limit above static power, or none of these",
+                       m.name);
     size_t len = strlen(r->known);
     snprintf(r->known + len, sizeof r->known - len, "%s%s", len ? ", " : "", m.name);
     if (strcmp(m.name, r->want)) return WEFT_OK;

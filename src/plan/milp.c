@@ -59,18 +59,19 @@ bool wf_milp_available(void)
     return true;
 }
 
-static Cbc_Model *model_of(const wf_milp *m)
+weft_status wf_milp_solve(wf_milp *m, double seconds, uint32_t nodes, double *x, bool *found)
 {
+    *found = false;
+    if (m->no_memory) return wf_fail(WEFT_ERR_NOMEM, "no memory for a program of %zu rows", m->n_rows);
     Cbc_Model *c = Cbc_newModel();
     for (const wf_milp_var *v = m->vars; v < m->vars + m->n_vars; v++) Cbc_addCol(c, "", v->low, v->high, v->cost, (char)v->integer, 0, NULL, NULL);
     for (const wf_milp_row *r = m->rows; r < m->rows + m->n_rows; r++)
         Cbc_addRow(c, "", (int)r->n, m->var_of + r->first, m->coef + r->first, r->sense, r->rhs);
-    return c;
-}
-
-/* CBC sets a handler of its own for Ctrl-C, which must not take the signal from ours. */
-static void solve_undisturbed(Cbc_Model *c)
-{
+    Cbc_setLogLevel(c, 0);
+    Cbc_setMaximumSeconds(c, seconds);
+    Cbc_setMaximumNodes(c, (int)nodes);
+    Cbc_setAllowableFractionGap(c, 1e-4);
+    /* CBC sets a handler of its own for Ctrl-C, which must not take the signal from ours. */
     sigset_t interrupt, before;
     struct sigaction ours;
     sigemptyset(&interrupt);
@@ -80,18 +81,6 @@ static void solve_undisturbed(Cbc_Model *c)
     Cbc_solve(c);
     sigaction(SIGINT, &ours, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-weft_status wf_milp_solve(wf_milp *m, double seconds, uint32_t nodes, double *x, bool *found)
-{
-    *found = false;
-    if (m->no_memory) return wf_fail(WEFT_ERR_NOMEM, "no memory for a program of %zu rows", m->n_rows);
-    Cbc_Model *c = model_of(m);
-    Cbc_setLogLevel(c, 0);
-    Cbc_setMaximumSeconds(c, seconds);
-    Cbc_setMaximumNodes(c, (int)nodes);
-    Cbc_setAllowableFractionGap(c, 1e-4);
-    solve_undisturbed(c);
     const double *best = Cbc_bestSolution(c);
     *found = best != NULL && !Cbc_isProvenInfeasible(c);
     if (*found) memcpy(x, best, m->n_vars * sizeof *x);

@@ -49,19 +49,14 @@ double wf_op_us(const wf_op_times *op, uint32_t rows)
     return op && op->n ? curve_us(curve_at(op, op->times), rows) : 0;
 }
 
-/* What varies counts as slow: a plan must not win by noise. */
-static double safe_rate(const wf_share_rate *r)
-{
-    return WF_MAX(r->rate - r->spread, 0.0);
-}
-
 double wf_class_rate(const wf_op_profile *p, enum wf_class class, double share)
 {
     const wf_share_table *t = &p->together[class];
     double before = 0, at = 0;
     if (!t->n) return class == WF_CLASS_COPY ? 1 : share;
     for (size_t i = 0; i < t->n; i++) {
-        double rate = WF_MAX(before, safe_rate(&t->points[i]));
+        /* What varies counts as slow: a plan must not win by noise. */
+        double rate = WF_MAX(before, t->points[i].rate - t->points[i].spread);
         if (share <= t->points[i].share) return t->points[i].share == at ? rate : before + (rate - before) * (share - at) / (t->points[i].share - at);
         before = rate, at = t->points[i].share;
     }
@@ -211,30 +206,6 @@ static bool read_mark(const char *rest, bool *quick)
     return !rest[strspn(rest, " \t")];
 }
 
-/* "energy NAME tokens N share R joules J us T gflop F mb B" */
-static bool read_energy(const char *line, wf_op_energy *e, double *tokens)
-{
-    int end = 0;
-    wf_energy_point *x = &e->each;
-    bool all = sscanf(line, " energy %23s tokens %lf share %lf joules %lf us %lf gflop %lf mb %lf %n", e->name, tokens, &e->share, &x->joules, &x->seconds, &x->flops, &x->bytes, &end) == 7;
-    x->seconds /= 1e6, x->flops *= 1e9, x->bytes *= 1e6;
-    return all && end && read_mark(line + end, &e->quick);
-}
-
-/* "power idle W static W limit W flop PJ byte PJ" */
-static bool read_power(const char *line, wf_energy *e)
-{
-    int end = 0;
-    bool all = sscanf(line, " power idle %lf static %lf limit %lf flop %lf byte %lf %n", &e->idle, &e->static_power, &e->power_limit, &e->flop, &e->byte, &end) == 5;
-    e->flop /= 1e12, e->byte /= 1e12;
-    return all && end && read_mark(line + end, &e->quick);
-}
-
-static bool makes_sense(const wf_energy *e)
-{
-    return is_amount(e->idle) && is_amount(e->static_power) && is_amount(e->power_limit) && is_amount(e->flop) && is_amount(e->byte);
-}
-
 /* ---- lines ----------------------------------------------------------------------------------------------------------- */
 
 /* "NAME rest of the line" into a text. */
@@ -269,7 +240,7 @@ static bool read_number(const char *line, const char *name, uint32_t *out, bool 
 }
 
 /* 0: no number of tokens. */
-static uint32_t whole(double tokens)
+static uint32_t whole_tokens(double tokens)
 {
     return tokens >= 1 && tokens <= 1e6 && tokens == (uint32_t)tokens ? (uint32_t)tokens : 0;
 }
@@ -293,39 +264,47 @@ static weft_status read_line(void *user, char *line)
         return add_op(p, name, class);
     }
     if (sscanf(line, " time %23s tokens %lf share %lf us %lf spread %lf %n", name, &tokens, &t.share, &t.us, &t.spread, &end) == 5 && end && read_mark(line + end, &t.quick)) {
-        t.tokens = whole(tokens);
+        t.tokens = whole_tokens(tokens);
         return add_time(p, name, &t);
     }
     if (sscanf(line, " together %23s share %lf rate %lf spread %lf %n", word, &r.share, &r.rate, &r.spread, &end) == 4 && end && read_mark(line + end, &r.quick)) {
         WF_TRY(read_class(word, &class));
         return wf_op_profile_add_rate(p, class, &r);
     }
-    wf_op_energy joules = {.share = 0};
-    wf_energy power = {.idle = 0};
-    if (read_energy(line, &joules, &tokens)) {
-        joules.tokens = whole(tokens);
-        return wf_op_profile_add_energy(p, &joules);
+    wf_op_energy o = {.share = 0};
+    wf_energy_point *x = &o.each;
+    if (sscanf(line, " energy %23s tokens %lf share %lf joules %lf us %lf gflop %lf mb %lf %n", o.name, &tokens,
+               &o.share, &x->joules, &x->seconds, &x->flops, &x->bytes, &end) == 7 &&
+        end && read_mark(line + end, &o.quick)) {
+        o.tokens = whole_tokens(tokens);
+        x->seconds /= 1e6, x->flops *= 1e9, x->bytes *= 1e6;
+        return wf_op_profile_add_energy(p, &o);
     }
-    if (read_power(line, &power)) return makes_sense(&power) ? (p->energy = power, WEFT_OK) : wf_fail(WEFT_ERR_FORMAT, "want watts and picojoules from 0");
+    wf_energy e = {.idle = 0};
+    if (sscanf(line, " power idle %lf static %lf limit %lf flop %lf byte %lf %n", &e.idle, &e.static_power,
+               &e.power_limit, &e.flop, &e.byte, &end) == 5 &&
+        end && read_mark(line + end, &e.quick)) {
+        e.flop /= 1e12, e.byte /= 1e12;
+        if (!is_amount(e.idle) || !is_amount(e.static_power) || !is_amount(e.power_limit) || !is_amount(e.flop) ||
+            !is_amount(e.byte))
+            return wf_fail(WEFT_ERR_FORMAT, "want watts and picojoules from 0");
+        return p->energy = e, WEFT_OK;
+    }
     return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME tokens N share R us T spread S [quick]', "
                                     "'together CLASS share R rate P spread S [quick]', 'energy NAME tokens N share R joules J us T gflop F mb B [quick]' or "
                                     "'power idle W static W limit W flop PJ byte PJ [quick]'");
-}
-
-/* What a time is a part of has to be known. */
-static weft_status check_whole(const char *path, const wf_op_profile *p)
-{
-    if (!p->n_ops) return wf_fail(WEFT_ERR_FORMAT, "%s: no op", path);
-    for (const wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++)
-        if (!op->n || op->times[0].share != 1) return wf_fail(WEFT_ERR_FORMAT, "%s: no time of '%s' with the whole device (share 1)", path, op->name);
-    return WEFT_OK;
 }
 
 weft_status wf_op_profile_load(const char *path, wf_op_profile *out)
 {
     *out = (wf_op_profile){.groups = 1, .tile = 1, .context = 1};
     WF_TRY(wf_read_lines(path, WF_OP_PROFILE_HEAD, read_line, out));
-    return check_whole(path, out);
+    /* What a time is a part of has to be known. */
+    if (!out->n_ops) return wf_fail(WEFT_ERR_FORMAT, "%s: no op", path);
+    for (const wf_op_times *op = out->ops; op < out->ops + out->n_ops; op++)
+        if (!op->n || op->times[0].share != 1)
+            return wf_fail(WEFT_ERR_FORMAT, "%s: no time of '%s' with the whole device (share 1)", path, op->name);
+    return WEFT_OK;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
@@ -374,15 +353,6 @@ weft_status wf_op_profile_save(const wf_op_profile *p, const char *path)
     return wf_output_end(&out, true);
 }
 
-static void print_energy(const wf_op_profile *p, FILE *f)
-{
-    if (p->n_energies) fprintf(f, "\n%-29s %7s %6s %10s %9s\n", "energy of an op, again and again", "tokens", "share", "joules", "watts");
-    for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
-        fprintf(f, "%-32s %7u %6.2f %10.4g %9.1f%s\n", e->name, e->tokens, e->share, e->each.joules, e->each.joules / e->each.seconds, mark_of(e->quick));
-    if (p->energy.flop > 0)
-        fprintf(f, "\n%.3g pJ a flop, %.3g pJ a byte, %.1f W static\n", p->energy.flop * 1e12, p->energy.byte * 1e12, p->energy.static_power);
-}
-
 void wf_op_profile_print(const wf_op_profile *p, FILE *f)
 {
     fprintf(f, "%s, %s: %u work-groups, contexts of %u\n\n%-20s %-8s %7s %6s %10s %9s\n", *p->device ? p->device : "a device", *p->model ? p->model : "a model",
@@ -397,47 +367,40 @@ void wf_op_profile_print(const wf_op_profile *p, FILE *f)
             fprintf(f, "%6.2f %6.2f +- %.2f  %.*s\n", r->share, r->rate, r->spread, (int)(r->rate * 50 + 0.5), "##################################################");
         }
     }
-    print_energy(p, f);
+    if (p->n_energies)
+        fprintf(f, "\n%-29s %7s %6s %10s %9s\n", "energy of an op, again and again", "tokens", "share", "joules",
+                "watts");
+    for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
+        fprintf(f, "%-32s %7u %6.2f %10.4g %9.1f%s\n", e->name, e->tokens, e->share, e->each.joules,
+                e->each.joules / e->each.seconds, mark_of(e->quick));
+    if (p->energy.flop > 0)
+        fprintf(f, "\n%.3g pJ a flop, %.3g pJ a byte, %.1f W static\n", p->energy.flop * 1e12, p->energy.byte * 1e12,
+                p->energy.static_power);
 }
 
 /* ---- without a trial's ----------------------------------------------------------------------------------------------- */
 
-static void drop_quick_times(wf_op_times *op)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < op->n; i++)
-        if (!op->times[i].quick) op->times[kept++] = op->times[i];
-    op->n = kept;
-}
-
-static void drop_quick_energies(wf_op_profile *p)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < p->n_energies; i++)
-        if (!p->energies[i].quick) p->energies[kept++] = p->energies[i];
-    p->n_energies = kept;
-    if (p->energy.quick) p->energy = (wf_energy){.idle = 0};
-}
-
-static void drop_quick_rates(wf_share_table *t)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < t->n; i++)
-        if (!t->points[i].quick) t->points[kept++] = t->points[i];
-    t->n = kept;
-}
+/* Keeps those of the n items of a list that are not quick; n becomes how many these are. */
+#define DROP_QUICK(list, n)                                        \
+    do {                                                           \
+        size_t kept_ = 0;                                          \
+        for (size_t i_ = 0; i_ < (n); i_++)                        \
+            if (!(list)[i_].quick) (list)[kept_++] = (list)[i_];   \
+        (n) = kept_;                                               \
+    } while (0)
 
 void wf_op_profile_drop_quick(wf_op_profile *p)
 {
     size_t kept = 0;
     for (wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++) {
-        drop_quick_times(op);
+        DROP_QUICK(op->times, op->n);
         if (op->n && op->times[0].share == 1) p->ops[kept++] = *op;
         else free(op->times);
     }
     p->n_ops = kept;
-    for (size_t c = 0; c < WF_N_CLASSES; c++) drop_quick_rates(&p->together[c]);
-    drop_quick_energies(p);
+    for (size_t c = 0; c < WF_N_CLASSES; c++) DROP_QUICK(p->together[c].points, p->together[c].n);
+    DROP_QUICK(p->energies, p->n_energies);
+    if (p->energy.quick) p->energy = (wf_energy){.idle = 0};
 }
 
 void wf_op_profile_free(wf_op_profile *p)

@@ -25,7 +25,7 @@ static double whole_us(const wf_pipeline *p, size_t line)
 }
 
 /* What is bound by compute stands only with its like: it is what others are to run beside. */
-static bool joins(const wf_pipeline *p, size_t line, const wf_block *b, double least)
+static bool joins_block(const wf_pipeline *p, size_t line, const wf_block *b, double least)
 {
     double us = whole_us(p, line);
     const wf_op_times *op = times_of(p, line);
@@ -33,42 +33,13 @@ static bool joins(const wf_pipeline *p, size_t line, const wf_block *b, double l
 }
 
 /* A block that holds nothing large yet takes its class from the next op. */
-static void join(const wf_pipeline *p, wf_block *b, size_t line, double *largest)
+static void join_block(const wf_pipeline *p, wf_block *b, size_t line, double *largest)
 {
     double us = whole_us(p, line);
     b->n++;
     if (us <= *largest) return;
     *largest = us;
     b->class = times_of(p, line)->class;
-}
-
-static weft_status make_blocks(wf_pipeline *p, double small)
-{
-    double all = 0, largest = 0;
-    for (size_t l = p->begin; l < p->end; l++) all += whole_us(p, l);
-    if (all <= 0) return wf_fail(WEFT_ERR_ARG, "the profile has no time of any op of this model's layers, such as '%s'", p->begin < p->end ? p->whole.lines[p->begin].name : "");
-    for (size_t l = p->begin; l < p->end; l++) {
-        wf_block *last = p->n_blocks ? &p->blocks[p->n_blocks - 1] : NULL;
-        if (!last || (largest >= small * all && !joins(p, l, last, small * all))) {
-            if (p->n_blocks == WF_MAX_BLOCKS) return wf_fail(WEFT_ERR_UNSUPPORTED, "more than %d ops of a layer that take long", WF_MAX_BLOCKS);
-            last = &p->blocks[p->n_blocks++];
-            *last = (wf_block){.first = l, .class = WF_CLASS_MEMORY};
-            largest = 0;
-        }
-        join(p, last, l, &largest);
-    }
-    return WEFT_OK;
-}
-
-/* Queue 0 is that of compute, if anything is. */
-static void give_queues(wf_pipeline *p)
-{
-    for (size_t c = 0; c < WF_N_CLASSES; c++) {
-        bool used = false;
-        for (wf_block *b = p->blocks; b < p->blocks + p->n_blocks; b++)
-            if (b->class == (enum wf_class)c) used = true, b->queue = p->n_queues;
-        p->n_queues += used;
-    }
 }
 
 /* ---- needs --------------------------------------------------------------------------------------------------------- */
@@ -88,12 +59,6 @@ static bool has_value(const wf_operand *list, size_t n, int32_t value)
     return false;
 }
 
-/* Keys of earlier tokens are read by attention, but not by that of decodes. */
-static enum wf_need need_of(const wf_graph *g, const wf_node *n, int32_t value)
-{
-    return g->values[value].kind == WF_VALUE_KV && n->rows != WF_ROWS_DECODE ? WF_NEEDS_KEYS : WF_NEEDS_ROWS;
-}
-
 /* Does node b read what a writes, or write into the same value behind it? 0: no. */
 static int need_between(const wf_graph *g, const wf_node *b, const wf_node *a)
 {
@@ -102,20 +67,12 @@ static int need_between(const wf_graph *g, const wf_node *b, const wf_node *a)
         bool writes = i >= WF_MAX_IN;
         int32_t v = writes ? b->out[i - WF_MAX_IN].value : b->in[i].value;
         if (v < 0 || !has_value(a->out, WF_MAX_OUT, v) || g->values[v].kind == WF_VALUE_STATE) continue;
-        need |= writes ? WF_NEEDS_ROWS : need_of(g, b, v);
+        /* Keys of earlier tokens are read by attention, but not by that of decodes. */
+        need |= writes                                                          ? WF_NEEDS_ROWS
+                : g->values[v].kind == WF_VALUE_KV && b->rows != WF_ROWS_DECODE ? WF_NEEDS_KEYS
+                                                                                : WF_NEEDS_ROWS;
     }
     return need;
-}
-
-static void find_needs(wf_pipeline *p)
-{
-    const wf_node *nodes = p->g->nodes;
-    for (size_t b = 0; b < p->g->n_nodes; b++)
-        for (size_t a = b; nodes[b].layer >= 0 && a-- > 0 && nodes[a].layer >= nodes[b].layer - 1;) {
-            int of = find_block(p, &nodes[b]), what = find_block(p, &nodes[a]);
-            bool before = nodes[a].layer < nodes[b].layer;
-            if (nodes[a].layer >= 0 && of >= 0 && what >= 0 && (before || of != what)) p->needs[before][of][what] |= (uint8_t)need_between(p->g, &nodes[b], &nodes[a]);
-        }
 }
 
 bool wf_slot_needs(const wf_pipeline *p, const wf_slot *of, const wf_slot *what, bool before)
@@ -130,9 +87,37 @@ weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, co
     WF_TRY(wf_plan_sequential(g, copy_queue, &out->whole));
     while (out->begin < out->whole.n_lines && out->whole.lines[out->begin].where == WF_LINE_ONCE) out->begin++;
     for (out->end = out->begin; out->end < out->whole.n_lines && out->whole.lines[out->end].where != WF_LINE_ONCE;) out->end++;
-    WF_TRY(make_blocks(out, small));
-    give_queues(out);
-    find_needs(out);
+    double all = 0, largest = 0;
+    for (size_t l = out->begin; l < out->end; l++) all += whole_us(out, l);
+    if (all <= 0)
+        return wf_fail(WEFT_ERR_ARG, "the profile has no time of any op of this model's layers, such as '%s'",
+                       out->begin < out->end ? out->whole.lines[out->begin].name : "");
+    for (size_t l = out->begin; l < out->end; l++) {
+        wf_block *last = out->n_blocks ? &out->blocks[out->n_blocks - 1] : NULL;
+        if (!last || (largest >= small * all && !joins_block(out, l, last, small * all))) {
+            if (out->n_blocks == WF_MAX_BLOCKS)
+                return wf_fail(WEFT_ERR_UNSUPPORTED, "more than %d ops of a layer that take long", WF_MAX_BLOCKS);
+            last = &out->blocks[out->n_blocks++];
+            *last = (wf_block){.first = l, .class = WF_CLASS_MEMORY};
+            largest = 0;
+        }
+        join_block(out, last, l, &largest);
+    }
+    /* Queue 0 is that of compute, if anything is. */
+    for (size_t c = 0; c < WF_N_CLASSES; c++) {
+        bool used = false;
+        for (wf_block *b = out->blocks; b < out->blocks + out->n_blocks; b++)
+            if (b->class == (enum wf_class)c) used = true, b->queue = out->n_queues;
+        out->n_queues += used;
+    }
+    const wf_node *nodes = g->nodes;
+    for (size_t b = 0; b < g->n_nodes; b++)
+        for (size_t a = b; nodes[b].layer >= 0 && a-- > 0 && nodes[a].layer >= nodes[b].layer - 1;) {
+            int of = find_block(out, &nodes[b]), what = find_block(out, &nodes[a]);
+            bool before = nodes[a].layer < nodes[b].layer;
+            if (nodes[a].layer >= 0 && of >= 0 && what >= 0 && (before || of != what))
+                out->needs[before][of][what] |= (uint8_t)need_between(g, &nodes[b], &nodes[a]);
+        }
     return WEFT_OK;
 }
 
@@ -164,16 +149,11 @@ void wf_schedule_init(const wf_pipeline *p, const wf_cut *c, const wf_split *spl
     }
 }
 
-/* Rounds from a slot to one that needs it; negative: it would run before. */
-static int rounds_between(const wf_slot *of, const wf_slot *what, bool before)
-{
-    return before + what->next - of->next;
-}
-
+/* Of one round, which needs it? */
 static bool comes_behind(const wf_pipeline *p, const wf_slot *of, const wf_slot *what)
 {
     for (int before = 0; before < 2; before++)
-        if (wf_slot_needs(p, of, what, before) && rounds_between(of, what, before) == 0) return true;
+        if (wf_slot_needs(p, of, what, before) && before + what->next == of->next) return true;
     return false;
 }
 

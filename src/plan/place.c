@@ -71,17 +71,6 @@ static bool same_cuts(const wf_plan *p)
     return true;
 }
 
-static void find_times(placer *s)
-{
-    bool by_graph = !s->p->n_nanos || same_cuts(s->p);
-    for (size_t n = 0; n < s->g->n_nodes; n++) s->first[n] = by_graph ? (uint32_t)n + 1 : UINT32_MAX, s->last[n] = by_graph ? (uint32_t)n + 1 : 0;
-    for (size_t i = 0; i < s->p->n_nanos && !by_graph; i++) {
-        uint32_t node = s->p->nanos[i].node, at = (uint32_t)i + 1;
-        s->first[node] = WF_MIN(s->first[node], at);
-        s->last[node] = WF_MAX(s->last[node], at);
-    }
-}
-
 static void sort_nodes(placer *s)
 {
     for (uint32_t n = 0; n < s->g->n_nodes; n++) {
@@ -110,22 +99,19 @@ static bool read_by_others(const placer *s, int32_t value, uint32_t node)
     return false;
 }
 
-/* The whole of a node's own workspace, in which its result may be. */
-static int32_t shared_workspace(const wf_node *n)
-{
-    for (size_t i = 1; i < wf_ops[n->op].n_out; i++)
-        if (wf_ops[n->op].out[i].what & WF_OPERAND_SHARED) return wf_node_out(n, i);
-    return -1;
-}
-
 /* Values that a node may overwrite with its result, where nobody needs them afterwards: an input or a workspace that may share the
  * output's storage, as a residual or a gate, and what a collective combines in place. */
-static int32_t replaceable(const wf_node *n)
+static int32_t replaceable_value(const wf_node *n)
 {
     if (n->kind != WF_NODE_KERNEL) return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
     int shared = wf_op_input(n->op, WF_OPERAND_SHARED);
     if (!wf_may_share(&n->p)) return -1;
-    if (shared < 0 || n->in[shared].value < 0) return shared_workspace(n);
+    if (shared < 0 || n->in[shared].value < 0) {
+        /* The whole of a node's own workspace, in which its result may be. */
+        for (size_t i = 1; i < wf_ops[n->op].n_out; i++)
+            if (wf_ops[n->op].out[i].what & WF_OPERAND_SHARED) return wf_node_out(n, i);
+        return -1;
+    }
     return n->in[shared].cols ? -1 : n->in[shared].value;
 }
 
@@ -138,24 +124,12 @@ static bool fits_in(const wf_value *v, const wf_operand *written, const wf_value
 static int32_t inherited_block(const placer *s, uint32_t node, int32_t value)
 {
     const wf_node *n = &s->g->nodes[node];
-    int32_t old = n->out[0].value == value ? replaceable(n) : -1;
+    int32_t old = n->out[0].value == value ? replaceable_value(n) : -1;
     if (old < 0 || s->g->values[old].kind != WF_VALUE_ACT || s->dies[old] == READ_BY_HOST || read_by_others(s, old, node)) return -1;
     return fits_in(&s->g->values[value], &n->out[0], &s->g->values[old]) ? s->block_of[old] : -1;
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------------------------- */
-
-static void add_to_block(placer *s, uint32_t node, int32_t value)
-{
-    const wf_value *v = &s->g->values[value];
-    if (s->block_of[value] < 0) s->block_of[value] = inherited_block(s, node, value);
-    if (s->block_of[value] < 0) {
-        s->blocks[s->n_blocks] = (block){.born = s->first[node], .rows = v->rows, .buffer = -1, .width = (uint32_t)WF_UP(wf_dtype_bytes(v->dtype, v->cols), s->pad)};
-        s->block_of[value] = (int32_t)s->n_blocks++;
-    }
-    block *b = &s->blocks[s->block_of[value]];
-    b->dies = WF_MAX(b->dies, WF_MAX(s->dies[value], s->last[node]));
-}
 
 /* In the order of the nodes, and of one its workspaces first. Several may write columns or rows of one value. */
 static void find_blocks(placer *s)
@@ -163,7 +137,21 @@ static void find_blocks(placer *s)
     for (size_t i = 0; i < s->g->n_nodes; i++)
         for (size_t o = WF_MAX_OUT; o-- > 0;) {
             int32_t value = wf_node_out(&s->g->nodes[s->order[i]], o);
-            if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT) add_to_block(s, s->order[i], value);
+            if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT) {
+                uint32_t node = s->order[i];
+                const wf_value *v = &s->g->values[value];
+                if (s->block_of[value] < 0) s->block_of[value] = inherited_block(s, node, value);
+                if (s->block_of[value] < 0) {
+                    s->blocks[s->n_blocks] = (block){
+                        .born = s->first[node],
+                        .rows = v->rows,
+                        .buffer = -1,
+                        .width = (uint32_t)WF_UP(wf_dtype_bytes(v->dtype, v->cols), s->pad)};
+                    s->block_of[value] = (int32_t)s->n_blocks++;
+                }
+                block *b = &s->blocks[s->block_of[value]];
+                b->dies = WF_MAX(b->dies, WF_MAX(s->dies[value], s->last[node]));
+            }
         }
 }
 
@@ -187,7 +175,7 @@ static uint32_t end_of_conflict(const placer *s, const block *b, int32_t buffer,
 }
 
 /* Its lowest columns that are free as long as b lives; false if there are none. */
-static bool fits(const placer *s, const block *b, int32_t buffer, uint32_t *offset)
+static bool block_fits(const placer *s, const block *b, int32_t buffer, uint32_t *offset)
 {
     const wf_act_buffer *to = &s->p->buffers[buffer];
     uint32_t at = 0, next;
@@ -201,7 +189,7 @@ static weft_status place_block(placer *s, block *b)
 {
     wf_plan *p = s->p;
     for (int32_t i = 0; i < (int32_t)p->n_buffers; i++)
-        if (fits(s, b, i, &b->offset)) {
+        if (block_fits(s, b, i, &b->offset)) {
             b->buffer = i;
             return WEFT_OK;
         }
@@ -214,7 +202,14 @@ static weft_status place_block(placer *s, block *b)
 
 static weft_status place_all(placer *s)
 {
-    find_times(s);
+    bool by_graph = !s->p->n_nanos || same_cuts(s->p);
+    for (size_t n = 0; n < s->g->n_nodes; n++)
+        s->first[n] = by_graph ? (uint32_t)n + 1 : UINT32_MAX, s->last[n] = by_graph ? (uint32_t)n + 1 : 0;
+    for (size_t i = 0; i < s->p->n_nanos && !by_graph; i++) {
+        uint32_t node = s->p->nanos[i].node, at = (uint32_t)i + 1;
+        s->first[node] = WF_MIN(s->first[node], at);
+        s->last[node] = WF_MAX(s->last[node], at);
+    }
     sort_nodes(s);
     find_deaths(s);
     find_blocks(s);
@@ -284,7 +279,7 @@ static weft_status merge_into(wf_plan *all, const wf_plan *p)
 }
 
 /* Renumbers p's buffers as those of all. */
-static weft_status adopt(const wf_graph *g, wf_plan *p, const wf_plan *all)
+static weft_status adopt_buffers(const wf_graph *g, wf_plan *p, const wf_plan *all)
 {
     for (size_t v = 0; v < g->n_values; v++)
         if (p->buffer_of[v] >= 0) p->buffer_of[v] = nth_buffer(all, p->buffers[p->buffer_of[v]].rows, rank_of(p, p->buffer_of[v]));
@@ -298,7 +293,7 @@ static weft_status adopt(const wf_graph *g, wf_plan *p, const wf_plan *all)
 }
 
 /* All but its lines. */
-static void forget(wf_plan *p)
+static void forget_all_but_lines(wf_plan *p)
 {
     wf_plan lines = *p;
     p->lines = NULL;
@@ -313,13 +308,13 @@ weft_status wf_plans_finish(const wf_graph *g, wf_plans *p, uint32_t pad)
     wf_plan all = {0};
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < p->n && s == WEFT_OK; i++) {
-        forget(&p->list[i]);
+        forget_all_but_lines(&p->list[i]);
         s = wf_plan_split(g, &p->list[i]);
         if (s == WEFT_OK) s = wf_plan_place(g, &p->list[i], pad);
         if (s == WEFT_OK) s = merge_into(&all, &p->list[i]);
     }
     for (size_t i = 0; i < p->n && s == WEFT_OK; i++) {
-        s = adopt(g, &p->list[i], &all);
+        s = adopt_buffers(g, &p->list[i], &all);
         if (s == WEFT_OK) s = wf_plan_wait(g, &p->list[i]);
     }
     wf_plan_free(&all);

@@ -39,18 +39,6 @@ weft_status wf_plan_copy_lines(const wf_plan *p, wf_plan *out)
     return WEFT_OK;
 }
 
-static bool swaps(const wf_node *n)
-{
-    return n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
-}
-
-static wf_plan_line whole_line(const wf_node *n, uint32_t queue)
-{
-    wf_plan_line l = {.where = n->layer != WF_ONCE ? WF_LINE_LAYER : WF_LINE_ONCE, .end = {.end = true}, .queue = queue, .kernel = "auto"};
-    wf_copy(l.name, sizeof l.name, n->name);
-    return l;
-}
-
 /* Where the line of node i belongs: before that of the next op of its layer that has one. Layers may differ in their ops, for one fuses
  * what another cannot. */
 static size_t place_of(const wf_plan *p, const wf_graph *g, size_t i)
@@ -62,14 +50,6 @@ static size_t place_of(const wf_plan *p, const wf_graph *g, size_t i)
     return p->n_lines;
 }
 
-static weft_status insert_line(wf_plan *p, size_t at, const wf_plan_line *l)
-{
-    WF_TRY(wf_plan_add_line(p, l));
-    memmove(p->lines + at + 1, p->lines + at, (p->n_lines - 1 - at) * sizeof *l);
-    p->lines[at] = *l;
-    return WEFT_OK;
-}
-
 /* Every op whole, on queue 0; page copies on a queue of their own or there, too. */
 static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *out)
 {
@@ -77,8 +57,16 @@ static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *o
     for (size_t i = 0; i < g->n_nodes; i++) {
         const wf_node *n = &g->nodes[i];
         if (wf_plan_find_line(out, n)) continue;
-        wf_plan_line l = whole_line(n, swaps(n) ? swap_queue : 0);
-        WF_TRY(insert_line(out, place_of(out, g, i), &l));
+        bool swaps = n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
+        wf_plan_line l = {.where = n->layer != WF_ONCE ? WF_LINE_LAYER : WF_LINE_ONCE,
+                          .end = {.end = true},
+                          .queue = swaps ? swap_queue : 0,
+                          .kernel = "auto"};
+        wf_copy(l.name, sizeof l.name, n->name);
+        size_t at = place_of(out, g, i);
+        WF_TRY(wf_plan_add_line(out, &l));
+        memmove(out->lines + at + 1, out->lines + at, (out->n_lines - 1 - at) * sizeof l);
+        out->lines[at] = l;
     }
     return WEFT_OK;
 }
@@ -119,28 +107,23 @@ static weft_status add_nano_batch(wf_plan *p, const wf_plan *whole, size_t begin
     return WEFT_OK;
 }
 
-/* Attention of nano-batch i stands before what the others compute meanwhile: all up to attention, then all behind it. */
-static weft_status add_layer(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c)
-{
-    size_t middle = end;
-    while (middle > begin && !is_attention(c->g, &whole->lines[middle - 1])) middle--;
-    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, begin, middle, c, i));
-    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, middle, end, c, i));
-    return WEFT_OK;
-}
-
 static weft_status cut_layers(wf_plan *p, const wf_plan *whole, const cut *c)
 {
     size_t begin = 0, end;
     while (begin < whole->n_lines && whole->lines[begin].where == WF_LINE_ONCE) begin++;
     for (end = begin; end < whole->n_lines && whole->lines[end].where != WF_LINE_ONCE;) end++;
     for (size_t i = 0; i < begin; i++) WF_TRY(wf_plan_add_line(p, &whole->lines[i]));
-    WF_TRY(add_layer(p, whole, begin, end, c));
+    /* Attention of nano-batch i stands before what the others compute meanwhile: all up to attention, then all behind
+     * it. */
+    size_t middle = end;
+    while (middle > begin && !is_attention(c->g, &whole->lines[middle - 1])) middle--;
+    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, begin, middle, c, i));
+    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, middle, end, c, i));
     for (size_t i = end; i < whole->n_lines; i++) WF_TRY(wf_plan_add_line(p, &whole->lines[i]));
     return WEFT_OK;
 }
 
-static weft_status overlap(const cut *c, bool copy_queue, wf_plan *out)
+static weft_status overlap_plan(const cut *c, bool copy_queue, wf_plan *out)
 {
     wf_plan whole;
     *out = (wf_plan){.n_queues = copy_queue ? 3 : 2, .tile = c->tile, .bucket.tokens = c->tokens};
@@ -159,7 +142,7 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
     for (size_t i = 0; i < n; i++) {
         uint32_t tokens = max_tokens >> (n - 1 - i);
         cut c = {g, tokens, WF_MIN(n_parts, tokens), tokens / n_parts >= tile ? WF_MAX(tile, 1u) : 1};
-        WF_TRY(overlap(&c, copy_queue, &out->list[out->n++]));
+        WF_TRY(overlap_plan(&c, copy_queue, &out->list[out->n++]));
     }
     out->list[n - 1].bucket = (wf_bucket){0};
     return WEFT_OK;
@@ -173,7 +156,7 @@ static uint32_t decodes_of(float share, uint32_t n_tokens)
     return (uint32_t)((double)share * n_tokens);
 }
 
-static bool fits(const wf_bucket *b, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context)
+static bool bucket_fits(const wf_bucket *b, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context)
 {
     return n_tokens >= b->least_tokens && (!b->tokens || n_tokens <= b->tokens) && max_context >= b->least_context &&
            (!b->context || max_context <= b->context) && n_decodes >= decodes_of(b->least_decodes, n_tokens) &&
@@ -183,7 +166,7 @@ static bool fits(const wf_bucket *b, uint32_t n_tokens, uint32_t n_decodes, uint
 size_t wf_plans_choose(const wf_plans *p, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context)
 {
     size_t i = 0;
-    while (i + 1 < p->n && !fits(&p->list[i].bucket, n_tokens, n_decodes, max_context)) i++;
+    while (i + 1 < p->n && !bucket_fits(&p->list[i].bucket, n_tokens, n_decodes, max_context)) i++;
     return i;
 }
 

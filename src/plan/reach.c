@@ -53,17 +53,6 @@ static uint32_t fewer_tokens(const reach *r, uint32_t tokens)
     return next;
 }
 
-/* Down to the smallest step with which it wins. */
-static weft_status find_tokens(const reach *r)
-{
-    enum wf_verdict v = WF_WINS;
-    for (uint32_t t = r->p->won.tokens; (t = fewer_tokens(r, t)) && v == WF_WINS;) {
-        WF_TRY(try_step(r, t, r->share, r->p->won.context, &v));
-        if (v == WF_WINS) r->out->least_tokens = t;
-    }
-    return WEFT_OK;
-}
-
 /* From half of the context to twice as much. */
 static weft_status find_contexts(const reach *r)
 {
@@ -116,37 +105,33 @@ static weft_status holds_inside(const reach *r, uint64_t seed, bool *holds)
     return WEFT_OK;
 }
 
-/* Half as far from the step that was won. */
-static void draw_in(const reach *r)
-{
-    wf_bucket *b = r->out, won = only_won(r);
-    b->least_tokens = won.tokens - (won.tokens - b->least_tokens) / 2;
-    b->least_context = won.context - (won.context - b->least_context) / 2;
-    b->context = won.context + (b->context - won.context) / 2;
-    b->least_decodes = (b->least_decodes + won.least_decodes) / 2;
-    b->decodes = (b->decodes + won.decodes) / 2;
-}
-
-static weft_status check_inside(const reach *r)
-{
-    bool holds = false;
-    for (uint64_t turn = 0; turn < TURNS && !holds; turn++) {
-        WF_TRY(holds_inside(r, turn, &holds));
-        if (!holds) draw_in(r);
-    }
-    if (!holds) *r->out = only_won(r);
-    return WEFT_OK;
-}
-
 weft_status wf_reach_find(const wf_reach_params *p, wf_bucket *out)
 {
     reach r = {p, out, (double)((float)p->won.decodes / (float)p->won.tokens)};
     *out = only_won(&r);
-    WF_TRY(find_tokens(&r));
+    /* Down to the smallest step with which it wins. */
+    enum wf_verdict v = WF_WINS;
+    for (uint32_t t = r.p->won.tokens; (t = fewer_tokens(&r, t)) && v == WF_WINS;) {
+        WF_TRY(try_step(&r, t, r.share, r.p->won.context, &v));
+        if (v == WF_WINS) r.out->least_tokens = t;
+    }
     WF_TRY(find_contexts(&r));
     WF_TRY(find_share(&r, (double)p->least_decodes, &out->least_decodes));
     WF_TRY(find_share(&r, (double)p->most_decodes, &out->decodes));
-    WF_TRY(check_inside(&r));
+    bool holds = false;
+    for (uint64_t turn = 0; turn < TURNS && !holds; turn++) {
+        WF_TRY(holds_inside(&r, turn, &holds));
+        if (!holds) {
+            /* Half as far from the step that was won. */
+            wf_bucket *b = r.out, won = only_won(&r);
+            b->least_tokens = won.tokens - (won.tokens - b->least_tokens) / 2;
+            b->least_context = won.context - (won.context - b->least_context) / 2;
+            b->context = won.context + (b->context - won.context) / 2;
+            b->least_decodes = (b->least_decodes + won.least_decodes) / 2;
+            b->decodes = (b->decodes + won.decodes) / 2;
+        }
+    }
+    if (!holds) *r.out = only_won(&r);
     out->decodes = WF_MAX(out->decodes, WF_NO_DECODES);
     return WEFT_OK;
 }

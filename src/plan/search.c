@@ -46,7 +46,7 @@ static bool same_lines(const wf_plan *a, const wf_plan *b)
 }
 
 /* Before slower ones; of equals the first stays in front. */
-static weft_status keep(search *s, const wf_plan *plan, double us, const char *how)
+static weft_status keep_plan(search *s, const wf_plan *plan, double us, const char *how)
 {
     wf_search_result *r = s->out;
     size_t at = r->n;
@@ -68,23 +68,17 @@ static weft_status keep(search *s, const wf_plan *plan, double us, const char *h
     return WEFT_OK;
 }
 
-/* Not worth more than the rounding of a sum. */
-static bool is_faster(const search *s, double us)
-{
-    return us < s->sequential * (1 - 1e-6);
-}
-
 /* ---- trying plans -------------------------------------------------------------------------------------------------- */
 
 /* Adds nano-operations, buffers and waits to the lines. */
-static weft_status finish(const wf_graph *g, wf_plan *p)
+static weft_status finish_plan(const wf_graph *g, wf_plan *p)
 {
     WF_TRY(wf_plan_split(g, p));
     WF_TRY(wf_plan_place(g, p, 64));
     return wf_plan_wait(g, p);
 }
 
-static weft_status simulate(const search *s, const wf_plan *p, double *us)
+static weft_status simulate_plan(const search *s, const wf_plan *p, double *us)
 {
     return wf_simulate(s->pl.g, p, s->pl.profile, &s->params->batch, NULL, us);
 }
@@ -106,21 +100,12 @@ static weft_status try_shares(const search *s, wf_plan *p, double *best_us)
     for (uint32_t r = steps; r > 0; r--) {
         double us, share = (double)r / steps;
         for (size_t c = 0; c < WF_N_CLASSES; c++) set_groups(s, p, (enum wf_class)c, r == steps || c == WF_CLASS_COMPUTE ? share : 1 - share);
-        WF_TRY(simulate(s, p, &us));
+        WF_TRY(simulate_plan(s, p, &us));
         if (r == steps || us < *best_us) best = r, *best_us = us;
     }
     for (size_t c = 0; c < WF_N_CLASSES; c++)
         set_groups(s, p, (enum wf_class)c, best == steps || c == WF_CLASS_COMPUTE ? (double)best / steps : (double)(steps - best) / steps);
     return WEFT_OK;
-}
-
-static void describe(const search *s, const wf_schedule *schedule, const char *how, char *buf, size_t cap)
-{
-    uint32_t parts[WF_MAX_BLOCKS] = {0}, least = WF_MAX_PARTS, most = 0;
-    for (size_t i = 0; i < schedule->n; i++) parts[schedule->slots[i].block]++;
-    for (size_t b = 0; b < s->pl.n_blocks; b++) least = WF_MIN(least, parts[b]), most = WF_MAX(most, parts[b]);
-    if (least == most) snprintf(buf, cap, "%u nano-batches, %s", most, how);
-    else snprintf(buf, cap, "%u to %u nano-batches by op, %s", least, most, how);
 }
 
 /* by_class: tries shares by class instead of those of the schedule. A schedule whose plan cannot be is no candidate, and takes for ever. */
@@ -130,10 +115,16 @@ static weft_status try_schedule(search *s, const wf_schedule *schedule, bool by_
     char text[64];
     *us = INFINITY;
     weft_status status = wf_schedule_plan(&s->pl, schedule, &plan);
-    if (status == WEFT_OK) status = finish(s->pl.g, &plan);
-    if (status == WEFT_OK) status = by_class ? try_shares(s, &plan, us) : simulate(s, &plan, us);
-    describe(s, schedule, how, text, sizeof text);
-    if (status == WEFT_OK && is_faster(s, *us) && !s->only_tries) status = keep(s, &plan, *us, text);
+    if (status == WEFT_OK) status = finish_plan(s->pl.g, &plan);
+    if (status == WEFT_OK) status = by_class ? try_shares(s, &plan, us) : simulate_plan(s, &plan, us);
+    uint32_t parts[WF_MAX_BLOCKS] = {0}, least = WF_MAX_PARTS, most = 0;
+    for (size_t i = 0; i < schedule->n; i++) parts[schedule->slots[i].block]++;
+    for (size_t b = 0; b < s->pl.n_blocks; b++) least = WF_MIN(least, parts[b]), most = WF_MAX(most, parts[b]);
+    if (least == most) snprintf(text, sizeof text, "%u nano-batches, %s", most, how);
+    else snprintf(text, sizeof text, "%u to %u nano-batches by op, %s", least, most, how);
+    /* Not worth more than the rounding of a sum. */
+    if (status == WEFT_OK && *us < s->sequential * (1 - 1e-6) && !s->only_tries)
+        status = keep_plan(s, &plan, *us, text);
     wf_plan_free(&plan);
     return status == WEFT_ERR_ARG ? WEFT_OK : status;
 }
@@ -161,57 +152,32 @@ static void add_cuts(const search *s, wf_cut *c, uint32_t part, uint32_t from, u
     }
 }
 
-/* So coarse that the list holds them; and where decodes end. */
-static size_t list_cuts(const search *s, uint32_t parts, wf_cut *list)
-{
-    const wf_sim_batch *b = &s->params->batch;
-    uint32_t tiles = (b->tokens + s->pl.profile->tile - 1) / s->pl.profile->tile;
-    bool at_decodes = parts == 2 && b->decodes && b->decodes < b->tokens;
-    size_t n = WF_MAX_CUTS + 1;
-    for (uint32_t by = 1; n > WF_MAX_CUTS - 1; by++) {
-        wf_cut c = {.parts = parts};
-        n = 0;
-        add_cuts(s, &c, 1, 0, tiles, by, list, &n);
-    }
-    if (at_decodes) list[n++] = (wf_cut){2, {{0}, {.decode = true}, {.end = true}}};
-    return n;
-}
-
 /* ---- built-in orders ----------------------------------------------------------------------------------------------- */
 
-/* The last block before which compute of other nano-batches may run: that of the last op which is not bound by it. */
-static size_t last_other(const wf_pipeline *p)
-{
-    size_t last = 0;
-    for (size_t b = 0; b + 1 < p->n_blocks; b++)
-        if (p->blocks[b].class != WF_CLASS_COMPUTE) last = b;
-    return last;
-}
-
 /* The compute that a layer begins with. */
-static bool leads(const wf_pipeline *p, size_t block)
+static bool block_leads(const wf_pipeline *p, size_t block)
 {
     for (size_t b = 0; b <= block; b++)
         if (p->blocks[b].class != WF_CLASS_COMPUTE) return false;
     return true;
 }
 
-/* Blocks up to the last other one for all nano-batches, then the rest. `early`: behind the rest of each nano-batch what the next layer begins
- * with, so that the layers are interleaved. */
-static void set_order(const wf_pipeline *p, wf_schedule *s, bool early)
-{
-    enum { BATCH = 2 * WF_MAX_BLOCKS, REST = BATCH * WF_MAX_PARTS };
-    size_t middle = last_other(p);
-    for (wf_slot *l = s->slots; l < s->slots + s->n; l++) {
-        l->next = early && leads(p, l->block);
-        l->begin = (l->end - 1) * BATCH + l->block + (l->block <= middle && !l->next ? 0 : REST) + (l->next ? WF_MAX_BLOCKS : 0);
-    }
-}
-
-static weft_status init_built_in(const search *s, const wf_cut *cut, const wf_split *split, bool early, wf_schedule *out)
+static weft_status init_built_in(const search *s, const wf_cut *cut, const wf_split *split, bool early,
+                                 wf_schedule *out)
 {
     wf_schedule_init(&s->pl, cut, split, out);
-    set_order(&s->pl, out, early);
+    /* Blocks up to the last other one for all nano-batches, then the rest. `early`: behind the rest of each nano-batch
+     * what the next layer begins with, so that the layers are interleaved. */
+    enum { BATCH = 2 * WF_MAX_BLOCKS, REST = BATCH * WF_MAX_PARTS };
+    /* The last block before which compute of other nano-batches may run: that of the last op which is not bound by
+     * it. */
+    size_t middle = 0;
+    for (size_t b = 0; b + 1 < s->pl.n_blocks; b++)
+        if (s->pl.blocks[b].class != WF_CLASS_COMPUTE) middle = b;
+    for (wf_slot *l = out->slots; l < out->slots + out->n; l++) {
+        l->next = early && block_leads(&s->pl, l->block);
+        l->begin = (l->end - 1) * BATCH + l->block + (l->block <= middle && !l->next ? 0 : REST) + (l->next ? WF_MAX_BLOCKS : 0);
+    }
     return wf_schedule_sort(&s->pl, out);
 }
 
@@ -240,12 +206,6 @@ static bool may_share(const search *s)
     return s->params->sharer && s->params->batch.decodes && s->pl.n_queues > 1 && op && op->class != WF_CLASS_COMPUTE;
 }
 
-static void name_sharer(const search *s, wf_plan *p)
-{
-    for (wf_plan_line *l = p->lines; l < p->lines + p->n_lines; l++)
-        if (!strcmp(l->name, SHARER_OP)) wf_copy(l->kernel, sizeof l->kernel, s->params->sharer);
-}
-
 /* Without limits: the kernel takes what the others leave of each unit. A plan that cannot be is no candidate. */
 static weft_status add_sharing(search *s, const wf_cut *cut, bool early)
 {
@@ -254,8 +214,9 @@ static weft_status add_sharing(search *s, const wf_cut *cut, bool early)
     wf_found *f = &s->out->list[s->out->n];
     WF_TRY(init_built_in(s, cut, NULL, early, &schedule));
     weft_status status = wf_schedule_plan(&s->pl, &schedule, &plan);
-    name_sharer(s, &plan);
-    if (status == WEFT_OK) status = finish(s->pl.g, &plan);
+    for (wf_plan_line *l = plan.lines; l < plan.lines + plan.n_lines; l++)
+        if (!strcmp(l->name, SHARER_OP)) wf_copy(l->kernel, sizeof l->kernel, s->params->sharer);
+    if (status == WEFT_OK) status = finish_plan(s->pl.g, &plan);
     if (status == WEFT_OK) {
         *f = (wf_found){.us = NAN};
         snprintf(f->how, sizeof f->how, "2 nano-batches, %s%s", early ? "layers interleaved, " : "", s->params->sharer);
@@ -282,7 +243,7 @@ static weft_status try_sharing(search *s)
 /* ---- the search ---------------------------------------------------------------------------------------------------- */
 
 /* True: it is to end. */
-static bool step(search *s)
+static bool search_step(search *s)
 {
     const wf_search_params *p = s->params;
     if (s->stopped) return true;
@@ -313,29 +274,17 @@ static weft_status try_programs(search *s, const wf_split *split)
     WF_TRY(wf_stage_order(&s->pl, s->cuts, s->n_cuts, &l, &schedule, &found));
     if (!found) return WEFT_OK;
     WF_TRY(try_schedule(s, &schedule, true, "Stage I, shares by class", &us));
-    if (step(s)) return WEFT_OK;
+    if (search_step(s)) return WEFT_OK;
     l = limits_of(s);
     WF_TRY(wf_stage_shares(&s->pl, &schedule, wf_share_steps(s->pl.profile), &l, &found));
     return found ? try_schedule(s, &schedule, false, "Stage I and II", &us) : WEFT_OK;
-}
-
-/* All blocks in as many parts. */
-static weft_status try_cuts(search *s)
-{
-    s->best_us = INFINITY;
-    for (size_t i = 0; i < s->n_cuts && !step(s); i++) {
-        double us;
-        WF_TRY(try_built_in(s, &s->cuts[i], NULL, &us));
-        if (us < s->best_us) s->best_us = us, s->best_cut = i;
-    }
-    return WEFT_OK;
 }
 
 /* Another number of parts for one block, if that is faster. */
 static weft_status improve_block(search *s, size_t block, wf_split *split, bool *better)
 {
     uint32_t most = s->cuts[0].parts, before = split->parts[block], best = before;
-    for (uint32_t n = 1; n <= most && !step(s); n++) {
+    for (uint32_t n = 1; n <= most && !search_step(s); n++) {
         double us;
         if (n == before) continue;
         split->parts[block] = n;
@@ -368,15 +317,32 @@ static weft_status try_splits(search *s)
     s->only_tries = false;
     if (!any) return WEFT_OK;
     WF_TRY(try_built_in(s, &s->cuts[s->best_cut], &split, &us));
-    return !s->stopped && has_programs(s) && !step(s) ? try_programs(s, &split) : WEFT_OK;
+    return !s->stopped && has_programs(s) && !search_step(s) ? try_programs(s, &split) : WEFT_OK;
 }
 
 static weft_status try_parts(search *s, uint32_t parts)
 {
-    s->n_cuts = list_cuts(s, parts, s->cuts);
+    /* So coarse that the list holds them; and where decodes end. */
+    const wf_sim_batch *b = &s->params->batch;
+    uint32_t tiles = (b->tokens + s->pl.profile->tile - 1) / s->pl.profile->tile;
+    bool at_decodes = parts == 2 && b->decodes && b->decodes < b->tokens;
+    size_t n = WF_MAX_CUTS + 1;
+    for (uint32_t by = 1; n > WF_MAX_CUTS - 1; by++) {
+        wf_cut c = {.parts = parts};
+        n = 0;
+        add_cuts(s, &c, 1, 0, tiles, by, s->cuts, &n);
+    }
+    if (at_decodes) s->cuts[n++] = (wf_cut){2, {{0}, {.decode = true}, {.end = true}}};
+    s->n_cuts = n;
     if (!s->n_cuts) return WEFT_OK;
-    WF_TRY(try_cuts(s));
-    if (!s->stopped && has_programs(s) && !step(s)) WF_TRY(try_programs(s, NULL));
+    /* All blocks in as many parts. */
+    s->best_us = INFINITY;
+    for (size_t i = 0; i < s->n_cuts && !search_step(s); i++) {
+        double us;
+        WF_TRY(try_built_in(s, &s->cuts[i], NULL, &us));
+        if (us < s->best_us) s->best_us = us, s->best_cut = i;
+    }
+    if (!s->stopped && has_programs(s) && !search_step(s)) WF_TRY(try_programs(s, NULL));
     return s->stopped ? WEFT_OK : try_splits(s);
 }
 
@@ -394,23 +360,20 @@ static weft_status try_all(search *s)
     return WEFT_OK;
 }
 
-static weft_status add_sequential(search *s, wf_plan *finished)
-{
-    wf_found *f = &s->out->list[s->out->n];
-    *f = (wf_found){.us = s->sequential, .how = "sequential"};
-    s->out->n++;
-    return wf_plan_copy_lines(finished, &f->plan);
-}
-
-static weft_status run(search *s)
+static weft_status search_all(search *s)
 {
     wf_plan sequential = {0};
     weft_status status = wf_plan_copy_lines(&s->pl.whole, &sequential);
-    if (status == WEFT_OK) status = finish(s->pl.g, &sequential);
-    if (status == WEFT_OK) status = simulate(s, &sequential, &s->sequential);
+    if (status == WEFT_OK) status = finish_plan(s->pl.g, &sequential);
+    if (status == WEFT_OK) status = simulate_plan(s, &sequential, &s->sequential);
     if (status == WEFT_OK) status = try_all(s);
     if (status == WEFT_OK) status = try_sharing(s);
-    if (status == WEFT_OK) status = add_sequential(s, &sequential);
+    if (status == WEFT_OK) {
+        wf_found *f = &s->out->list[s->out->n];
+        *f = (wf_found){.us = s->sequential, .how = "sequential"};
+        s->out->n++;
+        status = wf_plan_copy_lines(&sequential, &f->plan);
+    }
     wf_plan_free(&sequential);
     return status;
 }
@@ -425,7 +388,7 @@ weft_status wf_search(const wf_graph *g, const wf_op_profile *profile, const wf_
     s->out = out;
     s->end_ns = wf_now_ns() + (uint64_t)((p->seconds > 0 ? p->seconds : 600) * 1e9);
     weft_status status = wf_pipeline_init(g, profile, &p->batch, p->copy_queue, SMALL, &s->pl);
-    if (status == WEFT_OK) status = run(s);
+    if (status == WEFT_OK) status = search_all(s);
     wf_pipeline_free(&s->pl);
     free(s);
     return status;

@@ -99,7 +99,7 @@ static weft_status add_piece(sim *s, uint32_t q, double us, double done)
 }
 
 /* Runs to when the first of those that run ends; *any false: none runs. */
-static weft_status advance(sim *s, bool *any)
+static weft_status advance_clock(sim *s, bool *any)
 {
     double shares = 0, speed[WF_MAX_QUEUES], first = 0;
     uint32_t n = 0;
@@ -122,11 +122,11 @@ static weft_status advance(sim *s, bool *any)
     return WEFT_OK;
 }
 
-static weft_status run(sim *s)
+static weft_status run_queues(sim *s)
 {
     for (bool any = true; any;) {
         while (start_heads(s));
-        WF_TRY(advance(s, &any));
+        WF_TRY(advance_clock(s, &any));
     }
     for (uint32_t q = 0; q < s->p->n_queues; q++)
         if (s->head[q]) return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for ever", s->g->nodes[s->p->nanos[s->head[q] - 1].node].name);
@@ -151,7 +151,7 @@ weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_
     sim s = {.g = g, .p = p, .profile = profile, .spans = spans, .pieces = pieces, .jobs = wf_calloc(p->n_nanos, sizeof *s.jobs)};
     if (!s.jobs) return WEFT_ERR_NOMEM;
     list_jobs(&s, b);
-    weft_status status = run(&s);
+    weft_status status = run_queues(&s);
     *us = profile->energy.flop > 0 ? WF_MAX(s.now, energy_us(&s)) : s.now;
     free(s.jobs);
     return status;

@@ -27,61 +27,28 @@ static int32_t find_node(const wf_graph *g, const span *s, const char *name)
     return -1;
 }
 
-/* A node of decodes ends where they end, one of prefill begins there. Where prefill begins behind a range's end, the range is empty. */
-static void within_rows(enum wf_rows rows, wf_nano *n)
-{
-    if (rows == WF_ROWS_DECODE && n->end.end) n->end = (wf_boundary){.decode = true};
-    if (rows == WF_ROWS_PREFILL) n->begin.decode = true;
-}
-
-/* Where all ops are cut at `decode`, no token of one side is the other's. */
-static bool is_empty(enum wf_rows rows, const wf_plan_line *l)
-{
-    return (rows == WF_ROWS_DECODE && l->begin.decode) || (rows == WF_ROWS_PREFILL && l->end.decode);
-}
-
 static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, const span *nodes)
 {
     const wf_plan_line *l = &p->lines[line];
     int32_t node = find_node(g, nodes, l->name);
     if (node < 0) return WEFT_OK; /* this layer has no such op (say, fused there) */
-    if (is_empty(g->nodes[node].rows, l)) return WEFT_OK;
+    /* Where all ops are cut at `decode`, no token of one side is the other's. */
+    if ((g->nodes[node].rows == WF_ROWS_DECODE && l->begin.decode) ||
+        (g->nodes[node].rows == WF_ROWS_PREFILL && l->end.decode))
+        return WEFT_OK;
     if (!wf_grow(&p->nanos, p->n_nanos, &p->cap_nanos, sizeof *p->nanos)) return WEFT_ERR_NOMEM;
     wf_nano *n = &p->nanos[p->n_nanos++];
     *n = (wf_nano){.node = (uint32_t)node, .begin = l->begin, .end = l->end, .queue = l->queue, .groups = l->groups, .line = (uint32_t)line};
-    within_rows(g->nodes[node].rows, n);
-    return WEFT_OK;
-}
-
-/* `next` lines run an op of the layer behind; before the first layer they run its own. */
-static weft_status add_layer(const wf_graph *g, wf_plan *p, size_t first, size_t end, int32_t layer)
-{
-    span spans[] = {span_of(g, layer), span_of(g, layer + 1)};
-    for (size_t i = first; i < end; i++) {
-        bool next = p->lines[i].where == WF_LINE_NEXT;
-        if (next ? layer + 1 < g->n_layers : layer >= 0) WF_TRY(add_nano(g, p, i, &spans[next]));
-    }
-    return WEFT_OK;
-}
-
-static weft_status expand(const wf_graph *g, wf_plan *p)
-{
-    span once = span_of(g, WF_ONCE);
-    size_t first = 0, end;
-    while (first < p->n_lines && p->lines[first].where == WF_LINE_ONCE) WF_TRY(add_nano(g, p, first++, &once));
-    for (end = first; end < p->n_lines && p->lines[end].where != WF_LINE_ONCE;) end++;
-    for (int32_t layer = -1; layer < g->n_layers; layer++) WF_TRY(add_layer(g, p, first, end, layer));
-    for (; end < p->n_lines; end++) {
-        if (p->lines[end].where != WF_LINE_ONCE)
-            return wf_fail(WEFT_ERR_ARG, "%s: all 'layer' and 'next' lines must stand together (%s)", wf_line_place_of(p, &p->lines[end]).text, p->lines[end].name);
-        WF_TRY(add_nano(g, p, end, &once));
-    }
+    /* A node of decodes ends where they end, one of prefill begins there. Where prefill begins behind a range's end,
+     * the range is empty. */
+    if (g->nodes[node].rows == WF_ROWS_DECODE && n->end.end) n->end = (wf_boundary){.decode = true};
+    if (g->nodes[node].rows == WF_ROWS_PREFILL) n->begin.decode = true;
     return WEFT_OK;
 }
 
 /* ---- cover -------------------------------------------------------------------------------------------------------- */
 
-static bool same(enum wf_rows rows, wf_boundary a, wf_boundary b)
+static bool same_boundary(enum wf_rows rows, wf_boundary a, wf_boundary b)
 {
     return a.end == b.end && (a.end || (a.tokens == b.tokens && (a.decode == b.decode || rows == WF_ROWS_PREFILL)));
 }
@@ -92,20 +59,12 @@ typedef struct parts {
     uint32_t *next;  /* by nano-operation */
 } parts;
 
-static void list_parts(const wf_plan *p, parts *of)
-{
-    for (uint32_t i = 0; i < p->n_nanos; i++) {
-        of->next[i] = of->first[p->nanos[i].node];
-        of->first[p->nanos[i].node] = i + 1;
-    }
-}
-
 /* The nano-operation of that list which begins there; NULL: none, or (*twice) more than one. */
 static wf_nano *begins_at(wf_plan *p, const parts *of, enum wf_rows rows, uint32_t node, wf_boundary at, bool *twice)
 {
     wf_nano *found = NULL;
     for (uint32_t i = of->first[node]; i; i = of->next[i - 1]) {
-        if (!same(rows, p->nanos[i - 1].begin, at)) continue;
+        if (!same_boundary(rows, p->nanos[i - 1].begin, at)) continue;
         *twice |= found != NULL;
         found = &p->nanos[i - 1];
     }
@@ -113,7 +72,7 @@ static wf_nano *begins_at(wf_plan *p, const parts *of, enum wf_rows rows, uint32
 }
 
 /* Where a batch has more decodes than the number of a boundary behind `decode`, that boundary moves up with them. */
-static wf_boundary behind(enum wf_rows rows, wf_boundary before, wf_boundary b)
+static wf_boundary boundary_behind(enum wf_rows rows, wf_boundary before, wf_boundary b)
 {
     return (wf_boundary){WF_MAX(before.tokens, b.tokens), b.decode || (before.decode && rows != WF_ROWS_PREFILL), b.end || before.end};
 }
@@ -129,8 +88,8 @@ static weft_status check_cover(const wf_graph *g, wf_plan *p, const parts *parts
     for (wf_nano *n; left && (n = begins_at(p, parts, of->rows, node, at, &twice)) && !twice; left--) {
         at = n->end;
         n->begin.tokens = WF_MAX(n->begin.tokens, floor.tokens), n->begin.decode |= floor.decode, n->begin.end |= floor.end;
-        n->end = floor = behind(of->rows, floor, n->end);
-        if (same(of->rows, at, end) && left == 1) return WEFT_OK;
+        n->end = floor = boundary_behind(of->rows, floor, n->end);
+        if (same_boundary(of->rows, at, end) && left == 1) return WEFT_OK;
     }
     return wf_fail(WEFT_ERR_ARG, "%s: the lines of '%s' do not cover its tokens exactly once: each range must begin where another ends, from 0 to 'end'",
                    wf_line_place_of(p, wf_plan_find_line(p, of)).text, of->name);
@@ -152,11 +111,31 @@ wf_range wf_nano_range(const wf_node *node, const wf_nano *nano, uint32_t n_deco
 
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p)
 {
-    WF_TRY(expand(g, p));
+    span once = span_of(g, WF_ONCE);
+    size_t first = 0, end;
+    while (first < p->n_lines && p->lines[first].where == WF_LINE_ONCE) WF_TRY(add_nano(g, p, first++, &once));
+    for (end = first; end < p->n_lines && p->lines[end].where != WF_LINE_ONCE;) end++;
+    for (int32_t layer = -1; layer < g->n_layers; layer++) {
+        /* `next` lines run an op of the layer behind; before the first layer they run its own. */
+        span spans[] = {span_of(g, layer), span_of(g, layer + 1)};
+        for (size_t i = first; i < end; i++) {
+            bool next = p->lines[i].where == WF_LINE_NEXT;
+            if (next ? layer + 1 < g->n_layers : layer >= 0) WF_TRY(add_nano(g, p, i, &spans[next]));
+        }
+    }
+    for (; end < p->n_lines; end++) {
+        if (p->lines[end].where != WF_LINE_ONCE)
+            return wf_fail(WEFT_ERR_ARG, "%s: all 'layer' and 'next' lines must stand together (%s)",
+                           wf_line_place_of(p, &p->lines[end]).text, p->lines[end].name);
+        WF_TRY(add_nano(g, p, end, &once));
+    }
     uint32_t *numbers = wf_calloc(g->n_nodes + p->n_nanos, sizeof *numbers);
     if (!numbers) return WEFT_ERR_NOMEM;
     parts of = {numbers, numbers + g->n_nodes};
-    list_parts(p, &of);
+    for (uint32_t i = 0; i < p->n_nanos; i++) {
+        of.next[i] = of.first[p->nanos[i].node];
+        of.first[p->nanos[i].node] = i + 1;
+    }
     weft_status s = WEFT_OK;
     for (uint32_t n = 0; n < g->n_nodes && s == WEFT_OK; n++) s = check_cover(g, p, &of, n);
     free(numbers);

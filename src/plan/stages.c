@@ -73,7 +73,7 @@ static void add_us(stage *st, size_t i)
 }
 
 /* Starts the row u_i + d_i - u_j ... */
-static void behind(stage *st, size_t i, size_t j)
+static void row_behind(stage *st, size_t i, size_t j)
 {
     wf_milp_term(&st->m, st->begin[i], 1);
     add_us(st, i);
@@ -99,21 +99,12 @@ static void add_loads(stage *st)
 
 /* ---- stage I ------------------------------------------------------------------------------------------------------- */
 
-static void add_choices(stage *st)
-{
-    for (size_t c = 0; c < st->n_cuts; c++) st->cut[c] = wf_milp_add(&st->m, 0, 1, true, 0);
-    for (size_t c = 0; c < st->n_cuts; c++) wf_milp_term(&st->m, st->cut[c], 1);
-    wf_milp_row_end(&st->m, 'E', 1);
-    for (size_t i = 0; i < st->s->n; i++)
-        st->next[i] = wf_milp_add(&st->m, 0, st->s->slots[i].block + 1 < st->p->n_blocks, true, LATER * LATER * st->far);
-}
-
 /* j needs i, k layers on. */
 static void add_need(stage *st, size_t j, size_t i, bool k)
 {
     wf_milp *m = &st->m;
     int wait = wf_milp_add(m, 0, st->far, false, 0);
-    behind(st, i, j);
+    row_behind(st, i, j);
     wf_milp_term(m, wait, -1);
     wf_milp_row_end(m, 'L', 0);
     wf_milp_term(m, wait, 1);
@@ -143,31 +134,13 @@ static void add_apart(stage *st, size_t i, size_t j)
     int first = wf_milp_add(m, 0, 1, true, 0);
     for (int turn = 0; turn < 2; turn++) {
         size_t a = turn ? j : i, b = turn ? i : j;
-        behind(st, a, b);
+        row_behind(st, a, b);
         wf_milp_term(m, first, turn ? -2 * st->far : 2 * st->far);
         wf_milp_row_end(m, 'L', turn ? 0 : 2 * st->far);
-        behind(st, a, b);
+        row_behind(st, a, b);
         wf_milp_term(m, st->period, -1);
         wf_milp_row_end(m, 'L', 0);
     }
-}
-
-static void add_queues(stage *st)
-{
-    for (size_t j = 0; j < st->s->n; j++)
-        for (size_t i = 0; i < j; i++)
-            if (block_of(st, i)->queue == block_of(st, j)->queue) add_apart(st, i, j);
-}
-
-static double longest(const stage *st)
-{
-    double sum = 0;
-    for (size_t i = 0; i < st->s->n; i++) {
-        double most = 0;
-        for (size_t c = 0; c < st->n_cuts; c++) most = WF_MAX(most, st->us[i][c]);
-        sum += most;
-    }
-    return sum;
 }
 
 static void take_order(const stage *st, const double *x)
@@ -178,7 +151,8 @@ static void take_order(const stage *st, const double *x)
     st->s->period = x[st->period];
 }
 
-static weft_status solve(stage *st, const wf_stage_limits *l, void (*take)(const stage *, const double *), bool *found)
+static weft_status solve_stage(stage *st, const wf_stage_limits *l, void (*take)(const stage *, const double *),
+                               bool *found)
 {
     double *x = wf_calloc(st->m.n_vars, sizeof *x);
     weft_status s = x ? wf_milp_solve(&st->m, l->seconds, l->nodes, x, found) : WEFT_ERR_NOMEM;
@@ -209,13 +183,26 @@ weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cu
     st->cuts = cuts;
     st->n_cuts = WF_MIN(n_cuts, (size_t)WF_MAX_CUTS);
     find_times(st);
-    st->far = longest(st);
+    double sum = 0;
+    for (size_t i = 0; i < st->s->n; i++) {
+        double most = 0;
+        for (size_t c = 0; c < st->n_cuts; c++) most = WF_MAX(most, st->us[i][c]);
+        sum += most;
+    }
+    st->far = sum;
     add_common(st);
-    add_choices(st);
+    for (size_t c = 0; c < st->n_cuts; c++) st->cut[c] = wf_milp_add(&st->m, 0, 1, true, 0);
+    for (size_t c = 0; c < st->n_cuts; c++) wf_milp_term(&st->m, st->cut[c], 1);
+    wf_milp_row_end(&st->m, 'E', 1);
+    for (size_t i = 0; i < st->s->n; i++)
+        st->next[i] = wf_milp_add(&st->m, 0, st->s->slots[i].block + 1 < st->p->n_blocks, true,
+                                  LATER * LATER * st->far);
     add_needs(st);
-    add_queues(st);
+    for (size_t j = 0; j < st->s->n; j++)
+        for (size_t i = 0; i < j; i++)
+            if (block_of(st, i)->queue == block_of(st, j)->queue) add_apart(st, i, j);
     add_loads(st);
-    weft_status status = solve(st, l, take_order, found);
+    weft_status status = solve_stage(st, l, take_order, found);
     if (status == WEFT_OK && *found) status = wf_schedule_sort(p, s);
     return end_stage(st, status);
 }
@@ -227,27 +214,6 @@ uint32_t wf_share_steps(const wf_op_profile *p)
     return WF_MAX(2u, p->groups <= MAX_STEPS ? p->groups : 10);
 }
 
-/* A slot without work needs nothing of the device, but has a share: the least. */
-static void add_share_choices(stage *st)
-{
-    for (size_t i = 0; i < st->s->n; i++) {
-        double whole = st->us[i][st->steps];
-        for (uint32_t r = 1; r <= st->steps; r++) {
-            bool useful = whole > 0 ? whole / st->us[i][r] >= SLOW : r == 1;
-            st->share[i][r] = useful ? wf_milp_add(&st->m, 0, 1, true, 0) : -1;
-            if (useful) wf_milp_term(&st->m, st->share[i][r], 1);
-        }
-        wf_milp_row_end(&st->m, 'E', 1);
-    }
-}
-
-static double slowest(const stage *st)
-{
-    double sum = 0;
-    for (size_t i = 0; i < st->s->n; i++) sum += st->us[i][st->steps] / SLOW;
-    return sum;
-}
-
 static void add_fixed_needs(stage *st)
 {
     const wf_slot *slots = st->s->slots;
@@ -255,7 +221,7 @@ static void add_fixed_needs(stage *st)
         for (size_t i = 0; i < st->s->n; i++)
             for (int k = 0; k < 2; k++) {
                 if (!wf_slot_needs(st->p, &slots[j], &slots[i], k)) continue;
-                behind(st, i, j);
+                row_behind(st, i, j);
                 wf_milp_term(&st->m, st->period, -(k + slots[i].next - slots[j].next));
                 wf_milp_row_end(&st->m, 'L', 0);
             }
@@ -267,7 +233,7 @@ static void add_fixed_queues(stage *st)
     for (size_t i = 0; i < st->s->n; i++)
         for (size_t j = 0; j < st->s->n; j++) {
             if (i == j || block_of(st, i)->queue != block_of(st, j)->queue) continue;
-            behind(st, i, j);
+            row_behind(st, i, j);
             if (i > j) wf_milp_term(&st->m, st->period, -1);
             wf_milp_row_end(&st->m, 'L', 0);
         }
@@ -282,10 +248,10 @@ static void add_shares(stage *st, size_t i)
 /* `which` = 1: i ends before j begins, and j before the i of the next round. */
 static void add_either(stage *st, int which, size_t i, size_t j)
 {
-    behind(st, i, j);
+    row_behind(st, i, j);
     wf_milp_term(&st->m, which, 2 * st->far);
     wf_milp_row_end(&st->m, 'L', 2 * st->far);
-    behind(st, j, i);
+    row_behind(st, j, i);
     wf_milp_term(&st->m, st->period, -1);
     wf_milp_term(&st->m, which, 2 * st->far);
     wf_milp_row_end(&st->m, 'L', 2 * st->far);
@@ -361,12 +327,23 @@ weft_status wf_stage_shares(const wf_pipeline *p, wf_schedule *s, uint32_t steps
     if (!st) return WEFT_ERR_NOMEM;
     st->steps = WF_MIN(steps, (uint32_t)MAX_STEPS);
     find_times(st);
-    st->far = slowest(st);
+    double sum = 0;
+    for (size_t i = 0; i < st->s->n; i++) sum += st->us[i][st->steps] / SLOW;
+    st->far = sum;
     add_common(st);
-    add_share_choices(st);
+    /* A slot without work needs nothing of the device, but has a share: the least. */
+    for (size_t i = 0; i < st->s->n; i++) {
+        double whole = st->us[i][st->steps];
+        for (uint32_t r = 1; r <= st->steps; r++) {
+            bool useful = whole > 0 ? whole / st->us[i][r] >= SLOW : r == 1;
+            st->share[i][r] = useful ? wf_milp_add(&st->m, 0, 1, true, 0) : -1;
+            if (useful) wf_milp_term(&st->m, st->share[i][r], 1);
+        }
+        wf_milp_row_end(&st->m, 'E', 1);
+    }
     add_fixed_needs(st);
     add_fixed_queues(st);
     add_loads(st);
     weft_status status = add_resources(st);
-    return end_stage(st, status == WEFT_OK ? solve(st, l, take_shares, found) : status);
+    return end_stage(st, status == WEFT_OK ? solve_stage(st, l, take_shares, found) : status);
 }

@@ -79,7 +79,7 @@ static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
     return v < 0 ? WF_F32 : g->values[v].dtype;
 }
 
-static double over(double what, double rate)
+static double seconds_over(double what, double rate)
 {
     return rate > 0 ? what / rate : 0;
 }
@@ -95,14 +95,15 @@ enum wf_limit wf_limit_of(const wf_op_cost *c)
 /* A device at its power limit is bounded by joules: those of all that it does, over the watts that are left beside static power. */
 static void set_seconds(wf_op_cost *c, const wf_machine *m, double rate)
 {
-    c->seconds[WF_LIMIT_COMPUTE] = over(c->flops, rate);
-    c->seconds[WF_LIMIT_MEMORY] = over(c->bytes, m->read);
-    c->seconds[WF_LIMIT_NETWORK] = over(c->network, m->network);
-    c->seconds[WF_LIMIT_ENERGY] = over(c->flops * m->flop_energy + c->bytes * m->byte_energy, wf_machine_power(m));
+    c->seconds[WF_LIMIT_COMPUTE] = seconds_over(c->flops, rate);
+    c->seconds[WF_LIMIT_MEMORY] = seconds_over(c->bytes, m->read);
+    c->seconds[WF_LIMIT_NETWORK] = seconds_over(c->network, m->network);
+    c->seconds[WF_LIMIT_ENERGY] = seconds_over(c->flops * m->flop_energy + c->bytes * m->byte_energy,
+                                               wf_machine_power(m));
     c->alone = c->seconds[wf_limit_of(c)];
 }
 
-static void add(wf_op_cost *sum, const wf_op_cost *c)
+static void add_cost(wf_op_cost *sum, const wf_op_cost *c)
 {
     sum->flops += c->flops, sum->bytes += c->bytes, sum->network += c->network, sum->alone += c->alone;
     for (int i = 0; i < WF_N_LIMITS; i++) sum->seconds[i] += c->seconds[i];
@@ -118,12 +119,12 @@ static wf_op_cost *row_of(wf_step_cost *s, const char *name)
     return &s->ops[s->n++];
 }
 
-static weft_status put(wf_step_cost *s, const wf_op_cost *c)
+static weft_status put_cost(wf_step_cost *s, const wf_op_cost *c)
 {
     wf_op_cost *row = row_of(s, c->name);
     if (!row) return WEFT_ERR_NOMEM;
-    add(row, c);
-    add(&s->total, c);
+    add_cost(row, c);
+    add_cost(&s->total, c);
     return WEFT_OK;
 }
 
@@ -140,31 +141,28 @@ static weft_status put_node(wf_step_cost *s, const wf_graph *g, const wf_node *n
     double rows = rows_of(n, l);
     if (n->kind != WF_NODE_KERNEL || !wf_node_is_usual(n) || rows <= 0) return WEFT_OK;
     wf_op_cost c = wf_node_cost(g, n, rows, keys_of(n, l), m);
-    return put(s, &c);
+    return put_cost(s, &c);
 }
 
 /* ---- what devices tell each other ----------------------------------------------------------------------------- */
 
-/* Bytes of activations that all devices send in a step that they split by tensor parallelism: two all-reduces a layer, each of which moves all rows
- * twice (equation 3). Of a row that others want, each device has a part already. */
-static double exchanged(const wf_graph *g, double tokens, double n)
-{
-    double bytes = 0;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const wf_node *a = &g->nodes[i];
-        if (has_cache(a)) bytes += 4 * (n - 1) * tokens * (double)wf_dtype_bytes(g->values[a->out[WF_ATTENTION_O].value].dtype, wf_graph_width(g));
-    }
-    return bytes;
-}
-
 /* They also pass through memory and are added up, an operation for each number of both all-reduces' halves. */
 static weft_status put_exchange(wf_step_cost *s, const wf_graph *g, const wf_load *l, const wf_machine *m)
 {
-    double bytes = exchanged(g, wf_load_tokens(l), m->n_devices);
+    /* Bytes of activations that all devices send in a step that they split by tensor parallelism: two all-reduces a
+     * layer, each of which moves all rows twice (equation 3). Of a row that others want, each device has a part
+     * already. */
+    double bytes = 0;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const wf_node *a = &g->nodes[i];
+        if (has_cache(a))
+            bytes += 4.0 * (m->n_devices - 1) * wf_load_tokens(l) *
+                     (double)wf_dtype_bytes(g->values[a->out[WF_ATTENTION_O].value].dtype, wf_graph_width(g));
+    }
     wf_op_cost c = {.name = "all_reduce", .flops = bytes / 4, .bytes = bytes, .network = bytes};
     if (m->n_devices == 1) return WEFT_OK;
     set_seconds(&c, m, wf_machine_rate(m, WF_F32));
-    return put(s, &c);
+    return put_cost(s, &c);
 }
 
 weft_status wf_step_cost_make(const wf_graph *g, const wf_load *l, const wf_machine *m, wf_step_cost *out)
@@ -187,8 +185,11 @@ void wf_step_cost_free(wf_step_cost *s)
 
 wf_equations wf_equations_of(const wf_model_size *s, const wf_machine *m, double tokens)
 {
-    wf_equations e = {.memory = over(m->memory, m->read), .compute = over(2 * tokens * s->params, s->rate), .optimum = over(s->rate, 2 * s->params)};
-    if (m->n_devices > 1) e.network = over(4 * m->n_devices * tokens * s->width * s->activation_bytes * s->layers, m->network);
-    e.ratio = over(e.memory, e.compute);
+    wf_equations e = {.memory = seconds_over(m->memory, m->read),
+                      .compute = seconds_over(2 * tokens * s->params, s->rate),
+                      .optimum = seconds_over(s->rate, 2 * s->params)};
+    if (m->n_devices > 1)
+        e.network = seconds_over(4 * m->n_devices * tokens * s->width * s->activation_bytes * s->layers, m->network);
+    e.ratio = seconds_over(e.memory, e.compute);
     return e;
 }

@@ -55,14 +55,6 @@ static weft_status read_range(const char *word, uint32_t tile, wf_plan_line *l)
     return read ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
 }
 
-/* An op cut this often has nothing left to compute in a range, and what follows takes time by the square of the ranges. */
-static weft_status check_ranges(const wf_plan *p, const wf_plan_line *l)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_lines; i++) n += (p->lines[i].where == WF_LINE_ONCE) == (l->where == WF_LINE_ONCE) && !strcmp(p->lines[i].name, l->name);
-    return n < WF_MAX_RANGES ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "more than %d lines for the op '%s'", WF_MAX_RANGES, l->name);
-}
-
 /* Devices fuse ops differently, so that a plan of one may name ops that another has not. */
 static weft_status no_such_op(const wf_plan_line *l)
 {
@@ -85,7 +77,12 @@ static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text, unsi
     if (!wf_plan_find_node(g, &l)) return no_such_op(&l);
     if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u, but 'queues %u' counts from 0: name a lower one, or ask for more queues", l.queue, p->n_queues);
     WF_TRY(read_range(range, p->tile, &l));
-    WF_TRY(check_ranges(p, &l));
+    /* An op cut this often has nothing left to compute in a range, and what follows takes time by the square of the
+     * ranges. */
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_lines; i++)
+        n += (p->lines[i].where == WF_LINE_ONCE) == (l.where == WF_LINE_ONCE) && !strcmp(p->lines[i].name, l.name);
+    if (n >= WF_MAX_RANGES) return wf_fail(WEFT_ERR_ARG, "more than %d lines for the op '%s'", WF_MAX_RANGES, l.name);
     return wf_plan_add_line(p, &l);
 }
 
@@ -103,7 +100,7 @@ static bool read_limits(const char *word, double *least, double *most)
     return rest != word && !*rest && *least >= 0 && *least <= *most;
 }
 
-static bool whole(double v)
+static bool is_whole(double v)
 {
     return v >= 0 && v <= UINT32_MAX && v == (uint32_t)v;
 }
@@ -115,7 +112,7 @@ static bool put_limits(const char *word, double least, double most, wf_bucket *b
         b->least_decodes = (float)least, b->decodes = (float)most;
         return most <= 1 && b->decodes > 0;
     }
-    if ((!tokens && strcmp(word, "context")) || !whole(least) || !whole(most) || !(most > 0)) return false;
+    if ((!tokens && strcmp(word, "context")) || !is_whole(least) || !is_whole(most) || !(most > 0)) return false;
     if (tokens) b->least_tokens = (uint32_t)least, b->tokens = (uint32_t)most;
     else b->least_context = (uint32_t)least, b->context = (uint32_t)most;
     return true;
@@ -244,8 +241,10 @@ static void print_limits(const char *word, uint32_t least, uint32_t most, FILE *
     if (most) fprintf(f, "%u", most);
 }
 
-static void print_bucket(const wf_bucket *b, FILE *f)
+void wf_plan_print(const wf_plan *p, FILE *f)
 {
+    static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
+    const wf_bucket *b = &p->bucket;
     fputs("bucket", f);
     print_limits("tokens", b->least_tokens, b->tokens, f);
     if (b->decodes != 0) fputs(" decodes ", f);
@@ -253,12 +252,6 @@ static void print_bucket(const wf_bucket *b, FILE *f)
     if (b->decodes != 0) fprintf(f, "%g", (double)b->decodes);
     print_limits("context", b->least_context, b->context, f);
     fputc('\n', f);
-}
-
-void wf_plan_print(const wf_plan *p, FILE *f)
-{
-    static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
-    print_bucket(&p->bucket, f);
     fprintf(f, "queues %u\ntile %u\n# where op                tokens          queue    kernel       groups (0: all)\n", p->n_queues, p->tile);
     for (size_t i = 0; i < p->n_lines; i++) {
         const wf_plan_line *l = &p->lines[i];

@@ -23,14 +23,6 @@ typedef struct touches {
     size_t n;
 } touches;
 
-static uint32_t n_pools(const wf_graph *g)
-{
-    uint32_t n = 0;
-    for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, g->values[v].id + 1);
-    return n;
-}
-
 static uint32_t resource_of(const wf_graph *g, const wf_plan *p, int32_t value, uint32_t pools)
 {
     const wf_value *v = &g->values[value];
@@ -44,19 +36,6 @@ static uint32_t resource_of(const wf_graph *g, const wf_plan *p, int32_t value, 
 static bool same_space(enum wf_rows a, enum wf_rows b)
 {
     return (wf_rows_are_tokens(a) && wf_rows_are_tokens(b)) || (a == WF_ROWS_LOGITS && b == a);
-}
-
-static void list_touches(const wf_graph *g, const wf_plan *p, const wf_node *node, uint32_t pools, touches *out)
-{
-    out->n = 0;
-    for (size_t i = 0; i < MAX_TOUCHES; i++) {
-        bool writes = i >= WF_MAX_IN;
-        int32_t value = writes ? wf_node_out(node, i - WF_MAX_IN) : node->in[i].value;
-        if (value < 0 || g->values[value].kind == WF_VALUE_WEIGHT) continue;
-        bool kv = g->values[value].kind == WF_VALUE_KV, adds = writes && node->op == WF_OP_ATTENTION && i - WF_MAX_IN == WF_ATTENTION_RECOMPUTED;
-        uint32_t at = p->offset_of[value], bytes = g->values[value].kind == WF_VALUE_ACT ? (uint32_t)wf_dtype_bytes(g->values[value].dtype, g->values[value].cols) : 1;
-        out->list[out->n++] = (touch){resource_of(g, p, value, pools), at, at + bytes, writes, kv || same_space(g->values[value].rows, node->rows), kv && !writes, adds};
-    }
 }
 
 /* ---- do two depend? ---------------------------------------------------------------------------------------------- */
@@ -78,7 +57,7 @@ static wf_boundary begin_of(const wf_graph *g, const wf_nano *n, const touch *t)
     return t->keys ? first_key(&g->nodes[n->node], n) : n->begin;
 }
 
-static bool apart(const wf_graph *g, const wf_nano *a, const touch *ta, const wf_nano *b, const touch *tb)
+static bool touches_apart(const wf_graph *g, const wf_nano *a, const touch *ta, const wf_nano *b, const touch *tb)
 {
     if (ta->end <= tb->begin || tb->end <= ta->begin) return true;
     return ta->tokens && tb->tokens && (not_behind(a->end, begin_of(g, b, tb)) || not_behind(b->end, begin_of(g, a, ta)));
@@ -110,17 +89,6 @@ static bool meets_all(const wf_graph *g, const wf_node *a, const wf_node *b)
     return false;
 }
 
-/* `all`: what each node touches. */
-static bool depends(const wf_graph *g, const touches *all, const wf_nano *a, const wf_nano *b)
-{
-    const touches *of_a = &all[a->node], *of_b = &all[b->node];
-    if (meets_all(g, &g->nodes[a->node], &g->nodes[b->node])) return true;
-    for (const touch *ta = of_a->list; ta < of_a->list + of_a->n; ta++)
-        for (const touch *tb = of_b->list; tb < of_b->list + of_b->n; tb++)
-            if (ta->resource == tb->resource && (ta->writes || tb->writes) && !(ta->adds && tb->adds) && !apart(g, a, ta, b, tb)) return true;
-    return false;
-}
-
 /* ---- waits -------------------------------------------------------------------------------------------------------- */
 
 /* done[i * n_queues + q]: how many nano-operations of queue q have surely ended before nano-operation i starts. */
@@ -149,7 +117,15 @@ static weft_status add_wait(waiter *w, size_t i, size_t on)
 static bool depends_on(const waiter *w, size_t i, size_t on)
 {
     w->p->n_compared++;
-    return depends(w->g, w->touches, &w->p->nanos[on], &w->p->nanos[i]);
+    const wf_nano *a = &w->p->nanos[on], *b = &w->p->nanos[i];
+    const touches *of_a = &w->touches[a->node], *of_b = &w->touches[b->node];
+    if (meets_all(w->g, &w->g->nodes[a->node], &w->g->nodes[b->node])) return true;
+    for (const touch *ta = of_a->list; ta < of_a->list + of_a->n; ta++)
+        for (const touch *tb = of_b->list; tb < of_b->list + of_b->n; tb++)
+            if (ta->resource == tb->resource && (ta->writes || tb->writes) && !(ta->adds && tb->adds) &&
+                !touches_apart(w->g, a, ta, b, tb))
+                return true;
+    return false;
 }
 
 static wf_line_place place_of(const waiter *w, const wf_nano *n)
@@ -157,19 +133,8 @@ static wf_line_place place_of(const waiter *w, const wf_nano *n)
     return wf_line_place_of(w->p, &w->p->lines[n->line]);
 }
 
-/* Only nodes that come later in the graph can stand wrongly before i, and before `top` reaches it there are none. */
-static weft_status check_order(const waiter *w, size_t i)
-{
-    const wf_nano *n = w->p->nanos;
-    for (size_t j = i; j-- > 0 && w->top[j] > n[i].node;)
-        if (n[j].node > n[i].node && depends_on(w, i, j))
-            return wf_fail(WEFT_ERR_ARG, "%s: '%s' stands before '%s', whose result it needs or overwrites", place_of(w, &n[j]).text,
-                           w->g->nodes[n[j].node].name, w->g->nodes[n[i].node].name);
-    return WEFT_OK;
-}
-
 /* The latest nano-operation of another queue among `at` that has not surely ended before i starts, from 1; 0: none. */
-static uint32_t latest(const waiter *w, size_t i, const uint32_t at[WF_MAX_QUEUES])
+static uint32_t latest_other(const waiter *w, size_t i, const uint32_t at[WF_MAX_QUEUES])
 {
     const wf_plan *p = w->p;
     uint32_t best = 0;
@@ -187,14 +152,14 @@ static weft_status find_waits(waiter *w, size_t i)
     uint32_t at[WF_MAX_QUEUES];
     memcpy(at, w->last, sizeof at);
     n->wait = (uint32_t)p->n_waits;
-    for (uint32_t j; (j = latest(w, i, at)); at[p->nanos[j - 1].queue] = w->before[j - 1])
+    for (uint32_t j; (j = latest_other(w, i, at)); at[p->nanos[j - 1].queue] = w->before[j - 1])
         if (p->nanos[j - 1].node <= n->node && depends_on(w, i, j - 1)) WF_TRY(add_wait(w, i, j - 1));
     if (n->n_waits < WF_MAX_QUEUES) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "%s: '%s' waits for %u others, more than the %d that a command can", place_of(w, n).text, w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
 }
 
 /* Queues nano-operation i behind the last one of its queue. */
-static void append(waiter *w, size_t i)
+static void queue_nano(waiter *w, size_t i)
 {
     uint32_t nq = w->p->n_queues, *last = &w->last[w->p->nanos[i].queue], node = w->p->nanos[i].node;
     if (*last) memcpy(w->done + i * nq, w->done + (*last - 1) * nq, nq * sizeof *w->done);
@@ -206,11 +171,38 @@ static void append(waiter *w, size_t i)
 
 static weft_status wait_all(waiter *w)
 {
-    uint32_t pools = n_pools(w->g);
-    for (size_t i = 0; i < w->g->n_nodes; i++) list_touches(w->g, w->p, &w->g->nodes[i], pools, &w->touches[i]);
+    uint32_t pools = 0;
+    for (size_t v = 0; v < w->g->n_values; v++)
+        if (w->g->values[v].kind == WF_VALUE_KV) pools = WF_MAX(pools, w->g->values[v].id + 1);
+    for (size_t i = 0; i < w->g->n_nodes; i++) {
+        const wf_node *node = &w->g->nodes[i];
+        for (size_t k = 0; k < MAX_TOUCHES; k++) {
+            bool writes = k >= WF_MAX_IN;
+            int32_t value = writes ? wf_node_out(node, k - WF_MAX_IN) : node->in[k].value;
+            const wf_value *v = &w->g->values[WF_MAX(value, 0)];
+            if (value < 0 || v->kind == WF_VALUE_WEIGHT) continue;
+            bool kv = v->kind == WF_VALUE_KV,
+                 adds = node->op == WF_OP_ATTENTION && k == WF_MAX_IN + WF_ATTENTION_RECOMPUTED;
+            uint32_t at = w->p->offset_of[value],
+                     bytes = v->kind == WF_VALUE_ACT ? (uint32_t)wf_dtype_bytes(v->dtype, v->cols) : 1;
+            w->touches[i].list[w->touches[i].n++] = (touch){resource_of(w->g, w->p, value, pools),
+                                                            at,
+                                                            at + bytes,
+                                                            writes,
+                                                            kv || same_space(v->rows, node->rows),
+                                                            kv && !writes,
+                                                            adds};
+        }
+    }
     for (size_t i = 0; i < w->p->n_nanos; i++) {
-        append(w, i);
-        WF_TRY(check_order(w, i));
+        queue_nano(w, i);
+        /* Only nodes that come later in the graph can stand wrongly before i, and before `top` reaches it there are
+         * none. */
+        const wf_nano *n = w->p->nanos;
+        for (size_t j = i; j-- > 0 && w->top[j] > n[i].node;)
+            if (n[j].node > n[i].node && depends_on(w, i, j))
+                return wf_fail(WEFT_ERR_ARG, "%s: '%s' stands before '%s', whose result it needs or overwrites",
+                               place_of(w, &n[j]).text, w->g->nodes[n[j].node].name, w->g->nodes[n[i].node].name);
         WF_TRY(find_waits(w, i));
     }
     return WEFT_OK;

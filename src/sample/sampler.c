@@ -30,50 +30,36 @@ float wf_philox_unit(uint64_t seed, uint64_t counter)
 
 /* ---- candidates in descending order; the lower id first among equals ------------------------------------- */
 
-static bool before(wf_token_logit a, wf_token_logit b)
+static bool comes_before(wf_token_logit a, wf_token_logit b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-static void sift(wf_token_logit *c, uint32_t n, uint32_t at)
+static void sift_down(wf_token_logit *c, uint32_t n, uint32_t at)
 {
     for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && before(c[child + 1], c[child])) child++;
-        if (!before(c[child], c[at])) return;
+        if (child + 1 < n && comes_before(c[child + 1], c[child])) child++;
+        if (!comes_before(c[child], c[at])) return;
         wf_token_logit t = c[at];
         c[at] = c[child];
         c[child] = t;
     }
 }
 
-static void heapify(const float *z, uint32_t n, wf_token_logit *c)
-{
-    for (uint32_t i = 0; i < n; i++) c[i] = (wf_token_logit){z[i], (int32_t)i};
-    for (uint32_t i = n / 2; i-- > 0;) sift(c, n, i);
-}
-
 /* Takes the largest from a heap of n, and leaves it at c[n - 1]. */
-static wf_token_logit pop(wf_token_logit *c, uint32_t n)
+static wf_token_logit pop_largest(wf_token_logit *c, uint32_t n)
 {
     wf_token_logit top = c[0];
     c[0] = c[n - 1];
     c[n - 1] = top;
-    sift(c, n - 1, 0);
+    sift_down(c, n - 1, 0);
     return top;
-}
-
-static wf_token_logit largest(const float *z, uint32_t n)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (z[i] > z[best]) best = i;
-    return (wf_token_logit){z[best], (int32_t)best};
 }
 
 /* ---- top_k, top_p, min_p: each returns the last candidate that it keeps ---------------------------------------------------------- */
 
 /* Not fmin: in a loop it ends gcc 12 for ARM with an internal error. */
-static void narrow(double *margin, double distance)
+static void narrow_margin(double *margin, double distance)
 {
     if (fabs(distance) < *margin) *margin = fabs(distance);
 }
@@ -84,63 +70,71 @@ static wf_token_logit cut_top_p(wf_token_logit *c, uint32_t n, uint32_t popped, 
 {
     double part = 0;
     for (uint32_t i = 0;; i++) {
-        wf_token_logit next = i < popped ? c[n - 1 - i] : pop(c, n - i);
-        narrow(margin, (part - want) / sum);
+        wf_token_logit next = i < popped ? c[n - 1 - i] : pop_largest(c, n - i);
+        narrow_margin(margin, (part - want) / sum);
         part += exp((double)next.logit - top);
         if (part < want && i + 1 < kept) continue;
-        narrow(margin, (part - want) / sum);
+        narrow_margin(margin, (part - want) / sum);
         return next;
     }
 }
 
-static wf_token_logit cut(const wf_sampling_params *params, const float *z, uint32_t n, float top, wf_token_logit *c, double *margin)
+static wf_token_logit cut_candidates(const wf_sampling_params *params, const float *z, uint32_t n, float top,
+                                     wf_token_logit *c, double *margin)
 {
     bool by_p = params->top_p > 0 && params->top_p < 1;
     uint32_t kept = params->top_k > 0 ? WF_MIN((uint32_t)params->top_k, n) : n, popped = kept < n ? kept : 0;
     wf_token_logit last = {-INFINITY, 0};
     double sum = 0;
-    if (popped || by_p) heapify(z, n, c);
+    if (popped || by_p) {
+        for (uint32_t i = 0; i < n; i++) c[i] = (wf_token_logit){z[i], (int32_t)i};
+        for (uint32_t i = n / 2; i-- > 0;) sift_down(c, n, i);
+    }
     for (uint32_t i = 0; i < popped; i++) {
-        last = pop(c, n - i);
+        last = pop_largest(c, n - i);
         sum += exp((double)last.logit - top);
     }
     for (uint32_t i = 0; i < n && by_p && !popped; i++) sum += exp((double)z[i] - top);
     if (by_p) last = cut_top_p(c, n, popped, kept, top, params->top_p * sum, sum, margin);
     if (params->min_p <= 0) return last;
     float limit = top + logf(params->min_p);
-    for (uint32_t i = 0; i < n; i++) narrow(margin, (double)z[i] - limit);
+    for (uint32_t i = 0; i < n; i++) narrow_margin(margin, (double)z[i] - limit);
     return last.logit < limit ? (wf_token_logit){limit, INT32_MAX} : last;
 }
 
 /* ---- sampling: in the order of ids, so that nothing has to be sorted ------------------------------------------------- */
 
-static double weight(const wf_sampling_params *params, const float *z, uint32_t i, float top, wf_token_logit last)
+static double token_weight(const wf_sampling_params *params, const float *z, uint32_t i, float top, wf_token_logit last)
 {
-    bool kept = !before(last, (wf_token_logit){z[i], (int32_t)i});
+    bool kept = !comes_before(last, (wf_token_logit){z[i], (int32_t)i});
     return kept ? exp(((double)z[i] - top) / params->temperature) : 0;
 }
 
-static int32_t sample(const wf_sampling_params *params, const float *z, uint32_t n, float top, wf_token_logit last, double *margin)
+static int32_t sample_token(const wf_sampling_params *params, const float *z, uint32_t n, float top,
+                            wf_token_logit last, double *margin)
 {
     double sum = 0, part = 0;
     uint32_t chosen = 0;
-    for (uint32_t i = 0; i < n; i++) sum += weight(params, z, i, top, last);
+    for (uint32_t i = 0; i < n; i++) sum += token_weight(params, z, i, top, last);
     double want = wf_philox_unit(params->seed, params->counter) * sum;
     for (uint32_t i = 0; i < n && part <= want; i++) {
-        double w = weight(params, z, i, top, last);
-        if (w > 0) chosen = i, narrow(margin, part > 0 ? (part - want) / sum : 1), part += w;
+        double w = token_weight(params, z, i, top, last);
+        if (w > 0) chosen = i, narrow_margin(margin, part > 0 ? (part - want) / sum : 1), part += w;
     }
-    narrow(margin, (part - want) / sum);
+    narrow_margin(margin, (part - want) / sum);
     return (int32_t)chosen;
 }
 
 int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch, double *margin)
 {
     double unused;
-    wf_token_logit top = largest(z, n);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (z[i] > z[best]) best = i;
+    wf_token_logit top = (wf_token_logit){z[best], (int32_t)best};
     if (!margin) margin = &unused;
     *margin = 1;
     if (params->temperature == 0) return top.id;
-    wf_token_logit last = cut(params, z, n, top.logit, scratch, margin);
-    return sample(params, z, n, top.logit, last, margin);
+    wf_token_logit last = cut_candidates(params, z, n, top.logit, scratch, margin);
+    return sample_token(params, z, n, top.logit, last, margin);
 }

@@ -16,25 +16,6 @@ struct wf_shape_class {
     const char *class; /* NULL: there is none */
 };
 
-static shape shape_of(const wf_call *c)
-{
-    shape s;
-    memset(&s, 0, sizeof s);
-    s.op = c->op, s.n = c->out[0].cols, s.k = c->in[0].cols;
-    s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
-    s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
-    s.bias = (c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf) || (c->op == WF_OP_GROUPED_GEMM && c->in[WF_GROUPED_GEMM_BIAS].buf);
-    s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
-    s.fusion = (uint8_t)wf_fusion_of(c);
-    if (c->p.rope) s.n_rot = c->p.n_rot, s.neox = c->p.neox != 0;
-    s.gate = c->p.silu ? (uint8_t)c->p.activation : 0;
-    s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
-    s.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
-    s.capped = c->op == WF_OP_ATTENTION && c->p.softcap > 0;
-    s.async = c->op == WF_OP_ATTENTION && c->p.phi_lo < c->p.phi_hi;
-    return s;
-}
-
 /* The same call with m rows and the whole device: another plan gives an op another share, and the same bits. */
 static wf_call with_rows(const wf_call *c, uint32_t m)
 {
@@ -126,7 +107,21 @@ static const char *choose_class(wf_pick_in pick, wf_dev *dev, const wf_call *c)
 
 static const char *class_for(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)
 {
-    shape want = shape_of(c);
+    shape want;
+    memset(&want, 0, sizeof want);
+    want.op = c->op, want.n = c->out[0].cols, want.k = c->in[0].cols;
+    want.n_head = c->p.n_head, want.n_kv_head = c->p.n_kv_head, want.head_dim = c->p.head_dim;
+    want.in = c->in[0].dtype, want.weight = c->in[1].dtype, want.layout = c->in[1].layout, want.out = c->out[0].dtype;
+    want.bias = (c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf) ||
+                (c->op == WF_OP_GROUPED_GEMM && c->in[WF_GROUPED_GEMM_BIAS].buf);
+    want.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
+    want.fusion = (uint8_t)wf_fusion_of(c);
+    if (c->p.rope) want.n_rot = c->p.n_rot, want.neox = c->p.neox != 0;
+    want.gate = c->p.silu ? (uint8_t)c->p.activation : 0;
+    want.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
+    want.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
+    want.capped = c->op == WF_OP_ATTENTION && c->p.softcap > 0;
+    want.async = c->op == WF_OP_ATTENTION && c->p.phi_lo < c->p.phi_hi;
     for (size_t i = 0; i < b->n; i++)
         if (!memcmp(&b->list[i].shape, &want, sizeof want)) return b->list[i].class;
     const char *class = choose_class(pick, dev, c);

@@ -95,7 +95,7 @@ bool wf_tuned_shipped_path(const char *name, char *out, size_t cap)
     return !access(out, R_OK);
 }
 
-static void load(wf_dev *dev, selection *s)
+static void load_files(wf_dev *dev, selection *s)
 {
     char path[1100], slug[160], name[168];
     s->loaded = true;
@@ -108,30 +108,30 @@ static void load(wf_dev *dev, selection *s)
 
 /* ---- choosing ----------------------------------------------------------------------------- */
 
-static bool dropped(wf_dev *dev, const wf_call *c, int variant)
+static bool is_dropped(wf_dev *dev, const wf_call *c, int variant)
 {
     return variant >= WF_MAX_VARIANTS || selection_of(dev)->dropped[c->op][variant] >> wf_fusion_of(c) & 1;
 }
 
-static void forget(wf_dev *dev)
+static void forget_classes(wf_dev *dev)
 {
     wf_batch_invariance_reset(&selection_of(dev)->invariance);
 }
 
 /* What is wrong as the plain kernel is not used in any way; a fused kernel that fails is dropped alone. */
-static void drop(wf_dev *dev, const wf_call *c, int variant)
+static void drop_variant(wf_dev *dev, const wf_call *c, int variant)
 {
     selection *s = selection_of(dev);
     if (variant < 0 || variant >= WF_MAX_VARIANTS) return;
     s->dropped[c->op][variant] |= wf_is_fused(c) ? (uint8_t)(1u << wf_fusion_of(c)) : UINT8_MAX;
     s->any_dropped[c->op] = true;
-    forget(dev);
+    forget_classes(dev);
 }
 
-static bool usable(wf_dev *dev, const wf_call *c, const char *class, int variant)
+static bool is_usable(wf_dev *dev, const wf_call *c, const char *class, int variant)
 {
     if (variant < 0 || (class && strcmp(wf_variant_at(dev, c->op, variant)->class, class))) return false;
-    return !dropped(dev, c, variant) && dev->fns->supports(dev, c, variant);
+    return !is_dropped(dev, c, variant) && dev->fns->supports(dev, c, variant);
 }
 
 /* The forced variant, or the best that the backend offers and that was not dropped; of this class where it is not NULL. */
@@ -140,11 +140,11 @@ static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
     wf_candidate_kernel offered[WF_MAX_VARIANTS];
     const selection *s = selection_of(dev);
     int forced = s->forced[c->op];
-    if (usable(dev, c, class, forced)) return forced;
+    if (is_usable(dev, c, class, forced)) return forced;
     if (forced >= 0 && wf_is_fused(c)) return -1; /* in pieces, of which one is as asked */
     size_t n = dev->fns->rank(dev, c, class, offered, s->any_dropped[c->op] ? WF_MAX_VARIANTS : 1);
     for (size_t i = 0; i < n; i++)
-        if (!dropped(dev, c, offered[i].variant)) return offered[i].variant;
+        if (!is_dropped(dev, c, offered[i].variant)) return offered[i].variant;
     return -1;
 }
 
@@ -167,7 +167,7 @@ static void pass_over(wf_dev *dev, const wf_call *c, const char *name, int v)
 {
     char text[384];
     bool *warned = &selection_of(dev)->warned[c->op][v < 0 ? WF_MAX_VARIANTS : v];
-    if (*warned || wf_is_fused(c) || (v >= 0 && dropped(dev, c, v))) return;
+    if (*warned || wf_is_fused(c) || (v >= 0 && is_dropped(dev, c, v))) return;
     *warned = true;
     if (v >= 0) wf_cannot_run_text(dev, c->op, v, wf_ops[c->op].name, text, sizeof text);
     else snprintf(text, sizeof text, "%s has no kernel '%s' for %s", dev->info.name, name, wf_ops[c->op].name);
@@ -183,18 +183,18 @@ static int pick_tuned(wf_dev *dev, const wf_call *c, const wf_tuned_row *want, u
         const char *name = wf_tuned_find(tables[i], want, size);
         if (name && !strcmp(name, WF_TUNED_AUTO)) return -1;
         int v = name ? wf_variant_find(dev, c->op, name) : -1;
-        if (usable(dev, c, NULL, v)) return v;
+        if (is_usable(dev, c, NULL, v)) return v;
         if (name) pass_over(dev, c, name, v);
     }
     return -1;
 }
 
-static int pick(wf_dev *dev, const wf_call *c)
+static int pick_variant(wf_dev *dev, const wf_call *c)
 {
     selection *s = selection_of(dev);
     wf_tuned_row want;
     uint32_t size;
-    if (!s->loaded) load(dev, s); /* also the costs that rank() goes by */
+    if (!s->loaded) load_files(dev, s); /* also the costs that rank() goes by */
     if (dev->params.deterministic) return wf_pick_batch_invariant(&s->invariance, pick_in, dev, c);
     if (s->forced[c->op] >= 0 || !wf_tuned_key(c, &want, &size)) return pick_in(dev, c, NULL);
     int v = pick_tuned(dev, c, &want, size);
@@ -215,14 +215,14 @@ uint32_t wf_select_dense_batch(wf_dev *dev)
 {
     selection *s = selection_of(dev);
     if (!s) return 0;
-    if (!s->loaded) load(dev, s);
+    if (!s->loaded) load_files(dev, s);
     return s->user.dense_batch ? s->user.dense_batch : s->shipped.dense_batch;
 }
 
 wf_tuned_load wf_select_load(wf_dev *dev)
 {
     selection *s = selection_of(dev);
-    if (!s->loaded) load(dev, s);
+    if (!s->loaded) load_files(dev, s);
     return s->user.load;
 }
 
@@ -242,7 +242,7 @@ static void ceilings_of(const wf_tuned_table *t, wf_ceilings *out)
 void wf_select_ceilings(wf_dev *dev, wf_ceilings *out)
 {
     selection *s = selection_of(dev);
-    if (!s->loaded) load(dev, s);
+    if (!s->loaded) load_files(dev, s);
     ceilings_of(device_cost(&s->user, "read") > 0 ? &s->user : &s->shipped, out);
 }
 
@@ -286,17 +286,6 @@ static weft_status force_one(wf_dev *dev, selection *s, const char *text, size_t
                    dev->info.id, wf_variant_at(dev, WF_OP_GEMM, 0)->name);
 }
 
-static weft_status parse_force(wf_dev *dev, selection *s, const char *force)
-{
-    for (int op = 0; op < WF_N_OPS; op++) s->forced[op] = -1;
-    while (force && *force) {
-        size_t n = strcspn(force, ",");
-        if (n) WF_TRY(force_one(dev, s, force, n));
-        force += n + (force[n] == ',');
-    }
-    return WEFT_OK;
-}
-
 static void close_selection(wf_dev *dev)
 {
     selection *s = selection_of(dev);
@@ -307,32 +296,34 @@ static void close_selection(wf_dev *dev)
     dev->selector = NULL;
 }
 
-static weft_status read_named(wf_dev *dev, selection *s, const char *path)
-{
-    s->loaded = path != NULL;
-    if (!path || !strcmp(path, "none")) return WEFT_OK;
-    weft_status st = wf_tuned_read(path, &dev->info, &s->user);
-    if (!st) st = set_costs(dev, &s->user, path);
-    if (!st) up_to_date(dev, &s->user, path);
-    return wf_fail_param(st, "tuned");
-}
-
-static weft_status attach(wf_dev *dev, const wf_open_params *p)
+static weft_status attach_selection(wf_dev *dev, const wf_open_params *p)
 {
     selection *s = wf_calloc(1, sizeof *s);
     if (!s) return WEFT_ERR_NOMEM;
-    s->base = (wf_selector){pick, drop, dropped, forget, forced_of, required_of, close_selection};
+    s->base = (wf_selector){pick_variant, drop_variant, is_dropped,     forget_classes,
+                            forced_of,    required_of,  close_selection};
     dev->selector = &s->base;
     WF_TRY(set_default_costs(dev));
-    WF_TRY(parse_force(dev, s, dev->params.force));
-    return read_named(dev, s, p->tuned);
+    const char *force = dev->params.force;
+    for (int op = 0; op < WF_N_OPS; op++) s->forced[op] = -1;
+    while (force && *force) {
+        size_t n = strcspn(force, ",");
+        if (n) WF_TRY(force_one(dev, s, force, n));
+        force += n + (force[n] == ',');
+    }
+    s->loaded = p->tuned != NULL;
+    if (!p->tuned || !strcmp(p->tuned, "none")) return WEFT_OK;
+    weft_status st = wf_tuned_read(p->tuned, &dev->info, &s->user);
+    if (!st) st = set_costs(dev, &s->user, p->tuned);
+    if (!st) up_to_date(dev, &s->user, p->tuned);
+    return wf_fail_param(st, "tuned");
 }
 
 weft_status wf_select_open(const char *spec, const wf_open_params *p, wf_dev **out)
 {
     const wf_open_params none = {0};
     WF_TRY(wf_dev_open(spec, p, out));
-    weft_status s = attach(*out, p ? p : &none);
+    weft_status s = attach_selection(*out, p ? p : &none);
     if (!s) return WEFT_OK;
     wf_dev_close(*out);
     *out = NULL;

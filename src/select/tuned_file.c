@@ -82,13 +82,13 @@ void wf_tuned_forget_kernels(wf_tuned_table *t)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static weft_status bad(int line, const char *why)
+static weft_status bad_line(int line, const char *why)
 {
     return wf_fail(WEFT_ERR_FORMAT, "line %d: %s", line, why);
 }
 
 /* A number of at most 9 digits, not 0. *p moves behind it. */
-static bool number(const char **p, uint32_t *out)
+static bool read_number(const char **p, uint32_t *out)
 {
     size_t n = strspn(*p, "0123456789");
     if (!n || n > 9) return false;
@@ -106,7 +106,7 @@ static bool read_keys(const char *p, wf_tuned_row *r)
         if (i && *p++ != ',') return false;
         if (strncmp(p, k->keys[i], n) || p[n] != '=') return false;
         p += n + 1;
-        if (!number(&p, &r->key[i])) return false;
+        if (!read_number(&p, &r->key[i])) return false;
     }
     return !*p;
 }
@@ -115,7 +115,7 @@ static bool read_keys(const char *p, wf_tuned_row *r)
 static bool read_step(const char *p, wf_tuned_row *r)
 {
     wf_tuned_step *s = &r->step[r->n_steps];
-    if (r->n_steps == WF_TUNED_STEPS || !number(&p, &s->from) || *p++ != ':') return false;
+    if (r->n_steps == WF_TUNED_STEPS || !read_number(&p, &s->from) || *p++ != ':') return false;
     if (r->n_steps && s->from <= s[-1].from) return false;
     size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
     if (!n || n >= sizeof s->variant || p[n]) return false;
@@ -150,13 +150,13 @@ static weft_status read_row(char *line, int at, wf_tuned_table *t)
     char *save = NULL, *op = strtok_r(line, " \t", &save), *dtype = strtok_r(NULL, " \t", &save);
     char *keys = strtok_r(NULL, " \t", &save);
     if (!find_kind(op, &r.kind))
-        return bad(at, "is neither load nor cost nor gemm nor decode_attention nor prefill_attention nor one of "
+        return bad_line(at, "is neither load nor cost nor gemm nor decode_attention nor prefill_attention nor one of "
                        "these with _async");
-    if (!dtype || !find_dtype(dtype, &r.dtype)) return bad(at, "names no storage format");
-    if (!keys || !read_keys(keys, &r)) return bad(at, "has no shape such as N=6144,K=4096");
+    if (!dtype || !find_dtype(dtype, &r.dtype)) return bad_line(at, "names no storage format");
+    if (!keys || !read_keys(keys, &r)) return bad_line(at, "has no shape such as N=6144,K=4096");
     for (char *w; (w = strtok_r(NULL, " \t", &save));)
-        if (!read_step(w, &r)) return bad(at, "wants SIZE:KERNEL with growing sizes");
-    if (!r.n_steps) return bad(at, "names no kernel");
+        if (!read_step(w, &r)) return bad_line(at, "wants SIZE:KERNEL with growing sizes");
+    if (!r.n_steps) return bad_line(at, "names no kernel");
     return wf_tuned_put(t, &r);
 }
 
@@ -199,15 +199,9 @@ static weft_status check_head(const char *line, int at, int i, const struct weft
 static weft_status read_kernels(const char *p, int at, wf_tuned_table *t)
 {
     size_t n = strspn(p, "0123456789abcdef");
-    if (!n || n > 8 || p[n]) return bad(at, "wants a number of up to 8 hexadecimal digits");
+    if (!n || n > 8 || p[n]) return bad_line(at, "wants a number of up to 8 hexadecimal digits");
     t->kernels = (uint32_t)strtoul(p, NULL, 16);
     return WEFT_OK;
-}
-
-static weft_status read_dense_batch(const char *p, int at, wf_tuned_table *t)
-{
-    bool good = number(&p, &t->dense_batch) && !*p && t->dense_batch <= WF_TUNED_MOST_ROWS;
-    return good ? WEFT_OK : bad(at, "wants a number of rows, at most 65536");
 }
 
 /* A word of those that kernels and coefficients are called by, with its end; false: there is none, or it is too long. */
@@ -222,7 +216,7 @@ static bool read_name(const char **p, char *out, size_t cap)
 }
 
 /* A decimal number that print_costs() writes without an exponent. */
-static bool decimal(const char **p, double *out)
+static bool read_decimal(const char **p, double *out)
 {
     size_t n = strspn(*p, "0123456789."), points = 0;
     for (size_t i = 0; i < n; i++) points += (*p)[i] == '.';
@@ -236,21 +230,25 @@ static bool decimal(const char **p, double *out)
 static weft_status read_costs(const char *p, int at, wf_tuned_table *t)
 {
     wf_cost c = {.line = (uint32_t)at};
-    if (!read_name(&p, c.of, sizeof c.of) || *p != ' ') return bad(at, "wants `cost NAME KEY=VALUE,KEY=VALUE`");
+    if (!read_name(&p, c.of, sizeof c.of) || *p != ' ') return bad_line(at, "wants `cost NAME KEY=VALUE,KEY=VALUE`");
     do {
         p++;
-        if (!read_name(&p, c.name, sizeof c.name) || *p++ != '=' || !decimal(&p, &c.value))
-            return bad(at, "wants KEY=VALUE, separated by commas: a word, and a number from 0.0001 to 9999999");
+        if (!read_name(&p, c.name, sizeof c.name) || *p++ != '=' || !read_decimal(&p, &c.value))
+            return bad_line(at, "wants KEY=VALUE, separated by commas: a word, and a number from 0.0001 to 9999999");
         WF_TRY(wf_tuned_put_cost(t, &c));
     } while (*p == ',');
-    return *p ? bad(at, "has something behind its last KEY=VALUE") : WEFT_OK;
+    return *p ? bad_line(at, "has something behind its last KEY=VALUE") : WEFT_OK;
 }
 
 /* "1155.4:245.3" */
 static weft_status read_load(const char *p, int at, wf_tuned_table *t)
 {
-    bool good = decimal(&p, &t->load.prompt) && *p++ == ':' && decimal(&p, &t->load.generated) && !*p;
-    return good ? WEFT_OK : bad(at, "wants the tokens of a prompt and of an answer, such as 1155.4:245.3, each from 0.0001 to 9999999");
+    bool good = read_decimal(&p, &t->load.prompt) && *p++ == ':' && read_decimal(&p, &t->load.generated) && !*p;
+    return good
+               ? WEFT_OK
+               : bad_line(
+                     at,
+                     "wants the tokens of a prompt and of an answer, such as 1155.4:245.3, each from 0.0001 to 9999999");
 }
 
 typedef struct reader {
@@ -268,18 +266,23 @@ static weft_status read_line(reader *r, char *line, int at)
     if (!*line || *line == '#') return WEFT_OK;
     if (!r->begun) {
         r->begun = !strcmp(line, HEAD);
-        return r->begun ? WEFT_OK : bad(at, "this is no file of `weft tune`: its first line should be \"" HEAD "\"");
+        return r->begun ? WEFT_OK
+                        : bad_line(at, "this is no file of `weft tune`: its first line should be \"" HEAD "\"");
     }
     if (!strncmp(line, "kernels ", 8)) return read_kernels(line + 8, at, r->out);
-    if (!strncmp(line, "dense_batch ", 12)) return read_dense_batch(line + 12, at, r->out);
+    if (!strncmp(line, "dense_batch ", 12)) {
+        const char *p = line + 12;
+        bool good = read_number(&p, &r->out->dense_batch) && !*p && r->out->dense_batch <= WF_TUNED_MOST_ROWS;
+        return good ? WEFT_OK : bad_line(at, "wants a number of rows, at most 65536");
+    }
     int head = head_of(line);
-    if (head >= 0 && !r->info) return bad(at, "names a device, and this text is for any");
+    if (head >= 0 && !r->info) return bad_line(at, "names a device, and this text is for any");
     if (head >= 0) {
         r->seen |= 1u << head;
         return check_head(line, at, head, r->info);
     }
     if ((r->seen & ALL_STRICT) != ALL_STRICT)
-        return bad(at, "comes before device, platform and units");
+        return bad_line(at, "comes before device, platform and units");
     if (!strncmp(line, "load ", 5)) return read_load(line + 5, at, r->out);
     if (!strncmp(line, "cost ", 5)) return read_costs(line + 5, at, r->out);
     return read_row(line, at, r->out);
@@ -299,7 +302,7 @@ weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info
         s = read_line(&r, line, at);
     }
     if (!s && (r.seen & ALL_STRICT) != ALL_STRICT)
-        s = bad(at, "the file ends before device, platform and units");
+        s = bad_line(at, "the file ends before device, platform and units");
     if (s) wf_tuned_free(out);
     free(copy);
     return s;
@@ -328,40 +331,6 @@ void wf_tuned_shape(const wf_tuned_row *r, char *buf, size_t cap)
         n += (size_t)snprintf(buf + n, cap - n, "%s%s=%u", i ? "," : "", k->keys[i], r->key[i]);
 }
 
-static void print_costs(FILE *f, const wf_tuned_table *t)
-{
-    for (const wf_cost *c = t->costs; c < t->costs + t->n_costs; c++) {
-        bool begins = c == t->costs || strcmp(c->of, c[-1].of);
-        if (begins && c > t->costs) putc('\n', f);
-        if (begins) fprintf(f, "cost %s ", c->of);
-        fprintf(f, "%s%s=%.8g", begins ? "" : ",", c->name, c->value);
-    }
-    if (t->n_costs) putc('\n', f);
-}
-
-static void print_table(FILE *f, const struct weft_device_info *info, const wf_tuned_table *t)
-{
-    char shape[64], date[16];
-    time_t now = time(NULL);
-    struct tm tm;
-    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &tm));
-    fprintf(f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
-    fprintf(f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
-            info->compute_units, info->driver);
-    if (t->kernels) fprintf(f, "kernels %08x\n", t->kernels);
-    if (t->dense_batch) fprintf(f, "dense_batch %u\n", t->dense_batch);
-    if (t->load.prompt > 0) fprintf(f, "load %.4f:%.4f\n", t->load.prompt, t->load.generated);
-    print_costs(f, t);
-    for (size_t i = 0; i < t->n; i++) {
-        const wf_tuned_row *r = &t->rows[i];
-        wf_tuned_shape(r, shape, sizeof shape);
-        fprintf(f, "%s %s %s", wf_tuned_kinds[r->kind].name, wf_dtypes[r->dtype].name, shape);
-        for (uint32_t s = 0; s < r->n_steps; s++)
-            fprintf(f, " %u:%s", r->step[s].from, r->step[s].variant);
-        putc('\n', f);
-    }
-}
-
 weft_status wf_tuned_may_write(const char *path)
 {
     char text[sizeof HEAD] = "";
@@ -380,7 +349,31 @@ weft_status wf_tuned_write(const char *path, const struct weft_device_info *info
     wf_output out;
     WF_TRY(wf_tuned_may_write(path));
     WF_TRY(wf_output_open(path, &out));
-    print_table(out.f, info, t);
+    char shape[64], date[16];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &tm));
+    fprintf(out.f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
+    fprintf(out.f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
+            info->compute_units, info->driver);
+    if (t->kernels) fprintf(out.f, "kernels %08x\n", t->kernels);
+    if (t->dense_batch) fprintf(out.f, "dense_batch %u\n", t->dense_batch);
+    if (t->load.prompt > 0) fprintf(out.f, "load %.4f:%.4f\n", t->load.prompt, t->load.generated);
+    for (const wf_cost *c = t->costs; c < t->costs + t->n_costs; c++) {
+        bool begins = c == t->costs || strcmp(c->of, c[-1].of);
+        if (begins && c > t->costs) putc('\n', out.f);
+        if (begins) fprintf(out.f, "cost %s ", c->of);
+        fprintf(out.f, "%s%s=%.8g", begins ? "" : ",", c->name, c->value);
+    }
+    if (t->n_costs) putc('\n', out.f);
+    for (size_t i = 0; i < t->n; i++) {
+        const wf_tuned_row *r = &t->rows[i];
+        wf_tuned_shape(r, shape, sizeof shape);
+        fprintf(out.f, "%s %s %s", wf_tuned_kinds[r->kind].name, wf_dtypes[r->dtype].name, shape);
+        for (uint32_t s = 0; s < r->n_steps; s++)
+            fprintf(out.f, " %u:%s", r->step[s].from, r->step[s].variant);
+        putc('\n', out.f);
+    }
     return wf_output_end(&out, true);
 }
 

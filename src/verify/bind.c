@@ -47,14 +47,6 @@ static weft_status cache_of(wf_dev *dev, selftest_cache **out)
     return WEFT_OK;
 }
 
-/* Few threads, for the problems are small; opening is cheap, so most programs never pay for it. */
-static weft_status reference_of(wf_dev *dev, selftest_cache *v)
-{
-    wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
-    if (!v->ref) WF_TRY(wf_dev_open("cpu", &p, &v->ref));
-    return v->q ? WEFT_OK : wf_queue_create(dev, &v->q);
-}
-
 static bool is_product(uint32_t op)
 {
     return op == WF_OP_GEMM || op == WF_OP_GROUPED_GEMM;
@@ -64,12 +56,6 @@ static bool is_product(uint32_t op)
 static uint32_t rows_class(uint32_t m)
 {
     return m > 64 ? 3 : m > 8 ? 2 : m > 1;
-}
-
-static uint32_t weight_layout(const wf_call *c)
-{
-    int weight = wf_op_input(c->op, WF_OPERAND_WEIGHT);
-    return weight >= 0 ? c->in[weight].layout : 0;
 }
 
 static bool in_place(const wf_call *c)
@@ -86,7 +72,8 @@ static key key_of(const wf_call *c, int variant)
     if (c->op == WF_OP_ACTIVATE || c->op == WF_OP_SILU_MUL || p->silu) k.activation = p->activation;
     k.op = c->op;
     k.variant = (uint32_t)variant;
-    k.layout = weight_layout(c);
+    int weight = wf_op_input(c->op, WF_OPERAND_WEIGHT);
+    k.layout = weight >= 0 ? c->in[weight].layout : 0;
     k.in_place = in_place(c);
     if (is_product(c->op)) k.rows_class = rows_class(c->in[0].rows), k.silu = p->silu;
     for (int i = 0; i < WF_MAX_IN; i++) k.in[i] = c->in[i].buf ? 1 + c->in[i].dtype : 0;
@@ -99,7 +86,7 @@ static key key_of(const wf_call *c, int variant)
     return k;
 }
 
-static bool passed(const selftest_cache *v, const key *k)
+static bool has_passed(const selftest_cache *v, const key *k)
 {
     for (size_t i = 0; i < v->n; i++) {
         if (!memcmp(&v->passed[i], k, sizeof *k)) return true;
@@ -173,19 +160,9 @@ static wf_case case_of(const wf_call *c)
     return k;
 }
 
-/* q, k and v of two KV heads at most. */
-static void few_heads(wf_case *c)
-{
-    wf_op_params *p = &c->p;
-    uint32_t queries = p->n_head / p->n_kv_head;
-    p->n_kv_head = WF_MIN(p->n_kv_head, 2u);
-    p->n_head = p->n_kv_head * queries;
-    c->n = (p->n_head + 2 * p->n_kv_head) * p->head_dim;
-}
-
 /* Sizes to try, small ones first: a variant may need more rows or columns than the least. */
 enum { STEPS = 4 };
-static wf_case shrink(const wf_case *from, int step)
+static wf_case shrink_case(const wf_case *from, int step)
 {
     static const uint32_t rows[] = {1, 5, 33, 70};
     /* A K of 512 is twice around the four slots of cl/wgmma.c, 300 keys are more tiles than cl/wgmma_attention.c has under way. */
@@ -195,7 +172,14 @@ static wf_case shrink(const wf_case *from, int step)
     c.m = WF_MIN(c.m, is_product(c.op) ? rows[rows_class(c.m)] : 7);
     if (is_product(c.op)) c.k = WF_MIN(c.k, sizes[step][1]);
     c.n_experts = WF_MIN(c.n_experts, WF_MAX(c.used, 4u));
-    if (c.op == WF_OP_GEMM && c.p.rope) few_heads(&c);
+    if (c.op == WF_OP_GEMM && c.p.rope) {
+        /* q, k and v of two KV heads at most. */
+        wf_op_params *p = &c.p;
+        uint32_t queries = p->n_head / p->n_kv_head;
+        p->n_kv_head = WF_MIN(p->n_kv_head, 2u);
+        p->n_head = p->n_kv_head * queries;
+        c.n = (p->n_head + 2 * p->n_kv_head) * p->head_dim;
+    }
     c.max_kv = WF_MIN(c.max_kv, sizes[step][2]);
     c.max_q = WF_MIN(c.max_q, WF_MIN(c.max_kv, 20u << step));
     return c;
@@ -205,9 +189,12 @@ static wf_case shrink(const wf_case *from, int step)
 static weft_status run_test(wf_dev *dev, const wf_case *from, int variant, wf_check_result *out)
 {
     selftest_cache *v = (selftest_cache *)dev->verifier;
-    WF_TRY(reference_of(dev, v));
+    /* Few threads, for the problems are small; opening is cheap, so most programs never pay for it. */
+    wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
+    if (!v->ref) WF_TRY(wf_dev_open("cpu", &p, &v->ref));
+    WF_TRY(v->q ? WEFT_OK : wf_queue_create(dev, &v->q));
     for (int step = 0; step < STEPS && !out->supported; step++) {
-        wf_case c = shrink(from, step);
+        wf_case c = shrink_case(from, step);
         wf_check *k;
         WF_TRY(wf_stop_now());
         WF_TRY(wf_check_new(v->ref, &c, &k));
@@ -223,7 +210,7 @@ static weft_status run_test(wf_dev *dev, const wf_case *from, int variant, wf_ch
 static weft_status self_test(wf_dev *dev, const wf_call *call, const wf_bound *b, wf_check_result *out)
 {
     uint64_t began = wf_now_ns();
-    wf_case from = case_of(call), largest = shrink(&from, STEPS - 1);
+    wf_case from = case_of(call), largest = shrink_case(&from, STEPS - 1);
     wf_kept kept = wf_kept_find(dev, &largest, b);
     weft_status s = WEFT_OK;
     memset(out, 0, sizeof *out);
@@ -241,7 +228,7 @@ static weft_status self_test(wf_dev *dev, const wf_call *call, const wf_bound *b
 
 enum outcome { GOOD, NOT_HERE /* the build showed that it cannot run these operands */, BAD };
 
-static void warn(wf_dev *dev, const char *op, const char *name, const char *what, const char *why)
+static void warn_of_kernel(wf_dev *dev, const char *op, const char *name, const char *what, const char *why)
 {
     wf_log(WEFT_LOG_WARN, "%s (%s): %s kernel %s %s, it is not used: %s", dev->info.id, dev->info.name, op,
            name, what, why);
@@ -270,28 +257,17 @@ static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool 
     if (!s && !tested) s = self_test(dev, c, out, &r);
     if (is_foreign(dev, s)) return wf_fail_context(s, "%s kernel %s", op, name);
     if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *outcome = NOT_HERE;
-    else if (s) warn(dev, op, name, built ? "cannot run" : "does not build", wf_error());
-    else if (r.supported && !r.ok) warn(dev, op, name, "computes wrong results", r.message);
+    else if (s) warn_of_kernel(dev, op, name, built ? "cannot run" : "does not build", wf_error());
+    else if (r.supported && !r.ok) warn_of_kernel(dev, op, name, "computes wrong results", r.message);
     else *outcome = GOOD;
     return WEFT_OK;
 }
 
-static weft_status remember(selftest_cache *v, const key *k)
+static weft_status remember_pass(selftest_cache *v, const key *k)
 {
     if (!wf_grow(&v->passed, v->n, &v->cap, sizeof *k)) return WEFT_ERR_NOMEM;
     v->passed[v->n++] = *k;
     return WEFT_OK;
-}
-
-static weft_status none_left(wf_dev *dev, enum wf_op op, bool tried)
-{
-    if (!tried) {
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s (%s) has no kernel for %s with these operands",
-                       dev->info.id, dev->info.name, wf_ops[op].name);
-    }
-    return wf_fail(WEFT_ERR_DEVICE, "%s (%s): every kernel for %s failed to build, cannot run or computed "
-                   "wrong results; use another device or update its driver", dev->info.id, dev->info.name,
-                   wf_ops[op].name);
 }
 
 /* The call's own variant, if it can run it, else the selector's. */
@@ -305,13 +281,21 @@ static weft_status bind_kernel(wf_dev *dev, selftest_cache *v, const wf_call *c,
 {
     int pick = first_pick(dev, c);
     for (int last = -1;; last = pick, pick = wf_pick(dev, c)) {
-        if (pick < 0 || pick == last) return none_left(dev, c->op, last >= 0);
+        if (pick < 0 || pick == last) {
+            if (last < 0) {
+                return wf_fail(WEFT_ERR_UNSUPPORTED, "%s (%s) has no kernel for %s with these operands",
+                               dev->info.id, dev->info.name, wf_ops[c->op].name);
+            }
+            return wf_fail(WEFT_ERR_DEVICE, "%s (%s): every kernel for %s failed to build, cannot run or computed "
+                           "wrong results; use another device or update its driver", dev->info.id, dev->info.name,
+                           wf_ops[c->op].name);
+        }
         key k = key_of(c, pick);
         enum outcome outcome;
         if (dev->timing_only) return bind_variant(dev, c, pick, out);
-        bool tested = passed(v, &k);
+        bool tested = has_passed(v, &k);
         WF_TRY(try_variant(dev, c, pick, tested, out, &outcome));
-        if (outcome == GOOD) return tested ? WEFT_OK : remember(v, &k);
+        if (outcome == GOOD) return tested ? WEFT_OK : remember_pass(v, &k);
         if (outcome == BAD) wf_drop(dev, c, pick);
     }
 }
@@ -356,7 +340,7 @@ typedef struct foresight {
     size_t n, cap;
 } foresight;
 
-static void foresee(foresight *f, const wf_call *c)
+static void foresee_call(foresight *f, const wf_call *c)
 {
     if (wf_grow(&f->calls, f->n, &f->cap, sizeof *c)) f->calls[f->n++] = *c;
 }
@@ -366,15 +350,15 @@ static void foresee_test(foresight *f, const wf_call *call)
 {
     key k = key_of(call, call->variant);
     wf_case from = case_of(call);
-    bool found = passed(f->v, &k) || passed(&f->seen, &k) || remember(&f->seen, &k);
+    bool found = has_passed(f->v, &k) || has_passed(&f->seen, &k) || remember_pass(&f->seen, &k);
     for (int step = 0; step < STEPS && !found; step++) {
-        wf_case c = shrink(&from, step);
+        wf_case c = shrink_case(&from, step);
         wf_check *check;
         wf_call test;
         if (wf_check_new(NULL, &c, &check)) return;
         found = wf_check_supported_call(check, f->dev, call->variant, &f->stand_in, &test);
         wf_check_free(check);
-        if (found) foresee(f, &test);
+        if (found) foresee_call(f, &test);
     }
 }
 
@@ -386,7 +370,7 @@ static void foresee_pieces(foresight *f, const wf_call *c)
         wf_call part = wf_piece_of(c, piece[i]);
         part.variant = first_pick(f->dev, &part);
         if (part.variant < 0) continue;
-        foresee(f, &part);
+        foresee_call(f, &part);
         foresee_test(f, &part);
     }
 }

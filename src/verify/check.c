@@ -23,7 +23,7 @@ typedef struct run {
 
 /* Ends a transfer: waits for the queue, and after an error once more, because other transfers may be in flight and their host
  * memory must outlive them. If that fails too, nothing tells when they end. */
-static weft_status settle(run *r, weft_status s)
+static weft_status settle_transfer(run *r, weft_status s)
 {
     if (!s) s = wf_finish(r->q);
     if (s && (r->dev->lost || wf_finish(r->q))) r->in_flight = true;
@@ -46,14 +46,9 @@ static void run_end(run *r)
     }
 }
 
-static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
-{
-    return WF_UP(256, (uint64_t)dev->align) + wf_random(seed, (uint64_t)slot) % 4 * dev->align;
-}
-
 static weft_status make_buffer(run *r, int slot, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
-    uint64_t before = guard_before(r->dev, seed, slot);
+    uint64_t before = WF_UP(256, (uint64_t)r->dev->align) + wf_random(seed, (uint64_t)slot) % 4 * r->dev->align;
     *v = o->view;
     v->offset = before;
     WF_TRY(wf_buf_create(r->dev, WF_UP(before + o->bytes + GUARD_AFTER, 4), &r->buf[slot]));
@@ -62,14 +57,14 @@ static weft_status make_buffer(run *r, int slot, uint64_t seed, const wf_check_o
 }
 
 /* One write from the start of the buffer: oclgrind 21.10 takes memory that is written in other ways for uninitialised. */
-static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
+static weft_status place_operand(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     WF_TRY(make_buffer(r, slot, seed, o, v));
     uint8_t *image = wf_calloc(v->buf->size, 1);
     if (!image) return WEFT_ERR_NOMEM;
     memset(image, byte, v->buf->size);
     memcpy(image + v->offset, o->data, o->bytes);
-    weft_status s = settle(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL, 0, NULL));
+    weft_status s = settle_transfer(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL, 0, NULL));
     if (r->in_flight) wf_leak_on_purpose(image);
     else free(image);
     return s;
@@ -78,13 +73,13 @@ static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_che
 static weft_status place_poison(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     WF_TRY(make_buffer(r, slot, seed, o, v));
-    return settle(r, wf_fill(r->q, v->buf, 0, v->buf->size, 0x01010101u * (uint32_t)byte));
+    return settle_transfer(r, wf_fill(r->q, v->buf, 0, v->buf->size, 0x01010101u * (uint32_t)byte));
 }
 
 static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_check_operand *o,
                                 wf_view *v)
 {
-    if (!layout) return place(r, slot, 0xFF, seed, o, v);
+    if (!layout) return place_operand(r, slot, 0xFF, seed, o, v);
     const wf_view *w = &o->view;
     wf_check_operand packed = {.view = *w};
     uint64_t row = wf_dtype_bytes(w->dtype, w->cols), pitch = wf_dtype_bytes(w->dtype, w->stride);
@@ -94,7 +89,7 @@ static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed,
     weft_status s = rows && packed.data ? WEFT_OK : WEFT_ERR_NOMEM;
     for (uint32_t i = 0; !s && i < w->rows; i++) memcpy(rows + i * row, o->data + i * pitch, row);
     if (!s) r->dev->fns->weight_pack(r->dev, layout, w->dtype, w->rows, w->cols, rows, packed.data);
-    if (!s) s = place(r, slot, 0xFF, seed, &packed, v);
+    if (!s) s = place_operand(r, slot, 0xFF, seed, &packed, v);
     v->stride = v->cols;
     v->layout = layout;
     free(rows);
@@ -121,13 +116,14 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
         if (!k->in[i].data || i == shared) continue;
         weft_status s = i == weight_slot(k->c.op)
                             ? place_weight(r, i, layout, seed, &k->in[i], &c->in[i])
-                            : place(r, i, 0xFF, seed, &k->in[i], &c->in[i]);
+                            : place_operand(r, i, 0xFF, seed, &k->in[i], &c->in[i]);
         WF_TRY(s);
     }
     for (int i = 0; i < WF_MAX_OUT; i++) {
         if (!k->out[i].data) continue;
-        weft_status s = shared >= 0 && !i ? place(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->in[shared], &c->out[i])
-                                    : place_poison(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->out[i], &c->out[i]);
+        weft_status s = shared >= 0 && !i
+                            ? place_operand(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->in[shared], &c->out[i])
+                            : place_poison(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->out[i], &c->out[i]);
         WF_TRY(s);
     }
     if (shared < 0) return WEFT_OK;
@@ -146,14 +142,14 @@ static weft_status bind_attention(run *r, int variant)
     return r->dev->fns->bind ? r->dev->fns->bind(r->dev, &c, variant, &r->bound.part[0].b) : WEFT_OK;
 }
 
-static weft_status submit(run *r)
+static weft_status submit_run(run *r)
 {
     return r->bound.n ? wf_launch(r->q, &r->call, &r->bound) : wf_submit(r->q, &r->call);
 }
 
 static weft_status run_once(run *r)
 {
-    WF_TRY(submit(r));
+    WF_TRY(submit_run(r));
     return wf_finish(r->q);
 }
 
@@ -163,7 +159,7 @@ static weft_status read_back(run *r, int i, uint8_t **image)
     wf_buf *b = r->call.out[i].buf;
     *image = wf_calloc(b->size, 1);
     if (!*image) return WEFT_ERR_NOMEM;
-    return settle(r, wf_read(r->q, b, 0, *image, b->size, NULL, 0, NULL));
+    return settle_transfer(r, wf_read(r->q, b, 0, *image, b->size, NULL, 0, NULL));
 }
 
 /* ---- judging ------------------------------------------------------------------------------------------ */
@@ -191,7 +187,7 @@ static weft_status judge_all(run *r, const wf_check *k, const wf_variant *varian
 static weft_status timed_runs(run *r, uint32_t n, double *ns)
 {
     uint64_t start = wf_now_ns();
-    for (uint32_t i = 0; i < n; i++) WF_TRY(submit(r));
+    for (uint32_t i = 0; i < n; i++) WF_TRY(submit_run(r));
     WF_TRY(wf_finish(r->q));
     *ns = (double)(wf_now_ns() - start) / n;
     return WEFT_OK;
@@ -203,7 +199,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static weft_status measure(run *r, double *median)
+static weft_status measure_run(run *r, double *median)
 {
     double samples[SAMPLES], once;
     WF_TRY(timed_runs(r, 1, &once));
@@ -291,14 +287,6 @@ wf_check wf_check_no_windows(const wf_check *k)
     return out;
 }
 
-/* NaN for all that pages of sequence s hold in a pool. */
-static void poison_pages(wf_check_operand *pool, const wf_check *k, uint32_t s)
-{
-    const int32_t *first = (const int32_t *)k->in[WF_ATTENTION_INDPTR].data + s, *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data;
-    uint64_t pitch = wf_dtype_bytes(pool->view.dtype, pool->view.stride), used = wf_dtype_bytes(pool->view.dtype, pool->view.cols);
-    for (int32_t p = first[0]; p < first[1]; p++) memset(pool->data + (uint32_t)pages[p] * pitch, 0xFF, used);
-}
-
 bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out)
 {
     if (k->c.op != WF_OP_ATTENTION || k->c.n_seqs < 2) return false;
@@ -310,7 +298,14 @@ bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out)
         if (!(o->data = wf_calloc(1, o->bytes))) return wf_check_poison_free(out), false;
         memcpy(o->data, k->in[i].data, o->bytes);
         for (uint32_t s = 0; s < k->c.n_seqs; s++)
-            if (s != well) poison_pages(o, k, s);
+            if (s != well) {
+                /* NaN for all that pages of sequence s hold in a pool. */
+                const int32_t *first = (const int32_t *)k->in[WF_ATTENTION_INDPTR].data + s,
+                              *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data;
+                uint64_t pitch = wf_dtype_bytes(o->view.dtype, o->view.stride),
+                         used = wf_dtype_bytes(o->view.dtype, o->view.cols);
+                for (int32_t p = first[0]; p < first[1]; p++) memset(o->data + (uint32_t)pages[p] * pitch, 0xFF, used);
+            }
     }
     return true;
 }
@@ -339,7 +334,7 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
         out->supported = false; /* its limits were unknown until it was built */
         s = WEFT_OK;
     } else if (!s) s = judge_all(&r, k, v, out);
-    if (!s && timed && out->supported) s = measure(&r, &out->median_ns);
+    if (!s && timed && out->supported) s = measure_run(&r, &out->median_ns);
     run_end(&r);
     k->in_flight |= r.in_flight;
     return s;
@@ -358,48 +353,19 @@ static weft_status run_pieces(run *r)
     return wf_finish(r->q);
 }
 
-/* A residual has the dtype of the output, which of the reference is F32: *in becomes *wide, which the caller frees. */
-static weft_status widen_residual(wf_check_operand *in, wf_check_operand *wide)
+static weft_status widen_residuals(wf_check *asked, wf_check_operand *wide)
 {
+    int i = wf_op_input(asked->c.op, WF_OPERAND_SHARED);
+    if (i < 0 || !(wf_ops[asked->c.op].in[i].what & WF_OPERAND_OPTIONAL)) return WEFT_OK;
+    /* A residual has the dtype of the output, which of the reference is F32: *in becomes *wide, which the caller
+     * frees. */
+    wf_check_operand *in = &asked->in[i];
     const wf_view *v = &in->view;
     if (!in->data || v->dtype == WF_F32) return WEFT_OK;
     WF_TRY(wf_gen_operand(wide, WF_F32, v->rows, v->cols, v->stride - v->cols));
     for (uint32_t row = 0; row < v->rows; row++) wf_dtypes[v->dtype].decode(wf_gen_row(in, row), (float *)wf_gen_row(wide, row), v->cols);
     *in = *wide;
     return WEFT_OK;
-}
-
-static weft_status widen_residuals(wf_check *asked, wf_check_operand *wide)
-{
-    int i = wf_op_input(asked->c.op, WF_OPERAND_SHARED);
-    if (i < 0 || !(wf_ops[asked->c.op].in[i].what & WF_OPERAND_OPTIONAL)) return WEFT_OK;
-    return widen_residual(&asked->in[i], wide);
-}
-
-/* The reference writes F32 where the op allows it, so that its own rounding does not count; and never in place, but into copies of pages. */
-static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int variant)
-{
-    run r = {.dev = ref, .q = q};
-    wf_check_operand wide = {0};
-    wf_check asked = *k; /* shares data */
-    for (int o = 0; o < WF_MAX_OUT; o++)
-        if (asked.out[o].view.dtype != k->expect[o].view.dtype) asked.out[o] = k->expect[o];
-    asked.c.max_groups = 0;
-    asked.c.in_place &= k->c.op == WF_OP_PAGE_COPY;
-    weft_status s = widen_residuals(&asked, &wide);
-    wf_check_call(&asked, NULL, &r.call);
-    r.call.variant = variant;
-    if (!s) s = place_all(&r, &asked, 0);
-    if (!s) s = run_pieces(&r);
-    for (int o = 0; !s && o < WF_MAX_OUT; o++) {
-        wf_check_operand *e = &k->expect[o];
-        if (!e->data) continue;
-        s = settle(&r, wf_read(q, r.call.out[o].buf, r.call.out[o].offset, e->data, e->bytes, NULL, 0, NULL));
-    }
-    run_end(&r);
-    k->in_flight |= r.in_flight;
-    free(wide.data); /* copied to the device */
-    return s;
 }
 
 static weft_status make_expect(wf_check *k)
@@ -416,14 +382,35 @@ static weft_status make_expect(wf_check *k)
     return WEFT_OK;
 }
 
-static weft_status expect(wf_check *k, wf_dev *ref)
+static weft_status run_reference(wf_check *k, wf_dev *ref)
 {
     wf_queue *q;
     int variant = wf_variant_find(ref, k->c.op, "ref");
     if (variant < 0) return wf_fail(WEFT_ERR_INTERNAL, "%s has no reference", wf_ops[k->c.op].name);
     WF_TRY(make_expect(k));
     WF_TRY(wf_queue_create(ref, &q));
-    weft_status s = run_reference(k, ref, q, variant);
+    /* The reference writes F32 where the op allows it, so that its own rounding does not count; and never in place, but
+     * into copies of pages. */
+    run r = {.dev = ref, .q = q};
+    wf_check_operand wide = {0};
+    wf_check asked = *k; /* shares data */
+    for (int o = 0; o < WF_MAX_OUT; o++)
+        if (asked.out[o].view.dtype != k->expect[o].view.dtype) asked.out[o] = k->expect[o];
+    asked.c.max_groups = 0;
+    asked.c.in_place &= k->c.op == WF_OP_PAGE_COPY;
+    weft_status s = widen_residuals(&asked, &wide);
+    wf_check_call(&asked, NULL, &r.call);
+    r.call.variant = variant;
+    if (!s) s = place_all(&r, &asked, 0);
+    if (!s) s = run_pieces(&r);
+    for (int o = 0; !s && o < WF_MAX_OUT; o++) {
+        wf_check_operand *e = &k->expect[o];
+        if (!e->data) continue;
+        s = settle_transfer(&r, wf_read(q, r.call.out[o].buf, r.call.out[o].offset, e->data, e->bytes, NULL, 0, NULL));
+    }
+    run_end(&r);
+    k->in_flight |= r.in_flight;
+    free(wide.data); /* copied to the device */
     wf_queue_destroy(q);
     return s;
 }
@@ -435,7 +422,7 @@ weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out)
     if (!k) return WEFT_ERR_NOMEM;
     k->c = *c;
     weft_status s = wf_check_generate(k, !ref);
-    if (!s && ref) s = expect(k, ref);
+    if (!s && ref) s = run_reference(k, ref);
     if (s) {
         wf_check_free(k);
         return s;

@@ -10,20 +10,6 @@ typedef struct seqs {
     uint32_t n, m, pages;
 } seqs;
 
-static void gen_seqs(const wf_case *c, wf_gen *g, seqs *s)
-{
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->len[i] = i ? 1 + wf_gen_below(g, c->max_kv) : c->max_kv;
-        uint32_t most = WF_MIN(c->max_q, s->len[i]);
-        s->rows[i] = i && wf_gen_below(g, 3) == 0 ? 1 : i ? 1 + wf_gen_below(g, most) : most;
-        if (s->n > 2 && i == s->n / 2) s->rows[i] = 0; /* a sequence without rows in this call */
-        s->first[i] = s->pages;
-        s->pages += (s->len[i] + c->p.page_tokens - 1) / c->p.page_tokens + wf_gen_below(g, 2);
-        s->m += s->rows[i];
-    }
-    s->first[s->n] = s->pages;
-}
-
 /* One key far larger than the others now and then: the softmax must neither overflow nor lose it.
  * Only with F16 queries, whose products are exact: where two such logits almost tie, rounding an F32
  * query to F16, which a variant may do, decides between them. */
@@ -34,13 +20,6 @@ static void gen_seqs(const wf_case *c, wf_gen *g, seqs *s)
 static int32_t window_of(const wf_check *k, uint32_t head)
 {
     return k->in[WF_ATTENTION_WINDOWS].data ? ((const int32_t *)k->in[WF_ATTENTION_WINDOWS].data)[head] : 0;
-}
-
-/* Does any row attend to key t of a KV head? The first row is at position first, and every later key has a row. */
-static bool is_seen(const wf_check *k, uint32_t kv_head, uint32_t first, uint32_t t)
-{
-    const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data;
-    return t > first || !windows || wf_attends(wf_longest_window(&k->c.p, windows, kv_head), k->c.p.sink, (int32_t)first, (int32_t)t);
 }
 
 /* Keys of all query heads to which the row at pos attends. */
@@ -64,7 +43,13 @@ static void fill_sequence(wf_check *k, wf_gen *g, uint32_t len, uint32_t rows, c
         for (uint32_t h = 0; h < p->n_kv_head; h++) {
             uint64_t at = ((uint64_t)h * p->page_tokens + t % p->page_tokens) * p->head_dim;
             uint32_t page = (uint32_t)pages[t / p->page_tokens];
-            if (!is_seen(k, h, len - rows, t)) continue;
+            /* Does any row attend to key t of a KV head? The first row is at position first, and every later key has a
+             * row. */
+            uint32_t first = len - rows;
+            const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data;
+            if (!(t > first || !windows ||
+                  wf_attends(wf_longest_window(&k->c.p, windows, h), k->c.p.sink, (int32_t)first, (int32_t)t)))
+                continue;
             k->bytes += 4.0 * p->head_dim;
             uint16_t *key = (uint16_t *)wf_gen_row(&k->in[WF_ATTENTION_K_POOL], page) + at;
             uint16_t *value = (uint16_t *)wf_gen_row(&k->in[WF_ATTENTION_V_POOL], page) + at;
@@ -72,18 +57,6 @@ static void fill_sequence(wf_check *k, wf_gen *g, uint32_t len, uint32_t rows, c
                 key[d] = wf_float_to_half(wf_gen_unit(g) * (t == spike ? LARGE_KEY : KEY));
                 value[d] = wf_float_to_half(wf_gen_unit(g));
             }
-        }
-    }
-}
-
-static void fill_rows(const seqs *s, const uint32_t *order, int32_t *seq, int32_t *pos)
-{
-    uint32_t m = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t q = order[i];
-        for (uint32_t r = 0; r < s->rows[q]; r++, m++) {
-            seq[m] = (int32_t)q;
-            pos[m] = (int32_t)(s->len[q] - s->rows[q] + r);
         }
     }
 }
@@ -139,7 +112,14 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
             k->flops += 4.0 * c->p.head_dim * count_seen(k, s->len[i] - 1 - r);
         }
     }
-    fill_rows(s, order, seq, pos);
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t q = order[i];
+        for (uint32_t r = 0; r < s->rows[q]; r++, m++) {
+            seq[m] = (int32_t)q;
+            pos[m] = (int32_t)(s->len[q] - s->rows[q] + r);
+        }
+    }
     scatter_rows(g, s->m, seq, pos);
     return wf_gen_operand(&k->out[WF_ATTENTION_O], c->out, s->m, cols, c->pad);
 }
@@ -163,21 +143,6 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
     return top;
 }
 
-/* Counts the rows and heads that leave the range of phi: at least, and at most, since a variant rounds and may represent only
- * the upper 13 of the range. */
-static void count_redone(wf_check *k)
-{
-    const wf_op_params *p = &k->c.p;
-    double low = fmax(p->phi_lo, p->phi_hi - 13.0);
-    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) {
-        for (uint32_t h = 0; h < p->n_head; h++) {
-            double top = largest_score(k, m, h), x = top - p->phi, near = 2e-3 + 1e-4 * fabs(top);
-            k->redo_least += x < p->phi_lo - near || x > p->phi_hi + near;
-            k->redo_most += !(x > low + near && x < p->phi_hi - near);
-        }
-    }
-}
-
 weft_status wf_gen_attention(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
@@ -187,7 +152,16 @@ weft_status wf_gen_attention(wf_check *k, wf_gen *g)
     s.len = mem;
     s.rows = mem + s.n;
     s.first = mem + 2 * (size_t)s.n;
-    gen_seqs(c, g, &s);
+    for (uint32_t i = 0; i < s.n; i++) {
+        s.len[i] = i ? 1 + wf_gen_below(g, c->max_kv) : c->max_kv;
+        uint32_t most = WF_MIN(c->max_q, s.len[i]);
+        s.rows[i] = i && wf_gen_below(g, 3) == 0 ? 1 : i ? 1 + wf_gen_below(g, most) : most;
+        if (s.n > 2 && i == s.n / 2) s.rows[i] = 0; /* a sequence without rows in this call */
+        s.first[i] = s.pages;
+        s.pages += (s.len[i] + c->p.page_tokens - 1) / c->p.page_tokens + wf_gen_below(g, 2);
+        s.m += s.rows[i];
+    }
+    s.first[s.n] = s.pages;
     uint32_t *order = wf_gen_permutation(g, s.n), *where = wf_gen_permutation(g, s.pages + 3);
     weft_status st = order && where ? attention_operands(k, g, &s, order, where) : WEFT_ERR_NOMEM;
     k->c.p.scale = 1 / sqrtf((float)c->p.head_dim);
@@ -195,7 +169,19 @@ weft_status wf_gen_attention(wf_check *k, wf_gen *g)
     k->c.p.max_q = c->max_q;
     k->reduce = c->p.head_dim + c->max_kv;
     if (st == WEFT_OK && c->p.phi_lo < c->p.phi_hi) {
-        if (!g->shapes_only) count_redone(k);
+        if (!g->shapes_only) {
+            /* Counts the rows and heads that leave the range of phi: at least, and at most, since a variant rounds and
+             * may represent only the upper 13 of the range. */
+            const wf_op_params *p = &k->c.p;
+            double low = fmax(p->phi_lo, p->phi_hi - 13.0);
+            for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) {
+                for (uint32_t h = 0; h < p->n_head; h++) {
+                    double top = largest_score(k, m, h), x = top - p->phi, near = 2e-3 + 1e-4 * fabs(top);
+                    k->redo_least += x < p->phi_lo - near || x > p->phi_hi + near;
+                    k->redo_most += !(x > low + near && x < p->phi_hi - near);
+                }
+            }
+        }
         st = wf_gen_operand(&k->out[WF_ATTENTION_RECOMPUTED], WF_I32, 1, 1, 0);
     }
     free(mem);

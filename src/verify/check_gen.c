@@ -327,18 +327,6 @@ static weft_status gen_adjust(wf_check *k, wf_gen *g)
     return WEFT_OK;
 }
 
-static void edit_row(const wf_check *k, uint32_t r, float *z)
-{
-    const int32_t *indptr = (const int32_t *)k->in[WF_SAMPLE_INDPTR].data, *ids = (const int32_t *)k->in[WF_SAMPLE_IDS].data;
-    memcpy(z, wf_gen_row(&k->in[WF_SAMPLE_X], r), k->c.k * sizeof *z);
-    for (int32_t i = indptr ? indptr[r] : 0; indptr && i < indptr[r + 1]; i++) {
-        const float *e = (const float *)k->in[WF_SAMPLE_ADJUST].data + 3 * i;
-        if ((uint32_t)ids[i] >= k->c.k) continue;
-        float v = z[ids[i]] + e[0];
-        z[ids[i]] = (v > 0 ? v / e[1] : v * e[1]) + e[2];
-    }
-}
-
 /* Generates sampling parameters of a row until rounding cannot decide: the result must be the same in any arithmetic. */
 static void gen_params(wf_gen *g, const float *z, uint32_t n, wf_token_logit *scratch, float *params, int32_t *key)
 {
@@ -362,7 +350,15 @@ static weft_status gen_all_params(wf_check *k, wf_gen *g)
     wf_token_logit *scratch = wf_calloc(n, sizeof *scratch);
     bool ok = z && scratch;
     for (uint32_t r = 0; ok && r < k->c.m; r++) {
-        edit_row(k, r, z);
+        const int32_t *indptr = (const int32_t *)k->in[WF_SAMPLE_INDPTR].data,
+                      *ids = (const int32_t *)k->in[WF_SAMPLE_IDS].data;
+        memcpy(z, wf_gen_row(&k->in[WF_SAMPLE_X], r), k->c.k * sizeof *z);
+        for (int32_t i = indptr ? indptr[r] : 0; indptr && i < indptr[r + 1]; i++) {
+            const float *e = (const float *)k->in[WF_SAMPLE_ADJUST].data + 3 * i;
+            if ((uint32_t)ids[i] >= k->c.k) continue;
+            float v = z[ids[i]] + e[0];
+            z[ids[i]] = (v > 0 ? v / e[1] : v * e[1]) + e[2];
+        }
         gen_params(g, z, n, scratch, (float *)wf_gen_row(&k->in[WF_SAMPLE_PARAMS], r), (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r));
     }
     free(z);

@@ -20,20 +20,17 @@ float wf_gen_unit(wf_gen *g)
     return (float)(int32_t)(wf_gen_next(g) >> 32) * 0x1p-31f; /* [-1, 1) */
 }
 
-static void wf_gen_shuffle(wf_gen *g, uint32_t *a, uint32_t n)
-{
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t j = wf_gen_below(g, i), t = a[i - 1];
-        a[i - 1] = a[j];
-        a[j] = t;
-    }
-}
-
 uint32_t *wf_gen_permutation(wf_gen *g, uint32_t n)
 {
     uint32_t *a = wf_calloc(n, sizeof *a);
     for (uint32_t i = 0; a && i < n; i++) a[i] = i;
-    if (a) wf_gen_shuffle(g, a, n);
+    if (a) {
+        for (uint32_t i = n; i > 1; i--) {
+            uint32_t j = wf_gen_below(g, i), t = a[i - 1];
+            a[i - 1] = a[j];
+            a[j] = t;
+        }
+    }
     return a;
 }
 
@@ -70,7 +67,7 @@ void wf_gen_set(const wf_check_operand *o, uint32_t row, uint32_t col, float x)
 
 /* An encoder never emits some bit patterns that files may hold (e.g. -128 in Q8_0): replace a byte
  * here and there, wherever the block stays finite and of its old size. */
-static void mutate(wf_gen *g, const wf_dtype_info *t, uint8_t *block)
+static void mutate_byte(wf_gen *g, const wf_dtype_info *t, uint8_t *block)
 {
     float before[256], after[256], top = 0;
     uint32_t at = wf_gen_below(g, t->block_bytes);
@@ -108,7 +105,7 @@ static void fill_blocks(wf_check_operand *o, wf_gen *g, float amplitude)
     size_t in_row = o->view.cols / t->block, n = in_row * o->view.rows;
     for (size_t b = 0; b < n; b++) {
         fill_block(o, g, b, amplitude);
-        if (b % in_row % 4 == 0) mutate(g, t, o->data + b * t->block_bytes);
+        if (b % in_row % 4 == 0) mutate_byte(g, t, o->data + b * t->block_bytes);
     }
 }
 

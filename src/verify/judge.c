@@ -38,7 +38,7 @@ typedef struct judge {
     uint64_t n;
 } judge;
 
-static double element(const wf_view *v, const uint8_t *data, uint64_t i)
+static double element_at(const wf_view *v, const uint8_t *data, uint64_t i)
 {
     float f;
     int32_t n;
@@ -54,15 +54,15 @@ static double own_size(const wf_check_operand *o)
     uint64_t n = 0;
     for (uint32_t r = 0; r < o->view.rows; r++) {
         for (uint32_t c = 0; c < o->view.cols; c++) {
-            double x = element(&o->view, o->data, (uint64_t)r * o->view.stride + c);
+            double x = element_at(&o->view, o->data, (uint64_t)r * o->view.stride + c);
             if (isfinite(x)) sum += x * x, n++;
         }
     }
     return n ? sqrt(sum / (double)n) : 0;
 }
 
-static void fault(judge *j, double error, const char *fmt, ...) WF_PRINTF(3, 4);
-static void fault(judge *j, double error, const char *fmt, ...)
+static void note_fault(judge *j, double error, const char *fmt, ...) WF_PRINTF(3, 4);
+static void note_fault(judge *j, double error, const char *fmt, ...)
 {
     if (!(error > j->out->error)) return;
     va_list ap;
@@ -86,12 +86,12 @@ static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double go
         j->n++;
     }
     if (error > j->out->error) {
-        fault(j, error, "out[%d] (%u, %u) is %.9g and should be %.9g", o, row, col, got, want);
+        note_fault(j, error, "out[%d] (%u, %u) is %.9g and should be %.9g", o, row, col, got, want);
     }
 }
 
 /* Slots of a pool that the call must not touch still hold the reference's poison, bit for bit. */
-static bool untouched(const wf_check_operand *expect, uint64_t i)
+static bool is_untouched(const wf_check_operand *expect, uint64_t i)
 {
     return expect->view.dtype == WF_F16 && ((const uint16_t *)expect->data)[i] == 0xFFFF;
 }
@@ -103,9 +103,9 @@ static void judge_rows(judge *j, int o, const uint8_t *got)
     for (uint32_t r = 0; r < v->rows; r++) {
         for (uint32_t c = 0; c < v->cols; c++) {
             uint64_t i = (uint64_t)r * v->stride + c;
-            if (!untouched(e, i)) judge_element(j, o, r, c, element(v, got, i), element(&e->view, e->data, i));
+            if (!is_untouched(e, i)) judge_element(j, o, r, c, element_at(v, got, i), element_at(&e->view, e->data, i));
             else if (((const uint16_t *)got)[i] != 0xFFFF) {
-                fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, c);
+                note_fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, c);
             }
         }
     }
@@ -118,7 +118,7 @@ static void judge_mean(judge *j, int o)
     double n = (double)j->n, scale2 = j->scale < 0 ? j->ref2 / n : j->scale * j->scale;
     double allowed = (j->sigma * j->sigma * scale2 + j->eps * j->eps * j->ref2 / n) * (1 + 63 / n);
     double error = sqrt(j->err2 / n / (allowed + j->tiny * j->tiny));
-    fault(j, error, "out[%d]: mean square error %.3g, relative to its size %.3g", o, j->err2 / n,
+    note_fault(j, error, "out[%d]: mean square error %.3g, relative to its size %.3g", o, j->err2 / n,
           j->err2 / j->ref2);
 }
 
@@ -135,7 +135,7 @@ static bool judge_gap(judge *j, int o, const uint8_t *image, uint64_t begin, uin
 {
     for (uint64_t i = begin; i < end; i++) {
         if (image[i] == byte_before(j, o, i, first)) continue;
-        fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o, (long long)(i - first));
+        note_fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o, (long long)(i - first));
         return false;
     }
     return true;
@@ -197,24 +197,21 @@ static void judge_image(judge *j, int o, const uint8_t *image, const wf_view *v,
     j->out->row_hash = hash_rows(&row, image + v->offset + v->rows / 2 * pitch, WF_JUDGE_HASH);
 }
 
-/* ATTENTION adds to its counter the number of rows and heads that left phi's range; variants that do not use phi add
- * nothing. */
-static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
-{
-    uint32_t n, poisoned;
-    memset(&poisoned, wf_judge_poison(j->k), sizeof poisoned);
-    memcpy(&n, image + v->offset, sizeof n);
-    n -= poisoned;
-    uint32_t least = j->async ? j->k->redo_least : 0, most = j->async ? j->k->redo_most : 0;
-    if (n < least || n > most) fault(j, INFINITY, "%u rows were recomputed and should be %u to %u", n, least, most);
-    judge_guards(j, o, image, v, size);
-}
-
 void wf_judge_output(const wf_check *k, const wf_variant *variant, int o, const uint8_t *image, const wf_view *v, wf_check_result *out)
 {
     judge j = {.k = k, .arith = variant->arith, .async = variant->flags & WF_ASYNC_SOFTMAX, .out = out};
-    if (k->c.op == WF_OP_ATTENTION && o == 1) judge_count(&j, o, image, v, v->buf->size);
-    else judge_image(&j, o, image, v, v->buf->size);
+    if (k->c.op == WF_OP_ATTENTION && o == 1) {
+        /* ATTENTION adds to its counter the number of rows and heads that left phi's range; variants that do not use
+         * phi add nothing. */
+        uint32_t n, poisoned;
+        memset(&poisoned, wf_judge_poison(j.k), sizeof poisoned);
+        memcpy(&n, image + v->offset, sizeof n);
+        n -= poisoned;
+        uint32_t least = j.async ? j.k->redo_least : 0, most = j.async ? j.k->redo_most : 0;
+        if (n < least || n > most)
+            note_fault(&j, INFINITY, "%u rows were recomputed and should be %u to %u", n, least, most);
+        judge_guards(&j, o, image, v, v->buf->size);
+    } else judge_image(&j, o, image, v, v->buf->size);
 }
 
 void wf_judge_rows(const wf_check *k, enum wf_arith arith, int o, const uint8_t *rows, wf_check_result *out)

@@ -7,18 +7,13 @@
 
 #include "base/file.h"
 
-/* Parameters of an op are 32 bits each, so no padding is among these bytes. */
-static void print_params(const wf_op_params *p, char *hex)
-{
-    const uint8_t *bytes = (const uint8_t *)p;
-    for (size_t i = 0; i < sizeof *p; i++) snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
 _Static_assert(sizeof(wf_case) == 160, "print_problem has all fields");
 static void print_problem(const wf_case *c, char *buf, size_t cap)
 {
     char params[2 * sizeof c->p + 1];
-    print_params(&c->p, params);
+    /* Parameters of an op are 32 bits each, so no padding is among these bytes. */
+    const uint8_t *bytes = (const uint8_t *)&c->p;
+    for (size_t i = 0; i < sizeof c->p; i++) snprintf(params + 2 * i, 3, "%02x", bytes[i]);
     snprintf(buf, cap, "%d seed %llu dtypes %u %u %u sizes %u %u %u sequences %u %u %u experts %u %u %d windows %u %d pad %u groups %u flags %d%d%d%d params %s",
              c->op, (unsigned long long)c->seed, c->in, c->weight, c->out, c->m, c->n, c->k, c->n_seqs, c->max_kv, c->max_q, c->n_experts, c->used, c->one_x,
              c->windows, c->sinks, c->pad, c->max_groups, c->bias, c->residual, c->in_place, c->norm, params);

@@ -429,17 +429,6 @@ static int32_t windows(wf_builder *b)
     return v;
 }
 
-/* A tensor that no op reads means that the model is not the one that was built. */
-static void check_all_used(wf_builder *b)
-{
-    for (size_t i = 0; i < b->file->n_tensors && b->status == WEFT_OK; i++) {
-        const wf_gguf_tensor *t = &b->file->tensors[i];
-        if (!b->used[i])
-            wf_build_fail(b, wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has no place in this architecture as weft knows it", b->file->path,
-                            (int)t->name.len, t->name.data));
-    }
-}
-
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens)
 {
     if (!dev) return (wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, page_tokens};
@@ -459,7 +448,16 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
     b.windows = -1;
     if (b.status == WEFT_OK && hp->window && hp->window < p->context) b.windows = windows(&b);
     if (b.status == WEFT_OK) arch->graph(&b);
-    if (b.status == WEFT_OK) check_all_used(&b);
+    if (b.status == WEFT_OK) {
+        /* A tensor that no op reads means that the model is not the one that was built. */
+        for (size_t i = 0; i < b.file->n_tensors && b.status == WEFT_OK; i++) {
+            const wf_gguf_tensor *t = &b.file->tensors[i];
+            if (!b.used[i])
+                wf_build_fail(&b, wf_fail(WEFT_ERR_UNSUPPORTED,
+                                          "%s: tensor '%.*s' has no place in this architecture as weft knows it",
+                                          b.file->path, (int)t->name.len, t->name.data));
+        }
+    }
     free(b.used);
     return b.status;
 }

@@ -59,12 +59,6 @@ static choice route_experts(wf_builder *b, int32_t h)
     return route(b, "router", "ffn_gate_inp", h, b->hp->n_expert, b->hp->n_expert_used, &p);
 }
 
-/* Only RMSNorm is fused, and no bias behind it. */
-static bool can_fuse_router(const wf_builder *b)
-{
-    return !b->hp->layer_norm && !wf_build_find(b, "ffn_gate_inp", "bias");
-}
-
 /* The same with the norm of x, which *h is. */
 static choice norm_and_route(wf_builder *b, int32_t x, int32_t *h)
 {
@@ -176,7 +170,8 @@ int32_t wf_build_experts(wf_builder *b, int32_t x)
 {
     int32_t h;
     choice c;
-    if (can_fuse_router(b)) c = norm_and_route(b, x, &h);
+    /* Only RMSNorm is fused, and no bias behind it. */
+    if (!b->hp->layer_norm && !wf_build_find(b, "ffn_gate_inp", "bias")) c = norm_and_route(b, x, &h);
     else h = wf_build_norm(b, "ffn_norm", "ffn_norm", x), c = route_experts(b, h);
     if (b->hp->expert_shared) x = shared(b, h, x);
     return chosen(b, h, c, x);

@@ -84,13 +84,6 @@ static uint8_t code_at(const uint8_t *pairs, uint32_t i)
     return i % 2 ? pairs[i / 2] >> 4 : pairs[i / 2] & 15;
 }
 
-/* A block of GGUF: the scale, then element i and i + 16 in a byte. */
-static void pack(const uint8_t *pairs, uint8_t scale, uint8_t *to)
-{
-    to[0] = scale;
-    for (uint32_t i = 0; i < CODES; i++) to[1 + i] = (uint8_t)(code_at(pairs, i) | code_at(pairs, i + CODES) << 4);
-}
-
 static weft_status find_scales(const wf_gguf *g, const wf_gguf_tensor *t, const char *matrix, const wf_safetensor **out)
 {
     char name[96];
@@ -116,7 +109,13 @@ static weft_status join(wf_gguf *g, const wf_gguf_tensor *t, const wf_safetensor
     out->data = to, out->bytes = row * kept * size;
     for (uint64_t i = 0; i < t->dims[3] * kept; i++) {
         uint64_t at = (i / kept * rows + first + i % kept * step) * blocks;
-        for (uint64_t b = 0; b < blocks; b++, to += size) pack(t->data + (at + b) * CODES, scales->data[at + b], to);
+        for (uint64_t b = 0; b < blocks; b++, to += size) {
+            /* A block of GGUF: the scale, then element i and i + 16 in a byte. */
+            const uint8_t *pairs = t->data + (at + b) * CODES;
+            to[0] = scales->data[at + b];
+            for (uint32_t k = 0; k < CODES; k++)
+                to[1 + k] = (uint8_t)(code_at(pairs, k) | code_at(pairs, k + CODES) << 4);
+        }
     }
     return WEFT_OK;
 }

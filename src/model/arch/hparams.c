@@ -102,45 +102,6 @@ static weft_status read_yarn(const wf_gguf *f, const char *arch, wf_hparams *hp)
     return WEFT_OK;
 }
 
-static weft_status read_scaling(const wf_gguf *f, const char *arch, wf_hparams *hp)
-{
-    char k[96];
-    wf_str type = {"none", 4};
-    hp->rope_factor = 1;
-    WF_TRY(wf_gguf_u32(f, key(k, arch, "rope.scaling.original_context_length"), false, &hp->original_context));
-    WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.attn_factor", &hp->rope_gain));
-    WF_TRY(read_f32(f, arch, "rope.scale_linear", false, &hp->rope_factor)); /* older files */
-    WF_TRY(wf_gguf_str(f, key(k, arch, "rope.scaling.type"), false, &type));
-    if (type.len == 4 && !memcmp(type.data, "none", 4)) return WEFT_OK;
-    if (type.len == 6 && !memcmp(type.data, "linear", 6)) return read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor);
-    if (type.len == 8 && !memcmp(type.data, "longrope", 8)) return WEFT_OK; /* its factors are tensors */
-    if (type.len == 4 && !memcmp(type.data, "yarn", 4)) return read_yarn(f, arch, hp);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s '%.*s' is not supported (supported: none, linear, yarn, longrope, and Llama 3.1's rope_freqs tensor)",
-                   f->path, k, (int)WF_MIN(type.len, 32), type.data);
-}
-
-static weft_status read_heads(const wf_gguf *f, const char *arch, wf_hparams *hp)
-{
-    WF_TRY(read_u32(f, arch, "attention.head_count", true, 65536, &hp->n_head));
-    hp->n_kv_head = hp->n_head;
-    WF_TRY(read_u32(f, arch, "attention.head_count_kv", false, hp->n_head, &hp->n_kv_head));
-    if (hp->n_head % hp->n_kv_head)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.attention.head_count %u is no multiple of head_count_kv %u", f->path, arch, hp->n_head, hp->n_kv_head);
-    char k[96];
-    hp->head_dim = 0;
-    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.key_length"), false, &hp->head_dim));
-    if (!hp->head_dim && hp->hidden_size % hp->n_head)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.embedding_length %u is no multiple of attention.head_count %u", f->path, arch, hp->hidden_size, hp->n_head);
-    if (!hp->head_dim) hp->head_dim = hp->hidden_size / hp->n_head;
-    uint32_t value_length = hp->head_dim;
-    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.value_length"), false, &value_length));
-    if (value_length != hp->head_dim)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u but key_length is %u: heads must be alike", f->path, k, value_length, hp->head_dim);
-    if (hp->head_dim > 1024 || (uint64_t)hp->head_dim * hp->n_head > MAX_WIDTH)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u heads of %u elements are more than weft can run", f->path, hp->n_head, hp->head_dim);
-    return WEFT_OK;
-}
-
 /* 0 switches off what the architecture has set. */
 static weft_status read_cap(const wf_gguf *f, const char *arch, const char *name, float *out)
 {
@@ -170,7 +131,22 @@ static weft_status read_rope(const wf_gguf *f, const char *arch, wf_hparams *hp)
     hp->n_rot = hp->head_dim;
     WF_TRY(read_u32(f, arch, "rope.dimension_count", false, hp->head_dim, &hp->n_rot));
     if (hp->n_rot % 2) return wf_fail(WEFT_ERR_FORMAT, "%s: %s.rope.dimension_count %u is odd", f->path, arch, hp->n_rot);
-    return read_scaling(f, arch, hp);
+    char k[96];
+    wf_str type = {"none", 4};
+    hp->rope_factor = 1;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "rope.scaling.original_context_length"), false, &hp->original_context));
+    WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.attn_factor", &hp->rope_gain));
+    WF_TRY(read_f32(f, arch, "rope.scale_linear", false, &hp->rope_factor)); /* older files */
+    WF_TRY(wf_gguf_str(f, key(k, arch, "rope.scaling.type"), false, &type));
+    if (type.len == 4 && !memcmp(type.data, "none", 4)) return WEFT_OK;
+    if (type.len == 6 && !memcmp(type.data, "linear", 6))
+        return read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor);
+    if (type.len == 8 && !memcmp(type.data, "longrope", 8)) return WEFT_OK; /* its factors are tensors */
+    if (type.len == 4 && !memcmp(type.data, "yarn", 4)) return read_yarn(f, arch, hp);
+    return wf_fail(
+        WEFT_ERR_UNSUPPORTED,
+        "%s: %s '%.*s' is not supported (supported: none, linear, yarn, longrope, and Llama 3.1's rope_freqs tensor)",
+        f->path, k, (int)WF_MIN(type.len, 32), type.data);
 }
 
 /* How scores become weights: llama.cpp writes 1 for a softmax and 2 for sigmoids. */
@@ -213,7 +189,27 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->intermediate_size));
     WF_TRY(read_u32(f, arch, "context_length", true, 1u << 24, &hp->context));
     WF_TRY(read_f32(f, arch, hp->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", true, &hp->eps));
-    WF_TRY(read_heads(f, arch, hp));
+    WF_TRY(read_u32(f, arch, "attention.head_count", true, 65536, &hp->n_head));
+    hp->n_kv_head = hp->n_head;
+    WF_TRY(read_u32(f, arch, "attention.head_count_kv", false, hp->n_head, &hp->n_kv_head));
+    if (hp->n_head % hp->n_kv_head)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.attention.head_count %u is no multiple of head_count_kv %u", f->path,
+                       arch, hp->n_head, hp->n_kv_head);
+    char k[96];
+    hp->head_dim = 0;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.key_length"), false, &hp->head_dim));
+    if (!hp->head_dim && hp->hidden_size % hp->n_head)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.embedding_length %u is no multiple of attention.head_count %u", f->path,
+                       arch, hp->hidden_size, hp->n_head);
+    if (!hp->head_dim) hp->head_dim = hp->hidden_size / hp->n_head;
+    uint32_t value_length = hp->head_dim;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.value_length"), false, &value_length));
+    if (value_length != hp->head_dim)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u but key_length is %u: heads must be alike", f->path, k,
+                       value_length, hp->head_dim);
+    if (hp->head_dim > 1024 || (uint64_t)hp->head_dim * hp->n_head > MAX_WIDTH)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u heads of %u elements are more than weft can run", f->path,
+                       hp->n_head, hp->head_dim);
     WF_TRY(read_rope(f, arch, hp));
     WF_TRY(read_attention(f, arch, hp));
     WF_TRY(read_experts(f, arch, hp));

@@ -274,28 +274,23 @@ static const wf_gguf_tensor *find_experts(const wf_builder *b, const char *tenso
     return wf_build_find(b, name, suffix);
 }
 
-/* Appends the tensors of all experts, or those of each. */
-static void add_experts(wf_builder *b, wf_weight *w, const wf_linear *l, uint32_t n)
-{
-    for (uint32_t i = 0; i < n * b->hp->n_expert && b->status == WEFT_OK; i++) {
-        const wf_gguf_tensor *all = find_experts(b, l[i % n].tensor, "weight");
-        char name[64];
-        snprintf(name, sizeof name, "%s.%u", l[i % n].tensor, i / n);
-        if (!all) add_part(b, w, name, l[i % n].rows);
-        else if (i < n) {
-            weft_status s = check_tensors(b, all, l[i].rows, w->cols, b->hp->n_expert);
-            if (s != WEFT_OK) wf_build_fail(b, s);
-            w->parts[w->n_parts++] = all;
-        }
-    }
-}
-
 int32_t wf_build_expert_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
 {
     uint32_t experts = b->hp->n_expert;
     wf_weight w = {.cols = cols, .experts = experts, .matrix = true, .parts = new_parts(b, n * experts)};
     for (uint32_t i = 0; i < n; i++) w.rows += experts * l[i].rows;
-    add_experts(b, &w, l, n);
+    /* Appends the tensors of all experts, or those of each. */
+    for (uint32_t i = 0; i < n * b->hp->n_expert && b->status == WEFT_OK; i++) {
+        const wf_gguf_tensor *all = find_experts(b, l[i % n].tensor, "weight");
+        char name[64];
+        snprintf(name, sizeof name, "%s.%u", l[i % n].tensor, i / n);
+        if (!all) add_part(b, &w, name, l[i % n].rows);
+        else if (i < n) {
+            weft_status s = check_tensors(b, all, l[i].rows, w.cols, b->hp->n_expert);
+            if (s != WEFT_OK) wf_build_fail(b, s);
+            w.parts[w.n_parts++] = all;
+        }
+    }
     if (n > 1 && w.n_parts == n) w.turn = l[0].rows; /* those of all experts: an expert's stand apart */
     return add_parts(b, &w);
 }

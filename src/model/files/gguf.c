@@ -94,16 +94,6 @@ static weft_status take_bools(cursor *c, uint64_t n)
     return WEFT_OK;
 }
 
-static weft_status take_strings(cursor *c, uint64_t n)
-{
-    wf_str s;
-    for (size_t i = 0, asked = 0; i < n; i++) {
-        WF_TRY(wf_stop_asked(&asked));
-        WF_TRY(take_str(c, "a string of its array", &s));
-    }
-    return WEFT_OK;
-}
-
 static weft_status take_array(cursor *c, wf_gguf_kv *kv)
 {
     const uint8_t *p;
@@ -118,7 +108,11 @@ static weft_status take_array(cursor *c, wf_gguf_kv *kv)
                        kv->count, wf_gguf_type_name(kv->item), remaining(c));
     kv->data = c->at;
     if (kv->item == WF_GGUF_STRING) {
-        WF_TRY(take_strings(c, kv->count));
+        wf_str s;
+        for (size_t i = 0, asked = 0; i < kv->count; i++) {
+            WF_TRY(wf_stop_asked(&asked));
+            WF_TRY(take_str(c, "a string of its array", &s));
+        }
     } else if (kv->item == WF_GGUF_BOOL) {
         WF_TRY(take_bools(c, kv->count));
     } else {
@@ -153,23 +147,6 @@ static weft_status check_name(wf_str s, const char *what, size_t max)
     if (memchr(s.data, 0, s.len))
         return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' contains a NUL byte", what,
                        WF_SHOW(s));
-    return WEFT_OK;
-}
-
-static weft_status read_kvs(wf_gguf *g, cursor *c, uint64_t n)
-{
-    size_t cap = 0, asked = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        WF_TRY(wf_stop_asked(&asked));
-        wf_gguf_kv kv = {.count = 1};
-        weft_status s = take_str(c, "its key", &kv.key);
-        if (s) return wf_fail_context(s, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
-        WF_TRY(check_name(kv.key, "metadata key", MAX_KEY));
-        s = take_value(c, &kv);
-        if (s) return wf_fail_context(s, "metadata '%s'", WF_SHOW(kv.key));
-        if (!wf_grow(&g->kv, g->n_kv, &cap, sizeof *g->kv)) return WEFT_ERR_NOMEM;
-        g->kv[g->n_kv++] = kv;
-    }
     return WEFT_OK;
 }
 
@@ -235,8 +212,10 @@ static weft_status take_dims(cursor *c, wf_gguf_tensor *t, uint64_t *n)
     return WEFT_OK;
 }
 
-static weft_status take_type_and_size(cursor *c, wf_gguf_tensor *t, uint64_t n)
+static weft_status take_tensor(cursor *c, wf_gguf_tensor *t)
 {
+    uint64_t n = 0;
+    WF_TRY(take_dims(c, t, &n));
     uint32_t block, bytes;
     WF_TRY(take_u32(c, "its type", &t->ggml_type));
     if (!wf_ggml_type_size(t->ggml_type, &block, &bytes))
@@ -252,14 +231,6 @@ static weft_status take_type_and_size(cursor *c, wf_gguf_tensor *t, uint64_t n)
     if (__builtin_mul_overflow(n / block, bytes, &t->bytes))
         return wf_fail(WEFT_ERR_FORMAT, "its size overflows: %" PRIu64 " %s elements", n,
                        wf_ggml_type_name(t->ggml_type));
-    return WEFT_OK;
-}
-
-static weft_status take_tensor(cursor *c, wf_gguf_tensor *t)
-{
-    uint64_t n = 0;
-    WF_TRY(take_dims(c, t, &n));
-    WF_TRY(take_type_and_size(c, t, n));
     return take_u64(c, "its offset", &t->offset);
 }
 
@@ -304,8 +275,13 @@ static int compare_offsets(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static weft_status check_overlap(const wf_gguf *g)
+static weft_status locate_tensors(wf_gguf *g, const cursor *c)
 {
+    /* A file with metadata only may end before the padding. */
+    uint64_t head = WF_UP((uint64_t)(c->at - c->start), g->alignment), all = g->maps[0].size;
+    uint64_t size = head < all ? all - head : 0;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        WF_TRY(locate_tensor(g, &g->tensors[i], g->maps[0].data + WF_MIN(head, all), size));
     const wf_gguf_tensor **t = wf_calloc(g->n_tensors, sizeof *t);
     if (!t) return WEFT_ERR_NOMEM;
     for (size_t i = 0; i < g->n_tensors; i++) t[i] = &g->tensors[i];
@@ -317,16 +293,6 @@ static weft_status check_overlap(const wf_gguf *g)
                         WF_SHOW(t[i]->name));
     free(t);
     return s;
-}
-
-static weft_status locate_tensors(wf_gguf *g, const cursor *c)
-{
-    /* A file with metadata only may end before the padding. */
-    uint64_t head = WF_UP((uint64_t)(c->at - c->start), g->alignment), all = g->maps[0].size;
-    uint64_t size = head < all ? all - head : 0;
-    for (size_t i = 0; i < g->n_tensors; i++)
-        WF_TRY(locate_tensor(g, &g->tensors[i], g->maps[0].data + WF_MIN(head, all), size));
-    return check_overlap(g);
 }
 
 /* ---- header ---------------------------------------------------------------------------------- */
@@ -391,7 +357,18 @@ static weft_status parse(wf_gguf *g)
     WF_TRY(take_u64(&c, "the number of metadata entries", &n_kv));
     WF_TRY(check_count("the number of metadata entries", n_kv, MIN_KV, &c));
     WF_TRY(check_count("the number of tensors", n_tensors, MIN_TENSOR, &c));
-    WF_TRY(read_kvs(g, &c, n_kv));
+    size_t cap = 0, asked = 0;
+    for (uint64_t i = 0; i < n_kv; i++) {
+        WF_TRY(wf_stop_asked(&asked));
+        wf_gguf_kv kv = {.count = 1};
+        weft_status s = take_str(&c, "its key", &kv.key);
+        if (s) return wf_fail_context(s, "metadata entry %" PRIu64 " of %" PRIu64, i, n_kv);
+        WF_TRY(check_name(kv.key, "metadata key", MAX_KEY));
+        s = take_value(&c, &kv);
+        if (s) return wf_fail_context(s, "metadata '%s'", WF_SHOW(kv.key));
+        if (!wf_grow(&g->kv, g->n_kv, &cap, sizeof *g->kv)) return WEFT_ERR_NOMEM;
+        g->kv[g->n_kv++] = kv;
+    }
     WF_TRY(index_names(g->kv, g->n_kv, sizeof *g->kv, "metadata", &ix->kv));
     WF_TRY(read_alignment(g));
     WF_TRY(check_count("the number of tensors", n_tensors, MIN_TENSOR, &c));

@@ -23,33 +23,6 @@ static void suffix_of(uint32_t no, uint32_t count, char out[48])
     snprintf(out, 48, "-%05" PRIu32 "-of-%05" PRIu32 ".gguf", no + 1, count);
 }
 
-/* The path of part `no`, from that of the first one. */
-static weft_status part_path(const wf_gguf *g, uint32_t no, uint32_t count, char **out)
-{
-    char suffix[48];
-    size_t n = strlen(g->path);
-    suffix_of(no, count, suffix);
-    if (!(*out = wf_calloc(n + sizeof suffix, 1))) return WEFT_ERR_NOMEM;
-    snprintf(*out, n + sizeof suffix, "%.*s%s", (int)(n - strlen(suffix)), g->path, suffix);
-    return WEFT_OK;
-}
-
-static weft_status check_first(const wf_gguf *g, const place *p)
-{
-    char suffix[48];
-    suffix_of(p->no, p->count, suffix);
-    size_t n = strlen(g->path), end = strlen(suffix);
-    if (p->no)
-        return wf_fail(WEFT_ERR_ARG, "this is part %" PRIu32 " of %" PRIu32 " of a model (split.no); name the first one, whose name ends in -00001-of-%05" PRIu32 ".gguf",
-                       p->no + 1, p->count, p->count);
-    if (!wf_gguf_is_file(g) || n <= end || strcmp(g->path + n - end, suffix))
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "the model is split into %" PRIu32 " files (split.count), which are found by their names; let this one's end in %s, or merge "
-                       "the parts into one with `llama-gguf-split --merge FIRST-PART OUT.gguf`",
-                       p->count, suffix);
-    return WEFT_OK;
-}
-
 /* Moves the files and tensors of a part; names and data stay where they are. */
 static weft_status take(wf_gguf *g, wf_gguf *part)
 {
@@ -81,7 +54,13 @@ static weft_status join(wf_gguf *g, uint32_t no, uint32_t count)
 {
     char *path = NULL;
     wf_gguf *part = NULL;
-    WF_TRY(part_path(g, no, count, &path));
+    /* The path of part `no`, from that of the first one. */
+    char **out = &path;
+    char suffix[48];
+    size_t n = strlen(g->path);
+    suffix_of(no, count, suffix);
+    if (!(*out = wf_calloc(n + sizeof suffix, 1))) return WEFT_ERR_NOMEM;
+    snprintf(*out, n + sizeof suffix, "%.*s%s", (int)(n - strlen(suffix)), g->path, suffix);
     weft_status s = wf_gguf_open_part(path, &part);
     if (!s && (s = check_part(part, no, count)) != WEFT_OK) s = wf_fail_context(s, "%s", path);
     if (!s) s = take(g, part);
@@ -104,7 +83,20 @@ weft_status wf_gguf_join_parts(wf_gguf *g)
     place p;
     WF_TRY(place_of(g, &p));
     if (p.count <= 1) return WEFT_OK;
-    WF_TRY(check_first(g, &p));
+    char suffix[48];
+    suffix_of(p.no, p.count, suffix);
+    size_t n = strlen(g->path), end = strlen(suffix);
+    if (p.no)
+        return wf_fail(WEFT_ERR_ARG,
+                       "this is part %" PRIu32 " of %" PRIu32
+                       " of a model (split.no); name the first one, whose name ends in -00001-of-%05" PRIu32 ".gguf",
+                       p.no + 1, p.count, p.count);
+    if (!wf_gguf_is_file(g) || n <= end || strcmp(g->path + n - end, suffix))
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "the model is split into %" PRIu32
+                       " files (split.count), which are found by their names; let this one's end in %s, or merge "
+                       "the parts into one with `llama-gguf-split --merge FIRST-PART OUT.gguf`",
+                       p.count, suffix);
     for (uint32_t no = 1; no < p.count; no++) WF_TRY(join(g, no, p.count));
     WF_TRY(check_total(g));
     return wf_gguf_index(g);

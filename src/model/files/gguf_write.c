@@ -30,24 +30,6 @@ static void put_str(writer *w, wf_str s)
     put(w, s.data, s.len);
 }
 
-static void put_kv(writer *w, const wf_gguf_kv *kv)
-{
-    put_str(w, kv->key);
-    put_u32(w, kv->type);
-    if (kv->type == WF_GGUF_ARRAY) put_u32(w, kv->item), put_u64(w, kv->count);
-    if (kv->type == WF_GGUF_STRING) put_u64(w, kv->bytes);
-    put(w, kv->data, kv->bytes);
-}
-
-static void put_tensor(writer *w, const wf_gguf_tensor *t)
-{
-    put_str(w, t->name);
-    put_u32(w, t->n_dims);
-    for (uint32_t i = 0; i < t->n_dims; i++) put_u64(w, t->dims[i]);
-    put_u32(w, t->ggml_type);
-    put_u64(w, t->offset);
-}
-
 uint64_t wf_gguf_place(wf_gguf *g)
 {
     uint64_t at = 0;
@@ -70,8 +52,21 @@ uint64_t wf_gguf_write_head(const wf_gguf *g, FILE *f)
     put_u32(&w, 3);
     put_u64(&w, g->n_tensors);
     put_u64(&w, g->n_kv);
-    for (size_t i = 0; i < g->n_kv; i++) put_kv(&w, &g->kv[i]);
-    for (size_t i = 0; i < g->n_tensors; i++) put_tensor(&w, &g->tensors[i]);
+    for (size_t i = 0; i < g->n_kv; i++) {
+        put_str(&w, g->kv[i].key);
+        put_u32(&w, g->kv[i].type);
+        if (g->kv[i].type == WF_GGUF_ARRAY) put_u32(&w, g->kv[i].item), put_u64(&w, g->kv[i].count);
+        if (g->kv[i].type == WF_GGUF_STRING) put_u64(&w, g->kv[i].bytes);
+        put(&w, g->kv[i].data, g->kv[i].bytes);
+    }
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const wf_gguf_tensor *t = &g->tensors[i];
+        put_str(&w, t->name);
+        put_u32(&w, t->n_dims);
+        for (uint32_t k = 0; k < t->n_dims; k++) put_u64(&w, t->dims[k]);
+        put_u32(&w, t->ggml_type);
+        put_u64(&w, t->offset);
+    }
     put(&w, zeros, WF_UP(w.n, WF_GGUF_ALIGN) - w.n);
     return w.n;
 }

@@ -63,16 +63,6 @@ static const wf_mix_row most_attention_output[] = {
     {0},
 };
 
-/* The mixes of an architecture that is not known here are those of most. */
-static wf_mix mix_of(wf_str arch)
-{
-    const wf_arch *a = wf_arch_named(arch);
-    wf_mix mix = a && a->mix ? *a->mix : (wf_mix){0};
-    if (!mix.down) mix.down = most_down;
-    if (!mix.attention_output) mix.attention_output = most_attention_output;
-    return mix;
-}
-
 weft_status wf_recipe_open(const char *type, const wf_gguf *f, wf_recipe *out)
 {
     wf_str arch = {"", 0};
@@ -80,7 +70,12 @@ weft_status wf_recipe_open(const char *type, const wf_gguf *f, wf_recipe *out)
     if (!t) return WEFT_ERR_ARG;
     *out = (wf_recipe){.name = t->name, .file_type = t->number, .dtype = t->dtype};
     WF_TRY(wf_gguf_str(f, "general.architecture", true, &arch));
-    out->mix = mix_of(arch);
+    /* The mixes of an architecture that is not known here are those of most. */
+    const wf_arch *a = wf_arch_named(arch);
+    wf_mix mix = a && a->mix ? *a->mix : (wf_mix){0};
+    if (!mix.down) mix.down = most_down;
+    if (!mix.attention_output) mix.attention_output = most_attention_output;
+    out->mix = mix;
     WF_TRY(number(f, arch, "block_count", &out->n_layer));
     WF_TRY(number(f, arch, "attention.head_count", &out->n_head));
     out->n_kv_head = out->n_head;
@@ -100,15 +95,6 @@ static bool has(const wf_gguf_tensor *t, const char *part)
 static bool is(const wf_gguf_tensor *t, const char *name)
 {
     return t->name.len == strlen(name) && !memcmp(t->name.data, name, t->name.len);
-}
-
-/* Of blk.<layer>.<rest>; 0 for others. */
-static uint32_t layer_of(const wf_gguf_tensor *t)
-{
-    uint32_t layer = 0;
-    for (size_t i = 4; i < t->name.len && i < 12 && t->name.data[i] >= '0' && t->name.data[i] <= '9' && has(t, "blk."); i++)
-        layer = layer * 10 + (uint32_t)(t->name.data[i] - '0');
-    return layer;
 }
 
 /* Matrices, and stacks of them, except those that are small and matter much. */
@@ -148,15 +134,6 @@ static enum wf_dtype value_matrix(const wf_recipe *r, uint32_t layer)
     }
 }
 
-/* The value matrix of a model of 70B is eight times smaller than the query matrix, that of eight experts much smaller than those. */
-static enum wf_dtype value(const wf_recipe *r, uint32_t layer)
-{
-    enum wf_dtype d = value_matrix(r, layer);
-    bool large = r->mix.large_layers && r->mix.large_layers == r->n_layer && (!r->mix.large_shares || r->n_head != r->n_kv_head);
-    if (r->n_expert == 8) return WF_Q8_0;
-    return large && (d == WF_Q3_K || d == WF_Q4_K) ? WF_Q5_K : d;
-}
-
 static enum wf_dtype in_layer(const wf_recipe *r, const wf_mix_row *row, uint32_t layer)
 {
     while (row->type && row->type != r->file_type) row++;
@@ -172,20 +149,27 @@ static enum wf_dtype attention_output(const wf_recipe *r, uint32_t layer)
     return in_layer(r, r->mix.attention_output, layer);
 }
 
-/* MXFP4 is a format of experts; of models without, the matrices of the layers have it. */
-static enum wf_dtype mxfp4(const wf_recipe *r, const wf_gguf_tensor *t)
-{
-    return (r->n_expert ? t->dims[2] > 1 : has(t, "blk.")) ? WF_MXFP4 : WF_Q8_0;
-}
-
 static enum wf_dtype mixed(const wf_recipe *r, const wf_gguf_tensor *t)
 {
-    uint32_t layer = layer_of(t);
+    /* Of blk.<layer>.<rest>; 0 for others. */
+    uint32_t layer = 0;
+    for (size_t i = 4; i < t->name.len && i < 12 && t->name.data[i] >= '0' && t->name.data[i] <= '9' && has(t, "blk.");
+         i++)
+        layer = layer * 10 + (uint32_t)(t->name.data[i] - '0');
     bool embedding = is(t, "token_embd.weight");
     if (is(t, "output.weight") || (embedding && r->tied)) return output(r, t);
-    if (r->file_type == WF_FILE_MXFP4) return mxfp4(r, t);
+    /* MXFP4 is a format of experts; of models without, the matrices of the layers have it. */
+    if (r->file_type == WF_FILE_MXFP4) return (r->n_expert ? t->dims[2] > 1 : has(t, "blk.")) ? WF_MXFP4 : WF_Q8_0;
     if (embedding) return r->dtype;
-    if (has(t, "attn_qkv.weight") || has(t, "attn_kv_b.weight") || has(t, "attn_v.weight")) return value(r, layer);
+    if (has(t, "attn_qkv.weight") || has(t, "attn_kv_b.weight") || has(t, "attn_v.weight")) {
+        /* The value matrix of a model of 70B is eight times smaller than the query matrix, that of eight experts much
+         * smaller than those. */
+        enum wf_dtype d = value_matrix(r, layer);
+        bool large = r->mix.large_layers && r->mix.large_layers == r->n_layer &&
+                     (!r->mix.large_shares || r->n_head != r->n_kv_head);
+        if (r->n_expert == 8) return WF_Q8_0;
+        return large && (d == WF_Q3_K || d == WF_Q4_K) ? WF_Q5_K : d;
+    }
     if (has(t, "attn_k.weight")) return r->n_expert == 8 ? WF_Q8_0 : r->dtype;
     if (has(t, "attn_output.weight")) return attention_output(r, layer);
     if (has(t, "ffn_down")) return in_layer(r, r->mix.down, layer);

@@ -54,24 +54,6 @@ static weft_status add_real(wf_gguf *g, const shape *s, const char *name, float 
     return wf_folder_f32(g, key, v);
 }
 
-static weft_status add_hparams(wf_gguf *g, const shape *s)
-{
-    const struct {
-        const char *name;
-        uint32_t v;
-    } rows[] = {{"block_count", s->layers}, {"embedding_length", s->hidden}, {"feed_forward_length", s->ffn}, {"attention.head_count", s->heads},
-                {"attention.head_count_kv", s->kv_heads}, {"attention.key_length", s->head_dim}, {"attention.value_length", s->head_dim},
-                {"context_length", s->context}};
-    WF_TRY(wf_folder_str(g, "general.architecture", s->arch));
-    WF_TRY(wf_folder_str(g, "general.name", s->name));
-    for (size_t i = 0; i < WF_LEN(rows); i++) WF_TRY(add_number(g, s, rows[i].name, rows[i].v));
-    if (s->experts) WF_TRY(add_number(g, s, "expert_count", s->experts));
-    if (s->experts) WF_TRY(add_number(g, s, "expert_used_count", s->used));
-    if (has(s, 'S')) WF_TRY(add_number(g, s, "attention.sliding_window", 128));
-    WF_TRY(add_real(g, s, "rope.freq_base", s->rope_base));
-    return add_real(g, s, "attention.layer_norm_rms_epsilon", s->eps);
-}
-
 /* <unk> <s> </s>, the bytes, and fillers: SentencePiece's kind. */
 static size_t token_text(uint32_t i, char buf[32])
 {
@@ -184,19 +166,35 @@ static weft_status add_layer(wf_gguf *g, const shape *s, uint32_t layer)
     return s->experts ? add_experts(g, s, layer) : WEFT_OK;
 }
 
-static weft_status add_tensors(wf_gguf *g, const shape *s)
+static weft_status fill(wf_gguf *g, const shape *s, const char *type)
 {
+    const struct {
+        const char *name;
+        uint32_t v;
+    } rows[] = {{"block_count", s->layers},
+                {"embedding_length", s->hidden},
+                {"feed_forward_length", s->ffn},
+                {"attention.head_count", s->heads},
+                {"attention.head_count_kv", s->kv_heads},
+                {"attention.key_length", s->head_dim},
+                {"attention.value_length", s->head_dim},
+                {"context_length", s->context}};
+    WF_TRY(wf_folder_str(g, "general.architecture", s->arch));
+    WF_TRY(wf_folder_str(g, "general.name", s->name));
+    for (size_t i = 0; i < WF_LEN(rows); i++) WF_TRY(add_number(g, s, rows[i].name, rows[i].v));
+    if (s->experts) WF_TRY(add_number(g, s, "expert_count", s->experts));
+    if (s->experts) WF_TRY(add_number(g, s, "expert_used_count", s->used));
+    if (has(s, 'S')) WF_TRY(add_number(g, s, "attention.sliding_window", 128));
+    WF_TRY(add_real(g, s, "rope.freq_base", s->rope_base));
+    WF_TRY(add_real(g, s, "attention.layer_norm_rms_epsilon", s->eps));
+    WF_TRY(add_vocab(g, s->vocab));
     WF_TRY(matrix(g, "token_embd.weight", s->hidden, s->vocab));
     WF_TRY(vector(g, "output_norm.weight", s->hidden, 1));
     if (!has(s, 'T')) WF_TRY(matrix(g, "output.weight", s->hidden, s->vocab));
     if (has(s, 'F')) WF_TRY(vector(g, "rope_freqs.weight", s->head_dim / 2, 1));
     for (uint32_t i = 0; i < s->layers; i++) WF_TRY(add_layer(g, s, i));
-    return WEFT_OK;
-}
-
-/* Matrices get the format of their type; vectors keep theirs and their bytes. */
-static weft_status set_formats(wf_gguf *g, const char *type)
-{
+    WF_TRY(wf_gguf_index(g));
+    /* Matrices get the format of their type; vectors keep theirs and their bytes. */
     wf_recipe r;
     WF_TRY(wf_recipe_open(type, g, &r));
     WF_TRY(wf_folder_u32(g, "general.file_type", r.file_type));
@@ -207,15 +205,6 @@ static weft_status set_formats(wf_gguf *g, const char *type)
     }
     wf_gguf_place(g);
     return wf_gguf_index(g);
-}
-
-static weft_status fill(wf_gguf *g, const shape *s, const char *type)
-{
-    WF_TRY(add_hparams(g, s));
-    WF_TRY(add_vocab(g, s->vocab));
-    WF_TRY(add_tensors(g, s));
-    WF_TRY(wf_gguf_index(g));
-    return set_formats(g, type);
 }
 
 weft_status wf_shape_open(const char *name, const char *type, uint32_t layers, wf_gguf **out)

@@ -63,8 +63,10 @@ static bool serves(const pattern *p, const wf_gguf_tensor *t, const wf_weight *w
     return pairs ? own->pairs.rows && own->pairs.head == w->pairs.head && own->pairs.n_rot == w->pairs.n_rot : !own->pairs.rows;
 }
 
-static weft_status add_pattern(wf_patterns *p, const wf_gguf_tensor *t, const wf_weight *w, bool pairs)
+static weft_status find_pattern(wf_patterns *p, const wf_gguf_tensor *t, const wf_weight *w, bool pairs, size_t *i)
 {
+    for (*i = 0; *i < p->n; ++*i)
+        if (serves(&p->list[*i], t, w, pairs)) return WEFT_OK;
     if (!wf_grow(&p->list, p->n, &p->cap, sizeof *p->list)) return WEFT_ERR_NOMEM;
     pattern *new = &p->list[p->n++];
     *new = (pattern){.tensor = {.n_dims = 2, .dims = {w->cols, WF_PATTERN_ROWS, 1, 1}, .dtype = t->dtype, .bytes = WF_PATTERN_ROWS * wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols)},
@@ -72,13 +74,6 @@ static weft_status add_pattern(wf_patterns *p, const wf_gguf_tensor *t, const wf
                                 .view = {.rows = WF_PATTERN_ROWS, .cols = w->cols, .stride = w->cols, .dtype = (uint8_t)w->dtype, .layout = w->view.layout}}};
     if (pairs) new->weight.pairs = (wf_pairs){w->pairs.head, w->pairs.n_rot, WF_PATTERN_ROWS};
     return wf_arena_reserve(&p->arena, wf_laid_out_bytes(p->dev, &new->weight, WF_PATTERN_ROWS), &new->region);
-}
-
-static weft_status find_pattern(wf_patterns *p, const wf_gguf_tensor *t, const wf_weight *w, bool pairs, size_t *i)
-{
-    for (*i = 0; *i < p->n; ++*i)
-        if (serves(&p->list[*i], t, w, pairs)) return WEFT_OK;
-    return add_pattern(p, t, w, pairs);
 }
 
 /* ---- spans ---------------------------------------------------------------------------------------------------------- */

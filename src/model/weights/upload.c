@@ -146,16 +146,6 @@ static const uint8_t *together(const wf_weight *w, uint64_t row, uint64_t rows)
     return at && s.t->dtype == (int)w->dtype && rows <= s.left && (uintptr_t)at % ALIGNMENT == 0 ? at : NULL;
 }
 
-static void pack(const upload *u, const piece *p, uint8_t *aside, uint8_t *out)
-{
-    const wf_weight *w = p->w;
-    const uint8_t *rows = together(w, p->row, p->rows);
-    bool packs = w->view.layout;
-    if (!rows) gather(u, w, p->row, p->rows, packs ? aside : out);
-    else if (!packs) memcpy(out, rows, p->rows * row_bytes(w));
-    if (packs) u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, p->rows, w->cols, rows ? rows : aside, out);
-}
-
 static uint8_t *slot_of(const upload *u, size_t i)
 {
     const piece *p = &u->pieces[i];
@@ -181,7 +171,15 @@ static void *run_packer(void *arg)
     uint8_t *aside = u->rows[u->n_started++];
     pthread_mutex_unlock(&u->lock);
     for (size_t i; take(u, &i);) {
-        pack(u, &u->pieces[i], aside, slot_of(u, i));
+        const piece *p = &u->pieces[i];
+        uint8_t *out = slot_of(u, i);
+        const wf_weight *w = p->w;
+        const uint8_t *rows = together(w, p->row, p->rows);
+        bool packs = w->view.layout;
+        if (!rows) gather(u, w, p->row, p->rows, packs ? aside : out);
+        else if (!packs) memcpy(out, rows, p->rows * row_bytes(w));
+        if (packs)
+            u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, p->rows, w->cols, rows ? rows : aside, out);
         pthread_mutex_lock(&u->lock);
         u->packed[i] = true;
         pthread_cond_signal(&u->packed_one);
@@ -192,21 +190,6 @@ static void *run_packer(void *arg)
 
 /* ---- copying, on the thread of the caller ---------------------------------------------------------------------------- */
 
-static void wait_until_packed(upload *u, size_t i)
-{
-    pthread_mutex_lock(&u->lock);
-    while (!u->packed[i]) pthread_cond_wait(&u->packed_one, &u->lock);
-    pthread_mutex_unlock(&u->lock);
-}
-
-static void free_slot(upload *u)
-{
-    pthread_mutex_lock(&u->lock);
-    u->n_free++;
-    pthread_cond_broadcast(&u->freed);
-    pthread_mutex_unlock(&u->lock);
-}
-
 /* Puts piece i in the queue, and waits for the copy that is COPIES before it. */
 static weft_status copy(upload *u, size_t i)
 {
@@ -216,7 +199,10 @@ static weft_status copy(upload *u, size_t i)
     WF_TRY(wf_flush(u->q));
     if (i < COPIES) return WEFT_OK;
     WF_TRY(wf_wait(u->copied[(i - COPIES) % u->n_slots], u->dev->params.watchdog_ms));
-    free_slot(u);
+    pthread_mutex_lock(&u->lock);
+    u->n_free++;
+    pthread_cond_broadcast(&u->freed);
+    pthread_mutex_unlock(&u->lock);
     return WEFT_OK;
 }
 
@@ -225,7 +211,9 @@ static weft_status copy_all(upload *u, wf_weights *w, weft_progress_fn progress,
     for (size_t i = 0; i < u->n; i++) {
         uint64_t began = wf_now_ns();
         WF_TRY(wf_stop_now());
-        wait_until_packed(u, i);
+        pthread_mutex_lock(&u->lock);
+        while (!u->packed[i]) pthread_cond_wait(&u->packed_one, &u->lock);
+        pthread_mutex_unlock(&u->lock);
         w->packed_ns += wf_now_ns() - began;
         began = wf_now_ns();
         if (!u->direct) WF_TRY(copy(u, i));
@@ -269,15 +257,6 @@ static weft_status start_packers(upload *u)
     return n ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "cannot start a thread for loading weights");
 }
 
-static void stop_packers(upload *u)
-{
-    pthread_mutex_lock(&u->lock);
-    u->stop = true;
-    pthread_cond_broadcast(&u->freed);
-    pthread_mutex_unlock(&u->lock);
-    for (uint32_t i = 0; i < u->n_packers; i++) pthread_join(u->packers[i], NULL);
-}
-
 static void end(upload *u)
 {
     for (size_t i = 0; i < MOST_SLOTS; i++)
@@ -299,7 +278,11 @@ static weft_status fill_all(upload *u, wf_weights *w, weft_progress_fn progress,
     if (s == WEFT_OK) {
         w->n_packers = u->n_packers;
         s = copy_all(u, w, progress, user);
-        stop_packers(u);
+        pthread_mutex_lock(&u->lock);
+        u->stop = true;
+        pthread_cond_broadcast(&u->freed);
+        pthread_mutex_unlock(&u->lock);
+        for (uint32_t i = 0; i < u->n_packers; i++) pthread_join(u->packers[i], NULL);
         if (s == WEFT_OK) s = copy_patterns(u, w, progress, user);
     }
     if (u->dev->lost) return s; /* with the first message */
