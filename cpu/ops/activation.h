@@ -3,7 +3,7 @@
 #define WF_CPU_ACTIVATION_H
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 /* x / (1 + 2^-e). The exponent is clamped, so that the power stays finite. */
 WF_INLINE vf gated(vf x, vf e)

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 /* x * 0 is 0 for every finite x: a NaN or infinity turns the second sum into NaN. */
 static float largest(const float *x, uint32_t n, bool *finite)

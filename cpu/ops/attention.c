@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 #define TILE          64u
 #define LINE          32u  /* elements of K and V in a cache line */

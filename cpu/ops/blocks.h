@@ -7,7 +7,7 @@
 #define WF_CPU_OPS_BLOCKS_H
 
 #include "cpu/cpu.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 #include "tensor/quant/grid_groups.h"
 #include "tensor/quant/iq4_values.h"
 #include "tensor/quant/mxfp4_values.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 #include "tensor/quant/k_scales.h"
 
 static void decode_f16(const uint16_t *src, float *dst, size_t n)

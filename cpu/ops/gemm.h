@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 #ifndef NROW
 #define NROW        4                     /* weight rows of a tile */

@@ -2,7 +2,7 @@
  * weight rows at a time are decoded to scratch: those of F16 and BF16 by the first tile that meets them, on AVX2 and AVX-512. On AVX-512 several rows
  * of X are taken some columns at a time, which stay in the first cache.
  */
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 #define IS_AVX2   (WF_LEVEL_ID == WF_LEVEL_IS_avx2)
 #define IS_AVX512 (WF_LEVEL_ID == WF_LEVEL_IS_avx512)

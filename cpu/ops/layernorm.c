@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 /* Of x - shift, or of its square. */
 static float sum_of(const float *x, uint32_t n, float shift, bool square)

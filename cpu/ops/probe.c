@@ -2,7 +2,7 @@
  * the number of rounds.
  */
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 #define CHAINS 12 /* independent sums: latency 4 cycles, up to 3 per cycle */
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 static float sum_of_squares(const float *x, uint32_t n)
 {

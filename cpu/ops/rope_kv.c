@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 /* One row: its angles, cosines apart from sines, and room for a head. */
 typedef struct row {

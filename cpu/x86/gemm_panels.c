@@ -20,9 +20,9 @@ typedef struct sums {
 } sums;
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
-#include "cpu/ops/panels_bytes.h"
+#include "cpu/x86/panels_bytes.h"
 #else
-#include "cpu/ops/panels_words.h"
+#include "cpu/x86/panels_words.h"
 #endif
 
 typedef struct product {
@@ -278,9 +278,9 @@ void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
     run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words, columns_words_mins);
 }
 
-#include "cpu/ops/panels_few.h"
+#include "cpu/x86/panels_few.h"
 #else
-#include "cpu/ops/panels_words_few.h"
+#include "cpu/x86/panels_words_few.h"
 #endif
 
 #define EACH_FEW(id, ...)                                                                          \

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "cpu/ops/gemm.h"
-#include "cpu/ops/gemm_amx.h"
-#include "cpu/ops/hi_lo.h"
+#include "cpu/x86/gemm_amx.h"
+#include "cpu/x86/hi_lo.h"
 
 #define MOST  4u    /* strips and rows of X in a tile */
 #define FETCH 2048u /* prefetch distance in bytes */

@@ -1,9 +1,9 @@
 /* Weights in the order of the file as registers of 64 unsigned bytes, and their products with activations of two int8 (hi_lo.h): what the
  * kernels for few rows of X on AVX-512 VNNI share. */
-#ifndef WF_CPU_OPS_VNNI_H
-#define WF_CPU_OPS_VNNI_H
+#ifndef WF_CPU_X86_VNNI_H
+#define WF_CPU_X86_VNNI_H
 
-#include "cpu/ops/hi_lo.h"
+#include "cpu/x86/hi_lo.h"
 
 /* Low nibbles are the first half of a block. */
 WF_INLINE bool has_low_first(const uint8_t dtype)

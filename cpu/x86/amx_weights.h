@@ -1,11 +1,11 @@
 /* What gemm_amx_int8.c makes of weights: 16 rows by 256 k as fixed point in int16, split into two int8, by one multiplication with the ratio
  * of the scale of a block to the largest one of its row. The order of k is the cheapest one for the format. */
-#ifndef WF_CPU_OPS_AMX_WEIGHTS_H
-#define WF_CPU_OPS_AMX_WEIGHTS_H
+#ifndef WF_CPU_X86_AMX_WEIGHTS_H
+#define WF_CPU_X86_AMX_WEIGHTS_H
 
 #include <string.h>
 
-#include "cpu/ops/gemm_amx.h"
+#include "cpu/x86/gemm_amx.h"
 
 #define UNIT    64u            /* k of a tile */
 #define UNITS   (PANEL / UNIT)

@@ -173,4 +173,4 @@ WF_INLINE int32_t qi_sum(qi a)
     return _mm512_reduce_add_epi32(_mm512_srai_epi32(a, 8));
 }
 
-#include "cpu/simd/avx_int8.h"
+#include "cpu/x86/avx_int8.h"

@@ -12,7 +12,7 @@
  */
 #include <string.h>
 
-#include "cpu/ops/gemm_amx.h"
+#include "cpu/x86/gemm_amx.h"
 
 #define TILE_K 32u         /* k of a tile */
 #define TILE_BYTES 1024u

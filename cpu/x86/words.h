@@ -3,14 +3,14 @@
  *
  * Activations are fixed point with one scale per row and panel of 256 k. The order of k in a block of 32 is the one that unpacking
  * yields: even k, then odd ones where bytes are split in words. */
-#ifndef WF_CPU_OPS_WORDS_H
-#define WF_CPU_OPS_WORDS_H
+#ifndef WF_CPU_X86_WORDS_H
+#define WF_CPU_X86_WORDS_H
 
 #include <string.h>
 
 #include "cpu/ops/blocks.h"
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 #define PANEL   256u
 #define BLOCKS  (PANEL / 32)

@@ -1,13 +1,13 @@
 /* AVX-512 helpers for quantised blocks: activations as fixed point in two int8, x = scale * (256 hi + lo) with one scale per block of
  * 32 or per panel of 256; loads of weights from the file's blocks. */
-#ifndef WF_CPU_OPS_HI_LO_H
-#define WF_CPU_OPS_HI_LO_H
+#ifndef WF_CPU_X86_HI_LO_H
+#define WF_CPU_X86_HI_LO_H
 
 #include <string.h>
 
 #include "cpu/ops/blocks.h"
 #include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/simd.h"
 
 #define PANEL   256u /* k that share a scale of activations: int32 holds their sums */
 #define ROW_MAX 512u /* most file bytes of one row of a panel */

@@ -125,4 +125,4 @@ WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t 
     }
 }
 
-#include "cpu/simd/avx_int8.h"
+#include "cpu/x86/avx_int8.h"

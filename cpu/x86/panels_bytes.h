@@ -5,10 +5,10 @@
  * as floats, without a multiplication that would take turns with the products. int32 holds 16 k of Q6_K, 32 * 128 by 32512, and 32 k of
  * Q4_K and Q5_K, 31 * 63 by 32512. Formats in halves, which would multiply a sum for each 16 products, always have words; Q4_K and Q5_K have
  * them where there are enough rows of X to pay for twice the bytes (int16x16). */
-#ifndef WF_CPU_OPS_PANELS_BYTES_H
-#define WF_CPU_OPS_PANELS_BYTES_H
+#ifndef WF_CPU_X86_PANELS_BYTES_H
+#define WF_CPU_X86_PANELS_BYTES_H
 
-#include "cpu/ops/hi_lo.h"
+#include "cpu/x86/hi_lo.h"
 
 /* A row of X by 256 k. */
 typedef struct x_panel {

@@ -3,10 +3,10 @@
  *
  * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for 8 rows at a time, so
  * that lanes are rows, and scales are applied to that in the order of int16x8. Q4_K, of which 32 bytes have two groups, is transposed first. */
-#ifndef WF_CPU_OPS_PANELS_WORDS_FEW_H
-#define WF_CPU_OPS_PANELS_WORDS_FEW_H
+#ifndef WF_CPU_X86_PANELS_WORDS_FEW_H
+#define WF_CPU_X86_PANELS_WORDS_FEW_H
 
-#include "cpu/ops/panels_words.h"
+#include "cpu/x86/panels_words.h"
 
 #define FEW 4 /* rows of X at a time */
 

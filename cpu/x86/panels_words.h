@@ -1,10 +1,10 @@
 /* What gemm_panels.c needs of AVX2: weights and activations as int16 (words.h), a line has 2 k of each of 8 rows. Sums of a group of k that
  * shares a scale of W are exact in int32. Weights with a scale for each 16 are multiplied by it while they are unpacked, so that all of a row
  * share one: 64 k of 32 * 128 by 8128 fit. */
-#ifndef WF_CPU_OPS_PANELS_WORDS_H
-#define WF_CPU_OPS_PANELS_WORDS_H
+#ifndef WF_CPU_X86_PANELS_WORDS_H
+#define WF_CPU_X86_PANELS_WORDS_H
 
-#include "cpu/ops/words.h"
+#include "cpu/x86/words.h"
 
 /* All are words here, whatever `words` says. */
 WF_INLINE void round_x(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)

@@ -1,8 +1,8 @@
 /* Shared by the AMX kernels: tile configuration and storing results. */
-#ifndef WF_CPU_OPS_GEMM_AMX_H
-#define WF_CPU_OPS_GEMM_AMX_H
+#ifndef WF_CPU_X86_GEMM_AMX_H
+#define WF_CPU_X86_GEMM_AMX_H
 
-#include "cpu/ops/hi_lo.h"
+#include "cpu/x86/hi_lo.h"
 
 #define TILE 16u   /* rows of every tile, and columns of an accumulator */
 #define MB   512u  /* rows of X at a time */

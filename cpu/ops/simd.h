@@ -1,4 +1,4 @@
-/* simd: the vector abstraction of the kernels in cpu/ops, which are compiled once per level (WF_LEVEL: c, avx2, avx512, neon, dotprod).
+/* simd: the vector abstraction of the kernels, which are compiled once per level (WF_LEVEL: c, avx2, avx512, neon, dotprod).
  * The header of a level defines, for VL floats at a time:
  *
  *   vf                      VL floats              VREGS  how many vectors stay in registers
@@ -60,13 +60,13 @@
 #define WF_LEVEL_ID         WF_CAT(WF_LEVEL_IS_, WF_LEVEL)
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
-#include "cpu/simd/avx512.h"
+#include "cpu/x86/avx512.h"
 #elif WF_LEVEL_ID == WF_LEVEL_IS_avx2
-#include "cpu/simd/avx2.h"
+#include "cpu/x86/avx2.h"
 #elif WF_LEVEL_ID == WF_LEVEL_IS_neon || WF_LEVEL_ID == WF_LEVEL_IS_dotprod
-#include "cpu/simd/neon.h"
+#include "cpu/arm/neon.h"
 #else
-#include "cpu/simd/plain.h"
+#include "cpu/ops/plain.h"
 #endif
 
 /* The first n < VL floats at p, the rest zero. */

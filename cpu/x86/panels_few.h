@@ -3,10 +3,10 @@
  *
  * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for 16 rows at a time,
  * so that lanes are rows, and scales are applied to that in the order of int8x16. */
-#ifndef WF_CPU_OPS_PANELS_FEW_H
-#define WF_CPU_OPS_PANELS_FEW_H
+#ifndef WF_CPU_X86_PANELS_FEW_H
+#define WF_CPU_X86_PANELS_FEW_H
 
-#include "cpu/ops/vnni.h"
+#include "cpu/x86/vnni.h"
 
 #define FEW 4u /* rows of X at a time */
 

@@ -14,8 +14,8 @@
  * are read for a span of 16 blocks at a time and permuted to the lanes of each group.
  */
 #include "cpu/ops/gemm.h"
-#include "cpu/ops/hi_lo.h"
-#include "cpu/ops/vnni.h"
+#include "cpu/x86/hi_lo.h"
+#include "cpu/x86/vnni.h"
 
 #define SPAN      16u /* blocks */
 #define SPAN_MAX  576u /* most file bytes of a span, and what is read past them */

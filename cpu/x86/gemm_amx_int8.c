@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "cpu/ops/amx_weights.h"
+#include "cpu/x86/amx_weights.h"
 
 #define NB_MAX  192u           /* output columns at a time, at most: with the sums of MB rows, a quarter of an L2 cache */
 #define FEW     256u           /* rows of X up to which AMX multiplies while vectors unpack; panels of more do not stay in L2 */

@@ -1,6 +1,6 @@
 /* 32 int8 in a 256-bit register, shared by both x86 levels, whose kernels multiply them in other ways than q_dot. */
-#ifndef WF_CPU_SIMD_AVX_INT8_H
-#define WF_CPU_SIMD_AVX_INT8_H
+#ifndef WF_CPU_X86_AVX_INT8_H
+#define WF_CPU_X86_AVX_INT8_H
 
 typedef __m256i q8;
 typedef __m256 qf;

@@ -1,6 +1,6 @@
 /* GEMM for few rows with quantised weights on AVX2: they are unpacked to int16 in registers (words.h). */
 #include "cpu/ops/gemm.h"
-#include "cpu/ops/words.h"
+#include "cpu/x86/words.h"
 
 #define MOST_ROWS 4    /* rows of X of a tile */
 #define FAR       3072u /* L2 prefetch distance in bytes */
