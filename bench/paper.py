@@ -933,16 +933,13 @@ def flash_fig5(p):
 
 
 def flash_fig7(p):
-    """Where the device has the kernel whose width is swept, other kernels do not belong to the figure."""
-    widths = {"flat8_n16": "B_N = 16", "flat8": "B_N = 32", "flat8_n64": "B_N = 64", "flat8_n128": "B_N = 128"}
     shapes = ["M=8,N=128,K=256", "M=8,N=512,K=256"] if p.args.quick else [f"M=8,N={2 ** n},K=4096" for n in range(10, 16)]
     rows = [r for r in p.ops("gemm", shapes, "--dtype", "F16", "--variants") if r["rate"]]
-    swept = [r for r in rows if r["variant"] in widths and len({q["variant"] for q in rows if q["variant"] in widths}) > 1]
-    for n in sorted({size_of(r["shape"], "N") for r in swept or rows}):
-        here = [r for r in swept or rows if size_of(r["shape"], "N") == n]
+    for n in sorted({size_of(r["shape"], "N") for r in rows}):
+        here = [r for r in rows if size_of(r["shape"], "N") == n]
         for r in here:
-            p.add(widths.get(r["variant"], r["variant"]), n, r["rate"] / max(q["rate"] for q in here))
-    p.note("K = 4096, shared by the eight warps of a work-group" if swept else "the kernels that weft has here, with tiles of their own, and K = 4096")
+            p.add(r["variant"], n, r["rate"] / max(q["rate"] for q in here))
+    p.note("the kernels that weft has here, with tiles of their own, and K = 4096")
 
 
 def attention_shapes(p, n_seqs, lengths, quick):

@@ -18,9 +18,7 @@
  *
  * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves
  * where a score is MOST powers of two above base, and then sees no more keys; or at the end, where the largest is not above `least`. Rows
- * that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0. With SPLIT chunks
- * keep their largest scores beside their sums; a work-group of pass 1 has all chunks of its rows, adds them, and computes rows that left again,
- * one chunk after another.
+ * that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0. Not with SPLIT.
  *
  * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles and chunks that no packed row sees are left out, and KV heads are done
  * in the order of the longest windows of their query heads: the longest first, so that the device is full to the end.
@@ -234,14 +232,14 @@ void write_rows(const sums *s, const local_room *l, const call_t *c, const block
 }
 
 #if SPLIT
-/* Of the rows that see some key of the chunk, or only those of them that left, to the scratch buffer. */
-void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip)
+/* Of the rows that see some key of the chunk, to the scratch buffer. */
+void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, int flip)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
 #pragma unroll UNROLL
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-        if (first >= O_STEP || r >= R || !sees_chunk(c, b, r) || (left && !IS_LEFT(l, r))) continue;
+        if (first >= O_STEP || r >= R || !sees_chunk(c, b, r)) continue;
         __global float *partial = partial_of(scratch, (ulong)m * c->Hq + b->kvh * b->heads + h, c->chunks, b->chunk);
         vstore4(s->acc[i], column, partial);
         if (column == 0) partial[D] = s->sum[i], partial[D + 1] = l->row_max[flip * R + r];
@@ -293,49 +291,15 @@ INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], con
 }
 
 #if ASYNC
-void clear_most(float most[S_ROWS])
-{
-#pragma unroll
-    for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
-}
-#endif
-
-#if ASYNC && SPLIT
-/* Pass 0: one chunk by the given maximum, beside whose sums the largest scores are kept. Pass 1: rows of which all chunks are there; then all chunks
- * of those that left by a running maximum, in place of what they had left there. Both passes have the same barriers, and what decides on a loop is
- * read just behind one (attend_twice). */
-INLINE void attend_chunks(sums *s, const local_room *l, const call_t *c, const block *b, __global float *scratch, uint pass, OUT_ACT(o), uint o_stride,
-                          IN(count))
-{
-    float most[S_ROWS];
-    clear_most(most);
-    clear_left(l);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (pass) merge_block(false, l, c, b, scratch, o_base, o_off, o_half, o_stride);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* all have read the sums that are written again */
-    uint chunk = pass ? 0 : b->chunk, end = !pass ? chunk + 1 : *l->some_left ? c->chunks : 0;
-    if (pass) count_left(l, count_base, count_off);
-    for (; chunk < end; chunk++) {
-        const block part = chunk_at(b, chunk);
-        int flip = attend(pass, pass, s, most, l, c, &part);
-        if (!pass) store_most(most, l);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (!pass && get_local_id(0) < R) l->row_max[get_local_id(0)] = most_of(l, get_local_id(0));
-        barrier(CLK_LOCAL_MEM_FENCE);
-        write_chunk(scratch, s, l, c, &part, pass, flip);
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* the maxima are written again, sums are read */
-    }
-    if (pass && *l->some_left) merge_block(true, l, c, b, scratch, o_base, o_off, o_half, o_stride);
-}
-#elif ASYNC
 /* A block by the given maximum; then those of its rows that it does not suit by a running one. Whether there are any is read just behind a
  * barrier: PoCL takes the way that the first work-item takes from there for all. */
 INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, OUT_ACT(o), uint o_stride, IN(count))
 {
     float most[S_ROWS];
-    clear_most(most);
-    clear_left(l);
     uint ways = 1;
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
+    clear_left(l);
     for (uint again = 0; again < ways; again++) {
         int flip = attend(again, again, s, most, l, c, b);
         if (!again) store_most(most, l);
@@ -357,7 +321,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 {
     const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
                       M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
-#if SPLIT && !ASYNC
+#if SPLIT
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
         return;
@@ -374,7 +338,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #else
     const local_room l = {qs, tile, at, score, row_max, seen};
 #endif
-    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = pass ? 1 : chunks;
+    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = chunks;
 
     for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
         uint work = turn / parts, of_block = work / head_blocks;
@@ -393,15 +357,13 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % parts, begin, stop};
         sums s;
         load_q((__local float *)qs, IN_AT(act_t, q), q_stride, &b, HB);
-#if ASYNC && SPLIT
-        attend_chunks(&s, &l, &c, &b, scratch, pass, o_base, o_off, o_half, o_stride, count_base, count_off);
-#elif ASYNC
+#if ASYNC
         attend_twice(&s, &l, &c, &b, o_base, o_off, o_half, o_stride, count_base, count_off);
 #else
         int flip = attend(true, false, &s, 0, &l, &c, &b);
 #endif
-#if SPLIT && !ASYNC
-        write_chunk(scratch, &s, &l, &c, &b, false, flip);
+#if SPLIT
+        write_chunk(scratch, &s, &l, &c, &b, flip);
 #elif !ASYNC
         write_rows(&s, &l, &c, &b, false, flip, o_base, o_off, o_half, o_stride);
 #endif

@@ -16,7 +16,7 @@
  * multiples of TK from key 0, and what a tile adds to a row that sees none of its keys is 0: a row's bits depend neither on the other rows nor on R.
  *
  * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges them
- * (attention/chunk_sums.clh). Those are other bits than SPLIT 0 gives; they do not depend on the other rows either.
+ * (attention/chunk_sums.clh). Those are other bits than SPLIT 0 gives; they do not depend on the other rows either. Not with ASYNC.
  *
  * Knobs: D (head size, a multiple of 16), R (packed rows), TK (keys of a tile), LANES, WC with WG = R / MMA_M * WC * LANES; TK / WC and D / WC are
  * multiples of MMA_N, TK of 16; MOST with ASYNC; CHUNK (a multiple of TK), GROWS with SPLIT. Rows of q are F16 aligned to 16 bytes. Local memory:
@@ -386,14 +386,13 @@ static INLINE void attend_twice(const frag_a q[D / 16], const local_room *l, con
 #if SPLIT
 /* ---- chunks ------------------------------------------------------------------------------------------------------------ */
 
-/* Where the sums of a packed row's chunk go, behind put_parts, and beside them their total and maximum: of rows that see some key of it, or only of
- * those of them that left. */
-static void find_partial(const local_room *l, const call_t *c, const block *b, bool left, int flip, __global float *scratch)
+/* Where the sums of a packed row's chunk go, behind put_parts, and beside them their total and maximum: of rows that see some key of it. */
+static void find_partial(const local_room *l, const call_t *c, const block *b, int flip, __global float *scratch)
 {
     uint r = get_local_id(0), m = b->m0 + r / c->HB, head = b->kvh * b->heads + b->hb * c->HB + r % c->HB;
     if (r >= R) return;
     l->to[r] = NONE;
-    if (!sees_chunk(c, b, r) || (left && !IS_LEFT(l, r))) return;
+    if (!sees_chunk(c, b, r)) return;
     __global float *partial = partial_of(scratch, (ulong)m * c->Hq + head, c->chunks, b->chunk);
     partial[D] = sum_of_parts(l, r);
     partial[D + 1] = l->row_max[flip * R + r];
@@ -401,47 +400,17 @@ static void find_partial(const local_room *l, const call_t *c, const block *b, b
     l->to[r] = partial - scratch;
 }
 
-/* The largest score of each packed row, where a running maximum would be. */
-static INLINE void keep_most(const sums *s, const local_room *l, const wave_t *w)
-{
-    uint r = get_local_id(0);
-    put_parts(l, s->most, w);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (r < R) l->row_max[r] = largest_part(l, r);
-    barrier(CLK_LOCAL_MEM_FENCE);
-}
-
 /* A chunk of a block to the scratch buffer. */
-static INLINE void attend_chunk(const bool online, bool left, const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, uint chunk,
-                                const wave_t *w, __global float *scratch)
+static INLINE void attend_chunk(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, const wave_t *w, __global float *scratch)
 {
     sums s;
-    const block part = chunk_at(b, chunk);
-    int flip = attend(online, left, &s, q, l, c, &part, w);
-    if (!online) keep_most(&s, l, w);
+    int flip = attend(true, false, &s, q, l, c, b, w);
     put_parts(l, s.sum, w);
     barrier(CLK_LOCAL_MEM_FENCE);
-    find_partial(l, c, &part, left, flip, scratch);
+    find_partial(l, c, b, flip, scratch);
     barrier(CLK_LOCAL_MEM_FENCE);
     write_rows(&s, l, w, (__global uchar *)scratch, 0, false);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* what is in local memory is written again, sums are read */
 }
-
-#if ASYNC
-/* Pass 1: rows of which all chunks are there; then all chunks of those that left by a running maximum, in place of what they had left there. */
-static INLINE void finish_chunks(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, const wave_t *w, __global float *scratch,
-                                 OUT_ACT(o), uint o_stride, IN(count))
-{
-    clear_left(l);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    merge_block(false, l, c, b, scratch, o_base, o_off, o_half, o_stride);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* all have read the sums that are written again */
-    if (!*l->some_left) return;
-    count_left(l, count_base, count_off);
-    for (uint chunk = 0; chunk < c->chunks; chunk++) attend_chunk(true, true, q, l, c, b, chunk, w, scratch);
-    merge_block(true, l, c, b, scratch, o_base, o_off, o_half, o_stride);
-}
-#endif
 #endif
 
 KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
@@ -450,7 +419,7 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
 {
     const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
                       M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
-#if SPLIT && !ASYNC
+#if SPLIT
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
         return;
@@ -468,7 +437,7 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
     const local_room l = {tiles, p, at, part, row_max, factor, to, seen};
 #endif
     const wave_t w = {WAVE() / WC * MMA_M, WAVE() % WC * KEYS, WAVE() % WC * COLUMNS, LANE()};
-    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = pass ? 1 : chunks;
+    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = chunks;
 
     for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
         uint work = turn / parts, of_block = work / head_blocks;
@@ -479,22 +448,20 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
 #else
         uint kvh = of_block % Hkv, m0 = (blocks - 1 - of_block / Hkv) * BR; /* the longest rows come first, for the device to be full to the end */
 #endif
-        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, 0, 0, INT_MAX};
+#if SPLIT
+        int begin = chunk_begins(turn % parts), stop = begin + chunk_size(begin);
+#else
+        int begin = 0, stop = INT_MAX;
+#endif
+        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % parts, begin, stop};
         frag_a qs[D / 16];
         put_q(tiles, IN_AT(half, q), q_stride, &c, &b);
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
         for (int k = 0; k < D / 16; k++) qs[k] = load_a(tiles, K_PITCH, w.row, 16 * k, w.lane);
         barrier(CLK_LOCAL_MEM_FENCE);
-#if SPLIT && ASYNC
-        if (pass) {
-            finish_chunks(qs, &l, &c, &b, &w, scratch, o_base, o_off, o_half, o_stride, count_base, count_off);
-        } else {
-            clear_left(&l);
-            attend_chunk(false, false, qs, &l, &c, &b, turn % parts, &w, scratch);
-        }
-#elif SPLIT
-        attend_chunk(true, false, qs, &l, &c, &b, turn % parts, &w, scratch);
+#if SPLIT
+        attend_chunk(qs, &l, &c, &b, &w, scratch);
 #elif ASYNC
         attend_twice(qs, &l, &c, &b, &w, o_base, o_off, o_half, o_stride, count_base, count_off);
 #else

@@ -57,7 +57,7 @@ static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
 
 /* Knobs and arguments of the chunks into which attention_flash and attention_matrix cut a row's keys, for few rows to use the whole device: chunk[0]
  * keys, from key chunk[1] on more; 0: one chunk. Not where nobody knows how many there are, nor more than scratch memory holds. */
-static bool chunks(const int32_t *chunk, bool async, const wf_call *c, cl_launch *l)
+static bool chunks(const int32_t *chunk, const wf_call *c, cl_launch *l)
 {
     enum { MOST_SCRATCH = 512 << 20 };
     const wf_op_params *p = &c->p;
@@ -67,7 +67,7 @@ static bool chunks(const int32_t *chunk, bool async, const wf_call *c, cl_launch
         n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)chunk[0], (uint64_t)chunk[1]) + 1 : 0;
         bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float);
         if (!n || bytes > MOST_SCRATCH) return false;
-        l->then_groups = async ? l->groups : (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
+        l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
         wf_cl_knob(l, "CHUNK", chunk[0]);
         wf_cl_knob(l, "GROWS", chunk[1]);
     }
@@ -120,7 +120,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunks(v->tile + 1, v->tile[3], c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
+    if (!chunks(v->tile + 1, c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }
@@ -198,7 +198,7 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunks(v->tile + 3, v->tile[2], c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
+    if (!chunks(v->tile + 3, c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }

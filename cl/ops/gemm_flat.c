@@ -52,12 +52,6 @@ static bool pair_knobs(const wf_call *c, cl_launch *l)
     return !c->p.neox && c->p.head_dim % 2 == 0;
 }
 
-/* A work-group has whole pairs. */
-static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
-{
-    return pair_knobs(c, l) && v->tile[1] == 2 && v->tile[0] >= v->tile[2] * 128;
-}
-
 /* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in two sets. */
 static int32_t tiles_ahead(const cl_variant *v, const wf_call *c)
 {
@@ -100,13 +94,13 @@ static uint64_t flat_groups(const cl_caps *caps, const wf_call *c, uint32_t bloc
 bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
-    bool norm = c->in[WF_GEMM_NORM].rows, silu = c->p.silu;
+    bool norm = c->in[WF_GEMM_NORM].rows;
     if (!caps->nv_mma || c->out[WF_GEMM_Y].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (!norm && !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
     if ((norm || wf_cl_is_one_row(v)) && (tiles != 1 || !local_x_knobs(caps, v, c, l))) return false;
     if (wf_cl_is_one_row(v) && !int16_knobs(c, l)) return false;
-    if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
-    if (c->p.rope && !rope_knobs(v, c, l)) return false;
+    if (c->p.silu && c->in[WF_GEMM_W].rows % 32) return false;
+    if (c->p.rope && !pair_knobs(c, l)) return false;
     wf_cl_group_knobs(l, caps, group);
     l->groups = flat_groups(caps, c, blocks);
     if (!flat_knobs(c, blocks, tiles, l)) return false;

@@ -98,9 +98,6 @@ weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char 
  * asynchronous softmax: for builds that search no plans. Name: of their file, below tuned/. */
 weft_status wf_shipped_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap);
 weft_status wf_shipped_plans_name(wf_dev *dev, const wf_graph *g, char *buf, size_t cap);
-/* The kernel of decode attention that shares compute units with others (WF_SHARES_UNITS) and can run this model's: kept plans may name it, and no other.
- * NULL: none, as where rows must not depend on what else a step holds, or attention is forced to be another. */
-const char *wf_sharing_kernel(wf_dev *dev, const wf_graph *g);
 /* Notes in a profile what it is made for. */
 weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p);
 /* WEFT_ERR_ARG: the profile of that path is not made for the device and the shape of the model that `own` is made for. */

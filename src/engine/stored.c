@@ -81,44 +81,12 @@ weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, cha
 
 /* ---- plans ----------------------------------------------------------------------------------------------------------- */
 
-static bool runs_decodes(wf_dev *dev, const wf_graph *g, const wf_node *n, int variant)
-{
-    wf_call c = wf_node_call(dev, g, n, 1);
-    c.p.max_q = 1;
-    c.p.max_kv = c.p.page_tokens;
-    c.in[WF_ATTENTION_INDPTR].rows = 2;
-    return wf_can_use(dev, &c, variant);
-}
-
-/* A line of a plan is for all layers. */
-static bool runs_all_decodes(wf_dev *dev, const wf_graph *g, int variant)
-{
-    bool any = false;
-    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
-        if (n->op != WF_OP_ATTENTION || n->kind != WF_NODE_KERNEL || n->rows != WF_ROWS_DECODE) continue;
-        any = true;
-        if (!runs_decodes(dev, g, n, variant)) return false;
-    }
-    return any;
-}
-
-const char *wf_sharing_kernel(wf_dev *dev, const wf_graph *g)
-{
-    const wf_variant *list;
-    if (dev->params.deterministic || dev->selector->forced(dev, WF_OP_ATTENTION) >= 0) return NULL;
-    size_t n = dev->fns->variants(dev, WF_OP_ATTENTION, &list);
-    for (size_t i = 0; i < n; i++)
-        if ((list[i].flags & WF_SHARES_UNITS) && runs_all_decodes(dev, g, (int)i)) return list[i].name;
-    return NULL;
-}
-
-/* What is kept leaves kernels to the device, but for one that it may have been measured with: another name comes from damage or an edit, and may be one of no
- * kernel or of one that cannot run here. */
-static weft_status check_kernels(const wf_plans *p, const char *sharing)
+/* What is kept leaves kernels to the device: a name comes from damage or an edit, and may be one of no kernel or of one that cannot run here. */
+static weft_status check_kernels(const wf_plans *p)
 {
     for (const wf_plan *plan = p->list; plan < p->list + p->n; plan++)
         for (const wf_plan_line *l = plan->lines; l < plan->lines + plan->n_lines; l++) {
-            if (!strcmp(l->kernel, "auto") || (sharing && !strcmp(l->kernel, sharing) && !strcmp(l->name, "decode_attention"))) continue;
+            if (!strcmp(l->kernel, "auto")) continue;
             return wf_fail(WEFT_ERR_ARG, "%s: a kept plan does not name the kernel '%s' here", wf_line_place_of(plan, l).text, l->kernel);
         }
     return WEFT_OK;
@@ -140,7 +108,7 @@ static weft_status check_plans(wf_dev *dev, const wf_graph *g, const char *path,
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_plans_load(g, path, out));
     WF_TRY(check_buckets(out));
-    WF_TRY(check_kernels(out, wf_sharing_kernel(dev, g)));
+    WF_TRY(check_kernels(out));
     return wf_plans_finish(g, out, dev->align);
 }
 

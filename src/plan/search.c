@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_SHARING = 4 }; /* plans with a kernel that shares compute units */
 #define SMALL 0.04 /* of a layer: ops that take less stand with others */
 
 typedef struct search {
@@ -30,7 +29,7 @@ typedef struct search {
 
 static uint32_t n_kept(const search *s)
 {
-    return WF_MIN(s->params->keep ? s->params->keep : 4, WF_MAX_FOUND - 1u - (s->params->sharer ? N_SHARING : 0));
+    return WF_MIN(s->params->keep ? s->params->keep : 4, WF_MAX_FOUND - 1u);
 }
 
 static bool same_lines(const wf_plan *a, const wf_plan *b)
@@ -195,51 +194,6 @@ static weft_status try_built_in(search *s, const wf_cut *cut, const wf_split *sp
     return WEFT_OK;
 }
 
-/* ---- kernels that share compute units ------------------------------------------------------------------------------ */
-
-#define SHARER_OP "decode_attention"
-
-/* Is it another class than compute, whose blocks run on a queue of their own? */
-static bool may_share(const search *s)
-{
-    const wf_op_times *op = wf_op_profile_find(s->pl.profile, SHARER_OP);
-    return s->params->sharer && s->params->batch.decodes && s->pl.n_queues > 1 && op && op->class != WF_CLASS_COMPUTE;
-}
-
-/* Without limits: the kernel takes what the others leave of each unit. A plan that cannot be is no candidate. */
-static weft_status add_sharing(search *s, const wf_cut *cut, bool early)
-{
-    wf_schedule schedule;
-    wf_plan plan;
-    wf_found *f = &s->out->list[s->out->n];
-    WF_TRY(init_built_in(s, cut, NULL, early, &schedule));
-    weft_status status = wf_schedule_plan(&s->pl, &schedule, &plan);
-    for (wf_plan_line *l = plan.lines; l < plan.lines + plan.n_lines; l++)
-        if (!strcmp(l->name, SHARER_OP)) wf_copy(l->kernel, sizeof l->kernel, s->params->sharer);
-    if (status == WEFT_OK) status = finish_plan(s->pl.g, &plan);
-    if (status == WEFT_OK) {
-        *f = (wf_found){.us = NAN};
-        snprintf(f->how, sizeof f->how, "2 nano-batches, %s%s", early ? "layers interleaved, " : "", s->params->sharer);
-        s->out->n++;
-        status = wf_plan_copy_lines(&plan, &f->plan);
-    }
-    wf_plan_free(&plan);
-    return status == WEFT_ERR_ARG ? WEFT_OK : status;
-}
-
-/* In halves, and where decodes end. */
-static weft_status try_sharing(search *s)
-{
-    const wf_sim_batch *b = &s->params->batch;
-    uint32_t tiles = (b->tokens + s->pl.profile->tile - 1) / s->pl.profile->tile;
-    const wf_cut halves = {2, {{0}, tiles_at(s, (tiles + 1) / 2), {.end = true}}}, at_decodes = {2, {{0}, {.decode = true}, {.end = true}}};
-    for (int early = 0; early < 2 && may_share(s); early++) {
-        if (tiles > 1) WF_TRY(add_sharing(s, &halves, early));
-        if (b->decodes < b->tokens) WF_TRY(add_sharing(s, &at_decodes, early));
-    }
-    return WEFT_OK;
-}
-
 /* ---- the search ---------------------------------------------------------------------------------------------------- */
 
 /* True: it is to end. */
@@ -367,7 +321,6 @@ static weft_status search_all(search *s)
     if (status == WEFT_OK) status = finish_plan(s->pl.g, &sequential);
     if (status == WEFT_OK) status = simulate_plan(s, &sequential, &s->sequential);
     if (status == WEFT_OK) status = try_all(s);
-    if (status == WEFT_OK) status = try_sharing(s);
     if (status == WEFT_OK) {
         wf_found *f = &s->out->list[s->out->n];
         *f = (wf_found){.us = s->sequential, .how = "sequential"};

@@ -19,7 +19,6 @@ typedef struct wf_search_params {
     uint32_t keep;        /* plans besides the sequential one, up to WF_MAX_FOUND - 1; 0: 4 */
     double seconds;       /* 0: 600. Only if they are not enough, two searches may differ */
     uint32_t nodes;       /* of the tree of one program; 0: 2000 */
-    const char *sharer;   /* kernel of decode attention that shares compute units with others (WF_SHARES_UNITS); NULL: none */
     bool no_programs;     /* only the built-in orders, as in a build without CBC */
     bool (*stop)(void *user); /* asked between programs; true: end with what there is. NULL: never */
     weft_progress_fn progress; /* or NULL */

@@ -29,7 +29,7 @@ typedef struct load { /* without tokens: the engine has none of its kind */
 static weft_status search(const wf_overlap *o, load *l, double seconds)
 {
     const wf_batch *b = &l->batch;
-    wf_search_params p = {.sharer = wf_sharing_kernel(o->e->dev, &o->e->graph), .batch = {b->n_tokens, b->n_decodes, b->n_logits}, .copy_queue = wf_engine_copy_queue(o->e), .keep = o->p->keep ? o->p->keep : KEEP, .seconds = seconds,
+    wf_search_params p = {.batch = {b->n_tokens, b->n_decodes, b->n_logits}, .copy_queue = wf_engine_copy_queue(o->e), .keep = o->p->keep ? o->p->keep : KEEP, .seconds = seconds,
                           .nodes = o->p->quick ? 50 : 0, .max_parts = o->p->quick ? 2 : 0, .stop = o->p->stop, .progress = o->p->on_progress, .user = o->p->user};
     return wf_search(&o->e->graph, &o->profile, &p, &l->found);
 }

@@ -21,7 +21,7 @@ AMD = {  # unit of host.c -> targets, instruction
 FUNCTION = "intel_sub_group_f16_f16_matrix_mad_k16"
 DECLARE = "%s float8 " + FUNCTION + "(%s a, int8 b, float8 c);\n"
 SIMPLER = ("plain", "odd")  # programs of matrix_attention that only run: for compilers they are parts of the others
-LAST = "matrix_decode_split_async"  # of the variants of attention
+LAST = "matrix_decode_split"  # of the variants of attention
 FAILED = []
 
 

@@ -35,7 +35,6 @@ static const struct program {
     {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32, 4, 8},
     {"ring", "mma_ring", WF_WINDOWS_NONE, 64, 4, 16},
     {"ring-odd-heads", "mma_ring", WF_WINDOWS_NONE, 128, 9, 32},
-    {"ring-small", "mma_ring_small", WF_WINDOWS_NONE, 128, 1, 16},
     {"ring-chunks", "mma_ring", WF_WINDOWS_NONE, 64, 3, 32, 8, 16},
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 64, 4, 16},

@@ -178,40 +178,6 @@ static void test_contexts(void **state)
     assert_true(gain_of(SEQS, least, CONTEXT / 4) == 0 && gain_of(SEQS, most, CONTEXT) == 0);
 }
 
-/* The last of a device's kernels, which shares compute units, runs where a plan names it alone: nothing but such a plan gains here, which no profile says. */
-static void share_units(const char *kept, uint8_t flags)
-{
-    wf_null_config c = clock_of_world;
-    world = (struct world){.bend = {1, 1}, .beside = {1, 1}, .product = 100, .attention = 4000, .kernel = 2};
-    c.variants = 3, c.flags[2] = flags;
-    wf_null_configure(&c);
-    if (kept) spoil("plan", kept);
-    else empty_cache();
-}
-
-static void test_kernel_that_shares_units(void **state)
-{
-    char path[600], *said;
-    (void)state;
-    share_units(NULL, WF_ON_REQUEST | WF_SHARES_UNITS);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
-    if (!strstr(said, "* 2 nano-batches, null3") && !strstr(said, "* 2 nano-batches, layers interleaved, null3")) fail_msg("%s", said);
-    free(said);
-    stored("plan", path, sizeof path);
-    text plan = read_text(path);
-    assert_non_null(strstr(plan.v, "kernel null3 "));
-    assert_true(compare_with_sequential("a kernel that shares units") > 0);
-    expect_source(0, "the fastest that weft tune --overlap found");
-    share_units(plan.v, WF_ON_REQUEST); /* this device has none of the kind */
-    struct weft_engine *e = open_engine(0);
-    assert_int_equal(e->plans.n, 1);
-    assert_non_null(strstr(e->plan_from, "cannot be used"));
-    weft_engine_close(e);
-    assert_int_equal(tune((struct weft_overlap_params){.anew = true}, &said), WEFT_OK);
-    assert_null(strstr(said, "null3"));
-    free(said);
-}
-
 /* A step is of one kind: plans of decodes are for decodes alone, and those of both for both. */
 static void test_kinds(void **state)
 {
@@ -441,6 +407,6 @@ static void test_refuses(void **state)
 }
 
 SUITE(overlap_plans, setup, teardown, CASE(test_takes_what_gains), CASE(test_takes_nothing_that_loses),
-      CASE(test_never_slower), CASE(test_contexts), CASE(test_kernel_that_shares_units), CASE(test_kinds),
+      CASE(test_never_slower), CASE(test_contexts), CASE(test_kinds),
       CASE(test_older_plans), CASE(test_tune_small_engines), CASE(test_damaged_files), CASE(test_failures),
       CASE(test_builds_end_in_time), CASE(test_output), CASE(test_refuses))
