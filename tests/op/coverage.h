@@ -7,7 +7,7 @@
 
 /* Sets of formats or head sizes, a bit each; the rest of an op's cases are one kind. */
 typedef struct op_coverage {
-    uint64_t asked[WF_N_OPS][WF_MAX_VARIANTS], met[WF_N_OPS][WF_MAX_VARIANTS];
+    _Atomic uint64_t asked[WF_N_OPS][WF_MAX_VARIANTS], met[WF_N_OPS][WF_MAX_VARIANTS]; /* several processes add to them */
 } op_coverage;
 
 void op_coverage_ask(op_coverage *, const wf_case *, int variant);
