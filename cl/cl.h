@@ -234,7 +234,7 @@ uint32_t wf_cl_fragment_bytes(const cl_fragments *); /* of a tile of 16 rows */
 /* Quantised weights, of which cols is a multiple of a tile's K. */
 void wf_cl_fragments_pack(enum wf_dtype, uint32_t rows, uint32_t cols, const uint8_t *src, uint8_t *dst);
 
-/* ---- wgmma.c: a kernel as PTX ------------------------------------------------------------------------------- */
+/* ---- nvidia/gemm.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
 /* The rotation of q and k by position in an epilogue: elements of a head, and how many of them turn, in pairs of neighbours; {0}: there is none. */
 typedef struct cl_rotation {

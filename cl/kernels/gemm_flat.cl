@@ -11,8 +11,8 @@
  * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
  * whole pairs. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
- * CUT n: K has n parts that begin where those of ../wgmma.c do, for the bits of its programs with so many; n warps share the K of A_TILES blocks, and the
- * others have blocks of their own. With NORM the norm has the bits of rmsnorm_group.cl, the rotation always those of ../wgmma_rope.c. With KEEP a work-group
+ * CUT n: K has n parts that begin where those of ../nvidia/gemm.c do, for the bits of its programs with so many; n warps share the K of A_TILES blocks, and the
+ * others have blocks of their own. With NORM the norm has the bits of rmsnorm_group.cl, the rotation always those of ../nvidia/gemm_epilogue.c. With KEEP a work-group
  * copies X to local memory first.
  *
  * Knobs: A_TILES blocks of 16 rows of W a work-group, with CUT for n warps; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
@@ -161,7 +161,7 @@ static INLINE float total(const __local float *partial, uint at)
 }
 
 #if ROPE
-#if CUT /* as ../wgmma_rope.c rounds */
+#if CUT /* as ../nvidia/gemm_epilogue.c rounds */
 #define TURN(first, second, a, b, c, s) first = fma(a, c, -((b) * (s))), second = fma(b, c, (a) * (s))
 #else
 #define TURN ROTATE

@@ -1,5 +1,5 @@
 /* gemm_flat: products of few rows with MMA-fragment-major weights (kernels/gemm_flat.cl): which tiles and how many work-groups, one row in fixed point, and, for
- * --deterministic, the order of additions of wgmma (wgmma.c).
+ * --deterministic, the order of additions of wgmma (nvidia/gemm.c).
  */
 #include "cl/kernels/fragment_bytes.clh"
 #include "cl/kernels/local_bytes.clh"

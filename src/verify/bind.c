@@ -165,7 +165,7 @@ enum { STEPS = 4 };
 static wf_case shrink_case(const wf_case *from, int step)
 {
     static const uint32_t rows[] = {1, 5, 33, 70};
-    /* A K of 512 is twice around the four slots of cl/wgmma.c, 300 keys are more tiles than cl/wgmma_attention.c has under way. */
+    /* A K of 512 is twice around the four slots of cl/nvidia/gemm.c, 300 keys are more tiles than cl/nvidia/attention.c has under way. */
     static const uint32_t sizes[STEPS][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
     wf_case c = *from;
     if (c.op != WF_OP_ROUTER) c.n = WF_MIN(c.n, sizes[step][0]); /* who may have chosen more */

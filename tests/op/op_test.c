@@ -542,6 +542,7 @@ int main(int argc, char **argv)
     if (!o.jobs) o.jobs = default_jobs(&o, &s);
     s.shared->began_ns = wf_now_ns();
     if (o.jobs > 1) {
+        printf("%s by %d processes, seed %llu\n", o.device, o.jobs, (unsigned long long)o.seed);
         setenv("WEFT_CLBUILD", "none", 1); /* each compiles by itself, with no helper beside it */
         good = op_workers_run(s.shared, o.jobs, worker, worker_died, &s);
     }

@@ -1,4 +1,4 @@
-"""PTX as cl/ptx.c prints it: scopes resolved, and what their comments say held against their statements.
+"""PTX as cl/nvidia/ptx.c prints it: scopes resolved, and what their comments say held against their statements.
 
 A scope is a line "{" to a line "}". The last line of its comment says what it reads and writes of the registers around it:
 

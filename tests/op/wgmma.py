@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs of cl/wgmma.c without a GPU: their PTX is simulated here, a statement for all work-items of a work-group at once,
+"""The programs of cl/nvidia/gemm.c without a GPU: their PTX is simulated here, a statement for all work-items of a work-group at once,
 and Y compared with numpy's. The work-groups of a call run in turn up to every jump back, so that they can wait for each other.
 
     wgmma.py WGMMA_PTX          those that pack X are not simulated

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs of cl/wgmma_attention.c without a GPU: their PTX is simulated here, warp by warp in a random order, and
+"""The programs of cl/nvidia/attention.c without a GPU: their PTX is simulated here, warp by warp in a random order, and
 o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted, and warpgroups
 stop at the tile where they should. That by chunks has the bits of attention_split.cl, which split_host runs.
 
@@ -636,7 +636,7 @@ def main():
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")
     failed = len(wrong)
-    with open(os.path.join(kernels, "..", "wgmma_attention.h"), encoding="utf-8") as f:
+    with open(os.path.join(kernels, "..", "nvidia", "attention.h"), encoding="utf-8") as f:
         stop_check = int(re.search(r"#define WF_ATTENTION_STOP_CHECK (\d+)", f.read())[1])
     with tempfile.TemporaryDirectory() as folder:
         decoder = Decoder(host, kernels, folder) if shutil.which(split.CLANG) else None

@@ -1,4 +1,4 @@
-/* wgmma_weights: W on its way from device memory to operand A of wgmma.c, in registers.
+/* gemm_weights: W on its way from device memory to operand A of gemm.c, in registers.
  *
  *   F16        memory --> a*
  *   quantised  memory --> q*, as it lies --> a*, one step ahead of its products, while those of the step before run
@@ -6,9 +6,8 @@
  * A work-item reads its own fragments of a tile (kernels/fragment_bytes.clh). Loads come in batches of steps, of which two are in registers:
  * one is used, one is on its way. How quantised weights become F16 is what kernels/fragments.clh does, which says why.
  */
-#include "cl/wgmma.h"
-#include "cl/ptx_short.h"
 #include "cl/kernels/fragment_bytes.clh"
+#include "cl/nvidia/gemm.h"
 
 #include <stdio.h>
 
@@ -25,19 +24,19 @@ static int step_bytes(const wf_wgmma *s)
     return (int)wf_cl_fragment_bytes(&s->w) * (is_f16(s) ? WF_WGMMA_PRODUCTS : 1);
 }
 
-static int planes(const wf_wgmma *s)
+static int w_planes(const wf_wgmma *s)
 {
     return FRAGMENT_WORDS(s->w.bits);
 }
 
-static int scales(const wf_wgmma *s)
+static int w_scales(const wf_wgmma *s)
 {
     return FRAGMENT_SCALES(s->w.bits, s->w.group, s->w.min);
 }
 
 int wf_wgmma_held_registers(const wf_wgmma *s)
 {
-    return is_f16(s) ? 0 : 2 * s->batch * (planes(s) + scales(s));
+    return is_f16(s) ? 0 : 2 * s->batch * (w_planes(s) + w_scales(s));
 }
 
 /* Of two steps that are multiplied or expanded; where nothing is expanded, of two batches. */
@@ -53,9 +52,9 @@ int wf_wgmma_fragment(const wf_wgmma *s, int u, int product)
 }
 
 /* Number of the first register that holds unrolled step u as it lies in memory. */
-static int held(const wf_wgmma *s, int u)
+static int held_register(const wf_wgmma *s, int u)
 {
-    return u % (2 * s->batch) * (planes(s) + scales(s));
+    return u % (2 * s->batch) * (w_planes(s) + w_scales(s));
 }
 
 void wf_wgmma_declare_weights(wf_ptx *t, const wf_wgmma *s)
@@ -81,7 +80,7 @@ static void place_parts(wf_ptx *t, const wf_wgmma *s)
             "shr.u32 tmp, lane, 2;"
             "mul.wide.u32 more, tmp, %d;"
             "add.s64 scale_from, scale_from, more;"
-            "add.s64 scale_from, scale_from, %d;", (planes(s) - 4) * 4 - 16, scales(s) * 4, planes(s) * 128);
+            "add.s64 scale_from, scale_from, %d;", (w_planes(s) - 4) * 4 - 16, w_scales(s) * 4, w_planes(s) * 128);
     close_scope(t);
 }
 
@@ -129,7 +128,7 @@ static void prefetch_w(wf_ptx *t, const wf_wgmma *s, int ahead)
          ahead + AHEAD_L2 + s->batch - 1, (AHEAD_L2 - s->batch) * step_bytes(s), s->batch * step_bytes(s));
 }
 
-static void load(wf_ptx *t, const char *stem, int first, int words, const char *from, int at)
+static void load_words(wf_ptx *t, const char *stem, int first, int words, const char *from, int at)
 {
     static const char *const vector[] = {"", "", ".v2", "", ".v4"};
     for (int i = 0; i < words; i += 4, at += 16) {
@@ -144,12 +143,12 @@ static void load_step(wf_ptx *t, const wf_wgmma *s, int u, int i)
 {
     if (is_f16(s)) {
         for (int product = 0; product < WF_WGMMA_PRODUCTS; product++)
-            load(t, "a", wf_wgmma_fragment(s, u, product), 4, "w_from", i * step_bytes(s) + product * step_bytes(s) / WF_WGMMA_PRODUCTS);
+            load_words(t, "a", wf_wgmma_fragment(s, u, product), 4, "w_from", i * step_bytes(s) + product * step_bytes(s) / WF_WGMMA_PRODUCTS);
         return;
     }
-    load(t, "q", held(s, u), 4, "w_from", i * step_bytes(s));
-    load(t, "q", held(s, u) + 4, planes(s) - 4, "high_from", i * step_bytes(s));
-    load(t, "q", held(s, u) + planes(s), scales(s), "scale_from", i * step_bytes(s));
+    load_words(t, "q", held_register(s, u), 4, "w_from", i * step_bytes(s));
+    load_words(t, "q", held_register(s, u) + 4, w_planes(s) - 4, "high_from", i * step_bytes(s));
+    load_words(t, "q", held_register(s, u) + w_planes(s), w_scales(s), "scale_from", i * step_bytes(s));
 }
 
 /* All at once: the assembler has one scoreboard for them all, so that a wait for one load is a wait for every load issued
@@ -224,7 +223,7 @@ static void look_up_product(wf_ptx *t, int word)
 }
 
 /* pair = q - zero of pair p of a product. */
-static void quants(wf_ptx *t, const wf_wgmma *s, int from, int product, int p)
+static void write_quants(wf_ptx *t, const wf_wgmma *s, int from, int product, int p)
 {
     int bits = s->w.bits, low = from + product;
     if (bits == 8) {
@@ -251,8 +250,8 @@ static int scale_of(const wf_wgmma *s, int product, int p)
 /* Every scale, and every minimum, twice in a register of its own. */
 static void spread_scales(wf_ptx *t, const wf_wgmma *s, int from)
 {
-    for (int i = 0; i < scales(s) * 2; i++)
-        emit(t, "prmt.b32 s%d, q%d, q%d, 0x%x;", i, from + planes(s) + i / 2, from + planes(s) + i / 2, i % 2 ? 0x3232 : 0x1010);
+    for (int i = 0; i < w_scales(s) * 2; i++)
+        emit(t, "prmt.b32 s%d, q%d, q%d, 0x%x;", i, from + w_planes(s) + i / 2, from + w_planes(s) + i / 2, i % 2 ? 0x3232 : 0x1010);
 }
 
 void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u)
@@ -260,19 +259,19 @@ void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u)
     char locals[160];
     if (is_f16(s)) return;
     snprintf(locals, sizeof locals, ".b32 pair, rest, magic, lessen, %s, s<%d>;",
-             s->w.codes ? "value<4>, places, at, upper, first, second, looked<2>" : "sixteenth, lessen64", scales(s) * 2);
+             s->w.codes ? "value<4>, places, at, upper, first, second, looked<2>" : "sixteenth, lessen64", w_scales(s) * 2);
     open_scope(t, "Quantised W of the next step becomes F16.", "Reads q*; writes a*.", locals);
     emit(t, "mov.b32 magic, 0x%x;"
             "mov.b32 lessen, 0x%x;", PAIR(F16_1024), PAIR(F16_1024 + s->w.zero));
     if (s->w.codes) load_table(t, s);
     else if (s->w.bits == 4) emit(t, "mov.b32 sixteenth, 0x%x;"
                                 "mov.b32 lessen64, 0x%x;", PAIR(0x2c00), PAIR(0xd400 + s->w.zero * 16));
-    spread_scales(t, s, held(s, u));
+    spread_scales(t, s, held_register(s, u));
     for (int product = 0; product < WF_WGMMA_PRODUCTS; product++) {
-        if (s->w.codes) look_up_product(t, held(s, u) + product);
+        if (s->w.codes) look_up_product(t, held_register(s, u) + product);
         for (int p = 0; p < 4; p++) {
             int a = wf_wgmma_fragment(s, u, product) + p, scale = scale_of(s, product, p);
-            quants(t, s, held(s, u), product, p);
+            write_quants(t, s, held_register(s, u), product, p);
             if (s->w.min) emit(t, "fma.rn.f16x2 a%d, pair, s%d, s%d;", a, scale, scale + 1);
             else emit(t, "mul.rn.f16x2 a%d, pair, s%d;", a, scale);
         }

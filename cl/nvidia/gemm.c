@@ -1,29 +1,29 @@
-/* wgmma: the GEMM of NVIDIA's compute capability 9.0, generated as PTX. OpenCL C refuses these instructions, but
+/* gemm: the GEMM of NVIDIA's compute capability 9.0, generated as PTX. OpenCL C refuses these instructions, but
  * the driver takes PTX as a program binary.
  *
  *   Y[M, N] = X W^T + bias + residual, or q turned by position with k and v in their slots; W MMA-fragment-major (layout.c), F16 or quantised, X in rows of F16, accumulators in F32
  *
- *   W: device memory --> registers, operand A (wgmma_weights.c); each lane its own fragments
+ *   W: device memory --> registers, operand A (gemm_weights.c); each lane its own fragments
  *   X: device memory --> shared memory, operand B; stages of 64 of K, swizzled as their descriptor says
  *          |  one step: four times wgmma m64 x tile_m x 16
  *          v
- *   accumulators in registers --> wgmma_epilogue.c
+ *   accumulators in registers --> gemm_epilogue.c
  *
  * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tile_m` rows of X. Only X passes
- * through shared memory. Large products pack it first (wgmma_pack.c). With SiLU half of a work-group's rows of W are gate, and
+ * through shared memory. Large products pack it first (gemm_pack.c). With SiLU half of a work-group's rows of W are gate, and
  * the other half the same rows of up; the epilogue brings them together. Where tiles are too few for the device, `split_k`
  * work-groups share the K of a tile, and the epilogue reduces their accumulators. Where they are enough, one work-group can add the same parts
- * in the same order (wgmma_parts.c), so that the bits do not depend on the number of rows. Where the last round of tiles would leave most work-groups
+ * in the same order, so that the bits do not depend on the number of rows. Where the last round of tiles would leave most work-groups
  * idle, only its tiles share their K (stream-K of one round; Osama et al., 2023).
  *
  * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
  */
-#include "cl/wgmma.h"
-#include "cl/ptx_short.h"
+#include "cl/nvidia/gemm.h"
 
 #define WARPGROUP   128
 #define REGISTERS   65536 /* of a multiprocessor */
 #define SHARED_BYTES (227 << 10)
+#define KEPT_AT_ONCE 4 /* accumulators of a load from the sums of parts */
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
@@ -37,12 +37,18 @@ static int batch_of(const wf_wgmma *s, int knob)
     return s->tile_m <= 64 && wf_cl_fragment_bytes(&s->w) >= FEW ? 4 : 2;
 }
 
-static int shared_bytes(const wf_wgmma *s)
+/* For the sums of parts before. */
+static int parts_bytes(const wf_wgmma *s)
 {
-    return WF_MAX(WF_WGMMA_STAGES * s->stage_bytes + wf_wgmma_parts_bytes(s), wf_wgmma_epilogue_bytes(s));
+    return s->parts > 1 ? s->threads * s->n_acc * 4 : 0;
 }
 
-static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
+static int shared_bytes(const wf_wgmma *s)
+{
+    return WF_MAX(WF_WGMMA_STAGES * s->stage_bytes + parts_bytes(s), wf_wgmma_epilogue_bytes(s));
+}
+
+static wf_wgmma gemm_shape_of(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
     wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1] & 1, .tail = knob[1] >> 1, .tile_m = knob[2], .silu = silu, .w = *w};
     s.split_k = WF_MAX(knob[4], 1), s.parts = WF_MAX(-knob[4], 1);
@@ -63,17 +69,92 @@ static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
 
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = derive(knob, silu, w);
+    wf_wgmma s = gemm_shape_of(knob, silu, w);
     return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
                       .parts = (uint32_t)s.parts, .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .tail = s.tail,
                       .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
+}
+
+/* ---- parts of K that one work-group adds ------------------------------------------------------------------------ */
+
+/* Accumulators at a part's end + sums of the parts before, in shared memory --> the latter; the next part begins from zero. The work-group adds what
+ * `split_k` work-groups would, in their order, so that a program with so many parts gives the same bits as one with so many
+ * work-groups a tile, whatever the tile. Each work-item keeps its own sums: no barrier. Parts end at step r * all / parts, as units of
+ * split_k work-groups do. */
+static void declare_parts(wf_ptx *t, const wf_wgmma *s)
+{
+    (void)s;
+    emit(t, ".reg .b32 kept, part, border; // where this work-item keeps sums; the part that is added; its end\n");
+}
+
+/* From where a work-item keeps its first sums to accumulator i. */
+static int kept_place(const wf_wgmma *s, int i)
+{
+    return i / KEPT_AT_ONCE * s->threads * KEPT_AT_ONCE * 4;
+}
+
+static void find_border(wf_ptx *t, const wf_wgmma *s)
+{
+    open_scope(t, "The end of the next part.", "Reads k, part; writes part, border.", ".b32 tmp;");
+    emit(t, "add.u32 part, part, 1;"
+            "shr.u32 tmp, k, %d;"
+            "mul.lo.u32 tmp, tmp, part;"
+            "div.u32 border, tmp, %d;", WF_WGMMA_LOG2_STEP, s->parts);
+    close_scope(t);
+}
+
+static void begin_parts(wf_ptx *t, const wf_wgmma *s)
+{
+    open_scope(t, "No sums are kept yet.", "Reads tid, k; writes kept, part, border.", ".b32 zero;");
+    emit(t, "mov.u32 kept, smem;"
+            "add.u32 kept, kept, %d;"
+            "mad.lo.u32 kept, tid, %d, kept;"
+            "mov.u32 part, 0;"
+            "mov.u32 zero, 0;", WF_WGMMA_STAGES * s->stage_bytes, KEPT_AT_ONCE * 4);
+    for (int i = 0; i < s->n_acc; i += KEPT_AT_ONCE) emit(t, "st.shared.v4.u32 [kept+%d], {zero,zero,zero,zero};", kept_place(s, i));
+    find_border(t, s);
+    close_scope(t);
+}
+
+/* Accumulators i and on, in the place of which the sum of all parts so far is. */
+static void add_kept(wf_ptx *t, const wf_wgmma *s, int i)
+{
+    emit(t, "ld.shared.v4.f32 {sum0,sum1,sum2,sum3}, [kept+%d];", kept_place(s, i));
+    for (int v = 0; v < KEPT_AT_ONCE; v++) emit(t, "add.f32 acc%d, sum%d, acc%d;", i + v, v, i + v);
+}
+
+/* Once all products that were begun are done. */
+static void end_part(wf_ptx *t, const wf_wgmma *s, int u)
+{
+    open_scope(t, "At the end of a part its sums join those before.", "Reads kt, border, kept, k, part, acc*; writes acc*, part, border.",
+               ".f32 sum<4>; .pred inside;");
+    emit(t, "setp.ne.u32 inside, kt, border;"
+            "@inside bra INSIDE%d;"
+            "wgmma.wait_group.sync.aligned 0;", u);
+    for (int i = 0; i < s->n_acc; i += KEPT_AT_ONCE) {
+        add_kept(t, s, i);
+        emit(t, "st.shared.v4.f32 [kept+%d], {", kept_place(s, i));
+        wf_ptx_list(t, "acc", i, KEPT_AT_ONCE);
+        emit(t, "};");
+        for (int v = 0; v < KEPT_AT_ONCE; v++) emit(t, "mov.f32 acc%d, 0f00000000;", i + v);
+    }
+    find_border(t, s);
+    label(t, "INSIDE%d", u);
+    close_scope(t);
+}
+
+static void add_last_part(wf_ptx *t, const wf_wgmma *s)
+{
+    open_scope(t, "The last part's sums join those before.", "Reads kept, acc*; writes acc*.", ".f32 sum<4>;");
+    for (int i = 0; i < s->n_acc; i += KEPT_AT_ONCE) add_kept(t, s, i);
+    close_scope(t);
 }
 
 /* ---- before the main loop ----------------------------------------------------------------------------------- */
 
 static const char *const operands[] = {"x", "w", "bias", "res", "y"};
 
-static void parameters(wf_ptx *t, const wf_wgmma *s)
+static void write_parameters(wf_ptx *t, const wf_wgmma *s)
 {
     emit(t, ".version 8.0\n.target sm_90a, texmode_independent\n.address_size 64\n.entry gemm_wgmma(\n");
     for (size_t i = 0; i < WF_LEN(operands); i++) {
@@ -91,11 +172,11 @@ static void parameters(wf_ptx *t, const wf_wgmma *s)
 }
 
 /* What lives as long as the program; the rest belongs to scopes. */
-static void declare(wf_ptx *t, const wf_wgmma *s)
+static void declare_registers(wf_ptx *t, const wf_wgmma *s)
 {
     emit(t, ".shared .align 1024 .b8 smem[%d];", shared_bytes(s));
     if (s->pack) wf_wgmma_declare_pack(t);
-    if (s->parts > 1) wf_wgmma_declare_parts(t, s);
+    if (s->parts > 1) declare_parts(t, s);
     emit(t, ".reg .b64 x, w, bias, res, y;"
             ".reg .b32 m, n, k, stride, y_pitch, res_pitch;"
             ".reg .pred has_bias, has_res, to_half;"
@@ -143,7 +224,7 @@ static void count_units(wf_ptx *t, const wf_wgmma *s)
 }
 
 /* What holds for all units of work. */
-static void begin(wf_ptx *t, const wf_wgmma *s)
+static void begin_group(wf_ptx *t, const wf_wgmma *s)
 {
     open_scope_for(t, "Who this work-item is, and how many units of work there are: a unit is one share of the K of one tile.", ".b32 tmp;",
          "Reads m, n, stride; writes tid, unit, grid, lane, warpgroup, warp, m_tiles, units, x_skip, smem_desc%s.", s->tail ? ", whole" : "");
@@ -251,7 +332,7 @@ static void copy_x(wf_ptx *t, const wf_wgmma *s, int stage)
     close_scope(t);
 }
 
-static void multiply(wf_ptx *t, const wf_wgmma *s, int u)
+static void multiply_step(wf_ptx *t, const wf_wgmma *s, int u)
 {
     open_scope(t, "Begins the products of a step and waits for those of the step before.", "Reads smem_desc, a*, acc*; writes acc*.", ".b64 desc;");
     emit(t, "add.s64 desc, smem_desc, %d;"
@@ -298,14 +379,14 @@ static void fill_stages(wf_ptx *t, const wf_wgmma *s, int ahead)
  * fence would wait for all loads of W as well (measured: 5 to 15 % of small tiles).
  * X is fetched STAGES - 2 steps ahead: of the two other stages, one is read by the products just begun
  * and one by those before, which a slower warp may still wait for. */
-static void step(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
+static void write_step(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
 {
     if (s->pack)
         wf_wgmma_await_packed(t, u % WF_WGMMA_STAGES, u);
     else
         emit(t, "cp.async.wait_group %d;", ahead - 1);
     emit(t, "bar.sync 0;");
-    multiply(t, s, u);
+    multiply_step(t, s, u);
     if (u % s->batch == 0) wf_wgmma_load_w(t, s, u + s->batch, s->batch);
     wf_wgmma_expand(t, s, u + 1);
     emit(t, "add.u32 later, kt, %d;"
@@ -317,7 +398,7 @@ static void step(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
     emit(t, "add.u32 kt, kt, 1;"
             "setp.ge.u32 more, kt, steps;"
             "@more bra SUMMED;");
-    if (s->parts > 1) wf_wgmma_end_part(t, s, u);
+    if (s->parts > 1) end_part(t, s, u);
 }
 
 static void main_loop(wf_ptx *t, const wf_wgmma *s)
@@ -330,17 +411,17 @@ static void main_loop(wf_ptx *t, const wf_wgmma *s)
                    s->parts == 1 ? "" : s->pack ? ", tid, k" : ", k", s->pack ? ", phases" : "", f16 ? "" : ", q*, high_from, scale_from",
                    s->parts > 1 ? ", kept, part, border" : "");
     for (int i = 0; i < s->n_acc; i++) emit(t, "mov.f32 acc%d, 0f00000000;", i);
-    if (s->parts > 1) wf_wgmma_begin_parts(t, s);
+    if (s->parts > 1) begin_parts(t, s);
     fill_stages(t, s, ahead);
     wf_wgmma_load_w(t, s, 0, 0);
     wf_wgmma_expand(t, s, 0);
     label(t, "STEPS");
-    for (int u = 0; u < s->unroll; u++) step(t, s, u, ahead);
+    for (int u = 0; u < s->unroll; u++) write_step(t, s, u, ahead);
     emit(t, "bra STEPS;");
     label(t, "SUMMED");
     emit(t, "wgmma.wait_group.sync.aligned 0;");
     if (!s->pack) emit(t, "cp.async.wait_group 0;");
-    if (s->parts > 1) wf_wgmma_add_last_part(t, s);
+    if (s->parts > 1) add_last_part(t, s);
     close_scope(t);
 }
 
@@ -357,13 +438,13 @@ static void next_unit(wf_ptx *t, const wf_wgmma *s)
 
 char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, cl_rotation rope, const cl_fragments *w)
 {
-    wf_wgmma s = derive(knob, silu, w);
+    wf_wgmma s = gemm_shape_of(knob, silu, w);
     wf_ptx t = {0};
     s.rope = rope;
-    parameters(&t, &s);
-    declare(&t, &s);
+    write_parameters(&t, &s);
+    declare_registers(&t, &s);
     load_arguments(&t);
-    begin(&t, &s);
+    begin_group(&t, &s);
     if (s.pack) wf_wgmma_pack(&t, &s);
     label(&t, "UNIT");
     place_unit(&t, &s);

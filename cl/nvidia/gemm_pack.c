@@ -1,4 +1,4 @@
-/* wgmma_pack: X in the layout of wgmma.c's stages, for large products.
+/* gemm_pack: X in the layout of gemm.c's stages, for large products.
  *
  * Many tiles read the same X, a few bytes of a row at a time, which costs a seventh of the time of large products.
  * So the work-groups first copy it to scratch memory in the layout of the stages, and then fetch each stage as one bulk copy,
@@ -8,8 +8,7 @@
  *
  * Source: PTX ISA 8.0, "cp.async.bulk", "mbarrier", "fence.proxy".
  */
-#include "cl/wgmma.h"
-#include "cl/ptx_short.h"
+#include "cl/nvidia/gemm.h"
 
 #define BLOCK_STAGES 2 /* stages of neighbouring steps that a work-group packs at once: a block */
 
@@ -128,7 +127,7 @@ static void claim_blocks(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
-static void begin(wf_ptx *t)
+static void begin_pack(wf_ptx *t)
 {
     emit(t, "mov.u32 full_bars, full;"
             "mov.u32 phases, 0;"
@@ -150,7 +149,7 @@ void wf_wgmma_pack(wf_ptx *t, const wf_wgmma *s)
 {
     open_scope(t, "Packs X into scratch memory, with all other work-groups.", "Reads tid, k, m_tiles, stride, x, m, x_skip; writes full_bars, phases, lead, scratch, a*.",
                ".b32 steps, per_tile, n_blocks, packed, done; .pred early;");
-    begin(t);
+    begin_pack(t);
     claim_blocks(t, s);
     emit(t, "fence.proxy.async;"
             "membar.gl;"

@@ -1,4 +1,4 @@
-/* wgmma_attention_chunks: the order of additions that kernels/attention_split.cl has by chunks, for many rows of a sequence (wgmma_attention.c): a
+/* attention_chunks: the order of additions that kernels/attention_split.cl has by chunks, for many rows of a sequence (attention.c): a
  * row has the same bits, whether it is decoded or part of a prompt.
  *
  * There four warps share a chunk of 256 keys (16 tiles of 16): tile i of a chunk is warp i % 4's, and a step of a warp is four tiles of its own,
@@ -8,12 +8,10 @@
  *   part*  a chunk: its four chains, one after another
  *   shared memory, 16 bytes a work-item: the row's total, of all chunks; each work-item reads what it wrote
  *
- * Which keys a tile has says wgmma_attention_keys.c. All that may round names its rounding, so that the assembler contracts nothing.
+ * Which keys a tile has says attention_copy.c. All that may round names its rounding, so that the assembler contracts nothing.
  */
-#include "cl/wgmma_attention.h"
-#include "cl/ptx_short.h"
+#include "cl/nvidia/attention.h"
 
-#define RESCALE_THRESHOLD "0f41000000" /* 8 */
 #define MULTIPLIERS       (WF_ATTENTION_WARPS * 32)
 
 enum { CHAINS = WF_ATTENTION_CHAINS, CHAIN_ENDS = 1, CHUNK_BEGINS = 2, CHUNK_ENDS = 4, CONTINUES = 8 }; /* of `folds` */
@@ -108,7 +106,7 @@ void wf_attention_continues(wf_ptx *t)
 
 static void fold_maximum(wf_ptx *t, int h)
 {
-    emit(t, "add.rn.f32 f0, part_max%d, " RESCALE_THRESHOLD ";"
+    emit(t, "add.rn.f32 f0, part_max%d, " WF_ATTENTION_RESCALE ";"
             "setp.gt.f32 z%d, chain_max%d, f0;"
             "selp.f32 f0, chain_max%d, part_max%d, z%d;"
             "sub.rn.f32 old%d, part_max%d, f0;"

@@ -1,12 +1,12 @@
 /* Writes PTX, one instruction a line. Knows nothing of any kernel. */
-#include "cl/ptx.h"
+#include "cl/nvidia/ptx.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void add(wf_ptx *t, const char *text, size_t n)
+static void ptx_add(wf_ptx *t, const char *text, size_t n)
 {
     while (!t->lost && t->len + n + 1 > t->cap) {
         char *s = realloc(t->s, t->cap = t->cap ? t->cap * 2 : 1 << 16);
@@ -21,7 +21,7 @@ static void add(wf_ptx *t, const char *text, size_t n)
 
 static void end_line(wf_ptx *t)
 {
-    if (t->inside) add(t, "\n", 1);
+    if (t->inside) ptx_add(t, "\n", 1);
     t->inside = false;
 }
 
@@ -41,8 +41,8 @@ static void add_lines(wf_ptx *t, const char *text)
         if (!t->inside) text += strspn(text, " ");
         size_t n = line_length(text);
         bool ends = text[n] == '\n' || (n && text[n - 1] == ';');
-        for (int i = 0; n && !t->inside && i < t->depth; i++) add(t, "    ", 4);
-        add(t, text, n);
+        for (int i = 0; n && !t->inside && i < t->depth; i++) ptx_add(t, "    ", 4);
+        ptx_add(t, text, n);
         t->inside |= n > 0;
         if (ends) end_line(t);
         text += n + (text[n] == '\n');
@@ -83,7 +83,7 @@ void wf_ptx_label(wf_ptx *t, const char *fmt, ...)
 }
 
 /* ".b32 a, b; .pred p;": a line of .reg each. */
-static void declare(wf_ptx *t, const char *locals)
+static void ptx_declare(wf_ptx *t, const char *locals)
 {
     while (*(locals += strspn(locals, " "))) {
         int n = (int)strcspn(locals, ";");
@@ -92,25 +92,25 @@ static void declare(wf_ptx *t, const char *locals)
     }
 }
 
-static void comment(wf_ptx *t, const char *text)
+static void ptx_comment(wf_ptx *t, const char *text)
 {
     for (int n; *text; text += n + (text[n] == '\n')) {
         n = (int)strcspn(text, "\n");
-        for (int i = 0; i < t->depth; i++) add(t, "    ", 4);
-        add(t, "// ", 3);
-        add(t, text, (size_t)n);
-        add(t, "\n", 1);
+        for (int i = 0; i < t->depth; i++) ptx_add(t, "    ", 4);
+        ptx_add(t, "// ", 3);
+        ptx_add(t, text, (size_t)n);
+        ptx_add(t, "\n", 1);
     }
 }
 
 void wf_ptx_open(wf_ptx *t, const char *does, const char *effects, const char *locals)
 {
     end_line(t);
-    comment(t, does);
-    comment(t, effects);
+    ptx_comment(t, does);
+    ptx_comment(t, effects);
     wf_ptx_emit(t, "{\n");
     t->depth++;
-    declare(t, locals);
+    ptx_declare(t, locals);
 }
 
 void wf_ptx_open_for(wf_ptx *t, const char *does, const char *locals, const char *effects, ...)

@@ -1,4 +1,4 @@
-/* wgmma_attention: softmax(q . k * scale) v over paged keys for many rows of a sequence, generated as PTX for NVIDIA's
+/* attention: softmax(q . k * scale) v over paged keys for many rows of a sequence, generated as PTX for NVIDIA's
  * compute capability 9.0. The same job as kernels/attention_prefill.cl, which says how blocks, runs and shares of runs
  * are cut; this file owns how one is computed.
  *
@@ -13,20 +13,19 @@
  * values of a tile have one each, so that products begin when the keys are there.
  * No proxy fence between cp.async and wgmma: the barrier that counts the copies does, as in CUTLASS's loops of that kind
  * (MainloopSm90CpAsyncGmmaWarpSpecialized).
- * Maximum of a row: as in attention_prefill.cl, synchronous or asynchronous (wgmma_attention_tiles.c, wgmma_attention_async.c).
+ * Maximum of a row: as in attention_prefill.cl, synchronous or asynchronous (attention_run.c, attention_softmax.c).
  *
  * Source: PTX ISA 8.0, "wgmma" (matrix descriptor, swizzling modes), "mbarrier", "cp.async.mbarrier.arrive";
  * FlashAttention-3 (arXiv 2407.08608), section 3, for products of a tile beside the softmax of the next.
  */
-#include "cl/wgmma_attention.h"
-#include "cl/ptx_short.h"
+#include "cl/nvidia/attention.h"
 
 #include <stdio.h>
 
 #define FEW         40 /* registers of those that copy, and of the others: together three times 168 */
 #define MANY        232
 
-static wf_attention_shape derive(const int32_t knob[5], int d)
+static wf_attention_shape attention_shape_of(const int32_t knob[5], int d)
 {
     wf_attention_shape s = {.d = d, .keys = knob[0], .stages = knob[1], .async = knob[2], .chunk = knob[3], .grows = knob[4], .panels = d / 64, .chunks = d / 8};
     s.q_bytes = WF_ATTENTION_ROWS * d * 2;
@@ -44,7 +43,7 @@ static wf_attention_shape derive(const int32_t knob[5], int d)
 static const char *const inputs[] = {"q", "kp", "vp", "seq", "pos", "indptr", "pages"};
 static const char *const sizes[] = {"M", "Hq", "Hkv", "P", "page_stride", "q_stride", "o_stride"};
 
-static void parameters(wf_ptx *t, const wf_attention_shape *s)
+static void write_parameters(wf_ptx *t, const wf_attention_shape *s)
 {
     emit(t, ".version 8.0\n.target sm_90a, texmode_independent\n.address_size 64\n.entry attention_wgmma(\n");
     for (size_t i = 0; i < WF_LEN(inputs); i++)
@@ -58,7 +57,7 @@ static void parameters(wf_ptx *t, const wf_attention_shape *s)
 }
 
 /* What lives as long as the program; the rest belongs to scopes. */
-static void declare(wf_ptx *t, const wf_attention_shape *s)
+static void declare_registers(wf_ptx *t, const wf_attention_shape *s)
 {
     emit(t, ".shared .align 1024 .b8 smem[%d];"
             ".shared .align 8 .b64 bars[%d];", s->q_bytes + s->stages * s->stage_bytes + wf_attention_total_bytes(s), 4 * s->stages);
@@ -102,7 +101,7 @@ static void load_arguments(wf_ptx *t)
 }
 
 /* Operand A or B in rows of 128 bytes: 8 of them are 1024 bytes, panels `panel` bytes. Writes the register `name`; destroys tmp. */
-static void descriptor(wf_ptx *t, const char *name, int offset, int panel)
+static void write_descriptor(wf_ptx *t, const char *name, int offset, int panel)
 {
     emit(t, "mov.u32 tmp, smem;"
             "add.u32 tmp, tmp, %d;"
@@ -149,9 +148,9 @@ static void begin_stages(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "Descriptors of the first stage and of this warpgroup's rows of Q, and the barriers of all stages.",
                "Reads warp, tid; writes k_first, v_first, q_desc, bar, k_stage, v_stage, k_phase, v_phase.", ".b32 tmp; .b64 mine; .pred p;");
-    descriptor(t, "k_first", s->q_bytes, 16);
-    descriptor(t, "v_first", s->q_bytes + s->tile_bytes, s->keys * WF_ATTENTION_PANEL);
-    descriptor(t, "q_desc", 0, 16);
+    write_descriptor(t, "k_first", s->q_bytes, 16);
+    write_descriptor(t, "v_first", s->q_bytes + s->tile_bytes, s->keys * WF_ATTENTION_PANEL);
+    write_descriptor(t, "q_desc", 0, 16);
     emit(t, "shr.u32 tmp, warp, 2;"
             "mul.lo.u32 tmp, tmp, %d;"
             "cvt.u64.u32 mine, tmp;"
@@ -307,7 +306,7 @@ static void walk_again(wf_ptx *t, const char *role)
 
 /* All items, as one of the two roles; both walk over the same runs. Items are ordered longest first, and every second
  * round of them is taken backwards, so that work-groups of several get as much. */
-static void walk(wf_ptx *t, wf_attention_shape *s, bool copies)
+static void walk_items(wf_ptx *t, wf_attention_shape *s, bool copies)
 {
     const char *role = copies ? "COPY" : "MULTIPLY";
     open_scope(t, copies ? "The warps that copy; they write what only they read." : "The warps that multiply; they write what only they read.", "",
@@ -338,20 +337,20 @@ static void walk(wf_ptx *t, wf_attention_shape *s, bool copies)
 
 char *wf_cl_attention_ptx(const int32_t knob[5], int32_t d)
 {
-    wf_attention_shape s = derive(knob, d);
+    wf_attention_shape s = attention_shape_of(knob, d);
     wf_ptx t = {0};
-    parameters(&t, &s);
-    declare(&t, &s);
+    write_parameters(&t, &s);
+    declare_registers(&t, &s);
     load_arguments(&t);
     if (s.async) wf_attention_load_range(&t);
     begin_work_item(&t);
     begin_stages(&t, &s);
     emit(&t, "@copies bra COPIES;"
              "setmaxnreg.inc.sync.aligned.u32 %d;", MANY);
-    walk(&t, &s, false);
+    walk_items(&t, &s, false);
     label(&t, "COPIES");
     emit(&t, "setmaxnreg.dec.sync.aligned.u32 %d;", FEW);
-    walk(&t, &s, true);
+    walk_items(&t, &s, true);
     t.depth = 0;
     emit(&t, "}\n");
     return wf_ptx_finish(&t);

@@ -1,8 +1,8 @@
 /* ptx: a program in NVIDIA's PTX as it is written: one instruction a line, indented by scopes. A scope is a block "{ ... }" with
  * registers of its own; its comment says what it does, and what it reads and writes of the registers around it, so that
  * an emitter destroys nothing that it does not name. tests/op/ptx.py holds comments to statements. */
-#ifndef WF_PTX_H
-#define WF_PTX_H
+#ifndef WF_NVIDIA_PTX_H
+#define WF_NVIDIA_PTX_H
 
 #include "base/base.h"
 
@@ -28,5 +28,12 @@ void wf_ptx_open_for(wf_ptx *t, const char *does, const char *locals, const char
 void wf_ptx_close(wf_ptx *t);
 /* The text, malloc'ed; NULL: memory ran out. */
 char *wf_ptx_finish(wf_ptx *t);
+
+/* The names under which files that write programs know these. */
+#define emit           wf_ptx_emit
+#define label          wf_ptx_label
+#define open_scope     wf_ptx_open
+#define open_scope_for wf_ptx_open_for
+#define close_scope    wf_ptx_close
 
 #endif
