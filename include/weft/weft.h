@@ -36,8 +36,8 @@
  * - Enums get new values at their end only, and numbers keep their meaning, as do macros. Be prepared for values that you do not know: skip
  *   events of another kind.
  * The soversion is 0 as long as weft is: such a version may break these rules, and the release notes say where. From soversion 1 on, breaking
- * one is a new soversion. A test compares each build with what was agreed on (tests/abi/): the last release, and as long as there is none the state that these
- * headers last had by agreement.
+ * one is a new soversion. From the first release on, each is compared with
+ * the one before it (docs/library.md).
  *
  * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
  *
