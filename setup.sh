@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what weft needs to build and run, on Debian and Ubuntu; with --test also what only ./test.sh needs, with --test --more also what only
-# its longer tier needs (both on Debian 12). On Fedora and Arch it names the packages and the command that installs them. Only what is missing
+# Installs what weft needs to build and run, on Debian and Ubuntu; with --test also what tests need, with --test --more also what
+# emulators and tests of packages need, as ./test.sh does (both on Debian 12). On Fedora and Arch it names the packages and the command that installs them. Only what is missing
 # counts, so a second call does nothing; --dry-run says what that is and installs nothing. Runs as root, or with sudo.
 set -eu
 
@@ -17,8 +17,8 @@ Usage: ./setup.sh [--test [--more]] [--dry-run]
 Installs what weft needs to build and run, on Debian and Ubuntu; runs as root, or
 with sudo. On other systems it says what is needed. What is there already stays.
 
-  --test     also what only ./test.sh needs
-  --more     with --test: also what only the longer tests need
+  --test     also what only tests need
+  --more     with --test: also what emulators and tests of packages need
   --dry-run  print the command that installs what is missing, and install nothing
   -h, --help print this help and exit
 
@@ -131,7 +131,7 @@ arch)
     ;;
 esac
 if $test && [ "$system" = debian ]; then
-    wanted="$wanted python3-numpy python3-jinja2 python3-pyopencl python3-pip python3-venv python3-dev clang llvm libclang-rt-14-dev clang-19 ccache valgrind oclgrind clinfo curl openssl"
+    wanted="$wanted python3-numpy python3-jinja2 python3-pyopencl python3-pip python3-venv python3-dev clang llvm libclang-rt-14-dev clang-19 ccache oclgrind clinfo curl openssl"
     skippable="chromium-headless-shell haproxy systemd man-db mandoc zsh fish shellcheck"
 fi
 if $more && [ "$system" = debian ]; then

@@ -1,28 +1,31 @@
 #!/bin/bash
 # Builds weft in several ways and runs its tests; the last line is `N passed, N failed, N skipped`.
 #
-#   ./test.sh               the short tier, at most 20 minutes on 2 cores; it says what it leaves out
-#   ./test.sh --more        the rest: every file of kernels with every format, every kernel with what is typical of them, longer soaks and fuzzing
-#   ./test.sh --all         both, as continuous integration runs them
-#   ./test.sh --long        both, with fuzzing for an hour each, soaks of half an hour and an hour, and images of containers
-#   ./test.sh asan fuzz     only these stages of a tier: plain, asan, tsan, cpu-only, fuzz
+#   ./test.sh               every kind of check, at most 40 minutes on 2 cores, as continuous integration runs it (`--all` is the same): a test runs in one build,
+#                           and tests that take long run a third of their cases where nothing that they test has changed
+#   ./test.sh --long        all cases of all tests, with fuzzing for an hour each, soaks of half an hour and an hour, and images of containers
+#   ./test.sh asan fuzz     only these stages: plain, asan, tsan, fuzz
+#   ./test.sh quick NAME... while one writes: builds what the tests need whose names have one of these words, and runs them up to the first that fails
 #
-# All builds, logs and caches are in build-test/. Where CI is set in the environment, what is skipped is a failure,
-# unless it needs other hardware; elsewhere it is counted. What is skipped is named at the end.
+# Which cases a run has follows from the commit, and is printed; WEFT_TEST_TURN=N in the environment chooses them instead, and WEFT_TEST_BASE=COMMIT says since
+# when changes count. All builds, logs and caches are in
+# build-test/. Where CI is set in the environment, what is skipped is a failure, unless it needs other hardware; elsewhere it is counted. What is skipped is
+# named at the end.
 set -uo pipefail
 cd "$(dirname "$0")"
 
 python=/usr/bin/python3 # of all tests, whatever python3 comes first on the PATH
-short=true more=false long=false
+long=false
 stages=()
+words=()
 for word in "$@"; do
-    case $word in
-    --more) short=false more=true ;;
-    --all) more=true ;;
-    --long) more=true long=true ;;
-    plain | asan | tsan | cpu-only | fuzz) stages+=("$word") ;;
+    case ${words[0]:-}$word in
+    --all) ;;
+    --long) long=true ;;
+    plain | asan | tsan | fuzz) stages+=("$word") ;;
+    quick | quick?*) words+=("$word") ;;
     -h | --help)
-        sed -n '2,11s/^# \{0,1\}//p' "$0"
+        sed -n '2,15s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *)
@@ -31,16 +34,14 @@ for word in "$@"; do
         ;;
     esac
 done
-[ ${#stages[@]} -gt 0 ] || stages=(plain asan tsan cpu-only fuzz)
-# Each once; the longer tier has nothing for the thread sanitizer and for the build without OpenCL.
-mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk -v short=$short '!seen[$0]++ && (short == "true" || $0 !~ /^(tsan|cpu-only)$/)')
+[ ${#stages[@]} -gt 0 ] || stages=(plain asan tsan fuzz)
+mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk '!seen[$0]++') # each once
 
-fuzz_seconds=30 soak_seconds=60
-if $more; then fuzz_seconds=60 soak_seconds=120; fi
+fuzz_seconds=60 soak_seconds=60
 if $long; then fuzz_seconds=3600; fi
 
 out=$PWD/build-test
-rm -rf "$out/cache" # stages may share what they compiled, runs may not
+[ ${#words[@]} -gt 0 ] || rm -rf "$out/cache" # stages share what they compiled, runs do not
 mkdir -p "$out/log" "$out/cache"
 # Nothing from outside may change what the tests see, and nothing of theirs stays outside.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OCL_ICD_VENDORS WEFT WEFT_CLBUILD PYTHONPATH PYTHONHOME
@@ -57,7 +58,6 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/te
 passed=0 failed=0 skipped=0
 named=()    # what was skipped, and why
 broken=()   # what failed
-left_out=() # what only the longer tier has
 began=$SECONDS
 
 list() { # list TITLE WORD...
@@ -67,7 +67,6 @@ list() { # list TITLE WORD...
 end() {
     list "failed" "${broken[@]}" # again here, where a log that is cut in the middle still has them
     list "skipped" "${named[@]}"
-    list "left out here, in ./test.sh --more" "${left_out[@]}"
     echo "total $((SECONDS - began)) s"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
@@ -171,7 +170,7 @@ names_of() {
     meson test -C "$out/$1" --list "${@:2}" 2>/dev/null | sed -n 's/^weft[^/]* \/ //p; /^[a-z]/{/ \/ /!p}' | awk '!seen[$0]++'
 }
 
-# Runs tests of a build: run_tests TITLE FOLDER [WRAPPER...] -- [--suite SUITE | --no-suite SUITE | NAME-PATTERN]; else all.
+# Runs tests of a build: run_tests TITLE FOLDER [WRAPPER...] -- NAME-PATTERN | --suite SUITE | -f FILTER, a command that reads names and prints those to run.
 run_tests() {
     local title=$1 folder=$out/$2 wrapper=() start=$SECONDS
     shift 2
@@ -179,8 +178,9 @@ run_tests() {
     shift
     local which=("$@") log
     log=$(log_of "$title")
-    if [ $# = 1 ]; then
-        mapfile -t which < <(names_of "${folder##*/}" | grep -E "$1")
+    if [ "$1" != --suite ]; then
+        [ "$1" = -f ] || set -- -f grep -E "$1"
+        mapfile -t which < <(names_of "${folder##*/}" | "${@:2}")
         if [ ${#which[@]} = 0 ]; then
             check "$title: there are tests" false
             return
@@ -189,14 +189,6 @@ run_tests() {
     rm -f "$folder/meson-logs/testlog.json"
     "${wrapper[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${which[@]}" >"$log" 2>&1
     count_tests "$title" "$folder/meson-logs/testlog.json" "$log" $((SECONDS - start))
-}
-
-# The same with a pattern of each tier's names, in one run where both are wanted, so that no core waits in between, and WHAT is named where the
-# longer one is left out: run_tiers TITLE FOLDER SHORT-PATTERN LONGER-PATTERN WHAT
-run_tiers() {
-    local pattern=$3
-    if ! $short; then pattern=$4; elif $more; then pattern="$3|$4"; else left_out+=("$5"); fi
-    run_tests "$1" "$2" -- "$pattern"
 }
 
 # Adds up what meson's log says: count_tests TITLE TESTLOG LOG SECONDS
@@ -238,27 +230,74 @@ fuzz_all() {
     [ $found = 0 ] || check "fuzz: there are targets" false
 }
 
-# --- leaks -----------------------------------------------------------------------------------------
+# --- which cases a run has --------------------------------------------------------------------------
 
-leaks() {
-    valgrind --quiet --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,possible \
-        --errors-for-leak-kinds=definite "$out/cpu-only/src/cli/weft" run --device cpu -t 1 -q -p "One day" -n 3
+# The state that this one is compared with: $WEFT_TEST_BASE, where it left its upstream branch or origin/main, or else 20 commits ago.
+base_of() {
+    local other found
+    for other in ${WEFT_TEST_BASE:-} '@{upstream}' origin/main origin/HEAD; do
+        found=$(git merge-base HEAD "$other" 2>/dev/null) || continue
+        [ "$found" = "$(git rev-parse HEAD)" ] || { echo "$found"; return; }
+    done
+    git rev-parse --verify --quiet HEAD~20 2>/dev/null || git rev-list --max-parents=0 HEAD 2>/dev/null | tail -n 1
+}
+
+# Have these files changed since then? touched PATTERN
+touched() { grep -qE "$1" <<<"$changed"; }
+
+# Sets turn, which rotates what a run has a part of, parts of whose tests (tests/support/part.h), and whole_packages.
+choose_cases() {
+    local commit base
+    commit=$(git rev-parse --short=8 HEAD 2>/dev/null) || commit=0 # of an archive
+    turn=${WEFT_TEST_TURN:-$((16#$commit % 12))}
+    parts='' whole_packages=true changed=''
+    $long && return
+    if base=$(base_of) && [ -n "$base" ]; then
+        changed=$(git diff --name-only "$base"; git ls-files --others --exclude-standard)
+        touched '^(cl/|src/(cl|dev|tensor|verify|select)/|tests/(op|support)/)' || parts+=" cl=$((turn % 3))/3"
+        touched '^(cpu/|src/(tensor|dev|verify|sample)/|tests/(op|support)/)' || parts+=" cpu=$((turn % 3))/3"
+        touched '^(src/(model|exec|plan|mem|tensor|verify)/|cl/|tests/(golden|model|support)/)' || parts+=" model=$((turn % 3))/3"
+        touched '(^|/)meson(\.build|_options\.txt)$|^(debian|packaging|python|tests/packages)/|^setup\.sh$' || whole_packages=false
+    fi
+    echo "turn $turn of commit $commit, changes since ${base:0:8}: parts of long tests:${parts:- none, all is whole}" \
+        "$($whole_packages || echo 'packages=1/3')(the same again: WEFT_TEST_TURN=$turn)"
 }
 
 # --- stages ----------------------------------------------------------------------------------------
+
+# Which build a test runs in. What says how the server, the program and the library behave runs with sanitizers, and a quarter of it, by turns, in the plain
+# build; the rest runs in the plain build: what spends its time in drivers and kernels, which have no sanitizer, what measures memory, which the sanitizers keep
+# when it is freed, and what builds, installs or preloads something.
+sanitized_tests='^(unit|fault|cli|serve) '
+plain_tests='^(cli (soak|api|static|install|pages|readme|ops)|serve (soak|kill|json_faults|webui|markdown|chats))$'
+# Three builds of all that there is, of which a run has one where nothing about them has changed.
+builds_of_all='^(packages deb|packages dist|cli static)$'
+
+# Its place in the turns: turn_of NAME N
+turn_of() {
+    local sum
+    sum=$(cksum <<<"$1")
+    echo $(((${sum%% *} + turn) % $2))
+}
+
+names_for() { # names_for asan|plain: a filter of names
+    local name
+    while read -r name; do
+        if [[ $name =~ $builds_of_all ]] && ! $whole_packages; then
+            case "$((turn % 3)) $name" in "0 packages deb" | "1 packages dist" | "2 cli static") [ "$1" = asan ] || echo "$name" ;; esac
+        elif [[ $name =~ $sanitized_tests && ! $name =~ $plain_tests ]] && [ "$(turn_of "$name" 4)" != 0 ]; then
+            [ "$1" = plain ] || echo "$name"
+        elif [ "$1" = plain ] || { $long && [[ $name =~ $sanitized_tests && ! $name =~ $plain_tests ]]; }; then
+            echo "$name"
+        fi
+    done
+}
 
 build_plain() { compile plain; }
 
 stage_plain() {
     built plain || return
-    if $short && $more; then
-        run_tests "tests" plain -- --no-suite part # of tests of the longer tier
-    elif $more; then
-        run_tests "tests that take longer" plain -- --suite more
-    else
-        run_tests "tests" plain -- --no-suite more
-        mapfile -t -O ${#left_out[@]} left_out < <(names_of plain --suite more)
-    fi
+    WEFT_TEST_PART=$parts run_tests "tests" plain -- -f names_for plain
     if $long; then
         check "images of containers" tests/packages/image.sh "$out/image"
         check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/cli/soak.py 1800
@@ -278,27 +317,24 @@ build_asan() { compile asan "${sanitized[@]}" -Db_sanitize=address,undefined; }
 
 stage_asan() {
     built asan || return
-    # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak. Nor what spends its time
-    # in drivers and kernels, which have no sanitizer; tokenizers have unit tests and a fuzzer.
     only_pocl
-    run_tiers "tests with address and undefined-behaviour sanitizers" asan \
-        '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|broken|fair|framing|front|life|many|model_file|protocol)|batch_invariance )' \
-        '^(bad models|golden opencl|cli (tokenize|usage)|serve (crowd|fields|meaning|memory|proxy))$' \
-        "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve crowd, fields, meaning, memory and proxy"
+    run_tests "tests with address and undefined-behaviour sanitizers" asan -- -f names_for asan
     unset OCL_ICD_VENDORS
+    check "no leak after load, run and close" "$out/asan/src/cli/weft" run --device cpu -t 1 -q -p "One day" -n 3
     # Of SIMD kernels the sanitizers see nothing (cpu/meson.build), of their sources at the plain level all: each op with each format.
-    if $short; then check "CPU kernels with these sanitizers" "$out/asan/tests/op/op_test" cpu --tiny; fi
+    check "CPU kernels with these sanitizers" "$out/asan/tests/op/op_test" cpu --tiny
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, $soak_seconds s beside what follows" \
         env WEFT="$out/asan/src/cli/weft" "$python" tests/serve/soak.py --segment "$soak_seconds" --rate 3
-    $more || left_out+=("the soak of the server with sanitizers: 120 s in place of $soak_seconds s")
 }
 
+# This build is also the one without OpenCL, OpenBLAS and CBC.
 tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights'
+without_units='shipped_plans|plan_worlds'
 
 build_tsan() {
-    compile tsan "${sanitized[@]}" -Db_sanitize=thread -Dopencl=disabled -Dopenblas=disabled \
-        -- "^(src/cli/weft|tests/unit/unit|tests/fault/test_null_faults|tests/op/op_test)\$"
+    compile tsan "${sanitized[@]}" -Db_sanitize=thread -Dopencl=disabled -Dopenblas=disabled -Dcbc=disabled \
+        -- "^(src/cli/weft|tests/unit/unit|tests/fault/test_null_faults|tests/op/op_test|tests/golden/golden)\$"
 }
 
 # Kernels at the plain level, as above: all of them, and with work for several threads those whose threads share what they prepare.
@@ -309,23 +345,13 @@ race_kernels() {
 
 stage_tsan() {
     built tsan || return
-    run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
-        "^(unit ($tsan_units)|fault null|cli run|serve (many|framing|front))\$"
+    run_tests "concurrency with the thread sanitizer, and what is without OpenCL and CBC" tsan "${plain_addresses[@]}" -- \
+        "^(unit ($tsan_units|$without_units)|fault null|golden cpu|cli (run|usage|plan|kernels|settings)|serve (many|framing|front))\$"
     export -f race_kernels && export out
     check "CPU kernels with the thread sanitizer" "${plain_addresses[@]}" bash -c race_kernels
     # Steps on the caller's thread, beside that of the engine. Not unit ablation, which takes minutes here.
     check "ablation with the thread sanitizer" "${plain_addresses[@]}" "$out/tsan/src/cli/weft" bench ablation --device cpu -t 2 \
         --max-num-batched-tokens 64 --max-num-seqs 8 -r 3
-}
-
-build_cpu-only() { compile cpu-only -Dopencl=disabled -Dcbc=disabled; }
-
-stage_cpu-only() {
-    built cpu-only || return
-    # Not cli bench_paper and logits cpu, which compute on the CPU: in this build with the same objects as in the first. Nor cli readme, of texts.
-    run_tests "tests without OpenCL and CBC" cpu-only -- \
-        '^(golden cpu|unit (shipped_plans|plan_worlds)|cli (usage|run|chat|measure|plan|kernels|settings|sampling|bench_serve|bench_throughput|terminal|install)|layers)'
-    check "no leak after load, run and close" leaks
 }
 
 build_fuzz() {
@@ -336,7 +362,6 @@ stage_fuzz() {
     built fuzz || return
     run_tests "inputs kept from fuzzing" fuzz -- --suite fuzz
     fuzz_all
-    $more || left_out+=("fuzzing: 60 s a target in place of $fuzz_seconds s")
 }
 
 # --- what Debian has no package of ------------------------------------------------------------------
@@ -377,8 +402,29 @@ stages_in_a_group() {
     wait "$!"
 }
 
-setup=(--test)
-if $more; then setup+=(--more); fi
-./setup.sh "${setup[@]}" || { failed=1; end; }
+# The plain build, incrementally; meson builds what these tests need. A developer's own folder `build` serves as well.
+quick() {
+    local folder=$out/plain word names=()
+    [ -f "$folder/build.ninja" ] || [ ! -f build/build.ninja ] || folder=$PWD/build
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" "-Dpython=$python" >"$(log_of "setup quick")" || return
+    for word; do mapfile -t -O ${#names[@]} names < <(meson test -C "$folder" --list 2>/dev/null | sed -n 's/^.* \/ //p' | grep -E -- "$word"); done
+    if [ ${#names[@]} = 0 ]; then
+        echo "test.sh: no test has one of these words: $*; meson test -C $folder --list names all" >&2
+        return 2
+    fi
+    mapfile -t names < <(printf '%s\n' "${names[@]}" | awk '!seen[$0]++')
+    meson test -C "$folder" --print-errorlogs --maxfail 1 -t 5 "${names[@]}"
+    local rc=$?
+    [ -f "$folder/meson-logs/testlog.json" ] && "$python" tests/count.py "$folder/meson-logs/testlog.json" |
+        sed -n '1s/\([0-9]*\) \([0-9]*\) \([0-9]*\)/\1 passed, \2 failed, \3 skipped/p'
+    return $rc
+}
+
+if [ ${#words[@]} -gt 0 ]; then
+    quick "${words[@]:1}"
+    exit
+fi
+choose_cases
+./setup.sh --test --more || { failed=1; end; }
 openai_client
 stages_in_a_group

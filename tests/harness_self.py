@@ -25,7 +25,7 @@ echo "meson $*" >>"$CALLS"
 case $1 in
 setup) mkdir -p "$2" && : >"$2/build.ninja" ;;
 test)
-    case " $* " in *" --list "*) printf 'weft / %s\\n' "unit weights" "unit engine" "unit weights"; exit ;; esac
+    case " $* " in *" --list "*) printf 'weft / %s\\n' "unit weights" "unit engine" "unit weights" "unit log" layers; exit ;; esac
     for _ in $(seq 1200); do grep -q "^meson setup .*${UNTIL:-}" "$CALLS" && break; sleep 0.1; done
     echo "tested $3" >>"$CALLS"
     mkdir -p "$3/meson-logs" && cp "$SKIPPED" "$3/meson-logs/testlog.json"
@@ -203,7 +203,7 @@ class Scripts(unittest.TestCase):
         self.program("meson", meson)
         self.program("ninja", ninja)
 
-    def stage(self, *args, reason, ci, ninja=NOTHING, until=""):
+    def stage(self, *args, reason, ci, ninja=NOTHING, until="", turn=""):
         """Stages in a copy of the sources, all of whose tests are skipped for that reason."""
         self.copy_sources(MESON, ninja)
         log = os.path.join(self.folder, "log.json")
@@ -213,7 +213,7 @@ class Scripts(unittest.TestCase):
             path = os.path.join(self.folder, "build-test", "tsan", run_by_itself)
             os.makedirs(os.path.dirname(path))
             self.program(path, NOTHING)
-        p = self.run_script("./test.sh", *args, ci=ci, SKIPPED=log, UNTIL=until)
+        p = self.run_script("./test.sh", *args, ci=ci, SKIPPED=log, UNTIL=until, **({"WEFT_TEST_TURN": turn} if turn else {}))
         return p.returncode, p.stdout.splitlines()
 
     def test_a_skip_fails_where_ci_is_set(self):
@@ -222,7 +222,8 @@ class Scripts(unittest.TestCase):
         self.assertIn("unit engine (skipped where CI is set: a program is missing)", "\n".join(out))
         again = out[out.index("failed:"):]  # for who sees only the end
         self.assertEqual([line.strip() for line in again[1:3]], ["unit engine (skipped where CI is set: a program is missing), "
-                                                                 "concurrency with the thread sanitizer:", "skipped: a program is missing"])
+                                                                 "concurrency with the thread sanitizer, and what is without OpenCL and CBC:",
+                                                                 "skipped: a program is missing"])
 
     def test_a_skip_is_counted_elsewhere(self):
         code, out = self.stage("tsan", reason="a program is missing", ci=False)
@@ -241,8 +242,8 @@ class Scripts(unittest.TestCase):
         self.assertTrue(run.endswith(" unit weights unit engine"), run)
 
     def test_the_next_stage_is_built_beside_tests(self):
-        self.stage("tsan", "cpu-only", reason="", ci=False, until="/cpu-only ")
-        begun, = (i for i, line in enumerate(self.said()) if line.startswith("meson setup ") and "/cpu-only " in line)
+        self.stage("tsan", "fuzz", reason="", ci=False, until="/fuzz ")
+        begun, = (i for i, line in enumerate(self.said()) if line.startswith("meson setup ") and "/fuzz " in line)
         ended, = (i for i, line in enumerate(self.said()) if line.startswith("tested ") and line.endswith("/tsan"))
         self.assertLess(begun, ended)
 
@@ -253,7 +254,7 @@ class Scripts(unittest.TestCase):
 
     def ended_by(self, number, pids):
         """Sends test.sh a signal while tests of a stage and the build of the next one run, whose processes add their ids to that file."""
-        with subprocess.Popen(["./test.sh", "plain", "cpu-only"], cwd=self.folder, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as p:
+        with subprocess.Popen(["./test.sh", "plain", "fuzz"], cwd=self.folder, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as p:
             while not os.path.exists(pids) or len(ids := numbers(pids)) < 2:
                 self.assertIsNone(p.poll())
                 time.sleep(0.05)
@@ -264,37 +265,67 @@ class Scripts(unittest.TestCase):
         """At once, not when the tests in front have ended."""
         pids = os.path.join(self.folder, "pids")
         stay = f'echo $$ >>"{pids}"; exec sleep 600'
-        self.copy_sources(meson=f'#!/bin/sh\ncase "$*" in setup*) mkdir -p "$2" ;; *--list*) echo "weft / unit engine" ;; test*) {stay} ;; esac\n',
-                          ninja=f'#!/bin/sh\ncase "$*" in *cpu-only*) {stay} ;; esac\n')
+        self.copy_sources(meson=f'#!/bin/sh\ncase "$*" in setup*) mkdir -p "$2" ;; *--list*) echo "weft / layers" ;; test*) {stay} ;; esac\n',
+                          ninja=f'#!/bin/sh\ncase "$*" in *fuzz*) {stay} ;; esac\n')
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             code, ids = self.ended_by(number, pids)
             self.assertEqual(code, 128 + number)
             self.assertTrue(all(ends(pid) for pid in ids))
             os.remove(pids)
 
-    def test_tiers(self):
-        code, out = self.stage("plain", reason="", ci=False)
-        self.assertIn("left out here", "\n".join(out))
-        self.assertIn("--no-suite more", "\n".join(self.said()))
-        self.assertEqual(self.said()[0], "setup.sh --test")
-
-    def test_both_tiers(self):
-        code, out = self.stage("--all", "plain", reason="", ci=False)
-        self.assertNotIn("left out here", "\n".join(out))
+    def ran(self):
         run, = (line for line in self.said() if "--print-errorlogs" in line)
-        self.assertTrue(run.endswith(" --no-suite part"), run)
-        self.assertEqual(self.said()[0], "setup.sh --test --more")
+        return run.partition(" -t 5 ")[2]
 
-    def test_both_tiers_in_one_run(self):
-        """Of the sanitizers' tests, too: between two runs a core waits."""
-        self.stage("--all", "asan", reason="", ci=False)
-        run, = (line for line in self.said() if "--print-errorlogs" in line)
-        self.assertTrue(run.endswith(" unit weights unit engine"), run)
+    def test_each_test_runs_in_one_build(self):
+        """Which one is that of those that sanitizers watch changes by turns."""
+        plain = []
+        for turn in ("2", "3"):
+            runs = {}
+            for name in ("plain", "asan"):
+                self.setUp()
+                self.stage(name, reason="", ci=False, turn=turn)
+                self.assertEqual(self.said()[0], "setup.sh --test --more")
+                runs[name] = self.ran()
+            self.assertNotIn("layers", runs["asan"])
+            self.assertIn("layers", runs["plain"])
+            for unit in ("unit weights", "unit engine", "unit log"):
+                self.assertNotEqual(unit in runs["plain"], unit in runs["asan"], f"{unit} at turn {turn}")
+            plain += [runs["plain"]]
+        self.assertEqual(["unit weights" in run for run in plain], [False, True])
 
-    def test_longer_tier_alone(self):
-        self.stage("--more", "plain", reason="", ci=False)
-        run, = (line for line in self.said() if "--print-errorlogs" in line)
-        self.assertTrue(run.endswith(" --suite more"), run)
+    def test_parts_follow_from_the_commit(self):
+        def git(*words):
+            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words], cwd=self.folder, check=True, capture_output=True)
+
+        def chosen():
+            return next(line for line in self.run_script("./test.sh", "tsan", CI="").stdout.splitlines() if line.startswith("turn "))
+
+        self.copy_sources(MESON, WRONG)
+        os.mkdir(os.path.join(self.folder, "cl"))
+        git("init", "-q")
+        for name in ("cl/kernel.cl", "README.md"):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
+                f.write("text\n")
+            git("add", "cl", "tests", "setup.sh", name)
+            git("commit", "-qm", name)
+        first = chosen()
+        for part in ("cl=", "cpu=", "model=", "packages=1/3"):
+            self.assertIn(part, first)
+        self.assertEqual(chosen(), first)
+        with open(os.path.join(self.folder, "cl", "kernel.cl"), "a", encoding="utf-8") as f:
+            f.write("more\n")
+        self.assertNotIn("cl=", chosen())
+        self.assertIn("cpu=", chosen())
+
+    def test_quick(self):
+        """It builds once, and runs what has the word."""
+        code, out = self.stage("quick", "weig", reason="a program is missing", ci=False)
+        self.assertEqual((code, out[-1]), (0, "0 passed, 0 failed, 1 skipped"))
+        self.assertTrue(self.ran().endswith("unit weights"), self.said())
+        self.assertNotIn("engine", self.ran())
+        self.assertFalse(any(line.startswith("setup.sh") for line in self.said()))
+        self.assertEqual(self.run_script("./test.sh", "quick", "nothing of that name").returncode, 2)
 
     def test_integration_sets_ci_and_runs_both_tiers(self):
         os.mkdir(os.path.join(self.folder, ".ci"))

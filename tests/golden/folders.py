@@ -7,7 +7,7 @@
 - Gemma 3 with a vision tower: its text.
 - stories260K as a folder writes what its GGUF file writes.
 
-    folders.py WEFT DECODE SOURCES DEVICE [later]     later: the models and types that the run without it leaves out on OpenCL, and nothing else
+    folders.py WEFT DECODE SOURCES DEVICE
 
 Logits may be off by what src/verify/tolerances.def says.
 """
@@ -27,16 +27,13 @@ from device import build_once, resolve
 for part in ('model', 'support'):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
 import hf
+import part
 import reference
 import tiny
 import tolerances
 
 LIMIT = tolerances.rows('MODEL')['logits'][0]
 TYPES = ['F32', 'F16', 'BF16']
-# On OpenCL a type of weights is another kernel of products, of grouped products and of rows, each built for seconds; architectures are not. All types of
-# these at once: what has its own nodes around products (biases, norms of heads, LayerNorm), and experts, stacked and with biases.
-OTHER_KERNELS = ['gpt-oss', 'gpt2', 'llama', 'mixtral', 'qwen3']
-LATER = ['command-r', 'falcon', 'falcon40b', 'gemma3', 'gemma3-vision', 'granite', 'llama3', 'mistral', 'mistral-window', 'olmo2', 'opt', 'phi3', 'phi4', 'qwen2', 'qwen2moe', 'smollm3', 'starcoder2', 'starcoder2-window', 'yarn']  # each builds kernels for seconds
 TINY = [  # architecture, variant, options of hf.py
     ('llama', 'gqa', ['--shards', '3']),
     ('llama', 'mha', []),
@@ -79,13 +76,6 @@ class Test:
         self.say(what, worst <= 1, f'{worst:.2f} of its tolerance')  # NaN fails
 
     # ---- of transformers -------------------------------------------------------------------------
-
-    def types(self, name, later):
-        """Of the weights, in this run."""
-        if self.device == 'cpu':
-            return TYPES
-        first = [] if name in LATER else TYPES if name in OTHER_KERNELS else ['F16']
-        return [t for t in TYPES if t not in first] if later else first
 
     def made(self, folder, top, types):
         facts = json.loads((folder / 'ids.json').read_text())
@@ -261,13 +251,12 @@ def main():
         top = pathlib.Path(name)
         folders = sorted(p for p in (test.sources / 'tests/model/data').iterdir() if (p / 'ids.json').exists())
         assert len(folders) >= 13, folders
-        later = sys.argv[5:] == ['later']
+        # On OpenCL a type of weights is another kernel of products, of grouped products and of rows, each built for seconds.
+        chosen = [(folder, kind) for folder in folders for kind in TYPES]
+        if test.device != 'cpu':
+            chosen = part.mine('model', chosen)
         for folder in folders:
-            types = test.types(folder.name, later)
-            if types:
-                test.made(folder, top, types)
-        if later:
-            sys.exit(test.failed > 0)
+            test.made(folder, top, [kind for f, kind in chosen if f == folder])
         for case in TINY:
             test.tiny(*case, top)
         test.stories(top)

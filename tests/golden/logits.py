@@ -20,6 +20,7 @@ from device import build_once, resolve
 
 for folder in ('model', 'support'):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', folder))
+import part
 import reference
 import tiny
 import tolerances
@@ -146,7 +147,8 @@ def main():
     print(f'seed {seed}')
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for arch, fmt, variant, windows in long_cases() if args.long else cases():
+        chosen = long_cases() if args.long else cases()
+        for arch, fmt, variant, windows in part.mine('model', chosen) if args.device != 'cpu' else chosen:
             name = f'{arch} {fmt} {variant}{" windows" if windows else ""}'
             if not re.search(args.only, name):
                 continue

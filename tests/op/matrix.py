@@ -11,6 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import part
+
 CLANG = "clang-19"
 HERE = os.path.dirname(os.path.abspath(__file__))
 AMD = {  # unit of host.c -> targets, instruction
@@ -132,9 +135,11 @@ def main():
     if not shutil.which(CLANG):
         print(f"skipped: {CLANG} is missing (setup.sh installs it)")
         return 77
-    products = [p for p in programs(gemm) if p.of == "F16" or p.name == "matrix64"]  # each format once, each tile with F16
+    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name == "matrix64"))  # each format once, each tile with F16
+    rows = programs(attention)
+    units = part.mine("cl", sorted({p.unit for p in rows}))  # variants of one unit are compared with each other
     with tempfile.TemporaryDirectory() as folder:
-        for host, p in [(gemm, p) for p in products] + [(attention, p) for p in programs(attention)]:
+        for host, p in [(gemm, p) for p in products] + [(attention, p) for p in rows if p.unit in units]:
             if not only or "host" in only:
                 on_host(p, kernels, folder, host)
             if not only or "amd" in only:

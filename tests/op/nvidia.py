@@ -5,6 +5,7 @@ reads and names that hide each other show here, without a GPU. All warps must ta
 
   nvidia.py KERNEL-FOLDER WGMMA_PTX      the tool packs quantised weights; exit code 77: no pyopencl or no device
 """
+import functools
 import os
 import re
 import subprocess
@@ -23,6 +24,7 @@ except Exception as e:  # not installed, or a loader without drivers
     print("skipped: no pyopencl or no OpenCL device:", e)
     sys.exit(77)
 
+import part
 import tolerances  # needs numpy
 
 FLAGS = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -459,54 +461,57 @@ def main(folder, tool):
     def mma(bm, bn, wm, wn, stages, w16):
         return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "STAGES": stages, "W16": w16}
 
-    good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
-        check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
-        check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
-        check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=0, xk=256, xrows=4), 3, 96, 256, residual=True, norm=True, half=True, act=16),
-        check_experts(folder, "gemm_flat", 64, flat(2, 1, 1), 21, 2, 4, 48, 128, bias=True, half=True),
-        check_experts(folder, "gemm_flat", 64, flat(1, 1, 1), 1, 2, 8, 32, 256, one_x=True, w_type="Q4_K", tool=tool),
-        check_experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="Q4_K", tool=tool),
-        check_experts(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 2, 4, 32, 320, bias=True, half=True),
-        check_experts(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 0), 21, 3, 6, 48, 256, one_x=True, w_type="Q4_K", tool=tool),
-        check_experts(folder, "gemm_flat", 64, flat(2, 1, 1, silu=1), 21, 2, 4, 96, 128, silu=True, half=True),
-        check_experts(folder, "gemm_flat", 64, flat(2, 1, 1, silu=1), 1, 2, 8, 64, 256, one_x=True, silu=True, w_type="Q4_K", tool=tool),
-        check_experts(folder, "gemm_flat", 64, row(2, 256, silu=1), 1, 2, 8, 96, 256, silu=True, half=True, w_type="Q4_K", tool=tool),
-        check_experts(folder, "gemm_frag", 64, {**frag(32, 64, 16, 64, 64, 3, 1), "SILU": 1}, 45, 2, 4, 96, 320, silu=True, half=True),
-        check_experts(folder, "gemm_frag", 64, {**frag(16, 64, 16, 32, 64, 2, 1), "SILU": 1}, 21, 3, 6, 64, 256, one_x=True, silu=True, w_type="Q4_K",
+    product, experts, of_class, of_normalised, of_rope = (
+        functools.partial(functools.partial, f) for f in (check, check_experts, check_class, check_normalised_class, check_rope))
+    cases = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
+        product(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
+        product(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
+        product(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=0, xk=256, xrows=4), 3, 96, 256, residual=True, norm=True, half=True, act=16),
+        experts(folder, "gemm_flat", 64, flat(2, 1, 1), 21, 2, 4, 48, 128, bias=True, half=True),
+        experts(folder, "gemm_flat", 64, flat(1, 1, 1), 1, 2, 8, 32, 256, one_x=True, w_type="Q4_K", tool=tool),
+        experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="Q4_K", tool=tool),
+        experts(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 2, 4, 32, 320, bias=True, half=True),
+        experts(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 0), 21, 3, 6, 48, 256, one_x=True, w_type="Q4_K", tool=tool),
+        experts(folder, "gemm_flat", 64, flat(2, 1, 1, silu=1), 21, 2, 4, 96, 128, silu=True, half=True),
+        experts(folder, "gemm_flat", 64, flat(2, 1, 1, silu=1), 1, 2, 8, 64, 256, one_x=True, silu=True, w_type="Q4_K", tool=tool),
+        experts(folder, "gemm_flat", 64, row(2, 256, silu=1), 1, 2, 8, 96, 256, silu=True, half=True, w_type="Q4_K", tool=tool),
+        experts(folder, "gemm_frag", 64, {**frag(32, 64, 16, 64, 64, 3, 1), "SILU": 1}, 45, 2, 4, 96, 320, silu=True, half=True),
+        experts(folder, "gemm_frag", 64, {**frag(16, 64, 16, 32, 64, 2, 1), "SILU": 1}, 21, 3, 6, 64, 256, one_x=True, silu=True, w_type="Q4_K",
                       tool=tool),
-        check_experts(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 2, 4, 40, 328, bias=True),
-        check_experts(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 3, 6, 43, 160, one_x=True, half=True, w_type="q8_0"),
-        check_class(folder, tool, "F16", 3, 6, 5, 44, 7 * 64),
-        check_class(folder, tool, "Q4_K", 2, 2, 8, 92, 16 * 64),
-        check_class(folder, tool, "Q8_0", 1, 1, 3, 32, 16 * 64),
-        check_class(folder, tool, "Q4_0", 8, 1, 3, 44, 16 * 64, parts=4),
-        check_normalised_class(folder, tool, "F16", 1, 3, 4, 256, 3, 92, 18 * 64),
-        check_normalised_class(folder, tool, "Q4_K", 2, 4, 1, 64, 1, 92, 4 * 256),
-        check_normalised_class(folder, tool, "Q8_0", 1, 6, 2, 128, 2, 96, 16 * 64, silu=True),
-        check_normalised_class(folder, tool, "Q6_K", 2, 6, 1, 64, 2, 5 * 32, 4 * 256, heads=(3, 1, 32, 24)),
-        check(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "CUT": 1}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
-        check_rope(folder, 128, rope(64, 64), 8, 256, 2, 1, bias=True, half=True),
-        check_rope(folder, 128, rope(128, 64, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
-        check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
-        check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
-        check(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),
-        check(folder, "gemm_flat", 64, flat(1, 1, 1), 5, 44, 256, bias=True, w_type="Q4_0", tool=tool),
-        check(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type="Q4_1", tool=tool),
-        *(check(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type=t, tool=tool) for t in ("Q8_0", "K8")),
-        check(folder, "gemm_flat", 64, flat(2, 1, 1, norm=1, silu=1, xk=512, xrows=4), 3, 64, 512, norm=True, silu=True, w_type="Q6_K", tool=tool),
-        *(check(folder, "gemm_flat", 64, row(1, 256), 1, 44, 256, bias=True, residual=True, half=True, w_type=t, tool=tool) for t in ("Q4_0", "Q5_1", "Q8_0", "K8")),
-        *(check(folder, "gemm_flat", 64, row(2, 512, norm=1, silu=1), 1, 64, 512, norm=True, silu=True, w_type=t, tool=tool) for t in ("Q5_0", "Q4_K", "Q6_K")),
-        check(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type="Q6_K", tool=tool),
-        check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, half=True, w_type="Q4_0", tool=tool),
-        check(folder, "gemm_flat", 64, flat(1, 1, 1), 5, 44, 256, residual=True, w_type="IQ4_XS", tool=tool),
-        *(check(folder, "gemm_flat", 64, row(1, 256), 1, 44, 256, bias=True, half=True, w_type=t, tool=tool) for t in ("IQ4_NL", "IQ2_XS", "IQ3_S", "Q2_K", "Q3_K")),
-        *(check(folder, "gemm_naive", 64, {"FRAG": 1}, 3, 44, 256, w_type=t, tool=tool) for t in ("MXFP4", "IQ2_XXS", "IQ3_XXS", "Q2_K", "Q3_K")),
-        check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, bias=True, w_type="MXFP4", tool=tool),
-        *(check(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type=t, tool=tool) for t in ("IQ2_S", "Q2_K")),
-        check_experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="MXFP4", tool=tool),
-        check(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),
-        check(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 43, 160, bias=True, residual=True, w_type="q8_0"),
+        experts(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 2, 4, 40, 328, bias=True),
+        experts(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 3, 6, 43, 160, one_x=True, half=True, w_type="q8_0"),
+        of_class(folder, tool, "F16", 3, 6, 5, 44, 7 * 64),
+        of_class(folder, tool, "Q4_K", 2, 2, 8, 92, 16 * 64),
+        of_class(folder, tool, "Q8_0", 1, 1, 3, 32, 16 * 64),
+        of_class(folder, tool, "Q4_0", 8, 1, 3, 44, 16 * 64, parts=4),
+        of_normalised(folder, tool, "F16", 1, 3, 4, 256, 3, 92, 18 * 64),
+        of_normalised(folder, tool, "Q4_K", 2, 4, 1, 64, 1, 92, 4 * 256),
+        of_normalised(folder, tool, "Q8_0", 1, 6, 2, 128, 2, 96, 16 * 64, silu=True),
+        of_normalised(folder, tool, "Q6_K", 2, 6, 1, 64, 2, 5 * 32, 4 * 256, heads=(3, 1, 32, 24)),
+        product(folder, "gemm_flat", 128, {**flat(1, 1, 1, silu=1), "CUT": 1}, 3, 96, 256, bias=True, silu=True, half=True, w_type="Q4_K", tool=tool),
+        of_rope(folder, 128, rope(64, 64), 8, 256, 2, 1, bias=True, half=True),
+        of_rope(folder, 128, rope(128, 64, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
+        product(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
+        product(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
+        product(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),
+        product(folder, "gemm_flat", 64, flat(1, 1, 1), 5, 44, 256, bias=True, w_type="Q4_0", tool=tool),
+        product(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type="Q4_1", tool=tool),
+        *(product(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type=t, tool=tool) for t in ("Q8_0", "K8")),
+        product(folder, "gemm_flat", 64, flat(2, 1, 1, norm=1, silu=1, xk=512, xrows=4), 3, 64, 512, norm=True, silu=True, w_type="Q6_K", tool=tool),
+        *(product(folder, "gemm_flat", 64, row(1, 256), 1, 44, 256, bias=True, residual=True, half=True, w_type=t, tool=tool) for t in ("Q4_0", "Q5_1", "Q8_0", "K8")),
+        *(product(folder, "gemm_flat", 64, row(2, 512, norm=1, silu=1), 1, 64, 512, norm=True, silu=True, w_type=t, tool=tool) for t in ("Q5_0", "Q4_K", "Q6_K")),
+        product(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type="Q6_K", tool=tool),
+        product(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, half=True, w_type="Q4_0", tool=tool),
+        product(folder, "gemm_flat", 64, flat(1, 1, 1), 5, 44, 256, residual=True, w_type="IQ4_XS", tool=tool),
+        *(product(folder, "gemm_flat", 64, row(1, 256), 1, 44, 256, bias=True, half=True, w_type=t, tool=tool) for t in ("IQ4_NL", "IQ2_XS", "IQ3_S", "Q2_K", "Q3_K")),
+        *(product(folder, "gemm_naive", 64, {"FRAG": 1}, 3, 44, 256, w_type=t, tool=tool) for t in ("MXFP4", "IQ2_XXS", "IQ3_XXS", "Q2_K", "Q3_K")),
+        product(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, bias=True, w_type="MXFP4", tool=tool),
+        *(product(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type=t, tool=tool) for t in ("IQ2_S", "Q2_K")),
+        experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="MXFP4", tool=tool),
+        product(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),
+        product(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 43, 160, bias=True, residual=True, w_type="q8_0"),
     ]
+    good = [case() for case in part.mine("cl", cases)]
     return 0 if all(good) else 1
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import ptx
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
+import part
 import tolerances
 
 LOCAL = 1 << 18
@@ -511,7 +512,7 @@ def check_class(tool, variants, cut):
         assert same == (split != 1), f"{name}, cut of K {split}: {'the same' if same else 'other'} bits"
 
 
-def check_format(tool, name, rows, tokens, packs, dtype, texts):
+def check_format(tool, name, rows, tokens, packs, texts, dtype):
     failed = 0
     for silu, shape in ((0, (13, 68, 768)), (1, (tokens + 3, 96, 1280))):
         texts.append(subprocess.check_output([tool, name, "1", dtype, *["silu"] * silu], text=True))
@@ -526,14 +527,16 @@ def main():
     variants = [line.split() for line in subprocess.check_output([tool], text=True).splitlines()]
     all_formats = {name: tuple(numbers.values()) for name, numbers in formats_of(tool).items() if name != "F16"}
     formats = list({(*numbers, codes > 0): name for name, (*numbers, codes) in all_formats.items()}.values())  # tables differ in constants alone
-    failed, texts = 0, []
+    jobs, texts = [], []
     for name, *numbers in variants:
         rows, tokens, packs = map(int, numbers)
-        failed += check_f16(tool, name, rows, tokens, packs, texts) + check_rope(tool, name, rows, tokens, packs, texts)
-        failed += sum(check_format(tool, name, rows, tokens, packs, dtype, texts) for dtype in (all_formats if name == variants[0][0] else formats))
+        jobs += [functools.partial(check, tool, name, rows, tokens, packs, texts) for check in (check_f16, check_rope)]
+        jobs += [functools.partial(check_format, tool, name, rows, tokens, packs, texts, dtype) for dtype in (all_formats if name == variants[0][0] else formats)]
+    mine = part.mine("cl", jobs)
+    failed = sum(job() for job in mine)
     unpacked = [(name, int(rows), int(tokens)) for name, rows, tokens, packs in variants if packs == "0"]
     failed += sum(failure(f"parts of K: {cut}", check_class, tool, unpacked, cut) for cut in (2, 3, 7))
-    wrong = ptx.check_comments(texts)
+    wrong = ptx.check_comments(texts) if mine == jobs else []  # they say what all programs together use
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")
     failed += len(wrong)
