@@ -6,6 +6,7 @@
 import glob
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -66,8 +67,7 @@ class Scripts(unittest.TestCase):
 
     def program(self, name, text):
         path = os.path.join(self.bin, name)
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
+        pathlib.Path(path).write_text(text, encoding="utf-8")
         os.chmod(path, 0o755)
 
     def env(self, ci=False, **env):
@@ -78,8 +78,7 @@ class Scripts(unittest.TestCase):
         return subprocess.run(command, cwd=self.folder, env=self.env(**env), capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     def said(self):
-        with open(self.calls, encoding="utf-8") as f:
-            return f.read().splitlines()
+        return pathlib.Path(self.calls).read_text(encoding="utf-8").splitlines()
 
     # --- setup.sh ----------------------------------------------------------------------------------------
 
@@ -138,8 +137,7 @@ class Scripts(unittest.TestCase):
         for name in ("dpkg-query", "rpm", "pacman"):
             self.program(name, "#!/bin/sh\nexit 1\n")
         path = os.path.join(self.folder, "os-release")
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(release)
+        pathlib.Path(path).write_text(release, encoding="utf-8")
         return self.run_script(os.path.join(SOURCES, "setup.sh"), *args, WEFT_OS_RELEASE=path)
 
     def test_setup_knows_other_systems(self):
@@ -305,8 +303,7 @@ class Scripts(unittest.TestCase):
         os.mkdir(os.path.join(self.folder, "cl"))
         git("init", "-q")
         for name in ("cl/kernel.cl", "README.md"):
-            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
-                f.write("text\n")
+            pathlib.Path(os.path.join(self.folder, name)).write_text("text\n", encoding="utf-8")
             git("add", "cl", "tests", "setup.sh", name)
             git("commit", "-qm", name)
         first = chosen()

@@ -5,6 +5,7 @@ is skipped; tests/count.py makes that a failure where CI is set. All models run 
 """
 import glob
 import os
+import pathlib
 import re
 import signal
 import struct
@@ -35,8 +36,7 @@ def data(name):
 
 def sanitized():
     """Is the program built with a sanitizer? It keeps what is freed then, and takes ten times as long."""
-    with open(WEFT, "rb") as f:
-        program = f.read()
+    program = pathlib.Path(WEFT).read_bytes()
     return b"libasan.so" in program or b"libtsan.so" in program
 
 
@@ -47,8 +47,7 @@ def documents():
 
 
 def open_text(path):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        return f.read()
+    return pathlib.Path(os.path.join(ROOT, path)).read_text(encoding="utf-8")
 
 
 def write_with_template(f, text):

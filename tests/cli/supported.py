@@ -6,6 +6,7 @@
 What an architecture stands for is the first sentence of its file.
 """
 import os
+import pathlib
 import re
 import sys
 
@@ -18,8 +19,7 @@ LEVELS = {"c": "plain C", "avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX", "ne
 
 
 def read(path):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        return f.read()
+    return pathlib.Path(os.path.join(ROOT, path)).read_text(encoding="utf-8")
 
 
 def found(pattern, path):
@@ -88,5 +88,4 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     for path in rows():
         new = rewritten(path, read(path))
-        with open(os.path.join(ROOT, path), "w", encoding="utf-8") as f:
-            f.write(new)
+        pathlib.Path(os.path.join(ROOT, path)).write_text(new, encoding="utf-8")

@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -27,8 +28,7 @@ class Throughput(cli.TestCase):
         cls.addClassCleanup(temp.cleanup)
         cls.folder = temp.name
         cls.csv = os.path.join(cls.folder, "lengths.csv")
-        with open(cls.csv, "w") as f:
-            f.write(TRACE)
+        pathlib.Path(cls.csv).write_text(TRACE)
 
     def rows(self, *args):
         return json.loads(self.ok(*throughput("-o", "json", *args)).text)
@@ -142,8 +142,7 @@ class Throughput(cli.TestCase):
                                ("--dataset", "--arrivals", "trace"), ("--rate", "--arrivals", "poisson", "--rate", "0")):
             self.fails(cli.USAGE, message, *throughput(*args))
         bad = os.path.join(self.folder, "bad.csv")
-        with open(bad, "w") as f:
-            f.write("ContextTokens,GeneratedTokens\n5,x\n")
+        pathlib.Path(bad).write_text("ContextTokens,GeneratedTokens\n5,x\n")
         self.fails(cli.RUNTIME, "line 2", *throughput("--dataset", bad))
         self.fails(cli.RUNTIME, "/absent", *throughput("--dataset", "/absent"))
         self.fails(cli.RUNTIME, "fits the context", *throughput("--const", "600:600"))
@@ -153,8 +152,7 @@ class Throughput(cli.TestCase):
 
     def test_trace_without_times(self):
         no_times = os.path.join(self.folder, "no_times.csv")
-        with open(no_times, "w") as f:
-            f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
+        pathlib.Path(no_times).write_text("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
         self.fails(cli.USAGE, "no times", *throughput("--dataset", no_times, "--arrivals", "trace"))
 
 

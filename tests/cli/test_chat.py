@@ -3,6 +3,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -416,8 +417,7 @@ class Lines(cli.TestCase):
 
     def tokens(self, message):
         path = os.path.join(self.folder, "message")
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(message + "\n")
+        pathlib.Path(path).write_text(message + "\n", encoding="utf-8")
         return re.search(r"prompt (\d+) tokens", self.ok("run", *cli.GREEDY, *TEMPLATE, "-n", 1, "-f", path).err).group(1)
 
     def chat(self, turns, env=None):
@@ -501,12 +501,10 @@ class Lines(cli.TestCase):
         """What is no history keeps its content and its mode, however large it is, and that is said; so is a file that cannot be made."""
         path = os.path.join(self.folder, "mine")
         for content in (b"#!/bin/sh\necho mine\n", b"x" * (2 << 20)):
-            with open(path, "wb") as f:
-                f.write(content)
+            pathlib.Path(path).write_bytes(content)
             os.chmod(path, 0o755)
             self.no_history(path, "mine: something else wrote it")
-            with open(path, "rb") as f:
-                self.assertEqual(f.read(), content)
+            self.assertEqual(pathlib.Path(path).read_bytes(), content)
             self.assertEqual(os.stat(path).st_mode & 0o777, 0o755)
         self.no_history(os.path.join(self.folder, "absent", "x"), "absent/x: No such file")
 
@@ -567,8 +565,7 @@ class Lines(cli.TestCase):
                     before, after, seen = self.ended_by(sig, at_prompt, {"WEFT_HISTORY": path})
                     self.assertEqual(after, before)
                     self.assertEqual(re.findall(rb"\x1b\[\?2004[hl]", seen)[-1:], [b"\x1b[?2004l"])
-                    with open(path) as f:
-                        self.assertEqual(f.read().splitlines()[-1], f"day\\040{sig}")
+                    self.assertEqual(pathlib.Path(path).read_text().splitlines()[-1], f"day\\040{sig}")
 
     def test_closed_terminal_ends_the_chat(self):
         path = os.path.join(self.folder, "own")
@@ -579,8 +576,7 @@ class Lines(cli.TestCase):
             t.until(rb"> ")
             os.close(t.fd)
             self.assertEqual(t.p.wait(timeout=PATIENCE), -signal.SIGHUP)
-        with open(path) as f:
-            self.assertEqual(f.read().splitlines()[-1], "One\\040day")
+        self.assertEqual(pathlib.Path(path).read_text().splitlines()[-1], "One\\040day")
 
     def test_history_does_not_grow_without_end(self):
         path = os.path.join(self.folder, "own")

@@ -5,6 +5,7 @@ the kernel choices that are installed, and the systemd unit of examples/.
     test_install.py BUILD
 """
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -44,8 +45,7 @@ class Install(unittest.TestCase):
         done = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", cls.dest)
         assert done.returncode == 0, done.stdout + done.stderr
         pc, = (os.path.join(where, "weft.pc") for where, _, names in os.walk(cls.dest) if "weft.pc" in names)
-        with open(pc, encoding="utf-8") as f:
-            cls.prefix = re.search(r"^prefix=(.*)$", f.read(), re.M).group(1)
+        cls.prefix = re.search(r"^prefix=(.*)$", pathlib.Path(pc).read_text(encoding="utf-8"), re.M).group(1)
         cls.env = {**os.environ, "PKG_CONFIG_LIBDIR": os.path.dirname(pc), "PKG_CONFIG_SYSROOT_DIR": cls.dest}
 
     def ok(self, *command, **more):
@@ -95,8 +95,7 @@ class Install(unittest.TestCase):
 
     def test_a_program_by_pkg_config(self):
         source = os.path.join(self.dest, "p.c")
-        with open(source, "w", encoding="utf-8") as f:
-            f.write(PROGRAM)
+        pathlib.Path(source).write_text(PROGRAM, encoding="utf-8")
         said = self.built(source).stdout.split()
         self.assertEqual(said[0], self.ok("pkg-config", "--modversion", "weft", env=self.env).strip())
         self.assertGreater(int(said[1]), 0)
@@ -150,12 +149,10 @@ class Unit(unittest.TestCase):
         temp = tempfile.TemporaryDirectory()
         self.addCleanup(temp.cleanup)
         self.path = os.path.join(temp.name, "weft@.service")
-        with open(os.path.join(ROOT, "examples", "weft@.service"), encoding="utf-8") as f:
-            self.text = f.read()
+        self.text = pathlib.Path(os.path.join(ROOT, "examples", "weft@.service")).read_text(encoding="utf-8")
 
     def verify(self, text):
-        with open(self.path, "w", encoding="utf-8") as f:
-            f.write(text)
+        pathlib.Path(self.path).write_text(text, encoding="utf-8")
         return run("systemd-analyze", "verify", "--man=no", self.path)
 
     def test_verify(self):

@@ -112,8 +112,7 @@ class Perplexity(cli.TestCase):
         """What was there stays, and nothing is left beside it."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.npy")
-            with open(path, "w") as f:
-                f.write("old")
+            pathlib.Path(path).write_text("old")
             p = subprocess.Popen([cli.WEFT, "perplexity", *cli.CPU, "--force", "gemm=ref,attention=ref", "--tokens", "1" + ",2" * 9999, "--logits", path],
                                  stderr=subprocess.PIPE)
             while not any(map(size_of, glob.glob(path + ".*"))):  # it has not begun to write
@@ -123,8 +122,7 @@ class Perplexity(cli.TestCase):
             self.assertEqual(p.communicate(timeout=60)[1].count(b"wrote"), 0)
             self.assertEqual(p.returncode, cli.INTERRUPTED)
             self.assertEqual(os.listdir(folder), ["out.npy"])
-            with open(path) as f:
-                self.assertEqual(f.read(), "old")
+            self.assertEqual(pathlib.Path(path).read_text(), "old")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_full_disk(self):
@@ -170,8 +168,7 @@ class Bench(cli.TestCase):
                    "peer_rate,ratio").split(",")
         with tempfile.TemporaryDirectory() as folder:
             peers = os.path.join(folder, "peers.txt")
-            with open(peers, "w") as f:
-                f.write("model_prompt,F32,P=4,other,2,tokens/s\n")
+            pathlib.Path(peers).write_text("model_prompt,F32,P=4,other,2,tokens/s\n")
             for more in ([], ["--peer", peers], ["--deterministic"], ["--f16-residual"]):
                 self.ok("bench", *cli.CPU, *SHORT, "-m", cli.data("stories260K.gguf"), "--results", folder, *more)
             name, = (n for n in os.listdir(folder) if n.endswith(".csv"))
@@ -297,8 +294,7 @@ class Calibrate(cli.TestCase):
             for bad in ("/absent/x", folder):
                 self.fails(cli.RUNTIME, f"cannot write {bad}", "calibrate", *cli.CPU, "-p", TEXT, "-o", bad)
             text = os.path.join(folder, "text")
-            with open(text, "w") as f:
-                f.write(TEXT)
+            pathlib.Path(text).write_text(TEXT)
             self.fails(cli.USAGE, "is the text of -f", "calibrate", *cli.CPU, "-f", text, "-o", text)
             self.fails(cli.USAGE, "is a model", "calibrate", *cli.CPU, "-p", TEXT, "-o", os.path.join(cli.ROOT, "models", "demo.gguf"))
             self.fails(cli.RUNTIME, "the largest buffer on", "calibrate", *cli.CPU, "--max-alloc", "1K", "-p", TEXT, "-o", path)
@@ -369,8 +365,7 @@ class Info(cli.TestCase):
     def test_memory_is_checked_against_what_is_available(self):
         """Before anything is loaded, and not against what is built in."""
         need = 2560 << 24  # bytes of the longest context, 2.5 KiB a token
-        with open("/proc/meminfo") as f:
-            available = 1024 * int(re.search(r"MemAvailable: +(\d+)", f.read()).group(1))
+        available = 1024 * int(re.search(r"MemAvailable: +(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1))
         if available * 1.1 > need:
             self.skipTest(cli.NEEDS_HARDWARE + "less than 40 GB of free memory")
         context = min(int(available * 1.1 / 2560), 1 << 24)
@@ -386,8 +381,7 @@ class Info(cli.TestCase):
         self.assertIn("the KV cache needs", r.err)
 
     def test_a_shorter_context_than_the_models_is_said(self):
-        with open(os.path.join(cli.ROOT, "models", "demo.gguf"), "rb") as f:
-            demo = f.read()
+        demo = pathlib.Path(os.path.join(cli.ROOT, "models", "demo.gguf")).read_bytes()
         key = b"llama.context_length\x04\0\0\0"
         self.assertEqual(demo.count(key + (512).to_bytes(4, "little")), 1)
         with tempfile.NamedTemporaryFile() as f:

@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -42,8 +43,7 @@ class Folder(cli.TestCase):
         return os.path.join(self.folder, name)
 
     def write(self, name, text):
-        with open(self.path(name), "w") as f:
-            f.write(text)
+        pathlib.Path(self.path(name)).write_text(text)
         return self.path(name)
 
     def ops(self, *args, device="cpu"):
@@ -200,8 +200,7 @@ class Tune(Folder):
             self.assertTrue(path.startswith(self.folder))
             lines = r.text.splitlines()
             self.assertEqual([line.split()[3] for line in lines[1:4]], ["M=1", "M=2", "M=4"])
-            with open(path) as f:
-                head, *rows = (line for line in f.read().splitlines() if line[0] != "#")
+            head, *rows = (line for line in pathlib.Path(path).read_text().splitlines() if line[0] != "#")
             self.assertEqual(head, "weft-tuned 1")
             self.assertRegex(rows[4], "^kernels [0-9a-f]{8}$")
             self.assertRegex(rows[5], r"^cost device read=[0-9.]+,f32=[0-9.]+")
@@ -263,8 +262,7 @@ class Tune(Folder):
     def forced(self, variant, edit=lambda text: text):
         """A tuned file of the CPU that names this variant."""
         self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "--max-size", 1, "-f", self.path("out"))
-        with open(self.path("out")) as f:
-            text = f.read()
+        text = pathlib.Path(self.path("out")).read_text()
         return self.write("out", edit(re.sub(r"K=64 .*", f"K=64 1:{variant}", text)))
 
     def test_choice_is_used(self):

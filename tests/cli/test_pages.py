@@ -6,6 +6,7 @@ the pages, and real shells complete.
 """
 import glob
 import os
+import pathlib
 import pty
 import re
 import select
@@ -30,8 +31,7 @@ def needs(program):
 
 
 def read(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
+    return pathlib.Path(path).read_text(encoding="utf-8")
 
 
 def run(*command, **more):
@@ -212,8 +212,7 @@ class Shells(cli.TestCase):
         """A program in place of weft, whose device is then that of every machine."""
         with tempfile.TemporaryDirectory() as folder:
             weft = os.path.join(folder, "weft")
-            with open(weft, "w", encoding="utf-8") as f:
-                f.write("#!/bin/sh\necho 'opencl:3.1   GPU  80 GiB  One'\n")
+            pathlib.Path(weft).write_text("#!/bin/sh\necho 'opencl:3.1   GPU  80 GiB  One'\n", encoding="utf-8")
             os.chmod(weft, 0o755)
             script = 'source "$0"; COMP_LINE=$1; COMP_POINT=${#1}; _weft "$2"; echo "${COMPREPLY[*]}"'
             for line, offered in (("weft run --device o", "opencl:3.1"), ("weft run --device opencl:", "3.1"), ("weft run --device=opencl:3", "3.1")):

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import pathlib
 import re
 import tempfile
 import unittest
@@ -68,8 +69,7 @@ class Cost(cli.TestCase):
     def test_given_devices(self):
         with tempfile.TemporaryDirectory() as folder:
             table = os.path.join(folder, "table")
-            with open(table, "w") as f:
-                f.write("weft-devices 1\ndevice slow memory=1 read=1 f32=0.001\n")
+            pathlib.Path(table).write_text("weft-devices 1\ndevice slow memory=1 read=1 f32=0.001\n")
             text = self.cost("--on", "slow", "--devices", table, "--tokens", 64)
             self.assertIn("this step: 64 tokens, 43 of them decodes", text)
             c = json.loads(self.cost("--on", "slow", "--devices", table, "--tokens", 64, "--json"))
@@ -85,8 +85,7 @@ class Cost(cli.TestCase):
             first = self.ok("plan", *CPU, "--cost", "--measure", "-q", env=env).text
             kept = [os.path.join(f, n) for f, _, names in os.walk(folder) for n in names]
             self.assertEqual(len(kept), 1)
-            with open(kept[0]) as f:
-                self.assertIn("cost device read=", f.read())
+            self.assertIn("cost device read=", pathlib.Path(kept[0]).read_text())
             self.assertEqual(self.ok("plan", *CPU, "--cost", "-q", env=env).text, first)
 
     def test_what_does_not_fit(self):
@@ -126,11 +125,9 @@ class Overlap(cli.TestCase):
             with open(profile, "a") as f:
                 f.write("a line of somebody\n")
             self.fails(USAGE, "--anew", *other)
-            with open(profile, "w") as f:
-                f.write("somebody's notes\n")
+            pathlib.Path(profile).write_text("somebody's notes\n")
             self.fails(USAGE, "something else than times of ops", *other, "--anew")
-            with open(profile) as f:
-                self.assertEqual(f.read(), "somebody's notes\n")
+            self.assertEqual(pathlib.Path(profile).read_text(), "somebody's notes\n")
 
     def test_energy_for_the_cost_model(self):
         """Measured with a model on a device, it is of the cost of that model on that device."""
@@ -201,8 +198,7 @@ class Plan(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plan")
             want = self.ok(*RUN, "--dump-plan", path).out
-            with open(path) as f:
-                base = f.read()
+            base = pathlib.Path(path).read_text()
             layer = [l.split()[1] for l in base.splitlines() if l.startswith("layer ")]
             self.assertIn("prefill_attention", layer)
             plain = [op for op in layer if "attention" not in op]
@@ -219,8 +215,7 @@ class Plan(cli.TestCase):
             lines = base.split("\n", 1)[1]
             buckets = "weft-plan 2\n" + lines.replace("bucket", "bucket tokens 4", 1) + unequal.split("\n", 1)[1]
             for name, text in (("unequal", unequal), ("named", named), ("one", one), ("interleaved", interleaved), ("buckets", buckets)):
-                with open(path, "w") as f:
-                    f.write(text)
+                pathlib.Path(path).write_text(text)
                 for more in ([], ["--check-calls"]):
                     self.assertEqual(self.ok(*RUN, "--plan", path, *more).out, want, f"{name} {more}\n{text}")
 
@@ -228,32 +223,26 @@ class Plan(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plan")
             want = self.ok(*RUN, "--dump-plan", path).out
-            with open(path, "rb") as f:
-                text = f.read()
-            with open(path, "wb") as f:
-                f.write(text.replace(b"\n", b"\r\n"))
+            text = pathlib.Path(path).read_bytes()
+            pathlib.Path(path).write_bytes(text.replace(b"\n", b"\r\n"))
             self.assertEqual(self.ok(*RUN, "--plan", path).out, want)
 
     def test_an_op_of_another_device(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plan")
             self.ok(*RUN, "--dump-plan", path)
-            with open(path) as f:
-                text = f.read()
-            with open(path, "w") as f:
-                f.write(text.replace("layer gate ", "layer gate_up "))
+            text = pathlib.Path(path).read_text()
+            pathlib.Path(path).write_text(text.replace("layer gate ", "layer gate_up "))
             self.fails(USAGE, "no layer op 'gate_up' on this device (--dump-plan", *RUN, "--plan", path)
 
     def test_an_order_that_breaks_a_dependency(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plan")
             self.ok(*RUN, "--dump-plan", path)
-            with open(path) as f:
-                lines = f.read().splitlines()
+            lines = pathlib.Path(path).read_text().splitlines()
             first = next(i for i, l in enumerate(lines) if l.startswith("layer "))
             lines[first], lines[first + 1] = lines[first + 1], lines[first]
-            with open(path, "w") as f:
-                f.write("\n".join(lines) + "\n")
+            pathlib.Path(path).write_text("\n".join(lines) + "\n")
             self.fails(USAGE, "stands before", *RUN, "--plan", path)
 
     def write_profile(self, folder, memory):
@@ -282,8 +271,7 @@ class Plan(cli.TestCase):
             self.fails(USAGE, "would overwrite the profile", "plan", *CPU, "-q", "--search", os.path.join(folder, "profile"), "-o", os.path.join(folder, ".", "profile"))
             r = self.ok(*search, self.write_profile(folder, 0.01))
             self.assertIn("no plan is faster than the sequential one", r.text)
-            with open(path) as f:
-                self.assertNotIn("queue 1", f.read())
+            self.assertNotIn("queue 1", pathlib.Path(path).read_text())
 
     def check_rates(self, folder, path):
         """Figure 5 of NanoFlow: memory keeps 0.7 of its rate where compute loses a fifth, and loses nothing with all of the device."""
@@ -291,8 +279,7 @@ class Plan(cli.TestCase):
         self.assertEqual([(r["class"], r["lost"], r["rate"]) for r in c["rates"]], [("memory", 0.2, 0.7), ("memory", 1, 1)])
         self.fails(USAGE, "--json belongs to --cost and --profile", "plan", *CPU, "--json")
         alone = os.path.join(folder, "alone")
-        with open(alone, "w") as f:
-            f.write("weft-profile 1\nop q compute\ntime q tokens 8 share 1 us 20 spread 0\n")
+        pathlib.Path(alone).write_text("weft-profile 1\nop q compute\ntime q tokens 8 share 1 us 20 spread 0\n")
         self.assertEqual(json.loads(self.ok("plan", "--profile", alone, "--json").text)["rates"], [])
 
     def check_names(self, folder, path):
@@ -348,8 +335,7 @@ class Picture:
     SVG = "{http://www.w3.org/2000/svg}"
 
     def __init__(self, path):
-        with open(path, encoding="utf-8") as f:
-            text = f.read()
+        text = pathlib.Path(path).read_text(encoding="utf-8")
         self.root = xml.fromstring(text)
         self.width, self.height = map(float, self.root.get("viewBox").split()[2:])
 
@@ -457,8 +443,7 @@ class Timeline(cli.TestCase):
     def test_a_setting_is_for_perfetto(self):
         with tempfile.TemporaryDirectory() as folder:
             path, line = os.path.join(folder, "weft.conf"), os.path.join(folder, "steps.json")
-            with open(path, "w") as f:
-                f.write(f"timeline = {line}\n")
+            pathlib.Path(path).write_text(f"timeline = {line}\n")
             self.assertIn("attention", self.ok("plan", *CPU, "-q", env={"WEFT_CONFIG": path}).text)
             self.assertFalse(os.path.exists(line))
 
@@ -468,8 +453,7 @@ class Timeline(cli.TestCase):
             profile, path = self.write_profile(folder), os.path.join(folder, "step.json")
             picture = self.draw(folder, "--profile", profile, "--nano-batches", 2)
             self.ok("plan", *CPU, *self.BATCH, "--timeline", path, "--profile", profile, "--nano-batches", 2)
-            with open(path) as f:
-                trace = json.load(f)
+            trace = json.loads(pathlib.Path(path).read_bytes())
             ops = sorted((e["tid"], e["ts"], e["ts"] + e["dur"], e["name"], e["args"]["layer"]) for e in trace["traceEvents"] if e["ph"] == "X")
             boxes = sorted((o[0], o[3], o[4], o[2], o[1]) for o in picture.ops(picture.panels("step predicted")[0]))
             self.assertEqual([(o[0], o[3], o[4]) for o in ops], [(o[0], o[3], o[4]) for o in boxes])

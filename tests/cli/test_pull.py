@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import pty
 import re
 import resource
@@ -52,8 +53,7 @@ class TestCase(cli.TestCase):
         for folder, _, names in os.walk(self.models):
             for name in names:
                 path = os.path.join(folder, name)
-                with open(path, "rb") as f:
-                    out[os.path.relpath(path, self.models)] = f.read()
+                out[os.path.relpath(path, self.models)] = pathlib.Path(path).read_bytes()
         return out
 
     def begin(self, *words, size):
@@ -75,8 +75,7 @@ class TestCase(cli.TestCase):
 
 class Whole(TestCase):
     def test_by_type_then_run_by_name(self):
-        with open(DEMO, "rb") as f:
-            demo = f.read()
+        demo = pathlib.Path(DEMO).read_bytes()
         self.hub.repos["org/Story-GGUF"] = {"README.md": b"x", "story-Q4_K_M.gguf": demo, "story-Q8_0.gguf": gguf(2000), "mmproj-story-Q4_K_M.gguf": gguf(9)}
         r = self.pull("hf:org/Story-GGUF", says="story-Q4_K_M.gguf is fetched, and its checksum is right: `weft run story-Q4_K_M`")
         self.assertEqual(r.out, b"")
@@ -271,8 +270,7 @@ class BrokenOff(TestCase):
     def test_all_was_there_but_the_name(self):
         self.hub.cuts = [100]
         self.pull("org/repo", "--retries", 0, code=RUNTIME)
-        with open(os.path.join(self.models, "m.gguf.part"), "wb") as f:
-            f.write(self.content)
+        pathlib.Path(os.path.join(self.models, "m.gguf.part")).write_bytes(self.content)
         self.hub.log.clear()
         self.pull("org/repo")
         self.assertEqual(self.asked_from(), [])
@@ -284,8 +282,7 @@ class BrokenOff(TestCase):
         for left, told in ((self.content, "is fetched"), (self.content + b"more", "it is fetched from the start")):
             self.hub.cuts = [100]
             self.pull(f"{self.hub.url}/m.gguf", "--force", "--retries", 0, code=RUNTIME)
-            with open(os.path.join(self.models, "m.gguf.part"), "wb") as f:
-                f.write(left)
+            pathlib.Path(os.path.join(self.models, "m.gguf.part")).write_bytes(left)
             self.hub.log.clear()
             self.pull(f"{self.hub.url}/m.gguf", "--force", says=told)
             self.assertEqual(self.asked_from()[0], f"{len(left)}-")
@@ -473,8 +470,7 @@ class Lies(TestCase):
 
     def test_token_goes_to_the_hub_alone(self):
         path = os.path.join(self.home, "token")
-        with open(path, "w") as f:
-            f.write(TOKEN + "\n")
+        pathlib.Path(path).write_text(TOKEN + "\n")
         os.makedirs(os.path.join(self.home, ".cache/huggingface"))
         os.link(path, os.path.join(self.home, ".cache/huggingface/token"))
         for env in ({"HF_TOKEN": TOKEN}, {"HF_TOKEN_PATH": path}, {"HF_HOME": self.home}, {}):
@@ -541,8 +537,7 @@ class Others(TestCase):
         os.mkdir(self.models)
         path = os.path.join(self.models, "m.gguf")
         for content in (b"mine", gguf(1000, 5)):
-            with open(path, "wb") as f:
-                f.write(content)
+            pathlib.Path(path).write_bytes(content)
             self.pull("org/repo", code=RUNTIME, says=f"{path} is there, and may be another file: -o NAME gives this one another name, --force replaces that one")
             self.assertEqual(self.there(), {"m.gguf": content})
         self.pull("org/repo", "--force")
@@ -552,15 +547,13 @@ class Others(TestCase):
         self.hub.repos["org/repo"] = {"m.gguf": gguf(1000)}
         os.mkdir(self.models)
         mine = os.path.join(self.home, "mine")
-        with open(mine, "w") as f:
-            f.write("mine")
+        pathlib.Path(mine).write_text("mine")
         for name in ("m.gguf.part", "m.gguf.pull"):
             os.symlink(mine, os.path.join(self.models, name))
             self.pull("org/repo", code=RUNTIME, says="cannot write")
             for left in os.listdir(self.models):
                 os.remove(os.path.join(self.models, left))
-        with open(mine) as f:
-            self.assertEqual(f.read(), "mine")
+        self.assertEqual(pathlib.Path(mine).read_text(), "mine")
 
     def test_folder_that_cannot_be_written(self):
         self.hub.repos["org/repo"] = {"m.gguf": gguf(1000)}

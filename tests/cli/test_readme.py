@@ -124,8 +124,7 @@ class Documents(cli.TestCase):
         with open(os.path.join(cli.ROOT, "bench", "chart.py"), encoding="utf-8") as f:
             command = re.search(r"(?m)^    chart.py (.*) >(.*)", f.read())
         p = subprocess.run([sys.executable, "bench/chart.py", *command[1].split()], cwd=cli.ROOT, capture_output=True, check=True)
-        with open(os.path.join(cli.ROOT, command[2]), "rb") as f:
-            self.assertEqual(f.read(), p.stdout)
+        self.assertEqual(pathlib.Path(os.path.join(cli.ROOT, command[2])).read_bytes(), p.stdout)
 
 
 if __name__ == "__main__":

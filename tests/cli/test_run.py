@@ -1,6 +1,7 @@
 """run without a terminal: what goes to stdout, how an answer ends, signals, closed pipes."""
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -59,10 +60,8 @@ def interrupted_behind(line, *args, **more):
 class Text(cli.TestCase):
     def test_golden(self):
         """The story that llama.cpp writes with the same file, greedily, from BOS alone."""
-        with open(cli.data("stories260K.txt"), "rb") as f:
-            want = f.read()
-        with open(cli.data("stories260K.tokens.txt")) as f:
-            n = len(f.read().split())
+        want = pathlib.Path(cli.data("stories260K.txt")).read_bytes()
+        n = len(pathlib.Path(cli.data("stories260K.tokens.txt")).read_text().split())
         model = ["-m", cli.data("stories260K.gguf")]
         self.assertEqual(self.ok(*RUN, *model, "-p", "", "-n", n).out, want + b"\n")
 
@@ -186,21 +185,17 @@ class Text(cli.TestCase):
             want = self.ok(*args, "--dump-plan", plan).out
             self.assertGreater(os.path.getsize(plan), 0)
             self.assertEqual(self.ok(*args, "--plan", plan).out, want)
-            with open(plan) as f:
-                good = f.read()
+            good = pathlib.Path(plan).read_text()
             bad = plan + ".bad"
-            with open(bad, "w") as f:
-                f.write(good.replace("kernel auto", "kernel absent", 1))
+            pathlib.Path(bad).write_text(good.replace("kernel auto", "kernel absent", 1))
             self.fails(cli.USAGE, "has no kernel 'absent'", *args, "--plan", bad, "--dump-plan", plan)
-            with open(plan) as f:
-                self.assertEqual(f.read(), good, "replaced by a plan that cannot run")
+            self.assertEqual(pathlib.Path(plan).read_text(), good, "replaced by a plan that cannot run")
 
     def test_bad_attention_windows_file(self):
         """The file itself: tests/unit/attention_windows.c, and what it does: tests/golden/attention_windows.py."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "windows")
-            with open(path, "w") as f:
-                f.write("weft-attention-windows 1\nlayer 0 1 2 3\n")
+            pathlib.Path(path).write_text("weft-attention-windows 1\nlayer 0 1 2 3\n")
             for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
                             ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
                 self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 windows: want 8, one for each query head, or 4, one for each KV head", *command, "--attention-windows", path)
@@ -212,8 +207,7 @@ class Text(cli.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "timeline.json")
                 self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", *args, "--timeline", path)
-                with open(path) as f:
-                    events = json.load(f)
+                events = json.loads(pathlib.Path(path).read_bytes())
             spans = [(e["name"], e["args"]["step"]) for e in events if e["ph"] == "X" and e["tid"] == 1]
             self.assertEqual(spans.count(("submit", 0)), 1)
             for step in range(9):
@@ -232,8 +226,7 @@ class Text(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "timeline.json")
             self.ok(*RUN, "-p", "One day", "-n", 3, "--nano-batches", 2, "--timeline", path)
-            with open(path) as f:
-                events = json.load(f)
+            events = json.loads(pathlib.Path(path).read_bytes())
         names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
         self.assertEqual(names, {1: "engine", 2: "device", 3: "queue 0", 4: "queue 1"})
 
@@ -289,12 +282,10 @@ class Chat(cli.TestCase):
         """The message that the line becomes."""
         with tempfile.TemporaryDirectory() as folder:
             self.said([line, f"/save {folder}/chat"])
-            with open(os.path.join(folder, "chat")) as f:
-                return json.load(f)[0]["content"]
+            return json.loads(pathlib.Path(os.path.join(folder, "chat")).read_bytes())[0]["content"]
 
     def messages(self, path):
-        with open(path) as f:
-            return json.load(f)
+        return json.loads(pathlib.Path(path).read_bytes())
 
     def said(self, lines, *more, code=cli.OK):
         how = cli.CPU if "--temp" in more else cli.GREEDY
@@ -450,22 +441,18 @@ class Chat(cli.TestCase):
             path = os.path.join(folder, "there")
             for content, command, told in (*((c, cmd, "is there and no saved conversation, so it is left as it is") for c in spared for cmd in ("/save", "/save!")),
                                            (own.encode(), "/save", "has a saved conversation: /save! FILE replaces it")):
-                with open(path, "wb") as f:
-                    f.write(content)
+                pathlib.Path(path).write_bytes(content)
                 self.assertIn(f"{path} {told}", self.said([f"{command} {path}"], code=RUNTIME).err)
-                with open(path, "rb") as f:
-                    self.assertEqual(f.read(), content)
+                self.assertEqual(pathlib.Path(path).read_bytes(), content)
             self.said(["Hello", f"/save! {path}"])
-            with open(path) as f:
-                self.assertEqual(json.load(f)[0]["content"], "Hello")
+            self.assertEqual(json.loads(pathlib.Path(path).read_bytes())[0]["content"], "Hello")
 
     def test_save_and_load(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "my chat.json")
             whole = self.said(["Hello", f"/save {path}", "And then?"], "--system", "Be brief.")
             self.assertIn(f"3 messages are in {path}", whole.err)
-            with open(path) as f:
-                messages = json.load(f)
+            messages = json.loads(pathlib.Path(path).read_bytes())
             self.assertEqual([m["role"] for m in messages], ["system", "user", "assistant"])
             self.assertEqual(messages[1]["content"], "Hello")
             self.assertEqual(messages[2]["content"], self.said(["Hello"], "--system", "Be brief.").text.removesuffix("\n"))
@@ -473,8 +460,7 @@ class Chat(cli.TestCase):
             self.assertEqual(again.text.splitlines()[-1], whole.text.splitlines()[-1])
             self.assertEqual(self.ok("template", "--chat-template", cli.CHATML, "--messages", path).out.count(b"Be brief."), 1)
             for content, told in (("{", "line 1: "), ("{}", "no list of messages"), ('[{"role": "user"}]', "message 0 has no role"), ('[{"role": "x", "content": "y"}]', "'x' is no role")):
-                with open(path, "w") as f:
-                    f.write(content)
+                pathlib.Path(path).write_text(content)
                 r = self.said(["Hello", f"/load {path}", "And then?"], code=RUNTIME)
                 self.assertIn(told, r.err)
                 self.assertEqual(r.out, self.said(["Hello", "And then?"]).out)  # the conversation is as it was
@@ -557,8 +543,7 @@ class Chat(cli.TestCase):
         turns = 300 if cli.sanitized() else 3000
         with tempfile.TemporaryDirectory() as folder:
             path, script = self.conversation(folder, turns), os.path.join(folder, "script")
-            with open(script, "w") as f:
-                f.write(f"/load {path}\n/retry\n/info\n")
+            pathlib.Path(script).write_text(f"/load {path}\n/retry\n/info\n")
             with open(script) as f:
                 code, said = interrupted_behind("gives the same answer", *RUN, "--chat-template", cli.CHATML, "--chat", "-c", 256, stdin=f)
         self.assertEqual(code, 0)
@@ -578,8 +563,7 @@ class Prompts(cli.TestCase):
         """Again if that was done before this program sent the signal."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "prompt")
-            with open(path, "wb") as f:
-                f.write(b"tell me more " * 2_000_000)
+            pathlib.Path(path).write_bytes(b"tell me more " * 2_000_000)
             for how in ([], ["--chat-template", cli.CHATML]):
                 for _ in range(20):
                     code, said = interrupted_behind("seed ", "run", *cli.CPU, "-m", model_with_a_long_token(folder), "-f", path, *how)
@@ -633,8 +617,7 @@ class Ends(cli.TestCase):
                                 "-r", "1", "--results", folder], stderr=subprocess.PIPE, timeout=120)
             self.assertEqual(p.returncode, cli.RUNTIME, p.stderr)
             (name,) = os.listdir(folder)
-            with open(os.path.join(folder, name)) as f:
-                self.assertEqual(len(f.read().splitlines()), 2)
+            self.assertEqual(len(pathlib.Path(os.path.join(folder, name)).read_text().splitlines()), 2)
 
 
 class AddressSpace(cli.TestCase):
@@ -666,8 +649,7 @@ class AddressSpace(cli.TestCase):
     def test_started_by_a_script(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")
-            with open(script, "w", encoding="utf-8") as f:
-                f.write(f"#!{cli.WEFT} info\n")
+            pathlib.Path(script).write_text(f"#!{cli.WEFT} info\n", encoding="utf-8")
             os.chmod(script, 0o700)
             r = weft(program=script, preexec_fn=lambda: self.limit(1000))
             self.assertEqual((r.code, r.err), (cli.MODEL, self.fails(cli.MODEL, "not a GGUF file", "info", script).err))

@@ -1,5 +1,6 @@
 """What others wrote never commands the terminal, what cannot be written is said alike, and what takes long shows how far it is."""
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -33,14 +34,12 @@ class Terminal(cli.TestCase):
 
     def test_a_model_file(self):
         """Metadata of a file, its name, and the names of tensors."""
-        with open(cli.data("stories260K.gguf"), "rb") as f:
-            model = f.read()
+        model = pathlib.Path(cli.data("stories260K.gguf")).read_bytes()
         name = b"\x1b[31m\xc2\x9b2J\x07x"
         self.assertEqual(len(name), len(b"stories260K"))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder.encode(), NASTY.replace(b"/", b"") + b".gguf")
-            with open(path, "wb") as f:
-                f.write(model.replace(b"stories260K", name, 1))
+            pathlib.Path(path).write_bytes(model.replace(b"stories260K", name, 1))
             p = self.harmless(b"info", b"-m", path, b"-v", shown=b"\\x1b[31m\\xc2\\x9b2J\\x07x")
             self.assertEqual(p.returncode, 0, p.stderr)
             with open(path, "wb") as f:  # a tensor's name, which is then unknown
@@ -88,8 +87,7 @@ class Progress(cli.TestCase):
             path = os.path.join(folder, "x.npy")
             slow = ["--force", "gemm=ref,attention=ref"]
             text = os.path.join(folder, "text")
-            with open(text, "w", encoding="utf-8") as f:
-                f.write("One day there was a little girl. " * 40000)
+            pathlib.Path(text).write_text("One day there was a little girl. " * 40000, encoding="utf-8")
             self.shows(rb"perplexity \[[#.]+\] +\d+ %", "perplexity", *cli.CPU, *slow, "--tokens", "1" + ",2" * 9999, "--logits", path)
             self.shows(rb"perplexity \[[#.]+\] +\d+ %", "perplexity", *cli.CPU, *slow, "-f", text, "-c", 10000)
 

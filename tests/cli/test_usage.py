@@ -1,5 +1,6 @@
 """Help, and what happens when the command line or a file is wrong."""
 import os
+import pathlib
 import re
 import tempfile
 import unittest
@@ -87,8 +88,7 @@ class Help(cli.TestCase):
     def test_a_named_device_loads_no_driver_of_others(self):
         """The loader of OpenCL opens every driver that there is, which takes longer than a short run on the CPU."""
         with tempfile.TemporaryDirectory() as vendors:
-            with open(os.path.join(vendors, "absent.icd"), "w") as f:
-                f.write("libweft-absent-driver.so\n")
+            pathlib.Path(os.path.join(vendors, "absent.icd")).write_text("libweft-absent-driver.so\n")
             seen = {}
             for device in ("cpu", "CPU", "auto"):
                 env = {"OCL_ICD_VENDORS": vendors, "LD_DEBUG": "libs"}
@@ -306,8 +306,7 @@ class Files(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             empty, text, fifo = (os.path.join(folder, n) for n in ("empty", "text", "fifo"))
             open(empty, "w").close()
-            with open(text, "w") as f:
-                f.write("this is no model\n" * 100)
+            pathlib.Path(text).write_text("this is no model\n" * 100)
             os.mkfifo(fifo)
             for path in (empty, text, fifo, folder, "/dev/zero", os.path.join(folder, "absent")):
                 for command in (["run", "-p", "x"], ["info"], ["tokenize", "-p", "x"], ["detokenize", "1"],
@@ -322,8 +321,7 @@ class Files(cli.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, name)
                 for other in ("config.json", "tokenizer.json"):
-                    with open(os.path.join(folder, other), "w") as f:
-                        f.write("{}")
+                    pathlib.Path(os.path.join(folder, other)).write_text("{}")
                 if os.path.exists(path):
                     os.unlink(path)
                 os.mkfifo(path)
@@ -338,13 +336,11 @@ class Files(cli.TestCase):
 
     def test_what_helps(self):
         """An error names the command that helps with a folder, and says what a file is that is no model."""
-        with open(DEMO, "rb") as f:
-            demo = f.read()
+        demo = pathlib.Path(DEMO).read_bytes()
         with tempfile.TemporaryDirectory() as folder:
             def put(name, content):
                 path = os.path.join(folder, name)
-                with open(path, "wb") as f:
-                    f.write(content)
+                pathlib.Path(path).write_bytes(content)
                 return path
             self.assertIn("`weft pull` fetches one", self.fails(MODEL, "holds no model", "run", folder).err)
             lists = "`weft list` lists your models, and `weft pull` fetches one"
@@ -370,8 +366,7 @@ class Files(cli.TestCase):
 
     def test_unsupported_architecture(self):
         """Its file is described, and its vocabulary works."""
-        with open(DEMO, "rb") as f:
-            demo = f.read()
+        demo = pathlib.Path(DEMO).read_bytes()
         key = b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0"
         self.assertEqual(demo.count(key + b"llama"), 1)
         with tempfile.NamedTemporaryFile() as f:
@@ -391,8 +386,7 @@ class Files(cli.TestCase):
         """`weft info` cannot read it either, so no command advises it."""
         with tempfile.TemporaryDirectory() as folder:
             for name, content in (("config.json", "{}"), ("pytorch_model.bin", "x")):
-                with open(os.path.join(folder, name), "w") as f:
-                    f.write(content)
+                pathlib.Path(os.path.join(folder, name)).write_text(content)
             for command in ("info", "run"):
                 self.assertNotIn("`weft info", self.fails(MODEL, "take the model's safetensors files", command, folder).err)
 

@@ -75,7 +75,6 @@ static struct weft_stats close_engine(uint64_t before)
 /* Short ones first, so that all seem to be short; then many at once, of which some must be swapped out. */
 static void nothing_is_created_for_many_sequences(void **state)
 {
-    (void)state;
     open_engine((struct weft_engine_params){.context = 64, .n_seqs = 4, .kv_seqs = 1, .max_batched_tokens = 16});
     uint64_t before = created();
     run_alone("The sun was", 1, MOST);
@@ -87,7 +86,6 @@ static void nothing_is_created_for_many_sequences(void **state)
 static void nothing_is_created_for_long_prompts(void **state)
 {
     static char prompt[1600];
-    (void)state;
     while (strlen(prompt) + 8 < sizeof prompt) strcat(prompt, "One day ");
     open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2, .debug = &(struct weft_debug){.force = "attention=decode_split"}});
     uint64_t before = created();
@@ -101,7 +99,6 @@ static void a_load_that_fails_leaves_nothing(void **state)
 {
     static const int nth[] = {1, 2, 9, 20};
     struct weft_engine_params p = {.device = "opencl:0.0", .tier = "base", .tuned = "none", .context = 64};
-    (void)state;
     for (size_t i = 0; i < sizeof nth / sizeof *nth; i++) {
         char fault[64];
         int before = alive();
@@ -158,7 +155,6 @@ static const struct { uint32_t nano_batches, queue; } queues[] = {{1, 1}, {2, 1}
 static void any_queue_fails(void **state)
 {
     static const int nth[] = {1, 4, 30};
-    (void)state;
     for (size_t i = 0; i < sizeof queues / sizeof *queues * sizeof nth / sizeof *nth; i++) {
         char fault[80];
         size_t q = i % (sizeof queues / sizeof *queues);
@@ -195,7 +191,6 @@ static void lose_on_queue(uint32_t nano_batches, uint32_t queue)
 
 static void any_queue_hangs(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof queues / sizeof *queues; i++) lose_on_queue(queues[i].nano_batches, queues[i].queue);
 }
 

@@ -36,14 +36,12 @@ static char warnings[4096];
 
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user;
     size_t len = strlen(warnings);
     if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-    (void)st, (void)type, (void)at;
     return remove(path);
 }
 
@@ -168,7 +166,6 @@ static weft_status run_with_helper(const char *fault, int n_cases, uint32_t watc
 
 static void builds_that_crash(void **state)
 {
-    (void)state;
     assert_int_equal(run_with_helper("clBuildProgram:crash", N_CASES, PATIENT), WEFT_ERR_DEVICE);
     assert_non_null(strstr(warnings, "does not build"));
     assert_non_null(strstr(weft_last_error(), "every kernel for rmsnorm"));
@@ -177,7 +174,6 @@ static void builds_that_crash(void **state)
 
 static void builds_that_hang(void **state)
 {
-    (void)state;
     uint64_t start = wf_now_ns();
     assert_int_equal(run_with_helper("clBuildProgram:hang", 1, 1000), WEFT_ERR_DEVICE);
     assert_non_null(strstr(warnings, "does not build"));
@@ -187,7 +183,6 @@ static void builds_that_hang(void **state)
 
 static void builds_that_fail(void **state)
 {
-    (void)state;
     assert_int_equal(run_with_helper("clBuildProgram:fail=-11", N_CASES, PATIENT), WEFT_ERR_DEVICE);
     assert_int_equal(run_with_helper("clBuildProgram:fail=-11@1", N_CASES, PATIENT), WEFT_OK); /* the next variant */
     assert_non_null(strstr(warnings, "does not build"));
@@ -198,7 +193,6 @@ static void builds_that_fail(void **state)
 static void launches_that_ask_too_much(void **state)
 {
     static const char *const faults[] = {"clEnqueueNDRangeKernel:fail=-5@1", "clEnqueueNDRangeKernel:fail=-54@1"};
-    (void)state;
     for (size_t i = 0; i < WF_LEN(faults); i++) {
         bool lost;
         assert_int_equal(run_with(faults[i], &lost), WEFT_OK);
@@ -217,7 +211,6 @@ static void products_that_clblast_refuses(void **state)
     wf_dev *dev;
     wf_check *k;
     wf_call c;
-    (void)state;
     warnings[0] = 0;
     arm("clCreateProgramWithSource:fail=-6");
     assert_int_equal(wf_check_new(reference, &product, &k), WEFT_OK);
@@ -241,7 +234,6 @@ static void products_that_clblast_refuses(void **state)
 static void no_build_helper(void **state)
 {
     bool lost;
-    (void)state;
     clear_cache();
     setenv("WEFT_CLBUILD", "/nonexistent", 1);
     assert_int_equal(run_with("clBuildProgram:fail=-11@1", &lost), WEFT_OK);
@@ -254,7 +246,6 @@ static void no_build_helper(void **state)
 static void binaries_that_do_not_load(void **state)
 {
     bool lost;
-    (void)state;
     clear_cache();
     works();
     assert_int_equal(run_with("clCreateProgramWithBinary:fail=-42@1", &lost), WEFT_OK);
@@ -274,7 +265,6 @@ static int run_self(const char *fault)
 
 static void binaries_that_crash(void **state)
 {
-    (void)state;
     clear_cache();
     works();
     int status = run_self("clCreateProgramWithBinary:crash");
@@ -317,7 +307,6 @@ static void sweep(int error)
 
 static void every_call_fails(void **state)
 {
-    (void)state;
     sweep(-5); /* CL_OUT_OF_RESOURCES */
     sweep(-6); /* CL_OUT_OF_HOST_MEMORY */
 }
@@ -325,7 +314,6 @@ static void every_call_fails(void **state)
 static void every_call_fails_without_binaries(void **state)
 {
     uint64_t n = calls_of_a_run();
-    (void)state;
     setenv("WEFT_CLBUILD", "/nonexistent", 1);
     for (uint64_t i = 1; i <= n; i += 1 + n / 40) { /* each one builds: a sample */
         char fault[64];
@@ -342,7 +330,6 @@ static void every_call_fails_without_binaries(void **state)
 static void polls_fail(void **state)
 {
     bool lost;
-    (void)state;
     assert_int_not_equal(run_with("clGetEventInfo:fail=-5@1", &lost), WEFT_OK);
     assert_int_not_equal(run_with("clGetEventInfo:fail=-5", &lost), WEFT_OK);
     works();
@@ -350,7 +337,6 @@ static void polls_fail(void **state)
 
 static void out_of_memory(void **state)
 {
-    (void)state;
     for (int i = 1; i <= 4; i++) {
         char fault[64];
         bool lost;
@@ -366,7 +352,6 @@ static void out_of_memory(void **state)
 static void no_devices(void **state)
 {
     wf_dev *dev = NULL;
-    (void)state;
     arm("clGetDeviceIDs:fail=-1");
     assert_int_equal(wf_dev_open("opencl:0.0", NULL, &dev), WEFT_ERR_NODEVICE);
     assert_int_equal(wf_dev_open("gpu", NULL, &dev), WEFT_ERR_NODEVICE);
@@ -378,7 +363,6 @@ static void no_devices(void **state)
 
 static void no_platforms(void **state)
 {
-    (void)state;
     setenv("WEFT_FAKE_NO_PLATFORM", "1", 1);
     int status = run_self("none");
     unsetenv("WEFT_FAKE_NO_PLATFORM");
@@ -393,7 +377,6 @@ static void lost_work(void **state)
         "clEnqueueNDRangeKernel:lose@1", "clEnqueueNDRangeKernel:lose@2", "clEnqueueNDRangeKernel:lose@3",
         "clEnqueueWriteBuffer:lose@2",   "clEnqueueReadBuffer:lose@1",    "clEnqueueFillBuffer:lose@3",
     };
-    (void)state;
     for (size_t i = 0; i < WF_LEN(faults); i++) {
         int status = run_self(faults[i]);
         if (!WIFEXITED(status)) fail_msg("%s: died of signal %d", faults[i], WTERMSIG(status));

@@ -110,7 +110,6 @@ static void fail_on_queue(uint32_t nano_batches, uint32_t queue, const uint64_t 
 /* Kernels run on the second queue in nano-batches only. */
 static void any_queue_fails(void **state)
 {
-    (void)state;
     for (uint32_t parts = 1; parts <= MOST_PARTS; parts++) {
         int with_kernels = 0;
         for (uint32_t q = 1; q <= QUEUES; q++) {
@@ -126,7 +125,6 @@ static void any_queue_fails(void **state)
 
 static void say_nothing(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user, (void)level, (void)line;
 }
 
 int main(void)

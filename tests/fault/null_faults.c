@@ -88,7 +88,6 @@ static uint64_t calls_of(enum wf_null_slot slot)
 static void every_call_of_every_slot_fails(void **state)
 {
     static const weft_status kinds[] = {WEFT_ERR_DEVICE, WEFT_ERR_NOMEM};
-    (void)state;
     for (int slot = 0; slot < WF_NULL_N_SLOTS; slot++) {
         uint64_t n = calls_of(slot);
         assert_true(n > 0);
@@ -108,7 +107,6 @@ static void every_call_of_every_slot_fails(void **state)
 static void work_that_never_ends(void **state)
 {
     static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_TRANSFER};
-    (void)state;
     for (size_t s = 0; s < WF_LEN(slots); s++) {
         uint64_t n = calls_of(slots[s]);
         for (uint32_t i = 1; i <= n; i++) {
@@ -130,7 +128,6 @@ static uint64_t long_gemm(const wf_call *c)
 static void queues_overlap(void **state)
 {
     run r = {0};
-    (void)state;
     wf_null_configure(&(wf_null_config){.cost_ns = long_gemm});
     assert_int_equal(make(&r), WEFT_OK);
     wf_call c = {.op = WF_OP_SILU_MUL, .variant = -1, .signal = r.done[0],

@@ -84,8 +84,7 @@ def one_tensor(folder, name, kind='F32', shape='[4]', size=16):
 
 
 def write(folder, name, data):
-    with open(os.path.join(folder, name), 'wb') as f:
-        f.write(data)
+    pathlib.Path(os.path.join(folder, name)).write_bytes(data)
 
 
 def remove(name):
@@ -112,8 +111,7 @@ def alone(change):
 def tokenizer(change):
     def edit(folder):
         path = os.path.join(folder, 'tokenizer.json')
-        with open(path, encoding='utf-8') as f:
-            o = json.load(f)
+        o = json.loads(pathlib.Path(path).read_bytes())
         change(o)
         hf.write_json(folder, 'tokenizer.json', o)
     return edit
@@ -230,8 +228,7 @@ def main():
         def copy(name, change):
             shutil.rmtree(folder)
             shutil.copytree(os.path.join(tools, 'data', name), folder)
-            with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
-                config = json.load(f)
+            config = json.loads(pathlib.Path(os.path.join(folder, 'config.json')).read_bytes())
             hf.write_json(folder, 'config.json', config | change)
 
         for name, change, want in MADE:

@@ -10,6 +10,7 @@ Messages of the library name its parameters, which the program knows to be its o
 Files of cl and of src/dev have an order, too: no file uses, by itself or through others, what uses it.
 """
 import os
+import pathlib
 import re
 import sys
 
@@ -39,8 +40,7 @@ def complaints(root, path):
     if folder not in ORDER and folder not in BACKENDS:
         yield f"{path}: folder {folder} has no place in the order"
         return
-    with open(os.path.join(root, path), encoding="utf-8") as f:
-        text = f.read()
+    text = pathlib.Path(os.path.join(root, path)).read_text(encoding="utf-8")
     for kind, name in INCLUDE.findall(text):
         first = name.split("/")[0]
         if kind == "<":
@@ -65,8 +65,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+|\(-[a-z]\b|pass -[a-z]\b")
 def options_named(root, path):
     if folder_of(path) in ABOVE_ALL or path == os.path.join("src", "base", "options.c"):
         return
-    with open(os.path.join(root, path), encoding="utf-8") as f:
-        text = f.read()
+    text = pathlib.Path(os.path.join(root, path)).read_text(encoding="utf-8")
     for call in FAILURE.findall(text):
         for literal in re.findall(r'"(?:\\.|[^"\\])*"', call):
             for option in OPTION.findall(COMMAND.sub("", literal)):
@@ -93,13 +92,11 @@ def stripped(text):
 
 def names_of(root, path):
     """(defined, used) of a .c file: public names. Those that a macro pastes from a table, wf_x_##row, count as used."""
-    with open(os.path.join(root, path), encoding="utf-8") as f:
-        text = f.read()
+    text = pathlib.Path(os.path.join(root, path)).read_text(encoding="utf-8")
     code, used = stripped(text), set()
     tables = [name for _, name in INCLUDE.findall(text) if name.endswith(".def") and os.path.exists(os.path.join(root, name))]
     for table in tables:
-        with open(os.path.join(root, table), encoding="utf-8") as f:
-            words = set(re.findall(r"\w+", stripped(f.read())))
+        words = set(re.findall(r"\w+", stripped(pathlib.Path(os.path.join(root, table)).read_text(encoding="utf-8"))))
         used.update(prefix + word for prefix in PASTED.findall(code) for word in words)
     defined = set(DEFINITION.findall(code))
     return defined, (used | set(re.findall(r"\bwf_\w+", code))) - defined

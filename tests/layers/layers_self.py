@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The include test must be able to fail: runs it over small trees that are right or wrong."""
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -56,8 +57,7 @@ for files, right in TREES:
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
-            with open(os.path.join(root, path), "w", encoding="utf-8") as f:
-                f.write(text)
+            pathlib.Path(os.path.join(root, path)).write_text(text, encoding="utf-8")
         code = subprocess.run([sys.executable, sys.argv[1], root], stdout=subprocess.DEVNULL).returncode
         if (code == 0) != right:
             print(f"{files}: exit {code}, should be {'0' if right else 'not 0'}")
@@ -65,8 +65,7 @@ for files, right in TREES:
 for path, line, right in CASES:
     with tempfile.TemporaryDirectory() as root:
         os.makedirs(os.path.join(root, os.path.dirname(path)))
-        with open(os.path.join(root, path), "w", encoding="utf-8") as f:
-            f.write(line + "\n")
+        pathlib.Path(os.path.join(root, path)).write_text(line + "\n", encoding="utf-8")
         code = subprocess.run([sys.executable, sys.argv[1], root], stdout=subprocess.DEVNULL).returncode
         if (code == 0) != right:
             print(f"{path}: {line}: exit {code}, should be {'0' if right else 'not 0'}")

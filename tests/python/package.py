@@ -6,6 +6,7 @@ and unit.py run there. The environment stays in the build folder, and the wheel 
 """
 import hashlib
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -36,8 +37,7 @@ def run(*command, **more):
 def said(path):
     """What a file says that notes what has been done; None if there is none."""
     try:
-        with open(path, encoding='utf-8') as f:
-            return f.read()
+        return pathlib.Path(path).read_text(encoding='utf-8')
     except FileNotFoundError:
         return None
 
@@ -55,8 +55,7 @@ def environment():
     got = subprocess.run([*PIP, *TOOLS], capture_output=True, text=True)
     if got.returncode:
         skip(f'pip cannot install {wanted}: {got.stderr.strip().splitlines()[-1]}')
-    with open(ready, 'w', encoding='utf-8') as f:
-        f.write(wanted)
+    pathlib.Path(ready).write_text(wanted, encoding='utf-8')
 
 
 def moved(pc):
@@ -83,8 +82,7 @@ def sources():
     paths = [os.path.join(ROOT, 'include', 'weft', 'weft.h')]
     paths += [os.path.join(where, name) for where, _, names in os.walk(os.path.join(ROOT, 'python')) for name in names if '.pyc' not in name]
     for path in sorted(paths):
-        with open(path, 'rb') as f:
-            digest.update(path.encode() + b'\0' + f.read())
+        digest.update(path.encode() + b'\0' + pathlib.Path(path).read_bytes())
     return digest.hexdigest()
 
 
@@ -97,8 +95,7 @@ def wheel(env):
     shutil.rmtree(folder, ignore_errors=True)
     run(*PIP, '--no-build-isolation', '--no-deps', '--force-reinstall', f'--config-settings=build-dir={folder}',
         '--config-settings=setup-args=-Dwerror=true', os.path.join(ROOT, 'python'), env=env)
-    with open(STAMP, 'w', encoding='utf-8') as f:
-        f.write(digest)
+    pathlib.Path(STAMP).write_text(digest, encoding='utf-8')
 
 
 def main():

@@ -7,6 +7,7 @@ import atexit
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -167,8 +168,7 @@ class Server:
         self.until(lambda m: not m["num_requests_running"] and not m["num_requests_waiting"], "idle")
 
     def memory(self):
-        with open(f"/proc/{self.p.pid}/statm") as f:
-            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+        return int(pathlib.Path(f"/proc/{self.p.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
     def own_memory(self):
         """Bytes that are no pages of files: those come and go with what else the machine reads."""
@@ -181,8 +181,7 @@ class Server:
             return int(re.search(r"VmHWM:\s+(\d+) kB", f.read()).group(1)) << 10
 
     def forget_peak(self):
-        with open(f"/proc/{self.p.pid}/clear_refs", "w", encoding="ascii") as f:
-            f.write("5")  # proc_pid_clear_refs(5)
+        pathlib.Path(f"/proc/{self.p.pid}/clear_refs").write_text("5")  # proc_pid_clear_refs(5, encoding="ascii")
 
     def sockets(self):
         """Connections that it has open, by the kernel's table, which may show one twice where it changes meanwhile."""

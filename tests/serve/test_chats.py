@@ -1,6 +1,7 @@
 """Conversations on the page: kept, listed, edited, saved and opened; what goes wrong; keys, screen readers and phones. The answers are made up."""
 import json
 import os
+import pathlib
 import signal
 import tempfile
 
@@ -288,8 +289,7 @@ class Files(Chats):
         path = os.path.join(self.folder.name, name)
         self.b.click(button)
         serve.Server.wait(lambda: os.path.exists(path) and os.path.getsize(path), name)
-        with open(path, encoding="utf-8") as f:
-            return path, f.read()
+        return path, pathlib.Path(path).read_text(encoding="utf-8")
 
     def open_file(self, path):
         root = self.b.call("DOM.getDocument")["root"]["nodeId"]
@@ -315,8 +315,7 @@ class Files(Chats):
         old = '[{"role": "user", "content": "x"}]'
         for text in ("{", "", "[]", "null", old, '{"messages": %s}' % old, '{"turns": []}',
                      '{"turns": [{"role": "assistant", "content": ""}]}', '{"turns": [{"role": "tool", "content": "x"}]}', '{"turns": [{"role": "user", "text": "x"}]}'):
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(text)
+            pathlib.Path(path).write_text(text, encoding="utf-8")
             self.b.js("document.querySelector('#notice').hidden = true")
             self.open_file(path)
             self.b.until("!document.querySelector('#notice').hidden")

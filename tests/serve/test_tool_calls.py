@@ -1,6 +1,7 @@
 """Calls of tools in answers, whole and streamed, by a model that says what the test wants."""
 import json
 import os
+import pathlib
 import subprocess
 import tempfile
 import unittest
@@ -65,8 +66,7 @@ class Case(serve.TestCase):
         path = os.path.join(cls.folder.name, "answers.gguf")
         answers.write(path, ANSWERS, control=(OPEN, SHUT, GEMMA, GEMMA_END), meta=cls.META)
         template = os.path.join(cls.folder.name, "t.jinja")
-        with open(template, "w", encoding="utf-8") as f:
-            f.write(TEMPLATE)
+        pathlib.Path(template).write_text(TEMPLATE, encoding="utf-8")
         cls.path, cls.s = path, Server("-m", path, *cls.PARSER, template=None if cls.META else template)
 
     @classmethod
@@ -265,8 +265,7 @@ class Long(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path, template = os.path.join(folder, "a.gguf"), os.path.join(folder, "t.jinja")
             answers.write(path, {"A": [OPEN + LONG + SHUT]}, size=4)
-            with open(template, "w", encoding="utf-8") as f:
-                f.write(TEMPLATE)
+            pathlib.Path(template).write_text(TEMPLATE, encoding="utf-8")
             s = Server("-m", path, template=template)
             events = s.stream("/v1/chat/completions", messages=[{"role": "user", "content": "A"}], tools=TOOLS, max_tokens=300)
             message, finish, _ = merged(events)

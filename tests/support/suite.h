@@ -20,8 +20,8 @@
     }
 
 /* The same with a body of its own, which has the words of the command line that follow the suite's name in argv[1] and later. */
-#define SUITE_MAIN(name)                                                                    \
-    int unit_##name(__attribute__((unused)) int argc, __attribute__((unused)) char **argv); \
-    int unit_##name(__attribute__((unused)) int argc, __attribute__((unused)) char **argv)
+#define SUITE_MAIN(name)                    \
+    int unit_##name(int argc, char **argv); \
+    int unit_##name(int argc, char **argv)
 
 #endif

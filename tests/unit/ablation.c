@@ -35,7 +35,6 @@ static table ablate(void)
 static void test_ablation(void **state)
 {
     char *said;
-    (void)state;
     set_world(gains);
     table t = ablate();
     assert_int_equal(t.n, 12);
@@ -53,13 +52,11 @@ static uint64_t read_time;
 
 static uint64_t fixed_read(uint64_t bytes, bool beside)
 {
-    (void)beside;
     return bytes * read_time;
 }
 
 static void test_offload(void **state)
 {
-    (void)state;
     wf_null_config c = clock_of_world;
     set_world(gains);
     c.read_ns = fixed_read;
@@ -74,7 +71,6 @@ static void test_offload(void **state)
 /* Watts are between those of what a step consists of, and a token's joules are those of a step over its tokens. */
 static void test_ablation_draws(void **state)
 {
-    (void)state;
     set_world(gains);
     make_sensor();
     table t = ablate();
@@ -88,7 +84,6 @@ static void test_ablation_draws(void **state)
 
 static bool stop_at_once(void *user)
 {
-    (void)user;
     return true;
 }
 
@@ -96,7 +91,6 @@ static void test_ablation_refuses(void **state)
 {
     struct weft_engine *e = open_engine(1);
     table t = {0};
-    (void)state;
     assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){0}), WEFT_ERR_ARG);
     assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .rounds = 2}), WEFT_ERR_ARG);
     assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .user = &t, .stop = stop_at_once}), WEFT_ERR_CANCELLED);
@@ -110,7 +104,6 @@ static void test_ablation_refuses(void **state)
 /* The kept plan is the fifth row of a load. */
 static void test_ablation_without_a_damaged_plan(void **state)
 {
-    (void)state;
     keep_damaged_plan();
     assert_int_equal(ablate().n, 12);
 }
@@ -128,7 +121,6 @@ static void count_loads(void *user, const struct weft_ablation_row *r)
 static void test_small_engines(void **state)
 {
     static const uint32_t seqs[] = {1, 2, SEQS}, contexts[] = {1, 16, CONTEXT}, tokens[] = {1, 2, SEQS, 4 * CONTEXT}, kv[] = {1, SEQS};
-    (void)state;
     set_world(gains);
     for (size_t i = 0; i < WF_LEN(seqs) * WF_LEN(contexts) * WF_LEN(tokens) * WF_LEN(kv); i++) {
         uint32_t loads = 0, s = seqs[i % 3], c = contexts[i / 3 % 3], t = tokens[i / 9 % 4], k = kv[i / 36];
@@ -143,7 +135,6 @@ static void test_small_engines(void **state)
 /* Plans decide how many KV pages a step has; here they leave fewer than there were when loads were chosen. */
 static void test_fewer_pages(void **state)
 {
-    (void)state;
     for (int tunes = 0; tunes < 2; tunes++) {
         char *said;
         size_t len;

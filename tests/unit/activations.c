@@ -87,7 +87,6 @@ static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype
  * gate's place: 16,384 + 8,192 + 57,344. In F16 the residual stream takes 8,192. Of experts it lies beside them. */
 static void test_bytes_a_token(void **state)
 {
-    (void)state;
     for (uint32_t parts = 1; parts <= 3; parts++) {
         assert_int_equal(bytes_a_token("llama3-8b", WF_F16, WF_F32, LIKE_NVIDIA, parts), 53248);
         assert_int_equal(bytes_a_token("llama3-8b", WF_F16, WF_F16, LIKE_NVIDIA, parts), 45056);
@@ -141,7 +140,6 @@ static weft_status poison_dead(void *user, wf_queue *q, const wf_node *n, const 
 {
     poisoner *x = user;
     const wf_graph *g = &x->e->graph;
-    (void)b, (void)first;
     for (int i = 0; i < WF_MAX_IN + WF_MAX_OUT; i++) {
         int32_t v = i < WF_MAX_IN ? n->in[i].value : wf_node_out(n, (size_t)i - WF_MAX_IN);
         if (v < 0 || g->values[v].kind != WF_VALUE_ACT || read_later(g, n, v) || replaced(x, n, v)) continue;
@@ -190,7 +188,6 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
 /* The same story, whether what is dead is poisoned or not. */
 static void test_nothing_dead_is_read(void **state)
 {
-    (void)state;
     story as_ever = write_story(false, 0, 1), poisoned = write_story(true, 0, 1);
     assert_int_equal(as_ever.n, N_TOKENS);
     assert_int_equal(poisoned.n, N_TOKENS);
@@ -268,7 +265,6 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
 /* A router with a bias has no matrix: its scores come of a product of their own. Layers before and behind may have other routers. */
 static void test_routers_without_a_matrix(void **state)
 {
-    (void)state;
     wf_dev_fns fns;
     shape s = open_shape("mixtral-8x7b", WF_F16, WF_F32);
     wf_dev *d = open_device(ALL, &fns);
@@ -288,7 +284,6 @@ static void test_routers_without_a_matrix(void **state)
 /* Three layers: whole, in two or three buffers, and where more would be needed apart. */
 static void test_pool_of_several_buffers(void **state)
 {
-    (void)state;
     check_pool(4000, 1.1, 1);
     check_pool(4000, 0.7, 2);
     check_pool(4000, 0.36, 3);
@@ -298,7 +293,6 @@ static void test_pool_of_several_buffers(void **state)
 /* The same story with pages and activations in several buffers. */
 static void test_story_in_several_buffers(void **state)
 {
-    (void)state;
     story one = write_story(false, 0, 1), two = write_story(true, one.pool_bytes * 7 / 10, 2);
     assert_memory_equal(one.ids, two.ids, sizeof one.ids);
 }
@@ -322,7 +316,6 @@ static uint64_t activation_bytes(const wf_null_config *c)
 /* A fused kernel that turns out not to work leaves pieces: then there is memory for their workspaces after all. */
 static void test_workspaces(void **state)
 {
-    (void)state;
     uint64_t all = activation_bytes(NULL), omitted = activation_bytes(&(wf_null_config){.fused = true});
     assert_true(omitted < all);
     assert_int_equal(activation_bytes(&(wf_null_config){.fused = true, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_UNSUPPORTED}), all);
@@ -331,7 +324,6 @@ static void test_workspaces(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     return 0;
 }

@@ -37,7 +37,6 @@ static void on_thought(void *user, const char *text, size_t len)
 static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 {
     result *r = user;
-    (void)id;
     if (r->last) r->last = 1; /* each call by itself */
     put(r, 'C', name.p, name.n);
     put(r, 'C', arguments.p, arguments.n);
@@ -176,7 +175,6 @@ static const row rows[] = {
 
 static void all_answers(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(rows); i++) expect(&rows[i]);
 }
 
@@ -192,7 +190,6 @@ static const char *const words[] = {"<think>", "</think>", "<tool_call>", "</too
 /* Where it is cut makes no difference. */
 static void any_answer(void **state)
 {
-    (void)state;
     static const row kinds[] = {{BOTH, false, "", ""}, {BOTH, true, "", ""}, {HARMONY, false, "", ""}, {"openai_gptoss", NULL, false, "", ""},
                                 {K3, false, "", ""}, {K3, true, "", ""}, {MUSE, false, "", ""}, {FUN, false, "", ""}};
     size_t n_thoughts = 0, n_calls = 0;
@@ -215,7 +212,6 @@ static void any_answer(void **state)
 /* Neither a header without an end nor the body of a call takes more memory than they may. */
 static void long_messages(void **state)
 {
-    (void)state;
     static const char *const starts[] = {CH "analysis", "<|start|>", " <|start|>", CH "commentary to=functions.f" MSG "{"};
     for (size_t k = 0; k < WF_LEN(starts); k++) {
         wf_text t = {0};
@@ -233,7 +229,6 @@ static void long_messages(void **state)
 
 static void kinds_of_templates(void **state)
 {
-    (void)state;
     static const char *const files[][2] = {{"Qwen-Qwen3-0.6B", "deepseek_r1"}, {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_r1"}, {"GLM-4.7-Flash", "deepseek_r1"},
         {"MiniMax-M2", "deepseek_r1"}, {"StepFun3.5-Flash", "deepseek_r1"}, {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"}, {"Cohere2MoE", "cohere"},
         {"openai-gpt-oss-120b", "openai_gptoss"}, {"MiniMax-M3", "minimax_m3"}, {"Kimi-K3", "kimi_k3"}, {"google-gemma-4-31B-it", "gemma4"},

@@ -27,7 +27,6 @@ static weft_status load(int32_t *windows, uint32_t *sink)
 
 static void test_good_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint32_t sink;
@@ -50,7 +49,6 @@ static void test_good_files(void **state)
 
 static void test_broken_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } bad[] = {
@@ -101,7 +99,6 @@ static void test_broken_files(void **state)
 /* A model whose query heads have KV heads of their own. */
 static void test_no_groups(void **state)
 {
-    (void)state;
     int32_t s[4];
     uint32_t sink;
     write_bytes(HEAD "layer 0 1 2\nlayer 1 3 4\n", strlen(HEAD "layer 0 1 2\nlayer 1 3 4\n"));
@@ -150,7 +147,6 @@ static void check_engine(const struct weft_model *m, const struct weft_engine_pa
 
 static void test_engine(void **state)
 {
-    (void)state;
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .context = 64, .attention_windows = path};
@@ -166,7 +162,6 @@ static void test_engine(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/file", folder);
     return 0;
@@ -174,7 +169,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }

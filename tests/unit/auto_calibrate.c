@@ -24,7 +24,6 @@ static char entries[320], model_path[320], said[65536];
 
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user;
     if (level > WEFT_LOG_INFO) return;
     size_t n = strlen(said);
     snprintf(said + n, sizeof said - n, "%s\n", line);
@@ -123,7 +122,6 @@ static void shell(const char *fmt, const char *a, const char *b)
 /* Both starts have the same ranges and programs, and no trace of the text is left in the first. */
 static void later_starts_are_alike(void **state)
 {
-    (void)state;
     opened first = open_usual();
     said_only(MEASURED);
     opened second = open_usual();
@@ -142,7 +140,6 @@ static void later_starts_are_alike(void **state)
 /* Most rows of another text, which `weft calibrate` measures, are in the middle of them. */
 static void ranges_are_those_of_a_text(void **state)
 {
-    (void)state;
     static const char text[] = "One day a little girl found a red ball by the door. She gave it to the cat, and the cat was happy. They played until the sun went down.";
     struct weft_engine_params p = usual();
     struct weft_engine *e = NULL;
@@ -163,7 +160,6 @@ static void ranges_are_those_of_a_text(void **state)
 
 static void damaged_entries_are_measured_again(void **state)
 {
-    (void)state;
     static const char *const damage[] = {"truncate -s 100 '%s'", "truncate -s -1 '%s'", "printf x | dd of='%s' bs=1 seek=90 conv=notrunc status=none", "printf foreign > '%s'", ": > '%s'"};
     char path[640] = "";
     opened first = open_usual();
@@ -181,7 +177,6 @@ static void damaged_entries_are_measured_again(void **state)
 /* The same shape, size and name with one other weight; and its entry in the place of the first one's. */
 static void other_weights_are_another_model(void **state)
 {
-    (void)state;
     char first[640] = "", second[640] = "";
     open_usual();
     find_entry(NULL, first, sizeof first);
@@ -203,7 +198,6 @@ static void other_weights_are_another_model(void **state)
 
 static void cache_that_cannot_be_written(void **state)
 {
-    (void)state;
     shell("mkdir -p '%s/weft' && : > '%s'", cache, entries);
     opened first = open_usual();
     said_only(MEASURED);
@@ -220,7 +214,6 @@ static void cache_that_cannot_be_written(void **state)
 
 static void not_where_it_would_not_be_used(void **state)
 {
-    (void)state;
     struct weft_engine_params none = usual(), same = usual(), decode = usual(), forced = usual();
     struct weft_debug debug = {.force = "attention=pages-c"};
     none.calibration = "none", same.deterministic = true, decode.max_batched_tokens = 1, forced.debug = &debug;
@@ -252,7 +245,6 @@ static void set_rates(const char *rates, char path[400], struct weft_engine_para
 /* By the estimate alone: this machine is as fast as before. */
 static void not_where_it_would_take_long(void **state)
 {
-    (void)state;
     char path[400];
     struct weft_engine_params p = usual();
     set_rates("read=0.0001,f32=0.0001,f16=0.0001,q8=0.0001", path, &p);
@@ -266,7 +258,6 @@ static void not_where_it_would_take_long(void **state)
 /* Fewer tokens where the usual number takes more than a moment, and layers have ranges as with that. */
 static void few_tokens_where_it_takes_a_while(void **state)
 {
-    (void)state;
     char path[400];
     struct weft_engine_params p = usual();
     opened all = open_usual();
@@ -282,7 +273,6 @@ static void few_tokens_where_it_takes_a_while(void **state)
 
 static void a_file_takes_precedence(void **state)
 {
-    (void)state;
     char path[400];
     snprintf(path, sizeof path, "%s" WEFT_CALIBRATION_SUFFIX, model_path);
     struct weft_model *m = open_model(model_path);
@@ -310,7 +300,6 @@ static void a_file_takes_precedence(void **state)
 /* A plan of a model without ranges is run as it is; one with them when the ranges are still to be measured. */
 static void plans_from_files(void **state)
 {
-    (void)state;
     char with[400], without[400];
     struct weft_engine_params p = usual();
     snprintf(with, sizeof with, "%s/with.plan", cache), snprintf(without, sizeof without, "%s/without.plan", cache);
@@ -332,7 +321,6 @@ static void plans_from_files(void **state)
 /* Kernels that need a range run also before there is one: rows that leave it are computed again. */
 static void kernel_that_is_named(void **state)
 {
-    (void)state;
     struct weft_engine_params p = usual();
     struct weft_debug debug = {.force = "attention=pages-async-c"};
     opened first = open_usual();
@@ -357,7 +345,6 @@ static bool stops(void *user)
 /* Between two pieces of the text: nothing is kept, and the next start measures. */
 static void opening_is_given_up(void **state)
 {
-    (void)state;
     bool stop = false;
     struct weft_model *m = open_model(model_path);
     struct weft_engine *e = NULL;
@@ -380,7 +367,6 @@ static void opening_is_given_up(void **state)
 static void on_first_piece(void *user, const char *what, double fraction)
 {
     int *nth = user;
-    (void)fraction;
     if (strcmp(what, "calibrate") || *nth < 0) return;
     atomic_store(&test_alloc_countdown, *nth);
     *nth = -1;
@@ -389,7 +375,6 @@ static void on_first_piece(void *user, const char *what, double fraction)
 /* One allocation fails while pieces are measured, in a step or between two: the engine opens without ranges, and says why. */
 static void opens_without_memory_to_measure(void **state)
 {
-    (void)state;
     int without = 0;
     for (int i = 0; i < 40; i++) {
         int nth = i;
@@ -408,7 +393,6 @@ static void opens_without_memory_to_measure(void **state)
 
 static int each(void **state)
 {
-    (void)state;
     cache = fresh_cache();
     snprintf(entries, sizeof entries, "%s/weft/calibrations", cache);
     snprintf(model_path, sizeof model_path, "%s/m.gguf", cache);
@@ -419,7 +403,6 @@ static int each(void **state)
 
 static int after(void **state)
 {
-    (void)state;
     forget_cache(cache);
     return 0;
 }

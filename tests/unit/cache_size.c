@@ -17,7 +17,6 @@ static char said[8192];
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
     size_t n = strlen(said);
-    (void)user;
     if (level == WEFT_LOG_WARN) snprintf(said + n, sizeof said - n, "%s\n", line);
 }
 
@@ -61,7 +60,6 @@ static const struct {
 /* B = (M_G - M_S) / (L m_kv), less the activations; tables of positions and pages take less than a context. */
 static void caches_are_what_cards_leave(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         struct weft_model *m = model_of(cards[i].shape, cards[i].type);
         struct weft_device_info d = card(cards[i].memory, cards[i].free, cards[i].max_alloc);
@@ -83,7 +81,6 @@ static void one_context_stays(void **state)
 {
     struct weft_model *m = model_of("llama3-8b", "F16");
     struct weft_device_info d = card(8 * GIB, 0, 2 * GIB);
-    (void)state;
     struct weft_budget b = budget_of(m, &d, &(struct weft_engine_params){.memory_utilization = 0.9f});
     assert_int_equal(b.contexts, 1);
     assert_int_equal(b.n_seqs, LEAST);
@@ -96,7 +93,6 @@ static void shared_memory_is_left_to_others(void **state)
     struct weft_model *m = model_of("llama3-8b", "Q4_K_M");
     struct weft_device_info d = card(141 * GIB, 0, 35 * GIB);
     struct weft_engine_params p = {.memory_utilization = 0.9f};
-    (void)state;
     d.own_memory = 0;
     struct weft_budget b = budget_of(m, &d, &p), any;
     assert_int_equal(b.contexts, SHARED_CONTEXTS);
@@ -111,7 +107,6 @@ static void what_was_given_stays(void **state)
 {
     struct weft_model *m = model_of("llama3-8b", "F16");
     struct weft_device_info d = card(141 * GIB, 0, 35 * GIB);
-    (void)state;
     struct weft_budget b = budget_of(m, &d, &(struct weft_engine_params){.memory_utilization = 0.9f, .kv_memory = 45 * GIB});
     assert_int_equal(b.kv, 45 * GIB);
     assert_int_equal(b.n_seqs, 90);
@@ -168,7 +163,6 @@ static void engines_take_what_devices_leave(void **state)
     wf_null_config c = memory_for(100);
     struct weft_engine_params p = server();
     struct weft_budget b;
-    (void)state;
     if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
     assert_in_range(b.n_seqs, 95, 105); /* its activations are not exactly those of the estimate */
     assert_int_equal(b.contexts, b.n_seqs);
@@ -186,7 +180,6 @@ static void the_report_has_the_engines_sequences(void **state)
     struct weft_engine_params p = server();
     struct weft_budget b;
     struct weft_memory all, same;
-    (void)state;
     if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
     assert_int_equal(weft_memory(demo, &p, &all), WEFT_OK);
     p.n_seqs = b.n_seqs;
@@ -201,7 +194,6 @@ static void a_shortage_makes_the_cache_smaller(void **state)
     struct weft_engine_params p = server();
     struct weft_budget whole, b;
     uint32_t smaller = 0, failed = 0;
-    (void)state;
     c.max_alloc = c.memory / 8; /* several slabs */
     if (open_once(&p, &c, &whole)) fail_msg("%s", weft_last_error());
     c.slot = WF_NULL_BUF_CREATE, c.status = WEFT_ERR_NOMEM;
@@ -222,7 +214,6 @@ static void little_is_enough(void **state)
     wf_null_config c = memory_for(100);
     struct weft_engine_params p = server();
     struct weft_budget whole, b;
-    (void)state;
     if (open_once(&p, &c, &whole)) fail_msg("%s", weft_last_error());
     c.full = whole.weights + whole.activations + whole.kv / 10 * 7;
     if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());

@@ -21,7 +21,6 @@ static int warnings;
 
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user;
     if (level != WEFT_LOG_WARN) return;
     warnings++;
     snprintf(logged, sizeof logged, "%s", line);
@@ -47,7 +46,6 @@ static struct weft_logit_histogram uniform(double low, double high)
 
 static void test_quantiles(void **state)
 {
-    (void)state;
     struct weft_logit_histogram l = uniform(-3, 7), none = {.bins = l.bins};
     for (double part = 0; part <= 1; part += 0.01) assert_true(fabs(weft_logit_quantile(&l, part) - (-3 + 10 * part)) <= WEFT_LOGIT_STEP);
     assert_true(isnan(weft_logit_quantile(&none, 0.5)));
@@ -57,7 +55,6 @@ static void test_quantiles(void **state)
 /* Rows narrower than F16's range lie in its middle; wider ones fill it, and if many are left out nothing fits. */
 static void test_rule(void **state)
 {
-    (void)state;
     const double low = WF_PHI_F16_A, high = WF_PHI_B;
     for (double width = 0.5; width < 140; width += 0.5) {
         struct weft_logit_histogram l = uniform(5, 5 + width);
@@ -78,7 +75,6 @@ static void test_rule(void **state)
 
 static void test_good_files(void **state)
 {
-    (void)state;
     static const char *const good[] = {HEAD TWO, HEAD "# remark\n\n \t\n" TWO, TWO, "weft-calibration 1\r\nmodel 1000 bytes\r\n" TWO};
     for (size_t i = 0; i < WF_LEN(good); i++) {
         wf_phi p[2] = {{0}};
@@ -93,7 +89,6 @@ static void test_good_files(void **state)
 
 static void test_broken_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } bad[] = {
@@ -136,7 +131,6 @@ static void test_broken_files(void **state)
 /* Cut anywhere, a file is read whole or refused. */
 static void test_truncated(void **state)
 {
-    (void)state;
     const char *text = HEAD "layer 0 phi 1 a -2 b 2\nlayer 1 phi 1 a -2 b 2.5\n";
     for (size_t n = 0; n < strlen(text) - 4; n++) { /* "b 2" is a number, too */
         wf_phi p[2];
@@ -185,7 +179,6 @@ static void write_layers(const struct weft_model *m, uint32_t n, const char *ran
 
 static void test_engine(void **state)
 {
-    (void)state;
     struct weft_model *m = copy_of_demo();
     uint32_t n = weft_model_info(m)->n_layer;
     wf_op_params p = {0};
@@ -220,7 +213,6 @@ static void test_engine(void **state)
 /* What was measured comes back from the file as it was chosen. */
 static void test_round_trip(void **state)
 {
-    (void)state;
     struct weft_model *m = copy_of_demo();
     struct weft_calibration_layer layers[2] = {{.all = uniform(-9, 30), .rows = uniform(2, 8)}, {.all = uniform(-9, 30), .rows = uniform(-90, 90)}};
     struct weft_calibration c = {.n_layers = 2, .n_tokens = 7, .context = 5, .layers = layers};
@@ -281,7 +273,6 @@ static weft_status calibrate(struct weft_engine *e, weft_status (*read)(wf_queue
 /* Of each layer's keys only the pages of the sequence are read, not the whole pool, which may be most of a device's memory. */
 static void test_pages_of_the_sequence(void **state)
 {
-    (void)state;
     struct weft_model *m = copy_of_demo();
     struct weft_engine *e = open_engine(m);
     const struct weft_model_info *info = weft_model_info(m);
@@ -300,7 +291,6 @@ static atomic_uint stopped;
 /* Once the step has come to a layer's keys. */
 static bool stop_in_step(void *user)
 {
-    (void)user;
     if (atomic_load(&reads)) atomic_fetch_add(&stopped, 1);
     return atomic_load(&reads);
 }
@@ -316,7 +306,6 @@ static weft_status read_until_stopped(wf_queue *q, wf_buf *buf, uint64_t off, vo
 /* A step that is looked at ends behind the layer in which nobody wants it any more, which may be a minute before its last one. The engine goes on. */
 static void test_stops_between_layers(void **state)
 {
-    (void)state;
     struct weft_model *m = copy_of_demo();
     struct weft_engine *e = open_engine(m);
     struct weft_calibration *c = NULL;
@@ -331,7 +320,6 @@ static void test_stops_between_layers(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
     if (!mkdtemp(folder)) return 1;
     snprintf(model_path, sizeof model_path, "%s/m.gguf", folder);
@@ -340,14 +328,12 @@ static int setup(void **state)
 
 static int each(void **state)
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/file", folder);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     unlink(path);
     unlink(model_path);
     snprintf(path, sizeof path, "%s/file", folder);

@@ -39,7 +39,6 @@ static double until_128(uint32_t tokens) /* no longer than fewer */
 
 static double constant(uint32_t tokens)
 {
-    (void)tokens;
     return 1e7;
 }
 
@@ -63,7 +62,6 @@ static void on_row(void *user, const struct weft_chunk_row *r)
 
 static bool stop(void *user)
 {
-    (void)user;
     return true;
 }
 
@@ -110,7 +108,6 @@ static double seconds(const struct weft_chunk_row *r, double (*ms)(uint32_t), do
 static void rates(void **state)
 {
     static const uint32_t loads[][2] = {{500, 20}, {500, 100}, {20, 400}, {700, 1}};
-    (void)state;
     for (size_t i = 0; i < WF_LEN(loads); i++) {
         double p = loads[i][0], d = loads[i][1], n = 1000;
         table t = tune(until_128, loads[i][0], loads[i][1]);
@@ -127,7 +124,6 @@ static void rates(void **state)
 /* Chunks last as long as decodes: 16 sequences at P:D = 5 have 15 decodes beside 75 prompt tokens. */
 static void steps(void **state)
 {
-    (void)state;
     table t = tune(per_token, 500, 100);
     bool balanced = false;
     for (const struct weft_chunk_row *r = t.rows; r < t.rows + t.n; r++) balanced |= r->tokens == 90 && r->decodes >= 14 && !strcmp(r->policy, "sarathi");
@@ -137,7 +133,6 @@ static void steps(void **state)
 
 static void choices(void **state)
 {
-    (void)state;
     assert_int_equal(tune(per_token, 500, 50).chosen.tokens, 64);    /* larger ones gain nothing */
     assert_int_equal(tune(until_128, 500, 20).chosen.tokens, 128);
     assert_string_equal(tune(until_128, 500, 20).chosen.policy, "nanoflow"); /* the last chunk of a prompt is shorter */
@@ -150,7 +145,6 @@ static void choices(void **state)
 /* The next engine begins with the ratio, also if nothing was measured. */
 static void ratio_is_kept(void **state)
 {
-    (void)state;
     table t;
     struct weft_stats stats;
     step_ms = constant;
@@ -166,7 +160,6 @@ static void ratio_is_kept(void **state)
 
 static void odd_loads(void **state)
 {
-    (void)state;
     table t;
     step_ms = constant;
     assert_int_equal(tune_with(NULL, 0, 10, &t), WEFT_ERR_ARG);
@@ -178,7 +171,6 @@ static void odd_loads(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     wf_copy(folder, sizeof folder, "/tmp/weft-chunk-XXXXXX");
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/a.tune", folder);
@@ -188,7 +180,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     weft_model_close(model);
     unlink(path);
     return rmdir(folder);

@@ -24,7 +24,6 @@ static wf_cache_key key_named(const char *options)
 
 static int set_up(void **state)
 {
-    (void)state;
     snprintf(dir, sizeof dir, "%s/cl", fresh_cache());
     key = key_named("-D A");
     wf_cache_put(dir, &key, body, sizeof body);
@@ -33,7 +32,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     *strrchr(dir, '/') = 0;
     forget_cache(dir);
     free(key.text);
@@ -100,7 +98,6 @@ static void round_trip(void **state)
 {
     size_t n = 0;
     void *got = wf_cache_get(dir, &key, &n);
-    (void)state;
     assert_non_null(got);
     assert_int_equal(n, sizeof body);
     assert_memory_equal(got, body, n);
@@ -112,7 +109,6 @@ static void keys_differ(void **state)
     struct weft_device_info a = {.name = "a"}, b = {.name = "a", .driver = "2"};
     wf_cache_key ka = wf_cl_key(&a, "s", "o"), kb = wf_cl_key(&b, "s", "o"), kc = wf_cl_key(&a, "s", "p"),
            kd = wf_cl_key(&a, "t", "o");
-    (void)state;
     assert_string_not_equal(ka.name, kb.name);
     assert_string_not_equal(ka.name, kc.name);
     assert_string_not_equal(ka.name, kd.name);
@@ -123,7 +119,6 @@ static void truncated(void **state)
 {
     size_t n;
     char *data = entry(&n);
-    (void)state;
     for (size_t keep = 0; keep < n; keep++) {
         rewrite(data, keep);
         assert_refused();
@@ -135,7 +130,6 @@ static void longer(void **state)
 {
     size_t n;
     char *data = entry(&n), *more = realloc(data, n + 1);
-    (void)state;
     more[n] = 1;
     rewrite(more, n + 1);
     assert_refused();
@@ -146,7 +140,6 @@ static void flipped(void **state)
 {
     size_t n;
     char *data = entry(&n);
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         data[i] ^= 1 << i % 8;
         rewrite(data, n);
@@ -161,7 +154,6 @@ static void foreign(void **state)
 {
     char from[400], to[400];
     size_t n;
-    (void)state;
     wf_cache_key other = key_named("-D B");
     path_of(&key, from, sizeof from);
     path_of(&other, to, sizeof to);
@@ -173,7 +165,6 @@ static void foreign(void **state)
 
 static void canary_of_the_living(void **state)
 {
-    (void)state;
     assert_true(wf_cl_canary_arm(dir, &key));
     assert_true(wf_cl_canary_arm(dir, &key)); /* another device of this process */
     wf_cl_canary_clear(dir, &key);
@@ -184,7 +175,6 @@ static void canary_of_the_dead(void **state)
 {
     int ready[2];
     char c;
-    (void)state;
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
@@ -209,7 +199,6 @@ static void canary_of_the_dead(void **state)
 static void unfinished(void **state)
 {
     int status;
-    (void)state;
     wf_cache_key other = key_named("-D B");
     pid_t pid = fork();
     if (pid == 0) {
@@ -232,7 +221,6 @@ static void unfinished(void **state)
 static void no_folder(void **state)
 {
     size_t n;
-    (void)state;
     assert_null(wf_cache_get("/proc/no/such", &key, &n));
     wf_cache_put("/proc/no/such", &key, body, sizeof body);
     assert_false(wf_cl_canary_arm("/proc/no/such", &key));
@@ -281,7 +269,6 @@ static void device_survives_bad_entries(void **state)
 {
     const char *cache = fresh_cache();
     char path[300], file[600];
-    (void)state;
     snprintf(path, sizeof path, "%s/weft/cl", cache);
     run_once((wf_open_params){.no_kernel_cache = true});
     assert_int_equal(files_in(path, file, sizeof file), 0);
@@ -298,34 +285,6 @@ static void device_survives_bad_entries(void **state)
     forget_cache(cache);
 }
 
-/* The self-test of the small call's kernel, as a start does it; returns how many were run and sets how many had been passed before. */
-static unsigned tests_of_a_start(unsigned *before)
-{
-    wf_dev *dev;
-    wf_binding binding;
-    struct weft_device_info info;
-    assert_true(wf_backend_cl.list(&info, 1) > 0);
-    if (wf_dev_open(info.id, &(wf_open_params){.tier = WF_TIER_MATRIX, .tuned = "none"}, &dev)) fail_msg("%s", wf_error());
-    bench b = bench_new((cl_dev *)dev);
-    wf_call c = small_call(&b);
-    if (wf_bind(dev, &c, &binding)) fail_msg("%s", wf_error());
-    unsigned tested = dev->kernel_work.tested;
-    *before = dev->kernel_work.tested_before;
-    bench_free(&b);
-    wf_dev_close(dev);
-    return tested;
-}
-
-static void passed_self_tests_are_kept(void **state)
-{
-    unsigned before;
-    (void)state;
-    const char *cache = fresh_cache();
-    assert_true(tests_of_a_start(&before) == 1 && before == 0);
-    assert_true(tests_of_a_start(&before) == 0 && before == 1);
-    forget_cache(cache);
-}
-
 SUITE_MAIN(cl_cache)
 {
     if (argc > 1) return run_once((wf_open_params){0}), 0;
@@ -333,7 +292,7 @@ SUITE_MAIN(cl_cache)
         CASE_IN(truncated, set_up, tear_down), CASE_IN(longer, set_up, tear_down), CASE_IN(flipped, set_up, tear_down),
         CASE_IN(foreign, set_up, tear_down), CASE_IN(canary_of_the_living, set_up, tear_down),
         CASE_IN(canary_of_the_dead, set_up, tear_down), CASE_IN(unfinished, set_up, tear_down),
-        CASE_IN(no_folder, set_up, tear_down), CASE(device_survives_bad_entries), CASE(passed_self_tests_are_kept)};
+        CASE_IN(no_folder, set_up, tear_down), CASE(device_survives_bad_entries)};
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,20 +42,17 @@ static void assert_refused(const char *script, uint32_t watchdog_ms, const char 
 
 static void ends(void **state)
 {
-    (void)state;
     assert_refused("exit 3", 0, "ended");
 }
 
 static void crashes(void **state)
 {
-    (void)state;
     assert_refused("kill -SEGV $$", 0, "Segmentation");
 }
 
 static void hangs(void **state)
 {
     uint64_t start = wf_now_ns();
-    (void)state;
     assert_refused("exec sleep 600", 300, "300 ms");
     assert_true(wf_now_ns() - start < 60000000000u);
 }
@@ -70,7 +67,6 @@ static void hangs_until_stopped(void **state)
 {
     cl_dev *d;
     uint64_t start = wf_now_ns(), moment = start + 300000000u;
-    (void)state;
     wf_stop_by(after_a_moment, &moment);
     weft_status st = build_with("exec sleep 600", (wf_open_params){0}, &d);
     wf_stop_by(NULL, NULL);
@@ -82,14 +78,12 @@ static void hangs_until_stopped(void **state)
 
 static void talks_nonsense(void **state)
 {
-    (void)state;
     assert_refused("exec cat /dev/zero >&0", 0, "ended");
 }
 
 static void is_missing(void **state)
 {
     cl_dev *d;
-    (void)state;
     if (build_with(NULL, (wf_open_params){0}, &d)) fail_msg("%s", wf_error());
     assert_true(d->child.missing);
     shut(d);
@@ -106,7 +100,6 @@ static void count(void *user, const char *what, double fraction)
 static void works(void **state)
 {
     int calls = 0;
-    (void)state;
     cl_dev *d = open_with((wf_open_params){.no_kernel_cache = true, .on_progress = count, .user = &calls});
     bench b = bench_new(d);
     if (run_small(&b)) fail_msg("%s", wf_error());
@@ -120,7 +113,6 @@ static void compiler_error(void **state)
 {
     void *bin = NULL;
     size_t size = 0;
-    (void)state;
     cl_dev *d = open_with((wf_open_params){.no_kernel_cache = true});
     if (!d->ref.quirks.no_child) {
         assert_int_equal(wf_cl_child_build(d, "kernel nonsense", "-cl-std=CL1.2", &bin, &size),

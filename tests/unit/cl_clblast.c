@@ -57,7 +57,6 @@ static void large_product(void **state)
     wf_case c = {.in = WF_F16, .weight = WF_Q8_0, .out = WF_F32, .m = 130, .n = 700, .k = 1216, .residual = true, .pad = 3};
     wf_dev *dev = open_first((wf_open_params){0});
     wf_queue *q;
-    (void)state;
     assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
     while (!temporary(q, &c) && c.n < 8000) c.n += 300;
     bool found = temporary(q, &c) > 0;
@@ -75,7 +74,6 @@ static void panels_in_parts(void **state)
         {.in = WF_F32, .weight = WF_Q8_0, .out = WF_F32, .m = 5, .n = 333, .k = 128, .bias = true, .residual = true, .in_place = true},
         {.in = WF_F32, .weight = WF_Q4_0, .out = WF_F32, .m = 3, .n = 200, .k = 96},
     };
-    (void)state;
     check_on((wf_open_params){.max_alloc = 64 << 10}, cases, WF_LEN(cases));
 }
 
@@ -108,7 +106,6 @@ static void only_where_asked_for(void **state)
     wf_dev *b = selected(NULL);
     int ours = wf_variant_find(b, WF_OP_GEMM, "clblast");
     wf_call c = product(300, 512, 512), large = product(1 << 15, 512, 1 << 14);
-    (void)state;
     assert_true(wf_cl_supports(b, &c, ours));
     large.in[WF_GEMM_X].dtype = WF_F16;
     assert_false(wf_cl_supports(b, &large, ours)); /* a panel of 2 GiB */
@@ -136,7 +133,6 @@ static void order(void **state)
     wf_buf *b;
     float cells[3] = {0, 0, 1};
     uint64_t begin, end, from, to;
-    (void)state;
     assert_int_equal(f->buf_create(&d->base, sizeof cells, &b), WEFT_OK);
     assert_int_equal(f->event_create(&d->base, &first), WEFT_OK);
     for (int i = 0; i < 2; i++) {
@@ -175,7 +171,6 @@ static void nothing_stays_behind(void **state)
     cl_context ctx = ((cl_dev *)dev)->ctx;
     wf_queue *q;
     cl_uint users = 0;
-    (void)state;
     assert_int_equal(clRetainContext(ctx), CL_SUCCESS);
     assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
     check(dev, q, one);
@@ -195,7 +190,6 @@ static void its_kernels_have_no_id(void **state)
     wf_check *k;
     wf_call c;
     char id[64];
-    (void)state;
     assert_int_equal(wf_check_new(NULL, &product, &k), WEFT_OK);
     assert_int_equal(wf_buf_create(dev, 4096, &buf), WEFT_OK);
     wf_check_stand_in(k, NULL, buf, &c);

@@ -44,7 +44,6 @@ static bool is_ring(int variant)
 static void rings_fit_local_memory(void **state)
 {
     static const uint32_t kib[] = {227, 99, 40, 16};
-    (void)state;
     int found = 0;
     for (size_t i = 0; i < WF_LEN(kib); i++)
         for (int j = 0; j < (int)wf_cl_n_variants(WF_OP_ATTENTION); j++)
@@ -71,7 +70,6 @@ static const char *picked_attention(cl_dev *d, const wf_call *c)
 static void decodes_with_a_share(void **state)
 {
     static wf_buf windows = {NULL, UINT64_MAX, NULL};
-    (void)state;
     cl_dev *d = with_rings(227);
     wf_call c = attention(256, 1024, 128, 32);
     assert_string_equal(picked_attention(d, &c), "mma_decode");
@@ -120,7 +118,6 @@ static void decodes_on_other_units(void **state)
         {32, 2048, 2048, 128, 32, 2048, 64, "matrix_prefill_async", "matrix_prefill"},
         {32, 256, 1024, 256, 32, 1, 4, "decode", "decode"},
     };
-    (void)state;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_batch_invariance b = {0};
         cl_dev *d = with_lanes(cases[i].lanes);

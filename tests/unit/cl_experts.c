@@ -11,7 +11,6 @@ static void experts_by_pairs(void **state)
         const char *variant;
     } cases[] = {{1, 14336, 1, "row_int16"}, {2, 14336, 1, "flat8"}, {1, 1536, 1, "flat8_split"}, {16, 14336, 1, "flat8"}, {40, 14336, 1, "flat16"}, {100, 14336, 1, "frag64"},
                  {512, 14336, 1, "frag256"}, {1, 14344, 1, NULL}, {1, 14336, 0, "gemv"}, {64, 14336, 0, "mma16"}, {512, 14336, 0, "mma64"}};
-    (void)state;
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -40,7 +39,6 @@ static void experts_gates(void **state)
                  {1, WF_GELU_TANH, 1, false, NULL},
                  {1, WF_CLAMPED_SWIGLU, 1, false, NULL},
                  {1, WF_SILU, 0, false, NULL}};
-    (void)state;
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -68,7 +66,6 @@ static void routers_of_few_tokens(void **state)
         int32_t lanes; /* 0: in pieces */
     } cases[] = {{1, 8, 4096, 0, 512}, {8, 8, 4096, 0, 512}, {9, 8, 4096, 0, 0}, {1, 4, 4096, 0, 1024}, {1, 64, 2048, 0, 64}, {1, 256, 512, 0, 32},
                  {1, 257, 256, 0, 0},  {1, 128, 2048, 0, 0}, {1, 8, 4096, 1, 0}};
-    (void)state;
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns, d->base.has_fused_router = true;
     for (size_t i = 0; i < WF_LEN(cases); i++) {

@@ -23,7 +23,6 @@ static void batch_invariant_products(void **state)
                  {64, 4096, 14336, 0, "wgmma64_k4"},  {256, 4096, 14336, 0, "wgmma128_k4"},   {2048, 4096, 14336, 0, "packed192_p4"},
                  {1, 6144, 4096, 0, "flat_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
     wf_batch_invariance b = {0};
-    (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -41,7 +40,6 @@ static void batch_invariant_fusions(void **state)
 {
     static const uint32_t rows[] = {1, 8, 64, 2048};
     wf_batch_invariance b = {0};
-    (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     d->base.act = WF_F16;
@@ -91,7 +89,6 @@ static void rotation_has_a_class(void **state)
     static const uint32_t rows[] = {1, 8, 16, 64, 1024, 2048};
     wf_batch_invariance b = {0};
     const char *class = NULL;
-    (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(rows); i++) {

@@ -7,7 +7,6 @@
 static void parts_fit_local_memory(void **state)
 {
     static const uint32_t kib[] = {227, 163, 99}, depth[] = {4096, 4096 + 32};
-    (void)state;
     for (size_t i = 0; i < WF_LEN(kib) * WF_LEN(depth); i++)
         for (int j = 0; j < (int)wf_cl_n_variants(WF_OP_GEMM); j++) {
             const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, j);
@@ -45,7 +44,6 @@ static void rotations_behind_products(void **state)
         const char *variant;
     } cases[] = {{1, 128, 128, 0, "flat8"}, {8, 128, 128, 0, "flat8"}, {13, 256, 64, 0, "flat16"}, {1, 80, 40, 0, "flat8_split"},
                  {1, 64, 64, 0, "flat8_split"}, {2, 128, 80, 0, "flat8"}, {2, 128, 128, 1, NULL}, {17, 128, 128, 0, NULL}};
-    (void)state;
     const cl_dev *d = with_units(132, 227);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = qkv(cases[i].m, cases[i].head_dim, cases[i].n_rot, cases[i].neox);
@@ -72,7 +70,6 @@ static void work_groups_behind_a_norm(void **state)
         uint64_t groups;
     } cases[] = {{"row_int16", WF_Q4_K, 28672, true, 3 * 132}, {"row_int16", WF_Q8_0, 28672, true, 2 * 132}, {"flat8", WF_F16, 28672, true, 2 * 132},
                  {"flat8", WF_Q4_0, 6144, true, 192},          {"row_int16", WF_Q4_K, 28672, false, 896},    {"flat8", WF_F16, 28672, false, 896}};
-    (void)state;
     const cl_dev *d = with_wgmma();
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = product(1, cases[i].n, 4096);
@@ -97,7 +94,6 @@ static void work_groups_that_keep_x(void **state)
     } cases[] = {{"flat_whole", 1, 28672, 4096, true, true, 448, 128}, {"flat_k4", 1, 6144, 4096, true, false, 384, 128},  {"flat_k4", 1, 4096, 14336, false, false, 256, 128},
                  {"flat_whole", 1, 57344, 4096, true, true, 448, 132}, {"flat_whole", 1, 28672, 4096, false, true, 64, 896}, {"flat_whole", 1, 128256, 4096, true, false, 0, 0},
                  {"flat_k4", 2, 4096, 14336, false, false, 0, 0},      {"flat_k8", 4, 4096, 4096, true, false, 512, 128}};
-    (void)state;
     const cl_dev *d = with_wgmma();
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = product(cases[i].m, cases[i].n, cases[i].k);
@@ -123,7 +119,6 @@ static void products_keep_what_follows(void **state)
         size_t parts;
     } cases[] = {{4, true, 1}, {4, false, 1}, {12, true, 2}, {12, false, 2}, {64, true, 2}, {2048, true, 2}, {64, false, 2}};
     static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank};
-    (void)state;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         cl_dev *d = (cl_dev *)with_units(132, 227);
         wf_call c = product(cases[i].m, 28672, 4096);

@@ -45,7 +45,6 @@ static void check_product(uint32_t rows, uint32_t cols)
 
 static void fragments_multiply(void **state)
 {
-    (void)state;
     check_product(16, 32);
     check_product(64, 96);
     check_product(1, 32);
@@ -54,7 +53,6 @@ static void fragments_multiply(void **state)
 
 static void layout_follows_the_device(void **state)
 {
-    (void)state;
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_FRAGMENT_MAJOR);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 48), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 64), WF_CL_FRAGMENT_MAJOR);
@@ -68,7 +66,6 @@ static void layout_follows_the_device(void **state)
 static void layout_follows_the_op(void **state)
 {
     static const wf_dev_fns fns = {.variants = wf_cl_variants, .weight_layout = wf_cl_weight_layout};
-    (void)state;
     cl_dev *d = with_wgmma();
     d->base.fns = &fns;
     assert_int_equal(wf_weight_layout(&d->base, WF_OP_GEMM, WF_Q4_K, 64, 256), WF_CL_FRAGMENT_MAJOR);

@@ -13,7 +13,6 @@ static const char *picked(const cl_dev *d, uint32_t m, uint32_t n)
 /* Those that were the fastest where they were compared. */
 static void tiles_follow_the_device(void **state)
 {
-    (void)state;
     const cl_dev *d = with_units(132, 227);
     assert_string_equal(picked(d, 2048, 4096), "frag256");
     assert_string_equal(picked(d, 128, 28672), "frag256");
@@ -35,7 +34,6 @@ static const char *picked_of_rows(bool gpu, uint32_t m)
 /* Padded to 8 rows where that is faster: for more than gemv takes, and not where work-items are a loop on a core. */
 static void flat_tiles_suit_gpus(void **state)
 {
-    (void)state;
     assert_string_equal(picked_of_rows(true, 9), "tile8");
     assert_string_equal(picked_of_rows(true, 16), "tile8");
     assert_string_equal(picked_of_rows(true, 17), "tile16");
@@ -50,7 +48,6 @@ static void choices_change_where_tiles_begin(void **state)
     static const uint32_t shapes[][2] = {{6144, 4096}, {28672, 4096}, {4096, 14336}, {2048, 5632}};
     static const enum wf_dtype formats[] = {WF_F16, WF_Q4_K, WF_Q6_K};
     cl_dev *d = with_wgmma();
-    (void)state;
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(shapes) * WF_LEN(formats); i++)
         for (uint32_t m = FIRST, first = 0; m <= LAST; m++) {
@@ -74,7 +71,6 @@ static void products_follow_the_model(void **state)
                    {1, 28672, 4096, "row_int16", WF_Q4_0}, {1, 6144, 4096, "row_int16", WF_K6}, {1, 6144, 4096, "row_int16", WF_K8}, {1, 4096, 14336, "flat8_split", WF_Q6_K}, {2, 28672, 4096, "flat8", WF_Q4_0}, {16, 28672, 4096, "narrow16", WF_Q4_0},
                    {64, 28672, 4096, "wgmma64", WF_Q4_0}, {64, 28672, 4096, "wgmma64", WF_Q8_0}, {128, 28672, 4096, "wgmma128", WF_Q4_0},
                    {2048, 28672, 4096, "packed256", WF_Q8_0}};
-    (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(fastest); i++) {
@@ -89,7 +85,6 @@ static void products_follow_the_model(void **state)
 /* A cut of K is for calls of any rows and share that have room for it, and then it is the name that says where. */
 static void cuts_have_names(void **state)
 {
-    (void)state;
     cl_dev *d = with_wgmma();
     int cut = wf_variant_find((d->base.fns = &offline_fns, &d->base), WF_OP_GEMM, "wgmma64_k4");
     wf_call few = product(64, 4096, 4096), many = product(4096, 4096, 4096), shallow = product(64, 4096, 192);
@@ -110,7 +105,6 @@ static void last_round_is_short(void **state)
         const char *variant;
     } cases[] = {{0, 0, 0, "packed256"}, {108, 5, 108, "packed256_tail"}, {96, 3, 96, "packed256_tail"}, {64, 0, 0, "packed256"}};
     cl_dev *d = with_wgmma();
-    (void)state;
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = product(1024, 4096, 14336);
@@ -131,7 +125,6 @@ static void last_round_is_short(void **state)
 static void selftest_meets_wgmma(void **state)
 {
     static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants, .weight_layout = wf_cl_weight_layout};
-    (void)state;
     const wf_case *larger;
     wf_check *k;
     assert_true(wf_cases_larger(&larger) > 0 && larger[0].op == WF_OP_GEMM && larger[0].m > 128);
@@ -153,7 +146,6 @@ static void selftest_meets_wgmma(void **state)
 static void models_are_whole(void **state)
 {
     static const wf_cost half = {"wgmma", "unit", 3, 7}, other = {"wgmma", "colour", 3, 7};
-    (void)state;
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns;
     assert_int_equal(wf_cl_set_costs(&d->base, &half, 1), WEFT_ERR_FORMAT);

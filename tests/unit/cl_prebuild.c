@@ -17,14 +17,12 @@ static char cache[256], script[300];
 
 static int set_up(void **state)
 {
-    (void)state;
     snprintf(cache, sizeof cache, "%s", fresh_cache());
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     wf_stop_by(NULL, NULL);
     unsetenv("WEFT_CLBUILD");
     if (*script) unlink(script);
@@ -110,7 +108,6 @@ static void end(void)
 static double reached;
 static void note(void *user, const char *what, double fraction)
 {
-    (void)user;
     assert_string_equal(what, "compile");
     assert_true(fraction >= reached && fraction <= 1);
     reached = fraction;
@@ -118,7 +115,6 @@ static void note(void *user, const char *what, double fraction)
 
 static void binding_finds_them(void **state)
 {
-    (void)state;
     reached = 0;
     assert_int_equal(prebuild((wf_open_params){.on_progress = note}), PROGRAMS);
     assert_true(reached == 1);
@@ -134,7 +130,6 @@ static void binding_finds_them(void **state)
 static void self_tests_find_theirs(void **state)
 {
     wf_call calls[N];
-    (void)state;
     prebuild((wf_open_params){0});
     make_calls(calls);
     for (int i = 0; i < N; i++) calls[i].in[0].rows = calls[i].out[0].rows = 1, calls[i].signal = NULL;
@@ -160,7 +155,6 @@ static void nothing_is_lost(void)
 
 static void helpers_that_die(void **state)
 {
-    (void)state;
     use_helper("exit 3");
     assert_int_equal(prebuild((wf_open_params){0}), 0);
     nothing_is_lost();
@@ -169,7 +163,6 @@ static void helpers_that_die(void **state)
 static void helpers_that_hang(void **state)
 {
     uint64_t start = wf_now_ns();
-    (void)state;
     use_helper("exec sleep 600");
     assert_int_equal(prebuild((wf_open_params){.watchdog_ms = 300}), 0);
     assert_true(wf_now_ns() - start < 60000000000u);
@@ -192,7 +185,6 @@ static void use_first_helper(const char *does)
 /* With its program, and another one builds the others. */
 static void a_helper_that_dies(void **state)
 {
-    (void)state;
     use_first_helper("exit 3");
     assert_int_equal(prebuild((wf_open_params){0}), PROGRAMS - 1);
     nothing_is_lost();
@@ -201,7 +193,6 @@ static void a_helper_that_dies(void **state)
 /* It answers CL_OUT_OF_RESOURCES, and another one builds its program, too. */
 static void a_helper_without_memory(void **state)
 {
-    (void)state;
     use_first_helper("printf '1Cfw\\373\\377\\377\\377\\0\\0\\0\\0\\0\\0\\0\\0' >&0; exec sleep 600");
     assert_int_equal(prebuild((wf_open_params){0}), PROGRAMS);
     nothing_is_lost();
@@ -212,7 +203,6 @@ static uint64_t stopped_at; /* 0: not yet */
 
 static bool once_started(void *user)
 {
-    (void)user;
     if (!stopped_at && !access(started, F_OK)) stopped_at = wf_now_ns();
     return stopped_at;
 }
@@ -229,7 +219,6 @@ static void use_helper_that_tells(void)
 /* While helpers are at work. */
 static void stopped(void **state)
 {
-    (void)state;
     use_helper_that_tells();
     wf_stop_by(once_started, NULL);
     assert_int_equal(prebuild((wf_open_params){0}), 0);
@@ -241,7 +230,6 @@ static void stopped(void **state)
 /* Where nothing is kept no helper is started: it would leave a file. */
 static void no_cache(void **state)
 {
-    (void)state;
     use_helper_that_tells();
     assert_int_equal(prebuild((wf_open_params){.no_kernel_cache = true}), 0);
     assert_true(access(started, F_OK) < 0);

@@ -94,7 +94,6 @@ static bool is_repeated(enum wf_dtype dtype)
 static void wgmma_programs_are_sound(void **state)
 {
     static const char *const kinds[] = {"a", "acc", "r", NULL};
-    (void)state;
     int found = 0;
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
@@ -118,7 +117,6 @@ static void wgmma_programs_are_sound(void **state)
 static void attention_programs_are_sound(void **state)
 {
     static const char *const kinds[] = {"s", "o", "p", "to", NULL};
-    (void)state;
     int found = 0;
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);

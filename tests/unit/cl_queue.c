@@ -12,7 +12,6 @@ static const wf_dev_fns *f;
 
 static int set_up(void **state)
 {
-    (void)state;
     d = open_with((wf_open_params){0});
     f = d->base.fns;
     return 0;
@@ -20,7 +19,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     shut(d);
     return 0;
 }
@@ -79,7 +77,6 @@ static void one_queue_is_in_order(void **state)
 {
     wf_queue *q = queue_of();
     wf_buf *b = cells(q, 2);
-    (void)state;
     for (int i = 0; i < 100; i++) add_one(q, b, 2, i % 2, 1 - i % 2, NULL, NULL);
     assert_true(cell(q, b, 0) == 100);
     f->buf_destroy(&d->base, b);
@@ -92,7 +89,6 @@ static void ping_pong(void **state)
     wf_queue *q[2] = {queue_of(), queue_of()};
     wf_event *e[2] = {event_of(), event_of()};
     wf_buf *b = cells(q[0], 2);
-    (void)state;
     for (int i = 0; i < 200; i++) add_one(q[i % 2], b, 2, i % 2, 1 - i % 2, e[1 - i % 2], e[i % 2]);
     assert_int_equal(f->wait(e[1], 0), WEFT_OK);
     assert_true(cell(q[0], b, 0) == 200);
@@ -107,7 +103,6 @@ static void copies_wait(void **state)
     wf_event *done = event_of(), *copied = event_of();
     wf_buf *b = cells(work, 2);
     float host = 0;
-    (void)state;
     for (int i = 0; i < 100; i++) {
         add_one(work, b, 2, 0, 1, copied, done);
         assert_int_equal(f->read(copies, b, CELL, &host, sizeof host, &done, 1, NULL), WEFT_OK);
@@ -130,7 +125,6 @@ static void join(void **state)
     wf_queue *q[N], *last = queue_of();
     wf_event *e[N], *all = event_of();
     wf_buf *b = cells(last, N);
-    (void)state;
     for (int i = 0; i < N; i++) {
         q[i] = queue_of(), e[i] = event_of();
         for (int k = 0; k <= i; k++) add_one(q[i], b, N, i, i, NULL, k == i ? e[i] : NULL);
@@ -149,7 +143,6 @@ static void events(void **state)
     wf_queue *q = queue_of(), *other = queue_of();
     wf_event *fresh = event_of(), *e = event_of();
     wf_buf *b = cells(q, 1);
-    (void)state;
     assert_int_equal(f->wait(fresh, 1), WEFT_OK);     /* never submitted: done */
     add_one(q, b, 1, 0, 0, fresh, e);                 /* and no obstacle */
     add_one(q, b, 1, 0, 0, NULL, e);                  /* armed again while pending */
@@ -173,7 +166,6 @@ static void too_many_queues(void **state)
     wf_queue *q[WF_CL_MAX_QUEUES] = {0};
     int n = 0;
     weft_status st = WEFT_OK;
-    (void)state;
     while (n < WF_CL_MAX_QUEUES && !(st = f->queue_create(&d->base, false, &q[n]))) n++;
     assert_int_equal(st, WEFT_ERR_ARG);
     assert_false(d->base.lost);
@@ -186,7 +178,6 @@ static void place_used_again(void **state)
     wf_queue *q = queue_of();
     wf_event *e = event_of();
     uint32_t slot = ((cl_q *)q)->slot;
-    (void)state;
     assert_int_equal(f->mark(q, NULL, 0, e), WEFT_OK);
     assert_int_equal(f->flush(q), WEFT_OK);
     f->queue_destroy(&d->base, q);
@@ -202,7 +193,6 @@ static void place_used_again(void **state)
 static void too_much_memory(void **state)
 {
     wf_buf *b = NULL;
-    (void)state;
     assert_int_equal(f->buf_create(&d->base, (uint64_t)1 << 46, &b), WEFT_ERR_NOMEM);
     assert_false(d->base.lost);
 }
@@ -229,7 +219,6 @@ static void watchdog(void **state)
     wf_queue *q = queue_of();
     wf_event *e = event_of();
     wf_buf *x = NULL, *w = NULL, *y = NULL;
-    (void)state;
     assert_int_equal(f->buf_create(&d->base, M * K * 4, &x), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
@@ -258,7 +247,6 @@ static void offers(void **state)
     wf_candidate_kernel all[WF_MAX_VARIANTS], one[1];
     wf_call c = {.op = WF_OP_GEMM};
     uint64_t seen = 0;
-    (void)state;
     c.in[WF_GEMM_X] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
     c.in[WF_GEMM_W] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
     c.out[WF_GEMM_Y] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
@@ -290,7 +278,6 @@ static uint32_t word_at(wf_queue *q, wf_buf *b, uint64_t off)
 static void fills_of_several_pieces(void **state)
 {
     const uint64_t mib = 1 << 20, size = 530 * mib, begin = 200 * mib + 4, end = 520 * mib + 8;
-    (void)state;
     wf_queue *q = queue_of();
     wf_buf *b = NULL;
     if (f->buf_create(&d->base, size, &b)) fail_msg("%s", wf_error());
@@ -321,7 +308,6 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_ke
 static void launches_of_one_program(void **state)
 {
     enum { N = 1 << 20 };
-    (void)state;
     if (!strstr(d->ref.info.platform, "Portable Computing Language")) return;
     wf_queue *q = queue_of();
     wf_buf *in = NULL, *out = NULL;

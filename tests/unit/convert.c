@@ -22,7 +22,6 @@ static char top[] = "/tmp/weft-convert-XXXXXX", out[64];
 
 static int make_top(void **state)
 {
-    (void)state;
     if (!mkdtemp(top)) return -1;
     snprintf(out, sizeof out, "%s/out.gguf", top);
     return 0;
@@ -39,7 +38,6 @@ static int files(void)
 
 static int remove_top(void **state)
 {
-    (void)state;
     unlink(out);
     return rmdir(top);
 }
@@ -58,7 +56,6 @@ static bool stop_later(void *user)
 
 static void stopped(void **state)
 {
-    (void)state;
     for (int calls = 1; calls <= 9; calls += 4) {
         int left = calls;
         assert_int_equal(convert(DEMO, "Q8_0", stop_later, &left), WEFT_ERR_CANCELLED);
@@ -69,7 +66,6 @@ static void stopped(void **state)
 
 static void replaced_whole_or_not(void **state)
 {
-    (void)state;
     struct stat before, after;
     int left = 3;
     assert_int_equal(convert(DEMO, "Q4_0", NULL, NULL), WEFT_OK);
@@ -102,7 +98,6 @@ static int fail_each(const char *model, const char *type, int step)
 
 static void without_memory(void **state)
 {
-    (void)state;
     assert_true(fail_each(DEMO, "F16", 1) > 10);
     unlink(out);
     assert_true(fail_each(FOLDER, "F16", 97) > 100);
@@ -111,7 +106,6 @@ static void without_memory(void **state)
 
 static void without_room(void **state)
 {
-    (void)state;
     struct rlimit old, small;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);

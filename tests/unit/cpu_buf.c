@@ -21,7 +21,6 @@ static wf_dev *open_cpu(void)
 
 static void large_ones_begin_at_a_huge_page(void **state)
 {
-    (void)state;
     wf_dev *dev = open_cpu();
     for (size_t size = 1; size <= 2 * HUGE_PAGE + 1; size = size * 8 + 1) {
         wf_buf *b;
@@ -36,7 +35,6 @@ static void large_ones_begin_at_a_huge_page(void **state)
 /* A large one is used in place, or the answer is to copy it: that depends on what memory is left. */
 static void small_memory_stays_in_place(void **state)
 {
-    (void)state;
     wf_dev *dev = open_cpu();
     for (size_t size = 4096; size <= 4 * HUGE_PAGE; size *= 32) {
         char *mem = calloc(size, 1);
@@ -56,7 +54,6 @@ static void small_memory_stays_in_place(void **state)
 /* Files of one model have one answer, however small each is. */
 static void sizes_decide_together(void **state)
 {
-    (void)state;
     static char page[4096];
     wf_dev *dev = open_cpu();
     static const uint64_t together[] = {sizeof page, 4 * HUGE_PAGE, UINT64_MAX / 4};
@@ -76,7 +73,6 @@ static void sizes_decide_together(void **state)
 /* A copy that `ulimit -v` would refuse is not asked for. */
 static void in_place_under_a_limit(void **state)
 {
-    (void)state;
     size_t size = 128 * HUGE_PAGE, pages = 0;
     wf_dev *dev = open_cpu();
     wf_buf *b = NULL;
@@ -120,7 +116,6 @@ static void put(const char *path, const char *text)
 
 static int make_root(void **state)
 {
-    (void)state;
     strcpy(root, "/tmp/weft-groups-XXXXXX");
     return mkdtemp(root) ? 0 : -1;
 }
@@ -128,7 +123,6 @@ static int make_root(void **state)
 static int remove_root(void **state)
 {
     char command[100];
-    (void)state;
     snprintf(command, sizeof command, "rm -r %s", root);
     return system(command);
 }
@@ -142,7 +136,6 @@ static uint64_t left(const char *groups)
 
 static void the_least_of_all_groups_counts(void **state)
 {
-    (void)state;
     put("a/b/memory.max", "max\n");
     put("a/b/memory.current", "700\n");
     put("a/memory.max", "1000\n");
@@ -159,7 +152,6 @@ static void the_least_of_all_groups_counts(void **state)
 
 static void a_container_sees_its_group_as_the_root(void **state)
 {
-    (void)state;
     put("memory.max", "5000\n");
     put("memory.current", "1000\n");
     assert_int_equal(left("0::/\n"), 4000);
@@ -168,7 +160,6 @@ static void a_container_sees_its_group_as_the_root(void **state)
 
 static void version_1_beside_version_2(void **state)
 {
-    (void)state;
     put("memory/a/memory.limit_in_bytes", "3000\n");
     put("memory/a/memory.usage_in_bytes", "1000\n");
     put("memory/memory.limit_in_bytes", "9223372036854771712\n");

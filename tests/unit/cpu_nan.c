@@ -73,7 +73,6 @@ static void check_rows(wf_call c, uint32_t rows)
 static void products_keep_what_is_no_number(void **state)
 {
     static const uint32_t rows[] = {1, 3, 6, 20, M_MAX};
-    (void)state;
     draw(floats(x), M_MAX * K);
     for (uint8_t t = 0; t < WF_N_WEIGHT_DTYPES; t++) {
         set_weights(t);

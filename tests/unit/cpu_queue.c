@@ -74,7 +74,6 @@ static wf_call add_one(wf_buf *b, int from, int to)
 
 static void test_order(void **state)
 {
-    (void)state;
     wf_dev *dev = open_with(2);
     wf_buf *b = cells(dev);
     wf_queue *q = queue_of(dev);
@@ -96,7 +95,6 @@ static void test_order(void **state)
 /* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and back. */
 static void test_copies_wait(void **state)
 {
-    (void)state;
     wf_dev *dev = open_with(2);
     wf_buf *b = cells(dev);
     wf_queue *work = queue_of(dev), *copies = queue_of(dev);
@@ -122,7 +120,6 @@ static void test_copies_wait(void **state)
 /* Two queues take turns; each event is re-armed 2000 times. */
 static void test_ping_pong(void **state)
 {
-    (void)state;
     wf_dev *dev = open_with(2);
     wf_buf *b = cells(dev);
     wf_queue *q[2] = {queue_of(dev), queue_of(dev)};
@@ -148,7 +145,6 @@ static void test_ping_pong(void **state)
 /* More waits than one command holds, and the data of all of them is there. */
 static void test_many_waits(void **state)
 {
-    (void)state;
     enum { N = 20 };
     wf_dev *dev = open_with(1);
     wf_queue *a = queue_of(dev), *z = queue_of(dev);
@@ -206,7 +202,6 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
 
 static void test_threads_agree(void **state)
 {
-    (void)state;
     static float one[24 * 300], many[24 * 300];
     size_t n;
     wf_cpu_variant_of(WF_OP_GEMM, &n);
@@ -222,7 +217,6 @@ static void test_threads_agree(void **state)
 /* A queue that waits for something that never comes is a lost device, and can still be closed; also behind its events, as wf_finish does. */
 static void test_timeout(void **state)
 {
-    (void)state;
     wf_dev *dev = open_with(2);
     wf_queue *q = queue_of(dev);
     wf_event *never = event_of(dev), *e = event_of(dev);
@@ -239,7 +233,6 @@ static void test_timeout(void **state)
 /* What fails while it runs is told by the next wait and submit; later calls are skipped. */
 static void test_failure(void **state)
 {
-    (void)state;
     wf_dev *dev = open_with(2);
     wf_queue *q = queue_of(dev);
     wf_event *e = event_of(dev);
@@ -262,7 +255,6 @@ static void test_failure(void **state)
 /* The best first; few of them are the first of many. */
 static void test_rank(void **state)
 {
-    (void)state;
     wf_candidate_kernel all[32], some[2];
     wf_dev *dev = open_with(1);
     wf_buf *b = cells(dev);
@@ -296,7 +288,6 @@ static void count(const wf_cpu_work *w)
 /* All threads have the same turns, and there are as few of them as `most` allows. */
 static void test_chunks(void **state)
 {
-    (void)state;
     const struct {
         uint32_t threads, total, unit, most, chunk;
     } cases[] = {{16, 256, 16, 192, 16}, {16, 2048, 16, 192, 128}, {16, 5632, 16, 192, 176}, {2, 5632, 16, 192, 192},
@@ -336,7 +327,6 @@ static void count_me(const wf_cpu_work *w)
 /* Calls of other numbers of threads follow each other: each takes as many as it says. */
 static void test_few_of_a_team(void **state)
 {
-    (void)state;
     enum { TURNS = 500 };
     wf_dev *dev = open_with(1);
     wf_buf *b = buf_of(dev, 4 * sizeof(uint32_t));
@@ -359,7 +349,6 @@ static void halve_least(const wf_cpu_work *w)
 /* Subnormal numbers would make calls many times as long. They count as 0 in calls, and nowhere else. */
 static void test_subnormal(void **state)
 {
-    (void)state;
     volatile float least = 0x1p-126f;
     wf_dev *dev = open_with(1);
     wf_buf *b = buf_of(dev, 2 * sizeof(float));
@@ -377,7 +366,6 @@ static void test_subnormal(void **state)
 
 static void test_usual_threads(void **state)
 {
-    (void)state;
     assert_int_equal(wf_cpu_usual_threads(1), 1);
     assert_int_equal(wf_cpu_usual_threads(15), 15);
     assert_int_equal(wf_cpu_usual_threads(16), 15);
@@ -385,7 +373,6 @@ static void test_usual_threads(void **state)
 
 static void test_shares(void **state)
 {
-    (void)state;
     wf_dev *dev = open_with(1);
     wf_buf *b = buf_of(dev, CHUNKS * 4);
     wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
@@ -411,7 +398,6 @@ static void late_attention(const wf_cpu_work *w)
 
 static void test_late_attention(void **state)
 {
-    (void)state;
     struct {
         float q[ROWS][DIM], out[ROWS][DIM];
         uint16_t k[ROWS][DIM], v[ROWS][DIM];
@@ -544,7 +530,6 @@ static void end_cores(queues *s)
 
 static void test_cores_of_a_call(void **state)
 {
-    (void)state;
     const uint32_t limits[] = {0, 3, 9}, cores[] = {CORES, 3, CORES};
     queues s = begin_cores();
     for (uint32_t i = 0; i < 3; i++) launch(s.q[0], &counts_cores, i, limits[i], s.e[0]);
@@ -556,7 +541,6 @@ static void test_cores_of_a_call(void **state)
 /* While a call has three of four cores, another one has the fourth, and then all. */
 static void test_cores_left(void **state)
 {
-    (void)state;
     queues s = begin_cores();
     launch(s.q[0], &holds, 0, 3, s.e[0]);
     await_at_least(&seen.begun, 1);
@@ -574,7 +558,6 @@ static void test_cores_left(void **state)
 /* Calls that together want more cores than there are: all end, and no more are ever at work. */
 static void test_cores_of_many_calls(void **state)
 {
-    (void)state;
     const uint32_t limits[] = {0, 3, 2};
     queues s = begin_cores();
     for (int i = 0; i < 300; i++)
@@ -587,7 +570,6 @@ static void test_cores_of_many_calls(void **state)
 /* A call that waits for cores gets them before the next one of the queue that has them. */
 static void test_cores_in_turn(void **state)
 {
-    (void)state;
     queues s = begin_cores();
     launch(s.q[0], &holds_until_one_waits, 0, 0, NULL);
     await_at_least(&seen.begun, 1);
@@ -610,7 +592,6 @@ static bool has_run(uint32_t number)
 /* What waits for a call that was dropped has no inputs: it must not run when the queue of that call is destroyed, which fires its events. */
 static void test_lost_runs_nothing(void **state)
 {
-    (void)state;
     queues s = begin_cores();
     wf_event *never = event_of(s.dev);
     ((wf_cpu_event *)never)->armed++;
@@ -644,7 +625,6 @@ static const wf_cpu_variant goes_on_late = {.run = go_on_late};
  * event, though they have been destroyed. */
 static void test_lost_still_runs(void **state)
 {
-    (void)state;
     queues s = begin_cores();
     wf_buf *b;
     assert_int_equal(wf_buf_create(s.dev, 64u << 20, &b), WEFT_OK);
@@ -664,7 +644,6 @@ static void test_lost_still_runs(void **state)
 /* After a failure a call may still run: who gives up can wait for its end. */
 static void test_failure_still_runs(void **state)
 {
-    (void)state;
     queues s = begin_cores();
     launch(s.q[0], &holds, 0, 0, NULL);
     await_at_least(&seen.begun, 1);

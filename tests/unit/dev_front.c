@@ -597,7 +597,6 @@ static void expect_device(const char *spec, const char *id)
 
 static void device_names(void **state)
 {
-    (void)state;
     wf_dev *dev = NULL;
     struct weft_device_info all[32];
     size_t n = wf_dev_list(all, WF_LEN(all)), gpus = 0;
@@ -626,7 +625,6 @@ static void device_names(void **state)
 static void tiers(void **state)
 {
     enum wf_tier t;
-    (void)state;
     for (int i = 0; i <= WF_TIER_MATRIX; i++) {
         assert_int_equal(wf_tier_parse(wf_tier_name((enum wf_tier)i), &t), WEFT_OK);
         assert_int_equal(t, i);

@@ -49,7 +49,6 @@ static void expect(const wf_call *c, double bytes, double flops)
 
 static void work_by_hand(void **state)
 {
-    (void)state;
     wf_call gemm = {.op = WF_OP_GEMM}, rows = {.op = WF_OP_GET_ROWS}, attention = {.op = WF_OP_ATTENTION}, copy = {.op = WF_OP_PAGE_COPY};
     gemm.in[WF_GEMM_X] = view(4, 16, WF_F16), gemm.in[WF_GEMM_W] = view(8, 16, WF_F16), gemm.out[WF_GEMM_Y] = view(4, 8, WF_F32);
     expect(&gemm, 4 * 16 * 2 + 8 * 16 * 2 + 4 * 8 * 4, 2 * 4 * 8 * 16);
@@ -65,7 +64,6 @@ static void work_by_hand(void **state)
 
 static void parts_of_the_device(void **state)
 {
-    (void)state;
     wf_dev *d = open_null();
     wf_call c = {.op = WF_OP_GEMM};
     c.in[WF_GEMM_X] = view(4, 16, WF_F32), c.in[WF_GEMM_W] = view(8, 16, WF_F32), c.out[WF_GEMM_Y] = view(4, 8, WF_F32);

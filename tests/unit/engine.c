@@ -98,13 +98,11 @@ static void run_threads(const char *device)
 
 static void test_threads_null(void **state)
 {
-    (void)state;
     run_threads("null");
 }
 
 static void test_threads_cpu(void **state)
 {
-    (void)state;
     run_threads("cpu");
 }
 
@@ -153,7 +151,6 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
 
 static void test_preemption(void **state)
 {
-    (void)state;
     tally spacious[8] = {{0}};
     struct weft_engine *e = open_engine("cpu", 8);
     struct weft_stats stats;
@@ -202,7 +199,6 @@ static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seq
 /* Pages that all windows have passed are used again, and the texts are those of a cache with one page a sequence, which never goes back. */
 static void test_passed_pages(void **state)
 {
-    (void)state;
     enum { WINDOW = 9, PAGE = 4, LENGTH = ANSWER + 4 };
     char path[] = "/tmp/weft-windows-XXXXXX";
     close(mkstemp(path));
@@ -225,7 +221,6 @@ static void test_passed_pages(void **state)
 /* Where a layer attends to all keys, its pages stay, and those of the others go back; where all attend to the first ones, these stay. */
 static void test_needed_pages(void **state)
 {
-    (void)state;
     static const int files[][3] = {{0, 9, 0}, {6, 9, 9}, {0, 24, 0}}; /* the sink, and the windows of the layers and of the last */
     char path[] = "/tmp/weft-windows-XXXXXX";
     close(mkstemp(path));
@@ -266,7 +261,6 @@ static sem_t gate;
 
 static void wait_at_gate(void *user, const struct weft_event *ev)
 {
-    (void)user;
     if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
 }
 
@@ -318,7 +312,6 @@ static struct weft_stats end_visit(struct weft_engine *e, visitor *v, struct wef
 /* Requests that stay write what all write, whichever others were preempted or cancelled, and all memory is released. */
 static void test_preemption_with_cancels(void **state)
 {
-    (void)state;
     struct weft_request *r[VISITORS];
     visitor v[VISITORS];
     struct weft_engine *e = open_tight("cpu");
@@ -339,7 +332,6 @@ static void test_preemption_with_cancels(void **state)
 static void test_half_leave_while_swapping(void **state)
 {
     int swapped = 0;
-    (void)state;
     for (int round = 0; round < 8; round++) {
         struct weft_engine *e = open_tight("null");
         struct weft_request *r[VISITORS];
@@ -369,7 +361,6 @@ static struct weft_stats visit_null(const wf_null_config *c, int round)
 /* The device is lost, or hangs, somewhere in the life of an engine that swaps: each request ends once, and nothing is left. */
 static void test_lost_while_swapping(void **state)
 {
-    (void)state;
     static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_FLUSH, WF_NULL_WAIT};
     enum { PLACES = 8, N_SLOTS = sizeof slots / sizeof *slots };
     int failed_with_swaps = 0;
@@ -389,13 +380,11 @@ static void test_lost_while_swapping(void **state)
 
 static void keep_line(void *user, enum weft_log_level level, const char *line)
 {
-    (void)level;
     snprintf(user, 256, "%s", line);
 }
 
 static void test_kv_memory(void **state)
 {
-    (void)state;
     struct weft_engine *e = NULL;
     struct weft_stats stats;
     struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .context = 128, .debug = &plain, .kv_memory = 1000};
@@ -425,7 +414,6 @@ static void check_near(uint64_t told, uint64_t taken)
 /* What weft_model_budget says beforehand is what an engine takes. */
 static void test_budget(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("cpu", 8);
     struct weft_stats stats;
     struct weft_budget b;
@@ -445,7 +433,6 @@ static void test_budget(void **state)
 
 static void test_finish_reasons(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null", 1);
     struct weft_request *r = NULL;
     tally t = {0};
@@ -466,13 +453,11 @@ static void test_finish_reasons(void **state)
 /* Who opened an engine may forget what on_progress was told: kernels that are built later are not reported. */
 static void count_report(void *user, const char *what, double fraction)
 {
-    (void)what, (void)fraction;
     ++*(int *)user;
 }
 
 static void test_progress_ends(void **state)
 {
-    (void)state;
     int reports = 0;
     struct weft_engine *e = NULL;
     struct weft_request *r = NULL;
@@ -502,7 +487,6 @@ static void note_attention(const wf_call *c)
 /* Where as many sequences may run as a step has rows, prompts come all the same; all is built before they do. */
 static void test_prepared(void **state)
 {
-    (void)state;
     wf_null_configure(&(wf_null_config){.bound = note_attention});
     weft_engine_close(open_engine("null", 32));
     wf_null_configure(NULL);
@@ -512,7 +496,6 @@ static void test_prepared(void **state)
 
 static void test_close_while_running(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("cpu", 1);
     tally t[6] = {{0}};
     for (int i = 0; i < 6; i++) {
@@ -532,7 +515,6 @@ static void free_inside(void *user, const struct weft_event *ev)
 
 static void test_free_in_callback(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null", 1);
     tally t = {0}, after = {0};
     struct weft_request *r = NULL;
@@ -559,7 +541,6 @@ static void refuse(struct weft_engine *e, struct weft_request_params p)
 
 static void test_bad_requests(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null", 1);
     int32_t high[] = {1, 1 << 30}, low[] = {-1}, many[200] = {1};
     refuse(e, (struct weft_request_params){.tokens = high, .n_tokens = 2});
@@ -580,7 +561,6 @@ static void test_bad_requests(void **state)
 
 static void test_bad_engines(void **state)
 {
-    (void)state;
     const struct weft_engine_params bad[] = {{.device = "no such device"}, {.device = "opencl:99.0"}, {.tier = "warp"}, {.page_tokens = 1u << 30},
                                              {.max_batched_tokens = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .debug = &(struct weft_debug){.max_alloc = 1000}}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -593,7 +573,6 @@ static void test_bad_engines(void **state)
 /* Whoever takes parameters of an engine refuses what is out of range, and says so, without computing with it. */
 static void test_ranges(void **state)
 {
-    (void)state;
     const struct weft_debug newer = {.reserved = {1}};
     const struct weft_engine_params bad[] = {{.context = UINT32_MAX}, {.context = UINT32_MAX - 14}, {.context = (1u << 24) + 1}, {.page_tokens = UINT32_MAX},
                                              {.page_tokens = UINT32_MAX - 5}, {.page_tokens = 1u << 30}, {.page_tokens = 1u << 31}, {.page_tokens = 1025},
@@ -625,7 +604,6 @@ static double worked_s(const struct rusage *u)
 /* An engine too large for any machine is refused before tables are made that grow with its context, gigabytes in minutes. */
 static void test_refused_at_once(void **state)
 {
-    (void)state;
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "cpu", .context = 1u << 24, .n_seqs = 1024};
     struct rusage before, after;
@@ -639,14 +617,12 @@ static void test_refused_at_once(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     weft_model_close(model);
     return 0;
 }

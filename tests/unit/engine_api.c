@@ -70,7 +70,6 @@ static void pull_all(struct weft_request *r, story *s)
 /* The same events come both ways, with all that belongs to them; each carries its request. */
 static void pulls_what_callbacks_get(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("cpu");
     story told = {.n = 0}, pulled = {.n = 0};
     struct weft_request_params p = {.prompt = "One day a cat", .max_tokens = 12, .ignore_eos = true, .logprobs = true, .prompt_logprobs = true, .n_top = 3, .want_logits = true,
@@ -104,7 +103,6 @@ static sem_t gate;
 
 static void wait_at_gate(void *user, const struct weft_event *ev)
 {
-    (void)user;
     if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
 }
 
@@ -125,7 +123,6 @@ static bool readable(int fd)
 
 static void pulls_in_time(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     const struct weft_event *ev;
     story rest = {.n = 0};
@@ -153,7 +150,6 @@ static void pulls_in_time(void **state)
 /* The descriptor that is made when all events are there already. */
 static void polls_late(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 2, .ignore_eos = true, .pull = true});
     story s = {.n = 0};
@@ -185,7 +181,6 @@ static void *pull_slowly(void *arg)
 /* Readers of their own, one of which reads nothing while others' requests come and go. */
 static void slow_readers_stall_nobody(void **state)
 {
-    (void)state;
     enum { READERS = 3, ANSWER = 40 };
     struct weft_engine *e = open_engine("null");
     struct weft_request_params p = {.prompt = "a", .max_tokens = ANSWER, .ignore_eos = true, .pull = true};
@@ -209,7 +204,6 @@ static void slow_readers_stall_nobody(void **state)
 /* A reader that waits is woken by the end, whoever brings it about. */
 static void cancelled_while_pulled(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     pthread_t thread;
     void *n;
@@ -235,7 +229,6 @@ static void pull_inside(void *user, const struct weft_event *ev)
 
 static void pulls_in_a_callback(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     struct weft_request *r = NULL;
     close_gate(e);
@@ -252,7 +245,6 @@ static void pulls_in_a_callback(void **state)
 /* Whichever allocation of the engine's thread fails, the reader learns it from the last event. */
 static void events_find_no_memory(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     int refused = 0;
     for (int n = 0; n < 12; n++) {
@@ -278,7 +270,6 @@ static void events_find_no_memory(void **state)
 
 static void requests_outlive_their_engine(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("cpu");
     story told = {.n = 0}, pulled = {.n = 0};
     struct weft_request *called = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .on_event = tell, .user = &told});
@@ -307,7 +298,6 @@ static void *close_it(void *engine)
 /* While others wait for requests. */
 static void closed_beside_readers(void **state)
 {
-    (void)state;
     for (int round = 0; round < 20; round++) {
         struct weft_engine *e = open_engine("null");
         struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
@@ -331,7 +321,6 @@ static void close_inside(void *user, const struct weft_event *ev)
 /* It would wait for itself: nothing happens, and the engine works on. */
 static void closed_in_a_callback(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 2, .ignore_eos = true, .on_event = close_inside, .user = &e});
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
@@ -341,7 +330,6 @@ static void closed_in_a_callback(void **state)
 
 static void engines_keep_their_model(void **state)
 {
-    (void)state;
     struct weft_model *m = NULL;
     struct weft_engine *e[2];
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
@@ -387,7 +375,6 @@ static int give_up(const struct weft_engine_params *p)
 /* The same for a model. */
 static void opening_a_model_is_given_up(void **state)
 {
-    (void)state;
     struct weft_model *m = NULL;
     int n = 0;
     for (weft_status s = WEFT_ERR_CANCELLED; s; n++) {
@@ -405,14 +392,12 @@ static void opening_a_model_is_given_up(void **state)
 
 static void no_complaint(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user, (void)level;
     fail_msg("%s", line);
 }
 
 /* Wherever it is: nothing is left, and the next one opens. No kernel counts as one that does not work. */
 static void opening_is_given_up(void **state)
 {
-    (void)state;
     weft_log_to(no_complaint, NULL, WEFT_LOG_WARN);
     assert_true(give_up(&(struct weft_engine_params){.device = "null", .context = 64}) > 10);
     assert_true(give_up(&(struct weft_engine_params){.device = "cpu", .context = 64, .threads = 1, .debug = &plain, .no_kernel_cache = true}) > 30);
@@ -442,7 +427,6 @@ static void is_prompt(struct weft_engine *e, struct weft_request_params p, const
 
 static void prompts_have_a_length(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     int32_t *ids, bos = weft_model_info(model)->bos;
     size_t n, short_n;
@@ -471,7 +455,6 @@ static size_t count(const int32_t *ids, size_t n, int32_t id)
 /* As weft_chat_tokenize: one BOS, and control tokens of the template only, whatever messages spell. */
 static void chats_are_prompts(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     const struct weft_model_info *info = weft_model_info(model);
     struct weft_message turns[] = {{"user", "Hi</s><s> cat"}};
@@ -497,7 +480,6 @@ static void chats_are_prompts(void **state)
 
 static void contradictions_are_refused(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine("null");
     const struct weft_chat_params chat = {.chat_template = TEMPLATE}, nobody = {.chat_template = TEMPLATE, .n_messages = 1};
     const int32_t id = 1;
@@ -523,7 +505,6 @@ static void costs(struct weft_cost_params p)
 
 static void numbers_are_checked(void **state)
 {
-    (void)state;
     struct weft_cost *c;
     struct weft_tensor_info tensor = {.dtype = "some"};
     char key[16] = "key", value[16] = "value";
@@ -548,7 +529,6 @@ static void numbers_are_checked(void **state)
 
 static void one_source_of_each(void **state)
 {
-    (void)state;
     struct weft_model *m = model;
     struct weft_message turn = {"user", "a"};
     char *text;
@@ -563,7 +543,6 @@ static void one_source_of_each(void **state)
 /* What was there before is no object of the call that failed. */
 static void failures_leave_no_object(void **state)
 {
-    (void)state;
     char anything;
     struct weft_engine *e = open_engine("null"), *other = (void *)&anything;
     struct weft_model *m = (void *)&anything;
@@ -598,7 +577,6 @@ static bool opens(void *user)
 
 static void stop_functions_nest(void **state)
 {
-    (void)state;
     int n = 0;
     struct weft_model *m = NULL;
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .stop = opens, .user = &n}, &m), WEFT_ERR_CANCELLED);
@@ -616,7 +594,6 @@ static void hears(void *user, const char *what, double fraction)
 
 static void folders_tell_how_far_they_are(void **state)
 {
-    (void)state;
     double last = 0, none = 0;
     struct weft_model *m = NULL;
     if (weft_model_open(&(struct weft_model_params){.path = "tests/model/data/gpt-oss", .on_progress = hears, .user = &last}, &m)) fail_msg("%s", weft_last_error());
@@ -636,7 +613,6 @@ static bool stops_after(void *user)
 
 static void calibration_is_stopped(void **state)
 {
-    (void)state;
     char text[4000];
     struct weft_engine *e = open_engine("cpu");
     struct weft_calibration *c = NULL;
@@ -656,7 +632,6 @@ static void calibration_is_stopped(void **state)
 
 static void models_are_named(void **state)
 {
-    (void)state;
     struct weft_model *m = NULL;
     assert_int_equal(weft_model_open(&(struct weft_model_params){0}, &m), WEFT_ERR_ARG);
     assert_non_null(strstr(weft_last_error(), "path"));
@@ -665,7 +640,6 @@ static void models_are_named(void **state)
 
 static void versions_agree(void **state)
 {
-    (void)state;
     char text[32];
     snprintf(text, sizeof text, "%d.%d.%d", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
     assert_string_equal(weft_version(), text); /* the build's, from meson.build */
@@ -681,13 +655,11 @@ static void is_newer(weft_status s)
 #define NEWER .reserved = {[sizeof((struct weft_model_params *)0)->reserved / sizeof(uint64_t) - 1] = 1} /* the shortest */
 static void no_row(void *user, const struct weft_op_row *row)
 {
-    (void)user, (void)row;
 }
 
 /* Parameters that this weft does not know of are not ignored. */
 static void newer_programs_are_refused(void **state)
 {
-    (void)state;
     struct weft_model *m = NULL;
     struct weft_engine *e = open_engine("null"), *other = NULL;
     struct weft_budget budget;
@@ -722,14 +694,12 @@ static void newer_programs_are_refused(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     weft_model_close(model);
     return 0;
 }

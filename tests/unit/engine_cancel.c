@@ -108,7 +108,6 @@ static struct weft_request *submit(struct weft_engine *e, int32_t seed, uint32_t
  * it is computed, too. */
 static void test_step_is_broken_off(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine(2);
     answer cancelled, behind, again, cached;
     close_gate(e, 1);
@@ -136,7 +135,6 @@ static void test_step_is_broken_off(void **state)
 /* A request that shares the step, or has begun like the cancelled one, is answered as if it were alone. */
 static void test_others_go_on(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine(3);
     answer alone, cancelled, beside, alike;
     struct weft_request *r = submit(e, 1000, N_PROMPT / 2, &alone);
@@ -166,7 +164,6 @@ static void test_others_go_on(void **state)
 
 static void test_close_breaks_off(void **state)
 {
-    (void)state;
     struct weft_engine *e = open_engine(2);
     answer a, b;
     close_gate(e, 2);
@@ -195,7 +192,6 @@ static void measure_step(void)
 
 static int setup(void **state)
 {
-    (void)state;
     if (weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2, .type = "Q8_0"}, &model)) return -1;
     measure_step();
     return 0;
@@ -203,7 +199,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     weft_model_close(model);
     return 0;
 }

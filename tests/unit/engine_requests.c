@@ -77,7 +77,6 @@ static sem_t gate, closed;
 
 static void wait_at_gate(void *user, const struct weft_event *ev)
 {
-    (void)user;
     if (ev->kind == WEFT_EVENT_DONE) sem_post(&closed), sem_wait(&gate);
 }
 
@@ -101,7 +100,6 @@ static void open_and_end(struct weft_request **r, int n)
 static int set_up(void **state)
 {
     struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = 64};
-    (void)state;
     ended = 0;
     chosen_rows = broken_row = 0;
     if (weft_engine_open(model, &p, &engine)) return -1;
@@ -111,7 +109,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     weft_engine_close(engine);
     wf_null_configure(NULL);
     return 0;
@@ -124,7 +121,6 @@ static void clients_take_turns(void **state)
 {
     tally t[2 * MANY + 1];
     struct weft_request *r[2 * MANY + 1];
-    (void)state;
     close_gate();
     for (int i = 0; i < 2 * MANY; i++) r[i] = submit(&t[i], (uint64_t)(i % 2), 1, 20, 20, 0);
     r[2 * MANY] = submit(&t[2 * MANY], 7, 1, 5, 12, 0);
@@ -142,7 +138,6 @@ static void newcomers_wait_for_few_tokens(void **state)
     enum { LOADS = 60, RIVALS = 6, LONGEST = 40 };
     static tally t[RIVALS * MANY + 1];
     struct weft_request *r[RIVALS * MANY + 1];
-    (void)state;
     for (uint64_t load = 0; load < LOADS; load++) {
         uint64_t n = 0, all = 0;
         uint32_t rivals = 2 + (uint32_t)(wf_random(load, n++) % (RIVALS - 1));
@@ -168,7 +163,6 @@ static void urgent_ones_first(void **state)
 {
     tally t[MANY + 1];
     struct weft_request *r[MANY + 1];
-    (void)state;
     close_gate();
     for (int i = 0; i < MANY; i++) r[i] = submit(&t[i], 1, 1, 20, 20, 0);
     r[MANY] = submit(&t[MANY], 1, 1, 20, 20, 1);
@@ -181,7 +175,6 @@ static void urgent_ones_first(void **state)
 /* A row of logits that is not finite, early or late: one request fails, and the others beside it end as they would. */
 static void broken_rows_fail_alone(void **state)
 {
-    (void)state;
     for (uint32_t row = 1; row <= 3 * 20; row += 7) {
         tally t[3];
         struct weft_request *r[3];
@@ -212,7 +205,6 @@ static void broken_rows_fail_alone(void **state)
 static void broken_pages_are_forgotten(void **state)
 {
     tally t;
-    (void)state;
     for (int round = 0; round < 3; round++) {
         broken_row = round == 1 ? chosen_rows + 2 : 0; /* the engine is idle */
         struct weft_request *r = submit(&t, 0, 50, 40, 2, 0);
@@ -228,7 +220,6 @@ static void cancel_takes_one_step(void **state)
 {
     tally t[2];
     struct weft_request *r[2];
-    (void)state;
     close_gate();
     r[0] = submit(&t[0], 0, 1, 20, 60, 0);
     r[1] = submit(&t[1], 0, 2, 20, 60, 0);
@@ -246,7 +237,6 @@ static void prompts_of_the_context_and_one_more(void **state)
     struct weft_request *r = NULL;
     tally t = {0};
     struct weft_request_params p = {.tokens = prompt, .n_tokens = CONTEXT + 1, .on_event = on_event, .user = &t};
-    (void)state;
     assert_int_equal(weft_submit(engine, &p, &r), WEFT_ERR_FULL);
     assert_null(r);
     assert_int_equal(t.done, 0);
@@ -265,7 +255,6 @@ static void nothing_is_allocated_after_the_start(void **state)
 {
     tally t[MANY];
     struct weft_request *r[MANY];
-    (void)state;
     close_gate();
     for (int i = 0; i < MANY; i++) r[i] = submit(&t[i], (uint64_t)i % 3, i, 1 + (uint32_t)i * 2, 30, 0);
     open_and_end(r, MANY);
@@ -282,7 +271,6 @@ static void lengths_are_predicted_apart(void **state)
     struct weft_request *r[60];
     struct weft_stats stats;
     struct weft_engine_params p = {.device = "null", .n_seqs = 8, .kv_seqs = 1, .context = CONTEXT, .max_batched_tokens = 32, .no_prefix = true};
-    (void)state;
     weft_engine_close(engine);
     wf_null_configure(NULL);
     assert_int_equal(weft_engine_open(model, &p, &engine), WEFT_OK);
@@ -320,7 +308,6 @@ static void small_devices_have_small_caches(void **state)
     tally t;
     struct weft_stats stats;
     struct weft_budget b;
-    (void)state;
     assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64}, &b), WEFT_OK);
     uint64_t each = b.kv / MANY_SEQS, fixed = b.weights + b.activations;
     if (open_with((fixed + HELD * each) * 8 / 7, 0)) fail_msg("%s", weft_last_error());
@@ -372,7 +359,6 @@ static void recomputed_rows_are_counted(void **state)
     struct weft_stats stats;
     char path[] = "/tmp/weft-calibration-XXXXXX";
     struct weft_engine_params p = {.device = "null", .n_seqs = 2, .context = CONTEXT, .max_batched_tokens = 32, .calibration = path};
-    (void)state;
     close(mkstemp(path));
     write_calibration(path);
     weft_engine_close(engine);
@@ -400,7 +386,6 @@ static void lost_device(void **state)
     struct weft_request *r[3], *more = NULL;
     struct weft_stats stats;
     struct weft_request_params p = {.prompt = "a"};
-    (void)state;
     close_gate();
     for (int i = 0; i < 3; i++) r[i] = submit(&t[i], 0, i, 20, 60, 0);
     weft_engine_stats(engine, &stats);

@@ -166,7 +166,6 @@ static uint64_t step(fixture *f, const wf_step_io *io)
 static void test_network_overlaps(void **state)
 {
     fixture f;
-    (void)state;
     for (network = WF_NODE_SEND; network <= WF_NODE_REDUCE_SCATTER; network++) {
         open_with(&f, PLAN(ONE_BATCH));
         uint64_t one = step(&f, &(wf_step_io){0});
@@ -188,7 +187,6 @@ static void test_swaps(void **state)
     fixture f;
     uint8_t host[2 * PAGE_BYTES];
     static const int32_t two[] = {1, 5}, back[] = {6, 2}, all[] = {6, 2};
-    (void)state;
     open_with(&f, NULL);
     assert_int_equal(wf_exec_page_bytes(f.e), PAGE_BYTES);
     for (size_t i = 0; i < sizeof host; i++) host[i] = (uint8_t)(i % 251);
@@ -211,7 +209,6 @@ static void test_swaps(void **state)
 static void test_batches_of_every_shape(void **state)
 {
     fixture f;
-    (void)state;
     open_with(&f, PLAN(TWO_BATCHES));
     for (uint32_t tokens = 1; tokens <= TOKENS; tokens++) {
         f.b.n_tokens = tokens;
@@ -228,7 +225,6 @@ static void test_batches_of_every_shape(void **state)
 static void test_nothing_is_bound_later(void **state)
 {
     fixture f;
-    (void)state;
     open_with(&f, NULL);
     uint64_t bound = wf_null_calls(WF_NULL_BIND);
     assert_true(bound > 0);
@@ -247,7 +243,6 @@ static void test_large_steps_are_bound(void **state)
     enum { ONE_BY_ONE = 4096, MOST = 40000 };
     static const uint32_t tokens[] = {1, ONE_BY_ONE, ONE_BY_ONE + 1, 12345, MOST};
     fixture f;
-    (void)state;
     open_limited(&f, NULL, ONE_BY_ONE);
     uint64_t small = wf_null_calls(WF_NULL_BIND);
     close_all(&f);
@@ -273,7 +268,6 @@ static uint32_t n_unforeseen;
 
 static void note_foreseen(wf_dev *dev, const wf_call *calls, size_t n)
 {
-    (void)dev;
     assert_in_range(n, 1, WF_LEN(foreseen.calls));
     memcpy(foreseen.calls, calls, n * sizeof *calls);
     foreseen.n = n;
@@ -314,7 +308,6 @@ static void test_bound_calls_are_foreseen(void **state)
     enum { MOST = 300 };
     fixture f;
     const wf_dev_fns fns = fns_that_prebuild();
-    (void)state;
     foreseen.n = n_unforeseen = 0;
     assert_int_equal(open_on(&f, NULL, MOST, &(wf_null_config){.bound = note_bound}, &fns), WEFT_OK);
     assert_true(wf_null_calls(WF_NULL_BIND) > 64);
@@ -327,7 +320,6 @@ static void test_failures_foresee_nothing(void **state)
 {
     fixture f;
     const wf_dev_fns fns = fns_that_prebuild();
-    (void)state;
     foreseen.n = 0;
     const wf_null_config fails = {.bound = note_bound, .slot = WF_NULL_BIND, .nth = 1, .status = WEFT_ERR_DEVICE};
     assert_int_equal(open_on(&f, NULL, TOKENS, &fails, &fns), WEFT_ERR_DEVICE);
@@ -361,7 +353,6 @@ static weft_status note_call(const wf_call *c)
 static void test_submissions_are_short(void **state)
 {
     fixture f;
-    (void)state;
     wf_null_config slow = {.cost_ns = slow_rows, .expected_ns = slow_rows};
     assert_int_equal(open_on(&f, NULL, TOKENS, &slow, NULL), WEFT_OK);
     slow.compute = note_call; /* from now on */
@@ -387,7 +378,6 @@ static weft_status note_product(const wf_call *c)
 static void test_short_without_measurements(void **state)
 {
     fixture f;
-    (void)state;
     modest_rate = 1.8; /* operations per microsecond: a product of 16 rows takes 0.87 s, one of 32 rows 1.17 s */
     assert_int_equal(open_on(&f, NULL, TOKENS, NULL, NULL), WEFT_OK);
     modest_rate = 0;
@@ -401,7 +391,6 @@ static void test_short_without_measurements(void **state)
 /* A device that fails in the middle of a step gives an error, and everything can be freed. */
 static void test_failures(void **state)
 {
-    (void)state;
     for (uint32_t nth = 1; nth <= 12; nth++) {
         fixture f;
         open_with(&f, PLAN(TWO_BATCHES));
@@ -421,7 +410,6 @@ static uint32_t most_rows;     /* that it has run */
 
 static bool supports_few(wf_dev *dev, const wf_call *c, int variant)
 {
-    (void)dev;
     return variant != NAMED || c->out[0].rows <= rows_that_may;
 }
 
@@ -449,7 +437,6 @@ static void test_named_kernel_of_few_rows(void **state)
 {
     fixture f;
     wf_dev_fns fns;
-    (void)state;
     assert_int_equal(open_named(&f, &fns, FEW), WEFT_OK);
     f.dev->params.check_calls = true;
     for (f.b.n_tokens = 1; f.b.n_tokens <= TOKENS; f.b.n_tokens++) step(&f, &(wf_step_io){0});
@@ -462,7 +449,6 @@ static void test_named_kernel_of_no_rows(void **state)
 {
     fixture f;
     wf_dev_fns fns;
-    (void)state;
     assert_int_equal(open_named(&f, &fns, 0), WEFT_ERR_ARG);
     assert_non_null(strstr(wf_error(), ":8: kernel 'null2' cannot run 'up'"));
     close_all(&f);
@@ -475,7 +461,6 @@ static uint32_t most_experts; /* that the kernel for few of them had */
 /* null runs few experts, null2 any number. */
 static size_t rank_by_experts(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
-    (void)dev, (void)class, (void)cap;
     out[0] = (wf_candidate_kernel){c->op == WF_OP_ROUTER && c->in[WF_ROUTER_W].rows > FEW_EXPERTS ? NAMED : 0, 0};
     return 1;
 }
@@ -492,7 +477,6 @@ static void test_routers_share_no_kernel(void **state)
     fixture f;
     wf_dev_fns fns;
     wf_dev *plain;
-    (void)state;
     with_routers = true;
     assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
     fns = *plain->fns;
@@ -527,7 +511,6 @@ static void test_upload_of_all_tables(void **state)
     const wf_explain x = {.tokens = DECODES, .decodes = DECODES, .context = CONTEXT, .byte_rate = 1};
     const double slots = DECODES, pages = DECODES * CONTEXT /* of one token, for there is no attention */, words = 3 * DECODES + DECODES + 1 + DECODES;
     fixture f;
-    (void)state;
     open_with(&f, NULL);
     for (uint32_t tables = 1; tables <= 3; tables++) {
         f.g.kv.n_tables = tables;

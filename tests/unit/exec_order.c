@@ -1,7 +1,8 @@
-/* exec_order: random plans on the null device, with every command noted. Each word of a value says which row of which value of which step
- * it is, so that a kernel's rows are known from what it reads; whatever exec believes, each row of each node has to be computed once, in
- * a range of the plan and on its queue, from rows that are there, behind all that it depends on, and a step has ended when all of it has.
- * Nothing here knows how exec finds waits and addresses. */
+/* exec_order: random plans, and texts of plans with something changed, on the null device, with every command noted. Each
+ * word of a value says which row of which value of which step it is, so that a kernel's rows are known from what it reads;
+ * whatever exec believes, each row of each node has to be computed once, in a range of the plan and on its queue, from rows
+ * that are there, behind all that it depends on, and a step has ended when all of it has. Nothing here knows how exec finds
+ * waits and addresses. */
 #include "plan_writer.h"
 #include "shadow.h"
 
@@ -242,7 +243,6 @@ static uint32_t choose(const wf_node *n, const wf_call *c, uint32_t i)
 static uint32_t substitute(const wf_node *n, const wf_call *c, uint32_t i)
 {
     int32_t id = (int32_t)*word_at(&c->in[WF_TOKEN_SUBST_IDS], i);
-    (void)n;
     if (id >= 0) return find(m.now->tokens, m.now->b.n_tokens, id);
     assert_true((uint32_t)(-1 - id) < c->in[WF_TOKEN_SUBST_FROM].rows);
     assert_int_equal(*word_at(&c->in[WF_TOKEN_SUBST_FROM], (uint32_t)(-1 - id)), sampled(m.now->number - 1, (uint32_t)(-1 - id)));
@@ -561,7 +561,6 @@ static bool try_plan(const char *text)
 
 static void test_random_plans(void **state)
 {
-    (void)state;
     static writer w;
     int accepted = 0, n = rounds(400);
     for (int i = 0; i < n; i++) write_plan(&w, once_behind, WF_LEN(once_behind)), accepted += try_plan(w.text);
@@ -569,10 +568,52 @@ static void test_random_plans(void **state)
     assert_true(accepted > n / 4);
 }
 
+static char *nth_line(char *text, uint32_t n)
+{
+    for (; n && strchr(text, '\n'); n--) text = strchr(text, '\n') + 1;
+    return text;
+}
+
+static uint32_t count_lines(const char *text)
+{
+    uint32_t n = 0;
+    for (; *text; text++) n += *text == '\n';
+    return n;
+}
+
+/* One line taken away, put elsewhere, or a word or a byte of it replaced. */
+static void change(char *text, size_t cap)
+{
+    static const char *const words[] = {"end", "decode", "prefill", "0", "7", "48", "2t", "999999999", "-", "next", "layer", "once", "queues 1", "queues 8",
+                                        "bucket", "bucket tokens 9", "tile 65536", "queue 7", "\n", " ", "#", "auto", "groups 999999999", "0-end", "end-7", "7-end", "7-5"};
+    char line[512] = "", *at = nth_line(text, 1 + draw(count_lines(text)));
+    size_t len = strcspn(at, "\n") + (strchr(at, '\n') != NULL), what = draw(5);
+    snprintf(line, sizeof line, "%.*s", (int)WF_MIN(len, sizeof line - 1), at);
+    if (what < 3) memmove(at, at + len, strlen(at + len) + 1); /* moved, or left out */
+    if (what == 0) return;
+    if (what < 3) at = nth_line(text, 1 + draw(count_lines(text)));
+    if (what == 3) snprintf(line, sizeof line, "%s%s", words[draw(WF_LEN(words))], draw(2) ? "\n" : ""), at += draw((uint32_t)len + 1);
+    if (what == 4 && len > 1) { at[draw((uint32_t)len - 1)] = (char)(1 + draw(126)); return; }
+    size_t more = strlen(line);
+    if (strlen(text) + more + 1 > cap) return;
+    memmove(at + more, at, strlen(at) + 1);
+    memcpy(at, line, more);
+}
+
+/* What of these is accepted runs as any other plan. */
+static void test_changed_texts(void **state)
+{
+    static writer w;
+    for (int i = 0; i < 4 * rounds(400); i++) {
+        write_plan(&w, once_behind, WF_LEN(once_behind));
+        for (uint32_t n = 1 + draw(3); n; n--) change(w.text, sizeof w.text);
+        if (!try_plan(w.text)) assert_true(strlen(wf_error()) > 0);
+    }
+}
+
 /* Those that the engine makes by itself. */
 static void test_own_plans(void **state)
 {
-    (void)state;
     for (uint32_t parts = 1; parts <= 4; parts++)
         for (int i = 0; i < 10; i++) {
             open_device();
@@ -587,7 +628,7 @@ static void test_own_plans(void **state)
 
 SUITE_MAIN(exec_order)
 {
-    const struct CMUnitTest tests[] = {CASE(test_random_plans), CASE(test_own_plans)};
+    const struct CMUnitTest tests[] = {CASE(test_random_plans), CASE(test_changed_texts), CASE(test_own_plans)};
     seed_from_environment();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -256,7 +256,6 @@ enum { SEEDS = 250 };
 
 static void test_bounds(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(worlds); i++) {
         int waited = 0, preempted = 0, furthest = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
@@ -272,7 +271,6 @@ static void test_bounds(void **state)
 /* While the first does not fit, neither the next of its client nor that of another runs, though they would. */
 static void test_none_overtakes(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &(wf_limits){.step_tokens = 24, .logit_rows = 6, .seqs = 6, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 2}, WF_POLICY_NANOFLOW, 0);
     send(&w, 0, PROMPT, ANSWER)->q.max_tokens = LONGEST - 8;
@@ -290,7 +288,6 @@ static void test_none_overtakes(void **state)
 
 static void test_limit_per_client(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &worlds[1], WF_POLICY_NANOFLOW, 2);
     for (int i = 0; i < 30; i++) send(&w, 0, 10, 10);
@@ -307,7 +304,6 @@ static void test_limit_per_client(void **state)
 /* Its prompt is computed before the long ones of who was admitted before: of these, one step's. */
 static void test_short_prompt_goes_first(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &worlds[1], WF_POLICY_NANOFLOW, 0);
     for (int i = 0; i < 11; i++) send(&w, 0, PROMPT, 1);
@@ -322,7 +318,6 @@ static void test_short_prompt_goes_first(void **state)
 /* A level of priority is worth a fixed number of tokens: a less urgent client gets its turn. */
 static void test_priority_between_clients(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &worlds[0], WF_POLICY_NANOFLOW, 0);
     for (int i = 0; i < 20; i++) send(&w, 0, 10, 10);
@@ -368,7 +363,6 @@ static uint32_t pass_by(world *w, uint64_t n, uint64_t first, int64_t owes)
 /* However many come, few are kept: those with requests, and of those that owe so many. */
 static void test_memory_is_bounded(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &worlds[1], WF_POLICY_NANOFLOW, 0);
     send(&w, 0, PROMPT, ANSWER);
@@ -402,7 +396,6 @@ static void take_and_leave(uint64_t seed, size_t places, size_t n_clients)
 
 static void test_no_client_fills_the_queue(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 200; seed++)
         for (size_t n_clients = 1; n_clients <= 8; n_clients++) take_and_leave(seed, 2 + 2 * (wf_random(seed, n_clients) % 600), n_clients);
     assert_true(wf_places_allow(8, 0, 0, 4));

@@ -20,14 +20,12 @@ static size_t page;
 
 static int setup(void **state)
 {
-    (void)state;
     page = (size_t)sysconf(_SC_PAGESIZE);
     return mkdtemp(dir) ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     return rmdir(dir); /* every test removes its files */
 }
 
@@ -124,7 +122,6 @@ static void ignore_bus(void)
 
 static void exit_9(int sig)
 {
-    (void)sig;
     _exit(9);
 }
 
@@ -135,7 +132,6 @@ static void old_style(void)
 
 static void default_action_stays(void **state)
 {
-    (void)state;
     int status = in_child(silence, foreign_fault);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
     status = in_child(silence, send_bus);
@@ -161,15 +157,12 @@ static volatile uintptr_t seen_address;
 
 static void previous_handler(int sig, siginfo_t *info, void *context)
 {
-    (void)sig;
-    (void)context;
     seen_address = (uintptr_t)info->si_addr;
     siglongjmp(back, 1);
 }
 
 static void previous_handler_runs(void **state)
 {
-    (void)state;
     struct sigaction sa = {.sa_sigaction = previous_handler, .sa_flags = SA_SIGINFO};
     assert_int_equal(sigaction(SIGBUS, &sa, NULL), 0);
     wf_map m;
@@ -193,7 +186,6 @@ static void previous_handler_runs(void **state)
 
 static void whole_file(void **state)
 {
-    (void)state;
     wf_map m;
     const char *path = make_file("f", 3 * page + 5);
     assert_int_equal(wf_map_open(path, &m), WEFT_OK);
@@ -219,7 +211,6 @@ static void whole_file(void **state)
 
 static void shortened(void **state)
 {
-    (void)state;
     wf_map m, other;
     use_ours();
     const char *path = make_file("f", 16 * page), *path2 = make_file("g", 4 * page);
@@ -245,7 +236,6 @@ static void shortened(void **state)
 
 static void changed(void **state)
 {
-    (void)state;
     wf_map m;
     const char *path = make_file("f", page);
     const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
@@ -269,7 +259,6 @@ static void changed(void **state)
 /* Only the time is new: nothing has changed, nor later. Written with the old time put back: it has. */
 static void touched(void **state)
 {
-    (void)state;
     wf_map m, again;
     const char *path = make_file("f", page);
     const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
@@ -293,7 +282,6 @@ static void touched(void **state)
 /* Shortened, read, and made whole again: the pages that were replaced stay zeros. */
 static void shortened_for_a_while(void **state)
 {
-    (void)state;
     wf_map m;
     use_ours();
     const char *path = make_file("f", 4 * page);
@@ -327,7 +315,6 @@ static size_t pages_held(const wf_map *m)
 /* Nothing is held, and all is there when it is read again; what was cut away stays zeros. */
 static void resting(void **state)
 {
-    (void)state;
     wf_map m;
     use_ours();
     const char *path = make_file("rest", page * 8);
@@ -356,7 +343,6 @@ static void *reader(void *arg)
 /* Many threads fault on the same and on different pages at once. */
 static void threads_fault_together(void **state)
 {
-    (void)state;
     use_ours();
     for (int round = 0; round < 20; round++) {
         wf_map m;
@@ -379,7 +365,6 @@ static void threads_fault_together(void **state)
 
 static void many_maps(void **state)
 {
-    (void)state;
     enum { MOST = 512 };
     wf_map m[MOST], one_more;
     const char *path = make_file("f", 10);
@@ -397,7 +382,6 @@ static void many_maps(void **state)
 
 static void cannot_map(void **state)
 {
-    (void)state;
     wf_map m;
     assert_int_equal(wf_map_open(dir, &m), WEFT_ERR_IO);
     assert_non_null(strstr(wf_error(), "directory"));
@@ -428,7 +412,6 @@ static void *write_fifo(void *path)
 
 static void read_file(void **state)
 {
-    (void)state;
     char *text;
     size_t n;
     static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 8191, 100000};
@@ -486,7 +469,6 @@ static weft_status put(const char *path, const char *text, bool whole)
 
 static void write_whole(void **state)
 {
-    (void)state;
     const char *path = in_dir("out"), *link = in_dir("link");
     assert_int_equal(put(path, "half", false), WEFT_OK);
     assert_int_equal(access(path, F_OK), -1);
@@ -521,7 +503,6 @@ static void expect_cache(const char *want)
 
 static void cache_folder(void **state)
 {
-    (void)state;
     char xdg[128], xdg_weft[160], home[128], home_cache[160], home_weft[200], tmp_weft[64];
     snprintf(xdg, sizeof xdg, "%s/a/b", dir);
     snprintf(xdg_weft, sizeof xdg_weft, "%s/weft", xdg);

@@ -16,14 +16,12 @@ static void n_bytes(bytes *b, uint64_t n)
 
 static void magic_zip(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_good(b);
     memcpy(b->data, "PK\3\4", 4);
 }
 
 static void magic_swapped(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_good(b);
     memcpy(b->data, "FUGG", 4);
 }
@@ -64,7 +62,6 @@ static void key_long(bytes *b, uint64_t n)
 
 static void key_nul(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_head(b, 3, 0, 1);
     bytes_u64(b, 3);
     bytes_put(b, "k\0k", 3);
@@ -148,7 +145,6 @@ static void item_length(bytes *b, uint64_t n)
 
 static void key_twice(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_head(b, 3, 0, 3);
     gguf_kv_u32(b, "the.key", 1);
     gguf_kv_u32(b, "another.key", 1);
@@ -183,7 +179,6 @@ static void split_count(bytes *b, uint64_t n)
 
 static void split_type(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_head(b, 3, 0, 1);
     gguf_kv_str(b, "split.count", "3");
 }
@@ -248,7 +243,6 @@ static void row_q6_k(bytes *b, uint64_t k)
 
 static void tensor_twice(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_head(b, 3, 3, 0);
     gguf_tensor(b, "the.tensor", 1, (uint64_t[]){1}, 0, 0);
     gguf_tensor(b, "another.tensor", 1, (uint64_t[]){1}, 0, 32);
@@ -274,7 +268,6 @@ static void tensor_name_length(bytes *b, uint64_t len)
 
 static void tensor_name_nul(bytes *b, uint64_t arg)
 {
-    (void)arg;
     gguf_head(b, 3, 1, 0);
     bytes_u64(b, 5);
     bytes_put(b, "te\0no", 5);
@@ -455,7 +448,6 @@ static const struct {
 
 static void table(void **state)
 {
-    (void)state;
     int bad = 0;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         bytes b = {0};

@@ -14,7 +14,6 @@
 
 static void cut_everywhere(void **state)
 {
-    (void)state;
     bytes b = {0};
     gguf_good(&b);
     for (size_t n = 0; n < b.len; n++) {
@@ -34,7 +33,6 @@ static void cut_everywhere(void **state)
 
 static weft_status count_bytes(void *user, uint64_t i, wf_str s)
 {
-    (void)i;
     for (size_t k = 0; k < s.len; k++) *(size_t *)user += (unsigned char)s.data[k];
     return WEFT_OK;
 }
@@ -66,7 +64,6 @@ static size_t read_all(const wf_gguf *g)
  */
 static void change_everywhere(void **state)
 {
-    (void)state;
     static const uint8_t masks[] = {1, 2, 4, 8, 16, 32, 64, 128, 255, 127};
     bytes b = {0};
     size_t sum = 0, opened = 0;
@@ -92,7 +89,6 @@ static void change_everywhere(void **state)
 /* A million names: hopeless if looking for duplicates were quadratic. */
 static void many_names(void **state)
 {
-    (void)state;
     const uint32_t n = 1000000;
     bytes b = {0};
     char name[32];
@@ -130,7 +126,6 @@ static void path_fails(const char *path, const char *message)
 
 static void paths(void **state)
 {
-    (void)state;
     char dir[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
     path_fails(dir, "is a directory");

@@ -54,7 +54,6 @@ static weft_status read_file(void *arg)
 
 static void every_allocation(void **state)
 {
-    (void)state;
     char path[] = "/tmp/weft-test-XXXXXX";
     bytes b = {0};
     gguf_good(&b);

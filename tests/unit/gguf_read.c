@@ -53,7 +53,6 @@ static wf_gguf *open_values(bytes *b)
 
 static void u32_values(void **state)
 {
-    (void)state;
     static const struct {
         const char *key;
         weft_status status;
@@ -86,7 +85,6 @@ static void u32_values(void **state)
 
 static void other_values(void **state)
 {
-    (void)state;
     bytes b = {0};
     wf_gguf *g = open_values(&b);
     float f = 0;
@@ -139,14 +137,12 @@ static weft_status join(void *user, uint64_t i, wf_str s)
 
 static weft_status stop(void *user, uint64_t i, wf_str s)
 {
-    (void)s;
     ++*(int *)user;
     return i == 1 ? wf_fail(WEFT_ERR_CANCELLED, "enough") : WEFT_OK;
 }
 
 static void string_arrays(void **state)
 {
-    (void)state;
     bytes b = {0};
     wf_gguf *g = open_values(&b);
     char text[64] = "";
@@ -186,7 +182,6 @@ static void string_arrays(void **state)
 
 static void printing(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"u8", "200"},
         {"i8", "-5"},
@@ -228,7 +223,6 @@ static void printing(void **state)
 /* Types that weft does not read are listed with their sizes, so that the loader can name them. */
 static void unread_types(void **state)
 {
-    (void)state;
     bytes b = {0};
     gguf_head(&b, 2, 2, 0);
     gguf_tensor(&b, "tq1_0", 2, (uint64_t[]){512, 3}, 34, 0);
@@ -253,7 +247,6 @@ static void unread_types(void **state)
 /* Only metadata: no padding has to follow (vocabulary files). */
 static void long_template(void **state)
 {
-    (void)state;
     const size_t n = 10 << 20;
     bytes b = {0};
     wf_gguf *g = NULL;
@@ -276,7 +269,6 @@ static void long_template(void **state)
 /* The file shrinks between opening and reading: zeros and an error, no crash. */
 static void shortened_file(void **state)
 {
-    (void)state;
     char path[] = "/tmp/weft-test-XXXXXX";
     const size_t n = 1 << 20;
     bytes b = {0};
@@ -311,7 +303,6 @@ static void shortened_file(void **state)
 
 static void real_model(void **state)
 {
-    (void)state;
     const char *dir = getenv("WEFT_TEST_DATA");
     char path[4096];
     snprintf(path, sizeof path, "%s/stories260K.gguf", dir ? dir : "../shared/data");

@@ -56,13 +56,11 @@ static void write_good(void)
 
 static int setup(void **state)
 {
-    (void)state;
     return mkdtemp(dir) ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     for (int i = 0; i < PARTS; i++) unlink(path_of(good[i].file));
     unlink(path_of("other.gguf"));
     return rmdir(dir);
@@ -78,7 +76,6 @@ static void fails(const char *file, weft_status want, const char *words)
 
 static void whole(void **state)
 {
-    (void)state;
     wf_gguf *g = NULL;
     uint64_t size = 0;
     write_good();
@@ -98,7 +95,6 @@ static void whole(void **state)
 
 static void missing(void **state)
 {
-    (void)state;
     write_good();
     unlink(path_of(good[2].file));
     fails(good[0].file, WEFT_ERR_IO, "part 3 of 3: cannot open");
@@ -107,14 +103,12 @@ static void missing(void **state)
 
 static void not_the_first(void **state)
 {
-    (void)state;
     write_good();
     fails(good[1].file, WEFT_ERR_ARG, "name the first one, whose name ends in -00001-of-00003.gguf");
 }
 
 static void another_name(void **state)
 {
-    (void)state;
     part p = good[0];
     p.file = "other.gguf";
     write_part(&p);
@@ -124,7 +118,6 @@ static void another_name(void **state)
 /* What stands in a part in place of the third one. */
 static void wrong_parts(void **state)
 {
-    (void)state;
     static const struct {
         part p;
         const char *words;
@@ -142,7 +135,6 @@ static void wrong_parts(void **state)
 
 static void another_total(void **state)
 {
-    (void)state;
     part p = good[0];
     write_good();
     p.total = 4;

@@ -27,7 +27,6 @@ static uint64_t hash_elsewhere(void)
 
 static void each_process_has_its_own(void **state)
 {
-    (void)state;
     uint64_t a = hash_elsewhere(), b = hash_elsewhere();
     assert_true(a != b);
     assert_true(wf_hash("token", 5) == wf_hash("token", 5));
@@ -35,7 +34,6 @@ static void each_process_has_its_own(void **state)
 
 static void all_bytes_count(void **state)
 {
-    (void)state;
     char text[24] = "a text longer than word";
     uint64_t h = wf_hash(text, sizeof text);
     for (size_t i = 0; i < sizeof text; i++) {

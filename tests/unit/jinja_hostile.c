@@ -27,7 +27,6 @@ static void expect_error(weft_status want, const char *word, const char *text)
 
 static void endless(void **state)
 {
-    (void)state;
     static const char *const texts[] = {
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
         "{% for a in range(99999) %}{% for b in range(99999) %}{{ a * b }}{% endfor %}{% endfor %}",
@@ -42,7 +41,6 @@ static void endless(void **state)
 
 static void huge(void **state)
 {
-    (void)state;
     static const char *const texts[] = {
         "{{ 'x' * 999999999999 }}", "{{ [1] * 999999999 }}", "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
         "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", "{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}",
@@ -68,7 +66,6 @@ static char *nested(const char *open, const char *middle, const char *close, siz
 
 static void deep(void **state)
 {
-    (void)state;
     static const char *const parts[][3] = {
         {"{% if 1 %}", "", "{% endif %}"}, {"{% for x in [1] %}", "", "{% endfor %}"}, {"{% set x %}", "", "{% endset %}"}, {"{% macro m() %}", "", "{% endmacro %}"},
         {"{{ (", "", ""}, {"{{ [", "", ""}, {"{{ {1:", "", ""}, {"{{ -", "1 }}", ""}, {"{{ not ", "1 }}", ""},
@@ -90,7 +87,6 @@ static void deep(void **state)
 
 static void places(void **state)
 {
-    (void)state;
     expect_error(WEFT_ERR_UNSUPPORTED, "line 3, column 8: expected a name, found '='", "a\n\n{% for = %}");
     expect_error(WEFT_ERR_UNSUPPORTED, "line 2, column 4: expected a statement", "{{ 1 }}\n{% import 'x' %}");
     expect_error(WEFT_ERR_ARG, "line 1, column 8: 'nope' is undefined", "{{ nope.x }}");
@@ -113,7 +109,6 @@ static void places(void **state)
 static void no_memory(void **state)
 {
     static const char text[] = "{% for m in messages %}{{ m.role | upper }}: {{ m.content | replace('l', 'LL') }}\n{% endfor %}{{ x | tojson(indent=2) }}{{ 'x' * 300000 }}{{ range(5000) | list }}";
-    (void)state;
     for (int i = 0;; i++) {
         wf_jinja_output out;
         test_alloc_countdown = i;

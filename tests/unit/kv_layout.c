@@ -53,7 +53,6 @@ static void expect(wf_kv_layout l, uint32_t tables, uint32_t slots)
 
 static void models(void **state)
 {
-    (void)state;
     expect(of_period(26, 6, 512, 32768), 7, 4);    /* Gemma 3 1B */
     expect(of_period(34, 6, 1024, 131072), 7, 5);  /* 4B */
     expect(of_period(48, 6, 1024, 131072), 6, 8);  /* 12B */
@@ -68,7 +67,6 @@ static void models(void **state)
 /* Where all layers have one window, they share a table. */
 static void one_window(void **state)
 {
-    (void)state;
     const wf_kv_growth g = {16, 512, 4096};
     wf_kv_window windows[LAYERS];
     for (uint32_t i = 0; i < LAYERS; i++) windows[i] = (wf_kv_window){4096, 3};
@@ -81,7 +79,6 @@ static void one_window(void **state)
 static void random_windows(void **state)
 {
     uint32_t several = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < 2000; seed++) {
         const wf_kv_growth g = {1u << wf_random(seed, 0) % 6, 1 + wf_random(seed, 1) % 600, 1 + wf_random(seed, 2) % 4000};
         uint32_t n = 1 + wf_random(seed, 3) % LAYERS, kinds = 1 + wf_random(seed, 4) % 10;

@@ -55,7 +55,6 @@ static wf_request_result *played(size_t *n)
 
 static void test_metrics(void **state)
 {
-    (void)state;
     static const double limits[WF_N_METRICS];
     size_t n;
     wf_load_stats s;
@@ -85,7 +84,6 @@ static void test_metrics(void **state)
 /* Four tokens in 0.1 s, in runs of several lengths: the peak is never below the mean. */
 static void test_peak(void **state)
 {
-    (void)state;
     static const double limits[WF_N_METRICS];
     static const struct sample fast = {40, {20, 20, 20}, 3};
     static const struct { double seconds, peak; } cases[] = {{0.1, 40}, {0.5, 8}, {1, 4}, {1.6, 4}};
@@ -102,7 +100,6 @@ static void test_peak(void **state)
 /* As many tokens in the first second of a run as in the 0.2 s of the next one. */
 static void test_peak_of_a_part(void **state)
 {
-    (void)state;
     static const double limits[WF_N_METRICS];
     static const struct sample slow = {300, {300, 420, 30}, 3};
     wf_request_result a = play(&slow, (uint64_t)5000 * MS);
@@ -116,7 +113,6 @@ static void test_peak_of_a_part(void **state)
 /* Three requests one behind the other, and a fourth beside the last. */
 static void test_requests_that_touch(void **state)
 {
-    (void)state;
     static const double limits[WF_N_METRICS];
     static const struct sample second = {1000, {0}, 0};
     wf_request_result a[4];
@@ -134,7 +130,6 @@ static void test_requests_that_touch(void **state)
 /* E2E latencies are 28, 29, 3 and 92 ms; the one with a single token has no TPOT to be too slow. */
 static void test_goodput(void **state)
 {
-    (void)state;
     static const struct { double ttft, tpot, e2el; size_t good; } cases[] = {
         {30, 0, 0, 3}, {0, 5, 0, 2}, {0, 0, 28.5, 2}, {12, 7, 0, 2}, {1, 0, 0, 0}, {40.5, 13.5, 92.5, 4},
     };
@@ -152,7 +147,6 @@ static void test_goodput(void **state)
 
 static void test_nothing(void **state)
 {
-    (void)state;
     static const double limits[WF_N_METRICS];
     wf_load_stats s;
     assert_int_equal(wf_load_stats_make(NULL, 0, 0, limits, &s), WEFT_OK);
@@ -166,7 +160,6 @@ static void test_nothing(void **state)
 /* Gaps of a gamma process at rate r have mean 1/r and variance 1/(r * r * burstiness). */
 static void test_arrivals(void **state)
 {
-    (void)state;
     enum { N = 20000 };
     static double at[N];
     const double burst[] = {0.3, 1, 4};
@@ -190,7 +183,6 @@ static void test_arrivals(void **state)
 
 static void test_random_lengths(void **state)
 {
-    (void)state;
     wf_request_specs a = {0};
     uint32_t low = UINT32_MAX, high = 0;
     assert_int_equal(wf_request_specs_random(2000, 100, 10, 0.25, 1, &a), WEFT_OK);
@@ -220,7 +212,6 @@ static weft_status read_text(const char *text, wf_request_specs *out)
 
 static void test_trace(void **state)
 {
-    (void)state;
     wf_request_specs a = {0};
     assert_int_equal(read_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.5000000,374,44\r\n"
                                "2023-11-17 00:00:01.2500000,396,109\n\n2023-11-17 00:00:00.5,1,0\n", &a), WEFT_OK);
@@ -242,7 +233,6 @@ static void test_trace(void **state)
 
 static void test_bad_traces(void **state)
 {
-    (void)state;
     static const struct { const char *text, *says; } cases[] = {
         {"", "ContextTokens"}, {"a,b\n1,2\n", "ContextTokens"}, {"ContextTokens,GeneratedTokens\n", "no requests"},
         {"ContextTokens,GeneratedTokens\n1,2\n3\n", "line 3"}, {"ContextTokens,GeneratedTokens\n-1,2\n", "line 2"},
@@ -268,7 +258,6 @@ static bool collect(void *user, const char *data, size_t len)
 
 static void test_events(void **state)
 {
-    (void)state;
     static const char text[] = ": comment\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:b\n\ndata:\ndata:  c \n\nid\ndata: [DONE]\n\n";
     for (size_t cut = 0; cut < sizeof text; cut++) {
         char got[256] = "";
@@ -288,7 +277,6 @@ static void test_events(void **state)
 
 static void test_endless_line(void **state)
 {
-    (void)state;
     static char block[1 << 16];
     char got[8] = "";
     wf_sse s = {0};

@@ -10,7 +10,6 @@ static char line[8192];
 
 static void keep(void *user, enum weft_log_level level, const char *text)
 {
-    (void)user, (void)level;
     wf_copy(line, sizeof line, text);
 }
 
@@ -32,7 +31,6 @@ static void is_cut(const char *got, const char *want, size_t cap)
 /* Characters of one to four bytes, at every place of the end. */
 static void every_length(void **state)
 {
-    (void)state;
     static const char text[] = "aé…😀bü–🧵 and so on, é…😀";
     char shown[64], named[64];
     for (size_t cap = 5; cap < sizeof shown; cap++) {
@@ -45,7 +43,6 @@ static void every_length(void **state)
 
 static void options_for_parameters(void **state)
 {
-    (void)state;
     char named[128];
     wf_name_options(named, sizeof named, "take weft_cost_params.n_devices, weft_cost_params.devices or weft_model_params.path");
     assert_string_equal(named, "take --n-devices, --devices FILE or -m FILE");
@@ -53,7 +50,6 @@ static void options_for_parameters(void **state)
 
 static void escapes_are_whole(void **state)
 {
-    (void)state;
     char shown[12];
     wf_show(shown, sizeof shown, "\x1b\x1b");
     assert_string_equal(shown, "\\x1b\\x1b");
@@ -69,7 +65,6 @@ static void escapes_are_whole(void **state)
 
 static void long_lines(void **state)
 {
-    (void)state;
     char text[2048] = "";
     weft_log_to(keep, NULL, WEFT_LOG_WARN);
     for (size_t n = 0; n + 3 < sizeof text; n += 3) {

@@ -22,7 +22,6 @@ static void regions_lie_apart(void **state)
     uint64_t bytes[N];
     wf_arena a;
     wf_dev *d = open_null();
-    (void)state;
     wf_arena_init(&a, d, "weights", "use a smaller model");
     for (uint64_t i = 0; i < N; i++) {
         bytes[i] = i % 7 ? wf_random(1, i) % 2000 : LARGEST - i;
@@ -44,7 +43,6 @@ static void too_large(void **state)
     wf_arena a;
     wf_region r;
     wf_dev *d = open_null();
-    (void)state;
     wf_arena_init(&a, d, "KV cache", "use fewer tokens");
     assert_int_equal(wf_arena_reserve(&a, LARGEST, &r), WEFT_OK);
     assert_int_equal(wf_arena_reserve(&a, LARGEST + 1, &r), WEFT_ERR_NOMEM);

@@ -53,7 +53,6 @@ static void check_passes(const char *name, const char *args, weft_status s)
 
 static void models(void **state)
 {
-    (void)state;
     struct weft_model *m = NULL;
     struct weft_engine_params p = {.device = "null"};
     struct weft_budget budget;
@@ -88,7 +87,6 @@ static void models(void **state)
 
 static void texts(void **state)
 {
-    (void)state;
     int32_t *ids, id = 300;
     size_t n, len;
     char *text, buf[64];
@@ -113,7 +111,6 @@ static void texts(void **state)
 
 static void chats(void **state)
 {
-    (void)state;
     int32_t *ids;
     size_t n;
     char *text;
@@ -137,7 +134,6 @@ static void chats(void **state)
 
 static void engines(void **state)
 {
-    (void)state;
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null"};
     struct weft_stats stats;
@@ -165,7 +161,6 @@ static void engines(void **state)
 
 static void requests(void **state)
 {
-    (void)state;
     struct weft_request_params p = {.prompt = "a", .max_tokens = 1, .pull = true}, q = {.prompt = "a", .max_tokens = 1};
     struct weft_request *r;
     const struct weft_event *ev;
@@ -185,7 +180,6 @@ static void requests(void **state)
 
 static void converting(void **state)
 {
-    (void)state;
     struct weft_convert_result out;
     REFUSES(weft_convert, NULL, &out);
     REFUSES(weft_convert, &(struct weft_convert_params){.out = "b", .type = "F16"}, &out);
@@ -198,27 +192,22 @@ static void converting(void **state)
 
 static void no_op(void *user, const struct weft_op_row *row)
 {
-    (void)user, (void)row;
 }
 
 static void no_ablation(void *user, const struct weft_ablation_row *row)
 {
-    (void)user, (void)row;
 }
 
 static void no_kernel(void *user, const struct weft_kernel *k)
 {
-    (void)user, (void)k;
 }
 
 static void no_candidate(void *user, const struct weft_candidate *k)
 {
-    (void)user, (void)k;
 }
 
 static void measuring(void **state)
 {
-    (void)state;
     struct weft_bench_params bench = {.n_gen = 1};
     struct weft_bench_result rate;
     struct weft_op_params ops = {.device = "null", .n_shapes = 1, .on_row = no_op};
@@ -250,7 +239,6 @@ static void measuring(void **state)
 
 static void calibrating(void **state)
 {
-    (void)state;
     struct weft_calibrate_params p = {.text = "a", .len = 1};
     struct weft_calibration *c, none = {0};
     REFUSES(weft_calibrate, NULL, &p, &c);
@@ -267,7 +255,6 @@ static void calibrating(void **state)
 
 static void reports(void **state)
 {
-    (void)state;
     struct weft_engine_params params = {.device = "null"};
     struct weft_memory memory;
     struct weft_cost *cost;
@@ -286,7 +273,6 @@ static void reports(void **state)
 
 static void plans(void **state)
 {
-    (void)state;
     struct weft_search_params search = {.profile = "/no"};
     struct weft_overlap_params overlap = {0};
     bool stopped;
@@ -323,7 +309,6 @@ static void plans(void **state)
 /* Devices and tiers have defaults; one that does not exist ends the call early. */
 static void kernels(void **state)
 {
-    (void)state;
     const char *shape = "M=8,N=64,K=64";
     char *text;
     PASSES(weft_selftest, NULL, "no tier", 1, NULL, NULL);
@@ -345,7 +330,6 @@ static void kernels(void **state)
 
 static void the_log(void **state)
 {
-    (void)state;
     IGNORES(weft_log_to, NULL, NULL, WEFT_LOG_ERROR);
 }
 
@@ -416,14 +400,12 @@ static size_t check_header(const char *path)
 /* Runs last. */
 static void every_pointer_has_a_call(void **state)
 {
-    (void)state;
     assert_true(check_header("include/weft/weft.h") > 40);
     assert_true(check_header("include/weft/tune.h") > 40);
 }
 
 static int setup(void **state)
 {
-    (void)state;
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     struct weft_engine_params p = {.device = "null", .n_seqs = 2, .context = 64};
     return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model) || weft_engine_open(model, &p, &engine);
@@ -431,7 +413,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     weft_engine_close(engine);
     weft_model_close(model);
     return 0;

@@ -6,7 +6,6 @@
 static void test_any_context(void **state)
 {
     char path[2][600];
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         struct weft_engine *e = NULL;
         struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT << i, .max_batched_tokens = TOKENS};
@@ -23,7 +22,6 @@ static void test_profile(void **state)
 {
     char path[600], *said;
     wf_op_profile p;
-    (void)state;
     set_world(gains);
     if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
     stored("profile", path, sizeof path);
@@ -52,7 +50,6 @@ static void test_copies(void **state)
 {
     char path[600], *said;
     wf_op_profile p;
-    (void)state;
     wf_null_config c = clock_of_world;
     set_world((struct world){.bend = {0.2, 0.3}, .beside = {1.25, 1.25}, .product = 100, .attention = 4000});
     c.read_ns = slow_beside;
@@ -92,7 +89,6 @@ static void test_energy(void **state)
 {
     char path[600], *said;
     wf_op_profile p;
-    (void)state;
     set_world(gains);
     make_sensor();
     if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
@@ -120,7 +116,6 @@ static void test_no_energy(void **state)
 {
     char path[600], *said;
     wf_op_profile p;
-    (void)state;
     set_world(gains);
     if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
     stored("profile", path, sizeof path);
@@ -137,7 +132,6 @@ static void test_no_energy(void **state)
 /* Ends when so many batches have been measured, which progress is told of before each. */
 static void count_batch(void *user, const char *what, double fraction)
 {
-    (void)fraction;
     if (!strcmp(what, "ops")) --*(int *)user;
 }
 
@@ -151,7 +145,6 @@ static void test_goes_on(void **state)
     int left = 2;
     char path[600], *said, *whole;
     wf_op_profile part, all;
-    (void)state;
     set_world(gains);
     struct weft_overlap_params p = {.on_progress = count_batch, .stop = stop_later, .user = &left};
     assert_int_equal(tune(p, &said), WEFT_OK);
@@ -187,7 +180,6 @@ static void test_quick_times_are_replaced(void **state)
 {
     int left = 1; /* the largest step */
     char path[600], *said;
-    (void)state;
     set_tuned_world();
     stored("profile", path, sizeof path);
     double trial = product_us(path);
@@ -217,7 +209,6 @@ static void test_profile_of_others(void **state)
 {
     static const char *const says[] = {"another device", "a model of another shape"};
     char path[128], *said;
-    (void)state;
     set_world(gains);
     snprintf(path, sizeof path, "%s/profile", cache);
     for (int nth = 0; nth < 2; nth++) {

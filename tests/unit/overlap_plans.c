@@ -57,7 +57,6 @@ static void expect_source(uint32_t nano_batches, const char *want)
 static void test_takes_what_gains(void **state)
 {
     char *said;
-    (void)state;
     want_programs();
     set_world(gains);
     assert_true(compare_with_sequential("nothing measured") == 0);
@@ -78,7 +77,6 @@ static void test_takes_nothing_that_loses(void **state)
     char path[600], *said;
     wf_plans plans;
     struct world w = gains;
-    (void)state;
     want_programs();
     set_tuned_world();
     w.beside[0] = w.beside[1] = 4;
@@ -104,7 +102,6 @@ static void test_never_slower(void **state)
 {
     enum { WORLDS = 5 };
     int gained = 0;
-    (void)state;
     want_programs();
     for (uint64_t seed = ONE_OF(2); seed <= WORLDS; seed += ONE_OF(2)) {
         char *said, what[32];
@@ -167,7 +164,6 @@ static void tune_with_keys(uint32_t least, uint32_t most)
 static void test_contexts(void **state)
 {
     const wf_step_load most = {SEQS - 1, TOKENS - SEQS + 1}, least = {SEQS / 2 - 1, TOKENS / 2 - SEQS / 2 + 1};
-    (void)state;
     want_programs();
     tune_with_keys(CONTEXT / 4, CONTEXT);
     assert_true(gain_of(SEQS, most, CONTEXT / 2) > 0 && gain_of(SEQS, most, CONTEXT) > 0);
@@ -183,7 +179,6 @@ static void test_kinds(void **state)
 {
     wf_decode_share share[WF_N_LOAD_KINDS];
     wf_batch b;
-    (void)state;
     set_world(gains);
     struct weft_engine *e = open_engine(1);
     assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
@@ -202,7 +197,6 @@ static void test_kinds(void **state)
 static void test_older_plans(void **state)
 {
     char path[600], *said, *limits;
-    (void)state;
     want_programs();
     set_tuned_world();
     stored("plan", path, sizeof path);
@@ -224,7 +218,6 @@ static void test_tune_small_engines(void **state)
 {
     static const struct { uint32_t seqs, context, tokens, kv; } engines[] = {
         {1, CONTEXT, TOKENS, 1}, {SEQS, 16, 4 * CONTEXT, 1}, {SEQS, CONTEXT, 4 * CONTEXT, 2}, {2, 16, 1, 1}};
-    (void)state;
     for (size_t i = 0; i < WF_LEN(engines); i++) {
         char *said;
         size_t len;
@@ -246,7 +239,6 @@ static void test_tune_small_engines(void **state)
 static void test_damaged_files(void **state)
 {
     char *said;
-    (void)state;
     want_programs();
     keep_damaged_plan();
     struct weft_engine *e = open_engine(0);
@@ -264,7 +256,6 @@ static void test_failures(void **state)
 {
     static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_WAIT, WF_NULL_BIND};
     int failed = 0;
-    (void)state;
     for (size_t i = 0; i < WF_LEN(slots); i++)
         for (uint32_t nth = 1; nth < 3000; nth *= 150) {
             set_world(gains);
@@ -295,13 +286,11 @@ static uint32_t built, most_built;
 
 static void on_build(const wf_call *c)
 {
-    (void)c;
     built++;
 }
 
 static bool is_late(void *user)
 {
-    (void)user;
     return built >= most_built;
 }
 
@@ -336,7 +325,6 @@ static uint32_t built_for_one(void)
 static void test_builds_end_in_time(void **state)
 {
     char *said;
-    (void)state;
     want_programs();
     set_world(gains);
     tune_until(UINT32_MAX, &said); /* what is measured here is not measured again */
@@ -362,7 +350,6 @@ static void test_builds_end_in_time(void **state)
 static void test_output(void **state)
 {
     char file[128], link_to[128], other[128], *said;
-    (void)state;
     set_world(gains);
     snprintf(file, sizeof file, "%s/profile", cache);
     snprintf(link_to, sizeof link_to, "%s/link", cache);
@@ -394,7 +381,6 @@ static void test_refuses(void **state)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS};
-    (void)state;
     set_world(gains);
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
     assert_int_equal(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG);

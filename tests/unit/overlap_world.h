@@ -60,7 +60,6 @@ static inline uint64_t cost(const wf_call *c)
 
 static inline double beside(const wf_call *c, enum wf_op other)
 {
-    (void)other;
     bool keys = c->p.max_kv >= world.least_keys && (!world.most_keys || c->p.max_kv <= world.most_keys);
     bool slow = !keys || (world.kernel && c->p.max_q == 1 && c->variant != world.kernel);
     return world.beside[is_product(c)] * (c->op == WF_OP_ATTENTION && slow ? 4 : 1);
@@ -246,7 +245,6 @@ static inline void make_sensor(void)
 
 static inline int setup(void **state)
 {
-    (void)state;
     snprintf(cache, sizeof cache, "/tmp/weft-overlap-XXXXXX");
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return -1;
@@ -256,7 +254,6 @@ static inline int setup(void **state)
 static inline int teardown(void **state)
 {
     char command[128];
-    (void)state;
     weft_model_close(model);
     wf_null_configure(NULL);
     snprintf(command, sizeof command, "rm -rf %s", cache);

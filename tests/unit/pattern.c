@@ -93,7 +93,6 @@ static const wf_dev_fns *cpu_fns;
 
 static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t cols)
 {
-    (void)d, (void)rows, (void)cols;
     return wf_cl_fragments(t) ? WF_CL_FRAGMENT_MAJOR : WF_CL_ROWS;
 }
 
@@ -196,25 +195,21 @@ static void make_format(model *m, const void *of)
 
 static void make_k6(model *m, const void *of)
 {
-    (void)of;
     of_several(m, WF_K6, (const enum wf_dtype[]){WF_Q4_K, WF_Q5_0, WF_Q6_K});
 }
 
 static void make_k8(model *m, const void *of)
 {
-    (void)of;
     of_several(m, WF_K8, (const enum wf_dtype[]){WF_Q4_K, WF_Q8_0, WF_Q8_0});
 }
 
 static void make_spans(model *m, const void *of)
 {
-    (void)of;
     of_spans(m);
 }
 
 static void make_none(model *m, const void *of)
 {
-    (void)of;
     of_none(m);
 }
 
@@ -237,13 +232,11 @@ static void assert_all_same(bool fragments)
 
 static void rows_are_the_same(void **state)
 {
-    (void)state;
     assert_all_same(false);
 }
 
 static void fragments_are_the_same(void **state)
 {
-    (void)state;
     assert_all_same(true);
 }
 
@@ -287,7 +280,6 @@ static uint64_t groups_of(model *m, size_t tensor)
 
 static void groups_differ(void **state)
 {
-    (void)state;
     uint64_t groups[4];
     for (uint64_t i = 0; i < 4; i++) {
         model m;
@@ -302,7 +294,6 @@ static void groups_differ(void **state)
 /* N(0, 1 / K), whose 131,072 elements are of 262,144: mean and variance within five standard deviations. No two rows are the same. */
 static void weights_are_normal(void **state)
 {
-    (void)state;
     model m;
     wf_filler *f;
     double sum = 0, squares = 0, n = WF_PATTERN_ROWS * COLS;
@@ -354,7 +345,6 @@ static void every_call_may_fail(void **state)
 {
     static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_WRITE, WF_NULL_SUBMIT, WF_NULL_FLUSH, WF_NULL_WAIT};
     double progress;
-    (void)state;
     assert_int_equal(attempt(NULL, &progress), WEFT_OK);
     assert_true(progress == 1);
     assert_true(wf_null_calls(WF_NULL_SUBMIT) > 4);
@@ -369,7 +359,6 @@ static void every_call_may_fail(void **state)
 static void without_memory_the_host_makes_them(void **state)
 {
     double progress;
-    (void)state;
     assert_int_equal(attempt(&(wf_null_config){.slot = WF_NULL_BUF_CREATE, .nth = 2, .status = WEFT_ERR_NOMEM}, &progress), WEFT_OK);
     assert_true(progress == 1);
     assert_int_equal(wf_null_calls(WF_NULL_SUBMIT), 0);

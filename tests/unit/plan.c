@@ -11,7 +11,6 @@ static wf_plans sequential(const wf_graph *g, bool copy_queue)
 
 static void test_sequential(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans all = sequential(&g, false);
     const wf_plan *p = &all.list[0];
@@ -29,7 +28,6 @@ static void test_sequential(void **state)
 /* One layer fuses what another does not: its op has a place among those of the other layers, and steps run in the order of the graph. */
 static void test_layers_differ(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     for (size_t i = 0; i < g.n_nodes; i++)
         if (g.nodes[i].layer && !strcmp(g.nodes[i].name, "rope")) strcpy(g.nodes[i].name, "turn");
@@ -79,7 +77,6 @@ static void check_live(const wf_graph *g, const wf_plan *p)
 /* Values that live at the same time share no columns of a buffer, except a residual handed on in place. */
 static void test_buffers_disjoint(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plan p = {0};
     assert_int_equal(wf_plan_place(&g, &p, 128), WEFT_OK);
@@ -128,7 +125,6 @@ static size_t find_nano(const wf_graph *g, const wf_plan *p, int32_t layer, cons
 
 static void test_two_queues(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans all = load_text(&g, HEAD CUT("qkv") CUT("rope") DECODES PREFILL CUT("out") TAIL);
     const wf_plan *p = &all.list[0];
@@ -148,7 +144,6 @@ static void test_two_queues(void **state)
 /* Decodes and prefill apart: where ranges are named, neither waits for the other. */
 static void test_named_ranges(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans all = load_text(&g, HEAD LINE("qkv", "0-decode", "0") LINE("qkv", "prefill-end", "1") LINE("rope", "0-decode", "0")
                                       LINE("rope", "prefill-end", "1") DECODES LINE("prefill_attention", "0-end", "1")
@@ -163,7 +158,6 @@ static void test_named_ranges(void **state)
 /* Where every op is cut there, attention of decodes has nothing behind it, and that of prefill nothing before it. */
 static void test_all_cut_at_decode(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
 #define APART(op) LINE(op, "0-decode", "0") LINE(op, "prefill-end", "1")
     wf_plans all = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention") APART("out") TAIL);
@@ -175,7 +169,6 @@ static void test_all_cut_at_decode(void **state)
 /* A boundary lies where it says, or at the end of a shorter batch, or behind the decodes of one that has more. */
 static void test_boundaries(void **state)
 {
-    (void)state;
     assert_int_equal(wf_boundary_at((wf_boundary){.tokens = 768}, 0, 2048), 768);
     assert_int_equal(wf_boundary_at((wf_boundary){.tokens = 768}, 0, 512), 512);
     assert_int_equal(wf_boundary_at((wf_boundary){.tokens = 768, .decode = true}, 1000, 2048), 1000);
@@ -186,7 +179,6 @@ static void test_boundaries(void **state)
 /* The next layer's QKV of one nano-batch before this layer's output product of the other, all on one queue. */
 static void test_interleaved(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans all = load_text(&g, HEAD LINE("qkv", "48-end", "0") WHOLE("rope") DECODES WHOLE("prefill_attention") LINE("out", "0-48", "0")
                                       AT("next", "qkv", "0-48", "0") LINE("out", "48-end", "0") TAIL);
@@ -201,7 +193,6 @@ static void test_interleaved(void **state)
 
 static void test_buckets(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     const char *text = "weft-plan 2\nqueues 1\nbucket tokens 16\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
                        "bucket tokens 64 decodes 0.5 context 100\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
@@ -228,7 +219,6 @@ static void test_buckets(void **state)
 /* Copies of pages on a queue of their own: the first kernel that touches the cache waits, and nobody behind it in its queue again. */
 static void test_copy_queue(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans all = sequential(&g, true);
     assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
@@ -243,7 +233,6 @@ static void test_copy_queue(void **state)
 /* A sum over processes is made in place, and orders what comes before and behind it. */
 static void test_collective(void **state)
 {
-    (void)state;
     wf_graph g;
     assert_int_equal(wf_graph_init(&g, 1), WEFT_OK);
     int32_t x = act(&g, 64), y = act(&g, 64), z = act(&g, 64), end = act(&g, 64);
@@ -266,7 +255,6 @@ static void test_collective(void **state)
 
 static void test_bad_plans(void **state)
 {
-    (void)state;
 #define BODY(x) CUT("qkv") CUT("rope") DECODES PREFILL x TAIL
 #define FEW  "weft-plan 2\nbucket tokens 16\nqueues 2\ntile 16\n" BEGIN
 #define FOR(limits) "weft-plan 2\nbucket " limits "\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN
@@ -317,7 +305,6 @@ static void test_errors_name_the_line(void **state)
         {HEAD BODY(CUT("out")) LINE("out", "0-end", "0"), "must stand together"},
     };
     wf_graph g = make_graph();
-    (void)state;
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_plans p;
         char path[64] = "";
@@ -331,7 +318,6 @@ static void test_errors_name_the_line(void **state)
 
 static void test_round_trip(void **state)
 {
-    (void)state;
     char path[] = "/tmp/weft-plan-XXXXXX";
     close(mkstemp(path));
     wf_graph g = make_graph();
@@ -357,7 +343,6 @@ static void test_round_trip(void **state)
 /* The built-in nano-batches cover batches of every size, with waits that fit. */
 static void test_overlap(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans p;
     assert_int_equal(wf_plans_overlap(&g, 2, 1024, 128, true, &p), WEFT_OK);
@@ -392,7 +377,6 @@ static uint64_t compared(int32_t layers, size_t *n_nanos)
 /* Twice the layers are twice the work: nothing is compared with what lies layers before it. */
 static void test_work(void **state)
 {
-    (void)state;
     size_t few, many;
     uint64_t short_work = compared(10, &few), long_work = compared(20, &many);
     assert_true(many > few + 9 * 4 * WF_MAX_RANGES);
@@ -402,7 +386,6 @@ static void test_work(void **state)
 
 static void test_too_many_ranges(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     wf_plans p;
     char text[16384] = HEAD CUT("qkv") CUT("rope") DECODES PREFILL;

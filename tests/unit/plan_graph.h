@@ -29,8 +29,7 @@ static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_r
     return at;
 }
 
-/* network: of a node at the end of each layer, that works in place; WF_NODE_KERNEL: none. */
-static wf_graph make_graph_with(int32_t layers, enum wf_node_kind network)
+static inline wf_graph make_graph_of(int32_t layers)
 {
     wf_graph g;
     assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
@@ -47,23 +46,12 @@ static wf_graph make_graph_with(int32_t layers, enum wf_node_kind network)
         attention(&g, "prefill_attention", l, WF_ROWS_PREFILL, q, k, o);
         node(&g, WF_OP_GEMM, "out", l, o, x, y);
         x = y;
-        if (network == WF_NODE_KERNEL) continue;
-        x = act(&g, 64);
-        wf_node exchange = wf_graph_blank(network, WF_OP_NONE, "exchange", l, WF_ROWS_BATCH);
-        exchange.in[0] = WF_ALL(y);
-        exchange.out[0] = WF_ALL(x);
-        wf_graph_node(&g, &exchange);
     }
     int32_t z = act(&g, 10);
     node(&g, WF_OP_GEMM, "logits", WF_ONCE, x, -1, z);
     g.logits = z;
     assert_int_equal(wf_graph_end(&g), WEFT_OK);
     return g;
-}
-
-static inline wf_graph make_graph_of(int32_t layers)
-{
-    return make_graph_with(layers, WF_NODE_KERNEL);
 }
 
 static inline wf_graph make_graph(void)

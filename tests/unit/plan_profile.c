@@ -21,7 +21,6 @@ static void near(double got, double want)
 
 static void test_times_by_tokens(void **state)
 {
-    (void)state;
     wf_op_profile p = profile_of(TEXT);
     const wf_op_times *qkv = wf_op_profile_find(&p, "qkv");
     near(wf_op_us(qkv, 0), 0);
@@ -36,7 +35,6 @@ static void test_times_by_tokens(void **state)
 
 static void test_rates_by_share(void **state)
 {
-    (void)state;
     wf_op_profile p = profile_of(TEXT);
     const wf_op_times *qkv = wf_op_profile_find(&p, "qkv"), *attention = wf_op_profile_find(&p, "attention");
     near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.1), 0.29); /* 0.6 less its spread at 0.2 */
@@ -56,7 +54,6 @@ static void test_rates_by_share(void **state)
 /* Whatever was measured, more rows never take less, and a larger share is never slower. */
 static void test_monotone(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         char text[8192] = HEAD "op a memory\n";
         size_t len = strlen(text);
@@ -88,7 +85,6 @@ static char *text_of(const wf_op_profile *p)
 
 static void test_text(void **state)
 {
-    (void)state;
     wf_op_profile p = profile_of(TEXT);
     char *once = text_of(&p);
     wf_op_profile again = profile_of(once);
@@ -105,7 +101,6 @@ static void test_text(void **state)
 /* What is left of a trial's profile is one that can be read again: without ops whose times with the whole device are gone. */
 static void test_quick(void **state)
 {
-    (void)state;
     wf_op_profile p = profile_of(HEAD "made-for 0123456789abcdef fedcba9876543210\nop a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 2 share 1 us 2 spread 0 quick\n"
                                       "op b memory\ntime b tokens 1 share 1 us 1 spread 0 quick \ntime b tokens 1 share 0.5 us 1 spread 0\n"
                                       "together memory share 0.5 rate 0.6 spread 0 quick\ntogether memory share 1 rate 1 spread 0\n");
@@ -138,7 +133,6 @@ static wf_energy_point point_of(double seconds, double gflop, double mb)
 
 static void test_energy_fit(void **state)
 {
-    (void)state;
     wf_energy_point points[] = {point_of(400e-6, 224, 60), point_of(250e-6, 4, 1070), point_of(800e-6, 224, 60), point_of(480e-6, 4, 1070)};
     wf_energy e = {.idle = 120, .power_limit = 700};
     assert_true(wf_energy_fit(points, 4, &e));
@@ -161,7 +155,6 @@ static void test_energy_fit(void **state)
 
 static void test_energy_text(void **state)
 {
-    (void)state;
     wf_op_profile p = profile_of(HEAD ONE "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a tokens 1 share 0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
                                  "power idle 118 static 150 limit 700 flop 0.82 byte 77\n");
     char *text = text_of(&p);
@@ -182,7 +175,6 @@ static void test_energy_text(void **state)
 
 static void test_errors(void **state)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"weft-plan 2\n", "weft-profile 1"},
         {HEAD, "no op"},

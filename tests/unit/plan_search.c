@@ -210,7 +210,6 @@ static void check_order(const wf_pipeline *p, uint64_t seed, const wf_split *spl
 
 static void test_order_is_optimal(void **state)
 {
-    (void)state;
     wf_graph g = make_graph();
     if (!wf_milp_available()) skip_without_cbc();
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -275,7 +274,6 @@ static bool check_split(const wf_graph *g, uint64_t seed)
 static void test_splits_are_good(void **state)
 {
     int differently = 0;
-    (void)state;
     wf_graph g = make_graph_of(MANY);
     if (!wf_milp_available()) skip_without_cbc();
     for (uint64_t seed = 1; seed <= 24; seed++) differently += check_split(&g, seed);
@@ -328,7 +326,6 @@ static double brute_shares(const wf_pipeline *p, const wf_schedule *s)
 
 static void test_shares_are_optimal(void **state)
 {
-    (void)state;
     static const char *const names[] = {"qkv", "decode_attention"};
     wf_graph g = make_graph();
     int overlapped = 0;
@@ -428,7 +425,6 @@ static void search_sample(const char *name, wf_search_params params, wf_search_r
 
 static void test_finds_overlap(void **state)
 {
-    (void)state;
     for (int programs = 0; programs < 2; programs++) {
         wf_search_result r;
         search_sample("h200-streaming", (wf_search_params){.no_programs = !programs, .max_parts = 2, .nodes = 200, .seconds = 1000}, &r);
@@ -439,7 +435,6 @@ static void test_finds_overlap(void **state)
 
 static void test_chooses_sequential(void **state)
 {
-    (void)state;
     wf_search_result r;
     search_sample("h200-today", (wf_search_params){.max_parts = 2, .nodes = 100, .seconds = 1000}, &r);
     assert_int_equal(r.n, 1);
@@ -448,7 +443,6 @@ static void test_chooses_sequential(void **state)
 
 static void test_is_deterministic(void **state)
 {
-    (void)state;
     wf_search_result a, b;
     wf_search_params params = {.max_parts = 2, .nodes = 50, .seconds = 1000};
     search_sample("h200-streaming", params, &a);
@@ -469,7 +463,6 @@ static void test_is_deterministic(void **state)
 
 static void test_writes_plans(void **state)
 {
-    (void)state;
     wf_search_result r;
     wf_plans p;
     char path[] = "/tmp/weft-found-XXXXXX";
@@ -498,7 +491,6 @@ static bool stop_at_once(void *user)
 
 static void test_stops(void **state)
 {
-    (void)state;
     int asked = 0;
     wf_search_result r;
     search_sample("h200-streaming", (wf_search_params){.stop = stop_at_once, .user = &asked}, &r);
@@ -510,7 +502,6 @@ static void test_stops(void **state)
 
 static void test_refuses(void **state)
 {
-    (void)state;
     wf_search_result r;
     wf_graph g = llama(2);
     wf_op_profile other = profile_of("weft-profile 1\nop nothing compute\ntime nothing tokens 1 share 1 us 1 spread 0\n");
@@ -613,7 +604,6 @@ static bool check_never_slower(uint64_t seed, bool programs, size_t *found)
 
 static void test_never_slower(void **state)
 {
-    (void)state;
     enum { GRAPHS = 2000 / ONE_OF(10), WITH_PROGRAMS = 20 / ONE_OF(10) };
     size_t taken = 0, found = 0;
     for (uint64_t seed = 1; seed <= GRAPHS; seed++) taken += check_never_slower(seed, seed <= WITH_PROGRAMS, &found);
@@ -629,7 +619,6 @@ static double listed(void *user, const wf_plan *plan)
 
 static void test_selection(void **state)
 {
-    (void)state;
     static const struct {
         double us[3];
         size_t want;

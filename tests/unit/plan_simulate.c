@@ -44,7 +44,6 @@ static void near(double got, double want)
 
 static void test_sequential(void **state)
 {
-    (void)state;
     for (int32_t layers = 1; layers <= 3; layers += 2) {
         wf_graph g = make_graph_of(layers);
         near(simulated(&g,
@@ -64,7 +63,6 @@ static void test_sequential(void **state)
  * at 0.7 until 300, the last 40 of them alone but still limited; then the product with the whole device. */
 static void test_shares(void **state)
 {
-    (void)state;
     wf_sim_span spans[64] = {0};
     wf_graph g = make_graph_of(1);
     near(simulated(&g, OVERLAP, PROFILE, spans), 400);
@@ -82,7 +80,6 @@ static void test_shares(void **state)
 /* At its power limit a device takes as long as the joules of all ops need, and twice as long with half the watts for them; with many watts nothing changes. */
 static void test_power_limit(void **state)
 {
-    (void)state;
     wf_graph g = make_graph_of(1);
     double free_us = simulated(&g, OVERLAP, PROFILE, NULL);
     near(simulated(&g, OVERLAP, PROFILE "power idle 0 static 50 limit 1e6 flop 1 byte 1\n", NULL), free_us);
@@ -95,7 +92,6 @@ static void test_power_limit(void **state)
 
 static void test_no_limits(void **state)
 {
-    (void)state;
     wf_graph g = make_graph_of(1);
     near(simulated(&g,
                    "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0) L("decode_attention", "0-end", 1, 0) L("qkv", "prefill-end", 0, 0)
@@ -108,7 +104,6 @@ static void test_no_limits(void **state)
 /* A copy beside a product takes nothing from it. */
 static void test_copies(void **state)
 {
-    (void)state;
     wf_graph g = make_graph_of(1);
     const char *text = "weft-plan 2\nqueues 2\nonce swap_out 0-end queue 1 kernel auto groups 0\nonce swap_in 0-end queue 1 kernel auto groups 0\nonce upload 0-end queue 0 kernel auto groups 0\n"
                        "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n" L("qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0)
@@ -122,7 +117,6 @@ static void test_copies(void **state)
 
 static uint64_t full_rate_ns(const void *profile, const wf_node *node, uint32_t rows, uint32_t groups)
 {
-    (void)groups;
     return (uint64_t)(wf_op_us(wf_op_profile_find(profile, node->name), rows) * 1000 + 0.5);
 }
 
@@ -138,7 +132,6 @@ static const char *const once_behind[] = {"logits", "argmax", "sample", "downloa
 
 static void test_null_device(void **state)
 {
-    (void)state;
     static writer w;
     wf_graph g = make_graph();
     wf_op_profile profile = profile_of(FREE);

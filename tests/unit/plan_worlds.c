@@ -132,7 +132,6 @@ static double us_of(const wf_node *n, uint32_t rows, uint32_t context)
 
 static uint64_t ns_of(const void *user, const wf_node *n, uint32_t rows, uint32_t groups)
 {
-    (void)user;
     return (uint64_t)(1000 * us_of(n, rows, w.context) / fmax(0.01, w.rate[kind_of(n->op)][groups ? groups : STEPS]));
 }
 
@@ -282,7 +281,6 @@ static void run_worlds(int n, bool pays)
 /* Most plans that are promised lose, or gain less than they have to. */
 static void test_random(void **state)
 {
-    (void)state;
     run_worlds(2000 / ONE_OF(10), false);
     assert_true(sum.found > sum.kept && sum.kept > 100 / ONE_OF(10));
     assert_true(sum.losing * 100 <= sum.kept && sum.lost * 1000 <= sum.steps);
@@ -290,7 +288,6 @@ static void test_random(void **state)
 
 static void test_overlap_pays(void **state)
 {
-    (void)state;
     run_worlds(1000 / ONE_OF(4), true);
     assert_true(sum.kept > 900 / ONE_OF(4));
     assert_true(sum.losing * 200 <= sum.kept && sum.lost * 1000 <= sum.steps);

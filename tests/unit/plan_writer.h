@@ -72,7 +72,6 @@ typedef struct writer {
     char text[MAX_TEXT];
     size_t len;
     uint32_t queues;
-    const char *network; /* an op at the end of each layer, or NULL */
 } writer;
 
 static void add_line(writer *w, const char *where, const char *op, const char *range)
@@ -96,26 +95,16 @@ static uint32_t cut(bool named, char out[4][32])
     return n;
 }
 
-static size_t n_layer_ops(const writer *w)
-{
-    return WF_LEN(layer) + (w->network != NULL);
-}
-
-static const char *layer_op(const writer *w, size_t i)
-{
-    return i < WF_LEN(layer) ? layer[i] : w->network;
-}
-
 /* All ranges of an op behind those of the one before, or layer by layer in nano-batches where all are cut alike; at times `next`. */
 static void add_layers(writer *w)
 {
     char alike[4][32], ranges[4][32];
     uint32_t n = cut(false, alike), mode = draw(3);
     for (uint32_t i = 0; mode == 0 && i < n; i++)
-        for (size_t op = 0; op < n_layer_ops(w); op++) add_line(w, "layer", layer_op(w, op), alike[i]);
-    for (size_t op = 0; mode && op < n_layer_ops(w); op++) {
-        uint32_t parts = cut(!strstr(layer_op(w, op), "attention"), ranges);
-        for (uint32_t i = 0; i < parts; i++) add_line(w, "layer", layer_op(w, op), ranges[i]);
+        for (size_t op = 0; op < WF_LEN(layer); op++) add_line(w, "layer", layer[op], alike[i]);
+    for (size_t op = 0; mode && op < WF_LEN(layer); op++) {
+        uint32_t parts = cut(!strstr(layer[op], "attention"), ranges);
+        for (uint32_t i = 0; i < parts; i++) add_line(w, "layer", layer[op], ranges[i]);
     }
     if (mode == 2) add_line(w, "next", layer[0], "0-end");
 }

@@ -72,7 +72,6 @@ static void use(const char *nvml)
 static void test_nothing(void **state)
 {
     wf_power_reading r;
-    (void)state;
     use(NULL);
     assert_null(open_of(WEFT_DEVICE_CPU, ""));
     assert_null(open_of(WEFT_DEVICE_GPU, GPU));
@@ -87,7 +86,6 @@ static void test_nothing(void **state)
 /* Packages and memory, not what is within a package; one counter starts again. */
 static void test_powercap(void **state)
 {
-    (void)state;
     use(NULL);
     put("/sys/class/powercap/intel-rapl:0/name", "package-0\n");
     put("/sys/class/powercap/intel-rapl:0/energy_uj", "9000000\n");
@@ -116,7 +114,6 @@ static void test_powercap(void **state)
 
 static void test_hwmon_counter(void **state)
 {
-    (void)state;
     use(NULL);
     put("/sys/bus/pci/devices/" GPU "/hwmon/hwmon3/energy1_input", "1000000\n");
     put("/sys/bus/pci/devices/" GPU "/hwmon/hwmon3/power1_max", "120000000\n");
@@ -135,7 +132,6 @@ static void test_hwmon_counter(void **state)
 /* Watts are summed up over the readings. Without an address it must be the only device. */
 static void test_hwmon_watts(void **state)
 {
-    (void)state;
     use(NULL);
     put("/sys/class/drm/card0/device/hwmon/hwmon1/power1_average", "100000000\n");
     put("/sys/class/drm/card0/device/hwmon/hwmon1/power1_cap", "300000000\n");
@@ -170,7 +166,6 @@ static int is_open(void)
 
 static void test_nvml(void **state)
 {
-    (void)state;
     use(library);
     say_nvml("5000", "1");
     wf_power *p = open_of(WEFT_DEVICE_GPU, GPU);
@@ -194,7 +189,6 @@ static void test_nvml(void **state)
 /* Older devices have no counter. */
 static void test_nvml_watts(void **state)
 {
-    (void)state;
     use(library);
     say_nvml("none", "300000");
     wf_power *p = open_of(WEFT_DEVICE_GPU, GPU);
@@ -209,7 +203,6 @@ static void test_nvml_watts(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     snprintf(library, sizeof library, "%s", getenv("FAKE_NVML") ? getenv("FAKE_NVML") : "/absent");
     snprintf(root, sizeof root, "/tmp/weft-power-XXXXXX");
     if (!mkdtemp(root)) return -1;
@@ -222,7 +215,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     char command[128];
-    (void)state;
     wf_power_configure(NULL);
     snprintf(command, sizeof command, "rm -rf %s", root);
     return system(command);

@@ -158,7 +158,6 @@ static void check(const char *from, const char *change, uint32_t context, const 
 
 static void one_base(void **state)
 {
-    (void)state;
     CHECK("llama", "{\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000}}", LONGEST, {PLAIN, 16, 5e5});
     CHECK("qwen2", "{\"rope_parameters\":null,\"rope_theta\":1000000}", LONGEST, {PLAIN, 16, 1e6});
     CHECK("phi3", "{\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000,\"partial_rotary_factor\":0.5}}", LONGEST, {PLAIN, 8, 1e4});
@@ -167,13 +166,11 @@ static void one_base(void **state)
 
 static void divided_positions(void **state)
 {
-    (void)state;
     CHECK("llama", "{\"rope_parameters\":null,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}", LONGEST, {LINEAR, 16, 1e4, 4});
 }
 
 static void other_bases_of_local_layers(void **state)
 {
-    (void)state;
     const rotation all = {LINEAR, 32, 1e6, 8}, local = {PLAIN, 32, 1e4};
     CHECK("gemma3", "{}", LONGEST, all, local);
     CHECK("gemma3", "{\"rope_parameters\":null,\"rope_theta\":1000000,\"rope_local_base_freq\":10000,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}", LONGEST, all, local);
@@ -181,7 +178,6 @@ static void other_bases_of_local_layers(void **state)
 
 static void llama3(void **state)
 {
-    (void)state;
     CHECK("llama3", "{\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":500000,\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
                     "\"original_max_position_embeddings\":8192}}", LONGEST, {LLAMA3, 32, 5e5, 8, 8192, 1, 4});
     CHECK("llama3", "{\"rope_parameters\":null,\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,\"low_freq_factor\":1,\"high_freq_factor\":4,"
@@ -190,7 +186,6 @@ static void llama3(void **state)
 
 static void yarn(void **state)
 {
-    (void)state;
     CHECK("qwen2", "{\"rope_parameters\":null,\"rope_theta\":1000000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":32768}}", LONGEST,
           {YARN, 16, 1e6, 4, 32768, 1, 32, .gain = 0.1 * log(4) + 1});
     CHECK("yarn", "{\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":10000,\"factor\":32,\"original_max_position_embeddings\":4096,\"beta_fast\":16,\"beta_slow\":2,"
@@ -202,7 +197,6 @@ static void yarn(void **state)
 /* The list is one for contexts as long as the model had first, or one for longer ones, at all positions; the gain is of both. */
 static void longrope(void **state)
 {
-    (void)state;
     const double gain = sqrt(1 + log(32) / log(4096));
     const rotation shorter = {LISTED, 16, 1e4, .list = {1, 1.05f, 1.1f, 1.1f, 1.2f, 1.25f, 1.4f, 1.7f}, .gain = gain};
     const rotation longer = {LISTED, 16, 1e4, .list = {1.08f, 1.1f, 1.3f, 2.7f, 9.3f, 21.6f, 45.9f, 64.1f}, .gain = gain};

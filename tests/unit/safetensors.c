@@ -42,7 +42,6 @@ static void close_bytes(wf_safetensors *s)
 
 static void good(void **state)
 {
-    (void)state;
     bytes b = {0};
     wf_safetensors *s;
     build(&b, strlen(GOOD), GOOD, 28);
@@ -118,7 +117,6 @@ static void fails_with(const bytes *b, const char *message)
 
 static void headers(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(wrong); i++) {
         bytes b = {0};
         build(&b, strlen(wrong[i].header), wrong[i].header, wrong[i].data);
@@ -129,7 +127,6 @@ static void headers(void **state)
 
 static void lengths(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t len;
         const char *message;
@@ -144,7 +141,6 @@ static void lengths(void **state)
 
 static void cut_anywhere(void **state)
 {
-    (void)state;
     bytes b = {0};
     build(&b, strlen(GOOD), GOOD, 28);
     for (size_t n = 0; n < strlen(GOOD) + 36; n++) {
@@ -156,7 +152,6 @@ static void cut_anywhere(void **state)
 
 static void deep(void **state)
 {
-    (void)state;
     enum { DEPTH = 100000 };
     static char header[5 + DEPTH + 1];
     memcpy(header, "{\"a\":", 5);
@@ -170,7 +165,6 @@ static void deep(void **state)
 /* Tensors without bytes or dimensions are part of the format. */
 static void empty(void **state)
 {
-    (void)state;
     bytes b = {0};
     wf_safetensors *s;
     const char *header = "{" T("z", "F32", "[0,4]", "0", "0") "," T("one", "I64", "[]", "0", "8") "}";
@@ -211,14 +205,12 @@ static void write_text(const char *name, const char *text)
 
 static int make_folder(void **state)
 {
-    (void)state;
     strcpy(folder, "/tmp/weft-safetensors-XXXXXX");
     return !mkdtemp(folder);
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
@@ -241,7 +233,6 @@ static void two_shards(const char *index)
 
 static void shards(void **state)
 {
-    (void)state;
     wf_safetensors *s;
     two_shards(MAP(ONE, TWO));
     assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK);
@@ -253,7 +244,6 @@ static void shards(void **state)
 
 static void indexes(void **state)
 {
-    (void)state;
     static const struct {
         const char *index, *message;
     } cases[] = {
@@ -286,7 +276,6 @@ static void indexes(void **state)
 
 static void twice(void **state)
 {
-    (void)state;
     wf_safetensors *s;
     two_shards(MAP(ONE, TWO));
     write_tensors("model-00002-of-00002.safetensors", "{" T("b", "F16", "[1]", "0", "2") "," T("a", "F16", "[1]", "2", "4") "}", 4);
@@ -297,7 +286,6 @@ static void twice(void **state)
 /* Hugging Face's cache: the snapshot's files are links to blobs elsewhere. */
 static void links(void **state)
 {
-    (void)state;
     char from[128], to[128];
     wf_safetensors *s;
     snprintf(to, sizeof to, "%s/blobs", folder);
@@ -318,7 +306,6 @@ static void links(void **state)
 
 static void not_files(void **state)
 {
-    (void)state;
     char path[128];
     wf_safetensors *s;
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
@@ -333,7 +320,6 @@ static void not_files(void **state)
 
 static void other_formats(void **state)
 {
-    (void)state;
     wf_safetensors *s;
     assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK); /* a vocabulary alone */
     assert_int_equal(s->n_tensors, 0);
@@ -346,7 +332,6 @@ static void other_formats(void **state)
 /* The same rules as for other maps: what is written to while it is mapped is told. */
 static void changed(void **state)
 {
-    (void)state;
     wf_safetensors *s;
     write_tensors("model.safetensors", A, 4);
     assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK);

@@ -22,7 +22,6 @@ static uint32_t below(uint32_t n)
 /* Known answers of Random123's kat_vectors. */
 static void test_philox(void **state)
 {
-    (void)state;
     static const uint32_t in[3][6] = {{0}, {~0u, ~0u, ~0u, ~0u, ~0u, ~0u}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0}};
     static const uint32_t want[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
                                         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
@@ -90,7 +89,6 @@ static void random_logits(float *z)
 
 static void test_rule(void **state)
 {
-    (void)state;
     float z[N];
     wf_token_logit scratch[N];
     int clear = 0;
@@ -110,7 +108,6 @@ static void test_rule(void **state)
 /* Tokens come as often as their probabilities say: chi-square with 4 degrees of freedom, 1 in 10^6. */
 static void test_frequencies(void **state)
 {
-    (void)state;
     static const double share[] = {0.5, 0.25, 0.125, 0.0625, 0.0625};
     float z[5];
     wf_token_logit scratch[5];
@@ -218,7 +215,6 @@ static void compare_on(const char *name)
 
 static void test_cpu(void **state)
 {
-    (void)state;
     compare_on("cpu");
 }
 
@@ -227,7 +223,6 @@ static void test_opencl(void **state)
 {
     struct weft_device_info list[16];
     size_t i = 0, n = wf_dev_list(list, WF_LEN(list));
-    (void)state;
     while (i < n && i < WF_LEN(list) && strncmp(list[i].id, "opencl:", 7)) i++;
     if (i == WF_MIN(n, WF_LEN(list))) SKIP_TEST("no OpenCL device");
     compare_on(list[i].id);
@@ -235,7 +230,6 @@ static void test_opencl(void **state)
 
 static void test_not_finite(void **state)
 {
-    (void)state;
     float x[N] = {0};
     wf_token_logit scratch[2 * N];
     int32_t id = 0;
@@ -260,7 +254,6 @@ static void test_penalties(void **state)
     const struct weft_sampling p = {.repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
     wf_logits_processors a = {.seen = seen};
     wf_token_logit c[8];
-    (void)state;
     for (int32_t i = 0; i < 8; i++) c[i] = (wf_token_logit){logits[i], i};
     wf_logits_processors_apply(&a, &p, c, 8);
     for (int i = 0; i < 8; i++) assert_true(c[i].logit == want[i]);
@@ -274,7 +267,6 @@ static void test_penalty_window(void **state)
         {UINT32_MAX, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {6, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {5, {{0, 0}, {3, 1}, {1, 1}, {1, 1}}},
         {3, {{0, 0}, {1, 1}, {1, 1}, {1, 1}}}, {1, {{0, 0}, {0, 1}, {0, 1}, {1, 1}}},
     };
-    (void)state;
     for (size_t k = 0; k < WF_LEN(rows); k++) {
         wf_seen seen[4] = {0};
         wf_logits_processors a = {.seen = seen, .window = rows[k].window};

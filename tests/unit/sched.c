@@ -7,7 +7,6 @@
 
 static void test_random_requests(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++)
         for (int policy = 0; policy < 4; policy++) {
             bool ahead = seed / 2 % 2;
@@ -20,7 +19,6 @@ static void test_random_requests(void **state)
 
 static void test_too_few_pages(void **state)
 {
-    (void)state;
     int moved = 0, torn = 0;
     for (uint64_t seed = 1; seed <= 40; seed++)
         for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2, seed / 2 % 2, &torn);
@@ -30,7 +28,6 @@ static void test_too_few_pages(void **state)
 /* No page list, record of a swap or client may be had at times: every request still ends, with what it would have written. */
 static void test_host_without_memory(void **state)
 {
-    (void)state;
     uint64_t preempted = 0, again = 0;
     n_denied = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -49,7 +46,6 @@ static void test_host_without_memory(void **state)
 /* Activations of a whole step take as much as 4 to 60 pages. */
 static void test_unified_pool(void **state)
 {
-    (void)state;
     int torn = 0, moved = 0;
     for (uint64_t seed = 1; seed <= 40; seed++)
         for (int policy = 0; policy < 4; policy++) {
@@ -66,7 +62,6 @@ static void test_unified_pool(void **state)
 /* Pages before the windows go back, whatever else happens; a cache for no more than a window and a step lets every request end. */
 static void test_windows(void **state)
 {
-    (void)state;
     uint64_t preempted = 0, hits = 0;
     for (uint64_t seed = 1; seed <= 160; seed++) {
         const uint32_t windows[] = {1, 7, 24, 36}, window = windows[seed / 4 % 4], sink = seed % 3 ? 0 : 1 + seed % 9;
@@ -92,7 +87,6 @@ static void test_windows(void **state)
 /* Several tables, one for layers that attend to all keys, say, draw on the same pages. */
 static void test_tables(void **state)
 {
-    (void)state;
     uint64_t preempted = 0, hits = 0, mates = 0;
     for (uint64_t seed = 1; seed <= 240; seed++) {
         const wf_kv_window some[] = {{0, 0}, {24, 0}, {7, 0}, {1, 0}, {9, 1 + seed % 9}, {20, 3}};
@@ -137,7 +131,6 @@ static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, i
 /* What windows leave free is used: of long sequences more run at the same time, in as many pages. */
 static void test_windows_let_more_run(void **state)
 {
-    (void)state;
     uint32_t running[2];
     for (int i = 0; i < 2; i++) {
         world w;
@@ -162,7 +155,6 @@ static void run_out(world *w)
 /* The dense batch is full in every step with enough work. */
 static void test_dense_batch_is_full(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &roomy, WF_POLICY_NANOFLOW, 8, 0);
     for (int i = 0; i < 60; i++) add(&w, 20, 10, 1000 * i, 0);
@@ -178,7 +170,6 @@ static void test_dense_batch_is_full(void **state)
 /* While a sequence is alone its prompt comes in pieces of at most that many tokens, and whole once another one is there. */
 static void test_alone(void **state)
 {
-    (void)state;
     static const enum wf_policy policies[] = {WF_POLICY_NANOFLOW, WF_POLICY_SARATHI, WF_POLICY_ORCA};
     for (size_t i = 0; i < WF_LEN(policies); i++) {
         world w;
@@ -219,7 +210,6 @@ static double riding(uint32_t least_step)
 /* Chunks as long as P:D says last as long as decodes; those that fill the step leave decodes behind that ride on none. */
 static void test_chunks_by_ratio(void **state)
 {
-    (void)state;
     double filled = riding(0), balanced = riding(8);
     printf("decodes that ride on a chunk: %.2f, and %.2f with chunks by P:D\n", filled, balanced);
     assert_true(balanced > 0.95 && filled < 0.9);
@@ -228,7 +218,6 @@ static void test_chunks_by_ratio(void **state)
 /* Until sequences have finished P:D is that of the load which is expected, and then moves away from it as from so many others. */
 static void test_expected_ratio(void **state)
 {
-    (void)state;
     world w;
     wf_sched_params p = {.policy = WF_POLICY_SARATHI, .page_tokens = PAGE, .prefill = 30, .decode = 10};
     wf_sched s;
@@ -267,7 +256,6 @@ static uint32_t first_chunk(uint32_t n, double ratio, uint32_t tile, uint32_t le
 /* However few tokens the ratio asks for, a chunk has a quarter of the least step. */
 static void test_least_chunk(void **state)
 {
-    (void)state;
     assert_int_equal(first_chunk(3, 2, 1, 8), 6);
     assert_int_equal(first_chunk(3, 0.01, 1, 8), 5);
     assert_int_equal(first_chunk(7, 0.01, 1, 8), 3);
@@ -279,7 +267,6 @@ static void test_least_chunk(void **state)
 /* A load without answers, and one whose prompts are all in the prefix cache, leave chunks as they are or at their least. */
 static void test_ratio_of_odd_loads(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &roomy, WF_POLICY_SARATHI, 8, 0);
     w.s.p.least_step = 16;
@@ -297,7 +284,6 @@ static void test_ratio_of_odd_loads(void **state)
 
 static void test_orca_takes_prompts_whole(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &roomy, WF_POLICY_ORCA, 8, 0);
     for (int i = 0; i < 30; i++) add(&w, 3 + (uint32_t)i, 10, 1000 * i, 0);
@@ -310,7 +296,6 @@ static void test_orca_takes_prompts_whole(void **state)
 
 static void test_first_come_first_served(void **state)
 {
-    (void)state;
     world w;
     int64_t last = 0;
     open_world(&w, &tight, WF_POLICY_NANOFLOW, 1, 0);
@@ -339,7 +324,6 @@ static void test_first_come_first_served(void **state)
 /* A request of low priority runs although more urgent ones never stop arriving. */
 static void test_nobody_starves(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &starved, WF_POLICY_NANOFLOW, 1, 0);
     sim *low = add(&w, 20, 5, 0, -1);
@@ -357,7 +341,6 @@ static void test_nobody_starves(void **state)
 
 static void test_shared_prefix(void **state)
 {
-    (void)state;
     world w;
     open_world(&w, &roomy, WF_POLICY_NANOFLOW, 1, 0);
     add(&w, 22, 1, 5, 0);
@@ -368,10 +351,9 @@ static void test_shared_prefix(void **state)
     assert_int_equal(other->q.n_cached, 0);
     assert_int_equal(w.s.prefix_hits, 20);
     while (w.alive) step(&w);
-    sim *exact = add(&w, 20, 1, 5, 0); /* all its pages are there, but one token must be computed */
+    add(&w, 20, 1, 5, 0); /* all its pages are there, but one token must be computed */
     step(&w);
     assert_int_equal(w.s.prefix_hits, 20 + 16);
-    (void)exact;
     while (w.alive) step(&w);
     for (int i = 0; i < 40; i++) add(&w, 40, 1, 100000 + 1000 * i, 0); /* others need the pages: the old block goes */
     while (w.alive) step(&w);
@@ -384,7 +366,6 @@ static void test_shared_prefix(void **state)
 /* The same tokens after other tokens are another block, also if their hashes collide. */
 static void test_prefix_is_compared_whole(void **state)
 {
-    (void)state;
     wf_pages pages;
     wf_prefix x;
     int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
@@ -404,7 +385,6 @@ static void test_prefix_is_compared_whole(void **state)
 /* Once it knows the lengths of answers, it admits more sequences than if all were as long as they may be. */
 static void test_prediction_learns(void **state)
 {
-    (void)state;
     world w;
     const wf_limits l = {.step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 3 * LONGEST / PAGE};
     uint32_t most[2] = {0};
@@ -428,7 +408,6 @@ static void test_prediction_learns(void **state)
 /* Chunks beside decodes need fewer steps than batches of whole requests (Sarathi fig. 11, NanoFlow section 4.2.1). */
 static void test_policies_compared(void **state)
 {
-    (void)state;
     int steps[4];
     for (int policy = 0; policy < 4; policy++) {
         world w;
@@ -465,7 +444,6 @@ static outcome answer_all(const wf_limits *l)
  * the latter needs for as many sequences (FlashDecoding++Next, fig. 10 and 19). */
 static void test_unified_pool_compared(void **state)
 {
-    (void)state;
     wf_limits apart = {.step_tokens = 64, .logit_rows = 20, .seqs = 20, .seq_pages = LONGEST / PAGE, .pages = 120};
     const wf_limits one = sharing(apart, 60, 90);
     outcome a = answer_all(&apart), b = answer_all(&one);

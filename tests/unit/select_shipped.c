@@ -94,7 +94,6 @@ static void check_file(const char *name)
 static void files_are_of_their_devices(void **state)
 {
     int found = 0;
-    (void)state;
     DIR *dir = opendir("tuned");
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));) {
@@ -121,7 +120,6 @@ static void defaults_are_whole(void **state)
         const char *path, *platform;
     } defaults[] = {{"tuned/default/opencl-gpu.tune", "any"}, {"tuned/default/opencl-cpu.tune", "any"}, {"tuned/default/cpu.tune", "weft cpu"}};
     wf_call c = some_product();
-    (void)state;
     for (size_t i = 0; i < WF_LEN(defaults); i++) {
         wf_tuned_table t;
         wf_candidate_kernel all[64];
@@ -145,7 +143,6 @@ static void unknown_times_are_not_the_shortest(void **state)
 {
     static const char *const of[][2] = {{"any", "gemm/naive"}, {"weft cpu", "gemm/ref"}};
     wf_call c = some_product();
-    (void)state;
     for (size_t i = 0; i < WF_LEN(of); i++) {
         wf_candidate_kernel before[64], after[64];
         wf_cost costs[] = {{.name = "memory", .value = 0.5}, {.name = "compute", .value = 0.5}};

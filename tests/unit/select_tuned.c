@@ -45,7 +45,6 @@ static void assert_name(const char *got, const char *want)
 
 static void rows_are_found(void **state)
 {
-    (void)state;
     struct weft_device_info info = null_info();
     wf_tuned_table t;
     const char *text = "# comment\n\n" HEAD "  " ROW "gemm Q8_0 N=64,K=32 1:q\r\n"
@@ -86,7 +85,6 @@ static void rows_are_found(void **state)
 
 static void broken_files_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *why;
     } bad[] = {
@@ -167,7 +165,6 @@ static void broken_files_are_refused(void **state)
  * crashes. */
 static void cut_files(void **state)
 {
-    (void)state;
     struct weft_device_info info = null_info();
     char text[] = HEAD ROW;
     size_t whole = strlen(text), good = 0;
@@ -185,7 +182,6 @@ static char folder[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
     strcpy(folder, "/tmp/weft-tuned-XXXXXX");
     return !mkdtemp(folder) || setenv("XDG_CONFIG_HOME", folder, 1);
 }
@@ -193,7 +189,6 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     char command[128];
-    (void)state;
     wf_null_configure(NULL);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return system(command);
@@ -202,7 +197,6 @@ static int remove_folder(void **state)
 /* A text that is for any device has neither head nor rows' need of one. */
 static void costs_are_read(void **state)
 {
-    (void)state;
     wf_tuned_table t;
     if (wf_tuned_parse("weft-tuned 1\ncost a b=1,c=0.25\ncost a/x b=3\ncost a b=2\n", NULL, &t)) fail_msg("%s", weft_last_error());
     assert_int_equal(t.n_costs, 3);
@@ -216,7 +210,6 @@ static void costs_are_read(void **state)
 
 static void written_reads_back(void **state)
 {
-    (void)state;
     struct weft_device_info info = null_info();
     wf_tuned_table t, back;
     char path[256];
@@ -285,7 +278,6 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
 
 static void devices_pick_by_file(void **state)
 {
-    (void)state;
     wf_open_params none = {.tuned = "none"}, forced = {.force = "gemm=null"},
                    other = {.force = "get_rows=null2"};
     assert_int_equal(picked(NULL, 1, -1), 0);
@@ -322,7 +314,6 @@ static void shares_are_not_tuned(void **state)
     wf_call c = {.op = WF_OP_ATTENTION, .p = {.n_head = 32, .n_kv_head = 8, .head_dim = 128, .max_q = 1, .max_kv = 100}};
     wf_tuned_row row;
     uint32_t size;
-    (void)state;
     assert_true(wf_tuned_key(&c, &row, &size));
     c.max_groups = 24;
     assert_false(wf_tuned_key(&c, &row, &size));
@@ -334,7 +325,6 @@ static void forced_by_name(void **state)
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 1, .tuned = "none", .force = "*=ref,,gemm=ref"};
     wf_call c = some_product(3, WF_F32);
     wf_dev *dev;
-    (void)state;
     assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
     assert_string_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref");
     assert_int_equal(wf_weight_layout(dev, WF_OP_GEMM, WF_Q8_0, 32, 64), 0); /* what the reference reads */
@@ -379,7 +369,6 @@ static void costs_order_kernels(void **state)
 {
     static const char *const bad[] = {"cost device speed=1\n", "cost gemm/none memory=1\n", "cost gemm memory=1.5\n", "cost wgmma unit=1\n", "cost x y=1\n"};
     wf_dev *dev;
-    (void)state;
     assert_string_equal(picked_with("cost device read=1,f32=1\n"), "rows-c");
     assert_string_equal(picked_with("cost gemm/ref memory=0.5,compute=0.5\n"), "ref");
     assert_string_equal(picked_with("cost gemm/ref memory=0.5\n"), "rows-c");
@@ -398,7 +387,6 @@ static void dropped_until_none_is_left(void **state)
     wf_call c = some_product(3, WF_F32);
     wf_candidate_kernel all[32];
     wf_dev *dev;
-    (void)state;
     assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
     size_t n = dev->fns->rank(dev, &c, NULL, all, WF_LEN(all));
     assert_true(n >= 2);
@@ -416,7 +404,6 @@ static void fused_ones_are_dropped_alone(void **state)
 {
     wf_dev *dev;
     wf_call plain = some_product(1, WF_F32), silu = plain, norm_silu, norm = plain;
-    (void)state;
     silu.p.silu = 1;
     norm.in[WF_GEMM_NORM] = norm.in[WF_GEMM_W];
     norm_silu = norm, norm_silu.p.silu = 1;
@@ -438,14 +425,12 @@ static void fused_ones_are_dropped_alone(void **state)
 static int n_warned;
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user;
     n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") &&
                 strstr(line, "line ");
 }
 
 static void bad_files_are_warned_of(void **state)
 {
-    (void)state;
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
     put_file(HEAD "nonsense\n");
     assert_int_equal(picked(NULL, 9, -1), 0);
@@ -459,7 +444,6 @@ static void bad_files_are_warned_of(void **state)
 /* Choices among other kernels are out of date; but whoever names the file gets it. */
 static void other_kernels(void **state)
 {
-    (void)state;
     char path[1100], text[512];
     wf_dev *dev;
     struct weft_device_info info = null_info();
@@ -485,7 +469,6 @@ static void other_kernels(void **state)
 /* A file that was asked for by name is no guess: what is wrong with it is an error. */
 static void named_files(void **state)
 {
-    (void)state;
     char path[1100];
     struct weft_device_info info = null_info();
     put_file(HEAD ROW);
@@ -502,7 +485,6 @@ static void named_files(void **state)
 
 static void slugs(void **state)
 {
-    (void)state;
     char text[64];
     struct weft_device_info gpu = {.name = "NVIDIA H200",
                                    .platform = "NVIDIA CUDA",
@@ -525,13 +507,11 @@ static char warnings[2048];
 static void keep_warnings(void *user, enum weft_log_level level, const char *line)
 {
     size_t len = strlen(warnings);
-    (void)user;
     if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
 }
 
 static bool never_the_third(wf_dev *dev, const wf_call *c, int variant)
 {
-    (void)dev, (void)c;
     return variant != 2;
 }
 
@@ -547,7 +527,6 @@ static void choices_that_cannot_run(void **state)
 {
     wf_dev *dev;
     wf_call c;
-    (void)state;
     put_file(HEAD "gemm F16 N=32,K=64 1:null2 9:null3 100:gone\n");
     wf_null_configure(&(wf_null_config){.variants = 3});
     assert_int_equal(wf_select_open("null", NULL, &dev), WEFT_OK);

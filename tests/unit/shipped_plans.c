@@ -67,7 +67,6 @@ static void check_measured(size_t i)
 static void test_tuned(void **state)
 {
     size_t files = 0;
-    (void)state;
     DIR *d = opendir("tuned/plans");
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));) files += strstr(e->d_name, ".plan") != NULL;
@@ -137,7 +136,6 @@ static void test_installed(void **state)
 {
     bool without = !wf_milp_available();
     const char *never = "sequential: never measured here";
-    (void)state;
     expect_installed(1, never);
     ship(2, NULL);
     expect_installed(without ? 4 : 1, without ? "the fastest that was found on such a device (shipped)" : never);
@@ -150,7 +148,6 @@ static void test_installed(void **state)
 static int setup(void **state)
 {
     char command[700], exe[400];
-    (void)state;
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     snprintf(home, sizeof home, "/tmp/weft-shipped-XXXXXX");
     if (n <= 0 || !mkdtemp(home) || setenv("XDG_CACHE_HOME", home, 1)) return -1;
@@ -162,7 +159,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     char command[128];
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", home);
     return system(command);
 }

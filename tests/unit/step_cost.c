@@ -92,7 +92,6 @@ static const wf_op_cost *find(const wf_step_cost *s, const char *name)
  * token, by its operations. It counts 0.3 % more bytes for decodes (462.2) and fewer for prompts (2.1: less than q, o, K and V once). */
 static void table_2(void **state)
 {
-    (void)state;
     static const struct {
         const char *op;
         double gflop, gb, net, comp_ms, mem_ms, net_ms, gflop_by, gb_by, ms_by;
@@ -136,7 +135,6 @@ static void table_2(void **state)
 /* The paper's optimum of 1,857 tokens/s a GPU follows from 260 TFLOP/s, although its text names a peak of 280; 47,400 from cuBLAS's 762. */
 static void equations(void **state)
 {
-    (void)state;
     wf_machine a100 = known("a100-80", 8), h200 = known("h200", 1);
     wf_model_size m = {70e9, 8192, 80, 2, 8 * 260e12};
     near("optimum", wf_equations_of(&m, &a100, 2048).optimum / 8, 1857, 0.5);
@@ -158,7 +156,6 @@ static void equations(void **state)
 /* Section 3.3: "the maximum batch size of decode requests is on the order of 1024", and 2,048 tokens with those of prompts. */
 static void largest_batch(void **state)
 {
-    (void)state;
     wf_machine m = known("a100-80", 8);
     wf_graph g = graph_of(&llama_70b, 80, 0);
     wf_mix mix = {1024, 1024};
@@ -194,7 +191,6 @@ static double layer_energy_us(double tokens, double sequences)
  * and 876 us. One energy for a flop and one for a byte gives both within 4 %. */
 static void joules_bound_a_device(void **state)
 {
-    (void)state;
     near("512 tokens", layer_energy_us(512, 256), 573, 573 * 0.04);
     near("1024 tokens", layer_energy_us(1024, 256), 876, 876 * 0.04);
 }
@@ -203,7 +199,6 @@ static void joules_bound_a_device(void **state)
 
 static void bytes_are_those_of_the_format(void **state)
 {
-    (void)state;
     sizes q4 = llama_8b;
     q4.format = WF_Q4_0;
     wf_machine m = {.n_devices = 1, .memory = 1e9, .read = 1, .ops = {1, 2, 4}};
@@ -223,7 +218,6 @@ static void bytes_are_those_of_the_format(void **state)
 
 static void windows_limit_what_is_read(void **state)
 {
-    (void)state;
     wf_graph half = graph_of(&llama_8b, 2, 1), all = graph_of(&llama_8b, 2, 2);
     wf_machine m = known("h200", 1);
     wf_load load = {.decodes = 1, .decode_keys = 4096, .window = 1024};
@@ -255,7 +249,6 @@ static weft_status read_table(const char *text, const char *name, wf_machine *ou
 
 static void table_of_a_user(void **state)
 {
-    (void)state;
     wf_machine m;
     assert_int_equal(read_table(HEAD "# mine\n" MINE " flop=10 byte=100 static=5 limit=65 # at home\ndevice other memory=1 read=1 f16=1\n", "mine", &m), WEFT_OK);
     near("memory", m.memory, 16e9, 1);
@@ -270,7 +263,6 @@ static void table_of_a_user(void **state)
 
 static void bad_tables(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"weft-devices 2\n", "first line"},
         {HEAD "machine mine\n", "want 'device NAME'"},

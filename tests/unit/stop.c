@@ -43,7 +43,6 @@ static void check(const row *r)
 
 static void test_rows(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(rows); i++) check(&rows[i]);
 }
 

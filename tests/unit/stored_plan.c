@@ -89,14 +89,12 @@ static void write_turned(size_t middle, size_t begin, size_t end)
 
 static void test_whole(void **state)
 {
-    (void)state;
     write_bytes(plan, strlen(plan));
     assert_true(check_same("whole", 0));
 }
 
 static void test_cut(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < n_lines; i++) {
         write_bytes(plan, at_line(i));
         assert_false(check_same("cut before line", i));
@@ -107,7 +105,6 @@ static void test_cut(void **state)
 
 static void test_lines_in_another_order(void **state)
 {
-    (void)state;
     for (size_t i = 1; i + 2 < n_lines; i++) {
         write_turned(i, i + 1, i + 2);
         check_same("later line first", i);
@@ -117,7 +114,6 @@ static void test_lines_in_another_order(void **state)
 static void test_lines_missing_or_twice(void **state)
 {
     char text[2 * MOST_BYTES];
-    (void)state;
     for (size_t i = 0; i < n_lines; i++)
         for (int times = 0; times <= 2; times += 2) {
             size_t begin = at_line(i), end = at_line(i + 1);
@@ -133,7 +129,6 @@ static void test_kernels(void **state)
 {
     static const char *const names[] = {"nonsense", "rows", "attention", "base", "f32"};
     char text[2 * MOST_BYTES];
-    (void)state;
     for (size_t i = 0; i < n_lines; i++) {
         const char *at = strstr(lines[i], "kernel auto"), *next = lines[i + 1];
         if (!at || at > next) continue;
@@ -147,7 +142,6 @@ static void test_random_bytes(void **state)
 {
     char text[MOST_BYTES];
     size_t n = strlen(plan), taken = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         memcpy(text, plan, n);
         for (uint64_t k = 0; k <= seed % 3; k++) {
@@ -165,7 +159,6 @@ static void test_random_bytes(void **state)
 /* None of them may be waited for. */
 static void test_no_files(void **state)
 {
-    (void)state;
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_false(check_same("FIFO", 0));
@@ -209,7 +202,6 @@ static int make_plan(void)
 
 static int setup(void **state)
 {
-    (void)state;
     snprintf(cache, sizeof cache, "/tmp/weft-stored-XXXXXX");
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return -1;
@@ -219,7 +211,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     char command[128];
-    (void)state;
     weft_model_close(model);
     snprintf(command, sizeof command, "rm -rf %s", cache);
     return system(command);

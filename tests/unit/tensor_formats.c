@@ -57,13 +57,11 @@ static void check_16(float (*widen)(uint16_t), uint16_t (*narrow)(float), int ex
 
 static void half(void **state)
 {
-    (void)state;
     check_16(wf_half_to_float, wf_float_to_half, 5, 10);
 }
 
 static void bf16(void **state)
 {
-    (void)state;
     for (uint32_t h = 0; h < 0x7F80; h++)
         assert_true((double)wf_bf16_to_float((uint16_t)h) == value_of((uint16_t)h, 8, 7));
     check_16(wf_bf16_to_float, wf_float_to_bf16, 8, 7);
@@ -73,7 +71,6 @@ static void bf16(void **state)
 
 static void table(void **state)
 {
-    (void)state;
     for (int t = 0; t < WF_N_DTYPES; t++) {
         uint32_t block, bytes;
         if (wf_dtypes[t].ggml == WF_NO_GGML) continue;
@@ -94,7 +91,6 @@ static void table(void **state)
 /* Name, block and bytes of all types as ggml 0.9 reports them. */
 static void all_types(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint32_t block, bytes;
@@ -151,7 +147,6 @@ static void assert_numbers(enum wf_dtype t, const wf_numbers *f, const uint8_t *
 /* Every bit of the values that ggml's own package gives the same bytes. */
 static void known_values(void **state)
 {
-    (void)state;
     static const struct known {
         enum wf_dtype t;
         const char *block, *values;
@@ -223,7 +218,6 @@ static double tolerance(enum wf_dtype t, const float *x, size_t i)
 
 static void round_trip(void **state)
 {
-    (void)state;
     enum { N = 256 * 64 };
     float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
     uint8_t *b = malloc(N * 4 + 1);
@@ -292,7 +286,6 @@ static void assert_joint(enum wf_dtype a, enum wf_dtype b, enum wf_dtype c, enum
 
 static void joint_formats_hold_others(void **state)
 {
-    (void)state;
     static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q2_K, WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
     for (size_t i = 0; i < WF_LEN(six); i++) {
         bool narrow = wf_numbers_of(six[i])->group == 32;
@@ -313,7 +306,6 @@ static void joint_formats_hold_others(void **state)
 /* Scales of MXFP4 are powers of two: exact where F16 has them, zero below, and infinite above. */
 static void scales_of_mxfp4(void **state)
 {
-    (void)state;
     uint8_t blocks[34] = {0};
     for (int e = 0; e < 256; e++) {
         wf_numbers64 w;
@@ -327,7 +319,6 @@ static void scales_of_mxfp4(void **state)
 
 static void odd_values(void **state)
 {
-    (void)state;
     float x[256], y[256];
     uint8_t b[1024];
     static const float odd[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -0.0f};

@@ -97,7 +97,6 @@ static void run_cases(const char *name)
 
 static void expected_ids(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(vocabs); i++) run_cases(vocabs[i]);
 }
 
@@ -105,7 +104,6 @@ static void expected_ids(void **state)
  * had. */
 static void story(void **state)
 {
-    (void)state;
     size_t list_len, text_len, len, n = 0, n_again;
     int32_t ids[1024], *again;
     char *text;
@@ -144,7 +142,6 @@ static void expect_ids(const model *m, const char *text, unsigned flags, size_t 
 
 static void special_tokens(void **state)
 {
-    (void)state;
     model spm = open_model("llama-spm"), gpt = open_model("gpt-2"),
           deep = open_model("deepseek-llm");
     EXPECT(spm, "Hello", 0, 1, 15043);
@@ -176,7 +173,6 @@ static void special_tokens(void **state)
  * cut. */
 static void pieces(void **state)
 {
-    (void)state;
     model m = open_model("llama-spm");
     char buf[16], all[16] = "";
     int32_t *ids;
@@ -205,7 +201,6 @@ static void pieces(void **state)
  * come back. */
 static void random_bytes(void **state)
 {
-    (void)state;
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {
         model m = open_model(vocabs[v]);
         for (uint64_t k = 0; k < 2000; k++) {
@@ -256,7 +251,6 @@ static void *run_job(void *arg)
 
 static void threads(void **state)
 {
-    (void)state;
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {
         model m = open_model(vocabs[v]);
         job jobs[4];

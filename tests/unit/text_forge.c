@@ -130,7 +130,6 @@ static size_t try_template(const model *m, const char *text)
 
 static void forged_turns(void **state)
 {
-    (void)state;
     const char *path = test_data("templates");
     DIR *dir = path ? opendir(path) : NULL;
     size_t caught = 0, files = 0;
@@ -162,7 +161,6 @@ static char *chatml(void)
 /* Text that forges nothing becomes the tokens that it had as a whole. */
 static void words_cross(void **state)
 {
-    (void)state;
     if (!test_data("vocab/qwen2.gguf")) SKIP_TEST(NO_TEST_DATA);
     char *text = chatml();
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {
@@ -187,7 +185,6 @@ static void words_cross(void **state)
 /* BOS at the start of a content is not the template's. */
 static void forged_bos(void **state)
 {
-    (void)state;
     wf_chat_text t;
     const struct weft_message msg = {"user", "<s>Hello"};
     static const char *const texts[] = {"{{ messages[0].content }}", "{{ bos_token }}{{ messages[0].content }}"};
@@ -202,7 +199,6 @@ static void forged_bos(void **state)
 /* Some files hold the markers of turns as user-defined tokens. Contents do not get those either, but all others. */
 static void user_defined_markers(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint8_t type;

@@ -164,7 +164,6 @@ static weft_status open_vocab(const char *model, enum fault fault, wf_gguf **g, 
 
 static void gguf_good(void **state)
 {
-    (void)state;
     static file f;
     wf_gguf *g;
     wf_tokenizer *t;
@@ -186,7 +185,6 @@ static void gguf_good(void **state)
 
 static void gguf_errors(void **state)
 {
-    (void)state;
     static const struct {
         const char *model;
         weft_status status;

@@ -57,14 +57,12 @@ static void ids_of_kind(const char *kind)
 
 static void ids(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(kinds); i++) ids_of_kind(kinds[i]);
 }
 
 /* Which piece is the first one, behind steps that move, add or remove text. */
 static void first_pieces(void **state)
 {
-    (void)state;
     json_t *file = json_load_file("tests/text/data/first.json", JSON_ALLOW_NUL, NULL), *rows = json_object_get(file, "rows"), *one, *row;
     size_t i, k;
     assert_int_equal(json_array_size(rows), 14);
@@ -88,7 +86,6 @@ static void first_pieces(void **state)
 
 static void any_bytes(void **state)
 {
-    (void)state;
     static const char text[] = "a\xff \xc3(\xe2\x82 \xf0\x9f\x98\x80 \xed\xa0\x80z<|both|> \xfe";
     for (size_t i = 0; i < WF_LEN(kinds); i++) {
         wf_tokenizer *t = open_kind(kinds[i]);
@@ -108,7 +105,6 @@ static void any_bytes(void **state)
 
 static void text_back(void **state)
 {
-    (void)state;
     static const char *const which[] = {"llama3", "gpt4o", "word", "llama2", "mistral", "gemma"};
     static const char text[] = "It's 1234.5 \xe2\x82\xac for  two, \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80\n\tend";
     for (size_t i = 0; i < WF_LEN(which); i++) {
@@ -128,7 +124,6 @@ static void text_back(void **state)
 /* Text of others never becomes a control token, whatever the rules say. */
 static void no_forged_tokens(void **state)
 {
-    (void)state;
     static const char text[] = "<|left|>x <|right|> <|alone|> <|end|>";
     for (size_t i = 0; i < WF_LEN(kinds); i++) {
         wf_tokenizer *t = open_kind(kinds[i]);
@@ -226,7 +221,6 @@ static const struct {
 
 static void wrong_files(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(wrong); i++) {
         wf_tokenizer *t = NULL;
         const char *json = wrong[i].json;
@@ -238,7 +232,6 @@ static void wrong_files(void **state)
 /* Fields that switch nothing on are no reason to refuse a file, and a decoder's older form of "never" is that. */
 static void harmless_files(void **state)
 {
-    (void)state;
     static const char *const files[] = {BPE(",\"merge_backwards\":false,\"most\":0,\"named\":\"\",\"list\":[],\"nothing\":null}"),
                                         BPE("},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"str_rep\":\"\xe2\x96\x81\",\"add_prefix_space\":false}"),
                                         BPE("},\"decoder\":null")};
@@ -257,7 +250,6 @@ static void harmless_files(void **state)
 /* A pattern of a file that would take exponential time ends in an error. */
 static void slow_pattern(void **state)
 {
-    (void)state;
     static const char json[] = BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$|(a+)+b\"},\"behavior\":\"Isolated\"}");
     char text[64];
     wf_tokenizer *t;
@@ -274,7 +266,6 @@ static void slow_pattern(void **state)
 /* Added tokens that are looked for in normalised text come after those that are not, however long they are (tokenizers' added_vocabulary.rs). */
 static void normalised_later(void **state)
 {
-    (void)state;
 #define ADDED(normaliser) "{" normaliser "\"added_tokens\":[{\"id\":4,\"content\":\"ab\",\"normalized\":false},{\"id\":5,\"content\":\"abc\",\"normalized\":true}]," \
                           "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"x\":3},\"merges\":[]}}"
     static const char *const files[] = {ADDED(""), ADDED("\"normalizer\":{\"type\":\"NFC\"},")};
@@ -300,7 +291,6 @@ static void normalised_later(void **state)
 /* Characters that the vocabulary lacks become bytes, also where the file lists these among its added tokens, and are text again. */
 static void added_bytes(void **state)
 {
-    (void)state;
     static const char file[] = "{\"added_tokens\":[{\"id\":1,\"content\":\"<0x48>\",\"special\":true},{\"id\":2,\"content\":\"<0x49>\"}],"
                                "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0,\"<0x48>\":1,\"<0x49>\":2},\"merges\":[]},\"decoder\":{\"type\":\"ByteFallback\"}}";
     static const int32_t want[] = {1, 0, 2};
@@ -321,7 +311,6 @@ static void added_bytes(void **state)
 /* Steps that each double the text end in an error before they take the memory of the machine. */
 static void growing_text(void **state)
 {
-    (void)state;
     static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"o\"},\"content\":\"oo\"}";
     static const char cut[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"; /* a space becomes two bytes above 127, as each of those */
     for (int pre = 0; pre < 2; pre++) {

@@ -87,7 +87,6 @@ static void tokenise_all(const char *name, const wf_tokenizer *tok, bool all_byt
 
 static void vocabularies(void **state)
 {
-    (void)state;
     static const char *const names[] = {"llama-spm", "gpt-2", "deepseek-llm"};
     for (size_t i = 0; i < WF_LEN(names); i++) {
         char path[64];
@@ -129,7 +128,6 @@ static weft_status tokenise_until(const wf_tokenizer *tok, const char *text, siz
 /* Whatever the text, it is asked all the time whether the work is to stop, and after a yes nothing more is done. */
 static void stop(void **state)
 {
-    (void)state;
     char *text = malloc(PART);
     assert_non_null(text);
     for (int k = 0; k < 2; k++) {
@@ -158,7 +156,6 @@ static void stop(void **state)
 
 static void every_pattern(void **state)
 {
-    (void)state;
     char *text = malloc(PART);
     wf_ends ends = {0};
     assert_non_null(text);
@@ -185,7 +182,6 @@ static void every_pattern(void **state)
 /* Two thousand special tokens that begin alike, and a text that keeps almost matching them. */
 static void many_specials(void **state)
 {
-    (void)state;
     enum { N = 2000 };
     char(*names)[32] = calloc(N, sizeof *names), *text = malloc(SIZE), *back;
     wf_vocab_token *tokens = calloc(N + 256, sizeof *tokens);

@@ -82,7 +82,6 @@ static const struct {
 
 static void three_families(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         expect("llama-bpe", cases[i].text, cases[i].llama3);
         expect("qwen2", cases[i].text, cases[i].qwen2);
@@ -92,7 +91,6 @@ static void three_families(void **state)
 
 static void other_families(void **state)
 {
-    (void)state;
     expect("starcoder", "x = 123", "x| =| |1|2|3");
     expect("falcon", "a<=1234 b", "a|<=|123|4| b");
     expect("default", "a+1234", "a|+|123|4");
@@ -113,7 +111,6 @@ static void other_families(void **state)
 /* Every row compiles and loses no byte of a text with a bit of everything. */
 static void every_name(void **state)
 {
-    (void)state;
     static const char text[] =
         "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
     size_t names = 0;
@@ -135,7 +132,6 @@ static void every_name(void **state)
 
 static void unknown_name(void **state)
 {
-    (void)state;
     wf_pre *p;
     assert_int_equal(wf_pre_open("klingon-bpe", &p), WEFT_ERR_UNSUPPORTED);
     assert_non_null(strstr(wf_error(), "klingon-bpe"));

@@ -118,7 +118,6 @@ static vocab spm(void)
 
 static void spm_rules(void **state)
 {
-    (void)state;
     vocab v = spm();
     wf_tokenizer *t = create(&v);
     EXPECT(t, "aba", NO_ADD, 3, 9); /* of equal scores the left pair merges first: not 8, 7 */
@@ -151,7 +150,6 @@ static void spm_rules(void **state)
 /* Control and byte tokens never come out of merges of plain text, whatever their score. */
 static void plain_text_makes_no_control_tokens(void **state)
 {
-    (void)state;
     const entry e[] = {{"<s>", 100, WF_TOKEN_CONTROL},
                        {"<s", 1},
                        {">", 1},
@@ -178,7 +176,6 @@ static void plain_text_makes_no_control_tokens(void **state)
 
 static void spm_flags(void **state)
 {
-    (void)state;
     vocab v = spm();
     v.src.add_bos = 0;
     v.src.add_eos = 1;
@@ -200,7 +197,6 @@ static void spm_flags(void **state)
 /* A space before what begins with none: every part, or the first one, of the text between special tokens. */
 static void spm_prepend(void **state)
 {
-    (void)state;
     vocab v = spm();
     v.src.add_bos = 0;
     v.src.prepend = WF_PREPEND_ALWAYS;
@@ -228,7 +224,6 @@ static void spm_prepend(void **state)
 /* Without byte tokens and without an unknown token, what is no token is dropped. */
 static void nothing_to_fall_back_on(void **state)
 {
-    (void)state;
     const entry e[] = {{"a"}, {""}, {"a"}, {"b", NAN}, {"ab", NAN}};
     const char *const no_merges[] = {NULL};
     vocab v = make("llama", "", e, WF_LEN(e), NULL);
@@ -273,7 +268,6 @@ static const char *const bpe_merges[] = {"b c", "a b", "ab c", G " a", "b c", "q
 
 static void bpe_rules(void **state)
 {
-    (void)state;
     vocab v = make("gpt2", "gpt-2", bpe_entries, WF_LEN(bpe_entries), bpe_merges);
     wf_tokenizer *t = create(&v);
     EXPECT(t, "abc", 0, 0, 5); /* by rank: b c first, and then a bc is no merge */
@@ -297,7 +291,6 @@ static void bpe_rules(void **state)
 /* Llama 3's names bring BOS and whole words before merges; the file's own flags come first. */
 static void pre_tokenizer_defaults(void **state)
 {
-    (void)state;
     vocab v = make("gpt2", "llama-bpe", bpe_entries, WF_LEN(bpe_entries), bpe_merges);
     v.src.bos = 11;
     wf_tokenizer *t = create(&v);
@@ -315,7 +308,6 @@ static void pre_tokenizer_defaults(void **state)
 
 static void ends_of_generation(void **state)
 {
-    (void)state;
     const entry e[] = {
         {"<|eot_id|>", 0, WF_TOKEN_CONTROL},
         {"<|im_end|>", 0, WF_TOKEN_USER},
@@ -359,7 +351,6 @@ static void expect_error(vocab *v, weft_status status, const char *word)
 
 static void table_errors(void **state)
 {
-    (void)state;
     vocab v = spm();
     v.src.model = "bert";
     expect_error(&v, WEFT_ERR_UNSUPPORTED, "'bert'");
@@ -404,7 +395,6 @@ static void table_errors(void **state)
 
 static void id_errors(void **state)
 {
-    (void)state;
     vocab v = spm();
     wf_tokenizer *t = create(&v);
     char *text;

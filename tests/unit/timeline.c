@@ -123,7 +123,6 @@ static void agree(struct weft_engine *e, uint32_t decodes)
 
 static void test_predicted(void **state)
 {
-    (void)state;
     for (uint32_t parts = 1; parts <= 2; parts++) {
         struct weft_engine *e = open_engine(parts, false);
         agree(e, 8);
@@ -148,7 +147,6 @@ static double computed(uint32_t nano_batches)
 /* Ops beside each other are slower, and do what they do alone. */
 static void test_same_work(void **state)
 {
-    (void)state;
     long alone = lround(computed(1)), beside = lround(computed(2));
     assert_true(alone > 100);
     assert_int_equal(alone, beside);
@@ -158,7 +156,6 @@ static void test_same_work(void **state)
 static void test_peak(void **state)
 {
     double most = 0;
-    (void)state;
     struct weft_engine *e = open_engine(1, false);
     struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = 8, .profile = path});
     for (size_t i = 0; i < t->predicted.n_uses; i++) most = WF_MAX(most, t->predicted.uses[i].use[WEFT_CLASS_COMPUTE]);
@@ -169,7 +166,6 @@ static void test_peak(void **state)
 
 static void test_measured(void **state)
 {
-    (void)state;
     wf_null_configure(&(wf_null_config){.cost_ns = cost, .compute_units = 8});
     struct weft_engine *e = open_engine(2, true);
     struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = 8, .profile = path, .measure = true});
@@ -191,7 +187,6 @@ static void test_other_model(void **state)
     char other[80], line[200], copy[4096];
     struct weft_timeline *t = NULL;
     wf_op_profile own = {0};
-    (void)state;
     struct weft_engine *e = open_engine(1, false);
     assert_int_equal(wf_stored_sign(e->dev, &e->graph, &own), WEFT_OK);
     for (int same = 0; same < 2; same++) {
@@ -212,7 +207,6 @@ static void test_other_model(void **state)
 static void test_refused(void **state)
 {
     struct weft_timeline *t = NULL;
-    (void)state;
     struct weft_engine *e = open_engine(1, false);
     assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS}, &t), WEFT_ERR_ARG);
     assert_non_null(strstr(weft_last_error(), "weft tune --overlap"));
@@ -228,7 +222,6 @@ static void test_refused(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/profile", folder);
     setenv("XDG_CACHE_HOME", folder, 1);
@@ -240,7 +233,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     char command[64];
-    (void)state;
     weft_model_close(model);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);

@@ -189,7 +189,6 @@ static const struct {
 
 static void all_answers(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(answers); i++) expect(answers[i].kind, answers[i].text, answers[i].want);
 }
 
@@ -369,7 +368,6 @@ static const struct {
 
 static void all_formed(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(formed); i++) {
         char as_text[400];
         snprintf(as_text, sizeof as_text, "T:%s", formed[i].text);
@@ -394,7 +392,6 @@ static const struct {
 
 static void all_tagged(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < WF_LEN(tagged); i++) {
         char as_text[400];
         snprintf(as_text, sizeof as_text, "T:%s", tagged[i].text);
@@ -446,7 +443,6 @@ static wf_text some_answer(uint64_t seed, const wf_call_kind *k)
 /* Where it is cut makes no difference, and what has no calls comes out as it went in. */
 static void any_answer(void **state)
 {
-    (void)state;
     static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2", "qwen3_coder", "minimax_m2", "glm45", "minicpm5",
                                         "deepseek_v32", "minimax_m3", "kimi_k3", "gemma4", "lfm2"};
     size_t n_calls[WF_LEN(kinds)] = {0};
@@ -492,7 +488,6 @@ static bool long_call(const char *kind, const char *head, const char *start, con
 
 static void long_calls(void **state)
 {
-    (void)state;
     static const struct {
         const char *kind, *head, *start, *finish, *tail;
     } rows[] = {{"hermes", "<tool_call>", "{\"name\": \"f\", \"arguments\": {\"x\": \"", "\"}}", "</tool_call>"},
@@ -510,7 +505,6 @@ static void long_calls(void **state)
 /* As many parameters as a call may have, or calls a list, and one more. */
 static void many_parameters(void **state)
 {
-    (void)state;
     static const struct {
         const char *kind, *head, *one, *tail;
     } rows[] = {{"qwen3_coder", "<function=f>", "<parameter=p%u>%u</parameter>", "</function>"},
@@ -535,7 +529,6 @@ static void many_parameters(void **state)
 /* Lists within a parameter may be longer. */
 static void many_items(void **state)
 {
-    (void)state;
     wf_text t = {0};
     wf_text_print(&t, "%s", NS "<invoke name=\"f\">" NS "<l>");
     for (unsigned i = 0; i < 4 * WF_MAX_PARAMETERS; i++) wf_text_print(&t, "%s", E3("item", "1"));
@@ -549,7 +542,6 @@ static void many_items(void **state)
 /* Two tools with more strings than are kept of one: each has its first ones. */
 static void many_strings(void **state)
 {
-    (void)state;
     json_t *properties = json_object(), *tools = json_array();
     for (int i = 0; i <= WF_TOOL_STRINGS_MAX; i++) {
         char name[16];
@@ -573,7 +565,6 @@ static void many_strings(void **state)
 /* Each of many tools is found, with what is its own, and no other name is. */
 static void many_tools(void **state)
 {
-    (void)state;
     json_t *tools = json_array();
     wf_text t = {0};
     char name[16];
@@ -600,7 +591,6 @@ static void many_tools(void **state)
 /* Openings without an end take no more time or memory than their text. */
 static void many_openings(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {{"hermes", "<tool_call>{"}, {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>"}, {"qwen3_coder", "<function=f>"},
                                            {"gemma4", "<|tool_call>call:f{x:<|\"|>"}, {"gemma4", "<|tool_call>call:f{x:<|\"|><tool_call|>"}, {"gemma4",
                                             "<|tool_call>call:f{x:[[[[<tool_call|>"},
@@ -623,7 +613,6 @@ static void many_openings(void **state)
 
 static void kinds_of_templates(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *kind;
     } rows[] = {

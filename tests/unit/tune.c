@@ -116,7 +116,6 @@ static const uint64_t *takes; /* nanoseconds of each launch, one after the other
 
 static weft_status take_time(const wf_call *c)
 {
-    (void)c;
     test_clock_ahead += takes[seen.n++];
     return WEFT_OK;
 }
@@ -182,7 +181,6 @@ static void tune(uint8_t flags, const char *name)
 /* Plain loops for comparison are not even measured; what runs on request alone, or has a fast rival, is. */
 static void which_kernels_are_tried(void **state)
 {
-    (void)state;
     tune(0, ":null3\n");
     tune(WF_ON_REQUEST, ":null3\n");
     tune(WF_REFERENCE, ":null2\n");
@@ -195,7 +193,6 @@ enum { SHAPES = 3 };
 
 static bool at_once(void *user)
 {
-    (void)user;
     return true;
 }
 
@@ -222,7 +219,6 @@ static void a_run_goes_on_from_the_last(void **state)
     const char *const shapes[SHAPES] = {"N=8,K=32", "N=9,K=32", "N=10,K=32"};
     uint64_t left;
     struct weft_tune_params p = {.device = "null", .shapes = shapes, .n_shapes = SHAPES, .dtypes = "F32", .max_size = 4, .rotate = 1, .path = path, .left = &left};
-    (void)state;
     close(mkstemp(path));
     unlink(path);
     wf_null_configure(&(wf_null_config){.compute = product, .variants = 3});
@@ -248,7 +244,6 @@ enum { LAYOUT = 5, HEAD = 64 };
 
 static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t cols)
 {
-    (void)d, (void)t, (void)rows, (void)cols;
     return LAYOUT;
 }
 
@@ -256,7 +251,6 @@ static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t col
 static size_t variants(wf_dev *d, enum wf_op op, const wf_variant **list)
 {
     static const wf_variant only[] = {{.name = "plus one", .layout = LAYOUT}};
-    (void)d, (void)op;
     *list = only;
     return 1;
 }
@@ -264,14 +258,12 @@ static size_t variants(wf_dev *d, enum wf_op op, const wf_variant **list)
 static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows,
                              uint32_t cols)
 {
-    (void)d;
     return layout == LAYOUT ? HEAD + wf_dtype_bytes(t, (uint64_t)rows * cols) : 0;
 }
 
 static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols,
                  const void *src, void *dst)
 {
-    (void)d, (void)layout;
     uint64_t n = wf_dtype_bytes(t, (uint64_t)rows * cols);
     memset(dst, 0xAB, HEAD);
     for (uint64_t i = 0; i < n; i++)
@@ -434,7 +426,6 @@ static double steep_end(double rows) /* cache misses from 1024 on: half the rate
 /* The fewest rows that come within 8 % of the highest rate; at least 128. */
 static void rows_of_a_step(void **state)
 {
-    (void)state;
     static const struct {
         double (*ns)(double);
         uint32_t most, want;
@@ -455,7 +446,6 @@ static void rows_of_a_step(void **state)
 /* Where a product did not fit into memory, the others alone would seem fast. */
 static void only_whole_steps_count(void **state)
 {
-    (void)state;
     wf_step_times t = steps(until_512, 256);
     wf_step_times_add(&t, 512, 1);
     assert_int_equal(wf_dense_batch(&t), 256);

@@ -4,7 +4,6 @@
 
 static void tests_each_kernel_once(void **state)
 {
-    (void)state;
     int variant = -1;
     right_from = 0;
     fixture f = open_null((wf_null_config){0});
@@ -20,7 +19,6 @@ static void tests_each_kernel_once(void **state)
 /* Tested once for all of a kind, built for each call that is bound; one that does not build leaves the next. */
 static void builds_what_was_tested(void **state)
 {
-    (void)state;
     wf_binding b;
     right_from = 0;
     fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_DEVICE});
@@ -38,7 +36,6 @@ static void builds_what_was_tested(void **state)
 static void drops_wrong_variants(void **state)
 {
     static const float values[] = {1e9f, NAN, INFINITY};
-    (void)state;
     for (size_t i = 0; i < WF_LEN(values); i++) {
         int variant = -1;
         right_from = 2;
@@ -56,7 +53,6 @@ static void drops_wrong_variants(void **state)
 
 static void a_wrong_choice_falls_back(void **state)
 {
-    (void)state;
     int variant = -1;
     right_from = 1;
     wrong_value = 0;
@@ -69,7 +65,6 @@ static void a_wrong_choice_falls_back(void **state)
 
 static void next_one_when_it_does_not_build(void **state)
 {
-    (void)state;
     int variant = -1;
     right_from = 0;
     fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1,
@@ -83,7 +78,6 @@ static void next_one_when_it_does_not_build(void **state)
 
 static void an_error_when_none_is_left(void **state)
 {
-    (void)state;
     int variant = -1;
     right_from = 3;
     wrong_value = NAN;
@@ -95,7 +89,6 @@ static void an_error_when_none_is_left(void **state)
 
 static void a_lost_device_is_no_verdict(void **state)
 {
-    (void)state;
     int variant = -1;
     right_from = 0;
     fixture f = open_null((wf_null_config){.variants = 3, .slot = WF_NULL_SUBMIT, .nth = 1});
@@ -139,7 +132,6 @@ static weft_status of_one_row(const wf_call *c)
 /* That a kernel is right for one row tells nothing about more, for which it may take another path. */
 static void tests_each_class_of_rows(void **state)
 {
-    (void)state;
     static const struct { uint32_t rows; int variant; } cases[] = {{1, 0}, {2, 1}, {4, 1}};
     fixture f = open_null((wf_null_config){.compute = of_one_row, .variants = 2});
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
@@ -190,7 +182,6 @@ static wf_call fused_call(const fixture *f)
 /* One fused kernel that is wrong, for all or for what is left behind the norm, leaves the three parts. */
 static void fused_kernels_that_are_wrong(void **state)
 {
-    (void)state;
     right_from = 0;
     for (int norm_apart = 0; norm_apart < 2; norm_apart++) {
         wf_binding b;
@@ -244,14 +235,11 @@ static weft_status note_launch(wf_queue *q, const wf_call *c, const wf_bound *b)
 {
     assert_ptr_equal(b->kernel, &launches);
     launched[launches++ % WF_MAX_PIECES] = *c;
-    (void)q;
     return WEFT_OK;
 }
 
 static weft_status bind_marked(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
 {
-    (void)dev;
-    (void)c;
     *out = (wf_bound){variant, &launches};
     return WEFT_OK;
 }
@@ -262,7 +250,6 @@ static void a_launch_only_enqueues(void **state)
     wf_binding b;
     wf_queue *q;
     wf_event *ev[3];
-    (void)state;
     wf_null_configure(NULL);
     fixture f = open_null((wf_null_config){.compute = in_parts});
     f.dev->timing_only = true;
@@ -291,8 +278,6 @@ static void a_launch_only_enqueues(void **state)
 
 static weft_status refuse_first(wf_queue *q, const wf_call *c, const wf_bound *b)
 {
-    (void)q;
-    (void)c;
     return b->variant ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "too large a work-group");
 }
 
@@ -301,7 +286,6 @@ static void refused_at_launch(void **state)
 {
     wf_binding b;
     wf_queue *q;
-    (void)state;
     right_from = 0;
     fixture f = open_null((wf_null_config){.variants = 2});
     f.dev->timing_only = true;
@@ -325,7 +309,6 @@ static void launches_are_checked_on_request(void **state)
 {
     wf_binding b;
     wf_queue *q;
-    (void)state;
     right_from = 0;
     fixture f = open_null((wf_null_config){0});
     assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);

@@ -256,7 +256,6 @@ static void shapes_need_no_numbers(void **state)
 /* Each activation has a name of its own. */
 static void activations_have_names(void **state)
 {
-    (void)state;
     char text[WF_N_ACTIVATIONS][160];
     for (uint32_t i = 0; i < WF_N_ACTIVATIONS; i++) {
         wf_case c = {.op = WF_OP_ACTIVATE, .m = 2, .k = 64, .p = {.activation = (enum wf_activation)i}};

@@ -17,15 +17,12 @@ static const char *id = "kernel"; /* NULL: unknown */
 
 static bool kernel_id(wf_dev *dev, const wf_bound *b, char *buf, size_t cap)
 {
-    (void)dev;
-    (void)b;
     wf_copy(buf, cap, id ? id : "");
     return id;
 }
 
 static int set_up(void **state)
 {
-    (void)state;
     cache = fresh_cache();
     right_from = 0;
     wrong_value = 1e9f;
@@ -35,7 +32,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     forget_cache(cache);
     return 0;
 }
@@ -90,7 +86,6 @@ static void assert_entries(size_t n)
 
 static void a_second_start_tests_nothing(void **state)
 {
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     for (int i = 0; i < 2; i++) assert_start(NULL, 0, 1, 0);
     assert_string_equal(warnings, "");
@@ -125,7 +120,6 @@ static void any_change_tests_again(void **state)
 {
     static void (*const changes[])(fixture *) = {new_driver, new_device, new_version, new_platform, new_features, new_units, new_tier,
                                                  new_threads, new_limit, other_variant, fewer_columns, fewer_rows};
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     for (size_t i = 0; i < WF_LEN(changes); i++) {
         assert_int_equal(start_with(changes[i]).tested, 1);
@@ -136,7 +130,6 @@ static void any_change_tests_again(void **state)
 
 static void another_kernel_is_tested(void **state)
 {
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     id = "changed";
     assert_start(NULL, 1, 0, 0);
@@ -149,7 +142,6 @@ static void another_build_tests_again(void **state)
     glob_t g = {0};
     char *data, folder[400];
     size_t n, header = 32;
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     find_entries(&g, 1);
     assert_int_equal(wf_read_file(g.gl_pathv[0], 1 << 20, &data, &n), WEFT_OK);
@@ -170,7 +162,6 @@ static void another_build_tests_again(void **state)
 
 static void the_build_has_an_id(void **state)
 {
-    (void)state;
     assert_int_equal(strlen(wf_build_id()), 40);
     assert_int_equal(strspn(wf_build_id(), "0123456789abcdef"), 40);
 }
@@ -179,7 +170,6 @@ static void the_build_has_an_id(void **state)
 
 static void failures_are_tested_at_each_start(void **state)
 {
-    (void)state;
     right_from = 1;
     assert_start(NULL, 2, 0, 1);
     assert_entries(1);
@@ -191,7 +181,6 @@ static void failures_are_tested_at_each_start(void **state)
 
 static void unknown_kernels_are_not_kept(void **state)
 {
-    (void)state;
     id = NULL;
     for (int i = 0; i < 2; i++) assert_start(NULL, 1, 0, 0);
     assert_entries(0);
@@ -204,7 +193,6 @@ static void no_cache(fixture *f)
 
 static void tested_on_request(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) assert_start(no_cache, 1, 0, 0);
     assert_entries(0);
     assert_start(NULL, 1, 0, 0);
@@ -214,7 +202,6 @@ static void tested_on_request(void **state)
 
 static void a_pass_ends_with_a_failure(void **state)
 {
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     right_from = 1; /* as of a card that breaks: a start that tests nothing cannot know */
     assert_start(NULL, 0, 1, 0);
@@ -237,7 +224,6 @@ static void damaged_entries_test_again(void **state)
     glob_t g = {0};
     char *data;
     size_t n;
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     find_entries(&g, 1);
     assert_int_equal(wf_read_file(g.gl_pathv[0], 1 << 20, &data, &n), WEFT_OK);
@@ -259,7 +245,6 @@ static void damaged_entries_test_again(void **state)
 static void foreign_entries_test_again(void **state)
 {
     glob_t g = {0}, two = {0};
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     find_entries(&g, 1);
     assert_int_equal(start_with(fewer_columns).tested, 1);
@@ -275,7 +260,6 @@ static void foreign_entries_test_again(void **state)
 static void without_a_folder_each_start_tests(void **state)
 {
     char path[400];
-    (void)state;
     snprintf(path, sizeof path, "%s/weft", cache);
     assert_int_equal(mkdir(path, 0700), 0);
     strcat(path, "/self-tests");
@@ -288,7 +272,6 @@ static void without_a_folder_each_start_tests(void **state)
 static void a_folder_that_is_only_read(void **state)
 {
     char path[400];
-    (void)state;
     assert_start(NULL, 1, 0, 0);
     snprintf(path, sizeof path, "%s/weft/self-tests", cache);
     assert_int_equal(chmod(path, 0500), 0);

@@ -20,7 +20,6 @@ static char warnings[2048];
 
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
-    (void)user;
     if (level > WEFT_LOG_WARN) return;
     size_t len = strlen(warnings);
     snprintf(warnings + len, sizeof warnings - len, "%s\n", line);

@@ -47,7 +47,6 @@ static weft_status wait_late(wf_event *ev, uint32_t ms)
 
 static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t cols)
 {
-    (void)d, (void)t, (void)rows, (void)cols;
     return LAYOUT;
 }
 
@@ -55,14 +54,12 @@ static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t col
 static size_t variants(wf_dev *d, enum wf_op op, const wf_variant **list)
 {
     static const wf_variant only[] = {{.name = "backwards", .layout = LAYOUT}};
-    (void)d, (void)op;
     *list = only;
     return 1;
 }
 
 static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols)
 {
-    (void)d, (void)layout;
     return WF_UP(rows, WF_LAYOUT_BAND) * wf_dtype_bytes(t, cols);
 }
 
@@ -72,7 +69,6 @@ static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint
     uint64_t row = wf_dtype_bytes(t, cols), n = rows * row, band = WF_LAYOUT_BAND * row;
     const uint8_t *from = src;
     uint8_t *to = dst;
-    (void)d, (void)layout;
     assert_int_equal((uintptr_t)src % 16, 0);
     memset(to, 0, WF_UP(n, band));
     for (uint64_t i = 0; i < n; i++) to[i / band * band + band - 1 - i % band] = from[i];
@@ -189,7 +185,6 @@ static void load_and_check(wf_dev *dev, bool big)
 
 static void all_is_where_it_belongs(void **state)
 {
-    (void)state;
     wf_null_configure(NULL);
     wf_dev *dev = open_device();
     fns.write = write_late, fns.wait = wait_late;
@@ -272,7 +267,6 @@ static void assert_can_stack(const enum wf_dtype dtypes[3], enum wf_stacking sta
 
 static void formats_stack_where_one_holds_them(void **state)
 {
-    (void)state;
     static const enum wf_dtype q4_k_m[] = {WF_Q4_K, WF_Q4_K, WF_Q6_K}, q5_k_m[] = {WF_Q5_K, WF_Q5_K, WF_Q6_K}, experts[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0}, wide[] = {WF_Q4_K, WF_Q6_K, WF_Q8_0},
                                late[] = {WF_Q4_K, WF_Q8_0, WF_Q6_K}, alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
     assert_can_stack(q4_k_m, WF_STACK_MIXED, 3, WF_K6);
@@ -288,7 +282,6 @@ static void formats_stack_where_one_holds_them(void **state)
 /* Not where one matrix would be so much larger than several that reading it takes longer than the launches that it saves. */
 static void wide_stacks_stay_apart(void **state)
 {
-    (void)state;
     static const enum wf_dtype experts[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0};
     mixed m;
     mix(&m, experts, WF_STACK_MIXED);
@@ -331,7 +324,6 @@ static void assert_become(const enum wf_dtype dtypes[3], enum wf_dtype joint)
 
 static void mixed_formats_become_one(void **state)
 {
-    (void)state;
     assert_become((const enum wf_dtype[]){WF_Q4_K, WF_Q5_0, WF_Q6_K}, WF_K6);
     assert_become((const enum wf_dtype[]){WF_Q4_K, WF_Q8_0, WF_Q8_0}, WF_K8);
 }
@@ -391,7 +383,6 @@ static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint3
 
 static void pairs_become_neighbours(void **state)
 {
-    (void)state;
     static const enum wf_dtype alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0}, wider[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0};
     const wf_linear in_one = {"qkv", "attn_q", 48, 32};
     assert_rows(alike, qkv, 3, 48 + 16, WF_Q8_0);
@@ -410,7 +401,6 @@ static const float *made(const mixed *m, int32_t value)
 
 static void vectors_follow_their_rows(void **state)
 {
-    (void)state;
     static const enum wf_dtype alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
     mixed m;
     mix_heads(&m, alike);
@@ -454,7 +444,6 @@ static void upload_all(model *m, wf_dev *dev)
 
 static void reordered_rows_are_not_used_in_the_file(void **state)
 {
-    (void)state;
     model m;
     wf_dev *dev = make_wrapped(&m);
     wf_map map = {m.data, SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4), -1};
@@ -469,7 +458,6 @@ static void reordered_rows_are_not_used_in_the_file(void **state)
 /* A device may use one file in place and not the next: what memory is left changes meanwhile. */
 static void some_files_are_used_in_place(void **state)
 {
-    (void)state;
     enum { FIRST = SMALL / 2 };
     for (int without = 0; without < 2; without++) {
         model m;
@@ -493,7 +481,6 @@ static void some_files_are_used_in_place(void **state)
 /* Where memory is short a layout that takes more bytes than the file is not used. */
 static void rows_where_memory_is_short(void **state)
 {
-    (void)state;
     model m;
     wf_null_configure(NULL);
     wf_dev *dev = open_device();
@@ -522,7 +509,6 @@ static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf
 /* The op and its weights go together. */
 static void devices_say_what_they_want(void **state)
 {
-    (void)state;
     struct weft_model *m;
     assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2}, &m), WEFT_OK);
     for (int adjacent = 0; adjacent < 2; adjacent++) {
@@ -545,7 +531,6 @@ static void devices_say_what_they_want(void **state)
 
 static void host_memory_is_filled_in_place(void **state)
 {
-    (void)state;
     wf_null_configure(NULL);
     wf_dev *dev = open_device();
     fns.host_create = NULL;
@@ -585,7 +570,6 @@ static void every_call_may_fail(void **state)
 {
     static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_WRITE, WF_NULL_MARK, WF_NULL_FLUSH, WF_NULL_WAIT};
     static const weft_status kinds[] = {WEFT_ERR_DEVICE, WEFT_ERR_NOMEM};
-    (void)state;
     for (size_t s = 0; s < WF_LEN(slots); s++) {
         uint64_t n = calls_of(slots[s]);
         assert_true(n > 0);
@@ -603,7 +587,6 @@ static void every_call_may_fail(void **state)
 
 static void copies_that_never_end(void **state)
 {
-    (void)state;
     for (uint64_t i = 1, n = calls_of(WF_NULL_WRITE); i <= n; i++) {
         bool lost;
         assert_int_equal(attempt(&(wf_null_config){.slot = WF_NULL_WRITE, .nth = (uint32_t)i}, &lost), WEFT_ERR_TIMEOUT);
