@@ -7,6 +7,26 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+/* The last error has these words. */
+static inline void assert_says(const char *words)
+{
+    if (!strstr(weft_last_error(), words)) fail_msg("\"%s\" is not in: %s", words, weft_last_error());
+}
+
+/* The call gives that status, with these words. */
+#define assert_error(call, status, words) (assert_int_equal(call, status), assert_says(words))
+
+static inline int remove_folder_at(const char *path)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    return system(command);
+}
 
 #define CASE(f)                     cmocka_unit_test(f)
 #define CASE_IN(f, setup, teardown) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -105,7 +105,7 @@ static void test_no_groups(void **state)
     assert_int_equal(wf_attention_windows_load(path, 2, 2, 2, s, &sink), WEFT_OK);
     for (int i = 0; i < 4; i++) assert_int_equal(s[i], 1 + i);
     assert_int_equal(wf_attention_windows_load(path, 2, 4, 4, s, &sink), WEFT_ERR_FORMAT);
-    assert_non_null(strstr(wf_error(), "line 2: layer 0 has 2 windows: want 4, one for each head"));
+    assert_says("line 2: layer 0 has 2 windows: want 4, one for each head");
 }
 
 /* Layer 0 of the built-in model is sparse, the others are not; with a window for each of so many heads. */

@@ -152,8 +152,7 @@ static void models_are_whole(void **state)
     assert_true(d->costs.model.wgmma.unit == 0);
     take_default_costs(d);
     assert_int_equal(wf_cl_set_costs(&d->base, &half, 1), WEFT_OK);
-    assert_int_equal(wf_cl_set_costs(&d->base, &other, 1), WEFT_ERR_FORMAT);
-    assert_non_null(strstr(wf_error(), "line 7"));
+    assert_error(wf_cl_set_costs(&d->base, &other, 1), WEFT_ERR_FORMAT, "line 7");
     assert_true(d->costs.model.wgmma.unit == 3);
 }
 

@@ -89,8 +89,7 @@ static int fail_each(const char *model, const char *type, int step)
         bool reached = test_alloc_countdown < 0;
         test_alloc_countdown = -1;
         if (!reached) return assert_int_equal(s, WEFT_OK), i;
-        assert_int_equal(s, WEFT_ERR_NOMEM);
-        assert_non_null(strstr(wf_error(), "out of host memory"));
+        assert_error(s, WEFT_ERR_NOMEM, "out of host memory");
         assert_int_equal(files(), 0);
     }
     return -1;

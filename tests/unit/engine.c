@@ -388,8 +388,7 @@ static void test_kv_memory(void **state)
     struct weft_engine *e = NULL;
     struct weft_stats stats;
     struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .context = 128, .debug = &plain, .kv_memory = 1000};
-    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
-    assert_non_null(strstr(weft_last_error(), "context"));
+    assert_error(weft_engine_open(model, &p, &e), WEFT_ERR_ARG, "context");
     p.kv_memory = 1 << 20;
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
     weft_engine_stats(e, &stats);
@@ -610,7 +609,7 @@ static void test_refused_at_once(void **state)
     getrusage(RUSAGE_SELF, &before);
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_NOMEM);
     getrusage(RUSAGE_SELF, &after);
-    assert_non_null(strstr(weft_last_error(), "tables of positions and pages"));
+    assert_says("tables of positions and pages");
     assert_true(worked_s(&after) - worked_s(&before) < 1);
     assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10); /* KiB */
 }

@@ -21,7 +21,7 @@ static int fail_each(weft_status (*work)(void *), void *arg)
         test_alloc_countdown = -1;
         assert_int_equal(s, reached ? WEFT_ERR_NOMEM : WEFT_OK);
         if (!reached) return i;
-        assert_non_null(strstr(wf_error(), "out of host memory"));
+        assert_says("out of host memory");
     }
     return -1;
 }

@@ -241,8 +241,7 @@ static void test_bad_traces(void **state)
     };
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_request_specs a = {0};
-        assert_int_equal(read_text(cases[i].text, &a), WEFT_ERR_IO);
-        assert_non_null(strstr(weft_last_error(), cases[i].says));
+        assert_error(read_text(cases[i].text, &a), WEFT_ERR_IO, cases[i].says);
         wf_request_specs_free(&a);
     }
 }

@@ -383,8 +383,7 @@ static void test_refuses(void **state)
     struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS};
     set_world(gains);
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
-    assert_int_equal(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG);
-    assert_non_null(strstr(weft_last_error(), "profile"));
+    assert_error(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG, "profile");
     weft_engine_close(e);
     p.profile = true, p.nano_batches = 2;
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);

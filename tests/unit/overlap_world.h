@@ -253,11 +253,9 @@ static inline int setup(void **state)
 
 static inline int teardown(void **state)
 {
-    char command[128];
     weft_model_close(model);
     wf_null_configure(NULL);
-    snprintf(command, sizeof command, "rm -rf %s", cache);
-    return system(command);
+    return remove_folder_at(cache);
 }
 
 #endif

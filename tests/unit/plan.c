@@ -391,8 +391,7 @@ static void test_too_many_ranges(void **state)
     char text[16384] = HEAD CUT("qkv") CUT("rope") DECODES PREFILL;
     size_t at = strlen(text);
     for (int i = 0; i <= WF_MAX_RANGES; i++) at += (size_t)snprintf(text + at, sizeof text - at, "layer out %d-%d queue 0 kernel auto groups 0\n", i, i + 1);
-    assert_int_equal(load_from(&g, text, &p), WEFT_ERR_ARG);
-    assert_non_null(strstr(wf_error(), "more than 64 lines for the op 'out'"));
+    assert_error(load_from(&g, text, &p), WEFT_ERR_ARG, "more than 64 lines for the op 'out'");
     wf_plans_free(&p);
     wf_graph_free(&g);
 }

@@ -214,10 +214,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[128];
     wf_power_configure(NULL);
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
+    return remove_folder_at(root);
 }
 
 SUITE(power, setup, teardown, CASE(test_nothing), CASE(test_powercap), CASE(test_hwmon_counter), CASE(test_hwmon_watts),

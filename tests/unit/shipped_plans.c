@@ -158,9 +158,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", home);
-    return system(command);
+    return remove_folder_at(home);
 }
 
 SUITE_MAIN(shipped_plans)

@@ -210,10 +210,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[128];
     weft_model_close(model);
-    snprintf(command, sizeof command, "rm -rf %s", cache);
-    return system(command);
+    return remove_folder_at(cache);
 }
 
 SUITE(stored_plan, setup, teardown, CASE(test_whole), CASE(test_cut), CASE(test_lines_in_another_order),

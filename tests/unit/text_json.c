@@ -258,8 +258,7 @@ static void slow_pattern(void **state)
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 'c';
     assert_int_equal(wf_tokenizer_from_json(json, strlen(json), &t), WEFT_OK);
-    assert_int_equal(wf_tokenize(t, text, sizeof text, 0, &v, &n), WEFT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(wf_error(), "too many steps"));
+    assert_error(wf_tokenize(t, text, sizeof text, 0, &v, &n), WEFT_ERR_UNSUPPORTED, "too many steps");
     wf_tokenizer_destroy(t);
 }
 
@@ -322,8 +321,7 @@ static void growing_text(void **state)
         int32_t *v;
         size_t count;
         if (wf_tokenizer_from_json(json, strlen(json), &t)) fail_msg("%s", wf_error());
-        assert_int_equal(wf_tokenize(t, "so so", 5, 0, &v, &count), WEFT_ERR_UNSUPPORTED);
-        assert_non_null(strstr(wf_error(), "longer than"));
+        assert_error(wf_tokenize(t, "so so", 5, 0, &v, &count), WEFT_ERR_UNSUPPORTED, "longer than");
         wf_tokenizer_destroy(t);
     }
 }
