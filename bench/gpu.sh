@@ -57,7 +57,7 @@ trace() {
 }
 
 load() {
-    local sharegpt="--dataset ${WEFT_TEST_DATA:-../shared/data}/traces/sharegpt.csv --num-requests 1000 -c 4096 --kv-memory 60G"
+    local sharegpt="--dataset-path ${WEFT_TEST_DATA:-../shared/data}/traces/sharegpt.csv --num-prompts 1000 -c 4096 --kv-memory 60G"
     trace $sharegpt --max-num-seqs 256 --results "$out"
     trace $sharegpt --max-num-seqs 1000 --policy nanoflow --results "$out"
 }
@@ -65,7 +65,7 @@ load() {
 overlap() {
     for n in 1 2; do
         echo "== --nano-batches $n"
-        trace --const 512:1024 --num-requests 512 --max-num-seqs 512 -c 2048 --kv-memory 110G --policy nanoflow --nano-batches $n
+        trace --const 512:1024 --num-prompts 512 --max-num-seqs 512 -c 2048 --kv-memory 110G --policy nanoflow --nano-batches $n
     done
 }
 
@@ -83,7 +83,7 @@ ops() {
 
 clblast() {
     $python bench/baselines/clblast.py --device NVIDIA --rows 1,16,512,2048 >"$out/clblast.csv" || return
-    timeout 400 $weft bench ops --device gpu --op gemm --dtype F32 --results "$out" --peer "$out/clblast.csv"
+    timeout 400 $weft bench ops --device gpu --op gemm --type F32 --results "$out" --peer "$out/clblast.csv"
 }
 
 # One shape in one type: the peer from a file, weft without one.
@@ -113,7 +113,7 @@ peers() {
 
 tune() {
     timeout 400 $weft tune --device gpu --shape N=6144,K=4096 --shape N=4096,K=4096 --shape N=28672,K=4096 --shape N=4096,K=14336 \
-        --shape H=32,KV=8,D=128 --dtype F16,Q4_0 -f "$out/nvidia.tune"
+        --shape H=32,KV=8,D=128 --type F16,Q4_0 -f "$out/nvidia.tune"
 }
 
 build

@@ -9,17 +9,17 @@ weft=$1 out=$2 threads=${3:-$(nproc)}
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 mkdir -p "$out" || exit 1
 on_cpu=(--device cpu -t "$threads")
-steps=(--shape llama-1.1b -c 2048 --kv-memory 4G --max-num-seqs 65 --max-num-batched-tokens 512 --context-measured 2040)
+steps=(--shape llama-1.1b -c 2048 --kv-memory 4G --max-num-seqs 65 --max-num-batched-tokens 512 --context 2040)
 
 attention() {
     local cores
     for cores in "$threads" $((threads * 3 / 4)) $((threads / 2)) $((threads / 4)) 1; do
         [ "$cores" -gt 0 ] || continue
         echo "$cores of $threads cores"
-        "$weft" bench ops "${on_cpu[@]}" --op decode_attention --shape B=64,L=2048,H=32,KV=4,D=64 --work-groups "$cores" -r 3 -q | grep decode_attention
+        WEFT_WORK_GROUPS=$cores "$weft" bench ops "${on_cpu[@]}" --op decode_attention --shape B=64,L=2048,H=32,KV=4,D=64 -r 3 -q | grep decode_attention
     done
 }
 
 attention | tee "$out/attention.md"
 "$weft" bench ablation "${on_cpu[@]}" "${steps[@]}" -r 3 -q | tee "$out/ablation.md"
-"$weft" tune --overlap --anew --quick --seconds "${SECONDS_OF_SEARCH:-40}" "${on_cpu[@]}" "${steps[@]}" --profile "$out/profile" -o "$out/plans" 2>&1 | tee "$out/search.txt"
+WEFT_ANEW=1 WEFT_QUICK=1 "$weft" tune --overlap --seconds "${SECONDS_OF_SEARCH:-40}" "${on_cpu[@]}" "${steps[@]}" --profile "$out/profile" -o "$out/plans" 2>&1 | tee "$out/search.txt"

@@ -115,12 +115,14 @@ class Run:
     # -- running weft --
 
     def weft(self, *words):
-        """What a command prints; what it says goes to the terminal only where it fails."""
+        """What a command prints; what it says goes to the terminal only where it fails. Words such as WEFT_QUICK=1 are variables, as in a shell."""
         words = [str(w) for w in words]
+        variables = dict(w.split("=", 1) for w in words if w.startswith("WEFT_"))
+        words = [w for w in words if not w.startswith("WEFT_")]
         self.n_commands += 1
         if not self.args.quiet:
             print(f"[{self.n_commands}] weft {' '.join(words)}"[:160], file=sys.stderr)
-        p = subprocess.run([self.args.weft, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p = subprocess.run([self.args.weft, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables})
         if p.returncode:
             raise Refused(p.stderr.strip() or f"weft {words[0]} ended with {p.returncode}", p.returncode if p.returncode > 0 else RUNTIME)
         return p.stdout
@@ -232,8 +234,8 @@ class Run:
             kv = [] if self.args.max_num_seqs else ["--kv-memory", math.ceil((context / 16 + 2) * 16 * self.info()["kv_bytes_per_token"]) * n]
             data = self.json("bench", "throughput", *self.engine, "-o", "json", "-c", context, "--policy", policy, "--max-num-seqs", n,
                              *(["--max-num-batched-tokens", batch] if batch else []), *kv, "--no-prefix-cache",
-                             *(f"--dataset={f}" for f in files), "--num-requests", max(len(load) for load in warm + wanted),
-                             *([] if "--peak-tflops" in words else ["--peak-tflops", 1]), *words)
+                             *(f"--dataset-path={f}" for f in files), "--num-prompts", max(len(load) for load in warm + wanted),
+                             "WEFT_PEAK_TFLOPS=1", *words)
             return data[len(warm):]
         return self.with_memory(n_seqs, run)
 
@@ -277,8 +279,8 @@ class Run:
 
     def ops(self, op, shapes, *words):
         peer = ["--peer", self.args.peer] if self.args.peer else []
-        data = self.json("bench", "ops", *self.where, *self.threads, "-o", "json", "--op", op, "-r", self.repeat, *(f"--shape={s}" for s in shapes),
-                         *(["--rotate", 1] if self.args.quick else []), *(["--results", self.folder, *peer] if peer else []), *words, *self.args.more)
+        data = self.json("bench", "ops", *self.where, *self.threads, "-o", "json", "--op", op, "-r", self.repeat, *(f"--shape={s}" for s in shapes), *(["WEFT_ROTATE=1"] if self.args.quick else []),
+                         *(["--results", self.folder, *peer] if peer else []), *words, *self.args.more)
         self.info()
         return data
 
@@ -606,7 +608,7 @@ def cost_here(p):
 def cost_there(p):
     """LLaMA-2-70B on eight A100, as in section 3.4: 1,024 decodes and as many prompt tokens. The paper does not say how long requests are there:
     decodes of these lengths, which are to each other as its 512 and 1,024, read the bytes of table 2, so that decode attention is no prediction."""
-    return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "--n-devices", 8, "--input-len", 683, "--output-len", 1365, "--tokens", 2048, "--decodes", 1024)
+    return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "--n-devices", 8, "--const", "683:1365", "--tokens", 2048, "--decodes", 1024)
 
 
 def with_costs(p, use):
@@ -678,7 +680,7 @@ def say_loads(p):
 
 def peak(p):
     """TFLOP/s as `weft bench ops` measures them, of the optimum by equation 5."""
-    c = p.json("bench", "ops", *p.where, *p.threads, "-o", "json", "--shape=M=8,N=256,K=256", "-r", 1, "--rotate", 1)[0]["ceilings"]
+    c = p.json("bench", "ops", *p.where, *p.threads, "-o", "json", "--shape=M=8,N=256,K=256", "-r", 1, "WEFT_ROTATE=1")[0]["ceilings"]
     info = p.info()
     t = max(c["f32_tflop_s"], c["f16_tflop_s"], c["int8_top_s"] if re.search(r" Q[48]", info["model_type"]) else 0)
     if t <= 0:
@@ -694,7 +696,7 @@ def nanoflow_fig7(p):
     for policy in policies:
         chosen = p.some(enumerate(LOADS))
         rows, _ = p.throughput(policy, seqs_of(p), p.length(LONGEST), 0, [make_load(p, load, n) for _, load in chosen for _ in range(p.repeat)],
-                               "--peak-tflops", tflops)
+                               f"WEFT_PEAK_TFLOPS={tflops}")
         for k, r in enumerate(rows):
             p.add(policy, chosen[k // p.repeat][0], r["optimum_pct"])
     p.note("weft's policies on one device instead of other engines; each is named by the paper it follows")
@@ -711,7 +713,7 @@ def nanoflow_fig8(p):
             if not most:
                 most = p.throughput(policy, seqs_of(p), p.length(LONGEST), 0, [requests])[0][0]["requests_s"]
             rates = [f"{part * most:.6g}" for part in p.some([0.25, 0.5, 0.75, 0.9, 1.1]) for _ in range(p.args.repetitions or 1)]
-            rows, _ = p.throughput(policy, seqs_of(p), p.length(LONGEST), 0, [requests], "--arrivals", "poisson", "--rate", ",".join(rates))
+            rows, _ = p.throughput(policy, seqs_of(p), p.length(LONGEST), 0, [requests], "--arrivals", "poisson", "--request-rate", ",".join(rates))
             for r in rows:
                 p.add(f"{policy}, {load[0]}", float(f"{r['rate']:.6g}"), r["norm_mean_ms"])
     p.note(f"{n} requests a rate instead of five minutes of them; rates are parts of what nanoflow reaches with all at once")
@@ -738,7 +740,7 @@ def steps_of(p):
     """Half of a step decodes, as in the paper, where the device holds as many: sequences, context, tokens of a step (0: the device's), decodes."""
     p.fit(1024)
     n = 8 if p.args.quick else 256
-    batch = 64 if p.args.quick else p.info("--memory", *p.where)["device_max_num_batched_tokens"]
+    batch = 64 if p.args.quick else p.info("--device", p.args.device or "auto")["device_max_num_batched_tokens"]
     return n, p.length(1024), batch, min(n - 1, batch // 2)
 
 
@@ -751,7 +753,7 @@ def times_of_ops(p):
     if step.get("profile"):
         return step["profile"]
     path = os.path.join(p.folder, "times")
-    p.weft("tune", "--overlap", *p.plain_engine, "--quick", "--seconds", 90, "--profile", path, "-o", path + ".plan", "--max-num-seqs", n,
+    p.weft("tune", "--overlap", *p.plain_engine, "WEFT_QUICK=1", "--seconds", 90, "--profile", path, "-o", path + ".plan", "--max-num-seqs", n,
            "--max-num-batched-tokens", batch, "-c", context)
     p.note("ops were measured in haste, for at most 90 s: `weft tune --overlap` takes its time")
     return path
@@ -823,7 +825,7 @@ def nanoflow_fig11(p):
         p.fit(1536)
         at = FIG11_MODELS.index(shape) if shape in FIG11_MODELS else len(FIG11_MODELS) - 1
         load = make_load(p, LOADS[1], seqs_of(p) * 2)
-        rows, _ = p.throughput("nanoflow", seqs_of(p), p.length(1536), 0, [load] * p.repeat, "--peak-tflops", peak(p))
+        rows, _ = p.throughput("nanoflow", seqs_of(p), p.length(1536), 0, [load] * p.repeat, f"WEFT_PEAK_TFLOPS={peak(p)}")
         for r in rows:
             p.add("nanoflow", at, r["optimum_pct"])
         p.note(f"'{FIG11_MODELS[at]}' is {p.model}")
@@ -934,7 +936,7 @@ def flash_fig5(p):
 
 def flash_fig7(p):
     shapes = ["M=8,N=128,K=256", "M=8,N=512,K=256"] if p.args.quick else [f"M=8,N={2 ** n},K=4096" for n in range(10, 16)]
-    rows = [r for r in p.ops("gemm", shapes, "--dtype", "F16", "--variants") if r["rate"]]
+    rows = [r for r in p.ops("gemm", shapes, "--type", "F16", "--variant", "all") if r["rate"]]
     for n in sorted({size_of(r["shape"], "N") for r in rows}):
         here = [r for r in rows if size_of(r["shape"], "N") == n]
         for r in here:
@@ -963,7 +965,7 @@ def asynchronous(p, op, n_seqs):
     """All kernels with the asynchronous softmax, which have it in their names, are measured: selection may have found them slower."""
     shapes = attention_shapes(p, n_seqs, [256 << k for k in range(6)], 64)
     sync, sync_over = best_rates(p.ops(op, shapes))
-    rows = [r for r in p.ops(op, shapes, "--variants", "--async") if "async" in r["variant"]]
+    rows = [r for r in p.ops(op, shapes, "--variant", "all", "WEFT_ASYNC=1") if "async" in r["variant"]]
     if not rows:
         raise Refused(f"{p.device} has no kernel with the asynchronous softmax for these shapes; `weft kernels` lists what it has, --device takes another", DEVICE)
     fast, fast_over = best_rates(rows)
@@ -1001,7 +1003,7 @@ def flash_fig17(p):
 def flash_fig18(p):
     weights = ["N=256,K=256"] if p.args.quick else FLAT_WEIGHTS
     tokens = [1, 16] if p.args.quick else [1, 2, 4, 8, 16]
-    rows = p.ops("gemm", [f"M={m},{w}" for w in weights for m in tokens], "--dtype", "F16")
+    rows = p.ops("gemm", [f"M={m},{w}" for w in weights for m in tokens], "--type", "F16")
     for r in rows:
         weight = r["shape"].split(",", 1)[1]
         if p.args.peer and r["peer"]:
@@ -1121,13 +1123,13 @@ def flash_table2(p):
     width = 256 if p.args.quick else 4096
     rows = p.weft("kernels", *p.where, "--shape", f"M=64,N={width},K={width}").splitlines()
     chosen = next((r.split()[1] for r in rows if r.rstrip().endswith("chosen")), None)  # for 64 tokens: libraries pad to as many
-    if chosen and "--force" not in p.args.more:
-        rates_by_batch(p, "without flat products", BATCHES[:-1], 1024, "--force", f"gemm={chosen}")
+    if chosen and "WEFT_FORCE" not in os.environ:
+        rates_by_batch(p, "without flat products", BATCHES[:-1], 1024, f"WEFT_FORCE=gemm={chosen}")
         p.note(f"without flat products: all products with the kernel for 64 tokens, {chosen}")
     else:
-        p.note("without flat products: left out, for no kernel is chosen for 64 tokens, or --force says which")
+        p.note("without flat products: left out, for no kernel is chosen for 64 tokens, or WEFT_FORCE says which")
     context = p.length(1024 + GENERATED)
-    i = p.info("--memory", "-c", context, *p.where)
+    i = p.info("-c", context, "--device", p.args.device or "auto")
     p.note(f"the memory optimization has no switch, for buffers are always reused: of {context} tokens {i['largest_batch']} sequences fit with it, "
            f"{i['largest_batch_without_reuse']} without")
 

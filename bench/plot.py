@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what weft's commands print for programs. Needs matplotlib.
 
-    weft bench throughput ... --arrivals poisson --rate 1,2,4 -o csv >rates.csv;  bench/plot.py rates.csv latency.svg
+    weft bench throughput ... --arrivals poisson --request-rate 1,2,4 -o csv >rates.csv;  bench/plot.py rates.csv latency.svg
     weft plan --cost ... --json >cost.json;                                       bench/plot.py cost.json cost.svg
     weft plan --profile PROFILE --json >pairs.json;                               bench/plot.py pairs.json pairs.svg
     weft calibrate -m MODEL -f TEXT --json >logits.json;                          bench/plot.py logits.json logits.svg

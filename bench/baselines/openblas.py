@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""OpenBLAS on the CPU (sgemm on F32), for `weft bench ops --device cpu --dtype F32 --peer`.
+"""OpenBLAS on the CPU (sgemm on F32), for `weft bench ops --device cpu --type F32 --peer`.
 
     openblas.py [-t THREADS] [--shape SHAPE]... >peers.csv
 

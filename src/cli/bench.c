@@ -154,7 +154,7 @@ static const wf_opt rows[] = {
      AT(n_prompt), 0, 16777216},
     {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0,
      16777216},
-    {'s', "sequences", "N", "batch size in sequences (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
+    {'s', "max-num-seqs", "N", "batch size in sequences (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
     {'r', "repetitions", "N", "runs of each test after a warm-up (default 5)",
      WF_OPT_U32, AT(repeat), 1, 100000},
     {'t', "threads", "N,...", "CPU threads (default: one per core, one less from 16 cores on)", WF_OPT_LIST, AT(threads), 1,

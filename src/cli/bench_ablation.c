@@ -91,9 +91,9 @@ static int cmd_bench_ablation(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "parts", "N", "nano-batches of a step (default 2)", WF_OPT_U32, AT(ablation.n_parts), 2, 64},
+    {0, "nano-batches", "N", "nano-batches of a step (default 2)", WF_OPT_U32, AT(ablation.n_parts), 2, 64},
     {'r', "repetitions", "N", "rounds, in each of which all plans run; medians are reported (default 9)", WF_OPT_U32, AT(repeat), 3, 99},
-    {0, "context-measured", "N", "keys of the sequences (default 1024)", WF_OPT_U32, AT(ablation.context), 1, 1 << 24},
+    {0, "context", "N", "keys of the sequences (default 1024)", WF_OPT_U32, AT(ablation.context), 1, 1 << 24},
     {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
     {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},

@@ -109,7 +109,7 @@ static int measure_ops(struct ops *b)
     const wf_opts *o = b->o;
     struct weft_op_params p = wf_op_params(o, o->dtypes, o->shapes.v, o->shapes.n);
     p.ops = o->ops;
-    p.variant = o->all_variants ? "all" : o->variant;
+    p.variant = o->variant;
     p.repeat = o->repeat;
     p.rotate = o->rotate;
     p.async = o->async;
@@ -128,8 +128,6 @@ static int measure_ops(struct ops *b)
 static int cmd_bench_ops(const wf_opts *o)
 {
     struct ops b = {.o = o, .rows = WF_ROWS(o->output, columns)};
-    if (o->variant && o->all_variants)
-        return wf_usage(o->command, "--variant and --variants conflict: use one of them");
     if (wf_opts_typed(o, "f16-residual")) return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (s) return wf_say_error(s);
@@ -148,32 +146,18 @@ static const wf_opt rows[] = {
      "with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last 1024 keys); repeatable "
      "(default: those of Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
-    {0, "dtype", "TYPE,...",
+    {0, "type", "TYPE,...",
      "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT,
      AT(dtypes), .words = wf_weight_types},
-    {0, "variant", "NAME", "measure this kernel variant instead of the selected one",
+    {0, "variant", "NAME", "measure this kernel variant instead of the selected one; all: each of them except the references",
      WF_OPT_TEXT, AT(variant)},
-    {0, "variants", NULL, "measure all kernel variants except the references", WF_OPT_FLAG, AT(all_variants)},
-    {0, "async", NULL, "allow the asynchronous softmax in attention, as for a calibrated model",
-     WF_OPT_FLAG, AT(async)},
-    {0, "work-groups", "N", "work-groups, on the CPU threads, that a launch uses at most: an op with a share of the device (default: all)", WF_OPT_U32,
-     AT(work_groups), 1, UINT32_MAX},
     {'r', "repetitions", "N", "samples of at least 50 ms, whose median is reported (default 5)",
      WF_OPT_U32, AT(repeat), 1, 64},
-    {0, "rotate", "SIZE",
-     "total size of the copies of the operands that launches cycle through, so that none is cached, e.g. 4G (default: on GPUs 4G, else more than twice the last-level cache)", WF_OPT_SIZE,
-     AT(rotate), 1, 0x1p63},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };
 static const WF_GROUP(group, "Ops", rows);
-static const wf_opt testing[] = {
-    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(debug.force)},
-    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
-     AT(engine.no_kernel_cache)},
-};
-static const WF_GROUP(testing_group, "Testing", testing);
 static const wf_opt_group *const groups[] = {&group, &wf_group_threads, &wf_group_results, &wf_group_device, &wf_group_kernels,
-                                             &testing_group, &wf_group_general, NULL};
+                                             &wf_group_general, NULL};
 
 const wf_command wf_cmd_bench_ops = {
     .name = "bench ops",

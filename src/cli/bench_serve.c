@@ -92,9 +92,9 @@ static int read_dataset(const wf_opts *o, wf_client_params *p)
                  : !strcmp(form, "ids") ? WF_PROMPTS_IDS
                                         : WF_PROMPTS_WORDS;
     p->text_out = o->load.text_output_len;
-    if (p->dataset == WF_DATASET_CUSTOM && !wf_opts_has(o, "custom-output-len")) p->text_out = 0;
+    if (p->dataset == WF_DATASET_CUSTOM && !wf_opts_has(o, "sharegpt-output-len")) p->text_out = 0;
     if (p->prompts == WF_PROMPTS_IDS && p->chat)
-        return wf_usage(o->command, "--random-prompts ids: chat completions do not accept token ids; use "
+        return wf_usage(o->command, "WEFT_RANDOM_PROMPTS=ids: chat completions do not accept token ids; use "
                                     "words, or --backend openai");
     if ((p->dataset == WF_DATASET_RANDOM) == (p->dataset_path != NULL))
         return wf_usage(o->command,
@@ -137,75 +137,63 @@ static int read_key(const wf_opts *o, char **key)
     return *key ? 0 : wf_say_error(WEFT_ERR_NOMEM);
 }
 
-static int check_server(const wf_opts *o)
-{
-    const wf_load_opts *l = &o->load;
-    if (l->base_url && (l->host || wf_opts_has(o, "port")))
-        return wf_usage(o->command, "--base-url conflicts with --host and --port");
-    for (size_t i = 0; i < l->headers.n; i++)
-        if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
-            return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);
-    return 0;
-}
-
-static void fill_server(const wf_opts *o, wf_client_params *p)
-{
-    const wf_load_opts *l = &o->load;
-    p->backend = l->backend ? l->backend : "openai";
-    p->chat = !strcmp(p->backend, "openai-chat") ||
-              (l->endpoint && strstr(l->endpoint, "chat/completions"));
-    p->endpoint = l->endpoint ? l->endpoint : p->chat ? "/v1/chat/completions" : "/v1/completions";
-    p->model = l->model;
-    p->headers = l->headers.v;
-    p->n_headers = l->headers.n;
-    p->insecure = l->insecure;
-    p->timeout_s = l->timeout_s ? l->timeout_s : DEFAULT_TIMEOUT_S;
-}
-
-static void fill_rest(const wf_opts *o, wf_client_params *p)
+static wf_client_params client_params(const wf_opts *o)
 {
     static const double usual[] = {99};
     const wf_load_opts *l = &o->load;
-    p->dataset_path = l->dataset_path;
-    p->n = l->n_requests ? l->n_requests : DEFAULT_N;
-    p->n_in = l->input_len ? l->input_len : DEFAULT_IN;
-    p->n_out = l->output_len ? l->output_len : DEFAULT_OUT;
-    p->n_prefix = l->prefix_len;
-    p->range_ratio = l->range_ratio;
-    p->ignore_eos = o->ignore_eos;
-    p->temperature = wf_opts_has(o, "temperature") ? l->temperature : 0;
-    p->extra_body = l->extra_body;
-    p->seed = o->seed;
-    p->max_concurrency = l->max_concurrency;
-    p->n_warmups = l->n_warmups;
-    p->n_large = l->n_large;
-    p->large_bytes = l->large_bytes ? l->large_bytes : DEFAULT_BODY;
-    p->percentiles = l->percentiles.n ? l->percentiles.v : usual;
-    p->n_percentiles = l->percentiles.n ? l->percentiles.n : WF_LEN(usual);
-    p->save = l->save || l->save_detailed;
-    p->save_detailed = l->save_detailed;
-    p->result_dir = l->result_dir;
-    p->result_file = l->result_file;
-    p->label = l->label;
-    p->quiet = o->quiet;
-    p->no_bar = l->no_bar;
-    p->stop = wf_interrupted;
+    bool chat = (l->backend && !strcmp(l->backend, "openai-chat")) || (l->endpoint && strstr(l->endpoint, "chat/completions"));
+    return (wf_client_params){
+        .backend = l->backend ? l->backend : "openai",
+        .chat = chat,
+        .endpoint = l->endpoint ? l->endpoint : chat ? "/v1/chat/completions" : "/v1/completions",
+        .model = l->model,
+        .headers = l->headers.v,
+        .n_headers = l->headers.n,
+        .insecure = l->insecure,
+        .timeout_s = l->timeout_s ? l->timeout_s : DEFAULT_TIMEOUT_S,
+        .dataset_path = l->dataset_path,
+        .n = l->n_requests ? l->n_requests : DEFAULT_N,
+        .n_in = l->input_len ? l->input_len : DEFAULT_IN,
+        .n_out = l->output_len ? l->output_len : DEFAULT_OUT,
+        .n_prefix = l->prefix_len,
+        .range_ratio = l->range_ratio,
+        .ignore_eos = o->ignore_eos,
+        .temperature = wf_opts_has(o, "temp") ? l->temperature : 0,
+        .extra_body = l->extra_body,
+        .seed = o->seed,
+        .max_concurrency = l->max_concurrency,
+        .n_warmups = l->n_warmups,
+        .n_large = l->n_large,
+        .large_bytes = l->large_bytes ? l->large_bytes : DEFAULT_BODY,
+        .percentiles = l->percentiles.n ? l->percentiles.v : usual,
+        .n_percentiles = l->percentiles.n ? l->percentiles.n : WF_LEN(usual),
+        .save = l->save || l->save_detailed,
+        .save_detailed = l->save_detailed,
+        .result_dir = l->result_dir,
+        .result_file = l->result_file,
+        .label = l->label,
+        .quiet = o->quiet,
+        .no_bar = o->quiet,
+        .stop = wf_interrupted,
+    };
 }
 
 static int cmd_bench_serve(const wf_opts *o)
 {
-    wf_client_params p = {0};
+    const wf_load_opts *l = &o->load;
+    wf_client_params p = client_params(o);
     char *base = NULL, *key = NULL;
-    fill_server(o, &p);
-    fill_rest(o, &p);
-    int rc = check_server(o);
-    if (!rc) rc = read_goodput(o, &p);
+    if (l->base_url && (l->host || wf_opts_has(o, "port"))) return wf_usage(o->command, "--base-url conflicts with --host and --port");
+    for (size_t i = 0; i < l->headers.n; i++)
+        if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
+            return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);
+    int rc = read_goodput(o, &p);
     if (!rc) rc = read_metrics(o, &p);
     if (!rc) rc = read_rate(o, &p);
     if (!rc) rc = read_dataset(o, &p);
     if (!rc) rc = read_key(o, &key);
-    if (!rc && !o->load.base_url && !(base = make_base(o))) rc = wf_say_error(WEFT_ERR_NOMEM);
-    p.base_url = base ? base : o->load.base_url;
+    if (!rc && !l->base_url && !(base = make_base(o))) rc = wf_say_error(WEFT_ERR_NOMEM);
+    p.base_url = base ? base : l->base_url;
     p.key = key;
     wf_catch_interrupt();
     if (!rc) rc = wf_client_run(&p);
@@ -257,15 +245,10 @@ static const wf_opt data_rows[] = {
      AT(load.range_ratio), 0, 1},
     {0, "random-prefix-len", "N", "length of a prefix that all random prompts share (default 0)", WF_OPT_U32,
      AT(load.prefix_len), 0, 16777216},
-    {0, "random-prompts", "auto|ids|words",
-     "send random prompts as token ids or as words; see below (default auto)", WF_OPT_CHOICE,
-     AT(load.prompts)},
-    {0, "sharegpt-output-len", "N", "output tokens for sharegpt (default: from the dataset)", WF_OPT_U32,
+    {0, "sharegpt-output-len", "N", "output tokens for sharegpt and custom (default: from the dataset; custom without output_tokens: 256)", WF_OPT_U32,
      AT(load.text_output_len), 1, 16777216},
-    {0, "custom-output-len", "N", "output tokens for custom (default: its output_tokens, or 256)",
-     WF_OPT_U32, AT(load.text_output_len), 1, 16777216},
     {0, "ignore-eos", NULL, "generate exactly the output length", WF_OPT_FLAG, AT(ignore_eos)},
-    {0, "temperature", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(load.temperature), 0, 100},
+    {0, "temp", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(load.temperature), 0, 100},
     {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT,
      AT(load.extra_body)},
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
@@ -282,10 +265,6 @@ static const wf_opt pace_rows[] = {
      AT(load.max_concurrency), 1, MANY},
     {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32,
      AT(load.n_warmups), 0, 1e6},
-    {0, "large-bodies", "N",
-     "run the load a second time while N clients send large bodies, and print how long /health and tokens wait without and with them (default 0)",
-     WF_OPT_U32, AT(load.n_large), 0, WF_MAX_LARGE},
-    {0, "body-bytes", "BYTES", "length of these bodies (default 8000000)", WF_OPT_SIZE, AT(load.large_bytes), 1024, 1 << 30},
 };
 static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 
@@ -304,7 +283,6 @@ static const wf_opt result_rows[] = {
     {0, "result-filename", "FILE", "name of the result (default: from rate, model and date)", WF_OPT_TEXT,
      AT(load.result_file)},
     {0, "label", "TEXT", "label in the result and in its file name", WF_OPT_TEXT, AT(load.label)},
-    {0, "disable-tqdm", NULL, "no progress bar", WF_OPT_FLAG, AT(load.no_bar)},
 };
 static const WF_GROUP(result_group, "Result", result_rows);
 

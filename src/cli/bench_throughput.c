@@ -115,9 +115,9 @@ static int check_options(const wf_opts *o)
     for (const char *p = l->policies; p && *p; p += strcspn(p, ","), p += *p == ',')
         if (!wf_choice_has("request|orca|sarathi|nanoflow", p, strcspn(p, ",")) || !strcmp(p + strcspn(p, ","), ","))
             return wf_usage(o->command, "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'", l->policies);
-    if (poisson && !l->rates.n) return wf_usage(o->command, "--arrivals poisson needs --rate");
-    if (!l->arrivals && l->rates.n) return wf_usage(o->command, "--rate needs --arrivals");
-    if (l->arrivals && !poisson && (l->lengths || !l->traces.n)) return wf_usage(o->command, "--arrivals trace needs a --dataset");
+    if (poisson && !l->rates.n) return wf_usage(o->command, "--arrivals poisson needs --request-rate");
+    if (!l->arrivals && l->rates.n) return wf_usage(o->command, "--request-rate needs --arrivals");
+    if (l->arrivals && !poisson && (l->lengths || !l->traces.n)) return wf_usage(o->command, "--arrivals trace needs a --dataset-path");
     return 0;
 }
 
@@ -150,7 +150,7 @@ static struct weft_cost_params cost_params(const throughput *t)
     return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads};
 }
 
-/* --cost-on: a name that is none is said before all runs, and what has to be measured is measured before. */
+/* --on: a name that is none is said before all runs, and what has to be measured is measured before. */
 static weft_status take_cost_on(throughput *t)
 {
     struct weft_cost *c = NULL;
@@ -484,26 +484,24 @@ static int cmd_bench_throughput(const wf_opts *o)
 
 static const wf_opt rows[] = {
     {0, "const", "IN:OUT,...",
-     "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset: 512:512, or half "
+     "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset-path: 512:512, or half "
      "the context each if that is less)",
      WF_OPT_TEXT, AT(load.lengths)},
-    {0, "dataset", "FILE",
+    {0, "dataset-path", "FILE",
      "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; repeatable", WF_OPT_WORDS,
      AT(load.traces)},
-    {0, "num-requests", "N", "requests per load (default 100)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
+    {0, "num-prompts", "N", "requests per load (default 100)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
     {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)", WF_OPT_TEXT,
      AT(load.policies), .words = "request orca sarathi nanoflow"},
     {0, "arrivals", "poisson|trace",
      "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at once)", WF_OPT_CHOICE,
      AT(load.arrivals)},
-    {0, "rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS, AT(load.rates), 1e-6, 1e6},
+    {0, "request-rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS, AT(load.rates), 1e-6, 1e6},
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
-    {0, "cost-on", "NAME",
+    {0, "on", "NAME",
      "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that runs, as it was "
      "measured; default: the one whose name is part of the device's)",
      WF_OPT_TEXT, AT(load.cost_on)},
-    {0, "peak-tflops", "T", "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench ops`)",
-     WF_OPT_REAL, AT(load.peak_tflops), 1e-6, 1e9},
 };
 static const WF_GROUP(group, "Load", rows);
 static const wf_opt output_rows[] = {
@@ -518,22 +516,22 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_bench_throughput = {
     .name = "bench throughput",
-    .usage = "[-m FILE | --shape NAME] [--dataset FILE] [options]",
+    .usage = "[-m FILE | --shape NAME] [options]",
     .summary = "Measures throughput and latencies of whole loads for each scheduling policy. Runs in this process, without a server. "
                "Prompts are random tokens, and EOS is ignored. Requests that do not fit the context (-c) are skipped and counted.",
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
-            "For known devices (--cost-on) \"% of model\" is the share of the cost model's\n"
+            "For known devices (--on) \"% of model\" is the share of the cost model's\n"
             "optimum for requests of these lengths, which counts memory and energy, too.\n"
             "TTFT counts from the arrival and includes queueing. ITL is the time between two\n"
             "tokens of a request. With --arrivals, the normalised latency is the end-to-end\n"
             "time of a request divided by its output tokens.\n\n"
             "Examples:\n"
             "  weft bench throughput -m model.gguf --const 512:512,1024:512 -c 2048\n"
-            "  weft bench throughput -m model.gguf --dataset sharegpt.csv -c 4096\n"
+            "  weft bench throughput -m model.gguf --dataset-path sharegpt.csv -c 4096\n"
             "  weft bench throughput --shape llama3-8b --type Q4_K_M --policy nanoflow\n"
-            "  weft bench throughput -m model.gguf --dataset sharegpt.csv \\\n"
-            "    --arrivals poisson --rate 1,2,4,8 --policy orca,nanoflow\n",
+            "  weft bench throughput -m model.gguf --dataset-path sharegpt.csv \\\n"
+            "    --arrivals poisson --request-rate 1,2,4,8 --policy orca,nanoflow\n",
     .groups = groups,
     .run = cmd_bench_throughput,
 };

@@ -131,7 +131,7 @@ static void drop_turns(wf_chat *c, size_t from)
 }
 
 /* The oldest turns go until what is left fits. If even the last message alone does not, nothing is dropped. */
-static weft_status shift(wf_chat *c, int32_t **ids, size_t *n)
+static weft_status drop_oldest(wf_chat *c, int32_t **ids, size_t *n)
 {
     size_t *cuts, n_cuts = find_cuts(c, &cuts), from = 0, n_rest = 0;
     int32_t *rest = NULL;
@@ -145,11 +145,11 @@ static weft_status shift(wf_chat *c, int32_t **ids, size_t *n)
 }
 
 /* The conversation's tokens, without the oldest turns if it is too long. */
-static weft_status fit(wf_chat *c, int32_t **ids, size_t *n)
+static weft_status fit_context(wf_chat *c, int32_t **ids, size_t *n)
 {
     bool off = c->plain || (c->o.context_shift && !strcmp(c->o.context_shift, "off"));
     WF_TRY(wf_chat_tokens(c, ids, n));
-    return off || *n <= prompt_room(c) ? WEFT_OK : shift(c, ids, n);
+    return off || *n <= prompt_room(c) ? WEFT_OK : drop_oldest(c, ids, n);
 }
 
 /* Generates a reply to ids. The caller frees *a. */
@@ -185,14 +185,14 @@ static bool stopped_before(const wf_generation *a)
 }
 
 /* One turn of a chat. A failed turn, or one that Ctrl-C stopped in the prompt, is removed from the conversation, so that the next one can work. */
-static int turn(wf_chat *c, const char *text, wf_generation *a)
+static int run_turn(wf_chat *c, const char *text, wf_generation *a)
 {
     size_t n = 0;
     int32_t *ids = NULL;
     weft_status s = wf_chat_add(c, "user", text);
     if (s) return wf_say_error(s);
     wf_generate_prepare(&c->o, c->once);
-    s = fit(c, &ids, &n);
+    s = fit_context(c, &ids, &n);
     a->interrupted = wf_generate_prepared();
     int rc = a->interrupted ? 0 : s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
     weft_free(ids);
@@ -203,7 +203,7 @@ static int turn(wf_chat *c, const char *text, wf_generation *a)
 }
 
 /* The last message of the user again, with another seed. What there was from it on comes back if that gives nothing; there is room for it. */
-static int retry(wf_chat *c, wf_generation *a)
+static int retry_turn(wf_chat *c, wf_generation *a)
 {
     size_t at = c->n;
     while (strcmp(c->msgs[at - 1].role, "user")) at--; /* there is one: /retry has looked */
@@ -213,7 +213,7 @@ static int retry(wf_chat *c, wf_generation *a)
     c->n = at - 1;
     if (c->p.sampling.temperature > 0) c->p.sampling.seed = wf_new_seed(&c->o);
     else wf_note(&c->o, "greedy sampling gives the same answer again; /set temp 0.8 changes that");
-    int rc = turn(c, old.msgs[0].content, a);
+    int rc = run_turn(c, old.msgs[0].content, a);
     if (rc || stopped_before(a)) memcpy(c->msgs + c->n, old.msgs, old.n * sizeof *old.msgs), c->n += old.n, old.n = 0;
     wf_chat_drop(&old, 0);
     free(old.msgs);
@@ -229,7 +229,7 @@ static void say_plain(const wf_chat *c)
                 wf_last_error());
 }
 
-static void greet(const wf_chat *c)
+static void greet_user(const wf_chat *c)
 {
     if (!isatty(STDIN_FILENO)) return;
     if (c->plain) say_plain(c);
@@ -237,7 +237,7 @@ static void greet(const wf_chat *c)
 }
 
 /* A lost device ends the chat; after other failures the next line may work. */
-static bool fatal(int rc)
+static bool is_fatal(int rc)
 {
     return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE;
 }
@@ -251,13 +251,13 @@ static void leave_out(const wf_chat *c)
 /* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the first. */
 static int exit_of(int failed, int last)
 {
-    return isatty(STDIN_FILENO) && !fatal(last) ? WF_EXIT_OK : failed;
+    return isatty(STDIN_FILENO) && !is_fatal(last) ? WF_EXIT_OK : failed;
 }
 
-static int loop(wf_chat *c, wf_line *in)
+static int run_turns(wf_chat *c, wf_line *in)
 {
     int rc = 0, failed = 0;
-    for (const char *line; !fatal(rc) && (line = wf_line_read(in));) {
+    for (const char *line; !is_fatal(rc) && (line = wf_line_read(in));) {
         bool command = *line == '/' && line[1] != '/';
         enum wf_chat_next next = command ? wf_chat_command(c, line) : WF_CHAT_GO_ON;
         if (next == WF_CHAT_END) break;
@@ -267,7 +267,7 @@ static int loop(wf_chat *c, wf_line *in)
         /* Until now the line editor read Ctrl-C as a character. */
         wf_generate_catch_interrupts();
         wf_generation a = {0};
-        rc = next == WF_CHAT_RETRY ? retry(c, &a) : turn(c, line + (*line == '/'), &a);
+        rc = next == WF_CHAT_RETRY ? retry_turn(c, &a) : run_turn(c, line + (*line == '/'), &a);
         if (a.end.status == WEFT_ERR_FULL) leave_out(c);
         if (!failed) failed = rc;
         if (!rc && stopped_before(&a)) wf_note(&c->o, next == WF_CHAT_RETRY ? "the old answer stays" : "the message is left out of the conversation");
@@ -286,14 +286,14 @@ static void find_thoughts(wf_chat *c)
     if (c->thoughts) wf_thoughts_show(c->thoughts, c->m, &c->shown);
 }
 
-static weft_status start(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool plain)
+static weft_status start_chat(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool plain)
 {
     *c = (wf_chat){.o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m)};
     if (!plain) find_thoughts(c);
     return wf_chat_set_system(c, o->system);
 }
 
-static void end(wf_chat *c)
+static void end_chat(wf_chat *c)
 {
     wf_chat_drop(c, 0);
     free(c->msgs);
@@ -303,17 +303,17 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
 {
     wf_chat c;
     wf_line *in = NULL;
-    weft_status s = start(&c, o, m, e, chat_template, !has_template);
+    weft_status s = start_chat(&c, o, m, e, chat_template, !has_template);
     if (!s) s = wf_line_open(&in);
     int rc = s ? wf_say_error(s) : 0;
     if (!rc) {
         /* A signal that arrives just after generation must not end the program. */
         if (isatty(STDIN_FILENO)) signal(SIGINT, SIG_IGN);
-        greet(&c);
-        rc = loop(&c, in);
+        greet_user(&c);
+        rc = run_turns(&c, in);
     }
     wf_line_close(in);
-    end(&c);
+    end_chat(&c);
     return rc;
 }
 
@@ -322,12 +322,12 @@ int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engin
     wf_chat c;
     wf_generation a = {0};
     wf_generate_catch_interrupts();
-    weft_status s = start(&c, o, m, e, chat_template, false);
+    weft_status s = start_chat(&c, o, m, e, chat_template, false);
     c.once = true;
     if (!s && strlen(text) != len) s = wf_fail(WEFT_ERR_ARG, "the message has a zero byte behind %zu others: messages of a chat are text", strlen(text));
-    int rc = s ? wf_say_error(s) : turn(&c, text, &a);
+    int rc = s ? wf_say_error(s) : run_turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     wf_printer_free(&a.printer);
-    end(&c);
+    end_chat(&c);
     return rc;
 }

@@ -47,7 +47,7 @@ static weft_status read_json(const char *path, json_t **out)
 }
 
 /* Replaces the conversation; one that cannot be read leaves it as it is. */
-static weft_status load(wf_chat *c, const char *path)
+static weft_status load_conversation(wf_chat *c, const char *path)
 {
     json_t *root;
     wf_chat got = {0};
@@ -92,7 +92,7 @@ static weft_status check_utf8(const wf_chat *c)
     return WEFT_OK;
 }
 
-static weft_status save(const wf_chat *c, const char *path, bool replace)
+static weft_status save_conversation(const wf_chat *c, const char *path, bool replace)
 {
     wf_output out;
     WF_TRY(check_utf8(c));
@@ -123,7 +123,7 @@ static enum wf_chat_next no_file(const wf_chat *c, const char *command)
 static enum wf_chat_next save_and_say(wf_chat *c, const char *path, bool replace)
 {
     if (!*path) return no_file(c, "/save");
-    weft_status s = save(c, path, replace);
+    weft_status s = save_conversation(c, path, replace);
     if (s) return wf_say_error(s), WF_CHAT_FAILED;
     wf_note(&c->o, "%zu messages are in %s; /load brings them back", c->n, path);
     return WF_CHAT_GO_ON;
@@ -142,7 +142,7 @@ static enum wf_chat_next do_replace(wf_chat *c, const char *path)
 static enum wf_chat_next do_load(wf_chat *c, const char *path)
 {
     if (!*path) return no_file(c, "/load");
-    weft_status s = load(c, path);
+    weft_status s = load_conversation(c, path);
     if (s) return wf_say_error(s), WF_CHAT_FAILED;
     wf_note(&c->o, "the conversation has %zu messages", c->n);
     return WF_CHAT_GO_ON;
@@ -297,7 +297,7 @@ static enum wf_chat_next do_help(wf_chat *c, const char *text)
     return WF_CHAT_GO_ON;
 }
 
-static enum wf_chat_next unknown(const wf_chat *c, const char *name)
+static enum wf_chat_next unknown_command(const wf_chat *c, const char *name)
 {
     const char *names[2 * WF_LEN(rows)];
     char nearest[160], first[WF_LEN(rows)][16];
@@ -339,7 +339,7 @@ enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
     for (size_t n = strlen(trimmed); n && strchr(" \t\n", trimmed[n - 1]);) trimmed[--n] = 0;
     const struct row *row = find_row(line, len);
     wf_copy(name, WF_MIN(len + 1, sizeof name), line);
-    enum wf_chat_next next = !row ? unknown(c, name) : *trimmed && !*row->arg ? takes_nothing(c, name, trimmed) : row->run(c, trimmed);
+    enum wf_chat_next next = !row ? unknown_command(c, name) : *trimmed && !*row->arg ? takes_nothing(c, name, trimmed) : row->run(c, trimmed);
     free(trimmed);
     return next;
 }

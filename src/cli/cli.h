@@ -66,7 +66,7 @@ typedef struct wf_load_opts {
     const char *cost_on; /* a device of the cost model; NULL: found by the name of the present one */
     const char *dataset, *dataset_path, *prompts, *metrics, *result_dir, *result_file, *label;
     wf_words goodput, headers;
-    bool save, save_detailed, no_bar, insecure;
+    bool save, save_detailed, insecure;
 } wf_load_opts;
 
 /* Values of all options of all commands; zero: not set. */
@@ -83,7 +83,7 @@ typedef struct wf_opts {
         const char *messages, *tools, *kwargs, *bos, *eos, *now;
         bool add_generation_prompt;
     } conversation;
-    bool no_add_special, no_parse_special, hide_special, list_tensors, memory_use;
+    bool no_add_special, no_parse_special, hide_special;
     wf_list tokens;
     const char *logits;
     uint32_t chunks;
@@ -94,7 +94,7 @@ typedef struct wf_opts {
     uint32_t layers;
     bool force;
     wf_words shapes;
-    bool all_variants, async;
+    bool async;
     uint32_t max_size, work_groups;
     uint64_t rotate;
     uint64_t seed;
@@ -114,7 +114,6 @@ typedef struct wf_opts {
         uint32_t n_parts, context;
     } ablation;
     struct { /* of `weft pull` */
-        const char *source;
         bool dry_run;
         uint32_t retries, stall_s;
         float retry_s;
@@ -181,6 +180,8 @@ extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as wo
 extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching,
     wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
+extern const wf_opt_group wf_environment; /* environment.c: its rows are variables */
+
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
     wf_cmd_serve, wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_version;
@@ -188,6 +189,7 @@ extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after printing a
  * message. Call wf_opts_free also after a failure. */
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
+int wf_opts_environment(const wf_command *c, wf_opts *o); /* sets what variables for testing and measuring say; returns the same */
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
 void wf_print_wrapped(FILE *out, const char *text, int indent); /* to 80 columns; the cursor stands at column `indent` */
@@ -259,14 +261,6 @@ const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
 void wf_models_folder(char *path, size_t cap); /* "": none */
 /* The path of a model in that folder, if the name is one and there is no such file here; else the name. Static storage. */
 const char *wf_find_model(const char *name);
-
-/* ---- search.c ----------------------------------------------------------------------------------
- */
-
-extern const wf_opt_group wf_group_search;
-int wf_search_check(const wf_opts *o); /* of what wf_search_plans() reads and writes; returns an exit code, as do: */
-int wf_search_plans(const wf_opts *o, struct weft_engine *e);
-int wf_print_profile(const wf_opts *o);
 
 /* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code -------------------------
  */

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "cli/commit.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -40,23 +41,18 @@ static int exit_code(weft_status s)
     }
 }
 
-/* Is the word of n characters, a parameter of the library, the option of that name? */
-static bool is_option(const wf_opt *opt, const char *word, size_t n)
-{
-    size_t i = 0;
-    while (i < n && opt->name[i] && opt->name[i] == (word[i] == '_' ? '-' : word[i])) i++;
-    return i == n && !opt->name[i];
-}
-
-/* The option that the user typed, where a message is about the parameter that it set; NULL: it is not about one. */
+/* The option or variable that set a parameter of the library, where a message is about it; NULL: it is not about one. */
 static const wf_opt *option_of(const char *text)
 {
-    static const wf_opt_group *const groups[] = {&wf_group_kernels, &wf_group_testing};
+    static const wf_opt_group *const groups[] = {&wf_group_kernels, &wf_group_testing, &wf_environment};
     size_t n = strcspn(text, ": ");
-    if (text[n] != ':') return NULL;
-    for (size_t g = 0; g < WF_LEN(groups); g++)
-        for (size_t i = 0; i < groups[g]->n; i++)
-            if (is_option(&groups[g]->rows[i], text, n)) return &groups[g]->rows[i];
+    for (size_t g = 0; text[n] == ':' && g < WF_LEN(groups); g++)
+        for (size_t i = 0; i < groups[g]->n; i++) {
+            const char *name = groups[g]->rows[i].name + (groups[g] == &wf_environment ? strlen("WEFT_") : 0);
+            size_t k = 0;
+            while (k < n && name[k] && (name[k] == '-' || name[k] == '_' ? text[k] == '_' : tolower((unsigned char)name[k]) == text[k])) k++;
+            if (k == n && !name[k]) return &groups[g]->rows[i];
+        }
     return NULL;
 }
 
@@ -64,7 +60,7 @@ int wf_say_error(weft_status s)
 {
     const char *text = wf_last_error();
     const wf_opt *opt = s == WEFT_ERR_ARG ? option_of(text) : NULL;
-    if (opt) fprintf(stderr, "weft: error: --%s%s\n", opt->name, strchr(text, ':'));
+    if (opt) fprintf(stderr, "weft: error: %s%s%s\n", *opt->name == 'W' ? "" : "--", opt->name, strchr(text, ':'));
     else fprintf(stderr, "weft: error: %s\n", *text ? text : weft_status_name(s));
     return exit_code(s);
 }

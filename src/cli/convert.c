@@ -7,7 +7,7 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static bool stop(void *user)
+static bool stop_convert(void *user)
 {
     (void)user;
     return wf_interrupted();
@@ -32,7 +32,7 @@ static int cmd_convert(const wf_opts *o)
     if (!strcmp(o->write_to, "-")) return wf_usage(o->command, "-o - (standard output) is not possible, for the beginning of a GGUF file is written last: write a file; one named - is -o ./-");
     if (!o->type) return wf_usage(o->command, "--type is required, such as --type Q4_K_M");
     struct weft_convert_params p = {.path = o->model, .out = o->write_to, .type = o->type, .force = o->force, .threads = o->engine.threads,
-                                    .on_progress = wf_on_progress, .stop = stop, .user = o->quiet ? NULL : &bar};
+                                    .on_progress = wf_on_progress, .stop = stop_convert, .user = o->quiet ? NULL : &bar};
     wf_catch_end(NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error, and leaves nothing behind */
     weft_status s = weft_convert(&p, &r);

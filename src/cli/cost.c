@@ -7,13 +7,13 @@
 /* ---- numbers ---------------------------------------------------------------------------------------------- */
 
 /* A number in a column, "-" where there is none. */
-static void cell(FILE *f, int width, int digits, double v)
+static void print_cell(FILE *f, int width, int digits, double v)
 {
     if (v > 0) fprintf(f, " %*.*f", width, digits, v);
     else fprintf(f, " %*s", width, "-");
 }
 
-static void known(FILE *f, const char *before, double v, int digits, const char *unit)
+static void print_known(FILE *f, const char *before, double v, int digits, const char *unit)
 {
     if (v > 0) fprintf(f, "%s %.*g%s, ", before, digits, v, unit);
     else fprintf(f, "%s unknown, ", before);
@@ -35,11 +35,11 @@ static void print_energy(const struct weft_cost *c, FILE *f)
 static void print_device(const struct weft_cost *c, FILE *f)
 {
     double one = c->n_devices;
-    known(f, "  memory", c->memory / one / 1e9, 4, " GB");
-    known(f, "read", c->read / one / 1e9, 5, " GB/s");
-    known(f, "network one way", c->network / one / 1e9, 4, " GB/s");
+    print_known(f, "  memory", c->memory / one / 1e9, 4, " GB");
+    print_known(f, "read", c->read / one / 1e9, 5, " GB/s");
+    print_known(f, "network one way", c->network / one / 1e9, 4, " GB/s");
     fprintf(f, "compute %.4g TFLOP/s for %s%s\n  ", c->compute / one / 1e12, c->format, c->n_devices > 1 ? " (each device)" : "");
-    known(f, "network / read", c->network / c->read, 3, "");
+    print_known(f, "network / read", c->network / c->read, 3, "");
     fprintf(f, "memory / read %.4f s, compute / read %.0f flop a byte\n", c->memory / c->read, c->compute / c->read);
     print_energy(c, f);
 }
@@ -69,10 +69,10 @@ static void print_equations(const struct weft_cost *c, FILE *f)
 static void print_row(const struct weft_cost_op *r, FILE *f)
 {
     fprintf(f, "  %-18s", r->name);
-    cell(f, 11, 1, r->flops / 1e9);
-    cell(f, 9, 2, r->bytes / 1e9);
-    cell(f, 9, 2, r->network_bytes / 1e9);
-    for (int i = 0; i < WEFT_N_LIMITS; i++) cell(f, 9, 3, r->seconds[i] * 1e3);
+    print_cell(f, 11, 1, r->flops / 1e9);
+    print_cell(f, 9, 2, r->bytes / 1e9);
+    print_cell(f, 9, 2, r->network_bytes / 1e9);
+    for (int i = 0; i < WEFT_N_LIMITS; i++) print_cell(f, 9, 3, r->seconds[i] * 1e3);
     fprintf(f, "  %s\n", weft_limit_name(r->bound));
 }
 
@@ -155,12 +155,12 @@ static void print_json(const struct weft_cost *c, const char *label)
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-static struct weft_cost_params params_of(const wf_opts *o, const struct weft_model *m, wf_progress *bar)
+static struct weft_cost_params params_of(const wf_opts *o, const struct weft_model *m, double in, double out, wf_progress *bar)
 {
     struct weft_cost_params p = o->costs;
     p.model = m;
     p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads;
-    p.input_len = o->load.input_len, p.output_len = o->load.output_len;
+    p.input_len = in, p.output_len = out;
     p.tokens = o->explain.tokens, p.decodes = o->explain.decodes;
     p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : bar;
     return p;
@@ -170,7 +170,12 @@ int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
 {
     wf_progress bar = {0};
     char label[96];
-    struct weft_cost_params p = params_of(o, m, &bar);
+    unsigned in = 0, out = 0; /* as usual */
+    int len = 0;
+    const char *lengths = o->load.lengths;
+    if (lengths && (sscanf(lengths, "%8u:%8u%n", &in, &out, &len) != 2 || lengths[len] || !in || !out || strpbrk(lengths, "+- ")))
+        return wf_usage(o->command, "--const: expected INPUT:OUTPUT tokens such as 512:1024, got '%s'", lengths);
+    struct weft_cost_params p = params_of(o, m, in, out, &bar);
     struct weft_cost *c = NULL;
     weft_status s = weft_cost(&p, &c);
     wf_progress_end(&bar);

@@ -94,7 +94,7 @@ static struct {
 } work;
 
 /* Answers Ctrl-C while the thread that began this works, and ends the program if it goes on for too long. */
-static void *watch(void *unused)
+static void *watch_prompt(void *unused)
 {
     uint64_t since_ns = 0;
     (void)unused;
@@ -113,7 +113,7 @@ void wf_generate_prepare(const wf_opts *o, bool exits)
     work.o = o;
     work.exits = exits;
     atomic_store(&work.done, false);
-    work.watched = !pthread_create(&work.watcher, NULL, watch, NULL);
+    work.watched = !pthread_create(&work.watcher, NULL, watch_prompt, NULL);
 }
 
 bool wf_generate_prepared(void)
@@ -157,7 +157,7 @@ static void free_pipe(struct pipe *q)
     free(q);
 }
 
-static void append(struct pipe *q, const char *text, size_t len)
+static void append_text(struct pipe *q, const char *text, size_t len)
 {
     if (q->len + len + 1 > q->cap) {
         size_t cap = WF_MAX(q->cap * 2, q->len + len + 4096);
@@ -177,7 +177,7 @@ static void on_event(void *user, const struct weft_event *ev)
 {
     struct pipe *q = user;
     pthread_mutex_lock(&q->lock);
-    if (ev->kind == WEFT_EVENT_TOKEN && !q->lost && !q->muted) append(q, ev->text, ev->text_len);
+    if (ev->kind == WEFT_EVENT_TOKEN && !q->lost && !q->muted) append_text(q, ev->text, ev->text_len);
     if (ev->kind == WEFT_EVENT_DONE) {
         q->done = true;
         q->end = *ev;
@@ -214,7 +214,7 @@ static void show_prompt(wf_progress *bar, const struct weft_engine *e, const str
 }
 
 /* Stops the text where it is, and says so at once: a step may still run. */
-static void stop(const wf_opts *o, struct pipe *q, size_t *printed, wf_generation *out)
+static void stop_text(const wf_opts *o, struct pipe *q, size_t *printed, wf_generation *out)
 {
     pthread_mutex_lock(&q->lock);
     q->muted = true;
@@ -226,7 +226,7 @@ static void stop(const wf_opts *o, struct pipe *q, size_t *printed, wf_generatio
 }
 
 /* Hands the pipe to the callback, which frees it; false: the request has ended meanwhile. */
-static bool abandon(struct pipe *q, struct weft_request *r)
+static bool abandon_request(struct pipe *q, struct weft_request *r)
 {
     pthread_mutex_lock(&q->lock);
     bool running = !q->done;
@@ -239,7 +239,7 @@ static bool abandon(struct pipe *q, struct weft_request *r)
 }
 
 /* Until the request has ended; false: it was abandoned. */
-static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, struct weft_request *r, size_t n_prompt, wf_generation *out)
+static bool pump_events(const wf_opts *o, const struct weft_engine *e, struct pipe *q, struct weft_request *r, size_t n_prompt, wf_generation *out)
 {
     struct weft_stats before;
     size_t printed = 0;
@@ -256,15 +256,15 @@ static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, 
         else wf_progress_hide(&bar);
         print_new(q, &printed, &out->printer);
         if (!done && (interrupts || out->printer.closed || lost)) weft_cancel(r);
-        if (!done && interrupts && !stop_ns) stop(o, q, &printed, out), stop_ns = wf_now_ns();
-        if (!done && stop_ns && wf_now_ns() - stop_ns > STOP_NS && abandon(q, r)) return false;
+        if (!done && interrupts && !stop_ns) stop_text(o, q, &printed, out), stop_ns = wf_now_ns();
+        if (!done && stop_ns && wf_now_ns() - stop_ns > STOP_NS && abandon_request(q, r)) return false;
     }
     out->n_prefilled = (uint32_t)wf_prompt_done(e, &before, n_prompt);
     return true;
 }
 
 /* The end of a request that has ended, and its text. */
-static weft_status finish(struct pipe *q, wf_generation *out)
+static weft_status finish_request(struct pipe *q, wf_generation *out)
 {
     out->end = q->end;
     wf_printer_end(&out->printer);
@@ -284,13 +284,13 @@ static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct w
     p->on_event = on_event;
     p->user = q;
     weft_status s = weft_submit(e, p, &r);
-    if (!s && !pump(o, e, q, r, p->n_tokens, out)) {
+    if (!s && !pump_events(o, e, q, r, p->n_tokens, out)) {
         out->interrupted = out->abandoned = true;
         return WEFT_OK;
     }
     weft_request_free(r); /* the callback has returned: q is no longer shared */
     if (s) out->end.status = s;
-    else s = finish(q, out);
+    else s = finish_request(q, out);
     free_pipe(q);
     return s;
 }
@@ -313,7 +313,7 @@ bool wf_generate_pending(void)
 /* ---- report -----------------------------------------------------------------------------------
  */
 
-static double rate(uint32_t n, uint64_t ns)
+static double token_rate(uint32_t n, uint64_t ns)
 {
     return ns ? n * 1e9 / (double)ns : 0;
 }
@@ -339,6 +339,6 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
     char cached[64] = "";
     if (ev->n_cached) snprintf(cached, sizeof cached, " (%u of them from the prefix cache)", ev->n_cached);
     wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u tokens, %.1f tokens/s; on %s",
-            ev->n_prompt, cached, rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated,
-            rate(n_decode, ev->decode_ns), weft_engine_device(e)->name);
+            ev->n_prompt, cached, token_rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated,
+            token_rate(n_decode, ev->decode_ns), weft_engine_device(e)->name);
 }

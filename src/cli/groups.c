@@ -102,31 +102,17 @@ static const wf_opt kernels[] = {
 WF_GROUP(wf_group_kernels, "Choice of kernels", kernels);
 
 static const wf_opt testing[] = {
-    {0, "max-alloc", "SIZE", "limit the size of device buffers, e.g. 256M", WF_OPT_SIZE,
-     AT(debug.max_alloc), 1, 0x1p63},
     {0, "nano-batches", "auto|N", "auto: each step as `weft tune --overlap` found it to be the fastest on this device, if that has run; N: split each step into N nano-batches, "
      "so that the attention of one overlaps with the GEMMs of the others, on a second queue; 1: no split (default auto)", WF_OPT_U32, AT(engine.nano_batches), 1, 64},
-    {0, "plan", "FILE", "run the execution plan in this file, which --dump-plan wrote and you may have edited (docs/plans.md)", WF_OPT_TEXT, AT(engine.plan)},
-    {0, "dump-plan", "FILE", "write the execution plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
+    {0, "plan", "FILE", "run the execution plan in this file, which WEFT_DUMP_PLAN wrote and you may have edited (docs/plans.md)", WF_OPT_TEXT, AT(engine.plan)},
     {0, "timeline", "FILE", "write a timeline of all steps as Chrome trace JSON, for Perfetto; `weft plan`: draw one step (FILE.svg), or write it in the same way (FILE.json)", WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE|auto|none", "attention logit ranges for the asynchronous softmax: those that `weft calibrate` wrote; auto: MODEL.calibration if it exists, else "
      "measured at the model's first start, where it gains, and kept; none: synchronous softmax (default auto; perplexity and calibrate do not measure)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE", "file with the attention window, in keys, of each query head or KV head of each layer (sparse attention; docs/tuning.md "
      "has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
-    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(debug.force)},
-    {0, "page-tokens", "N", "tokens per KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
-     1, 1024},
-    {0, "shuffle-pages", "SEED", "allocate KV pages in a random order", WF_OPT_U64,
-     AT(debug.shuffle_pages), 0, 0x1p64},
-    {0, "poison", NULL, "fill KV pages with NaN before use", WF_OPT_FLAG, AT(debug.poison)},
-    {0, "check-calls", NULL, "check operands and shapes of each kernel call of each step", WF_OPT_FLAG, AT(debug.check_calls)},
-    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
-     AT(engine.no_kernel_cache)},
-    {0, "watchdog", "MS", "treat the device as lost if a step takes longer, in ms (default 60000)", WF_OPT_U32,
-     AT(engine.watchdog_ms), 1, MANY},
 };
-WF_GROUP(wf_group_testing, "Advanced and testing", testing);
+WF_GROUP(wf_group_testing, "Advanced", testing);
 
 static const wf_opt results[] = {
     {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT, AT(results)},

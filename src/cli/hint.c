@@ -27,7 +27,7 @@ static const struct {
 };
 
 /* The folder that the path lies in. */
-static int parent(const char *path, const char **name)
+static int parent_of(const char *path, const char **name)
 {
     const char *slash = strrchr(path, '/');
     *name = slash ? path : ".";
@@ -63,7 +63,7 @@ static void about_file(const char *path, char *out, size_t cap)
 {
     char head[32] = "";
     const char *folder;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), len = parent(path, &folder);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), len = parent_of(path, &folder);
     ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof head - 1);
     if (fd >= 0) close(fd);
     for (size_t i = 0; n > 0 && i < WF_LEN(kinds) && !*out; i++)

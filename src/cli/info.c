@@ -20,62 +20,36 @@ static void print_text(const char *title, const char *value)
 /* ---- devices ----------------------------------------------------------------------------------
  */
 
-static void print_device(const struct weft_device_info *d)
-{
-    char memory[32], alloc[32], local[32], left[48] = "";
-    wf_human(d->memory, true, memory, sizeof memory);
-    wf_human(d->max_alloc, true, alloc, sizeof alloc);
-    wf_human(d->local_memory, true, local, sizeof local);
-    printf("%s\n", d->id);
-    print_text("  name", d->name);
-    print_text("  platform", d->platform);
-    print_text("  driver", d->driver);
-    print_text("  version", d->version);
-    if (d->available) wf_human(d->available, true, left, sizeof left), strcat(left, " available, ");
-    printf("  memory         %s, %s%s in one buffer\n", memory, left, alloc);
-    printf("  compute units  %u\n", d->compute_units);
-    printf("  work-group     %u items, %s of local memory\n", d->max_group, local);
-    printf("  tiers          %s\n", d->tiers);
-    printf("  features       %s\n", *d->features ? d->features : "none");
-}
-
 static int print_devices(void)
 {
     struct weft_device_info list[64];
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     if (!n) return wf_print_devices(); /* prints the error */
-    for (size_t i = 0; i < n; i++) print_device(&list[i]);
+    for (const struct weft_device_info *d = list; d < list + n; d++) {
+        char memory[32], alloc[32], local[32], left[48] = "";
+        wf_human(d->memory, true, memory, sizeof memory);
+        wf_human(d->max_alloc, true, alloc, sizeof alloc);
+        wf_human(d->local_memory, true, local, sizeof local);
+        if (d->available) wf_human(d->available, true, left, sizeof left), strcat(left, " available, ");
+        printf("%s\n", d->id);
+        print_text("  name", d->name);
+        print_text("  platform", d->platform);
+        print_text("  driver", d->driver);
+        print_text("  version", d->version);
+        printf("  memory         %s, %s%s in one buffer\n", memory, left, alloc);
+        printf("  compute units  %u\n", d->compute_units);
+        printf("  work-group     %u items, %s of local memory\n", d->max_group, local);
+        printf("  tiers          %s\n", d->tiers);
+        printf("  features       %s\n", *d->features ? d->features : "none");
+    }
     return 0;
 }
 
 /* ---- model ------------------------------------------------------------------------------------
  */
 
-static void print_template(const struct weft_model *m)
-{
-    const char *text = weft_model_info(m)->chat_template;
-    bool good = text && !weft_chat_check(m, NULL);
-    const char *tools = weft_model_info(m)->tool_template;
-    if (!text) printf("chat template    none");
-    else if (good) printf("chat template    %zu bytes", strlen(text));
-    else printf("chat template    not usable: %s", wf_last_error());
-    if (tools) printf(", for tools %zu bytes", strlen(tools));
-    printf("\n");
-}
-
-/* What `weft run` and requests get that do not say it, and who says so. */
-static void print_sampling(const struct weft_model *m)
-{
-    enum { ALL = WEFT_SAMPLING_TEMPERATURE | WEFT_SAMPLING_TOP_K | WEFT_SAMPLING_TOP_P | WEFT_SAMPLING_MIN_P | WEFT_SAMPLING_REPEAT_PENALTY };
-    struct weft_sampling s;
-    char own[160], rest[160];
-    unsigned stated = weft_model_sampling(m, &s);
-    size_t n_own = wf_sampling_print(&s, stated, own, sizeof own), n_rest = wf_sampling_print(&s, ALL & ~stated, rest, sizeof rest);
-    if (n_own) printf("model's sampling %s\n", own);
-    if (n_rest) printf("default sampling %s\n", rest);
-}
-
-static void print_identity(const struct weft_model_info *i)
+/* A template or a file that is not supported may have any of these; the others are known only of what is. */
+static void print_hyperparameters(const struct weft_model_info *i)
 {
     char params[32], file[32], path[1024];
     wf_human(i->n_params, false, params, sizeof params);
@@ -87,31 +61,37 @@ static void print_identity(const struct weft_model_info *i)
     if (!i->shape_type) print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
-}
-
-static void print_hyperparameters(const struct weft_model_info *i)
-{
-    char params[32];
-    if (i->n_expert) {
-        wf_human(i->n_active, false, params, sizeof params);
-        printf("experts          %u, %u of them for a token: %s active parameters (%llu)\n", i->n_expert, i->n_expert_used, params, (unsigned long long)i->n_active);
-    }
+    if (i->unsupported) return;
+    wf_human(i->n_active, false, params, sizeof params);
+    if (i->n_expert)
+        printf("experts          %u, %u of them for a token: %s active parameters (%llu)\n", i->n_expert, i->n_expert_used, params,
+               (unsigned long long)i->n_active);
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head, i->head_dim);
     printf("hidden size      %u, intermediate size %u; norm epsilon %g\n", i->hidden_size, i->intermediate_size, i->norm_eps);
     printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base, i->rope_scale, i->rope_dim);
 }
 
+/* With the sampling that `weft run` and requests get that do not say it, and who says so. */
 static void print_vocabulary(const struct weft_model *m)
 {
+    enum { ALL = WEFT_SAMPLING_TEMPERATURE | WEFT_SAMPLING_TOP_K | WEFT_SAMPLING_TOP_P | WEFT_SAMPLING_MIN_P | WEFT_SAMPLING_REPEAT_PENALTY };
     const struct weft_model_info *i = weft_model_info(m);
+    struct weft_sampling sampling;
+    char kind[64], pre[64], own[160], rest[160];
     printf("vocabulary       %u tokens, BOS %d, EOS %d\n", i->n_vocab, i->bos, i->eos);
-    char kind[64], pre[64];
     wf_show(kind, sizeof kind, i->vocab_type ? i->vocab_type : "none");
     wf_show(pre, sizeof pre, i->pre_tokenizer ? i->pre_tokenizer : "none");
     printf("tokenizer        %s, pre-tokenizer %s\n", kind, pre);
-    print_template(m);
-    print_sampling(m);
+    if (!i->chat_template) printf("chat template    none");
+    else if (weft_chat_check(m, NULL)) printf("chat template    not usable: %s", wf_last_error());
+    else printf("chat template    %zu bytes", strlen(i->chat_template));
+    if (i->tool_template) printf(", for tools %zu bytes", strlen(i->tool_template));
+    unsigned stated = weft_model_sampling(m, &sampling);
+    size_t n_own = wf_sampling_print(&sampling, stated, own, sizeof own), n_rest = wf_sampling_print(&sampling, ALL & ~stated, rest, sizeof rest);
+    printf("\n");
+    if (n_own) printf("model's sampling %s\n", own);
+    if (n_rest) printf("default sampling %s\n", rest);
 }
 
 static void print_formats(const struct weft_model *m)
@@ -120,27 +100,22 @@ static void print_formats(const struct weft_model *m)
         const char *dtype;
         size_t n;
         uint64_t bytes;
-    } f[32];
+    } f[32] = {0};
     size_t n_f = 0;
     for (size_t i = 0; i < weft_model_info(m)->n_tensors; i++) {
         struct weft_tensor_info t;
-        weft_model_tensor(m, i, &t);
         size_t k = 0;
+        weft_model_tensor(m, i, &t);
         while (k < n_f && strcmp(f[k].dtype, t.dtype)) k++;
         if (k == WF_LEN(f)) continue;
-        if (k == n_f) {
-            f[n_f].dtype = t.dtype;
-            f[n_f].n = f[n_f].bytes = 0;
-            n_f++;
-        }
+        if (k == n_f) f[n_f++].dtype = t.dtype;
         f[k].n++;
         f[k].bytes += t.bytes;
     }
     for (size_t k = 0; k < n_f; k++) {
         char size[32];
         wf_human(f[k].bytes, true, size, sizeof size);
-        printf("%s %-5s %zu tensors, %s\n", k ? "                " : "formats         ", f[k].dtype,
-               f[k].n, size);
+        printf("%s %-5s %zu tensors, %s\n", k ? "                " : "formats         ", f[k].dtype, f[k].n, size);
     }
 }
 
@@ -166,46 +141,26 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     printf(n > 1 ? "\n" : " (one sequence)\n");
 }
 
-static void print_kv(const struct weft_budget *b)
+/* Whether a model fits a device; least: bytes that one sequence needs. Where the device's memory is its own, also what a server has there. */
+static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least, bool own)
 {
-    char size[32], tokens[32], more[32];
-    wf_human(b->kv, true, size, sizeof size);
-    wf_human(b->kv_tokens, false, tokens, sizeof tokens);
-    wf_human(b->steady_kv_tokens, false, more, sizeof more);
-    const char *windows = (uint64_t)b->contexts * b->context > b->kv_tokens ? " with attention windows" : "";
-    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", size, tokens, b->contexts, b->context, windows);
-    printf("                 and %s while steps have at most %u tokens\n", more, b->steady_tokens);
-}
-
-static uint64_t memory_of(const struct weft_device_info *d)
-{
-    return d->available ? d->available : d->memory;
-}
-
-/* What a server has on a device whose memory it fills. */
-static void print_server(const struct weft_budget *b)
-{
-    char size[32], tokens[32], from[160];
-    wf_human(b->kv, true, size, sizeof size);
-    wf_human(b->kv_tokens, false, tokens, sizeof tokens);
-    wf_name_options(from, sizeof from, b->n_seqs_from);
-    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n", size, tokens, b->contexts, b->context);
-    printf("                 and runs %u sequences at the same time: %s\n", b->n_seqs, from);
-}
-
-/* least: bytes that one sequence needs. */
-static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least)
-{
-    char tokens[32], need[32], has[32], title[40];
+    char tokens[32], need[32], has[32], size[32], title[40], from[160];
+    uint64_t fixed = b->weights + b->activations, left = d->available ? d->available : d->memory;
     snprintf(title, sizeof title, "  on %.23s", d->id);
-    uint64_t fixed = b->weights + b->activations, left = memory_of(d);
     wf_human(least, true, need, sizeof need);
     wf_human(left, true, has, sizeof has);
     wf_human(left > fixed ? (left - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
     if (left && left < least)
         printf("%-16s does not fit: %u tokens need %s, %s are %s\n", title, b->context, need, has, d->available ? "free" : "there");
     else
-        printf("%-16s fits, with room for a KV cache of %s tokens%s\n", title, tokens, b->kv + b->activations > d->max_alloc ? " (in several buffers)" : "");
+        printf("%-16s fits, with room for a KV cache of %s tokens%s\n", title, tokens,
+               b->kv + b->activations > d->max_alloc ? " (in several buffers)" : "");
+    if (!own || left < least) return;
+    wf_human(b->kv, true, size, sizeof size);
+    wf_human(b->kv_tokens, false, tokens, sizeof tokens);
+    wf_name_options(from, sizeof from, b->n_seqs_from);
+    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n", size, tokens, b->contexts, b->context);
+    printf("                 and runs %u sequences at the same time: %s\n", b->n_seqs, from);
 }
 
 /* Prints the memory budget of a server with these options, and the KV cache that fits each device. */
@@ -214,7 +169,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     struct weft_budget b;
     struct weft_device_info list[64];
     struct weft_engine_params p = o->engine;
-    char weights[32], acts[32], token[32];
+    char weights[32], acts[32], token[32], size[32], tokens[32], more[32];
     wf_batching_defaults(o, m, &p);
     if (weft_model_budget(m, &p, &b)) {
         printf("memory budget    %s\n", wf_last_error());
@@ -223,18 +178,21 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     wf_human(b.weights, true, weights, sizeof weights);
     wf_human(b.activations, true, acts, sizeof acts);
     wf_human(b.kv_bytes_per_token, true, token, sizeof token);
+    wf_human(b.kv, true, size, sizeof size);
+    wf_human(b.kv_tokens, false, tokens, sizeof tokens);
+    wf_human(b.steady_kv_tokens, false, more, sizeof more);
     printf("memory budget    weights %s, activations %s, KV %s a token\n", weights, acts, token);
     printf("                 (a server with %u sequences in steps of %u tokens):\n", b.n_seqs, b.max_batched_tokens);
-    print_kv(&b);
+    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", size, tokens, b.contexts, b.context,
+           (uint64_t)b.contexts * b.context > b.kv_tokens ? " with attention windows" : "");
+    printf("                 and %s while steps have at most %u tokens\n", more, b.steady_tokens);
     uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
         struct weft_budget on = b;
-        bool known = list[i].own_memory && !weft_device_budget(m, &p, &list[i], &on);
-        if (!known) on = b;
-        uint64_t needs = least + on.weights - b.weights;
-        print_fit(&list[i], &on, needs);
-        if (known && memory_of(&list[i]) >= needs) print_server(&on);
+        bool own = list[i].own_memory && !weft_device_budget(m, &p, &list[i], &on);
+        if (!own) on = b;
+        print_fit(&list[i], &on, least + on.weights - b.weights, own);
     }
 }
 
@@ -253,6 +211,12 @@ static void print_uses(const char *title, uint64_t reused, uint64_t apart, const
     snprintf(a, sizeof a, "%llu", (unsigned long long)reused);
     snprintf(b, sizeof b, "%llu", (unsigned long long)apart);
     printf("  %-18s %12s %14s  %s\n", title, a, b, unit);
+}
+
+/* A setting for all runs asks for no device to be opened. */
+static bool of_device(const wf_opts *o)
+{
+    return wf_opts_typed(o, "device");
 }
 
 /* What fits the device, as an engine uses memory and without reuse. */
@@ -291,12 +255,12 @@ static int print_json(const wf_opts *o, const struct weft_model *m)
     char label[96];
     wf_batching_defaults(o, m, &p);
     weft_status s = weft_model_budget(m, &p, &b);
-    if (!s && o->memory_use) s = weft_memory(m, &p, &u);
+    if (!s && of_device(o)) s = weft_memory(m, &p, &u);
     if (s) return wf_say_error(s);
     const struct {
         const char *key;
         uint64_t value;
-        bool of_device; /* of --memory */
+        bool of_device; /* of --device */
     } numbers[] = {
         {"params", i->n_params, false}, {"active_params", i->n_active, false}, {"layers", i->n_layer, false}, {"heads", i->n_head, false},
         {"kv_heads", i->n_kv_head, false}, {"head_dim", i->head_dim, false}, {"model_context", i->context, false}, {"context", b.context, false},
@@ -309,7 +273,7 @@ static int print_json(const wf_opts *o, const struct weft_model *m)
     wf_model_label(m, label, sizeof label);
     puts("{");
     for (size_t k = 0; k < WF_LEN(numbers); k++)
-        if (o->memory_use || !numbers[k].of_device) wf_json_number(numbers[k].key, (double)numbers[k].value);
+        if (of_device(o) || !numbers[k].of_device) wf_json_number(numbers[k].key, (double)numbers[k].value);
     printf("    \"model_type\": "), wf_json_quote(stdout, label);
     puts("\n}");
     return 0;
@@ -354,14 +318,13 @@ static int print_model(const wf_opts *o)
         weft_model_close(m);
         return rc;
     }
-    print_identity(i);
-    if (!i->unsupported) print_hyperparameters(i);
+    print_hyperparameters(i);
     print_vocabulary(m);
     if (i->n_tensors) print_formats(m);
     else printf("tensors          %s\n", i->unsupported ? "not read: weft does not support them" : "none: the file contains only a vocabulary");
     if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m), print_plans(o, m);
-    if (i->n_tensors && !i->unsupported && o->memory_use) rc = print_use(o, m);
-    if (i->n_tensors && o->list_tensors) print_tensors(m, i->n_tensors);
+    if (i->n_tensors && !i->unsupported && of_device(o)) rc = print_use(o, m);
+    if (i->n_tensors && o->verbose) print_tensors(m, i->n_tensors);
     if (o->verbose) print_meta(m, i->n_meta);
     if (i->unsupported) rc = wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "%s", i->unsupported));
     weft_model_close(m);
@@ -372,7 +335,7 @@ static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape || o->json;
-    if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy || e->page_tokens ||
+    if (!model && (of_device(o) || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy ||
                    e->attention_windows || e->f16_residual))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
     if (!model && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
@@ -391,14 +354,11 @@ static const wf_opt rows[] = {
     {0, "max-num-batched-tokens", "N", "most tokens in a step, for the estimate (default 512)", WF_OPT_U32, AT(engine.max_batched_tokens), 1,
      65536},
     {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
-    {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
     {0, "attention-windows", "FILE", "file with attention windows (docs/tuning.md), for the estimate: where every head of a layer has one, sequences take "
      "less memory", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "f16-residual", NULL, "with the residual stream in F16, for the estimate", WF_OPT_FLAG, AT(engine.f16_residual)},
-    {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
-    {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
+    {0, "device", "DEVICE", "what fits this device, and how steps run there: activations of a token, longest context and largest batch, with and without reuse of buffers; auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
     {0, "json", NULL, "print the model's sizes and the memory estimate as JSON; without a model, those of the built-in one", WF_OPT_FLAG, AT(json)},
-    {0, "tensors", NULL, "list the tensors of the model, too", WF_OPT_FLAG, AT(list_tensors)},
     {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);
@@ -409,7 +369,7 @@ const wf_command wf_cmd_info = {
     .usage = "[MODEL [-c CONTEXT] [options]] [-v]",
     .summary =
         "Describes the devices, or a model file. Prints hyperparameters, formats and "
-        "a memory estimate; with --tensors also the tensors, with -v all metadata.",
+        "a memory estimate; with -v also all tensors and metadata.",
     .words = {"model"},
     .explicit_model = true,
     .groups = groups,

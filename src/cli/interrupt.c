@@ -107,7 +107,7 @@ static void say_stopping(const wf_opts *o)
 }
 
 /* LLVM, inside an OpenCL driver, replaces the handlers when it first compiles a kernel. */
-static void *watch(void *loading)
+static void *watch_loading(void *loading)
 {
     wf_loading *l = loading;
     uint64_t since_ns = 0;
@@ -128,7 +128,7 @@ void wf_loading_begin(const wf_opts *o, wf_loading *l, weft_stop_fn *ask)
     if (*ask) return;
     pthread_once(&wake_once, make_wake);
     for (size_t i = 0; i < WF_LEN(signals); i++) sigaction(signals[i], NULL, &l->before[i]);
-    l->watched = !pthread_create(&l->watcher, NULL, watch, l);
+    l->watched = !pthread_create(&l->watcher, NULL, watch_loading, l);
     if (l->watched) *ask = wf_ask_interrupted, catch_signals(l);
 }
 

@@ -54,11 +54,11 @@ static int print_source(const char *device, const char *name)
     return 0;
 }
 
-static int kernels(const wf_opts *o)
+static int cmd_kernels(const wf_opts *o)
 {
     if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "expected one kernel, got also '%s'", o->args[1]);
     if (o->n_args && o->shapes.n) return wf_usage(&wf_cmd_kernels, "--shape and a name conflict: use one of them");
-    if (o->dtypes && !o->shapes.n) return wf_usage(&wf_cmd_kernels, "--dtype needs --shape");
+    if (o->dtypes && !o->shapes.n) return wf_usage(&wf_cmd_kernels, "--type needs --shape");
     if (o->shapes.n) return print_candidates(o);
     return o->n_args ? print_source(o->engine.device, o->args[0]) : print_list(o);
 }
@@ -66,7 +66,7 @@ static int kernels(const wf_opts *o)
 static const wf_opt shape_rows[] = {
     {0, "shape", "SHAPE", "list the variants for this shape only, best first, with the estimated time: M=8,N=6144,K=4096 for a GEMM, B=64,L=4096 for decode attention; repeatable",
      WF_OPT_WORDS, AT(shapes)},
-    {0, "dtype", "TYPE", "weight format for --shape (default F16)", WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
+    {0, "type", "TYPE", "weight format for --shape (default F16)", WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
 };
 static const WF_GROUP(shape_group, "Shapes", shape_rows);
 static const wf_opt_group *const groups[] = {&shape_group, &wf_group_device, &wf_group_general, NULL};
@@ -80,5 +80,5 @@ const wf_command wf_cmd_kernels = {
                "OpenCL C with the compiler options in the first line, or PTX.",
     .groups = groups,
     .takes_args = true,
-    .run = kernels,
+    .run = cmd_kernels,
 };

@@ -39,7 +39,7 @@ struct wf_line {
     size_t cap;
 };
 
-static char *prompt(EditLine *el)
+static char *prompt_of(EditLine *el)
 {
     static char first[] = "> ", further[] = ". ";
     wf_line *l;
@@ -79,7 +79,7 @@ static void keep_beginning(EditLine *el)
 
 /* Terminals put pasted text between ESC [ 200 ~ and ESC [ 201 ~. Its line ends are text; other control characters are left out. The
  * end may be lost, with a connection that breaks off: a typed Ctrl-C drops the paste and the line. */
-static unsigned char paste(EditLine *el, int ch)
+static unsigned char read_paste(EditLine *el, int ch)
 {
     static const wchar_t end[] = L"\x1b[201~";
     size_t matched = 0;
@@ -149,7 +149,7 @@ static void hold_end(bool hold)
 }
 
 /* The program is in the foreground again, or was never stopped. In the background this stops it once more. */
-static void resume(void)
+static void resume_editing(void)
 {
     tcsetattr(STDIN_FILENO, TCSANOW, &ends.editing);
     ends.resumed = true;
@@ -169,7 +169,7 @@ static void stop_now(int sig)
     sigaddset(&this, sig);
     pthread_sigmask(SIG_UNBLOCK, &this, NULL); /* here it stops */
     catch_stop(on_stop);
-    resume();
+    resume_editing();
 }
 
 /* SIGTSTP or SIGCONT, which the engine's threads may get, too. */
@@ -178,7 +178,7 @@ static void on_stop(int sig)
     int saved = errno;
     if (!pthread_equal(pthread_self(), ends.editor)) pthread_kill(ends.editor, sig);
     else if (sig == SIGTSTP) stop_now(sig);
-    else resume();
+    else resume_editing();
     errno = saved;
 }
 
@@ -251,7 +251,7 @@ static bool can_keep(const char *path)
 }
 
 /* The lines that were read are all that stays of a file that is too large. */
-static void shorten(wf_line *l)
+static void shorten_line(wf_line *l)
 {
     HistEvent ev;
     struct stat st;
@@ -269,7 +269,7 @@ static void open_history(wf_line *l)
     bool loaded = history(l->history, &ev, H_LOAD, path) >= 0;
     l->history_fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (l->history_fd < 0) no_history(path, strerror(errno));
-    else if (!fchmod(l->history_fd, 0600) && loaded) shorten(l);
+    else if (!fchmod(l->history_fd, 0600) && loaded) shorten_line(l);
 }
 
 /* From a history of its own: H_NSAVE_FP of libedit writes one line more than it is asked for. */
@@ -285,7 +285,7 @@ static void append_line(FILE *f, const char *line)
     history_end(one);
 }
 
-static void remember(wf_line *l, const char *line)
+static void remember_line(wf_line *l, const char *line)
 {
     HistEvent ev;
     history(l->history, &ev, H_ENTER, line);
@@ -317,14 +317,14 @@ static void wait_for_key(EditLine *el)
 }
 
 /* The character of n bytes of UTF-8, as mbrtowc has it; of bytes that are none only the last, which may begin another one, is kept. */
-static size_t decode(wchar_t *c, char *bytes, size_t *n)
+static size_t decode_key(wchar_t *c, char *bytes, size_t *n)
 {
     mbstate_t state = {0};
     size_t len = mbrtowc(c, bytes, *n, &state);
     if (len != (size_t)-1) return len;
     bytes[0] = bytes[*n - 1];
     *n = *n > 1;
-    return *n ? decode(c, bytes, n) : (size_t)-2;
+    return *n ? decode_key(c, bytes, n) : (size_t)-2;
 }
 
 /* libedit's own function takes a signal for the end of input. */
@@ -338,7 +338,7 @@ static int read_key(EditLine *el, wchar_t *c)
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return (int)got;
         n++;
-        len = decode(c, bytes, &n);
+        len = decode_key(c, bytes, &n);
     }
     return 1;
 }
@@ -359,7 +359,7 @@ static weft_status open_editor(wf_line *l)
     hold_end(false);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_HIST, history, l->history);
-    el_set(l->el, EL_PROMPT, prompt);
+    el_set(l->el, EL_PROMPT, prompt_of);
     el_set(l->el, EL_EDITOR, "emacs");
     el_set(l->el, EL_GETCFN, read_key);
     /* Ctrl-C and Ctrl-Z are characters while a line is edited, and signals otherwise. */
@@ -368,7 +368,7 @@ static weft_status open_editor(wf_line *l)
     el_set(l->el, EL_BIND, "^C", "weft-drop-line", NULL);
     el_set(l->el, EL_ADDFN, "weft-stop", "stop the program", stop_here);
     el_set(l->el, EL_BIND, "^Z", "weft-stop", NULL);
-    el_set(l->el, EL_ADDFN, "weft-paste", "insert pasted text", paste);
+    el_set(l->el, EL_ADDFN, "weft-read_paste", "insert pasted text", read_paste);
     el_set(l->el, EL_BIND, "\\e[200~", "weft-paste", NULL);
     el_source(l->el, NULL); /* the user's ~/.editrc */
     return WEFT_OK;
@@ -399,7 +399,7 @@ weft_status wf_line_open(wf_line **out)
 }
 
 /* A line as it was edited, with its newline; NULL at the end of input. */
-static const char *edit(wf_line *l)
+static const char *edit_line(wf_line *l)
 {
     int n = 0;
     /* el_gets prints the prompt before it sets the terminal mode. Keys typed in between would be read in the wrong mode, and a
@@ -429,7 +429,7 @@ static const char *read_edited(wf_line *l)
     l->continued = false;
     do {
         l->dropped = false, *l->pasted = 0;
-        if (!(line = edit(l))) return NULL;
+        if (!(line = edit_line(l))) return NULL;
         size_t n = strlen(line);
         if (l->dropped) len = 0;
         if (n && line[n - 1] == '\n') n--;
@@ -441,7 +441,7 @@ static const char *read_edited(wf_line *l)
         if (l->continued) l->text[len - 1] = '\n';
     } while (l->continued);
     hold_end(true);
-    if (len) remember(l, l->text);
+    if (len) remember_line(l, l->text);
     hold_end(false);
     return l->text;
 }

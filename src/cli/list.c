@@ -115,7 +115,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) || S_ISDIR(st.st_mode);
 }
 
-static int list(const wf_opts *o)
+static int cmd_list(const wf_opts *o)
 {
     char folder[PATH_MAX];
     struct dirent **names = NULL;
@@ -145,5 +145,5 @@ const wf_command wf_cmd_list = {
             "names another one). `weft pull` fetches models into it, and goes on with those\n"
             "that are shown as unfinished; rm removes them.\n",
     .groups = groups,
-    .run = list,
+    .run = cmd_list,
 };

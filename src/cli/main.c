@@ -57,7 +57,8 @@ static void print_help(FILE *out)
             "  WEFT_MODEL, WEFT_DEVICE   the model and the device where no option names them\n"
             "  WEFT_API_KEY              a key that `weft serve` requires of its clients\n"
             "  WEFT_CONFIG, WEFT_MODELS  the settings file and the folder of models\n"
-            "  WEFT_HISTORY              what was typed in chats; empty: not kept\n\n"
+            "  WEFT_HISTORY              what was typed in chats; empty: not kept\n"
+            "docs/command-line.md has those for testing and measuring.\n\n"
             "Exit codes:\n"
             "  0    success, also if the reader of standard output closed the pipe\n"
             "  1    runtime failure, such as too little memory or a prompt longer than the\n"
@@ -117,6 +118,7 @@ static int run_command(const wf_command *c, int argc, char **argv)
     if (!rc && needs_settings) rc = wf_settings_read();
     o.n_typed = o.n_given;
     if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
+    if (!rc && needs_settings) rc = wf_opts_environment(c, &o);
     o.model = wf_find_model(o.model);
     if (!rc && o.help) {
         wf_opts_help(c);
@@ -151,7 +153,7 @@ static void find_nearest(const char *word, char *out, size_t cap)
 }
 
 /* What stands first and is no command: an option, another program's command, a file, or a mistyped command. */
-static int unknown(const char *word)
+static int unknown_word(const char *word)
 {
     char shown[256], nearest[160] = "";
     const char *answer = NULL;
@@ -172,7 +174,7 @@ static bool wants_help(const wf_command *c, int n, char **words)
     return n == 1 && !text && !strcmp(*words, "help") && access(wf_find_model("help"), F_OK);
 }
 
-static int dispatch(int argc, char **argv)
+static int dispatch_words(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     int words = 0, help = !strcmp(word, "help"); /* weft help [COMMAND] */
@@ -185,7 +187,7 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(word, "--version")) return print_version(NULL);
     if (!strcmp(word, "--tables")) return wf_print_tables(); /* for the build, so --help does not name it */
     if (!*word) return print_help(stderr), WF_EXIT_USAGE;
-    return unknown(word);
+    return unknown_word(word);
 }
 
 /* If a standard descriptor is closed, the next file opened would get its number and our output. Writes to standard output fail then. */
@@ -200,5 +202,5 @@ int main(int argc, char **argv)
     fill_standard_files();
     signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead, */
     signal(SIGXFSZ, SIG_IGN); /* and those beyond the largest size that a file may have */
-    return wf_end_output(dispatch(argc, argv));
+    return wf_end_output(dispatch_words(argc, argv));
 }

@@ -7,7 +7,7 @@
 #define LONGEST 48 /* names of more characters are compared up to here */
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn a into b. */
-static size_t distance(const char *a, const char *b)
+static size_t word_distance(const char *a, const char *b)
 {
     size_t n = WF_MIN(strlen(a), LONGEST), m = WF_MIN(strlen(b), LONGEST), d[LONGEST + 1][LONGEST + 1];
     for (size_t i = 0; i <= n; i++)
@@ -25,15 +25,15 @@ static size_t distance(const char *a, const char *b)
 }
 
 /* How far the name is from the word; large: it is another one. The beginning of a name counts as close to it. */
-static size_t miss(const char *word, const char *name)
+static size_t word_miss(const char *word, const char *name)
 {
-    size_t len = strlen(word), far = distance(word, name);
+    size_t len = strlen(word), far = word_distance(word, name);
     if (far <= WF_MAX((len + 1) / 3, 1)) return far;
     return len > 2 && !strncmp(word, name, len) ? len : 2 * LONGEST;
 }
 
 /* Keeps the closest in *best, nearest first. */
-static void insert(const char *best[WF_NEAREST], size_t far[WF_NEAREST], const char *name, size_t miss_by)
+static void insert_nearest(const char *best[WF_NEAREST], size_t far[WF_NEAREST], const char *name, size_t miss_by)
 {
     for (size_t i = 0; i < WF_NEAREST; i++) {
         if (best[i] && !strcmp(best[i], name)) return;
@@ -49,8 +49,8 @@ void wf_nearest(char *out, size_t cap, const char *dashes, const char *word, con
     const char *best[WF_NEAREST] = {0};
     size_t far[WF_NEAREST], len = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t miss_by = miss(word, names[i]);
-        if (miss_by < 2 * LONGEST) insert(best, far, names[i], miss_by);
+        size_t miss_by = word_miss(word, names[i]);
+        if (miss_by < 2 * LONGEST) insert_nearest(best, far, names[i], miss_by);
     }
     *out = 0;
     for (size_t i = 0; i < WF_NEAREST && best[i] && len < cap; i++) {

@@ -1,6 +1,7 @@
 /* options: parses a command line into wf_opts and prints help, both from the option rows of the command. */
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,12 @@ int wf_usage(const wf_command *c, const char *fmt, ...)
     if (c->name[0] == '/') fprintf(stderr, "weft: %s %s\n", c->name, text + (strncmp(text, "--", 2) ? 0 : 2)); /* of a chat, which has no --help */
     else fprintf(stderr, "weft %s: %s%s%s\nSee `weft %s --help`.\n", c->name, set_in ? set_in : "", set_in ? ": " : "", text, c->name);
     return WF_EXIT_USAGE;
+}
+
+/* What stands before its name: a variable is a row of environment.c. */
+static const char *mark_of(const wf_opt *opt)
+{
+    return *opt->name == 'W' ? "$" : "--";
 }
 
 /* ---- values -----------------------------------------------------------------------------------
@@ -69,8 +76,8 @@ static bool cut_word(const char **p, char *word, size_t cap)
 
 static int bad_list(const wf_command *c, const wf_opt *opt, const char *text)
 {
-    return wf_usage(c, "--%s: expected a number from %.10g to %.10g, or several with commas between, got '%s'",
-                    opt->name, opt->min, opt->max, text);
+    return wf_usage(c, "%s%s: expected a number from %.10g to %.10g, or several with commas between, got '%s'",
+                    mark_of(opt), opt->name, opt->min, opt->max, text);
 }
 
 static int set_list(const wf_command *c, const wf_opt *opt, const char *text, wf_list *list)
@@ -144,7 +151,7 @@ static int bad_value(const wf_command *c, const wf_opt *opt, const char *text)
 {
     char allowed[256];
     wf_opt_allowed(opt, allowed, sizeof allowed);
-    return wf_usage(c, "--%s: expected %s, got '%s'", opt->name, allowed, text);
+    return wf_usage(c, "%s%s: expected %s, got '%s'", mark_of(opt), opt->name, allowed, text);
 }
 
 static int set_number(const wf_command *c, const wf_opt *opt, const char *text, void *at)
@@ -199,7 +206,7 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         return o->random_seed ? 0 : set_number(c, opt, text, at);
     case WF_OPT_SIZE:
         if (!read_size(text, at) || !*(uint64_t *)at)
-            return wf_usage(c, "--%s: expected a size such as 512M or 4G, got '%s'", opt->name, text);
+            return wf_usage(c, "%s%s: expected a size such as 512M or 4G, got '%s'", mark_of(opt), opt->name, text);
         return 0;
     case WF_OPT_REAL:
         return set_real(c, opt, text, at);
@@ -240,7 +247,7 @@ void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap)
 /* ---- words ------------------------------------------------------------------------------------
  */
 
-static const wf_opt *find(const wf_command *c, char letter, const char *name, size_t len)
+static const wf_opt *find_option(const wf_command *c, char letter, const char *name, size_t len)
 {
     for (size_t g = 0; c->groups[g]; g++)
         for (size_t i = 0; i < c->groups[g]->n; i++) {
@@ -252,7 +259,7 @@ static const wf_opt *find(const wf_command *c, char letter, const char *name, si
     return NULL;
 }
 
-static void remember(wf_opts *o, const wf_opt *opt)
+static void remember_option(wf_opts *o, const wf_opt *opt)
 {
     for (size_t i = 0; i < o->n_given; i++)
         if (o->given[i] == opt) return;
@@ -293,13 +300,13 @@ struct typed {
 
 const wf_opt *wf_opts_find(const wf_command *c, const char *name)
 {
-    return find(c, 0, name, strlen(name));
+    return find_option(c, 0, name, strlen(name));
 }
 
 /* -n60: only numbers may stand behind a letter, so that -ngl is not -n with the value gl. */
 static void cut_number(const wf_command *c, const char *word, struct typed *t)
 {
-    const wf_opt *opt = find(c, word[1], NULL, 0);
+    const wf_opt *opt = find_option(c, word[1], NULL, 0);
     bool number = opt && opt->arg && opt->kind >= WF_OPT_I32 && opt->kind <= WF_OPT_REALS;
     if (number && strchr("0123456789-.", word[2])) t->opt = opt, t->value = word + 2;
 }
@@ -313,7 +320,7 @@ static struct typed look_up(const wf_command *c, const char *word)
     for (char *p = t.name; *p; p++)
         if (*p == '_') *p = '-';
     bool letter = dashes == 1 && len == 2;
-    t.opt = letter ? find(c, word[1], NULL, 0) : wf_opts_find(c, t.name + dashes); /* -model is --model */
+    t.opt = letter ? find_option(c, word[1], NULL, 0) : wf_opts_find(c, t.name + dashes); /* -model is --model */
     if (!t.opt) t.foreign = wf_foreign_find(false, t.name, strlen(t.name));
     if (t.foreign && t.foreign->ours) t.opt = wf_opts_find(c, t.foreign->ours);
     if (!t.opt && !t.foreign && dashes == 1) cut_number(c, word, &t);
@@ -338,6 +345,17 @@ static size_t option_names(const wf_command *c, const char **names, size_t cap)
     return n;
 }
 
+/* The variable of a name that an option had or could have; NULL: none. */
+static const wf_opt *variable_of(const char *name)
+{
+    char upper[64] = "WEFT_";
+    wf_copy(upper + 5, sizeof upper - 5, name);
+    for (char *p = upper; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    for (size_t i = 0; i < wf_environment.n; i++)
+        if (!strcmp(wf_environment.rows[i].name, upper)) return &wf_environment.rows[i];
+    return NULL;
+}
+
 static int unknown_option(const wf_command *c, const struct typed *t)
 {
     char owners[128], nearest[160], foreign[2048];
@@ -346,9 +364,11 @@ static int unknown_option(const wf_command *c, const struct typed *t)
     if (t->foreign && who_has(t->foreign->ours, owners, sizeof owners))
         return wf_usage(c, "%s: weft calls it --%s, an option of %s", t->name, t->foreign->ours, owners);
     if (strlen(name) > 1 && who_has(name, owners, sizeof owners)) return wf_usage(c, "unknown option %s; it belongs to %s", t->name, owners);
+    const wf_opt *variable = variable_of(name);
+    if (variable) return wf_usage(c, "%s: it is the variable %s%s now, which docs/command-line.md describes", t->name, variable->name, variable->arg ? "" : "=1");
     wf_nearest(nearest, sizeof nearest, "--", name, names, option_names(c, names, WF_LEN(names)));
     if (!*nearest) wf_nearest(nearest, sizeof nearest, "--", name, names, wf_foreign_names(c, foreign, sizeof foreign, names, WF_LEN(names)));
-    const wf_opt *letter = *nearest || t->name[1] == '-' ? NULL : find(c, *name, NULL, 0);
+    const wf_opt *letter = *nearest || t->name[1] == '-' ? NULL : find_option(c, *name, NULL, 0);
     if (letter && letter->arg && name[1]) return wf_usage(c, "unknown option %s: if -%c %s is meant, it needs the space", t->name, *name, name + 1);
     return wf_usage(c, "unknown option %s%s", t->name, nearest);
 }
@@ -374,10 +394,10 @@ static bool is_option_word(const wf_command *c, const char *word)
     return (t.opt && t.value != word + 2) || t.foreign;
 }
 
-static int give(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
+static int give_value(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
 {
     int rc = set_value(c, opt, text, o);
-    if (!rc) remember(o, opt);
+    if (!rc) remember_option(o, opt);
     return rc;
 }
 
@@ -396,7 +416,7 @@ static int give_without_rival(const wf_command *c, const wf_opt *opt, const char
 {
     const wf_opt *rival = find_rival(o, opt);
     const float *at = (const float *)((const char *)o + opt->at), before = rival ? *at : 0;
-    int rc = give(c, opt, text, o);
+    int rc = give_value(c, opt, text, o);
     if (rc || !rival || *at == before) return rc;
     const wf_opt *zero = opt->kind == WF_OPT_ZERO ? opt : rival, *other = zero == opt ? rival : opt;
     return wf_usage(c, "--%s means --%s 0, which conflicts with --%s %g: leave one of them out", zero->name, other->name, other->name, (double)(zero == opt ? before : *at));
@@ -416,6 +436,20 @@ static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_o
     return give_without_rival(c, t.opt, argv[(*i)++], o);
 }
 
+int wf_opts_environment(const wf_command *c, wf_opts *o)
+{
+    int rc = 0;
+    for (size_t i = 0; i < wf_environment.n && !rc; i++) {
+        const wf_opt *opt = &wf_environment.rows[i];
+        const char *value = getenv(opt->name);
+        bool off = value && !opt->arg && wf_choice_has("0|off|no|false", value, strlen(value));
+        if (!value || !*value || off) continue;
+        if (!opt->arg && !wf_choice_has("1|on|yes|true", value, strlen(value))) return wf_usage(c, "$%s: expected 1 or 0, got '%s'", opt->name, value);
+        rc = give_value(c, opt, value, o);
+    }
+    return rc;
+}
+
 const wf_opt *wf_opts_meant(const wf_command *c, const char *name)
 {
     char word[80];
@@ -429,7 +463,7 @@ int wf_opts_set(const wf_command *c, const char *name, const char *value, const 
 {
     set_in = from;
     const wf_opt *opt = wf_opts_meant(c, name);
-    int rc = !opt ? WF_EXIT_USAGE : from ? give_without_rival(c, opt, value, o) : give(c, opt, value, o);
+    int rc = !opt ? WF_EXIT_USAGE : from ? give_without_rival(c, opt, value, o) : give_value(c, opt, value, o);
     set_in = NULL;
     return rc;
 }
@@ -463,7 +497,7 @@ static void nearest_second(const wf_command *c, const char *word, char *out, siz
     wf_nearest(out, cap, "", word, names, n);
 }
 
-static int unexpected(const wf_command *c, const wf_opts *o)
+static int unexpected_word(const wf_command *c, const wf_opts *o)
 {
     char nearest[160];
     nearest_second(c, o->args[0], nearest, sizeof nearest);
@@ -477,13 +511,13 @@ static int place_words(const wf_command *c, wf_opts *o)
     for (size_t w = 0; w < WF_LEN(c->words) && c->words[w] && n < o->n_args; w++) {
         const wf_opt *opt = wf_opts_find(c, c->words[w]);
         if (wf_opts_has(o, opt->name)) continue;
-        int rc = give(c, opt, o->args[n++], o);
+        int rc = give_value(c, opt, o->args[n++], o);
         if (rc) return rc;
     }
     o->words_set = n > 0;
     o->args += n;
     o->n_args -= n;
-    return !o->n_args || c->takes_args ? 0 : unexpected(c, o);
+    return !o->n_args || c->takes_args ? 0 : unexpected_word(c, o);
 }
 
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)

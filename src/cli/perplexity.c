@@ -18,93 +18,75 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-/* Of several texts of one length: the one that runs, and how many there are. */
+/* ---- a prompt, for its logits -------------------------------------------------------------------- */
+
+/* Which of several texts of one length runs, and how many there are. */
 typedef struct meter {
     wf_progress *bar; /* NULL: it is not shown */
     uint32_t at, n;
 } meter;
 
-static weft_status wait_for(struct weft_engine *e, struct weft_request *r, const struct weft_stats *before, size_t n, meter m)
-{
-    enum { LOOK_MS = 100 };
-    weft_status s;
-    while ((s = weft_wait(r, LOOK_MS)) == WEFT_ERR_TIMEOUT && wf_goes_on(e))
-        wf_on_progress(m.bar, "perplexity", (m.at + (double)wf_prompt_done(e, before, n) / (double)n) / m.n);
-    return s == WEFT_ERR_TIMEOUT ? weft_wait(r, 0) : s;
-}
-
-/* Runs tokens through the model to get their logits. */
-static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn, void *user, meter m)
-{
-    struct weft_stats before;
-    struct weft_request *r = NULL;
-    struct weft_request_params p = {.tokens = ids,
-                                    .n_tokens = n,
-                                    .prefill_only = true,
-                                    .want_logits = true,
-                                    .on_event = fn,
-                                    .user = user};
-    weft_engine_stats(e, &before);
-    WF_TRY(weft_submit(e, &p, &r));
-    weft_status s = wait_for(e, r, &before, n, m);
-    weft_request_free(r);
-    return s;
-}
-
 /* The last event of a failed request has the reason, which must reach this thread. */
-struct failure {
+typedef struct failure {
     char message[512];
-};
+} failure;
 
-static void note_failure(struct failure *f, const struct weft_event *ev)
+static void note_failure(failure *f, const struct weft_event *ev)
 {
-    if (ev->kind == WEFT_EVENT_DONE && ev->status)
-        wf_copy(f->message, sizeof f->message, ev->message ? ev->message : "");
+    if (ev->kind == WEFT_EVENT_DONE && ev->status) wf_copy(f->message, sizeof f->message, ev->message ? ev->message : "");
 }
 
-static int say_failure(const struct failure *f, weft_status s)
+static int say_failure(const failure *f, weft_status s)
 {
     if (*f->message) wf_fail(s, "%s", f->message);
     return wf_say_error(s);
 }
 
-/* ---- perplexity of a text ----------------------------------------------------------------------
- */
+static weft_status run_prompt(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn, void *user, meter m)
+{
+    enum { LOOK_MS = 100 };
+    struct weft_stats before;
+    struct weft_request *r = NULL;
+    struct weft_request_params p = {.tokens = ids, .n_tokens = n, .prefill_only = true, .want_logits = true, .on_event = fn, .user = user};
+    weft_status s;
+    weft_engine_stats(e, &before);
+    WF_TRY(weft_submit(e, &p, &r));
+    while ((s = weft_wait(r, LOOK_MS)) == WEFT_ERR_TIMEOUT && wf_goes_on(e))
+        wf_on_progress(m.bar, "perplexity", (m.at + (double)wf_prompt_done(e, &before, n) / (double)n) / m.n);
+    if (s == WEFT_ERR_TIMEOUT) s = weft_wait(r, 0);
+    weft_request_free(r);
+    return s;
+}
 
-struct chunk {
+/* ---- perplexity of a text ------------------------------------------------------------------------- */
+
+typedef struct chunk {
     const int32_t *ids; /* from the text; BOS is not yet inserted */
     uint32_t n, n_vocab;
     double sum, sum2; /* sums of -log p over the counted tokens */
     uint64_t count;
-    struct failure failure;
-};
-
-static double minus_log_p(const float *logits, uint32_t n, int32_t id)
-{
-    float top = logits[0];
-    double sum = 0;
-    for (uint32_t i = 1; i < n; i++) top = WF_MAX(top, logits[i]);
-    for (uint32_t i = 0; i < n; i++) sum += exp((double)logits[i] - top);
-    return log(sum) + top - logits[id];
-}
+    failure failure;
+} chunk;
 
 static void on_chunk_event(void *user, const struct weft_event *ev)
 {
-    struct chunk *c = user;
+    chunk *c = user;
     note_failure(&c->failure, ev);
-    if (ev->kind != WEFT_EVENT_LOGITS || ev->position < c->n / 2 || ev->position + 1 >= c->n)
-        return;
-    double v = minus_log_p(ev->logits, c->n_vocab, c->ids[ev->position + 1]);
+    if (ev->kind != WEFT_EVENT_LOGITS || ev->position < c->n / 2 || ev->position + 1 >= c->n) return;
+    float top = ev->logits[0];
+    double sum = 0;
+    for (uint32_t i = 1; i < c->n_vocab; i++) top = WF_MAX(top, ev->logits[i]);
+    for (uint32_t i = 0; i < c->n_vocab; i++) sum += exp((double)ev->logits[i] - top);
+    double v = log(sum) + top - ev->logits[c->ids[ev->position + 1]]; /* -log p of the token that follows */
     c->sum += v;
     c->sum2 += v * v;
     c->count++;
 }
 
-static double error_of(const struct chunk *c)
+static void print_estimate(const char *what, const chunk *c)
 {
-    double mean = c->sum / (double)c->count;
-    double var = c->sum2 / (double)c->count - mean * mean;
-    return c->count > 1 && var > 0 ? exp(mean) * sqrt(var / (double)(c->count - 1)) : 0;
+    double n = (double)c->count, mean = c->sum / n, var = c->sum2 / n - mean * mean;
+    printf("%s%.4f +/- %.5f\n", what, exp(mean), c->count > 1 && var > 0 ? exp(mean) * sqrt(var / (n - 1)) : 0);
 }
 
 /* Does the model want a BOS? Tokenizes the empty text to find out. */
@@ -117,63 +99,54 @@ static int32_t wanted_bos(const struct weft_model *m)
     return bos;
 }
 
-static weft_status run_chunk(struct weft_engine *e, struct chunk *c, const int32_t *ids, int32_t bos, meter m)
+static int run_chunks(const wf_opts *o, struct weft_engine *e, chunk *c, const int32_t *ids, uint32_t n_chunks, int32_t bos)
 {
+    wf_progress bar = {0};
+    char what[32];
+    int rc = 0;
     int32_t *copy = wf_calloc(c->n, sizeof *copy);
-    if (!copy) return WEFT_ERR_NOMEM;
-    memcpy(copy, ids, c->n * sizeof *copy);
-    if (bos >= 0) copy[0] = bos;
-    c->ids = ids;
-    weft_status s = prefill(e, copy, c->n, on_chunk_event, c, m);
-    free(copy);
-    return s;
-}
-
-static int run_chunks(const wf_opts *o, struct weft_engine *e, struct chunk *c, const int32_t *ids,
-                      uint32_t n_chunks, int32_t bos, wf_progress *bar)
-{
-    for (uint32_t i = 0; i < n_chunks; i++) {
-        weft_status s = run_chunk(e, c, ids + (size_t)i * c->n, bos, (meter){o->quiet ? NULL : bar, i, n_chunks});
-        wf_progress_hide(bar); /* intermediate values scroll above the bar */
-        if (s) return say_failure(&c->failure, s);
-        printf("[%u] %.4f +/- %.5f\n", i + 1, exp(c->sum / (double)c->count), error_of(c));
-        if (fflush(stdout)) return 0; /* stdout is closed */
+    if (!copy) return wf_say_error(WEFT_ERR_NOMEM);
+    for (uint32_t i = 0; i < n_chunks && !rc; i++) {
+        c->ids = ids + (size_t)i * c->n;
+        memcpy(copy, c->ids, c->n * sizeof *copy);
+        if (bos >= 0) copy[0] = bos;
+        weft_status s = run_prompt(e, copy, c->n, on_chunk_event, c, (meter){o->quiet ? NULL : &bar, i, n_chunks});
+        wf_progress_hide(&bar); /* intermediate values scroll above the bar */
+        snprintf(what, sizeof what, "[%u] ", i + 1);
+        if (s) rc = say_failure(&c->failure, s);
+        else print_estimate(what, c);
+        if (fflush(stdout)) break; /* it is closed */
     }
-    printf("Final estimate: PPL = %.4f +/- %.5f\n", exp(c->sum / (double)c->count), error_of(c));
-    wf_note(o, "%u chunks of %u tokens, %llu tokens counted", n_chunks, c->n,
-            (unsigned long long)c->count);
+    free(copy);
+    wf_progress_end(&bar);
+    if (rc || ferror(stdout)) return rc;
+    print_estimate("Final estimate: PPL = ", c);
+    wf_note(o, "%u chunks of %u tokens, %llu tokens counted", n_chunks, c->n, (unsigned long long)c->count);
     return 0;
 }
 
-/* Opens an engine and evaluates the text in chunks of *context tokens. */
+/* Opens an engine and evaluates the text in chunks of one context. */
 static int run_text(const wf_opts *o, const struct weft_model *m, const int32_t *ids, size_t n)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
-    const struct weft_model_info *info = weft_model_info(m);
     uint32_t context = wf_context_of(o, m);
-    if (!context) context = WF_MIN(512u, info->context);
+    if (!context) context = WF_MIN(512u, weft_model_info(m)->context);
+    if (context < 4) return wf_usage(o->command, "-c %u is too small: a chunk needs 4 tokens", context);
     uint32_t n_chunks = (uint32_t)WF_MIN(n / context, 1000000u);
-    if (context < 4)
-        return wf_usage(o->command, "-c %u is too small: a chunk needs 4 tokens", context);
     if (!n_chunks)
-        return wf_usage(o->command,
-                        "the text has %zu tokens, less than one chunk of %u; use a longer text "
-                        "or a smaller -c",
-                        n, context);
+        return wf_usage(o->command, "the text has %zu tokens, less than one chunk of %u; use a longer text or a smaller -c", n, context);
     if (o->chunks) n_chunks = WF_MIN(n_chunks, o->chunks);
-    struct chunk c = {.n = context, .n_vocab = info->n_vocab};
-    wf_progress bar = {0};
+    chunk c = {.n = context, .n_vocab = weft_model_info(m)->n_vocab};
     ep.context = context;
     wf_only_calibrated(m, &ep);
     int rc = wf_open_engine(o, m, ep, &e);
-    if (!rc) rc = run_chunks(o, e, &c, ids, n_chunks, wanted_bos(m), &bar);
-    wf_progress_end(&bar);
+    if (!rc) rc = run_chunks(o, e, &c, ids, n_chunks, wanted_bos(m));
     weft_engine_close(e);
     return rc;
 }
 
-static int of_text(const wf_opts *o, const struct weft_model *m)
+static int measure_text(const wf_opts *o, const struct weft_model *m)
 {
     char *text = NULL;
     size_t len = 0, n = 0;
@@ -190,54 +163,13 @@ static int of_text(const wf_opts *o, const struct weft_model *m)
 /* ---- logits of given tokens --------------------------------------------------------------------
  */
 
-struct rows {
+typedef struct logit_rows {
     FILE *out;
     uint32_t n_vocab;
     size_t n;  /* rows written */
     int error; /* errno of the first failed write, which the engine's thread sees */
-    struct failure failure;
-};
-
-/* NumPy format 1.0; the header is padded so that the data is aligned to 64 bytes. */
-static bool write_npy_header(FILE *f, size_t n_rows, uint32_t n_columns)
-{
-    char head[128];
-    int n = snprintf(
-        head, sizeof head,
-        "\x93NUMPY\x01%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %u), }", 0,
-        (int)sizeof head - 10, 0, n_rows, n_columns);
-    memset(head + n, ' ', sizeof head - (size_t)n);
-    head[sizeof head - 1] = '\n';
-    return fwrite(head, 1, sizeof head, f) == sizeof head;
-}
-
-static void on_row_event(void *user, const struct weft_event *ev)
-{
-    struct rows *r = user;
-    note_failure(&r->failure, ev);
-    if (ev->kind != WEFT_EVENT_LOGITS) return;
-    if (!r->error && fwrite(ev->logits, sizeof(float), r->n_vocab, r->out) != r->n_vocab)
-        r->error = errno;
-    r->n += ev->position == r->n;
-}
-
-static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
-{
-    size_t n = o->tokens.n;
-    wf_progress bar = {0};
-    if (!write_npy_header(r->out, n, r->n_vocab) || fflush(r->out)) r->error = errno;
-    weft_status s =
-        r->error ? WEFT_OK : prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r, (meter){o->quiet ? NULL : &bar, 0, 1});
-    wf_progress_end(&bar);
-    if (s) return say_failure(&r->failure, s);
-    if (!r->error && fflush(r->out)) r->error = errno;
-    if (r->error)
-        s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file",
-                    o->logits, strerror(r->error));
-    else if (r->n != n)
-        s = wf_fail(WEFT_ERR_INTERNAL, "the engine gave logits of %zu positions, not %zu", r->n, n);
-    return s ? wf_say_error(s) : 0;
-}
+    failure failure;
+} logit_rows;
 
 static wf_output out;
 
@@ -248,32 +180,60 @@ static void on_end(int sig)
     _exit(128 + sig); /* as shells report it */
 }
 
-static int write_logits(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
+/* NumPy format 1.0; the header is padded so that the data is aligned to 64 bytes. */
+static bool write_npy_header(FILE *f, size_t n_rows, uint32_t n_columns)
 {
-    weft_status s = wf_output_open(o->logits, &out);
-    if (s) return wf_say_error(s);
-    wf_catch_end(on_end);
-    struct rows r = {.out = out.f, .n_vocab = weft_model_info(m)->n_vocab};
-    int rc = write_rows(o, e, &r);
-    s = wf_output_end(&out, !rc);
-    if (s) rc = wf_say_error(s);
-    if (!rc)
-        wf_note(o, "wrote %s: float32 [%zu, %u]", o->logits, o->tokens.n, r.n_vocab);
-    return rc;
+    char head[128];
+    int n = snprintf(head, sizeof head, "\x93NUMPY\x01%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %u), }", 0,
+                     (int)sizeof head - 10, 0, n_rows, n_columns);
+    memset(head + n, ' ', sizeof head - (size_t)n);
+    head[sizeof head - 1] = '\n';
+    return fwrite(head, 1, sizeof head, f) == sizeof head;
 }
 
-static int of_tokens(const wf_opts *o, const struct weft_model *m)
+static void on_row_event(void *user, const struct weft_event *ev)
+{
+    logit_rows *r = user;
+    note_failure(&r->failure, ev);
+    if (ev->kind != WEFT_EVENT_LOGITS) return;
+    if (!r->error && fwrite(ev->logits, sizeof(float), r->n_vocab, r->out) != r->n_vocab) r->error = errno;
+    r->n += ev->position == r->n;
+}
+
+static int write_rows(const wf_opts *o, struct weft_engine *e, logit_rows *r)
+{
+    size_t n = o->tokens.n;
+    wf_progress bar = {0};
+    weft_status s = WEFT_OK;
+    if (!write_npy_header(r->out, n, r->n_vocab) || fflush(r->out)) r->error = errno;
+    else s = run_prompt(e, (const int32_t *)o->tokens.v, n, on_row_event, r, (meter){o->quiet ? NULL : &bar, 0, 1});
+    wf_progress_end(&bar);
+    if (s) return say_failure(&r->failure, s);
+    if (!r->error && fflush(r->out)) r->error = errno;
+    if (r->error) s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file", o->logits, strerror(r->error));
+    else if (r->n != n) s = wf_fail(WEFT_ERR_INTERNAL, "the engine gave logits of %zu positions, not %zu", r->n, n);
+    return s ? wf_say_error(s) : 0;
+}
+
+static int write_logits(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
-    if (ep.context && ep.context < o->tokens.n)
-        return wf_usage(o->command, "-c %u is less than the %zu tokens", ep.context,
-                        o->tokens.n);
+    if (ep.context && ep.context < o->tokens.n) return wf_usage(o->command, "-c %u is less than the %zu tokens", ep.context, o->tokens.n);
     if (!ep.context) ep.context = (uint32_t)o->tokens.n;
     wf_only_calibrated(m, &ep);
     weft_status s = wf_output_check(o->logits); /* before the weights load */
     int rc = s ? wf_say_error(s) : wf_open_engine(o, m, ep, &e);
-    if (!rc) rc = write_logits(o, m, e);
+    if (rc) return rc;
+    s = wf_output_open(o->logits, &out);
+    if (s) rc = wf_say_error(s);
+    if (!rc) {
+        wf_catch_end(on_end);
+        rc = write_rows(o, e, &(logit_rows){.out = out.f, .n_vocab = weft_model_info(m)->n_vocab});
+        s = wf_output_end(&out, !rc);
+        if (s) rc = wf_say_error(s);
+    }
+    if (!rc) wf_note(o, "wrote %s: float32 [%zu, %u]", o->logits, o->tokens.n, weft_model_info(m)->n_vocab);
     weft_engine_close(e);
     return rc;
 }
@@ -285,13 +245,11 @@ static int cmd_perplexity(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     bool has_text = o->prompt || o->file;
-    if (!o->tokens.n != !o->logits)
-        return wf_usage(o->command, "--tokens and --logits must be used together");
-    if (o->logits && has_text)
-        return wf_usage(o->command, "--tokens conflicts with -f and -p: use one of them");
+    if (!o->tokens.n != !o->logits) return wf_usage(o->command, "--tokens and --logits must be used together");
+    if (o->logits && has_text) return wf_usage(o->command, "--tokens conflicts with -f and -p: use one of them");
     if (!o->logits && !has_text) return wf_usage(o->command, "no text: use -f FILE");
     int rc = wf_open_model(o, false, &m);
-    if (!rc) rc = o->logits ? of_tokens(o, m) : of_text(o, m);
+    if (!rc) rc = o->logits ? write_logits(o, m) : measure_text(o, m);
     weft_model_close(m);
     return rc;
 }

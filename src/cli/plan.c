@@ -1,26 +1,70 @@
 /* plan: what a step of a batch runs on a device, as a database explains a query, and what it costs at least. */
+#include "base/file.h"
 #include "base/options.h"
 #include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <stdio.h>
 
 #define MAX_SEQS 65536u
 #define AT(field) offsetof(wf_opts, field)
 
-static weft_status explain_step(struct weft_engine *e, const struct weft_explain_params *p)
+/* ---- views -------------------------------------------------------------------------------------- */
+
+static int search_plans(const wf_opts *o, struct weft_engine *e)
 {
-    weft_status s = weft_explain(e, p, stdout);
-    char from[640];
-    wf_name_options(from, sizeof from, weft_engine_plan_source(e));
-    if (!s) printf("plans: %s\n", from);
-    return s;
+    wf_progress bar = {0};
+    bool stopped = false;
+    struct weft_search_params p = o->search;
+    p.tokens = o->explain.tokens;
+    p.decodes = o->explain.decodes;
+    p.on_progress = wf_on_progress;
+    p.stop = wf_ask_interrupted;
+    p.user = o->quiet ? NULL : &bar;
+    wf_catch_interrupt();
+    weft_status s = weft_search(e, &p, stdout, &stopped);
+    wf_progress_end(&bar);
+    int rc = s ? wf_say_print_error(s) : 0;
+    if (rc) return rc;
+    if (p.plan) wf_note(o, "wrote %s", p.plan);
+    return stopped ? wf_interrupted_exit() : 0;
 }
 
-static int explain(const wf_opts *o, const struct weft_model *m)
+/* What ops keep of their rate beside compute that loses a part of its own: NanoFlow's figure 5 and table 3. */
+static weft_status print_rates(const char *path)
+{
+    static const wf_column columns[] = {{"class", .kind = WF_TEXT}, {"share"}, {"lost"}, {"rate"}, {"spread"}};
+    struct weft_profile *p = NULL;
+    wf_rows rows = WF_ROWS("json", columns);
+    WF_TRY(weft_profile_read(path, &p));
+    char device[4 * sizeof p->device], model[4 * sizeof p->model]; /* whatever the file calls them */
+    wf_show(device, sizeof device, p->device);
+    wf_show(model, sizeof model, p->model);
+    puts("{");
+    wf_json_text("device_name", device);
+    wf_json_text("model_type", model);
+    wf_json_number("context", p->context);
+    printf("    \"rates\": %s", p->n_rates ? "" : "[]\n");
+    for (const struct weft_profile_rate *r = p->rates; r < p->rates + p->n_rates; r++)
+        wf_rows_add(&rows, (const wf_cell[]){{weft_class_name(r->op_class)}, {.number = r->share}, {.number = r->lost}, {.number = r->rate}, {.number = r->spread}});
+    wf_rows_end(&rows);
+    puts("}");
+    weft_profile_free(p);
+    return WEFT_OK;
+}
+
+static int print_profile(const wf_opts *o)
+{
+    weft_status s = o->json ? print_rates(o->print_profile) : weft_profile_print(o->print_profile, stdout);
+    return s ? wf_say_print_error(s) : 0;
+}
+
+static int explain_batch(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
     struct weft_explain_params p = o->explain;
+    p.measure = o->costs.measure;
     if (!ep.max_batched_tokens) ep.max_batched_tokens = p.tokens;
     if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
     ep.context = wf_context_of(o, m);
@@ -30,18 +74,24 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;
     weft_status s = WEFT_OK;
-    if (o->search.profile) rc = wf_search_plans(o, e);
+    if (o->search.profile) rc = search_plans(o, e);
     else if (o->engine.timeline) rc = wf_plan_timeline(o, m, e);
-    else s = explain_step(e, &p);
+    else if (!(s = weft_explain(e, &p, stdout))) {
+        char from[640];
+        wf_name_options(from, sizeof from, weft_engine_plan_source(e));
+        printf("plans: %s\n", from);
+    }
     weft_engine_close(e);
     return s ? wf_say_print_error(s) : rc;
 }
 
-/* The first two show something else than the others; a picture of a step is drawn by what --profile, --times and --plan say. */
+/* ---- the command ---------------------------------------------------------------------------------- */
+
+/* The first two show something else than the others; a picture of a step is drawn by what --profile and --plan say. */
 static int check_views(const wf_opts *o)
 {
     enum { COST, SEARCH, TIMELINE, PROFILE };
-    static const char *const views[] = {"cost", "search", "timeline", "profile", "times", "plan"};
+    static const char *const views[] = {"cost", "search", "timeline", "profile", "plan"};
     const char *view = NULL;
     for (size_t i = 0; i < WF_LEN(views); i++) {
         if (!wf_opts_has(o, views[i])) continue;
@@ -52,33 +102,43 @@ static int check_views(const wf_opts *o)
 }
 
 /* Each option belongs to one of the views. */
-static int check(const wf_opts *o)
+static int check_options(const wf_opts *o)
 {
-    static const char *const of_cost[] = {"on", "devices", "n-devices", "input-len", "output-len"};
+    static const char *const of_cost[] = {"on", "n-devices", "const"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
     if (o->json && !o->cost && (!o->print_profile || o->engine.timeline)) return wf_usage(o->command, "--json belongs to --cost and --profile");
-    if (o->costs.measure && !o->cost && !o->engine.timeline) return wf_usage(o->command, "--measure belongs to --cost and --timeline");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
-    if (o->costs.devices && !o->costs.on) return wf_usage(o->command, "--devices needs --on: the name of a device in the table");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
-    if ((o->search.keep || o->search.seconds) && !o->search.profile) return wf_usage(o->command, "--%s needs --search PROFILE", o->search.keep ? "best" : "seconds");
+    if (o->search.seconds && !o->search.profile) return wf_usage(o->command, "--seconds needs --search PROFILE");
     if (!o->cost && o->explain.tokens && o->explain.decodes > o->explain.tokens)
         return wf_usage(o->command, "--decodes %u of --tokens %u: each decode is one of these tokens", o->explain.decodes, o->explain.tokens);
     if (o->cost && o->explain.decodes && !o->explain.tokens) return wf_usage(o->command, "--decodes needs --tokens");
     return 0;
 }
 
-static int plan(const wf_opts *o)
+/* Of what a search reads and writes, before a model is opened, which takes long. */
+static int check_search(const wf_opts *o)
+{
+    struct weft_profile *p = NULL;
+    weft_status s = weft_profile_read(o->search.profile, &p);
+    weft_profile_free(p);
+    if (!s && o->search.plan && wf_same_file(o->search.profile, o->search.plan))
+        return wf_usage(o->command, "-o %s would overwrite the profile that is searched: name another file", o->search.plan);
+    if (!s && o->search.plan) s = wf_output_check(o->search.plan);
+    return s ? wf_say_error(s) : 0;
+}
+
+static int cmd_plan(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     int rc = check_views(o);
-    if (!rc) rc = check(o);
-    if (!rc && o->print_profile && !o->engine.timeline) return wf_print_profile(o);
+    if (!rc) rc = check_options(o);
+    if (!rc && o->print_profile && !o->engine.timeline) return print_profile(o);
     if (!rc && o->engine.timeline) rc = wf_timeline_check(o);
-    if (!rc && o->search.profile) rc = wf_search_check(o);
+    if (!rc && o->search.profile) rc = check_search(o);
     if (!rc) rc = wf_open_model_or_shape(o, false, &m);
-    if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain(o, m);
+    if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain_batch(o, m);
     weft_model_close(m);
     return rc;
 }
@@ -90,34 +150,36 @@ static const wf_opt rows[] = {
     {0, "tokens", "N", "tokens of the batch (default: the largest step)", WF_OPT_U32, AT(explain.tokens), 1, 65536},
     {0, "decodes", "N", "how many of these tokens are decodes, one per sequence; the rest is one prompt (default 0)", WF_OPT_U32, AT(explain.decodes), 0, 65536},
     {0, "context", "N", "tokens of the longest sequence (default: the context length, -c)", WF_OPT_U32, AT(explain.context), 1, 1 << 24},
-    {0, "times", NULL, "measure the peak rates of the device, for about a second, and estimate the time of each command from them; with --timeline, draw by these estimates", WF_OPT_FLAG, AT(explain.measure)},
 };
 static const wf_opt cost_rows[] = {
     {0, "cost", NULL, "print what bounds a load of requests on a device and how many tokens per second are possible, instead of commands", WF_OPT_FLAG, AT(cost)},
     {0, "on", "NAME", "take the constants of a known device from a table: h200, a100-80, ... (a wrong name lists them)", WF_OPT_TEXT, AT(costs.on)},
-    {0, "devices", "FILE", "table for --on (default: the one that weft was built with, src/plan/devices.txt)", WF_OPT_TEXT, AT(costs.devices)},
-    {0, "measure", NULL, "measure the rates of the present device anew (default: once; they are kept as those of `weft tune`); with --timeline, run the step and draw it, too", WF_OPT_FLAG, AT(costs.measure)},
+    {0, "measure", NULL, "measure the peak rates of the device, for about a second, and estimate the time of each command from them; with --cost, anew (default: once; they are kept as those of `weft tune`); with --timeline, run the step, too", WF_OPT_FLAG, AT(costs.measure)},
     {0, "n-devices", "N", "devices that share every matrix (tensor parallelism), in this estimate only (default 1)", WF_OPT_U32, AT(costs.n_devices), 1, 1024},
-    {0, "input-len", "N", "prompt tokens of a request on average (default 512)", WF_OPT_U32, AT(load.input_len), 1, 1 << 24},
-    {0, "output-len", "N", "generated tokens of a request on average (default 1024)", WF_OPT_U32, AT(load.output_len), 1, 1 << 24},
-    {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
-    {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type), .words = wf_file_types},
+    {0, "const", "IN:OUT", "prompt and generated tokens of a request on average (default 512:1024)", WF_OPT_TEXT, AT(load.lengths)},
     {0, "json", NULL, "print as JSON; with --profile, what ops of memory, copies and network keep beside compute that loses a part of its rate (bench/plot.py draws both)", WF_OPT_FLAG, AT(json)},
 };
+static const wf_opt search_rows[] = {
+    {0, "search", "PROFILE", "search plans that overlap ops of this batch, by simulation from the times in this file; Ctrl-C ends it with the best so far", WF_OPT_TEXT, AT(search.profile)},
+    {'o', "output", "FILE", "write the best plan to this file, for --plan; without a faster one, the sequential plan", WF_OPT_TEXT, AT(search.plan)},
+    {0, "seconds", "N", "most seconds to search (default 600)", WF_OPT_U32, AT(search.seconds), 1, 86400},
+    {0, "profile", "PROFILE", "print the times in this file and nothing else; with --timeline, draw by them; with --json, what ops keep of their rates beside compute", WF_OPT_TEXT, AT(print_profile)},
+};
+static const WF_GROUP(search_group, "Search", search_rows);
 static const WF_GROUP(cost_group, "Cost", cost_rows);
 static const WF_GROUP(group, "Batch", rows);
-static const wf_opt_group *const groups[] = {&wf_group_model, &group, &cost_group, &wf_group_search, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {&wf_group_model, &group, &wf_group_shape, &cost_group, &search_group, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL};
 
 const wf_command wf_cmd_plan = {
     .name = "plan",
     .usage = "[-m FILE] [--tokens N] [--cost | --timeline FILE] [options]",
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
-               "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --times), and its kernels. Of the "
-               "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
+               "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --measure), and its kernels. Of the "
+               "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
                "--timeline FILE.svg draws, and FILE.json writes for Perfetto, when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
-               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by --times; with --measure also as the device runs it. "
+               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates from peak rates; with --measure also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network and energy take by themselves, which of "
                "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on no device.",
     .groups = groups,
-    .run = plan,
+    .run = cmd_plan,
 };

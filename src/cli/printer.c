@@ -20,7 +20,7 @@ weft_status wf_printer_begin(wf_printer *s, const wf_answer_style *style, bool h
     return style && !s->reader ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
-static void print(wf_printer *s, const char *text, size_t len)
+static void print_bytes(wf_printer *s, const char *text, size_t len)
 {
     if (!len || s->closed) return;
     s->last = text[len - 1];
@@ -32,26 +32,26 @@ static void print_thought(wf_printer *s, const char *text, size_t len)
 {
     wf_text dimmed = {0};
     if (!s->dim) {
-        print(s, text, len);
+        print_bytes(s, text, len);
         return;
     }
     wf_text_print(&dimmed, "\033[2m");
     wf_text_add(&dimmed, text, len);
     wf_text_print(&dimmed, "\033[0m");
-    print(s, dimmed.data, dimmed.len);
+    print_bytes(s, dimmed.data, dimmed.len);
     s->last = text[len - 1];
     s->answer.failed |= dimmed.failed;
     free(dimmed.data);
 }
 
-static void say(wf_printer *s, const char *line)
+static void print_mark(wf_printer *s, const char *line)
 {
     print_thought(s, line, strlen(line));
 }
 
 void wf_printer_line(wf_printer *s)
 {
-    if (s->last && s->last != '\n') print(s, "\n", 1);
+    if (s->last && s->last != '\n') print_bytes(s, "\n", 1);
 }
 
 static void end_thoughts(wf_printer *s, const char *behind)
@@ -59,15 +59,15 @@ static void end_thoughts(wf_printer *s, const char *behind)
     if (!s->thinking) return;
     s->thinking = false;
     wf_printer_line(s);
-    say(s, "[End thinking]");
-    print(s, behind, strlen(behind));
+    print_mark(s, "[End thinking]");
+    print_bytes(s, behind, strlen(behind));
 }
 
 static void on_thought(void *user, const char *text, size_t len)
 {
     wf_printer *s = user;
     if (s->hide) return;
-    if (!s->thinking) wf_printer_line(s), say(s, "[Start thinking]\n");
+    if (!s->thinking) wf_printer_line(s), print_mark(s, "[Start thinking]\n");
     s->thinking = true;
     print_thought(s, text, len);
 }
@@ -77,7 +77,7 @@ static void on_text(void *user, const char *text, size_t len)
     wf_printer *s = user;
     end_thoughts(s, "\n\n");
     wf_text_add(&s->answer, text, len);
-    print(s, text, len);
+    print_bytes(s, text, len);
 }
 
 bool wf_printer_add(wf_printer *s, const char *text, size_t len)

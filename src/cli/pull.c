@@ -14,7 +14,7 @@
 #define RETRY_S 1
 #define STALL_S 60
 
-static void say(void *user, const char *line)
+static void say_line(void *user, const char *line)
 {
     wf_note(user, "%s", line);
 }
@@ -23,11 +23,12 @@ static int cmd_pull(const wf_opts *o)
 {
     char folder[PATH_MAX];
     wf_models_folder(folder, sizeof folder);
-    if (!o->pull.source) return wf_usage(o->command, "what to fetch is missing, such as hf:ORG/REPO or the address of a GGUF file");
+    if (o->n_args > 1) return wf_usage(o->command, "unexpected argument '%s': one model at a time", o->args[1]);
+    if (!o->n_args) return wf_usage(o->command, "what to fetch is missing, such as hf:ORG/REPO or the address of a GGUF file");
     if (!*folder) return wf_usage(o->command, "there is no folder of models: set WEFT_MODELS");
-    wf_pull_params p = {.source = o->pull.source, .folder = folder, .name = o->write_to, .force = o->force, .dry_run = o->pull.dry_run, .quiet = o->quiet,
-                        .retries = wf_opts_has(o, "retries") ? o->pull.retries : RETRIES, .retry_s = wf_opts_has(o, "retry-delay") ? o->pull.retry_s : RETRY_S,
-                        .stall_s = o->pull.stall_s ? o->pull.stall_s : STALL_S, .stop = wf_interrupted, .say = say, .user = (void *)o, .nearest = wf_nearest};
+    wf_pull_params p = {.source = o->args[0], .folder = folder, .name = o->write_to, .force = o->force, .dry_run = o->pull.dry_run, .quiet = o->quiet,
+                        .retries = wf_opts_has(o, "WEFT_PULL_RETRIES") ? o->pull.retries : RETRIES, .retry_s = wf_opts_has(o, "WEFT_PULL_DELAY") ? o->pull.retry_s : RETRY_S,
+                        .stall_s = o->pull.stall_s ? o->pull.stall_s : STALL_S, .stop = wf_interrupted, .say = say_line, .user = (void *)o, .nearest = wf_nearest};
     wf_catch_end(NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error */
     weft_status s = wf_pull(&p);
@@ -36,13 +37,9 @@ static int cmd_pull(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "source", "URL|hf:ORG/REPO[:TYPE]", "what to fetch; `weft pull SOURCE` is the same", WF_OPT_TEXT, AT(pull.source)},
     {'o', "output", "NAME", "the model's name here (default: as it is there)", WF_OPT_TEXT, AT(write_to)},
     {0, "dry-run", NULL, "list the files and their sizes, and fetch none", WF_OPT_FLAG, AT(pull.dry_run)},
     {0, "force", NULL, "replace files that have the name", WF_OPT_FLAG, AT(force)},
-    {0, "retries", "N", "tries after a failure in a row, before giving up (default 6)", WF_OPT_U32, AT(pull.retries), 0, 1000},
-    {0, "retry-delay", "S", "seconds before the first of them; it doubles (default 1)", WF_OPT_REAL, AT(pull.retry_s), 0, 3600},
-    {0, "stall-timeout", "S", "seconds without a byte after which a connection counts as lost (default 60)", WF_OPT_U32, AT(pull.stall_s), 1, 86400},
 };
 static const WF_GROUP(group, "Options", rows);
 static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
@@ -68,6 +65,6 @@ const wf_command wf_cmd_pull = {
             "  weft pull hf:bartowski/Llama-3.2-1B-Instruct-GGUF:Q8_0 -o llama\n"
             "  weft run llama\n",
     .groups = groups,
-    .words = {"source"},
+    .takes_args = true,
     .run = cmd_pull,
 };

@@ -11,10 +11,9 @@
 static const struct {
     const char *one, *other, *commands;
 } rivals[] = {
-    {"quiet", "verbose", NULL}, {"prompt", "file", NULL}, {"prompt|file", "tokens", NULL}, {"model", "shape", NULL}, {"variant", "variants", NULL},
-    {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"timeline", "cost|search", "plan"}, {"cost|search|profile", "times|plan", "plan"},
-    {"on", "device|measure", NULL}, {"overlap", "file|max-size|repetitions|rotate|dataset", NULL},
-    {"dataset", "max-size|rotate", "tune"},
+    {"quiet", "verbose", NULL}, {"prompt", "file", NULL}, {"prompt|file", "tokens", NULL}, {"model", "shape", NULL},
+    {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"timeline", "cost|search", "plan"}, {"cost|search|profile", "plan", "plan"},
+    {"on", "device|measure", "plan"}, {"overlap", "file|repetitions|dataset-path", NULL},
 };
 
 /* In these commands the options have no meaning without one of the needed ones. */
@@ -23,24 +22,22 @@ static const struct {
 } needs[] = {
     {"info|bench|bench throughput|bench ablation|plan", "type|layers", "shape"},
     {"bench|bench ops", "peer", "results"},
-    {"bench throughput", "rate", "arrivals"},
-    {"bench throughput", "arrivals", "rate|dataset"},
-    {"info", "memory|ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|page-tokens|attention-windows|f16-residual", "model|shape|json"},
-    {"kernels|tune", "dtype", "shape"},
+    {"bench throughput", "request-rate", "arrivals"},
+    {"bench throughput", "arrivals", "request-rate|dataset-path"},
+    {"info", "ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|attention-windows|f16-residual", "model|shape|json"},
+    {"kernels|tune", "type", "shape"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
-    {"plan", "devices", "on"},
-    {"plan", "measure", "cost|timeline"},
     {"plan", "json", "cost|profile"},
-    {"plan", "on|devices|n-devices|input-len|output-len", "cost"},
-    {"plan", "output|best|seconds", "search"},
+    {"plan", "on|n-devices|const", "cost"},
+    {"plan", "output|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
-    {"tune", "quick|anew|profile|output|best|context-measured", "overlap"},
-    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|ctx-size", "overlap|dataset"},
-    {"tune", "dataset", ""}, /* a setting for all runs is of those that run loads */
+    {"tune", "profile|output|context", "overlap"},
+    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|ctx-size", "overlap|dataset-path"},
+    {"tune", "dataset-path", ""}, /* a setting for all runs is of those that run loads */
 };
 
-static bool has(const char *names, const char *name)
+static bool has_name(const char *names, const char *name)
 {
     return wf_choice_has(names, name, strlen(name));
 }
@@ -48,7 +45,7 @@ static bool has(const char *names, const char *name)
 static bool any_typed(const wf_opts *o, const char *names)
 {
     for (size_t i = 0; i < o->n_given; i++)
-        if (has(names, o->given[i]->name)) return true;
+        if (has_name(names, o->given[i]->name)) return true;
     return false;
 }
 
@@ -62,11 +59,11 @@ static bool has_text(const wf_command *c, const wf_opts *o)
 
 bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name)
 {
-    if (has("prompt|file", name) && wf_opts_find(c, "prompt") && has_text(c, o)) return true;
+    if (has_name("prompt|file", name) && wf_opts_find(c, "prompt") && has_text(c, o)) return true;
     for (size_t i = 0; i < WF_LEN(rivals); i++) {
-        bool here = !rivals[i].commands || has(rivals[i].commands, c->name);
-        if (here && has(rivals[i].one, name) && any_typed(o, rivals[i].other)) return true;
-        if (here && has(rivals[i].other, name) && any_typed(o, rivals[i].one)) return true;
+        bool here = !rivals[i].commands || has_name(rivals[i].commands, c->name);
+        if (here && has_name(rivals[i].one, name) && any_typed(o, rivals[i].other)) return true;
+        if (here && has_name(rivals[i].other, name) && any_typed(o, rivals[i].one)) return true;
     }
     return false;
 }
@@ -74,6 +71,6 @@ bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name)
 const char *wf_rule_needs(const wf_command *c, const char *name, size_t which)
 {
     for (size_t i = 0; i < WF_LEN(needs); i++)
-        if (has(needs[i].commands, c->name) && has(needs[i].names, name) && !which--) return needs[i].needed;
+        if (has_name(needs[i].commands, c->name) && has_name(needs[i].names, name) && !which--) return needs[i].needed;
     return NULL;
 }

@@ -30,7 +30,7 @@ static const wf_opt chat_rows[] = {
 static const WF_GROUP(chat_group, "Chat", chat_rows);
 
 /* Continues the text, or starts from BOS if it is empty. */
-static int complete(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len)
+static int complete_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len)
 {
     wf_generate_catch_interrupts();
     struct weft_request_params p = wf_request_params(o, m);
@@ -86,7 +86,7 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
     case PLAIN_LOOP:
         return wf_chat_loop(o, m, e, NULL, false);
     default:
-        return complete(o, m, e, text, len);
+        return complete_text(o, m, e, text, len);
     }
 }
 

@@ -83,7 +83,7 @@ typedef struct context {
     wf_progress bar;
 } context;
 
-static bool stop(void *user)
+static bool stop_opening(void *user)
 {
     const context *c = user;
     return c->out->stop(c->out);
@@ -103,7 +103,7 @@ static int open_both(void *user, wf_opening *out)
     wf_opts o = *c->o;
     c->out = out;
     o.engine.on_progress = c->engine.on_progress = on_progress;
-    o.engine.stop = c->engine.stop = stop; /* the server has the signals */
+    o.engine.stop = c->engine.stop = stop_opening; /* the server has the signals */
     o.engine.user = c->engine.user = c;
     int rc = wf_open_model(&o, false, &out->model);
     if (!rc) wf_batching_defaults(c->o, out->model, &c->engine);
@@ -141,7 +141,7 @@ static void free_keys(const wf_opts *o, char **keys)
     free(keys);
 }
 
-static int serve(const wf_opts *o, char *const *keys)
+static int serve_with(const wf_opts *o, char *const *keys)
 {
     context c = {.o = o, .engine = o->engine};
     wf_serve_params p = o->serve;
@@ -180,7 +180,7 @@ static int cmd_serve(const wf_opts *o)
     if (is_empty("WEFT_API_KEY")) return wf_usage(o->command, "WEFT_API_KEY is set, but empty: give it a key, or unset it to serve without one");
     char **keys = wf_calloc(o->api_keys.n + 1, sizeof *keys);
     if (keys) hide_keys(o, keys);
-    int rc = keys ? serve(o, keys) : wf_say_error(WEFT_ERR_NOMEM);
+    int rc = keys ? serve_with(o, keys) : wf_say_error(WEFT_ERR_NOMEM);
     free_keys(o, keys);
     return rc;
 }

@@ -36,7 +36,7 @@ static const struct {
  */
 
 /* "FILE:LINE" or "$VARIABLE", fit for a terminal. */
-static void origin(const char *name, unsigned line, char *shown, size_t cap)
+static void setting_origin(const char *name, unsigned line, char *shown, size_t cap)
 {
     const char *variable = "";
     char raw[PATH_MAX + 32];
@@ -47,7 +47,7 @@ static void origin(const char *name, unsigned line, char *shown, size_t cap)
     wf_show(shown, cap, raw);
 }
 
-static WF_PRINTF(3, 4) int bad(const char *name, unsigned line, const char *fmt, ...)
+static WF_PRINTF(3, 4) int bad_setting(const char *name, unsigned line, const char *fmt, ...)
 {
     char raw[1024], text[4096], from[2 * PATH_MAX];
     va_list ap;
@@ -55,21 +55,21 @@ static WF_PRINTF(3, 4) int bad(const char *name, unsigned line, const char *fmt,
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
     wf_show(text, sizeof text, raw);
-    origin(name, line, from, sizeof from);
+    setting_origin(name, line, from, sizeof from);
     fprintf(stderr, "weft: error: %s: %s\n", from, text);
     return WF_EXIT_USAGE;
 }
 
 static const wf_opt *option_of(const char *name, const wf_foreign **foreign);
 
-static int unknown(const char *name, unsigned line, const wf_foreign *foreign)
+static int unknown_setting(const char *name, unsigned line, const wf_foreign *foreign)
 {
     char nearest[160];
     const wf_foreign *unused;
-    if (foreign && foreign->answer) return bad(name, line, "%s: %s", name, foreign->answer);
-    if (option_of(name, &unused)) return bad(name, line, "there is no option '%s' for all runs: it only holds where it is typed, so leave the line out", name);
+    if (foreign && foreign->answer) return bad_setting(name, line, "%s: %s", name, foreign->answer);
+    if (option_of(name, &unused)) return bad_setting(name, line, "there is no option '%s' for all runs: it only holds where it is typed, so leave the line out", name);
     wf_opts_nearest(name, nearest, sizeof nearest);
-    return bad(name, line, "there is no option '%s'%s", name, *nearest ? nearest : "; `weft help COMMAND` lists those of a command");
+    return bad_setting(name, line, "there is no option '%s'%s", name, *nearest ? nearest : "; `weft help COMMAND` lists those of a command");
 }
 
 /* ---- reading ----------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ static const wf_opt *option_of(const char *name, const wf_foreign **foreign)
 }
 
 /* The same, if it can be set for all runs. */
-static const wf_opt *meaning(const char *name, const wf_foreign **foreign)
+static const wf_opt *setting_meaning(const char *name, const wf_foreign **foreign)
 {
     const wf_opt *opt = option_of(name, foreign);
     return opt && strcmp(opt->name, "help") && strcmp(opt->name, "list-devices") ? opt : NULL;
@@ -109,14 +109,14 @@ static bool is_path(const wf_opt *opt)
 }
 
 /* ~/ is the user's folder, as in shells. *own: the path; NULL: the value is none, or begins otherwise. */
-static int expand(const wf_opt *opt, const char *value, unsigned line, char **own)
+static int expand_home(const wf_opt *opt, const char *value, unsigned line, char **own)
 {
     const char *home = getenv("HOME");
     char path[PATH_MAX];
     *own = NULL;
     if (!is_path(opt) || strncmp(value, "~/", 2)) return 0;
-    if (!home || *home != '/') return bad(opt->name, line, "%s: there is no HOME to take for ~: write the whole path", opt->name);
-    if (snprintf(path, sizeof path, "%s%s", home, value + 1) >= (int)sizeof path) return bad(opt->name, line, "%s: the path is too long", opt->name);
+    if (!home || *home != '/') return bad_setting(opt->name, line, "%s: there is no HOME to take for ~: write the whole path", opt->name);
+    if (snprintf(path, sizeof path, "%s%s", home, value + 1) >= (int)sizeof path) return bad_setting(opt->name, line, "%s: the path is too long", opt->name);
     *own = wf_strdup(path);
     return *own ? 0 : wf_say_error(WEFT_ERR_NOMEM);
 }
@@ -138,22 +138,22 @@ static int bad_flag(const wf_opt *opt, const char *value, unsigned line)
     const wf_opt *other = NULL;
     const char *of = "";
     for (size_t i = 0; wf_commands[i] && !(other && other->arg); i++) other = wf_opts_find(wf_commands[i], opt->name), of = wf_commands[i]->name;
-    if (!other || !other->arg) return bad(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
-    return bad(opt->name, line, "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed", opt->name, value, opt->name, other->arg, of);
+    if (!other || !other->arg) return bad_setting(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
+    return bad_setting(opt->name, line, "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed", opt->name, value, opt->name, other->arg, of);
 }
 
 /* The last one of a name counts. */
-static int add(const char *name, const char *value, unsigned line)
+static int add_setting(const char *name, const char *value, unsigned line)
 {
     const wf_foreign *foreign;
-    const wf_opt *opt = meaning(name, &foreign);
+    const wf_opt *opt = setting_meaning(name, &foreign);
     char *own;
-    if (!opt && foreign && foreign->already) return is_on(value) ? 0 : bad(name, line, "%s: expected on, got '%s': weft always does it, so leave the line out", name, value);
-    if (!opt) return unknown(name, line, foreign);
+    if (!opt && foreign && foreign->already) return is_on(value) ? 0 : bad_setting(name, line, "%s: expected on, got '%s': weft always does it, so leave the line out", name, value);
+    if (!opt) return unknown_setting(name, line, foreign);
     if (!opt->arg && !is_on(value) && !is_off(value)) return bad_flag(opt, value, line);
     size_t i = place_of(opt);
-    if (i == MOST) return bad(name, line, "there are too many options before '%s': leave some out", name);
-    int rc = expand(opt, value, line, &own);
+    if (i == MOST) return bad_setting(name, line, "there are too many options before '%s': leave some out", name);
+    int rc = expand_home(opt, value, line, &own);
     if (rc) return rc;
     free(settings.list[i].own);
     settings.list[i] = (struct setting){opt, own ? own : value, own, line};
@@ -161,7 +161,7 @@ static int add(const char *name, const char *value, unsigned line)
     return 0;
 }
 
-static char *trim(char *text)
+static char *trim_blanks(char *text)
 {
     text += strspn(text, " \t\r");
     for (size_t n = strlen(text); n && strchr(" \t\r", text[n - 1]);) text[--n] = 0;
@@ -190,26 +190,26 @@ static char *cut_comment(char *text)
     char *p = text;
     while (*p && (*p != '#' || (p > text && !strchr(" \t", p[-1])))) p++;
     *p = 0;
-    return trim(text);
+    return trim_blanks(text);
 }
 
 /* "name value", "name = value" or, of a flag, "name". */
 static int add_line(char *line, unsigned number)
 {
-    char *name = trim(line), *value = name + strcspn(name, "= \t");
+    char *name = trim_blanks(line), *value = name + strcspn(name, "= \t");
     if (!*name || *name == '#') return 0;
     if (*value) *value++ = 0;
     value += strspn(value, " \t");
     if (*value == '=') value++;
-    value = trim(value);
+    value = trim_blanks(value);
     bool quoted = *value == '"' || *value == '\'';
     value = quoted ? cut_quotes(value) : cut_comment(value);
     name += strspn(name, "-");
     const wf_foreign *foreign;
-    const wf_opt *opt = meaning(name, &foreign);
-    if (!value) return bad(name, number, "%s: a value that begins with a quote has to end with the same one, and nothing but a comment may follow", name);
-    if (opt && opt->arg && !*value && !quoted) return bad(name, number, "%s needs a value: %s", name, opt->arg);
-    return add(name, value, number);
+    const wf_opt *opt = setting_meaning(name, &foreign);
+    if (!value) return bad_setting(name, number, "%s: a value that begins with a quote has to end with the same one, and nothing but a comment may follow", name);
+    if (opt && opt->arg && !*value && !quoted) return bad_setting(name, number, "%s needs a value: %s", name, opt->arg);
+    return add_setting(name, value, number);
 }
 
 /* $WEFT_CONFIG, which may be empty for none, else weft.conf in the user's folder. */
@@ -225,8 +225,8 @@ static bool find_file(void)
 static int check_line(const char *line, size_t left, const char *next, unsigned number)
 {
     size_t len = strlen(line);
-    if (!next && len < left) return bad("", number, "there is a zero byte: the file has to be text in UTF-8");
-    return len > LINE_MOST ? bad("", number, "the line is longer than %zu bytes", LINE_MOST) : 0;
+    if (!next && len < left) return bad_setting("", number, "there is a zero byte: the file has to be text in UTF-8");
+    return len > LINE_MOST ? bad_setting("", number, "the line is longer than %zu bytes", LINE_MOST) : 0;
 }
 
 static int read_lines(char *text, size_t len)
@@ -256,7 +256,7 @@ int wf_settings_read(void)
     int rc = read_file();
     for (size_t i = 0; i < WF_LEN(variables) && !rc; i++) {
         const char *value = getenv(variables[i].variable);
-        if (value && *value) rc = add(variables[i].name, value, 0);
+        if (value && *value) rc = add_setting(variables[i].name, value, 0);
     }
     return rc;
 }
@@ -273,7 +273,7 @@ void wf_settings_free(void)
  */
 
 /* Commands that do something else without -m do not get the model, and what the command line says goes before. */
-static bool applies(const wf_command *c, const wf_opts *o, const struct setting *s)
+static bool setting_applies(const wf_command *c, const wf_opts *o, const struct setting *s)
 {
     const wf_opt *opt = wf_opts_find(c, s->opt->name);
     if (!opt || opt->at != s->opt->at || (c->explicit_model && !strcmp(opt->name, "model"))) return false;
@@ -303,23 +303,23 @@ static bool leave_out(const wf_command *c, const wf_opts *o, bool on[MOST])
 }
 
 /* A flag without an off is another name for a value of an option. */
-static int apply(const wf_command *c, const struct setting *s, const wf_opt *opt, wf_opts *o)
+static int apply_setting(const wf_command *c, const struct setting *s, const wf_opt *opt, wf_opts *o)
 {
     char from[2 * PATH_MAX];
     bool off = !opt->arg && is_off(s->value);
-    if (off && opt->kind == WF_OPT_ZERO) return bad(opt->name, s->line, "%s: expected on, got '%s': it is %s, so leave the line out, or set that", opt->name, s->value, opt->help);
+    if (off && opt->kind == WF_OPT_ZERO) return bad_setting(opt->name, s->line, "%s: expected on, got '%s': it is %s, so leave the line out, or set that", opt->name, s->value, opt->help);
     if (off) return 0;
-    origin(opt->name, s->line, from, sizeof from);
+    setting_origin(opt->name, s->line, from, sizeof from);
     return wf_opts_set(c, opt->name, opt->arg ? s->value : NULL, from, o);
 }
 
 int wf_settings_apply(const wf_command *c, wf_opts *o)
 {
     bool on[MOST]; /* decided before the first one is set: settings do not go before each other */
-    for (size_t i = 0; i < settings.n; i++) on[i] = applies(c, o, &settings.list[i]);
+    for (size_t i = 0; i < settings.n; i++) on[i] = setting_applies(c, o, &settings.list[i]);
     while (leave_out(c, o, on)) continue;
     for (size_t i = 0; i < settings.n; i++) {
-        int rc = on[i] ? apply(c, &settings.list[i], wf_opts_find(c, settings.list[i].opt->name), o) : 0;
+        int rc = on[i] ? apply_setting(c, &settings.list[i], wf_opts_find(c, settings.list[i].opt->name), o) : 0;
         if (rc) return rc;
     }
     return 0;
@@ -350,14 +350,14 @@ static int check_values(void)
     int first = 0;
     for (size_t i = 0; i < settings.n; i++) {
         const wf_command as = {.name = wf_cmd_config.name, .groups = owner_of(&settings.list[i])->groups};
-        int rc = apply(&as, &settings.list[i], settings.list[i].opt, &all);
+        int rc = apply_setting(&as, &settings.list[i], settings.list[i].opt, &all);
         if (!first) first = rc;
     }
     wf_opts_free(&all);
     return first;
 }
 
-static int config(const wf_opts *o)
+static int cmd_config(const wf_opts *o)
 {
     char path[PATH_MAX], from[2 * PATH_MAX], value[1024];
     (void)o;
@@ -366,7 +366,7 @@ static int config(const wf_opts *o)
     print_path("models", path);
     for (size_t i = 0; i < settings.n; i++) {
         const struct setting *s = &settings.list[i];
-        origin(s->opt->name, s->line, from, sizeof from);
+        setting_origin(s->opt->name, s->line, from, sizeof from);
         wf_show(value, sizeof value, strcmp(s->opt->name, "api-key") ? s->value : "(not shown)");
         printf("%s = %s  # %s\n", s->opt->name, value, from);
     }
@@ -391,5 +391,5 @@ const wf_command wf_cmd_config = {
             "# behind a blank needs quotes.\n\n"
             "WEFT_MODEL, WEFT_DEVICE and WEFT_API_KEY go before the file.\n",
     .groups = groups,
-    .run = config,
+    .run = cmd_config,
 };

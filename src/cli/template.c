@@ -15,9 +15,6 @@ static const wf_opt rows[] = {
     {0, "tools", "FILE", "JSON file with a list of tools", WF_OPT_TEXT, AT(conversation.tools)},
     {0, "kwargs", "JSON", "further variables of the template, e.g. '{\"enable_thinking\": false}'", WF_OPT_TEXT, AT(conversation.kwargs)},
     {0, "add-generation-prompt", NULL, "end with the start of the assistant's turn", WF_OPT_FLAG, AT(conversation.add_generation_prompt)},
-    {0, "bos", "TEXT", "text of bos_token (default: the model's)", WF_OPT_TEXT, AT(conversation.bos)},
-    {0, "eos", "TEXT", "text of eos_token (default: the model's)", WF_OPT_TEXT, AT(conversation.eos)},
-    {0, "now", "DATE", "the date that the template sees, as YYYY-MM-DD (default: today)", WF_OPT_TEXT, AT(conversation.now)},
 };
 static const WF_GROUP(template_group, "Conversation", rows);
 
@@ -26,7 +23,7 @@ static int read_date(const wf_opts *o, int64_t *out)
 {
     struct tm tm = {.tm_hour = 12, .tm_isdst = -1};
     const char *end = o->conversation.now ? strptime(o->conversation.now, "%Y-%m-%d", &tm) : "";
-    if (!end || *end) return wf_usage(o->command, "--now: '%s' is no date such as 2026-11-23", o->conversation.now);
+    if (!end || *end) return wf_usage(o->command, "$WEFT_NOW: '%s' is no date such as 2026-11-23", o->conversation.now);
     *out = o->conversation.now ? (int64_t)mktime(&tm) : 0;
     return 0;
 }
@@ -39,7 +36,7 @@ static int read_json(const char *path, char **text)
     return s ? wf_say_error(s) : 0;
 }
 
-static int print(const struct weft_model *m, const struct weft_chat_params *p)
+static int print_rendered(const struct weft_model *m, const struct weft_chat_params *p)
 {
     char *text = NULL;
     size_t len = 0;
@@ -62,7 +59,7 @@ static int cmd_template(const wf_opts *o)
     if (!rc) rc = read_json(o->conversation.tools, &tools);
     if (!rc && (o->model || !chat_template)) rc = wf_open_model(o, true, &m);
     p.chat_template = chat_template, p.messages_json = messages, p.tools_json = tools;
-    if (!rc) rc = print(m, &p);
+    if (!rc) rc = print_rendered(m, &p);
     weft_model_close(m);
     free(chat_template);
     free(messages);

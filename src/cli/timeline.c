@@ -126,7 +126,7 @@ static void share_scale(sheet *sh, size_t first)
     for (size_t i = first; i < sh->n_panels; i++) sh->panels[i].us = most > 0 ? most : 1;
 }
 
-static double place(const panel *p, double us)
+static double place_of(const panel *p, double us)
 {
     return LEFT + INNER * WF_MIN(WF_MAX((us - p->from) / p->us, 0), 1);
 }
@@ -171,7 +171,7 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
 {
     char style[320], title[256];
     const look *l = look_of(op->op_class);
-    double x = place(p, op->begin_us), width = place(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
+    double x = place_of(p, op->begin_us), width = place_of(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
     op_title(op, title, sizeof title);
     snprintf(style, sizeof style,
              "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
@@ -218,8 +218,8 @@ static void draw_curve(FILE *f, const panel *p, const look *l, double y)
     for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
         if (u->end_us <= p->from || u->begin_us >= p->until) continue;
         double up = bottom - STRIP * u->use[l->class];
-        if (fabs(up - at) > 0.005) fprintf(f, " %.2f,%.2f %.2f,%.2f", place(p, u->begin_us), at, place(p, u->begin_us), up);
-        at = up, last = place(p, WF_MIN(u->end_us, p->until));
+        if (fabs(up - at) > 0.005) fprintf(f, " %.2f,%.2f %.2f,%.2f", place_of(p, u->begin_us), at, place_of(p, u->begin_us), up);
+        at = up, last = place_of(p, WF_MIN(u->end_us, p->until));
     }
     fprintf(f, " %.2f,%.2f %.2f,%.2f\"/>\n", last, at, last, bottom);
 }
@@ -249,7 +249,7 @@ static void draw_axis(const sheet *sh, const panel *p, double top, double y)
     double step = round_up(p->us / 9), unit = ms ? 1000 : 1;
     for (double us = WF_MAX(ceil(p->from / step - 1e-9), 0) * step; us <= (p->from + p->us) * (1 + 1e-9); us += step) {
         char label[24];
-        double x = place(p, us);
+        double x = place_of(p, us);
         snprintf(label, sizeof label, "%.6g", us / unit);
         svg_line(sh->f, x, top, x, y + 4, "stroke=\"#000\" stroke-opacity=\"0.12\"");
         svg_text(sh->f, x, y + 16, "middle", TEXT, label);
@@ -419,13 +419,12 @@ int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_e
     wf_progress bar = {0};
     struct weft_timeline *t = NULL;
     struct weft_timeline_params p = {.tokens = o->explain.tokens, .decodes = o->explain.decodes, .context = o->explain.context, .profile = o->print_profile,
-                                     .estimate = o->explain.measure, .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+                                     .estimate = true, .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
     weft_status s = weft_timeline(e, &p, &t);
     wf_progress_end(&bar);
     if (!s) s = write_timeline(o, m, t);
     if (!s) print_step(&t->predicted, "predicted"), print_step(&t->measured, "measured");
-    if (!s && !t->predicted.n_ops)
-        wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");
+    if (!s && !t->predicted.n_ops) wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`");
     weft_timeline_free(t);
     if (s) return wf_say_error(s);
     wf_note(o, "wrote %s", o->engine.timeline);

@@ -12,7 +12,7 @@
 /* ---- tokenize ---------------------------------------------------------------------------------
  */
 
-static int tokenize(const wf_opts *o)
+static int cmd_tokenize(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     char *text = NULL;
@@ -48,7 +48,7 @@ const wf_command wf_cmd_tokenize = {
     .groups = tokenize_groups,
     .words = {"prompt"},
     .reads_stdin = true,
-    .run = tokenize,
+    .run = cmd_tokenize,
 };
 
 /* ---- detokenize -------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ static int read_ids(const wf_opts *o, struct ids *ids)
     return rc;
 }
 
-static int detokenize(const wf_opts *o)
+static int cmd_detokenize(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct ids ids = {0};
@@ -135,5 +135,5 @@ const wf_command wf_cmd_detokenize = {
     .groups = detokenize_groups,
     .takes_args = true,
     .reads_stdin = true,
-    .run = detokenize,
+    .run = cmd_detokenize,
 };

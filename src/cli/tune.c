@@ -37,7 +37,7 @@ static void on_progress(void *user, const char *what, double fraction)
     if (!t->o->quiet) wf_progress_update(&t->bar, what, fraction);
 }
 
-static int tune(const wf_opts *o, const struct weft_model *m)
+static int tune_kernels(const wf_opts *o, const struct weft_model *m)
 {
     char path[1100] = "";
     struct tune t = {.o = o};
@@ -78,7 +78,7 @@ static int with_model(const wf_opts *given, int (*use)(const wf_opts *, const st
 {
     wf_opts o = *given;
     struct weft_model *m = NULL;
-    if (o.shapes.n > 1) return wf_usage(o.command, "%s takes one --shape NAME, such as llama3-8b", o.overlap ? "--overlap" : "--dataset");
+    if (o.shapes.n > 1) return wf_usage(o.command, "%s takes one --shape NAME, such as llama3-8b", o.overlap ? "--overlap" : "--dataset-path");
     if (o.shapes.n) o.shape = o.shapes.v[0], o.type = o.dtypes;
     int rc = wf_open_model(&o, false, &m);
     if (!rc) rc = use(&o, m);
@@ -88,10 +88,11 @@ static int with_model(const wf_opts *given, int (*use)(const wf_opts *, const st
 
 /* ---- overlap -------------------------------------------------------------------------------- */
 
-static int overlap(const wf_opts *o, const struct weft_model *m)
+static int tune_overlap(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_engine *e = NULL;
     struct weft_overlap_params p = o->overlaps;
+    p.keep = WF_MIN(o->search.keep, 4u);
     wf_progress bar = {0};
     bool stopped = false;
     int rc = wf_open_profiled(o, m, &e);
@@ -106,12 +107,6 @@ static int overlap(const wf_opts *o, const struct weft_model *m)
     weft_engine_close(e);
     if (stopped) wf_note(o, "stopped: what was measured is kept, and the same command goes on from there");
     return rc ? rc : stopped ? wf_interrupted_exit() : 0;
-}
-
-static int cmd_overlap(const wf_opts *o)
-{
-    if (o->file || o->max_size || o->repeat || o->rotate) return wf_usage(o->command, "-f, --max-size, -r and --rotate are of kernels, not of --overlap");
-    return with_model(o, overlap);
 }
 
 /* ---- the chunk for a load ------------------------------------------------------------------- */
@@ -161,12 +156,6 @@ static void on_chunk_progress(void *user, const char *what, double fraction)
     if (!v->o->quiet) wf_progress_update(&v->bar, what, fraction);
 }
 
-static void advise(const chunk_view *v)
-{
-    const struct weft_chunk_row *r = &v->chosen;
-    if (r->policy) printf("\nserve such a load with --policy %s --max-num-batched-tokens %u, the smallest step that is expected to give nearly as much as the best\n", r->policy, r->tokens);
-}
-
 /* Of the requests that fit the context, as `weft bench throughput` takes them. */
 static weft_status keep_fitting(const wf_opts *o, uint32_t context, lengths *l)
 {
@@ -192,54 +181,44 @@ static int tune_chunk(const wf_opts *o, struct weft_engine *e, lengths *l)
     weft_status s = weft_tune_chunk(e, &p, path, sizeof path);
     wf_progress_end(&v.bar);
     if (s) return wf_say_error(s);
-    advise(&v);
+    if (v.chosen.policy)
+        printf("\nserve such a load with --policy %s --max-num-batched-tokens %u, the smallest step that is expected to give nearly as much as the best\n",
+               v.chosen.policy, v.chosen.tokens);
     if (wf_interrupted() || (p.seconds && (uint64_t)(time(NULL) - began) >= p.seconds)) wf_note(o, "stopped: steps of more than %u tokens may be missing", v.last_tokens);
     wf_note(o, "wrote %s: with it policy sarathi begins with this ratio", path);
     return wf_interrupted() ? wf_interrupted_exit() : 0;
 }
 
-/* With the kernels of the file that is written, where it is there. */
-static int open_for_chunks(const wf_opts *o, const struct weft_model *m, struct weft_engine **e)
+static int tune_steps(const wf_opts *o, const struct weft_model *m)
 {
+    lengths l = {0};
+    struct weft_engine *e = NULL;
     struct weft_engine_params p = o->engine;
     struct stat st;
     wf_batching_defaults(o, m, &p);
     uint64_t all = p.n_seqs && p.context ? (uint64_t)p.n_seqs * p.context : MOST_TOKENS;
     if (!p.max_batched_tokens) p.max_batched_tokens = (uint32_t)WF_MIN((uint64_t)MOST_TOKENS, all);
-    if (o->file && !stat(o->file, &st) && S_ISREG(st.st_mode)) p.tuned = o->file; /* opening another kind of file may wait for ever */
+    if (o->file && !stat(o->file, &st) && S_ISREG(st.st_mode)) p.tuned = o->file; /* with the kernels of the file that is written; another kind of file may never open */
     p.policy = "sarathi";
-    return wf_open_engine(o, m, p, e);
-}
-
-static int chunk(const wf_opts *o, const struct weft_model *m)
-{
-    lengths l = {0};
-    struct weft_engine *e = NULL;
     weft_status s = read_lengths(&o->load.traces, &l);
-    int rc = s ? wf_say_error(s) : open_for_chunks(o, m, &e);
+    int rc = s ? wf_say_error(s) : wf_open_engine(o, m, p, &e);
     if (!rc) rc = tune_chunk(o, e, &l);
     weft_engine_close(e);
     free(l.prompts), free(l.generated);
     return rc;
 }
 
-static int cmd_chunk(const wf_opts *o)
-{
-    if (o->max_size || o->rotate) return wf_usage(o->command, "--max-size and --rotate are of kernels, not of --dataset");
-    return with_model(o, chunk);
-}
-
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static int check_views(const wf_opts *o)
 {
-    static const char *const of_overlap[] = {"quick", "anew", "profile", "output", "best", "context-measured"};
+    static const char *const of_overlap[] = {"profile", "output", "context"};
     static const char *const of_steps[] = {"max-num-seqs", "max-num-batched-tokens", "kv-memory", "deterministic", "f16-residual", "ctx-size"};
     for (size_t i = 0; !o->overlap && i < WF_LEN(of_overlap); i++)
         if (wf_opts_has(o, of_overlap[i])) return wf_usage(o->command, "--%s belongs to --overlap", of_overlap[i]);
     for (size_t i = 0; !o->overlap && !o->load.traces.n && i < WF_LEN(of_steps); i++)
-        if (wf_opts_has(o, of_steps[i])) return wf_usage(o->command, "--%s belongs to --overlap and --dataset", of_steps[i]);
-    return o->overlap && o->load.traces.n ? wf_usage(o->command, "--overlap and --dataset conflict: use one of them") : 0;
+        if (wf_opts_has(o, of_steps[i])) return wf_usage(o->command, "--%s belongs to --overlap and --dataset-path", of_steps[i]);
+    return o->overlap && o->load.traces.n ? wf_usage(o->command, "--overlap and --dataset-path conflict: use one of them") : 0;
 }
 
 static int cmd_tune(const wf_opts *o)
@@ -250,11 +229,12 @@ static int cmd_tune(const wf_opts *o)
     if (o->shapes.n && o->model)
         return wf_usage(o->command, "--shape and -m conflict: use one of them");
     if (o->dtypes && !o->shapes.n)
-        return wf_usage(o->command, "--dtype needs --shape: a model has its own formats");
-    if (o->overlap) return cmd_overlap(o);
-    if (o->load.traces.n) return cmd_chunk(o);
+        return wf_usage(o->command, "--type needs --shape: a model has its own formats");
+    if (o->overlap && (o->file || o->repeat)) return wf_usage(o->command, "-f and -r are of kernels, not of --overlap");
+    if (o->overlap) return with_model(o, tune_overlap);
+    if (o->load.traces.n) return with_model(o, tune_steps);
     int rc = o->shapes.n ? 0 : wf_open_model(o, false, &m);
-    if (!rc) rc = tune(o, m);
+    if (!rc) rc = tune_kernels(o, m);
     if (m) weft_model_close(m);
     return rc;
 }
@@ -262,44 +242,34 @@ static int cmd_tune(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "shape", "SHAPE",
      "N=6144,K=4096 for matrices or H=32,KV=8,D=128 for attention, instead of a model's shapes; "
-     "repeatable. With --overlap and --dataset the name of one model's shape, such as llama3-8b",
+     "repeatable. With --overlap and --dataset-path the name of one model's shape, such as llama3-8b",
      WF_OPT_WORDS, AT(shapes)},
-    {0, "dtype", "TYPE,...",
+    {0, "type", "TYPE,...",
      "formats of the matrices, such as F16,Q4_0 (default F16)",
      WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
-    {0, "max-size", "N", "measure up to N tokens in a batch, or keys in a sequence (default 2048)",
-     WF_OPT_U32, AT(max_size), 1, 1048576},
     {'r', "repetitions", "N", "samples of at least 20 ms, whose median is used (default 3)",
      WF_OPT_U32, AT(repeat), 1, 64},
-    {0, "rotate", "SIZE",
-     "total size of the copies of the operands that launches cycle through, so that none is cached, e.g. 4G (default: on GPUs 4G, else more than twice the last-level cache)", WF_OPT_SIZE,
-     AT(rotate), 1, 0x1p63},
     {0, "seconds", "N", "about the most time that measuring takes, without opening the model (default: no limit, and 300 with --overlap, where the search is in it, but not building kernels for the plans that are found, nor the step that runs when it is over); the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
     {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE.tune)", WF_OPT_TEXT,
      AT(file)},
-    {0, "dataset", "FILE", "instead of kernels measure steps, and find the chunk for a load: lengths of its requests as CSV, as of `weft bench throughput`; repeatable. Its ratio P:D of prompt tokens to generated ones is kept, and --policy sarathi begins with it", WF_OPT_WORDS, AT(load.traces)},
-    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
-     AT(engine.no_kernel_cache)},
+    {0, "dataset-path", "FILE", "instead of kernels measure steps, and find the chunk for a load: lengths of its requests as CSV, as of `weft bench throughput`; repeatable. Its ratio P:D of prompt tokens to generated ones is kept, and --policy sarathi begins with it", WF_OPT_WORDS, AT(load.traces)},
 };
 static const wf_opt overlap_rows[] = {
     {0, "overlap", NULL, "measure ops alone and beside each other, and find plans that overlap them, instead of kernels (docs/plans.md)", WF_OPT_FLAG, AT(overlap)},
-    {0, "quick", NULL, "fewer sizes, shares and repetitions, to try it", WF_OPT_FLAG, AT(overlaps.quick)},
-    {0, "anew", NULL, "measure also what was measured before", WF_OPT_FLAG, AT(overlaps.anew)},
-    {0, "best", "N", "plans that are run for each kind of load, besides the sequential one (default 4)", WF_OPT_U32, AT(overlaps.keep), 1, 4},
-    {0, "context-measured", "N", "keys of the sequences that attention is measured with (default 1024)", WF_OPT_U32, AT(overlaps.context), 1, 1 << 24},
+    {0, "context", "N", "keys of the sequences that attention is measured with (default 1024)", WF_OPT_U32, AT(overlaps.context), 1, 1 << 24},
     {0, "profile", "PROFILE", "file for the times of ops, which `weft plan --search` reads (default: one of this device and model in the cache folder)", WF_OPT_TEXT, AT(overlaps.profile)},
     {'o', "output", "FILE", "file for the plans, for --plan (default: one in the cache folder, which --nano-batches auto takes)", WF_OPT_TEXT, AT(overlaps.plan)},
 };
 static const WF_GROUP(group, "Tuning", rows);
 static const wf_opt step_rows[] = {
     {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
-    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve` (default with --dataset 2048)", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
+    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve` (default with --dataset-path 2048)", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache (default: as of `weft serve`; with --overlap as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG, AT(engine.deterministic)},
     {0, "f16-residual", NULL, "measure with the residual stream in F16, for engines with --f16-residual", WF_OPT_FLAG, AT(engine.f16_residual)},
 };
 static const WF_GROUP(overlap_group, "Overlap", overlap_rows);
-static const WF_GROUP(step_group, "Steps, of --overlap and --dataset", step_rows);
+static const WF_GROUP(step_group, "Steps, of --overlap and --dataset-path", step_rows);
 static const wf_opt_group *const groups[] = {&wf_group_model, &group, &overlap_group, &step_group, &wf_group_context, &wf_group_device,
                                              &wf_group_general, NULL};
 

@@ -40,24 +40,24 @@ static weft_status check_output(const conversion *c)
 
 /* ---- metadata -------------------------------------------------------------------------------------- */
 
-static bool begins(wf_str key, const char *with)
+static bool key_begins(wf_str key, const char *with)
 {
     return key.len >= strlen(with) && !memcmp(key.data, with, strlen(with));
 }
 
 /* What is written anew, or was true of the old file only. */
-static bool dropped(const conversion *c, wf_str key)
+static bool is_dropped(const conversion *c, wf_str key)
 {
     static const char *const old[] = {"general.file_type", "general.quantization_version", "general.alignment", "split.", "quantize.imatrix."};
     for (size_t i = 0; i < WF_LEN(old); i++)
-        if (begins(key, old[i])) return true;
-    return c->in->folder && begins(key, "tokenizer.ggml.");
+        if (key_begins(key, old[i])) return true;
+    return c->in->folder && key_begins(key, "tokenizer.ggml.");
 }
 
 static weft_status fill_meta(const conversion *c)
 {
     for (size_t i = 0; i < c->in->n_kv; i++)
-        if (!dropped(c, c->in->kv[i].key)) WF_TRY(wf_folder_add(c->out, &c->in->kv[i]));
+        if (!is_dropped(c, c->in->kv[i].key)) WF_TRY(wf_folder_add(c->out, &c->in->kv[i]));
     WF_TRY(wf_folder_u32(c->out, "general.file_type", c->recipe.file_type));
     if (wf_dtypes[c->recipe.dtype].block > 1) WF_TRY(wf_folder_u32(c->out, "general.quantization_version", QUANTISATION_VERSION));
     return c->in->folder ? wf_tokenizer_to_gguf(c->in, c->out) : WEFT_OK;
@@ -66,7 +66,7 @@ static weft_status fill_meta(const conversion *c)
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
 /* A disk without room says so now. Not every file system can reserve. */
-static weft_status reserve(const wf_output *o, uint64_t bytes)
+static weft_status reserve_space(const wf_output *o, uint64_t bytes)
 {
     int fd = fileno(o->f);
     bool fits = !fallocate(fd, 0, 0, (off_t)bytes);
@@ -79,7 +79,7 @@ static weft_status write_file(conversion *c, const wf_output *o, uint64_t size)
     const struct weft_convert_params *p = c->p;
     uint64_t head = wf_gguf_write_head(c->out, o->f);
     if (fflush(o->f)) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->path, strerror(errno));
-    WF_TRY(reserve(o, head + size));
+    WF_TRY(reserve_space(o, head + size));
     const wf_encode e = {.list = c->list, .n = c->in->n_tensors, .fd = fileno(o->f), .data = head, .path = o->path,
                          .threads = p->threads ? p->threads : (uint32_t)WF_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .on_progress = p->on_progress, .stop = p->stop, .user = p->user};
     WF_TRY(wf_encode_run(&e));
@@ -98,7 +98,7 @@ static weft_status write_output(conversion *c, uint64_t size)
     return s ? s : end;
 }
 
-static weft_status convert(conversion *c)
+static weft_status convert_model(conversion *c)
 {
     if (!c->in->n_tensors && c->in->folder) return wf_folder_no_weights(c->in->path);
     if (!c->in->n_tensors) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: there is nothing to convert", c->in->path);
@@ -123,7 +123,7 @@ weft_status weft_convert(const struct weft_convert_params *p, struct weft_conver
     wf_listener before = wf_report_to(p->on_progress, p->user);
     weft_status s = wf_model_file_open(p->path, &c.in);
     wf_report_to(before.fn, before.user);
-    if (s == WEFT_OK) s = convert(&c);
+    if (s == WEFT_OK) s = convert_model(&c);
     free(c.list);
     wf_gguf_close(c.out);
     wf_gguf_close(c.in);

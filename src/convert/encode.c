@@ -59,7 +59,7 @@ static weft_status bad_value(const wf_encode_tensor *t, uint64_t row, uint64_t c
 }
 
 /* Scales of blocks are F16, and so are its limits. */
-static weft_status check(const wf_encode_tensor *t, const float *x, uint64_t n, uint64_t row)
+static weft_status check_values(const wf_encode_tensor *t, const float *x, uint64_t n, uint64_t row)
 {
     bool wide = t->to.dtype == WF_F32 || t->to.dtype == WF_BF16 || t->to.dtype == WF_MXFP4;
     float most = wide ? 3.4028235e38f : 65504.0f;
@@ -82,13 +82,13 @@ static weft_status encode_rows(const worker *w, const wf_encode_tensor *t, const
         float *x = w->values + i * s->cols;
         if (s->copied) memcpy(w->bytes + i * size, src, size);
         else wf_dtypes[t->from->dtype].decode(src, x, s->cols);
-        if (!s->copied) WF_TRY(check(t, x, s->cols, first + i));
+        if (!s->copied) WF_TRY(check_values(t, x, s->cols, first + i));
     }
     if (!s->copied) wf_dtypes[t->to.dtype].encode(w->values, w->bytes, n * s->cols);
     return WEFT_OK;
 }
 
-static weft_status put(const wf_encode *e, const uint8_t *p, uint64_t n, uint64_t at)
+static weft_status write_bytes(const wf_encode *e, const uint8_t *p, uint64_t n, uint64_t at)
 {
     while (n) {
         ssize_t done = pwrite(e->fd, p, n, (off_t)at);
@@ -107,7 +107,7 @@ static weft_status encode_chunk(worker *w, uint64_t chunk)
     shape s = shape_of(t);
     uint64_t row = (chunk - w->c->first[w->tensor]) * s.step, n = WF_MIN(s.step, s.rows - row), size = row_bytes(&t->to, &s);
     WF_TRY(encode_rows(w, t, &s, row, n));
-    return put(e, w->bytes, n * size, e->data + t->to.offset + row * size);
+    return write_bytes(e, w->bytes, n * size, e->data + t->to.offset + row * size);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static void close_worker(worker *w)
 }
 
 /* With what only the caller's thread may do. */
-static weft_status report(const encoder *c)
+static weft_status report_progress(const encoder *c)
 {
     const wf_encode *e = c->e;
     if (e->stop && e->stop(e->user)) return wf_fail(WEFT_ERR_CANCELLED, "stopped");
@@ -142,7 +142,7 @@ static weft_status report(const encoder *c)
     return WEFT_OK;
 }
 
-static void work(encoder *c, bool callers)
+static void work_chunks(encoder *c, bool callers)
 {
     worker w;
     weft_status s = open_worker(&w, c);
@@ -151,7 +151,7 @@ static void work(encoder *c, bool callers)
         if (chunk >= c->n_chunks) break;
         s = encode_chunk(&w, chunk);
         atomic_fetch_add(&c->done, 1);
-        if (s == WEFT_OK && callers) s = report(c);
+        if (s == WEFT_OK && callers) s = report_progress(c);
     }
     if (s != WEFT_OK) end_with(c, s);
     close_worker(&w);
@@ -159,11 +159,11 @@ static void work(encoder *c, bool callers)
 
 static void *thread_main(void *c)
 {
-    work(c, false);
+    work_chunks(c, false);
     return NULL;
 }
 
-static weft_status plan(encoder *c)
+static weft_status plan_chunks(encoder *c)
 {
     const wf_encode *e = c->e;
     c->first = wf_calloc(e->n + 1, sizeof *c->first);
@@ -183,14 +183,14 @@ static void run_threads(encoder *c)
     pthread_t threads[MAX_THREADS];
     size_t n = 0, want = WF_MIN(WF_MIN(c->e->threads, (uint64_t)MAX_THREADS), c->n_chunks);
     while (n + 1 < want && !pthread_create(&threads[n], NULL, thread_main, c)) n++;
-    work(c, true);
+    work_chunks(c, true);
     while (n) pthread_join(threads[--n], NULL);
 }
 
 weft_status wf_encode_run(const wf_encode *e)
 {
     encoder c = {.e = e, .lock = PTHREAD_MUTEX_INITIALIZER};
-    weft_status s = plan(&c);
+    weft_status s = plan_chunks(&c);
     if (s == WEFT_OK) run_threads(&c);
     free(c.first);
     if (s != WEFT_OK || c.status == WEFT_OK) return s;

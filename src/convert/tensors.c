@@ -47,7 +47,7 @@ static size_t find_out(const work *w, const char *name)
     return w->out->n_tensors;
 }
 
-static bool alike(const wf_gguf_tensor *all, const wf_gguf_tensor *one)
+static bool is_alike(const wf_gguf_tensor *all, const wf_gguf_tensor *one)
 {
     return all->dims[0] == one->dims[0] && (one->n_dims < 2 || all->dims[1] == one->dims[1]) && one->n_dims <= 2;
 }
@@ -55,7 +55,7 @@ static bool alike(const wf_gguf_tensor *all, const wf_gguf_tensor *one)
 /* ---- formats ----------------------------------------------------------------------------------------- */
 
 /* The type of a tensor in the output. Integers, which are no weights, are copied. */
-static weft_status choose(const work *w, wf_gguf_tensor *t)
+static weft_status choose_type(const work *w, wf_gguf_tensor *t)
 {
     bool other = false;
     uint32_t block = 1, bytes;
@@ -72,10 +72,10 @@ static weft_status choose(const work *w, wf_gguf_tensor *t)
     return WEFT_OK;
 }
 
-static weft_status push(const work *w, const wf_gguf_tensor *t)
+static weft_status push_tensor(const work *w, const wf_gguf_tensor *t)
 {
     wf_gguf_tensor to = *t;
-    WF_TRY(choose(w, &to));
+    WF_TRY(choose_type(w, &to));
     return wf_folder_push(w->out, &to);
 }
 
@@ -87,19 +87,19 @@ static weft_status push_experts(const work *w, const wf_gguf_tensor *one, const 
     if (one->n_dims > 2) return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' has %u dimensions, want 2", WF_SHOW(one->name), one->n_dims);
     all.name = (wf_str){kept, strlen(name)};
     all.dims[all.n_dims++] = w->recipe->n_expert;
-    return push(w, &all);
+    return push_tensor(w, &all);
 }
 
-static weft_status add(work *w, size_t i)
+static weft_status add_tensor(work *w, size_t i)
 {
     const wf_gguf_tensor *t = &w->in->tensors[i];
     char all[96];
     struct place *p = &w->places[i];
     *p = (struct place){w->out->n_tensors, 0};
-    if (!w->recipe->n_expert || !is_expert(t, all, &p->expert)) return push(w, t);
+    if (!w->recipe->n_expert || !is_expert(t, all, &p->expert)) return push_tensor(w, t);
     p->tensor = find_out(w, all);
     if (p->tensor == w->out->n_tensors) WF_TRY(push_experts(w, t, all));
-    if (p->expert >= w->recipe->n_expert || !alike(&w->out->tensors[p->tensor], t))
+    if (p->expert >= w->recipe->n_expert || !is_alike(&w->out->tensors[p->tensor], t))
         return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' is none of %u experts that are alike", WF_SHOW(t->name), w->recipe->n_expert);
     return WEFT_OK;
 }
@@ -168,7 +168,7 @@ static weft_status check_whole(const work *w)
 
 static weft_status list_all(work *w, uint64_t *bytes)
 {
-    for (size_t i = 0; i < w->in->n_tensors; i++) WF_TRY(add(w, i));
+    for (size_t i = 0; i < w->in->n_tensors; i++) WF_TRY(add_tensor(w, i));
     *bytes = wf_gguf_place(w->out);
     WF_TRY(list_parts(w));
     w->result->n_tensors = w->out->n_tensors;

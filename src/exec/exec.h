@@ -39,7 +39,7 @@ typedef struct wf_step_io {
 /* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of the step is in
  * flight, or the device is lost; its results are undefined. */
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
-/* Could --force have this variant run something of a step? */
+/* Could WEFT_FORCE have this variant run something of a step? */
 bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
 bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step in flight; none: nothing. */

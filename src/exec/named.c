@@ -1,4 +1,4 @@
-/* named: kernels that a plan or --force names must run something. One that was wrong or did not build has been dropped with a warning,
+/* named: kernels that a plan or WEFT_FORCE names must run something. One that was wrong or did not build has been dropped with a warning,
  * and the device's choice takes its place; one that can run no call at all would only seem to be compared. See program.h. */
 #include "dev/front.h"
 #include "exec/program.h"

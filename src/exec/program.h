@@ -94,7 +94,7 @@ bool wf_programs_can_run(const wf_bind_to *to, const wf_program *list, size_t n,
 /* Is one of these kernels attention with asynchronous softmax? And is one bound to the layer's attention? */
 bool wf_binding_is_async(wf_dev *, const wf_binding *);
 bool wf_programs_use_async(const wf_bind_to *to, const wf_program *list, size_t n, int32_t layer);
-/* An error if a plan or --force names a kernel that runs nothing of what it is named for. */
+/* An error if a plan or WEFT_FORCE names a kernel that runs nothing of what it is named for. */
 weft_status wf_check_named(const wf_bind_to *to, const wf_program *list, size_t n);
 /* pace.c. Drivers reset a device that takes some seconds for what they were given at once, so that a kernel takes no more rows, and
  * a queue holds no more work before it is flushed, than are expected to take this long. */

@@ -32,7 +32,7 @@ typedef struct fetch {
     uint64_t began_ns, began_at; /* of this try, for the rate */
 } fetch;
 
-static weft_status failed(const char *what, const char *path)
+static weft_status io_failed(const char *what, const char *path)
 {
     return wf_fail(WEFT_ERR_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
@@ -59,7 +59,7 @@ static weft_status add_file(const wf_http *h, int fd, const char *path, uint64_t
     weft_status s = buf ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory");
     for (uint64_t at = 0; !s && at < n;) {
         ssize_t got = pread(fd, buf, (size_t)WF_MIN(n - at, (uint64_t)CHUNK), (off_t)at);
-        if (got <= 0) s = failed("read", path);
+        if (got <= 0) s = io_failed("read", path);
         if (wf_http_stopped(h)) s = wf_fail(WEFT_ERR_CANCELLED, "stopped");
         if (!s) wf_sum_add(sum, buf, (size_t)got), at += (uint64_t)got;
         if (!h->p->quiet) wf_progress_update(&bar, "checking", (double)at / (double)n);
@@ -74,7 +74,7 @@ weft_status wf_fetch_look(const wf_http *h, const wf_remote *f, const char *path
     struct stat st;
     char hex[65] = "";
     *out = WF_ABSENT;
-    if (lstat(path, &st)) return errno == ENOENT ? WEFT_OK : failed("open", path);
+    if (lstat(path, &st)) return errno == ENOENT ? WEFT_OK : io_failed("open", path);
     *out = WF_OTHER;
     int fd = *f->sum && f->known ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     if (fd < 0) return WEFT_OK;
@@ -94,10 +94,10 @@ static weft_status lock_part(fetch *t)
     struct stat mine, there;
     for (;;) {
         t->fd = open(t->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-        if (t->fd < 0) return failed("write", t->part);
+        if (t->fd < 0) return io_failed("write", t->part);
         if (flock(t->fd, LOCK_EX | LOCK_NB)) {
             bool busy = errno == EWOULDBLOCK;
-            return busy ? wf_fail(WEFT_ERR_IO, "another weft is fetching %s", t->f->name) : failed("lock", t->part);
+            return busy ? wf_fail(WEFT_ERR_IO, "another weft is fetching %s", t->f->name) : io_failed("lock", t->part);
         }
         if (!fstat(t->fd, &mine) && !stat(t->part, &there) && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) break;
         close(t->fd);
@@ -111,7 +111,7 @@ static weft_status write_record(fetch *t)
 {
     json_t *o = json_pack("{s:s, s:s, s:s}", "url", t->f->url, "etag", t->etag, "sum", t->sum);
     int fd = o ? open(t->record, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600) : -1; /* an address may hold a key */
-    weft_status s = fd < 0 || json_dumpfd(o, fd, JSON_INDENT(1)) ? failed("write", t->record) : WEFT_OK;
+    weft_status s = fd < 0 || json_dumpfd(o, fd, JSON_INDENT(1)) ? io_failed("write", t->record) : WEFT_OK;
     if (fd >= 0) close(fd);
     json_decref(o);
     return s;
@@ -134,14 +134,14 @@ static const char *text_of(const json_t *o, const char *key)
 }
 
 /* From the first byte, since what is there is of something else. */
-static weft_status restart(fetch *t, const char *why)
+static weft_status restart_file(fetch *t, const char *why)
 {
     if (t->have && why) wf_log(WEFT_LOG_WARN, "%s: %s: it is fetched from the start", t->f->name, why);
     t->have = 0;
     t->etag[0] = 0;
     wf_sum_end(t->state, NULL);
     t->state = NULL;
-    return ftruncate(t->fd, 0) ? failed("write", t->part) : WEFT_OK;
+    return ftruncate(t->fd, 0) ? io_failed("write", t->part) : WEFT_OK;
 }
 
 /* Goes on with what an earlier call left, if it is of the same file as far as one can know. */
@@ -153,8 +153,8 @@ static weft_status take_up(fetch *t)
     if (same && !*t->sum) wf_copy(t->sum, sizeof t->sum, text_of(o, "sum"));
     bool sure = *t->sum || *t->etag;
     json_decref(o);
-    if (!same) return restart(t, "what was there before is of another file, or it has changed since");
-    return sure ? WEFT_OK : restart(t, "the server says nothing by which to know that it is still the same file");
+    if (!same) return restart_file(t, "what was there before is of another file, or it has changed since");
+    return sure ? WEFT_OK : restart_file(t, "the server says nothing by which to know that it is still the same file");
 }
 
 /* The state of the checksum for the bytes that are there. */
@@ -192,7 +192,7 @@ static weft_status take_total(fetch *t)
 }
 
 /* Are these bytes the rest of what is there? */
-static bool fits(const fetch *t)
+static bool is_rest(const fetch *t)
 {
     bool same = !*t->etag || !*t->r.etag || !strcmp(t->etag, t->r.etag);
     bool linked = !is_sha256(t->r.linked_etag) || !*t->sum || !strcasecmp(t->sum, t->r.linked_etag);
@@ -202,10 +202,10 @@ static bool fits(const fetch *t)
 static weft_status on_begin(void *user)
 {
     fetch *t = user;
-    bool odd = t->r.status == 206 && !fits(t);
-    if (t->have && !fits(t)) {
+    bool odd = t->r.status == 206 && !is_rest(t);
+    if (t->have && !is_rest(t)) {
         if (!*t->f->sum) t->known = t->f->known, t->total = t->f->size, t->sum[0] = 0;
-        WF_TRY(restart(t, odd ? "the server answers with other bytes than asked for" : "the server does not go on, or the file has changed there"));
+        WF_TRY(restart_file(t, odd ? "the server answers with other bytes than asked for" : "the server does not go on, or the file has changed there"));
     }
     if (odd) return t->r.again = true, wf_fail(WEFT_ERR_IO, "%s: the server answers with other bytes than asked for", t->f->name);
     if (!*t->sum && is_sha256(t->r.linked_etag)) wf_copy(t->sum, sizeof t->sum, t->r.linked_etag);
@@ -217,7 +217,7 @@ static weft_status on_begin(void *user)
     return write_record(t);
 }
 
-static void draw(fetch *t)
+static void draw_bar(fetch *t)
 {
     char have[32], total[32], rate[32];
     double s = (double)(wf_now_ns() - t->began_ns) / 1e9;
@@ -241,7 +241,7 @@ static weft_status on_data(void *user, const char *bytes, size_t n)
         done += (size_t)put;
         t->have += (uint64_t)put;
     }
-    draw(t);
+    draw_bar(t);
     return WEFT_OK;
 }
 
@@ -254,7 +254,7 @@ static weft_status nothing_behind(fetch *t)
     if (all) t->known = true, t->total = t->have;
     if (all) return count_sum(t);
     t->r.again = true;
-    WF_TRY(restart(t, "the file has changed at the server"));
+    WF_TRY(restart_file(t, "the file has changed at the server"));
     return wf_fail(WEFT_ERR_IO, "%s: the file has changed at the server", t->f->name);
 }
 
@@ -287,7 +287,7 @@ static weft_status fetch_all(fetch *t)
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-static weft_status discard(fetch *t)
+static weft_status discard_part(fetch *t)
 {
     unlink(t->part);
     unlink(t->record);
@@ -302,7 +302,7 @@ static weft_status check_magic(fetch *t)
     if (n < 5 || strcasecmp(t->f->name + n - 5, ".gguf")) return WEFT_OK;
     if (pread(t->fd, head, 4, 0) == 4 && !memcmp(head, "GGUF", 4)) return WEFT_OK;
     wf_fail(WEFT_ERR_IO, "what the server sent for %s is no GGUF file, perhaps a page for browsers: it is removed; check the address", t->f->name);
-    return discard(t);
+    return discard_part(t);
 }
 
 static weft_status check_sum(fetch *t)
@@ -314,27 +314,27 @@ static weft_status check_sum(fetch *t)
     t->state = NULL;
     if (!strcasecmp(hex, t->sum)) return WEFT_OK;
     wf_fail(WEFT_ERR_IO, "%s: the checksum is %s, but should be %s: the file is removed; fetch it again", t->f->name, hex, t->sum);
-    return discard(t);
+    return discard_part(t);
 }
 
 static weft_status give_name(fetch *t)
 {
-    if (fsync(t->fd)) return failed("write", t->part); /* the name must not outlive the bytes */
+    if (fsync(t->fd)) return io_failed("write", t->part); /* the name must not outlive the bytes */
     int rc = t->replace ? rename(t->part, t->path) : renameat2(AT_FDCWD, t->part, AT_FDCWD, t->path, RENAME_NOREPLACE);
     if (rc && !t->replace && errno == EINVAL && access(t->path, F_OK)) rc = rename(t->part, t->path); /* a file system without that */
-    if (rc) return failed("write", t->path);
+    if (rc) return io_failed("write", t->path);
     unlink(t->record);
     return WEFT_OK;
 }
 
-static weft_status finish(fetch *t)
+static weft_status finish_file(fetch *t)
 {
     WF_TRY(check_sum(t));
     WF_TRY(check_magic(t));
     return give_name(t);
 }
 
-static weft_status stopped(const fetch *t)
+static weft_status say_stopped(const fetch *t)
 {
     char have[32];
     wf_human(t->have, true, have, sizeof have);
@@ -358,14 +358,14 @@ static void say_begin(const fetch *t)
     wf_pull_say(t->h->p, "fetching %s%s%s%s%s%s", t->f->name, t->known ? " (" : "", t->known ? total : "", t->known ? ")" : "", t->have ? ", goes on behind " : "", t->have ? have : "");
 }
 
-static weft_status run(fetch *t)
+static weft_status run_fetch(fetch *t)
 {
     weft_status s = take_up(t);
     if (!s) say_begin(t);
     if (!s) s = fetch_all(t);
-    if (!s) s = finish(t);
-    if (s == WEFT_ERR_CANCELLED) s = stopped(t);
-    if (s && !t->have) discard(t); /* nothing to go on from */
+    if (!s) s = finish_file(t);
+    if (s == WEFT_ERR_CANCELLED) s = say_stopped(t);
+    if (s && !t->have) discard_part(t); /* nothing to go on from */
     wf_sum_end(t->state, NULL);
     wf_progress_end(&t->bar);
     return s;
@@ -377,7 +377,7 @@ weft_status wf_fetch(wf_http *h, const wf_remote *f, const char *folder, bool re
     wf_copy(t.sum, sizeof t.sum, f->sum);
     WF_TRY(set_paths(&t));
     weft_status s = lock_part(&t);
-    if (!s) s = run(&t);
+    if (!s) s = run_fetch(&t);
     if (t.fd >= 0) close(t.fd);
     return s;
 }

@@ -16,7 +16,7 @@
 
 /* ---- endpoint and token ------------------------------------------------------------------------ */
 
-static const char *variable(const char *name)
+static const char *variable_of(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -25,7 +25,7 @@ static const char *variable(const char *name)
 /* Where the hub's own tools keep it. */
 static void token_path(char *path, size_t cap)
 {
-    const char *own = variable("HF_TOKEN_PATH"), *home = variable("HF_HOME"), *cache = variable("XDG_CACHE_HOME"), *user = variable("HOME");
+    const char *own = variable_of("HF_TOKEN_PATH"), *home = variable_of("HF_HOME"), *cache = variable_of("XDG_CACHE_HOME"), *user = variable_of("HOME");
     if (own) wf_copy(path, cap, own);
     else if (home) snprintf(path, cap, "%s/token", home);
     else if (cache) snprintf(path, cap, "%s/huggingface/token", cache);
@@ -36,7 +36,7 @@ static char *read_token(void)
 {
     char path[PATH_MAX], *text = NULL;
     size_t len;
-    const char *value = variable("HF_TOKEN");
+    const char *value = variable_of("HF_TOKEN");
     if (value) return wf_strdup(value);
     token_path(path, sizeof path);
     FILE *f = fopen(path, "re");
@@ -65,7 +65,7 @@ static weft_status set_token(wf_http *h)
 
 static weft_status set_endpoint(wf_http *h)
 {
-    const char *own = variable("HF_ENDPOINT");
+    const char *own = variable_of("HF_ENDPOINT");
     char *text = wf_strdup(own ? own : HUB);
     if (!text) return WEFT_ERR_NOMEM;
     for (size_t n = strlen(text); n && text[n - 1] == '/';) text[--n] = 0;
@@ -99,7 +99,7 @@ bool wf_http_stopped(const wf_http *h)
 /* ---- addresses --------------------------------------------------------------------------------- */
 
 /* scheme://host:port, which is what decides where a token goes. */
-static bool origin(const char *url, char *out, size_t cap)
+static bool origin_of(const char *url, char *out, size_t cap)
 {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL;
@@ -118,7 +118,7 @@ static bool origin(const char *url, char *out, size_t cap)
 static bool is_same_origin(const char *a, const char *b)
 {
     char one[512], two[512];
-    return origin(a, one, sizeof one) && origin(b, two, sizeof two) && !strcmp(one, two);
+    return origin_of(a, one, sizeof one) && origin_of(b, two, sizeof two) && !strcmp(one, two);
 }
 
 static bool is_tls(const char *url)
@@ -146,7 +146,7 @@ static const char *value_of(const char *line, const char *name)
     return !strncasecmp(line, name, n) && line[n] == ':' ? line + n + 1 + strspn(line + n + 1, " \t") : NULL;
 }
 
-static void unquote(char *text)
+static void unquote_text(char *text)
 {
     size_t n = strlen(text);
     if (n > 1 && *text == '"' && text[n - 1] == '"') memmove(text, text + 1, n - 2), text[n - 2] = 0;
@@ -175,7 +175,7 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *user)
     line[strcspn(line, "\r\n")] = 0;
     if (!strncmp(line, "HTTP/", 5)) r->etag[0] = r->next[0] = 0, r->has_range = false;
     if ((v = value_of(line, "ETag"))) wf_copy(r->etag, sizeof r->etag, v);
-    if ((v = value_of(line, "X-Linked-ETag"))) wf_copy(r->linked_etag, sizeof r->linked_etag, v), unquote(r->linked_etag);
+    if ((v = value_of(line, "X-Linked-ETag"))) wf_copy(r->linked_etag, sizeof r->linked_etag, v), unquote_text(r->linked_etag);
     if ((v = value_of(line, "X-Error-Code"))) wf_copy(r->code, sizeof r->code, v);
     if ((v = value_of(line, "Content-Range"))) read_range(r, v);
     if ((v = value_of(line, "Link"))) read_link(r, v);
@@ -188,7 +188,7 @@ static bool is_good(long status)
 }
 
 /* Status and length are known once the first bytes are there, or the end. */
-static bool begin(hop *p)
+static bool begin_reply(hop *p)
 {
     curl_off_t length = -1;
     curl_easy_getinfo(p->h->curl, CURLINFO_RESPONSE_CODE, &p->r->status);
@@ -204,7 +204,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
 {
     hop *p = user;
     n *= size;
-    if (!begin(p)) return 0;
+    if (!begin_reply(p)) return 0;
     if (is_good(p->r->status)) p->failed = p->q->sink(p->q->user, bytes, n);
     return p->failed ? 0 : n; /* what an error page says is not read */
 }
@@ -223,8 +223,8 @@ static int on_time(void *user, curl_off_t a, curl_off_t bytes, curl_off_t c, cur
 static void set_up(hop *p, const char *url, const char *protocols)
 {
     CURL *c = p->h->curl;
-    const char *ca = variable("CURL_CA_BUNDLE"); /* as curl itself takes it; the library does not */
-    if (!ca) ca = variable("SSL_CERT_FILE");
+    const char *ca = variable_of("CURL_CA_BUNDLE"); /* as curl itself takes it; the library does not */
+    if (!ca) ca = variable_of("SSL_CERT_FILE");
     curl_easy_reset(c); /* connections are kept */
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, protocols);
@@ -271,10 +271,10 @@ static bool add_lines(hop *p, const char *url, struct curl_slist **list)
 
 static const char *host_of(const char *url, char *buf, size_t cap)
 {
-    return origin(url, buf, cap) ? buf : "the server";
+    return origin_of(url, buf, cap) ? buf : "the server";
 }
 
-static weft_status lost(hop *p, CURLcode rc, const char *url)
+static weft_status lost_connection(hop *p, CURLcode rc, const char *url)
 {
     static const CURLcode final[] = {CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_TOO_MANY_REDIRECTS, CURLE_OUT_OF_MEMORY};
     char host[512];
@@ -286,7 +286,7 @@ static weft_status lost(hop *p, CURLcode rc, const char *url)
     return wf_fail(WEFT_ERR_IO, "cannot fetch from %s: %s", host, *p->error ? p->error : curl_easy_strerror(rc));
 }
 
-static weft_status refused(hop *p, const char *url)
+static weft_status refused_reply(hop *p, const char *url)
 {
     long status = p->r->status;
     curl_off_t wait = 0;
@@ -301,14 +301,14 @@ static weft_status refused(hop *p, const char *url)
     return wf_fail(WEFT_ERR_IO, "%s answers %ld%s", host_of(url, host, sizeof host), status, why);
 }
 
-static weft_status result(hop *p, CURLcode rc, const char *url)
+static weft_status result_of(hop *p, CURLcode rc, const char *url)
 {
     if (wf_http_stopped(p->h)) return wf_fail(WEFT_ERR_CANCELLED, "stopped");
-    if (!rc) begin(p); /* a reply without a body */
+    if (!rc) begin_reply(p); /* a reply without a body */
     if (p->failed) return p->failed;
-    if (rc) return lost(p, rc, url);
+    if (rc) return lost_connection(p, rc, url);
     if (is_good(p->r->status) || (p->r->status == 416 && p->q->from)) return WEFT_OK;
-    return refused(p, url);
+    return refused_reply(p, url);
 }
 
 /* ---- redirects ---------------------------------------------------------------------------------- */
@@ -328,7 +328,7 @@ static weft_status next_hop(hop *p, const char *from, bool plain, char **next)
     return *next ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status get(hop *p, const char *url, bool plain, char **next)
+static weft_status get_hop(hop *p, const char *url, bool plain, char **next)
 {
     struct curl_slist *list = NULL;
     set_up(p, url, plain ? "http,https" : "https");
@@ -337,7 +337,7 @@ static weft_status get(hop *p, const char *url, bool plain, char **next)
     CURLcode rc = ok ? curl_easy_perform(p->h->curl) : CURLE_OUT_OF_MEMORY;
     curl_slist_free_all(list);
     weft_status s = rc ? WEFT_OK : next_hop(p, url, plain, next);
-    return s || *next ? s : result(p, rc, url);
+    return s || *next ? s : result_of(p, rc, url);
 }
 
 weft_status wf_http_get(wf_http *h, const wf_request *q, wf_reply *r)
@@ -350,7 +350,7 @@ weft_status wf_http_get(wf_http *h, const wf_request *q, wf_reply *r)
         hop p = {.h = h, .q = q, .r = r};
         char *next = NULL;
         if (n > MAX_HOPS) s = wf_fail(WEFT_ERR_IO, "%s redirects more than %d times", host_of(q->url, host, sizeof host), MAX_HOPS);
-        if (!s) s = get(&p, url, plain, &next);
+        if (!s) s = get_hop(&p, url, plain, &next);
         if (!next) break;
         plain = plain && !is_tls(next);
         free(url);
@@ -381,7 +381,7 @@ typedef struct buffer {
     size_t n, cap;
 } buffer;
 
-static weft_status keep(void *user, const char *bytes, size_t n)
+static weft_status keep_bytes(void *user, const char *bytes, size_t n)
 {
     buffer *b = user;
     if (b->n + n >= MAX_TEXT) return wf_fail(WEFT_ERR_IO, "the hub's answer has more than %zu MiB: refused", MAX_TEXT >> 20);
@@ -398,7 +398,7 @@ weft_status wf_http_text(wf_http *h, const char *url, char **text, size_t *len, 
     weft_status s = WEFT_OK, failed;
     for (uint32_t n = 0; !s; n++) {
         buffer b = {0};
-        wf_request q = {.url = url, .sink = keep, .user = &b};
+        wf_request q = {.url = url, .sink = keep_bytes, .user = &b};
         failed = wf_http_get(h, &q, r);
         *text = b.data;
         *len = b.n;

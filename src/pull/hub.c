@@ -141,7 +141,7 @@ static char *make_url(const char *format, const char *a, const char *b, const ch
 static void say_nearest(wf_http *h, const wf_source *s, char *out, size_t cap);
 
 /* What to do where there is no list. */
-static weft_status explain(wf_http *h, const wf_source *s, const wf_reply *r)
+static weft_status explain_failure(wf_http *h, const wf_source *s, const wf_reply *r)
 {
     char nearest[512] = "";
     bool absent = r->status == 404 || (r->status == 401 && !strcmp(r->code, "RepoNotFound"));
@@ -159,7 +159,7 @@ static weft_status read_list(wf_http *h, const wf_source *s, listing *l)
         char *text = NULL;
         size_t len = 0;
         if (l->n_pages == MAX_PAGES) st = wf_fail(WEFT_ERR_IO, "%s has more files than %d pages of the hub's list: name one by its address", s->repo, MAX_PAGES);
-        if (!st && (st = wf_http_text(h, url, &text, &len, &r)) == WEFT_ERR_IO) st = explain(h, s, &r);
+        if (!st && (st = wf_http_text(h, url, &text, &len, &r)) == WEFT_ERR_IO) st = explain_failure(h, s, &r);
         if (!st) st = add_page(l, text, len);
         free(text);
         if (!st) st = next_page(h, &r, &url);
@@ -236,7 +236,7 @@ static weft_status no_such(wf_http *h, const wf_source *s, const listing *l)
 
 /* ---- the choice ------------------------------------------------------------------------------------ */
 
-static weft_status take(wf_http *h, const wf_source *s, const entry *e, wf_files *out)
+static weft_status take_file(wf_http *h, const wf_source *s, const entry *e, wf_files *out)
 {
     if (!wf_pull_name_ok(e->name, strlen(e->name))) return wf_fail(WEFT_ERR_IO, "the hub names a file '%s', which cannot be a name here: refused", e->path);
     for (const char *p = e->path, *end; (end = strchr(p, '/')); p = end + 1)
@@ -258,12 +258,12 @@ static weft_status take(wf_http *h, const wf_source *s, const entry *e, wf_files
 /* All parts; the first one, which makes them a model, comes last. */
 static weft_status take_model(wf_http *h, const wf_source *s, const listing *l, const entry *one, wf_files *out)
 {
-    if (!one->count) return take(h, s, one, out);
+    if (!one->count) return take_file(h, s, one, out);
     for (unsigned part = one->count; part; part--) {
         size_t i = 0;
         while (i < l->n && !(l->v[i].stem && l->v[i].part == part && is_same_model(&l->v[i], one))) i++;
         if (i == l->n) return wf_fail(WEFT_ERR_IO, "%s is incomplete: part %u of %u of %s is not there", s->repo, part, one->count, one->name);
-        WF_TRY(take(h, s, &l->v[i], out));
+        WF_TRY(take_file(h, s, &l->v[i], out));
     }
     return WEFT_OK;
 }
@@ -275,7 +275,7 @@ static bool is_wanted(const wf_source *s, const entry *e, const char *type)
 }
 
 /* The model of that type, or the only one there; NULL in *one: none. */
-static weft_status choose(const wf_source *s, const listing *l, const char *type, const entry **one)
+static weft_status choose_model(const wf_source *s, const listing *l, const char *type, const entry **one)
 {
     *one = NULL;
     for (size_t i = 0; i < l->n; i++) {
@@ -288,7 +288,7 @@ static weft_status choose(const wf_source *s, const listing *l, const char *type
     return WEFT_OK;
 }
 
-static bool has(const listing *l, const char *pattern)
+static bool has_file(const listing *l, const char *pattern)
 {
     for (size_t i = 0; i < l->n; i++)
         if (!fnmatch(pattern, l->v[i].path, FNM_PATHNAME)) return true;
@@ -301,19 +301,19 @@ static weft_status take_folder(wf_http *h, const wf_source *s, const listing *l,
     wf_copy(out->name, sizeof out->name, strchr(s->repo, '/') + 1);
     for (size_t k = 0; k < WF_LEN(folder_files); k++)
         for (size_t i = 0; i < l->n; i++)
-            if (!strchr(l->v[i].path, '/') && !fnmatch(folder_files[k], l->v[i].path, FNM_PERIOD)) WF_TRY(take(h, s, &l->v[i], out));
+            if (!strchr(l->v[i].path, '/') && !fnmatch(folder_files[k], l->v[i].path, FNM_PERIOD)) WF_TRY(take_file(h, s, &l->v[i], out));
     return WEFT_OK;
 }
 
-static weft_status pick(wf_http *h, const wf_source *s, const listing *l, wf_files *out)
+static weft_status pick_files(wf_http *h, const wf_source *s, const listing *l, wf_files *out)
 {
     const entry *one;
     const char *type = *s->type ? s->type : USUAL_TYPE;
     bool any = false;
     for (size_t i = 0; i < l->n; i++) any |= l->v[i].stem > 0;
-    if (!any && !*s->type && !*s->path && has(l, "config.json") && has(l, "model*.safetensors")) return take_folder(h, s, l, out);
-    WF_TRY(choose(s, l, type, &one));
-    if (!one && !*s->type && !*s->path) WF_TRY(choose(s, l, NULL, &one));
+    if (!any && !*s->type && !*s->path && has_file(l, "config.json") && has_file(l, "model*.safetensors")) return take_folder(h, s, l, out);
+    WF_TRY(choose_model(s, l, type, &one));
+    if (!one && !*s->type && !*s->path) WF_TRY(choose_model(s, l, NULL, &one));
     if (!one) return no_such(h, s, l);
     if (!one->stem) return wf_fail(WEFT_ERR_IO, "%s is no GGUF file with a model: name one, or the repository alone", one->path);
     return take_model(h, s, l, one, out);
@@ -325,7 +325,7 @@ weft_status wf_hub_files(wf_http *h, const wf_source *s, wf_files *out)
     snprintf(h->page, sizeof h->page, "%s/%s", h->endpoint, s->repo);
     wf_copy(out->origin, sizeof out->origin, h->page);
     weft_status st = read_list(h, s, &l);
-    if (!st) st = pick(h, s, &l, out);
+    if (!st) st = pick_files(h, s, &l, out);
     for (size_t i = 0; i < l.n_pages; i++) json_decref(l.pages[i]);
     free(l.v);
     return st;

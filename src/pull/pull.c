@@ -20,16 +20,16 @@ void wf_pull_say(const wf_pull_params *p, const char *fmt, ...)
     if (p->say) p->say(p->user, line);
 }
 
-static bool join(char path[PATH_MAX], const char *folder, const char *name, const char *end)
+static bool join_path(char path[PATH_MAX], const char *folder, const char *name, const char *end)
 {
     return snprintf(path, PATH_MAX, "%s/%s%s", folder, name, end) < PATH_MAX;
 }
 
 /* Where the file system keeps none, nothing says where it is from. */
-static void mark(const char *folder, const char *name, const char *origin)
+static void mark_origin(const char *folder, const char *name, const char *origin)
 {
     char path[PATH_MAX];
-    if (join(path, folder, name, "") && *origin) (void)!setxattr(path, WF_PULL_ORIGIN, origin, strlen(origin), 0);
+    if (join_path(path, folder, name, "") && *origin) (void)!setxattr(path, WF_PULL_ORIGIN, origin, strlen(origin), 0);
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static weft_status ask_size(wf_http *h, wf_remote *f)
     return s;
 }
 
-static weft_status list(wf_http *h, wf_files *f)
+static weft_status list_files(wf_http *h, wf_files *f)
 {
     uint64_t sum = 0;
     char size[32], name[4 * WF_PULL_NAME];
@@ -81,17 +81,17 @@ static uint64_t part_of(const char *folder, const wf_remote *f)
 {
     char path[PATH_MAX];
     struct stat st;
-    bool there = join(path, folder, f->name, ".part") && !lstat(path, &st) && S_ISREG(st.st_mode);
+    bool there = join_path(path, folder, f->name, ".part") && !lstat(path, &st) && S_ISREG(st.st_mode);
     return there ? WF_MIN((uint64_t)st.st_size, f->size) : 0;
 }
 
 /* Finds what is to be fetched, and whether there is room. */
-static weft_status survey(wf_http *h, const wf_files *f, const char *folder, enum wf_there *there)
+static weft_status survey_files(wf_http *h, const wf_files *f, const char *folder, enum wf_there *there)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < f->n; i++) {
         char path[PATH_MAX];
-        if (!join(path, folder, f->v[i].name, "")) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
+        if (!join_path(path, folder, f->v[i].name, "")) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
         WF_TRY(wf_fetch_look(h, &f->v[i], path, &there[i]));
         if (there[i] != WF_SAME) bytes += f->v[i].size - part_of(folder, &f->v[i]);
     }
@@ -116,12 +116,12 @@ static bool is_all(const wf_files *f, const enum wf_there *there, enum wf_there 
 
 static weft_status pull_files(wf_http *h, const wf_files *f, enum wf_there *there)
 {
-    WF_TRY(survey(h, f, h->p->folder, there));
+    WF_TRY(survey_files(h, f, h->p->folder, there));
     for (size_t i = 0; i < f->n && !h->p->force; i++)
         if (there[i] == WF_OTHER)
             return wf_fail(WEFT_ERR_IO, "%s/%s is there, and may be another file: -o NAME gives this one another name, --force replaces that one", h->p->folder, f->v[i].name);
     WF_TRY(fetch_missing(h, f, h->p->folder, there, h->p->force));
-    for (size_t i = 0; i < f->n; i++) mark(h->p->folder, f->v[i].name, f->origin);
+    for (size_t i = 0; i < f->n; i++) mark_origin(h->p->folder, f->v[i].name, f->origin);
     return WEFT_OK;
 }
 
@@ -139,10 +139,10 @@ static weft_status lock_folder(const char *path, const char *name, int *fd)
 
 static weft_status fill_folder(wf_http *h, const wf_files *f, const char *part, const char *path, enum wf_there *there)
 {
-    WF_TRY(survey(h, f, part, there));
+    WF_TRY(survey_files(h, f, part, there));
     WF_TRY(fetch_missing(h, f, part, there, true));
     if (renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_NOREPLACE) && (errno != EINVAL || rename(part, path))) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    mark(h->p->folder, f->name, f->origin);
+    mark_origin(h->p->folder, f->name, f->origin);
     return WEFT_OK;
 }
 
@@ -150,9 +150,9 @@ static weft_status pull_folder(wf_http *h, const wf_files *f, enum wf_there *the
 {
     char path[PATH_MAX], part[PATH_MAX];
     int fd = -1;
-    if (!join(path, h->p->folder, f->name, "") || !join(part, h->p->folder, f->name, ".part")) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", h->p->folder);
+    if (!join_path(path, h->p->folder, f->name, "") || !join_path(part, h->p->folder, f->name, ".part")) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", h->p->folder);
     if (!access(path, F_OK)) {
-        WF_TRY(survey(h, f, path, there));
+        WF_TRY(survey_files(h, f, path, there));
         return is_all(f, there, WF_SAME) ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s is there, and is another one: -o NAME gives this one another name, or remove that one with rm -r", path);
     }
     weft_status s = lock_folder(part, f->name, &fd);
@@ -172,7 +172,7 @@ static void say_done(const wf_pull_params *p, const wf_files *f, bool news)
     wf_pull_say(p, "%s is %s%s: `weft run %.*s`", f->name, news ? "fetched" : "there already", sum, (int)(f->folder ? n : n - 5), f->name);
 }
 
-static weft_status fetch(wf_http *h, const wf_files *f)
+static weft_status fetch_all(wf_http *h, const wf_files *f)
 {
     enum wf_there *there = wf_calloc(f->n, sizeof *there);
     weft_status s = there ? wf_folder_check(h->p->folder) : WEFT_ERR_NOMEM;
@@ -190,7 +190,7 @@ weft_status wf_pull(const wf_pull_params *p)
     weft_status s = wf_http_open(&h, p);
     if (!s) s = wf_source_read(p->source, h.endpoint, &source);
     if (!s) s = wf_files_find(&h, &source, &files);
-    if (!s) s = p->dry_run ? list(&h, &files) : fetch(&h, &files);
+    if (!s) s = p->dry_run ? list_files(&h, &files) : fetch_all(&h, &files);
     wf_files_free(&files);
     wf_source_free(&source);
     wf_http_close(&h);

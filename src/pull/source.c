@@ -19,13 +19,13 @@ bool wf_pull_name_ok(const char *name, size_t len)
     return true;
 }
 
-static weft_status bad(const char *typed)
+static weft_status bad_source(const char *typed)
 {
     return wf_fail(WEFT_ERR_ARG, "'%s' is no model to fetch: " FORMS, typed);
 }
 
 /* Copies a word that goes into an address and maybe into a name. */
-static bool take(char *out, size_t cap, const char *word, size_t len)
+static bool take_word(char *out, size_t cap, const char *word, size_t len)
 {
     if (len >= cap || !wf_pull_name_ok(word, len) || memchr(word, '?', len) || memchr(word, '#', len) || memchr(word, '%', len)) return false;
     wf_copy(out, len + 1, word);
@@ -37,7 +37,7 @@ static bool take_repo(const char *text, wf_source *s, const char **rest)
 {
     size_t org = strcspn(text, "/"), repo = text[org] ? strcspn(text + org + 1, "/:@?#") : 0;
     char one[WF_PULL_NAME + 1];
-    if (!take(one, sizeof one, text, org) || !take(one, sizeof one, text + org + 1, repo)) return false;
+    if (!take_word(one, sizeof one, text, org) || !take_word(one, sizeof one, text + org + 1, repo)) return false;
     wf_copy(s->repo, org + repo + 2, text);
     *rest = text + org + 1 + repo;
     return true;
@@ -49,12 +49,12 @@ static bool take_rest(const char *rest, wf_source *s)
     static const char *const views[] = {"/blob/", "/resolve/", "/raw/", "/tree/"};
     size_t end = strcspn(rest, "?#");
     wf_copy(s->revision, sizeof s->revision, "main");
-    if (*rest == ':') return take(s->type, sizeof s->type, rest + 1, strlen(rest + 1));
+    if (*rest == ':') return take_word(s->type, sizeof s->type, rest + 1, strlen(rest + 1));
     if (end == (*rest == '/')) return true;
     for (size_t i = 0; i < WF_LEN(views); i++) {
         size_t n = strlen(views[i]), word = n < end && !strncmp(rest, views[i], n) ? strcspn(rest + n, "/?#") : 0;
         if (!word) continue;
-        if (!take(s->revision, sizeof s->revision, rest + n, word)) return false;
+        if (!take_word(s->revision, sizeof s->revision, rest + n, word)) return false;
         if (n + word >= end || i == 3) return i == 3;
         int len = 0;
         char *file = curl_easy_unescape(NULL, rest + n + word + 1, (int)(end - n - word - 1), &len);
@@ -91,9 +91,9 @@ weft_status wf_source_read(const char *typed, const char *endpoint, wf_source *s
     const char *path = !strncasecmp(typed, "hf:", 3) ? typed + 3 + strspn(typed + 3, "/") : behind_host(typed, endpoint);
     bool web = !strncasecmp(typed, "https://", 8) || !strncasecmp(typed, "http://", 7);
     if (path && hub_path(path, s)) return WEFT_OK;
-    if (path && !web) return bad(typed);
+    if (path && !web) return bad_source(typed);
     if (!web && strstr(typed, "://")) return wf_fail(WEFT_ERR_ARG, "'%s': only http and https addresses are fetched", typed);
-    if (!web) return hub_path(typed, s) && !*s->path ? WEFT_OK : bad(typed);
+    if (!web) return hub_path(typed, s) && !*s->path ? WEFT_OK : bad_source(typed);
     s->url = wf_strdup(typed);
     return s->url ? WEFT_OK : WEFT_ERR_NOMEM;
 }

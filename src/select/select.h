@@ -13,7 +13,7 @@
 weft_status wf_select_open(const char *spec, const wf_open_params *p, wf_dev **out);
 /* Does determinism keep this kernel out, since the bits of a row depend on what else is in the call? */
 bool wf_depends_on_batch(wf_dev *, enum wf_op, int variant);
-/* What is said of a kernel that a plan, --force or a file of choices names, that exists, and that cannot run: text is cut to fit. */
+/* What is said of a kernel that a plan, WEFT_FORCE or a file of choices names, that exists, and that cannot run: text is cut to fit. */
 void wf_cannot_run_text(wf_dev *, enum wf_op, int variant, const char *what, char *text, size_t cap);
 /* Rows that a step should have on this device, as measured; 0: nobody has. */
 uint32_t wf_select_dense_batch(wf_dev *);

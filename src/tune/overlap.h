@@ -53,7 +53,7 @@ typedef struct wf_decode_share { /* parts of the tokens of a step */
 } wf_decode_share;
 /* The largest step of a kind. *share: that of steps which count as this kind, and as no other. n_tokens 0: the engine has no such step. */
 weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, wf_decode_share *share, wf_batch *b);
-#define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
+#define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
 /* Has a sequence whose tokens of the step begin at position `first` this one of its pages of the table, or have windows passed it? */

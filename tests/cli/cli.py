@@ -71,9 +71,16 @@ class Result:
         return self.out.decode("utf-8")
 
 
+def argv(*args, program=WEFT):
+    """The words that run the program. Those such as WEFT_POISON=1 are variables for it, as in a shell."""
+    words = [str(a) for a in args]
+    variables = [w for w in words if re.match("WEFT_[A-Z_]+=", w)]
+    return [*(["env", *variables] if variables else []), program, *(w for w in words if w not in variables)]
+
+
 def weft(*args, stdin=b"", env=None, timeout=240, program=WEFT, **more):
     """Runs the program to its end. Standard input is a pipe, so no terminal."""
-    p = subprocess.run([program, *map(str, args)], input=stdin, stdout=more.pop("stdout", subprocess.PIPE),
+    p = subprocess.run(argv(*args, program=program), input=stdin, stdout=more.pop("stdout", subprocess.PIPE),
                        stderr=subprocess.PIPE, timeout=timeout, env={**os.environ, **(env or {})}, **more)
     return Result(p)
 

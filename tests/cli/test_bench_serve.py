@@ -268,7 +268,7 @@ class Misbehaving(cli.TestCase):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))  # taken, and nobody listens
             port = s.getsockname()[1]
-            for more in ([], ["-m", "x", "--random-prompts", "words"]):
+            for more in ([], ["-m", "x", "WEFT_RANDOM_PROMPTS=words"]):
                 r = bench("--port", port, "--num-prompts", 3, *more)
                 self.assertEqual((r.code, r.text), (cli.RUNTIME, ""))  # no table of zeros
                 self.assertRegex(r.err, rf"no server answers at http://127.0.0.1:{port}: .*`weft serve MODEL` starts one, and --port")
@@ -289,7 +289,7 @@ class Misbehaving(cli.TestCase):
 
         t = threading.Thread(target=two)
         t.start()
-        r = bench("--port", listener.getsockname()[1], "-m", "x", "--random-prompts", "words", "--num-prompts", 6, "--max-concurrency", 1)
+        r = bench("--port", listener.getsockname()[1], "-m", "x", "WEFT_RANDOM_PROMPTS=words", "--num-prompts", 6, "--max-concurrency", 1)
         t.join()
         v = values(r.text)
         self.assertEqual((r.code, v["Successful requests:"], v["Failed requests:"]), (0, 2, 4), r.err)
@@ -333,7 +333,7 @@ class Misbehaving(cli.TestCase):
         return self.requests("/good")
 
     def test_key_and_model_of_the_environment(self):
-        self.bench("/good", "-m", "mine", "--random-prompts", "words", "--random-input-len", 9, env={"OPENAI_API_KEY": "k"})
+        self.bench("/good", "-m", "mine", "WEFT_RANDOM_PROMPTS=words", "--random-input-len", 9, env={"OPENAI_API_KEY": "k"})
         self.assertEqual({p for p, _, _ in Fake.asked}, {"/good"})
         for headers, body in self.requests("/good"):
             self.assertEqual((headers["Authorization"], body["model"], len(body["prompt"].split())), ("Bearer k", "mine", 9))
@@ -348,7 +348,7 @@ class Misbehaving(cli.TestCase):
     def test_large_bodies(self):
         """The load runs once without and once with them, and /health is asked in both."""
         Fake.too_early, n = False, 3
-        r = self.bench("/beside", "--large-bodies", 2, "--body-bytes", 50_000, "--max-concurrency", 1, n=n)
+        r = self.bench("/beside", "WEFT_LARGE_BODIES=2", "WEFT_BODY_BYTES=50000", "--max-concurrency", 1, n=n)
         self.assertEqual(r.code, 0, r.err)
         self.assertFalse(Fake.too_early)
         large = [(p, h, b) for p, h, b in Fake.asked if "x" in b]

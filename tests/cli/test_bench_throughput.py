@@ -18,7 +18,7 @@ TRACE = ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00.0,10,6\n2
 
 
 def throughput(*args):
-    return ["bench", "throughput", *cli.CPU, "--peak-tflops", 0.001, *args]
+    return ["bench", "throughput", *cli.CPU, "WEFT_PEAK_TFLOPS=0.001", *args]
 
 
 class Throughput(cli.TestCase):
@@ -41,27 +41,27 @@ class Throughput(cli.TestCase):
 
     def test_share_of_the_cost_model(self):
         """What `weft plan --cost` prints for the same device and lengths; loads without answers have none."""
-        rows = self.rows("--const", "20:8,30:0", "--num-requests", 2, "--policy", "nanoflow", "--cost-on", "h200")
-        cost = self.ok("plan", "--cost", "-m", os.path.join(cli.ROOT, "models", "demo.gguf"), "--on", "h200", "--input-len", 20, "--output-len", 8).text
+        rows = self.rows("--const", "20:8,30:0", "--num-prompts", 2, "--policy", "nanoflow", "--on", "h200")
+        cost = self.ok("plan", "--cost", "-m", os.path.join(cli.ROOT, "models", "demo.gguf"), "--on", "h200", "--const", "20:8").text
         best = float(re.search(r"ms a step, (\d+) tokens/s", cost).group(1))
         self.assertAlmostEqual(rows[0]["total_tokens_s"] * 100 / rows[0]["model_pct"] / best, 1, 3)
         self.assertIsNone(rows[1]["model_pct"])
-        self.assertIn("weft plan --cost --on h200", self.ok(*throughput("--const", "20:8", "--num-requests", 1, "--policy", "nanoflow", "--cost-on", "h200")).text)
-        self.fails(cli.USAGE, "h200", *throughput("--const", "20:8", "--cost-on", "h2000"))
+        self.assertIn("weft plan --cost --on h200", self.ok(*throughput("--const", "20:8", "--num-prompts", 1, "--policy", "nanoflow", "--on", "h200")).text)
+        self.fails(cli.USAGE, "h200", *throughput("--const", "20:8", "--on", "h2000"))
 
     def test_share_of_the_cost_model_of_this_device(self):
         """By the rates that `weft plan --cost` measured and kept."""
         with tempfile.TemporaryDirectory() as folder:
             env = {"XDG_CONFIG_HOME": folder}
-            cost = self.ok("plan", "--cost", *cli.CPU, "--input-len", 20, "--output-len", 8, env=env).text
+            cost = self.ok("plan", "--cost", *cli.CPU, "--const", "20:8", env=env).text
             best = float(re.search(r"ms a step, (\d+) tokens/s", cost).group(1))
-            loads = throughput("--const", "20:8", "--num-requests", 2, "--policy", "nanoflow", "--cost-on", "here")
+            loads = throughput("--const", "20:8", "--num-prompts", 2, "--policy", "nanoflow", "--on", "here")
             row, = json.loads(self.ok(*loads, "-o", "json", env=env).text)
             self.assertAlmostEqual(row["total_tokens_s"] * 100 / row["model_pct"] / best, 1, 2)
             self.assertIn("The model is `weft plan --cost`, with memory", self.ok(*loads, env=env).text)
 
     def test_every_policy_and_load(self):
-        rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--max-num-batched-tokens", 16)
+        rows = self.rows("--const", "20:8,30:0", "--dataset-path", self.csv, "--num-prompts", 4, "--max-num-seqs", 2, "--max-num-batched-tokens", 16)
         self.assertEqual([(r["policy"], r["load"]) for r in rows], [(p, w) for p in POLICIES for w in ("20:8", "30:0", "lengths")])
         n_params = None
         for r in rows:
@@ -87,13 +87,13 @@ class Throughput(cli.TestCase):
     def test_a_shape_without_a_file(self):
         folder = os.path.join(self.folder, "shapes")
         os.mkdir(folder)
-        rows = self.rows("--shape", "llama-1.1b", "--layers", 1, "--type", "Q4_0", "--const", "8:2", "--num-requests", 2, "--policy", "orca", "-c", 64, "--results", folder)
+        rows = self.rows("--shape", "llama-1.1b", "--layers", 1, "--type", "Q4_0", "--const", "8:2", "--num-prompts", 2, "--policy", "orca", "-c", 64, "--results", folder)
         self.assertEqual([(r["load"], r["requests"], r["output_tokens"]) for r in rows], [("8:2", 2, 4)])
         self.assertEqual({r["shape"].partition(",L=")[2] for r in self.saved(folder)}, {"1,llama-1.1b"})
         self.fails(cli.USAGE, "--shape", *throughput("--type", "Q4_0"))
 
     def test_arrivals(self):
-        load = ["--arrivals", "poisson", "--rate", "100,400", "--const", "8:4", "--num-requests", 20]
+        load = ["--arrivals", "poisson", "--request-rate", "100,400", "--const", "8:4", "--num-prompts", 20]
         rows = list(csv.DictReader(io.StringIO(self.ok(*throughput(*load, "--policy", "orca,nanoflow", "-o", "csv")).text)))
         self.assertEqual([(r["policy"], float(r["rate"])) for r in rows], [(p, v) for p in ("orca", "nanoflow") for v in (100, 400)])
         for r in rows:
@@ -107,16 +107,16 @@ class Throughput(cli.TestCase):
 
     def test_arrivals_of_the_trace(self):
         """Its four requests that fit come within 60 s, so 1 in 20 s; a thousand times as fast when that rate is asked for."""
-        row, = self.rows("--dataset", self.csv, "--arrivals", "trace", "--rate", 50, "--policy", "nanoflow")
+        row, = self.rows("--dataset-path", self.csv, "--arrivals", "trace", "--request-rate", 50, "--policy", "nanoflow")
         self.assertEqual((row["rate"], row["requests"], row["skipped"]), (50, 4, 1))
         self.assertGreaterEqual(row["seconds"], 0.06)
 
     def test_deterministic_rows_say_so(self):
-        self.ok(*throughput("--const", "8:2", "--num-requests", 1, "--policy", "orca", "--deterministic", "--f16-residual", "--results", self.folder))
+        self.ok(*throughput("--const", "8:2", "--num-prompts", 1, "--policy", "orca", "--deterministic", "--f16-residual", "--results", self.folder))
         self.assertEqual({r["variant"] for r in self.saved(self.folder)}, {"orca-deterministic-f16-residual"})
 
     def test_results_and_csv(self):
-        text = self.ok(*throughput("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text
+        text = self.ok(*throughput("--const", "16:4", "--num-prompts", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text
         row, = csv.DictReader(io.StringIO(text))
         self.assertTrue(row["idle_pct"] == "" or 0 <= float(row["idle_pct"]) <= 100)
         saved = {r["op"]: r for r in self.saved(self.folder)}
@@ -128,7 +128,7 @@ class Throughput(cli.TestCase):
 
     def test_ctrl_c(self):
         """What was measured is printed; nothing was asked for that ends by itself within minutes."""
-        p = subprocess.Popen([cli.WEFT, *map(str, throughput("--arrivals", "poisson", "--rate", "0.000001", "--const", "8:4", "--policy", "nanoflow"))],
+        p = subprocess.Popen(cli.argv(*throughput("--arrivals", "poisson", "--request-rate", "0.000001", "--const", "8:4", "--policy", "nanoflow")),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         cli.await_interrupts(p)
         p.send_signal(signal.SIGINT)
@@ -138,22 +138,24 @@ class Throughput(cli.TestCase):
     def test_wrong_usage(self):
         for message, *args in (("INPUT:OUTPUT", "--const", "5"), ("INPUT:OUTPUT", "--const", "0:5"), ("INPUT:OUTPUT", "--const", "5:5,"),
                                ("INPUT:OUTPUT", "--const", "-5:5"), ("--policy", "--policy", "best"), ("--policy", "--policy", "orca,"),
-                               ("--rate", "--arrivals", "poisson"), ("--arrivals", "--rate", "5"),
-                               ("--dataset", "--arrivals", "trace"), ("--rate", "--arrivals", "poisson", "--rate", "0")):
+                               ("--request-rate", "--arrivals", "poisson"), ("--arrivals", "--request-rate", "5"),
+                               ("--dataset-path", "--arrivals", "trace"), ("--request-rate", "--arrivals", "poisson", "--request-rate", "0")):
             self.fails(cli.USAGE, message, *throughput(*args))
         bad = os.path.join(self.folder, "bad.csv")
-        pathlib.Path(bad).write_text("ContextTokens,GeneratedTokens\n5,x\n")
-        self.fails(cli.RUNTIME, "line 2", *throughput("--dataset", bad))
-        self.fails(cli.RUNTIME, "/absent", *throughput("--dataset", "/absent"))
+        with open(bad, "w") as f:
+            f.write("ContextTokens,GeneratedTokens\n5,x\n")
+        self.fails(cli.RUNTIME, "line 2", *throughput("--dataset-path", bad))
+        self.fails(cli.RUNTIME, "/absent", *throughput("--dataset-path", "/absent"))
         self.fails(cli.RUNTIME, "fits the context", *throughput("--const", "600:600"))
 
     def test_too_little_memory(self):
-        self.fails(cli.RUNTIME, "the largest buffer on", *throughput("--max-alloc", "1K", "--arrivals", "poisson", "--rate", "5"))
+        self.fails(cli.RUNTIME, "the largest buffer on", *throughput("WEFT_MAX_ALLOC=1K", "--arrivals", "poisson", "--request-rate", "5"))
 
     def test_trace_without_times(self):
         no_times = os.path.join(self.folder, "no_times.csv")
-        pathlib.Path(no_times).write_text("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
-        self.fails(cli.USAGE, "no times", *throughput("--dataset", no_times, "--arrivals", "trace"))
+        with open(no_times, "w") as f:
+            f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
+        self.fails(cli.USAGE, "no times", *throughput("--dataset-path", no_times, "--arrivals", "trace"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Terminal:
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         self.seen = b""
         env = {**os.environ, "TERM": "vt100", "LC_ALL": "C.UTF-8", "WEFT_HISTORY": "", **(env or {})}
-        self.p = subprocess.Popen([*shell, cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
+        self.p = subprocess.Popen([*shell, *cli.argv(*args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
                                   start_new_session=True, preexec_fn=self.take_terminal,
                                   env={name: value for name, value in env.items() if value is not None})
         os.close(child)
@@ -183,7 +183,7 @@ class Chat(cli.TestCase):
         """It is answered at once and the chat goes on, however long the step takes; a second one changes nothing."""
         message = "Tell me more of it. " * 50
         with large_model() as f:
-            slow = ["-m", f.name, "--force", "gemm=ref", "-t", 1]  # half a minute a step
+            slow = ["-m", f.name, "WEFT_FORCE=gemm=ref", "-t", 1]  # half a minute a step
             with Terminal("run", *cli.GREEDY, *TEMPLATE, *slow, "-n", 4) as t:
                 t.until(rb"Ctrl-D exits[^>]*> ")
                 t.type("\x1b[200~" + message + "\x1b[201~\n")
@@ -607,7 +607,7 @@ class Run(cli.TestCase):
         """The line is never longer than the terminal is wide: its parts go one by one."""
         with large_model() as f:
             for columns, line in ((120, rb"prompt \[[#.]{30}\] +\d+ %(, .*)?"), (30, rb"prompt( \[[#.]{5,14}\])? +\d+ %(, .*)?"), (10, rb"pro +\d+ %")):
-                with Terminal("run", *cli.GREEDY, "-m", f.name, "--force", "gemm=ref", "-t", 1, "-n", 4, "-p", "Tell me more of it. " * 50, columns=columns) as t:
+                with Terminal("run", *cli.GREEDY, "-m", f.name, "WEFT_FORCE=gemm=ref", "-t", 1, "-n", 4, "-p", "Tell me more of it. " * 50, columns=columns) as t:
                     drawn = re.search(r"\x1b\[K(pro[^\r]+)\r", t.until(rb"\x1b\[Kpro[^\r]+\r")).group(1)
                     self.assertRegex(drawn.encode(), rb"^" + line + rb"$")
                     self.assertLess(len(drawn), columns)

@@ -35,7 +35,7 @@ class Kernels(cli.TestCase):
         self.assertTrue(all(row[6] == "yes" for row in listed if not row[8]), "what needs nothing runs")
 
     def test_candidates(self):
-        text = self.ok("kernels", "--shape", "M=4,N=256,K=512", "--dtype", "Q8_0", "--shape", "B=2,L=100", "--device", "cpu").text
+        text = self.ok("kernels", "--shape", "M=4,N=256,K=512", "--type", "Q8_0", "--shape", "B=2,L=100", "--device", "cpu").text
         lines = [line.split() for line in text.splitlines()]
         offered = [line for line in lines if line[0] in ("gemm", "attention")]
         self.assertEqual({line[0] for line in offered}, {"gemm", "attention"})
@@ -51,7 +51,7 @@ class Kernels(cli.TestCase):
         if "avx512_vnni" not in flags or "amx_bf16" in flags:
             self.skipTest("needs other hardware: AVX-512 without AMX")
         for dtype in ("F16", "BF16"):
-            text = self.ok("kernels", "--shape", "M=512,N=256,K=512", "--dtype", dtype, "--device", "cpu").text
+            text = self.ok("kernels", "--shape", "M=512,N=256,K=512", "--type", dtype, "--device", "cpu").text
             self.assertEqual(re.findall(r"gemm +(\S+) .*chosen", text), ["rows-avx512"], text)
 
     def test_chosen_on_request(self):
@@ -66,15 +66,15 @@ class Kernels(cli.TestCase):
             os.makedirs(os.path.dirname(path))
             with open(path, "w", encoding="utf-8") as f:
                 f.write(f"weft-tuned 1\ndevice {device[2]}\nplatform {device[3]}\nunits {device[4]}\ngemm F32 N=256,K=512 1:clblast\n")
-            text = self.ok("kernels", "--shape", "M=4,N=256,K=512", "--dtype", "F32", "--device", device[1], env={"XDG_CONFIG_HOME": folder}).text
+            text = self.ok("kernels", "--shape", "M=4,N=256,K=512", "--type", "F32", "--device", device[1], env={"XDG_CONFIG_HOME": folder}).text
         self.assertEqual(re.findall(r"gemm +(\S+) .*chosen", text), ["clblast"], text)
         self.assertEqual(text.count(" clblast "), 1, text)
 
     def test_bad_candidates(self):
         self.fails(cli.USAGE, "M is needed", "kernels", "--shape", "N=64,K=64", "--device", "cpu")
         self.fails(cli.USAGE, "B and L", "kernels", "--shape", "H=8", "--device", "cpu")
-        self.fails(cli.USAGE, "weight format", "kernels", "--shape", "M=1,N=64,K=64", "--dtype", "F17", "--device", "cpu")
-        self.fails(cli.USAGE, "needs --shape", "kernels", "--dtype", "F16", "--device", "cpu")
+        self.fails(cli.USAGE, "weight format", "kernels", "--shape", "M=1,N=64,K=64", "--type", "F17", "--device", "cpu")
+        self.fails(cli.USAGE, "needs --shape", "kernels", "--type", "F16", "--device", "cpu")
         self.fails(cli.USAGE, "conflict", "kernels", "rope_kv/ref", "--shape", "M=1,N=64,K=64", "--device", "cpu")
 
     def test_cpu_has_files_only(self):

@@ -14,7 +14,7 @@ PATIENCE = 60  # seconds; a slow machine may take them, a right program ends its
 SAID = "weft: stopping…\n"
 # Commands that open an engine, and what a signal to end makes of each: servers are ended that way.
 COMMANDS = [(["run", "-p", "One day"], False), (["serve", "--port", 0], True), (["bench", "-p", 4, "-n", 0], False),
-            (["bench", "--shape", "llama-1.1b", "--layers", 1], False), (["bench", "throughput", "--const", "8:4", "--peak-tflops", 1], False),
+            (["bench", "--shape", "llama-1.1b", "--layers", 1], False), (["bench", "throughput", "--const", "8:4", "WEFT_PEAK_TFLOPS=1"], False),
             (["perplexity", "-p", "One day " * 300], False), (["plan"], False), (["calibrate", "-p", "One day"], False)]
 
 
@@ -36,7 +36,7 @@ class Loading(cli.TestCase):
         self.fail(f"it does not read the pipe; its code is {p.poll()}")
 
     def start(self, *args):
-        p = subprocess.Popen([os.path.abspath(cli.WEFT), *map(str, args), *cli.CPU, "--tuned", self.pipe], cwd=self.folder,
+        p = subprocess.Popen(cli.argv(*args, *cli.CPU, "--tuned", self.pipe, program=os.path.abspath(cli.WEFT)), cwd=self.folder,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(p.kill)
         return p

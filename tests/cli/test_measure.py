@@ -112,8 +112,9 @@ class Perplexity(cli.TestCase):
         """What was there stays, and nothing is left beside it."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.npy")
-            pathlib.Path(path).write_text("old")
-            p = subprocess.Popen([cli.WEFT, "perplexity", *cli.CPU, "--force", "gemm=ref,attention=ref", "--tokens", "1" + ",2" * 9999, "--logits", path],
+            with open(path, "w") as f:
+                f.write("old")
+            p = subprocess.Popen(cli.argv("perplexity", *cli.CPU, "WEFT_FORCE=gemm=ref,attention=ref", "--tokens", "1" + ",2" * 9999, "--logits", path),
                                  stderr=subprocess.PIPE)
             while not any(map(size_of, glob.glob(path + ".*"))):  # it has not begun to write
                 self.assertIsNone(p.poll())
@@ -297,7 +298,7 @@ class Calibrate(cli.TestCase):
             pathlib.Path(text).write_text(TEXT)
             self.fails(cli.USAGE, "is the text of -f", "calibrate", *cli.CPU, "-f", text, "-o", text)
             self.fails(cli.USAGE, "is a model", "calibrate", *cli.CPU, "-p", TEXT, "-o", os.path.join(cli.ROOT, "models", "demo.gguf"))
-            self.fails(cli.RUNTIME, "the largest buffer on", "calibrate", *cli.CPU, "--max-alloc", "1K", "-p", TEXT, "-o", path)
+            self.fails(cli.RUNTIME, "the largest buffer on", "calibrate", *cli.CPU, "WEFT_MAX_ALLOC=1K", "-p", TEXT, "-o", path)
             self.assertEqual(os.listdir(folder), ["text"])
 
 
@@ -320,7 +321,7 @@ class Shapes(cli.TestCase):
 
 class Info(cli.TestCase):
     def test_file(self):
-        text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v", "--tensors").text
+        text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text
         for pattern in (r"architecture +llama", r"layers +5", r"heads +8, 4 KV heads, head size 8", r"hidden size +64, intermediate size 172",
                         r"context +512 tokens", r"formats +F32", r"memory need +[0-9.]+ MiB with a context of 512",
                         r"memory budget +weights [0-9.]+ .iB, activations", r"  on cpu +fits, with room for a KV cache of [0-9.]+. tokens$",
@@ -412,7 +413,7 @@ class Info(cli.TestCase):
         all_keys, few = (self.described({**shape, **w}, "F16", "-c", 32768, "--max-num-batched-tokens", 512, "--kv-memory", "768M") for w in ({}, {"window": 1024, "period": 6}))
         contexts = [int(re.search(r"\((\d+) contexts of 32768(?: with attention windows)?\)", t).group(1)) for t in (all_keys, few)]
         self.assertEqual(contexts, [2, 9])
-        memory = self.described({**shape, "window": 1024, "period": 6}, "F16", "-c", 32768, "--max-num-batched-tokens", 512, "--memory", "--device", "cpu")
+        memory = self.described({**shape, "window": 1024, "period": 6}, "F16", "-c", 32768, "--max-num-batched-tokens", 512, "--device", "cpu")
         mib = float(re.search(r"KV 12.00 KiB a token,\s+([0-9.]+) MiB for 32768 tokens", memory).group(1))
         self.assertAlmostEqual(mib, 4 * 16 + 20 * 97 / 128, delta=0.01) # 128 pages of 16 tokens are 1 MiB of a layer
 
@@ -448,7 +449,7 @@ class Info(cli.TestCase):
         self.assertEqual(self.sequences(100, "30M"), 256)
         self.assertEqual(self.sequences(100, "5M", "--max-num-batched-tokens", 70), 70)  # each has a token in a step
         self.assertEqual(self.sequences(100, "5M", "--max-num-seqs", 9), 9)
-        self.assertEqual(holds("-c", 100, "--page-tokens", 32)[0], "1.0K") # 8 contexts of 4 pages
+        self.assertEqual(holds("-c", 100, "WEFT_PAGE_TOKENS=32")[0], "1.0K") # 8 contexts of 4 pages
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4)[4], "132")
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4, "--policy", "orca")[4], "254") # a whole prompt is one step
         self.assertIn("does not hold one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
@@ -458,7 +459,7 @@ class Info(cli.TestCase):
         """With F32 activations of Llama-3-8B, nothing fused: the residual stream, gate and up, over which their product is written, and what goes in or
         comes out; without reuse all that a layer has."""
         def use(*options):
-            text = self.ok("info", *options, "--memory", "--device", "cpu").text
+            text = self.ok("info", *options, "--device", "cpu").text
             rows = {row: (int(reused), int(apart)) for row, reused, apart in re.findall(r"(?m)^  (activations|longest context|largest batch) +(\d+) +(\d+)  ", text)}
             return rows["activations"], rows["longest context"], rows["largest batch"], text
 
@@ -477,12 +478,12 @@ class Info(cli.TestCase):
         self.assertGreater(longest[0], longest[1])
         whole = use(*model, "--policy", "orca")[1] # all tokens of a context in one step
         self.assertAlmostEqual(whole[0] / whole[1], (640 + acts[1]) / (640 + acts[0]), delta=0.01)
-        self.fails(cli.USAGE, "need a model", "info", "--memory")
+        self.fails(cli.USAGE, "need a model", "info", "-c", 64)
 
     def test_memory_that_windows_save(self):
         """Layers all of whose heads have windows keep the longest window and a step of a context."""
         def estimate(*options):
-            text = self.ok("info", "--shape", "llama-1.1b", "-c", 512, "--max-num-batched-tokens", 64, "--max-num-seqs", 64, "--memory", "--device", "cpu",
+            text = self.ok("info", "--shape", "llama-1.1b", "-c", 512, "--max-num-batched-tokens", 64, "--max-num-seqs", 64, "--device", "cpu",
                            *options).text
             return re.search(r"holds (\S+) tokens \((\d+) contexts", text).groups(), int(re.search(r"largest batch +(\d+)", text)[1])
 

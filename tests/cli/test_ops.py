@@ -14,7 +14,7 @@ import xml.dom.minidom
 
 import cli
 
-QUICK = ["--rotate", "64K", "-r", "1"]
+QUICK = ["WEFT_ROTATE=64K", "-r", "1"]
 GEMM = ["--shape", "M=3,N=64,K=64"]
 COLUMNS = "date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,peer_rate,ratio".split(",")
 
@@ -27,7 +27,7 @@ def devices():
 
 def built_once(device):
     """So that an OpenCL device of a CPU compiles each kernel once, not twice; see tests/support/build_once.h."""
-    return ["--no-kernel-cache"] if device.startswith("opencl") else []
+    return ["WEFT_NO_KERNEL_CACHE=1"] if device.startswith("opencl") else []
 
 
 class Folder(cli.TestCase):
@@ -83,13 +83,13 @@ class Ops(Folder):
             self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / work, 1, 2)
 
     def test_formats_of_weights_and_rows(self):
-        rows = self.ops("--op", "gemm", "--shape", "N=32,K=256", "--dtype", "F32,Q8_0,Q6_K")
+        rows = self.ops("--op", "gemm", "--shape", "N=32,K=256", "--type", "F32,Q8_0,Q6_K")
         self.assertEqual([(r["dtype"], int(re.match(r"M=(\d+)", r["shape"]).group(1))) for r in rows],
                          [(t, m) for t in ("F32", "Q8_0", "Q6_K") for m in (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)])
         self.assertEqual({r["unit"] for r in rows}, {"GB/s", "TFLOP/s"})
 
     def test_variants(self):
-        every = self.ops(*GEMM, "--variants")
+        every = self.ops(*GEMM, "--variant", "all")
         self.assertGreater(len(every), 1)
         self.assertEqual(len(set(r["variant"] for r in every)), len(every))
         self.assertEqual(sum(r["picked"] == "1" for r in every), 1)
@@ -102,10 +102,10 @@ class Ops(Folder):
             if not re.search(r"clblast .* yes ", self.ok("kernels", "--device", device).text):
                 continue
             self.assertEqual(self.ops(*GEMM, "--variant", "clblast", device=device)[0]["variant"], "clblast")
-            r = cli.weft("bench", "ops", "--device", device, *QUICK, *GEMM, "--variant", "clblast", "--work-groups", "1", env=self.env)
+            r = cli.weft("bench", "ops", "--device", device, *QUICK, *GEMM, "--variant", "clblast", "WEFT_WORK_GROUPS=1", env=self.env)
             self.assertNotEqual(r.code, 0)
             self.assertIn("this variant cannot run it", r.err)
-        self.assertEqual(len(self.ops(*GEMM, "--work-groups", "1", "--results", self.folder)), 1)
+        self.assertEqual(len(self.ops(*GEMM, "WEFT_WORK_GROUPS=1", "--results", self.folder)), 1)
         self.assertEqual([r["shape"] for r in self.results()], ["M=3,N=64,K=64,groups=1"])
 
     def test_markdown_and_json(self):
@@ -144,13 +144,13 @@ class Ops(Folder):
             self.fails(cli.RUNTIME, why, "bench", *cli.CPU, "--results", self.path(name))
 
     def test_bad_options(self):
-        for message, *args in (("multiple", "--shape", "M=1,N=8,K=33", "--dtype", "Q8_0"), ("N and K", "--shape", "M=1"),
+        for message, *args in (("multiple", "--shape", "M=1,N=8,K=33", "--type", "Q8_0"), ("N and K", "--shape", "M=1"),
                                ("mixed", "--shape", "M=1,N=1,K=1,B=1"), ("expected M, N", "--shape", "Q=1"), ("expected M, N", "--shape", ""),
                                ("number", "--shape", "M=x,N=1,K=1"), ("number", "--shape", "M=-1,N=1,K=1"), ("is 0", "--shape", "M=0,N=1,K=1"),
                                ("repeated", "--shape", "M=1,M=1,N=1,K=1"), ("B and L", "--shape", "B=1"), ("divide", "--shape", "B=1,L=1,H=3,KV=2"),
-                               ("at most", "--shape", "M=99999999,N=1,K=1"), ("weight format", "--dtype", "F17"),
+                               ("at most", "--shape", "M=99999999,N=1,K=1"), ("weight format", "--type", "F17"),
                                ("cannot measure", "--op", "matmul"), ("no shape for gemm (--shape)", "--op", "gemm", "--shape", "B=1,L=1"),
-                               ("no kernel variant", "--variant", "nonsense"), ("conflict", "--variant", "ref", "--variants")):
+                               ("no kernel variant", "--variant", "nonsense")):
             self.fails(cli.USAGE, message, "bench", "ops", *cli.CPU, *args)
         self.fails(cli.DEVICE, "no device", "bench", "ops", "--device", "absent", *GEMM)
         r = cli.weft("bench", "ops", *cli.CPU, "--shape", "B=65536,L=1024", env=self.env)
@@ -172,7 +172,7 @@ class Baselines(Folder):
         text = self.python("baselines/openblas.py", "--shape", "M=3,N=64,K=64", "--shape", "M=128,N=64,K=64", "--rotate", "1")
         self.assertRegex(text, r"^# OpenBLAS core \w+, \d+ threads\n")
         peers = self.write("peers", text)
-        rows = self.ops("--dtype", "F32", *GEMM, "--shape", "M=128,N=64,K=64", "--shape", "B=1,L=4", "--peer", peers, "--results", self.folder)
+        rows = self.ops("--type", "F32", *GEMM, "--shape", "M=128,N=64,K=64", "--shape", "B=1,L=4", "--peer", peers, "--results", self.folder)
         self.assertEqual([r["peer"] for r in rows], ["openblas", "openblas", "", ""])
         self.assertEqual([r["unit"] for r in rows], ["GB/s", "TFLOP/s", "GB/s", "TFLOP/s"])
         self.check_plot(self.results())
@@ -195,7 +195,7 @@ class Baselines(Folder):
 class Tune(Folder):
     def test_every_device(self):
         for device in devices():
-            r = self.ok("tune", "--device", device, *built_once(device), *QUICK, "--shape", "N=64,K=64", "--shape", "H=4,KV=2,D=64", "--max-size", 4, env=self.env)
+            r = self.ok("tune", "--device", device, *built_once(device), *QUICK, "--shape", "N=64,K=64", "--shape", "H=4,KV=2,D=64", "WEFT_TUNE_SIZE=4", env=self.env)
             path = re.search(r"wrote (\S+)", r.err).group(1)
             self.assertTrue(path.startswith(self.folder))
             lines = r.text.splitlines()
@@ -212,7 +212,7 @@ class Tune(Folder):
             self.assertIn(choice, ("auto", row["variant"]))
 
     def test_model(self):
-        r = self.ok("tune", *cli.CPU, *QUICK, "-m", cli.data("stories260K.gguf"), "--max-size", 2, "-f", self.path("out"))
+        r = self.ok("tune", *cli.CPU, *QUICK, "-m", cli.data("stories260K.gguf"), "WEFT_TUNE_SIZE=2", "-f", self.path("out"))
         self.assertNotIn("dense_batch", r.text)  # 2 rows do not tell
         gemms = {tuple(line.split()[:3]) for line in r.text.splitlines() if line.startswith("gemm")}
         self.assertEqual(gemms, {("gemm", "F32", s) for s in ("N=64,K=64", "N=32,K=64", "N=172,K=64", "N=64,K=172", "N=512,K=64")})
@@ -220,7 +220,7 @@ class Tune(Folder):
 
     def test_rows_of_other_shapes_stay(self):
         for shape in ("N=64,K=64", "N=32,K=64", "N=64,K=64"):
-            self.ok("tune", *cli.CPU, *QUICK, "--shape", shape, "--max-size", 1, "-f", self.path("out"))
+            self.ok("tune", *cli.CPU, *QUICK, "--shape", shape, "WEFT_TUNE_SIZE=1", "-f", self.path("out"))
         with open(self.path("out")) as f:
             self.assertEqual(re.findall(r"N=\d+,K=\d+", f.read()), ["N=64,K=64", "N=32,K=64"])
 
@@ -228,7 +228,7 @@ class Tune(Folder):
         """A run that is ended keeps what it has measured, and the next one begins with the rest. A sample takes 50 ms, so that a second is for 7 of the
         shapes at most, and the one under way."""
         shapes = [word for n in range(30) for word in ("--shape", f"N={8 + n},K=64")]
-        command = ["tune", *cli.CPU, *QUICK, *shapes, "--max-size", 4, "--seconds", 1, "-f", self.path("out")]
+        command = ["tune", *cli.CPU, *QUICK, *shapes, "WEFT_TUNE_SIZE=4", "--seconds", 1, "-f", self.path("out")]
         kept = []
         for _ in range(2):
             r = self.ok(*command)
@@ -242,7 +242,7 @@ class Tune(Folder):
     def test_ctrl_c(self):
         """In the copies of operands or later: it ends without harm, says what is left, and keeps the rest for the same command."""
         shapes = [word for n in (256, 512) for word in ("--shape", f"N={n},K=256")]
-        p = subprocess.Popen([cli.WEFT, "tune", *cli.CPU, "--rotate", "1G", "-r", "64", *shapes, "-f", self.path("out")],
+        p = subprocess.Popen(cli.argv("tune", *cli.CPU, "WEFT_ROTATE=1G", "-r", "64", *shapes, "-f", self.path("out")),
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         cli.await_interrupts(p)
         time.sleep(0.2)
@@ -255,14 +255,15 @@ class Tune(Folder):
 
     def test_dense_batch(self):
         path = self.forced("ref", lambda text: text.replace("\ngemm", "\ndense_batch 96\ngemm"))
-        load = ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-requests", 1, "--policy", "nanoflow", "--max-num-seqs", 4]
+        load = ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-prompts", 1, "--policy", "nanoflow", "--max-num-seqs", 4]
         self.assertIn("dense batch 96", self.ok(*load, "--tuned", path).text)
         self.assertIn("dense batch 32", self.ok(*load, "--tuned", path, "--max-num-batched-tokens", 32).text)
 
     def forced(self, variant, edit=lambda text: text):
         """A tuned file of the CPU that names this variant."""
-        self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "--max-size", 1, "-f", self.path("out"))
-        text = pathlib.Path(self.path("out")).read_text()
+        self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "WEFT_TUNE_SIZE=1", "-f", self.path("out"))
+        with open(self.path("out")) as f:
+            text = f.read()
         return self.write("out", edit(re.sub(r"K=64 .*", f"K=64 1:{variant}", text)))
 
     def test_choice_is_used(self):
@@ -272,7 +273,7 @@ class Tune(Folder):
         for args in (["--tuned", "none"], ["--tuned", self.forced("gone")]):
             row, = self.ops(*GEMM, *args)
             self.assertNotEqual(row["variant"], "ref")
-        row, = self.ops(*GEMM, "--tuned", self.forced("ref"), "--force", "gemm=rows-c")
+        row, = self.ops(*GEMM, "--tuned", self.forced("ref"), "WEFT_FORCE=gemm=rows-c")
         self.assertEqual(row["variant"], "rows-c")
         # A model runs with it, too.
         text = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", "3", "--tuned", path).out
@@ -285,7 +286,7 @@ class Tune(Folder):
         self.fails(cli.USAGE, "another device", "bench", "ops", *cli.CPU, *GEMM, "--tuned", foreign)
         self.fails(cli.USAGE, "/absent", "run", *cli.GREEDY, "-p", "x", "--tuned", "/absent")
         # The user's own file: a warning, and on it goes.
-        r = self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "--max-size", 1, env=self.env)
+        r = self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "WEFT_TUNE_SIZE=1", env=self.env)
         own = re.search(r"wrote (\S+)", r.err).group(1)
         with open(own, "a") as f:
             f.write("nonsense\n")
@@ -299,7 +300,7 @@ class Tune(Folder):
         """Steps of a load, the one that suits it, and its ratio, which the file keeps from then on."""
         model = ["-m", cli.data("stories260K.gguf"), "-f", self.path("out")]
         load = self.write("load.csv", "ContextTokens,GeneratedTokens\n100,10\n200,30\n")
-        r = self.ok(*self.CHUNK, *model, "--dataset", load)
+        r = self.ok(*self.CHUNK, *model, "--dataset-path", load)
         self.assertTrue(r.text.startswith("P:D = 7.5, of 2 requests\n"), r.text)
         rows = [line.split() for line in r.text.splitlines() if line.startswith(("sarathi", "nanoflow"))]
         self.assertEqual(sorted({int(row[1]) for row in rows}), [64, 93, 128])  # 11 decodes and 82 tokens of prompts
@@ -308,12 +309,12 @@ class Tune(Folder):
             self.assertGreater(float(ms) * float(rate), 0)
         policy, tokens = re.search(r"--policy (\w+) --max-num-batched-tokens (\d+)", r.text).groups()
         self.assertIn([policy, tokens], [row[:2] for row in rows])
-        r = self.ok(*self.CHUNK, *model, "--dataset", load, "--dataset", self.write("more.csv", "GeneratedTokens,ContextTokens\n20,0\n"))
+        r = self.ok(*self.CHUNK, *model, "--dataset-path", load, "--dataset-path", self.write("more.csv", "GeneratedTokens,ContextTokens\n20,0\n"))
         self.assertIn("P:D = 5, of 3 requests", r.text)
-        r = self.ok(*self.CHUNK, *model, "--dataset", self.write("long.csv", "ContextTokens,GeneratedTokens\n16777216,16777216\n100,20\n"))
+        r = self.ok(*self.CHUNK, *model, "--dataset-path", self.write("long.csv", "ContextTokens,GeneratedTokens\n16777216,16777216\n100,20\n"))
         self.assertIn("P:D = 5, of 1 requests", r.text)
         self.assertIn("1 of 2 requests do not fit the context", r.err)
-        self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=8,K=32", "--max-size", 1, "-f", self.path("out"))
+        self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=8,K=32", "WEFT_TUNE_SIZE=1", "-f", self.path("out"))
         with open(self.path("out")) as f:
             self.assertRegex(f.read(), r"\nload 100.0000:20.0000\n(?s:.*)\ngemm F16 N=8,K=32 1:")
 
@@ -321,25 +322,25 @@ class Tune(Folder):
         model = ["-m", cli.data("stories260K.gguf"), "-f", self.path("out")]
         head = "ContextTokens,GeneratedTokens\n"
         for message, text in (("header line", "a,b\n1,2\n"), ("no requests", head), ("line 2", head + "1,x\n"), ("no ratio", head + "5,0\n"), ("no ratio", head + "0,5\n")):
-            r = cli.weft(*self.CHUNK, *model, "--dataset", self.write("load.csv", text))
+            r = cli.weft(*self.CHUNK, *model, "--dataset-path", self.write("load.csv", text))
             self.assertIn(r.code, (cli.RUNTIME, cli.USAGE))
             self.assertIn(message, r.err)
-        self.fails(cli.RUNTIME, "/absent", *self.CHUNK, *model, "--dataset", "/absent")
+        self.fails(cli.RUNTIME, "/absent", *self.CHUNK, *model, "--dataset-path", "/absent")
         load = self.write("load.csv", head + "5,5\n")
-        for message, *args in (("conflict", "--overlap"), ("--max-size", "--max-size", 2), ("--overlap", "--quick"), ("one --shape", "--shape", "a", "--shape", "b")):
-            self.fails(cli.USAGE, message, "tune", *cli.CPU, "--dataset", load, *args)
+        for message, *args in (("conflict", "--overlap"), ("one --shape", "--shape", "a", "--shape", "b")):
+            self.fails(cli.USAGE, message, "tune", *cli.CPU, "--dataset-path", load, *args)
         self.fails(cli.USAGE, "belongs to --overlap and --dataset", "tune", *cli.CPU, "--max-num-seqs", 2, "--shape", "N=8,K=8")
-        self.fails(cli.USAGE, self.write("text", "not ours\n"), *self.CHUNK, *model[:2], "--dataset", load, "-f", self.path("text"))
+        self.fails(cli.USAGE, self.write("text", "not ours\n"), *self.CHUNK, *model[:2], "--dataset-path", load, "-f", self.path("text"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["load.csv", "text"])
 
     def test_bad_options(self):
-        for message, *args in (("conflict", "-m", "x.gguf", "--shape", "N=1,K=1"), ("--shape", "--dtype", "F16"),
+        for message, *args in (("conflict", "-m", "x.gguf", "--shape", "N=1,K=1"), ("--shape", "--type", "F16"),
                                ("tuned over", "--shape", "M=1,N=1,K=1"), ("tuned over", "--shape", "B=1,L=1"), ("not tuned", "--shape", "H=4,S=9"),
-                               ("multiple", "--shape", "N=8,K=33", "--dtype", "Q8_0"), ("weight format", "--shape", "N=8,K=8", "--dtype", "x")):
+                               ("multiple", "--shape", "N=8,K=33", "--type", "Q8_0"), ("weight format", "--shape", "N=8,K=8", "--type", "x")):
             self.fails(cli.USAGE, message, "tune", *cli.CPU, *args)
         self.fails(cli.MODEL, "/absent", "tune", *cli.CPU, "-m", "/absent")
         for path in ("/absent/x", self.folder, self.write("text", "not ours\n")):
-            self.fails(cli.RUNTIME, path, "tune", *cli.CPU, *QUICK, "--shape", "N=8,K=8", "--max-size", 1, "-f", path)
+            self.fails(cli.RUNTIME, path, "tune", *cli.CPU, *QUICK, "--shape", "N=8,K=8", "WEFT_TUNE_SIZE=1", "-f", path)
         self.assertEqual(os.listdir(self.folder), ["text"])
 
 

@@ -91,8 +91,8 @@ class Tables(cli.TestCase):
         """The messages about a wrong one list them."""
         demo = os.path.join(cli.ROOT, "models", "demo.gguf")
         for command, option, wrong in (("convert", "--type", ["-m", demo, "-o", "/absent/x", "--type", "x"]), ("bench", "--type", ["--shape", "llama3-8b", "--layers", 1, "--type", "x"]),
-                                       ("plan", "--shape", ["--shape", "x"]), ("kernels", "--dtype", ["--shape", "M=1,N=64,K=64", "--dtype", "x"]),
-                                       ("tune", "--dtype", ["--shape", "N=64,K=64", "--dtype", "x"]), ("bench ops", "--dtype", ["--dtype", "x"]),
+                                       ("plan", "--shape", ["--shape", "x"]), ("kernels", "--type", ["--shape", "M=1,N=64,K=64", "--type", "x"]),
+                                       ("tune", "--type", ["--shape", "N=64,K=64", "--type", "x"]), ("bench ops", "--type", ["--type", "x"]),
                                        ("bench ops", "--op", ["--op", "x"]), ("bench throughput", "--policy", ["--policy", "x"])):
             with self.subTest(command=command, option=option):
                 said = cli.weft(*command.split(), *cli.CPU[:2 * (command != "convert")], *wrong).err
@@ -171,7 +171,7 @@ class Shells(cli.TestCase):
         ("weft bench ", ["ops", "throughput", "serve", "ablation"], ["run"]),
         ("weft help se", ["serve", "selftest"], ["run"]),
         ("weft run --de", ["--device", "--deterministic"], ["--temp"]),
-        ("weft bench ops --dt", ["--dtype"], ["--device"]),
+        ("weft bench ops --ty", ["--type"], ["--device"]),
         ("weft run --device ", ["auto", "cpu", "gpu"], ["small.gguf"]),
         ("weft run --tier s", ["simd", "subgroup"], ["base"]),
         ("weft run --tier=s", ["simd", "subgroup"], ["base"]),
@@ -181,7 +181,7 @@ class Shells(cli.TestCase):
         ("weft bench --results r", ["results"], ["small.gguf"]),
         ("weft run -n ", [], ["small.gguf"]),
         ("weft convert --type Q4", ["Q4_0", "Q4_K_M"], ["Q8_0", "small.gguf"]),
-        ("weft kernels --dtype I", ["IQ2_XXS", "IQ4_NL"], ["I32", "F16"]),
+        ("weft kernels --type I", ["IQ2_XXS", "IQ4_NL"], ["I32", "F16"]),
         ("weft bench --shape llama3", ["llama3-8b", "llama3.2-1b"], ["llama2-7b", "small.gguf"]),
         ("weft bench throughput --policy ", ["orca", "nanoflow"], ["small.gguf"]),
     )

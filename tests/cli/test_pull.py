@@ -18,10 +18,10 @@ import hub
 from cli import MODEL, OK, RUNTIME, USAGE
 
 DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
-FAST = ["--retry-delay", "0.02"]
+FAST = ["WEFT_PULL_DELAY=0.02"]
 TOKEN = "hf_secretsecretsecret"
 
-if "this build cannot fetch models" in cli.weft("pull", "http://127.0.0.1:1/x.gguf", "--retries", 0).err:
+if "this build cannot fetch models" in cli.weft("pull", "http://127.0.0.1:1/x.gguf", "WEFT_PULL_RETRIES=0").err:
     print("skipped: this build has no pull")
     sys.exit(77)
 
@@ -59,7 +59,7 @@ class TestCase(cli.TestCase):
     def begin(self, *words, size):
         """A call whose server stalls after `size` bytes; returns once they are there."""
         self.hub.stall, self.hub.cuts = threading.Event(), [size]
-        p = subprocess.Popen([cli.WEFT, "pull", *words, *FAST], env={**os.environ, **self.env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        p = subprocess.Popen(cli.argv("pull", *words, *FAST), env={**os.environ, **self.env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(p.communicate)
         self.addCleanup(p.kill)
         end = time.monotonic() + hub.STALL - 20
@@ -136,7 +136,7 @@ class Whole(TestCase):
         beside = {"README.md": b"x", "pytorch_model.bin": b"x", "consolidated.safetensors": b"x", "onnx/model.safetensors": b"x", "original/config.json": b"x"}
         self.hub.repos["org/Llama"] = {**files, **beside}
         self.hub.cuts = [3, None, None, 100]  # the first file is broken off, and then the second shard
-        self.pull("hf:org/Llama", "--retries", 0, code=RUNTIME)
+        self.pull("hf:org/Llama", "WEFT_PULL_RETRIES=0", code=RUNTIME)
         self.assertIn("Llama.part/model-00001-of-00002.safetensors.part", self.there())
         self.assertRegex(self.ok("list", env=self.env).text, r"(?m)^Llama +unfinished ")
         self.pull("hf:org/Llama", says="Llama is fetched, and its checksum is right: `weft run Llama`")
@@ -206,7 +206,7 @@ class BrokenOff(TestCase):
         for have, cut in ((0, 1000), (1000, 30000), (31000, 1)):
             self.hub.log.clear()
             self.hub.cuts = [cut]
-            self.pull("org/repo", "--retries", 0, code=RUNTIME)
+            self.pull("org/repo", "WEFT_PULL_RETRIES=0", code=RUNTIME)
             self.assertEqual(self.asked_from(), [f"{have}-"])
             self.assertEqual(len(self.there()["m.gguf.part"]), have + cut)
         self.assertRegex(self.ok("list", env=self.env).text, r"(?m)^m.gguf +unfinished +30.27 KiB")
@@ -215,7 +215,7 @@ class BrokenOff(TestCase):
 
     def test_gives_up(self):
         self.hub.cuts = [10] * 9
-        self.pull("org/repo", "--retries", 3, code=RUNTIME, says="tried 4 times")
+        self.pull("org/repo", "WEFT_PULL_RETRIES=3", code=RUNTIME, says="tried 4 times")
         self.assertEqual(len(self.asked_from()), 4)
 
     def test_without_etag_the_checksum_decides(self):
@@ -232,7 +232,7 @@ class BrokenOff(TestCase):
 
     def test_changed_between_calls(self):
         self.hub.cuts = [1000]
-        self.pull("org/repo", "--retries", 0, code=RUNTIME)
+        self.pull("org/repo", "WEFT_PULL_RETRIES=0", code=RUNTIME)
         self.content = self.hub.repos["org/repo"]["m.gguf"] = gguf(90000, 7)
         self.pull("org/repo", says="it has changed since: it is fetched from the start")
         self.whole()
@@ -254,7 +254,7 @@ class BrokenOff(TestCase):
     def test_an_address_that_says_nothing_is_fetched_anew(self):
         self.hub.etags, self.hub.cuts = False, [1000]
         self.hub.routes["/m.gguf"] = lambda h: self.hub.send_file(h, self.content)
-        self.pull(f"{self.hub.url}/m.gguf", "--retries", 0, code=RUNTIME)
+        self.pull(f"{self.hub.url}/m.gguf", "WEFT_PULL_RETRIES=0", code=RUNTIME)
         self.pull(f"{self.hub.url}/m.gguf", says="nothing by which to know that it is still the same file: it is fetched from the start")
         self.whole()
 
@@ -269,8 +269,9 @@ class BrokenOff(TestCase):
 
     def test_all_was_there_but_the_name(self):
         self.hub.cuts = [100]
-        self.pull("org/repo", "--retries", 0, code=RUNTIME)
-        pathlib.Path(os.path.join(self.models, "m.gguf.part")).write_bytes(self.content)
+        self.pull("org/repo", "WEFT_PULL_RETRIES=0", code=RUNTIME)
+        with open(os.path.join(self.models, "m.gguf.part"), "wb") as f:
+            f.write(self.content)
         self.hub.log.clear()
         self.pull("org/repo")
         self.assertEqual(self.asked_from(), [])
@@ -281,8 +282,9 @@ class BrokenOff(TestCase):
         self.hub.routes["/m.gguf"] = lambda h: self.hub.send_file(h, self.content)
         for left, told in ((self.content, "is fetched"), (self.content + b"more", "it is fetched from the start")):
             self.hub.cuts = [100]
-            self.pull(f"{self.hub.url}/m.gguf", "--force", "--retries", 0, code=RUNTIME)
-            pathlib.Path(os.path.join(self.models, "m.gguf.part")).write_bytes(left)
+            self.pull(f"{self.hub.url}/m.gguf", "--force", "WEFT_PULL_RETRIES=0", code=RUNTIME)
+            with open(os.path.join(self.models, "m.gguf.part"), "wb") as f:
+                f.write(left)
             self.hub.log.clear()
             self.pull(f"{self.hub.url}/m.gguf", "--force", says=told)
             self.assertEqual(self.asked_from()[0], f"{len(left)}-")
@@ -296,7 +298,7 @@ class BrokenOff(TestCase):
 
     def test_signals(self):
         for sig, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            p = self.begin("org/repo", "--stall-timeout", "1000", size=40000)
+            p = self.begin("org/repo", "WEFT_PULL_STALL=1000", size=40000)
             p.send_signal(sig)
             err = p.communicate(timeout=hub.STALL - 20)[1].decode()  # before the hub lets it go on
             self.assertEqual(p.returncode, code)
@@ -319,7 +321,7 @@ class BrokenOff(TestCase):
         """Again if the hub, which is this program, was silent for a second before it sent anything."""
         for _ in range(20):
             self.hub.stall, self.hub.cuts = threading.Event(), [1000]
-            said = self.pull("org/repo", "--stall-timeout", 1, "--retries", 0, code=RUNTIME, says="has sent nothing for 1 s").err
+            said = self.pull("org/repo", "WEFT_PULL_STALL=1", "WEFT_PULL_RETRIES=0", code=RUNTIME, says="has sent nothing for 1 s").err
             self.hub.stall.set()
             if f"http://localhost:{self.hub.port} has" in said:
                 return
@@ -372,7 +374,7 @@ class Lies(TestCase):
         self.hub.repos["org/repo"] = {"m.gguf": self.content}
 
     def refused(self, says, *words, source="org/repo", **more):
-        r = self.pull(source, "--retries", 1, *words, code=RUNTIME, says=says, **more)
+        r = self.pull(source, "WEFT_PULL_RETRIES=1", *words, code=RUNTIME, says=says, **more)
         self.assertEqual(self.there(), {})
         return r
 
@@ -400,13 +402,13 @@ class Lies(TestCase):
     def test_more_bytes_than_said(self):
         self.hub.length = False
         self.hub.lie["m.gguf"] = {"lfs": {"oid": "0" * 64, "size": 40000}}
-        r = self.pull("org/repo", "--retries", 0, code=RUNTIME, says="more bytes than it has said: refused")
+        r = self.pull("org/repo", "WEFT_PULL_RETRIES=0", code=RUNTIME, says="more bytes than it has said: refused")
         self.assertTrue(all(len(content) <= 40000 for content in self.there().values()), r.err)
 
     def test_fewer_bytes_than_said(self):
         self.hub.length = False
         self.hub.cuts = [10000] * 9
-        self.pull("org/repo", "--retries", 1, code=RUNTIME, says="the server has broken off; tried 2 times")
+        self.pull("org/repo", "WEFT_PULL_RETRIES=1", code=RUNTIME, says="the server has broken off; tried 2 times")
         self.pull("org/repo")
         self.assertEqual(self.there(), {"m.gguf": self.content})
 

@@ -103,7 +103,7 @@ class Settings(TestCase):
         self.assertNotIn("conflict", cli.weft("bench", "--shape", "absent", *cli.CPU, env=env).err)
         self.assertNotIn("/absent", cli.weft("bench", "serve", "--port", 1, "--num-prompts", 1, env=env).err)
         env = {"WEFT_CONFIG": self.put("weft.conf", "dataset = /absent\nctx-size = 64\ndeterministic\nmax-num-seqs = 2\n")}  # of loads, and of engines
-        self.ok("tune", *cli.CPU, "--shape", "N=8,K=32", "--max-size", 1, "-r", 1, "-f", os.path.join(self.folder, "x.tune"), env=env)
+        self.ok("tune", *cli.CPU, "--shape", "N=8,K=32", "WEFT_TUNE_SIZE=1", "-r", 1, "-f", os.path.join(self.folder, "x.tune"), env=env)
 
     def test_what_is_typed_or_piped_goes_before(self):
         """A setting that conflicts with something typed is left out."""
@@ -128,7 +128,7 @@ class Settings(TestCase):
     def test_needs_another(self):
         """A setting that needs an option that is not there is left out; one whose option is set as well holds."""
         quick = ["-p", 8, "-n", 0, "-r", 1, *cli.CPU]
-        env = {"WEFT_CONFIG": self.put("weft.conf", "type = Q8_0\nctx-size = 64\npeer = /absent\ndtype = Q8_0\nlogits = x\n")}
+        env = {"WEFT_CONFIG": self.put("weft.conf", "type = Q8_0\nctx-size = 64\npeer = /absent\nlogits = x\n")}
         self.ok("bench", *quick, env=env)
         self.assertRegex(self.ok("info", env=env).text, r"(?m)^cpu$")
         self.ok("kernels", env=env)

@@ -32,8 +32,8 @@ class Template(cli.TestCase):
         self.assertEqual(self.ok(*chat, "--add-generation-prompt", stdin=TURNS).text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
 
     def test_variables(self):
-        self.assertEqual(self.rendered("{{ bos_token }}{{ eos_token }}{{ x }}{{ strftime_now('%d %b %Y') }}", "--bos", "<a>", "--eos", "<b>", "--kwargs", '{"x": 1.0}',
-                                       "--now", "2024-07-26"), "<a><b>1.026 Jul 2024")
+        self.assertEqual(self.rendered("{{ bos_token }}{{ eos_token }}{{ x }}{{ strftime_now('%d %b %Y') }}", "WEFT_BOS=<a>", "WEFT_EOS=<b>", "--kwargs", '{"x": 1.0}',
+                                       "WEFT_NOW=2024-07-26"), "<a><b>1.026 Jul 2024")
         tools = self.file("tools.json", '[{"b": 1, "a": "é"}]')
         self.assertEqual(self.rendered("{{ tools | tojson }}", "--tools", tools), '[{"b": 1, "a": "é"}]')
         self.assertEqual(self.rendered("{{ tools is none }}"), "True")
@@ -61,7 +61,7 @@ class Template(cli.TestCase):
     def test_errors(self):
         t = ["template", "--chat-template", self.file("t.jinja", "{{ messages[0].x.y }}")]
         self.fails(USAGE, "--messages FILE", *t)
-        self.fails(USAGE, "--now", *t, "--messages", "-", "--now", "today", stdin=TURNS)
+        self.fails(USAGE, "$WEFT_NOW", *t, "--messages", "-", "WEFT_NOW=today", stdin=TURNS)
         self.fails(RUNTIME, "/absent", *t, "--messages", "/absent")
         self.fails(USAGE, "messages: bad JSON in line 2, column 2", *t, "--messages", "-", stdin=b"[\n x")
         self.fails(USAGE, "line 1, column 17: 'x of dict' is undefined", *t, "--messages", "-", stdin=TURNS)

@@ -49,12 +49,13 @@ class Terminal(cli.TestCase):
     def test_outputs_that_cannot_be_written(self):
         with tempfile.TemporaryDirectory() as folder:
             bad = (os.path.join(folder, "absent", "x"), folder, "/dev/full")
-            for args in (["run", "-p", "a", "-n", 2, "--timeline"], ["run", "-p", "a", "-n", 2, "--dump-plan"], ["plan", "--dump-plan"],
+            for args in (["run", "-p", "a", "-n", 2, "--timeline"], ["run", "-p", "a", "-n", 2, "WEFT_DUMP_PLAN="], ["plan", "WEFT_DUMP_PLAN="],
                          ["perplexity", "--tokens", "1,2,3", "--logits"], ["calibrate", "-p", "One day there was a little girl who had a red ball.", "-o"],
                          ["convert", "-m", DEMO, "--type", "Q8_0", "-o"]):
                 for path in bad:
                     with self.subTest(args=args, path=path):
-                        r = cli.weft(args[0], *(cli.CPU if args[0] != "convert" else ()), *args[1:], path)
+                        last = [args[-1] + path] if args[-1].endswith("=") else [args[-1], path]
+                        r = cli.weft(args[0], *(cli.CPU if args[0] != "convert" else ()), *args[1:-1], *last)
                         self.assertEqual(r.code, cli.RUNTIME, r.err)
                         self.assertIn(f"cannot write {path}: ", r.err)
 
@@ -69,7 +70,7 @@ class Progress(cli.TestCase):
     """Work without an end in sight, until its bar is there."""
     def shows(self, bar, *args):
         ours, theirs = pty.openpty()
-        p = cli.subprocess.Popen([cli.WEFT, *map(str, args)], stdin=cli.subprocess.DEVNULL, stdout=cli.subprocess.DEVNULL, stderr=theirs)
+        p = cli.subprocess.Popen(cli.argv(*args), stdin=cli.subprocess.DEVNULL, stdout=cli.subprocess.DEVNULL, stderr=theirs)
         os.close(theirs)
         text = b""
         while not re.search(bar, text):
@@ -85,7 +86,7 @@ class Progress(cli.TestCase):
     def test_bars(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "x.npy")
-            slow = ["--force", "gemm=ref,attention=ref"]
+            slow = ["WEFT_FORCE=gemm=ref,attention=ref"]
             text = os.path.join(folder, "text")
             pathlib.Path(text).write_text("One day there was a little girl. " * 40000, encoding="utf-8")
             self.shows(rb"perplexity \[[#.]+\] +\d+ %", "perplexity", *cli.CPU, *slow, "--tokens", "1" + ",2" * 9999, "--logits", path)

@@ -90,7 +90,7 @@ class Thoughts(cli.TestCase):
 
     def test_stopped_within(self):
         """What was thought is no answer: the message is left out, and the terminal is as it was."""
-        slow = ["--force", "gemm=ref,attention=ref"]
+        slow = ["WEFT_FORCE=gemm=ref,attention=ref"]
         with Terminal(*self.chat(), "--chat", "--ignore-eos", *slow) as t:
             t.until(rb"Ctrl-D exits[^>]*> ")
             t.type("L\n")

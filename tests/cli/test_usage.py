@@ -1,4 +1,5 @@
 """Help, and what happens when the command line or a file is wrong."""
+import json
 import os
 import pathlib
 import re
@@ -47,12 +48,28 @@ class Help(cli.TestCase):
                 r = weft(*name.split(), option, "--help", "--help")  # a value, or help at once
                 self.assertNotIn("unknown option", r.err, f"{name} {option}")
 
-    def test_testing_options_have_their_heading(self):
+    def test_advanced_options_have_their_heading(self):
         text = self.ok("run", "--help").text
-        testing = text[text.index("\nAdvanced and testing:"):]
-        for option in ("--max-alloc", "--nano-batches", "--plan", "--dump-plan", "--timeline", "--calibration", "--attention-windows", "--force", "--page-tokens", "--shuffle-pages",
-                       "--poison", "--no-kernel-cache", "--watchdog"):
-            self.assertIn(f"  {option}", testing)
+        advanced = text[text.index("\nAdvanced:"):]
+        for option in ("--nano-batches", "--plan", "--timeline", "--calibration", "--attention-windows"):
+            self.assertIn(f"  {option}", advanced)
+
+    def test_few_options(self):
+        """Names of all commands together. What only measuring and testing need is a variable, which the documents list."""
+        options = {o["name"] for c in json.loads(self.ok("--tables").text) for g in c["groups"] for o in g["options"]}
+        self.assertLessEqual(len(options), 127, sorted(options))
+        code = set(re.findall(r'\{0, "(WEFT_\w+)"', cli.open_text("src/cli/environment.c")))
+        told = set(re.findall(r"(?m)^\| `(WEFT_\w+)", cli.open_text("docs/command-line.md")))
+        self.assertEqual(code, told)
+        self.assertEqual({name for name in options if name.startswith("WEFT")}, set())
+
+    def test_variables(self):
+        """Read as options are; on and off are understood of those without a value."""
+        self.fails(USAGE, "$WEFT_POISON: expected 1 or 0, got 'maybe'", "run", "-p", "x", "WEFT_POISON=maybe")
+        self.fails(USAGE, "$WEFT_WATCHDOG: expected an integer from 1 to", "run", "-p", "x", "WEFT_WATCHDOG=0")
+        self.fails(USAGE, "--poison: it is the variable WEFT_POISON=1 now", "run", "--poison")
+        self.fails(USAGE, "--max-alloc: it is the variable WEFT_MAX_ALLOC now", "run", "--max-alloc", "1K")
+        self.assertEqual(self.ok("version", "WEFT_POISON=off", "WEFT_MAX_ALLOC=").text, self.ok("version").text)
 
     def test_version(self):
         for words in (["--version"], ["version"]):
@@ -126,7 +143,7 @@ class Wrong(cli.TestCase):
         self.usage("-z", "run", "-z")
         self.usage("-p", "run", "-p")
         self.usage("--temp", "run", "-p", "x", "--temp")
-        self.usage("--poison", "run", "--poison=yes")
+        self.usage("--greedy", "run", "--greedy=yes")
         self.usage("'word'", "selftest", "word")
         self.usage("'day': a text of several words needs quotes", "run", "model.gguf", "One", "day")
         self.usage("'day': a text of several words needs quotes", "tokenize", "One", "day")
@@ -142,7 +159,7 @@ class Wrong(cli.TestCase):
         self.usage("add --shape NAME", "plan", "--type", "Q8_0")
 
     def test_numbers(self):
-        for option in ("-n", "-c", "-t", "--top-k", "--seed", "--page-tokens", "--watchdog", "--shuffle-pages"):
+        for option in ("-n", "-c", "-t", "--top-k", "--seed"):
             for value in ("", "x", "1x", "1.5", "99999999999999999999999", " 1", "0x10"):
                 self.fails(USAGE, "--", "run", option, value)
         for option in ("--temp", "--top-p", "--min-p", "--repeat-penalty"):
@@ -156,9 +173,9 @@ class Wrong(cli.TestCase):
             for value in values:  # what requests may ask for (tests/serve/test_bad.py)
                 for command in ("run", "serve"):
                     self.fails(USAGE, f"{option}: expected a number from {allowed}, got '{value}'", command, option, value)
-        for value in ("", "x", "0", "1X", "1KK", "-1", "99999999999T"):
-            self.fails(USAGE, "--max-alloc", "run", "--max-alloc", value)
-        self.fails(RUNTIME, " is 1.00 KiB (max_alloc): ", "run", "-p", "x", "--max-alloc", "1K", *cli.CPU)
+        for value in ("x", "0", "1X", "1KK", "-1", "99999999999T"):  # an empty one is none
+            self.fails(USAGE, "$WEFT_MAX_ALLOC", "run", "-p", "x", f"WEFT_MAX_ALLOC={value}")
+        self.fails(RUNTIME, " is 1.00 KiB (max_alloc): ", "run", "-p", "x", "WEFT_MAX_ALLOC=1K", *cli.CPU)
         for value in ("", ",", "1,", "1,,2", "-1", "1;2", "4294967296"):
             self.fails(USAGE, "--n-prompt", "bench", "-p", value)
 
@@ -198,7 +215,7 @@ class Meant(cli.TestCase):
             self.says("`weft run -m model.gguf", option, "model.gguf")
 
     def test_options(self):
-        for typed, meant in (("--tmp", "--temp"), ("--modle", "--model"), ("--top", "--top-k or --top-p"), ("--chat-templates", "--chat-template"), ("-prmpt", "--prompt"), ("--max-aloc=3", "--max-alloc"),
+        for typed, meant in (("--tmp", "--temp"), ("--modle", "--model"), ("--top", "--top-k or --top-p"), ("--chat-templates", "--chat-template"), ("-prmpt", "--prompt"), ("--ctx-sze=3", "--ctx-size"),
                              ("--temprature", "--temperature"), ("--max-tokns", "--max-tokens")):  # names in other programs, too
             self.says(f"unknown option {typed.split('=')[0]}; did you mean {meant}?", "run", typed)
         self.says("unknown option --frobnicate\n", "run", "--frobnicate")

@@ -23,13 +23,13 @@ sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
 import reference  # noqa: E402
 
 # One kernel for prompt and answer, where drivers compile for seconds; the op tests meet the others.
-FORCE = ['--force', 'attention=decode'] if device.startswith('opencl') else []
+FORCE = {'WEFT_FORCE': 'attention=decode'} if device.startswith('opencl') else {}
 CONTEXT, STEPS, SINK = 512, 48, 2
 NEAR = 0.05  # logits that lie closer may change places by the rounding of F16
 
 
-def run(*command):
-    done = subprocess.run([weft, *command], capture_output=True, text=True, timeout=600)
+def run(*command, env=None):
+    done = subprocess.run([weft, *command], capture_output=True, text=True, timeout=600, env={**os.environ, **(env or {})})
     if done.returncode:
         raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
     return done.stdout
@@ -62,7 +62,7 @@ def main():
 
         def answer(window):
             write(path, model, window)
-            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--attention-windows', path, *once, *FORCE).rstrip('\n')
+            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--attention-windows', path, *once, env=FORCE).rstrip('\n')
 
         wide = answer(lambda layer, head: CONTEXT)
         short = answer(lambda layer, head: (3, 7, 16, 0, 1)[(layer + head) % 5])

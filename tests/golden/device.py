@@ -24,4 +24,5 @@ def build_once(weft, device):
     if not re.search(rf'^{re.escape(device)}\s+CPU', list_devices(weft), re.M) or not device.startswith('opencl'):
         return []
     os.environ['WEFT_CLBUILD'] = 'none'
-    return ['--no-kernel-cache']
+    os.environ['WEFT_NO_KERNEL_CACHE'] = '1'
+    return []

@@ -114,8 +114,9 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
         tiny.main([*make, '--split', '3'])
         os.unlink(model)
         model = os.path.join(folder, 'm-00001-of-00003.gguf')
-    force = ['--force', args.force] if args.force else []
-    force += ['--f16-residual'] if args.f16_residual else []
+    if args.force:
+        os.environ['WEFT_FORCE'] = args.force
+    force = ['--f16-residual'] if args.f16_residual else []
     worst = 0
     for n in filter(None, (len(all_tokens), first_tokens(arch, fmt, variant))):
         run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, all_tokens[:n])), '--logits', got, '--device', args.device, *args.once, *force, *more)

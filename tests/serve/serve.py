@@ -61,7 +61,7 @@ class Server:
 
     @staticmethod
     def command(*args, device=ON_CPU, template=cli.CHATML):
-        return [cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device, *map(str, args)]
+        return cli.argv("serve", "--port", "0", *(["--chat-template", template] if template else []), *device, *args)
 
     def _read(self):
         for line in self.p.stderr:

@@ -278,7 +278,7 @@ class Limits(serve.Unharmed):
 
 class SlowEngine(serve.TestCase):
     """A watchdog for requests; the reference kernels make a step slow."""
-    ARGS = ["--request-timeout", 1, "--force", "gemm=ref,attention=ref", "--max-num-seqs", 2]
+    ARGS = ["--request-timeout", 1, "WEFT_FORCE=gemm=ref,attention=ref", "--max-num-seqs", 2]
 
     def test_request_timeout(self):
         r = self.s.complete(max_tokens=500, ignore_eos=True)

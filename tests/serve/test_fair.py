@@ -7,7 +7,7 @@ import serve
 from serve import Server
 
 # So that something still runs when it is looked at, however late that is: minutes for LONG, of a context that the model was not made for.
-SLOW = ["--force", "gemm=ref,attention=ref", "--no-prefix-cache", "-c", 20000]
+SLOW = ["WEFT_FORCE=gemm=ref,attention=ref", "--no-prefix-cache", "-c", 20000]
 LONG = {"max_tokens": 19000, "ignore_eos": True}
 A_WHILE = {"max_tokens": 60, "ignore_eos": True}  # a second
 PROXY = ["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "10.0.0.0/9", "--trusted-proxy", "2001:db8::/33"]

@@ -14,7 +14,7 @@ from serve import Server, at_once, cli
 from test_front import ASK, WORDS, small_window
 
 # So that something still runs when it is looked at, however late that is: minutes for LONG, of a context that the model was not made for.
-SLOW = ["--force", "gemm=ref,attention=ref", "-c", 20000]
+SLOW = ["WEFT_FORCE=gemm=ref,attention=ref", "-c", 20000]
 LONG = {"max_tokens": 19000, "ignore_eos": True}
 
 
@@ -221,7 +221,7 @@ class Ends(unittest.TestCase):
     def test_port_in_use(self):
         s = Server()
         with tempfile.TemporaryDirectory() as folder:  # found out before files are written
-            r = cli.weft("serve", "--port", s.port, *cli.CPU, "--dump-plan", os.path.join(folder, "plan"))
+            r = cli.weft("serve", "--port", s.port, *cli.CPU, "WEFT_DUMP_PLAN=" + os.path.join(folder, "plan"))
             self.assertEqual((r.code, os.listdir(folder)), (cli.RUNTIME, []), r.err)
         self.assertIn("--port", r.err)
         self.assertEqual(s.end()[0], 0)

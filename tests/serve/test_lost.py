@@ -1,4 +1,4 @@
-"""The end of a server whose device is lost, here by a step that takes longer than --watchdog allows."""
+"""The end of a server whose device is lost, here by a step that takes longer than WEFT_WATCHDOG allows."""
 import time
 import unittest
 
@@ -9,7 +9,7 @@ from test_front import ASK, WORDS, small_window
 PARTS = 1, 2, 3  # nano-batches of a step
 
 # A step of eight prompts takes many times as long, and what is tested at the start a small part.
-SLOW = ["--force", "gemm=ref,attention=ref", "--watchdog", 2000, "--max-num-batched-tokens", 4000]
+SLOW = ["WEFT_FORCE=gemm=ref,attention=ref", "WEFT_WATCHDOG=2000", "--max-num-batched-tokens", 4000]
 LONG = {"prompt": [[5 + (i + k) % 9 for i in range(500)] for k in range(8)], "max_tokens": 5}
 
 

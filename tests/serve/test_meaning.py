@@ -137,7 +137,7 @@ class Metrics(unittest.TestCase):
         self.assertEqual(s.end()[0], 0)
 
     def test_the_line_of_statistics(self):
-        s = Server("--force", "gemm=ref,attention=ref")
+        s = Server("WEFT_FORCE=gemm=ref,attention=ref")
         stop = threading.Event()
 
         def ask():
@@ -187,7 +187,7 @@ class Loading(unittest.TestCase):
         """While kernels are compiled the server says that it loads."""
         seen = 0
         for _ in range(5):
-            s = Server("--no-kernel-cache", device=("--device", "opencl:0.0"), wait=False)
+            s = Server("WEFT_NO_KERNEL_CACHE=1", device=("--device", "opencl:0.0"), wait=False)
             r, models = s.get("/v1/health"), s.get("/v1/models")
             if r.status == 503:
                 self.assertEqual((r.json["error"]["message"], r.json["error"]["type"]), ("Loading model", "unavailable_error"))

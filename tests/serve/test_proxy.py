@@ -18,7 +18,7 @@ from serve import Server
 EXAMPLE = os.path.join(serve.cli.ROOT, "examples", "haproxy.cfg")
 HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
 # So that something runs when its replica dies, however late that is: ENDLESS lasts for minutes, of a context that the model was not made for.
-REF = ["--force", "gemm=ref,attention=ref", "-c", 20000]
+REF = ["WEFT_FORCE=gemm=ref,attention=ref", "-c", 20000]
 SLOW = [*REF, "--max-num-seqs", 4]
 LONG = {"max_tokens": 80, "ignore_eos": True}
 ENDLESS = {**LONG, "max_tokens": 19000}

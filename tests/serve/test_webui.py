@@ -9,7 +9,7 @@ import page
 import serve
 from serve import Server
 
-SLOW = ["--force", "gemm=ref,attention=ref"]  # so that something still runs when it is looked at
+SLOW = ["WEFT_FORCE=gemm=ref,attention=ref"]  # so that something still runs when it is looked at
 # WCAG's contrast of two of the page's colours.
 CONTRAST = """
 (() => {
