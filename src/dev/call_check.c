@@ -21,8 +21,8 @@ static weft_status bad_view(const place *at, const wf_view *v, const char *why)
 {
     return wf_fail(WEFT_ERR_ARG, "%s: %s %s (%s [%u, %u], stride %u, offset %llu, layout %u)",
                    wf_ops[at->call->op].name, at->name, why,
-                   v->dtype < WF_N_DTYPES ? wf_dtypes[v->dtype].name : "bad dtype", v->rows,
-                   v->cols, v->stride, (unsigned long long)v->offset, v->layout);
+                   v->dtype < WF_N_DTYPES ? wf_dtypes[v->dtype].name : "bad dtype", v->rows, v->cols, v->stride,
+                   (unsigned long long)v->offset, v->layout);
 }
 
 static bool dtype_fits(uint8_t need, uint8_t dtype)
@@ -51,9 +51,7 @@ static weft_status check_shape(const place *at, const wf_view *v)
     if (!v->rows || !v->cols) return bad_view(at, v, "is empty");
     if (v->stride < v->cols) return bad_view(at, v, "has rows that overlap");
     if (v->cols % block) return bad_view(at, v, "has a partial block in each row");
-    if (v->stride != v->cols && (block > 1 || v->layout)) {
-        return bad_view(at, v, "must be contiguous");
-    }
+    if (v->stride != v->cols && (block > 1 || v->layout)) return bad_view(at, v, "must be contiguous");
     return WEFT_OK;
 }
 
@@ -71,20 +69,18 @@ static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
     if (!need) return bad_view(at, v, "is one operand too many");
     if (v->buf->dev != at->dev) return bad_view(at, v, "is memory of another device");
     if (!dtype_fits(need, v->dtype)) return bad_view(at, v, "has a dtype that the op does not take");
-    if (v->layout && !(need & WF_OPERAND_WEIGHT && at->dev->fns->weight_bytes)) {
+    if (v->layout && !(need & WF_OPERAND_WEIGHT && at->dev->fns->weight_bytes))
         return bad_view(at, v, "cannot have a layout of its own");
-    }
     WF_TRY(check_shape(at, v));
     uint64_t bytes;
     if (v->offset % element_align(v)) return bad_view(at, v, "is not aligned");
-    if (!view_bytes(at->dev, v, &bytes) || v->offset > v->buf->size ||
-        bytes > v->buf->size - v->offset) {
+    if (!view_bytes(at->dev, v, &bytes) || v->offset > v->buf->size || bytes > v->buf->size - v->offset)
         return bad_view(at, v, "leaves its buffer");
-    }
     return WEFT_OK;
 }
 
-static weft_status check_operands(const wf_dev *dev, const wf_call *c, const wf_view *v, const wf_operand_info *info, size_t n)
+static weft_status check_operands(const wf_dev *dev, const wf_call *c, const wf_view *v, const wf_operand_info *info,
+                                  size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         place at = {dev, c, info[i].name ? info[i].name : "what comes behind the last operand"};
@@ -105,9 +101,8 @@ static bool views_overlap(const wf_dev *dev, const wf_view *a, const wf_view *b)
     uint64_t ea = wf_dtypes[a->dtype].block_bytes, eb = wf_dtypes[b->dtype].block_bytes;
     uint64_t pitch = a->stride * ea;
     if (a->layout || b->layout || pitch != b->stride * eb || wf_dtypes[a->dtype].block > 1 ||
-        wf_dtypes[b->dtype].block > 1) {
+        wf_dtypes[b->dtype].block > 1)
         return true;
-    }
     uint64_t from_a = a->offset % pitch, from_b = b->offset % pitch;
     uint64_t wa = a->cols * ea, wb = b->cols * eb;
     uint64_t gap = (from_b + pitch - from_a) % pitch; /* from a's first column on to b's */
@@ -116,8 +111,8 @@ static bool views_overlap(const wf_dev *dev, const wf_view *a, const wf_view *b)
 
 static bool are_first_columns(const wf_view *v, const wf_view *of)
 {
-    return v->buf == of->buf && v->offset == of->offset && v->stride == of->stride &&
-           v->dtype == of->dtype && v->rows == of->rows && v->cols <= of->cols;
+    return v->buf == of->buf && v->offset == of->offset && v->stride == of->stride && v->dtype == of->dtype &&
+           v->rows == of->rows && v->cols <= of->cols;
 }
 
 /* Is v the storage of the first output, as this kind of operand may be? */
@@ -205,9 +200,8 @@ static weft_status check_layernorm(const wf_call *c)
 static weft_status check_heads(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    if (!p->n_head || !p->n_kv_head || !p->head_dim || !p->page_tokens) {
+    if (!p->n_head || !p->n_kv_head || !p->head_dim || !p->page_tokens)
         return bad_call(c, "heads, KV heads, head size and page size must not be 0");
-    }
     if (p->n_head % p->n_kv_head) return bad_call(c, "the KV heads do not divide the heads");
     return WEFT_OK;
 }
@@ -217,9 +211,8 @@ static weft_status check_pools(const wf_call *c, const wf_view *k, const wf_view
     const wf_op_params *p = &c->p;
     uint64_t page = 0;
     if (__builtin_mul_overflow((uint64_t)p->n_kv_head * p->page_tokens, (uint64_t)p->head_dim, &page) ||
-        k->cols != page || v->cols != page) {
+        k->cols != page || v->cols != page)
         return bad_call(c, "a row of the K or V pool is not KV heads x page tokens x head size");
-    }
     if (k->stride != v->stride) return bad_call(c, "K and V pools differ in stride");
     return k->rows == v->rows ? WEFT_OK : bad_call(c, "K and V pools differ in pages");
 }
@@ -238,13 +231,11 @@ static weft_status check_rope_kv(const wf_call *c)
     const wf_view *qkv = &c->in[WF_ROPE_KV_QKV], *q = &c->out[WF_ROPE_KV_Q];
     WF_TRY(check_heads(c));
     WF_TRY(check_pools(c, &c->out[WF_ROPE_KV_K_POOL], &c->out[WF_ROPE_KV_V_POOL]));
-    if (qkv->cols != head_cols(c, p->n_head + 2ull * p->n_kv_head)) {
+    if (qkv->cols != head_cols(c, p->n_head + 2ull * p->n_kv_head))
         return bad_call(c, "qkv has not (heads + 2 KV heads) x head size columns");
-    }
     if (!has_shape(q, qkv->rows, head_cols(c, p->n_head))) return bad_call(c, "q is not [rows, heads x head size]");
-    if (!p->n_rot || p->n_rot % 2 || p->n_rot > p->head_dim || p->neox > 1) {
+    if (!p->n_rot || p->n_rot % 2 || p->n_rot > p->head_dim || p->neox > 1)
         return bad_call(c, "n_rot must be even, above 0 and at most the head size; neox 0 or 1");
-    }
     if (c->in[WF_ROPE_KV_TABLE].cols != p->n_rot) return bad_call(c, "the table has not n_rot columns");
     if (!is_vector(&c->in[WF_ROPE_KV_POS], qkv->rows)) return bad_call(c, "pos is not one for each row");
     if (!is_vector(&c->in[WF_ROPE_KV_SLOT], qkv->rows)) return bad_call(c, "slot is not one for each row");
@@ -276,16 +267,20 @@ static weft_status check_gemm_ws(const wf_call *c)
 /* The operands of the product's ROPE_KV. */
 static weft_status check_rope(const wf_call *c)
 {
-    const wf_view *const own[] = {&c->in[WF_GEMM_TABLE], &c->in[WF_GEMM_POS], &c->in[WF_GEMM_SLOT], &c->out[WF_GEMM_K_POOL],
-                                  &c->out[WF_GEMM_V_POOL]};
+    const wf_view *const own[] = {&c->in[WF_GEMM_TABLE], &c->in[WF_GEMM_POS], &c->in[WF_GEMM_SLOT],
+                                  &c->out[WF_GEMM_K_POOL], &c->out[WF_GEMM_V_POOL]};
     for (size_t i = 0; i < WF_LEN(own); i++)
         if (!own[i]->buf != !c->p.rope) return bad_call(c, "rope comes with table, pos, slot and pools");
     if (!c->p.rope) return WEFT_OK;
     wf_view product = {.rows = c->in[WF_GEMM_X].rows, .cols = c->in[WF_GEMM_W].rows};
-    wf_call rope = {.op = c->op, .p = c->p,
-                    .in = {[WF_ROPE_KV_QKV] = product, [WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE],
-                           [WF_ROPE_KV_POS] = c->in[WF_GEMM_POS], [WF_ROPE_KV_SLOT] = c->in[WF_GEMM_SLOT]},
-                    .out = {[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y], [WF_ROPE_KV_K_POOL] = c->out[WF_GEMM_K_POOL],
+    wf_call rope = {.op = c->op,
+                    .p = c->p,
+                    .in = {[WF_ROPE_KV_QKV] = product,
+                           [WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE],
+                           [WF_ROPE_KV_POS] = c->in[WF_GEMM_POS],
+                           [WF_ROPE_KV_SLOT] = c->in[WF_GEMM_SLOT]},
+                    .out = {[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y],
+                            [WF_ROPE_KV_K_POOL] = c->out[WF_GEMM_K_POOL],
                             [WF_ROPE_KV_V_POOL] = c->out[WF_GEMM_V_POOL]}};
     return check_rope_kv(&rope);
 }
@@ -321,7 +316,8 @@ static weft_status check_gemm(const wf_call *c)
 static weft_status check_attention(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    const wf_view *q = &c->in[WF_ATTENTION_Q], *indptr = &c->in[WF_ATTENTION_INDPTR], *pages = &c->in[WF_ATTENTION_PAGES];
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *indptr = &c->in[WF_ATTENTION_INDPTR],
+                  *pages = &c->in[WF_ATTENTION_PAGES];
     WF_TRY(check_heads(c));
     WF_TRY(check_pools(c, &c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL]));
     if (q->cols != head_cols(c, p->n_head)) return bad_call(c, "q has not heads x head size columns");
@@ -340,9 +336,8 @@ static weft_status check_attention(const wf_call *c)
     if (!isfinite(p->softcap) || p->softcap < 0) return bad_call(c, "softcap is not a number >= 0");
     if (c->out[WF_ATTENTION_RECOMPUTED].buf && !is_vector(&c->out[WF_ATTENTION_RECOMPUTED], 1))
         return bad_call(c, "recomputed is not one number");
-    if (!isfinite(p->phi) || !isfinite(p->phi_lo) || !isfinite(p->phi_hi) || p->phi_lo > p->phi_hi) {
+    if (!isfinite(p->phi) || !isfinite(p->phi_lo) || !isfinite(p->phi_hi) || p->phi_lo > p->phi_hi)
         return bad_call(c, "phi, phi_lo and phi_hi must be numbers, phi_lo at most phi_hi");
-    }
     return WEFT_OK;
 }
 
@@ -486,14 +481,12 @@ static weft_status check_variant(wf_dev *dev, const wf_call *c)
 {
     const wf_variant *list = NULL;
     if (c->variant < 0) return WEFT_OK;
-    if ((size_t)c->variant >= dev->fns->variants(dev, c->op, &list)) {
-        return wf_fail(WEFT_ERR_ARG, "%s: %s has no variant %d", wf_ops[c->op].name, dev->info.id,
-                       c->variant);
-    }
+    if ((size_t)c->variant >= dev->fns->variants(dev, c->op, &list))
+        return wf_fail(WEFT_ERR_ARG, "%s: %s has no variant %d", wf_ops[c->op].name, dev->info.id, c->variant);
     /* The variant of a fused call may be one for its product only. */
     if (!wf_is_fused(c) && !dev->fns->supports(dev, c, c->variant)) {
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands",
-                       wf_ops[c->op].name, list[c->variant].name, dev->info.id);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands", wf_ops[c->op].name,
+                       list[c->variant].name, dev->info.id);
     }
     return WEFT_OK;
 }

@@ -1,39 +1,34 @@
 /* queue: work for queues, checked before a backend sees it. See dev.h. */
 #include "dev/front.h"
 
-static weft_status check_range(const wf_queue *q, const wf_buf *buf, uint64_t off, uint64_t size,
-                               const char *what)
+static weft_status check_range(const wf_queue *q, const wf_buf *buf, uint64_t off, uint64_t size, const char *what)
 {
     WF_TRY(wf_dev_usable(q->dev, what));
-    if (!buf || buf->dev != q->dev) {
+    if (!buf || buf->dev != q->dev)
         return wf_fail(WEFT_ERR_ARG, "%s: the buffer is not of device %s", what, q->dev->info.id);
-    }
     if (off > buf->size || size > buf->size - off) {
-        return wf_fail(WEFT_ERR_ARG, "%s of %llu bytes at %llu leaves a buffer of %llu", what,
-                       (unsigned long long)size, (unsigned long long)off,
-                       (unsigned long long)buf->size);
+        return wf_fail(WEFT_ERR_ARG, "%s of %llu bytes at %llu leaves a buffer of %llu", what, (unsigned long long)size,
+                       (unsigned long long)off, (unsigned long long)buf->size);
     }
     return WEFT_OK;
 }
 
-static weft_status check_events(const wf_dev *dev, wf_event *const *waits, uint32_t n_waits,
-                                const wf_event *signal, const char *what)
+static weft_status check_events(const wf_dev *dev, wf_event *const *waits, uint32_t n_waits, const wf_event *signal,
+                                const char *what)
 {
     if (n_waits && !waits) return wf_fail(WEFT_ERR_ARG, "%s: wait list is NULL", what);
     for (uint32_t i = 0; i < n_waits; i++) {
-        if (!waits[i] || waits[i]->dev != dev) {
+        if (!waits[i] || waits[i]->dev != dev)
             return wf_fail(WEFT_ERR_ARG, "%s: wait %u is not an event of %s", what, i, dev->info.id);
-        }
         if (waits[i] == signal) return wf_fail(WEFT_ERR_ARG, "%s would wait for itself", what);
     }
-    if (signal && signal->dev != dev) {
+    if (signal && signal->dev != dev)
         return wf_fail(WEFT_ERR_ARG, "%s: the signal is not an event of %s", what, dev->info.id);
-    }
     return WEFT_OK;
 }
 
-weft_status wf_write(wf_queue *q, wf_buf *buf, uint64_t off, const void *src, uint64_t size,
-                     wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+weft_status wf_write(wf_queue *q, wf_buf *buf, uint64_t off, const void *src, uint64_t size, wf_event *const *waits,
+                     uint32_t n_waits, wf_event *signal)
 {
     WF_TRY(check_range(q, buf, off, size, "write"));
     WF_TRY(check_events(q->dev, waits, n_waits, signal, "write"));
@@ -41,8 +36,8 @@ weft_status wf_write(wf_queue *q, wf_buf *buf, uint64_t off, const void *src, ui
     return wf_dev_note(q->dev, q->dev->fns->write(q, buf, off, src, size, waits, n_waits, signal));
 }
 
-weft_status wf_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size,
-                    wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+weft_status wf_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *const *waits,
+                    uint32_t n_waits, wf_event *signal)
 {
     WF_TRY(check_range(q, buf, off, size, "read"));
     WF_TRY(check_events(q->dev, waits, n_waits, signal, "read"));
@@ -54,8 +49,8 @@ weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint3
 {
     WF_TRY(check_range(q, buf, off, size, "fill"));
     if (off % 4 || size % 4) {
-        return wf_fail(WEFT_ERR_ARG, "fill: offset %llu and size %llu must be multiples of 4",
-                       (unsigned long long)off, (unsigned long long)size);
+        return wf_fail(WEFT_ERR_ARG, "fill: offset %llu and size %llu must be multiples of 4", (unsigned long long)off,
+                       (unsigned long long)size);
     }
     return size ? wf_dev_note(q->dev, q->dev->fns->fill(q, buf, off, size, pattern)) : WEFT_OK;
 }
@@ -76,9 +71,9 @@ static weft_status submit_call(wf_queue *q, const wf_call *c)
     if (picked.variant < 0) {
         const wf_view *w = &c->in[WF_MAX(wf_op_input(c->op, WF_OPERAND_WEIGHT), 0)];
         if (!w->buf) w = &c->in[0];
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]",
-                       dev->info.id, wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols,
-                       wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]", dev->info.id,
+                       wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols, wf_dtypes[c->out[0].dtype].name,
+                       c->out[0].rows, c->out[0].cols);
     }
     return note_launch(dev, c, picked.variant, dev->fns->submit(q, &picked));
 }
@@ -136,7 +131,9 @@ weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
                 return wf_fail(WEFT_ERR_INTERNAL, "%s: bound for another call", wf_ops[c->op].name);
     }
     if (b->n == 1) return launch_bound(q, c, &b->part[0].b);
-    if (!b->n) return wf_fail(WEFT_ERR_INTERNAL, "%s: launched before it was bound", wf_ops[c->op].name); /* nothing would signal */
+    if (!b->n)
+        return wf_fail(WEFT_ERR_INTERNAL, "%s: launched before it was bound",
+                       wf_ops[c->op].name); /* nothing would signal */
     for (uint8_t i = 0; i < b->n; i++) {
         wf_call part = part_of(c, b->part[i].piece, i, b->n);
         WF_TRY(launch_bound(q, &part, &b->part[i].b));

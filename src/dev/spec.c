@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* NULL but in tests, which link tests/support/null_device.c. Only its own name finds it. */
+extern const wf_backend wf_backend_null __attribute__((weak));
+
 static const wf_backend *const backends[] = {
 #define X(name) &wf_backend_##name,
 #include "dev/backends.def"
@@ -23,10 +26,9 @@ typedef struct candidates {
     size_t n;
 } candidates;
 
-/* The null device is for tests: only its own name finds it. */
 static bool is_hidden(const wf_backend *b)
 {
-    return !strcmp(b->name, "null");
+    return b == &wf_backend_null;
 }
 
 size_t wf_dev_list(struct weft_device_info *out, size_t cap)
@@ -51,9 +53,7 @@ static weft_status collect_backend(const wf_backend *b, candidates *all)
         return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a list of %zu devices", n);
     }
     size_t now = b->list(infos, n); /* devices may come and go between the calls */
-    for (size_t i = 0; i < n && i < now; i++) {
-        all->list[all->n++] = (candidate){b, i, infos[i]};
-    }
+    for (size_t i = 0; i < n && i < now; i++) all->list[all->n++] = (candidate){b, i, infos[i]};
     free(infos);
     return WEFT_OK;
 }
@@ -70,16 +70,15 @@ static weft_status collect_devices(const char *spec, candidates *all)
 {
     all->n = 0;
     for (size_t b = 0; b < WF_LEN(backends); b++)
-        if (!spec || is_of(backends[b], spec)) WF_TRY(collect_backend(backends[b], all));
+        if (backends[b] && (!spec || is_of(backends[b], spec))) WF_TRY(collect_backend(backends[b], all));
     return WEFT_OK;
 }
 
 static bool contains_text(const char *text, const char *part)
 {
     size_t len = strlen(part);
-    for (; *text; text++) {
+    for (; *text; text++)
         if (!strncasecmp(text, part, len)) return true;
-    }
     return false;
 }
 
@@ -96,9 +95,8 @@ static const candidate *best_gpu(const candidates *all)
 
 static const candidate *by_id(const candidates *all, const char *id)
 {
-    for (size_t i = 0; i < all->n; i++) {
+    for (size_t i = 0; i < all->n; i++)
         if (!strcasecmp(all->list[i].info.id, id)) return &all->list[i];
-    }
     return NULL;
 }
 
@@ -128,15 +126,16 @@ static weft_status none_such(const candidates *all, const char *spec)
     for (size_t i = 0; i < all->n; i++) {
         const candidate *c = &all->list[i];
         if (is_hidden(c->backend) || len >= sizeof names) continue;
-        len += (size_t)snprintf(names + len, sizeof names - len, "%s%s (%s)", len ? ", " : "",
-                                c->info.id, c->info.name);
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s%s (%s)", len ? ", " : "", c->info.id,
+                                c->info.name);
     }
     if (!strcasecmp(spec, "gpu")) {
-        return wf_fail(WEFT_ERR_NODEVICE, "no GPU found; there is: %s. Is its OpenCL driver "
-                       "installed (see `clinfo -l`)?", len ? names : "no device at all");
+        return wf_fail(WEFT_ERR_NODEVICE,
+                       "no GPU found; there is: %s. Is its OpenCL driver "
+                       "installed (see `clinfo -l`)?",
+                       len ? names : "no device at all");
     }
-    return wf_fail(WEFT_ERR_NODEVICE, "no device \"%s\"; there is: %s", spec,
-                   len ? names : "no device at all");
+    return wf_fail(WEFT_ERR_NODEVICE, "no device \"%s\"; there is: %s", spec, len ? names : "no device at all");
 }
 
 static weft_status open_one(const candidate *c, const wf_open_params *p, wf_dev **out)

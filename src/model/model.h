@@ -108,9 +108,7 @@ typedef struct wf_source {
     const wf_gguf_tensor *t;
     uint64_t row, left;
 } wf_source;
-uint64_t wf_part_rows(const wf_weight *w, const wf_gguf_tensor *part);
 wf_source wf_source_of(const wf_weight *w, uint64_t row);
-wf_source wf_stacked_source_of(const wf_weight *w, uint64_t row); /* as if w->pairs left all rows where they are */
 uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w, uint32_t rows); /* in device memory, of that many rows in the layout of w's view */
 
 /* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still belong to the caller. */

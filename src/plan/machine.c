@@ -15,16 +15,11 @@ static const struct constant {
     size_t at;
     double unit;
 } constants[] = {
-    {"memory", offsetof(wf_machine, memory), 1e9},
-    {"read", offsetof(wf_machine, read), 1e9},
-    {"network", offsetof(wf_machine, network), 1e9},
-    {"f32", offsetof(wf_machine, ops[WF_ARITH_F32]), 1e12},
-    {"f16", offsetof(wf_machine, ops[WF_ARITH_F16]), 1e12},
-    {"q8", offsetof(wf_machine, ops[WF_ARITH_Q8]), 1e12},
-    {"flop", offsetof(wf_machine, flop_energy), 1e-12},
-    {"byte", offsetof(wf_machine, byte_energy), 1e-12},
-    {"static", offsetof(wf_machine, static_power), 1},
-    {"limit", offsetof(wf_machine, power_limit), 1},
+    {"memory", offsetof(wf_machine, memory), 1e9},          {"read", offsetof(wf_machine, read), 1e9},
+    {"network", offsetof(wf_machine, network), 1e9},        {"f32", offsetof(wf_machine, ops[WF_ARITH_F32]), 1e12},
+    {"f16", offsetof(wf_machine, ops[WF_ARITH_F16]), 1e12}, {"q8", offsetof(wf_machine, ops[WF_ARITH_Q8]), 1e12},
+    {"flop", offsetof(wf_machine, flop_energy), 1e-12},     {"byte", offsetof(wf_machine, byte_energy), 1e-12},
+    {"static", offsetof(wf_machine, static_power), 1},      {"limit", offsetof(wf_machine, power_limit), 1},
 };
 
 typedef struct reader {
@@ -46,7 +41,10 @@ static weft_status read_constant(wf_machine *m, const char *word)
         if (*end || end == word + n + 1 || !(v > 0 && v < 1e9)) break;
         return *(double *)((char *)m + c->at) = v * c->unit, WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_FORMAT, "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static or limit, then = and a number above 0", word);
+    return wf_fail(
+        WEFT_ERR_FORMAT,
+        "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static or limit, then = and a number above 0",
+        word);
 }
 
 static weft_status read_device(void *user, char *line)

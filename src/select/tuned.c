@@ -29,8 +29,7 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
     }
     if (c->op != WF_OP_ATTENTION || !c->p.max_q || c->max_groups) return false;
     bool decode = c->p.max_q == 1;
-    row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) +
-                (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);
+    row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) + (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);
     row->dtype = c->in[WF_ATTENTION_K_POOL].dtype;
     row->key[0] = c->p.n_head, row->key[1] = c->p.n_kv_head, row->key[2] = c->p.head_dim;
     row->key[3] = decode ? c->out[WF_ATTENTION_O].rows : 0;
@@ -55,7 +54,6 @@ const char *wf_tuned_find(const wf_tuned_table *t, const wf_tuned_row *want, uin
 {
     const wf_tuned_row *r = row_for(t, want);
     const char *name = NULL;
-    for (uint32_t i = 0; r && i < r->n_steps && r->step[i].from <= size; i++)
-        name = r->step[i].variant;
+    for (uint32_t i = 0; r && i < r->n_steps && r->step[i].from <= size; i++) name = r->step[i].variant;
     return name;
 }

@@ -151,7 +151,7 @@ static weft_status read_row(char *line, int at, wf_tuned_table *t)
     char *keys = strtok_r(NULL, " \t", &save);
     if (!find_kind(op, &r.kind))
         return bad_line(at, "is neither load nor cost nor gemm nor decode_attention nor prefill_attention nor one of "
-                       "these with _async");
+                            "these with _async");
     if (!dtype || !find_dtype(dtype, &r.dtype)) return bad_line(at, "names no storage format");
     if (!keys || !read_keys(keys, &r)) return bad_line(at, "has no shape such as N=6144,K=4096");
     for (char *w; (w = strtok_r(NULL, " \t", &save));)
@@ -184,13 +184,11 @@ static int head_of(const char *line)
 static weft_status check_head(const char *line, int at, int i, const struct weft_device_info *info)
 {
     char units[16];
-    const char *got = line + strlen(heads[i].title),
-               *want = heads[i].at ? (const char *)info + heads[i].at : units;
+    const char *got = line + strlen(heads[i].title), *want = heads[i].at ? (const char *)info + heads[i].at : units;
     snprintf(units, sizeof units, "%u", info->compute_units);
     if (!strcmp(got, want)) return WEFT_OK;
     if (heads[i].strict)
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "line %d is of another device: \"%s\", and this one has \"%s\"", at, line,
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "line %d is of another device: \"%s\", and this one has \"%s\"", at, line,
                        want);
     wf_log(WEFT_LOG_DEBUG, "kernel choices were measured with %s, and this is %s", line, want);
     return WEFT_OK;
@@ -244,11 +242,9 @@ static weft_status read_costs(const char *p, int at, wf_tuned_table *t)
 static weft_status read_load(const char *p, int at, wf_tuned_table *t)
 {
     bool good = read_decimal(&p, &t->load.prompt) && *p++ == ':' && read_decimal(&p, &t->load.generated) && !*p;
-    return good
-               ? WEFT_OK
-               : bad_line(
-                     at,
-                     "wants the tokens of a prompt and of an answer, such as 1155.4:245.3, each from 0.0001 to 9999999");
+    return good ? WEFT_OK
+                : bad_line(at, "wants the tokens of a prompt and of an answer, such as 1155.4:245.3, each from 0.0001 "
+                               "to 9999999");
 }
 
 typedef struct reader {
@@ -281,15 +277,13 @@ static weft_status read_line(reader *r, char *line, int at)
         r->seen |= 1u << head;
         return check_head(line, at, head, r->info);
     }
-    if ((r->seen & ALL_STRICT) != ALL_STRICT)
-        return bad_line(at, "comes before device, platform and units");
+    if ((r->seen & ALL_STRICT) != ALL_STRICT) return bad_line(at, "comes before device, platform and units");
     if (!strncmp(line, "load ", 5)) return read_load(line + 5, at, r->out);
     if (!strncmp(line, "cost ", 5)) return read_costs(line + 5, at, r->out);
     return read_row(line, at, r->out);
 }
 
-weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info,
-                           wf_tuned_table *out)
+weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out)
 {
     reader r = {.info = info, .out = out, .seen = info ? 0 : ALL_STRICT};
     int at = 1;
@@ -301,22 +295,19 @@ weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info
         if (next) *next++ = 0;
         s = read_line(&r, line, at);
     }
-    if (!s && (r.seen & ALL_STRICT) != ALL_STRICT)
-        s = bad_line(at, "the file ends before device, platform and units");
+    if (!s && (r.seen & ALL_STRICT) != ALL_STRICT) s = bad_line(at, "the file ends before device, platform and units");
     if (s) wf_tuned_free(out);
     free(copy);
     return s;
 }
 
-weft_status wf_tuned_read(const char *path, const struct weft_device_info *info,
-                          wf_tuned_table *out)
+weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out)
 {
     char *text = NULL;
     size_t len = 0;
     *out = (wf_tuned_table){0};
     WF_TRY(wf_read_file(path, MAX_BYTES, &text, &len));
-    weft_status s = strlen(text) == len ? wf_tuned_parse(text, info, out)
-                                        : wf_fail(WEFT_ERR_FORMAT, "is no text");
+    weft_status s = strlen(text) == len ? wf_tuned_parse(text, info, out) : wf_fail(WEFT_ERR_FORMAT, "is no text");
     free(text);
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
@@ -340,11 +331,14 @@ weft_status wf_tuned_may_write(const char *path)
     FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r+") : NULL;
     bool ours = f && (!fgets(text, 11, f) || !strcmp(text, "weft-tuned"));
     if (f) fclose(f);
-    return ours ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s exists and is not a file that `weft tune` wrote: choose another path (weft_tune_params.path)", path);
+    return ours ? WEFT_OK
+                : wf_fail(
+                      WEFT_ERR_IO,
+                      "%s exists and is not a file that `weft tune` wrote: choose another path (weft_tune_params.path)",
+                      path);
 }
 
-weft_status wf_tuned_write(const char *path, const struct weft_device_info *info,
-                           const wf_tuned_table *t)
+weft_status wf_tuned_write(const char *path, const struct weft_device_info *info, const wf_tuned_table *t)
 {
     wf_output out;
     WF_TRY(wf_tuned_may_write(path));
@@ -354,8 +348,8 @@ weft_status wf_tuned_write(const char *path, const struct weft_device_info *info
     struct tm tm;
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &tm));
     fprintf(out.f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
-    fprintf(out.f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
-            info->compute_units, info->driver);
+    fprintf(out.f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform, info->compute_units,
+            info->driver);
     if (t->kernels) fprintf(out.f, "kernels %08x\n", t->kernels);
     if (t->dense_batch) fprintf(out.f, "dense_batch %u\n", t->dense_batch);
     if (t->load.prompt > 0) fprintf(out.f, "load %.4f:%.4f\n", t->load.prompt, t->load.generated);
@@ -370,8 +364,7 @@ weft_status wf_tuned_write(const char *path, const struct weft_device_info *info
         const wf_tuned_row *r = &t->rows[i];
         wf_tuned_shape(r, shape, sizeof shape);
         fprintf(out.f, "%s %s %s", wf_tuned_kinds[r->kind].name, wf_dtypes[r->dtype].name, shape);
-        for (uint32_t s = 0; s < r->n_steps; s++)
-            fprintf(out.f, " %u:%s", r->step[s].from, r->step[s].variant);
+        for (uint32_t s = 0; s < r->n_steps; s++) fprintf(out.f, " %u:%s", r->step[s].from, r->step[s].variant);
         putc('\n', out.f);
     }
     return wf_output_end(&out, true);
@@ -383,23 +376,18 @@ void wf_device_slug(const struct weft_device_info *i, char *buf, size_t cap)
 {
     char all[280];
     size_t n = 0;
-    if (i->type == WEFT_DEVICE_GPU)
-        wf_copy(all, sizeof all, i->name);
-    else
-        snprintf(all, sizeof all, "%s %s %u", i->platform, i->name, i->compute_units);
+    if (i->type == WEFT_DEVICE_GPU) wf_copy(all, sizeof all, i->name);
+    else snprintf(all, sizeof all, "%s %s %u", i->platform, i->name, i->compute_units);
     for (const char *p = all; *p && n + 1 < cap; p++) {
         bool plain = isalnum((unsigned char)*p) && !(*p & 0x80);
-        if (plain)
-            buf[n++] = (char)tolower((unsigned char)*p);
-        else if (n && buf[n - 1] != '-')
-            buf[n++] = '-';
+        if (plain) buf[n++] = (char)tolower((unsigned char)*p);
+        else if (n && buf[n - 1] != '-') buf[n++] = '-';
     }
     while (n && buf[n - 1] == '-') n--;
     if (cap) buf[n] = 0;
 }
 
-weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf,
-                               size_t cap)
+weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf, size_t cap)
 {
     char dir[900], slug[160];
     WF_TRY(wf_user_dir(WF_DIR_CONFIG, "weft/tuned", make, dir, sizeof dir));

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define GUARD_AFTER 512u
-#define SAMPLES 9 /* of a timed run; the median counts */
+#define SAMPLES     9 /* of a timed run; the median counts */
 
 /* ---- on a device: each operand in a buffer of its own, between guard zones ----------------------- */
 
@@ -40,10 +40,9 @@ static wf_call with_longer_contexts(wf_dev *dev, const wf_call *c, int variant)
 
 static void run_end(run *r)
 {
-    for (size_t i = 0; i < WF_LEN(r->buf); i++) {
+    for (size_t i = 0; i < WF_LEN(r->buf); i++)
         if (r->in_flight) wf_leak_on_purpose(r->buf[i]);
         else wf_buf_destroy(r->buf[i]);
-    }
 }
 
 static weft_status make_buffer(run *r, int slot, uint64_t seed, const wf_check_operand *o, wf_view *v)
@@ -76,8 +75,7 @@ static weft_status place_poison(run *r, int slot, int byte, uint64_t seed, const
     return settle_transfer(r, wf_fill(r->q, v->buf, 0, v->buf->size, 0x01010101u * (uint32_t)byte));
 }
 
-static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_check_operand *o,
-                                wf_view *v)
+static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     if (!layout) return place_operand(r, slot, 0xFF, seed, o, v);
     const wf_view *w = &o->view;
@@ -114,9 +112,8 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
     int shared = wf_case_shared(&k->c);
     for (int i = 0; i < WF_MAX_IN; i++) {
         if (!k->in[i].data || i == shared) continue;
-        weft_status s = i == weight_slot(k->c.op)
-                            ? place_weight(r, i, layout, seed, &k->in[i], &c->in[i])
-                            : place_operand(r, i, 0xFF, seed, &k->in[i], &c->in[i]);
+        weft_status s = i == weight_slot(k->c.op) ? place_weight(r, i, layout, seed, &k->in[i], &c->in[i])
+                                                  : place_operand(r, i, 0xFF, seed, &k->in[i], &c->in[i]);
         WF_TRY(s);
     }
     for (int i = 0; i < WF_MAX_OUT; i++) {
@@ -137,7 +134,8 @@ static weft_status bind_attention(run *r, int variant)
 {
     wf_call c = with_longer_contexts(r->dev, &r->call, variant);
     if (c.op != WF_OP_ATTENTION) return WEFT_OK;
-    r->bound = (wf_binding){.n = 1, .part = {{.piece = WF_PIECE_WHOLE, .op = (uint8_t)c.op, .b = {.variant = variant}}}};
+    r->bound = (wf_binding){.n = 1,
+                            .part = {{.piece = WF_PIECE_WHOLE, .op = (uint8_t)c.op, .b = {.variant = variant}}}};
     WF_TRY(wf_call_check(r->dev, &c));
     return r->dev->fns->bind ? r->dev->fns->bind(r->dev, &c, variant, &r->bound.part[0].b) : WEFT_OK;
 }
@@ -316,8 +314,7 @@ void wf_check_poison_free(wf_check *poisoned)
     free(poisoned->in[WF_ATTENTION_V_POOL].data);
 }
 
-weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed,
-                         wf_check_result *out)
+weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed, wf_check_result *out)
 {
     const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
     run r = {.dev = dev, .q = q};
@@ -363,7 +360,8 @@ static weft_status widen_residuals(wf_check *asked, wf_check_operand *wide)
     const wf_view *v = &in->view;
     if (!in->data || v->dtype == WF_F32) return WEFT_OK;
     WF_TRY(wf_gen_operand(wide, WF_F32, v->rows, v->cols, v->stride - v->cols));
-    for (uint32_t row = 0; row < v->rows; row++) wf_dtypes[v->dtype].decode(wf_gen_row(in, row), (float *)wf_gen_row(wide, row), v->cols);
+    for (uint32_t row = 0; row < v->rows; row++)
+        wf_dtypes[v->dtype].decode(wf_gen_row(in, row), (float *)wf_gen_row(wide, row), v->cols);
     *in = *wide;
     return WEFT_OK;
 }

@@ -85,9 +85,8 @@ static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double go
         j->ref2 += want * want;
         j->n++;
     }
-    if (error > j->out->error) {
+    if (error > j->out->error)
         note_fault(j, error, "out[%d] (%u, %u) is %.9g and should be %.9g", o, row, col, got, want);
-    }
 }
 
 /* Slots of a pool that the call must not touch still hold the reference's poison, bit for bit. */
@@ -104,9 +103,8 @@ static void judge_rows(judge *j, int o, const uint8_t *got)
         for (uint32_t c = 0; c < v->cols; c++) {
             uint64_t i = (uint64_t)r * v->stride + c;
             if (!is_untouched(e, i)) judge_element(j, o, r, c, element_at(v, got, i), element_at(&e->view, e->data, i));
-            else if (((const uint16_t *)got)[i] != 0xFFFF) {
+            else if (((const uint16_t *)got)[i] != 0xFFFF)
                 note_fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, c);
-            }
         }
     }
 }
@@ -119,7 +117,7 @@ static void judge_mean(judge *j, int o)
     double allowed = (j->sigma * j->sigma * scale2 + j->eps * j->eps * j->ref2 / n) * (1 + 63 / n);
     double error = sqrt(j->err2 / n / (allowed + j->tiny * j->tiny));
     note_fault(j, error, "out[%d]: mean square error %.3g, relative to its size %.3g", o, j->err2 / n,
-          j->err2 / j->ref2);
+               j->err2 / j->ref2);
 }
 
 /* A byte of the buffer before the run: poison, or what the input holds in whose place the output is. */
@@ -197,7 +195,8 @@ static void judge_image(judge *j, int o, const uint8_t *image, const wf_view *v,
     j->out->row_hash = hash_rows(&row, image + v->offset + v->rows / 2 * pitch, WF_JUDGE_HASH);
 }
 
-void wf_judge_output(const wf_check *k, const wf_variant *variant, int o, const uint8_t *image, const wf_view *v, wf_check_result *out)
+void wf_judge_output(const wf_check *k, const wf_variant *variant, int o, const uint8_t *image, const wf_view *v,
+                     wf_check_result *out)
 {
     judge j = {.k = k, .arith = variant->arith, .async = variant->flags & WF_ASYNC_SOFTMAX, .out = out};
     if (k->c.op == WF_OP_ATTENTION && o == 1) {

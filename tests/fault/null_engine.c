@@ -10,7 +10,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 
 enum { REQUESTS = 4, QUEUES = 8 /* that are looked at, at most */, PLACES = 6, MOST_PARTS = 3 };
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "verify/bind.h"
 
 typedef struct run {

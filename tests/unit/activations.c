@@ -1,5 +1,5 @@
 /* activations: how many bytes a token of a step takes in the buffers of a model of known shape, and that nothing is read after it died. */
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
 #include "support/suite.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "support/suite.h"
 #include <weft/tune.h>
 #include <weft/weft.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "engine/engine.h"
 #include "select/select.h"
 #include "support/suite.h"

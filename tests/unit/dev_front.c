@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "dev/front.h"
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "support/suite.h"
 
 #define BUF_BYTES (1u << 20)

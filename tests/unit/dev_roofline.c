@@ -1,7 +1,7 @@
 /* The roofline: what calls read and compute, by hand; where the parts come from; and what is no coefficient. */
 #include <math.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "dev/roofline.h"
 #include "support/suite.h"
 

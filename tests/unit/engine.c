@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <semaphore.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "support/suite.h"
 
 #define THREADS 2

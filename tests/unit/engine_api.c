@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <semaphore.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "support/wraps.h"
 #include "support/suite.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <semaphore.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "support/suite.h"
 
 enum { SEQS = 4, CONTEXT = 128, TOKEN = 300, MANY = 40 };

@@ -1,5 +1,5 @@
 /* exec: programs on the null device, whose fake clock shows what runs beside what. A small graph by hand, with a sum over processes. */
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "exec/exec.h"
 #include "select/select.h"
 #include "support/suite.h"

@@ -6,7 +6,7 @@
 #include "plan_writer.h"
 #include "shadow.h"
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "exec/exec.h"
 #include "select/select.h"
 #include "support/suite.h"

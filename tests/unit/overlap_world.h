@@ -3,7 +3,7 @@
 #define OVERLAP_WORLD_H
 
 #include "base/file.h"
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "plan/milp.h"
 #include "tune/overlap.h"
 

@@ -2,7 +2,7 @@
 #ifndef PLAN_NULL_H
 #define PLAN_NULL_H
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "plan/simulate.h"
 
 #include <stdlib.h>

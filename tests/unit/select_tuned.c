@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "dev/front.h"
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "select/select.h"
 #include "select/tuned.h"
 #include "verify/bind.h"

@@ -1,6 +1,6 @@
 /* timeline: when each op of a step runs and what it uses, predicted as the simulator says, and measured on the null device, whose clock knows what each op
  * costs. */
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "plan/simulate.h"
 #include "tune/overlap.h"
 #include "support/suite.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "tune/measure.h"
 #include "support/suite.h"
 #include "support/wraps.h"

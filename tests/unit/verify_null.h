@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "dev/front.h"
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "select/select.h"
 #include "verify/bind.h"
 

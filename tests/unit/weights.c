@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dev/null.h"
+#include "support/null_device.h"
 #include "engine/engine.h"
 #include "model/arch/build.h"
 #include "tensor/joint.h"

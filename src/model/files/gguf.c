@@ -18,8 +18,7 @@
 #define MIN_TENSOR 32 /* bytes: name length, dims, one dim, type, offset */
 
 /* Both metadata and tensors begin with their name, so one index serves both. */
-_Static_assert(offsetof(wf_gguf_kv, key) == 0 && offsetof(wf_gguf_tensor, name) == 0,
-               "names first");
+_Static_assert(offsetof(wf_gguf_kv, key) == 0 && offsetof(wf_gguf_tensor, name) == 0, "names first");
 typedef struct name_index {
     const wf_str **kv, **tensors; /* sorted by name */
 } name_index;
@@ -40,8 +39,7 @@ static weft_status take(cursor *c, uint64_t n, const char *what, const uint8_t *
     *out = c->at;
     if (n > remaining(c))
         return wf_fail(WEFT_ERR_FORMAT,
-                       "%s needs %" PRIu64 " bytes at byte %zu, but only %" PRIu64
-                       " remain; is the file cut short?",
+                       "%s needs %" PRIu64 " bytes at byte %zu, but only %" PRIu64 " remain; is the file cut short?",
                        what, n, (size_t)(c->at - c->start), remaining(c));
     c->at += n;
     return WEFT_OK;
@@ -79,8 +77,7 @@ static weft_status take_type(cursor *c, enum wf_gguf_type *out)
 {
     uint32_t t;
     WF_TRY(take_u32(c, "its type", &t));
-    if (t >= WF_GGUF_N_TYPES)
-        return wf_fail(WEFT_ERR_FORMAT, "value type %" PRIu32 " does not exist", t);
+    if (t >= WF_GGUF_N_TYPES) return wf_fail(WEFT_ERR_FORMAT, "value type %" PRIu32 " does not exist", t);
     *out = (enum wf_gguf_type)t;
     return WEFT_OK;
 }
@@ -99,12 +96,10 @@ static weft_status take_array(cursor *c, wf_gguf_kv *kv)
     const uint8_t *p;
     WF_TRY(take_type(c, &kv->item));
     WF_TRY(take_u64(c, "its array count", &kv->count));
-    if (kv->item == WF_GGUF_ARRAY)
-        return wf_fail(WEFT_ERR_FORMAT, "arrays of arrays are not allowed");
+    if (kv->item == WF_GGUF_ARRAY) return wf_fail(WEFT_ERR_FORMAT, "arrays of arrays are not allowed");
     uint64_t least = kv->item == WF_GGUF_STRING ? 8 : wf_gguf_type_size(kv->item);
     if (kv->count > remaining(c) / least)
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "an array of %" PRIu64 " %s cannot lie in the %" PRIu64 " bytes that remain",
+        return wf_fail(WEFT_ERR_FORMAT, "an array of %" PRIu64 " %s cannot lie in the %" PRIu64 " bytes that remain",
                        kv->count, wf_gguf_type_name(kv->item), remaining(c));
     kv->data = c->at;
     if (kv->item == WF_GGUF_STRING) {
@@ -142,11 +137,10 @@ static weft_status check_name(wf_str s, const char *what, size_t max)
 {
     if (s.len == 0) return wf_fail(WEFT_ERR_FORMAT, "the name of a %s is empty", what);
     if (s.len > max)
-        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' has %zu bytes, more than %zu", what,
-                       WF_SHOW(s), s.len, max);
+        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' has %zu bytes, more than %zu", what, WF_SHOW(s), s.len,
+                       max);
     if (memchr(s.data, 0, s.len))
-        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' contains a NUL byte", what,
-                       WF_SHOW(s));
+        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' contains a NUL byte", what, WF_SHOW(s));
     return WEFT_OK;
 }
 
@@ -159,8 +153,7 @@ static int compare_names(const void *a, const void *b)
     return c ? c : (x->len > y->len) - (x->len < y->len);
 }
 
-static weft_status index_names(const void *items, size_t n, size_t stride, const char *what,
-                               const wf_str ***out)
+static weft_status index_names(const void *items, size_t n, size_t stride, const char *what, const wf_str ***out)
 {
     const wf_str **names = wf_calloc(n, sizeof *names);
     if (!names) return WEFT_ERR_NOMEM;
@@ -205,9 +198,8 @@ static weft_status take_dims(cursor *c, wf_gguf_tensor *t, uint64_t *n)
         if (t->dims[i] == 0) return wf_fail(WEFT_ERR_FORMAT, "dimension %" PRIu32 " is 0", i);
         if (__builtin_mul_overflow(*n, t->dims[i], n) || *n > INT64_MAX)
             return wf_fail(WEFT_ERR_FORMAT,
-                           "its %" PRIu32 " dimensions overflow 63 bits: %" PRIu64 " x %" PRIu64
-                           " ...",
-                           t->n_dims, t->dims[0], t->n_dims > 1 ? t->dims[1] : 1);
+                           "its %" PRIu32 " dimensions overflow 63 bits: %" PRIu64 " x %" PRIu64 " ...", t->n_dims,
+                           t->dims[0], t->n_dims > 1 ? t->dims[1] : 1);
     }
     return WEFT_OK;
 }
@@ -219,14 +211,11 @@ static weft_status take_tensor(cursor *c, wf_gguf_tensor *t)
     uint32_t block, bytes;
     WF_TRY(take_u32(c, "its type", &t->ggml_type));
     if (!wf_ggml_type_size(t->ggml_type, &block, &bytes))
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "tensor type %" PRIu32 " (%s) does not exist or was removed from the format",
+        return wf_fail(WEFT_ERR_FORMAT, "tensor type %" PRIu32 " (%s) does not exist or was removed from the format",
                        t->ggml_type, wf_ggml_type_name(t->ggml_type));
     t->dtype = wf_dtype_of_ggml(t->ggml_type);
     if (t->dims[0] % block)
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "rows of %" PRIu64
-                       " elements are not a multiple of the %s block of %" PRIu32,
+        return wf_fail(WEFT_ERR_FORMAT, "rows of %" PRIu64 " elements are not a multiple of the %s block of %" PRIu32,
                        t->dims[0], wf_ggml_type_name(t->ggml_type), block);
     if (__builtin_mul_overflow(n / block, bytes, &t->bytes))
         return wf_fail(WEFT_ERR_FORMAT, "its size overflows: %" PRIu64 " %s elements", n,
@@ -251,18 +240,15 @@ static weft_status read_tensors(wf_gguf *g, cursor *c, uint64_t n)
     return WEFT_OK;
 }
 
-static weft_status locate_tensor(const wf_gguf *g, wf_gguf_tensor *t, const uint8_t *data,
-                                 uint64_t size)
+static weft_status locate_tensor(const wf_gguf *g, wf_gguf_tensor *t, const uint8_t *data, uint64_t size)
 {
     if (t->offset % g->alignment)
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "tensor '%s': offset %" PRIu64
-                       " is not a multiple of the alignment %" PRIu64,
+        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s': offset %" PRIu64 " is not a multiple of the alignment %" PRIu64,
                        WF_SHOW(t->name), t->offset, g->alignment);
     if (t->offset > size || t->bytes > size - t->offset)
         return wf_fail(WEFT_ERR_FORMAT,
-                       "tensor '%s': %" PRIu64 " bytes at offset %" PRIu64
-                       " lie outside the %" PRIu64 " bytes of data; is the file cut short?",
+                       "tensor '%s': %" PRIu64 " bytes at offset %" PRIu64 " lie outside the %" PRIu64
+                       " bytes of data; is the file cut short?",
                        WF_SHOW(t->name), t->bytes, t->offset, size);
     t->data = data + t->offset;
     return WEFT_OK;
@@ -270,8 +256,7 @@ static weft_status locate_tensor(const wf_gguf *g, wf_gguf_tensor *t, const uint
 
 static int compare_offsets(const void *a, const void *b)
 {
-    const wf_gguf_tensor *x = *(const wf_gguf_tensor *const *)a,
-                         *y = *(const wf_gguf_tensor *const *)b;
+    const wf_gguf_tensor *x = *(const wf_gguf_tensor *const *)a, *y = *(const wf_gguf_tensor *const *)b;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
@@ -289,8 +274,7 @@ static weft_status locate_tensors(wf_gguf *g, const cursor *c)
     weft_status s = WEFT_OK;
     for (size_t i = 1; i < g->n_tensors && !s; i++)
         if (t[i]->offset - t[i - 1]->offset < t[i - 1]->bytes)
-            s = wf_fail(WEFT_ERR_FORMAT, "tensors '%s' and '%s' overlap", WF_SHOW(t[i - 1]->name),
-                        WF_SHOW(t[i]->name));
+            s = wf_fail(WEFT_ERR_FORMAT, "tensors '%s' and '%s' overlap", WF_SHOW(t[i - 1]->name), WF_SHOW(t[i]->name));
     free(t);
     return s;
 }
@@ -304,27 +288,23 @@ static weft_status check_magic(cursor *c)
     WF_TRY(take(c, 4, "the magic 'GGUF'", &p));
     if (!memcmp(p, "GGUF", 4)) return WEFT_OK;
     if (!memcmp(p, "FUGG", 4))
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "the magic is byte-swapped; only little-endian GGUF can be read");
-    return wf_fail(WEFT_ERR_FORMAT,
-                   "not a GGUF file: it begins with bytes %02x %02x %02x %02x, not 'GGUF'", p[0],
-                   p[1], p[2], p[3]);
+        return wf_fail(WEFT_ERR_FORMAT, "the magic is byte-swapped; only little-endian GGUF can be read");
+    return wf_fail(WEFT_ERR_FORMAT, "not a GGUF file: it begins with bytes %02x %02x %02x %02x, not 'GGUF'", p[0], p[1],
+                   p[2], p[3]);
 }
 
 static weft_status check_version(uint32_t v)
 {
     if (v == 2 || v == 3) return WEFT_OK;
     if (v && (v & 0xFFFF) == 0)
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "big-endian GGUF (version 0x%08" PRIx32 "); convert it to little endian", v);
+        return wf_fail(WEFT_ERR_FORMAT, "big-endian GGUF (version 0x%08" PRIx32 "); convert it to little endian", v);
     return wf_fail(WEFT_ERR_FORMAT, "GGUF version %" PRIu32 "; versions 2 and 3 can be read", v);
 }
 
 static weft_status check_count(const char *what, uint64_t n, uint64_t least, const cursor *c)
 {
     if (n <= remaining(c) / least) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT,
-                   "%s is %" PRIu64 ", too many for the %" PRIu64 " bytes that remain", what, n,
+    return wf_fail(WEFT_ERR_FORMAT, "%s is %" PRIu64 ", too many for the %" PRIu64 " bytes that remain", what, n,
                    remaining(c));
 }
 
@@ -338,9 +318,8 @@ static weft_status read_alignment(wf_gguf *g)
     if (kv) memcpy(&a, kv->data, 4);
     if (a < 8 || a > MAX_ALIGN || (a & (a - 1)))
         return wf_fail(WEFT_ERR_FORMAT,
-                       "metadata 'general.alignment' is %" PRIu32
-                       "; a power of two from 8 to %u is needed",
-                       a, MAX_ALIGN);
+                       "metadata 'general.alignment' is %" PRIu32 "; a power of two from 8 to %u is needed", a,
+                       MAX_ALIGN);
     g->alignment = a;
     return WEFT_OK;
 }

@@ -33,8 +33,7 @@ const char *wf_str_show(char *buf, size_t cap, wf_str s)
 {
     size_t n = WF_MIN(s.len, cap - 4);
     while (n < s.len && n && ((unsigned char)s.data[n] & 0xC0) == 0x80) n--; /* whole characters */
-    for (size_t i = 0; i < n; i++)
-        buf[i] = (unsigned char)s.data[i] < 32 || s.data[i] == 127 ? '?' : s.data[i];
+    for (size_t i = 0; i < n; i++) buf[i] = (unsigned char)s.data[i] < 32 || s.data[i] == 127 ? '?' : s.data[i];
     strcpy(buf + n, n < s.len ? "..." : "");
     return buf;
 }
@@ -56,11 +55,11 @@ static enum wf_gguf_type item_type(const wf_gguf_kv *kv)
     return kv->type == WF_GGUF_ARRAY ? kv->item : kv->type;
 }
 
-#define LOAD(T)                                                                                    \
-    do {                                                                                           \
-        T v_;                                                                                      \
-        memcpy(&v_, p, sizeof v_);                                                                 \
-        return v_;                                                                                 \
+#define LOAD(T)                                                                                                        \
+    do {                                                                                                               \
+        T v_;                                                                                                          \
+        memcpy(&v_, p, sizeof v_);                                                                                     \
+        return v_;                                                                                                     \
     } while (0)
 
 double wf_gguf_num_at(const wf_gguf_kv *kv, uint64_t i)
@@ -69,14 +68,10 @@ double wf_gguf_num_at(const wf_gguf_kv *kv, uint64_t i)
     const uint8_t *p = kv->data + i * types[t].size;
     if (i >= kv->count || !types[t].size) return 0;
     switch (t) {
-    case WF_GGUF_F32:
-        LOAD(float);
-    case WF_GGUF_F64:
-        LOAD(double);
-    case WF_GGUF_U64:
-        LOAD(uint64_t);
-    default:
-        return (double)wf_gguf_int_at(kv, i);
+    case WF_GGUF_F32: LOAD(float);
+    case WF_GGUF_F64: LOAD(double);
+    case WF_GGUF_U64: LOAD(uint64_t);
+    default: return (double)wf_gguf_int_at(kv, i);
     }
 }
 
@@ -87,36 +82,26 @@ int64_t wf_gguf_int_at(const wf_gguf_kv *kv, uint64_t i)
     if (i >= kv->count) return 0;
     switch (t) {
     case WF_GGUF_U8:
-    case WF_GGUF_BOOL:
-        LOAD(uint8_t);
-    case WF_GGUF_I8:
-        LOAD(int8_t);
-    case WF_GGUF_U16:
-        LOAD(uint16_t);
-    case WF_GGUF_I16:
-        LOAD(int16_t);
-    case WF_GGUF_U32:
-        LOAD(uint32_t);
-    case WF_GGUF_I32:
-        LOAD(int32_t);
+    case WF_GGUF_BOOL: LOAD(uint8_t);
+    case WF_GGUF_I8: LOAD(int8_t);
+    case WF_GGUF_U16: LOAD(uint16_t);
+    case WF_GGUF_I16: LOAD(int16_t);
+    case WF_GGUF_U32: LOAD(uint32_t);
+    case WF_GGUF_I32: LOAD(int32_t);
     case WF_GGUF_U64: /* above INT64_MAX it becomes negative, so that no caller takes it for a small number */
-    case WF_GGUF_I64:
-        LOAD(int64_t);
-    default:
-        return 0;
+    case WF_GGUF_I64: LOAD(int64_t);
+    default: return 0;
     }
 }
 
 /* The entry of a key if it has one of the types that `fits` accepts. */
-static weft_status find_typed(const wf_gguf *g, const char *key, bool required,
-                              bool (*fits)(enum wf_gguf_type), const char *wanted,
-                              const wf_gguf_kv **out)
+static weft_status find_typed(const wf_gguf *g, const char *key, bool required, bool (*fits)(enum wf_gguf_type),
+                              const char *wanted, const wf_gguf_kv **out)
 {
     *out = wf_gguf_find(g, key);
     if (!*out && required && wf_gguf_broken(g))
         return wf_fail(WEFT_ERR_IO, "%s changed while it was being read", g->path);
-    if (!*out && required)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is missing", g->path, key);
+    if (!*out && required) return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is missing", g->path, key);
     if (*out && !fits((*out)->type))
         return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is of type %s, not %s", g->path, key,
                        types[(*out)->type].name, wanted);
@@ -132,8 +117,7 @@ weft_status wf_gguf_u32(const wf_gguf *g, const char *key, bool required, uint32
     if (v < 0 || v > UINT32_MAX) {
         char text[32];
         wf_gguf_print(kv, text, sizeof text);
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is %s, out of range", g->path, key,
-                       text);
+        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is %s, out of range", g->path, key, text);
     }
     *out = (uint32_t)v;
     return WEFT_OK;
@@ -202,16 +186,15 @@ weft_status wf_gguf_strings(const wf_gguf *g, const char *key, bool required, ui
     WF_TRY(find_typed(g, key, required, is_array, "an array of strings", &kv));
     if (!kv) return WEFT_OK;
     if (kv->item != WF_GGUF_STRING)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is an array of %s, not of strings",
-                       g->path, key, types[kv->item].name);
+        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is an array of %s, not of strings", g->path, key,
+                       types[kv->item].name);
     if (count) *count = kv->count;
     if (!fn) return WEFT_OK;
     const uint8_t *at = kv->data;
     for (uint64_t i = 0; i < kv->count; i++) {
         wf_str s;
         if (!next_string(kv, &at, &s))
-            return wf_fail(WEFT_ERR_IO, "%s: metadata '%s' changed since the file was opened",
-                           g->path, key);
+            return wf_fail(WEFT_ERR_IO, "%s: metadata '%s' changed since the file was opened", g->path, key);
         WF_TRY(fn(user, i, s));
     }
     return WEFT_OK;
@@ -240,10 +223,8 @@ static void print_array(const wf_gguf_kv *kv, char *buf, size_t cap)
         wf_str s;
         n += (size_t)snprintf(buf + n, cap - n, "%s", i ? ", " : "");
         if (n >= cap) break;
-        if (kv->item != WF_GGUF_STRING)
-            n += print_number(kv, i, buf + n, cap - n);
-        else if (next_string(kv, &at, &s))
-            n += (size_t)snprintf(buf + n, cap - n, "\"%s\"", WF_SHOW(s));
+        if (kv->item != WF_GGUF_STRING) n += print_number(kv, i, buf + n, cap - n);
+        else if (next_string(kv, &at, &s)) n += (size_t)snprintf(buf + n, cap - n, "\"%s\"", WF_SHOW(s));
     }
     if (n < cap && kv->count > SHOW_ITEMS)
         n += (size_t)snprintf(buf + n, cap - n, ", ... %" PRIu64 " in all", kv->count);
@@ -253,12 +234,8 @@ static void print_array(const wf_gguf_kv *kv, char *buf, size_t cap)
 void wf_gguf_print(const wf_gguf_kv *kv, char *buf, size_t cap)
 {
     if (cap == 0) return;
-    if (kv->type == WF_GGUF_ARRAY)
-        print_array(kv, buf, cap);
-    else if (kv->type != WF_GGUF_STRING)
-        print_number(kv, 0, buf, cap);
-    else if (cap < 5)
-        buf[0] = 0;
-    else
-        wf_str_show(buf, cap, (wf_str){(const char *)kv->data, kv->bytes});
+    if (kv->type == WF_GGUF_ARRAY) print_array(kv, buf, cap);
+    else if (kv->type != WF_GGUF_STRING) print_number(kv, 0, buf, cap);
+    else if (cap < 5) buf[0] = 0;
+    else wf_str_show(buf, cap, (wf_str){(const char *)kv->data, kv->bytes});
 }

@@ -3,12 +3,10 @@
  *   files --> packers, threads: a piece of a weight, in the layout that the device wants --> a slot of pinned memory --> copy, in order
  *
  * Slots form a ring: piece i has slot i % n_slots, which is free again once the copy of piece i - n_slots has ended. A device whose memory
- * is the host's needs neither slots nor copies: packers write where the weights are to be. Random weights of other devices do not come this way,
- * but for their patterns (pattern.h). See upload.h.
+ * is the host's needs neither slots nor copies: packers write where the weights are to be. See upload.h.
  */
 #include "model/weights/upload.h"
 
-#include "model/weights/pattern.h"
 #include "tensor/joint.h"
 
 #include <pthread.h>
@@ -30,7 +28,6 @@ typedef struct upload {
     wf_dev *dev;
     wf_queue *q;
     const wf_filler *fill;
-    wf_patterns *patterns; /* NULL: none */
     piece *pieces;
     size_t n, cap;
     uint64_t total, done;    /* bytes of rows */
@@ -80,24 +77,10 @@ static bool in_place(const wf_weights *w, const wf_weight *one)
     return false;
 }
 
-/* Without memory for patterns all weights come from the host. */
-static weft_status open_patterns(upload *u, const wf_weights *w)
+static weft_status cut_weights(upload *u, const wf_weights *w)
 {
-    if (!u->fill || !u->dev->fns->host_create) return WEFT_OK;
-    weft_status s = wf_patterns_open(w, u->fill, u->dev, &u->patterns);
-    if (s == WEFT_OK) u->total += wf_patterns_bytes(u->patterns);
-    return s == WEFT_ERR_NOMEM ? WEFT_OK : s;
-}
-
-static weft_status cut(upload *u, const wf_weights *w)
-{
-    const wf_weight *one;
-    WF_TRY(open_patterns(u, w));
-    for (size_t i = 0; u->patterns && (one = wf_patterns_weight(u->patterns, i)); i++) WF_TRY(add_pieces(u, one));
-    for (size_t i = 0; i < w->n; i++) {
-        one = &w->list[i];
-        if (!in_place(w, one) && !(u->patterns && wf_pattern_makes(one))) WF_TRY(add_pieces(u, one));
-    }
+    for (size_t i = 0; i < w->n; i++)
+        if (!in_place(w, &w->list[i])) WF_TRY(add_pieces(u, &w->list[i]));
     return WEFT_OK;
 }
 
@@ -110,7 +93,8 @@ static const uint8_t *bytes_of(const upload *u, const wf_gguf_tensor *t, uint64_
 }
 
 /* Rows of a tensor in the weight's format. */
-static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tensor *t, uint64_t row, uint64_t rows, uint8_t *out)
+static uint8_t *convert_rows(const upload *u, const wf_weight *w, const wf_gguf_tensor *t, uint64_t row, uint64_t rows,
+                             uint8_t *out)
 {
     const wf_dtype_info *from = &wf_dtypes[t->dtype], *to = &wf_dtypes[w->dtype];
     uint64_t each = wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols), at = row * each, end = at + rows * each;
@@ -126,18 +110,18 @@ static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tenso
 }
 
 /* Rows of the weight's tensors, or of what is computed. */
-static void gather(const upload *u, const wf_weight *w, uint64_t row, uint64_t rows, uint8_t *out)
+static void gather_rows(const upload *u, const wf_weight *w, uint64_t row, uint64_t rows, uint8_t *out)
 {
     if (w->rope) wf_rope_rows(w->rope, row, rows, (float *)out);
     for (uint64_t n; w->n_parts && rows; row += n, rows -= n) {
         wf_source s = wf_source_of(w, row);
         n = WF_MIN(rows, s.left);
-        out = convert(u, w, s.t, s.row, n, out);
+        out = convert_rows(u, w, s.t, s.row, n, out);
     }
 }
 
 /* The same where they already lie together, in the weight's format and aligned; NULL: they do not. */
-static const uint8_t *together(const wf_weight *w, uint64_t row, uint64_t rows)
+static const uint8_t *rows_together(const wf_weight *w, uint64_t row, uint64_t rows)
 {
     if (w->rope) return NULL;
     if (!w->n_parts) return (const uint8_t *)w->made + row * row_bytes(w);
@@ -154,7 +138,7 @@ static uint8_t *slot_of(const upload *u, size_t i)
 }
 
 /* The next piece whose slot is free; false: there is none, or the upload ends. */
-static bool take(upload *u, size_t *i)
+static bool take_piece(upload *u, size_t *i)
 {
     pthread_mutex_lock(&u->lock);
     while (!u->stop && u->taken < u->n && u->taken >= u->n_free) pthread_cond_wait(&u->freed, &u->lock);
@@ -170,13 +154,13 @@ static void *run_packer(void *arg)
     pthread_mutex_lock(&u->lock);
     uint8_t *aside = u->rows[u->n_started++];
     pthread_mutex_unlock(&u->lock);
-    for (size_t i; take(u, &i);) {
+    for (size_t i; take_piece(u, &i);) {
         const piece *p = &u->pieces[i];
         uint8_t *out = slot_of(u, i);
         const wf_weight *w = p->w;
-        const uint8_t *rows = together(w, p->row, p->rows);
+        const uint8_t *rows = rows_together(w, p->row, p->rows);
         bool packs = w->view.layout;
-        if (!rows) gather(u, w, p->row, p->rows, packs ? aside : out);
+        if (!rows) gather_rows(u, w, p->row, p->rows, packs ? aside : out);
         else if (!packs) memcpy(out, rows, p->rows * row_bytes(w));
         if (packs)
             u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, p->rows, w->cols, rows ? rows : aside, out);
@@ -191,7 +175,7 @@ static void *run_packer(void *arg)
 /* ---- copying, on the thread of the caller ---------------------------------------------------------------------------- */
 
 /* Puts piece i in the queue, and waits for the copy that is COPIES before it. */
-static weft_status copy(upload *u, size_t i)
+static weft_status copy_piece(upload *u, size_t i)
 {
     const piece *p = &u->pieces[i];
     const wf_view *v = &p->w->view;
@@ -216,21 +200,12 @@ static weft_status copy_all(upload *u, wf_weights *w, weft_progress_fn progress,
         pthread_mutex_unlock(&u->lock);
         w->packed_ns += wf_now_ns() - began;
         began = wf_now_ns();
-        if (!u->direct) WF_TRY(copy(u, i));
+        if (!u->direct) WF_TRY(copy_piece(u, i));
         w->copied_ns += wf_now_ns() - began;
         u->done += u->pieces[i].rows * row_bytes(u->pieces[i].w);
         if (progress) progress(user, "load", (double)u->done / (double)u->total);
     }
     return WEFT_OK;
-}
-
-static weft_status copy_patterns(upload *u, wf_weights *w, weft_progress_fn progress, void *user)
-{
-    if (!u->patterns) return WEFT_OK;
-    uint64_t began = wf_now_ns();
-    weft_status s = wf_patterns_copy(u->patterns, u->q, &u->done, u->total, progress, user);
-    w->copied_ns += wf_now_ns() - began;
-    return s;
 }
 
 /* ---- from beginning to end --------------------------------------------------------------------------------------------- */
@@ -257,12 +232,11 @@ static weft_status start_packers(upload *u)
     return n ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "cannot start a thread for loading weights");
 }
 
-static void end(upload *u)
+static void end_upload(upload *u)
 {
     for (size_t i = 0; i < MOST_SLOTS; i++)
         if (u->copied[i]) wf_event_destroy(u->copied[i]);
     wf_host_destroy(u->dev, &u->slots);
-    wf_patterns_close(u->patterns);
     for (size_t i = 0; i < MOST_PACKERS; i++) free(u->rows[i]);
     free(u->packed);
     free(u->pieces);
@@ -283,7 +257,6 @@ static weft_status fill_all(upload *u, wf_weights *w, weft_progress_fn progress,
         pthread_cond_broadcast(&u->freed);
         pthread_mutex_unlock(&u->lock);
         for (uint32_t i = 0; i < u->n_packers; i++) pthread_join(u->packers[i], NULL);
-        if (s == WEFT_OK) s = copy_patterns(u, w, progress, user);
     }
     if (u->dev->lost) return s; /* with the first message */
     weft_status finished = wf_finish(u->q); /* before the slots are freed, also after an error */
@@ -296,12 +269,12 @@ weft_status wf_upload(wf_weights *w, const wf_filler *fill, wf_dev *dev, wf_queu
     pthread_mutex_init(&u.lock, NULL);
     pthread_cond_init(&u.packed_one, NULL);
     pthread_cond_init(&u.freed, NULL);
-    weft_status s = cut(&u, w);
+    weft_status s = cut_weights(&u, w);
     if (s == WEFT_OK && u.n) {
         u.direct = !dev->fns->host_create && u.pieces[0].w->view.buf->host;
         u.n_packers = (uint32_t)WF_MIN(WF_MIN(wf_core_count(), (uint32_t)MOST_PACKERS), u.n);
         s = fill_all(&u, w, progress, user);
     }
-    end(&u);
+    end_upload(&u);
     return s;
 }

@@ -51,23 +51,24 @@ uint64_t wf_weights_made_bytes(const wf_weights *w)
 
 /* ---- where rows come from -------------------------------------------------------------------------- */
 
-uint64_t wf_part_rows(const wf_weight *w, const wf_gguf_tensor *t)
+static uint64_t part_rows(const wf_weight *w, const wf_gguf_tensor *t)
 {
     return t->bytes / wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols);
 }
 
-wf_source wf_stacked_source_of(const wf_weight *w, uint64_t row)
+/* As if w->pairs left all rows where they are. */
+static wf_source stacked_source_of(const wf_weight *w, uint64_t row)
 {
     uint32_t i = 0;
     uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
     if (w->turn) return (wf_source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
-    while (row >= wf_part_rows(w, w->parts[i])) row -= wf_part_rows(w, w->parts[i++]);
-    return (wf_source){w->parts[i], row, wf_part_rows(w, w->parts[i]) - row};
+    while (row >= part_rows(w, w->parts[i])) row -= part_rows(w, w->parts[i++]);
+    return (wf_source){w->parts[i], row, part_rows(w, w->parts[i]) - row};
 }
 
 wf_source wf_source_of(const wf_weight *w, uint64_t row)
 {
-    wf_source s = wf_stacked_source_of(w, wf_pairs_from(&w->pairs, row));
+    wf_source s = stacked_source_of(w, wf_pairs_from(&w->pairs, row));
     if (row < w->pairs.rows) s.left = 1; /* the next one is elsewhere */
     return s;
 }
@@ -124,7 +125,7 @@ uint64_t wf_laid_out_bytes(wf_dev *dev, const wf_weight *w, uint32_t rows)
     return dev->fns->weight_bytes(dev, w->view.layout, w->dtype, rows, w->cols);
 }
 
-static weft_status reserve(wf_weights *all, wf_dev *dev, wf_weight *w, wf_region *r)
+static weft_status reserve_weight(wf_weights *all, wf_dev *dev, wf_weight *w, wf_region *r)
 {
     w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout_of(dev, w)};
     weft_status s = wf_arena_reserve(&all->arena, wf_laid_out_bytes(dev, w, w->rows), r);
@@ -132,12 +133,12 @@ static weft_status reserve(wf_weights *all, wf_dev *dev, wf_weight *w, wf_region
     return s;
 }
 
-static weft_status place(wf_weights *w, wf_dev *dev, const wf_gguf *f)
+static weft_status place_weights(wf_weights *w, wf_dev *dev, const wf_gguf *f)
 {
     wf_region *regions = wf_calloc(w->n, sizeof *regions);
     weft_status s = regions ? WEFT_OK : WEFT_ERR_NOMEM;
     for (size_t i = 0; i < w->n && s == WEFT_OK; i++)
-        if (!view_in_file(w, dev, f, &w->list[i])) s = reserve(w, dev, &w->list[i], &regions[i]);
+        if (!view_in_file(w, dev, f, &w->list[i])) s = reserve_weight(w, dev, &w->list[i], &regions[i]);
     if (s == WEFT_OK) s = wf_arena_commit(&w->arena);
     for (size_t i = 0; i < w->n && s == WEFT_OK; i++) {
         wf_view *v = &w->list[i].view;
@@ -176,7 +177,7 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     wf_filler *fill = NULL;
     wf_arena_init(&w->arena, dev, "weights", "use a file with smaller weights");
     WF_TRY(wrap_files(w, f, dev));
-    WF_TRY(place(w, dev, f));
+    WF_TRY(place_weights(w, dev, f));
     if (f->random) WF_TRY(wf_filler_open(f, &fill));
     weft_status s = wf_upload(w, fill, dev, q, progress, user);
     wf_filler_close(fill);

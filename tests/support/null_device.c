@@ -1,5 +1,5 @@
-/* null.c: the malloc device. See null.h. */
-#include "dev/null.h"
+/* null_device: the malloc device. See null_device.h. */
+#include "support/null_device.h"
 
 #include <stdlib.h>
 #include <string.h>

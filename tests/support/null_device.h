@@ -1,4 +1,4 @@
-/* null: a device made of malloc, for tests of everything above. It does no arithmetic unless a test
+/* null_device: a device made of malloc, which a program that links null_device.c opens as "null". It does no arithmetic unless a test
  * lends it some, keeps a fake clock on which its queues overlap, and fails on demand. */
 #ifndef WF_NULL_H
 #define WF_NULL_H
