@@ -17,7 +17,7 @@ COLOURS = {'gemm': '#1f6fb4', 'decode_attention': '#c0392b', 'prefill_attention'
 
 
 def work(op, dtype, shape):
-    """Operations and bytes of one run, as src/tune/shape.c counts them."""
+    """Operations and bytes of one run, as src/lab/shape.c counts them."""
     d = {k: int(v) for k, v in (part.split('=') for part in shape.split(','))}
     if op == 'gemm':
         m, n, k = d['M'], d['N'], d['K']

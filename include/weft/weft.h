@@ -1,6 +1,6 @@
 /* weft: portable LLM inference in C on OpenCL and on plain CPUs.
  *
- * This header is the whole engine API. Benchmarks, tuning and the self-test are in <weft/tune.h>, what only tests and debugging want in
+ * This header is the whole engine API: what measures is no part of the library. What only tests and debugging want is in
  * <weft/debug.h>. docs/library.md is a guide.
  *
  * Conventions
@@ -256,7 +256,7 @@ struct weft_budget {
  * file with a vocabulary only, and for a KV cache too small for one context. Opens no device; thread-safe. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
 /* The same on a device of weft_devices, which is opened for a moment if it has memory of its own, to know how weights lie there: with its usual steps and largest buffer, and where p->memory_utilization says so the
- * KV cache that its memory has room for. Activations are those of a device that computes in F32, so an engine may have a little more room. */
+ * KV cache that its memory has room for. */
 WEFT_API enum weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *device,
                                              struct weft_budget *out);
 /* Bytes of device memory that this model needs for n_seqs sequences with `context` tokens each; 0 on error. */
@@ -364,7 +364,7 @@ struct weft_engine_params {
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
     uint32_t watchdog_ms;    /* a step that takes longer than this means that the device is lost; 0: 60000 */
     uint32_t nano_batches;   /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps with
-                                the GEMMs of another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each step as weft_tune_overlap
+                                the GEMMs of another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each step as `weft tune --overlap`
                                 found it to be the fastest on this device, and no split where that has not run */
     const char *plan;        /* a plan file, as dump_plan writes it (docs/plans.md); NULL: built from nano_batches */
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
@@ -580,7 +580,7 @@ struct weft_stats {
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
     double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that have finished, before
-                                    those of the load that weft_tune_chunk has kept; 0: neither is known */
+                                    those of the load that `weft tune --dataset` has kept; 0: neither is known */
     uint64_t reserved[7];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */

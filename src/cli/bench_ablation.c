@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <weft/tune.h>
 
 #define AT(field) offsetof(wf_opts, field)
 

@@ -1,6 +1,6 @@
 /* cli: shared by all commands: options as data, exit codes, opening models and engines, output.
  *
- * The program sees the engine only through <weft/weft.h> and <weft/tune.h>. One file per command
+ * The program sees the engine only through <weft/weft.h> and lab/lab.h. One file per command
  * holds its own option rows and its function; rows that several commands take are in groups.c.
  */
 #ifndef WF_CLI_H
@@ -8,10 +8,10 @@
 
 #include "base/base.h"
 #include "base/progress.h"
+#include "lab/lab.h"
 #include "serve/serve.h"
 
 #include <weft/debug.h>
-#include <weft/tune.h>
 
 #include <pthread.h>
 #include <semaphore.h>

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 #include "cli/rows.h"
 #include "base/options.h"
-#include <weft/tune.h>
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 /* engine: opens and closes an engine: device, graph, weights, plan, memory, thread. See engine.h. */
 #include "base/file.h"
-#include "engine/attention_windows.h"
-#include "engine/auto_calibrate.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
 #include "select/select.h"
@@ -10,44 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BATCH 512
-#define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
-#define DEFAULT_TILE_GPU 128   /* tokens per tile of its large GEMMs */
-#define LEAST_STEP_GPU   512   /* tokens of a step with a chunk: an H200 computes 256 at 0.74 of its rate for 1024, 512 at 0.87 */
+#define LEAST_STEP_GPU 512 /* tokens of a step with a chunk: an H200 computes 256 at 0.74 of its rate for 1024, 512 at 0.87 */
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
     return wf_dev_list(out, out ? cap : 0);
 }
 
-/* ---- parameters ---------------------------------------------------------------------------------------- */
+/* ---- parameters ---------------------------------------------------------------------------------------------- */
 
 static struct weft_debug debug_of(const struct weft_engine_params *p)
 {
     return p->debug ? *p->debug : (struct weft_debug){0};
 }
 
-static bool on_gpu(const struct weft_engine *e)
-{
-    return e->dev->info.type == WEFT_DEVICE_GPU;
-}
-
-uint32_t wf_engine_usual_step(enum weft_device_type type)
-{
-    return type == WEFT_DEVICE_GPU ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
-}
-
-uint32_t wf_engine_step_tokens(wf_dev *dev)
-{
-    uint32_t tuned = wf_select_dense_batch(dev);
-    return tuned ? tuned : wf_engine_usual_step(dev->info.type);
-}
-
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
     struct weft_debug debug = debug_of(p);
-    wf_open_params o = {.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic, .f16_residual = p->f16_residual, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force,
-                        .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = debug.check_calls, .on_progress = p->on_progress, .user = p->user};
+    wf_open_params o = {.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic,
+                        .f16_residual = p->f16_residual, .profile = p->profile || p->timeline,
+                        .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force, .tuned = p->tuned,
+                        .no_kernel_cache = p->no_kernel_cache, .check_calls = debug.check_calls,
+                        .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_stop_now());
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &e->dev));
@@ -56,7 +38,7 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     return WEFT_OK;
 }
 
-/* ---- loading -------------------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------------------------- */
 
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
 {
@@ -64,54 +46,20 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
     uint64_t began = wf_now_ns();
     if (p->on_progress) p->on_progress(p->user, "load", 0); /* for small models this is the only report */
     WF_TRY(wf_queue_create(e->dev, &q));
-    weft_status s = wf_weights_upload(&e->weights, e->model->file, e->dev, q, p->on_progress, p->user);
+    weft_status s = wf_weights_upload(&e->layout.weights, e->model->file, e->dev, q, p->on_progress, p->user);
     wf_queue_destroy(q);
     WF_TRY(s);
     wf_startup_part(&e->startup, WF_STARTUP_WEIGHTS, began);
-    e->views = wf_calloc(e->weights.n, sizeof *e->views);
-    for (size_t i = 0; e->views && i < e->weights.n; i++) e->views[i] = e->weights.list[i].view;
+    e->views = wf_calloc(e->layout.weights.n, sizeof *e->views);
+    for (size_t i = 0; e->views && i < e->layout.weights.n; i++) e->views[i] = e->layout.weights.list[i].view;
     return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static wf_sizing sizing_of(const struct weft_engine *e, const struct weft_engine_params *p)
+static weft_status open_exec(struct weft_engine *e)
 {
-    return (wf_sizing){e->model, p, &e->graph, &e->plans.list[0], &e->weights, &e->dev->info, e->dev, e->dev->align, e->dev->max_alloc, e->dev->fns->buf_wrap};
-}
-
-/* Not where it was to be as large as the device allows. */
-static void say_fewer(const struct weft_engine *e, const struct weft_engine_params *p, uint32_t wanted)
-{
-    if (e->apart.pages == wanted || wf_engine_fills_memory(p, &e->dev->info)) return;
-    wf_log(WEFT_LOG_WARN, "the KV cache has %u pages, not %u, and holds %.3g contexts of %u tokens: %s has no memory for more", e->apart.pages, wanted,
-           (double)e->apart.pages / wf_limits_held_pages(&e->apart), e->context, e->dev->info.name);
-}
-
-/* A default cache takes what the device has beside the weights at most: M_G - M_S of SARATHI, section 4.3.1. A size that was asked for stays. */
-static void fit_cache(struct weft_engine *e, const struct weft_engine_params *p)
-{
-    wf_sizing s = sizing_of(e, p);
-    uint32_t wanted = e->apart.pages;
-    wf_engine_fit_cache(&s, &e->apart, &e->limits);
-    say_fewer(e, p, wanted);
-}
-
-/* Plans that are finished already stay as they are. */
-static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
-{
-    WF_TRY(wf_graph_end(&e->graph));
-    wf_workspaces_omit(&e->graph, e->dev, &e->limits);
-    WF_TRY(wf_engine_choose_plans(e, p, tile));
-    wf_log(WEFT_LOG_INFO, "plans: %s", e->plan_from);
-    if (!e->plans.list[0].n_nanos) WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
-    e->apart = e->limits;
-    fit_cache(e, p);
-    return WEFT_OK;
-}
-
-static weft_status open_exec(struct weft_engine *e, const struct weft_engine_params *p)
-{
+    const struct weft_engine_params *p = &e->layout.params;
     uint64_t began = wf_now_ns();
-    WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
+    WF_TRY(wf_exec_create(e->dev, &e->layout.graph, &e->layout.plans, e->views, &e->layout.limits, &e->exec));
     if (debug_of(p).poison) WF_TRY(wf_exec_poison(e->exec));
     wf_startup_part(&e->startup, WF_STARTUP_MEMORY, began);
     began = wf_now_ns();
@@ -137,162 +85,112 @@ static void free_batches(struct weft_engine *e)
 static weft_status make_batches(struct weft_engine *e)
 {
     uint32_t n_vocab = e->model->hp.n_vocab;
-    WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
+    WF_TRY(wf_host_create(e->dev, (uint64_t)e->layout.limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
-    e->sampling = wf_calloc(e->limits.logit_rows, sizeof *e->sampling);
+    e->sampling = wf_calloc(e->layout.limits.logit_rows, sizeof *e->sampling);
     e->softmax = wf_calloc(e->model->hp.n_layer, sizeof *e->softmax);
     bool ok = e->scratch && e->sampling && e->softmax;
     for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
-        WF_TRY(wf_host_create(e->dev, e->limits.logit_rows * sizeof(int32_t), &f->ids));
-        f->seqs = wf_calloc(e->limits.seqs, sizeof *f->seqs);
+        WF_TRY(wf_host_create(e->dev, e->layout.limits.logit_rows * sizeof(int32_t), &f->ids));
+        f->seqs = wf_calloc(e->layout.limits.seqs, sizeof *f->seqs);
         ok = ok && f->seqs;
     }
     return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static void log_limits(const struct weft_engine *e, const struct weft_engine_params *p)
+static weft_status make_exec(struct weft_engine *e)
 {
-    const wf_limits *l = &e->limits;
-    wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->step_tokens,
-           l->pages, wf_engine_page(p));
-}
-
-static weft_status check_available(const struct weft_engine *e, const struct weft_engine_params *p)
-{
-    wf_sizing s = sizing_of(e, p);
-    return wf_engine_check_available(&s, &e->limits);
-}
-
-/* Memory is planned again with all workspaces: a fused kernel does not work here, and its pieces need them. */
-static weft_status keep_workspaces(struct weft_engine *e, const struct weft_engine_params *p)
-{
-    wf_exec_destroy(e->exec);
-    e->exec = NULL;
-    wf_workspaces_keep(&e->graph);
-    WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
-    fit_cache(e, p);
-    return check_available(e, p);
-}
-
-/* Others use the device as well, and few drivers tell how much of it. */
-static bool shrink_cache(struct weft_engine *e, const struct weft_engine_params *p)
-{
-    wf_sizing s = sizing_of(e, p);
-    if (!wf_engine_shrink_cache(&s, &e->apart, &e->limits)) return false;
-    wf_exec_destroy(e->exec);
-    e->exec = NULL;
-    return true;
-}
-
-static void say_shrunk(const struct weft_engine *e, uint32_t before)
-{
-    double page = (double)wf_page_bytes(&e->graph) / 0x1p30;
-    wf_log(WEFT_LOG_WARN, "%s does not give the KV cache %.2f GiB; it becomes smaller: %.2f GiB for %u sequences", e->dev->info.name, before * page, e->apart.pages * page, e->limits.seqs);
-}
-
-static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
-{
+    wf_layout *l = &e->layout;
     uint32_t before = 0; /* pages, when the device first had no memory for them */
     for (;;) {
-        weft_status s = open_exec(e, p);
-        uint32_t pages = e->apart.pages;
-        if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) WF_TRY(keep_workspaces(e, p));
-        else if (s == WEFT_ERR_NOMEM && shrink_cache(e, p)) before = before ? before : pages;
-        else return before && !s ? say_shrunk(e, before), s : s;
+        weft_status s = open_exec(e);
+        uint32_t pages = l->apart.pages;
+        bool omitted = s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&l->graph);
+        if (omitted || (s == WEFT_ERR_NOMEM && wf_layout_shrink(l))) {
+            wf_exec_destroy(e->exec);
+            e->exec = NULL;
+            if (omitted) WF_TRY(wf_layout_keep_workspaces(l));
+            else before = before ? before : pages;
+            continue;
+        }
+        double page = (double)wf_page_bytes(&l->graph) / 0x1p30;
+        if (before && !s) /* others use the device as well, and few drivers tell how much of it */
+            wf_log(WEFT_LOG_WARN,
+                   "%s does not give the KV cache %.2f GiB; it becomes smaller: %.2f GiB for %u sequences",
+                   e->dev->info.name, before * page, pages * page, l->limits.seqs);
+        return s;
     }
 }
 
-/* And what its limits and page tables are. */
-static weft_status build_graph(struct weft_engine *e, const struct weft_engine_params *p, wf_sched_params *sp, wf_weights *w)
+/* Batches and scheduler. */
+static weft_status make_sched(struct weft_engine *e)
 {
-    const struct weft_model *m = e->model;
-    wf_graph *g = &e->graph;
-    wf_build_params b = wf_build_params_of(e->dev, e->context, sp->page_tokens);
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, g, w));
-    WF_TRY(wf_attention_windows_use(m, p->attention_windows, g, w));
-    WF_TRY(wf_engine_limits(m, p, sp->policy, wf_engine_step_tokens(e->dev), g, w, &e->limits));
-    memcpy(sp->tables, g->kv.tables, sizeof sp->tables);
-    return WEFT_OK;
-}
-
-static weft_status make_sched(struct weft_engine *e, const wf_sched_params *sp)
-{
-    WF_TRY(wf_batch_init(&e->batch, &e->limits));
-    WF_TRY(wf_sched_init(&e->sched, &e->limits, sp));
-    if (e->step_ms && !on_gpu(e)) e->sched.alone = WF_ALONE_LEAST; /* until a step has been measured */
-    return WEFT_OK;
-}
-
-static weft_status load(struct weft_engine *e, const struct weft_engine_params *p, wf_auto_calibration *a)
-{
-    const struct weft_model *m = e->model;
-    wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = debug_of(p).shuffle_pages, .no_prefix = p->no_prefix,
-                          .seqs_per_client = p->seqs_per_client};
-    uint64_t began = wf_now_ns();
-    if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
-    e->context = wf_engine_context(m, p);
-    e->step_ms = p->step_ms;
-    WF_TRY(wf_policy_parse(p->policy, &sp.policy));
+    const wf_layout *l = &e->layout;
+    const struct weft_engine_params *p = &l->params;
+    bool on_gpu = e->dev->info.type == WEFT_DEVICE_GPU;
     wf_tuned_load expected = wf_select_load(e->dev);
-    sp.prefill = expected.prompt, sp.decode = expected.generated;
-    if (!p->max_batched_tokens) sp.least_step = on_gpu(e) ? LEAST_STEP_GPU : WF_ALONE_LEAST;
-    WF_TRY(build_graph(e, p, &sp, &e->weights));
-    wf_engine_save_memory(e->dev, &e->weights);
-    WF_TRY(wf_ranges_find(m, p, e->dev, &e->graph, e->limits.step_tokens, a));
-    WF_TRY(make_plans(e, p, sp.tile));
-    if (p->timeline) WF_TRY(wf_output_check(p->timeline));
-    log_limits(e, p);
-    wf_engine_say_capped(p, &e->limits, wf_page_bytes(&e->graph));
-    wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
-    WF_TRY(check_available(e, p));
-    WF_TRY(load_weights(e, p));
-    WF_TRY(make_exec(e, p));
+    wf_sched_params sp = {.page_tokens = l->page_tokens, .policy = l->policy, .tile = l->tile,
+                          .shuffle_pages = debug_of(p).shuffle_pages, .no_prefix = p->no_prefix,
+                          .seqs_per_client = p->seqs_per_client, .prefill = expected.prompt,
+                          .decode = expected.generated};
+    if (!p->max_batched_tokens) sp.least_step = on_gpu ? LEAST_STEP_GPU : WF_ALONE_LEAST;
+    memcpy(sp.tables, l->graph.kv.tables, sizeof sp.tables);
     WF_TRY(make_batches(e));
-    return make_sched(e, &sp);
+    WF_TRY(wf_batch_init(&e->batch, &l->limits));
+    WF_TRY(wf_sched_init(&e->sched, &l->limits, &sp));
+    if (e->step_ms && !on_gpu) e->sched.alone = WF_ALONE_LEAST; /* until a step has been measured */
+    return WEFT_OK;
 }
 
-/* Nothing is left of what has run, and ranges take effect: as at a start that finds them. The weights stay on the device. */
-static weft_status load_again(struct weft_engine *e, const struct weft_engine_params *p, const wf_phi *ranges)
+static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_sched_params sp = e->sched.p;
-    wf_weights w = {0};
+    const wf_limits *l = &e->layout.limits;
+    uint64_t began = wf_now_ns();
+    e->step_ms = p->step_ms;
+    WF_TRY(wf_layout_make(e->model, p, &e->dev->info, e->dev, &e->layout));
+    wf_log(WEFT_LOG_INFO, "plans: %s", e->layout.plan_from);
+    if (p->timeline) WF_TRY(wf_output_check(p->timeline));
+    wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens",
+           e->layout.context, l->seqs, l->step_tokens, l->pages, e->layout.page_tokens);
+    wf_layout_say_less(&e->layout);
+    wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
+    WF_TRY(wf_layout_check_available(&e->layout));
+    WF_TRY(load_weights(e, p));
+    WF_TRY(make_exec(e));
+    return make_sched(e);
+}
+
+/* Nothing is left of what has run, and ranges take effect: as at a start that finds them. The weights stay on the
+ * device. */
+static weft_status load_again(struct weft_engine *e, const wf_phi *ranges)
+{
     wf_exec_destroy(e->exec);
     e->exec = NULL;
     wf_sched_free(&e->sched);
     wf_batch_free(&e->batch);
     free_batches(e);
-    wf_plans_free(&e->plans);
-    wf_graph_free(&e->graph);
     e->stats = (struct weft_stats){0};
     e->failed = WEFT_OK; /* for want of memory */
-    weft_status s = build_graph(e, p, &sp, &w);
-    wf_weights_free(&w);
-    WF_TRY(s);
-    wf_calibration_set(ranges, &e->graph);
-    WF_TRY(make_plans(e, p, sp.tile));
-    WF_TRY(make_exec(e, p));
-    WF_TRY(make_batches(e)); /* there may be a sequence more or less */
-    return make_sched(e, &sp);
+    WF_TRY(wf_layout_again(&e->layout, ranges));
+    wf_log(WEFT_LOG_INFO, "plans: %s", e->layout.plan_from);
+    WF_TRY(make_exec(e));
+    return make_sched(e);
 }
 
 static weft_status replan(struct weft_engine *e, wf_plans *plans)
 {
     wf_sched_params sp = e->sched.p;
+    const wf_limits *l = &e->layout.limits;
     wf_exec_destroy(e->exec);
     e->exec = NULL;
-    wf_plans_free(&e->plans);
-    e->plans = *plans;
-    *plans = (wf_plans){0};
-    WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
-    e->limits = e->apart;
-    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
-    WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
+    WF_TRY(wf_layout_replan(&e->layout, plans));
+    WF_TRY(wf_exec_create(e->dev, &e->layout.graph, &e->layout.plans, e->views, l, &e->exec));
     WF_TRY(wf_exec_bind(e->exec, NULL, NULL));
     wf_sched_free(&e->sched);
-    WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
+    WF_TRY(wf_sched_init(&e->sched, l, &sp));
     wf_batch_free(&e->batch);
-    WF_TRY(wf_batch_init(&e->batch, &e->limits)); /* there may be more pages than before */
-    e->stats.kv_pages = e->limits.pages;
+    WF_TRY(wf_batch_init(&e->batch, l)); /* there may be more pages than before */
+    e->stats.kv_pages = l->pages;
     return WEFT_OK;
 }
 
@@ -312,9 +210,7 @@ static void unload(struct weft_engine *e)
     wf_batch_free(&e->batch);
     wf_exec_destroy(e->exec);
     wf_swaps_free(&e->swaps);
-    wf_plans_free(&e->plans);
-    wf_weights_free(&e->weights);
-    wf_graph_free(&e->graph);
+    wf_layout_free(&e->layout);
     if (e->dev) free_batches(e), wf_dev_close(e->dev);
     free(e->views);
     wf_timeline_close(e->timeline);
@@ -322,8 +218,8 @@ static void unload(struct weft_engine *e)
 
 static void init_stats(struct weft_engine *e)
 {
-    e->stats.kv_pages = e->limits.pages;
-    e->stats.weight_bytes = wf_weights_bytes_on(&e->weights, e->dev);
+    e->stats.kv_pages = e->layout.limits.pages;
+    e->stats.weight_bytes = wf_weights_bytes_on(&e->layout.weights, e->dev);
     e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
@@ -332,26 +228,24 @@ static void init_stats(struct weft_engine *e)
     memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, e->model->hp.n_layer * sizeof *e->softmax);
 }
 
-static void init_budget(struct weft_engine *e, const struct weft_engine_params *p)
+/* As it was opened, with what has really been allocated. */
+static void init_budget(struct weft_engine *e)
 {
     struct weft_budget *b = &e->budget;
-    wf_engine_fill_budget(e->model, &e->graph, &e->plans.list[0], &e->limits, b);
-    b->weights = e->stats.weight_bytes, b->activations = e->stats.activation_bytes, b->kv = e->stats.kv_bytes;
-    b->context = e->context;
-    b->n_seqs_from = wf_engine_seqs_from(p, b);
-}
-
-static void log_memory(const struct weft_engine *e)
-{
     const struct weft_stats *s = &e->stats;
-    const struct weft_budget *b = &e->budget;
-    wf_log(WEFT_LOG_INFO, "KV cache: %.2f GiB of the %.2f GiB of %s, %llu tokens, %u contexts of %u; %u sequences run at the same time: %s", b->kv / 0x1p30, e->dev->info.memory / 0x1p30,
-           e->dev->info.name, (unsigned long long)b->kv_tokens, b->contexts, b->context, b->n_seqs, b->n_seqs_from);
-    wf_log(WEFT_LOG_INFO, "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB, scratch memory of kernels %.1f MiB", s->weight_bytes / 0x1p20,
-           s->kv_bytes / 0x1p20, s->activation_bytes / 0x1p20, s->scratch_bytes / 0x1p20);
+    wf_layout_budget(&e->layout, b);
+    b->weights = s->weight_bytes, b->activations = s->activation_bytes, b->kv = s->kv_bytes;
+    wf_log(WEFT_LOG_INFO,
+           "KV cache: %.2f GiB of the %.2f GiB of %s, %llu tokens, %u contexts of %u; %u sequences run at the same time: %s",
+           b->kv / 0x1p30, e->dev->info.memory / 0x1p30, e->dev->info.name, (unsigned long long)b->kv_tokens,
+               b->contexts, b->context, b->n_seqs,
+           b->n_seqs_from);
+    wf_log(WEFT_LOG_INFO,
+           "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB, scratch memory of kernels %.1f MiB",
+           s->weight_bytes / 0x1p20, s->kv_bytes / 0x1p20, s->activation_bytes / 0x1p20, s->scratch_bytes / 0x1p20);
 }
 
-/* ---- thread ---------------------------------------------------------------------------------------------- */
+/* ---- thread -------------------------------------------------------------------------------------------------- */
 
 /* Nobody has work for it, or its device is lent. */
 static bool rests(const struct weft_engine *e)
@@ -420,7 +314,7 @@ static struct weft_engine *create(const struct weft_model *m)
     struct weft_engine *e = wf_calloc(1, sizeof *e);
     pthread_condattr_t attr;
     if (!e) return NULL;
-    wf_startup_begin(&e->startup);
+    e->startup.begin_ns = wf_now_ns();
     wf_model_use(m);
     e->model = m;
     atomic_init(&e->users, 1);
@@ -436,7 +330,8 @@ static struct weft_engine *create(const struct weft_model *m)
 static weft_status start_thread(struct weft_engine *e)
 {
     e->stop = false;
-    return pthread_create(&e->thread, NULL, engine_thread, e) ? wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread") : WEFT_OK;
+    return pthread_create(&e->thread, NULL, engine_thread, e)
+        ? wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread") : WEFT_OK;
 }
 
 static void end_thread(struct weft_engine *e)
@@ -448,40 +343,65 @@ static void end_thread(struct weft_engine *e)
     pthread_join(e->thread, NULL);
 }
 
-/* The model runs for a moment, before anybody has it. */
-static weft_status calibrate(struct weft_engine *e, const struct weft_engine_params *p, const wf_auto_calibration *a)
+static weft_status compute_prompt(void *engine, const int32_t *ids, size_t n, const struct weft_calibrate_params *p,
+                                  double done, double part)
 {
-    bool ran = false;
-    wf_phi *ranges = wf_calloc(e->model->hp.n_layer, sizeof *ranges);
-    if (!ranges && a->stand_ins) return WEFT_ERR_NOMEM; /* they must not stay */
-    if (!ranges) return wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error()), WEFT_OK;
-    e->startup.stepped = true; /* its steps are not the first one */
-    weft_status s = start_thread(e);
-    if (s == WEFT_OK) s = wf_auto_calibrate(e, p, a, ranges, &ran), end_thread(e);
-    e->startup.stepped = false;
-    if (s == WEFT_OK && (ran || a->stand_ins)) s = load_again(e, p, ranges);
-    free(ranges);
+    struct weft_request *r = NULL;
+    const wf_watch w = {.what = "calibrate", .on_progress = p->on_progress, .stop = p->stop, .user = p->user,
+                        .done = done, .part = part, .before = wf_step_tokens(engine), .tokens = n};
+    WF_TRY(weft_submit(engine, &(struct weft_request_params){.tokens = ids, .n_tokens = n, .prefill_only = true}, &r));
+    weft_status s = wf_wait_watched(r, &w);
+    weft_request_free(r);
     return s;
 }
 
-static weft_status open_outputs(struct weft_engine *e, const struct weft_engine_params *p)
+wf_ranges_runner wf_engine_ranges_runner(struct weft_engine *e)
 {
-    if (p->timeline) WF_TRY(wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline));
-    return p->dump_plan ? wf_plans_save(&e->plans, p->dump_plan) : WEFT_OK; /* last: only a plan that works replaces a file */
+    const wf_layout *l = &e->layout;
+    return (wf_ranges_runner){.model = e->model, .dev = e->dev, .exec = e->exec, .graph = &l->graph,
+                              .context = l->context, .step_tokens = l->limits.step_tokens, .engine = e,
+                              .unwanted = wf_engine_unwanted, .compute = compute_prompt};
+}
+
+/* The model runs for a moment, before anybody has it. Ranges make it faster: where they cannot be measured, the
+ * softmax is synchronous, unless the device is lost. A step that lacked memory leaves it as good as before. */
+static weft_status measure_ranges(struct weft_engine *e)
+{
+    const wf_ranges *r = &e->layout.ranges;
+    bool ran = false;
+    wf_phi *ranges = wf_calloc(e->model->hp.n_layer, sizeof *ranges);
+    if (!ranges && r->stand_ins) return WEFT_ERR_NOMEM; /* they must not stay */
+    if (!ranges) return wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error()), WEFT_OK;
+    e->startup.stepped = true; /* its steps are not the first one */
+    weft_status s = start_thread(e);
+    if (s == WEFT_OK) {
+        wf_ranges_runner run = wf_engine_ranges_runner(e);
+        s = wf_ranges_measure_missing(&run, &e->layout.params, r, ranges, &ran);
+        end_thread(e);
+        bool lost = e->failed != WEFT_OK && e->failed != WEFT_ERR_NOMEM;
+        if (s != WEFT_OK && s != WEFT_ERR_CANCELLED && !lost) {
+            wf_log(WEFT_LOG_WARN, "calibration: none, the softmax is synchronous: %s", wf_error());
+            s = WEFT_OK;
+        }
+    }
+    e->startup.stepped = false;
+    if (s == WEFT_OK && (ran || r->stand_ins)) s = load_again(e, ranges);
+    free(ranges);
+    return s;
 }
 
 /* What can be given up. */
 static weft_status prepare(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_auto_calibration a = {0};
     wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
-    struct weft_engine_params on = wf_engine_params_on(p, s == WEFT_OK ? &e->dev->info : NULL);
-    if (s == WEFT_OK) s = load(e, &on, &a);
-    if (s == WEFT_OK && a.missing) s = calibrate(e, &on, &a);
-    if (s == WEFT_OK) s = open_outputs(e, &on);
-    if (s == WEFT_OK) init_stats(e), init_budget(e, &on), log_memory(e);
-    wf_auto_calibration_free(&a);
+    if (s == WEFT_OK) s = load(e, p);
+    if (s == WEFT_OK && e->layout.ranges.missing) s = measure_ranges(e);
+    if (s == WEFT_OK && p->timeline) s = wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline);
+    /* last: only a plan that works replaces a file */
+    if (s == WEFT_OK && p->dump_plan) s = wf_plans_save(&e->layout.plans, p->dump_plan);
+    if (s == WEFT_OK) init_stats(e), init_budget(e);
+    e->layout.params = (struct weft_engine_params){0};
     wf_stop_by(before.fn, before.user);
     return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the engine was cancelled") : s;
 }
@@ -492,9 +412,10 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     *out = NULL;
     WF_NOT_NULL(m);
     WF_NOT_NULL(p);
-    WF_TRY(wf_engine_check_params(m, p));
+    WF_TRY(wf_layout_check(m, p));
     if (p->context > m->hp.context)
-        wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
+        wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context,
+               m->hp.context, m->info.path);
     struct weft_engine *e = create(m);
     if (!e) return WEFT_ERR_NOMEM;
     weft_status s = prepare(e, p);
@@ -511,7 +432,8 @@ void weft_engine_close(struct weft_engine *e)
 {
     if (!e) return;
     if (pthread_equal(pthread_self(), e->thread)) {
-        wf_log(WEFT_LOG_ERROR, "weft_engine_close was called from a callback of the engine, which would wait for itself: the engine stays open");
+        wf_log(WEFT_LOG_ERROR,
+               "weft_engine_close was called from a callback of the engine, which would wait for itself: the engine stays open");
         return;
     }
     end_thread(e);
@@ -525,12 +447,12 @@ const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
 
 uint32_t weft_engine_context(const struct weft_engine *e)
 {
-    return e ? e->context : 0;
+    return e ? e->layout.context : 0;
 }
 
 uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e)
 {
-    return e ? e->limits.step_tokens : 0;
+    return e ? e->layout.limits.step_tokens : 0;
 }
 
 weft_status weft_engine_budget(const struct weft_engine *e, struct weft_budget *out)
@@ -552,7 +474,8 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
     pthread_mutex_unlock(lock);
 }
 
-uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed, uint32_t cap)
+uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed,
+                             uint32_t cap)
 {
     if (!e) return 0;
     if (!layers || !rows || !recomputed) cap = 0;

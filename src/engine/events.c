@@ -1,5 +1,6 @@
-/* events: what a request that is pulled from keeps for its reader: copies of its events, in order. The engine's thread adds, another one
- * takes. DONE has its memory from the beginning, so that the reader learns of the end also where there is no more. See engine.h. */
+/* events: what a request that is pulled from keeps for its reader: copies of its events, in order. The engine's
+ * thread adds, another one takes. DONE has its memory from the beginning, so that the reader learns of the end also
+ * where there is no more. See engine.h. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -56,10 +57,10 @@ void wf_events_free(wf_events *q)
     free(q);
 }
 
-/* ---- adding ------------------------------------------------------------------------------------------------ */
+/* ---- adding -------------------------------------------------------------------------------------------------- */
 
 /* Copies an array behind those before it. The longest elements come first, which keeps all aligned. */
-static const void *put(char **at, const void *from, size_t bytes)
+static const void *copy_array(char **at, const void *from, size_t bytes)
 {
     char *to = *at;
     if (bytes) memcpy(to, from, bytes);
@@ -67,27 +68,17 @@ static const void *put(char **at, const void *from, size_t bytes)
     return from ? to : NULL;
 }
 
-static node *copy(const struct weft_event *ev, uint32_t n_vocab)
+static node *copy_event(const struct weft_event *ev, uint32_t n_vocab)
 {
     size_t logits = ev->logits ? n_vocab * sizeof *ev->logits : 0, top = ev->n_top * sizeof *ev->top;
     node *n = wf_calloc(1, sizeof *n + logits + top + ev->text_len + 1);
     if (!n) return NULL;
     char *at = (char *)(n + 1);
     n->ev = *ev;
-    n->ev.top = put(&at, ev->top, top);
-    n->ev.logits = put(&at, ev->logits, logits);
-    n->ev.text = put(&at, ev->text, ev->text_len);
+    n->ev.top = copy_array(&at, ev->top, top);
+    n->ev.logits = copy_array(&at, ev->logits, logits);
+    n->ev.text = copy_array(&at, ev->text, ev->text_len);
     n->ev.message = "";
-    return n;
-}
-
-static node *done_of(wf_events *q, const struct weft_event *ev)
-{
-    node *n = q->done;
-    q->done = NULL;
-    wf_copy(q->message, sizeof q->message, ev->message);
-    n->ev = *ev;
-    n->ev.text = "", n->ev.message = q->message;
     return n;
 }
 
@@ -102,8 +93,14 @@ static void set_readable(const wf_events *q, bool readable)
 
 weft_status wf_events_add(wf_events *q, const struct weft_event *ev, uint32_t n_vocab)
 {
-    node *n = ev->kind == WEFT_EVENT_DONE ? done_of(q, ev) : copy(ev, n_vocab);
+    node *n = ev->kind == WEFT_EVENT_DONE ? q->done : copy_event(ev, n_vocab);
     if (!n) return WEFT_ERR_NOMEM;
+    if (n == q->done) {
+        q->done = NULL;
+        wf_copy(q->message, sizeof q->message, ev->message);
+        n->ev = *ev;
+        n->ev.text = "", n->ev.message = q->message;
+    }
     pthread_mutex_lock(&q->lock);
     if (!q->first) set_readable(q, true);
     *q->last = n;
@@ -113,7 +110,7 @@ weft_status wf_events_add(wf_events *q, const struct weft_event *ev, uint32_t n_
     return WEFT_OK;
 }
 
-/* ---- taking ------------------------------------------------------------------------------------------------ */
+/* ---- taking -------------------------------------------------------------------------------------------------- */
 
 void wf_deadline(struct timespec *t, uint32_t ms)
 {
@@ -123,19 +120,10 @@ void wf_deadline(struct timespec *t, uint32_t ms)
     if (t->tv_nsec >= 1000000000) t->tv_sec++, t->tv_nsec -= 1000000000;
 }
 
-/* Until one waits, or it is late, or none will come. Call it with the lock held. */
-static void wait_for_one(wf_events *q, int32_t ms)
-{
-    struct timespec until;
-    int late = ms == 0;
-    wf_deadline(&until, ms > 0 ? (uint32_t)ms : 0);
-    while (!q->first && !late && !(q->taken && q->taken->ev.kind == WEFT_EVENT_DONE))
-        late = ms < 0 ? pthread_cond_wait(&q->came, &q->lock) : pthread_cond_timedwait(&q->came, &q->lock, &until) == ETIMEDOUT;
-}
-
 static weft_status none(const wf_events *q, int32_t ms)
 {
-    if (q->taken && q->taken->ev.kind == WEFT_EVENT_DONE) return wf_fail(WEFT_ERR_ARG, "weft_next: the request has ended, and its last event was taken before");
+    if (q->taken && q->taken->ev.kind == WEFT_EVENT_DONE)
+        return wf_fail(WEFT_ERR_ARG, "weft_next: the request has ended, and its last event was taken before");
     return wf_fail(WEFT_ERR_TIMEOUT, "no event came within %d ms", ms);
 }
 
@@ -144,7 +132,12 @@ weft_status wf_events_next(wf_events *q, int32_t ms, const struct weft_event **o
     weft_status s = WEFT_OK;
     *out = NULL;
     pthread_mutex_lock(&q->lock);
-    wait_for_one(q, ms);
+    struct timespec until;
+    int late = ms == 0;
+    wf_deadline(&until, ms > 0 ? (uint32_t)ms : 0);
+    while (!q->first && !late && !(q->taken && q->taken->ev.kind == WEFT_EVENT_DONE)) /* then none will come */
+        late = ms < 0 ? pthread_cond_wait(&q->came, &q->lock)
+            : pthread_cond_timedwait(&q->came, &q->lock, &until) == ETIMEDOUT;
     node *n = q->first;
     if (n) {
         free(q->taken);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char *keep_string(struct weft_model *m, const char *data, size_t len)
 {
@@ -25,13 +24,6 @@ static weft_status describe_string(struct weft_model *m, const char *key, const 
     return s.data && !*out ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
-/* Only a name: a file with nonsense here is as good as one without. */
-static const char *file_type(const wf_gguf *f)
-{
-    uint32_t number = UINT32_MAX;
-    return wf_gguf_u32(f, "general.file_type", false, &number) ? NULL : wf_file_type_name(number);
-}
-
 static weft_status describe_strings(struct weft_model *m, const char *type)
 {
     struct weft_model_info *i = &m->info;
@@ -41,18 +33,11 @@ static weft_status describe_strings(struct weft_model *m, const char *type)
     WF_TRY(describe_string(m, "tokenizer.ggml.pre", &i->pre_tokenizer));
     WF_TRY(describe_string(m, "tokenizer.chat_template", &i->chat_template));
     WF_TRY(describe_string(m, "tokenizer.chat_template.tool_use", &i->tool_template));
-    i->file_type = file_type(m->file);
+    uint32_t number = UINT32_MAX; /* only a name: a file with nonsense here is as good as one without */
+    i->file_type = wf_gguf_u32(m->file, "general.file_type", false, &number) ? NULL : wf_file_type_name(number);
     i->path = m->file->path;
     if (m->file->random) i->shape_type = keep_string(m, type, strlen(type));
     return m->file->random && !i->shape_type ? WEFT_ERR_NOMEM : WEFT_OK;
-}
-
-/* What a token does not read of the experts that it does not take. */
-static uint64_t idle_weights(const wf_gguf *f, const wf_hparams *h)
-{
-    uint64_t idle = (uint64_t)(h->n_expert - h->n_expert_used) * h->n_layer, size = h->expert_size, hidden = h->hidden_size;
-    bool biases = wf_gguf_tensor_find(f, "blk.0.ffn_down_exps.bias");
-    return idle * (3 * size * hidden + (biases ? 2 * size + hidden : 0));
 }
 
 static void describe_numbers(struct weft_model *m)
@@ -61,7 +46,8 @@ static void describe_numbers(struct weft_model *m)
     const wf_hparams *h = &m->hp;
     i->gguf_version = m->file->version;
     i->n_layer = h->n_layer, i->n_head = h->n_head, i->n_kv_head = h->n_kv_head, i->head_dim = h->head_dim;
-    i->hidden_size = h->hidden_size, i->intermediate_size = h->intermediate_size, i->context = h->context, i->rope_dim = h->n_rot;
+    i->hidden_size = h->hidden_size, i->intermediate_size = h->intermediate_size, i->context = h->context,
+        i->rope_dim = h->n_rot;
     i->rope_base = h->rope_base, i->rope_scale = h->rope_factor, i->norm_eps = h->eps;
     i->n_vocab = wf_token_count(m->tokenizer);
     i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);
@@ -73,7 +59,11 @@ static void describe_numbers(struct weft_model *m)
         i->weight_bytes += x->bytes;
     }
     i->n_expert = h->n_expert, i->n_expert_used = h->n_expert_used;
-    i->n_active = i->n_params - idle_weights(m->file, h);
+    /* What a token does not read of the experts that it does not take. */
+    uint64_t idle = (uint64_t)(h->n_expert - h->n_expert_used) * h->n_layer, size = h->expert_size,
+        hidden = h->hidden_size;
+    bool biases = wf_gguf_tensor_find(m->file, "blk.0.ffn_down_exps.bias");
+    i->n_active = i->n_params - idle * (3 * size * hidden + (biases ? 2 * size + hidden : 0));
 }
 
 /* Finds missing tensors and wrong shapes here, before any device is opened. */
@@ -85,8 +75,9 @@ static weft_status open_arch(struct weft_model *m)
     WF_TRY(wf_arch_find(m->file, &m->arch));
     WF_TRY(m->arch->hparams(m->file, &m->hp));
     if (m->hp.n_vocab != wf_token_count(m->tokenizer))
-        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %u rows but tokenizer.ggml.tokens has %u entries", m->file->path,
-                       m->hp.n_vocab, wf_token_count(m->tokenizer));
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "%s: tensor 'token_embd.weight' has %u rows but tokenizer.ggml.tokens has %u entries",
+                       m->file->path, m->hp.n_vocab, wf_token_count(m->tokenizer));
     wf_build_params b = wf_build_params_of(NULL, 1, 16);
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, &b, &g, &w);
     wf_graph_free(&g);
@@ -114,27 +105,26 @@ static weft_status open_tensors(struct weft_model *m, bool vocab_only)
 
 static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
 {
-    if (p->path && p->shape) return wf_fail(WEFT_ERR_ARG, "weft_model_open: path and shape exclude each other: set one of them");
+    if (p->path && p->shape)
+        return wf_fail(WEFT_ERR_ARG, "weft_model_open: path and shape exclude each other: set one of them");
     if (p->path && !strcmp(p->path, WEFT_DEMO)) return wf_demo_open(out);
     if (p->path) return wf_model_file_open(p->path, out);
     if (p->shape) return wf_shape_open(p->shape, p->type ? p->type : "F16", p->layers, out);
-    return wf_fail(WEFT_ERR_ARG, "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
-}
-
-/* The tokenizer of a folder needs nothing of its weights. */
-static weft_status open_vocabulary(struct weft_model *m, const struct weft_model_params *p)
-{
-    weft_status s = open_file(p, &m->file);
-    if (s != WEFT_ERR_UNSUPPORTED || !p->vocab_only || !p->path) return s;
-    WF_TRY(note_unsupported(m));
-    return wf_folder_vocabulary(p->path, &m->file);
+    return wf_fail(WEFT_ERR_ARG,
+                   "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
 }
 
 /* What can be given up. */
 static weft_status read_model(struct weft_model *m, const struct weft_model_params *p)
 {
     WF_TRY(wf_stop_now());
-    WF_TRY(open_vocabulary(m, p));
+    weft_status s = open_file(p, &m->file);
+    /* the tokenizer of a folder needs nothing of its weights */
+    if (s == WEFT_ERR_UNSUPPORTED && p->vocab_only && p->path) {
+        WF_TRY(note_unsupported(m));
+        s = wf_folder_vocabulary(p->path, &m->file);
+    }
+    WF_TRY(s);
     WF_TRY(wf_stop_now());
     WF_TRY(wf_tokenizer_from_gguf(m->file, &m->tokenizer));
     WF_TRY(wf_stop_now());
@@ -197,7 +187,8 @@ void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_
     *out = (struct weft_tensor_info){0};
     if (i >= m->file->n_tensors) return;
     const wf_gguf_tensor *t = &m->file->tensors[i];
-    *out = (struct weft_tensor_info){.dtype = wf_ggml_type_name(t->ggml_type), .n_dims = t->n_dims, .bytes = t->bytes, .offset = t->offset};
+    *out = (struct weft_tensor_info){.dtype = wf_ggml_type_name(t->ggml_type), .n_dims = t->n_dims, .bytes = t->bytes,
+                                     .offset = t->offset};
     snprintf(out->name, sizeof out->name, "%.*s", (int)t->name.len, t->name.data);
     memcpy(out->dims, t->dims, sizeof out->dims);
 }
@@ -211,107 +202,4 @@ void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key
     const wf_gguf_kv *kv = &m->file->kv[i];
     snprintf(key, key_cap, "%.*s", (int)kv->key.len, kv->key.data);
     wf_gguf_print(kv, value, value_cap);
-}
-
-/* ---- text --------------------------------------------------------------------------------------------- */
-
-weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n)
-{
-    WF_NOT_NULL(m);
-    WF_NOT_NULL_LIST(text, len);
-    WF_NOT_NULL(ids);
-    WF_NOT_NULL(n);
-    return wf_tokenize(m->tokenizer, text, len, flags, ids, n);
-}
-
-weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len)
-{
-    WF_NOT_NULL(m);
-    WF_NOT_NULL_LIST(ids, n);
-    WF_NOT_NULL(text);
-    WF_NOT_NULL(len);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= m->info.n_vocab)
-            return wf_fail(WEFT_ERR_ARG, "token id %d at %zu is not in the vocabulary (0 to %u)", ids[i], i, m->info.n_vocab - 1);
-    return wf_detokenize(m->tokenizer, ids, n, flags, text, len);
-}
-
-size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap)
-{
-    return m ? wf_token_piece(m->tokenizer, id, flags, buf, buf ? cap : 0) : 0;
-}
-
-/* ---- conversations ---------------------------------------------------------------------------------------- */
-
-static char *special_text(const struct weft_model *m, int32_t id)
-{
-    char *text = NULL;
-    size_t len;
-    if (id < 0 || wf_detokenize(m->tokenizer, &id, 1, 0, &text, &len) != WEFT_OK) return wf_strdup("");
-    return text;
-}
-
-/* Of two templates that a model may have, as transformers chooses. */
-static weft_status find_template(const struct weft_model *m, const char *own, bool tools, wf_jinja_input *in)
-{
-    if (!own && !m) return wf_fail(WEFT_ERR_ARG, "the model is NULL: then a chat template is needed");
-    const char *for_tools = tools && !own ? m->info.tool_template : NULL;
-    in->name = own ? "chat template" : for_tools ? "the model's chat template for tools" : "the model's chat template";
-    in->text = own ? own : for_tools ? for_tools : m->info.chat_template;
-    in->len = in->text ? strlen(in->text) : 0;
-    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "%s: this model has no chat template; give one (weft_chat_params.chat_template)", m->info.path);
-}
-
-static weft_status render_chat(const struct weft_model *m, const struct weft_chat_params *p, wf_chat_text *out)
-{
-    wf_jinja_input in = {.messages = p->messages_json, .turns = p->messages, .n_turns = p->n_messages, .tools = p->tools_json, .kwargs = p->kwargs_json,
-                         .add_generation_prompt = !p->no_generation_prompt, .now = p->now ? p->now : (int64_t)time(NULL)};
-    if (p->n_messages && !p->messages) return wf_fail(WEFT_ERR_ARG, "n_messages is %zu, but messages is NULL", p->n_messages);
-    if (p->messages && p->messages_json) return wf_fail(WEFT_ERR_ARG, "messages and messages_json exclude each other: set one of them");
-    WF_TRY(find_template(m, p->chat_template, p->tools_json, &in));
-    char *bos = m && !p->bos ? special_text(m, m->info.bos) : wf_strdup(p->bos ? p->bos : "");
-    char *eos = m && !p->eos ? special_text(m, m->info.eos) : wf_strdup(p->eos ? p->eos : "");
-    in.bos = bos, in.eos = eos;
-    weft_status s = bos && eos ? wf_chat_render(&in, out) : WEFT_ERR_NOMEM;
-    free(bos);
-    free(eos);
-    return s;
-}
-
-weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids)
-{
-    WF_NOT_NULL(m);
-    WF_NOT_NULL(p);
-    WF_NOT_NULL(ids);
-    WF_NOT_NULL(n_ids);
-    wf_chat_text text = {0};
-    WF_TRY(WF_UNUSED(p));
-    weft_status s = render_chat(m, p, &text);
-    const wf_jinja_output *o = &text.rendered;
-    unsigned flags = text.has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT;
-    if (!s) s = wf_tokenize_around(m->tokenizer, o->text, o->len, o->data, o->n_data, flags, ids, n_ids);
-    wf_chat_text_free(&text);
-    return s;
-}
-
-weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len)
-{
-    WF_NOT_NULL(p);
-    WF_NOT_NULL(text);
-    WF_NOT_NULL(len);
-    wf_chat_text t = {0};
-    WF_TRY(WF_UNUSED(p));
-    weft_status s = render_chat(m, p, &t);
-    *text = t.rendered.text;
-    *len = t.rendered.len;
-    t.rendered.text = NULL;
-    wf_chat_text_free(&t);
-    return s;
-}
-
-weft_status weft_chat_check(const struct weft_model *m, const char *chat_template)
-{
-    wf_jinja_input in = {0};
-    WF_TRY(find_template(m, chat_template, false, &in));
-    return wf_jinja_check(in.name, in.text, in.len);
 }

@@ -7,30 +7,22 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- submission (any thread) ------------------------------------------------------------------------ */
+/* ---- submission (any thread) --------------------------------------------------------------------------------- */
 
-static weft_status prompt_ids(const struct weft_engine *e, const struct weft_request_params *p, int32_t **ids, size_t *n)
+static weft_status prompt_ids(const struct weft_engine *e, const struct weft_request_params *p, int32_t **ids,
+                              size_t *n)
 {
     const struct weft_model *m = e->model;
     size_t len = !p->prompt ? 0 : p->prompt_len ? p->prompt_len : strlen(p->prompt);
     if (p->chat) return weft_chat_tokenize(m, p->chat, ids, n);
     if (len) return wf_tokenize(m->tokenizer, p->prompt, len, WEFT_TEXT_DEFAULT, ids, n);
     size_t count = p->n_tokens ? p->n_tokens : 1;
-    if (!p->n_tokens && m->info.bos < 0) return wf_fail(WEFT_ERR_ARG, "the prompt is empty and this model has no BOS token to start from");
+    if (!p->n_tokens && m->info.bos < 0)
+        return wf_fail(WEFT_ERR_ARG, "the prompt is empty and this model has no BOS token to start from");
     if (!(*ids = wf_calloc(count, sizeof **ids))) return WEFT_ERR_NOMEM;
     if (p->n_tokens) memcpy(*ids, p->tokens, count * sizeof **ids);
     else (*ids)[0] = m->info.bos;
     *n = count;
-    return WEFT_OK;
-}
-
-static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, size_t n)
-{
-    if (!n) return wf_fail(WEFT_ERR_ARG, "the prompt gives no tokens");
-    if (n > e->context) return wf_fail(WEFT_ERR_FULL, "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (weft_engine_params.context)", n, e->context);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= e->model->hp.n_vocab)
-            return wf_fail(WEFT_ERR_ARG, "prompt token %zu is %d, the vocabulary has 0 to %u", i, ids[i], e->model->hp.n_vocab - 1);
     return WEFT_OK;
 }
 
@@ -46,8 +38,8 @@ static uint8_t length_bucket(uint32_t n_prompt)
 static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t n)
 {
     const struct weft_engine *e = r->engine;
-    uint64_t want = r->p.prefill_only ? n : r->p.max_tokens ? n + (uint64_t)r->p.max_tokens : e->context;
-    r->seq.max_tokens = (uint32_t)WF_MIN(want, (uint64_t)e->context);
+    uint64_t want = r->p.prefill_only ? n : r->p.max_tokens ? n + (uint64_t)r->p.max_tokens : e->layout.context;
+    r->seq.max_tokens = (uint32_t)WF_MIN(want, (uint64_t)e->layout.context);
     r->tokens = wf_calloc((size_t)r->seq.max_tokens + 1, sizeof *r->tokens);
     if (!r->tokens) return WEFT_ERR_NOMEM;
     memcpy(r->tokens, ids, n * sizeof *ids);
@@ -61,64 +53,76 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     return WEFT_OK;
 }
 
-static weft_status check_events(const struct weft_request_params *p, bool owned)
-{
-    if (p->pull && p->on_event) return wf_fail(WEFT_ERR_ARG, "pull and on_event exclude each other: events go to one of them");
-    if (p->pull && !owned) return wf_fail(WEFT_ERR_ARG, "pull needs the request in *out: without it nobody could take its events");
-    return WEFT_OK;
-}
-
-/* A list that is announced is there. */
-static weft_status check_lists(const struct weft_request_params *p)
+static weft_status check_params(const struct weft_request_params *p, bool owned)
 {
     const struct {
         const char *name;
         size_t n;
         const void *list;
-    } lists[] = {{"prompt", p->prompt_len, p->prompt}, {"tokens", p->n_tokens, p->tokens}, {"stop_ids", p->n_stop_ids, p->stop_ids}, {"stop", p->n_stop, p->stop},
-                 {"bias", p->n_bias, p->bias}, {"show_ids", p->n_show_ids, p->show_ids}};
-    for (size_t i = 0; i < WF_LEN(lists); i++)
-        if (lists[i].n && !lists[i].list) return wf_fail(WEFT_ERR_ARG, "the length of %s is %zu, but %s is NULL", lists[i].name, lists[i].n, lists[i].name);
-    return WEFT_OK;
-}
-
-static weft_status check_params(const struct weft_request_params *p)
-{
+    } lists[] = {{"prompt", p->prompt_len, p->prompt}, {"tokens", p->n_tokens, p->tokens},
+                 {"stop_ids", p->n_stop_ids, p->stop_ids},
+                 {"stop", p->n_stop, p->stop}, {"bias", p->n_bias, p->bias}, {"show_ids", p->n_show_ids, p->show_ids}};
     WF_TRY(WF_UNUSED(p));
-    WF_TRY(check_lists(p));
+    for (size_t i = 0; i < WF_LEN(lists); i++)
+        if (lists[i].n && !lists[i].list)
+            return wf_fail(WEFT_ERR_ARG, "the length of %s is %zu, but %s is NULL", lists[i].name, lists[i].n,
+                           lists[i].name);
     WF_TRY(WF_UNUSED(&p->sampling));
     WF_TRY(wf_sampling_check(&p->sampling));
-    if ((p->prompt != NULL) + (p->n_tokens > 0) + (p->chat != NULL) > 1) return wf_fail(WEFT_ERR_ARG, "prompt, tokens and chat exclude each other: set one of them");
-    if (p->priority < -1000 || p->priority > 1000) return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
-    if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u is too many: at most %u", p->n_top, WEFT_MAX_TOP);
+    if ((p->prompt != NULL) + (p->n_tokens > 0) + (p->chat != NULL) > 1)
+        return wf_fail(WEFT_ERR_ARG, "prompt, tokens and chat exclude each other: set one of them");
+    if (p->priority < -1000 || p->priority > 1000)
+        return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
+    if (p->n_top > WEFT_MAX_TOP)
+        return wf_fail(WEFT_ERR_ARG, "n_top %u is too many: at most %u", p->n_top, WEFT_MAX_TOP);
+    if (p->pull && p->on_event)
+        return wf_fail(WEFT_ERR_ARG, "pull and on_event exclude each other: events go to one of them");
+    if (p->pull && !owned)
+        return wf_fail(WEFT_ERR_ARG, "pull needs the request in *out: without it nobody could take its events");
     return WEFT_OK;
 }
 
 /* Copies everything that the request needs after the call. */
-static weft_status copy_params(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
+static weft_status copy_params(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids,
+                               size_t n)
 {
     const wf_tokenizer *t = r->engine->model->tokenizer;
     for (size_t i = 0; i < p->n_stop_ids; i++)
         if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= r->engine->model->hp.n_vocab)
-            return wf_fail(WEFT_ERR_ARG, "stop token %d is not in the vocabulary (0 to %u)", p->stop_ids[i], r->engine->model->hp.n_vocab - 1);
+            return wf_fail(WEFT_ERR_ARG, "stop token %d is not in the vocabulary (0 to %u)", p->stop_ids[i],
+                           r->engine->model->hp.n_vocab - 1);
     r->p = *p;
-    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL, r->p.show_ids = NULL, r->p.chat = NULL;
+    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL,
+        r->p.show_ids = NULL, r->p.chat = NULL;
     if (p->pull) WF_TRY(wf_events_create(&r->events));
     WF_TRY(wf_detokenizer_show(&r->detokenizer, p->show_ids, p->n_show_ids));
     WF_TRY(wf_stop_init(&r->stop, p->stop, p->n_stop, p->include_stop));
-    WF_TRY(wf_logits_processors_init(&r->processors, t, p, ids, n));
+    WF_TRY(wf_logits_processors_init(&r->processors, wf_token_count(t), p, ids, n));
+    for (uint32_t id = 0; p->min_tokens && id < wf_token_count(t); id++)
+        if (!p->ignore_eos && wf_token_is_eog(t, (int32_t)id))
+            WF_TRY(wf_logits_processors_add_end(&r->processors, (int32_t)id));
+    for (size_t i = 0; p->min_tokens && i < p->n_stop_ids; i++)
+        WF_TRY(wf_logits_processors_add_end(&r->processors, p->stop_ids[i]));
     if (!p->n_stop_ids) return WEFT_OK;
     if (!(r->stop_ids = wf_calloc(p->n_stop_ids, sizeof *r->stop_ids))) return WEFT_ERR_NOMEM;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
     return WEFT_OK;
 }
 
-static weft_status create(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
+static weft_status create_request(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
 {
     int32_t *ids = NULL;
     size_t n = 0;
     weft_status s = prompt_ids(e, p, &ids, &n);
-    if (s == WEFT_OK) s = check_ids(e, ids, n);
+    if (s == WEFT_OK && !n) s = wf_fail(WEFT_ERR_ARG, "the prompt gives no tokens");
+    if (s == WEFT_OK && n > e->layout.context)
+        s = wf_fail(WEFT_ERR_FULL,
+                    "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (weft_engine_params.context)", n,
+                    e->layout.context);
+    for (size_t i = 0; s == WEFT_OK && i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->model->hp.n_vocab)
+            s = wf_fail(WEFT_ERR_ARG, "prompt token %zu is %d, the vocabulary has 0 to %u", i, ids[i],
+                        e->model->hp.n_vocab - 1);
     struct weft_request *r = s == WEFT_OK ? wf_calloc(1, sizeof *r) : NULL;
     if (s == WEFT_OK && !r) s = WEFT_ERR_NOMEM;
     if (s == WEFT_OK) {
@@ -138,7 +142,7 @@ static weft_status create(struct weft_engine *e, const struct weft_request_param
 }
 
 /* Fails if the engine takes no more requests. */
-static weft_status enqueue(struct weft_engine *e, struct weft_request *r)
+static weft_status enqueue_request(struct weft_engine *e, struct weft_request *r)
 {
     weft_status s = WEFT_OK;
     pthread_mutex_lock(&e->lock);
@@ -158,12 +162,11 @@ weft_status weft_submit(struct weft_engine *e, const struct weft_request_params 
     WF_NOT_NULL(e);
     WF_NOT_NULL(p);
     struct weft_request *r = NULL;
-    WF_TRY(check_params(p));
-    WF_TRY(check_events(p, out != NULL));
-    WF_TRY(create(e, p, &r));
+    WF_TRY(check_params(p, out != NULL));
+    WF_TRY(create_request(e, p, &r));
     r->owned = out != NULL;
     if (out) *out = r; /* before a callback that uses it can run */
-    weft_status s = enqueue(e, r);
+    weft_status s = enqueue_request(e, r);
     if (s != WEFT_OK) {
         if (out) *out = NULL;
         wf_request_destroy(r);
@@ -202,7 +205,8 @@ weft_status weft_wait(struct weft_request *r, uint32_t ms)
     int late = 0;
     pthread_mutex_lock(&e->lock);
     while (r->state != WF_REQUEST_DONE && !late)
-        late = ms ? pthread_cond_timedwait(&e->ended, &e->lock, &until) == ETIMEDOUT : pthread_cond_wait(&e->ended, &e->lock);
+        late = ms ? pthread_cond_timedwait(&e->ended, &e->lock, &until) == ETIMEDOUT
+            : pthread_cond_wait(&e->ended, &e->lock);
     bool done = r->state == WF_REQUEST_DONE;
     weft_status s = done ? r->status : WEFT_ERR_TIMEOUT;
     char message[sizeof r->message];
@@ -210,14 +214,6 @@ weft_status weft_wait(struct weft_request *r, uint32_t ms)
     pthread_mutex_unlock(&e->lock);
     if (s == WEFT_OK) return WEFT_OK;
     return done ? wf_fail(s, "%s", message) : wf_fail(s, "the request has not ended within %u ms", ms);
-}
-
-static bool has_ended(struct weft_request *r)
-{
-    pthread_mutex_lock(&r->engine->lock);
-    bool done = r->state == WF_REQUEST_DONE;
-    pthread_mutex_unlock(&r->engine->lock);
-    return done;
 }
 
 uint64_t wf_step_tokens(struct weft_engine *e)
@@ -230,7 +226,11 @@ uint64_t wf_step_tokens(struct weft_engine *e)
 weft_status wf_wait_watched(struct weft_request *r, const wf_watch *w)
 {
     enum { LOOK_MS = 50 };
-    while ((w->stop || w->on_progress) && weft_wait(r, LOOK_MS) == WEFT_ERR_TIMEOUT && !has_ended(r)) {
+    while ((w->stop || w->on_progress) && weft_wait(r, LOOK_MS) == WEFT_ERR_TIMEOUT) {
+        pthread_mutex_lock(&r->engine->lock);
+        bool ended = r->state == WF_REQUEST_DONE;
+        pthread_mutex_unlock(&r->engine->lock);
+        if (ended) break; /* with that status */
         if (w->stop && w->stop(w->user)) weft_cancel(r);
         double now = (double)(wf_step_tokens(r->engine) - w->before) / (double)w->tokens;
         if (w->on_progress) w->on_progress(w->user, w->what, w->done + w->part * WF_MIN(now, 1.0));
@@ -253,7 +253,7 @@ void weft_request_free(struct weft_request *r)
     if (last) wf_request_destroy(r);
 }
 
-/* ---- pulling (any thread) ------------------------------------------------------------------------------ */
+/* ---- pulling (any thread) ------------------------------------------------------------------------------------ */
 
 static weft_status check_pulls(const struct weft_request *r, const char *call)
 {
@@ -275,10 +275,10 @@ int weft_request_fd(struct weft_request *r)
     return check_pulls(r, "weft_request_fd") ? -1 : wf_events_fd(r->events);
 }
 
-/* ---- on the engine's thread ---------------------------------------------------------------------------- */
+/* ---- on the engine's thread ---------------------------------------------------------------------------------- */
 
 /* Fails only where an event that is to be pulled finds no memory. */
-static weft_status emit(struct weft_request *r, struct weft_event ev)
+static weft_status emit_event(struct weft_request *r, struct weft_event ev)
 {
     ev.request = r;
     if (r->events) return wf_events_add(r->events, &ev, r->engine->model->hp.n_vocab);
@@ -286,56 +286,50 @@ static weft_status emit(struct weft_request *r, struct weft_event ev)
     return WEFT_OK;
 }
 
-void wf_request_start(struct weft_request *r)
-{
-    r->start_ns = wf_now_ns();
-}
-
 /* The PROMPT event at `position`. logits: of the position before; NULL: this is the first. */
 static weft_status emit_prompt_token(struct weft_request *r, const float *logits, uint32_t position)
 {
     struct weft_logprob top[WEFT_MAX_TOP];
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
-    struct weft_event ev = {.kind = WEFT_EVENT_PROMPT, .id = r->tokens[position], .position = position, .text = "", .message = ""};
-    if (logits) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, ev.id, ev.n_top, top);
-    return emit(r, ev);
+    struct weft_event ev = {.kind = WEFT_EVENT_PROMPT, .id = r->tokens[position], .position = position, .text = "",
+                            .message = ""};
+    if (logits)
+        ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top,
+            ev.logprob = wf_logprob(logits, n_vocab, ev.id, ev.n_top, top);
+    return emit_event(r, ev);
 }
 
-/* What the logits of one prompt position give. */
-static weft_status emit_position(struct weft_request *r, const float *logits, uint32_t position)
-{
-    WF_TRY(wf_sample_check(logits, r->engine->model->hp.n_vocab));
-    r->n_reported = position + 1;
-    if (r->p.want_logits)
-        WF_TRY(emit(r, (struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[position], .position = position, .text = "", .message = "", .logits = logits}));
-    return r->p.prompt_logprobs && position + 1 < r->n_prompt ? emit_prompt_token(r, logits, position + 1) : WEFT_OK;
-}
-
+/* Each position gives its logits, and the PROMPT event of the next one. */
 bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
 {
     weft_status s = r->p.prompt_logprobs && first == 0 && !r->n_reported ? emit_prompt_token(r, NULL, 0) : WEFT_OK;
-    for (uint32_t i = 0; s == WEFT_OK && i < n && first + i < r->n_prompt; i++, logits += r->engine->model->hp.n_vocab)
-        if (first + i >= r->n_reported) s = emit_position(r, logits, first + i); /* else it was computed again after a preemption */
+    uint32_t n_vocab = r->engine->model->hp.n_vocab;
+    for (uint32_t at = first; s == WEFT_OK && at < first + n && at < r->n_prompt; at++, logits += n_vocab) {
+        if (at < r->n_reported) continue; /* it was computed again after a preemption */
+        s = wf_sample_check(logits, n_vocab);
+        if (s != WEFT_OK) break;
+        r->n_reported = at + 1;
+        if (r->p.want_logits)
+            s = emit_event(r, (struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[at], .position = at,
+                                                  .text = "", .message = "", .logits = logits});
+        if (s == WEFT_OK && r->p.prompt_logprobs && at + 1 < r->n_prompt) s = emit_prompt_token(r, logits, at + 1);
+    }
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
     return s == WEFT_OK;
-}
-
-static void count_swap(struct weft_engine *e, const wf_swap *m)
-{
-    pthread_mutex_lock(&e->lock);
-    *(m->out ? &e->stats.swapped_out_bytes : &e->stats.swapped_in_bytes) += m->n * wf_exec_page_bytes(e->exec);
-    pthread_mutex_unlock(&e->lock);
 }
 
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 {
     struct weft_engine *e = r->engine;
-    if (m->out && !r->host.host.data && wf_swaps_alloc(&e->swaps, m->n * wf_exec_page_bytes(e->exec), &r->host) != WEFT_OK) {
+    if (m->out && !r->host.host.data && wf_swaps_alloc(&e->swaps, m->n * wf_exec_page_bytes(e->exec),
+                                                       &r->host) != WEFT_OK) {
         if (e->dev->lost) return WEFT_ERR_DEVICE;
         wf_sched_discard(&e->sched, &r->seq);
         return WEFT_OK;
     }
-    count_swap(e, m);
+    pthread_mutex_lock(&e->lock);
+    *(m->out ? &e->stats.swapped_out_bytes : &e->stats.swapped_in_bytes) += m->n * wf_exec_page_bytes(e->exec);
+    pthread_mutex_unlock(&e->lock);
     WF_TRY(wf_swaps_add(&e->swaps, &(wf_page_copy){m->out, m->pages, m->n, r->host.host.data}));
     if (!m->out) wf_swaps_release(&e->swaps, &r->host);
     return WEFT_OK;
@@ -345,7 +339,8 @@ bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
     bool changed = r->p.n_bias || r->processors.seen || r->p.min_tokens;
-    return r->seq.all_logits || r->p.logprobs || changed || (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
+    return r->seq.all_logits || r->p.logprobs || changed ||
+        (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
 wf_sampling_params wf_request_sampling(const struct weft_request *r)
@@ -354,17 +349,7 @@ wf_sampling_params wf_request_sampling(const struct weft_request *r)
     return (wf_sampling_params){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, wf_seq_length(&r->seq)};
 }
 
-static weft_status next_id(struct weft_request *r, const float *logits, int32_t sampled, int32_t *id)
-{
-    struct weft_engine *e = r->engine;
-    if (!logits) return wf_sample_chosen(sampled, id);
-    uint32_t n = r->seq.n_tokens;
-    r->processors.forbid_ends = n - r->n_prompt < r->p.min_tokens;
-    const wf_logits_processors *processors = wf_logits_processors_active(&r->processors) ? &r->processors : NULL;
-    return wf_sample(&r->p.sampling, processors, logits, e->model->hp.n_vocab, n, e->scratch, id);
-}
-
-static bool ends(const struct weft_request *r, int32_t id)
+static bool is_end(const struct weft_request *r, int32_t id)
 {
     for (size_t i = 0; i < r->p.n_stop_ids; i++)
         if (r->stop_ids[i] == id) return true;
@@ -377,10 +362,12 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
     struct weft_logprob top[WEFT_MAX_TOP];
     uint32_t n_vocab = r->engine->model->hp.n_vocab, n_new = r->seq.n_tokens - r->n_prompt;
     struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = id, .position = r->seq.n_tokens - 1, .message = ""};
-    if (r->p.logprobs) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
+    if (r->p.logprobs)
+        ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top,
+            ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
     WF_TRY(wf_detokenizer_add(&r->detokenizer, id, &ev.text, &ev.text_len));
     WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len, &r->stopped));
-    return emit(r, ev);
+    return emit_event(r, ev);
 }
 
 void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled)
@@ -388,12 +375,18 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     wf_seq *q = &r->seq;
     int32_t id = -1;
     if (!r->first_ns) r->first_ns = wf_now_ns();
-    if (q->n_tokens == r->engine->context) {
+    if (q->n_tokens == r->engine->layout.context) {
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
         return;
     }
-    weft_status s = next_id(r, logits, sampled, &id);
-    if (s == WEFT_OK && ends(r, id)) {
+    weft_status s;
+    if (logits) {
+        wf_logits_processors *a = &r->processors;
+        a->forbid_ends = q->n_tokens - r->n_prompt < r->p.min_tokens;
+        s = wf_sample(&r->p.sampling, wf_logits_processors_active(a) ? a : NULL, logits, r->engine->model->hp.n_vocab,
+                      q->n_tokens, r->engine->scratch, &id);
+    } else s = wf_sample_chosen(sampled, &id);
+    if (s == WEFT_OK && is_end(r, id)) {
         r->end_id = id;
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
         return;
@@ -403,37 +396,10 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
     else if (r->stopped) wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
-    else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens) wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
-    else if (q->n_tokens == r->engine->context)
+    else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens)
+        wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
+    else if (q->n_tokens == r->engine->layout.context)
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
-}
-
-static void unlink_live(struct weft_request *r)
-{
-    struct weft_request **at = &r->engine->live;
-    while (*at != r) at = &(*at)->next;
-    *at = r->next;
-    r->next = NULL;
-}
-
-/* The text that was held back. */
-static weft_status emit_tail(struct weft_request *r)
-{
-    struct weft_event tail = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
-    for (int part = 0; part < 2; part++) { /* first what could have become a stop text, then an incomplete character */
-        tail.text_len = part ? wf_detokenizer_end(&r->detokenizer, &tail.text) : wf_stop_end(&r->stop, &tail.text);
-        if (tail.text_len && !r->stopped) WF_TRY(emit(r, tail));
-    }
-    return WEFT_OK;
-}
-
-static void emit_done(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
-{
-    uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
-    emit(r, (struct weft_event){.kind = WEFT_EVENT_DONE, .id = r->end_id, .text = "", .finish = finish, .status = status, .message = message,
-                                 .position = r->seq.n_tokens - 1, .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
-                                 .n_cached = r->seq.n_cached,
-                                 .queue_ns = start - r->submit_ns, .prompt_ns = first - start, .decode_ns = now - first});
 }
 
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
@@ -441,16 +407,31 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     struct weft_engine *e = r->engine;
     char text[sizeof r->message]; /* a copy: message may be this thread's error text, which callbacks can change */
     snprintf(text, sizeof text, "%s", message);
-    unlink_live(r);
+    struct weft_request **at = &e->live;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    r->next = NULL;
     uint32_t in_flight = wf_engine_drop(e, r, status == WEFT_ERR_CANCELLED);
     if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq, 0);
     if (status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX) wf_sched_forget(&e->sched, &r->seq, in_flight);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
-    weft_status tail = emit_tail(r);
-    if (tail != WEFT_OK && status == WEFT_OK) finish = WEFT_FINISH_ERROR, status = tail, snprintf(text, sizeof text, "%s", wf_error());
-    emit_done(r, finish, status, text);
+    weft_status tail = WEFT_OK;
+    for (int part = 0; part < 2 && tail == WEFT_OK && !r->stopped; part++) {
+        /* What could have become a stop text, then an incomplete character: both were held back. */
+        struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
+        ev.text_len = part ? wf_detokenizer_end(&r->detokenizer, &ev.text) : wf_stop_end(&r->stop, &ev.text);
+        if (ev.text_len) tail = emit_event(r, ev);
+    }
+    if (tail != WEFT_OK && status == WEFT_OK)
+        finish = WEFT_FINISH_ERROR, status = tail, snprintf(text, sizeof text, "%s", wf_error());
+    uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
+    emit_event(r, (struct weft_event){.kind = WEFT_EVENT_DONE, .id = r->end_id, .text = "", .finish = finish,
+                                      .status = status, .message = text, .position = r->seq.n_tokens - 1,
+                                      .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
+                                      .n_cached = r->seq.n_cached, .queue_ns = start - r->submit_ns,
+                                      .prompt_ns = first - start, .decode_ns = now - first});
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;
     r->status = status;

@@ -18,7 +18,7 @@ bool wf_engine_busy(const struct weft_engine *e)
     return e->live != NULL || e->n_in_flight;
 }
 
-/* Takes the requests that arrived since the last step. After a failure reap() ends them at once. */
+/* Takes the requests that arrived since the last step. After a failure reap_requests() ends them at once. */
 static void take_inbox(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -32,7 +32,7 @@ static void take_inbox(struct weft_engine *e)
     for (; r; r = r->next) wf_sched_add(&e->sched, &r->seq);
 }
 
-static bool stops(struct weft_engine *e)
+static bool is_stopping(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     bool stop = e->stop;
@@ -41,13 +41,14 @@ static bool stops(struct weft_engine *e)
 }
 
 /* Ends cancelled requests; all requests if the engine stops or its device is lost. */
-static void reap(struct weft_engine *e)
+static void reap_requests(struct weft_engine *e)
 {
-    bool stop = stops(e);
+    bool stop = is_stopping(e);
     for (struct weft_request *r = e->live, *next; r; r = next) {
         next = r->next;
         if (e->failed) wf_request_end(r, WEFT_FINISH_ERROR, e->failed, e->failure);
-        else if (stop || atomic_load(&r->cancel)) wf_request_end(r, WEFT_FINISH_CANCEL, WEFT_ERR_CANCELLED, "cancelled");
+        else if (stop || atomic_load(&r->cancel))
+            wf_request_end(r, WEFT_FINISH_CANCEL, WEFT_ERR_CANCELLED, "cancelled");
     }
 }
 
@@ -56,44 +57,29 @@ static wf_step *in_flight(struct weft_engine *e, uint32_t i)
     return &e->steps[(e->oldest_step + i) % WF_EXEC_DEPTH];
 }
 
-/* Is something of it in flight, or do its KV pages depend on that: shared pages, and copies to the host? */
-static bool is_running(const wf_seq *q)
-{
-    return q->state == WF_SEQ_PREEMPTED || (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled));
-}
-
-/* A request that ended by itself may have left KV pages in the prefix cache that the step still computes. */
-static bool has_ended_part(const wf_step *step)
-{
-    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
-        if (!p->r && !p->cancelled) return true;
-    return false;
-}
-
 bool wf_engine_unwanted(void *engine)
 {
     struct weft_engine *e = engine;
     if (!e->n_in_flight) return false;
-    if (stops(e)) return true;
-    for (uint32_t i = 0; i < e->n_in_flight; i++)
-        if (has_ended_part(in_flight(e, i))) return false;
-    for (const struct weft_request *r = e->live; r; r = r->next)
-        if (!atomic_load(&r->cancel) && is_running(&r->seq)) return false;
+    if (is_stopping(e)) return true;
+    /* one that ended by itself may have left KV pages in the prefix cache that are still computed */
+    for (uint32_t i = 0; i < e->n_in_flight; i++) {
+        const wf_step *step = in_flight(e, i);
+        for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
+            if (!p->r && !p->cancelled) return false;
+    }
+    for (const struct weft_request *r = e->live; r; r = r->next) {
+        /* is something of it in flight, or do its KV pages depend on that: shared pages, and copies to the host? */
+        const wf_seq *q = &r->seq;
+        bool runs = q->state == WF_SEQ_PREEMPTED || (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled));
+        if (!atomic_load(&r->cancel) && runs) return false;
+    }
     return true;
 }
 
 static struct weft_request *request_of(wf_seq *q)
 {
     return (struct weft_request *)((char *)q - offsetof(struct weft_request, seq));
-}
-
-static weft_status swap_pages(struct weft_engine *e)
-{
-    for (size_t i = 0; i < e->sched.n_swaps; i++) {
-        const wf_swap *m = &e->sched.swaps[i];
-        WF_TRY(wf_request_swap(request_of(m->q), m));
-    }
-    return WEFT_OK;
 }
 
 static void fail_all(struct weft_engine *e, weft_status s)
@@ -103,15 +89,8 @@ static void fail_all(struct weft_engine *e, weft_status s)
     snprintf(e->failure, sizeof e->failure, "%s", wf_error());
     pthread_mutex_unlock(&e->lock);
     wf_log(WEFT_LOG_ERROR, "%s", wf_error());
-    reap(e);
+    reap_requests(e);
     for (; e->n_in_flight; e->n_in_flight--) wf_exec_wait(e->exec); /* their results are dropped */
-}
-
-static uint32_t bucket(uint32_t rows)
-{
-    uint32_t i = 0;
-    while (i + 1 < WEFT_STEP_TOKENS_BUCKETS && (1u << i) < rows) i++;
-    return i;
 }
 
 /* The device has its own clock: align them by the end of the step, which is now. */
@@ -122,15 +101,6 @@ static void trace_step(const struct weft_engine *e, const wf_step *step, const w
     for (const wf_op_span *s = device->ops.spans; s < device->ops.spans + device->ops.n_spans; s++)
         wf_timeline_span(e->timeline, WF_TRACK_QUEUES + s->queue, s->name, now - (device->ended_ns - s->begin),
                          now - (device->ended_ns - s->end), step->number, step->n_tokens);
-}
-
-static void count_softmax(struct weft_engine *e, const wf_exec_softmax *layers)
-{
-    e->stats.softmax_recomputed = 0;
-    for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
-        e->softmax[i] = layers[i];
-        e->stats.softmax_recomputed += layers[i].recomputed;
-    }
 }
 
 static void count_device(struct weft_stats *s, const wf_exec_stats *device)
@@ -150,14 +120,6 @@ static bool is_piece(const struct weft_engine *e, const wf_step *step)
     return e->step_ms && step->n_seqs == 1 && step->n_tokens >= WF_ALONE_LEAST;
 }
 
-/* Cuts the next piece so that it takes step_ms at the rate of this one. */
-static void pace(struct weft_engine *e, const wf_step *step, uint64_t ns)
-{
-    enum { WHOLE = 32 };
-    uint64_t fits = step->n_tokens * (e->step_ms * 1000000ull) / WF_MAX(ns, 1u) / WHOLE * WHOLE;
-    if (is_piece(e, step)) e->sched.alone = (uint32_t)WF_MIN(WF_MAX(fits, (uint64_t)WF_ALONE_LEAST), (uint64_t)e->limits.step_tokens);
-}
-
 static void count_step(struct weft_engine *e, const wf_step *step)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(step->start_ns, e->completed_ns);
@@ -165,19 +127,28 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     trace_step(e, step, device, now);
     pthread_mutex_lock(&e->lock);
     count_device(&e->stats, device);
-    count_softmax(e, device->softmax);
+    e->stats.softmax_recomputed = 0;
+    for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
+        e->softmax[i] = device->softmax[i];
+        e->stats.softmax_recomputed += device->softmax[i].recomputed;
+    }
     e->stats.steps++;
     e->stats.step_ns += now - start; /* overlapping steps count once */
     e->stats.step_tokens += step->n_tokens;
-    e->stats.step_tokens_hist[bucket(step->n_tokens)]++;
+    uint32_t bucket = 0;
+    while (bucket + 1 < WEFT_STEP_TOKENS_BUCKETS && (1u << bucket) < step->n_tokens) bucket++;
+    e->stats.step_tokens_hist[bucket]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
-    pace(e, step, now - start);
     e->completed_ns = now;
+    if (!is_piece(e, step)) return;
+    enum { WHOLE = 32 }; /* the next piece is cut so that it takes step_ms at the rate of this one */
+    uint64_t fits = step->n_tokens * (e->step_ms * 1000000ull) / WF_MAX(now - start, 1u) / WHOLE * WHOLE;
+    e->sched.alone = (uint32_t)WF_MIN(WF_MAX(fits, (uint64_t)WF_ALONE_LEAST), (uint64_t)e->layout.limits.step_tokens);
 }
 
 /* When the sequence that waits for longest was submitted; 0: none waits. */
-static uint64_t oldest(const wf_sched *s, uint32_t *clients)
+static uint64_t oldest_wait(const wf_sched *s, uint32_t *clients)
 {
     uint64_t since = 0;
     *clients = 0;
@@ -194,7 +165,7 @@ static uint64_t oldest(const wf_sched *s, uint32_t *clients)
 void wf_engine_count(struct weft_engine *e)
 {
     uint32_t clients;
-    uint64_t oldest_ns = oldest(&e->sched, &clients);
+    uint64_t oldest_ns = oldest_wait(&e->sched, &clients);
     pthread_mutex_lock(&e->lock);
     struct weft_stats *s = &e->stats;
     s->running = e->sched.n_running;
@@ -213,17 +184,12 @@ void wf_engine_count(struct weft_engine *e)
 /* What is in flight has been broken off. */
 static void drop_steps(struct weft_engine *e)
 {
-    reap(e);
+    reap_requests(e);
     e->oldest_step += e->n_in_flight;
     e->n_in_flight = 0;
 }
 
-/* ---- submission --------------------------------------------------------------------------------------------- */
-
-static wf_step *newest(struct weft_engine *e)
-{
-    return in_flight(e, e->n_in_flight - 1);
-}
+/* ---- submission ---------------------------------------------------------------------------------------------- */
 
 static void note_seqs(struct weft_engine *e, wf_step *step)
 {
@@ -233,14 +199,15 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
         if (!q->n_scheduled) continue;
-        step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits, q->n_computed + q->n_scheduled == wf_seq_length(q), false};
+        step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits,
+                                                   q->n_computed + q->n_scheduled == wf_seq_length(q), false};
         step->have_logits |= q->n_logits && wf_request_needs_logits(r);
-        if (!r->start_ns) wf_request_start(r);
+        if (!r->start_ns) r->start_ns = wf_now_ns();
     }
 }
 
 /* Sampling parameters of the rows that the device samples; NULL: all greedy. */
-static const wf_sampling_params *choices(struct weft_engine *e, const wf_step *step)
+static const wf_sampling_params *sampling_choices(struct weft_engine *e, const wf_step *step)
 {
     bool draws = false;
     memset(e->sampling, 0, e->batch.n_logits * sizeof *e->sampling);
@@ -253,35 +220,33 @@ static const wf_sampling_params *choices(struct weft_engine *e, const wf_step *s
     return draws ? e->sampling : NULL;
 }
 
-/* Who looks at a step has broken it off, since nobody wants it. */
-static void drop_all(struct weft_engine *e)
-{
-    for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
-    drop_steps(e);
-}
-
 /* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
     wf_sched_batch(&e->sched, &e->batch);
     if (!e->batch.n_tokens) return false;
     e->n_in_flight++;
-    wf_step *step = newest(e);
+    wf_step *step = in_flight(e, e->n_in_flight - 1);
     note_seqs(e, step);
     step->number = e->n_submitted++;
     step->start_ns = wf_now_ns();
-    weft_status s = swap_pages(e);
-    wf_step_io io = {.sampling = choices(e, step), .ids = step->ids.data, .logits = step->have_logits ? e->logits.data : NULL, .copies = e->swaps.list, .n_copies = e->swaps.n};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; s == WEFT_OK && i < e->sched.n_swaps; i++)
+        s = wf_request_swap(request_of(e->sched.swaps[i].q), &e->sched.swaps[i]);
+    wf_step_io io = {.sampling = sampling_choices(e, step), .ids = step->ids.data, .logits = step->have_logits
+                     ? e->logits.data : NULL, .copies = e->swaps.list, .n_copies = e->swaps.n};
     if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, &io);
     wf_swaps_submitted(&e->swaps);
-    if (s == WEFT_ERR_CANCELLED) drop_all(e);
-    else if (s != WEFT_OK) fail_all(e, s);
+    if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */
+        for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
+        drop_steps(e);
+    } else if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !step->have_logits);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
     return true;
 }
 
-/* ---- completion ----------------------------------------------------------------------------------------------- */
+/* ---- completion ---------------------------------------------------------------------------------------------- */
 
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled)
 {
@@ -298,11 +263,12 @@ uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, boo
 }
 
 /* Hands logits, or a token, to their request, which may end with them. */
-static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_seq *p)
+static void deliver_results(struct weft_engine *e, const wf_step *step, const wf_step_seq *p)
 {
     struct weft_request *r = p->r;
     size_t n_vocab = e->model->hp.n_vocab;
-    const float *logits = step->have_logits && wf_request_needs_logits(r) ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
+    const float *logits = step->have_logits && wf_request_needs_logits(r)
+        ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
     const int32_t *ids = step->ids.data;
     uint32_t last = p->n_logits - 1;
     if (r->seq.all_logits && !wf_request_prompt_logits(r, logits, p->n_logits, p->first)) return;
@@ -325,8 +291,9 @@ static void complete_step(struct weft_engine *e)
         drop_steps(e);
         return;
     }
-    if (s == WEFT_OK && e->weights.in_file && wf_gguf_broken(e->model->file))
-        s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
+    if (s == WEFT_OK && e->layout.weights.in_file && wf_gguf_broken(e->model->file))
+        s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again",
+                    e->model->info.path);
     if (s == WEFT_OK) s = wf_timeline_flush(e->timeline);
     count_step(e, step);
     if (s != WEFT_OK) {
@@ -334,24 +301,25 @@ static void complete_step(struct weft_engine *e)
         return;
     }
     for (uint32_t i = 0; i < step->n_seqs; i++)
-        if (step->seqs[i].r) deliver(e, step, &step->seqs[i]); /* a callback may end other requests */
-    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "deliver", e->completed_ns, wf_now_ns(), step->number, step->n_tokens);
+        if (step->seqs[i].r) deliver_results(e, step, &step->seqs[i]); /* a callback may end other requests */
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "deliver", e->completed_ns, wf_now_ns(), step->number,
+                     step->n_tokens);
     e->oldest_step++;
     e->n_in_flight--;
-}
-
-/* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
-static bool ends_soon(const struct weft_engine *e, const wf_step *step)
-{
-    return is_piece(e, step) && e->sched.alone && e->sched.alone < e->limits.step_tokens;
 }
 
 void wf_engine_step(struct weft_engine *e)
 {
     take_inbox(e);
-    reap(e);
+    reap_requests(e);
     while (wf_engine_unwanted(e)) complete_step(e); /* nothing waits behind it */
-    bool can_submit = !e->n_in_flight || (e->n_in_flight < WF_EXEC_DEPTH && !newest(e)->have_logits && !ends_soon(e, newest(e)));
+    bool can_submit = !e->n_in_flight;
+    if (e->n_in_flight && e->n_in_flight < WF_EXEC_DEPTH) {
+        const wf_step *newest = in_flight(e, e->n_in_flight - 1);
+        /* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
+        bool ends_soon = is_piece(e, newest) && e->sched.alone && e->sched.alone < e->layout.limits.step_tokens;
+        can_submit = !newest->have_logits && !ends_soon;
+    }
     bool submitted = can_submit && submit_step(e);
     wf_engine_count(e);
     if (e->n_in_flight && (!submitted || e->n_in_flight == WF_EXEC_DEPTH)) complete_step(e);

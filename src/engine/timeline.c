@@ -1,5 +1,5 @@
-/* timeline: steps and ops over time as Chrome trace JSON, which Perfetto opens. It has a track for the engine's thread, one for
- * the device's steps, and one for the ops of each queue. */
+/* timeline: steps and ops over time as Chrome trace JSON, which Perfetto opens. It has a track for the engine's
+ * thread, one for the device's steps, and one for the ops of each queue. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ struct wf_timeline {
 
 static void name_track(wf_timeline *t, uint32_t track, const char *name)
 {
-    fprintf(t->f, "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"args\":{\"name\":\"%s\"}}", track == WF_TRACK_ENGINE ? "" : ",\n", track, name);
+    fprintf(t->f, "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"args\":{\"name\":\"%s\"}}",
+            track == WF_TRACK_ENGINE ? "" : ",\n", track, name);
 }
 
 static weft_status cannot_write(const wf_timeline *t)
@@ -48,10 +49,12 @@ weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **
     return WEFT_OK;
 }
 
-void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t tokens)
+void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns,
+                      uint64_t step, uint32_t tokens)
 {
     if (!t) return;
-    fprintf(t->f, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"tokens\":%u}}", name,
+    fprintf(t->f,
+            ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"tokens\":%u}}", name,
             track, ((double)begin_ns - (double)t->zero_ns) / 1e3, (double)(end_ns - begin_ns) / 1e3, step, tokens);
 }
 

@@ -12,6 +12,8 @@
 #include "model/files/pairs.h"
 #include "plan/graph.h"
 
+#include <stdatomic.h>
+
 typedef struct wf_hparams {
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t n_rot;    /* rotated elements of each head, even */
@@ -66,6 +68,19 @@ const wf_arch *wf_arch_named(wf_str name);
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
 /* By transformers' class; the same. */
 weft_status wf_arch_of_class(const char *class, const wf_arch **out);
+
+/* A model file, its vocabulary and hyperparameters; read-only once open. */
+struct weft_model {
+    wf_gguf *file;
+    struct wf_tokenizer *tokenizer;
+    const wf_arch *arch; /* NULL: vocabulary only */
+    wf_hparams hp;
+    struct weft_model_info info;
+    char *strings[8];    /* NUL-terminated copies that info points to */
+    size_t n_strings;
+    uint64_t open_ns;    /* how long opening it took */
+    atomic_uint users;   /* who opened it, and engines */
+};
 
 /* ---- weights ------------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
  *     weft-profile 1
  *     device NVIDIA H200
  *     model llama 8B F16
- *     made-for 3f9c... 07d1...        # the device as it was opened, and the shape of the model (engine/stored.c)
+ *     made-for 3f9c... 07d1...        # the device as it was opened, and the shape of the model (kept/plans.c)
  *     groups 132                      # work-groups that are the whole device, a share of 1
  *     tile 128                        # sizes of nano-batches are multiples of this
  *     context 1024                    # keys of a sequence that attention was measured with

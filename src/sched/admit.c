@@ -4,15 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- prediction --------------------------------------------------------------------------------------------- */
+/* ---- prediction ---------------------------------------------------------------------------------------------- */
 
 /* Tokens that q will still generate if its answer has the average length of its bucket. */
-static uint32_t remaining(const wf_sched *s, const wf_seq *q)
+static uint32_t predicted_rest(const wf_sched *s, const wf_seq *q)
 {
-    uint32_t length = wf_seq_length(q), most = q->no_logits ? 0 : q->max_tokens - length, written = length - q->n_prompt;
+    uint32_t length = wf_seq_length(q), most = q->no_logits ? 0 : q->max_tokens - length,
+        written = length - q->n_prompt;
     double average = s->average[q->length_bucket];
     if (average < 0) return most; /* none has finished yet: assume the worst */
-    double rest = average > written ? average - written : average / 2 + 1; /* else it is already longer than the average */
+    /* else it is already longer than the average */
+    double rest = average > written ? average - written : average / 2 + 1;
     return rest < most ? (uint32_t)rest : most;
 }
 
@@ -22,80 +24,68 @@ static int longest_first(const void *a, const void *b)
     return (x->remaining < y->remaining) - (x->remaining > y->remaining);
 }
 
-/* Unused slots in the last pages after all sequences, counted by length modulo page size, have grown by r tokens. */
-static uint64_t padding(const wf_sched *s, uint32_t r)
-{
-    uint64_t sum = 0;
-    uint32_t p = s->p.page_tokens;
-    for (uint32_t c = 0; c < p; c++) sum += (uint64_t)s->remainders[c] * ((p - (c + r) % p) % p);
-    return sum;
-}
-
-/* Of a table of a sequence with this number of tokens: with windows those that one token of it attends to; a window may begin and end within a page. */
+/* Of a table of a sequence with this number of tokens: with windows those that one token of it attends to; a window
+ * may begin and end within a page. */
 static uint64_t most_held(const wf_sched *s, uint32_t table, uint32_t tokens)
 {
     uint32_t all = wf_sched_pages_for(s, tokens), window = s->p.tables[table].window;
     return window ? WF_MIN(all, wf_sched_kept(s, table) + wf_sched_pages_for(s, window) + 1ull) : all;
 }
 
-/* All tables grow alike, to `all` pages; with windows, the n sequences hold at most what they do at their ends, and prompts what a step has. */
-static uint64_t peak_of_tables(const wf_sched *s, size_t n, uint64_t all)
-{
-    uint64_t peak = 0;
-    for (uint32_t t = 0; t < wf_limits_tables(&s->limits); t++) {
-        uint64_t held = wf_sched_pages_for(s, s->limits.step_tokens);
-        for (size_t i = 0; i < n; i++) held += most_held(s, t, s->peaks[i].tokens + s->peaks[i].remaining);
-        peak += s->p.tables[t].window ? WF_MIN(all, held) : all;
-    }
-    return peak;
-}
-
-/* The peak lies at the end of some sequence. By then this sequence and all that outlive it have grown by its remaining
- * tokens; sorting makes that one pass. */
+/* The peak lies at the end of some sequence. By then this sequence and all that outlive it have grown by its
+ * remaining tokens; sorting makes that one pass. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
 {
     uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0;
     size_t n = 0;
     for (const wf_seq *q = s->running; q; q = q->next) {
-        s->peaks[n++] = (wf_peak){remaining(s, q), wf_seq_length(q)};
+        s->peaks[n++] = (wf_peak){predicted_rest(s, q), wf_seq_length(q)};
         listed += wf_seq_held(q, q->n_pages);
     }
-    if (with) s->peaks[n++] = (wf_peak){remaining(s, with), wf_seq_length(with)};
+    if (with) s->peaks[n++] = (wf_peak){predicted_rest(s, with), wf_seq_length(with)};
     qsort(s->peaks, n, sizeof *s->peaks, longest_first);
     memset(s->remainders, 0, p * sizeof *s->remainders);
     for (size_t i = 0; i < n; i++) {
         uint32_t r = s->peaks[i].remaining;
         tokens += s->peaks[i].tokens;
         s->remainders[s->peaks[i].tokens % p]++;
-        peak = WF_MAX(peak, (tokens + (i + 1) * (uint64_t)r + padding(s, r)) / p);
+        /* unused slots in last pages, counted by length modulo page size, once all have grown by r tokens */
+        uint64_t padding = 0;
+        for (uint32_t c = 0; c < p; c++) padding += s->remainders[c] * ((p - (c + r) % p) % p);
+        peak = WF_MAX(peak, (tokens + (i + 1) * (uint64_t)r + padding) / p);
     }
-    peak = peak_of_tables(s, n, peak);
-    uint64_t twice = listed - WF_MIN(listed, wf_pages_in_use(&s->pages)); /* shared pages are listed once per sequence */
+    /* All tables grow alike; with windows, sequences hold at most what they do at their ends, and prompts what a
+     * step has. */
+    uint64_t all = peak;
+    peak = 0;
+    for (uint32_t t = 0; t < wf_limits_tables(&s->limits); t++) {
+        uint64_t held = wf_sched_pages_for(s, s->limits.step_tokens);
+        for (size_t i = 0; i < n; i++) held += most_held(s, t, s->peaks[i].tokens + s->peaks[i].remaining);
+        peak += s->p.tables[t].window ? WF_MIN(all, held) : all;
+    }
+    /* shared pages are listed once per sequence */
+    uint64_t twice = listed - WF_MIN(listed, wf_pages_in_use(&s->pages));
     return (uint32_t)(peak - WF_MIN(peak, twice));
 }
 
-/* ---- admission -------------------------------------------------------------------------------------------------- */
+/* ---- admission ----------------------------------------------------------------------------------------------- */
 
-/* Of the first page of each, as far as they are cached: how many of the last found ones, and of the first, have mates in a table. */
+/* Of the first page of each, as far as they are cached: how many of the last found ones, and of the first, have
+ * mates in a table. */
 typedef struct mates {
     uint32_t first, last;
 } mates;
 
-static void count_mate(mates *m, uint32_t i, bool there)
-{
-    m->first += there && m->first == i;
-    m->last = there ? m->last + 1 : 0;
-}
-
 /* Are the pages of the table there that the token after n pages reaches? */
-static bool reaches(const wf_sched *s, uint32_t table, const mates *m, uint32_t n)
+static bool has_reached_pages(const wf_sched *s, uint32_t table, const mates *m, uint32_t n)
 {
     uint32_t passed = wf_sched_passed(s, table, n * s->p.page_tokens), kept = wf_sched_kept(s, table);
     return m->last >= n - passed && (m->last >= n || m->first >= WF_MIN(kept, n));
 }
 
-/* Lists the cached pages of the longest known prefix of q, with their mates, and returns how many there are, up to the last after which nothing is
- * missing. *block: of the last one. At least one token is left to compute, because its logits are needed. */
+/* Lists the cached pages of the longest known prefix of q, with their mates, and returns how many there are, up to
+ * the last after which nothing is missing. *block: of the last one. At least one token is left to compute, because
+ * its logits are needed. */
 static uint32_t find_prefix(const wf_sched *s, wf_seq *q, uint64_t *block)
 {
     uint32_t p = s->p.page_tokens, most = (q->n_tokens - 1) / p, n = 0;
@@ -108,8 +98,9 @@ static uint32_t find_prefix(const wf_sched *s, wf_seq *q, uint64_t *block)
         q->pages[i] = page;
         for (uint32_t t = 1; t < q->n_tables; t++) {
             int32_t mate = wf_seq_table(q, t)[i] = wf_prefix_mate(&s->prefix, page, t);
-            count_mate(&there[t], i, mate >= 0);
-            all = all && reaches(s, t, &there[t], i + 1);
+            there[t].first += mate >= 0 && there[t].first == i;
+            there[t].last = mate >= 0 ? there[t].last + 1 : 0;
+            all = all && has_reached_pages(s, t, &there[t], i + 1);
         }
         if (all) n = i + 1, *block = now;
     }
@@ -139,9 +130,9 @@ static void share_prefix(wf_sched *s, wf_seq *q)
     wf_sched_release_passed(s, q);
 }
 
-/* Does q fit now, with the pages it swaps in, and later, by prediction? A sequence that runs alone always does. One more
- * sequence may need more activations for its decodes: pages in use must leave room for them. */
-static bool fits(wf_sched *s, const wf_seq *q)
+/* Does q fit now, with the pages it swaps in, and later, by prediction? A sequence that runs alone always does. One
+ * more sequence may need more activations for its decodes: pages in use must leave room for them. */
+static bool fits_now(wf_sched *s, const wf_seq *q)
 {
     uint32_t now = q->swapped_out ? wf_seq_held(q, wf_sched_pages_for(s, q->n_computed + 1)) : q->n_tables;
     if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.step_tokens)) return false;
@@ -164,9 +155,10 @@ static bool swap_in(wf_sched *s, wf_seq *q)
     return false;
 }
 
-static bool admit(wf_sched *s, wf_seq *q)
+static bool admit_seq(wf_sched *s, wf_seq *q)
 {
-    if (!q->pages && !(q->pages = wf_calloc((size_t)q->n_tables * s->limits.seq_pages, sizeof *q->pages))) return false; /* retried in the next step */
+    /* retried in the next step */
+    if (!q->pages && !(q->pages = wf_calloc((size_t)q->n_tables * s->limits.seq_pages, sizeof *q->pages))) return false;
     q->cap_pages = s->limits.seq_pages;
     if (q->swapped_out && !swap_in(s, q)) return false;
     bool first = !q->n_computed && wf_seq_length(q) == q->n_prompt;
@@ -188,14 +180,14 @@ static bool admit(wf_sched *s, wf_seq *q)
 void wf_sched_admit(wf_sched *s)
 {
     if (s->p.policy == WF_POLICY_REQUEST && s->n_running) return;
-    for (wf_seq *q = wf_fair_next(s); q && fits(s, q) && admit(s, q);) q = wf_fair_next(s);
+    for (wf_seq *q = wf_fair_next(s); q && fits_now(s, q) && admit_seq(s, q);) q = wf_fair_next(s);
 }
 
-/* ---- preemption ------------------------------------------------------------------------------------------------- */
+/* ---- preemption ---------------------------------------------------------------------------------------------- */
 
-/* Its pages are free at once: the swap runs before the step that overwrites them. Where windows have passed some, the later ones can only be
- * registered after the block that they follow, which q keeps. */
-static void preempt(wf_sched *s, wf_seq *q)
+/* Its pages are free at once: the swap runs before the step that overwrites them. Where windows have passed some,
+ * the later ones can only be registered after the block that they follow, which q keeps. */
+static void preempt_seq(wf_sched *s, wf_seq *q)
 {
     uint32_t used = wf_sched_pages_for(s, q->n_computed);
     q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
@@ -210,18 +202,11 @@ static void preempt(wf_sched *s, wf_seq *q)
     s->n_preempted++;
 }
 
-/* The last sequence in order after q that has pages and no tokens in the batch being formed. */
-static wf_seq *victim(const wf_seq *q)
-{
-    wf_seq *last = NULL;
-    for (wf_seq *v = q->next; v; v = v->next)
-        if (v->n_pages && !v->n_scheduled) last = v;
-    return last;
-}
-
 bool wf_sched_preempt(wf_sched *s, const wf_seq *q)
 {
-    wf_seq *v = victim(q);
-    if (v) preempt(s, v);
-    return v;
+    wf_seq *last = NULL; /* that has pages and no tokens in the batch being formed */
+    for (wf_seq *v = q->next; v; v = v->next)
+        if (v->n_pages && !v->n_scheduled) last = v;
+    if (last) preempt_seq(s, last);
+    return last;
 }

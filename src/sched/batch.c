@@ -1,16 +1,16 @@
-/* batch: forms a step. First it decides how many tokens each sequence gets, then it cuts to whole tiles, then it fills the
- * arrays. */
+/* batch: forms a step. First it decides how many tokens each sequence gets, then it cuts to whole tiles, then it
+ * fills the arrays. */
 #include "sched/internal.h"
 
 #include <string.h>
 
-static bool decoding(const wf_seq *q)
+static bool is_decoding(const wf_seq *q)
 {
     return q->n_computed > 0 && wf_seq_length(q) - q->n_computed == 1 && wf_seq_length(q) > q->n_prompt;
 }
 
 /* Tokens that can be scheduled: none if the pending token is the last of the sequence. */
-static uint32_t remaining(const wf_seq *q)
+static uint32_t tokens_left(const wf_seq *q)
 {
     return q->n_pending && wf_seq_length(q) >= q->max_tokens ? 0 : wf_seq_length(q) - q->n_computed;
 }
@@ -21,7 +21,7 @@ static uint32_t wanted_logits(const wf_seq *q, uint32_t n_tokens)
     return n_tokens && !q->no_logits && q->n_computed + n_tokens == wf_seq_length(q);
 }
 
-/* ---- how many tokens ---------------------------------------------------------------------------------------- */
+/* ---- how many tokens ----------------------------------------------------------------------------------------- */
 
 typedef struct plan {
     uint32_t tokens, logits, decodes;
@@ -57,7 +57,8 @@ static bool has_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 }
 
 /* The greatest count of up to n tokens that passes the test. The test is monotonic: fewer tokens never fail. */
-static uint32_t most(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n, bool (*test)(wf_sched *, const plan *, const wf_seq *, uint32_t))
+static uint32_t most_tokens(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n,
+                            bool (*test)(wf_sched *, const plan *, const wf_seq *, uint32_t))
 {
     uint32_t yes = 0, no = n;
     if (test(s, p, q, n)) return n;
@@ -69,21 +70,22 @@ static uint32_t most(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n, bo
 }
 
 /* Tokens of q that fit next to those planned so far, with activations above the pages in use. */
-static uint32_t chunk(wf_sched *s, const plan *p, const wf_seq *q)
+static uint32_t chunk_of(wf_sched *s, const plan *p, const wf_seq *q)
 {
-    uint32_t n = WF_MIN(remaining(q), s->limits.step_tokens - p->tokens), logits = s->limits.logit_rows - p->logits;
+    uint32_t n = WF_MIN(tokens_left(q), s->limits.step_tokens - p->tokens), logits = s->limits.logit_rows - p->logits;
     if (q->all_logits) n = WF_MIN(n, logits);
     else if (n && wanted_logits(q, n) > logits) n--;
-    return most(s, p, q, n, clears_used_pages);
+    return most_tokens(s, p, q, n, clears_used_pages);
 }
 
 /* Schedules up to n tokens of q, as many as there are pages for. force: preempts the last in order to get pages. */
-static void grant(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force)
+static void grant_tokens(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force)
 {
     while (force && !has_pages(s, p, q, n) && wf_sched_preempt(s, q)) {}
-    n = most(s, p, q, n, has_pages);
+    n = most_tokens(s, p, q, n, has_pages);
     uint32_t pages = pages_needed(s, q, n);
-    for (uint32_t t = 0; t < q->n_tables; t++) wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), wf_seq_table(q, t) + q->n_pages);
+    for (uint32_t t = 0; t < q->n_tables; t++)
+        wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), wf_seq_table(q, t) + q->n_pages);
     q->n_pages += pages;
     q->n_scheduled = n;
     p->tokens += n;
@@ -93,24 +95,8 @@ static void grant(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force)
 static void plan_decodes(wf_sched *s, plan *p)
 {
     for (wf_seq *q = s->running; q; q = q->next)
-        if (decoding(q) && chunk(s, p, q)) grant(s, p, q, 1, true);
+        if (is_decoding(q) && chunk_of(s, p, q)) grant_tokens(s, p, q, 1, true);
     p->decodes = p->tokens;
-}
-
-/* Orca does not cut prompts: one that would fit into an empty step waits until it fits. */
-static bool waits_uncut(const wf_sched *s, const wf_seq *q, uint32_t n)
-{
-    uint32_t all = remaining(q);
-    return s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.step_tokens && !q->all_logits;
-}
-
-/* Clients take turns here as well: a short prompt does not wait for the many long ones of a client admitted before. */
-static void sort_prefills(wf_sched *s)
-{
-    s->n_prompts = 0;
-    for (wf_seq *q = s->running; q; q = q->next)
-        if (!decoding(q) && remaining(q)) s->prompts[s->n_prompts++] = q;
-    wf_fair_sort(s->prompts, s->n_prompts);
 }
 
 static bool cuts_prompts(const wf_sched *s)
@@ -118,43 +104,39 @@ static bool cuts_prompts(const wf_sched *s)
     return s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
 }
 
-/* Of n tokens of q: as many as may run alone. */
-static uint32_t while_alone(const wf_sched *s, const wf_seq *q, uint32_t n)
-{
-    bool alone = s->alone && s->n_running == 1 && !s->n_waiting && cuts_prompts(s) && !q->all_logits;
-    return alone ? WF_MIN(n, s->alone) : n;
-}
-
-/* Of n prompt tokens: as many as let prompts last as long as decodes do, so that these always find a chunk to ride on. With B - 1 decodes in a
- * step that is the case where P:D = C / (B - 1) (Sarathi, section 5.1.3). The step ends with a whole tile; where many decode and P:D is small
- * a chunk has still a quarter of the least step, or a long prompt would take thousands of them. Without decodes nothing waits for the chunk. */
-static uint32_t balanced(const wf_sched *s, const plan *p, uint32_t n)
+/* Of n prompt tokens: as many as let prompts last as long as decodes do, so that these always find a chunk to ride
+ * on. With B - 1 decodes in a step that is the case where P:D = C / (B - 1) (Sarathi, section 5.1.3). The step ends
+ * with a whole tile; where many decode and P:D is small a chunk has still a quarter of the least step, or a long
+ * prompt would take thousands of them. Without decodes nothing waits for the chunk. */
+static uint32_t balanced_chunk(const wf_sched *s, const plan *p, uint32_t n)
 {
     double ratio = wf_sched_ratio(s);
     if (s->p.policy != WF_POLICY_SARATHI || !s->p.least_step || !(ratio > 0) || !p->decodes) return n;
-    uint32_t chunk = (uint32_t)WF_MIN(p->decodes * ratio, (double)s->limits.step_tokens), least = s->p.least_step / 4 + 1;
+    uint32_t chunk = (uint32_t)WF_MIN(p->decodes * ratio, (double)s->limits.step_tokens),
+        least = s->p.least_step / 4 + 1;
     uint32_t step = WF_MAX(p->tokens + WF_MAX(chunk, least), s->p.least_step);
     return WF_MIN(n, WF_UP(step, s->p.tile) - p->tokens);
 }
 
 static void plan_prefills(wf_sched *s, plan *p)
 {
-    sort_prefills(s);
+    s->n_prompts = 0;
+    for (wf_seq *q = s->running; q; q = q->next)
+        if (!is_decoding(q) && tokens_left(q)) s->prompts[s->n_prompts++] = q;
+    /* a short prompt does not wait for the many long ones of a client admitted before */
+    wf_fair_sort(s->prompts, s->n_prompts);
     for (uint32_t i = 0; i < s->n_prompts; i++) {
         wf_seq *q = s->prompts[i]; /* it may have been preempted since */
-        uint32_t n = q->state == WF_SEQ_RUNNING ? while_alone(s, q, balanced(s, p, chunk(s, p, q))) : 0;
+        uint32_t n = q->state == WF_SEQ_RUNNING ? balanced_chunk(s, p, chunk_of(s, p, q)) : 0, all = tokens_left(q);
+        if (s->alone && s->n_running == 1 && !s->n_waiting && cuts_prompts(s) && !q->all_logits)
+            n = WF_MIN(n, s->alone);
         if (!n) continue;
-        if (p->tokens && waits_uncut(s, q, n)) return;
-        grant(s, p, q, n, !p->tokens); /* an empty step must not stay empty */
+        /* Orca does not cut prompts: one that would fit into an empty step waits until it fits. */
+        if (p->tokens && s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.step_tokens && !q->all_logits)
+            return;
+        grant_tokens(s, p, q, n, !p->tokens); /* an empty step must not stay empty */
         if (s->p.policy == WF_POLICY_SARATHI && q->n_scheduled) return;
     }
-}
-
-static bool prefilling(const wf_sched *s)
-{
-    const wf_seq *q = s->running;
-    while (q && (decoding(q) || !remaining(q))) q = q->next;
-    return q != NULL;
 }
 
 /* Tokens beyond a whole number of tiles cost one more tile. Prefill tokens can wait for the next step. */
@@ -171,7 +153,7 @@ static void cut_to_tiles(wf_sched *s, plan *p)
     }
 }
 
-/* ---- arrays --------------------------------------------------------------------------------------------------- */
+/* ---- arrays -------------------------------------------------------------------------------------------------- */
 
 /* Where the tokens of q go, and its pages, in each table. */
 static void add_pages(const wf_sched *s, wf_batch *b, const wf_seq *q, uint32_t first, uint32_t n_pages)
@@ -180,7 +162,8 @@ static void add_pages(const wf_sched *s, wf_batch *b, const wf_seq *q, uint32_t 
     for (uint32_t t = 0; t < q->n_tables; t++) {
         const int32_t *pages = wf_seq_table(q, t);
         int32_t *slots = wf_batch_table(b, WF_INPUT_SLOT, t) + first;
-        for (uint32_t i = 0, pos = q->n_computed; i < q->n_scheduled; i++, pos++) slots[i] = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
+        for (uint32_t i = 0, pos = q->n_computed; i < q->n_scheduled; i++, pos++)
+            slots[i] = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
         memcpy(wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages, pages, n_pages * sizeof *pages);
     }
 }
@@ -215,12 +198,14 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     wf_sched_clear_swaps(s);
     wf_sched_admit(s);
     for (wf_seq *q = s->running; q; q = q->next) q->n_scheduled = q->n_logits = 0;
-    if (s->p.policy != WF_POLICY_REQUEST || !prefilling(s)) plan_decodes(s, &p);
+    const wf_seq *prompt = s->running;
+    while (prompt && (is_decoding(prompt) || !tokens_left(prompt))) prompt = prompt->next;
+    if (s->p.policy != WF_POLICY_REQUEST || !prompt) plan_decodes(s, &p);
     plan_prefills(s, &p);
     cut_to_tiles(s, &p);
     for (wf_seq *q = s->running; q; q = q->next)
-        if (q->n_scheduled && decoding(q)) add_seq(s, b, q);
+        if (q->n_scheduled && is_decoding(q)) add_seq(s, b, q);
     b->n_decodes = b->n_tokens;
     for (wf_seq *q = s->running; q; q = q->next)
-        if (q->n_scheduled && !decoding(q)) add_seq(s, b, q);
+        if (q->n_scheduled && !is_decoding(q)) add_seq(s, b, q);
 }

@@ -13,10 +13,11 @@ enum wf_input {
     WF_N_INPUTS
 };
 
-/* SLOT and PAGES are there once for each page table of the sequences (mem/kv_layout.h).
- * Token m of a batch is in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it attends to
- * the pages from in[PAGES][in[INDPTR][s]] on, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the tokens that need logits.
- * Sequences are numbered within the batch. How tokens are sampled comes with the step (exec/exec.h). */
+/* SLOT and PAGES are there once for each page table of the sequences (mem/kv_layout.h). Token m of a batch is
+ * in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it attends to
+ * the pages from in[PAGES][in[INDPTR][s]] on, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the tokens
+ * that need logits. Sequences are numbered within the batch. How tokens are sampled comes with the step
+ * (exec/exec.h). */
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
     size_t pitch[WF_N_INPUTS]; /* of SLOT and PAGES, from one table to the next; else 0 */

@@ -13,7 +13,8 @@ void wf_fair_admit(wf_sched *s, wf_seq *q); /* q will run; tokens found in the p
 void wf_fair_computed(wf_sched *s, wf_seq *q, bool sampled); /* in a step; sampled: it gives a token */
 void wf_fair_leave(wf_sched *s, wf_seq *q); /* q has ended; its state is still the last one */
 wf_seq *wf_fair_next(const wf_sched *s);    /* the sequence to admit next; NULL: none may be admitted */
-void wf_fair_sort(wf_seq **list, uint32_t n); /* running sequences: those of the least served client first; of one client in order */
+/* running sequences: those of the least served client first; of one client in order */
+void wf_fair_sort(wf_seq **list, uint32_t n);
 
 void wf_sched_insert(wf_seq **list, wf_seq *q); /* keeps the list in order */
 void wf_sched_unlink(wf_seq **list, wf_seq *q);
@@ -22,10 +23,11 @@ void wf_sched_release_passed(wf_sched *s, wf_seq *q);
 void wf_sched_release(wf_sched *s, wf_seq *q); /* those that q holds */
 /* K and V of q are gone: it begins anew. */
 void wf_sched_restart(wf_seq *q);
-/* Records a swap of the pages that q holds of its first n of each table, to run before the next step. false: no memory for the record. */
+/* Records a swap of the pages that q holds of its first n of each table, to run before the next step. false: no
+ * memory for the record. */
 bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n);
-/* Removes q's swap from the list: q was to be swapped in, and is preempted before. Its copy on the host is still complete.
- * false: it has no swap in the list. */
+/* Removes q's swap from the list: q was to be swapped in, and is preempted before. Its copy on the host is still
+ * complete. false: it has no swap in the list. */
 bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q);
 void wf_sched_clear_swaps(wf_sched *s);
 void wf_sched_admit(wf_sched *s); /* as many waiting sequences as fit */

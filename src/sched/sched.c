@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const policies[] = {[WF_POLICY_NANOFLOW] = "nanoflow", [WF_POLICY_SARATHI] = "sarathi", [WF_POLICY_ORCA] = "orca",
+static const char *const policies[] = {[WF_POLICY_NANOFLOW] = "nanoflow", [WF_POLICY_SARATHI] = "sarathi",
+                                       [WF_POLICY_ORCA] = "orca",
                                        [WF_POLICY_REQUEST] = "request"};
 
 weft_status wf_policy_parse(const char *name, enum wf_policy *out)
@@ -58,7 +59,7 @@ uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens)
     return (tokens + s->p.page_tokens - 1) / s->p.page_tokens;
 }
 
-/* ---- lists --------------------------------------------------------------------------------------------- */
+/* ---- lists --------------------------------------------------------------------------------------------------- */
 
 void wf_sched_insert(wf_seq **list, wf_seq *q)
 {
@@ -84,25 +85,20 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     s->n_waiting++;
 }
 
-/* ---- swaps ----------------------------------------------------------------------------------------------- */
-
-static void list_held(const wf_seq *q, uint32_t n, int32_t *out)
-{
-    for (uint32_t t = 0; t < q->n_tables; t++) {
-        const int32_t *pages = wf_seq_table(q, t);
-        wf_passed own = q->tables[t];
-        memcpy(out, pages, own.kept * sizeof *out);
-        memcpy(out + own.kept, pages + own.passed, (n - own.passed) * sizeof *out);
-        out += own.kept + n - own.passed;
-    }
-}
+/* ---- swaps --------------------------------------------------------------------------------------------------- */
 
 bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
 {
     uint32_t held = wf_seq_held(q, n);
     int32_t *pages = wf_calloc(held + 1, sizeof *pages);
     if (!pages || !wf_grow(&s->swaps, s->n_swaps, &s->cap_swaps, sizeof *s->swaps)) return free(pages), false;
-    list_held(q, n, pages);
+    for (uint32_t t = 0, at = 0; t < q->n_tables; t++) {
+        const int32_t *own = wf_seq_table(q, t);
+        uint32_t kept = q->tables[t].kept, passed = q->tables[t].passed;
+        memcpy(pages + at, own, kept * sizeof *pages);
+        memcpy(pages + at + kept, own + passed, (n - passed) * sizeof *pages);
+        at += kept + n - passed;
+    }
     s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, held};
     return true;
 }
@@ -118,7 +114,7 @@ bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q)
     return false;
 }
 
-/* ---- pages that go back ---------------------------------------------------------------------------------- */
+/* ---- pages that go back -------------------------------------------------------------------------------------- */
 
 /* The next token attends to the keys from n_computed + 1 - window on. */
 uint32_t wf_sched_passed(const wf_sched *s, uint32_t table, uint32_t n_computed)
@@ -132,20 +128,18 @@ uint32_t wf_sched_kept(const wf_sched *s, uint32_t table)
     return wf_sched_pages_for(s, s->p.tables[table].sink);
 }
 
-static void release_passed(wf_sched *s, wf_seq *q, uint32_t table)
-{
-    uint32_t passed = wf_sched_passed(s, table, q->n_computed), kept = wf_sched_kept(s, table), from = WF_MAX(q->tables[table].passed, kept);
-    int32_t *pages = wf_seq_table(q, table);
-    if (!s->p.no_prefix && !q->private) passed = WF_MIN(passed, q->n_registered);
-    if (passed <= from) return;
-    wf_pages_release(&s->pages, pages + from, passed - from);
-    memset(pages + from, 0, (passed - from) * sizeof *pages);
-    q->tables[table] = (wf_passed){kept, passed};
-}
-
 void wf_sched_release_passed(wf_sched *s, wf_seq *q)
 {
-    for (uint32_t t = 0; t < q->n_tables; t++) release_passed(s, q, t);
+    for (uint32_t t = 0; t < q->n_tables; t++) {
+        uint32_t passed = wf_sched_passed(s, t, q->n_computed), kept = wf_sched_kept(s, t),
+            from = WF_MAX(q->tables[t].passed, kept);
+        int32_t *pages = wf_seq_table(q, t);
+        if (!s->p.no_prefix && !q->private) passed = WF_MIN(passed, q->n_registered);
+        if (passed <= from) continue;
+        wf_pages_release(&s->pages, pages + from, passed - from);
+        memset(pages + from, 0, (passed - from) * sizeof *pages);
+        q->tables[t] = (wf_passed){kept, passed};
+    }
 }
 
 void wf_sched_release(wf_sched *s, wf_seq *q)
@@ -165,41 +159,33 @@ void wf_sched_restart(wf_seq *q)
     memset(q->tables, 0, sizeof q->tables);
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------------------------------------------- */
 
 /* Puts pages that are full and computed, and whose tokens are known, into the prefix cache. */
-static void publish(wf_sched *s, wf_seq *q)
+static void publish_pages(wf_sched *s, wf_seq *q)
 {
     uint32_t p = s->p.page_tokens, n = WF_MIN(q->n_computed, q->n_tokens);
     int32_t pages[WF_MAX_KV_TABLES];
     if (s->p.no_prefix || q->private) return;
     for (uint32_t i; i = q->n_registered, (i + 1) * p <= n; q->n_registered++) {
-        for (uint32_t t = 0; t < q->n_tables; t++) pages[t] = i < q->tables[t].kept || i >= q->tables[t].passed ? wf_seq_table(q, t)[i] : -1;
+        for (uint32_t t = 0; t < q->n_tables; t++)
+            pages[t] = i < q->tables[t].kept || i >= q->tables[t].passed ? wf_seq_table(q, t)[i] : -1;
         q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)i * p, pages);
     }
-}
-
-static bool samples(const wf_seq *q)
-{
-    return q->n_logits && !q->no_logits && q->n_computed == wf_seq_length(q) && q->n_computed < q->max_tokens;
-}
-
-static void count_computed(wf_sched *s, wf_seq *q)
-{
-    uint32_t end = q->n_computed + q->n_scheduled;
-    s->n_recomputed += q->most_computed > q->n_computed ? WF_MIN(end, q->most_computed) - q->n_computed : 0;
-    q->n_computed = end;
-    q->most_computed = WF_MAX(q->most_computed, end);
 }
 
 void wf_sched_advance(wf_sched *s, bool pending)
 {
     for (wf_seq *q = s->running; q; q = q->next) {
-        count_computed(s, q);
-        publish(s, q);
+        uint32_t end = q->n_computed + q->n_scheduled;
+        s->n_recomputed += q->most_computed > q->n_computed ? WF_MIN(end, q->most_computed) - q->n_computed : 0;
+        q->n_computed = end;
+        q->most_computed = WF_MAX(q->most_computed, end);
+        publish_pages(s, q);
         wf_sched_release_passed(s, q);
-        wf_fair_computed(s, q, q->n_scheduled && samples(q));
-        if (!q->n_scheduled || !pending || !samples(q)) continue;
+        bool sampled = q->n_scheduled && q->n_logits && !q->no_logits && end == wf_seq_length(q) && end < q->max_tokens;
+        wf_fair_computed(s, q, sampled);
+        if (!pending || !sampled) continue;
         q->n_pending++;
         q->pending_logit_row = q->logit0 + q->n_logits - 1;
     }
@@ -207,10 +193,10 @@ void wf_sched_advance(wf_sched *s, bool pending)
     s->step++;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------ */
+/* ---- the end ------------------------------------------------------------------------------------------------- */
 
 /* Moving averages: of decode lengths over about the last 16 sequences of a bucket, and of what all give to do. */
-static void learn(wf_sched *s, const wf_seq *q)
+static void learn_lengths(wf_sched *s, const wf_seq *q)
 {
     double length = q->n_tokens - q->n_prompt, *a = &s->average[q->length_bucket], prefill = q->n_prompt - q->n_cached;
     bool first = s->prefill + s->decode == 0;
@@ -238,13 +224,13 @@ void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from)
 
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
 {
-    if (q->state == WF_SEQ_RUNNING) publish(s, q);
+    if (q->state == WF_SEQ_RUNNING) publish_pages(s, q);
     if (q->state != WF_SEQ_NEW) {
         *(q->state == WF_SEQ_RUNNING ? &s->n_running : &s->n_waiting) -= 1;
         if (q->state != WF_SEQ_WAITING) wf_sched_unlink(q->state == WF_SEQ_RUNNING ? &s->running : &s->preempted, q);
         wf_fair_leave(s, q);
     }
-    if (finished && !q->no_logits) learn(s, q);
+    if (finished && !q->no_logits) learn_lengths(s, q);
     wf_sched_release(s, q);
     free(q->pages);
     q->pages = NULL;

@@ -1,28 +1,30 @@
 /* sched: decides which tokens the next step computes. It makes no device calls, so tests simulate it.
  *
  * Order. The sequences of a client have one order: first come, first served, where each level of priority counts as an
- * arrival WF_PRIORITY_STEPS steps earlier. A sequence's place never changes, so none starves. Clients take turns by what
- * each has been served (fair.c). The same order over all clients says which of the running sequences is the youngest.
+ * arrival WF_PRIORITY_STEPS steps earlier. A sequence's place never changes, so none starves. Clients take turns by
+ * what each has been served (fair.c). The same order over all clients says which of the running sequences is the
+ * youngest.
  *
  * Admission and preemption. A sequence is admitted when the predicted peak of KV pages fits (NanoFlow, section 4.2.1);
  * while the one whose turn it is does not fit, no other is. It allocates pages as it grows. When the prediction was too
  * low, the youngest running sequence is preempted: its pages are swapped out to the host, and swapped in later, without
  * recomputation and before new sequences are admitted. Full pages with equal prefixes are shared (mem/prefix.h).
  *
- * Unified pool. Where KV pages and activations share memory (mem/unified_pool.h), pages from
- * wf_limits_guaranteed_pages on exist only in small steps. They are allocated last, and only as far as one token of
- * each running sequence plus a quarter of the largest step still fit next to them. So decodes never wait for activation
- * memory. A sequence is not admitted while pages in use would break this rule, and prompt chunks are cut so that the
- * step's activations stay above the highest page in use.
+ * Unified pool. Where KV pages and activations share memory (mem/unified_pool.h), pages from wf_limits_guaranteed_pages
+ * on exist only in small steps. They are allocated last, and only as far as one token of each running sequence plus a
+ * quarter of the largest step still fit next to them. So decodes never wait for activation memory. A sequence is not
+ * admitted while pages in use would break this rule, and prompt chunks are cut so that the step's activations stay
+ * above the highest page in use.
  *
- * Windows. A sequence has a page table for each set of layers of similar windows (mem/kv_layout.h), and a page in each of them for some tokens. Where
- * every layer of a table attends to the last keys only, or to these and the first, the pages between are released as a sequence
- * grows. They stay in the prefix cache as those of ended sequences do: whoever begins alike finds them while nobody needs them. A prefix is found as
- * far as every table has the pages that its windows reach from there.
+ * Windows. A sequence has a page table for each set of layers of similar windows (mem/kv_layout.h), and a page in each
+ * of them for some tokens. Where every layer of a table attends to the last keys only, or to these and the first, the
+ * pages between are released as a sequence grows. They stay in the prefix cache as those of ended sequences do: whoever
+ * begins alike finds them while nobody needs them. A prefix is found as far as every table has the pages that its
+ * windows reach from there.
  *
- * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM tile
- * (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens that the
- * previous step will sample count as present, although only the device knows them ("pending" tokens).
+ * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM
+ * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
+ * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
  *
  * Not thread-safe: the engine's thread is the only user. */
 #ifndef WF_SCHED_H
@@ -34,10 +36,14 @@
 #include "sched/batch.h"
 
 enum wf_policy {
-    WF_POLICY_NANOFLOW, /* decodes, and chunks of as many prompts as fill the dense batch exactly (NanoFlow, section 4.2.1) */
-    WF_POLICY_SARATHI,  /* decodes, and a chunk of one prompt: decode-maximal batching (Sarathi, section 4.3); see least_step */
-    WF_POLICY_ORCA,     /* decodes, and whole prompts: iteration-level scheduling; only a prompt longer than the dense batch is cut */
-    WF_POLICY_REQUEST,  /* request-level batching: prompts, then decodes, and new requests only after the whole batch has ended */
+    WF_POLICY_NANOFLOW,
+        /* decodes, and chunks of as many prompts as fill the dense batch exactly (NanoFlow, section 4.2.1) */
+    WF_POLICY_SARATHI,
+        /* decodes, and a chunk of one prompt: decode-maximal batching (Sarathi, section 4.3); see least_step */
+    WF_POLICY_ORCA,
+        /* decodes, and whole prompts: iteration-level scheduling; only a prompt longer than the dense batch is cut */
+    WF_POLICY_REQUEST,
+        /* request-level batching: prompts, then decodes, and new requests only after the whole batch has ended */
 };
 /* name NULL: nanoflow. WEFT_ERR_ARG lists the valid names. */
 weft_status wf_policy_parse(const char *name, enum wf_policy *out);
@@ -48,11 +54,14 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
-    wf_kv_window tables[WF_MAX_KV_TABLES]; /* no layer of a page table attends to more than these; window 0: some attend to all */
+    /* no layer of a page table attends to more than these; window 0: some attend to all */
+    wf_kv_window tables[WF_MAX_KV_TABLES];
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
     uint32_t least_step;    /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a chunk have
                              * no fewer tokens than these; 0: chunks fill the step */
-    double prefill, decode; /* tokens of a prompt and of an answer of the expected load, as if WF_RATIO_SEQS of such sequences had finished; 0 both: unknown */
+    /* tokens of a prompt and of an answer of the expected load, as if WF_RATIO_SEQS of such sequences had finished;
+     * 0 both: unknown */
+    double prefill, decode;
 } wf_sched_params;
 
 #define WF_PRIORITY_STEPS 1000
@@ -64,17 +73,20 @@ typedef struct wf_sched_params {
 
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
 
-/* Pages of a table from `kept` to `passed` have been passed by windows: released, and page 0 stands in their place, which nobody reads there. */
+/* Pages of a table from `kept` to `passed` have been passed by windows: released, and page 0 stands in their place,
+ * which nobody reads there. */
 typedef struct wf_passed {
     uint32_t kept, passed;
 } wf_passed;
 
-/* A sequence, embedded in a request. The caller owns it and its tokens; sched owns the pages and everything from `state` on. */
+/* A sequence, embedded in a request. The caller owns it and its tokens; sched owns the pages and everything from
+ * `state` on. */
 typedef struct wf_seq {
     struct wf_seq *next;
     const int32_t *tokens;  /* prompt and generated tokens */
     uint32_t n_tokens;      /* known tokens */
-    uint32_t n_pending;     /* more tokens, which steps in flight sample: positions up to n_tokens + n_pending may be scheduled */
+    /* more tokens, which steps in flight sample: positions up to n_tokens + n_pending may be scheduled */
+    uint32_t n_pending;
     uint32_t n_prompt;      /* 0: n_tokens at wf_sched_add */
     uint32_t max_tokens;    /* greatest length, prompt included */
     uint32_t n_computed;    /* tokens whose K and V are in the pages */
@@ -83,7 +95,8 @@ typedef struct wf_seq {
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
-    bool all_logits;        /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
+    /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
+    bool all_logits;
     bool no_logits;         /* not even logits of the last position */
     bool private;           /* its pages are not put into the prefix cache */
     enum wf_seq_state state;
@@ -96,7 +109,8 @@ typedef struct wf_seq {
     wf_passed tables[WF_MAX_KV_TABLES];
     uint32_t n_registered;  /* leading pages of each table that are in the prefix cache */
     uint64_t prefix;        /* block id of the last of them, see prefix.h */
-    uint32_t n_scheduled, logit0, n_logits; /* in the batch just formed: tokens; first row and number of rows of logits */
+    /* in the batch just formed: tokens; first row and number of rows of logits */
+    uint32_t n_scheduled, logit0, n_logits;
     uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;
 
@@ -130,8 +144,8 @@ typedef struct wf_client {
     uint32_t n_active;    /* running or preempted sequences */
 } wf_client;
 
-/* A copy of pages of q to the host (out) or back. Swaps run before the step: first all that go out, then all
- * that come in. A sequence is in the list once. */
+/* A copy of pages of q to the host (out) or back. Swaps run before the step: first all that go out, then all that
+ * come in. A sequence is in the list once. */
 typedef struct wf_swap {
     wf_seq *q;
     bool out;
@@ -153,10 +167,14 @@ typedef struct wf_sched {
     wf_client nobody, *clients; /* nobody, of id 0, is the last in the list, and always there */
     uint32_t n_clients;         /* besides nobody */
     int64_t floor;              /* what the last client had been served when nobody was left that waits */
-    uint32_t alone;             /* most tokens of a prompt in a step while nothing else runs or waits, where prompts are cut; 0: no limit. The engine sets it */
+    /* most tokens of a prompt in a step while nothing else runs or waits, where prompts are cut; 0: no limit. The
+     * engine sets it */
+    uint32_t alone;
     int64_t step, arrivals;
     double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
-    double prefill, decode;     /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both: none has finished, and none was expected */
+    /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both:
+     * none has finished, and none was expected */
+    double prefill, decode;
     wf_swap *swaps;             /* of the batch just formed */
     size_t n_swaps, cap_swaps;
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
@@ -172,23 +190,25 @@ uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens); /* of host me
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
-/* The K and V of q may be wrong, or may never be computed, from position `from` on: no page of these stays in the prefix cache, or all who
- * begin alike would fail, too. */
+/* The K and V of q may be wrong, or may never be computed, from position `from` on: no page of these stays in the
+ * prefix cache, or all who begin alike would fail, too. */
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from);
-/* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before of those that are expected; 0: neither is known. */
+/* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before
+ * of those that are expected; 0: neither is known. */
 double wf_sched_ratio(const wf_sched *s);
 /* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
-/* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the device
- * samples their next tokens; when the caller learns one it appends it to the sequence and decrements n_pending. */
+/* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the
+ * device samples their next tokens; when the caller learns one it appends it to the sequence and decrements
+ * n_pending. */
 void wf_sched_advance(wf_sched *s, bool pending);
 /* The host has no memory for the pages of q: its tokens will be recomputed. */
 void wf_sched_discard(wf_sched *s, wf_seq *q);
 /* Leading pages of a table that the windows of the next token have passed, and of these those that they never pass. */
 uint32_t wf_sched_passed(const wf_sched *s, uint32_t table, uint32_t n_computed);
 uint32_t wf_sched_kept(const wf_sched *s, uint32_t table);
-/* Peak of KV pages in use if each running sequence decodes as long as the average of its bucket. with: one more sequence,
- * or NULL. */
+/* Peak of KV pages in use if each running sequence decodes as long as the average of its bucket. with: one more
+ * sequence, or NULL. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with);
 void wf_sched_free(wf_sched *s);
 

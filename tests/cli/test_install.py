@@ -19,7 +19,6 @@ BUILD = os.path.abspath(sys.argv.pop(1))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HAVE_PAGES = os.path.isdir(os.path.join(BUILD, "src", "cli", "pages", "man1"))
 PROGRAM = """#include <weft/weft.h>
-#include <weft/tune.h>
 #include <stdio.h>
 int main(void)
 {
@@ -59,7 +58,7 @@ class Install(unittest.TestCase):
         return path
 
     def test_files(self):
-        for path in ("include/weft/weft.h", "include/weft/tune.h", "include/weft/debug.h", "bin/weft"):
+        for path in ("include/weft/weft.h", "include/weft/debug.h", "bin/weft"):
             self.installed(*path.split("/"))
         shipped = {n for n in os.listdir(os.path.join(ROOT, "tuned")) if n.endswith(".tune")}
         self.assertTrue(shipped)

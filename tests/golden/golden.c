@@ -13,7 +13,7 @@
 #include "support/kept_plan.h"
 #include "support/skip.h"
 #include <weft/debug.h>
-#include <weft/tune.h>
+#include "lab/lab.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,7 +202,7 @@ static bool stored_path(bool deterministic, char *path, size_t cap)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", .nano_batches = 1, .deterministic = deterministic};
-    bool ok = !weft_engine_open(model, &p, &e) && !wf_stored_path(e->dev, &e->graph, "plan", path, cap);
+    bool ok = !weft_engine_open(model, &p, &e) && !wf_stored_path(e->dev, &e->layout.graph, "plan", path, cap);
     char folder[600];
     snprintf(folder, sizeof folder, "%.*s", ok ? (int)(strrchr(path, '/') - path) : 0, path);
     weft_engine_close(e);

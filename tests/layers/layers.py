@@ -3,7 +3,7 @@
 
 A folder includes only itself and names to its right in ORDER; cl and cpu see only dev and what is to its right,
 and nothing includes them. cli, serve, loadgen, pull and answers include only themselves and those of them to their right,
-<weft/...> and base, and src/serve/http nothing else of serve; tables (.def), which are words and no code, may be of any folder. Project headers are always written "folder/file.h".
+<weft/...> and base, cli also lab, and src/serve/http nothing else of serve; tables (.def), which are words and no code, may be of any folder. Project headers are always written "folder/file.h".
 
 Messages of the library name its parameters, which the program knows to be its options (src/base/options.c), and no options: other programs have none.
 
@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-ORDER = "cli serve loadgen pull answers tune convert engine text jinja model exec plan sched mem verify select dev sample tensor base".split()
+ORDER = "cli serve loadgen pull answers lab convert engine kept text jinja model exec plan sched mem verify select dev sample tensor base".split()
 ABOVE_ALL = {"cli", "serve", "loadgen", "pull", "answers"}  # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
@@ -25,7 +25,7 @@ def allowed(folder):
     if folder in BACKENDS:
         return {folder} | set(ORDER[ORDER.index("dev"):])
     if folder in ABOVE_ALL:
-        return set(ORDER[ORDER.index(folder):ORDER.index("tune")]) | {"base"}
+        return set(ORDER[ORDER.index(folder):ORDER.index("lab")]) | {"base"} | ({"lab"} if folder == "cli" else set())
     return set(ORDER[ORDER.index(folder):])
 
 

@@ -8,7 +8,7 @@ computed, of each architecture.
     reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]; of experts also how close a choice was
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
 
---attention-windows FILE: sparse attention as that file says (src/engine/attention_windows.h).
+--attention-windows FILE: sparse attention as that file says (src/model/weights/attention_windows.h).
 """
 
 import argparse

@@ -120,10 +120,10 @@ static bool same_columns(const wf_plan *p, int32_t a, int32_t b)
 /* Did the node write its result in its place? */
 static bool replaced(const poisoner *x, const wf_node *n, int32_t value)
 {
-    const wf_plan *p = &x->e->plans.list[0];
+    const wf_plan *p = &x->e->layout.plans.list[0];
     for (int i = 0; i < WF_MAX_OUT; i++) {
         int32_t out = wf_node_out(n, (size_t)i);
-        if (out >= 0 && out != value && p->buffer_of[out] >= 0 && same_columns(p, out, value) && read_later(&x->e->graph, n, out)) return true;
+        if (out >= 0 && out != value && p->buffer_of[out] >= 0 && same_columns(p, out, value) && read_later(&x->e->layout.graph, n, out)) return true;
     }
     return false;
 }
@@ -139,7 +139,7 @@ static weft_status fill_rows(poisoner *x, wf_queue *q, const wf_view *v)
 static weft_status poison_dead(void *user, wf_queue *q, const wf_node *n, const wf_batch *b, uint32_t first, const wf_call *c)
 {
     poisoner *x = user;
-    const wf_graph *g = &x->e->graph;
+    const wf_graph *g = &x->e->layout.graph;
     for (int i = 0; i < WF_MAX_IN + WF_MAX_OUT; i++) {
         int32_t v = i < WF_MAX_IN ? n->in[i].value : wf_node_out(n, (size_t)i - WF_MAX_IN);
         if (v < 0 || g->values[v].kind != WF_VALUE_ACT || read_later(g, n, v) || replaced(x, n, v)) continue;
@@ -171,8 +171,8 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
     struct weft_engine_params ep = {.device = "cpu", .context = 256, .n_seqs = 16, .threads = 1, .max_batched_tokens = 16, .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}};
     if (weft_engine_open(m, &ep, &e)) fail_msg("%s", weft_last_error());
-    assert_int_equal(e->limits.pool.n, parts);
-    s.pool_bytes = wf_unified_pool_bytes(&e->limits.pool);
+    assert_int_equal(e->layout.limits.pool.n, parts);
+    s.pool_bytes = wf_unified_pool_bytes(&e->layout.limits.pool);
     poisoner x = {.e = e};
     if (poison) wf_exec_observe(e->exec, poison_dead, &x); /* the engine is idle; its lock publishes this along with the request */
     struct weft_request_params p = {.prompt = "Once upon a time there was a little dog who had a red ball and", .max_tokens = N_TOKENS, .ignore_eos = true, .on_event = on_event, .user = &s};

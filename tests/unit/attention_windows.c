@@ -4,7 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/attention_windows.h"
+#include "engine/engine.h"
+#include "model/weights/attention_windows.h"
 #include "support/suite.h"
 
 #define HEAD "weft-attention-windows 1\n"
@@ -127,7 +128,7 @@ static void check_node(const struct weft_engine *e, const wf_node *n, uint32_t n
         assert_int_equal(n->in[WF_ATTENTION_WINDOWS].value, -1);
         return;
     }
-    const wf_view *v = &e->views[e->graph.values[n->in[WF_ATTENTION_WINDOWS].value].id];
+    const wf_view *v = &e->views[e->layout.graph.values[n->in[WF_ATTENTION_WINDOWS].value].id];
     int32_t windows[64];
     assert_int_equal(n->p.sink, 3);
     assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_head && v->cols <= WF_LEN(windows));
@@ -140,8 +141,8 @@ static void check_engine(const struct weft_model *m, const struct weft_engine_pa
     struct weft_engine *e = NULL;
     write_first_layer(m, n_heads);
     if (weft_engine_open(m, p, &e)) fail_msg("%s", weft_last_error());
-    for (size_t i = 0; i < e->graph.n_nodes; i++)
-        if (e->graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->graph.nodes[i], n_heads);
+    for (size_t i = 0; i < e->layout.graph.n_nodes; i++)
+        if (e->layout.graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->layout.graph.nodes[i], n_heads);
     weft_engine_close(e);
 }
 

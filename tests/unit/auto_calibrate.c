@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/auto_calibrate.h"
+#include "engine/engine.h"
 #include "support/fresh_cache.h"
 #include "support/wraps.h"
 #include "support/suite.h"
 #include <weft/debug.h>
-#include <weft/tune.h>
+#include "lab/lab.h"
 
 #define DEMO     "models/demo.gguf"
 #define RANDOM   "--shape" /* a path that stands for random weights */
@@ -52,7 +52,7 @@ typedef struct opened {
 
 static void read_ranges(const struct weft_engine *e, opened *out)
 {
-    for (const wf_node *n = e->graph.nodes; n < e->graph.nodes + e->graph.n_nodes; n++)
+    for (const wf_node *n = e->layout.graph.nodes; n < e->layout.graph.nodes + e->layout.graph.n_nodes; n++)
         if (n->op == WF_OP_ATTENTION) out->ranges[n->layer] = (wf_phi){n->p.phi, n->p.phi_lo, n->p.phi_hi};
     out->n_async = weft_engine_softmax(e, NULL, NULL, NULL, 0);
     weft_engine_stats(e, &out->stats);

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "support/null_device.h"
+#include "lab/lab.h"
 #include "support/suite.h"
-#include <weft/tune.h>
 #include <weft/weft.h>
 
 #define GIB (1ull << 30)

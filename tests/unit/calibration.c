@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/calibration.h"
+#include "engine/engine.h"
+#include "lab/lab.h"
 #include "support/suite.h"
 
 #define DEMO "models/demo.gguf"
@@ -158,8 +159,8 @@ static unsigned used_layers(const struct weft_model *m, const char *file, wf_op_
     unsigned used = 0;
     struct weft_engine_params p = {.device = "null", .context = 64, .calibration = file};
     if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
-    for (size_t i = 0; i < e->graph.n_nodes; i++) {
-        const wf_node *n = &e->graph.nodes[i];
+    for (size_t i = 0; i < e->layout.graph.n_nodes; i++) {
+        const wf_node *n = &e->layout.graph.nodes[i];
         if (n->op != WF_OP_ATTENTION) continue;
         if (n->layer == 0) *first = n->p;
         used += n->p.phi_lo < n->p.phi_hi;

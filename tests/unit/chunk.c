@@ -7,9 +7,9 @@
 #include "support/null_device.h"
 #include "engine/engine.h"
 #include "select/select.h"
+#include "lab/lab.h"
 #include "support/suite.h"
 #include "support/wraps.h"
-#include <weft/tune.h>
 
 static struct weft_model *model;
 static char folder[64], path[128];

@@ -2,7 +2,7 @@
  * Runs on the null device, which computes nothing and fails on demand, and on the CPU's own kernels; no
  * library code besides, so it is also the program that the thread sanitizer watches. */
 #include <weft/debug.h>
-#include <weft/tune.h>
+#include "lab/lab.h"
 #include <weft/weft.h>
 
 #include <pthread.h>

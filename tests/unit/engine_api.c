@@ -1,7 +1,7 @@
 /* engine_api: what programs build on: events that are pulled, opening that is given up, objects closed in any order, prompts of all kinds,
  * and parameters of a program for a newer weft. On the null device, and on the CPU's own kernels. */
 #include <weft/debug.h>
-#include <weft/tune.h>
+#include "lab/lab.h"
 
 #include <math.h>
 #include <poll.h>
@@ -648,9 +648,6 @@ static void is_newer(weft_status s)
 }
 
 #define NEWER .reserved = {[sizeof((struct weft_model_params *)0)->reserved / sizeof(uint64_t) - 1] = 1} /* the shortest */
-static void no_row(void *user, const struct weft_op_row *row)
-{
-}
 
 /* Parameters that this weft does not know of are not ignored. */
 static void newer_programs_are_refused(void **state)
@@ -658,8 +655,6 @@ static void newer_programs_are_refused(void **state)
     struct weft_model *m = NULL;
     struct weft_engine *e = open_engine("null"), *other = NULL;
     struct weft_budget budget;
-    struct weft_bench_result rate;
-    struct weft_calibration *c;
     struct weft_request *r = NULL;
     int32_t *ids;
     size_t n;
@@ -676,11 +671,6 @@ static void newer_programs_are_refused(void **state)
     is_newer(weft_chat_tokenize(model, &chat, &ids, &n));
     is_newer(weft_chat_render(model, &chat, &text, &n));
     is_newer(weft_convert(&(struct weft_convert_params){.path = "a", .out = "b", .type = "F16", NEWER}, NULL));
-    is_newer(weft_bench(e, &(struct weft_bench_params){.n_gen = 1, NEWER}, &rate));
-    is_newer(weft_bench_ops(&(struct weft_op_params){.device = "cpu", .on_row = no_row, NEWER}));
-    is_newer(weft_tune(&(struct weft_tune_params){.device = "cpu", .model = model, NEWER}, NULL, 0));
-    is_newer(weft_calibrate(e, &(struct weft_calibrate_params){.text = "a", .len = 1, NEWER}, &c));
-    is_newer(weft_explain(e, &(struct weft_explain_params){NEWER}, stdout));
     assert_null(m);
     assert_null(other);
     assert_null(r);

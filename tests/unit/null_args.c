@@ -1,7 +1,6 @@
-/* null_args: public functions called with NULL where the headers do not allow it, and where they do. Each pointer of each function of include/weft has a
- * call here: the last test reads the headers and compares. */
+/* null_args: public functions called with NULL where weft.h does not allow it, and where they do. Each pointer of each function of include/weft has a
+ * call here: the last test reads the header and compares. */
 #include <weft/debug.h>
-#include <weft/tune.h>
 
 #include <ctype.h>
 #include <math.h>
@@ -188,146 +187,6 @@ static void converting(void **state)
     PASSES(weft_convert, &(struct weft_convert_params){.path = "/no", .out = "b", .type = "F16"}, NULL);
 }
 
-/* ---- tune.h ------------------------------------------------------------------------------------------------ */
-
-static void no_op(void *user, const struct weft_op_row *row)
-{
-}
-
-static void no_ablation(void *user, const struct weft_ablation_row *row)
-{
-}
-
-static void no_kernel(void *user, const struct weft_kernel *k)
-{
-}
-
-static void no_candidate(void *user, const struct weft_candidate *k)
-{
-}
-
-static void measuring(void **state)
-{
-    struct weft_bench_params bench = {.n_gen = 1};
-    struct weft_bench_result rate;
-    struct weft_op_params ops = {.device = "null", .n_shapes = 1, .on_row = no_op};
-    struct weft_tune_params tune = {.device = "null", .n_shapes = 1};
-    const char *const nothing = NULL;
-    char buf[64] = "same";
-    REFUSES(weft_bench, NULL, &bench, &rate);
-    REFUSES(weft_bench, engine, NULL, &rate);
-    REFUSES(weft_bench, engine, &bench, NULL);
-    REFUSES(weft_bench_ops, NULL);
-    REFUSES(weft_bench_ops, &(struct weft_op_params){.device = "null"});
-    REFUSES(weft_bench_ops, &ops);
-    ops.shapes = &nothing;
-    REFUSES(weft_bench_ops, &ops);
-    REFUSES(weft_tune, NULL, buf, sizeof buf);
-    REFUSES(weft_tune, &tune, buf, sizeof buf);
-    PASSES(weft_tune, &(struct weft_tune_params){.device = "null", .model = model}, NULL, 8);
-    REFUSES(weft_tune_chunk, NULL, &(struct weft_chunk_params){0}, buf, sizeof buf);
-    REFUSES(weft_tune_chunk, engine, NULL, buf, sizeof buf);
-    REFUSES(weft_tune_chunk, engine, &(struct weft_chunk_params){.n = 1}, buf, sizeof buf);
-    PASSES(weft_tune_chunk, engine, &(struct weft_chunk_params){0}, NULL, 8);
-    IGNORES(weft_device_file, NULL, buf, sizeof buf);
-    IGNORES(weft_device_file, weft_engine_device(engine), NULL, 8);
-    assert_string_equal(buf, "same");
-    REFUSES(weft_ablation, NULL, &(struct weft_ablation_params){.on_row = no_ablation});
-    REFUSES(weft_ablation, engine, NULL);
-    REFUSES(weft_ablation, engine, &(struct weft_ablation_params){0});
-}
-
-static void calibrating(void **state)
-{
-    struct weft_calibrate_params p = {.text = "a", .len = 1};
-    struct weft_calibration *c, none = {0};
-    REFUSES(weft_calibrate, NULL, &p, &c);
-    REFUSES(weft_calibrate, engine, NULL, &c);
-    REFUSES(weft_calibrate, engine, &(struct weft_calibrate_params){0}, &c);
-    REFUSES(weft_calibrate, engine, &p, NULL);
-    REFUSES(weft_calibration_save, NULL, model, "/no");
-    REFUSES(weft_calibration_save, &none, NULL, "/no");
-    REFUSES(weft_calibration_save, &none, model, NULL);
-    IGNORES(weft_calibration_free, NULL);
-    note("weft_logit_quantile", "NULL, 0.5");
-    assert_true(isnan(weft_logit_quantile(NULL, 0.5)));
-}
-
-static void reports(void **state)
-{
-    struct weft_engine_params params = {.device = "null"};
-    struct weft_memory memory;
-    struct weft_cost *cost;
-    struct weft_explain_params explain = {0};
-    REFUSES(weft_memory, NULL, &params, &memory);
-    REFUSES(weft_memory, model, NULL, &memory);
-    REFUSES(weft_memory, model, &params, NULL);
-    REFUSES(weft_explain, NULL, &explain, stdout);
-    REFUSES(weft_explain, engine, NULL, stdout);
-    REFUSES(weft_explain, engine, &explain, NULL);
-    REFUSES(weft_cost, NULL, &cost);
-    REFUSES(weft_cost, &(struct weft_cost_params){.on = "h200"}, &cost);
-    REFUSES(weft_cost, &(struct weft_cost_params){.model = model, .on = "h200"}, NULL);
-    IGNORES(weft_cost_free, NULL);
-}
-
-static void plans(void **state)
-{
-    struct weft_search_params search = {.profile = "/no"};
-    struct weft_overlap_params overlap = {0};
-    bool stopped;
-    REFUSES(weft_profile_print, NULL, stdout);
-    REFUSES(weft_profile_print, "/no", NULL);
-    REFUSES(weft_search, NULL, &search, stdout, &stopped);
-    REFUSES(weft_search, engine, NULL, stdout, &stopped);
-    REFUSES(weft_search, engine, &(struct weft_search_params){0}, stdout, &stopped);
-    REFUSES(weft_search, engine, &search, NULL, &stopped);
-    PASSES(weft_search, engine, &search, stdout, NULL);
-    char words[64];
-    struct weft_engine_params params = {.device = "null"};
-    struct weft_timeline_params drawn = {0};
-    struct weft_timeline *timeline = NULL;
-    struct weft_profile *profile = NULL;
-    REFUSES(weft_plan_source, NULL, &params, words, sizeof words);
-    REFUSES(weft_plan_source, model, NULL, words, sizeof words);
-    REFUSES(weft_plan_source, model, &params, NULL, sizeof words);
-    REFUSES(weft_timeline, NULL, &drawn, &timeline);
-    REFUSES(weft_timeline, engine, NULL, &timeline);
-    REFUSES(weft_timeline, engine, &drawn, NULL);
-    REFUSES(weft_profile_read, NULL, &profile);
-    REFUSES(weft_profile_read, "/no", NULL);
-    IGNORES(weft_timeline_free, NULL);
-    IGNORES(weft_profile_free, NULL);
-    note("weft_engine_plan_source", "NULL");
-    assert_string_equal(weft_engine_plan_source(NULL), "");
-    REFUSES(weft_tune_overlap, NULL, &overlap, stdout, &stopped);
-    REFUSES(weft_tune_overlap, engine, NULL, stdout, &stopped);
-    REFUSES(weft_tune_overlap, engine, &overlap, NULL, &stopped);
-    PASSES(weft_tune_overlap, engine, &overlap, stdout, NULL);
-}
-
-/* Devices and tiers have defaults; one that does not exist ends the call early. */
-static void kernels(void **state)
-{
-    const char *shape = "M=8,N=64,K=64";
-    char *text;
-    PASSES(weft_selftest, NULL, "no tier", 1, NULL, NULL);
-    PASSES(weft_selftest, "no device", NULL, 1, NULL, NULL);
-    PASSES(weft_kernels, NULL, "no tier", no_kernel, NULL);
-    PASSES(weft_kernels, "no device", NULL, no_kernel, NULL);
-    REFUSES(weft_kernels, "null", NULL, NULL, NULL);
-    REFUSES(weft_engine_kernels, NULL, no_kernel, NULL);
-    REFUSES(weft_engine_kernels, engine, NULL, NULL);
-    PASSES(weft_candidates, NULL, "no tier", shape, "F16", no_candidate, NULL);
-    PASSES(weft_candidates, "no device", NULL, shape, "F16", no_candidate, NULL);
-    REFUSES(weft_candidates, "null", "base", NULL, "F16", no_candidate, NULL);
-    PASSES(weft_candidates, "no device", "base", shape, NULL, no_candidate, NULL);
-    REFUSES(weft_candidates, "null", "base", shape, "F16", NULL, NULL);
-    PASSES(weft_kernel_source, NULL, "no kernel", &text);
-    REFUSES(weft_kernel_source, "null", NULL, &text);
-    REFUSES(weft_kernel_source, "null", "gemm/ref", NULL);
-}
-
 static void the_log(void **state)
 {
     IGNORES(weft_log_to, NULL, NULL, WEFT_LOG_ERROR);
@@ -401,7 +260,6 @@ static size_t check_header(const char *path)
 static void every_pointer_has_a_call(void **state)
 {
     assert_true(check_header("include/weft/weft.h") > 40);
-    assert_true(check_header("include/weft/tune.h") > 40);
 }
 
 static int setup(void **state)
@@ -419,5 +277,5 @@ static int teardown(void **state)
 }
 
 SUITE(null_args, setup, teardown, CASE(models), CASE(texts), CASE(chats), CASE(engines), CASE(requests),
-      CASE(converting), CASE(measuring), CASE(calibrating), CASE(reports), CASE(plans), CASE(kernels), CASE(the_log),
+      CASE(converting), CASE(the_log),
       CASE(every_pointer_has_a_call))

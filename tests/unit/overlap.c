@@ -10,7 +10,7 @@ static void test_any_context(void **state)
         struct weft_engine *e = NULL;
         struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT << i, .max_batched_tokens = TOKENS};
         assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
-        assert_int_equal(wf_stored_path(e->dev, &e->graph, "plan", path[i], sizeof path[i]), WEFT_OK);
+        assert_int_equal(wf_stored_path(e->dev, &e->layout.graph, "plan", path[i], sizeof path[i]), WEFT_OK);
         weft_engine_close(e);
     }
     assert_string_equal(path[0], path[1]);

@@ -8,7 +8,7 @@ static double step_us(struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     wf_batch b;
     double us;
-    assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
+    assert_int_equal(wf_batch_init(&b, &e->layout.limits), WEFT_OK);
     assert_int_equal(wf_load_batch(e, x, context, &b), WEFT_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(wf_load_step(e, &b, &us), WEFT_OK);
     wf_batch_free(&b);
@@ -85,7 +85,7 @@ static void test_takes_nothing_that_loses(void **state)
     assert_non_null(strstr(said, "1.00x: simulation promised"));
     stored("plan", path, sizeof path);
     struct weft_engine *e = open_engine(1);
-    assert_int_equal(wf_plans_load(&e->graph, path, &plans), WEFT_OK);
+    assert_int_equal(wf_plans_load(&e->layout.graph, path, &plans), WEFT_OK);
     assert_int_equal(plans.n, 1);
     wf_plans_free(&plans);
     weft_engine_close(e);
@@ -181,7 +181,7 @@ static void test_kinds(void **state)
     wf_batch b;
     set_world(gains);
     struct weft_engine *e = open_engine(1);
-    assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
+    assert_int_equal(wf_batch_init(&b, &e->layout.limits), WEFT_OK);
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
         assert_int_equal(wf_load_of_kind(e, &wf_load_kinds[i], CONTEXT, &share[i], &b), WEFT_OK);
         assert_in_range(b.n_decodes, (uint32_t)((double)share[i].least * b.n_tokens), (uint32_t)((double)share[i].most * b.n_tokens));
@@ -206,7 +206,7 @@ static void test_older_plans(void **state)
     memset(limits, ' ', strcspn(limits, "\n"));
     write_text(path, plan.v);
     struct weft_engine *e = open_engine(0);
-    assert_int_equal(e->plans.n, 1);
+    assert_int_equal(e->layout.plans.n, 1);
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK); /* by the times that are kept */
@@ -242,7 +242,7 @@ static void test_damaged_files(void **state)
     want_programs();
     keep_damaged_plan();
     struct weft_engine *e = open_engine(0);
-    assert_int_equal(e->plans.n, 1);
+    assert_int_equal(e->layout.plans.n, 1);
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
     spoil("profile", "weft-profile 1\nop a compute\n");
@@ -372,7 +372,7 @@ static void test_output(void **state)
     assert_non_null(strstr(said, "engines take it with --plan"));
     free(said);
     struct weft_engine *e = open_engine(0);
-    assert_non_null(strstr(e->plan_from, "never measured"));
+    assert_non_null(strstr(e->layout.plan_from, "never measured"));
     weft_engine_close(e);
     unlink(file), unlink(link_to);
 }

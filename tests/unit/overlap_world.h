@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "support/null_device.h"
 #include "plan/milp.h"
-#include "tune/overlap.h"
+#include "lab/overlap.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -156,7 +156,7 @@ static inline void set_tuned_world(void)
 static inline void stored(const char *what, char *path, size_t cap)
 {
     struct weft_engine *e = open_engine(1);
-    assert_int_equal(wf_stored_path(e->dev, &e->graph, what, path, cap), WEFT_OK);
+    assert_int_equal(wf_stored_path(e->dev, &e->layout.graph, what, path, cap), WEFT_OK);
     weft_engine_close(e);
 }
 

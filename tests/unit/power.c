@@ -1,5 +1,5 @@
 /* power: readers of power on files and a library that the test makes: counters that start again, sources that only tell watts, and machines that tell nothing. */
-#include "tune/power.h"
+#include "lab/power.h"
 #include "support/suite.h"
 
 #include <stdio.h>

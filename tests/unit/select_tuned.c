@@ -11,8 +11,8 @@
 #include "select/select.h"
 #include "select/tuned.h"
 #include "verify/bind.h"
+#include "lab/lab.h"
 #include "support/suite.h"
-#include <weft/tune.h>
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
 #define ROW  "gemm F16 N=64,K=32 1:null2 9:null3\n"

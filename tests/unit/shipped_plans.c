@@ -3,10 +3,11 @@
 #include "base/file.h"
 #include "plan/milp.h"
 #include "select/select.h"
+#include "kept/plans.h"
 #include "select/tuned.h"
 #include "support/kept_plan.h"
+#include "lab/lab.h"
 #include "support/suite.h"
-#include <weft/tune.h>
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -99,7 +100,7 @@ static int run_installed(void)
 {
     struct weft_model *m = open_demo();
     struct weft_engine *e = open_engine(m, 0);
-    printf("%zu plans, %s\n", e->plans.n, weft_engine_plan_source(e));
+    printf("%zu plans, %s\n", e->layout.plans.n, weft_engine_plan_source(e));
     weft_engine_close(e);
     weft_model_close(m);
     return 0;
@@ -123,7 +124,7 @@ static void ship(uint32_t nano_batches, const char *bytes)
     char name[200], path[300];
     struct weft_model *m = open_demo();
     struct weft_engine *e = open_engine(m, nano_batches);
-    assert_int_equal(wf_shipped_plans_name(e->dev, &e->graph, name, sizeof name), WEFT_OK);
+    assert_int_equal(wf_shipped_plans_name(e->dev, &e->layout.graph, name, sizeof name), WEFT_OK);
     snprintf(path, sizeof path, "%s/share/weft/tuned/%s", home, name);
     assert_int_equal(keep_plans(e, path), WEFT_OK);
     FILE *f = bytes ? fopen(path, "w") : NULL;

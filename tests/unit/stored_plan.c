@@ -1,5 +1,6 @@
 /* stored_plan: what engines do with a kept plan that was damaged: whatever is in its place, they open, and write the same text as without it. */
 #include "base/file.h"
+#include "kept/plans.h"
 #include "support/kept_plan.h"
 #include "support/suite.h"
 
@@ -50,10 +51,10 @@ static answer write_with(struct weft_engine *e)
 static bool check_same(const char *what, size_t at)
 {
     struct weft_engine *e = open_engine((struct weft_engine_params){0});
-    bool taken = strstr(e->plan_from, "weft tune --overlap found");
+    bool taken = strstr(e->layout.plan_from, "weft tune --overlap found");
     answer a = write_with(e);
-    if (a.n != N_TOKENS || memcmp(a.ids, sequential.ids, sizeof a.ids)) fail_msg("%s %zu: other tokens (%s)", what, at, e->plan_from);
-    if (!taken && !strstr(e->plan_from, "cannot be used")) fail_msg("%s %zu: %s", what, at, e->plan_from);
+    if (a.n != N_TOKENS || memcmp(a.ids, sequential.ids, sizeof a.ids)) fail_msg("%s %zu: other tokens (%s)", what, at, e->layout.plan_from);
+    if (!taken && !strstr(e->layout.plan_from, "cannot be used")) fail_msg("%s %zu: %s", what, at, e->layout.plan_from);
     weft_engine_close(e);
     return taken;
 }
@@ -186,7 +187,7 @@ static int make_plan(void)
     char folder[600];
     struct weft_engine *e = open_engine((struct weft_engine_params){.nano_batches = 1});
     sequential = write_with(e);
-    if (wf_stored_path(e->dev, &e->graph, "plan", path, sizeof path)) return -1;
+    if (wf_stored_path(e->dev, &e->layout.graph, "plan", path, sizeof path)) return -1;
     weft_engine_close(e);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     if (wf_folder_check(folder)) return -1;

@@ -2,7 +2,7 @@
  * costs. */
 #include "support/null_device.h"
 #include "plan/simulate.h"
-#include "tune/overlap.h"
+#include "lab/overlap.h"
 #include "support/suite.h"
 
 #include <math.h>
@@ -81,7 +81,7 @@ static size_t count_work(const struct weft_engine *e, const wf_plan *p, const wf
 {
     size_t n = 0;
     for (size_t i = 0; i < p->n_nanos; i++) {
-        const wf_node *node = &e->graph.nodes[p->nanos[i].node];
+        const wf_node *node = &e->layout.graph.nodes[p->nanos[i].node];
         bool swap = node->kind == WF_NODE_SWAP_IN || node->kind == WF_NODE_SWAP_OUT;
         bool not_here = swap || node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED || node->when == WF_WHEN_LOGITS;
         n += !not_here && wf_nano_range(node, &p->nanos[i], b->decodes, b->tokens, b->logits).count;
@@ -96,16 +96,16 @@ static void agree(struct weft_engine *e, uint32_t decodes)
     wf_op_profile profile;
     wf_sim_batch b = {TOKENS, decodes, decodes + 1};
     struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = decodes, .profile = path});
-    const wf_plan *p = &e->plans.list[wf_plans_choose(&e->plans, TOKENS, decodes, CONTEXT)];
+    const wf_plan *p = &e->layout.plans.list[wf_plans_choose(&e->layout.plans, TOKENS, decodes, CONTEXT)];
     wf_sim_span *spans = calloc(p->n_nanos, sizeof *spans);
     double us;
     assert_int_equal(wf_op_profile_load(path, &profile), WEFT_OK);
-    assert_int_equal(wf_simulate(&e->graph, p, &profile, &b, spans, &us), WEFT_OK);
+    assert_int_equal(wf_simulate(&e->layout.graph, p, &profile, &b, spans, &us), WEFT_OK);
     assert_true(t->predicted.us == us && us > 0);
     assert_int_equal(t->predicted.n_ops, count_work(e, p, &b));
     const struct weft_timeline_op *op = t->predicted.ops;
     for (size_t i = 0; i < p->n_nanos && op < t->predicted.ops + t->predicted.n_ops; i++) {
-        const wf_node *node = &e->graph.nodes[p->nanos[i].node];
+        const wf_node *node = &e->layout.graph.nodes[p->nanos[i].node];
         wf_range r = wf_nano_range(node, &p->nanos[i], b.decodes, b.tokens, b.logits);
         if (strcmp(node->name, op->name) || node->layer != op->layer || r.first != op->begin || !r.count) continue;
         assert_true(op->begin_us == spans[i].begin && op->end_us == spans[i].end && op->queue == p->nanos[i].queue);
@@ -188,7 +188,7 @@ static void test_other_model(void **state)
     struct weft_timeline *t = NULL;
     wf_op_profile own = {0};
     struct weft_engine *e = open_engine(1, false);
-    assert_int_equal(wf_stored_sign(e->dev, &e->graph, &own), WEFT_OK);
+    assert_int_equal(wf_stored_sign(e->dev, &e->layout.graph, &own), WEFT_OK);
     for (int same = 0; same < 2; same++) {
         snprintf(other, sizeof other, "%s.made", path);
         FILE *from = fopen(path, "r"), *f = fopen(other, "w");

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "support/null_device.h"
-#include "tune/measure.h"
+#include "lab/measure.h"
 #include "support/suite.h"
 #include "support/wraps.h"
 

@@ -489,10 +489,10 @@ static void rows_where_memory_is_short(void **state)
     assert_int_equal(wf_weights_bytes_on(&m.w, NULL), file);
     assert_true(laid > file);
     dev->info.memory = laid * 2, dev->info.available = 0;
-    wf_engine_save_memory(dev, &m.w);
+    wf_layout_save_memory(dev, &m.w);
     assert_false(dev->saves_memory);
     dev->info.memory = laid;
-    wf_engine_save_memory(dev, &m.w);
+    wf_layout_save_memory(dev, &m.w);
     assert_true(dev->saves_memory);
     assert_int_equal(wf_weights_bytes_on(&m.w, dev), file);
     end(&m);
