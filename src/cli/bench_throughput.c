@@ -146,8 +146,9 @@ static void find_peak(throughput *t)
 static struct weft_cost_params cost_params(const throughput *t)
 {
     const struct weft_engine_params *e = &t->o->engine;
-    if (strcmp(t->cost_on, cost_here)) return (struct weft_cost_params){.model = t->m, .on = t->cost_on};
-    return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads};
+    if (strcmp(t->cost_on, cost_here)) return (struct weft_cost_params){.model = t->m, .on = t->cost_on, .f16_residual = e->f16_residual};
+    return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads,
+                                     .f16_residual = e->f16_residual};
 }
 
 /* --on: a name that is none is said before all runs, and what has to be measured is measured before. */
@@ -246,7 +247,7 @@ static void print_title(const throughput *t, const char *label)
         printf("The optimum is NanoFlow's equation 5: %.4g TFLOP/s / (2 x %.4g parameters) = %.0f tokens/s.\n",
                t->peak_flops / 1e12, params, t->peak_flops / (2 * params));
     if (*t->cost_on)
-        printf("The model is `weft plan --cost%s%s`, with memory and energy, for requests of these lengths.\n",
+        printf("The model is `weft plan --cost%s%s`, with memory, for requests of these lengths.\n",
                here ? "" : " --on ", here ? "" : t->cost_on);
     putchar('\n');
 }
@@ -522,7 +523,7 @@ const wf_command wf_cmd_bench_throughput = {
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
             "For known devices (--on) \"% of model\" is the share of the cost model's\n"
-            "optimum for requests of these lengths, which counts memory and energy, too.\n"
+            "optimum for requests of these lengths, which counts memory, too.\n"
             "TTFT counts from the arrival and includes queueing. ITL is the time between two\n"
             "tokens of a request. With --arrivals, the normalised latency is the end-to-end\n"
             "time of a request divided by its output tokens.\n\n"

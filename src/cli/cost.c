@@ -27,7 +27,7 @@ static void print_energy(const struct weft_cost *c, FILE *f)
     double one = c->n_devices;
     if (c->flop_energy > 0) fprintf(f, "  %.3g pJ a flop, %.3g pJ a byte, %.0f W static", c->flop_energy * 1e12, c->byte_energy * 1e12, c->static_power / one);
     if (c->flop_energy > 0 && c->power_limit > 0) fprintf(f, " of a limit of %.0f W%s\n", c->power_limit / one, c->n_devices > 1 ? " (each device)" : "");
-    else if (c->flop_energy > 0) fputs("; its limit is unknown, so energy bounds nothing here\n", f);
+    else if (c->flop_energy > 0) fputs("; its limit is unknown\n", f);
     else fprintf(f, "  energy unknown: nothing is said of it%s\n", c->given ? "" : "; `weft tune --overlap` measures it where power can be read");
 }
 
@@ -96,6 +96,8 @@ static void print_bounds(const struct weft_cost *c, FILE *f)
     fputs("\none op after another: ", f);
     print_rate(c, c->total.alone, c->sequential, f);
     fprintf(f, "; overlap gains at most %.2f x\n", c->optimum / c->sequential);
+    double joules = c->total.seconds[WEFT_LIMIT_ENERGY];
+    if (joules > 0) fprintf(f, "at the power limit, by what ops draw one by one, about %.3f ms a step; steps may take less\n", joules * 1e3);
 }
 
 static void print_cost(const struct weft_cost *c, const char *label, FILE *f)
@@ -159,7 +161,8 @@ static struct weft_cost_params params_of(const wf_opts *o, const struct weft_mod
 {
     struct weft_cost_params p = o->costs;
     p.model = m;
-    p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads;
+    p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads,
+    p.f16_residual = o->engine.f16_residual;
     p.input_len = in, p.output_len = out;
     p.tokens = o->explain.tokens, p.decodes = o->explain.decodes;
     p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : bar;

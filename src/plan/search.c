@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define SMALL 0.04 /* of a layer: ops that take less stand with others */
+#define ENERGY_PART 0.01 /* of the time that joules would need beyond that of a plan, which tells plans apart and hides none */
 
 typedef struct search {
     const wf_search_params *params;
@@ -44,16 +45,17 @@ static bool same_lines(const wf_plan *a, const wf_plan *b)
     return true;
 }
 
-/* Before slower ones; of equals the first stays in front. */
+/* Before those of a higher rank; of equals the first stays in front. */
 static weft_status keep_plan(search *s, const wf_plan *plan, double us, const char *how)
 {
     wf_search_result *r = s->out;
     size_t at = r->n;
+    double joules_us = wf_simulate_energy(s->pl.g, plan, s->pl.profile, &s->params->batch), rank = us + ENERGY_PART * WF_MAX(0, joules_us - us);
     for (size_t i = 0; i < r->n; i++)
         if (same_lines(&r->list[i].plan, plan)) return WEFT_OK;
-    while (at && r->list[at - 1].us > us) at--;
+    while (at && r->list[at - 1].rank > rank) at--;
     if (at >= n_kept(s)) return WEFT_OK;
-    wf_found f = {.us = us};
+    wf_found f = {.us = us, .rank = rank};
     wf_copy(f.how, sizeof f.how, how);
     weft_status status = wf_plan_copy_lines(plan, &f.plan);
     if (status != WEFT_OK) {

@@ -28,11 +28,12 @@ typedef struct wf_search_params {
 typedef struct wf_found {
     wf_plan plan; /* its lines; wf_plans_finish does the rest */
     double us;    /* simulated; NaN: with a kernel that shares compute units */
+    double rank;  /* us, and a little for joules above what the power limit gives in that time */
     char how[64];
 } wf_found;
 
 typedef struct wf_search_result {
-    wf_found list[WF_MAX_FOUND]; /* from the fastest on, then those without a time, then the sequential plan, which is the last one */
+    wf_found list[WF_MAX_FOUND]; /* by rank, then those without a time, then the sequential plan, which is the last one */
     size_t n;
     bool cut_short; /* by time or stop */
 } wf_search_result;

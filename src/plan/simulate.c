@@ -133,18 +133,6 @@ static weft_status run_queues(sim *s)
     return WEFT_OK;
 }
 
-/* A device at its power limit takes the joules of all that it does, however well it overlaps. Prompts' rows see half of the keys. */
-static double energy_us(const sim *s)
-{
-    wf_work all = {0, 0};
-    for (uint32_t i = 0; i < s->p->n_nanos; i++) {
-        const wf_node *n = &s->g->nodes[s->p->nanos[i].node];
-        wf_work w = wf_node_work(s->g, n, n->kind == WF_NODE_KERNEL && s->jobs[i].op ? s->jobs[i].rows : 0, n->rows == WF_ROWS_PREFILL ? s->profile->context / 2.0 : s->profile->context);
-        all.flops += w.flops, all.bytes += w.bytes;
-    }
-    return 1e6 * wf_energy_seconds(&s->profile->energy, all.flops, all.bytes);
-}
-
 weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
                                wf_sim_pieces *pieces, double *us)
 {
@@ -152,7 +140,7 @@ weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_
     if (!s.jobs) return WEFT_ERR_NOMEM;
     list_jobs(&s, b);
     weft_status status = run_queues(&s);
-    *us = profile->energy.flop > 0 ? WF_MAX(s.now, energy_us(&s)) : s.now;
+    *us = s.now;
     free(s.jobs);
     return status;
 }
@@ -160,6 +148,20 @@ weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_
 weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us)
 {
     return wf_simulate_pieces(g, p, profile, b, spans, NULL, us);
+}
+
+/* Prompts' rows see half of the keys. */
+double wf_simulate_energy(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b)
+{
+    wf_work all = {0, 0};
+    for (const wf_nano *x = p->nanos; x < p->nanos + p->n_nanos; x++) {
+        const wf_node *n = &g->nodes[x->node];
+        double keys = n->rows == WF_ROWS_PREFILL ? profile->context / 2.0 : profile->context;
+        if (n->kind != WF_NODE_KERNEL || !wf_op_profile_find(profile, n->name)) continue;
+        wf_work w = wf_node_work(g, n, wf_nano_range(n, x, b->decodes, b->tokens, b->logits).count, keys);
+        all.flops += w.flops, all.bytes += w.bytes;
+    }
+    return profile->energy.flop > 0 ? 1e6 * wf_energy_seconds(&profile->energy, all.flops, all.bytes) : 0;
 }
 
 void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f)

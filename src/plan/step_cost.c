@@ -87,12 +87,12 @@ static double seconds_over(double what, double rate)
 enum wf_limit wf_limit_of(const wf_op_cost *c)
 {
     enum wf_limit most = WF_LIMIT_COMPUTE;
-    for (int i = 1; i < WF_N_LIMITS; i++)
+    for (int i = 1; i < WF_LIMIT_ENERGY; i++)
         if (c->seconds[i] > c->seconds[most]) most = (enum wf_limit)i;
     return most;
 }
 
-/* A device at its power limit is bounded by joules: those of all that it does, over the watts that are left beside static power. */
+/* Energy: joules of all that it does, by what ops draw one by one, over the watts that the power limit leaves beside static power. */
 static void set_seconds(wf_op_cost *c, const wf_machine *m, double rate)
 {
     c->seconds[WF_LIMIT_COMPUTE] = seconds_over(c->flops, rate);

@@ -433,6 +433,28 @@ static void test_finds_overlap(void **state)
     }
 }
 
+/* Joules for which the power limit gives no time at all take no plan away, nor do they make one slower. */
+static void test_energy_bounds_nothing(void **state)
+{
+    (void)state;
+    wf_search_result r[2];
+    wf_graph g = llama(8);
+    const wf_search_params params = {.batch = load_of_1024, .no_programs = true, .max_parts = 2, .seconds = 1000};
+    for (int limited = 0; limited < 2; limited++) {
+        wf_op_profile profile;
+        load_sample("h200-streaming", &profile);
+        if (limited) profile.energy = (wf_energy){.static_power = 100, .power_limit = 101, .flop = 1e-12, .byte = 1e-10};
+        assert_int_equal(wf_search(&g, &profile, &params, &r[limited]), WEFT_OK);
+        wf_op_profile_free(&profile);
+    }
+    assert_int_equal(r[0].n, r[1].n);
+    assert_true(r[1].n > 1 && r[1].list[0].us == r[0].list[0].us);
+    for (size_t i = 0; i + 1 < r[1].n; i++) assert_true(r[1].list[i].rank > r[1].list[i].us && r[1].list[i].us < r[1].list[r[1].n - 1].us);
+    wf_search_free(&r[0]);
+    wf_search_free(&r[1]);
+    wf_graph_free(&g);
+}
+
 static void test_chooses_sequential(void **state)
 {
     wf_search_result r;
@@ -629,5 +651,5 @@ static void test_selection(void **state)
 }
 
 SUITE(plan_search, NULL, NULL, CASE(test_order_is_optimal), CASE(test_splits_are_good), CASE(test_shares_are_optimal),
-      CASE(test_finds_overlap), CASE(test_chooses_sequential), CASE(test_is_deterministic), CASE(test_writes_plans),
+      CASE(test_finds_overlap), CASE(test_energy_bounds_nothing), CASE(test_chooses_sequential), CASE(test_is_deterministic), CASE(test_writes_plans),
       CASE(test_stops), CASE(test_refuses), CASE(test_selection), CASE(test_never_slower))
