@@ -41,12 +41,6 @@ typedef struct wf_serve_params {
     uint32_t max_queue;         /* sequences that may wait; 0: 256 */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
-    uint32_t header_timeout_s;   /* until the head of a first request has arrived; 0: 10 */
-    uint32_t read_timeout_s;     /* until a whole request has arrived; 0: 60 */
-    uint32_t send_timeout_s;     /* that a client may take nothing of its reply; 0: 60 */
-    uint64_t max_body;           /* bytes; 0: 8 MiB */
-    uint64_t max_body_memory;    /* bytes of one client's bodies and prompts, twice as many of all; 0: 256 MiB; at least max_body */
-    uint64_t max_reply_memory;   /* bytes of one client's replies, twice as many of all; 0: 256 MiB */
     uint32_t max_connections;    /* 0: 4096 */
     bool log_json, quiet, verbose;
     bool profile;                /* as given to the engine: /metrics has step times by class */

@@ -41,8 +41,8 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
     log_json(json_pack("{s:s,s:o?}", "level", names[level], "message", wf_json_string(text, strlen(text))));
 }
 
-static void say(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
-static void say(const wf_server *s, const char *fmt, ...)
+static void say_line(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
+static void say_line(const wf_server *s, const char *fmt, ...)
 {
     char raw[1024], text[4 * sizeof raw]; /* a request with the longest path, and all of it as escapes */
     va_list ap;
@@ -76,7 +76,7 @@ void wf_log_request(const wf_job *j)
                            "status", j->status, "generated_tokens", (json_int_t)generated, "ms",
                            ms));
     else
-        say(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
+        say_line(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
 }
 
 typedef struct report {
@@ -95,7 +95,7 @@ static void report_rates(wf_server *s, report *last)
     pthread_mutex_unlock(&s->metrics.lock);
     double seconds = (double)(now - last->ns) * 1e-9;
     if (next.prompt != last->prompt || next.generated != last->generated || e.running || e.waiting)
-        say(s,
+        say_line(s,
             "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f "
             "%%",
             (double)(next.prompt - last->prompt) / seconds,
@@ -184,7 +184,7 @@ static bool on_asked(const wf_opening *o)
     return atomic_load(&n_signals) > 0;
 }
 
-static void *load(void *arg)
+static void *load_model(void *arg)
 {
     loader *l = arg;
     l->rc = l->server->p.open(l->server->p.user, &l->opening);
@@ -193,11 +193,11 @@ static void *load(void *arg)
     return NULL;
 }
 
-static bool let_in(wf_server *s)
+static bool let_clients_in(wf_server *s)
 {
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
     s->listening = wf_work_start(s) && wf_httpd_start(s->http);
-    if (s->listening) say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
+    if (s->listening) say_line(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
     return s->listening;
 }
 
@@ -209,11 +209,11 @@ static uint32_t take_budget(const wf_server *s)
     if (weft_engine_budget(s->engine, &b)) return 1;
     wf_human(b.kv, true, size, sizeof size);
     wf_name_options(from, sizeof from, b.n_seqs_from);
-    say(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s", size, (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
+    say_line(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s", size, (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
     return b.n_seqs;
 }
 
-static void publish(wf_server *s, const loader *l)
+static void publish_model(wf_server *s, const loader *l)
 {
     catch_signals(); /* who reads "is ready" may rely on them */
     s->model = l->opening.model;
@@ -224,17 +224,17 @@ static void publish(wf_server *s, const loader *l)
     name_model(s);
     wf_chat_style_find(s);
     atomic_store(&s->loaded, true);
-    say(s, "sampling of requests that do not say it: %s", l->opening.sampling_text);
-    if (!s->chat.usable) say(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
-    if (s->chat.tools && !s->chat.calls) say(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known here; see --tool-call-parser");
-    say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
+    say_line(s, "sampling of requests that do not say it: %s", l->opening.sampling_text);
+    if (!s->chat.usable) say_line(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
+    if (s->chat.tools && !s->chat.calls) say_line(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known here; see --tool-call-parser");
+    say_line(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
 /* A signal ends loading, which has a moment to clean up. No request has been accepted. */
 _Noreturn static void give_up(const wf_server *s, const loader *l)
 {
     uint64_t end = wf_now_ns() + GIVE_UP_NS;
-    say(s, "stopping…");
+    say_line(s, "stopping…");
     while (!atomic_load(&l->done) && wf_now_ns() < end) wf_sleep_ns(1000000);
     _exit(0);
 }
@@ -246,11 +246,11 @@ static int wait_for_engine(wf_server *s, loader *l)
         if (wait_tick() > 0) give_up(s, l);
         done = atomic_load(&l->done);
         if (done && l->rc) return l->rc;
-        if (s->listening || !(done || atomic_load(&l->checked)) || let_in(s)) continue;
+        if (s->listening || !(done || atomic_load(&l->checked)) || let_clients_in(s)) continue;
         say_error();
         _exit(EXIT_FAIL);
     }
-    publish(s, l);
+    publish_model(s, l);
     return 0;
 }
 
@@ -267,17 +267,17 @@ static size_t count_jobs(wf_server *s, bool abort)
 }
 
 /* Accepts no more requests, waits for running ones up to the timeout, then cancels them. */
-static void drain(wf_server *s)
+static void drain_requests(wf_server *s)
 {
     uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
     int signals = atomic_load(&n_signals);
     atomic_store(&s->stopping, true);
     wf_httpd_refuse(s->http);
     size_t n = count_jobs(s, false);
-    if (n) say(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
+    if (n) say_line(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
     while (count_jobs(s, false) && wf_now_ns() < end)
         if (wait_tick() > signals) break;
-    if (count_jobs(s, true)) say(s, "cancelling what still runs");
+    if (count_jobs(s, true)) say_line(s, "cancelling what still runs");
     while (atomic_load(&s->in_flight))
         wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
     wf_work_stop(s);
@@ -295,7 +295,7 @@ static int wait_for_end(wf_server *s)
         weft_engine_stats(s->engine, &e);
         if (e.failed) stop = true; /* its requests have failed already */
     }
-    drain(s);
+    drain_requests(s);
     if (e.failed) fprintf(stderr, "weft: error: the device failed; the server ends\n");
     return e.failed ? EXIT_LOST : 0;
 }
@@ -312,29 +312,41 @@ static void set_defaults(wf_server *s)
     DEFAULT(max_queue, 256);
     DEFAULT(request_timeout_s, 600);
     DEFAULT(shutdown_timeout_s, 30);
-    DEFAULT(header_timeout_s, 10);
-    DEFAULT(read_timeout_s, 60);
-    DEFAULT(send_timeout_s, 60);
-    DEFAULT(max_body, 8u << 20);
-    DEFAULT(max_body_memory, 256u << 20);
-    DEFAULT(max_reply_memory, 256u << 20);
     DEFAULT(max_connections, 4096);
-    s->bodies.limit = WF_MAX(s->p.max_body_memory, s->p.max_body); /* any body that is possible fits alone */
-    s->replies.limit = s->p.max_reply_memory;
 }
 
-static int serve(wf_server *s)
+/* A client that has shown nothing yet gets as long as a slow line needs for a head; what takes a minute more to arrive, or to be taken, never
+ * will be. 8 MiB hold a context of a million tokens, and 32 such bodies are little beside a model. Tests set others, as in
+ * WEFT_SERVE_LIMITS="read_timeout=2 max_body=1000000". */
+static void set_limits(wf_server *s)
+{
+    wf_limits *l = &s->limits;
+    const char *others = getenv("WEFT_SERVE_LIMITS");
+    const struct {
+        const char *name;
+        uint64_t *limit, value;
+    } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60}, {"send_timeout=", &l->send_timeout_s, 60},
+               {"max_body=", &l->max_body, 8u << 20},         {"bodies=", &l->bodies, 256u << 20},       {"replies=", &l->replies, 256u << 20}};
+    for (size_t i = 0; i < WF_LEN(all); i++) {
+        const char *other = others ? strstr(others, all[i].name) : NULL;
+        *all[i].limit = other ? strtoull(other + strlen(all[i].name), NULL, 10) : all[i].value;
+    }
+    s->bodies.limit = WF_MAX(l->bodies, l->max_body); /* any body that is possible fits alone */
+    s->replies.limit = l->replies;
+}
+
+static int serve_model(wf_server *s)
 {
     loader l = {.opening.checked = on_checked, .opening.stop = on_asked, .server = s};
     pthread_t thread;
     bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
     sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
-    const wf_httpd_params http = {s->p.host, s->p.port, s->p.max_connections, s->p.header_timeout_s, s->p.read_timeout_s,
-                                 s->p.send_timeout_s, wf_request_calls};
+    const wf_httpd_params http = {s->p.host, s->p.port, s->p.max_connections, s->limits.header_timeout_s, s->limits.read_timeout_s,
+                                  s->limits.send_timeout_s, wf_request_calls};
     if (ok) s->http = wf_httpd_open(&http, s);
     if (!s->http) return say_error();
-    if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
+    if (pthread_create(&thread, NULL, load_model, &l)) return EXIT_FAIL;
     int rc = wait_for_engine(s, &l);
     if (!rc) rc = wait_for_end(s);
     pthread_join(thread, NULL);
@@ -342,7 +354,7 @@ static int serve(wf_server *s)
     s->http = NULL;
     weft_engine_close(l.opening.engine);
     weft_model_close(l.opening.model);
-    if (!rc) say(s, "ended");
+    if (!rc) say_line(s, "ended");
     return rc;
 }
 
@@ -353,11 +365,12 @@ int wf_serve(const wf_serve_params *p)
     s->p = *p;
     s->started = (int64_t)time(NULL);
     set_defaults(s);
+    set_limits(s);
     wf_reader_init();
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
-    int rc = serve(s);
+    int rc = serve_model(s);
     wf_httpd_close(s->http);
     wf_keys_free(s);
     free(s->proxies);

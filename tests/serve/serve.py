@@ -47,10 +47,12 @@ class Reply:
 
 class Server:
     def __init__(self, *args, device=ON_CPU, template=cli.CHATML, wait=True, env=None, wrapper=()):
+        """A dictionary among the arguments: limits that have no option."""
         self.lines = []
+        limits = " ".join(f"{k}={v}" for a in args if isinstance(a, dict) for k, v in a.items())
         self.p = subprocess.Popen([*wrapper, *self.command(*args, device=device, template=template)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                  env={**os.environ, **(env or {})})
+                                  env={**os.environ, "WEFT_SERVE_LIMITS": limits, **(env or {})})
         atexit.register(self.p.kill)  # when a test fails; one that ended does not mind
         self.told = threading.Condition()
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -61,7 +63,8 @@ class Server:
 
     @staticmethod
     def command(*args, device=ON_CPU, template=cli.CHATML):
-        return cli.argv("serve", "--port", "0", *(["--chat-template", template] if template else []), *device, *args)
+        return cli.argv("serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
+                        *(a for a in args if not isinstance(a, dict)))
 
     def _read(self):
         for line in self.p.stderr:

@@ -21,7 +21,7 @@ GOOD_BODY = json.dumps(serve.GOOD).encode()
 
 
 class Bad(serve.Unharmed):
-    ARGS = ["--max-body", "1M", "--max-queue", 300, "--read-timeout", 1000]
+    ARGS = ["--max-queue", 300, {"max_body": 1 << 20, "read_timeout": 1000}]
 
     # --- JSON and its fields ------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Bad(serve.Unharmed):
             with socket.create_connection(("127.0.0.1", self.s.port)) as s:
                 s.sendall(whole[:n])
             time.sleep(0.02)  # so that its end is all that is new
-        self.s.wait(lambda: self.s.sockets() == 0, "none stays until --read-timeout")
+        self.s.wait(lambda: self.s.sockets() == 0, "none stays until its time is over")
 
     def test_half_close(self):
         """Who closes the sending side counts as gone, but for what is answered at once; nothing is left of it."""
@@ -236,7 +236,7 @@ class Bad(serve.Unharmed):
 
 
 class Limits(serve.Unharmed):
-    ARGS = ["--max-num-seqs", 2, "--max-queue", 2, "--read-timeout", 1]
+    ARGS = ["--max-num-seqs", 2, "--max-queue", 2, {"read_timeout": 1}]
 
     def test_full_queue(self):
         """With --max-num-seqs and --max-queue taken the next is told to come later."""

@@ -70,7 +70,7 @@ class Crowd(serve.Unharmed):
 
 class Limits(serve.Unharmed):
     """With few connections the rest waits; who does not ask in time makes room."""
-    ARGS = ["--max-connections", 8, "--read-timeout", 2]
+    ARGS = ["--max-connections", 8, {"read_timeout": 2}]
 
     def test_idle_ones_make_room(self):
         idle = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(20)]
@@ -93,7 +93,7 @@ class Limits(serve.Unharmed):
 
 class Full(serve.Unharmed):
     """No time limit helps here: who asks for nothing makes room at once, the oldest first, and /health has room when all ask."""
-    ARGS = ["--max-connections", 8, "--read-timeout", 1000, "--header-timeout", 1000, "--max-body", "1M"]
+    ARGS = ["--max-connections", 8, {"read_timeout": 1000, "header_timeout": 1000, "max_body": 1 << 20}]
 
     def connect(self, data=b""):
         c = socket.create_connection(("127.0.0.1", self.s.port), timeout=serve.PATIENCE)
@@ -177,7 +177,7 @@ class Full(serve.Unharmed):
         with tempfile.NamedTemporaryFile("w") as keys:
             keys.write("secret\n")
             keys.flush()
-            s = serve.Server("--api-key-file", keys.name, "--max-connections", 8, "--read-timeout", 1000, "--header-timeout", 2)
+            s = serve.Server("--api-key-file", keys.name, "--max-connections", 8, {"read_timeout": 1000, "header_timeout": 2})
             head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
             conns = self.fill(s, head, 24)
             self.assertEqual(s.get("/health").status, 200)
@@ -195,7 +195,7 @@ class Full(serve.Unharmed):
         with tempfile.NamedTemporaryFile("w") as keys:
             keys.write("secret\n")
             keys.flush()
-            s = serve.Server("--api-key-file", keys.name, "--header-timeout", 1, "--read-timeout", 1000)
+            s = serve.Server("--api-key-file", keys.name, {"header_timeout": 1, "read_timeout": 1000})
             good = s.connect()
             good.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})
             self.assertEqual(good.getresponse().read()[:1], b"{")
@@ -217,7 +217,7 @@ class FewFiles(serve.Unharmed):
 
     @classmethod
     def setUpClass(cls):
-        few = serve.Server("--read-timeout", 2, wrapper=["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"])
+        few = serve.Server({"read_timeout": 2}, wrapper=["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"])
         cls.s, cls.want = few, few.complete().text
 
     def test_more_than_there_are_files(self):

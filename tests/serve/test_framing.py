@@ -276,7 +276,7 @@ class Connection:
 
 
 class Framing(serve.Unharmed):
-    ARGS = ["--read-timeout", 1000]  # nothing here may have to wait for it
+    ARGS = [{"read_timeout": 1000}]  # nothing here may have to wait for it
 
     def ask(self, pieces, want, ends):
         """The statuses that come back; if it ends nothing follows, else the connection takes one more request."""

@@ -1,4 +1,4 @@
-"""The thread between clients and the library: bytes that one side does not take, ends of connections, and what it keeps of them."""
+"""Connections: bytes that a client does not take, how they end, and what the server keeps of them."""
 import contextlib
 import json
 import os
@@ -35,12 +35,12 @@ class Front(serve.Unharmed):
         return len(os.listdir(f"/proc/{cls.s.p.pid}/fd"))
 
     def all_closed(self, what):
-        """Both sockets of each connection; those that only the kernel still knows do not count."""
+        """Those that only the kernel still knows do not count."""
         self.s.wait(lambda: self.files() <= self.before, what)
 
 
 class Pressure(Front):
-    ARGS = ["--read-timeout", 1000]
+    ARGS = [{"read_timeout": 1000}]
 
     def test_many_requests_before_the_first_answer_is_read(self):
         """Until nothing more can be sent, and that for a while; each gets its answer all the same, whose order the bodies tell."""
@@ -100,7 +100,7 @@ class Pressure(Front):
 
 class Unread(Front):
     """Responses that do not fit the sockets, of which a client takes nothing."""
-    ARGS = ["--send-timeout", 2, "--read-timeout", 1000, "--max-num-seqs", 16]
+    ARGS = [{"send_timeout": 2, "read_timeout": 1000}, "--max-num-seqs", 16]
 
     def gone(self, c):
         self.all_closed("it is closed")
@@ -150,7 +150,7 @@ class Unread(Front):
 
 
 class Timeouts(Front):
-    ARGS = ["--read-timeout", 1]
+    ARGS = [{"read_timeout": 1}]
 
     def test_who_stays_behind_a_refusal(self):
         c = Connection(self.s)

@@ -334,7 +334,7 @@ class Turns(serve.Unharmed):
 
 class Budget(serve.Unharmed):
     """Bodies and replies of all requests together; what is small has its place beside them."""
-    ARGS = ["--max-body", "1M", "--max-body-memory", "4M", "--max-reply-memory", "256K"]
+    ARGS = [{"max_body": MIB, "bodies": 4 * MIB, "replies": 256 * 1024}]
     HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
 
     def busy(self, r):
@@ -350,7 +350,7 @@ class Budget(serve.Unharmed):
                 self.s.until(lambda m, i=i: m["body_memory_bytes"] >= (i + 1) * 900_000, "its body has come")
         large = json.dumps({**serve.GOOD, "x": "x" * 800_000})
         self.s.until(lambda m: 3_600_000 <= m["body_memory_bytes"] <= 4 * MIB, "as much has come as is possible")
-        self.assertIn("--max-body-memory", self.busy(self.s.post("/v1/completions", large)))
+        self.assertIn("requests take the 4194304 bytes", self.busy(self.s.post("/v1/completions", large)))
         self.assertEqual(self.s.complete(x="x" * 10_000).text, self.want)
         self.assertLessEqual(self.s.metrics()["body_memory_bytes"], 4 * MIB + 40_000)
         for c in conns:
@@ -369,18 +369,18 @@ class Budget(serve.Unharmed):
 
     def test_replies(self):
         ask = {"n": 8, "max_tokens": 400, "ignore_eos": True, "logprobs": 20}
-        self.assertIn("--max-reply-memory", self.busy(self.s.complete(**ask)))
+        self.assertIn("replies that are not read yet take the 262144 bytes", self.busy(self.s.complete(**ask)))
         c, stream = self.s.open_stream(**ask)
         events = stream.read().decode().split("\n\n")
         c.close()
-        self.assertIn("--max-reply-memory", json.loads(events[-3][6:])["error"]["message"])
+        self.assertIn("replies that are not read yet take the 262144 bytes", json.loads(events[-3][6:])["error"]["message"])
         self.s.idle()
         self.s.until(lambda m: m["reply_memory_bytes"] == 0, "all is given back")
         self.assertEqual(self.s.complete(max_tokens=200, ignore_eos=True, logprobs=5).status, 200)
 
     def test_replies_without_generation(self):
         ids = self.s.post("/tokenize", {"prompt": words(200_000)}).json["tokens"]
-        self.assertIn("--max-reply-memory", self.busy(self.s.post("/detokenize", {"tokens": ids})))
+        self.assertIn("replies that are not read yet take the 262144 bytes", self.busy(self.s.post("/detokenize", {"tokens": ids})))
         self.assertEqual(self.s.post("/detokenize", {"tokens": ids[:1000]}).status, 200)
 
     def test_bodies_of_another(self):

@@ -3,7 +3,7 @@
 #include "serve/api/internal.h"
 #include "serve/api/places.h"
 
-static bool take(wf_budget *b, atomic_size_t *own, size_t more, bool granted)
+static bool take_bytes(wf_budget *b, atomic_size_t *own, size_t more, bool granted)
 {
     size_t used = atomic_fetch_add(&b->used, more), of_client = atomic_fetch_add(own, more);
     if (granted || wf_places_allow(2 * b->limit, used, of_client, more)) return true;
@@ -13,10 +13,10 @@ static bool take(wf_budget *b, atomic_size_t *own, size_t more, bool granted)
 }
 
 /* Sets what a job holds to `bytes`; false: more than is left, and nothing changes. */
-static bool hold(const wf_job *j, wf_budget *b, size_t *held, size_t bytes, size_t granted)
+static bool hold_bytes(const wf_job *j, wf_budget *b, size_t *held, size_t bytes, size_t granted)
 {
     atomic_size_t *own = &b->of[j->client % WF_CLIENT_SLOTS];
-    if (bytes > *held && !take(b, own, bytes - *held, bytes <= granted)) return false;
+    if (bytes > *held && !take_bytes(b, own, bytes - *held, bytes <= granted)) return false;
     if (bytes < *held) {
         atomic_fetch_sub(&b->used, *held - bytes);
         atomic_fetch_sub(own, *held - bytes);
@@ -36,8 +36,8 @@ static size_t prompt_bytes(const wf_job *j)
 static bool hold_body(wf_job *j, size_t bytes, size_t granted)
 {
     wf_budget *b = &j->server->bodies;
-    return hold(j, b, &j->body_held, bytes, granted) ||
-           wf_refuse(&j->refusal, 503, "", "the server is busy: requests take the %zu bytes of --max-body-memory; try again later", b->limit);
+    return hold_bytes(j, b, &j->body_held, bytes, granted) ||
+           wf_refuse(&j->refusal, 503, "", "the server is busy: requests take the %zu bytes that one client's may, or all; try again later", b->limit);
 }
 
 bool wf_budget_body(wf_job *j, size_t bytes)
@@ -52,17 +52,17 @@ bool wf_budget_prompts(wf_job *j)
 
 bool wf_budget_reply(wf_job *j, size_t bytes)
 {
-    return hold(j, &j->server->replies, &j->reply_held, bytes, WF_SMALL_BODY);
+    return hold_bytes(j, &j->server->replies, &j->reply_held, bytes, WF_SMALL_BODY);
 }
 
 void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r)
 {
-    wf_refuse(r, 503, "", "the server is busy: replies that are not read yet take the %zu bytes of --max-reply-memory; try again later",
+    wf_refuse(r, 503, "", "the server is busy: replies that are not read yet take the %zu bytes that one client's may, or all; try again later",
               j->server->replies.limit);
 }
 
 void wf_budget_end(wf_job *j)
 {
-    hold(j, &j->server->bodies, &j->body_held, 0, 0);
-    hold(j, &j->server->replies, &j->reply_held, 0, 0);
+    hold_bytes(j, &j->server->bodies, &j->body_held, 0, 0);
+    hold_bytes(j, &j->server->replies, &j->reply_held, 0, 0);
 }

@@ -56,27 +56,19 @@ static bool is_auto(const char *name)
     return !name || !strcmp(name, "auto");
 }
 
-static bool check_calls(const char *name)
+static bool check_parser(const char *option, const char *name, bool known, void (*list_kinds)(char *out, size_t size))
 {
-    if (is_auto(name) || !strcmp(name, "none") || wf_call_kind_named(name)) return true;
     char list[512];
-    wf_call_kinds_list(list, sizeof list);
-    wf_fail(WEFT_ERR_ARG, "--tool-call-parser %s: want auto, none, or one of %s", name, list);
-    return false;
-}
-
-static bool check_thoughts(const char *name)
-{
-    if (is_auto(name) || !strcmp(name, "none") || wf_thought_kind_named(name)) return true;
-    char list[512];
-    wf_thought_kinds_list(list, sizeof list);
-    wf_fail(WEFT_ERR_ARG, "--reasoning-parser %s: want auto, none, or one of %s", name, list);
-    return false;
+    if (known || is_auto(name) || !strcmp(name, "none")) return true;
+    list_kinds(list, sizeof list);
+    return !wf_fail(WEFT_ERR_ARG, "%s %s: want auto, none, or one of %s", option, name, list);
 }
 
 bool wf_chat_style_check(const wf_server *s)
 {
-    return check_calls(s->p.tool_call_parser) && check_thoughts(s->p.reasoning_parser);
+    const char *calls = s->p.tool_call_parser, *thoughts = s->p.reasoning_parser;
+    return check_parser("--tool-call-parser", calls, calls && wf_call_kind_named(calls), wf_call_kinds_list) &&
+           check_parser("--reasoning-parser", thoughts, thoughts && wf_thought_kind_named(thoughts), wf_thought_kinds_list);
 }
 
 static void find_thoughts(const wf_server *s, wf_chat_style *c, const char *text)

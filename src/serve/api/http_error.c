@@ -6,27 +6,17 @@
 
 static const char *type_of(int status)
 {
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 500:
-        return "server_error";
-    case 501:
-        return "not_supported_error";
-    case 503:
-        return "unavailable_error";
-    case 504:
-        return "timeout_error";
-    default:
-        return "invalid_request_error";
-    }
+    static const struct {
+        int status;
+        const char *type;
+    } all[] = {{401, "authentication_error"}, {403, "permission_error"},  {404, "not_found_error"}, {500, "server_error"},
+               {501, "not_supported_error"},  {503, "unavailable_error"}, {504, "timeout_error"}};
+    for (size_t i = 0; i < WF_LEN(all); i++)
+        if (all[i].status == status) return all[i].type;
+    return "invalid_request_error";
 }
 
-static bool refuse(wf_http_error *r, int status, const char *param, const char *fmt, va_list ap)
+static bool fill_error(wf_http_error *r, int status, const char *param, const char *fmt, va_list ap)
 {
     r->status = status;
     r->type = type_of(status);
@@ -39,7 +29,7 @@ bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt,
 {
     va_list ap;
     va_start(ap, fmt);
-    refuse(r, status, param, fmt, ap);
+    fill_error(r, status, param, fmt, ap);
     va_end(ap);
     return false;
 }
@@ -48,7 +38,7 @@ bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt,
 {
     va_list ap;
     va_start(ap, fmt);
-    refuse(r, 400, param, fmt, ap);
+    fill_error(r, 400, param, fmt, ap);
     va_end(ap);
     r->code = "not_supported";
     return false;

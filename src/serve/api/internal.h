@@ -381,8 +381,18 @@ uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r);
 
 /* ---- request.c, keys.c, server.c ------------------------------------------------------------------------- */
 
+/* What nobody has to tune: server.c says why it is so much. */
+typedef struct wf_limits {
+    uint64_t header_timeout_s; /* until the head of a first request has arrived */
+    uint64_t read_timeout_s;   /* until any head has, and until its body has */
+    uint64_t send_timeout_s;   /* that a client may take nothing of its reply */
+    uint64_t max_body;         /* bytes of one */
+    uint64_t bodies, replies;  /* bytes of one client's bodies and prompts, and of its replies; of all twice as many */
+} wf_limits;
+
 struct wf_server {
     wf_serve_params p;
+    wf_limits limits;
     wf_httpd *http;
     bool listening; /* clients can connect */
     char name[128];       /* of the model; valid UTF-8 */

@@ -64,7 +64,7 @@ static void job_free(wf_job *j)
 /* ---- from the engine's thread ---------------------------------------------------------------------------- */
 
 /* Makes space for n more elements after the first `used`. */
-static bool room(void *array, size_t used, size_t n, size_t *cap, size_t size)
+static bool make_room(void *array, size_t used, size_t n, size_t *cap, size_t size)
 {
     void **p = array;
     if (used + n <= *cap) return true;
@@ -76,16 +76,16 @@ static bool room(void *array, size_t used, size_t n, size_t *cap, size_t size)
     return true;
 }
 
-static size_t bytes_of(const wf_choice *c)
+static size_t bytes_of_choice(const wf_choice *c)
 {
     return c->cap_text + c->cap_top * sizeof *c->top + c->cap_tokens * sizeof *c->tokens;
 }
 
 static bool append_event(wf_choice *c, const struct weft_event *ev)
 {
-    if (!room(&c->text, c->n_text, ev->text_len, &c->cap_text, 1) ||
-        !room(&c->top, c->n_top, ev->n_top, &c->cap_top, sizeof *c->top) ||
-        !room(&c->tokens, c->n_tokens, 1, &c->cap_tokens, sizeof *c->tokens))
+    if (!make_room(&c->text, c->n_text, ev->text_len, &c->cap_text, 1) ||
+        !make_room(&c->top, c->n_top, ev->n_top, &c->cap_top, sizeof *c->top) ||
+        !make_room(&c->tokens, c->n_tokens, 1, &c->cap_tokens, sizeof *c->tokens))
         return false;
     if (ev->text_len) memcpy(c->text + c->n_text, ev->text, ev->text_len);
     c->n_text += ev->text_len;
@@ -107,9 +107,9 @@ static void cancel_all(wf_job *j)
 static void take_event(wf_choice *c, const struct weft_event *ev)
 {
     wf_job *j = c->job;
-    size_t before = bytes_of(c);
+    size_t before = bytes_of_choice(c);
     j->lost = !append_event(c, ev);
-    j->crowded = !wf_budget_reply(j, j->reply_held + bytes_of(c) - before);
+    j->crowded = !wf_budget_reply(j, j->reply_held + bytes_of_choice(c) - before);
     if (j->crowded) cancel_all(j);
 }
 
@@ -175,7 +175,7 @@ static void on_event(void *user, const struct weft_event *ev)
 /* ---- from the loop and the threads of work.c ----------------------------------------------------------------------------------- */
 
 /* The allocator keeps what a large body took, in each thread that has read one. */
-static void give_back(size_t body)
+static void give_memory_back(size_t body)
 {
 #ifdef __GLIBC__
     if (body >= LARGE_BODY) malloc_trim(0);
@@ -215,7 +215,7 @@ void wf_job_read(wf_job *j)
     if (j->refusal.status || !wf_budget_prompts(j)) wf_budget_body(j, 0);
     j->read = true;
     if (wanted && len > WF_SMALL_BODY) atomic_fetch_add(ended ? &w->n_read : &w->n_given_up, 1);
-    give_back(len);
+    give_memory_back(len);
 }
 
 void wf_job_worked(wf_job *j)
@@ -243,7 +243,7 @@ void wf_job_watch(wf_job *j)
     j->admitted = !atomic_load(&s->stopping); /* in this order: shutdown waits for those that it sees */
 }
 
-static void unlist(wf_job *j)
+static void unlist_job(wf_job *j)
 {
     wf_server *s = j->server;
     if (!j->listed) return;
@@ -264,7 +264,7 @@ static unsigned count_places(const wf_server *s, uint64_t client)
 }
 
 /* Reserves n places of those that may run or wait: one client has as many as the options say, all together twice that. */
-static bool reserve(wf_job *j, size_t n)
+static bool reserve_places(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
     size_t places = 2 * ((size_t)s->max_running + s->p.max_queue);
@@ -307,7 +307,7 @@ static bool submit_choice(wf_job *j, size_t i)
 bool wf_job_submit(wf_job *j)
 {
     size_t n = j->params.n_prompts * (size_t)j->params.n, i = 0;
-    if (!reserve(j, n)) return false;
+    if (!reserve_places(j, n)) return false;
     wf_choice *choices = wf_calloc(n, sizeof *choices);
     if (!choices) {
         leave_places(j, n);
@@ -337,7 +337,7 @@ void wf_job_abort(wf_job *j, enum wf_abort why)
 
 void wf_job_detach(wf_job *j)
 {
-    unlist(j);
+    unlist_job(j);
     wf_job_abort(j, WF_ABORT_GONE); /* nobody will read the rest */
     pthread_mutex_lock(&j->lock);
     j->attached = false;

@@ -10,7 +10,7 @@
 #define FILE_MAX (1u << 20)
 
 /* A copy without blanks at both ends; NULL: out of memory. */
-static char *trimmed(const char *key)
+static char *trimmed_key(const char *key)
 {
     key += strspn(key, WF_KEY_BLANKS);
     size_t n = strlen(key);
@@ -20,7 +20,7 @@ static char *trimmed(const char *key)
 
 static bool add_key(wf_server *s, const char *key, size_t *cap)
 {
-    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = trimmed(key))) return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
+    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = trimmed_key(key))) return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
     s->n_keys++;
     return true;
 }
@@ -53,7 +53,7 @@ bool wf_keys_load(wf_server *s)
 }
 
 /* Constant time: the duration does not depend on where a wrong key differs. */
-static bool same(const char *given, size_t n_given, const char *key)
+static bool same_key(const char *given, size_t n_given, const char *key)
 {
     size_t n = strlen(key);
     unsigned char differ = n != n_given;
@@ -69,7 +69,7 @@ size_t wf_key_find(const wf_server *s, const char *authorization)
     const char *given = authorization + 7;
     given += strspn(given, " ");
     for (size_t i = 0; i < s->n_keys; i++)
-        if (same(given, strlen(given), s->keys[i])) found = i + 1;
+        if (same_key(given, strlen(given), s->keys[i])) found = i + 1;
     return found;
 }
 

@@ -35,7 +35,7 @@ static const struct {
 };
 static const char *const finishes[] = {"stop", "length", "abort", "error"};
 
-static void observe(wf_metrics *m, enum wf_hist h, double v)
+static void observe_value(wf_metrics *m, enum wf_hist h, double v)
 {
     size_t i = 0;
     while (i < WF_HIST_BUCKETS && v > hists[h].bounds[i]) i++;
@@ -54,7 +54,7 @@ void wf_metrics_token(wf_metrics *m, double seconds, bool first)
 {
     pthread_mutex_lock(&m->lock);
     m->generation_tokens++;
-    observe(m, first ? WF_HIST_TTFT : WF_HIST_ITL, seconds);
+    observe_value(m, first ? WF_HIST_TTFT : WF_HIST_ITL, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -70,12 +70,12 @@ void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bo
     m->finished[finish_of(end)]++;
     m->corrupted += end->status == WEFT_ERR_NOT_FINITE;
     if (first) m->prompt_tokens += end->n_prompt;
-    if (first) observe(m, WF_HIST_PROMPT, end->n_prompt);
-    observe(m, WF_HIST_GENERATION, end->n_generated);
-    observe(m, WF_HIST_E2E, e2e);
-    observe(m, WF_HIST_QUEUE, (double)end->queue_ns * 1e-9);
-    observe(m, WF_HIST_PREFILL, (double)end->prompt_ns * 1e-9);
-    observe(m, WF_HIST_DECODE, (double)end->decode_ns * 1e-9);
+    if (first) observe_value(m, WF_HIST_PROMPT, end->n_prompt);
+    observe_value(m, WF_HIST_GENERATION, end->n_generated);
+    observe_value(m, WF_HIST_E2E, e2e);
+    observe_value(m, WF_HIST_QUEUE, (double)end->queue_ns * 1e-9);
+    observe_value(m, WF_HIST_PREFILL, (double)end->prompt_ns * 1e-9);
+    observe_value(m, WF_HIST_DECODE, (double)end->decode_ns * 1e-9);
     pthread_mutex_unlock(&m->lock);
 }
 

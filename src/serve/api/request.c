@@ -68,9 +68,9 @@ static bool check_head(wf_job *j, const wf_httpd_request *r)
     if (!check_host(j, host) || !check_origin(j, wf_httpd_field(r, "Origin", NULL), host)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
     if (!check_key(j, wf_httpd_field(r, "Authorization", NULL))) return false;
-    if (r->length > s->p.max_body)
+    if (r->length > s->limits.max_body)
         return wf_refuse(&j->refusal, 413, "", "the body has %llu bytes, at most %llu are possible", (unsigned long long)r->length,
-                         (unsigned long long)s->p.max_body);
+                         (unsigned long long)s->limits.max_body);
     if (!j->route) j->refusal = none; /* without a key a client does not learn which routes exist */
     if (!j->route || j->route->early) return j->route != NULL;
     if (!atomic_load(&s->loaded)) return wf_refuse(&j->refusal, 503, "", "Loading model");
@@ -205,7 +205,7 @@ static void send_generated(wf_job *j)
     else if (news) send_whole(j, made_of);
 }
 
-static void generate(wf_job *j)
+static void start_generation(wf_job *j)
 {
     j->running = true;
     wf_job_watch(j);
@@ -247,7 +247,7 @@ static void request_begin(void *server, wf_httpd_request *r)
 static void request_body(wf_httpd_request *r, const char *data, size_t n)
 {
     wf_job *j = r->user;
-    uint64_t most = j->server->p.max_body;
+    uint64_t most = j->server->limits.max_body;
     if (!j->refusal.status && j->body.len + n > most)
         wf_refuse(&j->refusal, 413, "", "the body has more than the %llu bytes that are possible", (unsigned long long)most);
     if (!j->refusal.status && !wf_budget_body(j, j->body.len + n)) {
@@ -261,14 +261,14 @@ static void request_body(wf_httpd_request *r, const char *data, size_t n)
 }
 
 /* What its body, if it has one, asked for. */
-static void respond(wf_job *j)
+static void respond_to_body(wf_job *j)
 {
     const wf_route *route = j->route;
     if (j->refusal.status) send_refusal(j, &j->refusal);
     else if (!strcmp(j->method, "OPTIONS")) send_reply(j, 204, NULL, &(wf_httpd_reply){0});
     else if (route->stream) send_reply(j, 200, "application/json", &(wf_httpd_reply){.fill = route->stream});
     else if (route->answer) send_answer(j);
-    else generate(j);
+    else start_generation(j);
 }
 
 static void request_whole(wf_httpd_request *r)
@@ -284,7 +284,7 @@ static void request_whole(wf_httpd_request *r)
     if (reads && j->body.len > WF_SMALL_BODY) wf_job_watch(j);
     if (reads) wf_work_add(j);
     else if (j->running) send_generated(j);
-    else respond(j);
+    else respond_to_body(j);
 }
 
 static void request_late(wf_httpd_request *r)

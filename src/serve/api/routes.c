@@ -8,7 +8,7 @@
 
 /* ---- state ----------------------------------------------------------------------------------------------- */
 
-static bool health(wf_job *j, json_t **out, wf_text *text)
+static bool health_answer(wf_job *j, json_t **out, wf_text *text)
 {
     wf_server *s = j->server;
     struct weft_stats stats = {0};
@@ -23,7 +23,7 @@ static bool health(wf_job *j, json_t **out, wf_text *text)
     return true;
 }
 
-static bool version(wf_job *j, json_t **out, wf_text *text)
+static bool version_answer(wf_job *j, json_t **out, wf_text *text)
 {
     (void)j, (void)text;
     *out = json_pack("{s:s}", "version", weft_version());
@@ -53,7 +53,7 @@ static json_t *model_card(const wf_server *s)
                      s->name, "max_model_len", (int)s->context, "capabilities", can, "default_sampling", default_sampling(s));
 }
 
-static bool models(wf_job *j, json_t **out, wf_text *text)
+static bool models_answer(wf_job *j, json_t **out, wf_text *text)
 {
     (void)text;
     *out = json_pack("{s:s,s:[o]}", "object", "list", "data", model_card(j->server));
@@ -70,7 +70,7 @@ static int next_byte(const char **p)
     return escaped ? (int)strtol(digits, NULL, 16) : (unsigned char)at[0];
 }
 
-static bool model(wf_job *j, json_t **out, wf_text *text)
+static bool model_answer(wf_job *j, json_t **out, wf_text *text)
 {
     const char *p = j->path + strlen(j->route->path), *name = j->server->name;
     bool same = true;
@@ -83,7 +83,7 @@ static bool model(wf_job *j, json_t **out, wf_text *text)
     return false;
 }
 
-static bool metrics(wf_job *j, json_t **out, wf_text *text)
+static bool metrics_answer(wf_job *j, json_t **out, wf_text *text)
 {
     (void)out;
     wf_metrics_print(j->server, text);
@@ -100,15 +100,15 @@ static const wf_route routes[] = {
      .answer = wf_webui_print,
      .content_type = "text/html; charset=utf-8",
      .fields = wf_webui_fields},
-    {.path = "/health", .method = "GET", .open = true, .early = true, .answer = health},
-    {.path = "/v1/health", .method = "GET", .open = true, .early = true, .answer = health},
-    {.path = "/version", .method = "GET", .early = true, .answer = version},
+    {.path = "/health", .method = "GET", .open = true, .early = true, .answer = health_answer},
+    {.path = "/v1/health", .method = "GET", .open = true, .early = true, .answer = health_answer},
+    {.path = "/version", .method = "GET", .early = true, .answer = version_answer},
     {.path = "/metrics",
      .method = "GET",
-     .answer = metrics,
+     .answer = metrics_answer,
      .content_type = "text/plain; version=0.0.4; charset=utf-8"},
-    {.path = "/v1/models", .method = "GET", .answer = models},
-    {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model},
+    {.path = "/v1/models", .method = "GET", .answer = models_answer},
+    {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model_answer},
     {.path = "/v1/completions", .method = "POST", .read = wf_params_read},
     {.path = "/v1/chat/completions", .method = "POST", .read = wf_params_read, .chat = true},
     {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_fill},

@@ -28,7 +28,7 @@ static uint32_t wanted_events(const wf_conn *c)
 }
 
 /* Only changes cost a system call; EPOLLHUP and EPOLLERR are always reported. */
-static bool arm(wf_conn *c, uint32_t events)
+static bool arm_conn(wf_conn *c, uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.ptr = c};
     if (c->armed == events) return true;
@@ -101,7 +101,7 @@ void wf_conn_drop(wf_conn *c)
 }
 
 /* Closing a socket with unread bytes resets the connection, and the client would lose the reply (RFC 9112, 9.6). */
-static void linger(wf_conn *c)
+static void linger_conn(wf_conn *c)
 {
     if (atomic_load(&c->http->stopping) || shutdown(c->fd, SHUT_WR)) {
         wf_conn_drop(c);
@@ -269,7 +269,7 @@ static void finish_reply(wf_conn *c)
     end_request(c);
     c->state = WF_CONN_READS;
     c->since_ns = wf_now_ns();
-    if (c->last) linger(c);
+    if (c->last) linger_conn(c);
     else if (c->in.len) wf_httpd_wake(&c->request);
 }
 
@@ -367,14 +367,14 @@ static void read_kept(wf_conn *c)
 /* ---- events ---------------------------------------------------------------------------------------------- */
 
 /* What a call has left to do, and the events that count from now on. reported: those that came. */
-static void settle(wf_conn *c, uint32_t reported)
+static void settle_conn(wf_conn *c, uint32_t reported)
 {
     if (!c->dead && c->state == WF_CONN_SENDS && !c->lingers) send_reply(c);
     if (c->dropped) wf_conn_drop(c);
     if (c->dead) return;
     uint32_t want = wanted_events(c);
     bool needless = reported & ~(want | EPOLLOUT) & (EPOLLIN | EPOLLRDHUP);
-    if ((needless || want & ~c->armed || (c->armed & ~want & EPOLLOUT)) && !arm(c, want)) wf_conn_drop(c);
+    if ((needless || want & ~c->armed || (c->armed & ~want & EPOLLOUT)) && !arm_conn(c, want)) wf_conn_drop(c);
 }
 
 void wf_conn_event(wf_conn *c, uint32_t what)
@@ -393,7 +393,7 @@ void wf_conn_event(wf_conn *c, uint32_t what)
         c->hung_up = true;
         c->dropped |= c->watched;
     }
-    settle(c, what);
+    settle_conn(c, what);
 }
 
 void wf_conn_awake(wf_conn *c)
@@ -402,14 +402,14 @@ void wf_conn_awake(wf_conn *c)
     if (c->state == WF_CONN_READS && c->in.len) read_kept(c);
     else if (c->state == WF_CONN_WAITS) c->http->p.calls.whole(&c->request);
     else if (c->state == WF_CONN_SENDS) c->dry = false;
-    settle(c, 0);
+    settle_conn(c, 0);
 }
 
 /* Has it had its time for a request? Who has not shown that he may ask has little. */
 static bool is_late(const wf_conn *c, uint64_t now)
 {
     const wf_httpd_params *p = &c->http->p;
-    uint32_t seconds = p->read_timeout_s;
+    uint64_t seconds = p->read_timeout_s;
     if (!c->asked && !c->known) seconds = WF_MIN(seconds, p->header_timeout_s);
     return c->state == WF_CONN_READS && !c->lingers && now > c->since_ns + seconds * 1000000000ull;
 }
@@ -422,5 +422,5 @@ void wf_conn_check(wf_conn *c, uint64_t now)
     if (c->dead || !c->deadline_ns || now <= c->deadline_ns) return;
     c->deadline_ns = 0;
     c->http->p.calls.late(&c->request);
-    settle(c, 0);
+    settle_conn(c, 0);
 }

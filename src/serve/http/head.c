@@ -42,7 +42,7 @@ static bool slice_is(wf_slice s, const char *word)
     return s.n == strlen(word) && !strncasecmp(s.p, word, s.n);
 }
 
-static wf_slice trimmed(wf_slice s)
+static wf_slice trim_blanks(wf_slice s)
 {
     while (s.n && is_blank(s.p[s.n - 1])) s.n--;
     while (s.n && is_blank(*s.p)) s.p++, s.n--;
@@ -50,7 +50,7 @@ static wf_slice trimmed(wf_slice s)
 }
 
 /* Cuts the part before the first `mark` from s, which keeps the rest; without one, all of it. */
-static wf_slice cut(wf_slice *s, char mark)
+static wf_slice cut_at(wf_slice *s, char mark)
 {
     const char *end = s->n ? memchr(s->p, mark, s->n) : NULL;
     wf_slice first = {s->p, end ? (size_t)(end - s->p) : s->n};
@@ -62,7 +62,7 @@ static wf_slice cut(wf_slice *s, char mark)
 static size_t count_parts(wf_slice s, char mark)
 {
     size_t n = 0;
-    for (; s.n; n++) cut(&s, mark);
+    for (; s.n; n++) cut_at(&s, mark);
     return n;
 }
 
@@ -80,11 +80,11 @@ static bool is_host(wf_slice s)
 {
     const char *close = s.n && *s.p == '[' ? memchr(s.p, ']', s.n) : NULL;
     if (s.n && *s.p == '[' && !close) return false;
-    wf_slice host = close ? (wf_slice){s.p + 1, (size_t)(close - s.p) - 1} : cut(&s, ':');
+    wf_slice host = close ? (wf_slice){s.p + 1, (size_t)(close - s.p) - 1} : cut_at(&s, ':');
     if (close) { /* an IP literal, and the port behind it */
         s = (wf_slice){close + 1, s.n - host.n - 2};
         if (!host.n || !is_uri(host, ":.") || (s.n && *s.p != ':')) return false;
-        cut(&s, ':');
+        cut_at(&s, ':');
     }
     return is_of(s, DIGITS) && (close || is_uri(host, "-._~!$&'()*+,;="));
 }
@@ -102,7 +102,7 @@ static const char *read_version(wf_frame *f, wf_slice v)
 /* Takes the part of a target before its path, as in http://host:port/path; its host counts as the Host field. */
 static const char *read_authority(wf_frame *f, wf_slice *target, wf_slice *host)
 {
-    wf_slice scheme = cut(target, ':');
+    wf_slice scheme = cut_at(target, ':');
     if (!(slice_is(scheme, "http") || slice_is(scheme, "https")) || target->n < 2 || memcmp(target->p, "//", 2))
         return "400 the target of the request is neither a path nor a http address";
     *host = (wf_slice){target->p + 2, 0};
@@ -116,7 +116,7 @@ const char *wf_head_request(wf_frame *f, const char *line, size_t n)
 {
     wf_slice rest = {line, n}, host = {0};
     while (rest.n && is_blank(rest.p[rest.n - 1])) rest.n--;
-    wf_slice method = cut(&rest, ' '), query = cut(&rest, ' ');
+    wf_slice method = cut_at(&rest, ' '), query = cut_at(&rest, ' ');
     if (!is_token(method)) return "400 the request line does not begin with a method";
     if (method.n > MAX_METHOD) return "501 this method is not known";
     const char *bad = read_version(f, rest);
@@ -124,7 +124,7 @@ const char *wf_head_request(wf_frame *f, const char *line, size_t n)
     if (!bad && !asterisk && !(query.n && *query.p == '/')) bad = read_authority(f, &query, &host);
     if (bad) return bad;
     if (!asterisk && !is_uri(query, "-._~!$&'()*+,;=:@/?")) return "400 the target of the request has characters that belong percent-encoded";
-    wf_slice path = cut(&query, '?');
+    wf_slice path = cut_at(&query, '?');
     if (count_parts(query, '&') > WF_FRAME_MAX_PARTS) return "400 the query has more than 100 arguments";
     add_text(f, method);
     add_text(f, path.n ? path : (wf_slice){"/", 1});
@@ -148,7 +148,7 @@ static const char *read_length(wf_frame *f, wf_slice value)
 static const char *read_codings(wf_frame *f, wf_slice value)
 {
     do {
-        wf_slice coding = trimmed(cut(&value, ','));
+        wf_slice coding = trim_blanks(cut_at(&value, ','));
         if (f->chunked) return "400 Transfer-Encoding has something behind chunked";
         f->n_codings++;
         f->chunked = slice_is(coding, "chunked");
@@ -160,7 +160,7 @@ static const char *read_codings(wf_frame *f, wf_slice value)
 static const char *read_connection(wf_frame *f, wf_slice value)
 {
     while (value.n) {
-        wf_slice option = trimmed(cut(&value, ','));
+        wf_slice option = trim_blanks(cut_at(&value, ','));
         if (option.n && !is_token(option)) return "400 the Connection header is not a list of words";
         f->close |= slice_is(option, "close");
         f->keep_alive |= slice_is(option, "keep-alive");
@@ -195,10 +195,10 @@ static const char *split_field(const char *line, size_t n, wf_slice *name, wf_sl
 {
     *value = (wf_slice){line, n};
     if (is_blank(*line)) return "400 a header is continued on a second line";
-    *name = cut(value, ':');
+    *name = cut_at(value, ':');
     if (name->n == n) return "400 a line of the header has no colon";
     if (!is_token(*name)) return "400 the name of a header has characters that names do not have";
-    *value = trimmed(*value);
+    *value = trim_blanks(*value);
     for (size_t i = 0; i < value->n; i++) {
         unsigned char c = (unsigned char)value->p[i];
         if ((c < ' ' && c != '\t') || c == 127) return "400 a header has control characters";

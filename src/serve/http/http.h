@@ -70,7 +70,10 @@ bool wf_httpd_displace(const wf_httpd_request *r);
 typedef struct wf_httpd_params {
     const char *host; /* address to listen on */
     uint32_t port;    /* 0: any free one */
-    uint32_t max_connections, header_timeout_s, read_timeout_s, send_timeout_s; /* as serve.h has them */
+    uint32_t max_connections; /* with a request */
+    uint64_t header_timeout_s; /* until the head of a first request has arrived */
+    uint64_t read_timeout_s;   /* until any head has, and until its body has */
+    uint64_t send_timeout_s;   /* that a client may take nothing of its reply */
     wf_httpd_calls calls;
 } wf_httpd_params;
 

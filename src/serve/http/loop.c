@@ -18,7 +18,7 @@
 
 /* ---- from other threads ---------------------------------------------------------------------------------- */
 
-static void rouse(const wf_httpd *h)
+static void rouse_loop(const wf_httpd *h)
 {
     const uint64_t one = 1;
     (void)!write(h->wake, &one, sizeof one);
@@ -39,7 +39,7 @@ void wf_httpd_wake(wf_httpd_request *r)
         h->n_awake++;
     }
     pthread_mutex_unlock(&h->lock);
-    if (asleep) rouse(h);
+    if (asleep) rouse_loop(h);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static bool end_some(wf_httpd *h)
 }
 
 /* What happens beside events. false: the thread ends. */
-static bool tick(wf_httpd *h, uint64_t *checked)
+static bool tick_loop(wf_httpd *h, uint64_t *checked)
 {
     uint64_t now = wf_now_ns();
     for (wf_conn *c; (c = h->dead);) {
@@ -143,7 +143,7 @@ static void *http_thread(void *arg)
     wf_httpd *h = arg;
     struct epoll_event events[64];
     uint64_t checked = 0;
-    while (tick(h, &checked)) {
+    while (tick_loop(h, &checked)) {
         bool timed = h->conns || h->retry_ns;
         int n = epoll_wait(h->epoll, events, WF_LEN(events), count_awake(h, true) ? 0 : timed ? WF_HTTP_TICK_MS : -1);
         size_t turns = count_awake(h, false);
@@ -212,7 +212,7 @@ void wf_httpd_refuse(wf_httpd *h)
 {
     if (!h->started) wf_accept_stop(h);
     if (!h->started || atomic_exchange(&h->refusing, true)) return;
-    rouse(h);
+    rouse_loop(h);
     while (sem_wait(&h->refused) && errno == EINTR) {
     }
 }
@@ -223,7 +223,7 @@ void wf_httpd_close(wf_httpd *h)
     wf_httpd_refuse(h);
     atomic_store(&h->stopping, true);
     if (h->started) {
-        rouse(h);
+        rouse_loop(h);
         pthread_join(h->thread, NULL);
     }
     for (wf_conn *c; (c = h->dead); free(c)) h->dead = c->next;
