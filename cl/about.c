@@ -44,7 +44,7 @@ void wf_cl_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
 }
 
 /* A device that has all that kernels ask for, so that those can be shown which this one cannot run. */
-static cl_caps able(const cl_caps *real)
+static cl_caps able_caps(const cl_caps *real)
 {
     cl_caps c = *real;
     c.gpu = c.fp16 = c.subgroup = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
@@ -58,7 +58,7 @@ static cl_caps able(const cl_caps *real)
     return c;
 }
 
-static bool configure(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
+static bool configure_variant(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     memset(l, 0, sizeof *l);
     bool layout_fits = v->layout != WF_CL_FRAGMENT_MAJOR || wf_cl_fragments(c->in[1].dtype);
@@ -80,10 +80,10 @@ weft_status wf_cl_variant_source(wf_dev *base, const wf_call *c, int variant, ch
 {
     const cl_dev *d = (const cl_dev *)base;
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
-    cl_caps all = able(&d->ref.caps);
+    cl_caps all = able_caps(&d->ref.caps);
     cl_launch l;
     char options[1024];
-    if (!configure(&d->ref.caps, v, c, &l) && !configure(&all, v, c, &l)) return WEFT_ERR_UNSUPPORTED;
+    if (!configure_variant(&d->ref.caps, v, c, &l) && !configure_variant(&all, v, c, &l)) return WEFT_ERR_UNSUPPORTED;
     char *text = wf_cl_compose(v, &l);
     if (!text) return WEFT_ERR_NOMEM;
     wf_cl_options(&d->ref.quirks, &l, options, sizeof options);

@@ -41,13 +41,6 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-static void platform_text(cl_platform_id p, cl_platform_info what, char *buf, size_t cap)
-{
-    char all[512] = "";
-    if (clGetPlatformInfo(p, what, sizeof all - 1, all, NULL) != CL_SUCCESS) *all = 0;
-    wf_copy(buf, cap, all);
-}
-
 /* The query is deprecated: of a driver that does not know it nothing is assumed. */
 static bool computes_in(cl_device_id dev, bool host_memory)
 {
@@ -59,11 +52,13 @@ static void get_info(cl_device_ref *ref)
 {
     struct weft_device_info *i = &ref->info;
     cl_device_id dev = ref->device;
+    char platform[512] = "";
     snprintf(i->id, sizeof i->id, "opencl:%u.%u", ref->p, ref->d);
     get_text(dev, CL_DEVICE_NAME, i->name, sizeof i->name);
     get_text(dev, CL_DRIVER_VERSION, i->driver, sizeof i->driver);
     get_text(dev, CL_DEVICE_VERSION, i->version, sizeof i->version);
-    platform_text(ref->platform, CL_PLATFORM_NAME, i->platform, sizeof i->platform);
+    if (clGetPlatformInfo(ref->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, NULL) != CL_SUCCESS) *platform = 0;
+    wf_copy(i->platform, sizeof i->platform, platform);
     uint64_t type = get_number(dev, CL_DEVICE_TYPE);
     i->type = type & CL_DEVICE_TYPE_GPU   ? WEFT_DEVICE_GPU
               : type & CL_DEVICE_TYPE_CPU ? WEFT_DEVICE_CPU
@@ -140,13 +135,6 @@ static bool has_matrix(const cl_device_ref *ref, const char *ext)
     return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
-/* A work-group can have all of a multiprocessor's but 1 KiB. Those of compute capability 8.0 and up have 100 KiB or more. */
-static uint32_t nv_local_bytes(const cl_device_ref *ref)
-{
-    enum { LEAST = 100 << 10, KEPT = 1 << 10 };
-    return WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), (uint32_t)LEAST) - KEPT;
-}
-
 static void get_tiers(cl_device_ref *ref, const char *ext)
 {
     enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
@@ -157,7 +145,8 @@ static void get_tiers(cl_device_ref *ref, const char *ext)
     c->matrix = has_matrix(ref, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
     c->nv_wgmma = c->nv_mma && get_number(ref->device, NV_CAPABILITY_MAJOR) == 9 && get_number(ref->device, NV_CAPABILITY_MINOR) == 0;
-    c->nv_local_bytes = c->nv_mma ? nv_local_bytes(ref) : 0;
+    /* A work-group can have all of a multiprocessor's but 1 KiB. Those of compute capability 8.0 and up have 100 KiB or more. */
+    c->nv_local_bytes = c->nv_mma ? WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), 100u << 10) - (1 << 10) : 0;
     c->lanes = matrix_lanes(ref, ext);
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP

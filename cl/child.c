@@ -24,7 +24,7 @@
 /* ---- finding it ------------------------------------------------------------------------------------------- */
 
 /* The helper in dir itself or where the build tree has it, seen from there. */
-static bool near(const char *file, char *out, size_t cap)
+static bool helper_near(const char *file, char *out, size_t cap)
 {
     static const char *const places[] = {"", "cl/", "../cl/", "../../cl/", "../libexec/"};
     const char *slash = strrchr(file, '/');
@@ -45,11 +45,11 @@ static bool find_helper(char *out, size_t cap)
         wf_copy(out, cap, set);
         return access(out, X_OK) == 0;
     }
-    if (dladdr((void *)&wf_cl_sources, &lib) && lib.dli_fname && near(lib.dli_fname, out, cap)) return true;
+    if (dladdr((void *)&wf_cl_sources, &lib) && lib.dli_fname && helper_near(lib.dli_fname, out, cap)) return true;
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (n > 0) {
         exe[n] = 0;
-        if (near(exe, out, cap)) return true;
+        if (helper_near(exe, out, cap)) return true;
     }
     snprintf(out, cap, "%s/" NAME, wf_cl_libexec);
     return access(out, X_OK) == 0;
@@ -74,7 +74,7 @@ void wf_cl_child_stop(cl_child *c)
 }
 
 /* Its end of the socket becomes descriptor 0; what drivers print goes nowhere. */
-static bool spawn(cl_child *c, const char *path, int end)
+static bool spawn_helper(cl_child *c, const char *path, int end)
 {
     extern char **environ;
     char *argv[] = {(char *)path, NULL};
@@ -102,7 +102,7 @@ bool wf_cl_child_start(cl_child *c)
         return false;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-    if (!spawn(c, path, ends[1])) {
+    if (!spawn_helper(c, path, ends[1])) {
         wf_log(WEFT_LOG_DEBUG, "%s does not start; kernels are built in this process", path);
         c->missing = true;
         close(ends[0]);
@@ -164,7 +164,7 @@ void *wf_cl_child_hear(const cl_child *c, cl_build_reply *a, uint64_t deadline)
 }
 
 /* After a death: how, in words; the helper is gone then. error: what ended the talk. */
-static enum cl_child_result lost(cl_dev *d, int error)
+static enum cl_child_result child_lost(cl_dev *d, int error)
 {
     int status = 0;
     if (error == ECANCELED) return wf_cl_child_stop(&d->child), CL_CHILD_STOPPED;
@@ -200,7 +200,7 @@ enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char
     errno = 0;
     char *data = wf_cl_child_ask(d, &d->child, source, options, deadline) ? wf_cl_child_hear(&d->child, &a, deadline) : NULL;
     d->child.used_ns = wf_now_ns();
-    if (!data) return lost(d, errno);
+    if (!data) return child_lost(d, errno);
     if (a.err == CL_SUCCESS) {
         *bin = data;
         *size = a.size;

@@ -17,21 +17,16 @@ static char *build_log(cl_program prog, cl_device_id dev)
     return NULL;
 }
 
-/* NVIDIA's assembly text is taken as if it were a binary; it begins with its version. */
-static cl_program create(cl_context ctx, cl_device_id dev, const char *source, cl_int *err)
-{
-    size_t size = strlen(source);
-    const unsigned char *text = (const unsigned char *)source;
-    if (strncmp(source, ".version", 8)) return clCreateProgramWithSource(ctx, 1, &source, NULL, err);
-    return clCreateProgramWithBinary(ctx, 1, &dev, &size, &text, NULL, err);
-}
-
 cl_int wf_cl_compile(cl_context ctx, cl_device_id dev, const char *source, const char *options,
                      cl_program *out, char **log)
 {
     cl_int err = CL_SUCCESS;
+    size_t size = strlen(source);
+    const unsigned char *text = (const unsigned char *)source;
     if (log) *log = NULL;
-    cl_program prog = create(ctx, dev, source, &err);
+    /* NVIDIA's assembly text is taken as if it were a binary; it begins with its version. */
+    cl_program prog = strncmp(source, ".version", 8) ? clCreateProgramWithSource(ctx, 1, &source, NULL, &err)
+                                                     : clCreateProgramWithBinary(ctx, 1, &dev, &size, &text, NULL, &err);
     if (err != CL_SUCCESS) return err;
     err = clBuildProgram(prog, 1, &dev, options, NULL, NULL);
     if (err != CL_SUCCESS) {

@@ -63,7 +63,7 @@ bool wf_cl_is_measured(const cl_dev *d, const wf_call *c, int variant)
 }
 
 /* Work-groups run in rounds, the last of which may leave units idle; so does a share of the device. */
-static double idle(const cl_dev *d, const wf_call *c, const cl_launch *l)
+static double idle_factor(const cl_dev *d, const wf_call *c, const cl_launch *l)
 {
     uint32_t units = d->ref.caps.units, at_once = c->max_groups ? WF_MIN(c->max_groups, units) : units;
     uint64_t groups = WF_MAX(l->groups, 1);
@@ -71,7 +71,7 @@ static double idle(const cl_dev *d, const wf_call *c, const cl_launch *l)
 }
 
 /* Rows of X past the last take as long as others. */
-static double padding(const wf_call *c, const cl_launch *l)
+static double padding_factor(const wf_call *c, const cl_launch *l)
 {
     uint32_t rows = c->out[0].rows;
     for (uint32_t i = 0; i < l->n_knobs && rows; i++)
@@ -85,5 +85,5 @@ double wf_cl_expected_us(cl_dev *d, const wf_call *c, int variant)
     cl_launch l;
     if (is_modelled(d, v, c)) return wf_cl_wgmma_time(&d->ref.caps, &d->costs.model, v, c);
     if (!wf_cl_configure(d, variant, c, &l)) return 0;
-    return wf_roofline_us(&d->costs.roofline, &d->base, c, variant, idle(d, c, &l) * padding(c, &l));
+    return wf_roofline_us(&d->costs.roofline, &d->base, c, variant, idle_factor(d, c, &l) * padding_factor(c, &l));
 }

@@ -120,23 +120,17 @@ static void put_scales(const cl_fragments *f, uint8_t *tile, uint32_t row, const
     }
 }
 
-/* Rows that are missing are zeros. */
-static void put_tile(const cl_fragments *f, uint8_t *tile, const wf_numbers64 rows[TILE])
-{
-    memset(tile, 0, wf_cl_fragment_bytes(f)); /* also what nothing is put in */
-    for (uint32_t row = 0; row < TILE / 2; row++) put_lanes(f, tile, rows, row);
-    for (uint32_t row = 0; row < TILE; row++) put_scales(f, tile, row, &rows[row]);
-}
-
 void wf_cl_fragments_pack(enum wf_dtype dtype, uint32_t rows, uint32_t cols, const uint8_t *src, uint8_t *dst)
 {
     const cl_fragments *f = wf_cl_fragments(dtype);
     uint64_t row_bytes = wf_dtype_bytes(dtype, cols), tile_bytes = wf_cl_fragment_bytes(f);
     for (uint32_t first = 0; first < rows; first += TILE) {
-        wf_numbers64 w[TILE] = {0};
+        wf_numbers64 w[TILE] = {0}; /* rows that are missing are zeros */
         for (uint32_t k = 0; k < cols; k += K, dst += tile_bytes) {
             for (uint32_t row = 0; row < WF_MIN((uint32_t)TILE, rows - first); row++) f->take(src + (first + row) * row_bytes, k, &w[row]);
-            put_tile(f, dst, w);
+            memset(dst, 0, tile_bytes); /* also what nothing is put in */
+            for (uint32_t row = 0; row < TILE / 2; row++) put_lanes(f, dst, w, row);
+            for (uint32_t row = 0; row < TILE; row++) put_scales(f, dst, row, &w[row]);
         }
     }
 }

@@ -51,7 +51,7 @@ static bool is_waiting(const pass *p, const wf_cache_key *key)
     return false;
 }
 
-static void note(pass *p, const wf_call *c)
+static void note_call(pass *p, const wf_call *c)
 {
     cl_launch l;
     const cl_variant *v = wf_cl_variant_at(c->op, c->variant);
@@ -69,7 +69,7 @@ static void note(pass *p, const wf_call *c)
 /* ---- helpers -------------------------------------------------------------------------------------------------------- */
 
 /* Its end; the program is left to binding. */
-static void dismiss(helper *h, const char *why)
+static void dismiss_helper(helper *h, const char *why)
 {
     wf_log(WEFT_LOG_DEBUG, "a program built side by side with others is put off: %s", why);
     wf_cl_child_kill(&h->child);
@@ -84,7 +84,7 @@ static job *next_job(const pass *p)
 }
 
 /* One without more to do ends while others work: drivers take their time to leave a device. */
-static void give(pass *p, helper *h)
+static void give_job(pass *p, helper *h)
 {
     h->at = next_job(p);
     if (!h->at) {
@@ -93,7 +93,7 @@ static void give(pass *p, helper *h)
     }
     h->at->waits = false;
     h->deadline = wf_cl_child_deadline(p->d);
-    if (!wf_cl_child_ask(p->d, &h->child, h->at->source, h->at->options, h->deadline)) dismiss(h, "the build helper does not listen");
+    if (!wf_cl_child_ask(p->d, &h->child, h->at->source, h->at->options, h->deadline)) dismiss_helper(h, "the build helper does not listen");
 }
 
 /* Says nothing of the program, but that this process cannot have the device beside the others: its memory may be full. */
@@ -102,20 +102,20 @@ static bool is_shortage(cl_int err)
     return err == CL_OUT_OF_RESOURCES || err == CL_OUT_OF_HOST_MEMORY || err == CL_MEM_OBJECT_ALLOCATION_FAILURE || err == CL_DEVICE_NOT_AVAILABLE || err == CL_DEVICE_NOT_FOUND;
 }
 
-static void hear(pass *p, helper *h)
+static void hear_helper(pass *p, helper *h)
 {
     cl_build_reply a = {0};
     job *j = h->at;
     void *data = wf_cl_child_hear(&h->child, &a, h->deadline);
     if (data && is_shortage(a.err)) {
         j->waits = true;
-        dismiss(h, wf_cl_error_name(a.err));
+        dismiss_helper(h, wf_cl_error_name(a.err));
     } else if (data) {
         bool built = a.err == CL_SUCCESS && a.size;
         if (built) wf_cache_put(p->d->cache, &j->key, data, a.size);
         p->n_built += built;
-        give(p, h);
-    } else dismiss(h, "the build helper died");
+        give_job(p, h);
+    } else dismiss_helper(h, "the build helper died");
     p->n_ended += !j->waits;
     wf_cl_progress(p->d, (double)p->n_ended / (double)p->n_wanted);
     free(data);
@@ -128,24 +128,24 @@ static bool is_busy(const pass *p)
     return false;
 }
 
-static void look(pass *p)
+static void look_at_helpers(pass *p)
 {
     struct pollfd pf[MOST_HELPERS];
     for (uint32_t i = 0; i < p->n_helpers; i++) pf[i] = (struct pollfd){p->helpers[i].at ? p->helpers[i].child.fd : -1, POLLIN, 0};
     int r = poll(pf, p->n_helpers, WF_CL_LOOK_MS);
     for (helper *h = p->helpers; h < p->helpers + p->n_helpers; h++) {
-        if (r > 0 && pf[h - p->helpers].revents) hear(p, h);
-        else if (h->at && wf_now_ns() > h->deadline) dismiss(h, "it did not end in time");
+        if (r > 0 && pf[h - p->helpers].revents) hear_helper(p, h);
+        else if (h->at && wf_now_ns() > h->deadline) dismiss_helper(h, "it did not end in time");
     }
 }
 
-static void work(pass *p)
+static void run_helpers(pass *p)
 {
     uint32_t most = (uint32_t)WF_MIN(WF_MIN(wf_core_count(), (uint32_t)MOST_HELPERS), p->n_wanted);
     while (p->n_helpers < most && wf_cl_child_start(&p->helpers[p->n_helpers].child)) p->n_helpers++;
     wf_cl_progress(p->d, 0);
-    for (helper *h = p->helpers; h < p->helpers + p->n_helpers; h++) give(p, h);
-    while (is_busy(p) && wf_stop_now() == WEFT_OK) look(p);
+    for (helper *h = p->helpers; h < p->helpers + p->n_helpers; h++) give_job(p, h);
+    while (is_busy(p) && wf_stop_now() == WEFT_OK) look_at_helpers(p);
     for (helper *h = p->helpers; h < p->helpers + p->n_helpers; h++) wf_cl_child_kill(&h->child);
     for (helper *h = p->helpers; h < p->helpers + p->n_helpers; h++) wf_cl_child_stop(&h->child);
 }
@@ -165,8 +165,8 @@ void wf_cl_prebuild(wf_dev *base, const wf_call *calls, size_t n)
     pass p = {.d = d};
     uint64_t began = wf_now_ns();
     if (base->lost || !*d->cache || d->ref.quirks.no_child || d->child.missing || wf_core_count() < 2 || !wf_cache_can_put(d->cache)) return;
-    for (size_t i = 0; i < n && wf_stop_now() == WEFT_OK; i++) note(&p, &calls[i]);
-    if (p.n_wanted > 1) work(&p);
+    for (size_t i = 0; i < n && wf_stop_now() == WEFT_OK; i++) note_call(&p, &calls[i]);
+    if (p.n_wanted > 1) run_helpers(&p);
     base->kernel_work.prebuilt += p.n_built;
     d->n_built += p.n_built; /* progress goes on from there */
     if (p.n_built) base->kernel_work.prebuilt_ns += wf_now_ns() - began;

@@ -50,7 +50,7 @@ static weft_status build_here(cl_dev *d, const char *source, const char *options
     return WEFT_ERR_UNSUPPORTED;
 }
 
-static void keep(cl_dev *d, const wf_cache_key *key, cl_program prog)
+static void keep_binary(cl_dev *d, const wf_cache_key *key, cl_program prog)
 {
     size_t size;
     void *bin = *d->cache ? wf_cl_binary(prog, &size) : NULL;
@@ -59,7 +59,7 @@ static void keep(cl_dev *d, const wf_cache_key *key, cl_program prog)
 }
 
 /* From source: first in the helper, which may die in our place. */
-static weft_status build(cl_dev *d, const wf_cache_key *key, const char *source, const char *options,
+static weft_status build_program(cl_dev *d, const wf_cache_key *key, const char *source, const char *options,
                          cl_program *out)
 {
     void *bin = NULL;
@@ -77,7 +77,7 @@ static weft_status build(cl_dev *d, const wf_cache_key *key, const char *source,
         free(bin); /* the driver cannot load its own binary; the source is now known to be harmless */
     }
     WF_TRY(build_here(d, source, options, out));
-    keep(d, key, *out);
+    keep_binary(d, key, *out);
     return WEFT_OK;
 }
 
@@ -100,7 +100,7 @@ static weft_status get_program(cl_dev *d, const char *source, const char *option
     } else {
         /* how many will follow is not known here: the fraction only says that there is progress */
         wf_cl_progress(d, d->n_built / (d->n_built + 8.0));
-        st = build(d, &key, source, options, &k->program);
+        st = build_program(d, &key, source, options, &k->program);
         d->n_built++;
         work->built++;
         work->built_ns += wf_now_ns() - began;

@@ -180,16 +180,9 @@ static weft_status collect(cl_q *q, wf_event *const *waits, uint32_t n, cl_event
     return WEFT_OK;
 }
 
-/* Sleep between polls: none for the first 50 us, then longer and longer up to 200 us, never more than a small
+/* Polls until the command is over, and sleeps between: not for the first 50 us, then longer and longer up to 200 us, never more than a small
  * part of what the work took so far: a decode step of some milliseconds should not wait for us. */
-static void poll_pause(uint64_t waited_ns)
-{
-    if (waited_ns < 50000) return;
-    wf_sleep_ns(WF_MIN(waited_ns / 64, 200000));
-}
-
-/* Polls until the command is over. */
-static weft_status poll(cl_dev *d, cl_event ev, uint64_t limit_ms)
+static weft_status poll_event(cl_dev *d, cl_event ev, uint64_t limit_ms)
 {
     uint64_t start = wf_now_ns();
     for (;;) {
@@ -204,7 +197,7 @@ static weft_status poll(cl_dev *d, cl_event ev, uint64_t limit_ms)
             return wf_fail(WEFT_ERR_TIMEOUT, "%s (%s): a command did not end within %llu ms",
                            d->ref.info.name, d->ref.info.id, (unsigned long long)limit_ms);
         }
-        poll_pause(waited);
+        if (waited >= 50000) wf_sleep_ns(WF_MIN(waited / 64, 200000));
     }
     /* Seeing the status is no synchronisation point in OpenCL; this call is, and it cannot block. */
     cl_int err = clWaitForEvents(1, &ev);
@@ -242,7 +235,7 @@ weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
     WF_TRY(wf_cl_check_lost(d));
     if (!e->ev) return WEFT_OK;
     WF_TRY(flush_queue_of(d, e));
-    WF_TRY(poll(d, e->ev, timeout_ms ? timeout_ms : d->base.params.watchdog_ms));
+    WF_TRY(poll_event(d, e->ev, timeout_ms ? timeout_ms : d->base.params.watchdog_ms));
     if (d->base.params.profile) note_times(e); /* else they are unknown */
     clReleaseEvent(e->ev);
     e->ev = NULL;
@@ -349,31 +342,20 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     return err;
 }
 
-/* The kernel is no good here; the device is. Want of resources may also be the echo of a fault before, which the queue
- * then repeats. */
-static bool asks_too_much(cl_q *q, cl_int err)
-{
-    return err == CL_INVALID_WORK_GROUP_SIZE || (err == CL_OUT_OF_RESOURCES && wf_finish(&q->base) == WEFT_OK);
-}
-
-/* Work-groups of a launch: kernels loop, so that fewer do the same. On many cores they must not be so few that one waits for the last of them. */
-static uint64_t groups_of(const cl_dev *d, const wf_call *c, uint64_t most, size_t local)
-{
-    enum { EACH_UNIT = 16 };
-    uint32_t items = d->ref.quirks.most_items;
-    if (items) most = WF_MIN(most, WF_MAX(items / local, (uint64_t)EACH_UNIT * d->ref.caps.units));
-    return c->max_groups ? WF_MIN(most, c->max_groups) : most;
-}
-
-/* One launch of the kernel, whose arguments are set. */
-static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
+/* One launch of the kernel, whose arguments are set. Kernels loop, so that fewer work-groups do the same; on many cores they must not be so few that one
+ * waits for the last of them. */
+static weft_status enqueue_kernel(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
                           const char *name, const cl_event *waits, cl_uint n_waits, cl_event *signal)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
+    enum { EACH_UNIT = 16 };
     size_t local = l->group;
-    size_t global = local * (size_t)groups_of(d, c, most, local);
+    uint32_t items = d->ref.quirks.most_items;
+    if (items) most = WF_MIN(most, WF_MAX(items / local, (uint64_t)EACH_UNIT * d->ref.caps.units));
+    size_t global = local * (size_t)(c->max_groups ? WF_MIN(most, c->max_groups) : most);
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
-    if (asks_too_much(q, err))
+    /* The kernel is no good here; the device is. Want of resources may also be the echo of a fault before, which the queue then repeats. */
+    if (err == CL_INVALID_WORK_GROUP_SIZE || (err == CL_OUT_OF_RESOURCES && wf_finish(&q->base) == WEFT_OK))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
                        d->ref.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
     if (err != CL_SUCCESS)
@@ -392,12 +374,12 @@ weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     cl_int err = set_args(q, k, l, &at);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
-    WF_TRY(launch(q, c, k, l, l->groups, name, list, n, l->then_groups ? NULL : signal));
+    WF_TRY(enqueue_kernel(q, c, k, l, l->groups, name, list, n, l->then_groups ? NULL : signal));
     if (l->then_groups) {
         const cl_uint second = 1;
         err = clSetKernelArg(k, l->n_args - 1, sizeof second, &second);
         if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clSetKernelArg(%s/%s)", wf_ops[c->op].name, name);
-        WF_TRY(launch(q, c, k, l, l->then_groups, name, NULL, 0, signal));
+        WF_TRY(enqueue_kernel(q, c, k, l, l->then_groups, name, NULL, 0, signal));
     }
     wf_cl_arm(c->signal, q, ev);
     return WEFT_OK;

@@ -36,7 +36,7 @@ typedef struct text {
     bool wrong; /* a file is missing, or the parts are too many */
 } text;
 
-static void add(text *t, const char *s, size_t n)
+static void text_add(text *t, const char *s, size_t n)
 {
     if (t->s) memcpy(t->s + t->n, s, n);
     t->n += n;
@@ -53,7 +53,7 @@ static bool is_new(text *t, const char *file)
 }
 
 /* The text of the file whose name stands here, up to a quote; NULL: none. */
-static const char *named(const text *t, const char *name)
+static const char *part_named(const text *t, const char *name)
 {
     char path[64];
     if (!strncmp(name, "quant/", 6)) return t->wtype ? format_source("quant", t->wtype) : NULL;
@@ -69,10 +69,10 @@ static void add_lines(text *t, const char *line)
         n = strcspn(line, "\n");
         n += line[n] == '\n';
         if (strncmp(line, include, sizeof include - 1)) {
-            add(t, line, n);
+            text_add(t, line, n);
             continue;
         }
-        const char *part = named(t, line + sizeof include - 1);
+        const char *part = part_named(t, line + sizeof include - 1);
         if (is_new(t, part)) add_lines(t, part);
     }
 }

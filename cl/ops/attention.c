@@ -7,7 +7,7 @@
 #include "cl/kernels/attention/chunk_count.clh"
 
 /* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay nothing. */
-static void common(const wf_call *c, cl_launch *l)
+static void common_arguments(const wf_call *c, cl_launch *l)
 {
     const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
     const wf_op_params *p = &c->p;
@@ -45,7 +45,7 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
     (void)v;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_items(l, (uint64_t)c->out[WF_ATTENTION_O].rows * c->p.n_head);
-    common(c, l);
+    common_arguments(c, l);
     return true;
 }
 
@@ -57,7 +57,7 @@ static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
 
 /* Knobs and arguments of the chunks into which attention_flash and attention_matrix cut a row's keys, for few rows to use the whole device: chunk[0]
  * keys, from key chunk[1] on more; 0: one chunk. Not where nobody knows how many there are, nor more than scratch memory holds. */
-static bool chunks(const int32_t *chunk, const wf_call *c, cl_launch *l)
+static bool chunk_knobs(const int32_t *chunk, const wf_call *c, cl_launch *l)
 {
     enum { MOST_SCRATCH = 512 << 20 };
     const wf_op_params *p = &c->p;
@@ -112,7 +112,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     uint32_t packed = 1; /* a power of two: few programs for all numbers of heads */
     if (v->tile[0]) rows = WF_MIN(rows, (uint32_t)v->tile[0]);
     while (packed < rows * heads) packed *= 2;
-    common(c, l);
+    common_arguments(c, l);
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "R", (int32_t)packed);
     wf_cl_knob(l, "TK", (int32_t)keys);
@@ -120,7 +120,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunks(v->tile + 1, c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
+    if (!chunk_knobs(v->tile + 1, c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }
@@ -189,7 +189,7 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     uint32_t packed = packed_rows(caps, &u, most, p->head_dim, keys, waves, limit);
     if (!packed) return false;
     uint32_t heads = WF_MIN(g, packed), rows = v->tile[0] ? packed / heads : 1;
-    common(c, l);
+    common_arguments(c, l);
     wf_cl_group_knobs(l, caps, packed / u.rows * waves * u.lanes);
     wf_cl_knob(l, "LANES", (int32_t)u.lanes);
     wf_cl_knob(l, "R", (int32_t)packed);
@@ -198,7 +198,7 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunks(v->tile + 3, c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
+    if (!chunk_knobs(v->tile + 3, c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }
@@ -243,7 +243,7 @@ static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, u
 
 /* What attention_split takes behind the common arguments, for a number of work-groups and of work-items in each: half of them as often as scratch
  * memory wants it, which changes no bits of a variant with chunks. chunk, grows: in tiles; base, low: of a maximum that is given. */
-static void split(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_t groups, const int32_t *chunk, bool async, float base, float low, cl_launch *l)
+static void split_launch(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_t groups, const int32_t *chunk, bool async, float base, float low, cl_launch *l)
 {
     uint64_t partial = 8ull * (c->p.head_dim + 2) * sizeof(float);
     groups = WF_MIN(groups, WF_CL_ZEROED / 4);
@@ -252,7 +252,7 @@ static void split(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_
     for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > caps->scratch; groups /= 2)
         slots = most_chunks(c, groups / 2, (uint64_t)chunk[0], (uint64_t)chunk[1]);
     wf_cl_group_knobs(l, caps, group);
-    common(c, l);
+    common_arguments(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "ASYNC", async);
     wf_cl_knob(l, "CHUNK", chunk[0]);
@@ -272,7 +272,7 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     float base = 0, low = 0;
     if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !wf_attention_base(&c->p, F16_MOST, F16_LEAST, &base, &low)) return false;
-    split(caps, c, GROUP, (uint32_t)v->tile[0] * caps->units, v->tile + 2, async, base, low, l);
+    split_launch(caps, c, GROUP, (uint32_t)v->tile[0] * caps->units, v->tile + 2, async, base, low, l);
     return true;
 }
 
@@ -299,7 +299,7 @@ bool wf_cl_configure_split_ring(const cl_caps *caps, const cl_variant *v, const 
     if (wf_cl_group(caps, group, limit) < group || caps->nv_local_bytes <= ring_sums(d, warps, cols)) return false;
     uint32_t slots = WF_MIN((caps->nv_local_bytes - ring_sums(d, warps, cols)) / (warps * ring_slot(d)), (uint32_t)v->tile[4]);
     if (!slots) return false;
-    split(caps, c, group, (uint32_t)v->tile[0] * caps->units, v->tile + 2, false, 0, 0, l);
+    split_launch(caps, c, group, (uint32_t)v->tile[0] * caps->units, v->tile + 2, false, 0, 0, l);
     wf_cl_knob(l, "SLOTS", (int32_t)slots);
     wf_cl_knob(l, "COLS", (int32_t)cols);
     return true;
@@ -313,7 +313,7 @@ bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_cal
     uint32_t g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
     if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD || wf_cl_group(caps, group, limit) < group) return false;
     wf_cl_group_knobs(l, caps, group);
-    common(c, l);
+    common_arguments(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "NT", v->tile[0]);
     wf_cl_knob(l, "CHUNK", v->tile[2]);
@@ -323,14 +323,14 @@ bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_cal
 }
 
 /* How many tiles of keys and values local memory holds; more than 3 are no gain. */
-static uint32_t stages(uint32_t d, uint32_t keys)
+static uint32_t prefill_stages(uint32_t d, uint32_t keys)
 {
     enum { LOCAL_BYTES = 48 << 10 };
     uint32_t chunks = d / 8, pitch = d % 64 ? (chunks | 1) * 16 : d * 2;
     return WF_MIN(LOCAL_BYTES / (2 * keys * pitch), 3u);
 }
 
-static uint64_t sequences(const wf_call *c)
+static uint64_t sequences_of(const wf_call *c)
 {
     return (uint64_t)c->in[WF_ATTENTION_INDPTR].rows * c->in[WF_ATTENTION_INDPTR].cols - 1;
 }
@@ -341,7 +341,7 @@ static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t h
 {
     uint32_t g = c->p.n_head / c->p.n_kv_head;
     uint64_t blocks = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
-    uint64_t share = WF_MIN(WF_MIN(sequences(c), rows), 1 + idle / blocks);
+    uint64_t share = WF_MIN(WF_MIN(sequences_of(c), rows), 1 + idle / blocks);
     wf_cl_arg_u32(l, (uint32_t)share);
     l->groups = blocks * share;
 }
@@ -358,12 +358,12 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low)) return false;
     wf_cl_group_knobs(l, caps, GROUP);
-    common(c, l);
+    common_arguments(c, l);
     wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);
     wf_cl_knob(l, "MT", (int32_t)mt);
     wf_cl_knob(l, "BN", (int32_t)keys);
     wf_cl_knob(l, "SK", WF_MIN(v->tile[1], (int32_t)keys));
-    wf_cl_knob(l, "STAGES", (int32_t)stages(d, keys));
+    wf_cl_knob(l, "STAGES", (int32_t)prefill_stages(d, keys));
     wf_cl_knob(l, "HB", (int32_t)heads);
     wf_cl_knob(l, "ASYNC", (int32_t)async);
     share_runs(l, c, rows, heads, IDLE_GROUPS);
@@ -387,10 +387,10 @@ bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, c
     if (wf_cl_group(caps, GROUP, limit) < GROUP || (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low))) return false;
     if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2) return false;
     wf_cl_group_knobs(l, caps, GROUP);
-    common(c, l);
+    common_arguments(c, l);
     share_runs(l, c, ROWS / heads, heads, IDLE_GROUPS);
     uint64_t items = l->groups;
-    if (sequences(c) == 1) l->groups = WF_MIN(l->groups, caps->units);
+    if (sequences_of(c) == 1) l->groups = WF_MIN(l->groups, caps->units);
     if (!async) return l->groups < UINT32_MAX;
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);

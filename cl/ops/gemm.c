@@ -62,7 +62,7 @@ bool wf_cl_configure_gemm(const cl_caps *caps, const cl_variant *v, const wf_cal
     return wf_cl_gemm_arguments(v, c, l);
 }
 
-static bool vectors(const wf_call *c)
+static bool reads_vectors(const wf_call *c)
 {
     return wf_cl_vec8_ok(&c->in[WF_GEMM_X]) && wf_cl_vec8_ok(&c->in[WF_GEMM_W]);
 }
@@ -73,7 +73,7 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
                      cl_launch *l)
 {
     uint32_t m = c->out[WF_GEMM_Y].rows, n = c->out[WF_GEMM_Y].cols, lanes = (uint32_t)v->tile[0];
-    bool eights = vectors(c); /* odd shapes are slow anyway: one program for all M */
+    bool eights = reads_vectors(c); /* odd shapes are slow anyway: one program for all M */
     uint32_t rows = !eights || m > 4 ? 8 : m > 1 ? 4 : 1;
     uint32_t per_lane = lanes > 32 ? 1 : rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
     if (m > 8 || group < lanes) return false;
@@ -134,10 +134,10 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     if (wf_cl_tile_registers(v) && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
     if (c->in[WF_GEMM_X].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (s.bm * s.bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
+    if (s.bm * s.bn > 64 * 64 && !reads_vectors(c)) return false; /* odd shapes: tile64 is enough */
     wf_cl_group_knobs(l, caps, group);
     tile_knobs(caps, v, &s, l);
-    wf_cl_knob(l, "VEC", vectors(c));
+    wf_cl_knob(l, "VEC", reads_vectors(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * ((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
     return wf_cl_gemm_arguments(v, c, l);
 }
@@ -157,7 +157,7 @@ bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, stage = (uint32_t)MMA_STAGE_BYTES(t[0], t[1], MMA_BK);
-    if (!caps->nv_mma || x->dtype != WF_F16 || !vectors(c)) return false;
+    if (!caps->nv_mma || x->dtype != WF_F16 || !reads_vectors(c)) return false;
     if (wf_cl_group(caps, group, limit) < group) return false;
     /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
     bool blocks = wf_dtypes[w->dtype].block > 1;
@@ -395,7 +395,7 @@ static void matrix_knobs(const matrix_shape *s, uint32_t lanes, cl_launch *l)
 bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_dtype_info *w = &wf_dtypes[c->in[WF_GEMM_W].dtype];
-    if (!caps->lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !vectors(c)) return false;
+    if (!caps->lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !reads_vectors(c)) return false;
     if (w->block == 1 && c->in[WF_GEMM_W].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
     matrix_shape s = v->tile[4] ? matrix_flat(v->tile, caps->lanes, &c->in[WF_GEMM_W]) : matrix_tile(v->tile, caps->lanes);
     uint32_t group = (uint32_t)(s.bm / s.wm * (s.bn / s.wn) * s.parts) * caps->lanes;

@@ -2,7 +2,7 @@
 #include "cl/cl.h"
 
 /* A work-group whose work-items hold all of a row, at most MOST elements each. */
-static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, cl_launch *l)
+static bool layernorm_group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { PARTS = 4, MOST = 32 };
     uint32_t k = c->in[WF_LAYERNORM_X].cols, want = 64;
@@ -21,7 +21,7 @@ bool wf_cl_configure_layernorm(const cl_caps *caps, const cl_variant *v, const w
     if (v->tile[0] == 1) {
         wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
         wf_cl_items(l, y->rows);
-    } else if (!group_knobs(caps, c, limit, l)) return false;
+    } else if (!layernorm_group_knobs(caps, c, limit, l)) return false;
     for (int i = 0; i < WF_N_LAYERNORM_IN; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);

@@ -11,7 +11,7 @@ uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec)
 }
 
 /* What a work-group is follows from K alone, so that a row has the same sum whatever the batch. */
-static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
+static bool rmsnorm_group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
 {
     enum { MOST = 32 };
     bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_RESIDUAL]) &&
@@ -35,7 +35,7 @@ bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_
     if (v->tile[0]) {
         wf_cl_group_knobs(l, caps, wf_cl_group(caps, (uint32_t)v->tile[0], limit));
         wf_cl_items(l, (uint64_t)y->rows * groups);
-    } else if (!group_knobs(caps, c, k, limit, l)) return false;
+    } else if (!rmsnorm_group_knobs(caps, c, k, limit, l)) return false;
     wf_cl_arg_view(l, x);
     wf_cl_arg_view(l, w);
     wf_cl_arg_view(l, residual);

@@ -1,13 +1,6 @@
 /* rope_kv: rotation and the write into the KV pools. */
 #include "cl/cl.h"
 
-static bool vec8_ok(const wf_call *c)
-{
-    const wf_op_params *p = &c->p;
-    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(&c->in[WF_ROPE_KV_QKV]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_Q]) &&
-           wf_cl_vec8_ok(&c->out[WF_ROPE_KV_K_POOL]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_V_POOL]);
-}
-
 void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_op_params *p)
 {
     for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &in[i]);
@@ -29,7 +22,9 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
     (void)v;
     if (p->neox || p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
-    uint32_t vec = vec8_ok(c) ? 4 : 1;
+    bool eights = p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(qkv) && wf_cl_vec8_ok(q) &&
+                  wf_cl_vec8_ok(&c->out[WF_ROPE_KV_K_POOL]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_V_POOL]);
+    uint32_t vec = eights ? 4 : 1;
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));
     wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / (2 * vec)));

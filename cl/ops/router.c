@@ -35,12 +35,6 @@ static bool is_small(const cl_caps *caps, const cl_variant *v, const wf_call *c)
     return c->in[WF_ROUTER_X].rows <= (uint32_t)v->tile[2] && w->rows <= ROUTER_EXPERTS && w->rows * wf_cl_row_bytes(w) <= most;
 }
 
-static bool vectors(const wf_call *c)
-{
-    return wf_cl_vec8_ok(&c->in[WF_ROUTER_X]) && wf_cl_vec8_ok(&c->in[WF_ROUTER_W]) && wf_cl_vec8_ok(&c->in[WF_ROUTER_NORM]) &&
-           wf_cl_vec8_ok(&c->out[WF_ROUTER_Y]);
-}
-
 static void router_norm_args(const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[WF_ROUTER_X], *w = &c->in[WF_ROUTER_W], *ids = &c->out[WF_ROUTER_IDS], *weights = &c->out[WF_ROUTER_WEIGHTS];
@@ -67,7 +61,8 @@ bool wf_cl_configure_router_norm(const cl_caps *caps, const cl_variant *v, const
     wf_cl_group_knobs(l, caps, group);
     wf_cl_act(l, &c->in[WF_ROUTER_X]);
     wf_cl_knob(l, "LANES", (int32_t)lanes_of(group, w->rows));
-    wf_cl_knob(l, "VEC", vectors(c));
+    wf_cl_knob(l, "VEC", wf_cl_vec8_ok(&c->in[WF_ROUTER_X]) && wf_cl_vec8_ok(w) && wf_cl_vec8_ok(&c->in[WF_ROUTER_NORM]) &&
+                             wf_cl_vec8_ok(&c->out[WF_ROUTER_Y]));
     l->wtype = wf_dtypes[w->dtype].name;
     l->groups = c->in[WF_ROUTER_X].rows;
     router_norm_args(c, l);
