@@ -8,6 +8,7 @@
  */
 #include "base/file.h"
 #include "engine/engine.h"
+#include "kept/plans.h"
 #include "support/build_once.h"
 #include "support/data.h"
 #include "support/kept_plan.h"

@@ -443,7 +443,7 @@ static void test_energy_bounds_nothing(void **state)
     for (int limited = 0; limited < 2; limited++) {
         wf_op_profile profile;
         load_sample("h200-streaming", &profile);
-        if (limited) profile.energy = (wf_energy){.static_power = 100, .power_limit = 101, .flop = 1e-12, .byte = 1e-10};
+        if (limited) profile.energy = (wf_energy){.static_power = 100, .power_limit = 101, .flop = 1e-12, .byte = 1e-3};
         assert_int_equal(wf_search(&g, &profile, &params, &r[limited]), WEFT_OK);
         wf_op_profile_free(&profile);
     }
