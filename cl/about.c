@@ -39,7 +39,8 @@ void wf_cl_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
     out->layout = v->layout == WF_CL_FRAGMENT_MAJOR ? "MMA-fragment-major" : "rows";
     out->needs = needs_of(v);
     if (v->configure == wf_cl_configure_wgmma) wf_copy(out->file, sizeof out->file, "cl/nvidia/gemm.c");
-    else if (v->configure == wf_cl_configure_attention_wgmma) wf_copy(out->file, sizeof out->file, "cl/nvidia/attention.c");
+    else if (v->configure == wf_cl_configure_attention_wgmma)
+        wf_copy(out->file, sizeof out->file, "cl/nvidia/attention.c");
     else snprintf(out->file, sizeof out->file, "cl/kernels/%s.cl", v->family);
 }
 

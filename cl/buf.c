@@ -22,19 +22,23 @@ static weft_status touch(cl_dev *d, cl_buf *b)
     if (b->base.size < 4) return WEFT_OK;
     cl_int err = clEnqueueFillBuffer(d->own->q, b->mem, &zero, sizeof zero, 0, sizeof zero, 0, NULL, NULL);
     if (err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    return err == CL_SUCCESS ? finish(d) : wf_cl_fail(d, err, "clEnqueueFillBuffer(4 of %llu bytes)", (unsigned long long)b->base.size);
+    return err == CL_SUCCESS
+               ? finish(d)
+               : wf_cl_fail(d, err, "clEnqueueFillBuffer(4 of %llu bytes)", (unsigned long long)b->base.size);
 }
 
 /* The whole buffer, for good. A driver that will not is no lost device: plain memory does, too. */
 static weft_status map(cl_dev *d, cl_buf *b)
 {
     cl_int err = CL_SUCCESS;
-    b->base.host = clEnqueueMapBuffer(d->own->q, b->mem, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, 0, b->base.size, 0, NULL, NULL, &err);
+    b->base.host = clEnqueueMapBuffer(d->own->q, b->mem, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, 0, b->base.size, 0, NULL,
+                                      NULL, &err);
     if (err != CL_SUCCESS) return wf_fail(WEFT_ERR_NOMEM, "clEnqueueMapBuffer: %s", wf_cl_error_name(err));
     return finish(d);
 }
 
-static weft_status create(cl_dev *d, uint64_t size, cl_mem_flags flags, weft_status (*use)(cl_dev *, cl_buf *), wf_buf **out)
+static weft_status create(cl_dev *d, uint64_t size, cl_mem_flags flags, weft_status (*use)(cl_dev *, cl_buf *),
+                          wf_buf **out)
 {
     WF_TRY(wf_cl_check_lost(d));
     cl_buf *b = wf_calloc(1, sizeof *b);
@@ -44,7 +48,8 @@ static weft_status create(cl_dev *d, uint64_t size, cl_mem_flags flags, weft_sta
     b->mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE | flags, WF_MAX(size, 4), NULL, &err);
     /* a size the driver will not have is a shortage, not a lost device */
     if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    weft_status st = err == CL_SUCCESS ? use(d, b) : wf_cl_fail(d, err, "clCreateBuffer(%llu bytes)", (unsigned long long)size);
+    weft_status st =
+        err == CL_SUCCESS ? use(d, b) : wf_cl_fail(d, err, "clCreateBuffer(%llu bytes)", (unsigned long long)size);
     if (st == WEFT_OK) *out = &b->base;
     else wf_cl_buf_destroy(&d->base, &b->base);
     return st;

@@ -1,9 +1,8 @@
-/* Kernel binaries in the cache (base/cache.h). The key is everything that decides what a binary is: source, options, device, driver,
- * platform.
+/* Kernel binaries in the cache (base/cache.h). The key is everything that decides what a binary is: source, options,
+ * device, driver, platform.
  *
  * A driver can crash on a binary of its own. Before one is loaded a canary file says which process is
- * at it; if that process is gone and its canary is not, the entry killed it and is removed.
- */
+ * at it; if that process is gone and its canary is not, the entry killed it and is removed. */
 #include "cl/cl.h"
 
 #include <stdio.h>
@@ -11,7 +10,8 @@
 
 wf_cache_key wf_cl_key(const struct weft_device_info *i, const char *source, const char *options)
 {
-    return wf_cache_key_of("weft %s\n%s\n%s\n%s\n%s\n%s\n%s", WF_VERSION, i->platform, i->name, i->driver, i->version, options, source);
+    return wf_cache_key_of("weft %s\n%s\n%s\n%s\n%s\n%s\n%s", WF_VERSION, i->platform, i->name, i->driver, i->version,
+                           options, source);
 }
 
 bool wf_cl_canary_arm(const char *dir, const wf_cache_key *key)

@@ -45,7 +45,8 @@ static bool has_word(const char *list, const char *word)
 static bool computes_in(cl_device_id dev, bool host_memory)
 {
     cl_bool unified = !host_memory;
-    return clGetDeviceInfo(dev, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) == CL_SUCCESS && !unified == !host_memory;
+    return clGetDeviceInfo(dev, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) == CL_SUCCESS &&
+           !unified == !host_memory;
 }
 
 static void get_info(cl_device_ref *ref)
@@ -57,7 +58,8 @@ static void get_info(cl_device_ref *ref)
     get_text(dev, CL_DEVICE_NAME, i->name, sizeof i->name);
     get_text(dev, CL_DRIVER_VERSION, i->driver, sizeof i->driver);
     get_text(dev, CL_DEVICE_VERSION, i->version, sizeof i->version);
-    if (clGetPlatformInfo(ref->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, NULL) != CL_SUCCESS) *platform = 0;
+    if (clGetPlatformInfo(ref->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, NULL) != CL_SUCCESS)
+        *platform = 0;
     wf_copy(i->platform, sizeof i->platform, platform);
     uint64_t type = get_number(dev, CL_DEVICE_TYPE);
     i->type = type & CL_DEVICE_TYPE_GPU   ? WEFT_DEVICE_GPU
@@ -71,15 +73,19 @@ static void get_info(cl_device_ref *ref)
     i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
 }
 
-/* Bytes that nobody uses; 0: unknown. AMD says so (cl_amd_device_attribute_query: KiB, all and the largest block); where the device computes in
- * the host's memory, the host does. OpenCL itself has no such query, and NVIDIA's and Intel's drivers add none. */
+/* Bytes that nobody uses; 0: unknown. AMD says so (cl_amd_device_attribute_query: KiB, all and the largest block);
+ * where the device computes in the host's memory, the host does. OpenCL itself has no such query, and NVIDIA's and
+ * Intel's drivers add none. */
 static uint64_t memory_free(const cl_device_ref *ref, const char *ext)
 {
     enum { FREE_MEMORY_AMD = 0x4039 };
     size_t kib[2] = {0, 0};
-    if (has_word(ext, "cl_amd_device_attribute_query") && clGetDeviceInfo(ref->device, FREE_MEMORY_AMD, sizeof kib, kib, NULL) == CL_SUCCESS)
+    if (has_word(ext, "cl_amd_device_attribute_query") &&
+        clGetDeviceInfo(ref->device, FREE_MEMORY_AMD, sizeof kib, kib, NULL) == CL_SUCCESS)
         return WF_MIN((uint64_t)kib[0] << 10, ref->info.memory);
-    return ref->info.type == WEFT_DEVICE_CPU || computes_in(ref->device, true) ? WF_MIN(wf_memory_left(), ref->info.memory) : 0;
+    return ref->info.type == WEFT_DEVICE_CPU || computes_in(ref->device, true)
+               ? WF_MIN(wf_memory_left(), ref->info.memory)
+               : 0;
 }
 
 /* Where the device is on the bus, for who reads its power; Khronos' extension, and what NVIDIA and AMD had before. */
@@ -88,12 +94,16 @@ static void get_address(cl_device_ref *ref, const char *ext)
     enum { PCI_BUS_INFO = 0x410F, NV_BUS = 0x4008, NV_SLOT = 0x4009, NV_DOMAIN = 0x400A, AMD_TOPOLOGY = 0x4037 };
     cl_uint khr[4];
     unsigned char amd[24];
-    if (has_word(ext, "cl_khr_pci_bus_info") && clGetDeviceInfo(ref->device, PCI_BUS_INFO, sizeof khr, khr, NULL) == CL_SUCCESS)
-        snprintf(ref->pci, sizeof ref->pci, "%04x:%02x:%02x.%x", khr[0] & 0xffff, khr[1] & 0xff, khr[2] & 0xff, khr[3] & 0xf);
+    if (has_word(ext, "cl_khr_pci_bus_info") &&
+        clGetDeviceInfo(ref->device, PCI_BUS_INFO, sizeof khr, khr, NULL) == CL_SUCCESS)
+        snprintf(ref->pci, sizeof ref->pci, "%04x:%02x:%02x.%x", khr[0] & 0xffff, khr[1] & 0xff, khr[2] & 0xff,
+                 khr[3] & 0xf);
     else if (has_word(ext, "cl_nv_device_attribute_query"))
-        snprintf(ref->pci, sizeof ref->pci, "%04x:%02x:%02x.0", (unsigned)get_number(ref->device, NV_DOMAIN) & 0xffff, (unsigned)get_number(ref->device, NV_BUS) & 0xff,
+        snprintf(ref->pci, sizeof ref->pci, "%04x:%02x:%02x.0", (unsigned)get_number(ref->device, NV_DOMAIN) & 0xffff,
+                 (unsigned)get_number(ref->device, NV_BUS) & 0xff,
                  (unsigned)get_number(ref->device, NV_SLOT) >> 3 & 0xff);
-    else if (has_word(ext, "cl_amd_device_attribute_query") && clGetDeviceInfo(ref->device, AMD_TOPOLOGY, sizeof amd, amd, NULL) == CL_SUCCESS)
+    else if (has_word(ext, "cl_amd_device_attribute_query") &&
+             clGetDeviceInfo(ref->device, AMD_TOPOLOGY, sizeof amd, amd, NULL) == CL_SUCCESS)
         snprintf(ref->pci, sizeof ref->pci, "0000:%02x:%02x.%x", amd[21], amd[22], amd[23] & 0xf);
 }
 
@@ -144,9 +154,12 @@ static void get_tiers(cl_device_ref *ref, const char *ext)
                   get_number(ref->device, MAX_NUM_SUB_GROUPS) > 0;
     c->matrix = has_matrix(ref, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
-    c->nv_wgmma = c->nv_mma && get_number(ref->device, NV_CAPABILITY_MAJOR) == 9 && get_number(ref->device, NV_CAPABILITY_MINOR) == 0;
-    /* A work-group can have all of a multiprocessor's but 1 KiB. Those of compute capability 8.0 and up have 100 KiB or more. */
-    c->nv_local_bytes = c->nv_mma ? WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), 100u << 10) - (1 << 10) : 0;
+    c->nv_wgmma = c->nv_mma && get_number(ref->device, NV_CAPABILITY_MAJOR) == 9 &&
+                  get_number(ref->device, NV_CAPABILITY_MINOR) == 0;
+    /* A work-group can have all of a multiprocessor's but 1 KiB. Those of compute capability 8.0 and up have 100 KiB
+     * or more. */
+    c->nv_local_bytes =
+        c->nv_mma ? WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), 100u << 10) - (1 << 10) : 0;
     c->lanes = matrix_lanes(ref, ext);
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
@@ -212,7 +225,8 @@ bool wf_cl_caps(cl_device_ref *ref)
     c->registers = has_word(ext, "cl_nv_device_attribute_query") || has_word(ext, "cl_amd_device_attribute_query");
     c->max_group = ref->info.max_group;
     c->units = WF_MAX(ref->info.compute_units, 1u);
-    c->mhz = WF_MAX((uint32_t)get_number(ref->device, CL_DEVICE_MAX_CLOCK_FREQUENCY), 200u); /* some drivers say 0 or 1 */
+    /* some drivers say 0 or 1 */
+    c->mhz = WF_MAX((uint32_t)get_number(ref->device, CL_DEVICE_MAX_CLOCK_FREQUENCY), 200u);
     c->cache = get_number(ref->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
     c->local_bytes = ref->info.local_memory;
     c->mem_align = (uint32_t)get_number(ref->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;

@@ -198,7 +198,8 @@ enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char
     if (d->ref.quirks.no_child || !wf_cl_child_start(&d->child)) return CL_CHILD_NONE;
     uint64_t deadline = wf_cl_child_deadline(d);
     errno = 0;
-    char *data = wf_cl_child_ask(d, &d->child, source, options, deadline) ? wf_cl_child_hear(&d->child, &a, deadline) : NULL;
+    char *data =
+        wf_cl_child_ask(d, &d->child, source, options, deadline) ? wf_cl_child_hear(&d->child, &a, deadline) : NULL;
     d->child.used_ns = wf_now_ns();
     if (!data) return child_lost(d, errno);
     if (a.err == CL_SUCCESS) {

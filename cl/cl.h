@@ -6,9 +6,8 @@
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
- * Files in their order, which tests/layers holds: ptx, fragments, wgmma*, source, launch, ops/<op>, variants, costs, pick; errors, queue, cache, child,
- * prog, prebuild; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev.
- */
+ * Files in their order, which tests/layers holds: fragments, nvidia/*, source, launch, ops/<op>, variants, costs, pick;
+ * errors, queue, cache, child, prog, prebuild; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev. */
 #ifndef WF_CL_H
 #define WF_CL_H
 
@@ -39,7 +38,9 @@ typedef struct cl_caps {
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     uint32_t nv_local_bytes; /* of local memory (shared memory) that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
-    uint64_t scratch, zeroed; /* bytes of a queue's scratch buffer and of its zeroed workspace from the start, so that no step has to enlarge them */
+    /* bytes of a queue's scratch buffer and of its zeroed workspace from the start, so that no step has to enlarge
+     * them */
+    uint64_t scratch, zeroed;
     uint64_t panels; /* bytes of scratch at most that a call of CLBlast may take */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
@@ -125,12 +126,15 @@ typedef struct cl_arg {
 typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
-    const char *wtype;   /* storage format of weights, whose kernels/quant file the kernel includes, or of keys and values (kernels/kv); or NULL */
+    /* storage format of weights, whose kernels/quant file the kernel includes, or of keys and values (kernels/kv); or
+     * NULL */
+    const char *wtype;
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
-    uint64_t then_groups; /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
+    /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
+    uint64_t then_groups;
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
 } cl_launch;
@@ -142,7 +146,8 @@ void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independ
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
 bool wf_cl_vec8_ok(const wf_view *v); /* can its rows be read and written in vectors of eight elements, 16 bytes? */
-bool wf_cl_vec4_ok(const wf_view *v); /* can its rows be read and written in vectors of four elements? an absent one can */
+/* can its rows be read and written in vectors of four elements? an absent one can */
+bool wf_cl_vec4_ok(const wf_view *v);
 void wf_cl_arg_view(cl_launch *l, const wf_view *v);       /* base, offset; an absent one: offset -1 */
 void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is it F16? */
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
@@ -175,7 +180,8 @@ struct cl_variant {
 };
 
 bool wf_cl_tile_registers(const cl_variant *); /* of wf_cl_configure_tile: does it take cl_caps.registers? */
-uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec); /* work-items that share a row of K elements in a norm, vec at once: products that normalise add in their order */
+/* work-items that share a row of K elements in a norm, vec at once: products that normalise add in their order */
+uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec);
 bool wf_cl_is_one_row(const cl_variant *);     /* of wf_cl_configure_flat: does it take one row of X, in fixed point? */
 #define X(op, name, tier, layout, class, flags, family, configure, ...)                                             \
     bool wf_cl_configure_##configure(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -204,7 +210,8 @@ typedef struct cl_wgmma_costs {
         double expand;                               /* us for each row of a step of quantised W */
     } wgmma;
     struct {
-        double round, unit, unit_x, part, pack, copy; /* as above; unit_x: more for each row of X; pack: us; copy: us per MB of X */
+        /* as above; unit_x: more for each row of X; pack: us; copy: us per MB of X */
+        double round, unit, unit_x, part, pack, copy;
     } wgmma_packed;
 } cl_wgmma_costs;
 typedef struct cl_costs {
@@ -226,7 +233,8 @@ uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t ro
 void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
                        void *dst);
 
-/* How weights of a format lie MMA-fragment-major (fragments.c; kernels/fragment_bytes.clh says what each number is); F16 has 16 bits. */
+/* How weights of a format lie MMA-fragment-major (fragments.c; kernels/fragment_bytes.clh says what each number is);
+ * F16 has 16 bits. */
 typedef wf_numbers cl_fragments;
 const cl_fragments *wf_cl_fragments(enum wf_dtype); /* NULL: they cannot */
 uint32_t wf_cl_fragment_k(const cl_fragments *);     /* of K a tile */
@@ -236,12 +244,13 @@ void wf_cl_fragments_pack(enum wf_dtype, uint32_t rows, uint32_t cols, const uin
 
 /* ---- nvidia/gemm.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
-/* The rotation of q and k by position in an epilogue: elements of a head, and how many of them turn, in pairs of neighbours; {0}: there is none. */
+/* The rotation of q and k by position in an epilogue: elements of a head, and how many of them turn, in pairs of
+ * neighbours; {0}: there is none. */
 typedef struct cl_rotation {
     int32_t head, n_rot;
 } cl_rotation;
-/* The program for the knobs warpgroups, pack, tile_m, batch, cuts of K (variants.def), with or without SiLU or the rotation in the epilogue, and
- * for weights that lie so; malloc'ed, NULL on shortage of memory. */
+/* The program for the knobs warpgroups, pack, tile_m, batch, cuts of K (variants.def), with or without SiLU or the
+ * rotation in the epilogue, and for weights that lie so; malloc'ed, NULL on shortage of memory. */
 char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, cl_rotation rope, const cl_fragments *w);
 /* What a launch of it takes. */
 typedef struct cl_wgmma {
@@ -249,20 +258,23 @@ typedef struct cl_wgmma {
     uint32_t tile_n;                /* columns of Y a work-group: w_rows, or with SiLU half as many */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t tile_k;                /* K is a multiple of it */
-    uint32_t split_k, parts;        /* work-groups that share the K of a tile; parts that each adds one after the other */
+    /* work-groups that share the K of a tile; parts that each adds one after the other */
+    uint32_t split_k, parts;
     bool tail;                      /* only tiles of the last round share it */
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeroed bytes */
     uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w);
-/* The program of attention for the knobs keys, stages, async, chunk, grows (variants.def) and a head size; as above. Its work-groups have so
- * many work-items for so many packed rows; with the asynchronous softmax they take so many items at most. */
+/* The program of attention for the knobs keys, stages, async, chunk, grows (variants.def) and a head size; as above.
+ * Its work-groups have so many work-items for so many packed rows; with the asynchronous softmax they take so many
+ * items at most. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128, WF_CL_ATTENTION_ROUNDS = 512 };
 char *wf_cl_attention_ptx(const int32_t knob[5], int32_t head_dim);
 
 /* ---- source.c: the text of a program ------------------------------------------------------------------- */
 
-/* What the compiler gets for a launch: the kernel with the parts that it includes in their places, or generated PTX. malloc'ed;
+/* What the compiler gets for a launch: the kernel with the parts that it includes in their places, or generated PTX.
+ * malloc'ed;
  * NULL with the error set. */
 char *wf_cl_compose(const cl_variant *v, const cl_launch *l);
 /* Its options: the launch's knobs, and what the driver wants. */
@@ -293,7 +305,8 @@ typedef struct cl_kern {
 /* The kernel for a launch, built on first use; configures again with smaller work-groups if this device
  * cannot run it with those of *l. */
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
-/* The kernel for a launch as it is; *out NULL: the device wants smaller work-groups, and wf_cl_configure knows by now. */
+/* The kernel for a launch as it is; *out NULL: the device wants smaller work-groups, and wf_cl_configure knows by
+ * now. */
 weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_launch *l, cl_kern **out);
 /* A kernel for the backend's own use, such as a probe; the caller frees it. */
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
@@ -327,13 +340,14 @@ enum cl_child_result { CL_CHILD_OK, CL_CHILD_FAILED, CL_CHILD_NONE, CL_CHILD_STO
 enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char *options,
                                        void **bin, size_t *size);
 void wf_cl_child_stop(cl_child *c);
-/* The steps of that, for who has several (prebuild.c). ask and hear are false and NULL where it died, hung until the deadline or spoke nonsense, and
- * when all is to stop; then only stop() is left to do. */
+/* The steps of that, for who has several (prebuild.c). ask and hear are false and NULL where it died, hung until the
+ * deadline or spoke nonsense, and when all is to stop; then only stop() is left to do. */
 #define WF_CL_LOOK_MS 100 /* how often to ask whether to stop */
 bool wf_cl_child_start(cl_child *c); /* if it does not run; false: there is none */
 uint64_t wf_cl_child_deadline(const cl_dev *d); /* of a build that begins now */
 bool wf_cl_child_ask(const cl_dev *d, const cl_child *c, const char *source, const char *options, uint64_t deadline);
-void *wf_cl_child_hear(const cl_child *c, cl_build_reply *a, uint64_t deadline); /* binary or log, NUL-terminated and malloc'ed */
+/* binary or log, NUL-terminated and malloc'ed */
+void *wf_cl_child_hear(const cl_child *c, cl_build_reply *a, uint64_t deadline);
 void wf_cl_child_kill(cl_child *c); /* it ends while others work; stop() then waits for that */
 /* prebuild.c; see prebuild() of dev.h. */
 void wf_cl_prebuild(wf_dev *, const wf_call *calls, size_t n);
@@ -345,7 +359,8 @@ typedef struct cl_buf {
     cl_mem mem;
 } cl_buf;
 
-/* A buffer that grows to what the launches so far needed; wf_cl_reserve makes it large enough for all that are bound. */
+/* A buffer that grows to what the launches so far needed; wf_cl_reserve makes it large enough for all that are
+ * bound. */
 typedef struct cl_growable {
     cl_mem mem;
     uint64_t bytes;
@@ -401,7 +416,8 @@ weft_status wf_cl_queue_create(wf_dev *, bool only_copies, wf_queue **);
 void wf_cl_queue_destroy(wf_dev *, wf_queue *);
 weft_status wf_cl_event_create(wf_dev *, wf_event **);
 void wf_cl_event_destroy(wf_dev *, wf_event *);
-weft_status wf_cl_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
+weft_status wf_cl_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t,
+                        wf_event *);
 weft_status wf_cl_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
 weft_status wf_cl_submit(wf_queue *, const wf_call *);
@@ -414,8 +430,8 @@ weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
 
-/* For commands that others than wf_cl_enqueue put in a queue: enlarges the scratch buffer to at least this many bytes; makes `signal`
- * (or NULL) stand for the command just enqueued. */
+/* For commands that others than wf_cl_enqueue put in a queue: enlarges the scratch buffer to at least this many bytes;
+ * makes `signal` (or NULL) stand for the command just enqueued. */
 weft_status wf_cl_scratch(cl_q *, uint64_t bytes);
 void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
 

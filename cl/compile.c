@@ -25,8 +25,9 @@ cl_int wf_cl_compile(cl_context ctx, cl_device_id dev, const char *source, const
     const unsigned char *text = (const unsigned char *)source;
     if (log) *log = NULL;
     /* NVIDIA's assembly text is taken as if it were a binary; it begins with its version. */
-    cl_program prog = strncmp(source, ".version", 8) ? clCreateProgramWithSource(ctx, 1, &source, NULL, &err)
-                                                     : clCreateProgramWithBinary(ctx, 1, &dev, &size, &text, NULL, &err);
+    cl_program prog = strncmp(source, ".version", 8)
+                          ? clCreateProgramWithSource(ctx, 1, &source, NULL, &err)
+                          : clCreateProgramWithBinary(ctx, 1, &dev, &size, &text, NULL, &err);
     if (err != CL_SUCCESS) return err;
     err = clBuildProgram(prog, 1, &dev, options, NULL, NULL);
     if (err != CL_SUCCESS) {

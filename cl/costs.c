@@ -1,5 +1,5 @@
-/* How long a variant is expected to take: the model of products by wgmma (ops/gemm.c) where its coefficients were measured, else a
- * roofline. All numbers are data (tuned/), which the selector hands over. */
+/* How long a variant is expected to take: the model of products by wgmma (ops/gemm.c) where its coefficients were
+ * measured, else a roofline. All numbers are data (tuned/), which the selector hands over. */
 #include "cl/cl.h"
 
 #include <stddef.h>
@@ -10,9 +10,9 @@ static const struct {
     size_t at;
 } coefficients[] = {
 #define X(of, name) {#of, #name, offsetof(cl_wgmma_costs, of.name)},
-    X(wgmma, round) X(wgmma, latency) X(wgmma, latency_w) X(wgmma, latency_x) X(wgmma, memory) X(wgmma, cache) X(wgmma, unit)
-    X(wgmma, part) X(wgmma, exchange) X(wgmma, expand)
-    X(wgmma_packed, round) X(wgmma_packed, unit) X(wgmma_packed, unit_x) X(wgmma_packed, part) X(wgmma_packed, pack) X(wgmma_packed, copy)
+    X(wgmma, round) X(wgmma, latency) X(wgmma, latency_w) X(wgmma, latency_x) X(wgmma, memory) X(wgmma, cache)
+        X(wgmma, unit) X(wgmma, part) X(wgmma, exchange) X(wgmma, expand) X(wgmma_packed, round) X(wgmma_packed, unit)
+            X(wgmma_packed, unit_x) X(wgmma_packed, part) X(wgmma_packed, pack) X(wgmma_packed, copy)
 #undef X
 };
 
@@ -30,9 +30,11 @@ static bool set_wgmma(cl_wgmma_costs *costs, const wf_cost *c)
 static weft_status check_whole(const cl_wgmma_costs *costs)
 {
     size_t n = 0;
-    for (size_t i = 0; i < WF_LEN(coefficients); i++) n += *(const double *)((const char *)costs + coefficients[i].at) > 0;
+    for (size_t i = 0; i < WF_LEN(coefficients); i++)
+        n += *(const double *)((const char *)costs + coefficients[i].at) > 0;
     if (!n || n == WF_LEN(coefficients)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "cost wgmma and cost wgmma_packed have %zu coefficients of %zu", n, WF_LEN(coefficients));
+    return wf_fail(WEFT_ERR_FORMAT, "cost wgmma and cost wgmma_packed have %zu coefficients of %zu", n,
+                   WF_LEN(coefficients));
 }
 
 weft_status wf_cl_set_costs(wf_dev *base, const wf_cost *list, size_t n)
@@ -41,15 +43,17 @@ weft_status wf_cl_set_costs(wf_dev *base, const wf_cost *list, size_t n)
     cl_costs costs = d->costs;
     for (const wf_cost *c = list; c < list + n; c++)
         if (!set_wgmma(&costs.model, c) && !wf_roofline_set(&costs.roofline, base, c))
-            return wf_fail(WEFT_ERR_FORMAT, "line %u: cost %s %s=%g is none that OpenCL devices have (src/select/tuned.h)", c->line, c->of, c->name, c->value);
+            return wf_fail(WEFT_ERR_FORMAT,
+                           "line %u: cost %s %s=%g is none that OpenCL devices have (src/select/tuned.h)", c->line,
+                           c->of, c->name, c->value);
     WF_TRY(check_whole(&costs.model));
     d->costs = costs;
     return WEFT_OK;
 }
 
-/* The model is of more rows than a tile of mma.sync has (H200, 16 rows: 16 us in place of 17 for N=6144, K=4096, 30 in place of 41 for
- * N=4096, K=14336). Where only tiles of the last round share their K, it is of shares of the device: on all of it others are so close that only
- * measuring could tell. */
+/* The model is of more rows than a tile of mma.sync has (H200, 16 rows: 16 us in place of 17 for N=6144, K=4096, 30 in
+ * place of 41 for N=4096, K=14336). Where only tiles of the last round share their K, it is of shares of the device:
+ * on all of it others are so close that only measuring could tell. */
 static bool is_modelled(const cl_dev *d, const cl_variant *v, const wf_call *c)
 {
     if (v->configure != wf_cl_configure_wgmma) return false;
@@ -59,7 +63,8 @@ static bool is_modelled(const cl_dev *d, const cl_variant *v, const wf_call *c)
 
 bool wf_cl_is_measured(const cl_dev *d, const wf_call *c, int variant)
 {
-    return is_modelled(d, wf_cl_variant_at(c->op, variant), c) || wf_roofline_measured(&d->costs.roofline, c->op, variant);
+    return is_modelled(d, wf_cl_variant_at(c->op, variant), c) ||
+           wf_roofline_measured(&d->costs.roofline, c->op, variant);
 }
 
 /* Work-groups run in rounds, the last of which may leave units idle; so does a share of the device. */

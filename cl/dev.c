@@ -155,7 +155,8 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     wf_copy(b->pci, sizeof b->pci, d->ref.pci);
     if (d->ref.info.type != WEFT_DEVICE_CPU) b->modest_rate = MODEST_OPS * d->ref.caps.units * d->ref.caps.mhz;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
-    b->stack_weights = d->ref.caps.nv_mma && b->params.tier >= WF_TIER_MATRIX ? WF_STACK_MIXED : WF_STACK_ALIKE; /* as weights lie in layout.c */
+    /* as weights lie in layout.c */
+    b->stack_weights = d->ref.caps.nv_mma && b->params.tier >= WF_TIER_MATRIX ? WF_STACK_MIXED : WF_STACK_ALIKE;
     b->adjacent_pairs = true;
     b->has_fused_gemm = d->ref.caps.nv_mma;
     b->has_fused_router = true;
@@ -180,7 +181,8 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
     cl_int err = CL_SUCCESS;
     d->ctx = clCreateContext(props, 1, &d->ref.device, NULL, NULL, &err);
     wf_queue *own = NULL;
-    weft_status st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, false, &own) : wf_cl_fail(d, err, "clCreateContext");
+    weft_status st =
+        err == CL_SUCCESS ? wf_cl_queue_create(&d->base, false, &own) : wf_cl_fail(d, err, "clCreateContext");
     if (st != WEFT_OK) {
         if (err == CL_SUCCESS) clReleaseContext(d->ctx);
         free(d);

@@ -1,8 +1,8 @@
-/* fragments: quantised weights, MMA-fragment-major (kernels/fragment_bytes.clh): which formats can lie so, and how they are packed.
+/* fragments: quantised weights, MMA-fragment-major (kernels/fragment_bytes.clh): which formats can lie so, and how
+ * they are packed.
  *
- * Numbers, scales and minimums are what src/tensor/numbers.c makes of what the file holds; kernels see numbers of bits alone. Pure functions
- * of the host.
- */
+ * Numbers, scales and minimums are what src/tensor/numbers.c makes of what the file holds; kernels see numbers of bits
+ * alone. Pure functions of the host. */
 #include "cl/cl.h"
 #include "cl/kernels/fragment_bytes.clh"
 
@@ -31,7 +31,8 @@ uint32_t wf_cl_fragment_bytes(const cl_fragments *f)
 
 /* ---- packing ------------------------------------------------------------------------------------------------ */
 
-/* A step of four lanes, a byte for each weight: 8 neighbours along K of two rows, and the 8 behind them. A lane has two bytes of each: its pairs. */
+/* A step of four lanes, a byte for each weight: 8 neighbours along K of two rows, and the 8 behind them. A lane has
+ * two bytes of each: its pairs. */
 typedef struct step {
     uint64_t pairs[4]; /* of row r, of row r + 8, and of both 8 further along K */
 } step;
@@ -50,8 +51,8 @@ static uint64_t apart(uint32_t bytes)
     return (x | x << 8) & 0x00ff00ff00ff00ff;
 }
 
-/* The first weights of a lane's pairs have the lower half of a word, the second ones the upper half, and in each `even` has the lower byte. The
- * words of the four lanes go to `to`, `next` bytes apart. */
+/* The first weights of a lane's pairs have the lower half of a word, the second ones the upper half, and in each
+ * `even` has the lower byte. The words of the four lanes go to `to`, `next` bytes apart. */
 static void put_words(uint64_t even, uint64_t odd, uint32_t next, uint8_t *to)
 {
     for (uint32_t i = 0; i < 2; i++, even >>= 32, odd >>= 32, to += 2 * next) {
@@ -127,7 +128,8 @@ void wf_cl_fragments_pack(enum wf_dtype dtype, uint32_t rows, uint32_t cols, con
     for (uint32_t first = 0; first < rows; first += TILE) {
         wf_numbers64 w[TILE] = {0}; /* rows that are missing are zeros */
         for (uint32_t k = 0; k < cols; k += K, dst += tile_bytes) {
-            for (uint32_t row = 0; row < WF_MIN((uint32_t)TILE, rows - first); row++) f->take(src + (first + row) * row_bytes, k, &w[row]);
+            for (uint32_t row = 0; row < WF_MIN((uint32_t)TILE, rows - first); row++)
+                f->take(src + (first + row) * row_bytes, k, &w[row]);
             memset(dst, 0, tile_bytes); /* also what nothing is put in */
             for (uint32_t row = 0; row < TILE / 2; row++) put_lanes(f, dst, w, row);
             for (uint32_t row = 0; row < TILE; row++) put_scales(f, dst, row, &w[row]);

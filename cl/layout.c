@@ -1,14 +1,15 @@
 /* layout: the arrangements of weights that kernels read.
  *
  *   0  rows as in the file
- *   1  MMA-fragment-major. F16: a tile of 16 rows x 16 of K is 32 fragments of 16 bytes, one for each lane of a warp: operand A of
+ *   1  MMA-fragment-major. F16: a tile of 16 rows x 16 of K is 32 fragments of 16 bytes, one for each lane of a warp:
+ *     operand A of
  *      NVIDIA's mma.m16n8k16, which a warp of wgmma.m64 has in registers, too. Lane l holds the pairs of elements
  *      (row l / 4, k 2 (l % 4)), the same 8 rows further, 8 of K further, and both. Tiles follow each other
- *      along K, then along the rows; missing rows are zeros. Quantised weights stay so, in tiles of 16 rows x 64 of K (fragments.c).
+ *      along K, then along the rows; missing rows are zeros. Quantised weights stay so, in tiles of 16 rows x 64 of K
+ *        (fragments.c).
  *
  * So one warp reads a tile as 512 bytes in a row and multiplies it without touching local memory, for one row of
- * activations as for thousands. Pure functions of the host.
- */
+ * activations as for thousands. Pure functions of the host. */
 #include "cl/cl.h"
 
 #include <string.h>

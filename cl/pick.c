@@ -1,4 +1,5 @@
-/* In which order the variants of an op are offered for a call: those with coefficients of their own by expected time, then by picks.def. */
+/* In which order the variants of an op are offered for a call: those with coefficients of their own by expected time,
+ * then by picks.def. */
 #include "cl/cl.h"
 
 #include <string.h>
@@ -37,14 +38,16 @@ static bool offer_suits(const offer *o, int i)
 
 static void offer_variant(offer *o, int i)
 {
-    if (o->n < o->cap && offer_suits(o, i)) o->out[o->n++] = (wf_candidate_kernel){i, (float)wf_cl_expected_us(o->d, o->c, i)};
+    if (o->n < o->cap && offer_suits(o, i))
+        o->out[o->n++] = (wf_candidate_kernel){i, (float)wf_cl_expected_us(o->d, o->c, i)};
 }
 
 /* Those that were measured themselves, the one that is expected to be the fastest first. */
 static void offer_measured(offer *o)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(o->c->op); i++) {
-        if (!wf_cl_is_measured(o->d, o->c, i) || (shown_at(o->c->op, i)->flags & WF_ON_REQUEST) || !offer_suits(o, i)) continue;
+        if (!wf_cl_is_measured(o->d, o->c, i) || (shown_at(o->c->op, i)->flags & WF_ON_REQUEST) || !offer_suits(o, i))
+            continue;
         float us = (float)wf_cl_expected_us(o->d, o->c, i);
         size_t at = o->n;
         if (us <= 0) continue; /* rates of the device are missing: it has its place among the others */
@@ -56,16 +59,20 @@ static void offer_measured(offer *o)
     }
 }
 
-/* The row of picks.def for a call. m, n: rows of X and of W, of an expert where there are some (all have equally many); busy: experts that have rows;
- * FILLED_BY: tiles of that size are enough for more than half of the device, and half full. lonely: more than one chunk of attention_flash, and too few rows
- * for the device; shared: on a part of it; full: enough blocks of 128 rows and heads for twice all of it. */
+/* The row of picks.def for a call. m, n: rows of X and of W, of an expert where there are some (all have equally
+ * many); busy: experts that have rows;
+ * FILLED_BY: tiles of that size are enough for more than half of the device, and half full. lonely: more than one
+ * chunk of attention_flash, and too few rows for the device; shared: on a part of it; full: enough blocks of 128 rows
+ * and heads for twice all of it. */
 static const char *const *names_for(const cl_caps *caps, const wf_call *c)
 {
     static const char *const any[] = {"group", "naive", NULL};
-    bool grouped = c->op == WF_OP_GROUPED_GEMM, fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
+    bool grouped = c->op == WF_OP_GROUPED_GEMM,
+         fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
     uint32_t m = c->out[0].rows, n = c->in[1].rows, units = caps->units, experts = 1, busy = 1;
     bool decodes = c->p.max_q == 1, shared = c->max_groups && c->max_groups <= units * 3 / 4;
-    bool lonely = c->p.max_kv > 256 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units, full = (uint64_t)m * c->p.n_head >= 128 * 2ull * units;
+    bool lonely = c->p.max_kv > 256 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units,
+         full = (uint64_t)m * c->p.n_head >= 128 * 2ull * units;
     if (grouped) {
         const wf_view *ids = &c->in[WF_GROUPED_GEMM_IDS];
         uint32_t pairs = ids->rows * ids->cols;
@@ -90,7 +97,8 @@ size_t wf_cl_rank(wf_dev *base, const wf_call *c, const char *class, wf_candidat
 {
     offer o = {(cl_dev *)base, c, class, out, 0, cap};
     offer_measured(&o);
-    for (const char *const *name = names_for(&o.d->ref.caps, c); *name && o.n < cap; name++) offer_variant(&o, variant_named(c->op, *name));
+    for (const char *const *name = names_for(&o.d->ref.caps, c); *name && o.n < cap; name++)
+        offer_variant(&o, variant_named(c->op, *name));
     for (int i = 0; i < (int)wf_cl_n_variants(c->op) && o.n < cap; i++)
         if (!(shown_at(c->op, i)->flags & WF_ON_REQUEST)) offer_variant(&o, i);
     return o.n;

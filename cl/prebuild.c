@@ -1,9 +1,9 @@
-/* Compiling side by side: the programs that many calls will want, by as many build helpers as there are cores, into the kernel cache,
- * where binding then finds them.
+/* Compiling side by side: the programs that many calls will want, by as many build helpers as there are cores, into
+ * the kernel cache, where binding then finds them.
  *
- * One thread: each helper has one program at a time, and poll() says which have answered. Whatever goes wrong is left to binding, which builds
- * the program again and has all the words for it: a helper that died or hung is not started again, so that the pass ends after at most as many.
- */
+ * One thread: each helper has one program at a time, and poll() says which have answered. Whatever goes wrong is left
+ * to binding, which builds the program again and has all the words for it: a helper that died or hung is not started
+ * again, so that the pass ends after at most as many. */
 #include "cl/cl.h"
 
 #include <poll.h>
@@ -93,13 +93,16 @@ static void give_job(pass *p, helper *h)
     }
     h->at->waits = false;
     h->deadline = wf_cl_child_deadline(p->d);
-    if (!wf_cl_child_ask(p->d, &h->child, h->at->source, h->at->options, h->deadline)) dismiss_helper(h, "the build helper does not listen");
+    if (!wf_cl_child_ask(p->d, &h->child, h->at->source, h->at->options, h->deadline))
+        dismiss_helper(h, "the build helper does not listen");
 }
 
-/* Says nothing of the program, but that this process cannot have the device beside the others: its memory may be full. */
+/* Says nothing of the program, but that this process cannot have the device beside the others: its memory may be
+ * full. */
 static bool is_shortage(cl_int err)
 {
-    return err == CL_OUT_OF_RESOURCES || err == CL_OUT_OF_HOST_MEMORY || err == CL_MEM_OBJECT_ALLOCATION_FAILURE || err == CL_DEVICE_NOT_AVAILABLE || err == CL_DEVICE_NOT_FOUND;
+    return err == CL_OUT_OF_RESOURCES || err == CL_OUT_OF_HOST_MEMORY || err == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           err == CL_DEVICE_NOT_AVAILABLE || err == CL_DEVICE_NOT_FOUND;
 }
 
 static void hear_helper(pass *p, helper *h)
@@ -131,7 +134,8 @@ static bool is_busy(const pass *p)
 static void look_at_helpers(pass *p)
 {
     struct pollfd pf[MOST_HELPERS];
-    for (uint32_t i = 0; i < p->n_helpers; i++) pf[i] = (struct pollfd){p->helpers[i].at ? p->helpers[i].child.fd : -1, POLLIN, 0};
+    for (uint32_t i = 0; i < p->n_helpers; i++)
+        pf[i] = (struct pollfd){p->helpers[i].at ? p->helpers[i].child.fd : -1, POLLIN, 0};
     int r = poll(pf, p->n_helpers, WF_CL_LOOK_MS);
     for (helper *h = p->helpers; h < p->helpers + p->n_helpers; h++) {
         if (r > 0 && pf[h - p->helpers].revents) hear_helper(p, h);
@@ -164,7 +168,9 @@ void wf_cl_prebuild(wf_dev *base, const wf_call *calls, size_t n)
     cl_dev *d = (cl_dev *)base;
     pass p = {.d = d};
     uint64_t began = wf_now_ns();
-    if (base->lost || !*d->cache || d->ref.quirks.no_child || d->child.missing || wf_core_count() < 2 || !wf_cache_can_put(d->cache)) return;
+    if (base->lost || !*d->cache || d->ref.quirks.no_child || d->child.missing || wf_core_count() < 2 ||
+        !wf_cache_can_put(d->cache))
+        return;
     for (size_t i = 0; i < n && wf_stop_now() == WEFT_OK; i++) note_call(&p, &calls[i]);
     if (p.n_wanted > 1) run_helpers(&p);
     base->kernel_work.prebuilt += p.n_built;

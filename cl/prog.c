@@ -183,7 +183,8 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
                             d->ref.info.name);
     }
     if (d->n_built > before)
-        wf_log(WEFT_LOG_DEBUG, "%s/%s (%s) built in %.0f ms", wf_ops[v->op].name, v->name, options, (double)(wf_now_ns() - began) / 1e6);
+        wf_log(WEFT_LOG_DEBUG, "%s/%s (%s) built in %.0f ms", wf_ops[v->op].name, v->name, options,
+               (double)(wf_now_ns() - began) / 1e6);
     wf_cl_kernel_describe(k, v, l);
     *out = k;
     return WEFT_OK;

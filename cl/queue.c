@@ -7,7 +7,8 @@
 
 /* ---- queues ------------------------------------------------------------------------------------------- */
 
-/* A larger buffer of the queue's, which begins with so many zeros; the driver frees the old one after the commands that use it. */
+/* A larger buffer of the queue's, which begins with so many zeros; the driver frees the old one after the commands
+ * that use it. */
 static weft_status grow(cl_q *q, cl_growable *g, uint64_t bytes, uint64_t zeroed)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
@@ -68,7 +69,8 @@ static weft_status first_buffers(cl_q *q)
     cl_caps *c = &d->ref.caps;
     weft_status s = grow_both(q, c->scratch, c->zeroed);
     if (s != WEFT_ERR_NOMEM || !(c->scratch | c->zeroed)) return s;
-    wf_log(WEFT_LOG_WARN, "%s (%s): slower kernels for large products, for want of memory: %s", d->base.info.id, d->base.info.name, wf_error());
+    wf_log(WEFT_LOG_WARN, "%s (%s): slower kernels for large products, for want of memory: %s", d->base.info.id,
+           d->base.info.name, wf_error());
     c->scratch = c->zeroed = 0;
     return WEFT_OK;
 }
@@ -180,8 +182,9 @@ static weft_status collect(cl_q *q, wf_event *const *waits, uint32_t n, cl_event
     return WEFT_OK;
 }
 
-/* Polls until the command is over, and sleeps between: not for the first 50 us, then longer and longer up to 200 us, never more than a small
- * part of what the work took so far: a decode step of some milliseconds should not wait for us. */
+/* Polls until the command is over, and sleeps between: not for the first 50 us, then longer and longer up to 200 us,
+ * never more than a small part of what the work took so far: a decode step of some milliseconds should not wait for
+ * us. */
 static weft_status poll_event(cl_dev *d, cl_event ev, uint64_t limit_ms)
 {
     uint64_t start = wf_now_ns();
@@ -299,8 +302,8 @@ static cl_int fill_far(cl_q *q, cl_buf *buf, uint64_t off, uint64_t size, uint32
     return err;
 }
 
-/* Piece by piece: NVIDIA's driver 580 counts the words of a fill in 32 bits, and with 8 GiB, or so far from the buffer's start, writes elsewhere or
- * does not return. */
+/* Piece by piece: NVIDIA's driver 580 counts the words of a fill in 32 bits, and with 8 GiB, or so far from the
+ * buffer's start, writes elsewhere or does not return. */
 weft_status wf_cl_fill(wf_queue *queue, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
 {
     cl_q *q = (cl_q *)queue;
@@ -308,7 +311,8 @@ weft_status wf_cl_fill(wf_queue *queue, wf_buf *buf, uint64_t off, uint64_t size
     WF_TRY(wf_cl_check_lost(d));
     for (uint64_t end = off + size, piece; off < end; off += piece) {
         piece = WF_MIN(end - off, FILL_PIECE - off % FILL_PIECE);
-        cl_int err = off < FILL_PIECE ? fill_piece(q, ((cl_buf *)buf)->mem, off, piece, pattern) : fill_far(q, (cl_buf *)buf, off, piece, pattern);
+        cl_int err = off < FILL_PIECE ? fill_piece(q, ((cl_buf *)buf)->mem, off, piece, pattern)
+                                      : fill_far(q, (cl_buf *)buf, off, piece, pattern);
         if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueFillBuffer");
         q->dirty = true;
     }
@@ -342,8 +346,8 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     return err;
 }
 
-/* One launch of the kernel, whose arguments are set. Kernels loop, so that fewer work-groups do the same; on many cores they must not be so few that one
- * waits for the last of them. */
+/* One launch of the kernel, whose arguments are set. Kernels loop, so that fewer work-groups do the same; on many
+ * cores they must not be so few that one waits for the last of them. */
 static weft_status enqueue_kernel(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
                           const char *name, const cl_event *waits, cl_uint n_waits, cl_event *signal)
 {
@@ -354,7 +358,8 @@ static weft_status enqueue_kernel(cl_q *q, const wf_call *c, cl_kernel k, const 
     if (items) most = WF_MIN(most, WF_MAX(items / local, (uint64_t)EACH_UNIT * d->ref.caps.units));
     size_t global = local * (size_t)(c->max_groups ? WF_MIN(most, c->max_groups) : most);
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
-    /* The kernel is no good here; the device is. Want of resources may also be the echo of a fault before, which the queue then repeats. */
+    /* The kernel is no good here; the device is. Want of resources may also be the echo of a fault before, which the
+     * queue then repeats. */
     if (err == CL_INVALID_WORK_GROUP_SIZE || (err == CL_OUT_OF_RESOURCES && wf_finish(&q->base) == WEFT_OK))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
                        d->ref.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);

@@ -1,4 +1,5 @@
-/* The text of a program: what the compiler gets for a launch. A kernel names the parts that it is composed of by `#include`. */
+/* The text of a program: what the compiler gets for a launch. A kernel names the parts that it is composed of by
+ * `#include`. */
 #include "cl/cl.h"
 
 #include <ctype.h>
@@ -26,8 +27,8 @@ bool wf_cl_has_format(const char *wtype)
     return format_source("quant", wtype) != NULL;
 }
 
-/* A text to compile: the file of a kernel, in which each `#include` line gives way to the file it names, the first time that it
- * comes. Any file of quant/ or of kv/ stands for that of the launch's storage format. */
+/* A text to compile: the file of a kernel, in which each `#include` line gives way to the file it names, the first
+ * time that it comes. Any file of quant/ or of kv/ stands for that of the launch's storage format. */
 typedef struct text {
     char *s; /* NULL: only counts */
     size_t n;
@@ -88,7 +89,12 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
     if (!strcmp(v->family, "gemm_wgmma")) {
-        cl_fragments w = {(uint8_t)knob_of(l, "W_BITS"), (uint8_t)knob_of(l, "W_GROUP"), (uint8_t)knob_of(l, "W_MIN"), (uint8_t)knob_of(l, "W_ZERO"), NULL, (enum wf_codes)knob_of(l, "W_CODES")};
+        cl_fragments w = {(uint8_t)knob_of(l, "W_BITS"),
+                          (uint8_t)knob_of(l, "W_GROUP"),
+                          (uint8_t)knob_of(l, "W_MIN"),
+                          (uint8_t)knob_of(l, "W_ZERO"),
+                          NULL,
+                          (enum wf_codes)knob_of(l, "W_CODES")};
         int32_t knob[WF_LEN(v->tile)];
         memcpy(knob, v->tile, sizeof knob);
         knob[WF_LEN(knob) - 1] = knob_of(l, "SPLIT_K");
@@ -99,7 +105,8 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
     text t = {.wtype = l->wtype};
     const char *kernel = wf_cl_source(name);
     if (kernel) add_lines(&t, kernel);
-    if (!kernel || t.wrong) return wf_fail(WEFT_ERR_INTERNAL, "no source of %s, or of a part that it includes", name), NULL;
+    if (!kernel || t.wrong)
+        return wf_fail(WEFT_ERR_INTERNAL, "no source of %s, or of a part that it includes", name), NULL;
     text filled = {.s = wf_calloc(t.n + 1, 1), .wtype = t.wtype};
     if (filled.s) add_lines(&filled, kernel);
     return filled.s;

@@ -19,7 +19,8 @@ static const wf_variant shown[] = {
 #undef X
 };
 
-/* Where the rows of each op begin, and how many it has. Choosing kernels asks for them a million times as a model is opened. */
+/* Where the rows of each op begin, and how many it has. Choosing kernels asks for them a million times as a model is
+ * opened. */
 static struct { size_t first, n; } rows_of[WF_N_OPS];
 static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
 

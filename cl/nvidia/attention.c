@@ -7,17 +7,16 @@
  *     S = Q K^T               Q and K in shared memory
  *     O += P V (tile before)  P in registers, V in shared memory; meanwhile P = 2^(S - maximum) of this tile
  *
- * A row of D values is D / 64 panels of 128 bytes; a panel has all rows of its tile, chunk c of row r at c ^ (r % 8), which
- * is what a matrix descriptor calls 128-byte swizzling, with K across for Q K^T and down for P V.
+ * A row of D values is D / 64 panels of 128 bytes; a panel has all rows of its tile, chunk c of row r at c ^ (r % 8),
+ * which is what a matrix descriptor calls 128-byte swizzling, with K across for Q K^T and down for P V.
  * Barriers: `full` counts the lanes whose copies of a tile are there, `empty` the warps that are done with it; keys and
  * values of a tile have one each, so that products begin when the keys are there.
- * No proxy fence between cp.async and wgmma: the barrier that counts the copies does, as in CUTLASS's loops of that kind
- * (MainloopSm90CpAsyncGmmaWarpSpecialized).
+ * No proxy fence between cp.async and wgmma: the barrier that counts the copies does, as in CUTLASS's loops of that
+ * kind (MainloopSm90CpAsyncGmmaWarpSpecialized).
  * Maximum of a row: as in attention_prefill.cl, synchronous or asynchronous (attention_run.c, attention_softmax.c).
  *
  * Source: PTX ISA 8.0, "wgmma" (matrix descriptor, swizzling modes), "mbarrier", "cp.async.mbarrier.arrive";
- * FlashAttention-3 (arXiv 2407.08608), section 3, for products of a tile beside the softmax of the next.
- */
+ * FlashAttention-3 (arXiv 2407.08608), section 3, for products of a tile beside the softmax of the next. */
 #include "cl/nvidia/attention.h"
 
 #include <stdio.h>
@@ -100,7 +99,8 @@ static void load_arguments(wf_ptx *t)
     close_scope(t);
 }
 
-/* Operand A or B in rows of 128 bytes: 8 of them are 1024 bytes, panels `panel` bytes. Writes the register `name`; destroys tmp. */
+/* Operand A or B in rows of 128 bytes: 8 of them are 1024 bytes, panels `panel` bytes. Writes the register `name`;
+ * destroys tmp. */
 static void write_descriptor(wf_ptx *t, const char *name, int offset, int panel)
 {
     emit(t, "mov.u32 tmp, smem;"

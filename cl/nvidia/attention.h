@@ -1,6 +1,8 @@
-/* attention: what the files of the generator share. attention.c is its owner: arguments, items, runs; attention_run.c has a run: its rows, the products of its
- * tiles, its results; attention_chunks.c the order of additions of attention_split's chunks; attention_softmax.c what lies between the two products, and the
- * rows that leave the range of the asynchronous softmax; attention_copy.c the keys of a tile, and its way to shared memory. Each uses those behind it. */
+/* attention: what the files of the generator share. attention.c is its owner: arguments, items, runs; attention_run.c
+ * has a run: its rows, the products of its tiles, its results; attention_chunks.c the order of additions of
+ * attention_split's chunks; attention_softmax.c what lies between the two products, and the rows that leave the range
+ * of the asynchronous softmax; attention_copy.c the keys of a tile, and its way to shared memory. Each uses those
+ * behind it. */
 #ifndef WF_NVIDIA_ATTENTION_H
 #define WF_NVIDIA_ATTENTION_H
 
@@ -41,16 +43,18 @@ void wf_attention_place_stage(wf_ptx *t, const wf_attention_shape *s, const char
 void wf_attention_release(wf_ptx *t, const char *bar, int offset);
 void wf_attention_copy_run(wf_ptx *t, wf_attention_shape *s);
 
-/* attention_softmax.c. Brings NAMEh of a row, of which the lanes of a quad have the columns, together by op, in all of them. Destroys tmp, other. */
+/* attention_softmax.c. Brings NAMEh of a row, of which the lanes of a quad have the columns, together by op, in all of
+ * them. Destroys tmp, other. */
 void wf_attention_quad(wf_ptx *t, const char *op, const char *name, int h, const char *other);
-/* attention_run.c. Token and head (among those of the KV head) of packed row `row` of the block; padding has token -1. Writes the
- * registers token and head; destroys the predicate y. */
+/* attention_run.c. Token and head (among those of the KV head) of packed row `row` of the block; padding has token -1.
+ * Writes the registers token and head; destroys the predicate y. */
 void wf_attention_unpack_row(wf_ptx *t, const char *token, const char *head);
 /* The products of a run, from cleared accumulators to rows of the result. */
 void wf_attention_multiply_run(wf_ptx *t, wf_attention_shape *s);
 enum { WF_ATTENTION_BANKS = 2 }; /* of weights, with the asynchronous softmax */
 
-/* attention_softmax.c: scores to weights; where `raised`, the accumulators must be rescaled; weights to F16, into a bank of p. */
+/* attention_softmax.c: scores to weights; where `raised`, the accumulators must be rescaled; weights to F16, into a
+ * bank of p. */
 void wf_attention_softmax(wf_ptx *t, wf_attention_shape *s);
 void wf_attention_softmax_given(wf_ptx *t, wf_attention_shape *s);
 void wf_attention_rescale(wf_ptx *t, wf_attention_shape *s);
@@ -59,15 +63,16 @@ void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s, int bank
 /* attention_softmax.c. The arguments and registers of the asynchronous softmax. */
 void wf_attention_declare_async(wf_ptx *t);
 void wf_attention_load_range(wf_ptx *t);
-/* A warpgroup stops when all of its rows have left or are done: it checks that in one tile of WF_ATTENTION_STOP_CHECK. Even, as banks of weights take
- * turns, and not less than a work-group has stages. */
+/* A warpgroup stops when all of its rows have left or are done: it checks that in one tile of WF_ATTENTION_STOP_CHECK.
+ * Even, as banks of weights take turns, and not less than a work-group has stages. */
 #define WF_ATTENTION_STOP_CHECK 4
-/* Before the first tile, by one work-item of the work-group; before the first tile of a run; in a tile that checks, between its products and the
- * wait for them. */
+/* Before the first tile, by one work-item of the work-group; before the first tile of a run; in a tile that checks,
+ * between its products and the wait for them. */
 void wf_attention_clear_stops(wf_ptx *t);
 void wf_attention_leave_padding(wf_ptx *t);
 void wf_attention_check_stop(wf_ptx *t, wf_attention_shape *s);
-/* The lane's row h, whose sum is known, is not to be written: sets the predicate y. Before: its largest weight, in all lanes of a quad. */
+/* The lane's row h, whose sum is known, is not to be written: sets the predicate y. Before: its largest weight, in all
+ * lanes of a quad. */
 void wf_attention_largest_weight(wf_ptx *t, int h);
 void wf_attention_judge_row(wf_ptx *t, int h);
 /* Of an item: keeps which rows left, and counts them; looks which did, and goes to a label where none has. */

@@ -1,15 +1,16 @@
-/* attention_chunks: the order of additions that kernels/attention_split.cl has by chunks, for many rows of a sequence (attention.c): a
- * row has the same bits, whether it is decoded or part of a prompt.
+/* attention_chunks: the order of additions that kernels/attention_split.cl has by chunks, for many rows of a sequence
+ * (attention.c): a row has the same bits, whether it is decoded or part of a prompt.
  *
- * There four warps share a chunk of 256 keys (16 tiles of 16): tile i of a chunk is warp i % 4's, and a step of a warp is four tiles of its own,
- * 64 keys, which have one maximum. Here a tile in shared memory is such a step, and the accumulators are a warp's sums, its chain:
+ * There four warps share a chunk of 256 keys (16 tiles of 16): tile i of a chunk is warp i % 4's, and a step of a warp
+ * is four tiles of its own, 64 keys, which have one maximum. Here a tile in shared memory is such a step, and the
+ * accumulators are a warp's sums, its chain:
  *
  *   o      a chain: steps of one warp of the chunk, one after another (one; more where chunks have grown)
  *   part*  a chunk: its four chains, one after another
  *   shared memory, 16 bytes a work-item: the row's total, of all chunks; each work-item reads what it wrote
  *
- * Which keys a tile has says attention_copy.c. All that may round names its rounding, so that the assembler contracts nothing.
- */
+ * Which keys a tile has says attention_copy.c. All that may round names its rounding, so that the assembler contracts
+ * nothing. */
 #include "cl/nvidia/attention.h"
 
 #define MULTIPLIERS       (WF_ATTENTION_WARPS * 32)

@@ -1,10 +1,10 @@
-/* attention_copy: keys and values on their way to shared memory (attention.c): which keys a tile has, the stages, a tile of keys and of values each,
- * and the barriers by which the warps that copy and those that multiply know of each other.
+/* attention_copy: keys and values on their way to shared memory (attention.c): which keys a tile has, the stages, a
+ * tile of keys and of values each, and the barriers by which the warps that copy and those that multiply know of each
+ * other.
  *
- * By chunks the order of additions is that of attention_split's (attention_chunks.c): tile by tile the steps of a chain, the chains of a chunk, the chunks
- * of a run. A product over D adds 16 elements at once: there those are half of each of four 16-byte chunks of a row, so that halves are sorted here on
- * their way.
- */
+ * By chunks the order of additions is that of attention_split's (attention_chunks.c): tile by tile the steps of a
+ * chain, the chains of a chunk, the chunks of a run. A product over D adds 16 elements at once: there those are half
+ * of each of four 16-byte chunks of a row, so that halves are sorted here on their way. */
 #include "cl/nvidia/attention.h"
 
 /* ---- stages and their barriers ------------------------------------------------------------------------------- */
@@ -126,8 +126,8 @@ void wf_attention_count_tiles(wf_ptx *t, const wf_attention_shape *s, const char
 
 /* ---- halves of 16-byte chunks ---------------------------------------------------------------------------------- */
 
-/* Register `chunk`: of a row's chunks, to the one where its lower half goes; `half`: bytes into that. The upper half goes 32 bytes on, which is
- * an exclusive or: of each four chunks the lower halves come first. */
+/* Register `chunk`: of a row's chunks, to the one where its lower half goes; `half`: bytes into that. The upper half
+ * goes 32 bytes on, which is an exclusive or: of each four chunks the lower halves come first. */
 void wf_attention_sort_half(wf_ptx *t, const char *chunk, const char *half)
 {
     emit(t, "and.b32 %s, %s, 1;"

@@ -1,10 +1,10 @@
-/* attention_run: a run as the warps that multiply see it (attention.c): Q to shared memory, the products of all tiles, one after another, with the softmax
- * between them, and the rows of the result.
+/* attention_run: a run as the warps that multiply see it (attention.c): Q to shared memory, the products of all tiles,
+ * one after another, with the softmax between them, and the rows of the result.
  *
- * Synchronous: the products of S = Q K^T of a tile and of O += P V of the tile before are begun together, and accumulators are rescaled when
- * the second is over. Asynchronous: nothing but these products touches the accumulators, and weights have two banks of registers, so that
- * those of a tile are ready before the values of the one before are added.
- */
+ * Synchronous: the products of S = Q K^T of a tile and of O += P V of the tile before are begun together, and
+ * accumulators are rescaled when the second is over. Asynchronous: nothing but these products touches the
+ * accumulators, and weights have two banks of registers, so that those of a tile are ready before the values of the
+ * one before are added. */
 #include "cl/nvidia/attention.h"
 
 /* ---- the rows of a run ------------------------------------------------------------------------------------ */
@@ -28,8 +28,8 @@ static void clear_sums(wf_ptx *t, const wf_attention_shape *s)
     close_scope(t);
 }
 
-/* Token and head (among those of the KV head) of packed row `row` of the block; padding has token -1. Writes the registers
- * token and head; destroys the predicate y. */
+/* Token and head (among those of the KV head) of packed row `row` of the block; padding has token -1. Writes the
+ * registers token and head; destroys the predicate y. */
 void wf_attention_unpack_row(wf_ptx *t, const char *token, const char *head)
 {
     emit(t, "div.u32 %s, row, hb;"
@@ -332,7 +332,8 @@ static void take_tiles(wf_ptx *t)
             "sub.u32 later, later, left;", WF_ATTENTION_STOP_CHECK);
 }
 
-/* The tile that checks has a copy of its own, so that the others have no instruction for it. Its place is where the others run out. */
+/* The tile that checks has a copy of its own, so that the others have no instruction for it. Its place is where the
+ * others run out. */
 static void given_checking_tile(wf_ptx *t, wf_attention_shape *s)
 {
     int bank = WF_ATTENTION_BANKS - 1;

@@ -1,19 +1,22 @@
-/* attention_softmax: from the scores of a tile to its weights, in registers (attention.c): the mask, the running maximum
- * of each row, and what accumulators are multiplied with where it is raised. Asynchronous: the range of a given maximum, and the rows that leave it. Weights are
- * 2^(score - base) of a given base; a row leaves where its largest weight, in F16, is not between 2^low and 2^15.
+/* attention_softmax: from the scores of a tile to its weights, in registers (attention.c): the mask, the running
+ * maximum of each row, and what accumulators are multiplied with where it is raised. Asynchronous: the range of a
+ * given maximum, and the rows that leave it. Weights are 2^(score - base) of a given base; a row leaves where its
+ * largest weight, in F16, is not between 2^low and 2^15.
  *
- * Rows that left are kept as marks in shared memory, and when a work-group has done all of its items both roles walk over them once more,
- * those without marks left out: such an item is computed by the running maximum with the bits of the synchronous program, and only rows that
- * left are written; a warpgroup that has none multiplies nothing. So the warps that copy never wait for a verdict. Marks: a word for each warp that
- * multiplies, bits 4 i and 4 i + 1 for its rows i and i + 8.
+ * Rows that left are kept as marks in shared memory, and when a work-group has done all of its items both roles walk
+ * over them once more, those without marks left out: such an item is computed by the running maximum with the bits of
+ * the synchronous program, and only rows that left are written; a warpgroup that has none multiplies nothing. So the
+ * warps that copy never wait for a verdict. Marks: a word for each warp that multiplies, bits 4 i and 4 i + 1 for its
+ * rows i and i + 8.
  *
- * A warpgroup stops when all of its rows have left or are done, and passes over the tiles that it has not multiplied, for their barriers want it.
- * Its warps must stop at the same tile, but do not wait for each other: in every WF_ATTENTION_STOP_CHECK-th tile of a run each writes whether it
- * still has rows, and reads what all four wrote at the check before. The barriers of keys in between order the two: the keys of tile n are there
- * only when all warps are done with those of tile n - stages. Words of two checks take turns, so that a warp at the next check writes none that
- * another may still read. A word is the first key of the tile if the warp has no rows, else NEVER: what other runs left is not less than
- * the first key of a run's first check, and so means nothing there.
- */
+ * A warpgroup stops when all of its rows have left or are done, and passes over the tiles that it has not multiplied,
+ * for their barriers want it.
+ * Its warps must stop at the same tile, but do not wait for each other: in every WF_ATTENTION_STOP_CHECK-th tile of a
+ * run each writes whether it still has rows, and reads what all four wrote at the check before. The barriers of keys
+ * in between order the two: the keys of tile n are there only when all warps are done with those of tile n - stages.
+ * Words of two checks take turns, so that a warp at the next check writes none that another may still read. A word is
+ * the first key of the tile if the warp has no rows, else NEVER: what other runs left is not less than the first key
+ * of a run's first check, and so means nothing there. */
 #include "cl/nvidia/attention.h"
 
 /* Of the lane's score i, behind its first key; of a chunk's step, whose 16 keys each are 64 apart. */
@@ -113,8 +116,8 @@ static void begin_chain(wf_ptx *t)
     close_scope(t);
 }
 
-/* Scores to weights, 2^(s c - row_max). Sums of lanes there: of keys g and g + 8 of each 16; here a lane has two of these g, an even one and
- * the next. */
+/* Scores to weights, 2^(s c - row_max). Sums of lanes there: of keys g and g + 8 of each 16; here a lane has two of
+ * these g, an even one and the next. */
 static void weigh_step(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "Scores to weights, and their sums, of even keys and of odd ones.", "Reads row_max*, s*, c, weights*, odd*; writes s*, weights*, odd*.", ".f32 below<2>, two;");
@@ -223,7 +226,8 @@ void wf_attention_leave_padding(wf_ptx *t)
     close_scope(t);
 }
 
-/* Into gone: the first key of the tile if all rows of the warp have left or see no key of the tiles after the next check, else NEVER. */
+/* Into gone: the first key of the tile if all rows of the warp have left or see no key of the tiles after the next
+ * check, else NEVER. */
 static void look_at_rows(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "Has the warp no rows any more?", "Reads largest*, last*, key0; writes gone.", ".b32 row<2>, after, other; .pred y;");

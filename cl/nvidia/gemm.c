@@ -1,7 +1,8 @@
 /* gemm: the GEMM of NVIDIA's compute capability 9.0, generated as PTX. OpenCL C refuses these instructions, but
  * the driver takes PTX as a program binary.
  *
- *   Y[M, N] = X W^T + bias + residual, or q turned by position with k and v in their slots; W MMA-fragment-major (layout.c), F16 or quantised, X in rows of F16, accumulators in F32
+ *   Y[M, N] = X W^T + bias + residual, or q turned by position with k and v in their slots; W MMA-fragment-major
+ *     (layout.c), F16 or quantised, X in rows of F16, accumulators in F32
  *
  *   W: device memory --> registers, operand A (gemm_weights.c); each lane its own fragments
  *   X: device memory --> shared memory, operand B; stages of 64 of K, swizzled as their descriptor says
@@ -10,14 +11,14 @@
  *   accumulators in registers --> gemm_epilogue.c
  *
  * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tile_m` rows of X. Only X passes
- * through shared memory. Large products pack it first (gemm_pack.c). With SiLU half of a work-group's rows of W are gate, and
- * the other half the same rows of up; the epilogue brings them together. Where tiles are too few for the device, `split_k`
- * work-groups share the K of a tile, and the epilogue reduces their accumulators. Where they are enough, one work-group can add the same parts
- * in the same order, so that the bits do not depend on the number of rows. Where the last round of tiles would leave most work-groups
- * idle, only its tiles share their K (stream-K of one round; Osama et al., 2023).
+ * through shared memory. Large products pack it first (gemm_pack.c). With SiLU half of a work-group's rows of W are
+ * gate, and the other half the same rows of up; the epilogue brings them together. Where tiles are too few for the
+ * device, `split_k` work-groups share the K of a tile, and the epilogue reduces their accumulators. Where they are
+ * enough, one work-group can add the same parts in the same order, so that the bits do not depend on the number of
+ * rows. Where the last round of tiles would leave most work-groups idle, only its tiles share their K (stream-K of one
+ * round; Osama et al., 2023).
  *
- * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
- */
+ * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes). */
 #include "cl/nvidia/gemm.h"
 
 #define WARPGROUP   128
@@ -27,7 +28,8 @@
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
-/* Two batches of quantised weights wait in registers besides the operands. Large tiles have none to spare, and time enough for one step;
+/* Two batches of quantised weights wait in registers besides the operands. Large tiles have none to spare, and time
+ * enough for one step;
  * else what is on its way decides (H200, 28,672 x 4,096, Q8_0, M = 64: one step 66 us, two 55, four 53). */
 static int batch_of(const wf_wgmma *s, int knob)
 {
@@ -77,10 +79,10 @@ cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments 
 
 /* ---- parts of K that one work-group adds ------------------------------------------------------------------------ */
 
-/* Accumulators at a part's end + sums of the parts before, in shared memory --> the latter; the next part begins from zero. The work-group adds what
- * `split_k` work-groups would, in their order, so that a program with so many parts gives the same bits as one with so many
- * work-groups a tile, whatever the tile. Each work-item keeps its own sums: no barrier. Parts end at step r * all / parts, as units of
- * split_k work-groups do. */
+/* Accumulators at a part's end + sums of the parts before, in shared memory --> the latter; the next part begins from
+ * zero. The work-group adds what `split_k` work-groups would, in their order, so that a program with so many parts
+ * gives the same bits as one with so many work-groups a tile, whatever the tile. Each work-item keeps its own sums: no
+ * barrier. Parts end at step r * all / parts, as units of split_k work-groups do. */
 static void declare_parts(wf_ptx *t, const wf_wgmma *s)
 {
     (void)s;

@@ -1,5 +1,6 @@
-/* gemm: what the files of the generator share. gemm.c is its owner, and adds parts of K; gemm_pack.c writes the part of the program that packs X,
- * gemm_weights.c how W comes to registers; gemm_epilogue.c has what follows the main loop. */
+/* gemm: what the files of the generator share. gemm.c is its owner, and adds parts of K; gemm_pack.c writes the part
+ * of the program that packs X, gemm_weights.c how W comes to registers; gemm_epilogue.c has what follows the main
+ * loop. */
 #ifndef WF_NVIDIA_GEMM_H
 #define WF_NVIDIA_GEMM_H
 
@@ -16,12 +17,15 @@
 typedef struct wf_wgmma {
     int warpgroups, pack, tile_m;
     cl_fragments w;          /* how W lies */
-    int batch, unroll;       /* steps whose W is loaded together; steps of the unrolled loop, which two batches divide */
+    /* steps whose W is loaded together; steps of the unrolled loop, which two batches divide */
+    int batch, unroll;
     int split_k;             /* work-groups that share the K of a tile */
-    bool tail;               /* only tiles of the last round share it: those behind the first `whole_tiles`, an argument */
+    /* only tiles of the last round share it: those behind the first `whole_tiles`, an argument */
+    bool tail;
     int parts;               /* parts of K that a work-group adds one after the other, as split_k work-groups would */
     int silu;                /* 1: rows of W are gate, then up */
-    cl_rotation rope;        /* rows of W are heads of q, k and v, and the epilogue turns q and k and puts k and v into their slots */
+    /* rows of W are heads of q, k and v, and the epilogue turns q and k and puts k and v into their slots */
+    cl_rotation rope;
     int threads, w_rows;     /* of a work-group: work-items, rows of W */
     int tile_n;              /* columns of Y a tile: w_rows, or with SiLU half of that */
     int stage_bytes, copies; /* 16-byte chunks of X a work-item and step, rounded up */
@@ -54,7 +58,8 @@ void wf_wgmma_load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead);
 /* Operands of unrolled step u from what was loaded of it; nothing where that is what was loaded. */
 void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u);
 
-/* gemm_epilogue.c. Bytes of shared memory that it takes; bytes of a tile's split-K exchange buffer, 0 where it has one work-group. */
+/* gemm_epilogue.c. Bytes of shared memory that it takes; bytes of a tile's split-K exchange buffer, 0 where it has one
+ * work-group. */
 int wf_wgmma_epilogue_bytes(const wf_wgmma *s);
 uint64_t wf_wgmma_exchange_bytes(const wf_wgmma *s);
 void wf_wgmma_epilogue(wf_ptx *t, const wf_wgmma *s);

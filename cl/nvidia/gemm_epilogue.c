@@ -1,22 +1,23 @@
-/* gemm_epilogue: from the accumulators of gemm.c to Y, with bias and residual, with SiLU, or with the rotation of q and k by
- * position and the way of k and v into their slots: what kernels/rope_kv.cl does in a launch of its own, for pairs of neighbours.
+/* gemm_epilogue: from the accumulators of gemm.c to Y, with bias and residual, with SiLU, or with the rotation of q
+ * and k by position and the way of k and v into their slots: what kernels/rope_kv.cl does in a launch of its own, for
+ * pairs of neighbours.
  *
  *   accumulators in registers --> shared memory --> whole lines of Y
  *
- * Where `split_k` work-groups share the K of a tile, work-group r of them is the reducer of the rows r, r + split_k, ... of the
- * tile. Each work-group sends every reducer its sums through the exchange buffer, which is zero before; a reducer polls until
- * no word that it waits for is zero any more, adds in the order of K, and writes the zeros back. The sums themselves
- * tell that they have arrived, so a reduction takes one pass through the L2 cache. A sum that is zero travels as -0.
- * The wait ends because work-groups begin in the order of their numbers, and the lowest tile that is not finished never
- * waits for a later one. Where only tiles of the last round share their K, the program has two epilogues, and those before take the one without
- * a reduction.
- */
+ * Where `split_k` work-groups share the K of a tile, work-group r of them is the reducer of the rows r, r + split_k,
+ * ... of the tile. Each work-group sends every reducer its sums through the exchange buffer, which is zero before; a
+ * reducer polls until no word that it waits for is zero any more, adds in the order of K, and writes the zeros back.
+ * The sums themselves tell that they have arrived, so a reduction takes one pass through the L2 cache. A sum that is
+ * zero travels as -0.
+ * The wait ends because work-groups begin in the order of their numbers, and the lowest tile that is not finished
+ * never waits for a later one. Where only tiles of the last round share their K, the program has two epilogues, and
+ * those before take the one without a reduction. */
 #include "cl/nvidia/gemm.h"
 
 #include <stdio.h>
 
-/* Its four columns are of one head. Of a tile: does this work-item's part of a head turn, is it of q, its angles in a row of the table, its place in slot 0
- * of a page. */
+/* Its four columns are of one head. Of a tile: does this work-item's part of a head turn, is it of q, its angles in a
+ * row of the table, its place in slot 0 of a page. */
 #define ANGLES      8 /* rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them */
 #define ROPE_LOCALS " .b32 slot<%d>; .b64 table_at, pool_at; .pred turns, of_q;" /* of ANGLES slots */
 #define ROPE_READS  "slot*, turns, of_q, pool_at, "
@@ -146,8 +147,8 @@ static int rows_together(const wf_wgmma *s)
     return s->rope.head ? ANGLES : 4;
 }
 
-/* Rows of Y that the work-group finishes at once: a work-item has four columns of Y, which are of four rows of W, or of four
- * of gate and four of up. */
+/* Rows of Y that the work-group finishes at once: a work-item has four columns of Y, which are of four rows of W, or
+ * of four of gate and four of up. */
 static int rows_at_once(const wf_wgmma *s)
 {
     return s->threads * 4 / s->tile_n;

@@ -1,13 +1,12 @@
 /* gemm_pack: X in the layout of gemm.c's stages, for large products.
  *
  * Many tiles read the same X, a few bytes of a row at a time, which costs a seventh of the time of large products.
- * So the work-groups first copy it to scratch memory in the layout of the stages, and then fetch each stage as one bulk copy,
- * which leaves room for larger steps. They claim blocks to copy from an atomic counter until none is left, and wait for those
- * that others still copy: whoever is waited for runs, and waits for nobody. More shared memory than the device reports for
- * a work-group is given to a program in PTX, up to 227 KiB.
+ * So the work-groups first copy it to scratch memory in the layout of the stages, and then fetch each stage as one
+ * bulk copy, which leaves room for larger steps. They claim blocks to copy from an atomic counter until none is left,
+ * and wait for those that others still copy: whoever is waited for runs, and waits for nobody. More shared memory than
+ * the device reports for a work-group is given to a program in PTX, up to 227 KiB.
  *
- * Source: PTX ISA 8.0, "cp.async.bulk", "mbarrier", "fence.proxy".
- */
+ * Source: PTX ISA 8.0, "cp.async.bulk", "mbarrier", "fence.proxy". */
 #include "cl/nvidia/gemm.h"
 
 #define BLOCK_STAGES 2 /* stages of neighbouring steps that a work-group packs at once: a block */
@@ -143,8 +142,9 @@ static void begin_pack(wf_ptx *t)
             "mul.lo.u32 n_blocks, per_tile, m_tiles;", WF_WGMMA_LOG2_STEP, BLOCK_STAGES - 1, BLOCK_STAGES);
 }
 
-/* Until the whole of X lies in scratch memory, as [tile of X][step] stages. The first zeroed words count the blocks claimed, the
- * blocks packed, and the work-groups that have exited. What ordinary stores wrote, the bulk copy reads only past a proxy fence. */
+/* Until the whole of X lies in scratch memory, as [tile of X][step] stages. The first zeroed words count the blocks
+ * claimed, the blocks packed, and the work-groups that have exited. What ordinary stores wrote, the bulk copy reads
+ * only past a proxy fence. */
 void wf_wgmma_pack(wf_ptx *t, const wf_wgmma *s)
 {
     open_scope(t, "Packs X into scratch memory, with all other work-groups.", "Reads tid, k, m_tiles, stride, x, m, x_skip; writes full_bars, phases, lead, scratch, a*.",

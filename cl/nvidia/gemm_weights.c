@@ -3,9 +3,10 @@
  *   F16        memory --> a*
  *   quantised  memory --> q*, as it lies --> a*, one step ahead of its products, while those of the step before run
  *
- * A work-item reads its own fragments of a tile (kernels/fragment_bytes.clh). Loads come in batches of steps, of which two are in registers:
- * one is used, one is on its way. How quantised weights become F16 is what kernels/fragments.clh does, which says why.
- */
+ * A work-item reads its own fragments of a tile (kernels/fragment_bytes.clh). Loads come in batches of steps, of which
+ * two are in registers:
+ * one is used, one is on its way. How quantised weights become F16 is what kernels/fragments.clh does, which says
+ * why. */
 #include "cl/kernels/fragment_bytes.clh"
 #include "cl/nvidia/gemm.h"
 
@@ -84,8 +85,8 @@ static void place_parts(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
-/* Past the last rows: the last block again, whose accumulators are thrown away. With SiLU the first half of the warps has
- * blocks of gate, the other half the same blocks of up. */
+/* Past the last rows: the last block again, whose accumulators are thrown away. With SiLU the first half of the warps
+ * has blocks of gate, the other half the same blocks of up. */
 void wf_wgmma_place_w(wf_ptx *t, const wf_wgmma *s)
 {
     int half = s->warpgroups * 2;
@@ -151,8 +152,8 @@ static void load_step(wf_ptx *t, const wf_wgmma *s, int u, int i)
     load_words(t, "q", held_register(s, u) + w_planes(s), w_scales(s), "scale_from", i * step_bytes(s));
 }
 
-/* All at once: the assembler has one scoreboard for them all, so that a wait for one load is a wait for every load issued
- * since (measured: 575 against 645 TFLOP/s). */
+/* All at once: the assembler has one scoreboard for them all, so that a wait for one load is a wait for every load
+ * issued since (measured: 575 against 645 TFLOP/s). */
 void wf_wgmma_load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
 {
     open_scope_for(t, "Loads W for the next batch of steps, and prefetches the one after into L2.", ".b32 step; .pred there, fetch;",
@@ -198,7 +199,8 @@ static void load_table(wf_ptx *t, const wf_wgmma *s)
     emit(t, "mov.b32 places, 0x32103210;");
 }
 
-/* `to` = what the four codes in the lower half of `at` stand for, of which `upper` says whether they are of the upper eight. */
+/* `to` = what the four codes in the lower half of `at` stand for, of which `upper` says whether they are of the upper
+ * eight. */
 static void look_up(wf_ptx *t, const char *to)
 {
     emit(t, "prmt.b32 %s, value0, value1, at;"
@@ -207,7 +209,8 @@ static void look_up(wf_ptx *t, const char *to)
          to, to, to);
 }
 
-/* looked0 and looked1 = what the codes of a product stand for: of pairs 0 and 1, and of 2 and 3, the first weights, then the second ones. */
+/* looked0 and looked1 = what the codes of a product stand for: of pairs 0 and 1, and of 2 and 3, the first weights,
+ * then the second ones. */
 static void look_up_product(wf_ptx *t, int word)
 {
     emit(t, "and.b32 at, q%d, 0x77777777;"

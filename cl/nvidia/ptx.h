@@ -1,6 +1,7 @@
-/* ptx: a program in NVIDIA's PTX as it is written: one instruction a line, indented by scopes. A scope is a block "{ ... }" with
- * registers of its own; its comment says what it does, and what it reads and writes of the registers around it, so that
- * an emitter destroys nothing that it does not name. tests/op/ptx.py holds comments to statements. */
+/* ptx: a program in NVIDIA's PTX as it is written: one instruction a line, indented by scopes. A scope is a block "{
+ * ... }" with registers of its own; its comment says what it does, and what it reads and writes of the registers
+ * around it, so that an emitter destroys nothing that it does not name. tests/op/ptx.py holds comments to
+ * statements. */
 #ifndef WF_NVIDIA_PTX_H
 #define WF_NVIDIA_PTX_H
 
@@ -20,7 +21,8 @@ void wf_ptx_emit(wf_ptx *t, const char *fmt, ...) WF_PRINTF(2, 3);
 void wf_ptx_list(wf_ptx *t, const char *stem, int first, int n);
 /* Adds a label, at the line's start. */
 void wf_ptx_label(wf_ptx *t, const char *fmt, ...) WF_PRINTF(2, 3);
-/* Opens a scope. effects: "Reads a, b; writes c." of the registers around it, families as "acc*"; both become its comment.
+/* Opens a scope. effects: "Reads a, b; writes c." of the registers around it, families as "acc*"; both become its
+ * comment.
  * locals: its registers, for example ".b32 tmp; .pred p;", or "". */
 void wf_ptx_open(wf_ptx *t, const char *does, const char *effects, const char *locals);
 /* The same, of registers whose names are formatted. */

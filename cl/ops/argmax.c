@@ -1,4 +1,5 @@
-/* argmax: a work-group a row, on GPUs a large one: for few rows (H200, one sequence of the 8B shape: 0.5 to 0.9 % faster than with 256 and one load at a time). */
+/* argmax: a work-group a row, on GPUs a large one: for few rows (H200, one sequence of the 8B shape: 0.5 to 0.9 %
+ * faster than with 256 and one load at a time). */
 #include "cl/cl.h"
 
 bool wf_cl_configure_argmax(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)

@@ -6,7 +6,8 @@
 #include <sys/types.h> /* uint */
 #include "cl/kernels/attention/chunk_count.clh"
 
-/* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay nothing. */
+/* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay
+ * nothing. */
 static void common_arguments(const wf_call *c, cl_launch *l)
 {
     const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
@@ -55,8 +56,9 @@ static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
     return chunk_count((uint32_t)WF_MIN(unit, 1u << 29), (uint32_t)chunk, (uint32_t)grows);
 }
 
-/* Knobs and arguments of the chunks into which attention_flash and attention_matrix cut a row's keys, for few rows to use the whole device: chunk[0]
- * keys, from key chunk[1] on more; 0: one chunk. Not where nobody knows how many there are, nor more than scratch memory holds. */
+/* Knobs and arguments of the chunks into which attention_flash and attention_matrix cut a row's keys, for few rows to
+ * use the whole device: chunk[0] keys, from key chunk[1] on more; 0: one chunk. Not where nobody knows how many there
+ * are, nor more than scratch memory holds. */
 static bool chunk_knobs(const int32_t *chunk, const wf_call *c, cl_launch *l)
 {
     enum { MOST_SCRATCH = 512 << 20 };
@@ -78,10 +80,12 @@ static bool chunk_knobs(const int32_t *chunk, const wf_call *c, cl_launch *l)
     return true;
 }
 
-/* Powers of two of weights in F32, those of calibration.h, and in F16: P there holds 2^15, and below 2^-4 would lose precision. */
+/* Powers of two of weights in F32, those of calibration.h, and in F16: P there holds 2^15, and below 2^-4 would lose
+ * precision. */
 enum { F32_MOST = 15, F32_LEAST = -80, F16_MOST = 15, F16_LEAST = -4 };
 
-/* What a kernel takes for its asynchronous softmax, whose weights have these powers of two, in its logarithms: `unit` is that of two. */
+/* What a kernel takes for its asynchronous softmax, whose weights have these powers of two, in its logarithms: `unit`
+ * is that of two. */
 static bool given_maximum(const wf_call *c, bool async, int32_t most, int32_t least, float unit, cl_launch *l)
 {
     float base, low;
@@ -107,7 +111,9 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     while (most * d > 1024 && most > 1) most /= 2;
     while (keys * d > 2048) keys /= 2;
     const wf_view *k_pool = &c->in[WF_ATTENTION_K_POOL], *v_pool = &c->in[WF_ATTENTION_V_POOL];
-    if (d % 4 || k_pool->stride % 4 || (k_pool->offset | v_pool->offset) % 8 || d > 4 * group || d > 512 || group < WF_MAX(keys, 16)) return false;
+    if (d % 4 || k_pool->stride % 4 || (k_pool->offset | v_pool->offset) % 8 || d > 4 * group || d > 512 ||
+        group < WF_MAX(keys, 16))
+        return false;
     uint32_t heads = WF_MIN(g, most), rows = WF_MAX(most / heads, 1);
     uint32_t packed = 1; /* a power of two: few programs for all numbers of heads */
     if (v->tile[0]) rows = WF_MIN(rows, (uint32_t)v->tile[0]);
@@ -116,7 +122,8 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "R", (int32_t)packed);
     wf_cl_knob(l, "TK", (int32_t)keys);
-    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)packed : 1); /* CPUs gain nothing, and PoCL compiles for 1.4 to 1.8 times as long */
+    /* CPUs gain nothing, and PoCL compiles for 1.4 to 1.8 times as long */
+    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)packed : 1);
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
@@ -127,15 +134,16 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
 
 /* ---- AMD's and Intel's matrix units -------------------------------------------------------------------------------- */
 
-/* The matrix unit of kernels/matrix.clh that a number of work-items share: rows and columns of a product; columns of sums that fit a wave's registers, and
- * the largest head whose queries fit beside them (RDNA3 holds those twice). */
+/* The matrix unit of kernels/matrix.clh that a number of work-items share: rows and columns of a product; columns of
+ * sums that fit a wave's registers, and the largest head whose queries fit beside them (RDNA3 holds those twice). */
 typedef struct matrix_unit {
     uint32_t lanes, rows, cols, sums, head;
 } matrix_unit;
 
 static matrix_unit matrix_unit_of(const cl_caps *caps)
 {
-    static const matrix_unit units[] = {{64, 16, 16, 128, 256}, {32, 16, 16, 64, 128}, {16, 8, 16, 64, 128}, {8, 8, 8, 32, 128}};
+    static const matrix_unit units[] = {
+        {64, 16, 16, 128, 256}, {32, 16, 16, 64, 128}, {16, 8, 16, 64, 128}, {8, 8, 8, 32, 128}};
     for (size_t i = 0; i < WF_LEN(units); i++)
         if (units[i].lanes == caps->lanes) return units[i];
     return (matrix_unit){0};
@@ -159,7 +167,8 @@ static uint32_t rows_of_heads(const matrix_unit *u, uint32_t heads)
 }
 
 /* Rows of a block: at most `rows`, as many as work-items and local memory allow; 0: not even the unit's. */
-static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t rows, uint32_t head, uint32_t keys, uint32_t waves, uint32_t limit)
+static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t rows, uint32_t head, uint32_t keys,
+                            uint32_t waves, uint32_t limit)
 {
     for (; rows >= u->rows; rows /= 2) {
         uint32_t group = rows / u->rows * waves * u->lanes;
@@ -173,12 +182,14 @@ static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t 
 static bool suits_units(const matrix_unit *u, const wf_call *c)
 {
     const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
-    return u->lanes && q->dtype == WF_F16 && c->p.head_dim % 16 == 0 && c->p.head_dim <= u->head && (q->stride | k->stride) % 8 == 0 &&
-           (q->offset | k->offset | v->offset) % 16 == 0;
+    return u->lanes && q->dtype == WF_F16 && c->p.head_dim % 16 == 0 && c->p.head_dim <= u->head &&
+           (q->stride | k->stride) % 8 == 0 && (q->offset | k->offset | v->offset) % 16 == 0;
 }
 
-/* Waves and the tile's length follow from the unit and the head size alone, so that all blocks add in the same order. */
-bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+/* Waves and the tile's length follow from the unit and the head size alone, so that all blocks add in the same
+ * order. */
+bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                      cl_launch *l)
 {
     const wf_op_params *p = &c->p;
     const matrix_unit u = matrix_unit_of(caps);
@@ -205,12 +216,13 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
 
 /* ---- NVIDIA's ------------------------------------------------------------------------------------------------------- */
 
-/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, a scale that keeps the order of scores,
- * no soft cap and no sinks. */
+/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, a scale
+ * that keeps the order of scores, no soft cap and no sinks. */
 static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    return caps->nv_mma && p->scale > 0 && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf && c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
+    return caps->nv_mma && p->scale > 0 && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf &&
+           c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
            p->page_tokens % 16 == 0 && c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
            (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
 }
@@ -219,31 +231,37 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
 static uint64_t most_tiles(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[WF_ATTENTION_PAGES].rows * c->in[WF_ATTENTION_PAGES].cols * p->page_tokens;
+    uint64_t keys = p->max_kv
+                        ? p->max_kv
+                        : (uint64_t)c->in[WF_ATTENTION_PAGES].rows * c->in[WF_ATTENTION_PAGES].cols * p->page_tokens;
     return keys / 16 + 1;
 }
 
 /* With windows the length of the work list is counted in 32 bits. */
 static bool work_list_fits(const wf_call *c)
 {
-    return !c->in[WF_ATTENTION_WINDOWS].buf || (most_tiles(c) + 8) * c->out[WF_ATTENTION_O].rows * c->p.n_kv_head < UINT32_MAX;
+    return !c->in[WF_ATTENTION_WINDOWS].buf ||
+           (most_tiles(c) + 8) * c->out[WF_ATTENTION_O].rows * c->p.n_kv_head < UINT32_MAX;
 }
 
-/* How many chunks one work-group of attention_split computes at most of an item that others share: one, where work-groups begin
- * anywhere; else no more than the longest row has, and than its part of the work list holds; some more at the ends of
- * both, and where a window begins. */
+/* How many chunks one work-group of attention_split computes at most of an item that others share: one, where
+ * work-groups begin anywhere; else no more than the longest row has, and than its part of the work list holds; some
+ * more at the ends of both, and where a window begins. */
 static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, uint64_t grows)
 {
     enum { ENDS = 4 };
     if (!chunk) return 1;
-    uint64_t tiles = most_tiles(c), items = c->out[WF_ATTENTION_O].rows * c->p.n_kv_head * ((c->p.n_head / c->p.n_kv_head + 7) / 8ull);
+    uint64_t tiles = most_tiles(c),
+             items = c->out[WF_ATTENTION_O].rows * c->p.n_kv_head * ((c->p.n_head / c->p.n_kv_head + 7) / 8ull);
     uint64_t part = WF_MAX((tiles + START) * items / groups, WHOLE);
     return WF_MIN(chunks_before(tiles, chunk, grows), part / chunk) + ENDS;
 }
 
-/* What attention_split takes behind the common arguments, for a number of work-groups and of work-items in each: half of them as often as scratch
- * memory wants it, which changes no bits of a variant with chunks. chunk, grows: in tiles; base, low: of a maximum that is given. */
-static void split_launch(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_t groups, const int32_t *chunk, bool async, float base, float low, cl_launch *l)
+/* What attention_split takes behind the common arguments, for a number of work-groups and of work-items in each: half
+ * of them as often as scratch memory wants it, which changes no bits of a variant with chunks. chunk, grows: in tiles;
+ * base, low: of a maximum that is given. */
+static void split_launch(const cl_caps *caps, const wf_call *c, uint32_t group, uint32_t groups, const int32_t *chunk,
+                         bool async, float base, float low, cl_launch *l)
 {
     uint64_t partial = 8ull * (c->p.head_dim + 2) * sizeof(float);
     groups = WF_MIN(groups, WF_CL_ZEROED / 4);
@@ -276,7 +294,8 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     return true;
 }
 
-/* Bytes of local memory of attention_split with a ring (kernels/attention/split_ring.clh): what its warps' sums take, and a slot. */
+/* Bytes of local memory of attention_split with a ring (kernels/attention/split_ring.clh): what its warps' sums take,
+ * and a slot. */
 static uint32_t ring_sums(uint32_t d, uint32_t warps, uint32_t cols)
 {
     enum { OTHERS = 64 };
@@ -289,15 +308,20 @@ static uint32_t ring_slot(uint32_t d)
     return 2 * 16 * d * 2 + KEYS_APART + VALUES_APART + BARRIER;
 }
 
-/* Head sizes whose rows fill the banks of local memory, and q in vectors of 8 bytes. Columns are query heads of a KV head, in pairs. */
-bool wf_cl_configure_split_ring(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+/* Head sizes whose rows fill the banks of local memory, and q in vectors of 8 bytes. Columns are query heads of a KV
+ * head, in pairs. */
+bool wf_cl_configure_split_ring(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                cl_launch *l)
 {
     const wf_op_params *p = &c->p;
-    uint32_t d = p->head_dim, warps = (uint32_t)v->tile[1], group = 32 * warps, cols = WF_MIN((p->n_head / p->n_kv_head + 1) / 2 * 2, 8u);
-    if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c) || (d != 64 && d != 128)) return false;
+    uint32_t d = p->head_dim, warps = (uint32_t)v->tile[1], group = 32 * warps,
+             cols = WF_MIN((p->n_head / p->n_kv_head + 1) / 2 * 2, 8u);
+    if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c) || (d != 64 && d != 128))
+        return false;
     if (c->in[WF_ATTENTION_Q].offset % 8 || c->in[WF_ATTENTION_Q].stride % 4) return false;
     if (wf_cl_group(caps, group, limit) < group || caps->nv_local_bytes <= ring_sums(d, warps, cols)) return false;
-    uint32_t slots = WF_MIN((caps->nv_local_bytes - ring_sums(d, warps, cols)) / (warps * ring_slot(d)), (uint32_t)v->tile[4]);
+    uint32_t slots =
+        WF_MIN((caps->nv_local_bytes - ring_sums(d, warps, cols)) / (warps * ring_slot(d)), (uint32_t)v->tile[4]);
     if (!slots) return false;
     split_launch(caps, c, group, (uint32_t)v->tile[0] * caps->units, v->tile + 2, false, 0, 0, l);
     wf_cl_knob(l, "SLOTS", (int32_t)slots);
@@ -311,7 +335,9 @@ bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_cal
     enum { TEAM = 128, MOST_HEAD = 128 };
     uint32_t teams = (uint32_t)v->tile[1], group = TEAM * teams, columns = 8 * teams * (uint32_t)v->tile[0];
     uint32_t g = c->p.n_head / c->p.n_kv_head, heads = WF_MIN(g, columns), rows = columns / heads;
-    if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD || wf_cl_group(caps, group, limit) < group) return false;
+    if (!suits_mma(caps, c) || c->in[WF_ATTENTION_WINDOWS].buf || c->p.head_dim > MOST_HEAD ||
+        wf_cl_group(caps, group, limit) < group)
+        return false;
     wf_cl_group_knobs(l, caps, group);
     common_arguments(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
@@ -340,7 +366,8 @@ static uint64_t sequences_of(const wf_call *c)
 static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t heads, uint32_t idle)
 {
     uint32_t g = c->p.n_head / c->p.n_kv_head;
-    uint64_t blocks = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
+    uint64_t blocks =
+        (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
     uint64_t share = WF_MIN(WF_MIN(sequences_of(c), rows), 1 + idle / blocks);
     wf_cl_arg_u32(l, (uint32_t)share);
     l->groups = blocks * share;
@@ -373,9 +400,11 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     return true;
 }
 
-/* Head sizes of whole panels. One sequence's blocks are dealt to as many work-groups as there are multiprocessors, which
- * fetch the first keys of the next block before they have written the last; of several the longest are not known. */
-bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+/* Head sizes of whole panels. One sequence's blocks are dealt to as many work-groups as there are multiprocessors,
+ * which fetch the first keys of the next block before they have written the last; of several the longest are not
+ * known. */
+bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                     cl_launch *l)
 {
     enum { GROUP = WF_CL_ATTENTION_THREADS, ROWS = WF_CL_ATTENTION_ROWS, IDLE_GROUPS = 1024 };
     const wf_op_params *p = &c->p;
@@ -384,8 +413,10 @@ bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, c
     bool async = v->tile[2];
     float base = 0, low = 0;
     if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c)) return false;
-    if (wf_cl_group(caps, GROUP, limit) < GROUP || (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low))) return false;
-    if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2) return false;
+    if (wf_cl_group(caps, GROUP, limit) < GROUP || (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low)))
+        return false;
+    if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2)
+        return false;
     wf_cl_group_knobs(l, caps, GROUP);
     common_arguments(c, l);
     share_runs(l, c, ROWS / heads, heads, IDLE_GROUPS);

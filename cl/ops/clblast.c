@@ -1,7 +1,7 @@
-/* gemm by CLBlast, a library that brings kernels of its own: SGEMM on F32 rows. What is not F32 goes through panels
- * in the queue's scratch memory: X whole, W and Y some columns of Y at a time. It takes no part of a device, allocates
- * at each call, and compiles in this process at the first one: nothing picks it but a file of choices or a name. clblast_run.c runs it.
- */
+/* gemm by CLBlast, a library that brings kernels of its own: SGEMM on F32 rows. What is not F32 goes through panels in
+ * the queue's scratch memory: X whole, W and Y some columns of Y at a time. It takes no part of a device, allocates at
+ * each call, and compiles in this process at the first one: nothing picks it but a file of choices or a name.
+ * clblast_run.c runs it. */
 #include "cl/ops/clblast.h"
 
 /* Its kernels count elements of a buffer in 32 bits with a sign, tiles past the end included. */
@@ -34,8 +34,8 @@ cl_panels wf_cl_panels(const cl_caps *caps, const wf_call *c)
     return p;
 }
 
-bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res, const wf_view *to,
-                       uint32_t limit, cl_launch *l)
+bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res,
+                           const wf_view *to, uint32_t limit, cl_launch *l)
 {
     l->wtype = wf_dtypes[from->dtype].name;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));

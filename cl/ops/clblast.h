@@ -12,7 +12,7 @@ typedef struct cl_panels {
 } cl_panels;
 cl_panels wf_cl_panels(const cl_caps *caps, const wf_call *c);
 /* The kernel that makes panel `to` of `from`. */
-bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res, const wf_view *to,
-                           uint32_t limit, cl_launch *l);
+bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res,
+                           const wf_view *to, uint32_t limit, cl_launch *l);
 
 #endif

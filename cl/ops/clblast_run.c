@@ -27,7 +27,8 @@ static wf_event *next_signal(product *p)
 
 static wf_view in_scratch(product *p, uint64_t at, uint32_t rows, uint32_t cols)
 {
-    return (wf_view){.buf = &p->scratch.base, .offset = at, .rows = rows, .cols = cols, .stride = cols, .dtype = WF_F32};
+    return (wf_view){
+        .buf = &p->scratch.base, .offset = at, .rows = rows, .cols = cols, .stride = cols, .dtype = WF_F32};
 }
 
 static wf_view some_columns(wf_view v, uint32_t first, uint32_t n)
@@ -44,7 +45,8 @@ static wf_view some_rows(wf_view v, uint32_t first, uint32_t n)
     return v;
 }
 
-static weft_status run_panel(product *p, const wf_view *from, const wf_view *bias, const wf_view *res, const wf_view *to)
+static weft_status run_panel(product *p, const wf_view *from, const wf_view *bias, const wf_view *res,
+                             const wf_view *to)
 {
     cl_dev *d = dev_of(p);
     cl_launch l = {0};
@@ -62,8 +64,8 @@ static weft_status refused(const product *p, CLBlastStatusCode s, const wf_view 
     cl_dev *d = dev_of(p);
     const char *name = s < -1000 ? "of its own, see clblast_c.h" : wf_cl_error_name((cl_int)s);
     WF_TRY(wf_finish(&p->q->base));
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: CLBlastSgemm(%u, %u, %u): status %d (%s); choose another kernel", d->ref.info.name,
-                   y->rows, y->cols, x->cols, (int)s, name);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: CLBlastSgemm(%u, %u, %u): status %d (%s); choose another kernel",
+                   d->ref.info.name, y->rows, y->cols, x->cols, (int)s, name);
 }
 
 static cl_mem mem_of(const wf_view *v)
@@ -80,8 +82,8 @@ static weft_status multiply(product *p, const wf_view *x, const wf_view *w, cons
 {
     wf_event *signal = next_signal(p);
     cl_event ev = NULL;
-    CLBlastStatusCode s = CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, y->rows, y->cols, x->cols,
-                                       1, mem_of(x), element(x), x->stride, mem_of(w), element(w), w->stride,
+    CLBlastStatusCode s = CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, y->rows, y->cols,
+                                       x->cols, 1, mem_of(x), element(x), x->stride, mem_of(w), element(w), w->stride,
                                        0, mem_of(y), element(y), y->stride, &p->q->q, signal ? &ev : NULL);
     if (s != CLBlastSuccess) return refused(p, s, x, y);
     wf_cl_arm(signal, p->q, ev);
@@ -120,5 +122,6 @@ weft_status wf_cl_clblast_run(cl_q *q, const wf_call *c, int variant)
 
 void wf_cl_clblast_close(cl_dev *d)
 {
-    if (d->clblast) CLBlastClearCache(); /* programs, which hold the context: at exit the driver may be gone before them */
+    /* programs, which hold the context: at exit the driver may be gone before them */
+    if (d->clblast) CLBlastClearCache();
 }

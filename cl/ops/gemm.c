@@ -23,7 +23,8 @@ static uint32_t columns_of(const wf_call *c)
 /* The arguments that every gemm kernel takes, in this order. */
 bool wf_cl_gemm_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *res = &c->in[WF_GEMM_RESIDUAL], *y = &c->out[WF_GEMM_Y];
+    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *res = &c->in[WF_GEMM_RESIDUAL],
+                  *y = &c->out[WF_GEMM_Y];
     if (w->layout != v->layout || !can_fuse(v, c)) return false;
     l->wtype = wf_dtypes[w->dtype].name;
     wf_cl_act(l, x);
@@ -101,8 +102,8 @@ typedef struct tile_shape {
     uint32_t bm, bn, bk, parts;
 } tile_shape;
 
-/* Flat products are short of work-groups where W has few rows: there a tile has half of them, and its K twice as many parts. From the shape of W alone,
- * so that a row of X has the same bits beside any others. */
+/* Flat products are short of work-groups where W has few rows: there a tile has half of them, and its K twice as many
+ * parts. From the shape of W alone, so that a row of X has the same bits beside any others. */
 static tile_shape shape_of(const cl_variant *v, const wf_view *w)
 {
     enum { BK = 16, PART_K = 4 };
@@ -121,9 +122,11 @@ static void tile_knobs(const cl_caps *caps, const cl_variant *v, const tile_shap
     wf_cl_knob(l, "TM", v->tile[2]);
     wf_cl_knob(l, "TN", v->tile[3]);
     wf_cl_knob(l, "PARTS", (int32_t)s->parts);
-    wf_cl_knob(l, "BUFS", 2 * TILE_BUFFER_BYTES(s->bm, s->bn, s->bk) <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
+    /* on an H200 two are slower where they are large */
+    wf_cl_knob(l, "BUFS", 2 * TILE_BUFFER_BYTES(s->bm, s->bn, s->bk) <= BASE_LOCAL ? 2 : 1);
     wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)s->bk : 4); /* CPUs gain nothing, and compile for long */
-    wf_cl_knob(l, "UNROLL_END", caps->gpu ? v->tile[2] : 1); /* as little: PoCL spent most of its time there, and tiles of 8 rows ran half as fast or slower */
+    /* as little: PoCL spent most of its time there, and tiles of 8 rows ran half as fast or slower */
+    wf_cl_knob(l, "UNROLL_END", caps->gpu ? v->tile[2] : 1);
 }
 
 bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -156,7 +159,8 @@ bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call
     enum { LOCAL_BYTES = 48 << 10 };
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
-    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, stage = (uint32_t)MMA_STAGE_BYTES(t[0], t[1], MMA_BK);
+    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP,
+             stage = (uint32_t)MMA_STAGE_BYTES(t[0], t[1], MMA_BK);
     if (!caps->nv_mma || x->dtype != WF_F16 || !reads_vectors(c)) return false;
     if (wf_cl_group(caps, group, limit) < group) return false;
     /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
@@ -164,7 +168,8 @@ bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call
     if (!blocks && w->dtype != WF_F16) return false;
     warp_knobs(l, caps, t, group, WF_MIN(4u, LOCAL_BYTES / stage));
     wf_cl_knob(l, "W16", !blocks);
-    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
+    l->groups =
+        (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
     return wf_cl_gemm_arguments(v, c, l);
 }
 
@@ -186,7 +191,8 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     uint32_t room = caps->nv_local_bytes * group / TOGETHER, bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1];
     if (!wf_cl_fragment_knobs(c, l)) return false;
     for (uint32_t part = k % 64 ? 32 : 64; part >= WF_MAX(tile_k, 32u); part /= 2) {
-        uint32_t stages = WF_MIN((uint32_t)MOST, room / FRAG_STAGE_BYTES(bm, bn, part, part / tile_k * wf_cl_fragment_bytes(f)));
+        uint32_t stages =
+            WF_MIN((uint32_t)MOST, room / FRAG_STAGE_BYTES(bm, bn, part, part / tile_k * wf_cl_fragment_bytes(f)));
         if (stages < 2) continue;
         warp_knobs(l, caps, v->tile, group, stages);
         wf_cl_knob(l, "PK", (int32_t)part);
@@ -200,17 +206,22 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
     const wf_view *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
-    if (!caps->nv_mma || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 16) || wf_cl_group(caps, group, limit) < group) return false;
+    if (!caps->nv_mma || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 16) || wf_cl_group(caps, group, limit) < group)
+        return false;
     if (!part_knobs(caps, v, c, group, l)) return false;
     /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
-    if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf)) return false;
+    if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf))
+        return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "VEC", wf_cl_vec4_ok(&c->in[WF_GEMM_BIAS]) && wf_cl_vec4_ok(&c->in[WF_GEMM_RESIDUAL]) && wf_cl_vec4_ok(&c->out[WF_GEMM_Y]));
+    wf_cl_knob(l, "VEC",
+               wf_cl_vec4_ok(&c->in[WF_GEMM_BIAS]) && wf_cl_vec4_ok(&c->in[WF_GEMM_RESIDUAL]) &&
+                   wf_cl_vec4_ok(&c->out[WF_GEMM_Y]));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return wf_cl_gemm_arguments(v, c, l);
 }
 
-/* The program for a call, and its tiles: those with one work-group each, and behind them those whose K split_k work-groups share. */
+/* The program for a call, and its tiles: those with one work-group each, and behind them those whose K split_k
+ * work-groups share. */
 typedef struct wgmma_work {
     cl_wgmma g;
     uint32_t whole, shared;
@@ -218,7 +229,8 @@ typedef struct wgmma_work {
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
-    return (uint64_t)((c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m) * ((columns_of(c) + g->tile_n - 1) / g->tile_n);
+    return (uint64_t)((c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m) *
+           ((columns_of(c) + g->tile_n - 1) / g->tile_n);
 }
 
 /* Work-groups that run together. */
@@ -228,8 +240,8 @@ static uint32_t wgmma_at_once(const cl_caps *caps, const cl_wgmma *g, const wf_c
     return c->max_groups ? WF_MIN(at_once, c->max_groups) : at_once;
 }
 
-/* Where only tiles of the last round share their K, as many work-groups share it as that round has room for: 20 tiles left on 108 work-groups
- * become 100 pieces, which take a fifth of a round. */
+/* Where only tiles of the last round share their K, as many work-groups share it as that round has room for: 20 tiles
+ * left on 108 work-groups become 100 pieces, which take a fifth of a round. */
 static wgmma_work wgmma_work_of(const cl_caps *caps, const cl_variant *v, const wf_call *c)
 {
     enum { MOST = 8 };
@@ -241,7 +253,8 @@ static wgmma_work wgmma_work_of(const cl_caps *caps, const cl_variant *v, const 
     work.whole = tiles - work.shared;
     if (!work.g.tail || !work.shared) return work;
     memcpy(knob, v->tile, sizeof knob);
-    knob[WF_LEN(knob) - 1] = (int32_t)WF_MIN(WF_MIN(at_once / work.shared, (uint32_t)MOST), c->in[WF_GEMM_X].cols / work.g.tile_k);
+    knob[WF_LEN(knob) - 1] =
+        (int32_t)WF_MIN(WF_MIN(at_once / work.shared, (uint32_t)MOST), c->in[WF_GEMM_X].cols / work.g.tile_k);
     work.g = wf_cl_wgmma_shape(knob, c->p.silu, f);
     return work;
 }
@@ -249,17 +262,22 @@ static wgmma_work wgmma_work_of(const cl_caps *caps, const cl_variant *v, const 
 /* X in whole tiles. */
 static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 {
-    return g->pack ? (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m * g->tile_m * (uint64_t)c->in[WF_GEMM_X].cols * 2 : 0;
+    return g->pack
+               ? (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m * g->tile_m * (uint64_t)c->in[WF_GEMM_X].cols * 2
+               : 0;
 }
 
-/* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the limit, or
- * latency and memory together. Tiles that differ in X only share what they read of W, but each expands quantised weights by itself. */
-static double wgmma_step(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c, uint32_t groups)
+/* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the
+ * limit, or latency and memory together. Tiles that differ in X only share what they read of W, but each expands
+ * quantised weights by itself. */
+static double wgmma_step(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c,
+                         uint32_t groups)
 {
     enum { K_BYTES = 128 };
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
     double m_tiles = (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m, x = g->tile_m * K_BYTES;
-    double w = g->w_rows / 16.0 * g->tile_k / wf_cl_fragment_k(f) * wf_cl_fragment_bytes(f), expand = f->bits == 16 ? 0 : a->wgmma.expand * g->w_rows;
+    double w = g->w_rows / 16.0 * g->tile_k / wf_cl_fragment_k(f) * wf_cl_fragment_bytes(f),
+           expand = f->bits == 16 ? 0 : a->wgmma.expand * g->w_rows;
     double latency = a->wgmma.latency + a->wgmma.latency_w * g->w_rows + a->wgmma.latency_x * g->tile_m;
     double memory = groups * 1e-6 * (w / m_tiles / a->wgmma.memory + (w - w / m_tiles + x) / a->wgmma.cache);
     uint32_t each = (groups + caps->units - 1) / caps->units;
@@ -272,7 +290,8 @@ static double wgmma_step_packed(const cl_wgmma_costs *a, const cl_wgmma *g)
     return 2e-6 * g->w_rows * g->tile_m * g->tile_k / (a->wgmma_packed.unit + a->wgmma_packed.unit_x * g->tile_m);
 }
 
-/* Microseconds of the split-K reduction. Of packed X two parts were measured on the whole device; more parts of fewer tiles are as many sums. */
+/* Microseconds of the split-K reduction. Of packed X two parts were measured on the whole device; more parts of fewer
+ * tiles are as many sums. */
 static double wgmma_reduce(const cl_wgmma_costs *a, const cl_wgmma *g, uint32_t tiles)
 {
     enum { MEASURED = 2 };
@@ -282,7 +301,8 @@ static double wgmma_reduce(const cl_wgmma_costs *a, const cl_wgmma *g, uint32_t 
 }
 
 /* Microseconds of so many work-groups that run together. */
-static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c, uint32_t groups)
+static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c,
+                          uint32_t groups)
 {
     enum { PART_STEPS = 2 }; /* about as long as a part's sums take to join the others */
     uint32_t steps = (c->in[WF_GEMM_X].cols / g->tile_k + g->split_k - 1) / g->split_k + (g->parts - 1) * PART_STEPS;
@@ -290,13 +310,15 @@ static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl
     return steps * wgmma_step(caps, a, g, c, groups) + a->wgmma.round;
 }
 
-/* Exact enough to choose by (H200: compared with all products of Llama-3-8B for M from 16 to 256, X packed from 128 to 2048). Each bind asks for many of these: no loop over the rounds. */
+/* Exact enough to choose by (H200: compared with all products of Llama-3-8B for M from 16 to 256, X packed from 128 to
+ * 2048). Each bind asks for many of these: no loop over the rounds. */
 double wf_cl_wgmma_time(const cl_caps *caps, const cl_wgmma_costs *a, const cl_variant *v, const wf_call *c)
 {
     wgmma_work work = wgmma_work_of(caps, v, c);
     cl_wgmma *g = &work.g, alone = work.g;
     uint32_t groups = work.shared * g->split_k, at_once = wgmma_at_once(caps, g, c);
-    double time = wgmma_reduce(a, g, work.shared) + (g->pack ? a->wgmma_packed.pack + a->wgmma_packed.copy * 1e-6 * (double)packed_bytes(g, c) : 0);
+    double time = wgmma_reduce(a, g, work.shared) +
+                  (g->pack ? a->wgmma_packed.pack + a->wgmma_packed.copy * 1e-6 * (double)packed_bytes(g, c) : 0);
     alone.split_k = 1;
     if (work.whole) time += work.whole / at_once * wgmma_round(caps, a, &alone, c, at_once);
     if (groups >= at_once) time += groups / at_once * wgmma_round(caps, a, g, c, at_once);
@@ -304,7 +326,8 @@ double wf_cl_wgmma_time(const cl_caps *caps, const cl_wgmma_costs *a, const cl_v
     return time;
 }
 
-/* A part is a step at least. The work-groups of a tile wait for each other, so that all of them must run, and their sums must have room. */
+/* A part is a step at least. The work-groups of a tile wait for each other, so that all of them must run, and their
+ * sums must have room. */
 static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint64_t tiles)
 {
     if (g->split_k == 1) return !g->tail && g->parts <= c->in[WF_GEMM_X].cols / g->tile_k;
@@ -312,7 +335,8 @@ static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c,
     return tiles * g->split_k <= caps->units * g->resident && tiles * g->exchange_bytes <= caps->zeroed;
 }
 
-/* A work-item has four neighbouring columns, so two pairs of neighbours. For all tiles alike: a class turns all rows so, or none. */
+/* A work-item has four neighbouring columns, so two pairs of neighbours. For all tiles alike: a class turns all rows
+ * so, or none. */
 static bool wgmma_rope_knobs(const wf_call *c, cl_launch *l)
 {
     const wf_op_params *p = &c->p;
@@ -335,7 +359,9 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
     if (!wf_cl_vec4_ok(&c->out[WF_GEMM_Y]) || (c->p.silu && c->in[WF_GEMM_W].rows % 32)) return false;
     uint64_t units = work.whole + (uint64_t)work.shared * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
-    if (c->in[WF_GEMM_X].cols % g.tile_k || !split_fits(caps, &g, c, work.shared) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    if (c->in[WF_GEMM_X].cols % g.tile_k || !split_fits(caps, &g, c, work.shared) ||
+        wf_cl_group(caps, g.threads, limit) < g.threads)
+        return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
@@ -370,12 +396,14 @@ static matrix_shape matrix_tile(const int32_t *t, uint32_t lanes)
     return s;
 }
 
-/* As shape_of, with a row of outputs for each of the unit: eight on Intel's, sixteen on AMD's. Waves of 64 are four in a work-group of 256. */
+/* As shape_of, with a row of outputs for each of the unit: eight on Intel's, sixteen on AMD's. Waves of 64 are four in
+ * a work-group of 256. */
 static matrix_shape matrix_flat(const int32_t *t, uint32_t lanes, const wf_view *w)
 {
     enum { UNIT_K = 16, SHARE = 32, MOST = 256 };
     int32_t rows = lanes >= 32 ? 16 : t[0], narrow = w->rows < FLAT_NARROW ? 2 : 1;
-    matrix_shape s = {.bm = rows, .bn = t[1] / narrow, .wm = rows, .parts = WF_MIN(t[4] * narrow, MOST / (int32_t)lanes)};
+    matrix_shape s = {
+        .bm = rows, .bn = t[1] / narrow, .wm = rows, .parts = WF_MIN(t[4] * narrow, MOST / (int32_t)lanes)};
     s.wn = lanes > 32 ? s.bn : SHARE;
     s.bk = s.parts * UNIT_K;
     return s;
@@ -397,13 +425,15 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     const wf_dtype_info *w = &wf_dtypes[c->in[WF_GEMM_W].dtype];
     if (!caps->lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !reads_vectors(c)) return false;
     if (w->block == 1 && c->in[WF_GEMM_W].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
-    matrix_shape s = v->tile[4] ? matrix_flat(v->tile, caps->lanes, &c->in[WF_GEMM_W]) : matrix_tile(v->tile, caps->lanes);
+    matrix_shape s =
+        v->tile[4] ? matrix_flat(v->tile, caps->lanes, &c->in[WF_GEMM_W]) : matrix_tile(v->tile, caps->lanes);
     uint32_t group = (uint32_t)(s.bm / s.wm * (s.bn / s.wn) * s.parts) * caps->lanes;
     if (wf_cl_group(caps, group, limit) < group) return false;
     if ((uint32_t)MATRIX_LOCAL_BYTES(s.bm, s.bn, s.bk) > caps->local_bytes) return false;
     wf_cl_group_knobs(l, caps, group);
     matrix_knobs(&s, caps->lanes, l);
     wf_cl_knob(l, "W16", w->block == 1);
-    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * (uint64_t)((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
+    l->groups =
+        (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * (uint64_t)((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
     return wf_cl_gemm_arguments(v, c, l);
 }

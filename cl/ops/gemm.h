@@ -1,11 +1,15 @@
-/* gemm: what the gemm kernels are told alike (gemm.c), those for few rows of MMA-fragment-major weights (gemm_flat.c) among them. */
+/* gemm: what the gemm kernels are told alike (gemm.c), those for few rows of MMA-fragment-major weights (gemm_flat.c)
+ * among them. */
 #ifndef WF_CL_GEMM_H
 #define WF_CL_GEMM_H
 
 #include "cl/cl.h"
 
-bool wf_cl_gemm_arguments(const cl_variant *, const wf_call *, cl_launch *); /* false where the variant does not do what the call wants */
-bool wf_cl_fragment_knobs(const wf_call *, cl_launch *);                     /* how W lies; false where it is of no format that lies so */
-bool wf_cl_rows_of_halves(const wf_view *x, uint32_t align);                 /* rows of X in F16, aligned to that many bytes */
+/* false where the variant does not do what the call wants */
+bool wf_cl_gemm_arguments(const cl_variant *, const wf_call *, cl_launch *);
+/* how W lies; false where it is of no format that lies so */
+bool wf_cl_fragment_knobs(const wf_call *, cl_launch *);
+/* rows of X in F16, aligned to that many bytes */
+bool wf_cl_rows_of_halves(const wf_view *x, uint32_t align);
 
 #endif

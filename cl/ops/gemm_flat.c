@@ -1,6 +1,5 @@
-/* gemm_flat: products of few rows with MMA-fragment-major weights (kernels/gemm_flat.cl): which tiles and how many work-groups, one row in fixed point, and, for
- * --deterministic, the order of additions of wgmma (nvidia/gemm.c).
- */
+/* gemm_flat: products of few rows with MMA-fragment-major weights (kernels/gemm_flat.cl): which tiles and how many
+ * work-groups, one row in fixed point, and, for --deterministic, the order of additions of wgmma (nvidia/gemm.c). */
 #include "cl/kernels/fragment_bytes.clh"
 #include "cl/kernels/local_bytes.clh"
 #include "cl/ops/gemm.h"
@@ -32,7 +31,8 @@ static uint32_t x_rows_knobs(const wf_call *c, cl_launch *l)
 static bool local_x_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     uint32_t k = c->in[WF_GEMM_X].cols, rows = x_rows_knobs(c, l);
-    return wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) && flat_local_bytes(v, rows, k) <= caps->local_bytes;
+    return wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) &&
+           flat_local_bytes(v, rows, k) <= caps->local_bytes;
 }
 
 /* One row of X in fixed point, for quantised weights. */
@@ -52,7 +52,8 @@ static bool pair_knobs(const wf_call *c, cl_launch *l)
     return !c->p.neox && c->p.head_dim % 2 == 0;
 }
 
-/* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in two sets. */
+/* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in
+ * two sets. */
 static int32_t tiles_ahead(const cl_variant *v, const wf_call *c)
 {
     enum { FEW_BYTES = 704 }; /* up to five bits a weight */
@@ -80,8 +81,9 @@ static bool flat_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
     return fits;
 }
 
-/* One for each tile of W; with a norm before the product as many as run at once, which normalise X once for all of their tiles (H200, one sequence in
- * Q4_K_M 427 to 431 tokens/s in place of 415 to 419, four 1,588 in place of 1,516). Registers decide how many that are, and weights how many those. */
+/* One for each tile of W; with a norm before the product as many as run at once, which normalise X once for all of
+ * their tiles (H200, one sequence in Q4_K_M 427 to 431 tokens/s in place of 415 to 419, four 1,588 in place of 1,516).
+ * Registers decide how many that are, and weights how many those. */
 static uint64_t flat_groups(const cl_caps *caps, const wf_call *c, uint32_t blocks)
 {
     enum { FEW_BITS = 4, OF_FEW_BITS = 3, OF_MORE = 2 };
@@ -110,45 +112,54 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
 
 /* ---- with the bits of wgmma --------------------------------------------------------------------- */
 
-/* What a work-group of such a product is: warps, of which `parts` share the K of a block of W, or with SiLU of one of gate or of up. */
+/* What a work-group of such a product is: warps, of which `parts` share the K of a block of W, or with SiLU of one of
+ * gate or of up. */
 typedef struct cut_shape {
-    uint32_t parts, blocks, tiles, rounds; /* blocks a work-group; work-groups' shares of W; how many of those each has */
+    /* blocks a work-group; work-groups' shares of W; how many of those each has */
+    uint32_t parts, blocks, tiles, rounds;
 } cut_shape;
 
-/* Tiles of W that a lane loads together, twice. They take most of the registers that a work-item of the only work-group on a multiprocessor can have, and no
- * more than a 16th of the products of a part are past its end. */
+/* Tiles of W that a lane loads together, twice. They take most of the registers that a work-item of the only
+ * work-group on a multiprocessor can have, and no more than a 16th of the products of a part are past its end. */
 static int32_t tiles_together(const cl_fragments *f, uint32_t k, uint32_t parts, uint32_t group)
 {
     enum { REGISTERS = 65536, EACH = 255, BY_FOUR_WARPS = 128, OTHERS = 64, MOST = 56 };
-    uint32_t registers = WF_MIN(REGISTERS / WF_UP(group, BY_FOUR_WARPS), EACH), room = WF_MIN((registers - OTHERS) / 2, MOST);
-    uint32_t step = 64 / wf_cl_fragment_k(f), all = k / 64 / parts, words = (uint32_t)(FRAGMENT_WORDS(f->bits) + FRAGMENT_SCALES(f->bits, f->group, f->min));
+    uint32_t registers = WF_MIN(REGISTERS / WF_UP(group, BY_FOUR_WARPS), EACH),
+             room = WF_MIN((registers - OTHERS) / 2, MOST);
+    uint32_t step = 64 / wf_cl_fragment_k(f), all = k / 64 / parts,
+             words = (uint32_t)(FRAGMENT_WORDS(f->bits) + FRAGMENT_SCALES(f->bits, f->group, f->min));
     uint32_t n = WF_MAX(room / (step * words), 1u);
     while (n > 1 && WF_UP(all, 2 * n) * 16 > all * 17) n--;
     return (int32_t)(n * step);
 }
 
-/* Where each keeps X as few rounds of one work-group a multiprocessor as registers allow, each as large as the rest. Else as many work-groups as there are
- * blocks. */
+/* Where each keeps X as few rounds of one work-group a multiprocessor as registers allow, each as large as the rest.
+ * Else as many work-groups as there are blocks. */
 static cut_shape cut_shape_of(const cl_caps *caps, uint32_t parts, const wf_call *c, bool keeps)
 {
     enum { MOST = 16 }; /* warps */
-    uint32_t each = c->p.silu ? 2 : 1, blocks = (c->in[WF_GEMM_W].rows + 15) / 16, n = blocks / each, units = caps->units, most = WF_MAX(MOST / (each * parts), 1u);
-    uint32_t rounds = keeps ? (n + units * most - 1) / (units * most) : 1, of = keeps ? (n + units * rounds - 1) / (units * rounds) : 1;
+    uint32_t each = c->p.silu ? 2 : 1, blocks = (c->in[WF_GEMM_W].rows + 15) / 16, n = blocks / each,
+             units = caps->units, most = WF_MAX(MOST / (each * parts), 1u);
+    uint32_t rounds = keeps ? (n + units * most - 1) / (units * most) : 1,
+             of = keeps ? (n + units * rounds - 1) / (units * rounds) : 1;
     return (cut_shape){parts, of * each, (n + of - 1) / of, rounds};
 }
 
-/* Rows of X in local memory, perhaps normalised in the order of rmsnorm_group.cl. False where there is no room for them. */
+/* Rows of X in local memory, perhaps normalised in the order of rmsnorm_group.cl. False where there is no room for
+ * them. */
 static bool kept_x_knobs(const cl_caps *caps, const wf_call *c, uint32_t group, cl_launch *l)
 {
     bool norm = c->in[WF_GEMM_NORM].rows;
     uint32_t k = c->in[WF_GEMM_X].cols, rows = x_rows_knobs(c, l), items = norm ? wf_cl_norm_items(k, 4) : 0;
     wf_cl_knob(l, norm ? "NORM_ITEMS" : "KEEP", norm ? (int32_t)items : 1);
-    if (!wf_cl_vec4_ok(&c->in[WF_GEMM_X]) || !wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) || (norm && wf_cl_group(caps, items, 0) < items)) return false;
+    if (!wf_cl_vec4_ok(&c->in[WF_GEMM_X]) || !wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) ||
+        (norm && wf_cl_group(caps, items, 0) < items))
+        return false;
     return FLAT_SUMS_BYTES(group, 1, 8) + FLAT_CUT_BYTES(items, rows, k) <= caps->local_bytes;
 }
 
-/* Few rows in the order of wgmma. Without a norm and a cut X is read as it is multiplied: a warp for 16 rows of W, or two for 16 of gate and 16 of up (H200, one row,
- * Q4_K: 28,672 x 4,096 27.1 us in place of 37.3 by narrow16). */
+/* Few rows in the order of wgmma. Without a norm and a cut X is read as it is multiplied: a warp for 16 rows of W, or
+ * two for 16 of gate and 16 of up (H200, one row, Q4_K: 28,672 x 4,096 27.1 us in place of 37.3 by narrow16). */
 bool wf_cl_configure_flat_cut(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { MOST_ROUNDS = 2 }; /* between two a work-group waits for memory: for more it is not worth it */
@@ -159,8 +170,11 @@ bool wf_cl_configure_flat_cut(const cl_caps *caps, const cl_variant *v, const wf
     if (!f || !caps->nv_wgmma || c->out[WF_GEMM_Y].rows > 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (!norm && (c->p.rope || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 4))) return false;
     if (keeps && (s.rounds > MOST_ROUNDS || !kept_x_knobs(caps, c, group, l))) return false;
-    if (c->p.rope && (!pair_knobs(c, l) || group < s.blocks * 8 * c->out[WF_GEMM_Y].rows)) return false; /* a work-item for each pair */
-    if (c->in[WF_GEMM_X].cols % 64 || c->in[WF_GEMM_X].cols / 64 < s.parts || c->in[WF_GEMM_W].rows % (c->p.silu ? 32 : 1)) return false;
+    /* a work-item for each pair */
+    if (c->p.rope && (!pair_knobs(c, l) || group < s.blocks * 8 * c->out[WF_GEMM_Y].rows)) return false;
+    if (c->in[WF_GEMM_X].cols % 64 || c->in[WF_GEMM_X].cols / 64 < s.parts ||
+        c->in[WF_GEMM_W].rows % (c->p.silu ? 32 : 1))
+        return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "CUT", (int32_t)s.parts);
     l->groups = keeps ? WF_MIN(s.tiles, caps->units) : s.tiles;

@@ -4,7 +4,8 @@
 bool wf_cl_configure_get_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    const wf_view *table = &c->in[WF_GET_ROWS_TABLE], *ids = &c->in[WF_GET_ROWS_IDS], *add = &c->in[WF_GET_ROWS_ADD], *y = &c->out[WF_GET_ROWS_Y];
+    const wf_view *table = &c->in[WF_GET_ROWS_TABLE], *ids = &c->in[WF_GET_ROWS_IDS], *add = &c->in[WF_GET_ROWS_ADD],
+                  *y = &c->out[WF_GET_ROWS_Y];
     (void)v;
     if (table->layout != 0) return false;
     l->wtype = wf_dtypes[table->dtype].name;

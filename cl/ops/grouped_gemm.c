@@ -1,6 +1,6 @@
-/* grouped_gemm: products with the experts that each token chose. A kernel of gemm with the knob GROUPED finds the rows of X and the matrix
- * of its expert by ids (kernels/experts.clh); a row of X and of Y is a pair of a token with one of its experts.
- */
+/* grouped_gemm: products with the experts that each token chose. A kernel of gemm with the knob GROUPED finds the rows
+ * of X and the matrix of its expert by ids (kernels/experts.clh); a row of X and of Y is a pair of a token with one of
+ * its experts. */
 #include "cl/cl.h"
 
 static uint64_t pairs_of(const wf_call *c)
@@ -29,7 +29,8 @@ static wf_call product_of(const wf_call *c, uint32_t rows)
     return p;
 }
 
-/* EXPERT_ARGS of kernels/experts.clh, in this order. Kernels count pairs in 32 bits, and blocks of an expert's rows are whole. */
+/* EXPERT_ARGS of kernels/experts.clh, in this order. Kernels count pairs in 32 bits, and blocks of an expert's rows
+ * are whole. */
 static bool add_experts(const wf_call *c, uint64_t turns, cl_launch *l)
 {
     enum { MOST_GROUPS = 1 << 20, BLOCK = 16 };
@@ -37,34 +38,39 @@ static bool add_experts(const wf_call *c, uint64_t turns, cl_launch *l)
     uint32_t each = rows_of_expert(c);
     wf_cl_knob(l, "GROUPED", 1);
     wf_cl_arg_view(l, ids);
-    const uint32_t numbers[] = {(uint32_t)pairs_of(c), ids->cols, w->rows / each, x->cols > w->cols ? w->cols : 0, ids->stride};
+    const uint32_t numbers[] = {(uint32_t)pairs_of(c), ids->cols, w->rows / each, x->cols > w->cols ? w->cols : 0,
+                                ids->stride};
     for (size_t i = 0; i < WF_LEN(numbers); i++) wf_cl_arg_u32(l, numbers[i]);
     if (l->groups * turns > UINT32_MAX || (w->layout == WF_CL_FRAGMENT_MAJOR && each % BLOCK)) return false;
     l->groups = WF_MIN(l->groups * turns, (uint64_t)MOST_GROUPS);
     return true;
 }
 
-bool wf_cl_configure_grouped_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_grouped_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
 {
     wf_call p = product_of(c, 1);
     return wf_cl_configure_gemm(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
-bool wf_cl_configure_grouped_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_grouped_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
 {
     wf_call p = product_of(c, 1);
     return wf_cl_configure_gemv(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
-/* A bias would have to come before SiLU, which tiles of many pairs do not do, and what is fused should not depend on how many there are. */
+/* A bias would have to come before SiLU, which tiles of many pairs do not do, and what is fused should not depend on
+ * how many there are. */
 static bool can_fuse_experts(const wf_call *c)
 {
     return !c->p.silu || !c->in[WF_GROUPED_GEMM_BIAS].buf;
 }
 
-/* Each work-group looks at all pairs up to its own: no kernel for many of them. Those that take one row of X at a time are for one token, whose
- * experts differ: what pairs share would be read again for each. */
-bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+/* Each work-group looks at all pairs up to its own: no kernel for many of them. Those that take one row of X at a time
+ * are for one token, whose experts differ: what pairs share would be read again for each. */
+bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
 {
     enum { MOST_PAIRS = 1024 };
     wf_call p = product_of(c, 1);
@@ -79,7 +85,8 @@ static uint32_t experts_of(const wf_call *c)
     return c->in[WF_GROUPED_GEMM_W].rows / rows_of_expert(c);
 }
 
-/* As many tiles as there can be of so many rows: each expert, and those pairs that have none, may leave one that is not full. */
+/* As many tiles as there can be of so many rows: each expert, and those pairs that have none, may leave one that is
+ * not full. */
 static bool add_tiles(const wf_call *c, uint32_t tile_rows, cl_launch *l)
 {
     enum { MOST_EXPERTS = 1024 };
@@ -87,22 +94,26 @@ static bool add_tiles(const wf_call *c, uint32_t tile_rows, cl_launch *l)
     uint32_t room = 8;
     while (room < experts_of(c)) room *= 2; /* few programs */
     wf_cl_knob(l, "EXPERTS", (int32_t)room);
-    return room <= MOST_EXPERTS && x <= INT32_MAX && add_experts(c, pairs / tile_rows + WF_MIN(pairs, experts_of(c) + 1ull), l);
+    return room <= MOST_EXPERTS && x <= INT32_MAX &&
+           add_experts(c, pairs / tile_rows + WF_MIN(pairs, experts_of(c) + 1ull), l);
 }
 
-bool wf_cl_configure_grouped_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_grouped_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
 {
     wf_call p = product_of(c, (uint32_t)v->tile[0]);
     return wf_cl_configure_tile(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
 }
 
-bool wf_cl_configure_grouped_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_grouped_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                 cl_launch *l)
 {
     wf_call p = product_of(c, (uint32_t)v->tile[0]);
     return wf_cl_configure_mma(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
 }
 
-bool wf_cl_configure_grouped_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_grouped_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
 {
     wf_call p = product_of(c, (uint32_t)v->tile[0]);
     return can_fuse_experts(c) && wf_cl_configure_frag(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);

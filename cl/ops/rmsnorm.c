@@ -14,8 +14,8 @@ uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec)
 static bool rmsnorm_group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
 {
     enum { MOST = 32 };
-    bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_RESIDUAL]) &&
-                 wf_cl_vec4_ok(&c->out[WF_RMSNORM_Y]);
+    bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) &&
+                 wf_cl_vec4_ok(&c->in[WF_RMSNORM_RESIDUAL]) && wf_cl_vec4_ok(&c->out[WF_RMSNORM_Y]);
     uint32_t vec = fours ? 4 : 1, want = wf_cl_norm_items(k, vec);
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
     uint32_t per = (k + group * vec - 1) / (group * vec);
@@ -29,7 +29,8 @@ static bool rmsnorm_group_knobs(const cl_caps *caps, const wf_call *c, uint32_t 
 bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
-    const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W], *residual = &c->in[WF_RMSNORM_RESIDUAL], *y = &c->out[WF_RMSNORM_Y];
+    const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W], *residual = &c->in[WF_RMSNORM_RESIDUAL],
+                  *y = &c->out[WF_RMSNORM_Y];
     uint32_t k = w->rows * w->cols, groups = y->cols / k;
     wf_cl_act(l, x);
     if (v->tile[0]) {

@@ -1,7 +1,8 @@
 /* token_subst: a work-item a token. */
 #include "cl/cl.h"
 
-bool wf_cl_configure_token_subst(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_token_subst(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                 cl_launch *l)
 {
     const wf_view *ids = &c->in[WF_TOKEN_SUBST_IDS], *from = &c->in[WF_TOKEN_SUBST_FROM];
     uint32_t m = ids->rows * ids->cols, group = wf_cl_group(caps, 64, limit);

@@ -1,7 +1,8 @@
 /* weighted_sum: what a token's experts gave becomes one row. */
 #include "cl/cl.h"
 
-bool wf_cl_configure_weighted_sum(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_weighted_sum(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
 {
     const wf_view *x = &c->in[WF_WEIGHTED_SUM_X], *weights = &c->in[WF_WEIGHTED_SUM_WEIGHTS];
     const wf_view *res = &c->in[WF_WEIGHTED_SUM_RESIDUAL], *y = &c->out[WF_WEIGHTED_SUM_Y];

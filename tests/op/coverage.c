@@ -47,7 +47,8 @@ static bool processor_has(const char *word)
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && !found && fgets(line, sizeof line, f)) {
         if (strncmp(line, "flags", 5) && strncmp(line, "Features", 8)) continue;
-        for (char *save = NULL, *w = strtok_r(line, " \t\n", &save); w && !found; w = strtok_r(NULL, " \t\n", &save)) found = !strcmp(w, word);
+        for (char *save = NULL, *w = strtok_r(line, " \t\n", &save); w && !found; w = strtok_r(NULL, " \t\n", &save))
+            found = !strcmp(w, word);
     }
     if (f) fclose(f);
     return found;
@@ -56,8 +57,10 @@ static bool processor_has(const char *word)
 /* By what a variant of the CPU path says that it needs (cpu/about.c). */
 static bool cpu_has(wf_dev *d, enum wf_op op, int variant)
 {
-    static const struct { const char *needs, *flag; } levels[] = {
-        {"AVX2", "avx2"}, {"AVX-512", "avx512_vnni"}, {"NEON", "asimd"}, {"ARM dot product", "asimddp"}, {"AMX", "amx_bf16"},
+    static const struct { const char *needs, *flag;
+    } levels[] = {
+        {"AVX2", "avx2"},    {"AVX-512", "avx512_vnni"}, {"NEON", "asimd"}, {"ARM dot product", "asimddp"},
+        {"AMX", "amx_bf16"},
     };
     wf_kernel_about about = {.needs = ""};
     d->fns->about(d, op, variant, &about);
@@ -106,7 +109,8 @@ unsigned op_coverage_missed(const op_coverage *o, wf_dev *d, enum wf_op op, bool
     name_lacking(d, op);
     for (int i = 0; (v = wf_variant_at(d, op, i)) && i < WF_MAX_VARIANTS; i++) {
         if (!op_coverage_can(d, op, i) || !(o->asked[op][i] & ~o->met[op][i]) || (!every && o->met[op][i])) continue;
-        printf("FAIL %s %s met %u of %u %s\n", wf_ops[op].name, v->name, count(o->met[op][i]), count(o->asked[op][i]), kind_name(op));
+        printf("FAIL %s %s met %u of %u %s\n", wf_ops[op].name, v->name, count(o->met[op][i]), count(o->asked[op][i]),
+               kind_name(op));
         missed++;
     }
     return missed;

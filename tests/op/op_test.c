@@ -1,6 +1,7 @@
 /* op_test: every op x dtype x shape x variant of one device against the reference, and timed.
  *
- *   op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--times] [--jobs N] [--tiny | --quick | --every | --long]
+ *   op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--times] [--jobs N]
+ *           [--tiny | --quick | --every | --long]
  *   op_test --devices
  *
  * Inputs are random in each run; the seed that is printed repeats it. Exit code 0: all right, 1: not,
@@ -70,14 +71,15 @@ static void print_time(const wf_check *k, const char *variant, const wf_check_re
            r->median_ns / 1e3, k->bytes / r->median_ns, k->flops / r->median_ns);
 }
 
-/* What makes another program of one variant and format: the type of X, whether rows are read by eight, for how many experts there is room, and for how
- * many rows of X. */
+/* What makes another program of one variant and format: the type of X, whether rows are read by eight, for how many
+ * experts there is room, and for how many rows of X. */
 enum { TYPE_OF_X = 1, BY_EIGHT = 2, MANY_EXPERTS = 4, SOME_ROWS = 8, MANY_ROWS = 16 };
 
 static uint8_t program_bits(const wf_case *c)
 {
     bool eights = c->pad % 8 == 0 && c->k % 8 == 0, rows = eights && c->op == WF_OP_GEMM;
-    return (uint8_t)((c->in == WF_F16 ? TYPE_OF_X : 0) | (eights ? BY_EIGHT : 0) | (c->n_experts > 8 ? MANY_EXPERTS : 0) | (rows && c->m > 1 ? SOME_ROWS : 0) |
+    return (uint8_t)((c->in == WF_F16 ? TYPE_OF_X : 0) | (eights ? BY_EIGHT : 0) |
+                     (c->n_experts > 8 ? MANY_EXPERTS : 0) | (rows && c->m > 1 ? SOME_ROWS : 0) |
                      (rows && c->m > 4 ? MANY_ROWS : 0));
 }
 
@@ -88,14 +90,18 @@ static uint64_t program_key(session *s, const wf_check *k, int i)
     wf_call c;
     char *text = NULL;
     uint64_t key = 0xcbf29ce484222325u ^ (uint64_t)i;
-    if (!s->dev->fns->source || !wf_check_supported_call(k, s->dev, i, &stand_in, &c) || s->dev->fns->source(s->dev, &c, i, &text)) return 0;
+    if (!s->dev->fns->source || !wf_check_supported_call(k, s->dev, i, &stand_in, &c) ||
+        s->dev->fns->source(s->dev, &c, i, &text))
+        return 0;
     for (const char *p = text; *p; p++) key = (key ^ (uint8_t)*p) * 0x100000001b3u;
     free(text);
     return key | 1;
 }
 
-/* wf_check_run, but no two processes compile one program: the others wait, or with may_wait false are told to come again (*busy). */
-static weft_status run_variant(session *s, wf_check *k, int i, bool timed, bool may_wait, bool *busy, wf_check_result *r)
+/* wf_check_run, but no two processes compile one program: the others wait, or with may_wait false are told to come
+ * again (*busy). */
+static weft_status run_variant(session *s, wf_check *k, int i, bool timed, bool may_wait, bool *busy,
+                               wf_check_result *r)
 {
     uint64_t key = s->o->jobs > 1 ? program_key(s, k, i) : 0;
     enum op_claim claim = key ? op_claim(s->shared, key, s->worker) : OP_READY;
@@ -114,7 +120,8 @@ static weft_status run_again(session *s, wf_check *k, int i, wf_check_result *r)
     return run_variant(s, k, i, false, true, &busy, r);
 }
 
-/* One variant, twice: right, and the same bits again; simulators, which see for themselves what may differ, run it once. */
+/* One variant, twice: right, and the same bits again; simulators, which see for themselves what may differ, run it
+ * once. */
 static bool check_once(session *s, wf_check *k, int i, bool may_wait, bool *busy, wf_check_result *r)
 {
     const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
@@ -131,13 +138,15 @@ static bool check_once(session *s, wf_check *k, int i, bool may_wait, bool *busy
     } else if (!s->tiny && again.hash != r->hash) complain(s, &k->c, v->name, "two runs differ");
     s->shared->runs++;
     s->shared->per_variant[k->c.op][WF_MIN(i, WF_MAX_VARIANTS - 1)]++;
-    if (i < WF_MAX_VARIANTS && !op_coverage_has(&s->shared->coverage, &k->c, i)) s->shared->program_of[k->c.op][i][k->c.weight] = program_bits(&k->c);
+    if (i < WF_MAX_VARIANTS && !op_coverage_has(&s->shared->coverage, &k->c, i))
+        s->shared->program_of[k->c.op][i][k->c.weight] = program_bits(&k->c);
     op_coverage_met(&s->shared->coverage, &k->c, i);
     if (!st && s->bench) print_time(k, v->name, r);
     return !st && r->ok;
 }
 
-static void check_class(session *s, const wf_case *c, const wf_variant *v, const wf_check_result *r, seen *list, size_t *n)
+static void check_class(session *s, const wf_case *c, const wf_variant *v, const wf_check_result *r, seen *list,
+                        size_t *n)
 {
     char text[128];
     for (size_t i = 0; i < *n; i++) {
@@ -183,56 +192,63 @@ static bool has_turn(const session *s, const wf_case *c, int variant)
     return all && c->weight % all == before;
 }
 
-/* A product's kernel meets the formats that are typical, and its file every one: a file sees nothing of a format but the functions of quant/ that give one
- * element or eight, and of these expand.clh knows three kinds, so that the tile's size, a number of rows, or where K is cut, cannot meet one format of a
- * kind otherwise than another. */
+/* A product's kernel meets the formats that are typical, and its file every one: a file sees nothing of a format but
+ * the functions of quant/ that give one element or eight, and of these expand.clh knows three kinds, so that the
+ * tile's size, a number of rows, or where K is cut, cannot meet one format of a kind otherwise than another. */
 static bool has_format(const session *s, const wf_case *c, int variant)
 {
     return is_typical(c->weight) || has_turn(s, c, variant);
 }
 
-/* The asynchronous softmax is of scores and sums, whose number and places follow from the tile: 80 has that of 96 and 128, and as 96 does, leaves work-items
- * without a column; 64 is a power of two as well. */
+/* The asynchronous softmax is of scores and sums, whose number and places follow from the tile: 80 has that of 96 and
+ * 128, and as 96 does, leaves work-items without a column; 64 is a power of two as well. */
 static bool has_head_size(const session *s, const wf_case *c, int variant)
 {
     bool async = wf_variant_at(s->dev, c->op, variant)->flags & WF_ASYNC_SOFTMAX;
     return !async || (c->p.head_dim != 96 && c->p.head_dim != 128);
 }
 
-/* Has the variant to meet the case's format or head size? Where programs compile slowly the plain kernel, the op's first, has to with all of them. */
+/* Has the variant to meet the case's format or head size? Where programs compile slowly the plain kernel, the op's
+ * first, has to with all of them. */
 static bool is_meant(const session *s, const wf_case *c, int variant)
 {
     if (!compiles_slowly(s) || s->variant || variant == 0) return true;
     return is_product(c->op) ? has_format(s, c, variant) : c->op != WF_OP_ATTENTION || has_head_size(s, c, variant);
 }
 
-/* Bits of which a variant meets one choice with a format: none of a simple one, with which it meets all that there is; all of most, by eight. What comes one
- * by one is each format's w_load, as in the plain kernel. */
+/* Bits of which a variant meets one choice with a format: none of a simple one, with which it meets all that there is;
+ * all of most, by eight. What comes one by one is each format's w_load, as in the plain kernel. */
 static uint8_t met_once(const session *s, const wf_case *c, int variant)
 {
     const wf_variant *v = wf_variant_at(s->dev, c->op, variant);
     bool tile = is_of(v, "tile");
     if (c->weight == WF_F16 || (!tile && !is_of(v, "gemv"))) return 0;
-    return TYPE_OF_X | MANY_EXPERTS | (c->weight == WF_Q4_K ? 0 : BY_EIGHT) | (c->weight == WF_Q4_K || tile ? 0 : SOME_ROWS | MANY_ROWS);
+    return TYPE_OF_X | MANY_EXPERTS | (c->weight == WF_Q4_K ? 0 : BY_EIGHT) |
+           (c->weight == WF_Q4_K || tile ? 0 : SOME_ROWS | MANY_ROWS);
 }
 
 static bool is_another_program(const session *s, const wf_case *c, int variant)
 {
     uint8_t once = met_once(s, c, variant), bits = program_bits(c);
     if (once & BY_EIGHT & ~bits) return true;
-    return op_coverage_has(&s->shared->coverage, c, variant) && (s->shared->program_of[c->op][variant][c->weight] ^ bits) & once;
+    return op_coverage_has(&s->shared->coverage, c, variant) &&
+           (s->shared->program_of[c->op][variant][c->weight] ^ bits) & once;
 }
 
-/* Without s->every a product's kernel but the plain one meets one format of W for each type of X and Y, others every time. */
+/* Without s->every a product's kernel but the plain one meets one format of W for each type of X and Y, others every
+ * time. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
     if (!compiles_slowly(s) || s->variant || variant == 0 || (s->all && !s->every)) return false;
-    if (!s->every) return is_product(c->op) && (wf_random(s->o->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
+    if (!s->every)
+        return is_product(c->op) &&
+               (wf_random(s->o->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
     if (c->n > 8192) return false; /* so wide a W, which few cases have, has tiles of its own */
     return !is_meant(s, c, variant) || is_another_program(s, c, variant);
 }
 
-/* Where the class says so, a row alone has the bits that it has among others, by any variant of the class: among others all gave the same. */
+/* Where the class says so, a row alone has the bits that it has among others, by any variant of the class: among
+ * others all gave the same. */
 static void check_batch_invariance(session *s, const wf_check *k, const seen *first)
 {
     wf_check one;
@@ -241,14 +257,19 @@ static void check_batch_invariance(session *s, const wf_check *k, const seen *fi
     if ((v->flags & WF_BATCH_DEPENDENT) || !wf_check_one_row(k, k->out[0].view.rows / 2, &one)) return;
     for (int i = 0; (w = wf_variant_at(s->dev, k->c.op, i)) && !s->dev->lost; i++) {
         wf_check_result r;
-        if (strcmp(w->class, v->class) || left_out(s, &k->c, i) || run_again(s, &one, i, &r) || !r.supported || r.row_hash == first->row_hash) continue;
+        if (strcmp(w->class, v->class) || left_out(s, &k->c, i) || run_again(s, &one, i, &r) || !r.supported ||
+            r.row_hash == first->row_hash)
+            continue;
         char text[128];
-        snprintf(text, sizeof text, "a row alone by %s differs from the row among others: class \"%s\" is not batch-invariant", w->name, v->class);
+        snprintf(text, sizeof text,
+                 "a row alone by %s differs from the row among others: class \"%s\" is not batch-invariant", w->name,
+                 v->class);
         complain(s, &k->c, v->name, text);
     }
 }
 
-/* With any other number of work-groups the bits stay as they are: kernels loop, and where a sum is cut follows from the shape alone.
+/* With any other number of work-groups the bits stay as they are: kernels loop, and where a sum is cut follows from
+ * the shape alone.
  * Attention kernels that cut their work evenly over the work-groups say so by their class. */
 static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
 {
@@ -264,14 +285,16 @@ static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
         weft_status st = run_again(s, &other, i, &r);
         k->in_flight |= other.in_flight;
         if (st) complain(s, &other.c, v->name, weft_last_error());
-        else if (r.supported && r.hash != hash) complain(s, &other.c, v->name, "another number of work-groups changes bits");
+        else if (r.supported && r.hash != hash)
+            complain(s, &other.c, v->name, "another number of work-groups changes bits");
     }
 }
 
 /* What an engine asks of a device: some variant must be able to. */
 static bool must_run(const session *s, const wf_case *c)
 {
-    bool stream = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->op == WF_OP_LAYERNORM || c->op == WF_OP_WEIGHTED_SUM; /* the residual stream has any dtype */
+    bool stream = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->op == WF_OP_LAYERNORM ||
+                  c->op == WF_OP_WEIGHTED_SUM; /* the residual stream has any dtype */
     if ((wf_op_fixed(c->op) || stream || c->op == WF_OP_ROUTER) && !c->norm) return !s->variant;
     const wf_op_info *op = &wf_ops[c->op];
     bool act_in = !(op->in[0].what & WF_OPERAND_ACT) || c->in == s->dev->act;
@@ -316,7 +339,8 @@ static bool check_variant(session *s, wf_check *k, int i, bool may_wait, size_t 
     return true;
 }
 
-/* Each process begins with other variants, so that all compile, and comes back to those that others compiled meanwhile. */
+/* Each process begins with other variants, so that all compile, and comes back to those that others compiled
+ * meanwhile. */
 static void check_case(session *s, const wf_case *c)
 {
     wf_check *k;
@@ -349,8 +373,10 @@ static void check_case(session *s, const wf_case *c)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: op_test --devices | DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--times] [--jobs N] "
-                    "[--tiny | --quick | --every | --long]\n");
+    fprintf(
+        stderr,
+        "usage: op_test --devices | DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--times] [--jobs N] "
+        "[--tiny | --quick | --every | --long]\n");
     return 2;
 }
 
@@ -388,7 +414,8 @@ static const struct weft_device_info *find_device(const char *id)
     return NULL;
 }
 
-/* As long as the longest test may take: on a machine with much else to do even a small call can take minutes, where its first launch compiles it. */
+/* As long as the longest test may take: on a machine with much else to do even a small call can take minutes, where
+ * its first launch compiles it. */
 #define WATCHDOG_MS (20u * 60 * 1000)
 
 static weft_status open_device(session *s)
@@ -419,7 +446,8 @@ static bool select_cases(session *s)
 {
     op_cases *all = &s->cases;
     size_t n = 0;
-    if (!op_cases_make(s->o->level, s->o->seed, s->dev, all)) return wf_fail(WEFT_ERR_NOMEM, "no memory for cases"), false;
+    if (!op_cases_make(s->o->level, s->o->seed, s->dev, all))
+        return wf_fail(WEFT_ERR_NOMEM, "no memory for cases"), false;
     for (size_t i = 0; i < all->n; i++) {
         if (s->op && strcmp(s->op, wf_ops[all->list[i].op].name)) continue;
         if (is_left_to_others(s, &all->list[i])) {
@@ -478,7 +506,8 @@ static bool worker(void *user, int number)
 static void worker_died(void *user, int32_t index, int signal)
 {
     session *s = user;
-    printf("FAIL a process died of %s in case %d; --jobs 1 with the same seed tells more\n", strsignal(signal), (int)index);
+    printf("FAIL a process died of %s in case %d; --jobs 1 with the same seed tells more\n", strsignal(signal),
+           (int)index);
     s->shared->failed++;
 }
 
@@ -497,9 +526,12 @@ static void summary(session *s)
         if (s->every || s->normal) all->failed += op_coverage_missed(&all->coverage, s->dev, (enum wf_op)op, s->every);
     }
     if (s->o->times) {
-        double compile = (double)all->compile_ns / 1e9, reference = (double)all->reference_ns / 1e9, took = (double)all->all_ns / 1e9;
-        printf("times: %d processes, %.1f s; of their %.1f s together compilers %.1f, references %.1f, runs and the rest %.1f\n", s->o->jobs,
-               (double)(wf_now_ns() - all->began_ns) / 1e9, took, compile, reference, took - compile - reference);
+        double compile = (double)all->compile_ns / 1e9, reference = (double)all->reference_ns / 1e9,
+               took = (double)all->all_ns / 1e9;
+        printf(
+            "times: %d processes, %.1f s; of their %.1f s together compilers %.1f, references %.1f, runs and the rest %.1f\n",
+            s->o->jobs, (double)(wf_now_ns() - all->began_ns) / 1e9, took, compile, reference,
+            took - compile - reference);
     }
     printf("%u cases, %u runs, %u failed\n", all->cases, all->runs, all->failed);
 }

@@ -23,7 +23,8 @@ static uint32_t slot_of(op_shared *s, uint64_t key)
 {
     for (uint32_t i = (uint32_t)key;; i++) {
         uint64_t found = 0;
-        if (atomic_compare_exchange_strong(&s->claim[i % OP_CLAIMS].key, &found, key) || found == key) return i % OP_CLAIMS;
+        if (atomic_compare_exchange_strong(&s->claim[i % OP_CLAIMS].key, &found, key) || found == key)
+            return i % OP_CLAIMS;
     }
 }
 
@@ -50,7 +51,8 @@ void op_progress(const op_shared *s, bool last)
     if (last && is_drawn) printf("\r\033[K"), fflush(stdout), is_drawn = false;
     if (last || now - (shown ? shown : s->began_ns) < every) return;
     shown = now;
-    printf("%s%u of %u cases, %u runs, %u failed, %.0f s%s", terminal ? "\r\033[K" : "", s->cases, s->n_cases, s->runs, s->failed, (double)(now - s->began_ns) / 1e9, terminal ? "" : "\n");
+    printf("%s%u of %u cases, %u runs, %u failed, %.0f s%s", terminal ? "\r\033[K" : "", s->cases, s->n_cases, s->runs,
+           s->failed, (double)(now - s->began_ns) / 1e9, terminal ? "" : "\n");
     is_drawn = terminal;
     fflush(stdout);
 }
@@ -66,7 +68,8 @@ static void free_claims(op_shared *s, int worker)
     }
 }
 
-bool op_workers_run(op_shared *s, int jobs, bool (*work)(void *, int), void (*on_death)(void *, int32_t index, int signal), void *user)
+bool op_workers_run(op_shared *s, int jobs, bool (*work)(void *, int),
+                    void (*on_death)(void *, int32_t index, int signal), void *user)
 {
     pid_t pid[OP_MOST_WORKERS];
     bool good = true;
