@@ -12,8 +12,7 @@
 #include "cpu/ops/ops.h"
 
 #define NC 128u /* weight rows of a panel */
-#define KC                                                                                         \
-    2048u /* columns of a panel, a multiple of all block sizes: 1 MiB, about an L2 cache */
+#define KC 2048u /* columns of a panel, a multiple of all block sizes: 1 MiB, about an L2 cache */
 
 static bool usable;
 
@@ -48,35 +47,28 @@ bool wf_blas_is_slow(void)
     return core && is_for_older(core);
 }
 
-/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed. Releases that are older than the processor may not
- * know it, and take kernels that any one can run: 0.3.21 those of Prescott on some Xeons. */
-static void warn_core(void)
+static void set_up_blas(void)
 {
     const char *set = getenv("OPENBLAS_CORETYPE"), *core = openblas_get_corename();
-    if (!is_for_older(core)) return;
-    if (set && *set) wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a newer processor; unset it", set, core);
-    else wf_log(WEFT_LOG_INFO, "OpenBLAS does not know this processor and has %s kernels for it: weft's own matrix products take its place", core);
-}
-
-/* OpenBLAS maps 128 MiB for each thread that calls it at once. Where the address space has no room for them it tries again, for ever. */
-static bool may_map(void)
-{
     struct rlimit space;
-    return getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY;
-}
-
-static void setup(void)
-{
     openblas_set_num_threads(1);
-    usable = may_map();
-    if (usable) warn_core();
-    else wf_log(WEFT_LOG_INFO, "the address space is limited (ulimit -v): weft's own matrix products take the place of OpenBLAS, which would wait for memory without an end");
+    /* OpenBLAS maps 128 MiB for each thread that calls it at once. Where the address space has no room for them it tries again, for ever. */
+    usable = getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY;
+    /* It reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed. Releases that are older than the processor
+     * may not know it, and take kernels that any one can run: 0.3.21 those of Prescott on some Xeons. */
+    if (!usable)
+        wf_log(WEFT_LOG_INFO, "the address space is limited (ulimit -v): weft's own matrix products take the place of OpenBLAS, "
+                              "which would wait for memory without an end");
+    else if (is_for_older(core) && set && *set)
+        wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a newer processor; unset it", set, core);
+    else if (is_for_older(core))
+        wf_log(WEFT_LOG_INFO, "OpenBLAS does not know this processor and has %s kernels for it: weft's own matrix products take its place", core);
 }
 
 void wf_blas_setup(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, setup);
+    pthread_once(&once, set_up_blas);
 }
 
 static bool copies_x(const wf_call *c)
@@ -101,16 +93,6 @@ wf_cpu_scratch_size wf_blas_scratch(const wf_call *c)
     return size;
 }
 
-/* Initialises the sums with bias and residual, or zero. */
-static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size_t step)
-{
-    for (uint32_t m = 0; m < c->out[WF_GEMM_Y].rows; m++) {
-        const float *bias = wf_cpu_has(&c->in[WF_GEMM_BIAS]) ? wf_cpu_at(&c->in[WF_GEMM_BIAS]) : NULL;
-        for (uint32_t n = begin; n < end; n++)
-            y[m * step + n - begin] = (bias ? bias[n] : 0) + wf_cpu_more(&c->in[WF_GEMM_RESIDUAL], m, n);
-    }
-}
-
 /* Adds x times weight rows begin..end to the same columns of y (step floats per row). */
 static void multiply_columns(const wf_call *c, const float *x, size_t x_step, uint32_t begin, uint32_t end,
                   float *y, size_t step, float *panel)
@@ -126,9 +108,7 @@ static void multiply_columns(const wf_call *c, const float *x, size_t x_step, ui
             b_step = w->stride;
         } else {
             for (uint32_t n = begin; n < end; n++)
-                wf_cpu_decode(w->dtype,
-                              (const char *)wf_cpu_row(w, n) +
-                                  (size_t)k / t->block * t->block_bytes,
+                wf_cpu_decode(w->dtype, (const char *)wf_cpu_row(w, n) + (size_t)k / t->block * t->block_bytes,
                               panel + (size_t)(n - begin) * kn, kn);
         }
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[WF_GEMM_Y].rows,
@@ -141,7 +121,7 @@ void wf_blas_gemm(const wf_cpu_work *work)
 {
     const wf_call *c = work->call;
     const wf_view *xv = &c->in[WF_GEMM_X], *yv = &c->out[WF_GEMM_Y];
-    const float *x = wf_cpu_at(xv);
+    const float *x = wf_cpu_at(xv), *bias = wf_cpu_has(&c->in[WF_GEMM_BIAS]) ? wf_cpu_at(&c->in[WF_GEMM_BIAS]) : NULL;
     size_t x_step = xv->stride, step = copies_y(c) ? NC : yv->stride;
     float *panel = (float *)work->per_thread + y_floats(c);
     uint32_t begin, end;
@@ -149,15 +129,16 @@ void wf_blas_gemm(const wf_cpu_work *work)
     if (copies_x(c)) {
         wf_cpu_part(work, xv->rows, 1, &begin, &end);
         for (uint32_t m = begin; m < end; m++)
-            wf_cpu_decode(xv->dtype, wf_cpu_row(xv, m),
-                          (float *)work->shared + (size_t)m * xv->cols, xv->cols);
+            wf_cpu_decode(xv->dtype, wf_cpu_row(xv, m), (float *)work->shared + (size_t)m * xv->cols, xv->cols);
         wf_cpu_barrier(work);
         x = work->shared;
         x_step = xv->cols;
     }
     while (wf_cpu_next(work, yv->cols, NC, &begin, &end)) {
         float *y = copies_y(c) ? work->per_thread : (float *)wf_cpu_at(yv) + begin;
-        start(c, begin, end, y, step);
+        for (uint32_t m = 0; m < yv->rows; m++)
+            for (uint32_t n = begin; n < end; n++)
+                y[m * step + n - begin] = (bias ? bias[n] : 0) + wf_cpu_more(&c->in[WF_GEMM_RESIDUAL], m, n);
         multiply_columns(c, x, x_step, begin, end, y, step, panel);
         for (uint32_t m = 0; copies_y(c) && m < yv->rows; m++)
             for (uint32_t n = begin; n < end; n++)

@@ -15,7 +15,6 @@
 #include "cpu/ref/ref.h"
 #include "cpu/variants.h"
 
-
 /* ---- variants -------------------------------------------------------------------------------- */
 
 #define MAX_VARIANTS ((size_t)32)
@@ -58,7 +57,7 @@ const wf_cpu_variant *wf_cpu_variant_of(enum wf_op op, size_t *n)
     return table.list[op];
 }
 
-static size_t variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
+static size_t list_variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
 {
     size_t n;
     (void)dev;
@@ -76,7 +75,7 @@ static uint32_t rank_of(const wf_dev *dev, const wf_call *c, int variant)
     return list[variant].rank(c);
 }
 
-static bool supports(wf_dev *dev, const wf_call *c, int variant)
+static bool supports_call(wf_dev *dev, const wf_call *c, int variant)
 {
     return rank_of(dev, c, variant) > 0;
 }
@@ -85,14 +84,6 @@ typedef struct ranked {
     uint32_t rank;
     wf_candidate_kernel kernel;
 } ranked;
-
-/* 0: it cannot run or is of another class. */
-static uint32_t rank_in(const wf_dev *dev, const wf_call *c, const char *class, int v)
-{
-    size_t n;
-    const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
-    return class && strcmp(class, list[v].pub.class) ? 0 : rank_of(dev, c, v);
-}
 
 /* Is its time known, and by coefficients of its own? Without the device's rates it is not. */
 static bool is_measured(const wf_cpu_dev *d, const wf_call *c, const wf_candidate_kernel *k)
@@ -108,24 +99,19 @@ static bool comes_before(const wf_cpu_dev *d, const wf_call *c, const ranked *a,
     return measured ? a->kernel.us < b->kernel.us : a->rank > b->rank;
 }
 
-static float expected_us(wf_cpu_dev *d, const wf_call *c, int v)
-{
-    double share = c->max_groups ? WF_MAX(1.0, (double)d->threads / c->max_groups) : 1;
-    return (float)wf_roofline_us(&d->roofline, &d->base, c, v, share);
-}
-
 /* The best first; among equals the order of the list. */
-static size_t rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
+static size_t rank_variants(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
     wf_cpu_dev *d = (wf_cpu_dev *)dev;
     ranked all[MAX_VARIANTS];
     size_t n, found = 0;
-    wf_cpu_variant_of(c->op, &n);
+    const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
+    const double share = c->max_groups ? WF_MAX(1.0, (double)d->threads / c->max_groups) : 1;
     for (size_t v = 0; v < n; v++) {
-        ranked r = {rank_in(dev, c, class, (int)v), {.variant = (int)v}};
+        ranked r = {class && strcmp(class, list[v].pub.class) ? 0 : rank_of(dev, c, (int)v), {.variant = (int)v}};
         size_t at = found;
         if (!r.rank) continue;
-        r.kernel.us = expected_us(d, c, (int)v);
+        r.kernel.us = (float)wf_roofline_us(&d->roofline, &d->base, c, (int)v, share);
         for (; at && comes_before(d, c, &r, &all[at - 1]); at--) all[at] = all[at - 1];
         all[at] = r;
         found++;
@@ -187,12 +173,6 @@ weft_status wf_cpu_check(wf_cpu_dev *dev)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static uint64_t cache_bytes(void)
-{
-    long n = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 static void read_name(char *name, size_t cap)
 {
     char line[256];
@@ -208,7 +188,7 @@ static void read_name(char *name, size_t cap)
     if (f) fclose(f);
 }
 
-static size_t list(struct weft_device_info *out, size_t cap)
+static size_t list_devices(struct weft_device_info *out, size_t cap)
 {
     struct sysinfo si;
     if (cap == 0) return 1;
@@ -259,9 +239,9 @@ static const wf_dev_fns fns = {
     .wait = wf_cpu_wait,
     .resume = wf_cpu_resume,
     .times = wf_cpu_event_times,
-    .variants = variants,
-    .supports = supports,
-    .rank = rank,
+    .variants = list_variants,
+    .supports = supports_call,
+    .rank = rank_variants,
     .set_costs = set_costs,
     .bind = bind_variant,
     .kernel_id = kernel_id,
@@ -286,9 +266,10 @@ static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
     wf_cpu_dev *dev = wf_calloc(1, sizeof(*dev));
     if (!dev) return WEFT_ERR_NOMEM;
     dev->base = (wf_dev){.fns = &fns, .params = *p, .align = 32, .act = WF_F32};
-    list(&dev->base.info, 1);
+    list_devices(&dev->base.info, 1);
     dev->base.max_alloc = dev->base.info.max_alloc;
-    dev->base.cache = cache_bytes();
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    dev->base.cache = cache > 0 ? (uint64_t)cache : 0;
     if (p->max_alloc) dev->base.max_alloc = WF_MIN(dev->base.max_alloc, p->max_alloc);
     dev->threads = WF_MIN(p->threads ? p->threads : wf_cpu_usual_threads(wf_core_count()), WF_CPU_MOST_THREADS);
     pthread_mutex_init(&dev->mutex, NULL);
@@ -297,4 +278,4 @@ static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
     return WEFT_OK;
 }
 
-const wf_backend wf_backend_cpu = {.name = "cpu", .list = list, .open = open_dev};
+const wf_backend wf_backend_cpu = {.name = "cpu", .list = list_devices, .open = open_dev};

@@ -26,17 +26,6 @@ static void *core_main(void *arg)
     }
 }
 
-static weft_status start(wf_cpu_pool *p)
-{
-    for (uint32_t i = 1; i < p->size; i++, p->started++) {
-        wf_cpu_core *c = &p->cores[i];
-        c->pool = p;
-        if (pthread_create(&c->thread, NULL, core_main, c))
-            return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start thread %u of %u; use fewer threads", i + 1, p->size);
-    }
-    return WEFT_OK;
-}
-
 weft_status wf_cpu_pool_create(uint32_t size, wf_cpu_pool **out)
 {
     wf_cpu_pool *p = wf_calloc(1, sizeof(*p));
@@ -48,10 +37,14 @@ weft_status wf_cpu_pool_create(uint32_t size, wf_cpu_pool **out)
         free(p);
         return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for %u threads", size);
     }
-    weft_status s = start(p);
-    if (s != WEFT_OK) wf_cpu_pool_destroy(p);
-    else *out = p;
-    return s;
+    for (uint32_t i = 1; i < size; i++, p->started++) {
+        p->cores[i].pool = p;
+        if (!pthread_create(&p->cores[i].thread, NULL, core_main, &p->cores[i])) continue;
+        wf_cpu_pool_destroy(p);
+        return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start thread %u of %u; use fewer threads", i + 1, size);
+    }
+    *out = p;
+    return WEFT_OK;
 }
 
 void wf_cpu_pool_destroy(wf_cpu_pool *p)
@@ -78,17 +71,6 @@ wf_eventcount *wf_cpu_pool_leaders(wf_cpu_pool *p)
     return &p->leaders;
 }
 
-/* The first n - 1 threads that are free, so that a call alone always has the same ones. There are enough: each call that runs has a leader that
- * stands for a core. */
-static void choose(wf_cpu_pool *p, uint32_t n, wf_cpu_core **cores)
-{
-    for (uint32_t i = 1, at = 1; i < n; i++, at++) {
-        while (atomic_load_explicit(&p->busy[at], memory_order_acquire)) at++;
-        atomic_store_explicit(&p->busy[at], true, memory_order_relaxed);
-        if (cores[i] != &p->cores[at]) cores[i] = &p->cores[at]; /* else what others have cached stays so */
-    }
-}
-
 uint32_t wf_cpu_pool_claim(wf_cpu_pool *p, uint32_t want, wf_cpu_core **cores)
 {
     uint32_t ticket = atomic_fetch_add(&p->tickets, 1), turn;
@@ -96,7 +78,13 @@ uint32_t wf_cpu_pool_claim(wf_cpu_pool *p, uint32_t want, wf_cpu_core **cores)
     wf_eventcount_wait(&p->leaders, &p->free, 0);
     uint32_t n = WF_MIN(want, atomic_load(&p->free));
     atomic_fetch_sub(&p->free, n);
-    choose(p, n, cores);
+    /* The first n - 1 threads that are free, so that a call alone always has the same ones. There are enough: each call that
+     * runs has a leader that stands for a core. */
+    for (uint32_t i = 1, at = 1; i < n; i++, at++) {
+        while (atomic_load_explicit(&p->busy[at], memory_order_acquire)) at++;
+        atomic_store_explicit(&p->busy[at], true, memory_order_relaxed);
+        if (cores[i] != &p->cores[at]) cores[i] = &p->cores[at]; /* else what others have cached stays so */
+    }
     atomic_fetch_add(&p->turn, 1);
     wf_eventcount_notify(&p->leaders);
     return n;

@@ -14,12 +14,8 @@ typedef struct level {
 
 static level best_level(void)
 {
-#define LEVEL(l)                                                                                   \
-    (level)                                                                                        \
-    {                                                                                              \
-        wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l,                        \
-            wf_cpu_probe_fma_ops_##l, wf_cpu_probe_int8_ops_##l                                    \
-    }
+#define LEVEL(l) \
+    ((level){wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l, wf_cpu_probe_fma_ops_##l, wf_cpu_probe_int8_ops_##l})
     return wf_cpu_has_avx512()    ? LEVEL(avx512)
            : wf_cpu_has_avx2()    ? LEVEL(avx2)
            : wf_cpu_has_dotprod() ? LEVEL(dotprod)
@@ -28,7 +24,7 @@ static level best_level(void)
 #undef LEVEL
 }
 
-static weft_status timed(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *c, double *seconds)
+static weft_status time_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *c, double *seconds)
 {
     uint64_t start = wf_now_ns();
     WF_TRY(wf_cpu_team_run(t, run, c, wf_cpu_team_size(t), (wf_cpu_scratch_size){.per_thread = 64}));
@@ -36,12 +32,12 @@ static weft_status timed(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *c, do
     return WEFT_OK;
 }
 
-static weft_status fastest(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *c, double *seconds)
+static weft_status time_fastest(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *c, double *seconds)
 {
     *seconds = 1e9;
     for (int i = 0; i < RUNS; i++) {
         double s;
-        WF_TRY(timed(t, run, c, &s));
+        WF_TRY(time_run(t, run, c, &s));
         *seconds = WF_MIN(*seconds, s);
     }
     return WEFT_OK;
@@ -56,7 +52,7 @@ static weft_status measure_read(wf_dev *dev, wf_cpu_team *t, wf_cpu_run_fn run, 
     WF_TRY(dev->fns->buf_create(dev, bytes, &buf));
     for (uint64_t i = 0; i < bytes / 4; i++) ((float *)buf->host)[i] = (float)(i & 1023);
     c.in[0] = (wf_view){.buf = buf, .rows = 1, .cols = (uint32_t)(bytes / 4), .dtype = WF_F32};
-    weft_status s = fastest(t, run, &c, &seconds);
+    weft_status s = time_fastest(t, run, &c, &seconds);
     out->read = (double)bytes / seconds;
     dev->fns->buf_destroy(dev, buf);
     return s;
@@ -68,9 +64,9 @@ static weft_status measure_ops(wf_cpu_team *t, wf_cpu_run_fn run, double ops, do
     double seconds = 0;
     if (ops == 0) return WEFT_OK;
     for (; seconds * 1e9 < WORK_NS / 2 && c.in[1].rows < 1u << 30; c.in[1].rows *= 2) {
-        WF_TRY(timed(t, run, &c, &seconds));
+        WF_TRY(time_run(t, run, &c, &seconds));
     }
-    WF_TRY(fastest(t, run, &c, &seconds));
+    WF_TRY(time_fastest(t, run, &c, &seconds));
     *out = ops * c.in[1].rows * wf_cpu_team_size(t) / seconds;
     return WEFT_OK;
 }

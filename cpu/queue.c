@@ -12,8 +12,7 @@
 
 #define RING      512 /* commands; a power of two */
 #define CMD_WAITS 6
-#define STOP_POLL_NS                                                                               \
-    50000000u /* how often a leader that waits for an event checks for stop */
+#define STOP_POLL_NS 50000000u /* how often a leader that waits for an event checks for stop */
 #define ASK_NS 20000000u /* how often a host that waits asks whether the work is still wanted */
 #define WORK_PER_THREAD 40000u /* multiply-adds that justify waking one more thread */
 
@@ -47,19 +46,6 @@ typedef struct wf_cpu_queue {
 
 /* ---- the queues of a device ------------------------------------------------------------------ */
 
-static void enlist(cpu_queue *q)
-{
-    q->next = q->dev->queues;
-    q->dev->queues = q;
-}
-
-static void delist(cpu_queue *q)
-{
-    cpu_queue **at = &q->dev->queues;
-    while (*at != q) at = &(*at)->next;
-    *at = q->next;
-}
-
 bool wf_cpu_still_runs(const wf_cpu_dev *dev)
 {
     if (!dev->base.lost) return false;
@@ -75,24 +61,15 @@ static uint64_t call_work(const wf_call *c)
 {
     uint64_t rows = c->out[0].rows, cols = c->out[0].cols;
     switch (c->op) {
-    case WF_OP_GEMM:
-        return rows * cols * c->in[WF_GEMM_X].cols;
-    case WF_OP_GROUPED_GEMM:
-        return rows * cols * c->in[WF_GROUPED_GEMM_W].cols;
-    case WF_OP_ROUTER:
-        return rows * cols * c->in[WF_ROUTER_X].cols;
-    case WF_OP_WEIGHTED_SUM:
-        return rows * c->in[WF_WEIGHTED_SUM_X].cols;
-    case WF_OP_ATTENTION:
-        return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
-    case WF_OP_SAMPLE:
-        return (uint64_t)c->in[WF_SAMPLE_X].rows * c->in[WF_SAMPLE_X].cols * 32;
-    case WF_OP_ARGMAX:
-        return (uint64_t)c->in[WF_ARGMAX_X].rows * c->in[WF_ARGMAX_X].cols;
-    case WF_OP_PAGE_COPY:
-        return (uint64_t)c->in[WF_PAGE_COPY_SRC].rows * c->in[WF_PAGE_COPY_SRC].cols * cols;
-    default:
-        return rows * cols * 4;
+    case WF_OP_GEMM: return rows * cols * c->in[WF_GEMM_X].cols;
+    case WF_OP_GROUPED_GEMM: return rows * cols * c->in[WF_GROUPED_GEMM_W].cols;
+    case WF_OP_ROUTER: return rows * cols * c->in[WF_ROUTER_X].cols;
+    case WF_OP_WEIGHTED_SUM: return rows * c->in[WF_WEIGHTED_SUM_X].cols;
+    case WF_OP_ATTENTION: return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
+    case WF_OP_SAMPLE: return (uint64_t)c->in[WF_SAMPLE_X].rows * c->in[WF_SAMPLE_X].cols * 32;
+    case WF_OP_ARGMAX: return (uint64_t)c->in[WF_ARGMAX_X].rows * c->in[WF_ARGMAX_X].cols;
+    case WF_OP_PAGE_COPY: return (uint64_t)c->in[WF_PAGE_COPY_SRC].rows * c->in[WF_PAGE_COPY_SRC].cols * cols;
+    default: return rows * cols * 4;
     }
 }
 
@@ -108,23 +85,21 @@ static weft_status run_call(cpu_queue *q, const cmd *c)
     return wf_cpu_team_run(q->team, c->variant->run, call, (uint32_t)n, size);
 }
 
-static void fill(void *dst, uint64_t size, uint32_t pattern)
+static void fill_words(void *dst, uint64_t n, uint32_t pattern)
 {
-    for (uint64_t i = 0; i < size / 4; i++) memcpy((char *)dst + 4 * i, &pattern, 4);
+    for (uint64_t i = 0; i < n; i++) memcpy((char *)dst + 4 * i, &pattern, 4);
 }
 
 static void run_cmd(cpu_queue *q, cmd *c)
 {
     for (uint32_t i = 0; i < c->n_waits; i++)
-        while (!atomic_load(&q->stop) && !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target,
-                                                            wf_now_ns() + STOP_POLL_NS)) {
-        }
+        while (!atomic_load(&q->stop) && !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target, wf_now_ns() + STOP_POLL_NS)) {}
     uint64_t begin = c->signal ? wf_now_ns() : 0;
     if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed) && !atomic_load(&q->dev->skip)) {
         weft_status s = WEFT_OK;
         if (c->kind == CMD_CALL) s = run_call(q, c);
         if (c->kind == CMD_COPY) memcpy(c->dst, c->src, c->size);
-        if (c->kind == CMD_FILL) fill(c->dst, c->size, c->pattern);
+        if (c->kind == CMD_FILL) fill_words(c->dst, c->size / 4, c->pattern);
         if (s != WEFT_OK) wf_cpu_fail(q->dev, s, wf_error());
     }
     if (c->signal) c->signal->begin_ns = begin, c->signal->end_ns = wf_now_ns();
@@ -156,7 +131,8 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
         return s;
     }
     if (pthread_create(&q->leader, NULL, leader_main, q) == 0) {
-        enlist(q);
+        q->next = q->dev->queues;
+        q->dev->queues = q;
         *out = &q->base;
         return WEFT_OK;
     }
@@ -177,7 +153,7 @@ void wf_cpu_resume(wf_dev *dev)
 
 /* Returns the next free command, cleared. Waits while the ring is full. This cannot deadlock, because events are submitted before they
  * are waited for. */
-static cmd *begin(cpu_queue *q, int kind)
+static cmd *begin_cmd(cpu_queue *q, int kind)
 {
     uint32_t head = atomic_load(&q->head);
     for (uint32_t tail; head - (tail = atomic_load(&q->tail)) >= RING; ask_whether_wanted(q->dev))
@@ -189,7 +165,7 @@ static cmd *begin(cpu_queue *q, int kind)
     return c;
 }
 
-static void end(cpu_queue *q)
+static void end_cmd(cpu_queue *q)
 {
     atomic_fetch_add(&q->head, 1);
     wf_eventcount_notify(&q->eventcount);
@@ -204,8 +180,8 @@ static cmd *add_waits(cpu_queue *q, cmd *c, wf_event *const *waits, uint32_t n)
         if (wf_cpu_event_due(e, e->armed)) continue;
         if (c->n_waits == CMD_WAITS) {
             c->kind = CMD_MARK;
-            end(q);
-            c = begin(q, kind);
+            end_cmd(q);
+            c = begin_cmd(q, kind);
         }
         c->waits[c->n_waits].event = e;
         c->waits[c->n_waits++].target = e->armed;
@@ -213,11 +189,11 @@ static cmd *add_waits(cpu_queue *q, cmd *c, wf_event *const *waits, uint32_t n)
     return c;
 }
 
-static void finish(cpu_queue *q, cmd *c, wf_event *signal)
+static void finish_cmd(cpu_queue *q, cmd *c, wf_event *signal)
 {
     c->signal = (wf_cpu_event *)signal;
     if (signal) c->signal->armed++;
-    end(q);
+    end_cmd(q);
 }
 
 void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
@@ -225,80 +201,82 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
     cpu_queue *q = (cpu_queue *)queue;
     (void)dev;
     atomic_store(&q->stop, true);
-    begin(q, CMD_STOP);
-    end(q);
+    begin_cmd(q, CMD_STOP);
+    end_cmd(q);
     pthread_join(q->leader, NULL);
-    delist(q);
+    cpu_queue **at = &q->dev->queues;
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
     wf_cpu_team_destroy(q->team);
     free(q);
 }
 
-static weft_status copy(wf_queue *queue, void *dst, const void *src, uint64_t size,
+static weft_status submit_copy(wf_queue *queue, void *dst, const void *src, uint64_t size,
                         wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    cmd *c = add_waits(q, begin(q, CMD_COPY), waits, n_waits);
+    cmd *c = add_waits(q, begin_cmd(q, CMD_COPY), waits, n_waits);
     c->dst = dst;
     c->src = src;
     c->size = size;
-    finish(q, c, signal);
+    finish_cmd(q, c, signal);
     return WEFT_OK;
 }
 
 weft_status wf_cpu_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
                          wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    return copy(q, (char *)b->host + off, src, size, waits, n_waits, signal);
+    return submit_copy(q, (char *)b->host + off, src, size, waits, n_waits, signal);
 }
 
 weft_status wf_cpu_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
                         wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    return copy(q, dst, (const char *)b->host + off, size, waits, n_waits, signal);
+    return submit_copy(q, dst, (const char *)b->host + off, size, waits, n_waits, signal);
 }
 
 weft_status wf_cpu_fill(wf_queue *queue, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    cmd *c = begin(q, CMD_FILL);
+    cmd *c = begin_cmd(q, CMD_FILL);
     c->dst = (char *)b->host + off;
     c->size = size;
     c->pattern = pattern;
-    finish(q, c, NULL);
+    finish_cmd(q, c, NULL);
     return WEFT_OK;
 }
 
-static weft_status submit(wf_queue *queue, const wf_call *call, const wf_cpu_variant *variant)
+static weft_status submit_call(wf_queue *queue, const wf_call *call, const wf_cpu_variant *variant)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    cmd *c = add_waits(q, begin(q, CMD_CALL), call->waits, call->n_waits);
+    cmd *c = add_waits(q, begin_cmd(q, CMD_CALL), call->waits, call->n_waits);
     c->call = *call;
     c->call.waits = NULL;
     c->call.n_waits = 0;
     c->variant = variant;
-    finish(q, c, call->signal);
+    finish_cmd(q, c, call->signal);
     return WEFT_OK;
 }
 
 weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
 {
     size_t n;
-    return submit(queue, call, wf_cpu_variant_of(call->op, &n) + call->variant);
+    return submit_call(queue, call, wf_cpu_variant_of(call->op, &n) + call->variant);
 }
 
 weft_status wf_cpu_launch(wf_queue *queue, const wf_call *call, const wf_bound *b)
 {
-    return submit(queue, call, b->kernel);
+    return submit_call(queue, call, b->kernel);
 }
 
 /* Also after a failure, which the wait tells: a call may still run, and who gives up waits for its end. */
 weft_status wf_cpu_mark(wf_queue *queue, wf_event *const *waits, uint32_t n, wf_event *signal)
 {
     cpu_queue *q = (cpu_queue *)queue;
-    finish(q, add_waits(q, begin(q, CMD_MARK), waits, n), signal);
+    finish_cmd(q, add_waits(q, begin_cmd(q, CMD_MARK), waits, n), signal);
     return WEFT_OK;
 }
 
@@ -308,22 +286,20 @@ weft_status wf_cpu_flush(wf_queue *q)
     return WEFT_OK; /* the leader needs none */
 }
 
-/* What has not run yet never does, on no queue: its inputs may be missing, for a queue that is destroyed fires its events all the same. */
-static weft_status lose(wf_cpu_dev *dev, uint32_t timeout_ms)
-{
-    dev->base.lost = true;
-    atomic_store(&dev->skip, true);
-    return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
-}
-
 weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
 {
     wf_cpu_event *e = (wf_cpu_event *)ev;
     wf_cpu_dev *dev = (wf_cpu_dev *)ev->dev;
     uint64_t until = wf_now_ns() + (uint64_t)timeout_ms * 1000000u;
     while (!wf_cpu_event_wait(e, e->armed, WF_MIN(until, wf_now_ns() + ASK_NS))) {
-        if (wf_now_ns() >= until) return lose(dev, timeout_ms);
-        ask_whether_wanted(dev);
+        if (wf_now_ns() < until) {
+            ask_whether_wanted(dev);
+            continue;
+        }
+        /* What has not run yet never does, on no queue: its inputs may be missing, for a queue that is destroyed fires its events all the same. */
+        dev->base.lost = true;
+        atomic_store(&dev->skip, true);
+        return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
     }
     WF_TRY(wf_cpu_check(dev));
     return atomic_load(&dev->skip) ? wf_fail(WEFT_ERR_CANCELLED, "cpu: nobody wanted the work any more") : WEFT_OK;

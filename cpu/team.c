@@ -30,7 +30,7 @@ struct wf_cpu_team {
     atomic_uint phase;
 };
 
-static bool grow(void **mem, size_t *cap, size_t size)
+static bool grow_memory(void **mem, size_t *cap, size_t size)
 {
     void *more = NULL;
     if (size <= *cap) return true;
@@ -73,21 +73,16 @@ static void set_float_mode(uint64_t mode)
 #define FLUSH (1u << 24) /* FZ of FPCR */
 #endif
 
-/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it. Scales in F16 that are subnormal
- * keep their value: on x86 inputs do not count as 0, or emulators would take these for 0, too. The thread may be a program's own, which finds its floats as
- * they were. */
-static void run_flushing(wf_cpu_run_fn run, const wf_cpu_work *w)
-{
-    uint64_t before = float_mode();
-    set_float_mode(before | FLUSH);
-    run(w);
-    set_float_mode(before);
-}
-
+/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it. Scales
+ * in F16 that are subnormal keep their value: on x86 inputs do not count as 0, or emulators would take these for 0, too. The
+ * thread may be a program's own, which finds its floats as they were. */
 static void work_as(wf_cpu_team *t, uint32_t id)
 {
-    wf_cpu_work w = {t->call, t, id, t->n, t->shared, t->members[id]->scratch};
-    run_flushing(t->run, &w);
+    const wf_cpu_work w = {t->call, t, id, t->n, t->shared, t->members[id]->scratch};
+    const uint64_t before = float_mode();
+    set_float_mode(before | FLUSH);
+    t->run(&w);
+    set_float_mode(before);
 }
 
 static void member_run(wf_cpu_core *c)
@@ -130,28 +125,11 @@ uint32_t wf_cpu_team_size(const wf_cpu_team *t)
 
 static weft_status grow_scratch(wf_cpu_team *t, wf_cpu_scratch_size size)
 {
-    bool ok = grow(&t->shared, &t->shared_cap, size.shared);
-    for (uint32_t i = 0; i < t->n; i++) ok = ok && grow(&t->members[i]->scratch, &t->members[i]->scratch_cap, size.per_thread);
+    bool ok = grow_memory(&t->shared, &t->shared_cap, size.shared);
+    for (uint32_t i = 0; i < t->n; i++) ok = ok && grow_memory(&t->members[i]->scratch, &t->members[i]->scratch_cap, size.per_thread);
     if (ok) return WEFT_OK;
     return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for %zu + %u x %zu bytes of scratch; use a smaller batch", size.shared, t->n,
                    size.per_thread);
-}
-
-/* Runs the call on the claimed members. */
-static void run_all(wf_cpu_team *t)
-{
-    for (uint32_t i = 0; i < t->n; i++) {
-        wf_cpu_core *c = t->members[i];
-        atomic_store_explicit(&c->taken, 0, memory_order_relaxed);
-        c->id = i;
-        c->team = t;
-        c->run = member_run;
-    }
-    atomic_store(&t->left, t->n - 1);
-    wf_cpu_pool_post(t->pool, t->n, t->members);
-    work_as(t, 0);
-    for (uint32_t left; (left = atomic_load(&t->left)) != 0;)
-        wf_eventcount_wait(wf_cpu_pool_leaders(t->pool), &t->left, left);
 }
 
 weft_status wf_cpu_team_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_t n,
@@ -161,7 +139,20 @@ weft_status wf_cpu_team_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *ca
     t->call = call;
     t->n = wf_cpu_pool_claim(t->pool, WF_MAX(1u, n), t->members);
     weft_status s = grow_scratch(t, size);
-    if (s == WEFT_OK) run_all(t);
+    for (uint32_t i = 0; s == WEFT_OK && i < t->n; i++) {
+        wf_cpu_core *c = t->members[i];
+        atomic_store_explicit(&c->taken, 0, memory_order_relaxed);
+        c->id = i;
+        c->team = t;
+        c->run = member_run;
+    }
+    if (s == WEFT_OK) {
+        atomic_store(&t->left, t->n - 1);
+        wf_cpu_pool_post(t->pool, t->n, t->members);
+        work_as(t, 0);
+        wf_eventcount *leaders = wf_cpu_pool_leaders(t->pool);
+        for (uint32_t left; (left = atomic_load(&t->left)) != 0;) wf_eventcount_wait(leaders, &t->left, left);
+    }
     wf_cpu_pool_release(t->pool, t->n, t->members);
     return s;
 }
@@ -189,7 +180,7 @@ void wf_cpu_barrier(const wf_cpu_work *w)
 }
 
 /* The share is contiguous memory, which streams faster than scattered pieces. */
-static bool take(const wf_cpu_work *w, uint32_t member, uint64_t chunks, uint64_t *chunk)
+static bool take_chunk(const wf_cpu_work *w, uint32_t member, uint64_t chunks, uint64_t *chunk)
 {
     uint64_t first = chunks * member / w->n, end = chunks * (member + 1) / w->n;
     atomic_uint *taken = &w->team->members[member]->taken;
@@ -199,14 +190,13 @@ static bool take(const wf_cpu_work *w, uint32_t member, uint64_t chunks, uint64_
     return *chunk < end;
 }
 
-bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t *begin,
-                 uint32_t *end)
+bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t *begin, uint32_t *end)
 {
     uint64_t chunks = ((uint64_t)total + chunk - 1) / chunk, at;
     const atomic_bool *skip = w->team->skip;
     if (skip && atomic_load_explicit(skip, memory_order_relaxed)) return false;
     for (uint32_t i = 0; i < w->n; i++)
-        if (take(w, (w->id + i) % w->n, chunks, &at)) {
+        if (take_chunk(w, (w->id + i) % w->n, chunks, &at)) {
             *begin = (uint32_t)(at * chunk);
             *end = (uint32_t)WF_MIN((uint64_t)total, (at + 1) * chunk);
             return true;
@@ -221,8 +211,7 @@ uint32_t wf_cpu_chunk(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint3
     return (each + rounds - 1) / rounds * unit;
 }
 
-void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin,
-                 uint32_t *end)
+void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin, uint32_t *end)
 {
     uint64_t units = ((uint64_t)total + unit - 1) / unit;
     *begin = (uint32_t)WF_MIN((uint64_t)total, units * w->id / w->n * unit);

@@ -12,14 +12,6 @@ wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + 2 * c->p.head_dim)};
 }
 
-/* Key or value j of a sequence; pages: its page table. */
-static const uint16_t *token(const wf_view *pool, const wf_op_params *p, const int32_t *pages,
-                             uint32_t j, uint32_t kv_head)
-{
-    const uint16_t *page = wf_cpu_row(pool, (uint32_t)pages[j / p->page_tokens]);
-    return page + ((uint64_t)kv_head * p->page_tokens + j % p->page_tokens) * p->head_dim;
-}
-
 static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
 {
     const wf_op_params *p = &c->p;
@@ -37,7 +29,8 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     for (uint32_t d = 0; d < dim; d++) query[d] = wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d);
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
-        const uint16_t *k = token(&c->in[WF_ATTENTION_K_POOL], p, pages, j, kv_head);
+        const uint32_t slot = (uint32_t)pages[j / p->page_tokens] * p->page_tokens + j % p->page_tokens;
+        const uint16_t *k = wf_cpu_slot(&c->in[WF_ATTENTION_K_POOL], p, slot, kv_head);
         double s = 0;
         for (uint32_t d = 0; d < dim; d++) s += query[d] * wf_half_to_float(k[d]);
         score[j] = wf_attention_score(p, s);
@@ -47,7 +40,8 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     if (sinks) total = exp(sinks[h] - top);
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
-        const uint16_t *v = token(&c->in[WF_ATTENTION_V_POOL], p, pages, j, kv_head);
+        const uint32_t slot = (uint32_t)pages[j / p->page_tokens] * p->page_tokens + j % p->page_tokens;
+        const uint16_t *v = wf_cpu_slot(&c->in[WF_ATTENTION_V_POOL], p, slot, kv_head);
         double e = exp(score[j] - top);
         total += e;
         for (uint32_t d = 0; d < dim; d++) sum[d] += e * wf_half_to_float(v[d]);

@@ -19,32 +19,25 @@ __attribute__((no_sanitize("thread", "address", "undefined"))) double wf_cpu_ref
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-static void decode_weight(const wf_view *weight, uint32_t n, float *w_row, uint32_t k_size)
-{
-    if (weight->layout) wf_cpu_q8_0x16_row(weight, n, w_row);
-    else wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, n), w_row, k_size);
-}
-
-/* Row m of Y, column n. */
-static void output(const wf_call *c, uint32_t m, uint32_t n, double sum)
-{
-    const wf_view *bias = &c->in[WF_GEMM_BIAS], *residual = &c->in[WF_GEMM_RESIDUAL], *y = &c->out[WF_GEMM_Y];
-    if (wf_cpu_has(bias)) sum += ((const float *)wf_cpu_at(bias))[n];
-    wf_cpu_set(y, wf_cpu_row(y, m), n, (float)(sum + wf_cpu_more(residual, m, n)));
-}
-
 void wf_cpu_ref_gemm(const wf_cpu_work *w)
 {
-    const wf_view *x = &w->call->in[WF_GEMM_X], *weight = &w->call->in[WF_GEMM_W];
-    uint32_t begin, end, k_size = x->cols, rows = w->call->out[WF_GEMM_Y].rows;
+    const wf_view *x = &w->call->in[WF_GEMM_X], *weight = &w->call->in[WF_GEMM_W], *y = &w->call->out[WF_GEMM_Y];
+    const wf_view *bias = &w->call->in[WF_GEMM_BIAS], *residual = &w->call->in[WF_GEMM_RESIDUAL];
+    uint32_t begin, end, k_size = x->cols;
     float *x_row = w->per_thread, *w_rows = x_row + k_size;
-    wf_cpu_part(w, w->call->out[WF_GEMM_Y].cols, 1, &begin, &end);
+    wf_cpu_part(w, y->cols, 1, &begin, &end);
     for (uint32_t n = begin, few; n < end; n += few) {
         few = WF_MIN(FEW, end - n);
-        for (uint32_t i = 0; i < few; i++) decode_weight(weight, n + i, w_rows + (size_t)i * k_size, k_size);
-        for (uint32_t m = 0; m < rows; m++) {
+        for (uint32_t i = 0; i < few; i++)
+            if (weight->layout) wf_cpu_q8_0x16_row(weight, n + i, w_rows + (size_t)i * k_size);
+            else wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, n + i), w_rows + (size_t)i * k_size, k_size);
+        for (uint32_t m = 0; m < y->rows; m++) {
             wf_dtypes[x->dtype].decode(wf_cpu_row(x, m), x_row, k_size);
-            for (uint32_t i = 0; i < few; i++) output(w->call, m, n + i, wf_cpu_ref_dot(x_row, w_rows + (size_t)i * k_size, k_size));
+            for (uint32_t i = 0; i < few; i++) {
+                double sum = wf_cpu_ref_dot(x_row, w_rows + (size_t)i * k_size, k_size);
+                if (wf_cpu_has(bias)) sum += ((const float *)wf_cpu_at(bias))[n + i];
+                wf_cpu_set(y, wf_cpu_row(y, m), n + i, (float)(sum + wf_cpu_more(residual, m, n + i)));
+            }
         }
     }
 }

@@ -8,17 +8,11 @@ wf_cpu_scratch_size wf_cpu_ref_get_rows_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->out[WF_GET_ROWS_Y].cols};
 }
 
-static void put(const wf_call *c, uint32_t m, const float *row)
-{
-    const wf_view *more = &c->in[WF_GET_ROWS_ADD], *y = &c->out[WF_GET_ROWS_Y];
-    double gain = c->p.gain ? c->p.gain : 1;
-    for (uint32_t k = 0; k < y->cols; k++) wf_cpu_set(y, wf_cpu_row(y, m), k, (float)(row[k] * gain + wf_cpu_more(more, m, k)));
-}
-
 void wf_cpu_ref_get_rows(const wf_cpu_work *w)
 {
-    const wf_view *table = &w->call->in[WF_GET_ROWS_TABLE], *y = &w->call->out[WF_GET_ROWS_Y];
+    const wf_view *table = &w->call->in[WF_GET_ROWS_TABLE], *y = &w->call->out[WF_GET_ROWS_Y], *more = &w->call->in[WF_GET_ROWS_ADD];
     const int32_t *ids = wf_cpu_at(&w->call->in[WF_GET_ROWS_IDS]);
+    const double gain = w->call->p.gain ? w->call->p.gain : 1;
     float *row = w->per_thread;
     uint32_t begin, end;
     wf_cpu_part(w, y->rows, 1, &begin, &end);
@@ -27,6 +21,6 @@ void wf_cpu_ref_get_rows(const wf_cpu_work *w)
             wf_dtypes[table->dtype].decode(wf_cpu_row(table, (uint32_t)ids[m]), row, y->cols);
         else
             for (uint32_t k = 0; k < y->cols; k++) row[k] = NAN;
-        put(w->call, m, row);
+        for (uint32_t k = 0; k < y->cols; k++) wf_cpu_set(y, wf_cpu_row(y, m), k, (float)(row[k] * gain + wf_cpu_more(more, m, k)));
     }
 }

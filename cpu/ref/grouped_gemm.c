@@ -10,7 +10,7 @@ wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *c)
 }
 
 /* Output n of row m's t-th expert. */
-static void output(const wf_cpu_work *w, uint32_t m, uint32_t t, uint32_t n)
+static void write_output(const wf_cpu_work *w, uint32_t m, uint32_t t, uint32_t n)
 {
     const wf_view *x = &w->call->in[WF_GROUPED_GEMM_X], *weight = &w->call->in[WF_GROUPED_GEMM_W], *bias = &w->call->in[WF_GROUPED_GEMM_BIAS];
     const wf_view *ids = &w->call->in[WF_GROUPED_GEMM_IDS], *y = &w->call->out[WF_GROUPED_GEMM_Y];
@@ -35,5 +35,5 @@ void wf_cpu_ref_grouped_gemm(const wf_cpu_work *w)
     wf_cpu_part(w, each, 1, &begin, &end);
     for (uint32_t n = begin; n < end; n++)
         for (uint32_t m = 0; m < y->rows; m++)
-            for (uint32_t t = 0; t < ids->cols; t++) output(w, m, t, n);
+            for (uint32_t t = 0; t < ids->cols; t++) write_output(w, m, t, n);
 }

@@ -3,7 +3,7 @@
 
 #include "cpu/ref/ref.h"
 
-static void row(const wf_call *c, uint32_t m)
+static void norm_row(const wf_call *c, uint32_t m)
 {
     const wf_view *in = &c->in[WF_LAYERNORM_X], *y = &c->out[WF_LAYERNORM_Y];
     const void *x = wf_cpu_row(in, m);
@@ -20,5 +20,5 @@ void wf_cpu_ref_layernorm(const wf_cpu_work *w)
 {
     uint32_t begin, end;
     wf_cpu_part(w, w->call->out[WF_LAYERNORM_Y].rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) row(w->call, m);
+    for (uint32_t m = begin; m < end; m++) norm_row(w->call, m);
 }

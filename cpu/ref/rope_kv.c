@@ -3,7 +3,7 @@
 #include "cpu/ref/ref.h"
 
 /* Rotates one head of `in` (from element `at`) into head[0..dim]. */
-static void rotate(const wf_view *in, const void *row, uint64_t at, const float *cs,
+static void rotate_head(const wf_view *in, const void *row, uint64_t at, const float *cs,
                    const wf_op_params *p, float *head)
 {
     for (uint32_t d = 0; d < p->head_dim; d++) head[d] = wf_cpu_get(in, row, at + d);
@@ -31,7 +31,7 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
 
     for (uint32_t h = 0; h < p->n_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
-        rotate(qkv, in, at, cs, p, head);
+        rotate_head(qkv, in, at, cs, p, head);
         for (uint32_t d = 0; d < p->head_dim; d++) wf_cpu_set(q, out, at + d, head[d]);
     }
     if (slot < 0) return;
@@ -39,7 +39,7 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
         uint64_t at = (uint64_t)h * p->head_dim;
         uint16_t *k = wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], p, (uint32_t)slot, h);
         uint16_t *v = wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], p, (uint32_t)slot, h);
-        rotate(qkv, in, k_at + at, cs, p, head);
+        rotate_head(qkv, in, k_at + at, cs, p, head);
         for (uint32_t d = 0; d < p->head_dim; d++) {
             k[d] = wf_float_to_half(head[d]);
             v[d] = wf_float_to_half(wf_cpu_get(qkv, in, v_at + at + d));

@@ -20,17 +20,10 @@ static int32_t next_expert(const float *x, uint32_t n, int32_t last)
     return best;
 }
 
-/* What the scores are divided by: of a softmax the sum over all experts. */
-static double total(const float *x, uint32_t n, double top)
+static void weigh_experts(const wf_op_params *p, const float *x, uint32_t n, const int32_t *ids, float *weights, uint32_t used)
 {
-    double sum = 0;
-    for (uint32_t e = 0; e < n; e++) sum += exp(x[e] - top);
-    return sum;
-}
-
-static void weigh(const wf_op_params *p, const float *x, uint32_t n, const int32_t *ids, float *weights, uint32_t used)
-{
-    double top = order_of(x[ids[0]]), all = total(x, n, top), sum = 0, w;
+    double top = order_of(x[ids[0]]), all = 0, sum = 0, w; /* all: what a softmax divides by */
+    for (uint32_t e = 0; e < n; e++) all += exp(x[e] - top);
     for (uint32_t t = 0; t < used; t++) sum += p->sigmoid ? 1 / (1 + exp(-(double)x[ids[t]])) : exp(x[ids[t]] - top) / all;
     for (uint32_t t = 0; t < used; t++) {
         w = p->sigmoid ? 1 / (1 + exp(-(double)x[ids[t]])) : exp(x[ids[t]] - top) / all;
@@ -47,6 +40,6 @@ void wf_cpu_ref_router(const wf_cpu_work *w)
         const float *scores = wf_cpu_row(x, m);
         int32_t *out = wf_cpu_row(ids, m);
         for (uint32_t t = 0; t < ids->cols; t++) out[t] = next_expert(scores, x->cols, t ? out[t - 1] : -1);
-        weigh(&w->call->p, scores, x->cols, out, wf_cpu_row(weights, m), ids->cols);
+        weigh_experts(&w->call->p, scores, x->cols, out, wf_cpu_row(weights, m), ids->cols);
     }
 }

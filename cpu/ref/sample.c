@@ -10,14 +10,7 @@ wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(wf_token_logit) * c->in[WF_SAMPLE_X].cols};
 }
 
-static int32_t first_broken(const float *x, uint32_t n)
-{
-    for (uint32_t k = 0; k < n; k++)
-        if (!isfinite(x[k])) return (int32_t)k;
-    return -1;
-}
-
-static void change(const wf_call *c, uint32_t m, float *z)
+static void adjust_logits(const wf_call *c, uint32_t m, float *z)
 {
     if (!wf_cpu_has(&c->in[WF_SAMPLE_INDPTR])) return;
     const int32_t *indptr = wf_cpu_at(&c->in[WF_SAMPLE_INDPTR]), *ids = wf_cpu_at(&c->in[WF_SAMPLE_IDS]);
@@ -29,24 +22,22 @@ static void change(const wf_call *c, uint32_t m, float *z)
     }
 }
 
-static wf_sampling_params params_of(const wf_call *c, uint32_t m)
-{
-    const float *params = (const float *)wf_cpu_at(&c->in[WF_SAMPLE_PARAMS]) + 3 * m;
-    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[WF_SAMPLE_KEY]) + 5 * m;
-    return (wf_sampling_params){params[0], params[1], params[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
-}
-
 static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
 {
     const float *x = wf_cpu_row(&c->in[WF_SAMPLE_X], m);
     uint32_t n = c->in[WF_SAMPLE_X].cols;
-    int32_t *y = wf_cpu_row(&c->out[WF_SAMPLE_Y], m), broken = first_broken(x, n);
+    const float *p = (const float *)wf_cpu_at(&c->in[WF_SAMPLE_PARAMS]) + 3 * m;
+    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[WF_SAMPLE_KEY]) + 5 * m;
+    const wf_sampling_params params = {p[0], p[1], p[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
+    int32_t *y = wf_cpu_row(&c->out[WF_SAMPLE_Y], m);
     float *z = wf_cpu_row(&c->out[WF_SAMPLE_Z], m);
     memcpy(z, x, n * sizeof *z);
-    *y = -1 - broken;
-    if (broken >= 0) return;
-    wf_sampling_params params = params_of(c, m);
-    change(c, m, z);
+    for (uint32_t k = 0; k < n; k++)
+        if (!isfinite(x[k])) {
+            *y = -1 - (int32_t)k;
+            return;
+        }
+    adjust_logits(c, m, z);
     *y = wf_sample_row(&params, z, n, scratch, NULL);
 }
 

@@ -12,14 +12,10 @@ static double clamped_swiglu(double gate, double up)
     return gate / (1 + exp(-(double)WF_SWIGLU_ALPHA * gate)) * (up + 1);
 }
 
-static double gated(const wf_op_params *p, double gate, double up)
-{
-    return p->activation == WF_CLAMPED_SWIGLU ? clamped_swiglu(gate, up) : wf_cpu_ref_activation(p, gate) * up;
-}
-
 void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
 {
     const wf_view *gu = &w->call->in[WF_SILU_MUL_GU], *y = &w->call->out[WF_SILU_MUL_Y];
+    const wf_op_params *p = &w->call->p;
     uint32_t begin, end, each = y->cols / WF_MAX(w->call->p.groups, 1u);
     wf_cpu_part(w, y->rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) {
@@ -28,7 +24,8 @@ void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
         for (uint32_t f = 0; f < y->cols; f++) {
             uint64_t at = (uint64_t)(f / each) * 2 * each + f % each;
             double gate = wf_cpu_get(gu, in, at), up = wf_cpu_get(gu, in, at + each);
-            wf_cpu_set(y, out, f, (float)gated(&w->call->p, gate, up));
+            double v = p->activation == WF_CLAMPED_SWIGLU ? clamped_swiglu(gate, up) : wf_cpu_ref_activation(p, gate) * up;
+            wf_cpu_set(y, out, f, (float)v);
         }
     }
 }

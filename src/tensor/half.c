@@ -1,5 +1,4 @@
-/* half: 16-bit floats to and from float, by their bits, so that every machine gives the same
- * result. */
+/* half: 16-bit floats to and from float, by their bits, so that every machine gives the same result. */
 #include "tensor/tensor.h"
 
 #include <math.h>

@@ -12,16 +12,14 @@ static const struct row {
     void (*put)(const wf_numbers64 *, uint8_t *block);
 } rows[] = {{WF_K6, wf_put_k6}, {WF_K8, wf_put_k8}};
 
-static bool holds(const struct row *r, enum wf_dtype dtype)
-{
-    const wf_numbers *to = wf_numbers_of(r->dtype), *from = wf_numbers_of(dtype);
-    return from && !from->codes && from->bits <= to->bits && from->group % to->group == 0;
-}
-
 wf_joint wf_joint_of(enum wf_dtype dtype)
 {
     wf_joint j = {dtype, 0};
-    for (uint32_t i = 0; i < WF_LEN(rows); i++) j.holders |= (uint32_t)holds(&rows[i], dtype) << i;
+    const wf_numbers *from = wf_numbers_of(dtype);
+    for (uint32_t i = 0; i < WF_LEN(rows) && from && !from->codes; i++) {
+        const wf_numbers *to = wf_numbers_of(rows[i].dtype);
+        j.holders |= (uint32_t)(from->bits <= to->bits && from->group % to->group == 0) << i;
+    }
     return j;
 }
 
@@ -43,33 +41,22 @@ static const struct row *row_of(enum wf_dtype dtype)
     return r;
 }
 
-/* scale * (q - zero) is scale * q - scale * zero, which F16 has exactly where it has it at all: zero is a power of two. Weights near the end of its
- * range (scales of 512 in Q8_0) become infinite, as they would in F16. */
-static uint16_t minimum(const wf_numbers *f, const wf_numbers64 *w, uint32_t g)
-{
-    return f->min ? w->min[g] : wf_float_to_half(-(float)f->zero * wf_half_to_float(w->scale[g]));
-}
-
-/* Scales and minimums of groups that may be smaller. */
-static wf_numbers64 regrouped(const wf_numbers *from, const wf_numbers64 *w, uint32_t group)
-{
-    wf_numbers64 out = *w;
-    for (uint32_t g = 0; g < BLOCK / group; g++) {
-        uint32_t of = g * group / from->group;
-        out.scale[g] = w->scale[of], out.min[g] = minimum(from, w, of);
-    }
-    return out;
-}
-
 void wf_joint_from(enum wf_dtype from, const uint8_t *src, enum wf_dtype to, uint8_t *dst, uint64_t n)
 {
     const struct row *r = row_of(to);
     const wf_numbers *f = wf_numbers_of(from), *t = wf_numbers_of(to);
     for (uint64_t k = 0; k < n; k += BLOCK, dst += wf_dtypes[to].block_bytes) {
-        wf_numbers64 w;
+        wf_numbers64 w, out;
         f->take(src, (uint32_t)k, &w);
-        w = regrouped(f, &w, t->group);
-        r->put(&w, dst);
+        out = w;
+        for (uint32_t g = 0; g < BLOCK / t->group; g++) { /* of groups that may be smaller */
+            /* scale * (q - zero) is scale * q - scale * zero, which F16 has exactly where it has it at all: zero is a power of
+             * two. Weights near the end of its range (scales of 512 in Q8_0) become infinite, as they would in F16. */
+            const uint32_t of = g * t->group / f->group;
+            out.scale[g] = w.scale[of];
+            out.min[g] = f->min ? w.min[of] : wf_float_to_half(-(float)f->zero * wf_half_to_float(w.scale[of]));
+        }
+        r->put(&out, dst);
     }
 }
 

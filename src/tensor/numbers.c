@@ -48,29 +48,20 @@ static void take_nibbles(const uint8_t *low, uint8_t *q)
     for (uint32_t i = 0; i < 32; i += 8) put_eight(q + i, bits_of(low + i % 16, i / 16 * 4, 15));
 }
 
-static void take_q4_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
-{
-    take_32(row, k, false, false, out);
-}
-
-static void take_q4_1(const uint8_t *row, uint32_t k, wf_numbers64 *out)
-{
-    take_32(row, k, true, false, out);
-}
-
-static void take_q5_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
-{
-    take_32(row, k, false, true, out);
-}
-
-static void take_q5_1(const uint8_t *row, uint32_t k, wf_numbers64 *out)
-{
-    take_32(row, k, true, true, out);
-}
+#define TAKE_32(name, min, fifth)                                                                  \
+    static void take_##name(const uint8_t *row, uint32_t k, wf_numbers64 *out)                     \
+    {                                                                                              \
+        take_32(row, k, min, fifth, out);                                                          \
+    }
+TAKE_32(q4_0, false, false)
+TAKE_32(q4_1, true, false)
+TAKE_32(q5_0, false, true)
+TAKE_32(q5_1, true, true)
 
 /* Super-blocks of eight groups of 32; the fifth bits of Q5_K lie in front of the nibbles. */
-static void take_k(const uint8_t *block, uint32_t k, bool fifth, wf_numbers64 *out)
+static void take_k(const uint8_t *row, uint32_t k, bool fifth, wf_numbers64 *out)
 {
+    const uint8_t *block = row + (size_t)(k / 256) * (fifth ? 176 : 144);
     const uint8_t *high = block + 16, *low = high + (fifth ? 32 : 0) + k % 256 / 2;
     float d = wf_half_to_float(half_at(block)), dmin = wf_half_to_float(half_at(block + 2));
     for (uint32_t b = 0; b < 2; b++) {
@@ -85,12 +76,12 @@ static void take_k(const uint8_t *block, uint32_t k, bool fifth, wf_numbers64 *o
 
 static void take_q4_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
-    take_k(row + (size_t)(k / 256) * 144, k, false, out);
+    take_k(row, k, false, out);
 }
 
 static void take_q5_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
-    take_k(row + (size_t)(k / 256) * 176, k, true, out);
+    take_k(row, k, true, out);
 }
 
 static void take_q8_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)

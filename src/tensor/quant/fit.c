@@ -18,7 +18,7 @@ static inline int nearest(float x, int lo, int hi)
     return (int)(x + magic - magic);
 }
 
-static float largest(const float *x, int n)
+float wf_fit_largest(const float *x, int n)
 {
     float top = 0; /* with its sign */
     for (int i = 0; i < n; i++)
@@ -38,7 +38,7 @@ static double gain(const product *s)
     return s->qq > 0 ? s->xq * s->xq / s->qq : 0;
 }
 
-static inline void add(product *s, float x, int q)
+static inline void add_product(product *s, float x, int q)
 {
     double w = (double)x * x, wq = w * q;
     s->xq += wq * x;
@@ -57,12 +57,12 @@ static float scale_of(const product *best)
 
 float wf_fit_scale(const float *x, int n, int lo, int hi)
 {
-    float top = largest(x, n);
+    float top = wf_fit_largest(x, n);
     product best = {0};
     for (int t = -TRIES; t <= TRIES && top != 0; t++) {
         float inv = ((float)lo + TRY_STEP * (float)t) / top;
         product s = {0};
-        for (int i = 0; i < n; i++) add(&s, x[i], nearest(x[i] * inv, lo, hi));
+        for (int i = 0; i < n; i++) add_product(&s, x[i], nearest(x[i] * inv, lo, hi));
         keep_better(&best, &s);
     }
     return scale_of(&best);
@@ -77,12 +77,12 @@ int wf_nearest_value(float x, const int8_t values[16])
 
 float wf_fit_scale_values(const float *x, int n, const int8_t values[16])
 {
-    float top = largest(x, n);
+    float top = wf_fit_largest(x, n);
     product best = {0};
     for (int t = -TRIES; t <= TRIES && top != 0; t++) {
         float inv = (float)(values[0] + t) / top;
         product s = {0};
-        for (int i = 0; i < n; i++) add(&s, x[i], values[wf_nearest_value(x[i] * inv, values)]);
+        for (int i = 0; i < n; i++) add_product(&s, x[i], values[wf_nearest_value(x[i] * inv, values)]);
         keep_better(&best, &s);
     }
     return scale_of(&best);
@@ -90,7 +90,7 @@ float wf_fit_scale_values(const float *x, int n, const int8_t values[16])
 
 float wf_fit_common(const float *scale, int n, int levels, uint16_t *half, int *rounded)
 {
-    *half = wf_float_to_half(largest(scale, n) / (float)-levels);
+    *half = wf_float_to_half(wf_fit_largest(scale, n) / (float)-levels);
     float d = wf_half_to_float(*half), inv = d != 0 ? 1 / d : 0;
     for (int g = 0; g < n; g++) rounded[g] = wf_round_clamp(scale[g] * inv, -levels, levels - 1);
     return d;
@@ -130,7 +130,7 @@ static void quantise(const float *x, int n, line l, int most, int *q)
     for (int i = 0; i < n; i++) q[i] = nearest((x[i] + l.m) * inv, 0, most);
 }
 
-static double error(const float *x, const float *w, int n, line l, const int *q)
+static double squared_error(const float *x, const float *w, int n, line l, const int *q)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {
@@ -152,7 +152,7 @@ static line fit_line(const float *x, int n, int most)
         line l = {(top - least) / ((float)most + TRY_STEP * (float)t), -least};
         quantise(x, n, l, most, q);
         l = least_squares(x, w, n, q);
-        double e = error(x, w, n, l, q);
+        double e = squared_error(x, w, n, l, q);
         if (l.d > 0 && e < best_error) best_error = e, best = l;
     }
     return best_error < INFINITY ? best : (line){0, -least}; /* all alike */
@@ -169,7 +169,7 @@ static float round_to(const line *l, int n, int levels, bool mins, uint16_t *hal
 }
 
 /* Of the rounded scale and minimum and their neighbours, those that fit a group best; q gets its weights. */
-static void settle(const float *x, int n, int most, int levels, const line *unit, uint8_t *scale, uint8_t *min, uint8_t *out)
+static void settle_group(const float *x, int n, int most, int levels, const line *unit, uint8_t *scale, uint8_t *min, uint8_t *out)
 {
     float w[MOST];
     double best = INFINITY;
@@ -179,7 +179,7 @@ static void settle(const float *x, int n, int most, int levels, const line *unit
         for (int m = WF_MAX(m0 - 1, 0); m <= WF_MIN(m0 + 1, levels); m++) {
             line l = {unit->d * (float)s, unit->m * (float)m};
             quantise(x, n, l, most, q);
-            double e = error(x, w, n, l, q);
+            double e = squared_error(x, w, n, l, q);
             if (!(e < best)) continue;
             best = e, *scale = (uint8_t)s, *min = (uint8_t)m;
             for (int i = 0; i < n; i++) out[i] = (uint8_t)q[i];
@@ -193,5 +193,5 @@ void wf_fit_groups_mins(const float x[WF_SUPER], int group, int most, int levels
     memset(out, 0, sizeof *out);
     for (int g = 0; g < n; g++) l[g] = fit_line(x + g * group, group, most);
     line unit = {round_to(l, n, levels, false, &out->d, out->scale), round_to(l, n, levels, true, &out->dmin, out->min)};
-    for (int g = 0; g < n; g++) settle(x + g * group, group, most, levels, &unit, &out->scale[g], &out->min[g], out->q + g * group);
+    for (int g = 0; g < n; g++) settle_group(x + g * group, group, most, levels, &unit, &out->scale[g], &out->min[g], out->q + g * group);
 }

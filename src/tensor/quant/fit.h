@@ -6,6 +6,8 @@
 
 #define WF_SUPER 256 /* weights of a block whose groups have scales of their own */
 
+/* The largest of n weights by magnitude, with its sign. */
+float wf_fit_largest(const float *x, int n);
 /* The scale d, of either sign, for x = d * q with lo <= q <= hi; n at most 32. Large weights count most, by their square. */
 float wf_fit_scale(const float *x, int n, int lo, int hi);
 /* The same where q is one of 16 values, in ascending order. */

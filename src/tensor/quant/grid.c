@@ -23,7 +23,7 @@ static void search_init(const wf_grid *g, search *s)
 }
 
 /* The entry nearest to x: half its norm less the product with x is least. */
-static int nearest(const wf_grid *g, const search *s, const float *x)
+static int nearest_entry(const wf_grid *g, const search *s, const float *x)
 {
     float cost[MOST_ENTRIES];
     int best = 0;
@@ -50,22 +50,16 @@ static uint8_t signs_of(const wf_grid *g, float x[EIGHT])
     return (uint8_t)(minus ^ 1u << least);
 }
 
-/* The levels with both signs, in ascending order; there are at most 16. */
-static void with_signs(const wf_grid *g, int8_t values[16])
-{
-    for (int i = 0; i < 8; i++) {
-        values[8 + i] = g->levels[WF_MIN(i, g->n_levels - 1)];
-        values[7 - i] = (int8_t)-values[8 + i];
-    }
-}
-
 /* Returns d, with the unit. */
 static float fit_scales(const wf_grid *g, const float *x, wf_grid_block *out)
 {
     int8_t values[16];
     int n = WF_SUPER / g->group;
     float want[WF_SUPER / 16], top = 0;
-    with_signs(g, values);
+    for (int i = 0; i < 8; i++) { /* the levels with both signs, in ascending order */
+        values[8 + i] = g->levels[WF_MIN(i, g->n_levels - 1)];
+        values[7 - i] = (int8_t)-values[8 + i];
+    }
     for (int i = 0; i < n; i++) {
         want[i] = fabsf(wf_fit_scale_values(x + i * g->group, g->group, values));
         top = fmaxf(top, want[i]);
@@ -83,7 +77,7 @@ static void encode_block(const wf_grid *g, const search *s, const float *x, wf_g
         float step = d * (float)(2 * out->scale[i / g->group] + 1), inv = step != 0 ? 1 / step : 0, eight[EIGHT];
         for (int j = 0; j < EIGHT; j++) eight[j] = x[i + j] * inv;
         out->signs[i / EIGHT] = signs_of(g, eight);
-        for (int j = 0; j < EIGHT; j += g->width) out->entry[(i + j) / g->width] = (uint16_t)nearest(g, s, eight + j);
+        for (int j = 0; j < EIGHT; j += g->width) out->entry[(i + j) / g->width] = (uint16_t)nearest_entry(g, s, eight + j);
     }
 }
 

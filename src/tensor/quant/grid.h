@@ -50,4 +50,15 @@ typedef void wf_grid_put(const wf_grid_block *k, void *block);
 
 void wf_grid_encode(const wf_grid *g, size_t bytes, wf_grid_put *put, const float *src, void *dst, size_t n);
 
+/* A format's conversions, from its `grid`, `struct block` and put_block(). */
+#define WF_GRID_CONVERSIONS(name, id)                                                              \
+    void wf_decode_##name(const void *src, float *dst, size_t n)                                   \
+    {                                                                                              \
+        wf_grid_decode(WF_##id, src, dst, n);                                                      \
+    }                                                                                              \
+    void wf_encode_##name(const float *src, void *dst, size_t n)                                   \
+    {                                                                                              \
+        wf_grid_encode(&grid, sizeof(struct block), put_block, src, dst, n);                       \
+    }
+
 #endif

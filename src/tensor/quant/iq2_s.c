@@ -16,7 +16,7 @@ const uint16_t wf_iq2_s_entries[1024] = {
 };
 static const wf_grid grid = {wf_iq2_s_entries, WF_LEN(wf_iq2_s_entries), 8, 16, 3, wf_iq2_values, 0.125f, false};
 
-static void put(const wf_grid_block *in, void *block)
+static void put_block(const wf_grid_block *in, void *block)
 {
     struct block k = {.d = in->d};
     memcpy(k.signs, in->signs, sizeof k.signs);
@@ -28,12 +28,4 @@ static void put(const wf_grid_block *in, void *block)
     memcpy(block, &k, sizeof k);
 }
 
-void wf_decode_iq2_s(const void *src, float *dst, size_t n)
-{
-    wf_grid_decode(WF_IQ2_S, src, dst, n);
-}
-
-void wf_encode_iq2_s(const float *src, void *dst, size_t n)
-{
-    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
-}
+WF_GRID_CONVERSIONS(iq2_s, IQ2_S)

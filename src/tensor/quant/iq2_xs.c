@@ -14,7 +14,7 @@ const uint16_t wf_iq2_xs_entries[512] = {
 };
 static const wf_grid grid = {wf_iq2_xs_entries, WF_LEN(wf_iq2_xs_entries), 8, 16, 3, wf_iq2_values, 0.125f, true};
 
-static void put(const wf_grid_block *in, void *block)
+static void put_block(const wf_grid_block *in, void *block)
 {
     struct block k = {.d = in->d};
     wf_grid_halves_put(in->scale, WF_SUPER / 16, k.scales);
@@ -22,12 +22,4 @@ static void put(const wf_grid_block *in, void *block)
     memcpy(block, &k, sizeof k);
 }
 
-void wf_decode_iq2_xs(const void *src, float *dst, size_t n)
-{
-    wf_grid_decode(WF_IQ2_XS, src, dst, n);
-}
-
-void wf_encode_iq2_xs(const float *src, void *dst, size_t n)
-{
-    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
-}
+WF_GRID_CONVERSIONS(iq2_xs, IQ2_XS)

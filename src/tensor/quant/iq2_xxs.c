@@ -15,7 +15,7 @@ const uint16_t wf_iq2_xxs_entries[256] = {
 };
 static const wf_grid grid = {wf_iq2_xxs_entries, WF_LEN(wf_iq2_xxs_entries), 8, 32, 3, wf_iq2_values, 0.125f, true};
 
-static void put(const wf_grid_block *in, void *block)
+static void put_block(const wf_grid_block *in, void *block)
 {
     struct block k = {.d = in->d};
     for (int g = 0; g < WF_SUPER / 32; g++) {
@@ -25,12 +25,4 @@ static void put(const wf_grid_block *in, void *block)
     memcpy(block, &k, sizeof k);
 }
 
-void wf_decode_iq2_xxs(const void *src, float *dst, size_t n)
-{
-    wf_grid_decode(WF_IQ2_XXS, src, dst, n);
-}
-
-void wf_encode_iq2_xxs(const float *src, void *dst, size_t n)
-{
-    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
-}
+WF_GRID_CONVERSIONS(iq2_xxs, IQ2_XXS)

@@ -16,7 +16,7 @@ const uint16_t wf_iq3_s_entries[512] = {
 };
 static const wf_grid grid = {wf_iq3_s_entries, WF_LEN(wf_iq3_s_entries), 4, 32, 8, wf_iq3_s_values, 1, false};
 
-static void put(const wf_grid_block *in, void *block)
+static void put_block(const wf_grid_block *in, void *block)
 {
     struct block k = {.d = in->d};
     memcpy(k.signs, in->signs, sizeof k.signs);
@@ -28,12 +28,4 @@ static void put(const wf_grid_block *in, void *block)
     memcpy(block, &k, sizeof k);
 }
 
-void wf_decode_iq3_s(const void *src, float *dst, size_t n)
-{
-    wf_grid_decode(WF_IQ3_S, src, dst, n);
-}
-
-void wf_encode_iq3_s(const float *src, void *dst, size_t n)
-{
-    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
-}
+WF_GRID_CONVERSIONS(iq3_s, IQ3_S)

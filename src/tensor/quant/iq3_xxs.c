@@ -14,7 +14,7 @@ const uint16_t wf_iq3_xxs_entries[256] = {
 };
 static const wf_grid grid = {wf_iq3_xxs_entries, WF_LEN(wf_iq3_xxs_entries), 4, 32, 8, wf_iq3_xxs_values, 0.25f, true};
 
-static void put(const wf_grid_block *in, void *block)
+static void put_block(const wf_grid_block *in, void *block)
 {
     struct block k = {.d = in->d};
     for (int i = 0; i < WF_SUPER / 4; i++) k.q[i] = (uint8_t)in->entry[i];
@@ -22,12 +22,4 @@ static void put(const wf_grid_block *in, void *block)
     memcpy(block, &k, sizeof k);
 }
 
-void wf_decode_iq3_xxs(const void *src, float *dst, size_t n)
-{
-    wf_grid_decode(WF_IQ3_XXS, src, dst, n);
-}
-
-void wf_encode_iq3_xxs(const float *src, void *dst, size_t n)
-{
-    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
-}
+WF_GRID_CONVERSIONS(iq3_xxs, IQ3_XXS)

@@ -29,7 +29,7 @@ void wf_decode_mxfp4(const void *src, float *dst, size_t n)
 }
 
 /* For x = 2 v; of two that are as near, the smaller, as in ggml. */
-static int nearest(float x)
+static int nearest_code(float x)
 {
     int i = 0;
     while (i < 7 && fabsf(x) > 0.5f * (float)(wf_mxfp4_doubled[i] + wf_mxfp4_doubled[i + 1])) i++;
@@ -45,7 +45,7 @@ void wf_encode_mxfp4(const float *src, void *dst, size_t n)
         for (int i = 0; i < BLOCK; i++) max = fmaxf(max, fabsf(src[i]));
         if (max > 0) frexpf(fminf(max, 0x1p127f), &e), k.e = (uint8_t)wf_round_clamp((float)(e - 1 - TOP + 127), 0, 254);
         float inv = ldexpf(1, 128 - k.e);
-        for (int i = 0; i < BLOCK; i++) q[i] = nearest(src[i] * inv);
+        for (int i = 0; i < BLOCK; i++) q[i] = nearest_code(src[i] * inv);
         wf_nibbles_pack(q, k.q);
         memcpy((uint8_t *)dst + b * sizeof k, &k, sizeof k);
     }

@@ -1,9 +1,8 @@
 /* q4_0: 32 weights a block, x = d * (q - 8) with q in 0..15. They lie as nibbles.h says.
  * d takes the sign that puts the largest weight at q = 0. */
+#include "tensor/quant/fit.h"
 #include "tensor/quant/nibbles.h"
-#include "tensor/tensor.h"
 
-#include <math.h>
 #include <string.h>
 
 #define BLOCK WF_NIBBLE_BLOCK
@@ -31,10 +30,7 @@ void wf_encode_q4_0(const float *src, void *dst, size_t n)
     for (size_t b = 0; b < n / BLOCK; b++, src += BLOCK) {
         struct block k;
         int q[BLOCK];
-        float max = 0; /* the largest by magnitude, with its sign */
-        for (int i = 0; i < BLOCK; i++)
-            if (fabsf(src[i]) > fabsf(max)) max = src[i];
-        float d = max / -8, inv = d != 0 ? 1 / d : 0;
+        float d = wf_fit_largest(src, BLOCK) / -8, inv = d != 0 ? 1 / d : 0;
         k.d = wf_float_to_half(d);
         for (int i = 0; i < BLOCK; i++) q[i] = wf_round_clamp(src[i] * inv + 8, 0, 15);
         wf_nibbles_pack(q, k.q);

@@ -1,7 +1,7 @@
 /* q5_0: 32 weights a block, x = d * (q - 16) with q in 0..31. The lower four bits lie as nibbles.h says; bit i of high is the fifth of
  * weight i. d takes the sign that puts the largest weight at q = 0. */
+#include "tensor/quant/fit.h"
 #include "tensor/quant/nibbles.h"
-#include "tensor/tensor.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,10 +32,7 @@ void wf_encode_q5_0(const float *src, void *dst, size_t n)
     for (size_t b = 0; b < n / BLOCK; b++, src += BLOCK) {
         struct block k = {0};
         int q[BLOCK];
-        float max = 0; /* the largest by magnitude, with its sign */
-        for (int i = 0; i < BLOCK; i++)
-            if (fabsf(src[i]) > fabsf(max)) max = src[i];
-        float d = max / -16, inv = d != 0 ? 1 / d : 0;
+        float d = wf_fit_largest(src, BLOCK) / -16, inv = d != 0 ? 1 / d : 0;
         k.d = wf_float_to_half(d);
         for (int i = 0; i < BLOCK; i++) {
             int five = wf_round_clamp(floorf(src[i] * inv + 16.5f), 0, 31); /* halves go up, as in ggml */
