@@ -51,8 +51,7 @@ void wf_eventcount_wait(wf_eventcount *, atomic_uint *word, uint32_t old);
 /* The same, at the latest at the monotonic time `until`. */
 void wf_eventcount_wait_until(wf_eventcount *, atomic_uint *word, uint32_t old, uint64_t until_ns);
 void wf_eventcount_notify(wf_eventcount *);
-/* One iteration of a spinning wait that started at *since (0: starts now); false when it is time to sleep.
- */
+/* One iteration of a spinning wait that started at *since (0: starts now); false when it is time to sleep. */
 bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
@@ -111,13 +110,11 @@ void wf_cpu_run_alone(wf_cpu_run_fn, const wf_call *, void *shared, void *per_th
 void wf_cpu_barrier(const wf_cpu_work *); /* waits for all threads of the call */
 /* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is left, or nobody
  * wants the rest. Use for one loop per call, the one that computes the results. */
-bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin,
-                 uint32_t *end);
+bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin, uint32_t *end);
 /* A chunk for wf_cpu_next: a multiple of unit, at most `most`, with which all threads have equally many chunks, as far as that goes. */
 uint32_t wf_cpu_chunk(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t most);
 /* This thread's fixed share of 0..total, in multiples of unit. */
-void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin,
-                 uint32_t *end);
+void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin, uint32_t *end);
 
 /* ---- dev.c ----------------------------------------------------------------------------------- */
 
@@ -126,8 +123,7 @@ typedef struct wf_cpu_variant {
     wf_cpu_run_fn run;
     /* Suitability for the call: 0: cannot run it; the highest is selected. */
     uint32_t (*rank)(const wf_call *);
-    wf_cpu_scratch_size (*scratch)(
-        const wf_call *); /* scratch size; NULL: none. Called when the operands are ready */
+    wf_cpu_scratch_size (*scratch)(const wf_call *); /* NULL: none. Called when the operands are ready */
 } wf_cpu_variant;
 
 typedef struct wf_cpu_dev {
@@ -143,8 +139,7 @@ typedef struct wf_cpu_dev {
     struct wf_cpu_queue *queues; /* a list */
 } wf_cpu_dev;
 
-void wf_cpu_fail(wf_cpu_dev *, weft_status,
-                 const char *message);  /* called by a leader; keeps the first failure */
+void wf_cpu_fail(wf_cpu_dev *, weft_status, const char *message);  /* called by a leader; keeps the first failure */
 weft_status wf_cpu_check(wf_cpu_dev *); /* returns that failure as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
 /* Where nobody says how many: all, but one of 16 and more, for the engine submits the next step while this one runs. */

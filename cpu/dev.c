@@ -28,9 +28,9 @@ static const variant_row rows[] = {
 #define XL(layout_, op_, name_, tier_, class_, arith_, flags_, run_, rank_, scratch_)              \
     {WF_OP_##op_, {{name_, WF_TIER_##tier_, layout_, class_, WF_ARITH_##arith_, flags_}, run_, rank_, scratch_}},
 #define X(...) XL(0, __VA_ARGS__)
+#define XG(id, name, tier, class, arith, flags, ...) \
+    X(GROUPED_GEMM, name, tier, class, arith, flags, wf_cpu_grouped_##id, wf_cpu_rank_grouped_##id, wf_cpu_grouped_scratch_##id)
 #include "cpu/variants.def"
-#undef X
-#undef XL
 };
 
 /* The rows sorted by op, once. */

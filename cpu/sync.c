@@ -161,8 +161,7 @@ bool wf_cpu_event_wait(wf_cpu_event *e, uint32_t target, uint64_t until_ns)
     struct timespec ts = timespec_of(until_ns);
     pthread_mutex_lock(&e->mutex);
     e->sleepers++;
-    while (!wf_cpu_event_due(e, target) &&
-           pthread_cond_timedwait(&e->cond, &e->mutex, &ts) == 0) {
+    while (!wf_cpu_event_due(e, target) && pthread_cond_timedwait(&e->cond, &e->mutex, &ts) == 0) {
     }
     e->sleepers--;
     bool due = wf_cpu_event_due(e, target);

@@ -1,5 +1,4 @@
-/* variants: rank functions of the kernels in variants.def, and the description of the CPU.
- */
+/* variants: rank functions of the kernels in variants.def, and the description of the CPU. */
 #ifndef WF_CPU_VARIANTS_H
 #define WF_CPU_VARIANTS_H
 
@@ -30,6 +29,13 @@ WF_CPU_LEVEL(avx512)
 WF_CPU_LEVEL(neon)
 WF_CPU_LEVEL(dotprod)
 #undef WF_CPU_LEVEL
+
+/* ops/grouped_gemm.c: a product with each token's experts by a kernel for GEMM. */
+#define XG(id, ...)                                                                                \
+    void wf_cpu_grouped_##id(const wf_cpu_work *);                                                 \
+    wf_cpu_scratch_size wf_cpu_grouped_scratch_##id(const wf_call *);                              \
+    uint32_t wf_cpu_rank_grouped_##id(const wf_call *);
+#include "cpu/variants.def"
 
 /* Fills tiers, features and driver of the device's description. */
 void wf_cpu_describe(struct weft_device_info *);

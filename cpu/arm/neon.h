@@ -15,74 +15,28 @@ typedef struct qf {
     float32x4_t low, high;
 } qf;
 
-/* clang-format off: a table with one line per function */
-WF_INLINE vf v_zero(void)
-{
-    return vdupq_n_f32(0);
-}
-WF_INLINE vf v_set(float x)
-{
-    return vdupq_n_f32(x);
-}
-WF_INLINE vf v_load(const float *p)
-{
-    return vld1q_f32(p);
-}
-WF_INLINE void v_store(float *p, vf a)
-{
-    vst1q_f32(p, a);
-}
-WF_INLINE vf v_add(vf a, vf b)
-{
-    return vaddq_f32(a, b);
-}
-WF_INLINE vf v_sub(vf a, vf b)
-{
-    return vsubq_f32(a, b);
-}
-WF_INLINE vf v_mul(vf a, vf b)
-{
-    return vmulq_f32(a, b);
-}
-WF_INLINE vf v_div(vf a, vf b)
-{
-    return vdivq_f32(a, b);
-}
-WF_INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return vfmaq_f32(c, a, b);
-}
+/* clang-format off: a table with one line per function, as far as they fit */
+WF_INLINE vf v_zero(void) { return vdupq_n_f32(0); }
+WF_INLINE vf v_set(float x) { return vdupq_n_f32(x); }
+WF_INLINE vf v_load(const float *p) { return vld1q_f32(p); }
+WF_INLINE void v_store(float *p, vf a) { vst1q_f32(p, a); }
+WF_INLINE vf v_add(vf a, vf b) { return vaddq_f32(a, b); }
+WF_INLINE vf v_sub(vf a, vf b) { return vsubq_f32(a, b); }
+WF_INLINE vf v_mul(vf a, vf b) { return vmulq_f32(a, b); }
+WF_INLINE vf v_div(vf a, vf b) { return vdivq_f32(a, b); }
+WF_INLINE vf v_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 /* Not vmaxq, which gives NaN for either NaN. */
-WF_INLINE vf v_max(vf a, vf b)
-{
-    return vbslq_f32(vcgtq_f32(a, b), a, b);
-}
-WF_INLINE vf v_round(vf a)
-{
-    return vrndnq_f32(a);
-}
-/* clang-format on */
+WF_INLINE vf v_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+WF_INLINE vf v_round(vf a) { return vrndnq_f32(a); }
 WF_INLINE vf v_pow2i(vf n)
 {
     int32x4_t e = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
     return vreinterpretq_f32_s32(vshlq_n_s32(e, 23));
 }
-WF_INLINE float v_reduce_add(vf a)
-{
-    return vaddvq_f32(a);
-}
-WF_INLINE float v_reduce_max(vf a)
-{
-    return vmaxnmvq_f32(a);
-}
-WF_INLINE vf v_load_f16(const void *p)
-{
-    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
-}
-WF_INLINE void v_store_f16(void *p, vf a)
-{
-    vst1_u8(p, vreinterpret_u8_f16(vcvt_f16_f32(a)));
-}
+WF_INLINE float v_reduce_add(vf a) { return vaddvq_f32(a); }
+WF_INLINE float v_reduce_max(vf a) { return vmaxnmvq_f32(a); }
+WF_INLINE vf v_load_f16(const void *p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+WF_INLINE void v_store_f16(void *p, vf a) { vst1_u8(p, vreinterpret_u8_f16(vcvt_f16_f32(a))); }
 WF_INLINE vf v_load_bf16(const void *p)
 {
     return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));
@@ -110,10 +64,7 @@ WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t 
 
 /* ---- 32 int8 products ------------------------------------------------------------------------ */
 
-WF_INLINE q8 q_load(const void *p)
-{
-    return (q8){vld1q_s8(p), vld1q_s8((const int8_t *)p + 16)};
-}
+WF_INLINE q8 q_load(const void *p) { return (q8){vld1q_s8(p), vld1q_s8((const int8_t *)p + 16)}; }
 WF_INLINE q8 q_nibbles(const void *p)
 {
     uint8x16_t b = vld1q_u8(p);
@@ -212,10 +163,7 @@ WF_INLINE q8 q_3k(const void *p, const void *high, uint32_t i)
 
 /* sum plus products, four to a lane. */
 #ifdef __ARM_FEATURE_DOTPROD
-WF_INLINE int32x4_t q_dot16(int32x4_t sum, int8x16_t w, int8x16_t x)
-{
-    return vdotq_s32(sum, w, x);
-}
+WF_INLINE int32x4_t q_dot16(int32x4_t sum, int8x16_t w, int8x16_t x) { return vdotq_s32(sum, w, x); }
 #else
 /* Pairs of products stay below 2 * 128 * 127, because x is at least -127. */
 WF_INLINE int32x4_t q_dot16(int32x4_t sum, int8x16_t w, int8x16_t x)
@@ -230,18 +178,9 @@ WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
                 vcvtq_f32_s32(q_dot16(vld1q_s32(comp + 4), w.high, vld1q_s8(x + 16)))};
 }
 
-WF_INLINE qf qf_load(const float *p)
-{
-    return (qf){vld1q_f32(p), vld1q_f32(p + 4)};
-}
-WF_INLINE qf qf_set(float x)
-{
-    return (qf){vdupq_n_f32(x), vdupq_n_f32(x)};
-}
-WF_INLINE qf qf_zero(void)
-{
-    return qf_set(0);
-}
+WF_INLINE qf qf_load(const float *p) { return (qf){vld1q_f32(p), vld1q_f32(p + 4)}; }
+WF_INLINE qf qf_set(float x) { return (qf){vdupq_n_f32(x), vdupq_n_f32(x)}; }
+WF_INLINE qf qf_zero(void) { return qf_set(0); }
 WF_INLINE qf qf_half(const void *p)
 {
     uint16_t h;
@@ -249,22 +188,13 @@ WF_INLINE qf qf_half(const void *p)
     vf x = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h)));
     return (qf){x, x};
 }
-WF_INLINE qf qf_pair(const float *p)
-{
-    return (qf){vdupq_n_f32(p[0]), vdupq_n_f32(p[1])};
-}
-WF_INLINE qf qf_mul(qf a, qf b)
-{
-    return (qf){vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)};
-}
+WF_INLINE qf qf_pair(const float *p) { return (qf){vdupq_n_f32(p[0]), vdupq_n_f32(p[1])}; }
+WF_INLINE qf qf_mul(qf a, qf b) { return (qf){vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)}; }
 WF_INLINE qf qf_fma(qf a, qf b, qf c)
 {
     return (qf){vfmaq_f32(c.low, a.low, b.low), vfmaq_f32(c.high, a.high, b.high)};
 }
-WF_INLINE float qf_sum(qf a)
-{
-    return vaddvq_f32(vaddq_f32(a.low, a.high));
-}
+WF_INLINE float qf_sum(qf a) { return vaddvq_f32(vaddq_f32(a.low, a.high)); }
 
 /* 16 int8, less bias, times d. */
 WF_INLINE void q_expand16(int8x16_t w, int bias, vf d, float *dst)
@@ -281,27 +211,18 @@ WF_INLINE void q_expand(q8 w, int bias, qf a, qf b, float *dst)
     q_expand16(w.low, bias, a.low, dst);
     q_expand16(w.high, bias, b.low, dst + 16);
 }
-WF_INLINE void q_scales(const void *p, qf d, float *out)
-{
-    q_expand16(vld1q_s8(p), 0, d.low, out);
-}
+WF_INLINE void q_scales(const void *p, qf d, float *out) { q_expand16(vld1q_s8(p), 0, d.low, out); }
 
 #ifdef __ARM_FEATURE_DOTPROD
 #define QI_BYTES 16
 typedef int32x4_t qi;
 
-WF_INLINE qi qi_set(int8_t x)
-{
-    return vreinterpretq_s32_s8(vdupq_n_s8(x));
-}
+WF_INLINE qi qi_set(int8_t x) { return vreinterpretq_s32_s8(vdupq_n_s8(x)); }
 WF_INLINE qi qi_dot(qi sum, qi a, qi b)
 {
     sum = vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b));
     __asm__ volatile("" : "+w"(sum));
     return sum;
 }
-WF_INLINE int32_t qi_sum(qi a)
-{
-    return vaddvq_s32(vshrq_n_s32(a, 8));
-}
+WF_INLINE int32_t qi_sum(qi a) { return vaddvq_s32(vshrq_n_s32(a, 8)); }
 #endif

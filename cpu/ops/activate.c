@@ -3,7 +3,7 @@
 
 #define SPAN 1024 /* columns of a work item */
 
-WF_INLINE void span(enum wf_activation f, const float *x, float *y, uint32_t n)
+WF_INLINE void activate_span(enum wf_activation f, const float *x, float *y, uint32_t n)
 {
     uint32_t k = 0;
     for (; k + VL <= n; k += VL) v_store(y + k, activate(f, v_load(x + k)));
@@ -20,6 +20,6 @@ void WF_SIMD(wf_cpu_activate)(const wf_cpu_work *w)
     wf_cpu_part(w, y->rows * spans, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) {
         uint32_t m = i / spans, at = i % spans * SPAN, n = WF_MIN((uint32_t)SPAN, y->cols - at);
-        span((enum wf_activation)w->call->p.activation, (const float *)wf_cpu_row(x, m) + at, (float *)wf_cpu_row(y, m) + at, n);
+        activate_span((enum wf_activation)w->call->p.activation, (const float *)wf_cpu_row(x, m) + at, (float *)wf_cpu_row(y, m) + at, n);
     }
 }

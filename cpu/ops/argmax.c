@@ -5,7 +5,7 @@
 #include "cpu/ops/simd.h"
 
 /* x * 0 is 0 for every finite x: a NaN or infinity turns the second sum into NaN. */
-static float largest(const float *x, uint32_t n, bool *finite)
+static float largest_of(const float *x, uint32_t n, bool *finite)
 {
     vf top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, zero[2] = {v_zero(), v_zero()};
     uint32_t k = 0;
@@ -24,22 +24,18 @@ static float largest(const float *x, uint32_t n, bool *finite)
     return best;
 }
 
-static int32_t first_largest(const float *x, uint32_t n)
-{
-    bool finite;
-    float best = largest(x, n, &finite);
-    for (uint32_t k = 0; k < n; k++) {
-        if (!finite && !isfinite(x[k])) return -1 - (int32_t)k;
-        if (finite && x[k] == best) return (int32_t)k;
-    }
-    return 0;
-}
-
 void WF_SIMD(wf_cpu_argmax)(const wf_cpu_work *w)
 {
     const wf_view *x = &w->call->in[WF_ARGMAX_X];
     int32_t *y = wf_cpu_at(&w->call->out[WF_ARGMAX_Y]);
     uint32_t begin, end;
     wf_cpu_part(w, x->rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) y[m] = first_largest(wf_cpu_row(x, m), x->cols);
+    for (uint32_t m = begin; m < end; m++) {
+        const float *row = wf_cpu_row(x, m);
+        bool finite;
+        float best = largest_of(row, x->cols, &finite);
+        uint32_t k = 0;
+        while (k < x->cols && (finite ? row[k] != best : isfinite(row[k]))) k++;
+        y[m] = k == x->cols ? 0 : finite ? (int32_t)k : -1 - (int32_t)k;
+    }
 }

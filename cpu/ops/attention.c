@@ -94,15 +94,6 @@ static att att_of(const wf_call *c)
     return a;
 }
 
-static att async_att_of(const wf_call *c)
-{
-    att a = att_of(c);
-    const wf_view *count = &c->out[WF_ATTENTION_RECOMPUTED];
-    a.async = wf_attention_base(&c->p, MOST, LEAST, &a.base, &a.low);
-    a.recomputed = count->buf ? (atomic_uint *)wf_cpu_at(count) : NULL;
-    return a;
-}
-
 /* A work item. */
 typedef struct block {
     uint32_t begin, end; /* rows */
@@ -202,7 +193,7 @@ static workspace workspace_at(const att *a, float *at)
     return r;
 }
 
-static void clear(const att *a, state s)
+static void clear_state(const att *a, state s)
 {
     memset(s.sum, 0, sizeof(float) * a->queries * a->dim_padded);
     for (uint32_t i = 0; i < a->queries; i++) {
@@ -220,16 +211,6 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_attention_scratch)(const wf_call *c)
 }
 
 /* ---- one tile -------------------------------------------------------------------------------- */
-
-static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t dim_padded)
-{
-    uint32_t d = 0;
-    for (; d + VL <= dim; d += VL) v_store(dst + d, v_load_f16(src + d));
-    if (d == dim_padded) return;
-    uint16_t last[VL] = {0};
-    memcpy(last, src + d, (dim - d) * 2);
-    v_store(dst + d, v_load_f16(last));
-}
 
 /* Points at tokens first..first+n of one head, n > 0; past them at the first again, so that all of TILE can be prefetched. */
 static void find_tokens(const att *a, const uint16_t **tokens, const wf_view *pool, const block *b, uint32_t first, uint32_t n)
@@ -259,25 +240,24 @@ static ahead ahead_of(const att *a, const uint16_t *const *tokens, uint32_t step
     return (ahead){tokens, (a->dim + LINE - 1) / LINE, (TILE + steps - 1) / steps, 0};
 }
 
-WF_INLINE void prefetch(ahead *h)
+WF_INLINE void prefetch_ahead(ahead *h)
 {
     uint32_t end = WF_MIN(h->next + h->each, TILE);
     for (; h->next < end; h->next++)
         for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch(h->tokens[h->next] + i * LINE);
 }
 
-static void convert(const att *a, const uint16_t *const *tokens, uint32_t n, float *out)
+/* V of n tokens as floats, padded with zeros. */
+static void widen_values(const att *a, const uint16_t *const *tokens, uint32_t n, float *out)
 {
-    for (uint32_t i = 0; i < n; i++) widen(tokens[i], out + (size_t)i * a->dim_padded, a->dim, a->dim_padded);
-}
-
-/* Transposes the last elements of VL keys, fewer than F16_ELEMS. */
-static void load_last(const att *a, const uint16_t *const *keys, uint32_t d, uint16_t *out)
-{
-    uint16_t last[VL][F16_ELEMS] = {{0}};
-    const uint16_t *rows[VL];
-    for (uint32_t i = 0; i < VL; i++) rows[i] = memcpy(last[i], keys[i] + d, (a->dim - d) * sizeof **last);
-    v_transpose_f16(rows, 0, out);
+    for (uint32_t i = 0; i < n; i++, out += a->dim_padded) {
+        uint32_t d = 0;
+        for (; d + VL <= a->dim; d += VL) v_store(out + d, v_load_f16(tokens[i] + d));
+        if (d == a->dim_padded) continue;
+        uint16_t last[VL] = {0};
+        memcpy(last, tokens[i] + d, (a->dim - d) * 2);
+        v_store(out + d, v_load_f16(last));
+    }
 }
 
 /* Transposes F16_ELEMS elements of keys j..end, from d on, or as many as there are. */
@@ -285,8 +265,14 @@ static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end
 {
     for (; d < a->dim && j < end; j += VL) {
         uint16_t *out = r->k + (size_t)j * a->k_dim + (size_t)d * VL;
-        if (d + F16_ELEMS <= a->dim) v_transpose_f16(r->keys + j, d, out);
-        else load_last(a, r->keys + j, d, out);
+        if (d + F16_ELEMS <= a->dim) {
+            v_transpose_f16(r->keys + j, d, out);
+            continue;
+        }
+        uint16_t last[VL][F16_ELEMS] = {{0}};
+        const uint16_t *rows[VL];
+        for (uint32_t i = 0; i < VL; i++) rows[i] = memcpy(last[i], r->keys[j + i] + d, (a->dim - d) * sizeof **last);
+        v_transpose_f16(rows, 0, out);
     }
 }
 
@@ -307,7 +293,7 @@ WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, 
     if (!i0) load_keys(a, r, j, j + nc * VL, 0);
     for (uint32_t d = 0; d < a->dim; d++) {
         vf kv[CV];
-        if (d % STEP == 0) prefetch(h);
+        if (d % STEP == 0) prefetch_ahead(h);
         if (d % F16_ELEMS == 0 && !i0) load_keys(a, r, j, j + nc * VL, d + F16_ELEMS);
         for (int c = 0; c < nc; c++) {
             float *one = wide + ((size_t)c * a->dim + d) * VL;
@@ -331,22 +317,12 @@ WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, 
     for (; j < n; j += VL) score(a, r, i, j, h, nq, 1, pass);
 }
 
-/* Of all queries, as many at a time as registers hold. */
-static void few_scores(const att *a, const workspace *r, uint32_t nq, uint32_t n, ahead *h)
+/* Of queries i to nq, as many at a time as registers hold. */
+WF_INLINE void scores_from(const att *a, const workspace *r, uint32_t i, uint32_t nq, uint32_t n, ahead *h, const enum passes pass)
 {
-    uint32_t i = 0;
-    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, EACH);
-    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, EACH);
-    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, EACH);
-}
-
-static void many_scores(const att *a, const workspace *r, uint32_t nq, uint32_t n, ahead *h)
-{
-    uint32_t i = QK;
-    scores(a, r, 0, n, h, QK, CK, FIRST_OF_MANY);
-    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, LATER);
-    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, LATER);
-    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, LATER);
+    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, pass);
+    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, pass);
+    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, pass);
 }
 
 /* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or converted. Prefetches. */
@@ -360,7 +336,7 @@ WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t 
         for (int c = 0; c < nc; c++) acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + c * VL), v_set(alpha[i]));
     for (uint32_t j = 0; j < n; j++) {
         vf vv[CV];
-        if (j % STEP == 0) prefetch(h);
+        if (j % STEP == 0) prefetch_ahead(h);
         for (int c = 0; c < nc; c++)
             vv[c] = direct ? v_load_f16(r->values[j] + d + c * VL) : v_load(r->v + (size_t)j * a->dim_padded + d + c * VL);
         for (int i = 0; i < nq; i++) {
@@ -385,19 +361,12 @@ static uint32_t passes(uint32_t nq)
     return nq / QV_DIRECT + nq % QV_DIRECT / QV + nq % QV;
 }
 
-static void weigh_direct(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h)
+WF_INLINE void weigh_queries(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h, const bool direct)
 {
     uint32_t i = 0;
-    for (; i + QV_DIRECT <= nq; i += QV_DIRECT) weigh_all(a, r, i, n, h, QV_DIRECT, CV / 2, true);
-    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, true);
-    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, true);
-}
-
-static void weigh_converted(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h)
-{
-    uint32_t i = 0;
-    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, false);
-    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, false);
+    for (; direct && i + QV_DIRECT <= nq; i += QV_DIRECT) weigh_all(a, r, i, n, h, QV_DIRECT, CV / 2, true);
+    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, direct);
+    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, direct);
 }
 
 /* Clears V outside all windows of the block: it may hold NaN, and 0 * NaN is not 0. */
@@ -423,12 +392,6 @@ static void cap_scores(const att *a, float *s, uint32_t n)
     }
 }
 
-static void mask_range(const att *a, const workspace *r, uint32_t i)
-{
-    float *s = r->score + (size_t)i * TILE;
-    for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
-}
-
 /* The largest score of query i so far. Scores that the mask hides become -inf. */
 static float max_score(const att *a, const workspace *r, uint32_t i)
 {
@@ -436,7 +399,7 @@ static float max_score(const att *a, const workspace *r, uint32_t i)
     vf high = v_set(r->part.row_max[i]);
     if (!r->seen[i]) return r->part.row_max[i];
     cap_scores(a, s, r->seen[i]);
-    mask_range(a, r, i);
+    for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
     for (uint32_t j = r->seen[i]; j < TILE; j++) s[j] = -INFINITY;
     for (uint32_t j = 0; j < TILE; j += VL) high = v_max(high, v_load(s + j));
     return v_reduce_max(high);
@@ -454,8 +417,9 @@ WF_INLINE float weights_of(float *s, float base)
     return v_reduce_add(sum);
 }
 
-/* Sets the largest score of each query, and alpha, the factor by which its sums must be rescaled: 0 where there are none yet. */
-static void set_row_max(const att *a, const workspace *r, uint32_t nq)
+/* Turns scores into weights, and sets the largest score of each query, and alpha, the factor by which its sums must be rescaled: 0 where there
+ * are none yet. Asynchronous: a row above the range has left: its weights would not fit, so it gets none. */
+static void turn_to_weights(const att *a, const workspace *r, uint32_t nq)
 {
     float *row_max = r->part.row_max;
     for (uint32_t i = 0; i < nq; i++) r->now[i] = max_score(a, r, i);
@@ -464,12 +428,6 @@ static void set_row_max(const att *a, const workspace *r, uint32_t nq)
         v_store(r->alpha + i, a->async ? v_set(1) : alpha);
         v_store(row_max + i, now);
     }
-}
-
-/* Turns scores into weights. Asynchronous: a row above the range has left: its weights would not fit, so it gets none. */
-static void weights(const att *a, const workspace *r, uint32_t nq)
-{
-    set_row_max(a, r, nq);
     for (uint32_t i = 0; i < nq; i++) {
         float *s = r->score + (size_t)i * TILE, *row_sum = r->part.row_sum + i, base = a->async ? a->base : r->now[i];
         if (r->seen[i] && (!a->async || r->now[i] - base < MOST)) *row_sum = *row_sum * r->alpha[i] + weights_of(s, base);
@@ -497,24 +455,28 @@ static uint32_t v_steps(const att *a, uint32_t nq, bool direct)
 }
 
 /* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
-static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
+static void attend_tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
     uint32_t nq = (b->end - b->begin) * a->group;
     const bool direct = !a->windows && a->dim == a->dim_padded && passes(nq) <= 2;
     find_tokens(a, r->values, a->v, b, first, n);
     ahead h = ahead_of(a, r->values, k_steps(a, nq));
-    if (nq > QK) many_scores(a, r, nq, n, &h);
-    else few_scores(a, r, nq, n, &h);
-    weights(a, r, nq);
+    if (nq > QK) {
+        scores(a, r, 0, n, &h, QK, CK, FIRST_OF_MANY);
+        scores_from(a, r, QK, nq, n, &h, LATER);
+    } else {
+        scores_from(a, r, 0, nq, n, &h, EACH);
+    }
+    turn_to_weights(a, r, nq);
     find_keys(a, r, b, first + n);
     h = ahead_of(a, r->keys, v_steps(a, nq, direct));
     if (direct) {
-        weigh_direct(a, r, n, nq, &h);
+        weigh_queries(a, r, n, nq, &h, true);
         return;
     }
-    convert(a, r->values, n, r->v);
+    widen_values(a, r->values, n, r->v);
     clear_unseen(a, r, b, first, n);
-    weigh_converted(a, r, n, nq, &h);
+    weigh_queries(a, r, n, nq, &h, false);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -547,25 +509,14 @@ static void set_mask(const att *a, const workspace *r, const block *b, uint32_t 
     if (from == first && to == first + r->seen[i]) r->seen[i] = 0; /* none */
 }
 
-static bool hidden(const att *a, const block *b, uint32_t first, uint32_t n)
-{
-    return a->windows && first >= a->p->sink && first + n <= b->after;
-}
-
-/* Does a score of query i exceed the given maximum? In this split, or in those merged so far. */
-static bool has_left(const att *a, const workspace *r, uint32_t i)
-{
-    return a->async && !(r->part.row_max[i] - a->base < MOST && r->whole.row_max[i] - a->base < MOST);
-}
-
 /* Sets the masks of all queries for the tile at `first`. False: no query is left that sees it. */
 static bool set_masks(const att *a, const workspace *r, const block *b, uint32_t first)
 {
     uint32_t nq = (b->end - b->begin) * a->group, left = 0;
     for (uint32_t i = 0; i < nq; i++) {
         set_mask(a, r, b, first, i);
-        if (!has_left(a, r, i)) continue;
-        r->seen[i] = 0;
+        if (!a->async || (r->part.row_max[i] - a->base < MOST && r->whole.row_max[i] - a->base < MOST)) continue;
+        r->seen[i] = 0; /* a score exceeds the given maximum, in this split or in those merged so far */
         left++;
     }
     return left < nq;
@@ -575,19 +526,19 @@ static bool set_masks(const att *a, const workspace *r, const block *b, uint32_t
 static void one_split(const att *a, const workspace *r, const block *b, uint32_t s)
 {
     uint32_t end = WF_MIN(b->keys, (s + 1) * SPLIT);
-    clear(a, r->part);
+    clear_state(a, r->part);
     for (uint32_t first = s * SPLIT, found = UINT32_MAX; first < end; first += TILE) {
         uint32_t n = WF_MIN(TILE, end - first);
-        if (hidden(a, b, first, n)) continue;
+        if (a->windows && first >= a->p->sink && first + n <= b->after) continue; /* hidden from all */
         if (!set_masks(a, r, b, first)) return;
         if (found != first) find_keys(a, r, b, first);
-        tile(a, r, b, first, n);
+        attend_tile(a, r, b, first, n);
         found = first + TILE;
     }
 }
 
 /* Merges part into whole; an empty part changes nothing. Sums relative to a given maximum are just added. */
-static void merge(const att *a, state whole, state part, uint32_t nq)
+static void merge_state(const att *a, state whole, state part, uint32_t nq)
 {
     for (uint32_t i = 0; i < nq; i++) {
         float *to = whole.sum + (size_t)i * a->dim_padded, *from = part.sum + (size_t)i * a->dim_padded;
@@ -605,15 +556,8 @@ static void merge(const att *a, state whole, state part, uint32_t nq)
     }
 }
 
-/* What a query head's sum is divided by; its sink, which may be so large that nothing else is left, comes last. */
-static float total(const att *a, float row_sum, float row_max, uint32_t head)
-{
-    if (!a->sinks) return row_sum;
-    return row_sum + exp2f(a->sinks[head] * 1.44269504f - row_max);
-}
-
 /* Writes the rows and heads of which redo says that this way of computing suits them; NULL: all. */
-static void store(const att *a, state s, const block *b, const uint32_t *redo)
+static void store_block(const att *a, state s, const block *b, const uint32_t *redo)
 {
     uint32_t i = 0;
     for (uint32_t m = b->begin; m < b->end; m++)
@@ -622,7 +566,9 @@ static void store(const att *a, state s, const block *b, const uint32_t *redo)
             uint32_t head = b->head * a->group + h;
             size_t at = (size_t)head * a->dim;
             if (redo && redo[i] == a->async) continue;
-            float inverse = s.row_sum[i] == 0 ? 0 : 1 / total(a, s.row_sum[i], a->async ? a->base : s.row_max[i], head); /* no keys: zeros */
+            float total = s.row_sum[i];
+            if (a->sinks) total += exp2f(a->sinks[head] * 1.44269504f - (a->async ? a->base : s.row_max[i])); /* may leave nothing else */
+            float inverse = s.row_sum[i] == 0 ? 0 : 1 / total; /* no keys: zeros */
             for (uint32_t d = 0; d < a->dim; d++)
                 wf_cpu_set(a->o, row, at + d, s.sum[(size_t)i * a->dim_padded + d] * inverse);
         }
@@ -632,27 +578,15 @@ static void store(const att *a, state s, const block *b, const uint32_t *redo)
 static void whole_block(const att *a, const workspace *r, const block *b)
 {
     load_queries(a, r, b);
-    clear(a, r->whole);
+    clear_state(a, r->whole);
     for (uint32_t s = 0; s * SPLIT < b->keys; s++) {
         one_split(a, r, b, s);
-        merge(a, r->whole, r->part, (b->end - b->begin) * a->group);
+        merge_state(a, r->whole, r->part, (b->end - b->begin) * a->group);
     }
 }
 
-/* Finds the rows and heads that the given maximum did not suit; returns how many. A row without keys has nothing to suit. */
-static uint32_t find_unsuited(const att *a, const workspace *r, const block *b)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < (b->end - b->begin) * a->group; i++) {
-        float above = r->whole.row_max[i] - a->base;
-        r->redo[i] = a->pos[b->begin + i / a->group] >= 0 && !(above > a->low && above < MOST);
-        n += r->redo[i];
-    }
-    return n;
-}
-
-/* Computes them again, a row at a time. */
-static void recompute(const att *a, const workspace *r, const block *b)
+/* Computes the rows and heads that the given maximum did not suit again, a row at a time. */
+static void recompute_rows(const att *a, const workspace *r, const block *b)
 {
     att online = *a;
     online.async = false;
@@ -664,23 +598,28 @@ static void recompute(const att *a, const workspace *r, const block *b)
         block row = {.begin = m, .end = m + 1, .head = b->head, .keys = block_keys(a, m, m + 1)};
         if (a->windows) row.after = block_after(a, &row);
         whole_block(&online, r, &row);
-        store(&online, r->whole, &row, redo);
+        store_block(&online, r->whole, &row, redo);
     }
 }
 
-/* Writes the block's results. */
-static void finish(const att *a, const workspace *r, const block *b)
+/* Writes the block's results. A row without keys has nothing that the given maximum must suit. */
+static void finish_block(const att *a, const workspace *r, const block *b)
 {
-    uint32_t n = a->async ? find_unsuited(a, r, b) : 0;
-    store(a, r->whole, b, a->async ? r->redo : NULL);
+    uint32_t n = 0;
+    for (uint32_t i = 0; a->async && i < (b->end - b->begin) * a->group; i++) {
+        float above = r->whole.row_max[i] - a->base;
+        r->redo[i] = a->pos[b->begin + i / a->group] >= 0 && !(above > a->low && above < MOST);
+        n += r->redo[i];
+    }
+    store_block(a, r->whole, b, a->async ? r->redo : NULL);
     if (!n) return;
     if (a->recomputed) atomic_fetch_add(a->recomputed, n);
-    recompute(a, r, b);
+    recompute_rows(a, r, b);
 }
 
 /* Moves *b from item *at to `item`; items enumerate KV heads, in their order, then blocks. Blocks are found sequentially, so an earlier item, stolen
  * from another thread, restarts the search. */
-static void seek(const att *a, const workspace *r, block *b, uint32_t *at, uint32_t item)
+static void seek_item(const att *a, const workspace *r, block *b, uint32_t *at, uint32_t item)
 {
     uint32_t heads = a->p->n_kv_head;
     if (item / heads < *at / heads) {
@@ -703,10 +642,10 @@ static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
     uint32_t at = 0, i, end, begin;
     float *parts = w->shared;
     while (wf_cpu_next(w, a->items * a->splits, 1, &i, &end)) {
-        seek(a, r, &b, &at, i / a->splits);
+        seek_item(a, r, &b, &at, i / a->splits);
         workspace own = *r;
         own.part = state_at(a, parts + i * state_size(a));
-        clear(a, own.whole);
+        clear_state(a, own.whole);
         load_queries(a, &own, &b);
         one_split(a, &own, &b, i % a->splits);
     }
@@ -715,16 +654,16 @@ static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
     at = 0;
     wf_cpu_part(w, a->items, 1, &begin, &end);
     for (i = begin; i < end; i++) {
-        seek(a, r, &b, &at, i);
-        clear(a, r->whole);
+        seek_item(a, r, &b, &at, i);
+        clear_state(a, r->whole);
         for (uint32_t s = 0; s < a->splits; s++)
-            merge(a, r->whole, state_at(a, parts + ((size_t)i * a->splits + s) * state_size(a)),
+            merge_state(a, r->whole, state_at(a, parts + ((size_t)i * a->splits + s) * state_size(a)),
                   (b.end - b.begin) * a->group);
-        finish(a, r, &b);
+        finish_block(a, r, &b);
     }
 }
 
-static void run(const wf_cpu_work *w, const att *a)
+static void run_attention(const wf_cpu_work *w, const att *a)
 {
     workspace r = workspace_at(a, w->per_thread);
     block b = {.end = block_end(a, 0)};
@@ -734,20 +673,23 @@ static void run(const wf_cpu_work *w, const att *a)
         return;
     }
     while (wf_cpu_next(w, a->items, 1, &i, &end)) {
-        seek(a, &r, &b, &at, i);
+        seek_item(a, &r, &b, &at, i);
         whole_block(a, &r, &b);
-        finish(a, &r, &b);
+        finish_block(a, &r, &b);
     }
 }
 
 void WF_SIMD(wf_cpu_attention)(const wf_cpu_work *w)
 {
     att a = att_of(w->call);
-    run(w, &a);
+    run_attention(w, &a);
 }
 
 void WF_SIMD(wf_cpu_attention_async)(const wf_cpu_work *w)
 {
-    att a = async_att_of(w->call);
-    run(w, &a);
+    const wf_view *count = &w->call->out[WF_ATTENTION_RECOMPUTED];
+    att a = att_of(w->call);
+    a.async = wf_attention_base(a.p, MOST, LEAST, &a.base, &a.low);
+    a.recomputed = count->buf ? (atomic_uint *)wf_cpu_at(count) : NULL;
+    run_attention(w, &a);
 }

@@ -59,16 +59,6 @@ WF_INLINE void decode_mins(const char *src, float *dst, size_t n, const bool fif
     }
 }
 
-static void decode_q4_k(const char *src, float *dst, size_t n)
-{
-    decode_mins(src, dst, n, false);
-}
-
-static void decode_q5_k(const char *src, float *dst, size_t n)
-{
-    decode_mins(src, dst, n, true);
-}
-
 static void decode_q6_k(const char *src, float *dst, size_t n)
 {
     for (size_t s = 0; s < n / 256; s++, src += 210) {
@@ -76,39 +66,21 @@ static void decode_q6_k(const char *src, float *dst, size_t n)
         q_scales(src + 192, qf_half(src + 208), scale);
         WF_UNROLL(Q6K_UNROLL)
         for (uint32_t j = 0; j < 8; j++)
-            q_expand(q_6k(src, j), 32, qf_set(scale[2 * j]), qf_set(scale[2 * j + 1]),
-                     dst + 256 * s + 32 * j);
+            q_expand(q_6k(src, j), 32, qf_set(scale[2 * j]), qf_set(scale[2 * j + 1]), dst + 256 * s + 32 * j);
     }
 }
 
 void WF_SIMD(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n)
 {
     switch (dtype) {
-    case WF_F16:
-        decode_f16(src, dst, n);
-        break;
-    case WF_BF16:
-        decode_bf16(src, dst, n);
-        break;
-    case WF_Q8_0:
-        decode_q8_0(src, dst, n);
-        break;
-    case WF_Q4_0:
-        decode_q4_0(src, dst, n);
-        break;
-    case WF_Q4_1:
-        decode_q4_1(src, dst, n);
-        break;
-    case WF_Q4_K:
-        decode_q4_k(src, dst, n);
-        break;
-    case WF_Q5_K:
-        decode_q5_k(src, dst, n);
-        break;
-    case WF_Q6_K:
-        decode_q6_k(src, dst, n);
-        break;
-    default:
-        wf_dtypes[dtype].decode(src, dst, n);
+    case WF_F16: decode_f16(src, dst, n); break;
+    case WF_BF16: decode_bf16(src, dst, n); break;
+    case WF_Q8_0: decode_q8_0(src, dst, n); break;
+    case WF_Q4_0: decode_q4_0(src, dst, n); break;
+    case WF_Q4_1: decode_q4_1(src, dst, n); break;
+    case WF_Q4_K: decode_mins(src, dst, n, false); break;
+    case WF_Q5_K: decode_mins(src, dst, n, true); break;
+    case WF_Q6_K: decode_q6_k(src, dst, n); break;
+    default: wf_dtypes[dtype].decode(src, dst, n);
     }
 }

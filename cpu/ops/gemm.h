@@ -43,8 +43,7 @@ static inline gemm gemm_of(const wf_cpu_work *work)
 
 /* Prefetches the next nr rows while the current tile is `done` bytes into each row and reads `bytes` of each: rows are too short for
  * the hardware prefetcher. near: into L1, for rows small enough not to evict the current tile. */
-WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const int nr,
-                          const bool near)
+WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const int nr, const bool near)
 {
     const char *next = w + nr * (w_step + done);
     for (size_t i = 0; i < nr * bytes; i += 64)
@@ -100,6 +99,13 @@ static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
     bool per_thread = (uint64_t)c->out[WF_GEMM_Y].rows * c->in[WF_GEMM_X].cols <= SMALL_PREP;
     size_t size = step * c->out[WF_GEMM_Y].rows;
     return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
+}
+
+/* An incomplete last panel of a row of W, from a copy padded with zeros. Not in the loop over panels, which it would slow down. */
+static __attribute__((noinline, unused)) const char *padded(const uint8_t dtype, const char *w, uint32_t k, char *copy, size_t room)
+{
+    memset(copy, 0, room);
+    return memcpy(copy, w, wf_dtype_bytes(dtype, k));
 }
 
 /* EACH_FORMAT(f) compiles f(g, format, begin, end) for each format of W, as functions of their own: in one, registers are short.

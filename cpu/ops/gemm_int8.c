@@ -41,19 +41,6 @@ static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *
         comp[i] = -offset * (q[4 * i] + q[4 * i + 1] + q[4 * i + 2] + q[4 * i + 3]);
 }
 
-/* Largest absolute value of 32 numbers; NaN counts as the largest. */
-static float max_abs(const float *x)
-{
-    uint32_t top = 0, bits;
-    float size;
-    for (int i = 0; i < 32; i++) {
-        memcpy(&bits, &x[i], sizeof bits);
-        top = WF_MAX(top, bits & 0x7fffffffu);
-    }
-    memcpy(&size, &top, sizeof size);
-    return size;
-}
-
 static float sum_of(const float *x, uint32_t n)
 {
     float sum = 0;
@@ -61,19 +48,15 @@ static float sum_of(const float *x, uint32_t n)
     return sum;
 }
 
-static void round_sums(const uint8_t dtype, const float *x, uint32_t b, x_panel *to)
-{
-    if (in_halves(dtype))
-        for (uint32_t i = 0; i < 2; i++) to->minus_sum[2 * b + i] = -sum_of(x + 16 * i, 16);
-    else
-        to->minus_sum[b] = -sum_of(x, 32);
-}
-
 /* Block b of a panel; x is overwritten. */
 static void round_to(const uint8_t dtype, float *x, uint32_t b, x_panel *to)
 {
-    const float top = max_abs(x);
-    round_sums(dtype, x, b, to);
+    uint32_t most = 0, bits;
+    float top; /* the largest size; NaN counts as the largest */
+    for (int i = 0; i < 32; i++) memcpy(&bits, &x[i], sizeof bits), most = WF_MAX(most, bits & 0x7fffffffu);
+    memcpy(&top, &most, sizeof top);
+    if (in_halves(dtype)) to->minus_sum[2 * b] = -sum_of(x, 16), to->minus_sum[2 * b + 1] = -sum_of(x + 16, 16);
+    else to->minus_sum[b] = -sum_of(x, 32);
     if (!isfinite(top)) memset(x, 0, 32 * sizeof *x); /* the scale carries the NaN or infinity */
     round_block(x, top > 0 ? 127 / top : 0, offset_of(dtype), to->q[0] + 32 * b, to->comp[0] + 8 * b);
     round_block(x, 1 / FINE, offset_of(dtype), to->q[1] + 32 * b, to->comp[1] + 8 * b);
@@ -157,7 +140,7 @@ WF_INLINE void scales_of(const uint8_t dtype, const char *p, float *scale, float
 /* ---- tiles ------------------------------------------------------------------------------------- */
 
 /* A panel of one row, at w, times mr rows: the minima times the sums of x, then eight blocks. */
-WF_INLINE void panel(const uint8_t dtype, const char *w, const x_panel *const x[4], uint32_t p, const int mr, qf acc[4])
+WF_INLINE void add_panel(const uint8_t dtype, const char *w, const x_panel *const x[4], uint32_t p, const int mr, qf acc[4])
 {
     float scale[16], min[16];
     char room[EXPANDED];
@@ -173,14 +156,6 @@ WF_INLINE void panel(const uint8_t dtype, const char *w, const x_panel *const x[
     }
 }
 
-/* An incomplete last panel of k, from a padded copy. */
-static const char *padded(const uint8_t dtype, const char *w, uint32_t k, char copy[ROW_MAX])
-{
-    memset(copy, 0, ROW_MAX);
-    memcpy(copy, w, wf_dtype_bytes(dtype, k));
-    return copy;
-}
-
 typedef void (*panel_fn)(const char *w, const x_panel *const x[4], uint32_t p, int mr, qf acc[4]);
 
 /* A function for each format, not for each tile, which would take the compiler minutes. */
@@ -188,19 +163,11 @@ typedef void (*panel_fn)(const char *w, const x_panel *const x[4], uint32_t p, i
     static void panel_##id(const char *w, const x_panel *const x[4], uint32_t p, int mr, qf acc[4]) \
     {                                                                                              \
         if (mr == 1)                                                                               \
-            panel(WF_##id, w, x, p, 1, acc);                                                       \
+            add_panel(WF_##id, w, x, p, 1, acc);                                                       \
         else                                                                                       \
-            panel(WF_##id, w, x, p, INT8_MROW, acc);                                               \
+            add_panel(WF_##id, w, x, p, INT8_MROW, acc);                                               \
     }
 WF_CPU_INTEGER_FORMATS(PANEL_OF, )
-
-static panel_fn panel_of(uint8_t dtype)
-{
-#define IF_DTYPE(id, ...)                                                                          \
-    if (dtype == WF_##id) return panel_##id;
-    WF_CPU_INTEGER_FORMATS(IF_DTYPE, )
-    return NULL;
-}
 
 typedef struct int8_gemm {
     gemm g;
@@ -221,7 +188,7 @@ static void int8_tile(const int8_gemm *a, uint32_t n, uint32_t m, int nr, int mr
         const char *w = g->wp + n * g->w_step + p * a->bytes;
         const bool whole = (p + 1) * PANEL <= g->k;
         if (nr == NROW && m == 0) fetch_next(w, g->w_step, 0, a->bytes, NROW, g->w->dtype != WF_Q8_0);
-        for (int r = 0; r < nr; r++, w += g->w_step) a->panel(whole ? w : padded(g->w->dtype, w, g->k % PANEL, copy), x, p, mr, acc[r]);
+        for (int r = 0; r < nr; r++, w += g->w_step) a->panel(whole ? w : padded(g->w->dtype, w, g->k % PANEL, copy, ROW_MAX), x, p, mr, acc[r]);
     }
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, qf_sum(acc[r][i]));
@@ -244,7 +211,9 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
 {
     int8_gemm a = {.g = gemm_of(work)};
     uint32_t begin, end;
-    a.panel = panel_of(a.g.w->dtype);
+#define IF_DTYPE(id, ...)                                                                          \
+    if (a.g.w->dtype == WF_##id) a.panel = panel_##id;
+    WF_CPU_INTEGER_FORMATS(IF_DTYPE, )
     a.bytes = wf_dtype_bytes(a.g.w->dtype, PANEL);
     prepare(work, &a.g, panels_of(a.g.k) * sizeof(x_panel), prep_int8);
     while (wf_cpu_next(work, a.g.n, chunk_of(work, &a.g), &begin, &end)) {

@@ -115,7 +115,7 @@ WF_INLINE void end_sums(const gemm *g, vf acc[NROW][MROW], uint32_t n, uint32_t 
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, sum[r][i]);
 }
 
-WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
+WF_INLINE void rows_tile(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
                     uint32_t n, uint32_t m, const int nr, const int mr, pass also)
 {
     const char *x = g->xp + m * g->x_step;
@@ -153,7 +153,7 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
 }
 
 /* What follows a tile of nr x mr. */
-WF_INLINE pass after(pass p, const gemm *g, const int nr, const int mr)
+WF_INLINE pass after_tile(pass p, const gemm *g, const int nr, const int mr)
 {
     if (p.sums) p.sums += nr * mr * VL;
     p.next = p.each ? p.next + g->k / VL * p.each : NULL;
@@ -161,16 +161,16 @@ WF_INLINE pass after(pass p, const gemm *g, const int nr, const int mr)
 }
 
 /* Multiplies nr weight rows by the activation rows `of`. */
-WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
+WF_INLINE void rows_strip(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
                      uint32_t n, range of, const int nr, pass p)
 {
     uint32_t m = of.begin;
-    for (; m + MROW <= of.end; m += MROW, p = after(p, g, nr, MROW)) tile(g, load, size, w, w_step, n, m, nr, MROW, p);
+    for (; m + MROW <= of.end; m += MROW, p = after_tile(p, g, nr, MROW)) rows_tile(g, load, size, w, w_step, n, m, nr, MROW, p);
     if (MROW > 2 && m + 2 <= of.end) {
-        tile(g, load, size, w, w_step, n, m, nr, 2, p);
-        m += 2, p = after(p, g, nr, 2);
+        rows_tile(g, load, size, w, w_step, n, m, nr, 2, p);
+        m += 2, p = after_tile(p, g, nr, 2);
     }
-    for (; m < of.end; m++, p = after(p, g, nr, 1)) tile(g, load, size, w, w_step, n, m, nr, 1, p);
+    for (; m < of.end; m++, p = after_tile(p, g, nr, 1)) rows_tile(g, load, size, w, w_step, n, m, nr, 1, p);
 }
 
 /* The same with more rows than a tile has: the first tile leaves W decoded for the others. All prefetch a share of the next rows of W, for in one
@@ -180,10 +180,10 @@ WF_INLINE void strip_once(const gemm *g, load_fn load, size_t size, const char *
     const uint32_t rows = of.end - of.begin, tiles = rows / MROW + rows % MROW / 2 + rows % 2;
     const char *keep = (const char *)p.keep;
     p.each = IS_AVX2 && p.next ? (NROW * VL * size + tiles - 1) / tiles : 0;
-    tile(g, load, size, w, g->w_step, n, of.begin, NROW, MROW, p);
-    p = after(p, g, NROW, MROW);
+    rows_tile(g, load, size, w, g->w_step, n, of.begin, NROW, MROW, p);
+    p = after_tile(p, g, NROW, MROW);
     p.keep = NULL;
-    strip(g, load_kept, 0, keep, VL * sizeof(float), n, (range){of.begin + MROW, of.end}, NROW, p);
+    rows_strip(g, load_kept, 0, keep, VL * sizeof(float), n, (range){of.begin + MROW, of.end}, NROW, p);
 }
 
 /* Weight rows at a time for a single row of X: fewer are easier to prefetch. */
@@ -198,12 +198,12 @@ WF_INLINE void strip_once(const gemm *g, load_fn load, size_t size, const char *
         }                                                                                                    \
         p.keep = NULL;                                                                                       \
         if (nr == LONE && g->m == 1) {                                                                       \
-            strip(g, load, size, w, w_step, n, of, LONE, p);                                                 \
+            rows_strip(g, load, size, w, w_step, n, of, LONE, p);                                                 \
         } else if (nr == NROW) {                                                                             \
-            strip(g, load, size, w, w_step, n, of, NROW, p);                                                 \
+            rows_strip(g, load, size, w, w_step, n, of, NROW, p);                                                 \
         } else {                                                                                             \
             for (uint32_t r = 0; r < nr; r++, p.sums += p.sums ? (of.end - of.begin) * VL : 0)               \
-                strip(g, load, size, w + r * w_step, w_step, n + r, of, 1, p);                               \
+                rows_strip(g, load, size, w + r * w_step, w_step, n + r, of, 1, p);                               \
         }                                                                                                    \
     }
 STRIPS(strips_f32, load_f32, 4)
@@ -220,7 +220,7 @@ static bool is_half(uint8_t dtype)
     return dtype == WF_F16 || dtype == WF_BF16;
 }
 
-static bool direct(uint8_t dtype, uint32_t m)
+static bool reads_directly(uint8_t dtype, uint32_t m)
 {
     return dtype == WF_F32 || (is_half(dtype) && m < PANEL_ROWS);
 }
@@ -247,7 +247,7 @@ static bool is_prepared(const wf_view *x, uint32_t m)
 static size_t decoded_bytes(const wf_call *c)
 {
     const uint8_t dtype = c->in[WF_GEMM_W].dtype;
-    if (direct(dtype, c->out[WF_GEMM_Y].rows) && !(KEEPS && is_half(dtype))) return 0;
+    if (reads_directly(dtype, c->out[WF_GEMM_Y].rows) && !(KEEPS && is_half(dtype))) return 0;
     return WF_UP((size_t)c->in[WF_GEMM_X].cols * 4, (size_t)64) * NROW;
 }
 
@@ -255,7 +255,7 @@ static size_t decoded_bytes(const wf_call *c)
 static size_t sums_bytes(const wf_call *c)
 {
     const uint32_t m = c->out[WF_GEMM_Y].rows, k = c->in[WF_GEMM_X].cols;
-    return direct(c->in[WF_GEMM_W].dtype, m) && columns_for(m, k) < k ? (size_t)BLOCK_ROWS * CHUNK_ROWS * VL * 4 : 0;
+    return reads_directly(c->in[WF_GEMM_W].dtype, m) && columns_for(m, k) < k ? (size_t)BLOCK_ROWS * CHUNK_ROWS * VL * 4 : 0;
 }
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_rows_scratch)(const wf_call *c)
@@ -290,8 +290,8 @@ static void decode_columns(const gemm *g, uint32_t begin, uint32_t end, char *pa
     const size_t step = WF_UP((size_t)g->k * 4, (size_t)64);
     for (uint32_t n = begin; n < end; n += NROW) {
         const uint32_t nr = WF_MIN(NROW, end - n);
-        for (uint32_t r = 0; r < nr; r++) WF_SIMD(wf_cpu_decode)
-        (g->w->dtype, g->wp + (n + r) * g->w_step, (float *)(panel + r * step), g->k);
+        for (uint32_t r = 0; r < nr; r++)
+            WF_SIMD(wf_cpu_decode)(g->w->dtype, g->wp + (n + r) * g->w_step, (float *)(panel + r * step), g->k);
         strips_f32(g, panel, step, n, nr, (range){0, g->m}, (pass){{0, g->k}});
     }
 }
@@ -310,20 +310,6 @@ static uint32_t chunk_for(const wf_cpu_work *work, const gemm *g)
     return WF_MAX(chunk, WF_MIN(WF_MIN(chunk * MANY_CHUNKS, CHUNK_ROWS), most));
 }
 
-/* A block of rows of X times weight rows begin..end, some columns at a time: the sums of each output are added up in the same order as in one go. */
-static void block_columns(const gemm *g, uint32_t begin, uint32_t end, range of, float *keep, float *sums)
-{
-    const uint32_t most = columns_for(g->m, g->k);
-    for (range k = {0, most}; k.begin < g->k; k = (range){k.end, WF_MIN(g->k, k.end + most)}) stream_columns(g, begin, end, of, k, keep, sums);
-}
-
-static void columns(const gemm *g, uint32_t begin, uint32_t end, char *panel, float *sums)
-{
-    const uint32_t block = block_of(g);
-    if (!g->stream) decode_columns(g, begin, end, panel);
-    for (uint32_t m = 0; g->stream && m < g->m; m += block) block_columns(g, begin, end, (range){m, WF_MIN(g->m, m + block)}, (float *)panel, sums);
-}
-
 void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
@@ -331,9 +317,16 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
     char *kept = (char *)work->per_thread + size - sums, *panel = kept - decoded_bytes(work->call);
     uint32_t begin, end;
 
-    g.stream = direct(g.w->dtype, g.m);
+    g.stream = reads_directly(g.w->dtype, g.m);
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (is_prepared(g.x, g.m)) prepare(work, &g, x_step_of(g.m, g.k), prep_f32);
-    while (wf_cpu_next(work, g.n, chunk_for(work, &g), &begin, &end)) columns(&g, begin, end, panel, sums ? (float *)kept : NULL);
+    /* A block of rows of X at a time, and of it some columns: the sums of each output are added up in the same order as in one go. */
+    const uint32_t block = block_of(&g), most = columns_for(g.m, g.k);
+    while (wf_cpu_next(work, g.n, chunk_for(work, &g), &begin, &end)) {
+        if (!g.stream) decode_columns(&g, begin, end, panel);
+        for (uint32_t m = 0; g.stream && m < g.m; m += block)
+            for (range k = {0, most}; k.begin < g.k; k = (range){k.end, WF_MIN(g.k, k.end + most)})
+                stream_columns(&g, begin, end, (range){m, WF_MIN(g.m, m + block)}, k, (float *)panel, sums ? (float *)kept : NULL);
+    }
 }

@@ -8,12 +8,6 @@
 
 enum { ROWS = 32, CHUNK = 64 };
 
-typedef struct kernel {
-    wf_cpu_run_fn run;
-    wf_cpu_scratch_size (*scratch)(const wf_call *);
-    uint32_t (*rank)(const wf_call *);
-} kernel;
-
 /* Some of an expert's tokens: order[first], ... order[first + n - 1]. A token is counted once for each of its experts. */
 typedef struct group {
     uint32_t expert, first, n;
@@ -57,37 +51,30 @@ static wf_call product(const grouped *g, uint32_t n, uint64_t first, uint32_t ro
 
 /* ---- scratch memory ---------------------------------------------------------------------------------------- */
 
-/* The kernel's own, for any number of tokens of a group. */
-static wf_cpu_scratch_size kernel_scratch(const grouped *g, const kernel *k)
-{
-    wf_cpu_scratch_size most = {0};
-    for (uint32_t n = 1; n <= WF_MIN((uint32_t)ROWS, g->n_pairs); n++) {
-        wf_call c = product(g, n, 0, WF_MIN((uint32_t)CHUNK, g->each));
-        wf_cpu_scratch_size s = k->scratch(&c);
-        most.shared = WF_MAX(most.shared, s.shared), most.per_thread = WF_MAX(most.per_thread, s.per_thread);
-    }
-    return most;
-}
-
 /* Takes the next bytes of the thread's scratch memory; base NULL only counts. */
-static char *take(char *base, size_t *at, size_t bytes)
+static char *take_bytes(char *base, size_t *at, size_t bytes)
 {
     char *p = base ? base + *at : NULL;
     *at += WF_UP(bytes, (size_t)64);
     return p;
 }
 
-static size_t place_all(grouped *g, const kernel *k, char *base)
+static size_t place_all(grouped *g, const wf_cpu_variant *k, char *base)
 {
     size_t at = 0;
-    wf_cpu_scratch_size own = kernel_scratch(g, k);
-    g->order = (uint32_t *)take(base, &at, sizeof *g->order * g->n_pairs);
-    g->start = (uint32_t *)take(base, &at, sizeof *g->start * ((size_t)g->n_experts + 1));
-    g->groups = (group *)take(base, &at, sizeof *g->groups * ((size_t)g->n_experts + g->n_pairs / ROWS));
-    g->gathered = take(base, &at, element(g->x) * ROWS * g->k);
-    g->results = take(base, &at, sizeof(float) * ROWS * CHUNK);
-    g->shared = take(base, &at, own.shared);
-    g->per_thread = take(base, &at, own.per_thread);
+    wf_cpu_scratch_size own = {0}; /* the kernel's, for any number of tokens of a group */
+    for (uint32_t n = 1; n <= WF_MIN((uint32_t)ROWS, g->n_pairs); n++) {
+        wf_call c = product(g, n, 0, WF_MIN((uint32_t)CHUNK, g->each));
+        wf_cpu_scratch_size s = k->scratch(&c);
+        own.shared = WF_MAX(own.shared, s.shared), own.per_thread = WF_MAX(own.per_thread, s.per_thread);
+    }
+    g->order = (uint32_t *)take_bytes(base, &at, sizeof *g->order * g->n_pairs);
+    g->start = (uint32_t *)take_bytes(base, &at, sizeof *g->start * ((size_t)g->n_experts + 1));
+    g->groups = (group *)take_bytes(base, &at, sizeof *g->groups * ((size_t)g->n_experts + g->n_pairs / ROWS));
+    g->gathered = take_bytes(base, &at, element(g->x) * ROWS * g->k);
+    g->results = take_bytes(base, &at, sizeof(float) * ROWS * CHUNK);
+    g->shared = take_bytes(base, &at, own.shared);
+    g->per_thread = take_bytes(base, &at, own.per_thread);
     return at;
 }
 
@@ -119,80 +106,74 @@ static void sort_pairs(grouped *g)
     }
 }
 
-static void *x_of(const grouped *g, uint32_t pair)
-{
-    size_t part = g->x->cols > g->k ? (size_t)(pair % g->used) * g->k : 0;
-    return (char *)wf_cpu_row(g->x, pair / g->used) + part * element(g->x);
-}
-
 static void *y_of(const grouped *g, uint32_t pair, uint32_t col)
 {
     return (char *)wf_cpu_row(g->y, pair / g->used) + ((size_t)(pair % g->used) * g->each + col) * element(g->y);
 }
 
-/* Outputs of ids that name no expert. */
-static void write_nan(const wf_cpu_work *w, const grouped *g)
-{
-    uint32_t begin, end;
-    wf_cpu_part(w, g->n_pairs, 1, &begin, &end);
-    for (uint32_t p = begin; p < end; p++)
-        for (uint32_t n = 0; n < g->each && expert_of(g, p) == g->n_experts; n++) wf_cpu_set(g->y, y_of(g, p, 0), n, NAN);
-}
-
 /* ---- products --------------------------------------------------------------------------------------------------- */
 
 /* Columns col..col + rows of the outputs of one group. */
-static void multiply(const grouped *g, const kernel *k, const group *of, uint32_t col, uint32_t rows)
+static void multiply_group(const grouped *g, wf_cpu_run_fn run, const group *of, uint32_t col, uint32_t rows)
 {
     size_t bytes = element(g->x) * g->k;
     wf_buf x = {.host = g->gathered}, y = {.host = g->results};
     wf_call c = product(g, of->n, (uint64_t)of->expert * g->each + col, rows);
-    for (uint32_t i = 0; i < of->n; i++) memcpy(g->gathered + i * bytes, x_of(g, g->order[of->first + i]), bytes);
+    for (uint32_t i = 0; i < of->n; i++) {
+        uint32_t pair = g->order[of->first + i];
+        size_t part = g->x->cols > g->k ? pair % g->used * bytes : 0;
+        memcpy(g->gathered + i * bytes, (char *)wf_cpu_row(g->x, pair / g->used) + part, bytes);
+    }
     c.in[WF_GEMM_X].buf = &x, c.out[WF_GEMM_Y].buf = &y;
-    wf_cpu_run_alone(k->run, &c, g->shared, g->per_thread);
-    for (uint32_t i = 0; i < of->n; i++)
-        for (uint32_t n = 0; n < rows; n++) wf_cpu_set(g->y, y_of(g, g->order[of->first + i], col), n, ((const float *)g->results)[i * rows + n]);
+    wf_cpu_run_alone(run, &c, g->shared, g->per_thread);
+    for (uint32_t i = 0; i < of->n; i++) {
+        void *out = y_of(g, g->order[of->first + i], col);
+        for (uint32_t n = 0; n < rows; n++) wf_cpu_set(g->y, out, n, ((const float *)g->results)[i * rows + n]);
+    }
 }
 
-static void run(const wf_cpu_work *w, const kernel *k)
+static void run_grouped(const wf_cpu_work *w, const wf_cpu_variant *k)
 {
     grouped g = grouped_of(w->call);
     uint32_t begin, end, chunks = (g.each + CHUNK - 1) / CHUNK;
     place_all(&g, k, w->per_thread);
     sort_pairs(&g);
-    write_nan(w, &g);
+    wf_cpu_part(w, g.n_pairs, 1, &begin, &end);
+    for (uint32_t p = begin; p < end; p++) /* ids that name no expert */
+        for (uint32_t n = 0; n < g.each && expert_of(&g, p) == g.n_experts; n++) wf_cpu_set(g.y, y_of(&g, p, 0), n, NAN);
     while (wf_cpu_next(w, g.n_groups * chunks, 1, &begin, &end)) {
         uint32_t col = begin % chunks * CHUNK;
-        multiply(&g, k, &g.groups[begin / chunks], col, WF_MIN((uint32_t)CHUNK, g.each - col));
+        multiply_group(&g, k->run, &g.groups[begin / chunks], col, WF_MIN((uint32_t)CHUNK, g.each - col));
     }
 }
 
-static wf_cpu_scratch_size scratch(const wf_call *c, const kernel *k)
+static wf_cpu_scratch_size grouped_scratch(const wf_call *c, const wf_cpu_variant *k)
 {
     grouped g = grouped_of(c);
     return (wf_cpu_scratch_size){.per_thread = place_all(&g, k, NULL)};
 }
 
 /* As for the number of tokens that an expert has if they are spread evenly. */
-static uint32_t rank(const wf_call *c, const kernel *k)
+static uint32_t rank_grouped(const wf_call *c, const wf_cpu_variant *k)
 {
     grouped g = grouped_of(c);
-    wf_call typical = product(&g, WF_MIN((uint32_t)ROWS, (g.n_pairs + g.n_experts - 1) / g.n_experts), 0, WF_MIN((uint32_t)CHUNK, g.each));
+    uint32_t n = WF_MIN((uint32_t)ROWS, (g.n_pairs + g.n_experts - 1) / g.n_experts);
+    wf_call typical = product(&g, n, 0, WF_MIN((uint32_t)CHUNK, g.each));
     return k->rank(&typical);
 }
 
-#define DEFINE(name, ...)                                                                          \
-    static const kernel name = {__VA_ARGS__};                                                      \
-    void wf_cpu_grouped_##name(const wf_cpu_work *w)                                               \
+#define XG(id, name, tier, class, arith, flags, ...)                                               \
+    static const wf_cpu_variant kernel_##id = {{0}, __VA_ARGS__};                                  \
+    void wf_cpu_grouped_##id(const wf_cpu_work *w)                                                 \
     {                                                                                              \
-        run(w, &name);                                                                             \
+        run_grouped(w, &kernel_##id);                                                              \
     }                                                                                              \
-    wf_cpu_scratch_size wf_cpu_grouped_scratch_##name(const wf_call *c)                            \
+    wf_cpu_scratch_size wf_cpu_grouped_scratch_##id(const wf_call *c)                              \
     {                                                                                              \
-        return scratch(c, &name);                                                                  \
+        return grouped_scratch(c, &kernel_##id);                                                   \
     }                                                                                              \
-    uint32_t wf_cpu_rank_grouped_##name(const wf_call *c)                                          \
+    uint32_t wf_cpu_rank_grouped_##id(const wf_call *c)                                            \
     {                                                                                              \
-        return rank(c, &name);                                                                     \
+        return rank_grouped(c, &kernel_##id);                                                      \
     }
-WF_CPU_GROUPED(DEFINE)
+#include "cpu/variants.def"

@@ -19,7 +19,7 @@ static float sum_of(const float *x, uint32_t n, float shift, bool square)
     return v_reduce_add(v_add(sum[0], sum[1])) + rest;
 }
 
-static void row(const wf_call *c, uint32_t m)
+static void norm_row(const wf_call *c, uint32_t m)
 {
     const wf_view *y = &c->out[WF_LAYERNORM_Y];
     const float *x = wf_cpu_row(&c->in[WF_LAYERNORM_X], m);
@@ -38,5 +38,5 @@ void WF_SIMD(wf_cpu_layernorm)(const wf_cpu_work *w)
 {
     uint32_t begin, end;
     wf_cpu_part(w, w->call->out[WF_LAYERNORM_Y].rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) row(w->call, m);
+    for (uint32_t m = begin; m < end; m++) norm_row(w->call, m);
 }

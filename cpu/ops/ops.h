@@ -50,30 +50,6 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_int8_scratch(const wf_call *);
 void wf_cpu_gemm_amx(const wf_cpu_work *);
 wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *);
 
-/* grouped_gemm.c: a product with each token's experts by a kernel for GEMM: wf_cpu_grouped_<kernel>, its _scratch and its rank. */
-#define WF_CPU_GROUPED(what)                                                                       \
-    what(rows_c, wf_cpu_gemm_rows_c, wf_cpu_gemm_rows_scratch_c, wf_cpu_rank_c)                    \
-    what(rows_avx2, wf_cpu_gemm_rows_avx2, wf_cpu_gemm_rows_scratch_avx2, wf_cpu_rank_avx2)        \
-    what(rows_avx512, wf_cpu_gemm_rows_avx512, wf_cpu_gemm_rows_scratch_avx512, wf_cpu_rank_avx512) \
-    what(rows_neon, wf_cpu_gemm_rows_neon, wf_cpu_gemm_rows_scratch_neon, wf_cpu_rank_neon)        \
-    what(int8_c, wf_cpu_gemm_int8_c, wf_cpu_gemm_int8_scratch_c, wf_cpu_rank_gemm_int8_c)          \
-    what(int8_avx2, wf_cpu_gemm_int8_avx2, wf_cpu_gemm_int8_scratch_avx2, wf_cpu_rank_gemm_int8_avx2) \
-    what(int8_avx512, wf_cpu_gemm_int8_avx512, wf_cpu_gemm_int8_scratch_avx512, wf_cpu_rank_gemm_int8_avx512) \
-    what(int8_neon, wf_cpu_gemm_int8_neon, wf_cpu_gemm_int8_scratch_neon, wf_cpu_rank_gemm_int8_neon) \
-    what(int8_dotprod, wf_cpu_gemm_int8_dotprod, wf_cpu_gemm_int8_scratch_dotprod, wf_cpu_rank_gemm_int8_dotprod) \
-    what(int16x8_few, wf_cpu_gemm_panels_few_avx2, wf_cpu_gemm_panels_scratch_avx2, wf_cpu_rank_gemm_int16x8_few) \
-    what(int16x8, wf_cpu_gemm_panels_avx2, wf_cpu_gemm_panels_scratch_avx2, wf_cpu_rank_gemm_int16x8) \
-    what(int8x16_few, wf_cpu_gemm_panels_few_avx512, wf_cpu_gemm_panels_scratch_avx512, wf_cpu_rank_gemm_int8x16_few) \
-    what(int8x16, wf_cpu_gemm_panels_avx512, wf_cpu_gemm_panels_scratch_avx512, wf_cpu_rank_gemm_int8x16) \
-    what(amx, wf_cpu_gemm_amx, wf_cpu_gemm_amx_scratch, wf_cpu_rank_gemm_amx)                      \
-    what(amx_int8, wf_cpu_gemm_amx_int8, wf_cpu_gemm_amx_int8_scratch, wf_cpu_rank_gemm_amx_int8)
-#define DECLARE(name, ...)                                                                         \
-    void wf_cpu_grouped_##name(const wf_cpu_work *);                                               \
-    wf_cpu_scratch_size wf_cpu_grouped_scratch_##name(const wf_call *);                            \
-    uint32_t wf_cpu_rank_grouped_##name(const wf_call *);
-WF_CPU_GROUPED(DECLARE)
-#undef DECLARE
-
 /* Decodes n weights of any dtype to F32 at the best available level. */
 void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n);
 

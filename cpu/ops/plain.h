@@ -16,65 +16,23 @@ typedef struct qf {
     float f[8];
 } qf;
 
-#define WF_LANES(n, expr)                                                                          \
+#define WF_LANES(type, n, expr)                                                                    \
+    type r;                                                                                        \
     for (int i = 0; i < n; i++) r.f[i] = (expr);                                                   \
     return r
 
-/* clang-format off: a table with one line per function */
-WF_INLINE vf v_set(float x)
-{
-    vf r;
-    WF_LANES(4, x);
-}
-WF_INLINE vf v_zero(void)
-{
-    return v_set(0);
-}
-WF_INLINE vf v_load(const float *p)
-{
-    vf r;
-    WF_LANES(4, p[i]);
-}
-WF_INLINE void v_store(float *p, vf a)
-{
-    memcpy(p, a.f, sizeof(a.f));
-}
-WF_INLINE vf v_add(vf a, vf b)
-{
-    vf r;
-    WF_LANES(4, a.f[i] + b.f[i]);
-}
-WF_INLINE vf v_sub(vf a, vf b)
-{
-    vf r;
-    WF_LANES(4, a.f[i] - b.f[i]);
-}
-WF_INLINE vf v_mul(vf a, vf b)
-{
-    vf r;
-    WF_LANES(4, a.f[i] * b.f[i]);
-}
-WF_INLINE vf v_div(vf a, vf b)
-{
-    vf r;
-    WF_LANES(4, a.f[i] / b.f[i]);
-}
-WF_INLINE vf v_fma(vf a, vf b, vf c)
-{
-    vf r;
-    WF_LANES(4, a.f[i] * b.f[i] + c.f[i]);
-}
-WF_INLINE vf v_max(vf a, vf b)
-{
-    vf r;
-    WF_LANES(4, a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
-}
-WF_INLINE vf v_round(vf a)
-{
-    vf r;
-    WF_LANES(4, rintf(a.f[i]));
-}
-/* clang-format on */
+/* clang-format off: a table with one line per function, as far as they fit */
+WF_INLINE vf v_set(float x) { WF_LANES(vf, 4, x); }
+WF_INLINE vf v_zero(void) { return v_set(0); }
+WF_INLINE vf v_load(const float *p) { WF_LANES(vf, 4, p[i]); }
+WF_INLINE void v_store(float *p, vf a) { memcpy(p, a.f, sizeof(a.f)); }
+WF_INLINE vf v_add(vf a, vf b) { WF_LANES(vf, 4, a.f[i] + b.f[i]); }
+WF_INLINE vf v_sub(vf a, vf b) { WF_LANES(vf, 4, a.f[i] - b.f[i]); }
+WF_INLINE vf v_mul(vf a, vf b) { WF_LANES(vf, 4, a.f[i] * b.f[i]); }
+WF_INLINE vf v_div(vf a, vf b) { WF_LANES(vf, 4, a.f[i] / b.f[i]); }
+WF_INLINE vf v_fma(vf a, vf b, vf c) { WF_LANES(vf, 4, a.f[i] * b.f[i] + c.f[i]); }
+WF_INLINE vf v_max(vf a, vf b) { WF_LANES(vf, 4, a.f[i] > b.f[i] ? a.f[i] : b.f[i]); }
+WF_INLINE vf v_round(vf a) { WF_LANES(vf, 4, rintf(a.f[i])); }
 WF_INLINE vf v_pow2i(vf n)
 {
     vf r;
@@ -84,14 +42,8 @@ WF_INLINE vf v_pow2i(vf n)
     }
     return r;
 }
-WF_INLINE float v_reduce_add(vf a)
-{
-    return (a.f[0] + a.f[2]) + (a.f[1] + a.f[3]);
-}
-WF_INLINE float v_reduce_max(vf a)
-{
-    return fmaxf(fmaxf(a.f[0], a.f[2]), fmaxf(a.f[1], a.f[3]));
-}
+WF_INLINE float v_reduce_add(vf a) { return (a.f[0] + a.f[2]) + (a.f[1] + a.f[3]); }
+WF_INLINE float v_reduce_max(vf a) { return fmaxf(fmaxf(a.f[0], a.f[2]), fmaxf(a.f[1], a.f[3])); }
 WF_INLINE vf v_load_f16(const void *p)
 {
     vf r;
@@ -104,10 +56,7 @@ WF_INLINE vf v_load_bf16(const void *p)
     wf_decode_bf16(p, r.f, 4);
     return r;
 }
-WF_INLINE void v_store_f16(void *p, vf a)
-{
-    for (int i = 0; i < 4; i++) ((uint16_t *)p)[i] = wf_float_to_half(a.f[i]);
-}
+WF_INLINE void v_store_f16(void *p, vf a) { for (int i = 0; i < 4; i++) ((uint16_t *)p)[i] = wf_float_to_half(a.f[i]); }
 WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {
     for (size_t i = 0; i < VL; i++)
@@ -198,41 +147,18 @@ WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
     }
     return r;
 }
-WF_INLINE qf qf_load(const float *p)
-{
-    qf r;
-    WF_LANES(8, p[i]);
-}
-WF_INLINE qf qf_set(float x)
-{
-    qf r;
-    WF_LANES(8, x);
-}
-WF_INLINE qf qf_zero(void)
-{
-    return qf_set(0);
-}
+WF_INLINE qf qf_load(const float *p) { WF_LANES(qf, 8, p[i]); }
+WF_INLINE qf qf_set(float x) { WF_LANES(qf, 8, x); }
+WF_INLINE qf qf_zero(void) { return qf_set(0); }
 WF_INLINE qf qf_half(const void *p)
 {
     uint16_t h;
     memcpy(&h, p, 2);
     return qf_set(wf_half_to_float(h));
 }
-WF_INLINE qf qf_pair(const float *p)
-{
-    qf r;
-    WF_LANES(8, p[i / 4]);
-}
-WF_INLINE qf qf_mul(qf a, qf b)
-{
-    qf r;
-    WF_LANES(8, a.f[i] * b.f[i]);
-}
-WF_INLINE qf qf_fma(qf a, qf b, qf c)
-{
-    qf r;
-    WF_LANES(8, a.f[i] * b.f[i] + c.f[i]);
-}
+WF_INLINE qf qf_pair(const float *p) { WF_LANES(qf, 8, p[i / 4]); }
+WF_INLINE qf qf_mul(qf a, qf b) { WF_LANES(qf, 8, a.f[i] * b.f[i]); }
+WF_INLINE qf qf_fma(qf a, qf b, qf c) { WF_LANES(qf, 8, a.f[i] * b.f[i] + c.f[i]); }
 WF_INLINE float qf_sum(qf a)
 {
     return ((a.f[0] + a.f[4]) + (a.f[2] + a.f[6])) + ((a.f[1] + a.f[5]) + (a.f[3] + a.f[7]));

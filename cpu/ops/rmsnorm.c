@@ -21,7 +21,7 @@ static float sum_of_squares(const float *x, uint32_t n)
 }
 
 /* Columns from..from + n of row m. */
-static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
+static void norm_group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
 {
     const wf_view *y = &c->out[WF_RMSNORM_Y];
     const float *in = (const float *)wf_cpu_row(&c->in[WF_RMSNORM_X], m) + from, *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
@@ -44,5 +44,5 @@ void WF_SIMD(wf_cpu_rmsnorm)(const wf_cpu_work *w)
     uint32_t begin, end, n = weight->rows * weight->cols;
     wf_cpu_part(w, y->rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++)
-        for (uint32_t from = 0; from < y->cols; from += n) group(w->call, m, from, n);
+        for (uint32_t from = 0; from < y->cols; from += n) norm_group(w->call, m, from, n);
 }

@@ -15,11 +15,6 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_rope_kv_scratch)(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(float) * (c->p.n_rot / 2 * 2 + c->p.head_dim)};
 }
 
-static void take_angles(const row *r, const float *table)
-{
-    for (uint32_t i = 0; i < r->p->n_rot / 2; i++) r->cosine[i] = table[2 * i], r->sine[i] = table[2 * i + 1];
-}
-
 static void rotate_halves(uint32_t n, const float *restrict x, const float *restrict c, const float *restrict s, float *restrict out)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -39,7 +34,7 @@ static void rotate_neighbours(uint32_t n, const float *restrict x, const float *
 }
 
 /* A head of x to r->head. */
-static void rotate(const row *r, const float *x)
+static void rotate_head(const row *r, const float *x)
 {
     const uint32_t half = r->p->n_rot / 2;
     if (r->p->neox)
@@ -56,28 +51,24 @@ static void store_halves(const float *x, uint32_t n, uint16_t *out)
     for (; i < n; i++) out[i] = wf_float_to_half(x[i]);
 }
 
-static void write_slot(const wf_call *c, const row *r, const float *k, const float *v, uint32_t slot)
-{
-    const uint32_t dim = r->p->head_dim;
-    for (uint32_t h = 0; h < r->p->n_kv_head; h++, k += dim, v += dim) {
-        rotate(r, k);
-        store_halves(r->head, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], r->p, slot, h));
-        store_halves(v, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], r->p, slot, h));
-    }
-}
-
 static void one_row(const wf_call *c, const row *r, uint32_t m)
 {
     const uint32_t dim = r->p->head_dim, n = r->p->n_head, n_kv = r->p->n_kv_head;
     const float *x = wf_cpu_row(&c->in[WF_ROPE_KV_QKV], m), *k = x + (size_t)n * dim;
     const int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_POS]))[m], slot = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_SLOT]))[m];
     float *q = wf_cpu_row(&c->out[WF_ROPE_KV_Q], m);
-    take_angles(r, wf_cpu_row(&c->in[WF_ROPE_KV_TABLE], (uint32_t)pos));
+    const float *table = wf_cpu_row(&c->in[WF_ROPE_KV_TABLE], (uint32_t)pos);
+    for (uint32_t i = 0; i < r->p->n_rot / 2; i++) r->cosine[i] = table[2 * i], r->sine[i] = table[2 * i + 1];
     for (uint32_t h = 0; h < n; h++) {
-        rotate(r, x + (size_t)h * dim);
+        rotate_head(r, x + (size_t)h * dim);
         memcpy(q + (size_t)h * dim, r->head, dim * sizeof(float));
     }
-    if (slot >= 0) write_slot(c, r, k, k + (size_t)n_kv * dim, (uint32_t)slot);
+    const float *v = k + (size_t)n_kv * dim;
+    for (uint32_t h = 0; slot >= 0 && h < n_kv; h++, k += dim, v += dim) {
+        rotate_head(r, k);
+        store_halves(r->head, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], r->p, (uint32_t)slot, h));
+        store_halves(v, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], r->p, (uint32_t)slot, h));
+    }
 }
 
 void WF_SIMD(wf_cpu_rope_kv)(const wf_cpu_work *w)

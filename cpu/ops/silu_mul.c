@@ -3,7 +3,7 @@
 
 #define SPAN 1024 /* columns of a work item */
 
-WF_INLINE void span(const enum wf_activation f, const float *gate, const float *up, float *y, uint32_t n)
+WF_INLINE void gate_span(const enum wf_activation f, const float *gate, const float *up, float *y, uint32_t n)
 {
     uint32_t k = 0;
     for (; k + VL <= n; k += VL) v_store(y + k, gated_by(f, v_load(gate + k), v_load(up + k)));
@@ -23,9 +23,9 @@ void WF_SIMD(wf_cpu_silu_mul)(const wf_cpu_work *w)
         const float *in = (const float *)wf_cpu_row(gu, m) + (size_t)group * 2 * each;
         float *out = (float *)wf_cpu_row(y, m) + (size_t)group * each + at;
         switch (w->call->p.activation) {
-        case WF_GELU_TANH: span(WF_GELU_TANH, in + at, in + each + at, out, n); break;
-        case WF_CLAMPED_SWIGLU: span(WF_CLAMPED_SWIGLU, in + at, in + each + at, out, n); break;
-        default: span(WF_SILU, in + at, in + each + at, out, n);
+        case WF_GELU_TANH: gate_span(WF_GELU_TANH, in + at, in + each + at, out, n); break;
+        case WF_CLAMPED_SWIGLU: gate_span(WF_CLAMPED_SWIGLU, in + at, in + each + at, out, n); break;
+        default: gate_span(WF_SILU, in + at, in + each + at, out, n);
         }
     }
 }

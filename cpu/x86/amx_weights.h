@@ -174,7 +174,7 @@ WF_INLINE void signed_row(const source *s, const uint8_t dtype, uint32_t r, pane
 }
 
 /* The largest of 32 unsigned words. */
-WF_INLINE uint32_t largest(__m512i v)
+WF_INLINE uint32_t largest_word(__m512i v)
 {
     __m256i a = _mm256_max_epu16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
     __m128i b = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -189,7 +189,7 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     __m512i top = _mm512_setzero_si512();
     for (uint32_t i = 0; i < PANEL * 2; i += 64)
         top = _mm512_max_epu16(top, _mm512_and_si512(_mm512_loadu_si512(w + i), _mm512_set1_epi16(0x7fff)));
-    uint32_t exponent = WF_MAX(largest(top) >> 10, 1u), shift = 29 - exponent;
+    uint32_t exponent = WF_MAX(largest_word(top) >> 10, 1u), shift = 29 - exponent;
     uint32_t scale = exponent < 31 ? (127 - shift) << 23 : 0x7fc00000; /* 2^-shift, or NaN */
     const __m512h by = _mm512_cvtepi16_ph(_mm512_set1_epi16((short)shift));
     WF_UNROLL(4)

@@ -8,77 +8,34 @@
 #define Q6K_UNROLL 8
 typedef __m256 vf;
 
-/* clang-format off: a table with one line per function */
-WF_INLINE vf v_zero(void)
-{
-    return _mm256_setzero_ps();
-}
-WF_INLINE vf v_set(float x)
-{
-    return _mm256_set1_ps(x);
-}
-WF_INLINE vf v_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
-WF_INLINE void v_store(float *p, vf a)
-{
-    _mm256_storeu_ps(p, a);
-}
-WF_INLINE vf v_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-WF_INLINE vf v_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-WF_INLINE vf v_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-WF_INLINE vf v_div(vf a, vf b)
-{
-    return _mm256_div_ps(a, b);
-}
-WF_INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-WF_INLINE vf v_max(vf a, vf b)
-{
-    return _mm256_max_ps(a, b);
-}
-WF_INLINE vf v_round(vf a)
-{
-    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT);
-}
-/* clang-format on */
+#include "cpu/x86/avx_int8.h"
+
+/* clang-format off: a table with one line per function, as far as they fit */
+WF_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
+WF_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
+WF_INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+WF_INLINE void v_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+WF_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+WF_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+WF_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+WF_INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+WF_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+WF_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+WF_INLINE vf v_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT); }
 WF_INLINE vf v_pow2i(vf n)
 {
     __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
 }
-WF_INLINE float v_reduce_add(vf a)
-{
-    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
-}
+WF_INLINE float v_reduce_add(vf a) { return qf_sum(a); }
 WF_INLINE float v_reduce_max(vf a)
 {
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
-WF_INLINE vf v_load_f16(const void *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128(p));
-}
-WF_INLINE void v_store_f16(void *p, vf a)
-{
-    _mm_storeu_si128(p, _mm256_cvtps_ph(a, 0));
-}
+WF_INLINE vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+WF_INLINE void v_store_f16(void *p, vf a) { _mm_storeu_si128(p, _mm256_cvtps_ph(a, 0)); }
 WF_INLINE vf v_load_bf16(const void *p)
 {
     __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
@@ -124,5 +81,3 @@ WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t 
         _mm_storeu_si128((__m128i *)(out + (8 + i) * VL), _mm256_extracti128_si256(row, 1));
     }
 }
-
-#include "cpu/x86/avx_int8.h"

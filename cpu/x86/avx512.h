@@ -8,73 +8,27 @@
 #define Q6K_UNROLL 8
 typedef __m512 vf;
 
-/* clang-format off: a table with one line per function */
-WF_INLINE vf v_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-WF_INLINE vf v_set(float x)
-{
-    return _mm512_set1_ps(x);
-}
-WF_INLINE vf v_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-WF_INLINE void v_store(float *p, vf a)
-{
-    _mm512_storeu_ps(p, a);
-}
-WF_INLINE vf v_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-WF_INLINE vf v_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-WF_INLINE vf v_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
-}
-WF_INLINE vf v_div(vf a, vf b)
-{
-    return _mm512_div_ps(a, b);
-}
-WF_INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-WF_INLINE vf v_max(vf a, vf b)
-{
-    return _mm512_max_ps(a, b);
-}
-WF_INLINE vf v_round(vf a)
-{
-    return _mm512_roundscale_ps(a, 0);
-}
-/* clang-format on */
+/* clang-format off: a table with one line per function, as far as they fit */
+WF_INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
+WF_INLINE vf v_set(float x) { return _mm512_set1_ps(x); }
+WF_INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+WF_INLINE void v_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+WF_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+WF_INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+WF_INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+WF_INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+WF_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+WF_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+WF_INLINE vf v_round(vf a) { return _mm512_roundscale_ps(a, 0); }
 WF_INLINE vf v_pow2i(vf n)
 {
     __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
     return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
 }
-WF_INLINE float v_reduce_add(vf a)
-{
-    return _mm512_reduce_add_ps(a);
-}
-WF_INLINE float v_reduce_max(vf a)
-{
-    return _mm512_reduce_max_ps(a);
-}
-WF_INLINE vf v_load_f16(const void *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
-}
-WF_INLINE void v_store_f16(void *p, vf a)
-{
-    _mm256_storeu_si256(p, _mm512_cvtps_ph(a, 0));
-}
+WF_INLINE float v_reduce_add(vf a) { return _mm512_reduce_add_ps(a); }
+WF_INLINE float v_reduce_max(vf a) { return _mm512_reduce_max_ps(a); }
+WF_INLINE vf v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+WF_INLINE void v_store_f16(void *p, vf a) { _mm256_storeu_si256(p, _mm512_cvtps_ph(a, 0)); }
 WF_INLINE vf v_load_bf16(const void *p)
 {
     __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
@@ -158,19 +112,13 @@ WF_INLINE void transpose_4x4(const __m512i r[4], __m512i out[4])
 #define QI_BYTES 64
 typedef __m512i qi;
 
-WF_INLINE qi qi_set(int8_t x)
-{
-    return _mm512_set1_epi8(x);
-}
+WF_INLINE qi qi_set(int8_t x) { return _mm512_set1_epi8(x); }
 WF_INLINE qi qi_dot(qi sum, qi a, qi b)
 {
     sum = _mm512_dpbusd_epi32(sum, a, b);
     __asm__ volatile("" : "+v"(sum));
     return sum;
 }
-WF_INLINE int32_t qi_sum(qi a)
-{
-    return _mm512_reduce_add_epi32(_mm512_srai_epi32(a, 8));
-}
+WF_INLINE int32_t qi_sum(qi a) { return _mm512_reduce_add_epi32(_mm512_srai_epi32(a, 8)); }
 
 #include "cpu/x86/avx_int8.h"

@@ -5,10 +5,8 @@
 typedef __m256i q8;
 typedef __m256 qf;
 
-WF_INLINE q8 q_load(const void *p)
-{
-    return _mm256_loadu_si256(p);
-}
+/* clang-format off: a table with one line per function, as far as they fit */
+WF_INLINE q8 q_load(const void *p) { return _mm256_loadu_si256(p); }
 WF_INLINE q8 q_nibbles(const void *p)
 {
     __m128i b = _mm_loadu_si128(p);
@@ -77,36 +75,18 @@ WF_INLINE q8 q_3k(const void *p, const void *high, uint32_t i)
     __m256i h = _mm256_and_si256(_mm256_srli_epi16(q_load(high), (int)i), _mm256_set1_epi8(1));
     return _mm256_or_si256(q_2k(p, i), _mm256_slli_epi16(h, 2));
 }
-WF_INLINE qf qf_zero(void)
-{
-    return _mm256_setzero_ps();
-}
-WF_INLINE qf qf_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
-WF_INLINE qf qf_set(float x)
-{
-    return _mm256_set1_ps(x);
-}
+WF_INLINE qf qf_zero(void) { return _mm256_setzero_ps(); }
+WF_INLINE qf qf_load(const float *p) { return _mm256_loadu_ps(p); }
+WF_INLINE qf qf_set(float x) { return _mm256_set1_ps(x); }
 WF_INLINE qf qf_half(const void *p)
 {
     uint16_t h;
     memcpy(&h, p, 2);
     return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
 }
-WF_INLINE qf qf_pair(const float *p)
-{
-    return _mm256_set_m128(_mm_broadcast_ss(p + 1), _mm_broadcast_ss(p));
-}
-WF_INLINE qf qf_mul(qf a, qf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-WF_INLINE qf qf_fma(qf a, qf b, qf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
+WF_INLINE qf qf_pair(const float *p) { return _mm256_set_m128(_mm_broadcast_ss(p + 1), _mm_broadcast_ss(p)); }
+WF_INLINE qf qf_mul(qf a, qf b) { return _mm256_mul_ps(a, b); }
+WF_INLINE qf qf_fma(qf a, qf b, qf c) { return _mm256_fmadd_ps(a, b, c); }
 WF_INLINE float qf_sum(qf a)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -134,10 +114,7 @@ WF_INLINE void q_scales(const void *p, qf d, float *out)
 }
 
 /* Of the kernels that are for x86 alone. */
-WF_INLINE __m128i load16(const char *p)
-{
-    return _mm_loadu_si128((const void *)p);
-}
+WF_INLINE __m128i load16(const char *p) { return _mm_loadu_si128((const void *)p); }
 
 /* The eight scales of 6 bits of the Q4_K or Q5_K superblock at p, then its eight minima: wf_k_scales_unpack() in a register. */
 WF_INLINE __m128i k_scale_bytes(const char *p)

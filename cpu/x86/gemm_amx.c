@@ -63,7 +63,7 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *c)
 /* ---- splitting ------------------------------------------------------------------------------- */
 
 /* Truncates 32 F32 to bf16 and interleaves a and b. Weights and activations use the same order of k, so no permutation is needed. */
-WF_INLINE __m512i upper(__m512 a, __m512 b)
+WF_INLINE __m512i upper_halves(__m512 a, __m512 b)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
     __m512i low = _mm512_srli_epi32(_mm512_castps_si512(a), 16);
@@ -77,15 +77,15 @@ WF_INLINE __m512 low_part(__m512 a)
 }
 
 /* Splits 32 F32 into hi and lo of a tile row. */
-WF_INLINE void split(__m512 a, __m512 b, char *dst)
+WF_INLINE void split_hi_low(__m512 a, __m512 b, char *dst)
 {
-    _mm512_storeu_si512(dst, upper(a, b));
-    _mm512_storeu_si512(dst + TILE_BYTES, upper(low_part(a), low_part(b)));
+    _mm512_storeu_si512(dst, upper_halves(a, b));
+    _mm512_storeu_si512(dst + TILE_BYTES, upper_halves(low_part(a), low_part(b)));
 }
 
 static void split_f32(const float *x, uint32_t n, char *out)
 {
-    for (uint32_t i = 0; i < n; i += TILE_K) split(v_load(x + i), v_load(x + i + 16), out + (size_t)i / TILE_K * BOTH);
+    for (uint32_t i = 0; i < n; i += TILE_K) split_hi_low(v_load(x + i), v_load(x + i + 16), out + (size_t)i / TILE_K * BOTH);
 }
 
 static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
@@ -122,20 +122,6 @@ static void pack_x(const amx *a, uint32_t tile, uint32_t k, char *out)
                         (float *)(out + (size_t)i / TILE_K * BOTH + p), TILE);
 }
 
-/* Prefetches explicitly: the hardware prefetcher cannot predict a jump to the next row. */
-static void fetch_row(const amx *a, uint32_t row, uint32_t k, size_t bytes)
-{
-    const char *src = row_at(a->w, row, k);
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
-}
-
-/* Prefetches a part of the next block of columns, in memory order, which helps the hardware prefetcher. */
-static void fetch_next(const amx *a, uint32_t begin, uint32_t row, uint32_t k, size_t bytes)
-{
-    const char *src = row_at(a->w, begin + a->nb, 0) + (k / a->kc * a->nb + row) * bytes;
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i, 0, 2);
-}
-
 /* Packs weight rows begin..begin + nb, kc columns from k on; rows past n become zeros. */
 static void pack_w(const amx *a, uint32_t begin, uint32_t k)
 {
@@ -143,8 +129,10 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
     size_t bytes = wf_dtype_bytes(a->w->dtype, n);
     for (uint32_t r = 0; r < a->nb; r++) {
         char *out = a->panel + (size_t)(r / TILE) * (a->kc / TILE_K) * BOTH + r % TILE * 64;
-        fetch_row(a, begin + r + AHEAD, k, bytes);
-        if (a->m <= FEW) fetch_next(a, begin, r, k, bytes);
+        /* The hardware prefetcher cannot predict a jump to the next row; what it can is a part of the next columns, in memory order. */
+        const char *ahead = row_at(a->w, begin + r + AHEAD, k), *next = row_at(a->w, begin + a->nb, 0) + (k / a->kc * a->nb + r) * bytes;
+        for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(ahead + i);
+        for (size_t i = 0; i < bytes && a->m <= FEW; i += 64) __builtin_prefetch(next + i, 0, 2);
         if (begin + r < a->n) {
             split_row(a->w, begin + r, k, n, out);
             continue;
@@ -178,7 +166,7 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
     } while (0)
 
 /* Multiplies two tiles of weights by one or two of activations over `blocks` * TILE_K. */
-WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t blocks,
+WF_INLINE void multiply_tiles(const char *const w[2], const char *const x[2], uint32_t blocks,
                      float *const sum[4], bool first, const bool two)
 {
     TILES_SEE_MEMORY();
@@ -209,7 +197,7 @@ WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t bl
 }
 
 /* Multiplies the panel at k by m_tiles row tiles of X from m_tile on. */
-static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k)
+static void multiply_panel(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k)
 {
     uint32_t blocks = WF_UP(WF_MIN(a->kc, a->k - k), TILE_K) / TILE_K;
     for (uint32_t m = 0; m < m_tiles; m += 2) {
@@ -226,9 +214,9 @@ static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k
             w[0] = a->panel + (size_t)n * (a->kc / TILE_K) * BOTH;
             w[1] = w[0] + (size_t)a->kc / TILE_K * BOTH;
             if (two)
-                tiles(w, x, blocks, sum, k == 0, true);
+                multiply_tiles(w, x, blocks, sum, k == 0, true);
             else
-                tiles(w, x, blocks, sum, k == 0, false);
+                multiply_tiles(w, x, blocks, sum, k == 0, false);
         }
     }
 }
@@ -240,7 +228,7 @@ static void gemm_columns(const wf_call *c, const amx *a, uint32_t begin)
         uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
         for (uint32_t k = 0; k < a->k; k += a->kc) {
             pack_w(a, begin, k);
-            multiply(a, m, m_tiles, k);
+            multiply_panel(a, m, m_tiles, k);
         }
         store_sums(c, begin, a->nb, m, m_tiles, a->sums);
     }

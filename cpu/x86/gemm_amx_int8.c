@@ -182,11 +182,6 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
     if (has_k_scales(dtype)) k_row(s, dtype, r, out);
 }
 
-WF_INLINE void unpack(source *s, const uint8_t dtype, panel *out)
-{
-    for (uint32_t r = 0; r < TILE; r++) unpack_row(s, dtype, r, out);
-}
-
 /* ---- the products ---------------------------------------------------------------------------- */
 
 /* Tiles 0 and 1: accumulators (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5: weights; 6 and 7: activations. */
@@ -225,19 +220,8 @@ WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uin
     }
 }
 
-WF_INLINE void end_sums(const bool two_x, int32_t stage[4][TILE * TILE])
-{
-    _tile_stored(0, stage[0], 64);
-    _tile_stored(1, stage[1], 64);
-    if (two_x) {
-        _tile_stored(2, stage[2], 64);
-        _tile_stored(3, stage[3], 64);
-    }
-    TILES_SEE_MEMORY();
-}
-
-/* Scales a panel's sums and adds them to the earlier ones. */
-WF_INLINE void scale_one(const panel *w, const panel *x, const int32_t *high, const int32_t *low, bool first, float *sum)
+/* Scales a panel's sums of one tile of X and adds them to the earlier ones. */
+WF_INLINE void scale_tile(const panel *w, const panel *x, const int32_t *high, const int32_t *low, bool first, float *sum)
 {
     const __m512 by = _mm512_loadu_ps(x->scale);
     WF_UNROLL(16)
@@ -250,21 +234,26 @@ WF_INLINE void scale_one(const panel *w, const panel *x, const int32_t *high, co
     }
 }
 
-WF_INLINE void scale_sums(const panel *w, const panel *x, const bool two_x, int32_t stage[4][TILE * TILE], bool first,
-                          float *sum)
-{
-    scale_one(w, x, stage[0], stage[1], first, sum);
-    if (two_x) scale_one(w, x + 1, stage[2], stage[3], first, sum + TILE * TILE);
-}
-
-WF_INLINE void multiply(const panel *w, const panel *x, const bool two_x, bool first, float *sum)
+WF_INLINE void end_sums(const panel *w, const panel *x, const bool two_x, bool first, float *sum)
 {
     int32_t stage[4][TILE * TILE];
+    _tile_stored(0, stage[0], 64);
+    _tile_stored(1, stage[1], 64);
+    if (two_x) {
+        _tile_stored(2, stage[2], 64);
+        _tile_stored(3, stage[3], 64);
+    }
+    TILES_SEE_MEMORY();
+    scale_tile(w, x, stage[0], stage[1], first, sum);
+    if (two_x) scale_tile(w, x + 1, stage[2], stage[3], first, sum + TILE * TILE);
+}
+
+WF_INLINE void multiply_panel(const panel *w, const panel *x, const bool two_x, bool first, float *sum)
+{
     begin_sums(x, two_x);
     for (uint32_t u = 0; u < UNITS; u++)
         for (uint32_t i = 0; i < 4; i++) add_quarter(w, x, two_x, u, i);
-    end_sums(two_x, stage);
-    scale_sums(w, x, two_x, stage, first, sum);
+    end_sums(w, x, two_x, first, sum);
 }
 
 /* ---- many rows of X: unpack a wide panel, then multiply it ------------------------------------- */
@@ -277,9 +266,9 @@ static void multiply_many(const amx_int8 *a, uint32_t m_tile, uint32_t m_tiles, 
         for (uint32_t n = 0; n < a->nb / TILE; n++) {
             float *sum = a->sums + ((size_t)n * m_tiles + m) * TILE * TILE;
             if (m + 1 < m_tiles)
-                multiply(&a->wp[n], x, true, p == 0, sum);
+                multiply_panel(&a->wp[n], x, true, p == 0, sum);
             else
-                multiply(&a->wp[n], x, false, p == 0, sum);
+                multiply_panel(&a->wp[n], x, false, p == 0, sum);
         }
     }
 }
@@ -292,7 +281,7 @@ WF_INLINE void gemm_many(const wf_call *c, const amx_int8 *a, const uint8_t dtyp
         for (uint32_t p = 0; p < a->panels; p++) {
             for (uint32_t n = 0; n < a->nb / TILE; n++) {
                 open_panel(a, dtype, begin + n * TILE, p, &s, &a->wp[n]);
-                unpack(&s, dtype, &a->wp[n]);
+                for (uint32_t r = 0; r < TILE; r++) unpack_row(&s, dtype, r, &a->wp[n]);
             }
             multiply_many(a, m, m_tiles, p);
         }
@@ -302,10 +291,9 @@ WF_INLINE void gemm_many(const wf_call *c, const amx_int8 *a, const uint8_t dtyp
 
 /* ---- few rows: AMX multiplies one panel while vectors unpack the next ------------------------ */
 
-WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first, float *sum, source *s,
+WF_INLINE void multiply_and_unpack(const panel *w, const panel *x, const bool two_x, bool first, float *sum, source *s,
                     const uint8_t dtype, panel *next)
 {
-    int32_t stage[4][TILE * TILE];
     begin_sums(x, two_x);
     for (uint32_t u = 0; u < UNITS; u++) {
         WF_UNROLL(4)
@@ -314,8 +302,7 @@ WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first
             unpack_row(s, dtype, 4 * u + i, next);
         }
     }
-    end_sums(two_x, stage);
-    scale_sums(w, x, two_x, stage, first, sum);
+    end_sums(w, x, two_x, first, sum);
 }
 
 /* Computes output columns begin..end. A panel of X stays in L1, or with many rows in L2, for all of them. After the last panel of weights
@@ -325,7 +312,7 @@ WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype
     source s;
     uint32_t strips = (end - begin + TILE - 1) / TILE, at = 0;
     open_panel(a, dtype, begin, 0, &s, &a->wp[0]);
-    unpack(&s, dtype, &a->wp[0]);
+    for (uint32_t r = 0; r < TILE; r++) unpack_row(&s, dtype, r, &a->wp[0]);
     for (uint32_t p = 0; p < a->panels; p++)
         for (uint32_t n = 0; n < strips; n++, at ^= 1) {
             const panel *x = a->xp + (size_t)p * a->m_tiles, *w = &a->wp[at];
@@ -333,14 +320,14 @@ WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype
             uint32_t next = (n + 1) % strips, next_p = (p + (next == 0)) % a->panels;
             open_panel(a, dtype, begin + next * TILE, next_p, &s, &a->wp[at ^ 1]);
             if (a->m_tiles == 1)
-                step(w, x, false, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
+                multiply_and_unpack(w, x, false, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
             else
-                step(w, x, true, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
+                multiply_and_unpack(w, x, true, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
             for (uint32_t m = 2; m < a->m_tiles; m += 2)
                 if (m + 1 < a->m_tiles)
-                    multiply(w, x + m, true, p == 0, sum + m * TILE * TILE);
+                    multiply_panel(w, x + m, true, p == 0, sum + m * TILE * TILE);
                 else
-                    multiply(w, x + m, false, p == 0, sum + m * TILE * TILE);
+                    multiply_panel(w, x + m, false, p == 0, sum + m * TILE * TILE);
         }
     store_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
 }

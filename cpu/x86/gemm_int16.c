@@ -13,7 +13,7 @@ typedef struct tile {
 } tile;
 
 /* Adds panel p, whose weights are at w. */
-WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, const int mr)
+WF_INLINE void add_panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, const int mr)
 {
     char room[EXPANDED];
     w = expanded(dtype, w, room);
@@ -36,14 +36,6 @@ WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, co
     for (int m = 0; m < mr; m++) t->acc[m] = _mm256_fmadd_ps(sum[m], _mm256_set1_ps(t->x[m][p].scale), t->acc[m]);
 }
 
-/* An incomplete last panel of k, from a padded copy. */
-static __attribute__((noinline)) const char *padded(const uint8_t dtype, const char *w, uint32_t k, char copy[ROW_MAX])
-{
-    memset(copy, 0, ROW_MAX);
-    memcpy(copy, w, wf_dtype_bytes(dtype, k));
-    return copy;
-}
-
 WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, uint32_t n, uint32_t m, const int mr)
 {
     const char *w = g->wp + n * g->w_step;
@@ -56,7 +48,7 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, uint32_t n, uint32_t 
             __builtin_prefetch(w + FAR + i, 0, 2);
             __builtin_prefetch(w + NEAR + i, 0, 3);
         }
-        panel(&t, dtype, (p + 1) * PANEL <= g->k ? w : padded(dtype, w, g->k % PANEL, copy), p, mr);
+        add_panel(&t, dtype, (p + 1) * PANEL <= g->k ? w : padded(dtype, w, g->k % PANEL, copy, ROW_MAX), p, mr);
     }
     for (int i = 0; i < mr; i++) store_output(g, m + i, n, qf_sum(t.acc[i]));
 }
@@ -77,9 +69,9 @@ static size_t row_step(uint32_t k)
     return (k + PANEL - 1) / PANEL * sizeof(x_panel);
 }
 
-static void prep(const gemm *g, uint32_t m, void *dst)
+static void prep_words(const gemm *g, uint32_t m, void *dst)
 {
-    for (uint32_t p = 0; p * PANEL < g->k; p++) round_panel(g->x, g->w->dtype, m, p, WF_MIN(PANEL, g->k - p * PANEL), (x_panel *)dst + p);
+    for (uint32_t p = 0; p * PANEL < g->k; p++) round_panel(g->x, g->w->dtype, true, m, p, WF_MIN(PANEL, g->k - p * PANEL), (x_panel *)dst + p);
 }
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
@@ -91,6 +83,6 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
     uint32_t begin, end;
-    prepare(work, &g, row_step(g.k), prep);
+    prepare(work, &g, row_step(g.k), prep_words);
     while (wf_cpu_next(work, g.n, chunk_of(work, &g), &begin, &end)) WITH_FORMAT(rows_of, &g, begin, end);
 }

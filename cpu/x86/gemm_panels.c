@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "cpu/ops/blocks.h"
 #include "cpu/ops/gemm.h"
 
 #define PAIR   2    /* strips (VL rows of W) of a tile */
@@ -18,6 +19,23 @@
 typedef struct sums {
     vf of[PAIR][MROW], min[PAIR][MROW];
 } sums;
+
+/* The f16 at w[r] + at of each row. */
+WF_INLINE vf halves_of(const char *const w[VL], const size_t at)
+{
+    uint16_t half[VL];
+    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + at, sizeof half[r]);
+    return v_load_f16(half);
+}
+
+/* What half_scales_unit() is of each row. */
+WF_INLINE vf half_units(const uint8_t dtype, const char *const w[VL])
+{
+    float unit[VL];
+    if (!is_grid(dtype)) return halves_of(w, half_scales_at(dtype));
+    for (uint32_t r = 0; r < VL; r++) memcpy(&unit[r], w[r] + half_scales_at(dtype), sizeof unit[r]);
+    return v_load(unit);
+}
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 #include "cpu/x86/panels_bytes.h"
@@ -121,7 +139,7 @@ WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, const int mr, uint
 
 /* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart.
  * new_x: no tile has met these rows in this panel. */
-WF_INLINE void tile(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next, bool new_x)
+WF_INLINE void panels_tile(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next, bool new_x)
 {
     sums acc;
     for (int s = 0; s < PAIR; s++)
@@ -129,7 +147,7 @@ WF_INLINE void tile(const uint8_t dtype, const bool words, const w_panel *w, con
     for (uint32_t i = 0; i < groups_of(dtype); i++) {
         fetch_rows(next);
         if (new_x) fetch_x(dtype, x + mr, mr, i);
-        group(dtype, words, w, x, i, mr, &acc);
+        add_panel_group(dtype, words, w, x, i, mr, &acc);
     }
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
@@ -148,7 +166,7 @@ WF_INLINE uint32_t rows_of_tile(const bool words, uint32_t left)
 }
 
 /* Multiplies panel p of strips `from` to `to` with `rows` rows of X from m on. */
-WF_INLINE void multiply(const product *g, const uint8_t dtype, const bool words, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
+WF_INLINE void multiply_strips(const product *g, const uint8_t dtype, const bool words, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
 {
     const x_panel *x = g->xp + (size_t)p * g->g.m + m;
     const size_t step = (size_t)g->mb * VL;
@@ -157,11 +175,11 @@ WF_INLINE void multiply(const product *g, const uint8_t dtype, const bool words,
         for (uint32_t s = from; s < to; s += PAIR) {
             float *sum = g->sums + s * step + (size_t)r * VL;
             if (here == 6)
-                tile(dtype, words, &g->wp[s], x + r, 6, p == 0, sum, step, next, s == from);
+                panels_tile(dtype, words, &g->wp[s], x + r, 6, p == 0, sum, step, next, s == from);
             else if (here == 4)
-                tile(dtype, words, &g->wp[s], x + r, 4, p == 0, sum, step, next, s == from);
+                panels_tile(dtype, words, &g->wp[s], x + r, 4, p == 0, sum, step, next, s == from);
             else
-                tile(dtype, words, &g->wp[s], x + r, 1, p == 0, sum, step, next, s == from);
+                panels_tile(dtype, words, &g->wp[s], x + r, 1, p == 0, sum, step, next, s == from);
         }
     }
 }
@@ -188,9 +206,9 @@ static void store_rows(const product *g, uint32_t begin, uint32_t end, uint32_t 
 }
 
 /* Computes columns begin..end for `rows` rows of X from m on. */
-WF_INLINE void columns(const product *g, const uint8_t dtype, const bool words, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
+WF_INLINE void panel_columns(const product *g, const uint8_t dtype, const bool words, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
-    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL, at_once = strips_at_once(words);
+    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL, at_once = STRIPS_AT_ONCE(words);
     source s;
     for (uint32_t p = 0; p < g->panels; p++) {
         for (uint32_t i = 0; i < strips; i++) {
@@ -198,7 +216,7 @@ WF_INLINE void columns(const product *g, const uint8_t dtype, const bool words, 
             g->unpack(s.row, &g->wp[i]);
         }
         ahead next = ahead_of(g, begin, p, strips, rows);
-        for (uint32_t i = 0; i < strips; i += at_once) multiply(g, dtype, words, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
+        for (uint32_t i = 0; i < strips; i += at_once) multiply_strips(g, dtype, words, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
     }
     store_rows(g, begin, end, m, rows);
 }
@@ -215,7 +233,7 @@ WF_CPU_INTEGER_FORMATS(UNPACK_FORMAT, )
 #define EACH(name, dtype, words)                                                                   \
     static void columns_##name(const product *g, uint32_t begin, uint32_t end)                     \
     {                                                                                              \
-        for (uint32_t m = 0; m < g->g.m; m += MB) columns(g, dtype, words, begin, end, m, WF_MIN(MB, g->g.m - m)); \
+        for (uint32_t m = 0; m < g->g.m; m += MB) panel_columns(g, dtype, words, begin, end, m, WF_MIN(MB, g->g.m - m)); \
     }
 EACH(offset, WF_Q4_0, false)
 EACH(mins, WF_Q4_1, false)
@@ -229,16 +247,6 @@ EACH(words_mins, WF_Q4_K, true)
 EACH(plain, WF_Q8_0, false) /* signed, with nothing to subtract */
 #endif
 
-static void round_part(const wf_cpu_work *work, const product *g)
-{
-    uint32_t begin, end;
-    wf_cpu_part(work, g->g.m * g->panels, 1, &begin, &end);
-    for (uint32_t i = begin; i < end; i++) {
-        uint32_t p = i / g->g.m;
-        round_x(g->g.x, g->g.w->dtype, g->words, i % g->g.m, p, WF_MIN(PANEL, g->g.k - p * PANEL), &g->xp[i]);
-    }
-}
-
 typedef void (*columns_fn)(const product *, uint32_t begin, uint32_t end);
 
 static columns_fn columns_of(uint8_t dtype)
@@ -250,7 +258,7 @@ static columns_fn columns_of(uint8_t dtype)
     return has_mins(dtype) ? columns_mins : columns_offset;
 }
 
-static void run(const wf_cpu_work *work, bool words, void (*unpack)(const char *const w[VL], w_panel *out), columns_fn f)
+static void run_panels(const wf_cpu_work *work, bool words, void (*unpack)(const char *const w[VL], w_panel *out), columns_fn f)
 {
     product g = product_of(work->call);
     uint32_t begin, end, chunk = wf_cpu_chunk(work, g.g.n, PAIR * VL, STRIPS * VL);
@@ -259,7 +267,11 @@ static void run(const wf_cpu_work *work, bool words, void (*unpack)(const char *
     g.xp = work->shared;
     g.wp = work->per_thread;
     g.sums = (float *)(g.wp + STRIPS);
-    round_part(work, &g);
+    wf_cpu_part(work, g.g.m * g.panels, 1, &begin, &end);
+    for (uint32_t i = begin, p; i < end; i++) {
+        p = i / g.g.m;
+        round_panel(g.g.x, g.g.w->dtype, words, i % g.g.m, p, WF_MIN(PANEL, g.g.k - p * PANEL), &g.xp[i]);
+    }
     wf_cpu_barrier(work);
     while (wf_cpu_next(work, g.g.n, chunk, &begin, &end)) f(&g, begin, end);
 }
@@ -268,14 +280,14 @@ void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
 {
     const uint8_t dtype = work->call->in[WF_GEMM_W].dtype;
 #define RUN_FORMAT(id, ...)                                                                        \
-    if (dtype == WF_##id) run(work, in_halves(WF_##id), unpack_##id, columns_of(WF_##id));
+    if (dtype == WF_##id) run_panels(work, in_halves(WF_##id), unpack_##id, columns_of(WF_##id));
     WF_CPU_INTEGER_FORMATS(RUN_FORMAT, )
 }
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
 {
-    run(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words, columns_words_mins);
+    run_panels(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words, columns_words_mins);
 }
 
 #include "cpu/x86/panels_few.h"
@@ -294,6 +306,6 @@ void WF_SIMD(wf_cpu_gemm_panels_few)(const wf_cpu_work *work)
 {
     const uint8_t dtype = work->call->in[WF_GEMM_W].dtype;
 #define RUN_FEW(id, ...)                                                                           \
-    if (dtype == WF_##id) run(work, false, NULL, few_##id);
+    if (dtype == WF_##id) run_panels(work, false, NULL, few_##id);
     WF_CPU_INTEGER_FORMATS(RUN_FEW, )
 }

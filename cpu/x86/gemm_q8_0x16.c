@@ -20,7 +20,7 @@ static size_t row_step(uint32_t k)
     return WF_UP((size_t)k * 2 + k / 32 * (sizeof(int32_t) + sizeof(float)), (size_t)64);
 }
 
-static void prep(const gemm *g, uint32_t m, void *dst)
+static void prep_row(const gemm *g, uint32_t m, void *dst)
 {
     const wf_dtype_info *in = &wf_dtypes[g->x->dtype];
     const char *row = wf_cpu_row(g->x, m);
@@ -35,14 +35,6 @@ static void prep(const gemm *g, uint32_t m, void *dst)
         for (int i = 0; i < 32; i++) hi += q[i], lo += q[32 + i];
         comp[b] = -128 * (256 * hi + lo);
     }
-}
-
-/* Broadcasts four bytes to all lanes. */
-WF_INLINE __m512i broadcast_i32(const char *p)
-{
-    int32_t v;
-    memcpy(&v, p, sizeof(v));
-    return _mm512_set1_epi32(v);
 }
 
 typedef struct tile {
@@ -66,8 +58,8 @@ WF_INLINE void block(tile *t, const char *line, const char *scales, uint32_t b, 
         const __m512i w = _mm512_xor_si512(_mm512_loadu_si512(line + 64 * i), flip);
         for (int m = 0; m < mr; m++) {
             const char *x = t->x[m] + (size_t)b * 64 + 4 * i;
-            hi[m] = _mm512_dpbusd_epi32(hi[m], w, broadcast_i32(x));
-            lo[m] = _mm512_dpbusd_epi32(lo[m], w, broadcast_i32(x + 32));
+            hi[m] = _mm512_dpbusd_epi32(hi[m], w, four_bytes(x));
+            lo[m] = _mm512_dpbusd_epi32(lo[m], w, four_bytes(x + 32));
         }
     }
     const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)scales));
@@ -122,7 +114,7 @@ void wf_cpu_gemm_q8_0x16(const wf_cpu_work *work)
     gemm g = gemm_of(work);
     const uint32_t strips = WF_UP(g.n, TILE) / TILE, chunk = wf_cpu_chunk(work, strips, 1, MOST);
     uint32_t begin, end;
-    prepare(work, &g, row_step(g.k), prep);
+    prepare(work, &g, row_step(g.k), prep_row);
     while (wf_cpu_next(work, strips, chunk, &begin, &end)) {
         uint32_t strip = begin;
         if (g.m == 1 && end - begin == MOST) gemm_strips(&g, work->call, strip, MOST), strip = end;

@@ -95,7 +95,7 @@ static void prep_group(const kind t, const float *x, uint32_t blocks, char *out,
     }
 }
 
-static void prep(const gemm *g, uint32_t m, void *dst)
+static void prep_row(const gemm *g, uint32_t m, void *dst)
 {
     const kind t = kind_of(g->w->dtype);
     const wf_dtype_info *in = &wf_dtypes[g->x->dtype];
@@ -192,7 +192,7 @@ typedef struct tile {
 } tile;
 
 /* Accumulates group i of span s, whose weights are at p. */
-WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r, const int mr, const __m512 *scale)
+WF_INLINE void add_group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r, const int mr, const __m512 *scale)
 {
     const uint32_t sums = has_low_first(t.dtype) ? 1 : t.regs, regs = t.regs / sums;
     size_t at = (s * (SPAN / t.units) + i) * group_bytes(t);
@@ -212,7 +212,7 @@ WF_INLINE size_t span_bytes_of(const kind t)
 }
 
 /* Accumulates span s, whose weights are at w. */
-WF_INLINE void span(tile *a, const kind t, const char *const w[PAIR], size_t s, const int nr, const int mr)
+WF_INLINE void add_span(tile *a, const kind t, const char *const w[PAIR], size_t s, const int nr, const int mr)
 {
     const size_t step = in_supers(t.dtype) ? 0 : t.units * t.bytes; /* superblocks know the places of their groups */
     __m512 scale[PAIR][MOST_ROWS], mins;
@@ -225,14 +225,7 @@ WF_INLINE void span(tile *a, const kind t, const char *const w[PAIR], size_t s, 
     }
     WF_UNROLL(8)
     for (uint32_t i = 0; i < SPAN / t.units; i++)
-        for (int r = 0; r < nr; r++) group(a, t, w[r] + i * step, s, i, r, mr, scale[r]);
-}
-
-/* What is left of a row at its end, padded with zeros to a span. Not in the loop over spans, which it would slow down. */
-static __attribute__((noinline)) const char *padded(const char *w, size_t bytes, char copy[SPAN_MAX])
-{
-    memset(copy, 0, SPAN_MAX);
-    return memcpy(copy, w, bytes);
+        for (int r = 0; r < nr; r++) add_group(a, t, w[r] + i * step, s, i, r, mr, scale[r]);
 }
 
 /* Fetches what follows. */
@@ -266,10 +259,10 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
         for (int r = 0; r < nr; r++) {
             at[r] = a.w[r] + s * bytes;
             fetch_span(at[r], bytes);
-            if (left < bytes) at[r] = padded(at[r], left, copy[r]);
+            if (left < bytes) at[r] = padded(dtype, at[r], g->k % (SPAN * 32), copy[r], SPAN_MAX);
             at[r] = expanded(dtype, at[r], room[r]);
         }
-        span(&a, t, at, s, nr, mr);
+        add_span(&a, t, at, s, nr, mr);
     }
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) store_output(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
@@ -301,6 +294,6 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
     uint32_t begin, end;
-    prepare(work, &g, WF_UP(row_step(kind_of(g.w->dtype), g.k), (size_t)64), prep);
+    prepare(work, &g, WF_UP(row_step(kind_of(g.w->dtype), g.k), (size_t)64), prep_row);
     while (wf_cpu_next(work, g.n, chunk_of(work, &g), &begin, &end)) WITH_FORMAT(rows_of, &g, begin, end);
 }

@@ -34,10 +34,8 @@ static inline float round_block(const float *x, int8_t *hi, int8_t *lo)
         __m512 scaled = _mm512_mul_ps(v[i], factor), whole = v_round(scaled);
         __m512 left = _mm512_mul_ps(_mm512_sub_ps(scaled, whole), _mm512_set1_ps(256));
         left = _mm512_min_ps(left, bound); /* 128 becomes 127 */
-        _mm_storeu_si128((__m128i *)(hi + 16 * i),
-                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(whole)));
-        _mm_storeu_si128((__m128i *)(lo + 16 * i),
-                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(left)));
+        _mm_storeu_si128((__m128i *)(hi + 16 * i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(whole)));
+        _mm_storeu_si128((__m128i *)(lo + 16 * i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(left)));
     }
     return top / 127 / 256;
 }
@@ -70,6 +68,14 @@ WF_INLINE __m512i load_2x32(const char *low, const char *high)
     return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);
 }
 
+/* Four bytes in all lanes. */
+WF_INLINE __m512i four_bytes(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
 /* The eight scales of the Q4_K or Q5_K superblock at p, then its eight minima. */
 WF_INLINE __m512 k_scales(const char *p)
 {
@@ -93,8 +99,7 @@ WF_INLINE __m512i with_fifth(__m512i q, const char *p, const uint32_t first, con
 WF_INLINE __m512i q6_k_bytes(const char *p, const uint32_t i)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16(4 * (i & 1)),
-                                          _mm256_set1_epi16(4 * (i & 1) + 2), 1);
+    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16(4 * (i & 1)), _mm256_set1_epi16(4 * (i & 1) + 2), 1);
     __m512i ql = _mm512_loadu_si512(p + 64 * (i / 2));
     __m512i qh = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(p + 128 + 32 * (i / 2))));
     __m512i high = _mm512_and_si512(_mm512_srlv_epi16(qh, by), _mm512_set1_epi8(3));

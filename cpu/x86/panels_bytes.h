@@ -31,11 +31,7 @@ typedef struct w_panel {
 
 #define SIX_ROWS true /* of X, in a tile of words */
 
-/* Strips whose panels fit in the first cache together. */
-WF_INLINE uint32_t strips_at_once(const bool words)
-{
-    return words ? PAIR : STRIPS;
-}
+#define STRIPS_AT_ONCE(words) ((words) ? PAIR : STRIPS) /* whose panels fit in the first cache together */
 
 WF_INLINE uint32_t groups_of(const uint8_t dtype)
 {
@@ -119,7 +115,7 @@ WF_INLINE void round_floats(const uint8_t dtype, const bool words, const float *
 }
 
 /* Rounds a panel of n elements of a row of X; pads with zeros. */
-static void round_x(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+static void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[view->dtype];
     const char *from = (const char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes;
@@ -224,23 +220,6 @@ WF_INLINE void k_panel_scales(const bool words, const char *const w[VL], __m512i
             v_store(out->scale[i], v_mul(byte_of(of[i / 4], i % 4, false), d));
         v_store(out->min[i], v_mul(byte_of(of[2 + i / 4], i % 4, false), min));
     }
-}
-
-/* The f16 at w[r] + at of each row. */
-WF_INLINE __m512 halves_of(const char *const w[VL], const size_t at)
-{
-    uint16_t half[VL];
-    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + at, sizeof half[r]);
-    return v_load_f16(half);
-}
-
-/* What half_scales_unit() is of each row. */
-WF_INLINE __m512 half_units(const uint8_t dtype, const char *const w[VL])
-{
-    float unit[VL];
-    if (!is_grid(dtype)) return halves_of(w, half_scales_at(dtype));
-    for (uint32_t r = 0; r < VL; r++) memcpy(&unit[r], w[r] + half_scales_at(dtype), sizeof unit[r]);
-    return v_load(unit);
 }
 
 /* The minima of 16 groups of each row, above their scales. */
@@ -402,10 +381,8 @@ WF_INLINE void unpack_grid(const uint8_t dtype, const char *const w[VL], w_panel
 /* Four k of group b: a line of bytes, or two of words times the group's scales. */
 WF_INLINE void store_k(const bool words, __m512i v, const __m512i *part, const uint32_t b, const uint32_t at, w_panel *out)
 {
-    if (words)
-        store_words(v, part[b], 0, out->line[2 * (8 * b + at)]);
-    else
-        _mm512_storeu_si512(out->line[8 * b + at], v);
+    if (words) store_words(v, part[b], 0, out->line[2 * (8 * b + at)]);
+    else _mm512_storeu_si512(out->line[8 * b + at], v);
 }
 
 WF_INLINE void unpack_k(const uint8_t dtype, const bool words, const char *const w[VL], w_panel *out)
@@ -447,13 +424,6 @@ WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *co
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
-
-WF_INLINE __m512i four_bytes(const void *p)
-{
-    int32_t v;
-    memcpy(&v, p, sizeof v);
-    return _mm512_set1_epi32(v);
-}
 
 /* As an instruction whose sum stays where it is: gcc 12 copies it before and after, which the front end has no room for. */
 WF_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b)
@@ -516,12 +486,10 @@ WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_pan
         }
 }
 
-WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void add_panel_group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
-    if (words)
-        group_of_words(dtype, w, x, i, mr, acc);
-    else
-        group_of_bytes(dtype, w, x, i, mr, acc);
+    if (words) group_of_words(dtype, w, x, i, mr, acc);
+    else group_of_bytes(dtype, w, x, i, mr, acc);
 }
 
 /* A sum of all groups, with the scale that they share. */

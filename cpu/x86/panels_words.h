@@ -6,16 +6,10 @@
 
 #include "cpu/x86/words.h"
 
-/* All are words here, whatever `words` says. */
-WF_INLINE void round_x(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
-{
-    (void)words;
-    round_panel(view, dtype, m, p, n, out);
-}
-
 #define SIX_ROWS false /* of X, in a tile: there are 16 registers */
+#define STRIPS_AT_ONCE(words) STRIPS
 
-/* 8 rows of W by 256 k. */
+/* 8 rows of W by 256 k. All are words here, whatever `words` says. */
 typedef struct w_panel {
     _Alignas(64) int32_t line[PANEL / 2][VL];
     float scale[8][VL]; /* [group][row]; with scales of 16 [0][row] */
@@ -71,23 +65,6 @@ WF_INLINE void half_parts(const uint8_t dtype, const char *const w[VL], int32_t 
         q8 s = q_load(part[g]);
         _mm256_storeu_si256((void *)part[g], _mm256_blend_epi16(s, _mm256_slli_epi32(s, 16), 0xaa));
     }
-}
-
-/* The f16 at w[r] + at of each row. */
-WF_INLINE __m256 halves_of(const char *const w[VL], const size_t at)
-{
-    uint16_t half[VL];
-    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + at, sizeof half[r]);
-    return v_load_f16(half);
-}
-
-/* What half_scales_unit() is of each row. */
-WF_INLINE __m256 half_units(const uint8_t dtype, const char *const w[VL])
-{
-    float unit[VL];
-    if (!is_grid(dtype)) return halves_of(w, half_scales_at(dtype));
-    for (uint32_t r = 0; r < VL; r++) memcpy(&unit[r], w[r] + half_scales_at(dtype), sizeof unit[r]);
-    return v_load(unit);
 }
 
 WF_INLINE void q2_k_mins(const char *const w[VL], w_panel *out)
@@ -226,7 +203,7 @@ WF_INLINE vf add_group(const uint8_t dtype, const w_panel *w, const x_panel *x, 
 }
 
 /* Adds the products of group i. */
-WF_INLINE void group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void add_panel_group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
 {
     __m256i sum[PAIR][MROW];
     for (int s = 0; s < PAIR; s++)
@@ -252,12 +229,6 @@ WF_INLINE vf scaled(const uint8_t dtype, const bool words, const w_panel *w, vf 
 {
     (void)dtype, (void)words, (void)w, (void)min;
     return sum;
-}
-
-WF_INLINE uint32_t strips_at_once(const bool words)
-{
-    (void)words;
-    return STRIPS;
 }
 
 #endif

@@ -46,24 +46,8 @@ WF_INLINE float most_of(const uint8_t dtype)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Position of k in its block of 32. */
-static inline uint32_t place_of(const uint8_t dtype, uint32_t k)
-{
-    return dtype == WF_Q8_0 || dtype == WF_Q4_0 ? k : k / 2 + k % 2 * 16;
-}
-
-static inline void set_sums(const uint8_t dtype, const int16_t *natural, x_panel *out)
-{
-    const uint32_t size = in_halves(dtype) ? 16 : 32;
-    for (uint32_t g = 0; g < PANEL / size; g++) {
-        int32_t sum = 0;
-        for (uint32_t k = 0; k < size; k++) sum += natural[g * size + k];
-        out->minus_sum[g] = (float)(-sum * (has_mins(dtype) ? 1 : offset_of(dtype)));
-    }
-}
-
 /* The largest size in a panel. Compares bits, so that NaN is the largest. */
-static inline float size_of(const float *x)
+static inline float panel_size(const float *x)
 {
     __m256i top = _mm256_setzero_si256();
     for (uint32_t i = 0; i < PANEL; i += 8)
@@ -74,26 +58,33 @@ static inline float size_of(const float *x)
 }
 
 /* Rounds a panel of a row of X; pads with zeros. The scale carries NaN and infinity. */
-static inline void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[view->dtype];
     float x[PANEL] = {0};
+    (void)words; /* panels_bytes.h has the other way */
     int16_t natural[PANEL];
     in->decode((char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes, x, n);
-    const float most = size_of(x), unit = most > 0 ? most_of(dtype) / most : 0;
+    const float most = panel_size(x), unit = most > 0 ? most_of(dtype) / most : 0;
     for (uint32_t i = 0; i < PANEL; i += 16) {
         __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(unit)));
         __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(unit)));
         _mm256_storeu_si256((void *)(natural + i), _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8));
     }
-    for (uint32_t k = 0; k < PANEL; k++) out->x[k / 32 * 32 + place_of(dtype, k % 32)] = natural[k];
-    set_sums(dtype, natural, out);
+    const bool in_order = dtype == WF_Q8_0 || dtype == WF_Q4_0;
+    for (uint32_t k = 0; k < PANEL; k++) out->x[in_order ? k : k / 32 * 32 + k % 32 / 2 + k % 2 * 16] = natural[k];
+    const uint32_t size = in_halves(dtype) ? 16 : 32;
+    for (uint32_t g = 0; g < PANEL / size; g++) {
+        int32_t sum = 0;
+        for (uint32_t k = 0; k < size; k++) sum += natural[g * size + k];
+        out->minus_sum[g] = (float)(-sum * (has_mins(dtype) ? 1 : offset_of(dtype)));
+    }
     out->scale = most / most_of(dtype);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-WF_INLINE __m256 eight(__m128i bytes)
+WF_INLINE __m256 eight_floats(__m128i bytes)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
@@ -128,18 +119,18 @@ WF_INLINE scales half_scales(const uint8_t dtype, const char *p)
 {
     const __m256 d = half_scales_unit(dtype, p);
     __m128i both = half_scale_bytes(dtype, p);
-    scales s = {.of = {_mm256_mul_ps(eight(both), d), _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), d)}};
+    scales s = {.of = {_mm256_mul_ps(eight_floats(both), d), _mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), d)}};
     s.less[0] = s.of[0], s.less[1] = s.of[1];
     if (dtype != WF_Q2_K) return s;
     both = q2_k_min_bytes(p);
-    s.less[0] = _mm256_mul_ps(eight(both), qf_half(p + 82)), s.less[1] = _mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), qf_half(p + 82));
+    s.less[0] = _mm256_mul_ps(eight_floats(both), qf_half(p + 82)), s.less[1] = _mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), qf_half(p + 82));
     return s;
 }
 
 WF_INLINE scales k_scales(const char *p)
 {
     const __m128i both = k_scale_bytes(p);
-    return (scales){.of = {_mm256_mul_ps(eight(both), qf_half(p))}, .less = {_mm256_mul_ps(eight(_mm_unpackhi_epi64(both, both)), qf_half(p + 2))}};
+    return (scales){.of = {_mm256_mul_ps(eight_floats(both), qf_half(p))}, .less = {_mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), qf_half(p + 2))}};
 }
 
 WF_INLINE scales scales_of(const uint8_t dtype, const char *p)
