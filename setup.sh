@@ -62,7 +62,6 @@ an OpenCL loader and headers (for GPUs)|ocl-icd-opencl-dev opencl-headers|ocl-ic
 PCRE2|libpcre2-dev|pcre2-devel|pcre2
 utf8proc|libutf8proc-dev|utf8proc-devel|libutf8proc
 libedit|libedit-dev|libedit-devel|libedit
-jansson|libjansson-dev|jansson-devel|jansson
 libcurl 7.85 or newer (for weft pull and weft bench serve)|libcurl4-openssl-dev|libcurl-devel|curl
 PoCL: OpenCL where there is no GPU (optional)|pocl-opencl-icd|pocl|pocl
 OpenSSL (for the checksums of weft pull)|libssl-dev|openssl-devel|openssl

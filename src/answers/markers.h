@@ -3,7 +3,7 @@
 #ifndef WF_MARKERS_H
 #define WF_MARKERS_H
 
-#include "answers/json_scan.h"
+#include "base/json.h"
 
 #define WF_MAX_BLANKS 64 /* in a row, around and inside markers */
 

@@ -22,8 +22,9 @@ struct wf_calls {
     size_t body, at; /* of the body; how far its brackets are counted, then its end */
     size_t id, n_id; /* what is between `open` and `behind_name` */
     wf_tag_scan tags;
-    unsigned depth, n_calls, n_ends;
-    bool in_string, escaped, named;
+    wf_json_progress json; /* of the body */
+    unsigned n_calls, n_ends;
+    bool named;
     bool begun; /* text has gone out, or a call: a bare one cannot follow */
     bool after; /* a call was the last thing */
 };
@@ -173,32 +174,17 @@ static bool read_head(wf_calls *c, const wf_call_out *out)
     if (f == WF_NO) return give_up(c, c->call + 1, out); /* behind it there may be calls */
     if (f == WF_PARTLY) return false;
     c->body = c->at = at;
-    c->depth = 0;
-    c->in_string = c->escaped = false;
+    c->json = (wf_json_progress){0};
     c->tags.at = at, c->tags.search = c->tags.n = 0;
     c->n_ends = 0;
     c->state = c->kind->form ? FORM : c->kind->tags.key ? TAGS : BODY;
     return true;
 }
 
-/* Counts brackets. true: behind this byte the JSON is at its end, good or bad. */
-static bool count(wf_calls *c, char b)
-{
-    if (c->in_string) {
-        bool ends = b == '"' && !c->escaped;
-        c->escaped = b == '\\' && !c->escaped;
-        c->in_string = !ends;
-        return false;
-    }
-    c->in_string = b == '"';
-    c->depth += b == '{' || b == '[';
-    return (b == '}' || b == ']') && !--c->depth;
-}
-
 static bool read_body(wf_calls *c, const wf_call_out *out)
 {
     bool ends = false;
-    while (!ends && c->at < c->held.len && c->at < WF_CALL_MAX) ends = count(c, c->held.data[c->at++]);
+    while (!ends && c->at < c->held.len && c->at < WF_CALL_MAX) ends = wf_json_closes(&c->json, c->held.data[c->at++]);
     bool good = ends && wf_json_whole(c->held.data + c->body, c->at - c->body);
     if (good) c->state = TAIL;
     else if (ends || c->at == WF_CALL_MAX) give_up(c, c->at, out);

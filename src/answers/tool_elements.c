@@ -45,7 +45,7 @@ static bool name(reader *r, const wf_text *types, const char *behind)
     if (!s.p || !wf_tool_name_good(s.p, s.n)) return false;
     r->strings = wf_tool_strings(types, s);
     put(r, "{\"name\": ");
-    wf_text_string(r->out, s);
+    wf_json_put_string(r->out, s.p, s.n);
     put(r, ", \"arguments\": ");
     return true;
 }
@@ -91,7 +91,7 @@ static bool element(reader *r, const path *p, bool list, wf_slice tag)
 {
     path inner = within(p, tag);
     if (!list) {
-        wf_text_string(r->out, tag);
+        wf_json_put_string(r->out, tag.p, tag.n);
         put(r, ": ");
     }
     if (!content(r, &inner) || !pass(r, MARK "</")) return false;
@@ -141,7 +141,7 @@ static void put_key(reader *r, wf_slice s)
         wf_text_add(&key, k < WF_LEN(escapes) ? escapes[k][1] : s.p + at, 1);
         at += k < WF_LEN(escapes) ? strlen(escapes[k][0]) : 1;
     }
-    wf_text_string(r->out, (wf_slice){key.data ? key.data : "", key.len});
+    wf_json_put_string(r->out, key.data ? key.data : "", key.len);
     r->out->failed |= key.failed;
     free(key.data);
 }

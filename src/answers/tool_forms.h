@@ -5,7 +5,7 @@
 #define WF_TOOL_FORMS_H
 
 #include "answers/markers.h"
-#include "answers/text.h"
+#include "base/json.h"
 
 /* types: of tool_types.h. */
 typedef enum wf_found (*wf_call_form)(wf_slice call, const wf_text *types, wf_text *json);

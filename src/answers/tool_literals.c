@@ -47,7 +47,7 @@ static bool marked_string(reader *r)
     size_t from = r->at += strlen(QUOTE);
     while (r->at < r->in.n && wf_look(r->in, r->at, QUOTE) != WF_YES) r->at++;
     if (r->at == r->in.n) return false;
-    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+    wf_json_put_string(r->out, r->in.p + from, r->at - from);
     r->at += strlen(QUOTE);
     return true;
 }
@@ -126,7 +126,7 @@ static bool python_string(reader *r)
     r->at += strlen(quotes);
     bool good = python_text(r, quotes, &s);
     if (good && wf_json_whole(r->in.p + from, r->at - from)) wf_text_add(r->out, r->in.p + from, r->at - from);
-    else if (good) wf_text_string(r->out, (wf_slice){s.data ? s.data : "", s.len});
+    else if (good) wf_json_put_string(r->out, s.data ? s.data : "", s.len);
     r->out->failed |= s.failed;
     free(s.data);
     return good;
@@ -165,7 +165,7 @@ static bool bare_key(reader *r)
     while (r->at < r->in.n && !strchr(":,{}[]'\"`", r->in.p[r->at])) r->at++;
     size_t end = r->at;
     while (end > from && wf_is_blank(r->in.p[end - 1])) end--;
-    wf_text_string(r->out, (wf_slice){r->in.p + from, end - from});
+    wf_json_put_string(r->out, r->in.p + from, end - from);
     return end > from && r->at < r->in.n && r->in.p[r->at] == ':';
 }
 
@@ -241,7 +241,7 @@ static bool name(reader *r)
     size_t from = (peek(r), r->at);
     while (r->at < r->in.n && wf_tool_name_good(r->in.p + from, r->at + 1 - from)) r->at++;
     put(r, "{\"name\": ");
-    wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+    wf_json_put_string(r->out, r->in.p + from, r->at - from);
     put(r, ", \"arguments\": ");
     return r->at > from;
 }
@@ -257,7 +257,7 @@ static bool python_call(reader *r)
         if (any) put(r, ", ");
         size_t from = (peek(r), r->at);
         while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr("=,()[]{}'\"", r->in.p[r->at])) r->at++;
-        wf_text_string(r->out, (wf_slice){r->in.p + from, r->at - from});
+        wf_json_put_string(r->out, r->in.p + from, r->at - from);
         if (r->at == from || !pass(r, '=')) return false;
         put(r, ": ");
         if (!value(r)) return false;

@@ -131,12 +131,12 @@ static void put_value(wf_text *out, wf_slice value)
         if (same(bare, (wf_slice){words[i][0], strlen(words[i][0])})) bare = (wf_slice){words[i][1], strlen(words[i][1])};
     bool bracket = bare.n && (*bare.p == '[' || *bare.p == '{');
     if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
-    else if (!bracket || !wf_python_json(bare, out)) wf_text_string(out, value);
+    else if (!bracket || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);
 }
 
 void wf_tag_value(wf_slice value, bool string, wf_text *out)
 {
-    if (string) wf_text_string(out, value);
+    if (string) wf_json_put_string(out, value.p, value.n);
     else put_value(out, value);
 }
 
@@ -162,7 +162,7 @@ void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slic
         if (comes_again(text, s, i)) continue;
         if (t->lines && !p->raw) value = trim_lines(value);
         if (out->len > 1) wf_text_add(out, ", ", 2);
-        wf_text_string(out, name);
+        wf_json_put_string(out, name.p, name.n);
         wf_text_add(out, ": ", 2);
         wf_tag_value(value, p->type == WF_TAG_STRING || (p->type == WF_TAG_UNTYPED && wf_tool_string_in(strings, name)), out);
     }

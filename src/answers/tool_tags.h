@@ -3,7 +3,7 @@
 #define WF_TOOL_TAGS_H
 
 #include "answers/markers.h"
-#include "answers/text.h"
+#include "base/json.h"
 
 #define WF_MAX_PARAMETERS 128 /* of a call; one with more in tags or elements is text */
 

@@ -7,18 +7,18 @@
 
 #define MAX_TYPES (1u << 20) /* bytes; what is within parameters is left out beyond */
 
-static bool is_word(const json_t *v, const char *word)
+static bool is_word(const wf_json *v, const char *word)
 {
-    const char *s = json_string_value(v);
+    const char *s = wf_json_text(v);
     return s && !strcmp(s, word);
 }
 
 /* A list of types, or of schemas that have a type each: strings, or also null. */
-static bool all_strings(const json_t *list)
+static bool all_strings(const wf_json *list)
 {
     bool any = false;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *v = json_array_get(list, i), *type = json_is_object(v) ? json_object_get(v, "type") : v;
+    WF_JSON_EACH(v, list) {
+        const wf_json *type = v->kind == WF_JSON_OBJECT ? wf_json_get(v, "type") : v;
         if (is_word(type, "null")) continue;
         if (!is_word(type, "string")) return false;
         any = true;
@@ -26,12 +26,12 @@ static bool all_strings(const json_t *list)
     return any;
 }
 
-static bool is_string(const json_t *schema)
+static bool is_string(const wf_json *schema)
 {
     static const char *const names[] = {"type", "anyOf", "oneOf"};
-    const json_t *type = NULL;
-    for (size_t i = 0; !type && i < WF_LEN(names); i++) type = json_object_get(schema, names[i]);
-    return json_is_array(type) ? all_strings(type) : is_word(type, "string");
+    const wf_json *type = NULL;
+    for (size_t i = 0; !type && i < WF_LEN(names); i++) type = wf_json_get(schema, names[i]);
+    return wf_json_is(type, WF_JSON_LIST) ? all_strings(type) : is_word(type, "string");
 }
 
 static void add_word(wf_text *types, const char *word)
@@ -45,9 +45,9 @@ static void add_string(wf_text *types, unsigned *n, const char *path)
     if (*n < WF_TOOL_STRINGS_MAX) add_word(types, path), ++*n;
 }
 
-static void add_within(wf_text *types, unsigned *n, const char *path, const json_t *schema);
+static void add_within(wf_text *types, unsigned *n, const char *path, const wf_json *schema);
 
-static void add_schema(wf_text *types, unsigned *n, const char *path, const json_t *schema)
+static void add_schema(wf_text *types, unsigned *n, const char *path, const wf_json *schema)
 {
     if (strlen(path) >= WF_TOOL_PATH_MAX) return;
     if (is_string(schema)) add_string(types, n, path);
@@ -55,33 +55,31 @@ static void add_schema(wf_text *types, unsigned *n, const char *path, const json
 }
 
 /* Of the members or items of a value. */
-static void add_within(wf_text *types, unsigned *n, const char *path, const json_t *schema)
+static void add_within(wf_text *types, unsigned *n, const char *path, const wf_json *schema)
 {
     char inner[WF_TOOL_PATH_MAX + 1];
-    const json_t *items = json_object_get(schema, "items"), *of;
-    const char *name;
+    const wf_json *items = wf_json_get(schema, "items"), *all = wf_json_get(schema, "properties");
     if (types->len > MAX_TYPES) return;
     snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "item", path);
-    if (json_is_object(items)) add_schema(types, n, inner, items);
-    json_object_foreach(json_object_get(schema, "properties"), name, of) {
-        snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "%s", path, name);
-        add_schema(types, n, inner, of);
+    if (wf_json_is(items, WF_JSON_OBJECT)) add_schema(types, n, inner, items);
+    WF_JSON_EACH_MEMBER(m, all) {
+        snprintf(inner, sizeof inner, "%s" WF_TOOL_WITHIN "%s", path, m->name.text);
+        add_schema(types, n, inner, &m->value);
     }
 }
 
-static void add_parameter(wf_text *types, unsigned *n, const char *name, const json_t *schema)
+static void add_parameter(wf_text *types, unsigned *n, const char *name, const wf_json *schema)
 {
     if (is_string(schema)) add_string(types, n, name);
     if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, n, name, schema);
 }
 
-static void add_parameters(wf_text *types, const json_t *function)
+static void add_parameters(wf_text *types, const wf_json *function)
 {
-    json_t *all = json_object_get(json_object_get(function, "parameters"), "properties"), *schema;
-    const char *name;
+    const wf_json *all = wf_json_get(wf_json_get(function, "parameters"), "properties");
     unsigned n = 0;
-    json_object_foreach(all, name, schema)
-        if (*name) add_parameter(types, &n, name, schema);
+    WF_JSON_EACH_MEMBER(m, all)
+        if (m->name.n) add_parameter(types, &n, m->name.text, &m->value);
     add_word(types, "");
 }
 
@@ -89,10 +87,10 @@ static void add_parameters(wf_text *types, const json_t *function)
 #define SIZE "%08zx"
 enum { SIZE_BYTES = 8 + 1 };
 
-static void add_tool(wf_text *types, const json_t *function)
+static void add_tool(wf_text *types, const wf_json *function)
 {
     char size[SIZE_BYTES + 8];
-    add_word(types, json_string_value(json_object_get(function, "name")));
+    add_word(types, wf_json_text(wf_json_get(function, "name")));
     size_t at = types->len;
     add_word(types, "00000000");
     add_parameters(types, function);
@@ -101,9 +99,9 @@ static void add_tool(wf_text *types, const json_t *function)
     memcpy(types->data + at, size, SIZE_BYTES - 1);
 }
 
-void wf_tool_types_add(wf_text *types, const json_t *tools)
+void wf_tool_types_add(wf_text *types, const wf_json *tools)
 {
-    for (size_t i = 0; i < json_array_size(tools); i++) add_tool(types, json_object_get(json_array_get(tools, i), "function"));
+    WF_JSON_EACH(one, tools) add_tool(types, wf_json_get(one, "function"));
 }
 
 static bool same(wf_slice a, const char *word)

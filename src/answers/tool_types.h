@@ -5,8 +5,7 @@
 #ifndef WF_TOOL_TYPES_H
 #define WF_TOOL_TYPES_H
 
-#include "answers/json_scan.h"
-#include "answers/text.h"
+#include "base/json.h"
 
 #define WF_TOOL_NAME_MAX 64 /* bytes of a function's, as in OpenAI's API */
 #define WF_TOOL_STRINGS_MAX 1024 /* of a tool; others are left to what the model writes */
@@ -15,7 +14,7 @@
 bool wf_tool_name_good(const char *name, size_t len);
 
 /* tools: as requests have them, and checked. */
-void wf_tool_types_add(wf_text *types, const json_t *tools);
+void wf_tool_types_add(wf_text *types, const wf_json *tools);
 /* The parameters of this tool that are strings, up to the empty word; NULL: there is no such tool. */
 const char *wf_tool_strings(const wf_text *types, wf_slice tool);
 bool wf_tool_string_in(const char *strings, wf_slice parameter); /* strings: NULL is allowed */

@@ -106,11 +106,11 @@ static void print_json(const struct weft_calibration *c, const char *label)
     static const wf_column columns[] = {{"layer"}, {"fits", .kind = WF_TRUTH}, {"phi"}, {"a"}, {"b"}, {"outside"}, {"min"}, {"max"}, {"row_min"}, {"row_max"}};
     wf_rows layers = WF_ROWS("json", columns), bins = WF_ROWS("json", ((const wf_column[]){{"from"}, {"n"}, {"n_rows"}}));
     puts("{");
-    wf_json_text("build_commit", wf_commit());
-    wf_json_text("model_type", label);
-    wf_json_number("tokens", (double)c->n_tokens);
-    wf_json_number("context", c->context);
-    wf_json_number("step", WEFT_LOGIT_STEP);
+    wf_field_text("build_commit", wf_commit());
+    wf_field_text("model_type", label);
+    wf_field_number("tokens", (double)c->n_tokens);
+    wf_field_number("context", c->context);
+    wf_field_number("step", WEFT_LOGIT_STEP);
     printf("    \"layers\": ");
     for (uint32_t i = 0; i < c->n_layers; i++) {
         const struct weft_calibration_layer *l = &c->layers[i];

@@ -2,9 +2,9 @@
 #include "cli/chat.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/generate.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,45 +15,47 @@
 /* ---- conversations in files: what `weft template --messages` reads, too ------------------------
  */
 
-static json_t *to_json(const wf_chat *c)
+static wf_text to_json(const wf_chat *c)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < c->n; i++)
-        json_array_append_new(list, json_pack("{s:s,s:o}", "role", c->msgs[i].role, "content", json_stringn_nocheck(c->msgs[i].content, strlen(c->msgs[i].content))));
-    return list;
+    wf_text t = {0};
+    wf_text_print(&t, "[");
+    for (size_t i = 0; i < c->n; i++)
+        wf_json_print(&t, i ? ",\n {\n  'role': %s,\n  'content': %s\n }" : "\n {\n  'role': %s,\n  'content': %s\n }",
+                      c->msgs[i].role, c->msgs[i].content);
+    wf_text_print(&t, "\n]\n");
+    return t;
 }
 
-static weft_status add_all(wf_chat *c, const json_t *messages)
+static weft_status add_all(wf_chat *c, const wf_json *messages)
 {
-    if (!json_is_array(messages)) return wf_fail(WEFT_ERR_FORMAT, "it has no list of messages");
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
-        const char *content = json_string_value(json_object_get(json_array_get(messages, i), "content"));
+    if (!wf_json_is(messages, WF_JSON_LIST)) return wf_fail(WEFT_ERR_FORMAT, "it has no list of messages");
+    for (size_t i = 0; i < wf_json_count(messages); i++) {
+        const char *role = wf_json_text(wf_json_get(wf_json_at(messages, i), "role"));
+        const char *content = wf_json_text(wf_json_get(wf_json_at(messages, i), "content"));
         if (!role || !content) return wf_fail(WEFT_ERR_FORMAT, "message %zu has no role or no content that are texts", i);
         WF_TRY(wf_chat_add(c, role, content));
     }
     return WEFT_OK;
 }
 
-static weft_status read_json(const char *path, json_t **out)
+static weft_status read_json(const char *path, wf_json **out)
 {
     char *text;
     size_t len;
-    json_error_t e;
     WF_TRY(wf_read_file(path, FILE_MAX, &text, &len));
-    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    weft_status s = wf_json_load(text, len, path, WF_JSON_UNIQUE, out);
     free(text);
-    return *out ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "%s: line %d: %s", path, e.line, e.text);
+    return s;
 }
 
 /* Replaces the conversation; one that cannot be read leaves it as it is. */
 static weft_status load_conversation(wf_chat *c, const char *path)
 {
-    json_t *root;
+    wf_json *root;
     wf_chat got = {0};
     WF_TRY(read_json(path, &root));
-    weft_status s = add_all(&got, json_is_array(root) ? root : json_object_get(root, "messages"));
-    json_decref(root);
+    weft_status s = add_all(&got, wf_json_is(root, WF_JSON_LIST) ? root : wf_json_get(root, "messages"));
+    wf_json_free(root);
     if (s) return wf_chat_drop(&got, 0), free(got.msgs), wf_fail_context(s, "%s", path);
     wf_chat_drop(c, 0);
     free(c->msgs);
@@ -64,13 +66,13 @@ static weft_status load_conversation(wf_chat *c, const char *path)
 /* Is that a list of messages as /save writes it, with nothing in it that would be lost? */
 static bool is_saved(const char *path)
 {
-    json_t *root = NULL;
+    wf_json *root = NULL;
     wf_chat got = {0};
     bool ok = !read_json(path, &root) && !add_all(&got, root);
-    for (size_t i = 0; ok && i < got.n; i++) ok = json_object_size(json_array_get(root, i)) == 2;
+    for (size_t i = 0; ok && i < got.n; i++) ok = wf_json_size(wf_json_at(root, i)) == 2;
     wf_chat_drop(&got, 0);
     free(got.msgs);
-    json_decref(root);
+    wf_json_free(root);
     return ok;
 }
 
@@ -97,17 +99,17 @@ static weft_status save_conversation(const wf_chat *c, const char *path, bool re
     wf_output out;
     WF_TRY(check_utf8(c));
     WF_TRY(check_target(path, replace));
-    json_t *list = to_json(c);
-    if (!list || json_array_size(list) != c->n) return json_decref(list), wf_fail(WEFT_ERR_NOMEM, "out of memory");
+    wf_text list = to_json(c);
+    if (list.failed) return free(list.data), wf_fail(WEFT_ERR_NOMEM, "out of memory");
     weft_status s = wf_output_check(path);
     if (!s) s = wf_output_open(path, &out);
     if (!s) {
         if (*out.tmp_path) fchmod(fileno(out.f), 0600); /* as private as the history; a file system without modes is no error */
-        bool good = !json_dumpf(list, out.f, JSON_INDENT(1)) && fputc('\n', out.f) != EOF;
+        bool good = fwrite(list.data, 1, list.len, out.f) == list.len;
         s = wf_output_end(&out, good);
         if (!s && !good) s = wf_fail(WEFT_ERR_IO, "cannot write %s", path);
     }
-    json_decref(list);
+    free(list.data);
     return s;
 }
 

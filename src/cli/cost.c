@@ -144,12 +144,12 @@ static void print_json(const struct weft_cost *c, const char *label)
         {"sequential_tokens_s", c->sequential},
     };
     puts("{");
-    wf_json_text("build_commit", wf_commit());
-    wf_json_text("device_name", c->device);
-    wf_json_text("model_type", label);
-    wf_json_text("format", c->format);
-    wf_json_text("bound", weft_limit_name(c->total.bound));
-    for (size_t i = 0; i < WF_LEN(numbers); i++) wf_json_number(numbers[i].key, numbers[i].value);
+    wf_field_text("build_commit", wf_commit());
+    wf_field_text("device_name", c->device);
+    wf_field_text("model_type", label);
+    wf_field_text("format", c->format);
+    wf_field_text("bound", weft_limit_name(c->total.bound));
+    for (size_t i = 0; i < WF_LEN(numbers); i++) wf_field_number(numbers[i].key, numbers[i].value);
     printf("    \"ops\": ");
     print_json_ops(c);
     puts("}");

@@ -272,7 +272,7 @@ static int print_json(const wf_opts *o, const struct weft_model *m)
     wf_model_label(m, label, sizeof label);
     puts("{");
     for (size_t k = 0; k < WF_LEN(numbers); k++)
-        if (of_device(o) || !numbers[k].of_device) wf_json_number(numbers[k].key, (double)numbers[k].value);
+        if (of_device(o) || !numbers[k].of_device) wf_field_number(numbers[k].key, (double)numbers[k].value);
     printf("    \"model_type\": "), wf_json_quote(stdout, label);
     puts("\n}");
     return 0;

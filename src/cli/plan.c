@@ -41,9 +41,9 @@ static weft_status print_rates(const char *path)
     wf_show(device, sizeof device, p->device);
     wf_show(model, sizeof model, p->model);
     puts("{");
-    wf_json_text("device_name", device);
-    wf_json_text("model_type", model);
-    wf_json_number("context", p->context);
+    wf_field_text("device_name", device);
+    wf_field_text("model_type", model);
+    wf_field_number("context", p->context);
     printf("    \"rates\": %s", p->n_rates ? "" : "[]\n");
     for (const struct weft_profile_rate *r = p->rates; r < p->rates + p->n_rates; r++)
         wf_rows_add(&rows, (const wf_cell[]){{weft_class_name(r->op_class)}, {.number = r->share}, {.number = r->lost}, {.number = r->rate}, {.number = r->spread}});

@@ -1,6 +1,8 @@
 /* rows: see rows.h. */
 #include "cli/rows.h"
 
+#include "base/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,14 +36,10 @@ void wf_csv_text(FILE *f, const char *value)
 
 void wf_json_quote(FILE *f, const char *value)
 {
-    putc('"', f);
-    for (const char *p = value ? value : ""; *p; p++) {
-        unsigned char ch = (unsigned char)*p;
-        if (ch == '"' || ch == '\\') fprintf(f, "\\%c", ch);
-        else if (ch < 32) fprintf(f, "\\u%04x", ch);
-        else putc(ch, f);
-    }
-    putc('"', f);
+    wf_text t = {0};
+    wf_json_put_string(&t, value, value ? strlen(value) : 0);
+    fputs(t.data ? t.data : "\"\"", f);
+    free(t.data);
 }
 
 /* Counts whole, for they may be bytes of a large model. */
@@ -51,14 +49,14 @@ static void exact_number(double v, char *buf, size_t cap)
     snprintf(buf, cap, whole ? "%.0f" : "%.9g", v);
 }
 
-void wf_json_text(const char *key, const char *value)
+void wf_field_text(const char *key, const char *value)
 {
     printf("    \"%s\": ", key);
     wf_json_quote(stdout, value);
     printf(",\n");
 }
 
-void wf_json_number(const char *key, double value)
+void wf_field_number(const char *key, double value)
 {
     char buf[40] = "null";
     if (isfinite(value)) exact_number(value, buf, sizeof buf);

@@ -47,7 +47,7 @@ void wf_date(const char *format, char *buf, size_t cap); /* now, UTC */
 void wf_csv_text(FILE *f, const char *value);            /* quoted if needed, and a comma */
 void wf_json_quote(FILE *f, const char *value);         /* in quotes */
 /* Members of a JSON object on standard output, each on a line with a comma behind it. */
-void wf_json_text(const char *key, const char *value);
-void wf_json_number(const char *key, double value);
+void wf_field_text(const char *key, const char *value);
+void wf_field_number(const char *key, double value);
 
 #endif

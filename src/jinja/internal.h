@@ -21,6 +21,8 @@ struct wf_jrun {
     jmp_buf failed;
     weft_status status;
     struct wf_jblock *blocks; /* the arena */
+    struct wf_json *json[4];  /* what the data was read into: values point there */
+    unsigned n_json;
     size_t memory, max_memory;
     size_t steps, n_asked;
     unsigned depth;
@@ -192,7 +194,7 @@ typedef struct wf_jjson_style {
     bool ensure_ascii, sort_keys;
 } wf_jjson_style;
 wf_jvalue wf_jjson_write(wf_jrun *r, wf_jvalue v, const wf_jjson_style *style);
-/* All of it counts as data. what: for messages. */
+/* All of it counts as data. what: for messages. At most four times in a run. */
 wf_jvalue wf_jjson_read(wf_jrun *r, const char *text, const char *what);
 
 /* ---- the parsed template (lexer.c, expression.c, parser.c) ------------------------------------------------ */

@@ -1,6 +1,8 @@
 /* run: the memory of a run, its limits, and how it fails. */
 #include "jinja/internal.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,6 +44,7 @@ void wf_jrun_free(wf_jrun *r)
         free(b);
     }
     r->blocks = NULL;
+    while (r->n_json) wf_json_free(r->json[--r->n_json]);
 }
 
 static void place(const wf_jrun *r, size_t *line, size_t *column)

@@ -2,7 +2,7 @@
  *
  * One thread drives all connections through libcurl's multi interface. Every server failure (a refused
  * connection, an error status, a broken stream, no data) becomes a failed request with a reason. Builds
- * without libcurl or jansson use absent.c.
+ * without libcurl use absent.c.
  */
 #ifndef WF_LOADGEN_CLIENT_H
 #define WF_LOADGEN_CLIENT_H

@@ -32,7 +32,7 @@ weft_status wf_request_specs_random(size_t n, uint32_t n_in, uint32_t n_out, dou
  * process; smaller values are burstier, larger ones more regular. rate infinite: all at 0. */
 void wf_arrivals(double rate, double burstiness, uint64_t seed, size_t n, double *at);
 
-/* ---- dataset_json.c: needs jansson ------------------------------------------------------ */
+/* ---- dataset_json.c --------------------------------------------------------------------- */
 
 /* Returns the number of tokens in a text; 0: unknown. */
 typedef uint32_t (*wf_count_fn)(void *user, const char *text);

@@ -2,8 +2,8 @@
 #include "loadgen/dataset.h"
 
 #include "base/file.h"
+#include "base/json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,13 +20,13 @@ static uint32_t tokens_of(wf_count_fn count, void *user, const char *text)
 
 /* ---- ShareGPT ----------------------------------------------------------------------------- */
 
-static const char *turn(const json_t *conversation, size_t i)
+static const char *turn(const wf_json *conversation, size_t i)
 {
-    json_t *turns = json_object_get(conversation, "conversations");
-    return json_string_value(json_object_get(json_array_get(turns, i), "value"));
+    const wf_json *turns = wf_json_get(conversation, "conversations");
+    return wf_json_text(wf_json_get(wf_json_at(turns, i), "value"));
 }
 
-static weft_status add_conversation(const json_t *c, uint32_t n_out, wf_count_fn count, void *user,
+static weft_status add_conversation(const wf_json *c, uint32_t n_out, wf_count_fn count, void *user,
                                     wf_request_specs *out)
 {
     const char *prompt = turn(c, 0), *result = turn(c, 1);
@@ -54,13 +54,13 @@ static size_t *shuffled(size_t n, uint64_t seed)
     return order;
 }
 
-static weft_status add_conversations(const json_t *all, size_t n, uint32_t n_out, uint64_t seed,
+static weft_status add_conversations(const wf_json *all, size_t n, uint32_t n_out, uint64_t seed,
                                      wf_count_fn count, void *user, wf_request_specs *out)
 {
-    size_t *order = shuffled(json_array_size(all), seed);
+    size_t *order = shuffled(wf_json_count(all), seed);
     weft_status s = order ? WEFT_OK : WEFT_ERR_NOMEM;
-    for (size_t i = 0; !s && i < json_array_size(all) && out->n < n; i++)
-        s = add_conversation(json_array_get(all, order[i]), n_out, count, user, out);
+    for (size_t i = 0; !s && i < wf_json_count(all) && out->n < n; i++)
+        s = add_conversation(wf_json_at(all, order[i]), n_out, count, user, out);
     free(order);
     if (s || out->n) return s;
     return wf_fail(
@@ -73,14 +73,14 @@ weft_status wf_sharegpt_read(const char *path, size_t n, uint32_t n_out, uint64_
 {
     char *text = NULL;
     size_t len;
-    json_error_t e;
+    wf_json_error e;
     WF_TRY(wf_read_file(path, FILE_BYTES, &text, &len));
-    json_t *all = json_loadb(text, len, 0, &e);
+    wf_json *all = wf_json_read(text, len, NULL, &e);
     free(text);
-    if (!all) return wf_fail(WEFT_ERR_IO, "%s: line %d: %s", path, e.line, e.text);
-    weft_status s = json_is_array(all) ? add_conversations(all, n, n_out, seed, count, user, out)
+    if (!all) return wf_fail(WEFT_ERR_IO, "%s: line %zu: %s", path, e.line, e.text);
+    weft_status s = wf_json_is(all, WF_JSON_LIST) ? add_conversations(all, n, n_out, seed, count, user, out)
                                        : wf_fail(WEFT_ERR_IO, "is not a list of conversations");
-    json_decref(all);
+    wf_json_free(all);
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
@@ -89,10 +89,10 @@ weft_status wf_sharegpt_read(const char *path, size_t n, uint32_t n_out, uint64_
 static weft_status add_line(const char *line, size_t len, uint32_t n_out, wf_count_fn count,
                             void *user, wf_request_specs *out)
 {
-    json_error_t e;
-    json_t *o = json_loadb(line, len, 0, &e);
-    const char *prompt = json_string_value(json_object_get(o, "prompt"));
-    json_int_t told = json_integer_value(json_object_get(o, "output_tokens"));
+    wf_json_error e;
+    wf_json *o = wf_json_read(line, len, NULL, &e);
+    const char *prompt = wf_json_text(wf_json_get(o, "prompt"));
+    int64_t told = wf_json_int(wf_json_get(o, "output_tokens"));
     char *text = prompt ? wf_strdup(prompt) : NULL;
     weft_status s = WEFT_OK;
     if (!o)
@@ -103,7 +103,7 @@ static weft_status add_line(const char *line, size_t len, uint32_t n_out, wf_cou
         s = WEFT_ERR_NOMEM;
     bool use = !n_out && told > 0 && told < 1 << 24;
     uint32_t in = s ? 0 : tokens_of(count, user, prompt);
-    json_decref(o);
+    wf_json_free(o);
     return s ? s
              : wf_request_specs_add(out, (wf_request_spec){in,
                                          use     ? (uint32_t)told

@@ -6,12 +6,12 @@
 #ifndef WF_LOADGEN_INTERNAL_H
 #define WF_LOADGEN_INTERNAL_H
 
+#include "base/json.h"
 #include "loadgen/client.h"
 #include "loadgen/dataset.h"
 #include "loadgen/sse.h"
 
 #include <curl/curl.h>
-#include <jansson.h>
 
 /* ---- target.c: the server -------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ typedef struct wf_target {
     char *url;                  /* request URL */
     struct curl_slist *headers; /* sent with each request */
     char *model;                /* NULL: not sent */
-    json_t *extra;              /* merged into each body; NULL: none */
+    wf_json *extra;             /* merged into each body; NULL: none */
     int32_t *pool;              /* token ids known to be valid; NULL: unknown */
     size_t n_pool;
     bool no_tokenize;      /* /tokenize failed once */

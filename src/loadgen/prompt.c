@@ -1,5 +1,5 @@
-/* prompt: the contents of requests. Random prompts are lists of token ids if the endpoint accepts them and the server has
- * /tokenize, so that their length is exact. Otherwise they are words, most of which are one token each. */
+/* prompt: the contents of requests. Random prompts are lists of token ids if the endpoint accepts them and the server
+ * has /tokenize, so that their length is exact. Otherwise they are words, most of which are one token each. */
 #include "loadgen/internal.h"
 
 #include "base/file.h"
@@ -8,16 +8,14 @@
 #include <string.h>
 
 const char *const wf_prompt_words[WF_PROMPT_WORDS] = {
-    "the",   "of",    "and",   "to",     "in",   "is",   "you",   "that",   "it",    "he",
-    "was",   "for",   "on",    "are",    "as",   "with", "his",   "they",   "at",    "be",
-    "this",  "have",  "from",  "or",     "one",  "had",  "by",    "word",   "but",   "not",
-    "what",  "all",   "were",  "we",     "when", "your", "can",   "said",   "there", "use",
-    "an",    "each",  "which", "she",    "do",   "how",  "their", "if",     "will",  "up",
-    "other", "about", "out",   "many",   "then", "them", "these", "so",     "some",  "her",
-    "would", "make",  "like",  "him",    "into", "time", "has",   "look",   "two",   "more",
-    "write", "go",    "see",   "number", "no",   "way",  "could", "people", "my",    "than",
-    "first", "water", "been",  "call",   "who",  "oil",  "its",   "now",    "find",  "long",
-    "down",  "day",   "did",   "get",    "come", "made", "may",   "part",
+    "the",  "of",   "and",   "to",    "in",    "is",    "you",  "that",  "it",     "he",   "was",  "for",   "on",
+    "are",  "as",   "with",  "his",   "they",  "at",    "be",   "this",  "have",   "from", "or",   "one",   "had",
+    "by",   "word", "but",   "not",   "what",  "all",   "were", "we",    "when",   "your", "can",  "said",  "there",
+    "use",  "an",   "each",  "which", "she",   "do",    "how",  "their", "if",     "will", "up",   "other", "about",
+    "out",  "many", "then",  "them",  "these", "so",    "some", "her",   "would",  "make", "like", "him",   "into",
+    "time", "has",  "look",  "two",   "more",  "write", "go",   "see",   "number", "no",   "way",  "could", "people",
+    "my",   "than", "first", "water", "been",  "call",  "who",  "oil",   "its",    "now",  "find", "long",  "down",
+    "day",  "did",  "get",   "come",  "made",  "may",   "part",
 };
 
 /* ---- datasets ----------------------------------------------------------------------------- */
@@ -41,8 +39,7 @@ static weft_status read_sharegpt(wf_target *t, size_t n, wf_request_specs *out)
     const wf_client_params *p = t->p;
     bool json = false;
     WF_TRY(is_json(p->dataset_path, &json));
-    if (json)
-        return wf_sharegpt_read(p->dataset_path, n, p->text_out, p->seed, wf_target_count, t, out);
+    if (json) return wf_sharegpt_read(p->dataset_path, n, p->text_out, p->seed, wf_target_count, t, out);
     WF_TRY(wf_trace_read(p->dataset_path, out));
     out->n = WF_MIN(out->n, n);
     for (size_t i = 0; i < out->n; i++) {
@@ -73,54 +70,54 @@ static uint64_t draw(const wf_target *t, uint64_t i, uint32_t k)
     return k < t->p->n_prefix ? wf_random(seed, k) : wf_random(seed + 1 + i, k);
 }
 
-static json_t *random_ids(const wf_target *t, uint32_t n, uint64_t i)
+static void put_prompt(wf_text *out, const wf_target *t, const wf_request_spec *a, uint64_t i)
 {
-    json_t *ids = json_array();
-    for (uint32_t k = 0; ids && k < n; k++)
-        json_array_append_new(ids, json_integer(t->pool[draw(t, i, k) % t->n_pool]));
-    return ids;
+    uint32_t n = a->n_in + t->p->n_prefix;
+    if (a->text) {
+        wf_json_print(out, "%s", a->text);
+        return;
+    }
+    wf_text_add(out, t->pool ? "[" : "\"", 1);
+    for (uint32_t k = 0; k < n; k++) {
+        uint64_t x = draw(t, i, k);
+        if (t->pool) wf_text_print(out, "%s%d", k ? "," : "", t->pool[x % t->n_pool]);
+        else wf_text_print(out, "%s%s", k ? " " : "", wf_prompt_words[x % WF_PROMPT_WORDS]);
+    }
+    wf_text_add(out, t->pool ? "]" : "\"", 1);
 }
 
-static json_t *random_words(const wf_target *t, uint32_t n, uint64_t i)
-{
-    char *text = wf_calloc((size_t)n * 8 + 1, 1),
-         *p = text; /* no word is longer than six letters */
-    for (uint32_t k = 0; p && k < n; k++)
-        p += sprintf(p, "%s%s", k ? " " : "", wf_prompt_words[draw(t, i, k) % WF_PROMPT_WORDS]);
-    json_t *out = text ? json_stringn(text, (size_t)(p - text)) : NULL;
-    free(text);
-    return out;
-}
-
-static json_t *prompt_of(const wf_target *t, const wf_request_spec *a, uint64_t i)
-{
-    uint32_t n = a->n_in + (a->text ? 0 : t->p->n_prefix);
-    if (a->text) return json_string(a->text);
-    return t->pool ? random_ids(t, n, i) : random_words(t, n, i);
-}
-
-static void set_limits(const wf_target *t, const wf_request_spec *a, json_t *body)
-{
-    json_object_set_new(body, "max_tokens", json_integer(a->n_out));
-    if (t->p->chat) json_object_set_new(body, "max_completion_tokens", json_integer(a->n_out));
-    if (t->p->temperature >= 0)
-        json_object_set_new(body, "temperature", json_real(t->p->temperature));
-    if (t->p->ignore_eos) json_object_set_new(body, "ignore_eos", json_true());
-}
+/* What the user gives besides replaces what is here under the same name. */
+static bool is_ours(const wf_target *t, const char *name) { return !wf_json_get(t->extra, name); }
 
 char *wf_prompt_body(const wf_target *t, const wf_request_spec *spec, uint64_t i)
 {
-    json_t *prompt = prompt_of(t, spec, i);
-    json_t *body = t->p->chat
-                       ? json_pack("{s:[{s:s,s:o}]}", "messages", "role", "user", "content", prompt)
-                       : json_pack("{s:o}", "prompt", prompt);
-    if (!body) return NULL;
-    if (t->model) json_object_set_new(body, "model", json_string(t->model));
-    set_limits(t, spec, body);
-    json_object_set_new(body, "stream", json_true());
-    json_object_set_new(body, "stream_options", json_pack("{s:b}", "include_usage", 1));
-    if (t->extra) json_object_update(body, t->extra);
-    char *text = json_dumps(body, JSON_COMPACT);
-    json_decref(body);
-    return text;
+    const wf_client_params *p = t->p;
+    wf_text out = {0};
+    const char *prompt = p->chat ? "messages" : "prompt";
+    wf_text_print(&out, "{");
+    if (is_ours(t, prompt)) {
+        wf_json_print(&out, p->chat ? "%s:[{'role':'user','content':" : "%s:", prompt);
+        put_prompt(&out, t, spec, i);
+        wf_text_print(&out, p->chat ? "}]" : "");
+    }
+    if (t->model && is_ours(t, "model")) wf_json_comma(&out), wf_json_print(&out, "'model':%s", t->model);
+    if (is_ours(t, "max_tokens")) wf_json_comma(&out), wf_json_print(&out, "'max_tokens':%u", spec->n_out);
+    if (p->chat && is_ours(t, "max_completion_tokens"))
+        wf_json_comma(&out), wf_json_print(&out, "'max_completion_tokens':%u", spec->n_out);
+    if (p->temperature >= 0 && is_ours(t, "temperature"))
+        wf_json_comma(&out), wf_json_print(&out, "'temperature':%g", p->temperature);
+    if (p->ignore_eos && is_ours(t, "ignore_eos")) wf_json_comma(&out), wf_json_print(&out, "'ignore_eos':true");
+    if (is_ours(t, "stream")) wf_json_comma(&out), wf_json_print(&out, "'stream':true");
+    if (is_ours(t, "stream_options"))
+        wf_json_comma(&out), wf_json_print(&out, "'stream_options':{'include_usage':true}");
+    WF_JSON_EACH_MEMBER (m, t->extra) {
+        wf_json_comma(&out);
+        wf_json_put(&out, &m->name);
+        wf_text_add(&out, ":", 1);
+        wf_json_put(&out, &m->value);
+    }
+    wf_text_print(&out, "}");
+    if (!out.failed) return out.data;
+    free(out.data);
+    return NULL;
 }

@@ -9,16 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-static void set(json_t *o, const char *key, json_t *v)
-{
-    json_object_set_new(o, key, v);
-}
-
-static json_t *text(const char *s)
-{
-    return s ? json_string(s) : json_null();
-}
-
 /* ---- setup and totals ---------------------------------------------------------------------- */
 
 static void date_now(char *buf, size_t cap)
@@ -28,82 +18,97 @@ static void date_now(char *buf, size_t cap)
     strftime(buf, cap, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
 }
 
-static void add_setup(json_t *o, const wf_target *t, const char *date)
+static void put_setup(wf_text *o, const wf_target *t, const char *date)
 {
     const wf_client_params *p = t->p;
-    set(o, "date", text(date));
-    set(o, "endpoint_type", text(p->backend));
-    set(o, "backend", text(p->backend));
-    set(o, "label", text(p->label));
-    set(o, "model_id", text(t->model));
-    set(o, "tokenizer_id", text(t->model));
-    set(o, "num_prompts", json_integer((json_int_t)p->n));
-    set(o, "request_rate", isfinite(p->rate) ? json_real(p->rate) : json_string("inf"));
-    set(o, "burstiness", json_real(p->burstiness));
-    set(o, "max_concurrency",
-        p->max_concurrency ? json_integer((json_int_t)p->max_concurrency) : json_null());
+    wf_json_print(o,
+                  "{\n  'date': %s,\n  'endpoint_type': %s,\n  'backend': %s,\n  'label': %s,\n  'model_id': %s,\n  "
+                  "'tokenizer_id': %s,\n  'num_prompts': %zu,\n",
+                  date, p->backend, p->backend, p->label, t->model, t->model, p->n);
+    if (isfinite(p->rate)) wf_json_print(o, "  'request_rate': %.9g,\n", p->rate);
+    else wf_json_print(o, "  'request_rate': 'inf',\n");
+    wf_json_print(o, "  'burstiness': %.9g,\n", p->burstiness);
+    if (p->max_concurrency) wf_json_print(o, "  'max_concurrency': %zu", p->max_concurrency);
+    else wf_json_print(o, "  'max_concurrency': null");
 }
 
-static void add_totals(json_t *o, const wf_load_stats *s)
+static void put_totals(wf_text *o, const wf_load_stats *s)
 {
     double t = s->seconds > 0 ? s->seconds : 1e-9;
-    set(o, "duration", json_real(s->seconds));
-    set(o, "completed", json_integer((json_int_t)s->completed));
-    set(o, "failed", json_integer((json_int_t)s->failed));
-    set(o, "total_input_tokens", json_integer((json_int_t)s->n_in));
-    set(o, "total_output_tokens", json_integer((json_int_t)s->n_out));
-    set(o, "request_throughput", json_real((double)s->completed / t));
-    set(o, "request_goodput", json_real((double)s->good / t));
-    set(o, "output_throughput", json_real((double)s->n_out / t));
-    set(o, "total_token_throughput", json_real((double)(s->n_in + s->n_out) / t));
-    set(o, "max_output_tokens_per_s", json_real(s->peak_out));
-    set(o, "max_concurrent_requests", json_integer((json_int_t)s->peak_requests));
+    wf_json_print(o,
+                  ",\n  'duration': %.9g,\n  'completed': %zu,\n  'failed': %zu,\n  'total_input_tokens': %llu,\n  "
+                  "'total_output_tokens': %llu",
+                  s->seconds, s->completed, s->failed, (unsigned long long)s->n_in, (unsigned long long)s->n_out);
+    wf_json_print(o,
+                  ",\n  'request_throughput': %.9g,\n  'request_goodput': %.9g,\n  'output_throughput': %.9g,\n  "
+                  "'total_token_throughput': %.9g",
+                  (double)s->completed / t, (double)s->good / t, (double)s->n_out / t,
+                  (double)(s->n_in + s->n_out) / t);
+    wf_json_print(o, ",\n  'max_output_tokens_per_s': %.9g,\n  'max_concurrent_requests': %zu", s->peak_out,
+                  s->peak_requests);
 }
 
-static void add_metric(json_t *o, const wf_client_params *p, const wf_series *s, const char *key)
+static void put_figure(wf_text *o, const char *what, const char *key, double v)
 {
     char name[64];
-    snprintf(name, sizeof name, "mean_%s_ms", key);
-    set(o, name, json_real(s->mean));
-    snprintf(name, sizeof name, "median_%s_ms", key);
-    set(o, name, json_real(wf_percentile(s, 50)));
-    snprintf(name, sizeof name, "std_%s_ms", key);
-    set(o, name, json_real(s->stddev));
+    snprintf(name, sizeof name, "%s_%s_ms", what, key);
+    wf_json_print(o, ",\n  %s: %.9g", name, v);
+}
+
+static void put_metric(wf_text *o, const wf_client_params *p, const wf_series *s, const char *key)
+{
+    put_figure(o, "mean", key, s->mean);
+    put_figure(o, "median", key, wf_percentile(s, 50));
+    put_figure(o, "std", key, s->stddev);
     for (size_t i = 0; i < p->n_percentiles; i++) {
-        snprintf(name, sizeof name, "p%g_%s_ms", p->percentiles[i], key);
-        set(o, name, json_real(wf_percentile(s, p->percentiles[i])));
+        char what[32];
+        snprintf(what, sizeof what, "p%g", p->percentiles[i]);
+        put_figure(o, what, key, wf_percentile(s, p->percentiles[i]));
     }
 }
 
 /* ---- each request -------------------------------------------------------------------------- */
 
-static json_t *gaps_of(const wf_request_result *a)
+static void put_input_len(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%u", x->result->n_in); }
+
+static void put_output_len(wf_text *o, const wf_transaction *x)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < a->n_gaps; i++) json_array_append_new(list, json_real(a->gaps[i]));
-    return list;
+    wf_json_print(o, "%u", x->result->ok ? x->result->n_out : 0);
 }
 
-static double ttft(const wf_request_result *a)
+static void put_ttft(wf_text *o, const wf_transaction *x)
 {
-    return a->first_ns ? (double)(a->first_ns - a->start_ns) * 1e-9 : 0;
+    const wf_request_result *a = x->result;
+    wf_json_print(o, "%.9g", a->first_ns ? (double)(a->first_ns - a->start_ns) * 1e-9 : 0);
 }
 
-static void add_details(json_t *o, const wf_load_run *r)
+static void put_gaps(wf_text *o, const wf_transaction *x)
 {
-    static const char *const keys[] = {"input_lens", "output_lens",     "ttfts",
-                                       "itls",       "generated_texts", "errors"};
-    json_t *list[WF_LEN(keys)];
-    for (size_t k = 0; k < WF_LEN(keys); k++) set(o, keys[k], list[k] = json_array());
-    for (size_t i = 0; i < r->n; i++) {
-        const wf_transaction *x = &r->x[i];
-        if (!x->ended) continue;
-        json_array_append_new(list[0], json_integer(x->result->n_in));
-        json_array_append_new(list[1], json_integer(x->result->ok ? x->result->n_out : 0));
-        json_array_append_new(list[2], json_real(ttft(x->result)));
-        json_array_append_new(list[3], gaps_of(x->result));
-        json_array_append_new(list[4], text(x->text ? x->text : ""));
-        json_array_append_new(list[5], text(x->error ? x->error : ""));
+    wf_text_add(o, "[", 1);
+    for (size_t i = 0; i < x->result->n_gaps; i++) wf_json_comma(o), wf_json_print(o, "%.9g", x->result->gaps[i]);
+    wf_text_add(o, "]", 1);
+}
+
+static void put_generated_text(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->text ? x->text : ""); }
+
+static void put_error(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->error ? x->error : ""); }
+
+static void put_details(wf_text *o, const wf_load_run *r)
+{
+    static const struct {
+        const char *key;
+        void (*put)(wf_text *o, const wf_transaction *x);
+    } columns[] = {{"input_lens", put_input_len},
+                   {"output_lens", put_output_len},
+                   {"ttfts", put_ttft},
+                   {"itls", put_gaps},
+                   {"generated_texts", put_generated_text},
+                   {"errors", put_error}};
+    for (size_t k = 0; k < WF_LEN(columns); k++) {
+        wf_json_print(o, ",\n  %s: [", columns[k].key);
+        for (size_t i = 0; i < r->n; i++)
+            if (r->x[i].ended) wf_json_comma(o), columns[k].put(o, &r->x[i]);
+        wf_text_add(o, "]", 1);
     }
 }
 
@@ -139,15 +144,15 @@ weft_status wf_result_json_check(const wf_target *t)
     return wf_output_check(path);
 }
 
-static weft_status write_file(const wf_target *t, const char *date, const json_t *o)
+static weft_status write_file(const wf_target *t, const char *date, const wf_text *o)
 {
     char path[1200];
     wf_output out;
     WF_TRY(find_path(t, date, path, sizeof path));
     WF_TRY(wf_output_open(path, &out));
-    bool whole = !json_dumpf(o, out.f, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    bool whole = fwrite(o->data, 1, o->len, out.f) == o->len;
     WF_TRY(wf_output_end(&out, whole));
-    if (!whole) return wf_fail(WEFT_ERR_IO, "cannot write %s: out of disk space or memory", path);
+    if (!whole) return wf_fail(WEFT_ERR_IO, "cannot write %s: out of disk space", path);
     if (!t->p->quiet) fprintf(stderr, "weft: wrote %s\n", path);
     return WEFT_OK;
 }
@@ -155,15 +160,15 @@ static weft_status write_file(const wf_target *t, const char *date, const json_t
 weft_status wf_result_json_save(const wf_target *t, const wf_load_run *r, const wf_load_stats *s)
 {
     char date[40];
-    json_t *o = json_object();
+    wf_text o = {0};
     date_now(date, sizeof date);
-    if (!o) return wf_fail(WEFT_ERR_NOMEM, "out of memory for the result");
-    add_setup(o, t, date);
-    add_totals(o, s);
+    put_setup(&o, t, date);
+    put_totals(&o, s);
     for (int m = 0; m < WF_N_METRICS; m++)
-        if (t->p->shown[m]) add_metric(o, t->p, &s->metric[m], wf_metric_names[m].key);
-    if (t->p->save_detailed) add_details(o, r);
-    weft_status st = write_file(t, date, o);
-    json_decref(o);
+        if (t->p->shown[m]) put_metric(&o, t->p, &s->metric[m], wf_metric_names[m].key);
+    if (t->p->save_detailed) put_details(&o, r);
+    wf_text_print(&o, "\n}\n");
+    weft_status st = o.failed ? wf_fail(WEFT_ERR_NOMEM, "out of memory for the result") : write_file(t, date, &o);
+    free(o.data);
     return st;
 }

@@ -62,12 +62,12 @@ weft_status wf_target_refused(const wf_target *t, const char *url, long status, 
 }
 
 /* Returns the JSON body of a 200 response; NULL: anything else. body NULL: GET. */
-static json_t *query(wf_target *t, const char *path, const char *body)
+static wf_json *query(wf_target *t, const char *path, const char *body)
 {
     char *url = wf_target_join(t->p->base_url, path), error[CURL_ERROR_SIZE] = "";
     CURL *c = url && !t->unreachable[0] ? curl_easy_init() : NULL;
     buffer b = {0};
-    json_t *out = NULL;
+    wf_json *out = NULL;
     long status = 0;
     if (c) {
         wf_target_setup(t, c, url);
@@ -80,7 +80,7 @@ static json_t *query(wf_target *t, const char *path, const char *body)
         curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
         t->status = rc ? 0 : status;
         if (is_unreachable(rc)) wf_copy(t->unreachable, sizeof t->unreachable, error);
-        if (!rc && status == 200 && b.n) out = json_loadb(b.data, b.n, 0, NULL);
+        if (!rc && status == 200 && b.n) out = wf_json_read(b.data, b.n, NULL, NULL);
     }
     curl_easy_cleanup(c);
     free(b.data);
@@ -92,41 +92,39 @@ static json_t *query(wf_target *t, const char *path, const char *body)
 
 static weft_status find_model(wf_target *t)
 {
-    json_t *list = t->p->model ? NULL : query(t, "/v1/models", NULL);
+    wf_json *list = t->p->model ? NULL : query(t, "/v1/models", NULL);
     if (wants_key(t->status)) return wf_target_refused(t, "/v1/models", t->status, t->status == 401 ? "HTTP 401" : "HTTP 403");
     const char *name = t->p->model ? t->p->model
-                                   : json_string_value(json_object_get(
-                                         json_array_get(json_object_get(list, "data"), 0), "id"));
+                                   : wf_json_text(wf_json_get(
+                                         wf_json_at(wf_json_get(list, "data"), 0), "id"));
     t->model = name ? wf_strdup(name) : NULL;
-    json_decref(list);
+    wf_json_free(list);
     return name && !t->model ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
 /* ---- its tokens --------------------------------------------------------------------------- */
 
-/* llama.cpp reads content and add_special, vLLM prompt and add_special_tokens, weft both. A server that fails once is not
- * queried again: each failure may take QUERY_S, and there may be many texts. */
-static json_t *tokenize(wf_target *t, const char *text)
+/* Returns the reply, whose "tokens" are them. llama.cpp reads content and add_special, vLLM prompt and
+ * add_special_tokens, weft both. A server that fails once is not queried again: each failure may take QUERY_S, and
+ * there may be many texts. */
+static wf_json *tokenize(wf_target *t, const char *text)
 {
+    wf_text body = {0};
     if (t->no_tokenize || (t->p->stop && t->p->stop())) return NULL;
-    json_t *body = json_pack("{s:s,s:s,s:b,s:b}", "prompt", text, "content", text, "add_special", 0,
-                             "add_special_tokens", 0);
-    if (body && t->model) json_object_set_new(body, "model", json_string(t->model));
-    char *sent = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_t *reply = sent ? query(t, "/tokenize", sent) : NULL;
-    json_t *ids = json_incref(json_object_get(reply, "tokens"));
-    t->no_tokenize = !ids;
-    json_decref(reply);
-    json_decref(body);
-    free(sent);
-    return ids;
+    wf_json_print(&body, "{'prompt':%s,'content':%s,'add_special':false,'add_special_tokens':false", text, text);
+    if (t->model) wf_json_print(&body, ",'model':%s", t->model);
+    wf_json_print(&body, "}");
+    wf_json *reply = body.failed ? NULL : query(t, "/tokenize", body.data);
+    t->no_tokenize = !wf_json_get(reply, "tokens");
+    free(body.data);
+    return reply;
 }
 
 uint32_t wf_target_count(void *user, const char *text)
 {
-    json_t *ids = tokenize(user, text);
-    uint32_t n = (uint32_t)json_array_size(ids);
-    json_decref(ids);
+    wf_json *reply = tokenize(user, text);
+    uint32_t n = (uint32_t)wf_json_count(wf_json_get(reply, "tokens"));
+    wf_json_free(reply);
     return n;
 }
 
@@ -143,15 +141,16 @@ static weft_status find_ids(wf_target *t)
     char text[8 * WF_PROMPT_WORDS] = "";
     for (size_t i = 0, at = 0; i < WF_PROMPT_WORDS; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, " %s", wf_prompt_words[i]);
-    json_t *ids = tokenize(t, text);
-    size_t n = json_array_size(ids);
+    wf_json *reply = tokenize(t, text);
+    const wf_json *ids = wf_json_get(reply, "tokens");
+    size_t n = wf_json_count(ids);
     t->pool = wf_calloc(n, sizeof *t->pool);
     for (size_t i = 0; t->pool && i < n; i++) {
-        json_int_t id = json_integer_value(json_array_get(ids, i));
-        bool fits = json_is_integer(json_array_get(ids, i)) && id >= 0 && id <= INT32_MAX;
+        int64_t id = wf_json_int(wf_json_at(ids, i));
+        bool fits = wf_json_is(wf_json_at(ids, i), WF_JSON_INT) && id >= 0 && id <= INT32_MAX;
         if (fits && !has(t->pool, t->n_pool, (int32_t)id)) t->pool[t->n_pool++] = (int32_t)id;
     }
-    json_decref(ids);
+    wf_json_free(reply);
     if (!t->pool) return WEFT_ERR_NOMEM;
     if (t->n_pool >= FEW_IDS) return WEFT_OK;
     t->n_pool = 0;
@@ -186,10 +185,10 @@ static weft_status make_headers(wf_target *t)
 
 static weft_status read_extra(wf_target *t)
 {
-    json_error_t e;
+    wf_json_error e;
     if (!t->p->extra_body) return WEFT_OK;
-    t->extra = json_loads(t->p->extra_body, 0, &e);
-    if (json_is_object(t->extra)) return WEFT_OK;
+    t->extra = wf_json_read(t->p->extra_body, strlen(t->p->extra_body), NULL, &e);
+    if (wf_json_is(t->extra, WF_JSON_OBJECT)) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "--extra-body is not a JSON object: %s",
                    t->extra ? t->p->extra_body : e.text);
 }
@@ -228,14 +227,14 @@ weft_status wf_target_open(const wf_client_params *p, wf_target *t)
     WF_TRY(find_model(t));
     bool ids = p->dataset != WF_DATASET_CUSTOM && p->prompts != WF_PROMPTS_WORDS && !p->chat;
     if (ids) return find_ids(t);
-    if (p->model) json_decref(query(t, "/health", NULL)); /* nobody has been asked yet: is there anybody? */
+    if (p->model) wf_json_free(query(t, "/health", NULL)); /* nobody has been asked yet: is there anybody? */
     return WEFT_OK;
 }
 
 void wf_target_close(wf_target *t)
 {
     curl_slist_free_all(t->headers);
-    json_decref(t->extra);
+    wf_json_free(t->extra);
     free(t->url);
     free(t->model);
     free(t->pool);

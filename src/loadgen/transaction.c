@@ -47,23 +47,23 @@ static void keep_text(wf_transaction *x, const char *text)
     }
 }
 
-static const char *text_of(const json_t *choice)
+static const char *text_of(const wf_json *choice)
 {
     const char *const names[] = {"content", "reasoning_content", "reasoning"};
-    const char *text = json_string_value(json_object_get(choice, "text"));
-    json_t *delta = json_object_get(choice, "delta");
+    const char *text = wf_json_text(wf_json_get(choice, "text"));
+    const wf_json *delta = wf_json_get(choice, "delta");
     for (size_t i = 0; i < WF_LEN(names) && (!text || !*text); i++)
-        text = json_string_value(json_object_get(delta, names[i]));
+        text = wf_json_text(wf_json_get(delta, names[i]));
     return text ? text : "";
 }
 
 /* A token may have empty text if it is part of a character. The first and the last event of a chat carry no token. */
-static void take_choice(wf_transaction *x, const json_t *choice, uint64_t now)
+static void take_choice(wf_transaction *x, const wf_json *choice, uint64_t now)
 {
     const char *text = text_of(choice);
-    json_t *reason = json_object_get(choice, "finish_reason");
-    bool opens = json_object_get(json_object_get(choice, "delta"), "role") != NULL,
-         ends = json_is_string(reason);
+    const wf_json *reason = wf_json_get(choice, "finish_reason");
+    bool opens = wf_json_get(wf_json_get(choice, "delta"), "role") != NULL,
+         ends = wf_json_is(reason, WF_JSON_STRING);
     x->finished |= ends;
     if (!*text && (opens || (ends && x->n_chunks))) return;
     wf_request_result_token(x->result, now);
@@ -71,24 +71,24 @@ static void take_choice(wf_transaction *x, const json_t *choice, uint64_t now)
     keep_text(x, text);
 }
 
-static void take_usage(wf_transaction *x, const json_t *usage)
+static void take_usage(wf_transaction *x, const wf_json *usage)
 {
-    json_t *in = json_object_get(usage, "prompt_tokens"),
-           *out = json_object_get(usage, "completion_tokens");
-    if (json_is_integer(in)) x->prompt_tokens = json_integer_value(in);
-    if (json_is_integer(out)) x->completion_tokens = json_integer_value(out);
+    const wf_json *in = wf_json_get(usage, "prompt_tokens"),
+           *out = wf_json_get(usage, "completion_tokens");
+    if (wf_json_is(in, WF_JSON_INT)) x->prompt_tokens = wf_json_int(in);
+    if (wf_json_is(out, WF_JSON_INT)) x->completion_tokens = wf_json_int(out);
 }
 
-static bool take_object(wf_transaction *x, const json_t *event, uint64_t now)
+static bool take_object(wf_transaction *x, const wf_json *event, uint64_t now)
 {
-    json_t *error = json_object_get(event, "error"), *choices = json_object_get(event, "choices");
-    if (error && !json_is_null(error)) {
-        const char *text = json_string_value(json_object_get(error, "message"));
+    const wf_json *error = wf_json_get(event, "error"), *choices = wf_json_get(event, "choices");
+    if (!wf_json_absent(error)) {
+        const char *text = wf_json_text(wf_json_get(error, "message"));
         wf_transaction_fail(x, "error in the stream: %.300s", text ? text : "no message");
         return false;
     }
-    if (json_array_size(choices)) take_choice(x, json_array_get(choices, 0), now);
-    take_usage(x, json_object_get(event, "usage"));
+    if (wf_json_count(choices)) take_choice(x, wf_json_at(choices, 0), now);
+    take_usage(x, wf_json_get(event, "usage"));
     return true;
 }
 
@@ -97,12 +97,12 @@ static bool on_event(void *user, const char *data, size_t len)
     wf_transaction *x = user;
     uint64_t now = wf_now_ns();
     if (len == 6 && !memcmp(data, "[DONE]", 6)) return x->done = true;
-    json_t *event = json_loadb(data, len, 0, NULL);
-    bool ok = json_is_object(event) && take_object(x, event, now);
-    if (!json_is_object(event))
+    wf_json *event = wf_json_read(data, len, NULL, NULL);
+    bool ok = wf_json_is(event, WF_JSON_OBJECT) && take_object(x, event, now);
+    if (!wf_json_is(event, WF_JSON_OBJECT))
         wf_transaction_fail(x, "invalid JSON in the stream: %.*s",
                          (int)WF_MIN(len, 100u), data);
-    json_decref(event);
+    wf_json_free(event);
     return ok;
 }
 
@@ -133,16 +133,16 @@ size_t wf_transaction_read(char *bytes, size_t size, size_t n, void *user)
 
 static void fail_status(wf_transaction *x, long status)
 {
-    json_t *body = json_loadb(x->head, x->n_head, 0, NULL);
-    json_t *error = json_object_get(body, "error");
+    wf_json *body = wf_json_read(x->head, x->n_head, NULL, NULL);
+    const wf_json *error = wf_json_get(body, "error");
     const char *text =
-        json_string_value(json_is_string(error) ? error : json_object_get(error, "message"));
-    if (!text) text = json_string_value(json_object_get(body, "message"));
+        wf_json_text(wf_json_is(error, WF_JSON_STRING) ? error : wf_json_get(error, "message"));
+    if (!text) text = wf_json_text(wf_json_get(body, "message"));
     if (text)
         wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
     else
         wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "empty response");
-    json_decref(body);
+    wf_json_free(body);
 }
 
 /* Returns libcurl's message, except for timeouts: those contain a time that differs for every request. */

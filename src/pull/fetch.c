@@ -109,27 +109,30 @@ static weft_status lock_part(fetch *t)
 
 static weft_status write_record(fetch *t)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s}", "url", t->f->url, "etag", t->etag, "sum", t->sum);
-    int fd = o ? open(t->record, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600) : -1; /* an address may hold a key */
-    weft_status s = fd < 0 || json_dumpfd(o, fd, JSON_INDENT(1)) ? io_failed("write", t->record) : WEFT_OK;
+    wf_text o = {0};
+    wf_json_print(&o, "{\n 'url': %s,\n 'etag': %s,\n 'sum': %s\n}\n", t->f->url, t->etag, t->sum);
+    int fd = o.failed ? -1
+                      : open(t->record, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                             0600); /* an address may hold a key */
+    weft_status s = fd < 0 || write(fd, o.data, o.len) != (ssize_t)o.len ? io_failed("write", t->record) : WEFT_OK;
     if (fd >= 0) close(fd);
-    json_decref(o);
+    free(o.data);
     return s;
 }
 
-static json_t *read_record(const fetch *t)
+static wf_json *read_record(const fetch *t)
 {
     char *text;
     size_t len;
     if (access(t->record, F_OK) || wf_read_file(t->record, RECORD_MAX, &text, &len)) return NULL;
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    wf_json *o = wf_json_read(text, len, &(wf_json_rules){.flags = WF_JSON_UNIQUE}, NULL);
     free(text);
     return o;
 }
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *text_of(const wf_json *o, const char *key)
 {
-    const char *text = json_string_value(json_object_get(o, key));
+    const char *text = wf_json_text(wf_json_get(o, key));
     return text ? text : "";
 }
 
@@ -147,12 +150,12 @@ static weft_status restart_file(fetch *t, const char *why)
 /* Goes on with what an earlier call left, if it is of the same file as far as one can know. */
 static weft_status take_up(fetch *t)
 {
-    json_t *o = read_record(t);
+    wf_json *o = read_record(t);
     bool same = o && !strcmp(text_of(o, "url"), t->f->url) && (!*t->sum || !strcmp(text_of(o, "sum"), t->sum)) && (!t->known || t->have <= t->total);
     wf_copy(t->etag, sizeof t->etag, text_of(o, "etag"));
     if (same && !*t->sum) wf_copy(t->sum, sizeof t->sum, text_of(o, "sum"));
     bool sure = *t->sum || *t->etag;
-    json_decref(o);
+    wf_json_free(o);
     if (!same) return restart_file(t, "what was there before is of another file, or it has changed since");
     return sure ? WEFT_OK : restart_file(t, "the server says nothing by which to know that it is still the same file");
 }

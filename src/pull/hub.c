@@ -26,7 +26,7 @@ typedef struct entry {
 } entry;
 
 typedef struct listing {
-    json_t *pages[MAX_PAGES]; /* texts of entries lie in them */
+    wf_json *pages[MAX_PAGES]; /* texts of entries lie in them */
     size_t n_pages;
     entry *v;
     size_t n, cap;
@@ -89,12 +89,13 @@ static bool is_same_model(const entry *a, const entry *b)
 
 /* ---- the list ------------------------------------------------------------------------------------- */
 
-static bool add_entry(listing *l, const json_t *o)
+static bool add_entry(listing *l, const wf_json *o)
 {
-    const json_t *lfs = json_object_get(o, "lfs"), *about = json_is_object(lfs) ? lfs : o; /* else they are of the pointer to the file */
-    const char *type = json_string_value(json_object_get(o, "type")), *oid = json_string_value(json_object_get(about, "oid"));
-    json_int_t size = json_integer_value(json_object_get(about, "size"));
-    entry e = {.path = json_string_value(json_object_get(o, "path")), .git = about == o};
+    const wf_json *lfs = wf_json_get(o, "lfs"),
+                  *about = wf_json_is(lfs, WF_JSON_OBJECT) ? lfs : o; /* else they are of the pointer to the file */
+    const char *type = wf_json_text(wf_json_get(o, "type")), *oid = wf_json_text(wf_json_get(about, "oid"));
+    int64_t size = wf_json_int(wf_json_get(about, "size"));
+    entry e = {.path = wf_json_text(wf_json_get(o, "path")), .git = about == o};
     if (!e.path || size < 0 || !type || strcmp(type, "file")) return true; /* folders */
     size_t want = e.git ? 40 : 64;
     e.size = (uint64_t)size;
@@ -107,13 +108,12 @@ static bool add_entry(listing *l, const json_t *o)
 
 static weft_status add_page(listing *l, const char *text, size_t len)
 {
-    json_error_t e;
-    json_t *page = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES, &e), *o;
-    size_t i;
-    if (!page) return wf_fail(WEFT_ERR_IO, "the hub's list of files is bad JSON, line %d: %s", e.line, e.text);
+    wf_json_error e;
+    wf_json *page = wf_json_read(text ? text : "", len, &(wf_json_rules){.flags = WF_JSON_UNIQUE}, &e);
+    if (!page) return wf_fail(WEFT_ERR_IO, "the hub's list of files is bad JSON, line %zu: %s", e.line, e.text);
     l->pages[l->n_pages++] = page;
-    if (!json_is_array(page)) return wf_fail(WEFT_ERR_IO, "the hub's list of files is no list");
-    json_array_foreach(page, i, o)
+    if (!wf_json_is(page, WF_JSON_LIST)) return wf_fail(WEFT_ERR_IO, "the hub's list of files is no list");
+    WF_JSON_EACH(o, page)
         if (!add_entry(l, o)) return WEFT_ERR_NOMEM;
     return WEFT_OK;
 }
@@ -171,13 +171,10 @@ static weft_status read_list(wf_http *h, const wf_source *s, listing *l)
 /* ---- what is near --------------------------------------------------------------------------------- */
 
 /* The ids of a search's answer, which they lie in. */
-static size_t add_found(const json_t *found, const char **names, size_t n)
+static size_t add_found(const wf_json *found, const char **names, size_t n)
 {
-    size_t i;
-    json_t *o;
-    json_array_foreach(found, i, o)
-    {
-        const char *id = json_string_value(json_object_get(o, "id"));
+    WF_JSON_EACH(o, found) {
+        const char *id = wf_json_text(wf_json_get(o, "id"));
         if (id && n < MAX_FOUND) names[n++] = id;
     }
     return n;
@@ -188,19 +185,20 @@ static void say_nearest(wf_http *h, const wf_source *s, char *out, size_t cap)
 {
     static const char *const by[] = {"search", "author"};
     const char *slash = strchr(s->repo, '/'), *names[MAX_FOUND];
-    json_t *found[2] = {0};
+    wf_json *found[2] = {0};
     size_t n = 0, len;
     char owner[WF_PULL_NAME + 1];
     wf_copy(owner, (size_t)(slash - s->repo) + 1, s->repo);
     for (size_t i = 0; i < 2; i++) {
         char *text = NULL, *url = make_url("%s/api/models?%s=%s&limit=100%s", h->endpoint, by[i], i ? owner : slash + 1, "");
         wf_reply r;
-        if (url && !wf_http_text(h, url, &text, &len, &r)) n = add_found(found[i] = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES, NULL), names, n);
+        if (url && !wf_http_text(h, url, &text, &len, &r))
+            n = add_found(found[i] = wf_json_read(text ? text : "", len, NULL, NULL), names, n);
         free(text);
         free(url);
     }
     h->p->nearest(out, cap, "", s->repo, names, n);
-    for (size_t i = 0; i < 2; i++) json_decref(found[i]);
+    for (size_t i = 0; i < 2; i++) wf_json_free(found[i]);
 }
 
 /* The types that there are, each once. */
@@ -326,7 +324,7 @@ weft_status wf_hub_files(wf_http *h, const wf_source *s, wf_files *out)
     wf_copy(out->origin, sizeof out->origin, h->page);
     weft_status st = read_list(h, s, &l);
     if (!st) st = pick_files(h, s, &l, out);
-    for (size_t i = 0; i < l.n_pages; i++) json_decref(l.pages[i]);
+    for (size_t i = 0; i < l.n_pages; i++) wf_json_free(l.pages[i]);
     free(l.v);
     return st;
 }

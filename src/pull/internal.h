@@ -3,11 +3,11 @@
 #define WF_PULL_INTERNAL_H
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "pull/pull.h"
 
 #include <curl/curl.h>
-#include <jansson.h>
 
 #define WF_PULL_NAME 200 /* longest file name, so that suffixes fit behind it */
 

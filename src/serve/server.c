@@ -4,6 +4,9 @@
 #include "base/options.h"
 
 #include <errno.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,25 +23,25 @@
 
 /* ---- log ------------------------------------------------------------------------------------------------- */
 
-static void log_json(json_t *line)
+/* line: an object that misses its end. */
+static void log_json(wf_text *line)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    json_object_set_new(line, "time",
-                        json_real((double)now.tv_sec + (double)(now.tv_nsec / 1000000) * 1e-3));
-    wf_text text = {0};
-    if (wf_text_json(&text, line)) fprintf(stderr, "%s\n", text.data);
-    free(text.data);
-    json_decref(line);
+    wf_json_print(line, ",'time':%g}", (double)now.tv_sec + (double)(now.tv_nsec / 1000000) * 1e-3);
+    if (!line->failed) fprintf(stderr, "%s\n", line->data);
+    free(line->data);
 }
 
-static void on_log(void *user, enum weft_log_level level, const char *line)
+static void on_log(void *user, enum weft_log_level level, const char *said)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     char text[1024];
+    wf_text line = {0};
     (void)user;
-    wf_name_options(text, sizeof text, line);
-    log_json(json_pack("{s:s,s:o?}", "level", names[level], "message", wf_json_string(text, strlen(text))));
+    wf_name_options(text, sizeof text, said);
+    wf_json_print(&line, "{'level':%s,'message':%s", names[level], text);
+    log_json(&line);
 }
 
 static void say_line(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
@@ -70,12 +73,13 @@ void wf_log_request(const wf_job *j)
     size_t generated = 0;
     if (s->p.quiet || !(s->p.log_json || s->p.verbose)) return;
     for (size_t i = 0; i < j->n_choices; i++) generated += j->choices[i].generated;
-    if (s->p.log_json)
-        log_json(json_pack("{s:s,s:s,s:s,s:o?,s:i,s:I,s:f}", "level", "info", "request_id", j->id,
-                           "method", j->method, "path", wf_json_string(j->path, strlen(j->path)),
-                           "status", j->status, "generated_tokens", (json_int_t)generated, "ms",
-                           ms));
-    else
+    wf_text line = {0};
+    if (s->p.log_json) {
+        wf_json_print(
+            &line, "{'level':'info','request_id':%s,'method':%s,'path':%s,'status':%d,'generated_tokens':%zu,'ms':%.9g",
+            j->id, j->method, j->path, j->status, generated, ms);
+        log_json(&line);
+    } else
         say_line(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
 }
 
@@ -362,11 +366,14 @@ int wf_serve(const wf_serve_params *p)
 {
     wf_server *s = wf_calloc(1, sizeof *s);
     if (!s) return EXIT_FAIL;
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD,
+            256 << 10); /* a constant one: what a large body took goes back to the system when it is freed */
+#endif
     s->p = *p;
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     set_limits(s);
-    wf_reader_init();
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);

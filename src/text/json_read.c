@@ -1,7 +1,7 @@
 /* json_read: reads the tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, generation_config.json and
  * config.json say about its special tokens. The formats are those of the libraries tokenizers and transformers. */
 #include "base/file.h"
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 #include "text/internal.h"
 #include "text/steps.h"
@@ -17,7 +17,7 @@
 
 typedef struct reader {
     const char *folder;
-    json_t *root, *config, *generation, *model_config; /* NULL: the file is not there */
+    wf_json *root, *config, *generation, *model_config; /* NULL: the file is not there */
     wf_json_model *json;
     wf_vocab_token *tokens;
     wf_vocab_merge *merges;
@@ -35,7 +35,7 @@ static bool is_there(const reader *r, const char *name, char path[PATH_MAX])
     return !lstat(path, &st);
 }
 
-static weft_status load(const reader *r, const char *name, bool required, json_t **out)
+static weft_status load(const reader *r, const char *name, bool required, wf_json **out)
 {
     char path[PATH_MAX];
     *out = NULL;
@@ -60,54 +60,54 @@ static weft_status load_all(reader *r)
 
 /* ---- vocabulary ------------------------------------------------------------------------------------- */
 
-static weft_status set_token(reader *r, json_int_t id, const char *text, uint8_t type)
+static weft_status set_token(reader *r, int64_t id, const wf_json *text, uint8_t type)
 {
-    if (id < 0 || id >= r->src.n_tokens) return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' has the id %lld, outside of 0 to %u", text, (long long)id, r->src.n_tokens - 1);
-    r->tokens[id] = (wf_vocab_token){.text = text, .len = (uint32_t)strlen(text), .type = type};
+    if (id < 0 || id >= r->src.n_tokens)
+        return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' has the id %lld, outside of 0 to %u", text->text, (long long)id,
+                       r->src.n_tokens - 1);
+    r->tokens[id] = (wf_vocab_token){.text = text->text, .len = text->n, .type = type};
     return WEFT_OK;
 }
 
-static uint8_t type_of(const reader *r, const char *text)
+static uint8_t type_of(const reader *r, const wf_json *text)
 {
-    return r->json->byte_fallback && wf_byte_token(text, strlen(text)) >= 0 ? WF_TOKEN_BYTE : WF_TOKEN_NORMAL;
+    return r->json->byte_fallback && wf_byte_token(text->text, text->n) >= 0 ? WF_TOKEN_BYTE : WF_TOKEN_NORMAL;
 }
 
 /* {"text": id, ...} */
-static weft_status read_bpe_vocab(reader *r, json_t *vocab)
+static weft_status read_bpe_vocab(reader *r, const wf_json *vocab)
 {
-    const char *text;
-    json_t *id;
-    json_object_foreach(vocab, text, id) {
-        json_int_t i = json_integer_value(id);
-        if (!json_is_integer(id)) return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' of the vocabulary has no integer as id", text);
+    WF_JSON_EACH_MEMBER(m, vocab) {
+        const char *text = m->name.text;
+        int64_t i = wf_json_int(&m->value);
+        if (m->value.kind != WF_JSON_INT)
+            return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' of the vocabulary has no integer as id", text);
         if (i >= 0 && i < r->src.n_tokens && r->tokens[i].text)
             return wf_fail(WEFT_ERR_FORMAT, "tokens '%.64s' and '%.64s' have the same id %lld", r->tokens[i].text, text, (long long)i);
-        WF_TRY(set_token(r, i, text, type_of(r, text)));
+        WF_TRY(set_token(r, i, &m->name, type_of(r, &m->name)));
     }
     return WEFT_OK;
 }
 
 /* [["text", score], ...] */
-static weft_status read_unigram_vocab(reader *r, json_t *vocab)
+static weft_status read_unigram_vocab(reader *r, const wf_json *vocab)
 {
-    json_t *one;
-    size_t i;
     double least = 0;
     r->json->scores = wf_calloc(r->src.n_tokens, sizeof *r->json->scores);
     if (!r->json->scores) return WEFT_ERR_NOMEM;
-    json_array_foreach(vocab, i, one) {
-        const char *text = json_string_value(json_array_get(one, 0));
-        const json_t *score = json_array_get(one, 1);
-        if (!text || !json_is_number(score)) return wf_fail(WEFT_ERR_FORMAT, "entry %zu of the vocabulary is not a text and a score", i);
-        WF_TRY(set_token(r, (json_int_t)i, text, type_of(r, text)));
-        r->json->scores[i] = json_number_value(score);
+    for (size_t i = 0; i < vocab->n; i++) {
+        const wf_json *text = wf_json_at(&vocab->list[i], 0), *score = wf_json_at(&vocab->list[i], 1);
+        if (!wf_json_is(text, WF_JSON_STRING) || !wf_json_is_number(score))
+            return wf_fail(WEFT_ERR_FORMAT, "entry %zu of the vocabulary is not a text and a score", i);
+        WF_TRY(set_token(r, (int64_t)i, text, type_of(r, text)));
+        r->json->scores[i] = wf_json_number(score);
         least = i ? WF_MIN(least, r->json->scores[i]) : r->json->scores[i];
     }
     r->json->unknown_score = least - 10; /* the library's penalty */
     return WEFT_OK;
 }
 
-static weft_status read_rules(reader *r, const json_t *o, json_int_t id)
+static weft_status read_rules(reader *r, const wf_json *o, int64_t id)
 {
     static const struct {
         const char *key;
@@ -121,17 +121,16 @@ static weft_status read_rules(reader *r, const json_t *o, json_int_t id)
     return WEFT_OK;
 }
 
-static weft_status read_added_token(reader *r, const json_t *o)
+static weft_status read_added_token(reader *r, const wf_json *o)
 {
-    const char *text = NULL;
     bool special = false;
-    const json_t *id = json_object_get(o, "id");
-    WF_TRY(wf_json_str(o, "content", &text));
+    const wf_json *id = wf_json_get(o, "id"), *text = wf_json_get(o, "content");
     WF_TRY(wf_json_bool(o, "special", &special));
-    if (!text || !json_is_integer(id)) return wf_fail(WEFT_ERR_FORMAT, "'added_tokens' holds an entry without id or content");
-    json_int_t i = json_integer_value(id);
+    if (!wf_json_is(text, WF_JSON_STRING) || !wf_json_is(id, WF_JSON_INT))
+        return wf_fail(WEFT_ERR_FORMAT, "'added_tokens' holds an entry without id or content");
+    int64_t i = wf_json_int(id);
     const char *own = i >= 0 && i < r->src.n_tokens ? r->tokens[i].text : NULL;
-    bool added = !own || strcmp(own, text);
+    bool added = !own || strcmp(own, text->text);
     uint8_t type = special ? WF_TOKEN_CONTROL : WF_TOKEN_USER; /* bytes stay bytes: text falls back to them, wherever they are listed */
     WF_TRY(set_token(r, i, text, type_of(r, text) == WF_TOKEN_BYTE ? WF_TOKEN_BYTE : type));
     r->json->rules[i] = added ? WF_RULE_ADDED : 0;
@@ -139,14 +138,11 @@ static weft_status read_added_token(reader *r, const json_t *o)
 }
 
 /* One more than the highest id. */
-static weft_status count_tokens(const json_t *vocab, const json_t *added, uint32_t least, uint32_t *out)
+static weft_status count_tokens(const wf_json *vocab, const wf_json *added, uint32_t least, uint32_t *out)
 {
-    json_int_t most = (json_int_t)json_array_size(vocab) - 1;
-    const char *text;
-    json_t *o;
-    size_t i;
-    json_object_foreach((json_t *)vocab, text, o) most = WF_MAX(most, json_integer_value(o));
-    json_array_foreach(added, i, o) most = WF_MAX(most, json_integer_value(json_object_get(o, "id")));
+    int64_t most = (int64_t)wf_json_count(vocab) - 1;
+    WF_JSON_EACH_MEMBER(m, vocab) most = WF_MAX(most, wf_json_int(&m->value));
+    WF_JSON_EACH(o, added) most = WF_MAX(most, wf_json_int(wf_json_get(o, "id")));
     if (most < 0) return wf_fail(WEFT_ERR_FORMAT, "the vocabulary is empty");
     if (most >= MAX_TOKENS) return wf_fail(WEFT_ERR_UNSUPPORTED, "the highest id of the vocabulary is %lld, more than %u", (long long)most, MAX_TOKENS - 1);
     *out = WF_MAX((uint32_t)most + 1, least);
@@ -154,19 +150,19 @@ static weft_status count_tokens(const json_t *vocab, const json_t *added, uint32
 }
 
 /* Rows of the embedding table without a token are unused tokens. */
-static weft_status read_tokens(reader *r, const json_t *model, uint32_t least)
+static weft_status read_tokens(reader *r, const wf_json *model, uint32_t least)
 {
-    json_t *added, *one, *vocab = json_object_get(model, "vocab");
-    size_t i;
-    if (r->json->unigram ? !json_is_array(vocab) : !json_is_object(vocab)) return wf_fail(WEFT_ERR_FORMAT, "'vocab' of the model is missing or of the wrong kind");
+    const wf_json *added, *vocab = wf_json_get(model, "vocab");
+    if (r->json->unigram ? !wf_json_is(vocab, WF_JSON_LIST) : !wf_json_is(vocab, WF_JSON_OBJECT))
+        return wf_fail(WEFT_ERR_FORMAT, "'vocab' of the model is missing or of the wrong kind");
     WF_TRY(wf_json_array(r->root, "added_tokens", &added));
     WF_TRY(count_tokens(vocab, added, least, &r->src.n_tokens));
     r->src.tokens = r->tokens = wf_calloc(r->src.n_tokens, sizeof *r->tokens);
     r->json->rules = wf_calloc(r->src.n_tokens, 1);
     if (!r->tokens || !r->json->rules) return WEFT_ERR_NOMEM;
     WF_TRY(r->json->unigram ? read_unigram_vocab(r, vocab) : read_bpe_vocab(r, vocab));
-    json_array_foreach(added, i, one) WF_TRY(read_added_token(r, one));
-    for (i = 0; i < r->src.n_tokens; i++)
+    WF_JSON_EACH(one, added) WF_TRY(read_added_token(r, one));
+    for (size_t i = 0; i < r->src.n_tokens; i++)
         if (!r->tokens[i].text) r->tokens[i] = (wf_vocab_token){.text = "", .type = WF_TOKEN_UNUSED};
     return WEFT_OK;
 }
@@ -174,36 +170,39 @@ static weft_status read_tokens(reader *r, const json_t *model, uint32_t least)
 /* ---- merges ------------------------------------------------------------------------------------------- */
 
 /* "left right", or ["left", "right"] in newer files; both become the former. */
-static weft_status merge_at(const json_t *list, size_t i, const char **left, const char **right)
+static weft_status merge_at(const wf_json *list, size_t i, const wf_json **left, const wf_json **right)
 {
-    const json_t *one = json_array_get(list, i);
-    *left = json_string_value(json_is_array(one) ? json_array_get(one, 0) : one);
-    *right = json_is_array(one) ? json_string_value(json_array_get(one, 1)) : "";
-    const char *space = json_is_array(one) || !*left ? NULL : strchr(*left, ' ');
-    bool pair = json_is_array(one) ? json_array_size(one) == 2 : space && !strchr(space + 1, ' ');
-    return *left && *right && pair ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "entry %zu of 'merges' is not two texts", i);
+    static const wf_json none = {.kind = WF_JSON_STRING, .text = ""};
+    const wf_json *one = &list->list[i];
+    bool two = one->kind == WF_JSON_LIST && one->n == 2;
+    *left = two ? &one->list[0] : one;
+    *right = two ? &one->list[1] : &none;
+    bool good = (*left)->kind == WF_JSON_STRING && (*right)->kind == WF_JSON_STRING;
+    const char *space = good && !two ? strchr(one->text, ' ') : NULL;
+    if (good && (two || (space && !strchr(space + 1, ' ')))) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "entry %zu of 'merges' is not two texts", i);
 }
 
-static weft_status read_merges(reader *r, const json_t *model)
+static weft_status read_merges(reader *r, const wf_json *model)
 {
-    json_t *list;
+    const wf_json *list, *left, *right;
     size_t bytes = 0;
-    const char *left, *right;
     WF_TRY(wf_json_array(model, "merges", &list));
     if (!list) return wf_fail(WEFT_ERR_FORMAT, "'merges' of the model is missing");
-    size_t n = json_array_size(list);
+    size_t n = wf_json_count(list);
     for (size_t i = 0; i < n; i++) {
         WF_TRY(merge_at(list, i, &left, &right));
-        bytes += strlen(left) + strlen(right) + 1;
+        bytes += left->n + right->n + 1;
     }
     r->merges = wf_calloc(n, sizeof *r->merges);
     char *at = r->merge_texts = wf_calloc(bytes + 1, 1);
     if (!r->merges || !at) return WEFT_ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
         WF_TRY(merge_at(list, i, &left, &right));
-        int len = sprintf(at, "%s%s%s", left, *right ? " " : "", right);
-        r->merges[i] = (wf_vocab_merge){at, (uint32_t)len, *right ? (uint32_t)strlen(left) : 0};
-        at += len;
+        r->merges[i] = (wf_vocab_merge){at, left->n + (right->n ? right->n + 1 : 0), right->n ? left->n : 0};
+        memcpy(at, left->text, left->n);
+        if (right->n) at[left->n] = ' ', memcpy(at + left->n + 1, right->text, right->n);
+        at += r->merges[i].len;
     }
     r->src.merges = r->merges;
     r->src.n_merges = (uint32_t)n;
@@ -219,7 +218,7 @@ static int32_t find_text(const reader *r, const char *text)
     return -1;
 }
 
-static weft_status refuse_affixes(const json_t *model)
+static weft_status refuse_affixes(const wf_json *model)
 {
     static const char *const keys[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     float dropout = 0;
@@ -232,7 +231,7 @@ static weft_status refuse_affixes(const json_t *model)
     return dropout != 0 ? wf_fail(WEFT_ERR_UNSUPPORTED, "'dropout' would make ids random") : WEFT_OK;
 }
 
-static weft_status read_unknown(reader *r, const json_t *model)
+static weft_status read_unknown(reader *r, const wf_json *model)
 {
     const char *text = NULL;
     uint32_t id = UINT32_MAX;
@@ -250,12 +249,12 @@ static weft_status read_unknown(reader *r, const json_t *model)
 /* Old files name no type: one with merges is BPE. */
 static weft_status read_model(reader *r, uint32_t least)
 {
-    json_t *model;
+    const wf_json *model;
     bool ignore_merges = false;
     const char *type = NULL;
     WF_TRY(wf_json_object(r->root, "model", &model));
     WF_TRY(wf_json_str(model, "type", &type));
-    if (!type) type = json_object_get(model, "merges") ? "BPE" : "of no type";
+    if (!type) type = wf_json_get(model, "merges") ? "BPE" : "of no type";
     r->json->unigram = !strcmp(type, "Unigram");
     if (!r->json->unigram && strcmp(type, "BPE")) return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram)", type);
     WF_TRY(wf_fields_known(model, "type vocab merges unk_token unk_id byte_fallback fuse_unk ignore_merges continuing_subword_prefix end_of_word_suffix dropout", "the model"));
@@ -273,7 +272,7 @@ static weft_status read_model(reader *r, uint32_t least)
 
 static weft_status read_steps(reader *r)
 {
-    json_t *normaliser, *pretokenizer;
+    const wf_json *normaliser, *pretokenizer;
     WF_TRY(wf_json_object(r->root, "normalizer", &normaliser));
     WF_TRY(wf_json_object(r->root, "pre_tokenizer", &pretokenizer));
     if (normaliser) WF_TRY(wf_steps_read_normaliser(&r->json->normalisers, normaliser));
@@ -289,7 +288,7 @@ static weft_status check_space(const char *from, const char *to)
     return wf_fail(WEFT_ERR_UNSUPPORTED, "a decoder writes '%.32s' in place of '%.32s'; weft only writes spaces in place of U+2581", to ? to : "", from ? from : "a pattern");
 }
 
-static weft_status read_strip(const json_t *o, bool *prefix)
+static weft_status read_strip(const wf_json *o, bool *prefix)
 {
     const char *content = " ";
     uint32_t start = 0, stop = 0;
@@ -302,7 +301,7 @@ static weft_status read_strip(const json_t *o, bool *prefix)
 }
 
 /* *prefix: text gets a space before the first word, which is taken away again. */
-static weft_status read_metaspace(const json_t *o, bool *prefix)
+static weft_status read_metaspace(const wf_json *o, bool *prefix)
 {
     const char *scheme = "always", *mark = NULL;
     bool older = true;
@@ -315,9 +314,9 @@ static weft_status read_metaspace(const json_t *o, bool *prefix)
     return check_space(mark, " ");
 }
 
-static weft_status read_replace(const json_t *o)
+static weft_status read_replace(const wf_json *o)
 {
-    json_t *pattern;
+    const wf_json *pattern;
     const char *from = NULL, *to = NULL;
     WF_TRY(wf_json_object(o, "pattern", &pattern));
     if (pattern) WF_TRY(wf_json_str(pattern, "String", &from));
@@ -326,18 +325,17 @@ static weft_status read_replace(const json_t *o)
 }
 
 /* A decoder of bytes or of spaces, the latter with or without a space before the first word. */
-static weft_status read_decoder(reader *r, const json_t *o)
+static weft_status read_decoder(reader *r, const wf_json *o)
 {
     const char *type = "of no type";
-    json_t *list, *one;
-    size_t i;
+    const wf_json *list;
     bool prefix = false;
     WF_TRY(wf_json_str(o, "type", &type));
     WF_TRY(wf_json_array(o, "decoders", &list));
     if (!wf_listed("ByteLevel Metaspace Replace Strip ByteFallback Fuse Sequence", type))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "decoder '%.32s' is not supported (supported: ByteLevel, Metaspace, Replace, Strip, ByteFallback, Fuse, Sequence)", type);
     WF_TRY(wf_step_fields_known(o, type));
-    json_array_foreach(list, i, one) WF_TRY(read_decoder(r, one));
+    WF_JSON_EACH(one, list) WF_TRY(read_decoder(r, one));
     r->json->byte_level |= !strcmp(type, "ByteLevel");
     if (!strcmp(type, "Replace")) WF_TRY(read_replace(o));
     if (!strcmp(type, "Strip")) WF_TRY(read_strip(o, &prefix));
@@ -347,28 +345,28 @@ static weft_status read_decoder(reader *r, const json_t *o)
 }
 
 /* {"SpecialToken": {"id": text}} -> its id in the template's own table; -1: a sequence. */
-static weft_status special_of(const json_t *processor, const json_t *item, int32_t *id)
+static weft_status special_of(const wf_json *processor, const wf_json *item, int32_t *id)
 {
-    const json_t *token = json_object_get(item, "SpecialToken");
-    const char *text = json_string_value(json_object_get(token, "id"));
+    const wf_json *token = wf_json_get(item, "SpecialToken");
+    const char *text = wf_json_text(wf_json_get(token, "id"));
     *id = -1;
     if (!token) return WEFT_OK;
-    const json_t *ids = text ? json_object_get(json_object_get(json_object_get(processor, "special_tokens"), text), "ids") : NULL;
-    const json_t *one = json_array_get(ids, 0);
-    if (json_array_size(ids) != 1 || !json_is_integer(one) || json_integer_value(one) < 0 || json_integer_value(one) >= MAX_TOKENS)
+    const wf_json *ids = text ? wf_json_get(wf_json_get(wf_json_get(processor, "special_tokens"), text), "ids") : NULL;
+    const wf_json *one = wf_json_at(ids, 0);
+    if (wf_json_count(ids) != 1 || !wf_json_is(one, WF_JSON_INT) || wf_json_int(one) < 0 ||
+        wf_json_int(one) >= MAX_TOKENS)
         return wf_fail(WEFT_ERR_FORMAT, "the post-processor's special token '%.64s' has no single id", text ? text : "");
-    *id = (int32_t)json_integer_value(one);
+    *id = (int32_t)wf_json_int(one);
     return WEFT_OK;
 }
 
-static weft_status read_template(reader *r, const json_t *o)
+static weft_status read_template(reader *r, const wf_json *o)
 {
-    json_t *items, *item;
-    size_t i;
+    const wf_json *items;
     bool text = false;
     WF_TRY(wf_json_array(o, "single", &items));
     r->src.add_bos = r->src.add_eos = 0;
-    json_array_foreach(items, i, item) {
+    WF_JSON_EACH(item, items) {
         int32_t id;
         WF_TRY(special_of(o, item, &id));
         if (id < 0 && text) return wf_fail(WEFT_ERR_UNSUPPORTED, "the post-processor repeats the text");
@@ -382,14 +380,13 @@ static weft_status read_template(reader *r, const json_t *o)
     return WEFT_OK;
 }
 
-static weft_status read_processor(reader *r, const json_t *o)
+static weft_status read_processor(reader *r, const wf_json *o)
 {
     const char *type = "";
-    json_t *list, *one;
-    size_t i;
+    const wf_json *list;
     WF_TRY(wf_json_str(o, "type", &type));
     WF_TRY(wf_json_array(o, "processors", &list));
-    json_array_foreach(list, i, one) WF_TRY(read_processor(r, one));
+    WF_JSON_EACH(one, list) WF_TRY(read_processor(r, one));
     if (!strcmp(type, "TemplateProcessing")) return read_template(r, o);
     if (!strcmp(type, "ByteLevel") || !strcmp(type, "Sequence") || !*type) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED, "post-processor '%.32s' is not supported (supported: TemplateProcessing, ByteLevel, Sequence)", type);
@@ -400,23 +397,23 @@ static weft_status read_processor(reader *r, const json_t *o)
 /* A token by its text, or by an object with it. */
 static int32_t named(const reader *r, const char *key)
 {
-    const json_t *o = json_object_get(r->config, key);
-    return find_text(r, json_string_value(json_is_object(o) ? json_object_get(o, "content") : o));
+    const wf_json *o = wf_json_get(r->config, key);
+    return find_text(r, wf_json_text(wf_json_is(o, WF_JSON_OBJECT) ? wf_json_get(o, "content") : o));
 }
 
-static void add_ender(reader *r, const json_t *id)
+static void add_ender(reader *r, const wf_json *id)
 {
-    json_int_t i = json_integer_value(id);
-    if (json_is_integer(id) && i >= 0 && i < r->src.n_tokens && r->src.n_enders < MAX_ENDERS) r->enders[r->src.n_enders++] = (int32_t)i;
+    int64_t i = wf_json_int(id);
+    if (wf_json_is(id, WF_JSON_INT) && i >= 0 && i < r->src.n_tokens && r->src.n_enders < MAX_ENDERS)
+        r->enders[r->src.n_enders++] = (int32_t)i;
 }
 
 /* eos_token_id: a number or several. */
-static void add_enders(reader *r, const json_t *config)
+static void add_enders(reader *r, const wf_json *config)
 {
-    const json_t *ids = json_object_get(config, "eos_token_id"), *one;
-    size_t i;
+    const wf_json *ids = wf_json_get(config, "eos_token_id");
     add_ender(r, ids);
-    json_array_foreach(ids, i, one) add_ender(r, one);
+    WF_JSON_EACH(one, ids) add_ender(r, one);
 }
 
 /* Llama's classes make the template anew from these flags; the others follow tokenizer.json. */
@@ -434,7 +431,7 @@ static weft_status read_flags(reader *r)
 
 static weft_status read_special(reader *r)
 {
-    json_t *processor, *decoder;
+    const wf_json *processor, *decoder;
     r->src.bos = named(r, "bos_token"), r->src.eos = named(r, "eos_token");
     add_enders(r, r->generation);
     add_enders(r, r->model_config);
@@ -477,10 +474,10 @@ weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn
     reader r = {.folder = folder};
     weft_status s = load_all(&r);
     if (!s) s = make(&r, n_vocab, fn, user);
-    json_decref(r.root);
-    json_decref(r.config);
-    json_decref(r.generation);
-    json_decref(r.model_config);
+    wf_json_free(r.root);
+    wf_json_free(r.config);
+    wf_json_free(r.generation);
+    wf_json_free(r.model_config);
     return s;
 }
 
@@ -497,8 +494,8 @@ weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_to
 weft_status wf_tokenizer_from_json(const char *text, size_t len, wf_tokenizer **out)
 {
     reader r = {.folder = ""};
-    WF_TRY(wf_json_load(text, len, "tokenizer.json", &r.root));
+    WF_TRY(wf_json_load(text, len, "tokenizer.json", WF_JSON_UNIQUE | WF_JSON_AN_OBJECT, &r.root));
     weft_status s = make(&r, 0, create, out);
-    json_decref(r.root);
+    wf_json_free(r.root);
     return s;
 }

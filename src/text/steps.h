@@ -62,13 +62,14 @@ weft_status wf_pretokenise(const wf_steps *, const char *text, size_t len, size_
 void wf_pieces_free(wf_pieces *);
 
 /* One step of JSON, a normaliser or a pre-tokenizer with its type, and the steps that a Sequence holds. Unknown types are refused by name. */
-struct json_t;
-weft_status wf_steps_read_normaliser(wf_steps *, const struct json_t *);
-weft_status wf_steps_read_pretokenizer(wf_steps *, const struct json_t *);
+struct wf_json;
+weft_status wf_steps_read_normaliser(wf_steps *, const struct wf_json *);
+weft_status wf_steps_read_pretokenizer(wf_steps *, const struct wf_json *);
 /* Fails, naming it, where an object has another field than those listed, with a space between, unless it is null, false, 0 or empty: a newer library may have
  * added it for other ids. */
-weft_status wf_fields_known(const struct json_t *, const char *fields, const char *of);
-weft_status wf_step_fields_known(const struct json_t *, const char *type); /* the fields of a step or decoder of this type */
+weft_status wf_fields_known(const struct wf_json *, const char *fields, const char *of);
+weft_status wf_step_fields_known(const struct wf_json *,
+                                 const char *type); /* the fields of a step or decoder of this type */
 /* May the steps make text shorter, so that a token may stand for any number of bytes? */
 bool wf_steps_shrink(const wf_steps *);
 

@@ -1,5 +1,5 @@
 /* steps_json: reads the normalisers and pre-tokenizers of a tokenizer.json. See steps.h. */
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 #include "text/internal.h"
 
@@ -20,22 +20,24 @@ static const struct {
     {"Metaspace", "type replacement add_prefix_space prepend_scheme split str_rep"}, {"Digits", "type individual_digits"}, {"Punctuation", "type behavior"},
 };
 
-static bool is_set(const json_t *v)
+static bool is_set(const wf_json *v)
 {
-    return !json_is_null(v) && !json_is_false(v) && (!json_is_number(v) || json_number_value(v) != 0) && (!json_is_string(v) || json_string_length(v)) &&
-           (!json_is_array(v) || json_array_size(v)) && (!json_is_object(v) || json_object_size(v));
+    if (v->kind == WF_JSON_BOOL) return v->b;
+    return wf_json_is_number(v) ? wf_json_number(v) != 0 : v->n > 0; /* null has no length */
 }
 
-weft_status wf_fields_known(const json_t *o, const char *fields, const char *of)
+weft_status wf_fields_known(const wf_json *o, const char *fields, const char *of)
 {
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)o, key, v)
-        if (is_set(v) && !wf_listed(fields, key)) return wf_fail(WEFT_ERR_UNSUPPORTED, "'%.32s' of %.32s is not known, so ids or text might be others than it asks for", key, of);
+    WF_JSON_EACH_MEMBER(m, o) {
+        const char *key = m->name.text;
+        if (is_set(&m->value) && !wf_listed(fields, key))
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "'%.32s' of %.32s is not known, so ids or text might be others than it asks for", key, of);
+    }
     return WEFT_OK;
 }
 
-weft_status wf_step_fields_known(const json_t *o, const char *type)
+weft_status wf_step_fields_known(const wf_json *o, const char *type)
 {
     for (size_t i = 0; i < WF_LEN(known); i++)
         if (wf_listed(known[i].types, type)) return wf_fields_known(o, known[i].fields, type);
@@ -62,7 +64,7 @@ static weft_status copy(const char *s, char **out)
     return *out ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status need_str(const json_t *o, const char *key, const char **out)
+static weft_status need_str(const wf_json *o, const char *key, const char **out)
 {
     *out = NULL;
     WF_TRY(wf_json_str(o, key, out));
@@ -70,9 +72,9 @@ static weft_status need_str(const json_t *o, const char *key, const char **out)
 }
 
 /* {"String": s} or {"Regex": s} */
-static weft_status read_pattern(const json_t *o, wf_step *step)
+static weft_status read_pattern(const wf_json *o, wf_step *step)
 {
-    json_t *p;
+    const wf_json *p;
     const char *text = NULL, *regex = NULL;
     WF_TRY(wf_json_object(o, "pattern", &p));
     WF_TRY(wf_json_str(p, "String", &text));
@@ -90,7 +92,7 @@ static weft_status add_regex(wf_steps *s, const char *pattern, enum wf_split spl
 
 /* ---- normalisers -------------------------------------------------------------------------------- */
 
-static weft_status read_replace(wf_steps *s, const json_t *o)
+static weft_status read_replace(wf_steps *s, const wf_json *o)
 {
     wf_step step = {.kind = WF_STEP_REPLACE};
     const char *content;
@@ -103,7 +105,7 @@ static weft_status read_replace(wf_steps *s, const json_t *o)
     return st;
 }
 
-static weft_status read_prepend(wf_steps *s, const json_t *o)
+static weft_status read_prepend(wf_steps *s, const wf_json *o)
 {
     wf_step step = {.kind = WF_STEP_PREPEND};
     const char *text;
@@ -112,7 +114,7 @@ static weft_status read_prepend(wf_steps *s, const json_t *o)
     return add(s, step);
 }
 
-static weft_status read_strip(wf_steps *s, const json_t *o)
+static weft_status read_strip(wf_steps *s, const wf_json *o)
 {
     wf_step step = {.kind = WF_STEP_STRIP, .left = true, .right = true};
     WF_TRY(wf_json_bool(o, "strip_left", &step.left));
@@ -120,17 +122,17 @@ static weft_status read_strip(wf_steps *s, const json_t *o)
     return add(s, step);
 }
 
-static weft_status read_sequence(wf_steps *s, const json_t *o, const char *key, weft_status (*read)(wf_steps *, const json_t *))
+static weft_status read_sequence(wf_steps *s, const wf_json *o, const char *key,
+                                 weft_status (*read)(wf_steps *, const wf_json *))
 {
-    json_t *list, *one;
-    size_t i;
+    const wf_json *list;
     WF_TRY(wf_json_array(o, key, &list));
     if (!list) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", key);
-    json_array_foreach(list, i, one) WF_TRY(read(s, one));
+    WF_JSON_EACH(one, list) WF_TRY(read(s, one));
     return WEFT_OK;
 }
 
-weft_status wf_steps_read_normaliser(wf_steps *s, const json_t *o)
+weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
 {
     static const struct {
         const char *type;
@@ -155,7 +157,7 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const json_t *o)
 
 /* ---- pre-tokenizers -------------------------------------------------------------------------------- */
 
-static weft_status read_split(const json_t *o, enum wf_split *out)
+static weft_status read_split(const wf_json *o, enum wf_split *out)
 {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const char *name = names[*out];
@@ -165,7 +167,7 @@ static weft_status read_split(const json_t *o, enum wf_split *out)
     return wf_fail(WEFT_ERR_FORMAT, "'behavior' is '%.32s'", name);
 }
 
-static weft_status read_own_split(wf_steps *s, const json_t *o)
+static weft_status read_own_split(wf_steps *s, const wf_json *o)
 {
     wf_step step = {.kind = WF_STEP_SPLIT, .split = WF_SPLIT_REMOVED};
     WF_TRY(read_split(o, &step.split));
@@ -174,7 +176,7 @@ static weft_status read_own_split(wf_steps *s, const json_t *o)
     return add(s, step);
 }
 
-static weft_status read_bytes(wf_steps *s, const json_t *o)
+static weft_status read_bytes(wf_steps *s, const wf_json *o)
 {
     bool prefix = true, regex = true;
     wf_step space = {.kind = WF_STEP_METASPACE, .always = true};
@@ -189,7 +191,7 @@ static weft_status read_bytes(wf_steps *s, const json_t *o)
 }
 
 /* Older files say add_prefix_space in place of prepend_scheme. */
-static weft_status read_metaspace(wf_steps *s, const json_t *o)
+static weft_status read_metaspace(wf_steps *s, const wf_json *o)
 {
     wf_step step = {.kind = WF_STEP_METASPACE, .cut = true};
     bool prefix = true;
@@ -207,21 +209,21 @@ static weft_status read_metaspace(wf_steps *s, const json_t *o)
     return add(s, step);
 }
 
-static weft_status read_digits(wf_steps *s, const json_t *o)
+static weft_status read_digits(wf_steps *s, const wf_json *o)
 {
     bool each = false;
     WF_TRY(wf_json_bool(o, "individual_digits", &each));
     return add_regex(s, "\\p{N}", each ? WF_SPLIT_ISOLATED : WF_SPLIT_CONTIGUOUS, false);
 }
 
-static weft_status read_punctuation(wf_steps *s, const json_t *o)
+static weft_status read_punctuation(wf_steps *s, const wf_json *o)
 {
     enum wf_split split = WF_SPLIT_ISOLATED;
     WF_TRY(read_split(o, &split));
     return add_regex(s, "[\\p{P}$+<=>^`|~]", split, false);
 }
 
-weft_status wf_steps_read_pretokenizer(wf_steps *s, const json_t *o)
+weft_status wf_steps_read_pretokenizer(wf_steps *s, const wf_json *o)
 {
     const char *type;
     WF_TRY(need_str(o, "type", &type));

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "arena.h"
 #include "fuzz_serve.h"
 
 #define MAX_CHOICES 3
@@ -58,9 +57,9 @@ static const wf_job *asked(size_t which)
     if (j->server) return j;
     const char *text = asks[which].body;
     *j = job_of(asks[which].chat);
-    json_t *body = wf_json_parse(text, strlen(text), &j->refusal);
+    wf_json *body = wf_body_parse(text, strlen(text), &j->refusal);
     CHECK(body && wf_params_read(j, body));
-    json_decref(body);
+    wf_json_free(body);
     return j;
 }
 
@@ -127,31 +126,31 @@ static void read_some(fuzz_stream *f)
     }
 }
 
-static void check_choice(fuzz_stream *f, const json_t *choice)
+static void check_choice(fuzz_stream *f, const wf_json *choice)
 {
-    json_int_t i = json_integer_value(json_object_get(choice, "index"));
-    CHECK(i >= 0 && i < (json_int_t)f->job.n_choices && !(f->finished >> i & 1));
-    const json_t *delta = json_object_get(choice, "delta");
-    const json_t *text = delta ? json_object_get(delta, "content") : json_object_get(choice, "text");
-    CHECK(!text || json_is_string(text));
-    if (text) wf_text_add(&f->got[i], json_string_value(text), json_string_length(text));
-    if (json_is_string(json_object_get(choice, "finish_reason"))) f->finished |= 1u << i;
+    int64_t i = wf_json_int(wf_json_get(choice, "index"));
+    CHECK(i >= 0 && i < (int64_t)f->job.n_choices && !(f->finished >> i & 1));
+    const wf_json *delta = wf_json_get(choice, "delta");
+    const wf_json *text = delta ? wf_json_get(delta, "content") : wf_json_get(choice, "text");
+    CHECK(!text || wf_json_is(text, WF_JSON_STRING));
+    if (text) wf_text_add(&f->got[i], wf_json_text(text), wf_json_bytes(text));
+    if (wf_json_is(wf_json_get(choice, "finish_reason"), WF_JSON_STRING)) f->finished |= 1u << i;
 }
 
 /* One event without the empty line; false: it is an error. */
 static bool check_event(fuzz_stream *f, const char *text, size_t len)
 {
-    json_error_t e;
     CHECK(len > 6 && !memcmp(text, "data: ", 6) && !memchr(text, '\n', len));
-    json_t *event = json_loadb(text + 6, len - 6, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    wf_json *event = wf_json_read(text + 6, len - 6, &(wf_json_rules){.flags = WF_JSON_UNIQUE | WF_JSON_LOOSE}, NULL);
     CHECK(event);
-    const json_t *choices = json_object_get(event, "choices"), *usage = json_object_get(event, "usage");
-    bool fine = !json_object_get(event, "error");
-    CHECK(fine ? json_is_array(choices) : json_is_string(json_object_get(json_object_get(event, "error"), "message")));
-    for (size_t i = 0; i < json_array_size(choices); i++) check_choice(f, json_array_get(choices, i));
-    if (fine && !json_array_size(choices))
-        CHECK((size_t)json_integer_value(json_object_get(usage, "completion_tokens")) == f->tokens);
-    json_decref(event);
+    const wf_json *choices = wf_json_get(event, "choices"), *usage = wf_json_get(event, "usage");
+    bool fine = !wf_json_get(event, "error");
+    CHECK(fine ? wf_json_is(choices, WF_JSON_LIST)
+               : wf_json_is(wf_json_get(wf_json_get(event, "error"), "message"), WF_JSON_STRING));
+    for (size_t i = 0; i < wf_json_count(choices); i++) check_choice(f, wf_json_at(choices, i));
+    if (fine && !wf_json_count(choices))
+        CHECK((size_t)wf_json_int(wf_json_get(usage, "completion_tokens")) == f->tokens);
+    wf_json_free(event);
     return fine;
 }
 
@@ -192,7 +191,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_stream f = {0};
     if (!size) return 0;
     begin(&f, data[0], size);
-    arena_begin();
     size_t at = 1, ops = 0;
     while (at + 2 <= size && ops++ < MAX_OPS) {
         uint8_t op = data[at], n = data[at + 1];
@@ -212,6 +210,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (!f.ended) read_some(&f);
     check_out(&f);
     end(&f);
-    arena_end();
     return 0;
 }

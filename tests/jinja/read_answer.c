@@ -21,8 +21,7 @@ static char *read_part(size_t *len)
 /* ---- what comes out -------------------------------------------------------------------------------------- */
 
 typedef struct result {
-    wf_text text, thoughts;
-    json_t *calls;
+    wf_text text, thoughts, calls;
 } result;
 
 static void on_text(void *user, const char *text, size_t len)
@@ -37,33 +36,29 @@ static void on_thought(void *user, const char *text, size_t len)
 
 static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 {
-    json_t *call = json_array();
-    json_array_append_new(call, wf_json_string(id.n ? id.p : "", id.n));
-    json_array_append_new(call, wf_json_string(name.p, name.n));
-    json_array_append_new(call, wf_json_string(arguments.p, arguments.n));
-    json_array_append_new(((result *)user)->calls, call);
+    wf_text *calls = &((result *)user)->calls;
+    wf_json_print(calls, calls->len ? ",[" : "[");
+    wf_json_print(calls, "%.*s,%.*s,%.*s]", (int)id.n, id.n ? id.p : "", (int)name.n, name.p, (int)arguments.n,
+                  arguments.p);
 }
 
-static json_t *string(wf_text *t)
+/* The members of an object. */
+static wf_text take_apart(const wf_answer_style *style, const char *text, size_t len, size_t piece)
 {
-    json_t *s = wf_json_string(t->data ? t->data : "", t->len);
-    free(t->data);
-    return s;
-}
-
-static json_t *take_apart(const wf_answer_style *style, const char *text, size_t len, size_t piece)
-{
-    result r = {.calls = json_array()};
+    result r = {0};
     const wf_call_out out = {on_text, on_thought, on_call, &r};
     wf_answer *a = wf_answer_new(style);
     bool good = a != NULL;
     for (size_t at = 0; good && at < len; at += piece) good = wf_answer_feed(a, text + at, WF_MIN(piece, len - at), &out);
     if (!good || !wf_answer_end(a, false, &out)) exit(2);
     wf_answer_free(a);
-    json_t *all = json_object();
-    json_object_set_new(all, "text", string(&r.text));
-    json_object_set_new(all, "thoughts", string(&r.thoughts));
-    json_object_set_new(all, "calls", r.calls);
+    wf_text all = {0};
+    wf_json_print(&all, "'text':"), wf_json_put_string(&all, r.text.data, r.text.len);
+    wf_json_print(&all, ",'thoughts':"), wf_json_put_string(&all, r.thoughts.data, r.thoughts.len);
+    wf_json_print(&all, ",'calls':["), wf_text_add(&all, r.calls.data, r.calls.len), wf_json_print(&all, "]");
+    free(r.text.data);
+    free(r.thoughts.data);
+    free(r.calls.data);
     return all;
 }
 
@@ -86,22 +81,23 @@ static void print(char *const *part, const size_t *len)
 {
     wf_answer_style style = {.calls = wf_call_kind_of(part[TEMPLATE]), .thoughts = wf_thought_kind_of(part[TEMPLATE])};
     wf_text types = {0};
-    json_t *tools = json_loads(part[TOOLS], 0, NULL);
+    wf_json *tools = wf_json_read(part[TOOLS], len[TOOLS], NULL, NULL);
     wf_tool_types_add(&types, tools);
     style.tool_types = &types;
     style.thinking = begins_inside(style.thoughts, part, len);
-    json_t *whole = take_apart(&style, part[ANSWER], len[ANSWER], len[ANSWER] + 1);
-    for (size_t piece = 1; piece <= 7; piece += 2) {
-        json_t *cut = take_apart(&style, part[ANSWER], len[ANSWER], piece);
-        if (!json_equal(whole, cut)) json_object_set(whole, "cut", cut);
-        json_decref(cut);
+    wf_text whole = take_apart(&style, part[ANSWER], len[ANSWER], len[ANSWER] + 1), names = {0};
+    printf("{%s,", whole.data);
+    for (size_t piece = 1, told = 0; piece <= 7; piece += 2) {
+        wf_text cut = take_apart(&style, part[ANSWER], len[ANSWER], piece);
+        if (strcmp(whole.data, cut.data) && !told++) printf("\"cut\":{%s},", cut.data);
+        free(cut.data);
     }
-    json_object_set_new(whole, "kind", style.calls ? json_string(style.calls->name) : json_null());
-    json_object_set_new(whole, "thought_kind", style.thoughts ? json_string(style.thoughts->name) : json_null());
-    json_dumpf(whole, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(whole);
-    json_decref(tools);
+    wf_json_print(&names, "'kind':%s,'thought_kind':%s}", style.calls ? style.calls->name : NULL,
+                  style.thoughts ? style.thoughts->name : NULL);
+    puts(names.data);
+    free(whole.data);
+    free(names.data);
+    wf_json_free(tools);
     free(types.data);
 }
 

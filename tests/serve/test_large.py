@@ -83,7 +83,7 @@ class Memory(serve.Unharmed):
         self.limited(lambda: serve.at_once(8, ask), 300 * MIB)
 
     def test_too_many_values(self):
-        for values, what in (("{}," * 65_536 + "1", "objects and lists"), ("[]," * 65_536 + "1", "objects and lists"), ("1," * MIB + "1", "names and values")):
+        for values, what in (("{}," * MIB + "1", "names and values"), ("[]," * MIB + "1", "names and values"), ("1," * MIB + "1", "names and values")):
             e = self.refused(self.s.post("/v1/completions", f'{{"prompt":"a","x":[{values}]}}'), 400)
             self.assertIn(what, e["message"])
 

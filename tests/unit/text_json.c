@@ -1,10 +1,10 @@
 /* text_json: tokenizers as tokenizer.json describes them. The fixtures of tests/text/data were trained and their ids made with Hugging Face's
  * library (make_tokenizers.py there). What is wrong in a file gives an error that names it. */
 #include "base/file.h"
+#include "base/json.h"
 #include "text/internal.h"
 #include "support/suite.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,16 +29,17 @@ static wf_tokenizer *open_kind(const char *name)
 
 static void check_row(const wf_tokenizer *t, const char *kind, const char *line)
 {
-    json_t *row = json_loads(line, JSON_ALLOW_NUL, NULL), *text = json_array_get(row, 0), *want = json_array_get(row, 1);
+    wf_json *row = wf_json_read(line, strlen(line), &(wf_json_rules){.flags = WF_JSON_LOOSE}, NULL);
+    const wf_json *text = wf_json_at(row, 0), *want = wf_json_at(row, 1);
     int32_t *ids;
     size_t n;
-    assert_true(json_is_string(text));
-    assert_int_equal(wf_tokenize(t, json_string_value(text), json_string_length(text), 0, &ids, &n), WEFT_OK);
-    bool same = n == json_array_size(want);
-    for (size_t i = 0; i < n && same; i++) same = ids[i] == json_integer_value(json_array_get(want, i));
+    assert_non_null(wf_json_text(text));
+    assert_int_equal(wf_tokenize(t, text->text, text->n, 0, &ids, &n), WEFT_OK);
+    bool same = n == wf_json_count(want);
+    for (size_t i = 0; i < n && same; i++) same = ids[i] == wf_json_int(wf_json_at(want, i));
     if (!same) fail_msg("%s: other ids: %s", kind, line);
     free(ids);
-    json_decref(row);
+    wf_json_free(row);
 }
 
 static void ids_of_kind(const char *kind)
@@ -63,23 +64,28 @@ static void ids(void **state)
 /* Which piece is the first one, behind steps that move, add or remove text. */
 static void first_pieces(void **state)
 {
-    json_t *file = json_load_file("tests/text/data/first.json", JSON_ALLOW_NUL, NULL), *rows = json_object_get(file, "rows"), *one, *row;
-    size_t i, k;
-    assert_int_equal(json_array_size(rows), 14);
-    json_array_foreach(rows, i, one) {
-        char *text = json_dumps(json_object_get(one, "tokenizer"), JSON_COMPACT), name[32];
+    wf_json *file;
+    assert_int_equal(wf_json_load_file("tests/text/data/first.json", 1 << 20, &file), WEFT_OK);
+    const wf_json *rows = wf_json_get(file, "rows");
+    assert_int_equal(wf_json_count(rows), 14);
+    for (size_t i = 0; i < rows->n; i++) {
+        const wf_json *ids = wf_json_get(&rows->list[i], "ids");
+        char name[32];
+        wf_text text = {0};
         wf_tokenizer *t;
-        if (wf_tokenizer_from_json(text, strlen(text), &t)) fail_msg("%s: %s", text, wf_error());
+        wf_json_put(&text, wf_json_get(&rows->list[i], "tokenizer"));
+        if (wf_tokenizer_from_json(text.data, text.len, &t)) fail_msg("%s: %s", text.data, wf_error());
         snprintf(name, sizeof name, "row %zu", i);
-        json_array_foreach(json_object_get(one, "ids"), k, row) {
-            char *line = json_dumps(row, 0);
-            check_row(t, name, line);
-            free(line);
+        WF_JSON_EACH(row, ids) {
+            wf_text line = {0};
+            wf_json_put(&line, row);
+            check_row(t, name, line.data);
+            free(line.data);
         }
         wf_tokenizer_destroy(t);
-        free(text);
+        free(text.data);
     }
-    json_decref(file);
+    wf_json_free(file);
 }
 
 /* ---- any bytes ------------------------------------------------------------------------------------ */

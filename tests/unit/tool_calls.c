@@ -539,42 +539,51 @@ static void many_items(void **state)
     free(t.data);
 }
 
+static void add_tools(wf_text *types, wf_text *json)
+{
+    wf_json *tools = wf_json_read(json->data, json->len, NULL, NULL);
+    assert_non_null(tools);
+    wf_tool_types_add(types, tools);
+    wf_json_free(tools);
+    free(json->data);
+}
+
 /* Two tools with more strings than are kept of one: each has its first ones. */
 static void many_strings(void **state)
 {
-    json_t *properties = json_object(), *tools = json_array();
-    for (int i = 0; i <= WF_TOOL_STRINGS_MAX; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "p%d", i);
-        json_object_set_new(properties, name, json_pack("{s:s}", "type", "string"));
+    wf_text t = {0}, text = {0};
+    wf_text_print(&text, "[");
+    for (int k = 0; k < 2; k++) {
+        wf_json_comma(&text);
+        wf_json_print(&text, "{'function':{'name':%s,'parameters':{'properties':{", k ? "g" : "f");
+        for (int i = 0; i <= WF_TOOL_STRINGS_MAX; i++)
+            wf_json_comma(&text), wf_json_print(&text, "'p%d':{'type':'string'}", i);
+        wf_text_print(&text, "}}}}");
     }
-    for (int i = 0; i < 2; i++)
-        json_array_append_new(tools, json_pack("{s:{s:s,s:{s:O}}}", "function", "name", i ? "g" : "f", "parameters", "properties", properties));
-    wf_text t = {0};
-    wf_tool_types_add(&t, tools);
+    wf_text_print(&text, "]");
+    add_tools(&t, &text);
     const char *strings = wf_tool_strings(&t, (wf_slice){"g", 1});
     unsigned n = 0;
     for (const char *at = strings; at && *at; at += strlen(at) + 1) n++;
     assert_int_equal(n, WF_TOOL_STRINGS_MAX);
     assert_true(wf_tool_string_in(strings, (wf_slice){"p0", 2}));
-    json_decref(tools);
-    json_decref(properties);
     free(t.data);
 }
 
 /* Each of many tools is found, with what is its own, and no other name is. */
 static void many_tools(void **state)
 {
-    json_t *tools = json_array();
-    wf_text t = {0};
+    wf_text t = {0}, text = {0};
     char name[16];
+    wf_text_print(&text, "[");
     for (int i = 0; i < 1500; i++) {
-        snprintf(name, sizeof name, "p%d", i);
-        json_t *properties = i % 3 ? json_pack("{s:{s:s}}", name, "type", "string") : json_object();
-        name[0] = 'f';
-        json_array_append_new(tools, json_pack("{s:{s:s,s:{s:o}}}", "function", "name", name, "parameters", "properties", properties));
+        wf_json_comma(&text);
+        wf_json_print(&text, "{'function':{'name':'f%d','parameters':{'properties':{", i);
+        if (i % 3) wf_json_print(&text, "'p%d':{'type':'string'}", i);
+        wf_text_print(&text, "}}}}");
     }
-    wf_tool_types_add(&t, tools);
+    wf_text_print(&text, "]");
+    add_tools(&t, &text);
     for (int i = 0; i < 1500; i++) {
         size_t n = (size_t)snprintf(name, sizeof name, "f%d", i);
         const char *strings = wf_tool_strings(&t, (wf_slice){name, n});
@@ -584,7 +593,6 @@ static void many_tools(void **state)
         assert_null(wf_tool_strings(&t, (wf_slice){name, n}));
     }
     assert_null(wf_tool_strings(&t, (wf_slice){"00000001", 8}));
-    json_decref(tools);
     free(t.data);
 }
 

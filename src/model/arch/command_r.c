@@ -1,6 +1,6 @@
 /* command-r: Command R and Aya 23. Attention and SwiGLU both read the residual stream as it is before the block, through one LayerNorm
  * without a bias, and both are added to it. RoPE over adjacent pairs, and logits with a factor. */
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
@@ -21,7 +21,7 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, block, NULL);
 }
 
-static weft_status read(wf_gguf *g, const json_t *config)
+static weft_status read(wf_gguf *g, const wf_json *config)
 {
     (void)g;
     bool norms = false;

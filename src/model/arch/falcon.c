@@ -3,7 +3,7 @@
  * queries of a KV head stand before it, in a GGUF file all of q stand before all of k and v. */
 #include "model/model.h"
 
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/files/recipe.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ static weft_status regroup(wf_gguf *g, wf_gguf_tensor *t)
     {prefix "h.#.mlp.dense_h_to_4h", "blk.#.ffn_up"}, {prefix "h.#.mlp.dense_4h_to_h", "blk.#.ffn_down"}
 static const wf_folder_name names[] = {NAMES("transformer."), NAMES(""), {NULL, NULL}};
 
-static weft_status config(wf_gguf *g, const json_t *o)
+static weft_status config(wf_gguf *g, const wf_json *o)
 {
     bool newer = false, one_kv = true, parallel = true, alibi = false;
     uint32_t heads = 0, hidden = 0, inner = 0;

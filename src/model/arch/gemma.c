@@ -1,6 +1,6 @@
 /* gemma: see gemma.h. */
 #include "model/arch/gemma.h"
-#include "model/files/json.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,12 +41,12 @@ weft_status wf_gemma_hparams(const wf_gguf *f, const char *arch, uint32_t layers
     return WEFT_OK;
 }
 
-weft_status wf_gemma_config(wf_gguf *g, const char *arch, const json_t *config)
+weft_status wf_gemma_config(wf_gguf *g, const char *arch, const wf_json *config)
 {
     char k[96];
     float scalar = 256;
-    const json_t *both = json_object_get(config, "use_bidirectional_attention");
-    if (both && !json_is_null(both) && !json_is_false(both))
+    const wf_json *both = wf_json_get(config, "use_bidirectional_attention");
+    if (!wf_json_absent(both) && !(wf_json_is(both, WF_JSON_BOOL) && !both->b))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "'use_bidirectional_attention' is set: tokens would attend to later ones, as in a model of embeddings, which weft does not compute");
     WF_TRY(wf_json_float(config, "query_pre_attn_scalar", &scalar));
     if (!(scalar > 0) || !isfinite(scalar)) return wf_fail(WEFT_ERR_FORMAT, "'query_pre_attn_scalar' is not positive");

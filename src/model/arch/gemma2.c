@@ -1,7 +1,7 @@
 /* gemma2: Gemma 2. Norms before and behind each block, whose weights a folder has without the 1 that is added to them, GeGLU, embeddings
  * scaled by sqrt(width), soft caps of scores and logits, and a sliding window in every other layer, from the first on. */
 #include "model/arch/gemma.h"
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
@@ -17,7 +17,7 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention, wf_build_swiglu);
 }
 
-static weft_status read(wf_gguf *g, const json_t *config)
+static weft_status read(wf_gguf *g, const wf_json *config)
 {
     return wf_gemma_config(g, "gemma2", config);
 }

@@ -1,7 +1,7 @@
 /* gemma3: Gemma 3, text. As Gemma 2, but q and k are normalised head by head instead of a soft cap, five layers of six have a sliding
  * window, and these rotate with a base of their own. */
 #include "model/arch/gemma.h"
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static void graph(wf_builder *b)
 }
 
 /* Layers with a window turn as their base says; GGUF has no key for more. */
-static weft_status check_local(const json_t *local)
+static weft_status check_local(const wf_json *local)
 {
     const char *type = "default";
     WF_TRY(wf_json_str(local, "rope_type", &type));
@@ -28,9 +28,9 @@ static weft_status check_local(const json_t *local)
     return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' of 'sliding_attention' is not supported (supported: default)", type);
 }
 
-static weft_status read(wf_gguf *g, const json_t *config)
+static weft_status read(wf_gguf *g, const wf_json *config)
 {
-    json_t *rope, *local = NULL;
+    const wf_json *rope, *local = NULL;
     float base = 10000;
     WF_TRY(wf_json_object(config, "rope_parameters", &rope));
     if (rope) WF_TRY(wf_json_object(rope, "sliding_attention", &local));

@@ -2,7 +2,7 @@
  * feed-forward of GELU without a gate. A folder has its matrices transposed. */
 #include "model/model.h"
 
-#include "model/files/json.h"
+#include "base/json.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {
@@ -27,7 +27,7 @@ static void graph(wf_builder *b)
     {prefix "h.#.attn", NULL} /* masks */
 static const wf_folder_name names[] = {NAMES("transformer."), NAMES(""), {NULL, NULL}};
 
-static weft_status config(wf_gguf *g, const json_t *o)
+static weft_status config(wf_gguf *g, const wf_json *o)
 {
     bool scaled = true, by_layer = false, cross = false;
     uint32_t inner = 0, hidden = 0;

@@ -3,7 +3,7 @@
  *
  * A folder has gate and up of all experts as one tensor, their columns in turns, and matrices the other way round than GGUF. Where they are
  * quantised (MXFP4), rows stand as in GGUF, and scales beside the blocks, in which neighbours share a byte. */
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 #include "model/files/safetensors.h"
 
@@ -157,15 +157,15 @@ static const wf_folder_name names[] = {
     {NULL, NULL},
 };
 
-static weft_status read(wf_gguf *g, const json_t *config)
+static weft_status read(wf_gguf *g, const wf_json *config)
 {
     float limit = WF_SWIGLU_LIMIT, alpha = WF_SWIGLU_ALPHA;
     WF_TRY(wf_json_float(config, "swiglu_limit", &limit));
     WF_TRY(wf_json_float(config, "swiglu_alpha", &alpha));
     if (limit != WF_SWIGLU_LIMIT || alpha != WF_SWIGLU_ALPHA)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "'swiglu_limit' is %g and 'swiglu_alpha' %g; weft computes %g and %g", limit, alpha, WF_SWIGLU_LIMIT, WF_SWIGLU_ALPHA);
-    const json_t *older = json_object_get(config, "rope_scaling"), *rope = json_object_get(config, "rope_parameters");
-    if (!json_is_object(older) && !json_is_object(rope))
+    const wf_json *older = wf_json_get(config, "rope_scaling"), *rope = wf_json_get(config, "rope_parameters");
+    if (!wf_json_is(older, WF_JSON_OBJECT) && !wf_json_is(rope, WF_JSON_OBJECT))
         return wf_fail(WEFT_ERR_FORMAT, "both 'rope_scaling' and 'rope_parameters' are missing");
     return wf_folder_window_period(g, "gpt-oss", config);
 }

@@ -2,7 +2,7 @@
  * whose table begins with two rows that no token has, a bias on every product, and a feed-forward of ReLU without a gate. */
 #include "model/model.h"
 
-#include "model/files/json.h"
+#include "base/json.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {
@@ -40,7 +40,7 @@ static weft_status skip_two(wf_gguf *g, wf_gguf_tensor *t)
     {prefix "layers.#.fc1", "blk.#.ffn_up"}, {prefix "layers.#.fc2", "blk.#.ffn_down"}
 static const wf_folder_name names[] = {NAMES("model.decoder."), NAMES("decoder."), {NULL, NULL}};
 
-static weft_status config(wf_gguf *g, const json_t *o)
+static weft_status config(wf_gguf *g, const wf_json *o)
 {
     bool before = true;
     uint32_t hidden = 0;

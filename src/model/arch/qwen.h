@@ -5,6 +5,6 @@
 #include "model/model.h"
 
 /* Refuses models some of whose layers have no experts. */
-weft_status wf_qwen_moe_config(wf_gguf *g, const struct json_t *config);
+weft_status wf_qwen_moe_config(wf_gguf *g, const struct wf_json *config);
 
 #endif

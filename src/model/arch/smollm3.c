@@ -1,7 +1,7 @@
 /* smollm3: SmolLM 3. As llama, but every fourth layer, or as the folder says, does not rotate q and k (NoPE). */
 #include "model/model.h"
 
-#include "model/files/json.h"
+#include "base/json.h"
 
 enum { STEP = 4 }; /* llama.cpp's, which writes no key for it */
 
@@ -19,16 +19,18 @@ static void graph(wf_builder *b)
 }
 
 /* no_rope_layers has a 1 for each layer that rotates. */
-static weft_status config(wf_gguf *g, const json_t *o)
+static weft_status config(wf_gguf *g, const wf_json *o)
 {
-    json_t *list;
+    const wf_json *list;
     uint32_t step = STEP, layers = 0;
     WF_TRY(wf_json_u32(o, "num_hidden_layers", &layers));
     WF_TRY(wf_json_u32(o, "no_rope_layer_interval", &step));
     WF_TRY(wf_json_array(o, "no_rope_layers", &list));
-    if (list && json_array_size(list) < layers) return wf_fail(WEFT_ERR_FORMAT, "'no_rope_layers' has fewer numbers than there are layers");
+    if (list && wf_json_count(list) < layers)
+        return wf_fail(WEFT_ERR_FORMAT, "'no_rope_layers' has fewer numbers than there are layers");
     for (uint32_t i = 0; list && i < layers; i++)
-        if (!json_is_integer(json_array_get(list, i)) || (json_integer_value(json_array_get(list, i)) != 0) != (!step || (i + 1) % step != 0))
+        if (!wf_json_is(wf_json_at(list, i), WF_JSON_INT) ||
+            (wf_json_int(wf_json_at(list, i)) != 0) != (!step || (i + 1) % step != 0))
             return wf_fail(WEFT_ERR_UNSUPPORTED, "'no_rope_layers' is not every layer but each %uth, as 'no_rope_layer_interval' says", step);
     return wf_folder_u32(g, "smollm3.rope.unrotated_step", step);
 }

@@ -1,7 +1,7 @@
 /* config: config.json of a folder as metadata under GGUF's keys. What would change the numbers and is not known is refused by name.
  * Keys and their defaults: transformers' configuration classes. */
 #include "model/files/folder.h"
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 #include "model/files/safetensors.h"
 
@@ -14,7 +14,7 @@
 
 typedef struct reader {
     wf_gguf *g;
-    const json_t *config;
+    const wf_json *config;
     const wf_arch *arch;
     const char *class;
     const float **rope;
@@ -57,13 +57,13 @@ static const wf_folder_key *own_row(const reader *r, const char *ours)
     return row && row->ours ? row : NULL;
 }
 
-static weft_status copy_number(const reader *r, const json_t *from, const wf_folder_key *row)
+static weft_status copy_number(const reader *r, const wf_json *from, const wf_folder_key *row)
 {
     char k[96];
     float f = row->missing;
     uint32_t u = row->missing > 0 ? (uint32_t)row->missing : 0;
-    const json_t *v = row->theirs ? json_object_get(from, row->theirs) : NULL;
-    bool absent = !v || json_is_null(v);
+    const wf_json *v = row->theirs ? wf_json_get(from, row->theirs) : NULL;
+    bool absent = wf_json_absent(v);
     if (v && absent && row->null == WF_NULL_IS_NONE) return WEFT_OK;
     if (v && absent && row->null == WF_NULL_IS_0) f = 0, u = 0;
     else if (absent && row->missing == WF_KEY_REQUIRED) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs);
@@ -86,17 +86,17 @@ static weft_status has_local(const reader *r, uint32_t *window, bool *out)
 {
     uint32_t first = 28, layers = 1;
     bool early = r->arch->keys && r->arch->keys->early_windows;
-    json_t *types, *one;
-    size_t i;
+    const wf_json *types;
     *out = false;
-    if (r->arch->keys && r->arch->keys->window && !json_object_get(r->config, "sliding_window")) *window = r->arch->keys->window;
+    if (r->arch->keys && r->arch->keys->window && !wf_json_get(r->config, "sliding_window"))
+        *window = r->arch->keys->window;
     WF_TRY(wf_json_u32(r->config, "sliding_window", window));
     WF_TRY(wf_json_bool(r->config, "use_sliding_window", out));
     WF_TRY(wf_json_u32(r->config, "max_window_layers", &first));
     WF_TRY(wf_json_u32(r->config, "num_hidden_layers", &layers));
     WF_TRY(wf_json_array(r->config, "layer_types", &types));
     bool any = !types && (early || first < layers);
-    json_array_foreach(types, i, one) any |= json_is_string(one) && !strcmp(json_string_value(one), "sliding_attention");
+    WF_JSON_EACH(one, types) any |= wf_json_is(one, WF_JSON_STRING) && !strcmp(one->text, "sliding_attention");
     *out &= any;
     return WEFT_OK;
 }
@@ -120,13 +120,11 @@ static weft_status copy_context(const reader *r)
 }
 
 /* The place of the first layer that attends to all keys tells the period, which the others have to follow. */
-static weft_status period_of(json_t *list, uint32_t *period)
+static weft_status period_of(const wf_json *list, uint32_t *period)
 {
-    size_t i;
-    json_t *type;
     *period = 0;
-    json_array_foreach(list, i, type) {
-        const char *name = json_string_value(type);
+    for (size_t i = 0; i < list->n; i++) {
+        const char *name = wf_json_text(wf_json_at(list, i));
         if (!name || !wf_listed("full_attention sliding_attention", name))
             return wf_fail(WEFT_ERR_UNSUPPORTED, "'layer_types' has '%.32s'; weft knows full_attention and sliding_attention", name ? name : "what is no name");
         bool full = *name == 'f';
@@ -138,18 +136,19 @@ static weft_status period_of(json_t *list, uint32_t *period)
 }
 
 /* As transformers wants it. */
-static weft_status one_a_layer(const json_t *config, const json_t *list)
+static weft_status one_a_layer(const wf_json *config, const wf_json *list)
 {
     uint32_t layers = 0;
     WF_TRY(wf_json_u32(config, "num_hidden_layers", &layers));
-    if (json_array_size(list) == layers) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "'layer_types' has %zu entries for %u layers ('num_hidden_layers')", json_array_size(list), layers);
+    if (wf_json_count(list) == layers) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "'layer_types' has %zu entries for %u layers ('num_hidden_layers')",
+                   wf_json_count(list), layers);
 }
 
-weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const json_t *config)
+weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const wf_json *config)
 {
     char k[96];
-    json_t *list;
+    const wf_json *list;
     uint32_t period = 0;
     snprintf(k, sizeof k, "%s.attention.sliding_window_pattern", arch);
     WF_TRY(wf_json_array(config, "layer_types", &list));
@@ -164,7 +163,8 @@ static weft_status copy_normalise(const reader *r)
     char k[96];
     bool v = false;
     WF_TRY(wf_json_bool(r->config, "norm_topk_prob", &v));
-    return json_object_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, key(r, k, "expert_weights_norm"), v) : WEFT_OK;
+    return wf_json_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, key(r, k, "expert_weights_norm"), v)
+                                                    : WEFT_OK;
 }
 
 /* ---- rotation -------------------------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ static double llama3_factor(double frequency, double factor, double low, double 
     return 1 / ((1 - smooth) / factor + smooth);
 }
 
-static weft_status positive(const json_t *o, const char *name, float *out)
+static weft_status positive(const wf_json *o, const char *name, float *out)
 {
     WF_TRY(wf_json_float(o, name, out));
     return isfinite(*out) && *out > 0 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is missing or not positive", name);
@@ -198,14 +198,15 @@ static weft_status head_pairs(const reader *r, uint32_t *pairs)
     return *pairs && *pairs <= MAX_PAIRS ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
 }
 
-static weft_status read_llama3(const reader *r, const json_t *o, float base)
+static weft_status read_llama3(const reader *r, const wf_json *o, float base)
 {
     float factor = 0, low = 0, high = 0, old = 0, values[MAX_PAIRS];
     uint32_t pairs;
     WF_TRY(positive(o, "factor", &factor));
     WF_TRY(positive(o, "low_freq_factor", &low));
     WF_TRY(positive(o, "high_freq_factor", &high));
-    WF_TRY(positive(json_object_get(o, "original_max_position_embeddings") ? o : r->config, "original_max_position_embeddings", &old));
+    WF_TRY(positive(wf_json_get(o, "original_max_position_embeddings") ? o : r->config,
+                    "original_max_position_embeddings", &old));
     if (!(low < high)) return wf_fail(WEFT_ERR_FORMAT, "'low_freq_factor' is not below 'high_freq_factor'");
     WF_TRY(head_pairs(r, &pairs));
     for (uint32_t i = 0; i < pairs; i++) values[i] = (float)llama3_factor(pow(base, -(double)i / pairs), factor, low, high, old);
@@ -214,7 +215,7 @@ static weft_status read_llama3(const reader *r, const json_t *o, float base)
     return *r->rope ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status read_linear(const reader *r, const json_t *o)
+static weft_status read_linear(const reader *r, const wf_json *o)
 {
     char k[96];
     float factor = 0;
@@ -223,18 +224,19 @@ static weft_status read_linear(const reader *r, const json_t *o)
     return wf_folder_f32(r->g, key(r, k, "rope.scaling.factor"), factor);
 }
 
-static weft_status copy_original(const reader *r, const json_t *o, float *out)
+static weft_status copy_original(const reader *r, const wf_json *o, float *out)
 {
     char k[96];
     uint32_t old = 0;
-    WF_TRY(wf_json_u32(json_object_get(o, "original_max_position_embeddings") ? o : r->config, "original_max_position_embeddings", &old));
+    WF_TRY(wf_json_u32(wf_json_get(o, "original_max_position_embeddings") ? o : r->config,
+                       "original_max_position_embeddings", &old));
     if (!old) return wf_fail(WEFT_ERR_FORMAT, "'original_max_position_embeddings' of the RoPE scaling is missing or 0");
     *out = (float)old;
     return wf_folder_u32(r->g, key(r, k, "rope.scaling.original_context_length"), old);
 }
 
 /* Under transformers' name attention_factor is all of it; GGUF leaves out what follows from the factor. */
-static weft_status read_yarn(const reader *r, const json_t *o)
+static weft_status read_yarn(const reader *r, const wf_json *o)
 {
     char k[96];
     float factor = 0, old = 0, gain = 0, mscale = 0, all = 0;
@@ -256,16 +258,17 @@ static weft_status read_yarn(const reader *r, const json_t *o)
 }
 
 /* Adds a list of factors as the tensor that GGUF has. */
-static weft_status push_factors(const reader *r, const json_t *o, const char *theirs, const char *ours)
+static weft_status push_factors(const reader *r, const wf_json *o, const char *theirs, const char *ours)
 {
     float values[MAX_PAIRS];
     uint32_t pairs;
-    json_t *list;
+    const wf_json *list;
     WF_TRY(head_pairs(r, &pairs));
     WF_TRY(wf_json_array(o, theirs, &list));
-    if (!list || json_array_size(list) != pairs) return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is not a list of %u numbers", theirs, pairs);
+    if (!list || wf_json_count(list) != pairs)
+        return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is not a list of %u numbers", theirs, pairs);
     for (uint32_t i = 0; i < pairs; i++) {
-        values[i] = (float)json_number_value(json_array_get(list, i));
+        values[i] = (float)wf_json_number(wf_json_at(list, i));
         if (!(values[i] > 0) || !isfinite(values[i])) return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling has no positive number at %u", theirs, i);
     }
     wf_gguf_tensor t = {.name = {ours, strlen(ours)}, .n_dims = 1, .dims = {pairs, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
@@ -273,7 +276,7 @@ static weft_status push_factors(const reader *r, const json_t *o, const char *th
     return t.data ? wf_folder_push(r->g, &t) : WEFT_ERR_NOMEM;
 }
 
-static weft_status read_longrope(const reader *r, const json_t *o)
+static weft_status read_longrope(const reader *r, const wf_json *o)
 {
     char k[96];
     float old = 0, context = 0, factor = 0, gain = 0;
@@ -301,18 +304,19 @@ static weft_status copy_rotated(const reader *r)
  * which it was added for a longer context, it counts, as there. */
 static weft_status read_rope(const reader *r)
 {
-    json_t *o, *newer;
+    const wf_json *o, *newer;
     const wf_folder_key *own = own_row(r, theta_row.ours), *row = own ? own : &theta_row;
     float base = row->missing > 0 ? row->missing : 10000;
     const char *type = NULL;
     WF_TRY(copy_rotated(r));
     WF_TRY(wf_json_object(r->config, "rope_scaling", &o));
     WF_TRY(wf_json_object(r->config, "rope_parameters", &newer));
-    const json_t *with_base = r->config;
-    if (newer && json_object_get(newer, "full_attention")) WF_TRY(wf_json_object(newer, "full_attention", &newer)); /* Gemma 3 has two */
-    if (newer && json_object_get(newer, "rope_theta")) with_base = newer;
-    if (o && json_object_get(o, "rope_theta")) with_base = o;
-    if (newer && !(o && json_object_size(o))) o = newer;
+    const wf_json *with_base = r->config;
+    if (newer && wf_json_get(newer, "full_attention"))
+        WF_TRY(wf_json_object(newer, "full_attention", &newer)); /* Gemma 3 has two */
+    if (newer && wf_json_get(newer, "rope_theta")) with_base = newer;
+    if (o && wf_json_get(o, "rope_theta")) with_base = o;
+    if (newer && !(o && wf_json_size(o))) o = newer;
     WF_TRY(copy_number(r, with_base, row));
     WF_TRY(wf_json_float(with_base, "rope_theta", &base));
     if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");
@@ -332,10 +336,11 @@ static weft_status check_quantisation(const reader *r)
 {
     static const char *const keys[] = {"quantization_config", "compression_config"};
     for (size_t i = 0; i < WF_LEN(keys); i++) {
-        json_t *o;
+        const wf_json *o;
         WF_TRY(wf_json_object(r->config, keys[i], &o));
         if (!o) continue;
-        bool four = json_is_true(json_object_get(o, "load_in_4bit")), eight = json_is_true(json_object_get(o, "load_in_8bit"));
+        bool four = wf_json_is_true(wf_json_get(o, "load_in_4bit")),
+             eight = wf_json_is_true(wf_json_get(o, "load_in_8bit"));
         const char *method = four || eight ? "bitsandbytes" : "of an unknown kind"; /* as older files of it have it */
         WF_TRY(wf_json_str(o, "quant_method", &method));
         const wf_folder_keys *own = r->arch->keys;
@@ -357,7 +362,7 @@ static weft_status check_activation(const reader *r)
 
 static weft_status check_rotated(reader *r)
 {
-    json_t *rope;
+    const wf_json *rope;
     r->rotated = 1;
     WF_TRY(wf_json_float(r->config, "partial_rotary_factor", &r->rotated));
     WF_TRY(wf_json_object(r->config, "rope_parameters", &rope));
@@ -378,12 +383,11 @@ static weft_status check_rest(reader *r)
 
 static weft_status find_arch(reader *r)
 {
-    json_t *list;
+    const wf_json *list, *text;
     WF_TRY(wf_json_array(r->config, "architectures", &list));
-    r->class = json_string_value(json_array_get(list, 0));
+    r->class = wf_json_text(wf_json_at(list, 0));
     if (!r->class) return wf_fail(WEFT_ERR_FORMAT, "'architectures' names no class");
     WF_TRY(wf_arch_of_class(r->class, &r->arch));
-    json_t *text;
     WF_TRY(check_quantisation(r));
     WF_TRY(wf_json_object(r->config, "text_config", &text));
     if (text) r->config = text; /* of a model with a vision tower besides */
@@ -406,7 +410,7 @@ static weft_status check_biases(const reader *r)
         const wf_folder_bias *b = find_bias(r, of);
         if (!b)
             return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is there, but transformers' %s has no such biases and leaves them out: name the class that the model was trained as, or remove them", t->name, r->class);
-        bool there = !b->key || (b->missing && !json_object_get(r->config, b->key)); /* null is no */
+        bool there = !b->key || (b->missing && !wf_json_get(r->config, b->key)); /* null is no */
         if (b->key) WF_TRY(wf_json_bool(r->config, b->key, &there));
         if (!there)
             return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is there, but '%s' is not true, so transformers leaves such biases out: make it true if the model was trained with them, or remove them", t->name, b->key);
@@ -432,23 +436,23 @@ static weft_status read_config(reader *r, bool *tied)
 
 weft_status wf_folder_class(const char *path)
 {
-    json_t *config;
+    wf_json *config;
     const wf_arch *arch;
     if (wf_json_load_file(path, MAX_CONFIG, &config)) return WEFT_OK;
-    const char *class = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    const char *class = wf_json_text(wf_json_at(wf_json_get(config, "architectures"), 0));
     weft_status s = class ? wf_arch_of_class(class, &arch) : WEFT_OK;
-    json_decref(config);
+    wf_json_free(config);
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
 weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope)
 {
-    json_t *config;
+    wf_json *config;
     *tied = false, *rope = NULL, *n_rope = 0;
     WF_TRY(wf_json_load_file(path, MAX_CONFIG, &config));
     reader r = {.g = g, .config = config, .rope = rope, .n_rope = n_rope};
     weft_status s = read_config(&r, tied);
-    json_decref(config);
+    wf_json_free(config);
     *arch = r.arch;
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }

@@ -1,6 +1,6 @@
 /* folder: makes the wf_gguf of a Hugging Face folder. See folder.h; config.json is read in config.c. */
 #include "model/files/folder.h"
-#include "model/files/json.h"
+#include "base/json.h"
 #include "model/model.h"
 #include "model/files/safetensors.h"
 #include "model/files/sampling.h"
@@ -404,16 +404,15 @@ static weft_status add_template(templates *t, const char *name, const char *text
 /* One text, or several with names. */
 static weft_status templates_of_config(templates *t, const char *path)
 {
-    json_t *config, *one;
-    size_t i;
+    wf_json *config;
     WF_TRY(wf_json_load_file(path, MAX_TEMPLATE, &config));
-    const json_t *all = json_object_get(config, "chat_template");
-    weft_status s = json_is_string(all) ? add_template(t, "default", json_string_value(all)) : WEFT_OK;
-    json_array_foreach(all, i, one) {
-        const char *name = json_string_value(json_object_get(one, "name")), *text = json_string_value(json_object_get(one, "template"));
+    const wf_json *all = wf_json_get(config, "chat_template");
+    weft_status s = wf_json_is(all, WF_JSON_STRING) ? add_template(t, "default", wf_json_text(all)) : WEFT_OK;
+    WF_JSON_EACH(one, all) {
+        const char *name = wf_json_text(wf_json_get(one, "name")), *text = wf_json_text(wf_json_get(one, "template"));
         if (!s && name && text) s = add_template(t, name, text);
     }
-    json_decref(config);
+    wf_json_free(config);
     return s;
 }
 

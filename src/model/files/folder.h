@@ -46,7 +46,7 @@ typedef struct wf_folder_bias {
 #define WF_MLP_BIASES       "ffn_gate ffn_up ffn_down"
 
 #define WF_QWEN_WINDOW 4096 /* of transformers' configuration classes of Qwen 2 and 3 */
-struct json_t;
+struct wf_json;
 typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
@@ -57,7 +57,7 @@ typedef struct wf_folder_keys {
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
     const wf_folder_bias *biases; /* ends with NULLs; NULL: none */
-    weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
+    weft_status (*read)(wf_gguf *g, const struct wf_json *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;
 
 /* folder_lacks.c, of a folder without safetensors files: fails if its weights are in another format; if it is not even a vocabulary; always. */
@@ -80,7 +80,7 @@ const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256]);
 
 /* Adds the period of local layers, "attention.sliding_window_pattern" of arch, from layer_types or the older sliding_window_pattern, where config.json
  * has either. */
-weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const struct json_t *config);
+weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const struct wf_json *config);
 
 /* ---- filling an object: the folder reader, and who writes a file --------------------------------- */
 

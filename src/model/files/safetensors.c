@@ -1,7 +1,7 @@
 /* safetensors: see safetensors.h. */
 #include "model/files/safetensors.h"
 #include "model/files/folder.h"
-#include "model/files/json.h"
+#include "base/json.h"
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static const struct {
     {"F8_E5M2", 8, -1},   {"F8_E8M0", 8, -1},   {"F4", 4, -1},         {"F6_E2M3", 6, -1}, {"F6_E3M2", 6, -1}, {"C64", 64, -1},
 };
 
-static weft_status read_type(const json_t *o, wf_safetensor *t, uint32_t *bits)
+static weft_status read_type(const wf_json *o, wf_safetensor *t, uint32_t *bits)
 {
     const char *name = NULL;
     WF_TRY(wf_json_str(o, "dtype", &name));
@@ -42,22 +42,23 @@ static weft_status read_type(const json_t *o, wf_safetensor *t, uint32_t *bits)
 /* ---- one tensor -------------------------------------------------------------------------------- */
 
 /* Number i of an array: an integer from 0 on. */
-static weft_status number_at(const json_t *array, size_t i, const char *what, uint64_t *out)
+static weft_status number_at(const wf_json *array, size_t i, const char *what, uint64_t *out)
 {
-    const json_t *v = json_array_get(array, i);
-    if (!json_is_integer(v) || json_integer_value(v) < 0) return wf_fail(WEFT_ERR_FORMAT, "%s holds a value that is no integer from 0 on", what);
-    *out = (uint64_t)json_integer_value(v);
+    const wf_json *v = wf_json_at(array, i);
+    if (!wf_json_is(v, WF_JSON_INT) || wf_json_int(v) < 0)
+        return wf_fail(WEFT_ERR_FORMAT, "%s holds a value that is no integer from 0 on", what);
+    *out = (uint64_t)wf_json_int(v);
     return WEFT_OK;
 }
 
-static weft_status read_shape(const json_t *o, wf_safetensor *t, uint64_t *n)
+static weft_status read_shape(const wf_json *o, wf_safetensor *t, uint64_t *n)
 {
-    json_t *shape;
+    const wf_json *shape;
     WF_TRY(wf_json_array(o, "shape", &shape));
     if (!shape) return wf_fail(WEFT_ERR_FORMAT, "'shape' is missing");
-    if (json_array_size(shape) > WF_SAFETENSORS_DIMS)
-        return wf_fail(WEFT_ERR_FORMAT, "%zu dimensions are more than %d", json_array_size(shape), WF_SAFETENSORS_DIMS);
-    t->n_dims = (uint32_t)json_array_size(shape);
+    if (wf_json_count(shape) > WF_SAFETENSORS_DIMS)
+        return wf_fail(WEFT_ERR_FORMAT, "%zu dimensions are more than %d", wf_json_count(shape), WF_SAFETENSORS_DIMS);
+    t->n_dims = (uint32_t)wf_json_count(shape);
     *n = 1;
     for (uint32_t i = 0; i < t->n_dims; i++) {
         WF_TRY(number_at(shape, i, "'shape'", &t->shape[i]));
@@ -66,12 +67,12 @@ static weft_status read_shape(const json_t *o, wf_safetensor *t, uint64_t *n)
     return WEFT_OK;
 }
 
-static weft_status read_range(const json_t *o, wf_safetensor *t, uint64_t size)
+static weft_status read_range(const wf_json *o, wf_safetensor *t, uint64_t size)
 {
-    json_t *range;
+    const wf_json *range;
     uint64_t begin = 0, end = 0;
     WF_TRY(wf_json_array(o, "data_offsets", &range));
-    if (!range || json_array_size(range) != 2) return wf_fail(WEFT_ERR_FORMAT, "'data_offsets' is not a pair of numbers");
+    if (!range || wf_json_count(range) != 2) return wf_fail(WEFT_ERR_FORMAT, "'data_offsets' is not a pair of numbers");
     WF_TRY(number_at(range, 0, "'data_offsets'", &begin));
     WF_TRY(number_at(range, 1, "'data_offsets'", &end));
     if (begin > end || end > size)
@@ -80,11 +81,11 @@ static weft_status read_range(const json_t *o, wf_safetensor *t, uint64_t size)
     return WEFT_OK;
 }
 
-static weft_status read_tensor(const json_t *o, wf_safetensor *t, uint64_t size)
+static weft_status read_tensor(const wf_json *o, wf_safetensor *t, uint64_t size)
 {
     uint32_t bits = 0;
     uint64_t n = 0, want;
-    if (!json_is_object(o)) return wf_fail(WEFT_ERR_FORMAT, "its description is no object");
+    if (!wf_json_is(o, WF_JSON_OBJECT)) return wf_fail(WEFT_ERR_FORMAT, "its description is no object");
     WF_TRY(read_type(o, t, &bits));
     WF_TRY(read_shape(o, t, &n));
     WF_TRY(read_range(o, t, size));
@@ -115,15 +116,14 @@ static weft_status check_ranges(wf_safetensor *t, size_t n, uint64_t size)
     return at == size ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "the last %" PRIu64 " bytes belong to no tensor", size - at);
 }
 
-static weft_status add_tensors(wf_safetensors *s, json_t *header, const uint8_t *data, uint64_t size)
+static weft_status add_tensors(wf_safetensors *s, const wf_json *header, const uint8_t *data, uint64_t size)
 {
     size_t cap = s->n_tensors, first = cap;
-    const char *name;
-    json_t *o;
-    json_object_foreach(header, name, o) {
+    WF_JSON_EACH_MEMBER(m, header) {
+        const char *name = m->name.text;
         if (!strcmp(name, "__metadata__")) continue;
         wf_safetensor t = {0};
-        weft_status st = read_tensor(o, &t, size);
+        weft_status st = read_tensor(&m->value, &t, size);
         if (st) return wf_fail_context(st, "tensor '%.200s'", name);
         if (!wf_grow(&s->tensors, s->n_tensors, &cap, sizeof *s->tensors)) return WEFT_ERR_NOMEM;
         t.name = wf_strdup(name);
@@ -142,15 +142,15 @@ static weft_status read_header(wf_safetensors *s, const char *name)
 {
     const wf_map *m = &s->maps[s->n_maps - 1];
     uint64_t len = 0;
-    json_t *header;
+    wf_json *header;
     if (m->size < 8) return wf_fail(WEFT_ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file", name, m->size);
     memcpy(&len, m->data, 8);
     if (len > MAX_HEADER) return wf_fail(WEFT_ERR_FORMAT, "%s: a header of %" PRIu64 " bytes is no safetensors header; at most %u are allowed", name, len, MAX_HEADER);
     if (len > m->size - 8) return wf_fail(WEFT_ERR_FORMAT, "%s: the header takes %" PRIu64 " bytes, but only %zu remain; is the file cut short?", name, len, m->size - 8);
     if (!len || m->data[8] != '{') return wf_fail(WEFT_ERR_FORMAT, "%s: the header does not begin with '{'", name);
-    WF_TRY(wf_json_load((const char *)m->data + 8, (size_t)len, name, &header));
+    WF_TRY(wf_json_load((const char *)m->data + 8, (size_t)len, name, WF_JSON_UNIQUE | WF_JSON_AN_OBJECT, &header));
     weft_status st = add_tensors(s, header, m->data + 8 + len, m->size - 8 - len);
-    json_decref(header);
+    wf_json_free(header);
     return st ? wf_fail_context(st, "%s", name) : WEFT_OK;
 }
 
@@ -199,10 +199,10 @@ typedef struct shards {
 } shards;
 
 /* A shard lies beside its index: a name with a slash could point anywhere. */
-static weft_status check_shard(const char *tensor, const json_t *file)
+static weft_status check_shard(const char *tensor, const wf_json *file)
 {
-    const char *name = json_string_value(file);
-    if (!name || strlen(name) != json_string_length(file)) return wf_fail(WEFT_ERR_FORMAT, "the file of tensor '%.200s' is not a name", tensor);
+    const char *name = wf_json_text(file);
+    if (!name) return wf_fail(WEFT_ERR_FORMAT, "the file of tensor '%.200s' is not a name", tensor);
     if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
         return wf_fail(WEFT_ERR_FORMAT, "the file '%.200s' of tensor '%.200s' does not lie in this folder", name, tensor);
     return WEFT_OK;
@@ -217,13 +217,11 @@ static weft_status add_shard(shards *a, const char *name)
     return WEFT_OK;
 }
 
-static weft_status list_shards(json_t *map, shards *a)
+static weft_status list_shards(const wf_json *map, shards *a)
 {
-    const char *tensor;
-    json_t *file;
-    json_object_foreach(map, tensor, file) {
-        WF_TRY(check_shard(tensor, file));
-        WF_TRY(add_shard(a, json_string_value(file)));
+    WF_JSON_EACH_MEMBER(m, map) {
+        WF_TRY(check_shard(m->name.text, &m->value));
+        WF_TRY(add_shard(a, m->value.text));
     }
     return a->n ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'weight_map' names no file");
 }
@@ -236,19 +234,17 @@ static size_t map_of(const wf_safetensors *s, const wf_safetensor *t)
     return i;
 }
 
-static weft_status check_index(const wf_safetensors *s, json_t *map, const shards *a)
+static weft_status check_index(const wf_safetensors *s, const wf_json *map, const shards *a)
 {
-    const char *tensor;
-    json_t *file;
-    json_object_foreach(map, tensor, file) {
+    WF_JSON_EACH_MEMBER(m, map) {
+        const char *tensor = m->name.text, *name = m->value.text;
         const wf_safetensor *t = wf_safetensors_find(s, tensor);
-        const char *name = json_string_value(file);
         if (!t || strcmp(a->names[map_of(s, t)], name)) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' is not in %.200s, where the index has it", tensor, name);
     }
     return WEFT_OK;
 }
 
-static weft_status open_shards(wf_safetensors *s, const char *folder, json_t *map, shards *a)
+static weft_status open_shards(wf_safetensors *s, const char *folder, const wf_json *map, shards *a)
 {
     char path[PATH_MAX];
     WF_TRY(list_shards(map, a));
@@ -263,13 +259,14 @@ static weft_status open_shards(wf_safetensors *s, const char *folder, json_t *ma
 
 static weft_status open_index(wf_safetensors *s, const char *folder, const char *path)
 {
-    json_t *index, *map = NULL;
+    wf_json *index;
+    const wf_json *map = NULL;
     shards a = {0};
     WF_TRY(wf_json_load_file(path, MAX_INDEX, &index));
     weft_status st = wf_json_object(index, "weight_map", &map);
     if (st == WEFT_OK && !map) st = wf_fail(WEFT_ERR_FORMAT, "'weight_map' is missing");
     if (st == WEFT_OK) st = open_shards(s, folder, map, &a);
-    json_decref(index);
+    wf_json_free(index);
     free(a.names);
     return st ? wf_fail_context(st, "%s", path) : WEFT_OK;
 }

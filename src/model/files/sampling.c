@@ -1,7 +1,7 @@
 /* sampling: see sampling.h. The table has weft's own defaults, too: those of the OpenAI API and of vLLM. */
 #include "model/files/sampling.h"
 #include "model/files/folder.h"
-#include "model/files/json.h"
+#include "base/json.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -62,28 +62,28 @@ unsigned wf_sampling_stated(const wf_gguf *g, struct weft_sampling *out)
 
 /* ---- generation_config.json ---------------------------------------------------------------------- */
 
-static weft_status copy_row(wf_gguf *g, const json_t *config, const struct row *w)
+static weft_status copy_row(wf_gguf *g, const wf_json *config, const struct row *w)
 {
-    const json_t *v = json_object_get(config, w->theirs);
-    double x = json_number_value(v);
+    const wf_json *v = wf_json_get(config, w->theirs);
+    double x = wf_json_number(v);
     char name[96];
     snprintf(name, sizeof name, "'%s' of generation_config.json", w->theirs);
-    if (!v || json_is_null(v) || !sensible(g, w, name, json_is_number(v), x)) return WEFT_OK;
+    if (wf_json_absent(v) || !sensible(g, w, name, wf_json_is_number(v), x)) return WEFT_OK;
     return w->whole ? wf_folder_i32(g, w->key, (int32_t)x) : wf_folder_f32(g, w->key, (float)x);
 }
 
 /* A file with ids of tokens alone says nothing about sampling. */
-static bool says_something(const json_t *config)
+static bool says_something(const wf_json *config)
 {
-    bool any = json_is_boolean(json_object_get(config, "do_sample"));
-    for (size_t i = 0; i < WF_LEN(rows); i++) any |= json_is_number(json_object_get(config, rows[i].theirs));
+    bool any = wf_json_is(wf_json_get(config, "do_sample"), WF_JSON_BOOL);
+    for (size_t i = 0; i < WF_LEN(rows); i++) any |= wf_json_is_number(wf_json_get(config, rows[i].theirs));
     return any;
 }
 
 /* As in transformers nothing is sampled where do_sample is not true, whatever temperature there is. */
-static weft_status copy_rows(wf_gguf *g, const json_t *config)
+static weft_status copy_rows(wf_gguf *g, const wf_json *config)
 {
-    bool sample = json_is_true(json_object_get(config, "do_sample"));
+    bool sample = wf_json_is_true(wf_json_get(config, "do_sample"));
     if (!says_something(config)) return WEFT_OK;
     if (!sample) WF_TRY(wf_folder_f32(g, rows[0].key, 0));
     for (size_t i = !sample; i < WF_LEN(rows); i++)
@@ -95,11 +95,11 @@ weft_status wf_sampling_of_folder(wf_gguf *g)
 {
     char path[PATH_MAX];
     struct stat st;
-    json_t *config;
+    wf_json *config;
     snprintf(path, sizeof path, "%s/generation_config.json", g->path);
     if (lstat(path, &st)) return WEFT_OK;
     WF_TRY(wf_json_load_file(path, MAX_CONFIG, &config));
     weft_status s = copy_rows(g, config);
-    json_decref(config);
+    wf_json_free(config);
     return s;
 }

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-json_t *wf_field(const json_t *body, const char *name)
+const wf_json *wf_field(const wf_json *body, const char *name)
 {
-    json_t *v = json_object_get(body, name);
-    return v && !json_is_null(v) ? v : NULL;
+    const wf_json *v = wf_json_get(body, name);
+    return wf_json_absent(v) ? NULL : v;
 }
 
 /* ---- fields that are one value --------------------------------------------------------------------------- */
@@ -72,34 +72,36 @@ static void put(wf_params *p, const row *w, double v, int64_t whole)
         *(bool *)at = v != 0;
 }
 
-bool wf_is_whole(const json_t *v)
+bool wf_is_whole(const wf_json *v)
 {
-    return json_is_integer(v) || (json_is_real(v) && floor(json_real_value(v)) == json_real_value(v));
+    return wf_json_is_number(v) && (v->kind != WF_JSON_REAL || floor(v->real) == v->real);
 }
 
-/* Integers are in range; a number beyond them was rounded to a real, perhaps to an end of the range. */
-static bool read_seed(const json_t *v, const row *w, wf_params *p, wf_http_error *r)
+/* What is no real is in range; a number beyond that was rounded to one, perhaps to an end of the range. */
+static bool read_seed(const wf_json *v, const row *w, wf_params *p, wf_http_error *r)
 {
-    double x = json_number_value(v);
-    if (json_is_real(v) && !(x > w->min && x < w->max)) return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from -2^63 to 2^64-1", w->name, x);
-    put(p, w, x, json_is_integer(v) ? json_integer_value(v) : x < 0 ? (int64_t)x : (int64_t)(uint64_t)x);
+    double x = wf_json_number(v);
+    if (wf_json_is(v, WF_JSON_REAL) && !(x > w->min && x < w->max))
+        return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from -2^63 to 2^64-1", w->name, x);
+    bool exact = v->kind != WF_JSON_REAL;
+    put(p, w, x, exact ? (int64_t)v->u : x < 0 ? (int64_t)x : (int64_t)(uint64_t)x);
     return true;
 }
 
 /* Ranges hold for the number as it was sent, before any rounding. */
-static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_error *r)
+static bool read_row(const wf_json *body, const row *w, wf_params *p, wf_http_error *r)
 {
-    json_t *v = wf_field(body, w->name);
+    const wf_json *v = wf_field(body, w->name);
     if (!v) return true;
     p->given |= w->given;
     if (w->kind == BOOL) {
-        if (!json_is_boolean(v))
+        if (!wf_json_is(v, WF_JSON_BOOL))
             return wf_refuse(r, 400, w->name, "%s must be true or false", w->name);
-        put(p, w, json_is_true(v), 0);
+        put(p, w, wf_json_is_true(v), 0);
         return true;
     }
-    double x = json_number_value(v);
-    if (!json_is_number(v) || (w->kind >= I32 && !wf_is_whole(v)))
+    double x = wf_json_number(v);
+    if (!wf_json_is_number(v) || (w->kind >= I32 && !wf_is_whole(v)))
         return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
                          w->kind >= I32 ? "whole number" : "number");
     if (w->kind == SEED) return read_seed(v, w, p, r);
@@ -107,11 +109,11 @@ static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_err
     if (!(x >= w->min && x <= w->max))
         return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,
                          w->max);
-    put(p, w, x, json_is_integer(v) ? json_integer_value(v) : (int64_t)x);
+    put(p, w, x, wf_json_is(v, WF_JSON_INT) ? wf_json_int(v) : (int64_t)x);
     return true;
 }
 
-static bool read_rows(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_rows(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     for (size_t i = 0; i < WF_LEN(rows); i++) put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
     p->sampling = s->sampling;
@@ -156,31 +158,38 @@ static bool is_here(enum where where, bool chat)
     return where != (chat ? TEXT : CHAT);
 }
 
-static bool equal(const json_t *a, const json_t *b)
+/* The table has no objects with members. */
+static bool same_value(const wf_json *a, const wf_json *b)
 {
-    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b) : json_equal(a, b);
+    if (wf_json_is_number(a) && wf_json_is_number(b)) return wf_json_number(a) == wf_json_number(b);
+    if (a->kind != b->kind) return false;
+    if (a->kind == WF_JSON_STRING) return !strcmp(a->text, b->text);
+    if (a->kind == WF_JSON_BOOL) return a->b == b->b;
+    bool same = a->n == b->n && (a->kind == WF_JSON_LIST || !a->n);
+    for (size_t i = 0; same && i < a->n; i++) same = same_value(&a->list[i], &b->list[i]);
+    return same;
 }
 
-static bool is_neutral(const json_t *v, const char *neutral)
+static bool is_neutral(const wf_json *v, const char *neutral)
 {
-    json_t *values = json_loads(neutral, 0, NULL);
+    wf_json *values = wf_json_read(neutral, strlen(neutral), NULL, NULL);
     bool found = false;
-    for (size_t i = 0; i < json_array_size(values) && !found; i++) found = equal(v, json_array_get(values, i));
-    json_decref(values);
+    WF_JSON_EACH(one, values) found |= same_value(v, one);
+    wf_json_free(values);
     return found;
 }
 
-static bool check_unread(const json_t *body, bool chat, wf_http_error *r)
+static bool check_unread(const wf_json *body, bool chat, wf_http_error *r)
 {
     for (size_t i = 0; i < WF_LEN(unread); i++) {
         const struct unread *u = &unread[i];
-        const json_t *v = u->neutral && is_here(u->where, chat) ? wf_field(body, u->name) : NULL;
+        const wf_json *v = u->neutral && is_here(u->where, chat) ? wf_field(body, u->name) : NULL;
         if (v && !is_neutral(v, u->neutral)) return wf_refuse_unsupported(r, u->name, "%s is not supported: %s", u->name, u->instead);
     }
     return true;
 }
 
-bool wf_fields_read(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     return read_rows(s, body, p, r) && check_unread(body, p->chat, r) && check_together(p, r);
 }
@@ -230,13 +239,13 @@ static bool is_stream_option(const char *name)
     return !strcmp(name, "include_usage") || !strcmp(name, "continuous_usage_stats") || !strcmp(name, "include_obfuscation");
 }
 
-void wf_fields_unknown(wf_server *s, const json_t *body, bool chat)
+void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat)
 {
-    const char *name;
-    json_t *value;
+    const wf_json *options = wf_field(body, "stream_options");
     char path[80];
-    json_object_foreach((json_t *)body, name, value)
-        if (!is_known(name, chat)) log_once(s, name);
-    json_object_foreach(wf_field(body, "stream_options"), name, value)
-        if (!is_stream_option(name)) snprintf(path, sizeof path, "stream_options.%s", name), log_once(s, path);
+    WF_JSON_EACH_MEMBER(m, body)
+        if (!is_known(m->name.text, chat)) log_once(s, m->name.text);
+    WF_JSON_EACH_MEMBER(m, options)
+        if (!is_stream_option(m->name.text))
+            snprintf(path, sizeof path, "stream_options.%s", m->name.text), log_once(s, path);
 }

@@ -44,11 +44,10 @@ bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt,
     return false;
 }
 
-json_t *wf_refusal_json(const wf_http_error *r)
+void wf_refusal_put(wf_text *out, const wf_http_error *r)
 {
-    json_t *message = wf_json_string(r->message, strlen(r->message));
-    json_t *param = r->param[0] ? wf_json_string(r->param, strlen(r->param)) : json_null();
-    return json_pack("{s:{s:o,s:s,s:o,s:o}}", "error", "message", message, "type", r->type,
-                     "param", param, "code",
-                     r->code ? json_string(r->code) : json_integer(r->status));
+    wf_json_print(out, "{'error':{'message':%s,'type':%s,'param':%s,'code':", r->message, r->type,
+                  r->param[0] ? r->param : NULL);
+    if (r->code) wf_json_print(out, "%s}}", r->code);
+    else wf_json_print(out, "%d}}", r->status);
 }

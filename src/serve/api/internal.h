@@ -9,14 +9,12 @@
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
-#include "answers/json_scan.h"
 #include "answers/limit.h"
 #include "answers/shown.h"
-#include "answers/text.h"
+#include "base/json.h"
 #include "serve/http/http.h"
 #include "serve/serve.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -36,22 +34,7 @@ typedef struct wf_http_error {
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
 /* The same for what weft cannot do: status 400, which clients do not send again as they do 501, and the code not_supported. */
 bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...) WF_PRINTF(3, 4);
-json_t *wf_refusal_json(const wf_http_error *r);
-
-/* ---- json.c ---------------------------------------------------------------------------------------------- */
-
-/* Parses a JSON object; its levels and its values are limited. NULL: r has the error. One at a time in a thread, which frees it by
- * wf_json_free. */
-json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
-void wf_json_free(json_t *json); /* NULL is allowed */
-
-/* ---- reader.c: memory of the parser ----------------------------------------------------------------------------------- */
-
-void wf_reader_init(void); /* once, before any use of jansson */
-/* Takes what a text can need. false: no memory. */
-bool wf_reader_begin(size_t len, size_t n_values, size_t n_containers);
-json_t *wf_reader_load(const char *text, size_t len, json_error_t *e); /* json_loadb */
-void wf_reader_end(void); /* nothing that was loaded is used any more */
+void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as JSON */
 
 /* ---- fields.c and params.c: JSON to request --------------------------------------------------------------------------- */
 
@@ -101,15 +84,17 @@ typedef struct wf_params {
 } wf_params;
 #define WF_MAX_CHOICES 4096 /* n times prompts */
 
-bool wf_is_whole(const json_t *v); /* a number without a fraction, 5.0 and 1e30 among them */
+/* A JSON object, whose levels and values are limited; wf_json_free frees it. NULL: r has the error. */
+wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r);
+bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30 among them */
 /* A field that is present and not null. */
-json_t *wf_field(const json_t *body, const char *name);
+const wf_json *wf_field(const wf_json *body, const char *name);
 /* Fills the members that are one value. */
-bool wf_fields_read(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r);
+bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);
 /* Logs the names of fields that no one reads, each once. */
-void wf_fields_unknown(wf_server *s, const json_t *body, bool chat);
+void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat);
 /* Fills the job's params. false: its refusal is set. */
-bool wf_params_read(wf_job *j, const json_t *body);
+bool wf_params_read(wf_job *j, const wf_json *body);
 void wf_params_free(wf_params *p);
 struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
@@ -140,9 +125,9 @@ bool wf_chat_style_check(const wf_server *s);
 /* Tries the template of a server whose model is loaded. */
 void wf_chat_style_find(wf_server *s);
 /* The messages as JSON; *bytes: of what is certain to become tokens. Free out->data, also after a failure. */
-bool wf_messages_read(const json_t *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r);
+bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r);
 /* The same for tools and what goes with them; out stays empty if the model shall not know any. */
-bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
+bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
 
 /* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */
 
@@ -152,10 +137,10 @@ typedef struct wf_token_list { /* what /tokenize sends */
     bool pieces, strings; /* tokens are objects with their texts; a list of their texts follows */
     enum { WF_LIST_HEAD, WF_LIST_TOKENS, WF_LIST_STRINGS, WF_LIST_END } next;
 } wf_token_list;
-bool wf_tokenize_read(wf_job *j, const json_t *body);
+bool wf_tokenize_read(wf_job *j, const wf_json *body);
 enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part); /* a stream of wf_httpd_reply */
-bool wf_detokenize_read(wf_job *j, const json_t *body);
-bool wf_detokenize_answer(wf_job *j, json_t **out, wf_text *text);
+bool wf_detokenize_read(wf_job *j, const wf_json *body);
+bool wf_detokenize_answer(wf_job *j, wf_text *text);
 
 /* ---- job.c: one HTTP request ----------------------------------------------------------------------------- */
 
@@ -257,13 +242,13 @@ bool wf_job_failed(wf_job *j, wf_http_error *r);
 
 /* Writes the whole reply to `out`, or sets refusal: there is no room for it. */
 void wf_reply_write(wf_job *j);
-json_t *wf_reply_usage(const wf_job *j);
+void wf_reply_usage(const wf_job *j, wf_text *out);
 /* logprobs of tokens [first, n). *offset: of the first one in the delivered text; advanced. */
-json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
-                          const struct weft_logprob *top, size_t *offset);
-json_t *wf_reply_head(const wf_job *j, bool chunk);
-/* One of tool_calls. id: n is 0: a new one. */
-json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments);
+void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
+                       size_t *offset, wf_text *out);
+void wf_reply_head(const wf_job *j, bool chunk, wf_text *out); /* with an opening brace, and more to come */
+/* One of tool_calls, without the closing brace. id: n is 0: a new one. */
+void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments, wf_text *out);
 /* Would the model have gone on? A stop text, too, may stand in the middle of what it wants to say. */
 bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
@@ -278,9 +263,8 @@ typedef struct wf_route {
     bool open;  /* works without an API key */
     bool early; /* works before the model is loaded */
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
-    bool (*read)(wf_job *j, const json_t *body);
-    /* Returns JSON in *out, or text of content_type; false: the job's refusal is set. */
-    bool (*answer)(wf_job *j, json_t **out, wf_text *text);
+    bool (*read)(wf_job *j, const wf_json *body);
+    bool (*answer)(wf_job *j, wf_text *text); /* false: the job's refusal is set */
     enum wf_httpd_more (*stream)(void *job, wf_slice *part); /* JSON, as the client reads it. Neither this nor answer: it generates */
     const char *content_type; /* NULL: JSON */
     void (*fields)(const wf_job *j, wf_text *fields); /* adds some to the reply's; NULL: none */
@@ -291,7 +275,7 @@ const wf_route *wf_route_find(const char *path, const char *method, wf_http_erro
 
 /* ---- webui.c --------------------------------------------------------------------------------------------- */
 
-bool wf_webui_print(wf_job *j, json_t **out, wf_text *text); /* the response of a route */
+bool wf_webui_print(wf_job *j, wf_text *text); /* the response of a route */
 void wf_webui_fields(const wf_job *j, wf_text *fields);
 
 /* ---- metrics.c ------------------------------------------------------------------------------------------- */

@@ -194,7 +194,7 @@ static bool is_aborted(void *job)
 }
 
 /* Whether it came to an end, good or bad; false: it was given up in the middle. */
-static bool read_fields(wf_job *j, const json_t *body)
+static bool read_fields(wf_job *j, const wf_json *body)
 {
     wf_stop_by(is_aborted, j);
     bool good = j->route->read(j, body);
@@ -207,7 +207,7 @@ void wf_job_read(wf_job *j)
     wf_work *w = &j->server->work;
     size_t len = j->body.len;
     bool wanted = !is_aborted(j);
-    json_t *body = wanted ? wf_json_parse(j->body.data, len, &j->refusal) : NULL;
+    wf_json *body = wanted ? wf_body_parse(j->body.data, len, &j->refusal) : NULL;
     bool ended = !body || is_aborted(j) || read_fields(j, body);
     wf_json_free(body);
     free(j->body.data);

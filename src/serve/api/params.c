@@ -7,10 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_DEPTH       64
+#define MAX_VALUES      (1u << 20) /* names and values */
 #define MAX_STOPS       64
 #define MAX_STOP_BYTES  1024
 #define MAX_STOP_TOKENS 256
 #define MAX_BIASES      1024
+
+/* ---- bodies ---------------------------------------------------------------------------------------------- */
+
+wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
+{
+    wf_json_error e;
+    if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
+    wf_json *body = wf_json_read(text, len, &(wf_json_rules){.depth = MAX_DEPTH, .values = MAX_VALUES}, &e);
+    if (wf_json_is(body, WF_JSON_OBJECT)) return body;
+    if (body)
+        wf_refuse(r, 400, "", "the body must be a JSON object");
+    else if (e.fault == WF_JSON_NO_MEMORY)
+        wf_refuse(r, 500, "", "out of memory for the request");
+    else if (e.fault == WF_JSON_TOO_DEEP || e.fault == WF_JSON_TOO_MANY)
+        wf_refuse(r, 400, "", "the JSON is too large: %s", e.text);
+    else if (e.fault == WF_JSON_TOO_LARGE)
+        wf_refuse(r, 400, e.name, "%s holds a number that is too large (line %zu, column %zu)",
+                  *e.name ? e.name : "the body", e.line, e.column);
+    else
+        wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %zu, column %zu)", e.text, e.line, e.column);
+    wf_json_free(body);
+    return NULL;
+}
 
 /* As vLLM does, unless the server was started for it. */
 static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error *r)
@@ -21,11 +46,11 @@ static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error
 
 /* ---- lists ----------------------------------------------------------------------------------------------- */
 
-static bool read_stop(const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_stop(const wf_json *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "stop");
-    size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
-    if (v && !json_is_array(v) && !json_is_string(v))
+    const wf_json *v = wf_field(body, "stop");
+    size_t n = wf_json_is(v, WF_JSON_LIST) ? wf_json_count(v) : v != NULL;
+    if (v && !wf_json_is(v, WF_JSON_LIST) && !wf_json_is(v, WF_JSON_STRING))
         return wf_refuse(r, 400, "stop", "stop must be a string or a list of strings");
     if (n > MAX_STOPS)
         return wf_refuse(r, 400, "stop", "stop has %zu strings, at most %d are possible", n,
@@ -33,24 +58,24 @@ static bool read_stop(const json_t *body, wf_params *p, wf_http_error *r)
     if (n && !(p->stop = wf_calloc(n, sizeof *p->stop)))
         return wf_refuse(r, 500, "", "out of memory");
     for (; p->n_stop < n; p->n_stop++) {
-        json_t *s = json_is_array(v) ? json_array_get(v, p->n_stop) : v;
-        if (!json_is_string(s))
+        const wf_json *s = wf_json_is(v, WF_JSON_LIST) ? wf_json_at(v, p->n_stop) : v;
+        if (!wf_json_is(s, WF_JSON_STRING))
             return wf_refuse(r, 400, "stop", "stop must be a string or a list of strings");
-        if (!json_string_length(s)) return wf_refuse(r, 400, "stop", "stop holds an empty string");
-        if (json_string_length(s) > MAX_STOP_BYTES)
+        if (!wf_json_bytes(s)) return wf_refuse(r, 400, "stop", "stop holds an empty string");
+        if (wf_json_bytes(s) > MAX_STOP_BYTES)
             return wf_refuse(r, 400, "stop", "stop holds a string of more than %d bytes",
                              MAX_STOP_BYTES);
-        if (!(p->stop[p->n_stop] = wf_strdup(json_string_value(s))))
+        if (!(p->stop[p->n_stop] = wf_strdup(wf_json_text(s))))
             return wf_refuse(r, 500, "", "out of memory");
     }
     return true;
 }
 
-static bool read_id(const wf_server *s, const json_t *v, const char *name, int32_t *out,
+static bool read_id(const wf_server *s, const wf_json *v, const char *name, int32_t *out,
                     wf_http_error *r)
 {
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
-    double id = json_number_value(v);
+    double id = wf_json_number(v);
     if (!wf_is_whole(v))
         return wf_refuse(r, 400, name, "%s must hold token ids, which are whole numbers", name);
     if (!(id >= 0 && id < n_vocab))
@@ -59,43 +84,42 @@ static bool read_id(const wf_server *s, const json_t *v, const char *name, int32
     return true;
 }
 
-static bool read_ids(const wf_server *s, const json_t *v, const char *name, size_t max,
+static bool read_ids(const wf_server *s, const wf_json *v, const char *name, size_t max,
                      int32_t **out, size_t *n, wf_http_error *r)
 {
-    size_t count = json_array_size(v);
-    if (!json_is_array(v)) return wf_refuse(r, 400, name, "%s must be a list of token ids", name);
+    size_t count = wf_json_count(v);
+    if (!wf_json_is(v, WF_JSON_LIST)) return wf_refuse(r, 400, name, "%s must be a list of token ids", name);
     if (count > max)
         return wf_refuse(r, 400, name, "%s has %zu token ids, at most %zu are possible", name,
                          count, max);
     if (!(*out = wf_calloc(count + 1, sizeof **out))) return wf_refuse(r, 500, "", "out of memory");
     for (*n = 0; *n < count; ++*n)
-        if (!read_id(s, json_array_get(v, *n), name, *out + *n, r)) return false;
+        if (!read_id(s, wf_json_at(v, *n), name, *out + *n, r)) return false;
     return true;
 }
 
-static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "logit_bias"), *value;
-    const char *key;
+    const wf_json *v = wf_field(body, "logit_bias");
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
     if (!v) return true;
-    if (!json_is_object(v))
+    if (!wf_json_is(v, WF_JSON_OBJECT))
         return wf_refuse(r, 400, "logit_bias",
                          "logit_bias must be an object of token ids and numbers");
-    if (json_object_size(v) > MAX_BIASES)
+    if (wf_json_size(v) > MAX_BIASES)
         return wf_refuse(r, 400, "logit_bias", "logit_bias has more than %d entries", MAX_BIASES);
-    if (!(p->bias = wf_calloc(json_object_size(v) + 1, sizeof *p->bias)))
+    if (!(p->bias = wf_calloc(wf_json_size(v) + 1, sizeof *p->bias)))
         return wf_refuse(r, 500, "", "out of memory");
-    json_object_foreach(v, key, value)
-    {
+    WF_JSON_EACH_MEMBER(m, v) {
+        const char *key = m->name.text;
         size_t digits = strspn(key, "0123456789");
         long id = digits && digits < 10 && !key[digits] && (key[0] != '0' || digits == 1) ? strtol(key, NULL, 10) : -1;
         if (id < 0 || id >= n_vocab)
             return wf_refuse(r, 400, "logit_bias",
                              "logit_bias has the key '%.40s', which is no token id from 0 to %u: /tokenize gives ids",
                              key, n_vocab - 1);
-        double bias = json_number_value(value);
-        if (!json_is_number(value) || !(bias >= -100 && bias <= 100))
+        double bias = wf_json_number(&m->value);
+        if (!wf_json_is_number(&m->value) || !(bias >= -100 && bias <= 100))
             return wf_refuse(r, 400, "logit_bias",
                              "logit_bias of token %ld must be a number from -100 to 100", id);
         p->bias[p->n_bias++] = (struct weft_logit_bias){(int32_t)id, (float)bias};
@@ -140,11 +164,11 @@ static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned 
     return out->n ? true : wf_refuse(r, 400, name, "%s is empty", name);
 }
 
-static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_http_error *r)
+static bool read_prompt(const wf_server *s, const wf_json *v, wf_prompt *out, wf_http_error *r)
 {
-    if (json_is_string(v)) {
-        out->len = json_string_length(v);
-        if (!(out->text = wf_strdup(json_string_value(v))))
+    if (wf_json_is(v, WF_JSON_STRING)) {
+        out->len = wf_json_bytes(v);
+        if (!(out->text = wf_strdup(wf_json_text(v))))
             return wf_refuse(r, 500, "", "out of memory");
         return tokenize(s, out->text, out->len, WEFT_TEXT_DEFAULT, "prompt", out, r);
     }
@@ -156,13 +180,13 @@ static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_
 }
 
 /* A string, token ids, or a list of either. */
-static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_prompts(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "prompt"), *first = json_array_get(v, 0);
-    bool list = json_is_array(v) && !wf_is_whole(first);
-    size_t n = list ? json_array_size(v) : 1;
+    const wf_json *v = wf_field(body, "prompt"), *first = wf_json_at(v, 0);
+    bool list = wf_json_is(v, WF_JSON_LIST) && !wf_is_whole(first);
+    size_t n = list ? wf_json_count(v) : 1;
     if (!v) return wf_refuse(r, 400, "prompt", "prompt is missing");
-    if (!json_is_array(v) && !json_is_string(v))
+    if (!wf_json_is(v, WF_JSON_LIST) && !wf_json_is(v, WF_JSON_STRING))
         return wf_refuse(r, 400, "prompt",
                          "prompt must be a string, a list of token ids, or a list of these");
     if (!n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
@@ -171,18 +195,19 @@ static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, w
         return wf_refuse(r, 500, "", "out of memory");
     for (size_t i = 0; i < n; i++) {
         p->n_prompts++;
-        if (!read_prompt(s, list ? json_array_get(v, i) : v, &p->prompts[i], r)) return false;
+        if (!read_prompt(s, list ? wf_json_at(v, i) : v, &p->prompts[i], r)) return false;
     }
     return true;
 }
 
 /* Further variables of the template, which kwargs gets as text. */
-static bool read_kwargs(const json_t *body, wf_text *kwargs, wf_http_error *r)
+static bool read_kwargs(const wf_json *body, wf_text *kwargs, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "chat_template_kwargs");
-    if (v && !json_is_object(v)) return wf_refuse(r, 400, "chat_template_kwargs", "chat_template_kwargs must be an object");
-    if (v && !wf_text_exact(kwargs, v)) return wf_refuse(r, 500, "", "out of memory");
-    return true;
+    const wf_json *v = wf_field(body, "chat_template_kwargs");
+    if (v && !wf_json_is(v, WF_JSON_OBJECT))
+        return wf_refuse(r, 400, "chat_template_kwargs", "chat_template_kwargs must be an object");
+    if (v) wf_json_put(kwargs, v);
+    return !kwargs->failed || wf_refuse(r, 500, "", "out of memory");
 }
 
 static bool render(const wf_server *s, const struct weft_chat_params *chat, wf_prompt *out, wf_http_error *r)
@@ -208,7 +233,7 @@ wf_answer *wf_params_answer(const wf_params *p)
     return wf_answer_new(&style);
 }
 
-static bool read_chat(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_chat(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     wf_text messages = {0}, tools = {0}, kwargs = {0};
     size_t bytes = 0;
@@ -227,26 +252,26 @@ static bool read_chat(const wf_server *s, const json_t *body, wf_params *p, wf_h
 
 /* ---- what is sent back, and what must fit ------------------------------------------------------------ */
 
-static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_stream_options(const wf_json *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "stream_options");
+    const wf_json *v = wf_field(body, "stream_options");
     if (!v) return true;
     if (!p->stream)
         return wf_refuse(r, 400, "stream_options", "stream_options needs stream to be true");
-    if (!json_is_object(v))
+    if (!wf_json_is(v, WF_JSON_OBJECT))
         return wf_refuse(r, 400, "stream_options", "stream_options must be an object");
-    json_t *usage = wf_field(v, "include_usage"), *always = wf_field(v, "continuous_usage_stats");
-    if ((usage && !json_is_boolean(usage)) || (always && !json_is_boolean(always)))
+    const wf_json *usage = wf_field(v, "include_usage"), *always = wf_field(v, "continuous_usage_stats");
+    if ((usage && !wf_json_is(usage, WF_JSON_BOOL)) || (always && !wf_json_is(always, WF_JSON_BOOL)))
         return wf_refuse(r, 400, "stream_options", "stream_options must hold true or false");
-    p->include_usage = json_is_true(usage);
-    p->continuous_usage = p->include_usage && json_is_true(always);
+    p->include_usage = wf_json_is_true(usage);
+    p->continuous_usage = p->include_usage && wf_json_is_true(always);
     return true;
 }
 
-static bool check_format(const json_t *body, wf_http_error *r)
+static bool check_format(const wf_json *body, wf_http_error *r)
 {
-    json_t *format = wf_field(body, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
+    const wf_json *format = wf_field(body, "response_format");
+    const char *type = wf_json_text(wf_json_get(format, "type"));
     if (format && !type)
         return wf_refuse(r, 400, "response_format",
                          "response_format must be an object with a type");
@@ -258,14 +283,14 @@ static bool check_format(const json_t *body, wf_http_error *r)
     return true;
 }
 
-static bool check_model(const wf_server *s, const json_t *body, wf_http_error *r)
+static bool check_model(const wf_server *s, const wf_json *body, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "model");
+    const wf_json *v = wf_field(body, "model");
     if (!v) return true;
-    if (!json_is_string(v)) return wf_refuse(r, 400, "model", "model must be a string");
-    if (!*json_string_value(v) || !strcmp(json_string_value(v), s->name)) return true; /* "": the one that is served */
+    if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
+    if (!*wf_json_text(v) || !strcmp(wf_json_text(v), s->name)) return true; /* "": the one that is served */
     wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'",
-              json_string_value(v), s->name);
+              wf_json_text(v), s->name);
     r->code = "model_not_found";
     return false;
 }
@@ -301,12 +326,12 @@ static bool drop_texts(wf_params *p)
     return true;
 }
 
-bool wf_params_read(wf_job *j, const json_t *body)
+bool wf_params_read(wf_job *j, const wf_json *body)
 {
     const wf_server *s = j->server;
     wf_params *p = &j->params;
     wf_http_error *r = &j->refusal;
-    json_t *ids = wf_field(body, "stop_token_ids");
+    const wf_json *ids = wf_field(body, "stop_token_ids");
     p->chat = j->route->chat;
     wf_fields_unknown(j->server, body, p->chat);
     return check_model(s, body, r) && wf_fields_read(s, body, p, r) && check_priority(s, p, r) &&

@@ -15,151 +15,137 @@ const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls)
     return f == WEFT_FINISH_STOP ? (n_calls ? "tool_calls" : "stop") : f == WEFT_FINISH_CANCEL ? "abort" : "length";
 }
 
-json_t *wf_reply_head(const wf_job *j, bool chunk)
+void wf_reply_head(const wf_job *j, bool chunk, wf_text *out)
 {
-    char id[48];
     bool chat = j->params.chat;
-    wf_copy(id, sizeof id, chat ? "chatcmpl-" : "cmpl-");
-    wf_copy(id + strlen(id), sizeof id - strlen(id), j->id);
-    const char *object = !chat   ? "text_completion"
-                         : chunk ? "chat.completion.chunk"
-                                 : "chat.completion";
-    return json_pack("{s:s,s:s,s:I,s:s}", "id", id, "object", object, "created",
-                     (json_int_t)j->created, "model", j->server->name);
+    const char *object = !chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
+    wf_text_print(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", chat ? "chatcmpl-" : "cmpl-",
+                  j->id, object, (long long)j->created);
+    wf_json_print(out, "%s", j->server->name);
 }
 
 /* Each prompt counts once, whatever its number of choices. */
-json_t *wf_reply_usage(const wf_job *j)
+void wf_reply_usage(const wf_job *j, wf_text *out)
 {
-    json_int_t prompt = 0, completion = 0, cached = 0;
+    size_t prompt = 0, completion = 0, cached = 0;
     for (size_t i = 0; i < j->params.n_prompts; i++) {
-        prompt += (json_int_t)j->params.prompts[i].n;
-        cached += (json_int_t)j->choices[i * (size_t)j->params.n].cached;
+        prompt += j->params.prompts[i].n;
+        cached += j->choices[i * (size_t)j->params.n].cached;
     }
-    for (size_t i = 0; i < j->n_choices; i++)
-        completion += (json_int_t)j->choices[i].generated;
-    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
-                     completion, "total_tokens", prompt + completion, "prompt_tokens_details",
-                     "cached_tokens", cached);
-}
-
-/* Lists and objects that miss a member, for want of memory, become NULL: an answer is whole or there is none. */
-static void append(json_t **list, json_t *value)
-{
-    if (json_array_append_new(*list, value)) json_decref(*list), *list = NULL;
-}
-
-static void put(json_t **object, const char *key, json_t *value)
-{
-    if (json_object_set_new_nocheck(*object, key, value)) json_decref(*object), *object = NULL;
+    for (size_t i = 0; i < j->n_choices; i++) completion += j->choices[i].generated;
+    wf_json_print(out,
+                  "{'prompt_tokens':%zu,'completion_tokens':%zu,'total_tokens':%zu,'prompt_tokens_details':{'cached_"
+                  "tokens':%zu}}",
+                  prompt, completion, prompt + completion, cached);
 }
 
 /* ---- logprobs -------------------------------------------------------------------------------------------- */
 
-static size_t piece(const wf_job *j, int32_t id, unsigned flags, char *buf, size_t cap)
+static size_t piece_of_token(const wf_job *j, int32_t id, unsigned flags, char *buf, size_t cap)
 {
     return WF_MIN(weft_token_text(j->server->model, id, flags, buf, cap), cap);
 }
 
-/* For chat: text, bytes and logprob. */
-static json_t *chat_token(const wf_job *j, int32_t id, float logprob)
+/* For chat: text, bytes and logprob; without the closing brace. */
+static void put_chat_token(const wf_job *j, int32_t id, float logprob, wf_text *out)
 {
     char buf[256];
-    size_t n = piece(j, id, WEFT_TEXT_DEFAULT, buf, sizeof buf);
-    json_t *bytes = json_array();
-    for (size_t i = 0; i < n; i++)
-        append(&bytes, json_integer((unsigned char)buf[i]));
-    return json_pack("{s:o,s:f,s:o}", "token", wf_json_string(buf, n), "logprob", (double)logprob,
-                     "bytes", bytes);
+    size_t n = piece_of_token(j, id, WEFT_TEXT_DEFAULT, buf, sizeof buf);
+    wf_json_print(out, "{'token':%.*s,'logprob':%.9g,'bytes':[", (int)n, buf, (double)logprob);
+    for (size_t i = 0; i < n; i++) wf_text_print(out, "%s%u", i ? "," : "", (unsigned char)buf[i]);
+    wf_text_add(out, "]", 1);
 }
 
-static json_t *chat_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
-                             const struct weft_logprob *top)
+static void put_chat_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
+                              wf_text *out)
 {
-    json_t *content = json_array();
+    wf_json_print(out, "{'content':[");
     for (size_t i = 0; i < n; i++) {
-        json_t *token = chat_token(j, tokens[i].id, tokens[i].logprob), *list = json_array();
-        for (uint32_t k = 0; k < tokens[i].n_top; k++, top++)
-            append(&list, chat_token(j, top->id, top->logprob));
-        put(&token, "top_logprobs", list);
-        append(&content, token);
+        wf_json_comma(out);
+        put_chat_token(j, tokens[i].id, tokens[i].logprob, out);
+        wf_json_print(out, ",'top_logprobs':[");
+        for (uint32_t k = 0; k < tokens[i].n_top; k++, top++) {
+            wf_json_comma(out);
+            put_chat_token(j, top->id, top->logprob, out);
+            wf_text_add(out, "}", 1);
+        }
+        wf_text_add(out, "]}", 2);
     }
-    return json_pack("{s:o}", "content", content);
+    wf_text_add(out, "]}", 2);
 }
 
-static json_t *top_object(const wf_job *j, const struct weft_logprob *top, uint32_t n)
+/* The alternatives by their texts. Of tokens with the same one the first counts: the most likely. */
+static void put_top(const wf_job *j, const struct weft_logprob *top, uint32_t n, wf_text *out)
 {
-    char buf[256];
-    json_t *out = json_object();
-    for (uint32_t k = 0; k < n; k++) {
-        json_t *key = wf_json_string(buf, piece(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
-        const char *text = json_string_value(key);
-        if (!text)
-            json_decref(out), out = NULL;
-        else if (!json_object_get(out, text))
-            put(&out, text, json_real(top[k].logprob));
-        json_decref(key);
+    struct {
+        size_t at, len;
+    } keys[WEFT_MAX_TOP];
+    wf_text_add(out, "{", 1);
+    for (uint32_t k = 0, n_keys = 0; k < WF_MIN(n, (uint32_t)WEFT_MAX_TOP); k++) {
+        char buf[256];
+        size_t end = out->len;
+        wf_json_comma(out);
+        size_t at = out->len, same = 0;
+        wf_json_put_string(out, buf, piece_of_token(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
+        if (out->failed) return;
+        size_t len = out->len - at;
+        while (same < n_keys && !(keys[same].len == len && !memcmp(out->data + keys[same].at, out->data + at, len)))
+            same++;
+        if (same < n_keys) {
+            out->len = end;
+            continue;
+        }
+        keys[n_keys].at = at, keys[n_keys++].len = len;
+        wf_json_print(out, ":%.9g", (double)top[k].logprob);
     }
-    return out;
+    wf_text_add(out, "}", 1);
 }
 
 /* Bytes of a token in the delivered text. The text does not start with the space that the tokenizer added. */
 static size_t shown(const wf_job *j, const wf_token *t, size_t offset)
 {
     char buf[256];
-    size_t n =
-        piece(j, t->id, j->params.skip_special ? WEFT_TEXT_HIDE_SPECIAL : 0, buf, sizeof buf);
+    size_t n = piece_of_token(j, t->id, j->params.skip_special ? WEFT_TEXT_HIDE_SPECIAL : 0, buf, sizeof buf);
     bool cut = !offset && t->prompt && n && buf[0] == ' ' && j->params.prompts[0].text[0] != ' ';
     return n - cut;
 }
 
 /* For completions: four parallel lists. */
-static json_t *text_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
-                             const struct weft_logprob *top, size_t *offset)
+static void put_text_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
+                              size_t *offset, wf_text *out)
 {
-    json_t *texts = json_array(), *values = json_array(), *tops = json_array(),
-           *offsets = json_array();
+    wf_json_print(out, "{'tokens':[");
     for (size_t i = 0; i < n; i++) {
         char buf[256];
-        bool first = tokens[i].prompt && !tokens[i].n_top &&
-                     tokens[i].logprob == 0; /* the first token has none */
-        append(&texts, wf_json_string(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
-        append(&values, first ? json_null() : json_real(tokens[i].logprob));
-        append(&tops, first ? json_null() : top_object(j, top, tokens[i].n_top));
-        append(&offsets, json_integer((json_int_t)*offset));
-        *offset += shown(j, &tokens[i], *offset);
-        top += tokens[i].n_top;
+        wf_json_comma(out);
+        wf_json_put_string(out, buf, piece_of_token(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
     }
-    return json_pack("{s:o,s:o,s:o,s:o}", "tokens", texts, "token_logprobs", values, "top_logprobs",
-                     tops, "text_offset", offsets);
+    for (int list = 0; list < 2; list++) {
+        wf_json_print(out, list ? "],'top_logprobs':[" : "],'token_logprobs':[");
+        for (size_t i = 0; i < n; i++) {
+            const wf_token *t = &tokens[i];
+            wf_json_comma(out);
+            if (t->prompt && !t->n_top && t->logprob == 0) wf_text_add(out, "null", 4); /* the first token has none */
+            else if (list) put_top(j, top, t->n_top, out);
+            else wf_json_print(out, "%.9g", (double)t->logprob);
+            if (list) top += t->n_top;
+        }
+    }
+    wf_json_print(out, "],'text_offset':[");
+    for (size_t i = 0; i < n; i++) {
+        wf_text_print(out, "%s%zu", i ? "," : "", *offset);
+        *offset += shown(j, &tokens[i], *offset);
+    }
+    wf_text_add(out, "]}", 2);
 }
 
-json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
-                          const struct weft_logprob *top, size_t *offset)
+void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
+                       size_t *offset, wf_text *out)
 {
-    bool wanted =
-        j->params.chat ? j->params.chat_logprobs : wf_params_request(&j->params, 0).logprobs;
-    if (!wanted) return json_null();
-    return j->params.chat ? chat_logprobs(j, tokens, n, top)
-                          : text_logprobs(j, tokens, n, top, offset);
-}
-
-/* ---- whole answers --------------------------------------------------------------------------------------- */
-
-static json_t *choice_text(const wf_job *j, const wf_choice *c)
-{
-    wf_text all = {0};
-    const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
-    if (j->params.echo) wf_text_add(&all, p->text, p->len);
-    wf_text_add(&all, c->text ? c->text : "", c->n_text);
-    json_t *out = all.failed ? NULL : wf_json_string(all.data, all.len);
-    free(all.data);
-    return out;
-}
-
-static json_t *message(json_t *content)
-{
-    return json_pack("{s:s,s:o}", "role", "assistant", "content", content);
+    if (!(j->params.chat ? j->params.chat_logprobs : wf_params_request(&j->params, 0).logprobs))
+        wf_text_add(out, "null", 4);
+    else if (j->params.chat) put_chat_logprobs(j, tokens, n, top, out);
+    else put_text_logprobs(j, tokens, n, top, offset, out);
 }
 
 /* ---- calls of tools -------------------------------------------------------------------------------------- */
@@ -174,19 +160,23 @@ static void new_id(enum wf_call_id kind, char out[40])
     wf_copy(out + strlen(out), 40 - strlen(out), hex);
 }
 
-json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments)
+void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments, wf_text *out)
 {
     char made[40];
     new_id(j->params.calls->calls->id, made);
     if (!id.n) id = (wf_slice){made, strlen(made)};
-    return json_pack("{s:o,s:s,s:{s:o,s:o}}", "id", wf_json_string(id.p, id.n), "type", "function", "function", "name", wf_json_string(name.p, name.n), "arguments",
-                     wf_json_string(arguments.p, arguments.n));
+    wf_json_print(out, "{'id':%.*s,'type':'function','function':{'name':%.*s,'arguments':", (int)id.n, id.p,
+                  (int)name.n, name.p);
+    wf_json_put_string(out, arguments.p, arguments.n);
+    wf_text_add(out, "}", 1);
 }
 
-typedef struct said { /* a whole answer */
+/* ---- whole answers --------------------------------------------------------------------------------------- */
+
+typedef struct said { /* an answer in its parts */
     const wf_job *job;
-    wf_text text, thoughts;
-    json_t *calls; /* NULL: no memory */
+    wf_text text, thoughts, calls;
+    unsigned n_calls;
 } said;
 
 static void on_text(void *user, const char *text, size_t len)
@@ -204,50 +194,65 @@ static void on_thought(void *user, const char *text, size_t len)
 static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 {
     said *s = user;
-    if (s->job->params.one_call && json_array_size(s->calls)) return;
-    append(&s->calls, wf_reply_call(s->job, id, name, arguments));
+    if (s->job->params.one_call && s->n_calls) return;
+    if (s->n_calls++) wf_text_add(&s->calls, ",", 1);
+    wf_reply_call(s->job, id, name, arguments, &s->calls);
+    wf_text_add(&s->calls, "}", 1);
 }
 
-/* false: no memory. */
-static bool read_answer(const wf_job *j, const wf_choice *c, said *s)
+/* Content is null where there are only calls. Returns how many there are. */
+static unsigned put_message_in_parts(const wf_job *j, const wf_choice *c, wf_text *to)
 {
+    said s = {.job = j};
     wf_answer *a = wf_params_answer(&j->params);
-    wf_call_out out = {on_text, on_thought, on_call, s};
+    wf_call_out out = {on_text, on_thought, on_call, &s};
     bool ok = a && wf_answer_feed(a, c->text ? c->text : "", c->n_text, &out) && wf_answer_end(a, wf_reply_is_cut(&c->end), &out);
     wf_answer_free(a);
-    return ok && s->calls && !s->text.failed && !s->thoughts.failed;
-}
-
-/* Content is null where there are only calls. */
-static json_t *message_in_parts(const wf_job *j, const wf_choice *c, unsigned *n_calls)
-{
-    said s = {.job = j, .calls = json_array()};
-    bool ok = read_answer(j, c, &s);
-    *n_calls = (unsigned)json_array_size(s.calls);
-    json_t *out = ok ? message(*n_calls && !s.text.len ? json_null() : wf_json_string(s.text.data ? s.text.data : "", s.text.len)) : NULL;
-    if (s.thoughts.len) put(&out, "reasoning_content", wf_json_string(s.thoughts.data, s.thoughts.len));
-    if (*n_calls) put(&out, "tool_calls", s.calls);
-    else json_decref(s.calls);
+    wf_json_print(to, "{'role':'assistant','content':");
+    if (s.n_calls && !s.text.len) wf_text_add(to, "null", 4);
+    else wf_json_put_string(to, s.text.data, s.text.len);
+    if (s.thoughts.len)
+        wf_json_print(to, ",'reasoning_content':"), wf_json_put_string(to, s.thoughts.data, s.thoughts.len);
+    if (s.n_calls)
+        wf_json_print(to, ",'tool_calls':["), wf_text_add(to, s.calls.data, s.calls.len), wf_text_add(to, "]", 1);
+    wf_text_add(to, "}", 1);
+    to->failed |= !ok || s.text.failed || s.thoughts.failed || s.calls.failed;
     free(s.text.data);
     free(s.thoughts.data);
-    return out;
+    free(s.calls.data);
+    return s.n_calls;
 }
 
-static json_t *whole_choice(const wf_job *j, const wf_choice *c)
+/* The text, behind that of the prompt where echo asks for it: a character may lie in both. */
+static void put_text(const wf_job *j, const wf_choice *c, wf_text *out)
+{
+    const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
+    wf_text all = {0};
+    if (j->params.echo) wf_text_add(&all, p->text, p->len);
+    if (j->params.echo) wf_text_add(&all, c->text, c->n_text);
+    if (j->params.echo) wf_json_put_string(out, all.data, all.len);
+    else wf_json_put_string(out, c->text, c->n_text);
+    out->failed |= all.failed;
+    free(all.data);
+}
+
+static void put_choice(const wf_job *j, const wf_choice *c, wf_text *out)
 {
     size_t offset = 0;
-    json_t *logprobs = wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset);
     unsigned n_calls = 0;
-    json_t *said = wf_params_in_parts(&j->params) ? message_in_parts(j, c, &n_calls) : j->params.chat ? message(choice_text(j, c)) : choice_text(j, c);
-    return json_pack("{s:i,s:o,s:o,s:s}", "index", (int)c->index, j->params.chat ? "message" : "text", said, "logprobs", logprobs, "finish_reason",
-                     wf_reply_finish_of(c->end.finish, n_calls));
-}
-
-/* Appends JSON, and frees it. */
-static void write_json(wf_job *j, json_t *json)
-{
-    wf_text_json(&j->out, json);
-    json_decref(json);
+    wf_json_print(out, j->params.chat ? "{'index':%u,'message':" : "{'index':%u,'text':", c->index);
+    if (wf_params_in_parts(&j->params)) {
+        n_calls = put_message_in_parts(j, c, out);
+    } else if (j->params.chat) {
+        wf_json_print(out, "{'role':'assistant','content':");
+        put_text(j, c, out);
+        wf_text_add(out, "}", 1);
+    } else {
+        put_text(j, c, out);
+    }
+    wf_json_print(out, ",'logprobs':");
+    wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset, out);
+    wf_json_print(out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, n_calls));
 }
 
 /* May the reply have what has been written, besides what it is made of? */
@@ -260,7 +265,6 @@ static bool has_room(wf_job *j, size_t made_of)
     return room;
 }
 
-/* Each choice by itself: as a tree the whole reply would take ten times the memory of its text. */
 static void write_choices(wf_job *j)
 {
     size_t made_of = j->reply_held;
@@ -268,20 +272,19 @@ static void write_choices(wf_job *j)
         wf_choice *c = &j->choices[i];
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
         c->cached = c->end.n_cached;
-        if (i) wf_text_add(&j->out, ",", 1);
-        write_json(j, whole_choice(j, c));
+        wf_json_comma(&j->out);
+        put_choice(j, c, &j->out);
     }
     if (!j->refusal.status) has_room(j, made_of);
 }
 
 void wf_reply_write(wf_job *j)
 {
-    write_json(j, wf_reply_head(j, false));
-    if (!j->out.failed) j->out.len--; /* the brace at its end */
-    wf_text_print(&j->out, ",\"choices\":[");
+    wf_reply_head(j, false, &j->out);
+    wf_json_print(&j->out, ",'choices':[");
     write_choices(j);
-    wf_text_print(&j->out, "],\"usage\":");
-    write_json(j, wf_reply_usage(j));
+    wf_json_print(&j->out, "],'usage':");
+    wf_reply_usage(j, &j->out);
     wf_text_add(&j->out, "}", 1);
     j->written = true;
 }

@@ -127,21 +127,16 @@ static void send_text(wf_job *j, int status, const char *type, wf_text text)
 static void send_refusal(wf_job *j, const wf_http_error *r)
 {
     wf_text text = {0};
-    json_t *json = wf_refusal_json(r);
-    wf_text_json(&text, json);
-    json_decref(json);
+    wf_refusal_put(&text, r);
     send_text(j, r->status, "application/json", text);
 }
 
 /* An answer, if there is room for it. */
 static void send_answer(wf_job *j)
 {
-    json_t *json = NULL;
     wf_text text = {0};
     const char *type = j->route->content_type;
-    bool fits = true, good = j->route->answer(j, &json, &text);
-    if (good && !type) wf_text_json(&text, json);
-    json_decref(json);
+    bool fits = true, good = j->route->answer(j, &text);
     if (good) {
         pthread_mutex_lock(&j->lock);
         fits = wf_budget_reply(j, j->reply_held + text.len);

@@ -8,55 +8,46 @@
 
 /* ---- state ----------------------------------------------------------------------------------------------- */
 
-static bool health_answer(wf_job *j, json_t **out, wf_text *text)
+static bool health_answer(wf_job *j, wf_text *out)
 {
     wf_server *s = j->server;
     struct weft_stats stats = {0};
-    (void)text;
     bool loaded = atomic_load(&s->loaded);
     if (loaded) weft_engine_stats(s->engine, &stats);
     if (stats.failed) /* first: the server ends for this reason */
         return wf_refuse(&j->refusal, 503, "", "the device failed (%s)", weft_status_name(stats.failed));
     if (atomic_load(&s->stopping)) return wf_refuse(&j->refusal, 503, "", "shutting down");
     if (!loaded) return wf_refuse(&j->refusal, 503, "", "Loading model");
-    *out = json_pack("{s:s}", "status", "ok");
+    wf_json_print(out, "{'status':'ok'}");
     return true;
 }
 
-static bool version_answer(wf_job *j, json_t **out, wf_text *text)
+static bool version_answer(wf_job *j, wf_text *out)
 {
-    (void)j, (void)text;
-    *out = json_pack("{s:s}", "version", weft_version());
+    (void)j;
+    wf_json_print(out, "{'version':%s}", weft_version());
     return true;
 }
 
-/* 0.95, not 0.949999988. */
-static json_t *short_real(float v)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%g", (double)v);
-    return json_real(strtod(text, NULL));
-}
-
-static json_t *default_sampling(const wf_server *s)
+/* With six digits: 0.95, not 0.949999988. */
+static void put_model_card(const wf_server *s, wf_text *out)
 {
     const struct weft_sampling *d = &s->sampling;
-    return json_pack("{s:o,s:i,s:o,s:o,s:o,s:i,s:o,s:o}", "temperature", short_real(d->temperature), "top_k", d->top_k, "top_p", short_real(d->top_p), "min_p",
-                     short_real(d->min_p), "repetition_penalty", short_real(d->repeat_penalty), "repeat_last_n", d->repeat_last_n, "presence_penalty", short_real(d->presence_penalty),
-                     "frequency_penalty", short_real(d->frequency_penalty));
+    wf_json_print(out, "{'id':%s,'object':'model','created':%lld,'owned_by':'weft','root':%s,'max_model_len':%u,",
+                  s->name, (long long)s->started, s->name, s->context);
+    wf_json_print(out, s->chat.usable ? "'capabilities':['completion','chat']," : "'capabilities':['completion'],");
+    wf_json_print(out, "'default_sampling':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,'min_p':%.6g,",
+                  (double)d->temperature, d->top_k, (double)d->top_p, (double)d->min_p);
+    wf_json_print(
+        out, "'repetition_penalty':%.6g,'repeat_last_n':%d,'presence_penalty':%.6g,'frequency_penalty':%.6g}}",
+        (double)d->repeat_penalty, d->repeat_last_n, (double)d->presence_penalty, (double)d->frequency_penalty);
 }
 
-static json_t *model_card(const wf_server *s)
+static bool models(wf_job *j, wf_text *out)
 {
-    json_t *can = s->chat.usable ? json_pack("[s,s]", "completion", "chat") : json_pack("[s]", "completion");
-    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:i,s:o,s:o}", "id", s->name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft", "root",
-                     s->name, "max_model_len", (int)s->context, "capabilities", can, "default_sampling", default_sampling(s));
-}
-
-static bool models_answer(wf_job *j, json_t **out, wf_text *text)
-{
-    (void)text;
-    *out = json_pack("{s:s,s:[o]}", "object", "list", "data", model_card(j->server));
+    wf_json_print(out, "{'object':'list','data':[");
+    put_model_card(j->server, out);
+    wf_text_add(out, "]}", 2);
     return true;
 }
 
@@ -70,23 +61,20 @@ static int next_byte(const char **p)
     return escaped ? (int)strtol(digits, NULL, 16) : (unsigned char)at[0];
 }
 
-static bool model_answer(wf_job *j, json_t **out, wf_text *text)
+static bool model_answer(wf_job *j, wf_text *out)
 {
     const char *p = j->path + strlen(j->route->path), *name = j->server->name;
     bool same = true;
-    (void)text;
     for (; same && *p && *name; name++) same = next_byte(&p) == (unsigned char)*name;
-    *out = same && !*p && !*name ? model_card(j->server) : NULL;
-    if (same && !*p && !*name) return true;
+    if (same && !*p && !*name) return put_model_card(j->server, out), true;
     wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has '%s'", j->server->name);
     j->refusal.code = "model_not_found";
     return false;
 }
 
-static bool metrics_answer(wf_job *j, json_t **out, wf_text *text)
+static bool metrics_answer(wf_job *j, wf_text *out)
 {
-    (void)out;
-    wf_metrics_print(j->server, text);
+    wf_metrics_print(j->server, out);
     return true;
 }
 

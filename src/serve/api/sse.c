@@ -86,52 +86,56 @@ static bool take_all(wf_job *j, part *parts)
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
 
-static void write_event(wf_job *j, json_t *event)
+/* An event with choices up to the bracket behind which they stand. */
+static void begin_chunk(wf_job *j)
 {
     wf_text_add(&j->out, "data: ", 6);
-    wf_text_json(&j->out, event);
-    wf_text_add(&j->out, "\n\n", 2);
-    json_decref(event);
+    wf_reply_head(j, true, &j->out);
+    wf_json_print(&j->out, ",'choices':[");
 }
 
-/* choices takes over its reference. last: it has only the usage. */
-static void write_chunk(wf_job *j, json_t *choices, bool last)
+/* last: it has only the usage. */
+static void end_chunk(wf_job *j, bool last)
 {
-    json_t *event = wf_reply_head(j, true);
-    json_t *usage = last || j->params.continuous_usage ? wf_reply_usage(j) : json_null();
-    bool bad = json_object_set_new(event, "choices", choices) != 0;
-    if (j->params.include_usage)
-        bad |= json_object_set_new(event, "usage", usage) != 0;
-    else
-        json_decref(usage);
-    if (bad) json_decref(event), event = NULL;
-    write_event(j, event);
+    wf_text_add(&j->out, "]", 1);
+    if (j->params.include_usage) {
+        wf_json_print(&j->out, ",'usage':");
+        if (last || j->params.continuous_usage) wf_reply_usage(j, &j->out);
+        else wf_text_add(&j->out, "null", 4);
+    }
+    wf_text_add(&j->out, "}\n\n", 3);
 }
 
-static json_t *finish_json(const wf_choice *c, const part *p)
+/* An event of one choice up to the place of its delta, or of its text. */
+static void begin_choice(wf_job *j, const wf_choice *c)
 {
-    return p && p->done ? json_string(wf_reply_finish_of(p->finish, c->n_calls)) : json_null();
+    begin_chunk(j);
+    wf_json_print(&j->out, j->params.chat ? "{'index':%u,'delta':" : "{'index':%u,'text':", c->index);
+}
+
+/* p NULL: there is only a text. */
+static void end_choice(wf_job *j, wf_choice *c, const part *p)
+{
+    wf_json_print(&j->out, ",'logprobs':");
+    if (p) wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset, &j->out);
+    else wf_text_add(&j->out, "null", 4);
+    if (p && p->done) wf_json_print(&j->out, ",'finish_reason':%s}", wf_reply_finish_of(p->finish, c->n_calls));
+    else wf_json_print(&j->out, ",'finish_reason':null}");
+    end_chunk(j, false);
 }
 
 /* text NULL: no text; p NULL: only the text. */
-static json_t *chunk_delta(const char *text, size_t n, const part *p)
-{
-    if (!text) return json_object();
-    json_t *content = wf_json_string(text, n);
-    return p ? json_pack("{s:o}", "content", content) : json_pack("{s:s,s:o}", "role", "assistant", "content", content);
-}
-
-/* content: its delta, or its text; takes over the reference. */
-static void write_content(wf_job *j, wf_choice *c, json_t *content, const part *p)
-{
-    json_t *logprobs = p ? wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset) : json_null();
-    write_chunk(j, json_pack("[{s:i,s:o,s:o,s:o}]", "index", (int)c->index, j->params.chat ? "delta" : "text", content, "logprobs", logprobs, "finish_reason",
-                             finish_json(c, p)), false);
-}
-
 static void write_choice(wf_job *j, wf_choice *c, const char *text, size_t n, const part *p)
 {
-    write_content(j, c, j->params.chat ? chunk_delta(text, n, p) : wf_json_string(text ? text : "", text ? n : 0), p);
+    begin_choice(j, c);
+    if (j->params.chat && !text) {
+        wf_text_add(&j->out, "{}", 2);
+    } else {
+        if (j->params.chat) wf_json_print(&j->out, p ? "{'content':" : "{'role':'assistant','content':");
+        wf_json_put_string(&j->out, text, text ? n : 0);
+        if (j->params.chat) wf_text_add(&j->out, "}", 1);
+    }
+    end_choice(j, c, p);
 }
 
 /* A chat starts with the role, echo with the prompt. */
@@ -152,23 +156,24 @@ typedef struct stream { /* where the parts of an answer go */
     wf_choice *choice;
 } stream;
 
+static void write_delta(const stream *s, const char *name, const char *text, size_t len)
+{
+    wf_text *out = &s->job->out;
+    begin_choice(s->job, s->choice);
+    wf_json_print(out, "{%s:", name);
+    wf_json_put_string(out, text, len);
+    wf_text_add(out, "}", 1);
+    end_choice(s->job, s->choice, NULL);
+}
+
 static void on_text(void *user, const char *text, size_t len)
 {
-    const stream *s = user;
-    write_content(s->job, s->choice, json_pack("{s:o}", "content", wf_json_string(text, len)), NULL);
+    write_delta(user, "content", text, len);
 }
 
 static void on_thought(void *user, const char *text, size_t len)
 {
-    const stream *s = user;
-    write_content(s->job, s->choice, json_pack("{s:o}", "reasoning_content", wf_json_string(text, len)), NULL);
-}
-
-/* call: one of tool_calls, or what comes to it; takes over the reference. */
-static void write_call(const stream *s, json_t *call)
-{
-    if (json_object_set_new(call, "index", json_integer((json_int_t)s->choice->n_calls))) json_decref(call), call = NULL;
-    write_content(s->job, s->choice, json_pack("{s:[o]}", "tool_calls", call), NULL);
+    write_delta(user, "reasoning_content", text, len);
 }
 
 /* At most ARGUMENTS bytes, in whole characters. */
@@ -183,11 +188,16 @@ static size_t piece_of(wf_slice s)
 static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 {
     const stream *s = user;
+    wf_text *out = &s->job->out;
     if (s->job->params.one_call && s->choice->n_calls) return;
-    write_call(s, wf_reply_call(s->job, id, name, (wf_slice){"", 0}));
-    for (size_t n; arguments.n; arguments.p += n, arguments.n -= n) {
-        n = piece_of(arguments);
-        write_call(s, json_pack("{s:{s:o}}", "function", "arguments", wf_json_string(arguments.p, n)));
+    for (size_t n = 0, part = 0; !part || arguments.n; part++, arguments.p += n, arguments.n -= n) {
+        n = part ? piece_of(arguments) : 0;
+        begin_choice(s->job, s->choice);
+        wf_json_print(out, "{'tool_calls':[");
+        if (part) wf_json_print(out, "{'function':{'arguments':%.*s}", (int)n, arguments.p);
+        else wf_reply_call(s->job, id, name, (wf_slice){"", 0}, out);
+        wf_json_print(out, ",'index':%u}]}", s->choice->n_calls);
+        end_choice(s->job, s->choice, NULL);
     }
     s->choice->n_calls++;
 }
@@ -200,7 +210,7 @@ static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
     if (!c->answer) c->answer = wf_params_answer(&j->params);
     bool ok = c->answer && wf_answer_feed(c->answer, p->text, p->n_text, &out);
     if (p->done) ok = ok && wf_answer_end(c->answer, p->cut, &out);
-    if (p->done || (j->params.chat_logprobs && p->n_tokens)) write_content(j, c, json_object(), p);
+    if (p->done || (j->params.chat_logprobs && p->n_tokens)) write_choice(j, c, NULL, 0, p);
     j->out.failed |= !ok;
     c->ended = p->done;
 }
@@ -221,10 +231,14 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
 
 static void write_end(wf_job *j, const wf_http_error *failed)
 {
-    if (failed)
-        write_event(j, wf_refusal_json(failed));
-    else if (j->params.include_usage)
-        write_chunk(j, json_array(), true);
+    if (failed) {
+        wf_text_add(&j->out, "data: ", 6);
+        wf_refusal_put(&j->out, failed);
+        wf_text_add(&j->out, "\n\n", 2);
+    } else if (j->params.include_usage) {
+        begin_chunk(j);
+        end_chunk(j, true);
+    }
     wf_text_add(&j->out, "data: [DONE]\n\n", 14);
 }
 

@@ -36,21 +36,21 @@ static bool check_tokens(wf_job *j, const char *name, size_t n)
 /* ---- text to tokens -------------------------------------------------------------------------------------- */
 
 /* A boolean field; sets *ok to false if it is something else. */
-static bool flag(wf_job *j, const json_t *body, const char *name, bool otherwise, bool *ok)
+static bool flag(wf_job *j, const wf_json *body, const char *name, bool otherwise, bool *ok)
 {
-    json_t *v = json_object_get(body, name);
-    if (!v || json_is_null(v)) return otherwise;
-    if (!json_is_boolean(v))
+    const wf_json *v = wf_json_get(body, name);
+    if (wf_json_absent(v)) return otherwise;
+    if (!wf_json_is(v, WF_JSON_BOOL))
         *ok = wf_refuse(&j->refusal, 400, name, "%s must be true or false", name);
-    return json_is_true(v);
+    return wf_json_is_true(v);
 }
 
 /* The flags of the tokenizer; false: one of the fields is something else. */
-static bool read_flags(wf_job *j, const json_t *body, unsigned *flags)
+static bool read_flags(wf_job *j, const wf_json *body, unsigned *flags)
 {
     bool ok = true;
     /* the name in llama.cpp, with default false, and in vLLM, with default true */
-    bool special = flag(j, body, "add_special", json_object_get(body, "content") == NULL, &ok);
+    bool special = flag(j, body, "add_special", wf_json_get(body, "content") == NULL, &ok);
     special = flag(j, body, "add_special_tokens", special, &ok);
     bool parse = flag(j, body, "parse_special", true, &ok);
     j->tokens.pieces = flag(j, body, "with_pieces", false, &ok);
@@ -59,17 +59,17 @@ static bool read_flags(wf_job *j, const json_t *body, unsigned *flags)
     return ok;
 }
 
-bool wf_tokenize_read(wf_job *j, const json_t *body)
+bool wf_tokenize_read(wf_job *j, const wf_json *body)
 {
     unsigned flags = 0;
     wf_token_list *t = &j->tokens;
-    json_t *v = json_object_get(body, "content");
-    if (!v) v = json_object_get(body, "prompt");
-    if (!json_is_string(v))
+    const wf_json *v = wf_json_get(body, "content");
+    if (!v) v = wf_json_get(body, "prompt");
+    if (!wf_json_is(v, WF_JSON_STRING))
         return wf_refuse(&j->refusal, 400, "prompt", "prompt (or content) must be a string");
-    size_t len = json_string_length(v);
+    size_t len = wf_json_bytes(v);
     if (!read_flags(j, body, &flags) || !check_bytes(j, "prompt", len)) return false;
-    if (weft_tokenize(j->server->model, json_string_value(v), len, flags, &t->ids, &t->n))
+    if (weft_tokenize(j->server->model, wf_json_text(v), len, flags, &t->ids, &t->n))
         return wf_refuse(&j->refusal, 400, "prompt", "%s", wf_last_error());
     return check_tokens(j, "prompt", t->n);
 }
@@ -80,9 +80,7 @@ static void write_piece(wf_job *j, int32_t id)
 {
     char buf[1024];
     size_t len = WF_MIN(weft_token_text(j->server->model, id, 0, buf, sizeof buf), sizeof buf);
-    json_t *piece = wf_json_string(buf, len);
-    wf_text_json(&j->out, piece);
-    json_decref(piece);
+    wf_json_put_string(&j->out, buf, len);
 }
 
 static void write_token(wf_job *j, int32_t id, bool string)
@@ -137,11 +135,11 @@ enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part)
 
 /* ---- tokens to text -------------------------------------------------------------------------------------- */
 
-static bool read_ids(wf_job *j, const json_t *v, int32_t *ids)
+static bool read_ids(wf_job *j, const wf_json *v, int32_t *ids)
 {
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        json_t *id = json_array_get(v, i);
-        double x = json_number_value(id);
+    for (size_t i = 0; i < wf_json_count(v); i++) {
+        const wf_json *id = wf_json_at(v, i);
+        double x = wf_json_number(id);
         if (!wf_is_whole(id) || !(x >= 0 && x <= INT32_MAX))
             return wf_refuse(&j->refusal, 400, "tokens", "tokens[%zu] is no token id", i);
         ids[i] = (int32_t)x;
@@ -152,18 +150,16 @@ static bool read_ids(wf_job *j, const json_t *v, int32_t *ids)
 /* The whole response: it is not longer than the texts that are possible. */
 static bool write_text(wf_job *j, const char *text, size_t len)
 {
-    json_t *out = json_pack("{s:o,s:o}", "content", wf_json_string(text, len), "prompt", wf_json_string(text, len));
-    bool ok = wf_text_json(&j->out, out);
-    json_decref(out);
-    return ok || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
+    wf_json_print(&j->out, "{'content':%.*s,'prompt':%.*s}", (int)len, text, (int)len, text);
+    return !j->out.failed || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
 }
 
-bool wf_detokenize_read(wf_job *j, const json_t *body)
+bool wf_detokenize_read(wf_job *j, const wf_json *body)
 {
-    json_t *v = json_object_get(body, "tokens");
-    size_t n = json_array_size(v), len = 0;
+    const wf_json *v = wf_json_get(body, "tokens");
+    size_t n = wf_json_count(v), len = 0;
     char *text = NULL;
-    if (!json_is_array(v))
+    if (!wf_json_is(v, WF_JSON_LIST))
         return wf_refuse(&j->refusal, 400, "tokens", "tokens must be a list of token ids");
     if (!check_tokens(j, "tokens", n)) return false;
     int32_t *ids = wf_calloc(n + 1, sizeof *ids);
@@ -177,9 +173,8 @@ bool wf_detokenize_read(wf_job *j, const json_t *body)
     return ok;
 }
 
-bool wf_detokenize_answer(wf_job *j, json_t **out, wf_text *text)
+bool wf_detokenize_answer(wf_job *j, wf_text *text)
 {
-    (void)out;
     *text = j->out;
     j->out = (wf_text){0};
     return true;

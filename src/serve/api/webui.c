@@ -8,10 +8,9 @@ extern const char wf_webui[], wf_webui_end[]; /* webui.S */
 
 #define PLACE "{{nonce}}" /* its placeholder in webui.html */
 
-bool wf_webui_print(wf_job *j, json_t **out, wf_text *text)
+bool wf_webui_print(wf_job *j, wf_text *text)
 {
     const char *at = wf_webui, *place;
-    (void)out;
     while ((place = memmem(at, (size_t)(wf_webui_end - at), PLACE, strlen(PLACE)))) {
         wf_text_add(text, at, (size_t)(place - at));
         wf_text_add(text, j->id, strlen(j->id));

@@ -3,7 +3,7 @@
 #ifndef WF_SERVE_FRAME_H
 #define WF_SERVE_FRAME_H
 
-#include "answers/text.h"
+#include "base/text.h"
 
 #define WF_FRAME_MAX_HEAD   32768 /* bytes of all lines */
 #define WF_FRAME_MAX_FIELDS 100

@@ -7,7 +7,7 @@
 #ifndef WF_SERVE_HTTP_H
 #define WF_SERVE_HTTP_H
 
-#include "answers/text.h"
+#include "base/text.h"
 
 typedef struct wf_httpd wf_httpd;
 
