@@ -6,7 +6,7 @@
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
- * Files in their order, which tests/layers holds: fragments, nvidia/*, source, launch, ops/<op>, variants, costs, pick;
+ * Files in their order, which tests/layers holds: fragments, those of nvidia/, source, launch, ops/<op>, variants, costs, pick;
  * errors, queue, cache, child, prog, prebuild; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev. */
 #ifndef WF_CL_H
 #define WF_CL_H

@@ -43,7 +43,7 @@ static void put_model_card(const wf_server *s, wf_text *out)
         (double)d->repeat_penalty, d->repeat_last_n, (double)d->presence_penalty, (double)d->frequency_penalty);
 }
 
-static bool models(wf_job *j, wf_text *out)
+static bool models_answer(wf_job *j, wf_text *out)
 {
     wf_json_print(out, "{'object':'list','data':[");
     put_model_card(j->server, out);
