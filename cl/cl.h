@@ -6,8 +6,9 @@
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
- * Files in their order, which tests/layers holds: fragments, those of nvidia/, source, launch, ops/<op>, variants, costs, pick;
- * errors, queue, cache, child, prog, prebuild; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev. */
+ * Files in their order, which tests/layers holds: fragments, those of nvidia/, source, launch, ops/<op>, variants,
+ * costs, pick; errors, queue, cache, child, prog, prebuild; ops/clblast_run, submit; about, buf, layout, quirks, caps,
+ * probe; dev. */
 #ifndef WF_CL_H
 #define WF_CL_H
 
@@ -242,7 +243,7 @@ uint32_t wf_cl_fragment_bytes(const cl_fragments *); /* of a tile of 16 rows */
 /* Quantised weights, of which cols is a multiple of a tile's K. */
 void wf_cl_fragments_pack(enum wf_dtype, uint32_t rows, uint32_t cols, const uint8_t *src, uint8_t *dst);
 
-/* ---- nvidia/gemm.c: a kernel as PTX ------------------------------------------------------------------------------- */
+/* ---- nvidia/gemm.c: a kernel as PTX ------------------------------------------------------------------------------ */
 
 /* The rotation of q and k by position in an epilogue: elements of a head, and how many of them turn, in pairs of
  * neighbours; {0}: there is none. */
@@ -287,7 +288,7 @@ extern const cl_source wf_cl_sources[]; /* generated from kernels/; ends with a 
 extern const char wf_cl_libexec[];          /* where the build helper is installed; generated, too */
 const char *wf_cl_source(const char *name); /* NULL: none of that name */
 
-/* ---- prog.c, prebuild.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
+/* ---- prog.c, prebuild.c, cache.c, child.c: kernels from sources -------------------------------------------------- */
 
 /* One built kernel: a variant with its knobs. */
 typedef struct cl_kern {
@@ -352,7 +353,7 @@ void wf_cl_child_kill(cl_child *c); /* it ends while others work; stop() then wa
 /* prebuild.c; see prebuild() of dev.h. */
 void wf_cl_prebuild(wf_dev *, const wf_call *calls, size_t n);
 
-/* ---- errors.c, queue.c, buf.c, submit.c --------------------------------------------------------------------------------- */
+/* ---- errors.c, queue.c, buf.c, submit.c -------------------------------------------------------------------------- */
 
 typedef struct cl_buf {
     wf_buf base;
@@ -435,7 +436,7 @@ weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *
 weft_status wf_cl_scratch(cl_q *, uint64_t bytes);
 void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
 
-/* ---- ops/clblast.c and clblast_run.c, or clblast_none.c: a variant without a kernel of ours ----------------------- */
+/* ---- ops/clblast.c and clblast_run.c, or clblast_none.c: a variant without a kernel of ours ---------------------- */
 
 bool wf_cl_has_clblast(void);
 /* Puts a call in the queue. WEFT_ERR_UNSUPPORTED: CLBlast refuses it, and the device is well. */

@@ -82,7 +82,8 @@ static const char *const *names_for(const cl_caps *caps, const wf_call *c)
 #define IS_ANY  true
 #define IS_GPU  caps->gpu
 #define IS_HOST !caps->gpu
-#define FILLED_BY(rows, cols) (m > (rows) / 2 && (uint64_t)((m + (rows) - 1) / (rows)) * ((n * experts + (cols) - 1) / (cols)) * 2 > units)
+#define FILLED_BY(rows, cols)                                                                                          \
+    (m > (rows) / 2 && (uint64_t)((m + (rows)-1) / (rows)) * ((n * experts + (cols)-1) / (cols)) * 2 > units)
 #define X(device, op_, where, ...)                                                                  \
     if (c->op == WF_OP_##op_ && IS_##device && (where)) {                                           \
         static const char *const names[] = {__VA_ARGS__, NULL};                                     \

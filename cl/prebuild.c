@@ -33,7 +33,7 @@ typedef struct pass {
     uint32_t n_helpers, n_built;
 } pass;
 
-/* ---- which programs ------------------------------------------------------------------------------------------------- */
+/* ---- which programs ---------------------------------------------------------------------------------------------- */
 
 static bool is_known(const pass *p, const wf_call *c, const cl_variant *v, const cl_launch *l)
 {
@@ -66,7 +66,7 @@ static void note_call(pass *p, const wf_call *c)
     p->jobs[p->n++] = j;
 }
 
-/* ---- helpers -------------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
 /* Its end; the program is left to binding. */
 static void dismiss_helper(helper *h, const char *why)

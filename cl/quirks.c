@@ -67,8 +67,8 @@ void wf_cl_explain_no_device(const char *platform)
     if (!strstr(platform, "Portable Computing Language")) return;
     pocl_cache(path, sizeof path);
     if (wf_folder_check(path) == WEFT_OK || atomic_flag_test_and_set(&said)) return;
-    wf_log(
-        WEFT_LOG_WARN,
-        "OpenCL: PoCL shows no device because it has no cache folder: %s; make it writable, or set POCL_CACHE_DIR to one that is",
-        wf_error());
+    wf_log(WEFT_LOG_WARN,
+           "OpenCL: PoCL shows no device because it has no cache folder: %s; make it writable, or set POCL_CACHE_DIR "
+           "to one that is",
+           wf_error());
 }

@@ -1,5 +1,5 @@
-/* Describes the CPU's variants for `weft kernels`: source file and requirements. They are compiled with weft, so there is no device
- * source. */
+/* Describes the CPU's variants for `weft kernels`: source file and requirements. They are compiled with weft, so there
+ * is no device source. */
 #include "cpu/cpu.h"
 
 #include <stdio.h>
@@ -10,14 +10,27 @@ typedef struct row {
     const char *part, *text;
 } row;
 
-static const row files[] = { /* of GEMM and ATTENTION; others have one file per op */
-    {"rows-", "ops/gemm_rows"}, {"int8-avx512", "x86/gemm_vnni"}, {"int8x16", "x86/gemm_panels"}, {"int16x16", "x86/gemm_panels"},
-    {"int16x8", "x86/gemm_panels"}, {"int8-avx2", "x86/gemm_int16"}, {"amx-int8", "x86/gemm_amx_int8"}, {"amx-q8_0x16", "x86/gemm_amx_int8"},
-    {"amx", "x86/gemm_amx"}, {"int8-", "ops/gemm_int8"}, {"q8_0x16", "x86/gemm_q8_0x16"}, {"pages-", "ops/attention"},
+static const row files[] = {
+    /* of GEMM and ATTENTION; others have one file per op */
+    {"rows-", "ops/gemm_rows"},        {"int8-avx512", "x86/gemm_vnni"},     {"int8x16", "x86/gemm_panels"},
+    {"int16x16", "x86/gemm_panels"},   {"int16x8", "x86/gemm_panels"},       {"int8-avx2", "x86/gemm_int16"},
+    {"amx-int8", "x86/gemm_amx_int8"}, {"amx-q8_0x16", "x86/gemm_amx_int8"}, {"amx", "x86/gemm_amx"},
+    {"int8-", "ops/gemm_int8"},        {"q8_0x16", "x86/gemm_q8_0x16"},      {"pages-", "ops/attention"},
 };
 static const row needs[] = {
-    {"ref-q8_0x16", "AMX, whose layout it reads"}, {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"int8x16", "AVX-512 VNNI"}, {"int16x16", "AVX-512 VNNI"}, {"int16x8", "AVX2"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
-    {"amx", "AMX"}, {"q8_0x16", "AMX"}, {"blas", "a build with OpenBLAS, and no limit of the address space"},
+    {"ref-q8_0x16", "AMX, whose layout it reads"},
+    {"ref", ""},
+    {"int8-avx512", "AVX-512 VNNI"},
+    {"int8x16", "AVX-512 VNNI"},
+    {"int16x16", "AVX-512 VNNI"},
+    {"int16x8", "AVX2"},
+    {"avx512", "AVX-512"},
+    {"avx2", "AVX2"},
+    {"neon", "NEON"},
+    {"dotprod", "ARM dot product"},
+    {"amx", "AMX"},
+    {"q8_0x16", "AMX"},
+    {"blas", "a build with OpenBLAS, and no limit of the address space"},
 };
 
 static const char *look_up(const row *rows, size_t n, const char *name, const char *otherwise)

@@ -1,6 +1,6 @@
-/* GEMM with OpenBLAS for many activation rows. Each thread processes blocks of output columns: it decodes a panel of NC weight rows
- * by KC to F32 in its own scratch (F32 weights are used in place) and adds its product with a single-threaded cblas_sgemm.
- * Panel boundaries are fixed, so results do not depend on the number of threads.
+/* GEMM with OpenBLAS for many activation rows. Each thread processes blocks of output columns: it decodes a panel of NC
+ * weight rows by KC to F32 in its own scratch (F32 weights are used in place) and adds its product with a
+ * single-threaded cblas_sgemm. Panel boundaries are fixed, so results do not depend on the number of threads.
  */
 #include <cblas.h>
 #include <stdlib.h>
@@ -31,7 +31,8 @@ const char *wf_blas_config(void)
 static bool is_for_older(const char *core)
 {
 #if defined(__x86_64__)
-    static const char *const avx2[] = {"Haswell", "Zen"}, *const older[] = {"Sandybridge", "Nehalem", "Prescott", "Core2"};
+    static const char *const avx2[] = {"Haswell", "Zen"}, *const older[] = {"Sandybridge", "Nehalem", "Prescott",
+                                                                            "Core2"};
     for (size_t i = 0; i < WF_LEN(avx2); i++)
         if (!strcasecmp(core, avx2[i])) return wf_cpu_has_avx512();
     for (size_t i = 0; i < WF_LEN(older); i++)
@@ -52,17 +53,23 @@ static void set_up_blas(void)
     const char *set = getenv("OPENBLAS_CORETYPE"), *core = openblas_get_corename();
     struct rlimit space;
     openblas_set_num_threads(1);
-    /* OpenBLAS maps 128 MiB for each thread that calls it at once. Where the address space has no room for them it tries again, for ever. */
+    /* OpenBLAS maps 128 MiB for each thread that calls it at once. Where the address space has no room for them it
+     * tries again, for ever. */
     usable = getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY;
-    /* It reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed. Releases that are older than the processor
-     * may not know it, and take kernels that any one can run: 0.3.21 those of Prescott on some Xeons. */
+    /* It reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed. Releases that are older than the
+     * processor may not know it, and take kernels that any one can run: 0.3.21 those of Prescott on some Xeons. */
     if (!usable)
-        wf_log(WEFT_LOG_INFO, "the address space is limited (ulimit -v): weft's own matrix products take the place of OpenBLAS, "
-                              "which would wait for memory without an end");
+        wf_log(WEFT_LOG_INFO,
+               "the address space is limited (ulimit -v): weft's own matrix products take the place of OpenBLAS, "
+               "which would wait for memory without an end");
     else if (is_for_older(core) && set && *set)
-        wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a newer processor; unset it", set, core);
+        wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a newer processor; unset it", set,
+               core);
     else if (is_for_older(core))
-        wf_log(WEFT_LOG_INFO, "OpenBLAS does not know this processor and has %s kernels for it: weft's own matrix products take its place", core);
+        wf_log(WEFT_LOG_INFO,
+               "OpenBLAS does not know this processor and has %s kernels for it: weft's own matrix products take its "
+               "place",
+               core);
 }
 
 void wf_blas_setup(void)

@@ -4,8 +4,8 @@
 
 #include "cpu/cpu.h"
 
-/* Limits OpenBLAS to one thread, because teams distribute the work, and leaves it alone where the address space is limited. Warns if the
- * environment slows it down. */
+/* Limits OpenBLAS to one thread, because teams distribute the work, and leaves it alone where the address space is
+ * limited. Warns if the environment slows it down. */
 void wf_blas_setup(void);
 const char *wf_blas_core(void); /* OpenBLAS's kernel set, e.g. "Cooperlake"; NULL where it is not used */
 bool wf_blas_is_slow(void); /* it has an older processor's kernels: weft's own products are faster */

@@ -42,7 +42,8 @@ weft_status wf_cpu_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 void wf_cpu_buf_destroy(wf_dev *dev, wf_buf *b)
 {
     void *mem = ((cpu_buf *)b)->mem;
-    if (wf_cpu_still_runs((wf_cpu_dev *)dev)) wf_leak_on_purpose(mem), wf_leak_on_purpose(b); /* calls have the wf_buf in their views */
+    if (wf_cpu_still_runs((wf_cpu_dev *)dev))
+        wf_leak_on_purpose(mem), wf_leak_on_purpose(b); /* calls have the wf_buf in their views */
     else free(mem), free(b);
 }
 
@@ -59,13 +60,14 @@ static bool has_huge_pages(void)
 /* Fails under `ulimit -v` and on systems without overcommit. */
 static bool can_map(uint64_t size)
 {
-    void *p = size <= SIZE_MAX ? mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    void *p = size <= SIZE_MAX ? mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                               : MAP_FAILED;
     if (p != MAP_FAILED) munmap(p, (size_t)size);
     return p != MAP_FAILED;
 }
 
-/* Mapped files are not in huge pages, which stream 10 to 20 % faster. A copy costs a second per GB and is worth it if it takes less
- * than half of the free memory, together with the other files of a model. */
+/* Mapped files are not in huge pages, which stream 10 to 20 % faster. A copy costs a second per GB and is worth it if
+ * it takes less than half of the free memory, together with the other files of a model. */
 weft_status wf_cpu_buf_wrap(wf_dev *dev, const void *host, uint64_t size, uint64_t together, wf_buf **out)
 {
     if (together >= HUGE_PAGE && together < wf_memory_left() / 2 && has_huge_pages() && can_map(2 * together))

@@ -1,10 +1,12 @@
 /* cpu: internals of the CPU backend.
  *
- * A queue is a leader, a thread that executes commands in order, and for each call a team of cores that join it: the device has one pool of
- * cores, and no core is in two teams at once. Kernels are SPMD: every thread of the team runs the same function with its own id. An event counts how often it was armed and fired, so that it
- * can be re-armed while an older wait is pending.
+ * A queue is a leader, a thread that executes commands in order, and for each call a team of cores that join it: the
+ * device has one pool of cores, and no core is in two teams at once. Kernels are SPMD: every thread of the team runs
+ * the same function with its own id. An event counts how often it was armed and fired, so that it can be re-armed while
+ * an older wait is pending.
  *
- * Results do not depend on the number of threads: one thread computes each output element, in an order that depends only on shapes.
+ * Results do not depend on the number of threads: one thread computes each output element, in an order that depends
+ * only on shapes.
  */
 #ifndef WF_CPU_H
 #define WF_CPU_H
@@ -35,7 +37,8 @@ static inline size_t wf_q8_0x16_bytes(uint32_t k)
 
 uint8_t wf_cpu_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 uint64_t wf_cpu_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
-void wf_cpu_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src, void *dst);
+void wf_cpu_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
+                        void *dst);
 /* Decodes one row of 16-row interleaved weights. */
 void wf_cpu_q8_0x16_row(const wf_view *w, uint32_t row, float *out);
 
@@ -56,7 +59,8 @@ bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
     wf_event base;
-    pthread_mutex_t mutex; /* whoever sees the event fired may destroy it, so the one that fires it must not touch it then */
+    pthread_mutex_t
+        mutex; /* whoever sees the event fired may destroy it, so the one that fires it must not touch it then */
     pthread_cond_t cond;   /* monotonic clock */
     uint32_t sleepers;     /* under the mutex */
     uint32_t armed;        /* times submitted; accessed only by the host */
@@ -103,15 +107,17 @@ typedef struct wf_cpu_scratch_size {
 weft_status wf_cpu_team_create(wf_cpu_pool *, const atomic_bool *skip, wf_cpu_team **);
 void wf_cpu_team_destroy(wf_cpu_team *); /* NULL: nothing */
 uint32_t wf_cpu_team_size(const wf_cpu_team *); /* the cores that it can have */
-/* Runs on at most n cores of those that are free, of which the caller is thread 0, and returns when all are done. Waits while none is free. */
+/* Runs on at most n cores of those that are free, of which the caller is thread 0, and returns when all are done. Waits
+ * while none is free. */
 weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_scratch_size);
 /* Runs a kernel on the calling thread alone, with scratch memory of the caller's, inside another one. */
 void wf_cpu_run_alone(wf_cpu_run_fn, const wf_call *, void *shared, void *per_thread);
 void wf_cpu_barrier(const wf_cpu_work *); /* waits for all threads of the call */
-/* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is left, or nobody
- * wants the rest. Use for one loop per call, the one that computes the results. */
+/* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is
+ * left, or nobody wants the rest. Use for one loop per call, the one that computes the results. */
 bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin, uint32_t *end);
-/* A chunk for wf_cpu_next: a multiple of unit, at most `most`, with which all threads have equally many chunks, as far as that goes. */
+/* A chunk for wf_cpu_next: a multiple of unit, at most `most`, with which all threads have equally many chunks, as far
+ * as that goes. */
 uint32_t wf_cpu_chunk(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t most);
 /* This thread's fixed share of 0..total, in multiples of unit. */
 void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin, uint32_t *end);
@@ -155,7 +161,8 @@ void wf_cpu_about(wf_dev *, enum wf_op, int variant, wf_kernel_about *out);
 
 weft_status wf_cpu_queue_create(wf_dev *, bool only_copies, wf_queue **);
 void wf_cpu_queue_destroy(wf_dev *, wf_queue *);
-weft_status wf_cpu_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
+weft_status wf_cpu_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t,
+                         wf_event *);
 weft_status wf_cpu_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
 weft_status wf_cpu_submit(wf_queue *, const wf_call *);
@@ -181,7 +188,9 @@ static inline void *wf_cpu_at(const wf_view *v)
 static inline void *wf_cpu_row(const wf_view *v, uint64_t row)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
-    const uint64_t blocks = t->block == 1 ? v->stride : v->stride / t->block; /* without a division: kernels ask for each vector of outputs */
+    const uint64_t blocks = t->block == 1
+                                ? v->stride
+                                : v->stride / t->block; /* without a division: kernels ask for each vector of outputs */
     return (char *)wf_cpu_at(v) + row * blocks * t->block_bytes;
 }
 /* Where a KV head of the token in a slot stands in a pool of pages. */

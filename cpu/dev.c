@@ -1,5 +1,5 @@
-/* The CPU backend: memory is host memory, a queue is a thread team, an event is an atomic. Weights have the file's row layout or are
- * 16-row interleaved (layout.c). The kernels are listed in variants.def.
+/* The CPU backend: memory is host memory, a queue is a thread team, an event is an atomic. Weights have the file's row
+ * layout or are 16-row interleaved (layout.c). The kernels are listed in variants.def.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +28,9 @@ static const variant_row rows[] = {
 #define XL(layout_, op_, name_, tier_, class_, arith_, flags_, run_, rank_, scratch_)              \
     {WF_OP_##op_, {{name_, WF_TIER_##tier_, layout_, class_, WF_ARITH_##arith_, flags_}, run_, rank_, scratch_}},
 #define X(...) XL(0, __VA_ARGS__)
-#define XG(id, name, tier, class, arith, flags, ...) \
-    X(GROUPED_GEMM, name, tier, class, arith, flags, wf_cpu_grouped_##id, wf_cpu_rank_grouped_##id, wf_cpu_grouped_scratch_##id)
+#define XG(id, name, tier, class, arith, flags, ...)                                                                   \
+    X(GROUPED_GEMM, name, tier, class, arith, flags, wf_cpu_grouped_##id, wf_cpu_rank_grouped_##id,                    \
+      wf_cpu_grouped_scratch_##id)
 #include "cpu/variants.def"
 };
 
@@ -126,7 +127,8 @@ static weft_status set_costs(wf_dev *dev, const wf_cost *list, size_t n)
     wf_roofline next = d->roofline;
     for (const wf_cost *c = list; c < list + n; c++)
         if (!wf_roofline_set(&next, dev, c))
-            return wf_fail(WEFT_ERR_FORMAT, "line %u: cost %s %s=%g is none that the CPU has (src/select/tuned.h)", c->line, c->of, c->name, c->value);
+            return wf_fail(WEFT_ERR_FORMAT, "line %u: cost %s %s=%g is none that the CPU has (src/select/tuned.h)",
+                           c->line, c->of, c->name, c->value);
     d->roofline = next;
     return WEFT_OK;
 }
@@ -252,8 +254,9 @@ static const wf_dev_fns fns = {
     .measure = wf_cpu_measure,
 };
 
-/* With a thread on each of 16 cores the engine's own took the place of one, and all waited for that (1.1B, Q4_0, one sequence: 16 threads 114 and
- * 117 tokens/s, 15 153 and 150, 14 154, 12 158 and 153; 16 sequences: 895 and 794, 1,062 and 928, 812 and 1,013). Of few cores one is too much. */
+/* With a thread on each of 16 cores the engine's own took the place of one, and all waited for that (1.1B, Q4_0, one
+ * sequence: 16 threads 114 and 117 tokens/s, 15 153 and 150, 14 154, 12 158 and 153; 16 sequences: 895 and 794, 1,062
+ * and 928, 812 and 1,013). Of few cores one is too much. */
 uint32_t wf_cpu_usual_threads(uint32_t cores)
 {
     enum { MANY = 16 };

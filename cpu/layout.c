@@ -4,8 +4,8 @@
  *   group   1,088 bytes: 2 x 16 scales, one per row and block of 32 columns, then 16 lines of 64 bytes;
  *           line i holds columns 4i to 4i + 3 of each row
  *
- * Lanes are rows, so there are no horizontal sums, the scales of a block are one load, and each line starts at a cache line. Rows past
- * the last are zero. A block takes 34 bytes, as in the file.
+ * Lanes are rows, so there are no horizontal sums, the scales of a block are one load, and each line starts at a cache
+ * line. Rows past the last are zero. A block takes 34 bytes, as in the file.
  */
 #include <string.h>
 

@@ -78,8 +78,8 @@ uint32_t wf_cpu_pool_claim(wf_cpu_pool *p, uint32_t want, wf_cpu_core **cores)
     wf_eventcount_wait(&p->leaders, &p->free, 0);
     uint32_t n = WF_MIN(want, atomic_load(&p->free));
     atomic_fetch_sub(&p->free, n);
-    /* The first n - 1 threads that are free, so that a call alone always has the same ones. There are enough: each call that
-     * runs has a leader that stands for a core. */
+    /* The first n - 1 threads that are free, so that a call alone always has the same ones. There are enough: each call
+     * that runs has a leader that stands for a core. */
     for (uint32_t i = 1, at = 1; i < n; i++, at++) {
         while (atomic_load_explicit(&p->busy[at], memory_order_acquire)) at++;
         atomic_store_explicit(&p->busy[at], true, memory_order_relaxed);

@@ -1,5 +1,5 @@
-/* Measures the ceilings of this processor with the device's threads: the best of a few runs of synthetic loops at the highest SIMD
- * level. */
+/* Measures the ceilings of this processor with the device's threads: the best of a few runs of synthetic loops at the
+ * highest SIMD level. */
 #include <string.h>
 
 #include "cpu/ops/ops.h"
@@ -14,8 +14,9 @@ typedef struct level {
 
 static level best_level(void)
 {
-#define LEVEL(l) \
-    ((level){wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l, wf_cpu_probe_fma_ops_##l, wf_cpu_probe_int8_ops_##l})
+#define LEVEL(l)                                                                                                       \
+    ((level){wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l, wf_cpu_probe_fma_ops_##l,             \
+             wf_cpu_probe_int8_ops_##l})
     return wf_cpu_has_avx512()    ? LEVEL(avx512)
            : wf_cpu_has_avx2()    ? LEVEL(avx2)
            : wf_cpu_has_dotprod() ? LEVEL(dotprod)

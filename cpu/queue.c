@@ -1,8 +1,8 @@
 /* The queue: a ring of commands that the host fills and the leader thread empties in order.
  *
- * The call is copied, so the caller may free its struct at once. A command waits for its events, runs, and fires its signal. It fires
- * the signal also if it is skipped because an earlier command failed or nobody wants it any more, so that no wait blocks forever;
- * wait() reports why.
+ * The call is copied, so the caller may free its struct at once. A command waits for its events, runs, and fires its
+ * signal. It fires the signal also if it is skipped because an earlier command failed or nobody wants it any more, so
+ * that no wait blocks forever; wait() reports why.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -93,7 +93,8 @@ static void fill_words(void *dst, uint64_t n, uint32_t pattern)
 static void run_cmd(cpu_queue *q, cmd *c)
 {
     for (uint32_t i = 0; i < c->n_waits; i++)
-        while (!atomic_load(&q->stop) && !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target, wf_now_ns() + STOP_POLL_NS)) {}
+        while (!atomic_load(&q->stop) &&
+               !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target, wf_now_ns() + STOP_POLL_NS)) {}
     uint64_t begin = c->signal ? wf_now_ns() : 0;
     if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed) && !atomic_load(&q->dev->skip)) {
         weft_status s = WEFT_OK;
@@ -151,8 +152,8 @@ void wf_cpu_resume(wf_dev *dev)
     atomic_store(&((wf_cpu_dev *)dev)->skip, false);
 }
 
-/* Returns the next free command, cleared. Waits while the ring is full. This cannot deadlock, because events are submitted before they
- * are waited for. */
+/* Returns the next free command, cleared. Waits while the ring is full. This cannot deadlock, because events are
+ * submitted before they are waited for. */
 static cmd *begin_cmd(cpu_queue *q, int kind)
 {
     uint32_t head = atomic_load(&q->head);
@@ -296,7 +297,8 @@ weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
             ask_whether_wanted(dev);
             continue;
         }
-        /* What has not run yet never does, on no queue: its inputs may be missing, for a queue that is destroyed fires its events all the same. */
+        /* What has not run yet never does, on no queue: its inputs may be missing, for a queue that is destroyed fires
+         * its events all the same. */
         dev->base.lost = true;
         atomic_store(&dev->skip, true);
         return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);

@@ -1,9 +1,11 @@
-/* Eventcounts and events. A waiting thread spins for some microseconds, longer than the gap between two calls of a step, and then
- * sleeps, because the cores may be shared with other queues. Threads of an eventcount sleep on a futex: with a mutex they would wake one after
- * the other, each at the next one's cost (16 cores, 1.1B, without: one sequence and 16 of them 1.02 to 1.08 times as fast).
+/* Eventcounts and events. A waiting thread spins for some microseconds, longer than the gap between two calls of a
+ * step, and then sleeps, because the cores may be shared with other queues. Threads of an eventcount sleep on a futex:
+ * with a mutex they would wake one after the other, each at the next one's cost (16 cores, 1.1B, without: one sequence
+ * and 16 of them 1.02 to 1.08 times as fast).
  *
- * No wake-up is lost: the waiter registers, and reads `wakes`, before it reads the word; the writer changes the word before it checks for sleepers,
- * and then `wakes`. So either the writer sees the sleeper, or the sleeper the word, and one that is about to sleep sees that `wakes` is another.
+ * No wake-up is lost: the waiter registers, and reads `wakes`, before it reads the word; the writer changes the word
+ * before it checks for sleepers, and then `wakes`. So either the writer sees the sleeper, or the sleeper the word, and
+ * one that is about to sleep sees that `wakes` is another.
  */
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,4 +1,5 @@
-/* The team of a queue: claims cores for each call, distributes it to them, and owns the call's shared scratch memory, which only grows.
+/* The team of a queue: claims cores for each call, distributes it to them, and owns the call's shared scratch memory,
+ * which only grows.
  */
 #include <stdlib.h>
 
@@ -73,9 +74,9 @@ static void set_float_mode(uint64_t mode)
 #define FLUSH (1u << 24) /* FZ of FPCR */
 #endif
 
-/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it. Scales
- * in F16 that are subnormal keep their value: on x86 inputs do not count as 0, or emulators would take these for 0, too. The
- * thread may be a program's own, which finds its floats as they were. */
+/* What would be subnormal becomes 0: it says nothing in a sum, and processors take 10 to 300 times as long to read it.
+ * Scales in F16 that are subnormal keep their value: on x86 inputs do not count as 0, or emulators would take these for
+ * 0, too. The thread may be a program's own, which finds its floats as they were. */
 static void work_as(wf_cpu_team *t, uint32_t id)
 {
     const wf_cpu_work w = {t->call, t, id, t->n, t->shared, t->members[id]->scratch};
@@ -126,10 +127,11 @@ uint32_t wf_cpu_team_size(const wf_cpu_team *t)
 static weft_status grow_scratch(wf_cpu_team *t, wf_cpu_scratch_size size)
 {
     bool ok = grow_memory(&t->shared, &t->shared_cap, size.shared);
-    for (uint32_t i = 0; i < t->n; i++) ok = ok && grow_memory(&t->members[i]->scratch, &t->members[i]->scratch_cap, size.per_thread);
+    for (uint32_t i = 0; i < t->n; i++)
+        ok = ok && grow_memory(&t->members[i]->scratch, &t->members[i]->scratch_cap, size.per_thread);
     if (ok) return WEFT_OK;
-    return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for %zu + %u x %zu bytes of scratch; use a smaller batch", size.shared, t->n,
-                   size.per_thread);
+    return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for %zu + %u x %zu bytes of scratch; use a smaller batch",
+                   size.shared, t->n, size.per_thread);
 }
 
 weft_status wf_cpu_team_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_t n,

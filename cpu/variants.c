@@ -18,8 +18,9 @@
 #define INT16X8_MANY 6u
 /* The same of panels of Q4_K and Q5_K in words on AVX-512, which have twice the bytes. */
 #define INT16X16_ROWS 64u
-/* Number of activation rows below which int8 products are used: they are bound by memory or twice as fast there. With more rows F32
- * is as fast and exact. Plain C, for which a compiler finds no such instructions, takes 2 to 6 times as long as F32 for any number. */
+/* Number of activation rows below which int8 products are used: they are bound by memory or twice as fast there. With
+ * more rows F32 is as fast and exact. Plain C, for which a compiler finds no such instructions, takes 2 to 6 times as
+ * long as F32 for any number. */
 #define INT8_ROWS 16u
 
 enum {
@@ -57,8 +58,9 @@ uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
     return c->out[WF_GEMM_Y].rows >= BLAS_ROWS && !wf_blas_is_slow() ? RANK_BLAS : RANK_BLAS_FEW;
 }
 
-/* F16 and BF16 are converted in registers, while OpenBLAS has them decoded to F32 and then packed, with X once more for each panel: a tenth
- * to a third slower on processors with AVX-512 alone. Those with AMX, whose vectors multiply twice as much in the same time, keep it. */
+/* F16 and BF16 are converted in registers, while OpenBLAS has them decoded to F32 and then packed, with X once more for
+ * each panel: a tenth to a third slower on processors with AVX-512 alone. Those with AMX, whose vectors multiply twice
+ * as much in the same time, keep it. */
 uint32_t wf_cpu_rank_gemm_rows_avx512(const wf_call *c)
 {
     const uint8_t t = c->in[WF_GEMM_W].dtype;
@@ -134,9 +136,9 @@ static bool floats(const wf_call *c)
     return c->in[0].dtype == WF_F32 && c->out[0].dtype == WF_F32;
 }
 
-/* Asynchronous softmax, above or below the synchronous attention of its level. It pays where several rows share the keys (median of 11
- * alternating runs on two cores, others on them: prompts of 512 and 1024 tokens 1.04 to 1.06 on AVX-512, 1.04 on AVX2; quartiles 0.92 to 1.14),
- * not in decoding (0.96 to 1.01). */
+/* Asynchronous softmax, above or below the synchronous attention of its level. It pays where several rows share the
+ * keys (median of 11 alternating runs on two cores, others on them: prompts of 512 and 1024 tokens 1.04 to 1.06 on
+ * AVX-512, 1.04 on AVX2; quartiles 0.92 to 1.14), not in decoding (0.96 to 1.01). */
 static uint32_t rank_async(const wf_call *c, uint32_t sync)
 {
     if (!(c->p.phi_lo < c->p.phi_hi)) return 0;

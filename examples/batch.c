@@ -26,7 +26,8 @@ static void on_event(void *user, const struct weft_event *event)
 static enum weft_status submit(struct weft_engine *engine, char **prompts, int n, struct answer *answers)
 {
     for (int i = 0; i < n; i++) {
-        struct weft_request_params p = {.prompt = prompts[i], .max_tokens = 40, .on_event = on_event, .user = &answers[i]};
+        struct weft_request_params p = {
+            .prompt = prompts[i], .max_tokens = 40, .on_event = on_event, .user = &answers[i]};
         enum weft_status s = weft_submit(engine, &p, &answers[i].request);
         if (s) return s;
     }
@@ -57,7 +58,9 @@ int main(int argc, char **argv)
     if (n > MOST) return fprintf(stderr, "at most %d prompts\n", MOST), 2;
     enum weft_status s = weft_model_open(&(struct weft_model_params){.path = argc > 1 ? argv[1] : WEFT_DEMO}, &model);
     /* deterministic: each answer is the one that its prompt gets alone, bit for bit, which costs some speed. */
-    if (!s) s = weft_engine_open(model, &(struct weft_engine_params){.n_seqs = (uint32_t)n, .context = 512, .deterministic = true}, &engine);
+    if (!s)
+        s = weft_engine_open(
+            model, &(struct weft_engine_params){.n_seqs = (uint32_t)n, .context = 512, .deterministic = true}, &engine);
     if (!s) s = submit(engine, prompts, n, answers);
     if (s) fprintf(stderr, "%s\n", weft_last_error());
     else s = print(prompts, n, answers);

@@ -1,5 +1,5 @@
-/* A conversation: each line of standard input is a message, and the model's chat template makes a prompt of all so far. What was computed for
- * earlier turns is found in the prefix cache.
+/* A conversation: each line of standard input is a message, and the model's chat template makes a prompt of all so far.
+ * What was computed for earlier turns is found in the prefix cache.
  *
  *   cc chat.c $(pkg-config --cflags --libs weft) -o chat && ./chat [MODEL]
  */
@@ -43,7 +43,8 @@ static enum weft_status talk(const struct weft_model *model, struct weft_engine 
 {
     static char texts[2 * MOST][LINE];
     static struct weft_message messages[2 * MOST];
-    struct weft_chat_params chat = {.messages = messages, .chat_template = weft_model_info(model)->chat_template ? NULL : simple};
+    struct weft_chat_params chat = {.messages = messages,
+                                    .chat_template = weft_model_info(model)->chat_template ? NULL : simple};
     while (chat.n_messages + 2 <= 2 * MOST && fgets(texts[chat.n_messages], LINE, stdin)) {
         char *text = texts[chat.n_messages];
         text[strcspn(text, "\n")] = 0;

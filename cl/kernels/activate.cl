@@ -1,7 +1,7 @@
 /* activate: y = f(x). One work-item VEC elements.
  *
- * Knobs: ACTIVATION 0: SiLU; 1: ReLU; 2: GELU; 3: its approximation by tanh, whose (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)); 4: the soft cap. VEC 4:
- * K is a multiple of 4 and rows are aligned to four elements; 1: any.
+ * Knobs: ACTIVATION 0: SiLU; 1: ReLU; 2: GELU; 3: its approximation by tanh, whose (1 + tanh(u)) / 2 is 1 / (1 + exp(-2
+ * u)); 4: the soft cap. VEC 4: K is a multiple of 4 and rows are aligned to four elements; 1: any.
  */
 #include "common.clh"
 #ifndef ACTIVATION

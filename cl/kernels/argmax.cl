@@ -1,8 +1,8 @@
 /* argmax, one work-group a row: y[m] = the first column that holds the largest x; -1 - k for the first x[m, k]
  * that is no finite number.
  *
- * Work-item i looks at columns i, i + WG, ..., of which it loads AHEAD together; the WG bests become one as a tree in local memory. Of what is
- * no number the lowest column wins, of equal numbers too. WG is a power of two.
+ * Work-item i looks at columns i, i + WG, ..., of which it loads AHEAD together; the WG bests become one as a tree in
+ * local memory. Of what is no number the lowest column wins, of equal numbers too. WG is a power of two.
  */
 #include "common.clh"
 #ifndef AHEAD
@@ -27,7 +27,8 @@ KERNEL void argmax(IN(x), OUT(y), uint M, uint K, uint x_stride)
         for (uint first = lid; first < K; first += WG * AHEAD) {
             float v[AHEAD];
 #pragma unroll
-            for (uint i = 0; i < AHEAD; i++) v[i] = x[min(first + i * WG, K - 1)]; /* the last column may come again: it changes nothing */
+            for (uint i = 0; i < AHEAD; i++)
+                v[i] = x[min(first + i * WG, K - 1)]; /* the last column may come again: it changes nothing */
 #pragma unroll
             for (uint i = 0; i < AHEAD; i++) {
                 uint k = min(first + i * WG, K - 1);

@@ -13,19 +13,22 @@
  *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
- * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges them
- * (attention/chunk_sums.clh). That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
+ * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges
+ * them (attention/chunk_sums.clh). That makes other bits than SPLIT 0 does, but they do not depend on the other rows
+ * either.
  *
- * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves
- * where a score is MOST powers of two above base, and then sees no more keys; or at the end, where the largest is not above `least`. Rows
- * that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0. Not with SPLIT.
+ * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just
+ * added. A row leaves where a score is MOST powers of two above base, and then sees no more keys; or at the end, where
+ * the largest is not above `least`. Rows that left are counted and computed again in the synchronous way, without the
+ * others, which gives the bits of ASYNC 0. Not with SPLIT.
  *
- * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles and chunks that no packed row sees are left out, and KV heads are done
- * in the order of the longest windows of their query heads: the longest first, so that the device is full to the end.
+ * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles and chunks that no packed row sees are left out,
+ * and KV heads are done in the order of the longest windows of their query heads: the longest first, so that the device
+ * is full to the end.
  *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT; MOST with ASYNC;
- * UNROLL: as many packed rows in a row where it is not for the products, 1 or R: all.
- * Local memory: R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
+ * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with
+ * SPLIT; MOST with ASYNC; UNROLL: as many packed rows in a row where it is not for the products, 1 or R: all. Local
+ * memory: R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
  */
 #include "common.clh"
 #include "attention/mask.clh"
@@ -55,7 +58,8 @@
 typedef struct local_room {
     __local float4 *qs, *tile;
     __local ulong *at;
-    __local float *score, *row_max; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
+    __local float *score,
+        *row_max; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
     __local sight *seen;            /* of the packed rows, in a run */
 #if ASYNC
     __local uint *left, *some_left; /* which packed rows left the range; did any? */
@@ -72,7 +76,7 @@ typedef struct sums {
     float4 acc[O_ROWS];
     float sum[O_ROWS];
 } sums;
-/* ---- a tile of keys ----------------------------------------------------------------------------------------------- */
+/* ---- a tile of keys ---------------------------------------------------------------------------------------------- */
 
 /* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on: NONE. */
 void find_tile(__local ulong *at, const call_t *c, const __global int *page, int k0, int end, uint kvh)
@@ -101,7 +105,8 @@ void load_q(__local float *qs, const __global act_t *q, uint q_stride, const blo
     }
 }
 
-/* The score of a packed row and a key of the tile that begins at k0. A key that the row does not see is not multiplied. */
+/* The score of a packed row and a key of the tile that begins at k0. A key that the row does not see is not multiplied.
+ */
 float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
 {
     float4 dot4 = (float4)(0);
@@ -110,7 +115,8 @@ float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
     return capped(&c->mask, (dot4.x + dot4.y + (dot4.z + dot4.w)) * c->scale);
 }
 
-/* Scores of a tile; or weights relative to base, and into most the largest scores that this work-item has seen of its rows. */
+/* Scores of a tile; or weights relative to base, and into most the largest scores that this work-item has seen of its
+ * rows. */
 void score_tile(const bool online, float most[S_ROWS], const local_room *l, int k0, const call_t *c)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
@@ -179,7 +185,7 @@ void add_values(const bool online, sums *s, const local_room *l, int flip, int k
 }
 
 #if ASYNC
-/* ---- asynchronous softmax ------------------------------------------------------------------------------------------- */
+/* ---- asynchronous softmax ---------------------------------------------------------------------------------------- */
 
 /* A row's largest score, behind store_most. */
 float most_of(const local_room *l, uint r)
@@ -189,7 +195,8 @@ float most_of(const local_room *l, uint r)
     return t;
 }
 
-/* Which rows are to be computed again: also those whose largest score is too small. Into row_max goes what the weights are relative to. */
+/* Which rows are to be computed again: also those whose largest score is too small. Into row_max goes what the weights
+ * are relative to. */
 void judge_rows(const local_room *l, const call_t *c, const block *b)
 {
     uint r = get_local_id(0);
@@ -209,7 +216,7 @@ void store_most(const float most[S_ROWS], const local_room *l)
 
 #endif
 
-/* ---- results ------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 void clear_sums(sums *s)
 {
@@ -218,7 +225,8 @@ void clear_sums(sums *s)
 }
 
 /* Of the rows that left, or of the others. */
-void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, OUT_ACT(o), uint o_stride)
+void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, OUT_ACT(o),
+                uint o_stride)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
 #pragma unroll UNROLL
@@ -247,11 +255,12 @@ void write_chunk(__global float *scratch, const sums *s, const local_room *l, co
 }
 #endif
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of row_max has the maxima.
- * Both ways have the same barriers: PoCL compiles a branch with barriers four times as long. */
-INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], const local_room *l, const call_t *c, const block *b)
+/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of
+ * row_max has the maxima. Both ways have the same barriers: PoCL compiles a branch with barriers four times as long. */
+INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], const local_room *l, const call_t *c,
+                  const block *b)
 {
     int flip = 0;
     clear_sums(s);
@@ -291,9 +300,10 @@ INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], con
 }
 
 #if ASYNC
-/* A block by the given maximum; then those of its rows that it does not suit by a running one. Whether there are any is read just behind a
- * barrier: PoCL takes the way that the first work-item takes from there for all. */
-INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, OUT_ACT(o), uint o_stride, IN(count))
+/* A block by the given maximum; then those of its rows that it does not suit by a running one. Whether there are any is
+ * read just behind a barrier: PoCL takes the way that the first work-item takes from there for all. */
+INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, OUT_ACT(o), uint o_stride,
+                         IN(count))
 {
     float most[S_ROWS];
     uint ways = 1;
@@ -319,8 +329,23 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
                             uint HB, __global float *scratch, uint chunks ASYNC_ARGS, uint pass)
 {
-    const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
-                      M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
+    const call_t c = {IN_AT(int, seq),
+                      IN_AT(int, pos),
+                      IN_AT(int, indptr),
+                      IN_AT(int, pages),
+                      IN_AT(uchar, kp),
+                      IN_AT(uchar, vp),
+                      M,
+                      Hq,
+                      Hkv,
+                      P,
+                      page_stride,
+                      BR,
+                      HB,
+                      chunks,
+                      scale,
+                      MASK,
+                      RANGE};
 #if SPLIT
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);

@@ -1,26 +1,30 @@
-/* attention_matrix: softmax(q . k * scale) v over paged keys on the matrix units of AMD and Intel (matrix.clh), F16 in, F32 sums: a block of
- * rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV head, padded to the unit's rows. WC waves share MMA_M
- * packed rows: each has a part of their scores, by keys, and a part of their sums, by columns.
+/* attention_matrix: softmax(q . k * scale) v over paged keys on the matrix units of AMD and Intel (matrix.clh), F16 in,
+ * F32 sums: a block of rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV
+ * head, padded to the unit's rows. WC waves share MMA_M packed rows: each has a part of their scores, by keys, and a
+ * part of their sums, by columns.
  *
  *   page table --> TK keys [TK][D] and values, turned, [D][TK] in local memory, as F16
  *   S = Q K^T               Q stays in registers
  *   P = 2^(S - maximum)     to local memory, as F16: S's layout as a result is not P's as an operand
  *   O += P V                in registers
  *
- * Synchronous: the largest scores of a row meet in local memory, and all wait for them, before weights are known; a running maximum is raised
- * only past 2^RESCALE_THRESHOLD (attention/softmax.clh). ASYNC 1: scores become weights at once, 2^(score - base), with half as many barriers; a
- * row leaves where a score is MOST above base, and sees no more keys from the next tile on; or at the end, where the largest is not above
- * `least`. Rows that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0.
+ * Synchronous: the largest scores of a row meet in local memory, and all wait for them, before weights are known; a
+ * running maximum is raised only past 2^RESCALE_THRESHOLD (attention/softmax.clh). ASYNC 1: scores become weights at
+ * once, 2^(score - base), with half as many barriers; a row leaves where a score is MOST above base, and sees no more
+ * keys from the next tile on; or at the end, where the largest is not above `least`. Rows that left are counted and
+ * computed again in the synchronous way, without the others, which gives the bits of ASYNC 0.
  *
- * Keys that no row of the block sees become zeros, so that their slots may hold anything; one that only other rows see weighs 0. Tiles begin at
- * multiples of TK from key 0, and what a tile adds to a row that sees none of its keys is 0: a row's bits depend neither on the other rows nor on R.
+ * Keys that no row of the block sees become zeros, so that their slots may hold anything; one that only other rows see
+ * weighs 0. Tiles begin at multiples of TK from key 0, and what a tile adds to a row that sees none of its keys is 0: a
+ * row's bits depend neither on the other rows nor on R.
  *
- * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges them
- * (attention/chunk_sums.clh). Those are other bits than SPLIT 0 gives; they do not depend on the other rows either. Not with ASYNC.
+ * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges
+ * them (attention/chunk_sums.clh). Those are other bits than SPLIT 0 gives; they do not depend on the other rows
+ * either. Not with ASYNC.
  *
- * Knobs: D (head size, a multiple of 16), R (packed rows), TK (keys of a tile), LANES, WC with WG = R / MMA_M * WC * LANES; TK / WC and D / WC are
- * multiples of MMA_N, TK of 16; MOST with ASYNC; CHUNK (a multiple of TK), GROWS with SPLIT. Rows of q are F16 aligned to 16 bytes. Local memory:
- * ATTENTION_MATRIX_LOCAL_BYTES (local_bytes.clh).
+ * Knobs: D (head size, a multiple of 16), R (packed rows), TK (keys of a tile), LANES, WC with WG = R / MMA_M * WC *
+ * LANES; TK / WC and D / WC are multiples of MMA_N, TK of 16; MOST with ASYNC; CHUNK (a multiple of TK), GROWS with
+ * SPLIT. Rows of q are F16 aligned to 16 bytes. Local memory: ATTENTION_MATRIX_LOCAL_BYTES (local_bytes.clh).
  */
 #ifndef ACT
 #define ACT 16
@@ -60,7 +64,8 @@
 typedef struct local_room {
     __local ushort *tiles, *p; /* keys, then values; weights */
     __local ulong *at;
-    __local float *part, *row_max, *factor; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
+    __local float *part, *row_max,
+        *factor; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
     __local ulong *to;                      /* where results of packed rows go */
     __local sight *seen;                    /* of the packed rows, in a run */
 #if ASYNC
@@ -87,7 +92,7 @@ typedef struct sums {
 #define EACH_SUM(v)  _Pragma("unroll") for (int v = 0; v < N_SUMS; v++)
 #define ROW_OF(w, v) ((w)->row + C_ROW((w)->lane, v))
 
-/* ---- to local memory ------------------------------------------------------------------------------------------------- */
+/* ---- to local memory --------------------------------------------------------------------------------------------- */
 
 /* The packed rows of Q; padding is zeros. */
 static void put_q(__local ushort *to, const __global half *q, uint q_stride, const call_t *c, const block *b)
@@ -112,7 +117,8 @@ static bool is_seen(const local_room *l, int key)
 #endif
 }
 
-/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees: NONE. */
+/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees:
+ * NONE. */
 static void find_tile(const local_room *l, const call_t *c, const __global int *page, int k0, int end, uint kvh)
 {
     for (int j = get_local_id(0), key; j < TK; j += WG) {
@@ -157,7 +163,7 @@ static float largest_part(const local_room *l, uint r)
     return t;
 }
 
-/* ---- a tile of keys -------------------------------------------------------------------------------------------------- */
+/* ---- a tile of keys ---------------------------------------------------------------------------------------------- */
 
 static INLINE void multiply_keys(frag_c x[KEY_TILES], const frag_a q[D / 16], const local_room *l, const wave_t *w)
 {
@@ -166,11 +172,13 @@ static INLINE void multiply_keys(frag_c x[KEY_TILES], const frag_a q[D / 16], co
 #pragma unroll
     for (int k = 0; k < D / 16; k++)
 #pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) x[n] = mma(q[k], load_b(l->tiles, K_PITCH, w->key + n * MMA_N, 16 * k, w->lane), x[n]);
+        for (int n = 0; n < KEY_TILES; n++)
+            x[n] = mma(q[k], load_b(l->tiles, K_PITCH, w->key + n * MMA_N, 16 * k, w->lane), x[n]);
 }
 
 /* Scores in powers of two, from products; of each row the lane's largest. k0: the tile's first key. */
-static INLINE void score(float most[N_SUMS], frag_c x[KEY_TILES], const local_room *l, const call_t *c, int k0, const wave_t *w)
+static INLINE void score(float most[N_SUMS], frag_c x[KEY_TILES], const local_room *l, const call_t *c, int k0,
+                         const wave_t *w)
 {
     EACH_SUM(v)
     {
@@ -206,7 +214,8 @@ static INLINE void rescale(sums *s, const local_room *l, int flip, const wave_t 
 }
 
 /* Weights relative to the maximum of each row, or to base. */
-static INLINE void weigh(const bool online, sums *s, const frag_c x[KEY_TILES], const local_room *l, const call_t *c, int flip, const wave_t *w)
+static INLINE void weigh(const bool online, sums *s, const frag_c x[KEY_TILES], const local_room *l, const call_t *c,
+                         int flip, const wave_t *w)
 {
     EACH_SUM(v)
     {
@@ -242,11 +251,12 @@ static INLINE void add_values(sums *s, const local_room *l, const wave_t *w)
         frag_a p = load_a(l->p, P_PITCH, w->row, k, w->lane);
 #pragma unroll
         for (int n = 0; n < SUM_TILES; n++)
-            s->acc[n] = mma(p, load_b(l->tiles + ATTENTION_KEYS(D, TK), P_PITCH, w->column + n * MMA_N, k, w->lane), s->acc[n]);
+            s->acc[n] = mma(p, load_b(l->tiles + ATTENTION_KEYS(D, TK), P_PITCH, w->column + n * MMA_N, k, w->lane),
+                            s->acc[n]);
     }
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------------------------ */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static INLINE void clear_sums(sums *s)
 {
@@ -255,9 +265,11 @@ static INLINE void clear_sums(sums *s)
     EACH_SUM(v) s->sum[v] = 0, s->most[v] = -INFINITY;
 }
 
-/* A tile that is in local memory, of which the next one's place is found meanwhile. Nobody waits for maxima but with online. */
-static INLINE void attend_tile(const bool online, sums *s, const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b,
-                               const __global int *page, int k0, int next, int end, int flip, const wave_t *w)
+/* A tile that is in local memory, of which the next one's place is found meanwhile. Nobody waits for maxima but with
+ * online. */
+static INLINE void attend_tile(const bool online, sums *s, const frag_a q[D / 16], const local_room *l, const call_t *c,
+                               const block *b, const __global int *page, int k0, int next, int end, int flip,
+                               const wave_t *w)
 {
     frag_c x[KEY_TILES];
     float most[N_SUMS];
@@ -279,8 +291,10 @@ static INLINE void attend_tile(const bool online, sums *s, const frag_a q[D / 16
     if (!online) stop_rows(l);
 }
 
-/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of row_max has the maxima. */
-static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, const wave_t *w)
+/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of
+ * row_max has the maxima. */
+static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D / 16], const local_room *l,
+                         const call_t *c, const block *b, const wave_t *w)
 {
     int flip = 0;
     clear_sums(s);
@@ -308,7 +322,7 @@ static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D
     return flip;
 }
 
-/* ---- results ----------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* What a row's weights are together, behind put_parts. */
 static float sum_of_parts(const local_room *l, uint r)
@@ -331,9 +345,11 @@ static INLINE void write_rows(const sums *s, const local_room *l, const wave_t *
 }
 
 #if !SPLIT
-/* What a row's sums are multiplied by, behind put_parts, and where they go: those of the rows that left, or of the others; NONE: nowhere. Found once
- * for all of a row's lanes, which would keep what they found through the loop over keys. */
-static void find_result(const bool online, const local_room *l, const call_t *c, const block *b, bool left, int flip, uint o_stride)
+/* What a row's sums are multiplied by, behind put_parts, and where they go: those of the rows that left, or of the
+ * others; NONE: nowhere. Found once for all of a row's lanes, which would keep what they found through the loop over
+ * keys. */
+static void find_result(const bool online, const local_room *l, const call_t *c, const block *b, bool left, int flip,
+                        uint o_stride)
 {
     uint r = get_local_id(0), m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
     if (r >= R) return;
@@ -344,8 +360,8 @@ static void find_result(const bool online, const local_room *l, const call_t *c,
     l->to[r] = (ulong)m * o_stride + head * D;
 }
 
-static INLINE void finish(const bool online, const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, const wave_t *w,
-                          OUT_ACT(o), uint o_stride)
+static INLINE void finish(const bool online, const sums *s, const local_room *l, const call_t *c, const block *b,
+                          bool left, int flip, const wave_t *w, OUT_ACT(o), uint o_stride)
 {
     put_parts(l, s->sum, w);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -366,8 +382,8 @@ static INLINE void judge_rows(const sums *s, const local_room *l, const call_t *
 }
 
 /* A block by the given maximum; then those of its rows that it does not suit by a running one. */
-static INLINE void attend_twice(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, const wave_t *w, OUT_ACT(o), uint o_stride,
-                                IN(count))
+static INLINE void attend_twice(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b,
+                                const wave_t *w, OUT_ACT(o), uint o_stride, IN(count))
 {
     sums s;
     clear_left(l);
@@ -384,9 +400,10 @@ static INLINE void attend_twice(const frag_a q[D / 16], const local_room *l, con
 #endif
 
 #if SPLIT
-/* ---- chunks ------------------------------------------------------------------------------------------------------------ */
+/* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
-/* Where the sums of a packed row's chunk go, behind put_parts, and beside them their total and maximum: of rows that see some key of it. */
+/* Where the sums of a packed row's chunk go, behind put_parts, and beside them their total and maximum: of rows that
+ * see some key of it. */
 static void find_partial(const local_room *l, const call_t *c, const block *b, int flip, __global float *scratch)
 {
     uint r = get_local_id(0), m = b->m0 + r / c->HB, head = b->kvh * b->heads + b->hb * c->HB + r % c->HB;
@@ -401,7 +418,8 @@ static void find_partial(const local_room *l, const call_t *c, const block *b, i
 }
 
 /* A chunk of a block to the scratch buffer. */
-static INLINE void attend_chunk(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b, const wave_t *w, __global float *scratch)
+static INLINE void attend_chunk(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b,
+                                const wave_t *w, __global float *scratch)
 {
     sums s;
     int flip = attend(true, false, &s, q, l, c, b, w);
@@ -413,19 +431,36 @@ static INLINE void attend_chunk(const frag_a q[D / 16], const local_room *l, con
 }
 #endif
 
-KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                                       uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR, uint HB,
+KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o),
+                                       uint M, uint Hq, uint Hkv, uint P, uint page_stride, uint q_stride,
+                                       uint o_stride, float scale WINDOW_ARGS, uint BR, uint HB,
                                        __global float *scratch, uint chunks ASYNC_ARGS, uint pass)
 {
-    const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
-                      M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
+    const call_t c = {IN_AT(int, seq),
+                      IN_AT(int, pos),
+                      IN_AT(int, indptr),
+                      IN_AT(int, pages),
+                      IN_AT(uchar, kp),
+                      IN_AT(uchar, vp),
+                      M,
+                      Hq,
+                      Hkv,
+                      P,
+                      page_stride,
+                      BR,
+                      HB,
+                      chunks,
+                      scale,
+                      MASK,
+                      RANGE};
 #if SPLIT
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
         return;
     }
 #endif
-    __local ushort tiles[ATTENTION_TILES(R, D, TK)] __attribute__((aligned(16))), p[R * P_PITCH] __attribute__((aligned(16)));
+    __local ushort tiles[ATTENTION_TILES(R, D, TK)] __attribute__((aligned(16))),
+        p[R * P_PITCH] __attribute__((aligned(16)));
     __local ulong at[TK], to[R];
     __local float part[R * PARTS], row_max[2 * R], factor[R];
     __local sight seen[R];
@@ -446,7 +481,8 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
         barrier(CLK_LOCAL_MEM_FENCE);
         uint kvh = head, m0 = (blocks - 1 - of_block % blocks) * BR;
 #else
-        uint kvh = of_block % Hkv, m0 = (blocks - 1 - of_block / Hkv) * BR; /* the longest rows come first, for the device to be full to the end */
+        uint kvh = of_block % Hkv, m0 = (blocks - 1 - of_block / Hkv) *
+                                        BR; /* the longest rows come first, for the device to be full to the end */
 #endif
 #if SPLIT
         int begin = chunk_begins(turn % parts), stop = begin + chunk_size(begin);

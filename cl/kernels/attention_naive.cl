@@ -3,7 +3,8 @@
  * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
  * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
  *
- * Knobs: D head size; WINDOWS 1: each query head has a window, SOFTCAP 1: scores a soft cap, SINKS 1: query heads a sink (attention/mask.clh).
+ * Knobs: D head size; WINDOWS 1: each query head has a window, SOFTCAP 1: scores a soft cap, SINKS 1: query heads a
+ * sink (attention/mask.clh).
  */
 #include "common.clh"
 #include "attention/mask.clh"

@@ -14,18 +14,19 @@
  * see weigh 0. Tiles begin at multiples of BN from key 0: a row's result does not depend on the others.
  * The longest rows come first, for the device to be full to the end.
  *
- * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles of which no row of a run sees a key are left out, and keys that none
- * sees become zeros, too.
+ * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles of which no row of a run sees a key are left out,
+ * and keys that none sees become zeros, too.
  *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
- * ASYNC n: it is given (base: such that the largest admissible score gives 2^15) and sums are just added, in steps of n keys. Rows
- * whose largest score leaves (low, 15), relative to base, are computed again in the synchronous way and by its steps, so that they have its
- * bits; count, if there is one, is raised by 1 for each such row and head. A row stops by the end of the tile in which it leaves above: a product
- * has 16 rows whatever they hold, so a warp goes on for the rows that it still has, and the group until no warp has any. The second time only
- * warps with rows that left multiply, up to the last key that one of those sees.
+ * ASYNC n: it is given (base: such that the largest admissible score gives 2^15) and sums are just added, in steps of n
+ * keys. Rows whose largest score leaves (low, 15), relative to base, are computed again in the synchronous way and by
+ * its steps, so that they have its bits; count, if there is one, is raised by 1 for each such row and head. A row stops
+ * by the end of the tile in which it leaves above: a product has 16 rows whatever they hold, so a warp goes on for the
+ * rows that it still has, and the group until no warp has any. The second time only warps with rows that left multiply,
+ * up to the last key that one of those sees.
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK and ASYNC (of 16, ASYNC at most SK),
- * STAGES (2 to 4), HB, WINDOWS. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK and ASYNC (of 16,
+ * ASYNC at most SK), STAGES (2 to 4), HB, WINDOWS. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
  */
 #ifndef WG
 #define WG 128
@@ -132,7 +133,8 @@ sight sight_of_row(const mask_t *rule, const block *b, const packed_row *row, co
 
 int lanes_min(int x, uint from)
 {
-    for (uint xor_distance = from; xor_distance < 32; xor_distance *= 2) x = min(x, as_int(lane_xor(as_float(x), xor_distance)));
+    for (uint xor_distance = from; xor_distance < 32; xor_distance *= 2)
+        x = min(x, as_int(lane_xor(as_float(x), xor_distance)));
     return x;
 }
 
@@ -156,7 +158,8 @@ int lanes_min(int x, uint from)
 /* ---- one run: its rows ---------------------------------------------------------------------------------- */
 
 /* The run that begins at row m of the block; *seq_id: its sequence. */
-INLINE run find_run(uint m, uint m_end, uint M, const __global int *seq, const __global int *pos, uint lane, int *seq_id)
+INLINE run find_run(uint m, uint m_end, uint M, const __global int *seq, const __global int *pos, uint lane,
+                    int *seq_id)
 {
     int s = seq[m];
     run of = {m, m_end, true, pos[m] - (int)m};
@@ -193,10 +196,11 @@ INLINE void look_at_run(const mask_t *rule, const block *b, run *of, const __glo
     seen->last = last;
 }
 
-/* What the rows of a warp see: all of them the keys up to each->last, but with windows for those from each->sink to each->after - 1;
- * none of those whose bit is set in wanted a key past most (below 0: none is in the run). Returns a bit 2 i + h for each of the lane's rows that is
- * in the run. */
-INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, const __global int *pos, uint wanted, sight *each, int *most)
+/* What the rows of a warp see: all of them the keys up to each->last, but with windows for those from each->sink to
+ * each->after - 1; none of those whose bit is set in wanted a key past most (below 0: none is in the run). Returns a
+ * bit 2 i + h for each of the lane's rows that is in the run. */
+INLINE uint look_at_rows(const mask_t *rule, const block *b, const run *of, const __global int *pos, uint wanted,
+                         sight *each, int *most)
 {
     uint mine = 0;
     int low = INT_MAX, high = INT_MAX, after = INT_MAX; /* the last two: negated, to seek the least of all */
@@ -243,7 +247,8 @@ typedef struct copier {
 INLINE void load_ids(copier *c, int j)
 {
 #pragma unroll
-    for (int i = 0; i < IDS; i++) c->ids[i] = c->page[min((uint)j * BN + ID_KEY(i, c->lid), (uint)c->seen.last) / (TP * 16)];
+    for (int i = 0; i < IDS; i++)
+        c->ids[i] = c->page[min((uint)j * BN + ID_KEY(i, c->lid), (uint)c->seen.last) / (TP * 16)];
 }
 
 #if EVEN
@@ -252,7 +257,8 @@ INLINE void load_tile(const copier *c, int j, uint stage)
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
         const uint r = i * STEP;
-        ulong from = (ulong)(uint)c->ids[r / 16] * c->page_stride + (c->from0 + ((uint)j * (BN / 16) + r / 16) % TP * (16 * D) + r % 16 * D);
+        ulong from = (ulong)(uint)c->ids[r / 16] * c->page_stride +
+                     (c->from0 + ((uint)j * (BN / 16) + r / 16) % TP * (16 * D) + r % 16 * D);
         uint to = (c->to0 ^ r % 8 / 4 * 64) + stage * (2 * TILE) + r * PITCH;
         uint bytes = sees(c->seen, (int)((uint)j * BN + c->row0 + r)) ? 16 : 0;
         COPY16(to, c->k + from, bytes);
@@ -296,7 +302,7 @@ INLINE void fetch(copier *c, int n)
     COMMIT();
 }
 
-/* ---- products and softmax, a step of n times 8 keys, a constant ---------------------------------------------------- */
+/* ---- products and softmax, a step of n times 8 keys, a constant -------------------------------------------------- */
 
 /* What a lane keeps through a run. */
 typedef struct state {
@@ -327,7 +333,8 @@ INLINE void load_q(uint qf[MT][D / 16][4], const block *b, const __global half *
     EACH_ROW(i, h)
     {
         packed_row row = row_of(b, i, h);
-        const __global half *from = q + (row.in ? (ulong)row.token * q_stride : 0) + (b->kvh * b->per_kv + (row.in ? row.head : 0)) * D + 2 * quad;
+        const __global half *from = q + (row.in ? (ulong)row.token * q_stride : 0) +
+                                    (b->kvh * b->per_kv + (row.in ? row.head : 0)) * D + 2 * quad;
         bool aligned = ((ulong)from & 3) == 0;
 #pragma unroll
         for (int k = 0; k < D / 16; k++) {
@@ -361,7 +368,8 @@ INLINE void multiply_keys(const int n8, float x[MT][SK / 8][4], uint qf[MT][D / 
 }
 
 /* Scores of keys that a row does not see; first: the lane's first key. */
-INLINE void mask(const int n8, float x[MT][SK / 8][4], const mask_t *rule, const block *b, const run *of, const __global int *pos, int first)
+INLINE void mask(const int n8, float x[MT][SK / 8][4], const mask_t *rule, const block *b, const run *of,
+                 const __global int *pos, int first)
 {
     EACH_ROW(i, h)
     {
@@ -410,7 +418,8 @@ INLINE void raise(state *s, float x[MT][SK / 8][4], float c)
 }
 
 /* P = 2^(S - maximum), and its sums. */
-INLINE void weigh(const int n8, uint p[MT][SK / 8][2], state *s, float x[MT][SK / 8][4], float c, bool online, float base)
+INLINE void weigh(const int n8, uint p[MT][SK / 8][2], state *s, float x[MT][SK / 8][4], float c, bool online,
+                  float base)
 {
 #pragma unroll
     for (int i = 0; i < MT; i++)
@@ -453,7 +462,8 @@ INLINE float row_sum(const state *s, int i, int h)
 }
 
 #if ASYNC
-/* Has some weight of the lane's rows left the range above? Then it is 2^15 or more, and this makes the sign of its half. */
+/* Has some weight of the lane's rows left the range above? Then it is 2^15 or more, and this makes the sign of its
+ * half. */
 INLINE bool some_left(const state *s)
 {
     uint signs = 0;
@@ -489,9 +499,10 @@ INLINE bool suits(const state *s, int i, int h, float low)
 
 /* ---- a block --------------------------------------------------------------------------------------------- */
 
-/* Does those rows of a block whose bit (2 i + h of a lane) is set in wanted, and writes them. Returns those that the given maximum did not suit:
- * they are not written. */
-INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar *tiles, float base, float low, OPERANDS)
+/* Does those rows of a block whose bit (2 i + h of a lane) is set in wanted, and writes them. Returns those that the
+ * given maximum did not suit: they are not written. */
+INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar *tiles, float base, float low,
+                   OPERANDS)
 {
     uint lid = get_local_id(0), lane = lid & 31, quad = lane & 3;
     const __global int *pos = IN_AT(int, pos), *seq = IN_AT(int, seq);
@@ -507,7 +518,12 @@ INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar
     load_q(qf, b, IN_AT(half, q), q_stride, quad);
     uint redo = 0;
     /* But for page and tile. */
-    copier copy = {.k = IN_AT(half, kp), .v = IN_AT(half, vp), .page_stride = page_stride, .from0 = b->kvh * P * D, .at0 = at0, .lid = lid};
+    copier copy = {.k = IN_AT(half, kp),
+                   .v = IN_AT(half, vp),
+                   .page_stride = page_stride,
+                   .from0 = b->kvh * P * D,
+                   .at0 = at0,
+                   .lid = lid};
 #if EVEN
     copy.row0 = lid / CH, copy.to0 = at0 + copy.row0 * PITCH + CHUNK(copy.row0, lid % CH);
     copy.from0 += copy.row0 * D + lid % CH * 8;
@@ -539,12 +555,14 @@ INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar
                 float x[MT][SK / 8][4];
                 uint p[MT][SK / 8][2];
                 multiply_keys(step / 8, x, qf, k_at, k0);
-                if (is_seen_in_part(each, j * BN + k0, step)) mask(step / 8, x, &rule, b, &of, pos, j * BN + k0 + (int)(2 * quad));
+                if (is_seen_in_part(each, j * BN + k0, step))
+                    mask(step / 8, x, &rule, b, &of, pos, j * BN + k0 + (int)(2 * quad));
                 if (online) raise(&s, x, c);
                 weigh(step / 8, p, &s, x, c, online, base);
                 add_values(step / 8, &s, p, v_at, k0);
             }
-            if (!online && lanes_with(some_left(&s))) look_at_rows(&rule, b, &of, pos, wanted & ~rows_left(&s), &each, &most);
+            if (!online && lanes_with(some_left(&s)))
+                look_at_rows(&rule, b, &of, pos, wanted & ~rows_left(&s), &each, &most);
         }
         WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */

@@ -1,16 +1,18 @@
-/* attention_rows: softmax(q . k * scale) v over paged keys for many rows of a sequence, on NVIDIA's matrix units, with the bits that
- * attention_split has by chunks at absolute positions: a row's result is the same whether it is decoded or part of a prompt.
+/* attention_rows: softmax(q . k * scale) v over paged keys for many rows of a sequence, on NVIDIA's matrix units, with
+ * the bits that attention_split has by chunks at absolute positions: a row's result is the same whether it is decoded
+ * or part of a prompt.
  *
- * It is that kernel with more columns. A work-group has a block: some rows of a sequence times query heads of one KV head, a column each.
- * Every four warps are a team, which has 8 NT columns and all keys, so that a warp reads a tile of keys and values once for all of its columns,
- * and the others' read finds it in the first cache. A column's products, its softmax and its chunks are as there; tiles that only later
- * rows see weigh 0 and change nothing. No work-group shares a block with others. Blocks with the longest rows come first.
+ * It is that kernel with more columns. A work-group has a block: some rows of a sequence times query heads of one KV
+ * head, a column each. Every four warps are a team, which has 8 NT columns and all keys, so that a warp reads a tile of
+ * keys and values once for all of its columns, and the others' read finds it in the first cache. A column's products,
+ * its softmax and its chunks are as there; tiles that only later rows see weigh 0 and change nothing. No work-group
+ * shares a block with others. Blocks with the longest rows come first.
  *
- * Rows of a block that belong to several sequences are done one sequence after another. Queries wait in local memory: registers hold sums, of
- * as many columns as they can, for what is read of keys and values is the limit.
+ * Rows of a block that belong to several sequences are done one sequence after another. Queries wait in local memory:
+ * registers hold sums, of as many columns as they can, for what is read of keys and values is the limit.
  *
- * Knobs: D (head size, a multiple of 16, at most 128), TP (16-token tiles a page), CHUNK, GROWS (as of attention_split), NT. WG: 128 for each
- * team. Pools are aligned to 16 bytes, q is F16.
+ * Knobs: D (head size, a multiple of 16, at most 128), TP (16-token tiles a page), CHUNK, GROWS (as of
+ * attention_split), NT. WG: 128 for each team. Pools are aligned to 16 bytes, q is F16.
  */
 #ifndef WG
 #define WG 128
@@ -98,7 +100,8 @@ INLINE uint columns_of(const block *b, uint n)
 }
 
 /* The last key that each of the lane's columns sees: none in other runs. */
-INLINE void look_at_columns(int last[NT][2], const block *b, const run *r, const __global int *pos, uint team, uint quad)
+INLINE void look_at_columns(int last[NT][2], const block *b, const run *r, const __global int *pos, uint team,
+                            uint quad)
 {
 #pragma unroll
     for (uint n = 0; n < NT; n++)
@@ -109,8 +112,10 @@ INLINE void look_at_columns(int last[NT][2], const block *b, const run *r, const
         }
 }
 
-/* Queries wait in local memory, for registers hold sums: of each 8 columns the pairs of words of a lane, as all warps of a team read them. */
-INLINE void share_queries(__local uint2 *pairs, const block *b, const __global half *q, uint q_stride, uint team, const lane_t *me)
+/* Queries wait in local memory, for registers hold sums: of each 8 columns the pairs of words of a lane, as all warps
+ * of a team read them. */
+INLINE void share_queries(__local uint2 *pairs, const block *b, const __global half *q, uint q_stride, uint team,
+                          const lane_t *me)
 {
     bool aligned = (((ulong)q | (ulong)q_stride * 2) & 7) == 0;
     barrier(CLK_LOCAL_MEM_FENCE); /* the block before is done */
@@ -157,8 +162,8 @@ INLINE void clear_unseen(values_t *v, int most, uint tile, uint quad)
 }
 
 /* Scores of one tile, in all columns. */
-INLINE void score_all(sums_t sums[NT], float x[NT][4], const stream *s, uint tile, const __local uint2 *pairs, const int last[NT][2], const run *r,
-                      float scale, const lane_t *me)
+INLINE void score_all(sums_t sums[NT], float x[NT][4], const stream *s, uint tile, const __local uint2 *pairs,
+                      const int last[NT][2], const run *r, float scale, const lane_t *me)
 {
 #pragma unroll
     for (int n = 0; n < NT; n++) {
@@ -169,7 +174,8 @@ INLINE void score_all(sums_t sums[NT], float x[NT][4], const stream *s, uint til
 }
 
 /* And its values. */
-INLINE void add_all(sums_t sums[NT], float x[NT][4], values_t *v, uint tile, const run *r, float scale, const lane_t *me)
+INLINE void add_all(sums_t sums[NT], float x[NT][4], values_t *v, uint tile, const run *r, float scale,
+                    const lane_t *me)
 {
     if ((int)(tile * 16 + 15) > r->most) clear_unseen(v, r->most, tile, me->quad);
 #pragma unroll
@@ -181,8 +187,8 @@ INLINE void add_all(sums_t sums[NT], float x[NT][4], values_t *v, uint tile, con
 }
 
 /* The warp's tiles before `end`, as attend() of attention_split, for all columns. */
-INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, const __local uint2 *pairs, const int last[NT][2], const run *r,
-                       float scale, uint end, const lane_t *me)
+INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_sight *seen, const __local uint2 *pairs,
+                       const int last[NT][2], const run *r, float scale, uint end, const lane_t *me)
 {
     while (s->t < end) {
         values_t v;
@@ -207,7 +213,8 @@ INLINE void attend_all(sums_t sums[NT], stream *s, const tiles *of, const item_s
 }
 
 /* A chunk's sums of all columns join the totals, eight columns of each team at a time. */
-INLINE void take_all(total_t total[ALL], sums_t sums[NT], __local float *room, __local float2 *states, const block *b, uint team, const lane_t *me)
+INLINE void take_all(total_t total[ALL], sums_t sums[NT], __local float *room, __local float2 *states, const block *b,
+                     uint team, const lane_t *me)
 {
 #pragma unroll
     for (uint n = 0; n < NT; n++) {
@@ -224,8 +231,9 @@ INLINE void take_all(total_t total[ALL], sums_t sums[NT], __local float *room, _
 }
 
 /* The sums of all columns over the keys of the run, chunk by chunk. */
-INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *states, const tiles *of, const __local uint2 *pairs, const int last[NT][2],
-                    const block *b, const run *r, float scale, uint team, const lane_t *me)
+INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *states, const tiles *of,
+                    const __local uint2 *pairs, const int last[NT][2], const block *b, const run *r, float scale,
+                    uint team, const lane_t *me)
 {
     const item_sight seen = {{r->most}};
     stream s;
@@ -243,7 +251,8 @@ INLINE void sum_run(total_t total[ALL], __local float *room, __local float2 *sta
     }
 }
 
-INLINE void write_run(const total_t total[ALL], const block *b, const run *r, OUT_ACT(o), uint o_stride, const lane_t *me)
+INLINE void write_run(const total_t total[ALL], const block *b, const run *r, OUT_ACT(o), uint o_stride,
+                      const lane_t *me)
 {
 #pragma unroll
     for (uint t = 0; t < ALL; t++)
@@ -260,8 +269,8 @@ INLINE void write_run(const total_t total[ALL], const block *b, const run *r, OU
         }
 }
 
-KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                           uint page_stride, uint q_stride, uint o_stride, float scale)
+KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq,
+                           uint Hkv, uint P, uint page_stride, uint q_stride, uint o_stride, float scale)
 {
     __local float room[TEAMS * TEAM_SUMS] __attribute__((aligned(16)));
     __local float2 states[TEAMS * WARPS * 8];
@@ -273,14 +282,16 @@ KERNEL void attention_rows(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), 
     __local uint2 *pairs = queries + team * NT * KW * 16 + lane_id;
 
     for (uint item = (uint)get_group_id(0); item < blocks * columns; item += (uint)get_num_groups(0)) {
-        uint part = item % columns, m0 = (blocks - 1 - item / columns) * rows, m_end = min(M, m0 + rows), head = part % parts * most;
+        uint part = item % columns, m0 = (blocks - 1 - item / columns) * rows, m_end = min(M, m0 + rows),
+             head = part % parts * most;
         block b = {m0, m_end, part / parts, part / parts * per_kv + head, min(most, per_kv - head), 0};
         b.columns = (m_end - m0) * b.heads;
         share_queries(pairs, &b, IN_AT(half, q), q_stride, team, &me);
         for (uint m = m0; m < m_end;) { /* runs of rows of one sequence */
             run r = find_run(&b, m, IN_AT(int, seq), IN_AT(int, pos));
             const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
-            tiles of = {IN_AT(half, kp), IN_AT(half, vp), page, page_stride, b.kvh, P, 0, (uint)max(r.most + 16, 0) >> 4};
+            tiles of = {
+                IN_AT(half, kp), IN_AT(half, vp), page, page_stride, b.kvh, P, 0, (uint)max(r.most + 16, 0) >> 4};
             int last[NT][2];
             total_t total[ALL];
             look_at_columns(last, &b, &r, IN_AT(int, pos), team, me.quad);

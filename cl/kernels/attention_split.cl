@@ -14,34 +14,37 @@
  *
  * so that only sums pass through local memory; the next tile's keys are loaded while this one is multiplied.
  *
- * SLOTS n, compute capability 9.0: keys and values come through a ring in local memory instead (attention/split_ring.clh), 200 KiB of them on
- * their way, for work-groups on few multiprocessors. COLS: query heads of a KV head that have room for sums, an even number.
+ * SLOTS n, compute capability 9.0: keys and values come through a ring in local memory instead
+ * (attention/split_ring.clh), 200 KiB of them on their way, for work-groups on few multiprocessors. COLS: query heads
+ * of a KV head that have room for sums, an even number.
  *
- * The warps compute a chunk of an item from empty sums, bring these to one maximum and fold them into the item's total. Of an
- * item that several work-groups share, the one that begins it leaves its total in the scratch buffer, the others each chunk's
- * sums, and the last group to arrive (a counter tells) folds them in the order of the keys.
+ * The warps compute a chunk of an item from empty sums, bring these to one maximum and fold them into the item's total.
+ * Of an item that several work-groups share, the one that begins it leaves its total in the scratch buffer, the others
+ * each chunk's sums, and the last group to arrive (a counter tells) folds them in the order of the keys.
  *
- *   CHUNK 0: a chunk is what a group has of an item; groups begin where the work list is cut. The same call gives the same bits;
- *            another batch cuts elsewhere, so a row's last bits may depend on it.
- *   CHUNK n: chunks begin at absolute positions (attention/chunks.clh, in tiles), and groups at chunks. A row's bits depend neither on
- *            the number of work-groups nor on the batch.
+ *   CHUNK 0: a chunk is what a group has of an item; groups begin where the work list is cut. The same call gives the
+ * same bits; another batch cuts elsewhere, so a row's last bits may depend on it. CHUNK n: chunks begin at absolute
+ * positions (attention/chunks.clh, in tiles), and groups at chunks. A row's bits depend neither on the number of
+ * work-groups nor on the batch.
  *
- * WINDOWS 1: each query head has a window (attention/mask.clh), and the work list holds only tiles of which the row sees some key: of each
- * row and KV head those of the sink and of its longest window, in which scores of query heads with shorter ones are masked. Other kernels
- * order the heads by length to balance the work-groups; cutting the work list evenly makes that unnecessary.
+ * WINDOWS 1: each query head has a window (attention/mask.clh), and the work list holds only tiles of which the row
+ * sees some key: of each row and KV head those of the sink and of its longest window, in which scores of query heads
+ * with shorter ones are masked. Other kernels order the heads by length to balance the work-groups; cutting the work
+ * list evenly makes that unnecessary.
  *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
- * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row of a head
- * whose largest score leaves (low, 15), relative to base, is computed again in the synchronous way, by the group that finds
- * out, which adds what each group had of the item as these would have: it has the synchronous bits. count, if there is one,
- * is raised by 1 for each such row and head. A group's warps stop at an item when each of its heads has left above, whichever
- * of them saw that.
+ * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row of a
+ * head whose largest score leaves (low, 15), relative to base, is computed again in the synchronous way, by the group
+ * that finds out, which adds what each group had of the item as these would have: it has the synchronous bits. count,
+ * if there is one, is raised by 1 for each such row and head. A group's warps stop at an item when each of its heads
+ * has left above, whichever of them saw that.
  *
- * Scratch: counters (COUNTERS of them, 0 between launches), then partial results, each 8 * D sums and 8 pairs (maximum, sum):
- * one for each group, of the item that it begins and does not end, then `slots` for each group, of chunks.
+ * Scratch: counters (COUNTERS of them, 0 between launches), then partial results, each 8 * D sums and 8 pairs (maximum,
+ * sum): one for each group, of the item that it begins and does not end, then `slots` for each group, of chunks.
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or at least WARPS), GROWS, SLOTS, COLS. WG: a
- * multiple of 32. Pools are aligned to 16 bytes, q is F16. ASYNC: CHUNK is 0. SLOTS: neither ASYNC nor WINDOWS; D is 64 or 128, and q is aligned to 8 bytes.
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or at least WARPS),
+ * GROWS, SLOTS, COLS. WG: a multiple of 32. Pools are aligned to 16 bytes, q is F16. ASYNC: CHUNK is 0. SLOTS: neither
+ * ASYNC nor WINDOWS; D is 64 or 128, and q is aligned to 8 bytes.
  */
 #ifndef WG
 #define WG 128
@@ -156,7 +159,8 @@ INLINE float4 add_partials(const partials *p, uint n, uint col, uint d, bool onl
             LD_SHARED2(with[i], get + 8 * D + 2 * col);
         }
 #pragma unroll
-        for (uint i = 0; i < AT_ONCE; i++) { /* past the last one what changes nothing: a branch would hold up the others */
+        for (uint i = 0; i < AT_ONCE;
+             i++) { /* past the last one what changes nothing: a branch would hold up the others */
             bool is = c + i < n;
             merge(&sum, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), online);
         }
@@ -182,9 +186,10 @@ INLINE bool is_last(__global uint *counter, __local uint *arrivals, uint done, u
 
 /* ---- a row's result -------------------------------------------------------------------------------------------- */
 
-/* Writes the heads of `wanted` at element `at` of o and on. Returns a bit for each that the given maximum did not suit: it is not
- * written. */
-INLINE uint write_heads(const total_t *t, uint wanted, const query *q, bool online, float base, float low, OUT_ACT(o), ulong at, const lane_t *me)
+/* Writes the heads of `wanted` at element `at` of o and on. Returns a bit for each that the given maximum did not suit:
+ * it is not written. */
+INLINE uint write_heads(const total_t *t, uint wanted, const query *q, bool online, float base, float low, OUT_ACT(o),
+                        ulong at, const lane_t *me)
 {
     uint redo = 0;
     EACH_PART(n, col, d, q->heads, me->lid)
@@ -220,7 +225,8 @@ INLINE uint any_of(uint bits, __local uint *all, uint lid)
 INLINE void look_at_columns(query *q, const call_t *c, const rows_t *rows, const item_t *it, uint quad)
 {
 #pragma unroll
-    for (uint i = 0; i < 2; i++) q->column[i] = sight_of(&rows->mask, it->pos, first_head_of(c, it) + min(2 * quad + i, q->heads - 1));
+    for (uint i = 0; i < 2; i++)
+        q->column[i] = sight_of(&rows->mask, it->pos, first_head_of(c, it) + min(2 * quad + i, q->heads - 1));
 }
 #else
 #define look_at_columns(q, c, rows, it, quad)
@@ -243,9 +249,11 @@ INLINE void find_next_query(query *q, const call_t *c, const item_t *it, bool is
     find_query(q, c, &next, me);
 }
 
-/* Tiles first to last - 1 of an item, and where they are not all and this group is the last to arrive, the others' part. */
-INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, const item_t *it, uint2 part, query *q, stream *s, uint *turn,
-                    const shared_sums *room, __local uint *arrivals, __local uint *redo_mask, OUT_ACT(o), IN(count), const lane_t *me)
+/* Tiles first to last - 1 of an item, and where they are not all and this group is the last to arrive, the others'
+ * part. */
+INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, const item_t *it, uint2 part, query *q,
+                    stream *s, uint *turn, const shared_sums *room, __local uint *arrivals, __local uint *redo_mask,
+                    OUT_ACT(o), IN(count), const lane_t *me)
 {
     uint all = it->length - START, wanted = ~0u, first = part.x, last = part.y;
     bool shared = last - first < all;
@@ -257,14 +265,16 @@ INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, con
         total_t total;
         __global float *apart = 0;
         start_stream(s, &of, &it->seen, me);
-        if (CHUNK && shared) { /* looked up while the first keys are loaded; where there is one chunk, later: it takes registers */
+        if (CHUNK && shared) { /* looked up while the first keys are loaded; where there is one chunk, later: it takes
+                                  registers */
             others = find_partials(list, c, it);
             if (first) apart = chunk_partial(&others, &it->seen, first);
         }
         sum_chunks(&total, apart, turn, room, s, &of, it, list, q, online ? NO_MAX : c->base, online, c, rows, me);
         if (shared) {
             if (!CHUNK) others = find_partials(list, c, it);
-            if (!apart) write_total(first ? chunk_partial(&others, &it->seen, first) : others.total, &total, q->heads, me);
+            if (!apart)
+                write_total(first ? chunk_partial(&others, &it->seen, first) : others.total, &total, q->heads, me);
             if (!is_last(c->counters + others.first, arrivals, last - first, all, me->lid)) return;
             gather(&total, &others, count_chunks(list, &others, it), q->heads, online, me);
         }
@@ -273,7 +283,8 @@ INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, con
         if (online || !all) return;
         wanted = any_of(redo, redo_mask, me->lid);
         if (!wanted) return;
-        if (me->lid == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), popcount(wanted));
+        if (me->lid == 0 && count_off != NONE)
+            atomic_add((volatile __global uint *)(count_base + count_off), popcount(wanted));
         of.from = 0, of.to = all;
         shared = false;
     }
@@ -294,11 +305,14 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     __local float2 states[BUFFERS * WARPS * 8];
     __local uint arrivals, redo_mask, left[2];
     const shared_sums room = {sums, states, left};
-    uint lid = get_local_id(0), lane_id = lid & 31, per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, items = Hkv * blocks, turn = 0;
+    uint lid = get_local_id(0), lane_id = lid & 31, per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, items = Hkv * blocks,
+         turn = 0;
     const lane_t me = {lid, lid >> 5, lane_id >> 2, lane_id & 3};
-    const call_t c = {IN_AT(half, q), IN_AT(half, kp), IN_AT(half, vp), q_stride, o_stride, page_stride, P, per_kv, blocks, items, slots,
-                      scale, base, low, scratch};
-    rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, MASK, Hkv, per_kv};
+    const call_t c = {IN_AT(half, q), IN_AT(half, kp), IN_AT(half, vp), q_stride, o_stride, page_stride, P,      per_kv,
+                      blocks,         items,           slots,           scale,    base,     low,         scratch};
+    rows_t rows = {
+        IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, MASK, Hkv,
+        per_kv};
     uint alike = WINDOWS ? blocks : items; /* items of one length that follow each other */
 
     if (ASYNC) {
@@ -318,7 +332,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     stream s;
 #if SLOTS
     LOCAL_ROOM(ring_room, WARPS * SLOTS * (SLOT_BYTES + 8))
-    start_ring(&s.ahead, ring_room, ring_room + WARPS * SLOTS * SLOT_BYTES, &it, begin, end, &c, &rows, me.warp, lane_id);
+    start_ring(&s.ahead, ring_room, ring_room + WARPS * SLOTS * SLOT_BYTES, &it, begin, end, &c, &rows, me.warp,
+               lane_id);
 #endif
     if (SLOTS) find_query(&q, &c, &it, &me);
     for (;;) {
@@ -327,9 +342,11 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         query next_q;
         find_next_query(&next_q, &c, &it, it.at + it.length < end, &me); /* it comes while this item is computed */
 #endif
-        bool empty = it.length == START && end >= it.at + START; /* a row that sees nothing: this group writes the zeros */
+        bool empty = it.length == START &&
+                     end >= it.at + START; /* a row that sees nothing: this group writes the zeros */
         if (part.x < part.y || empty)
-            do_item(&c, &list, &rows, &it, part, &q, &s, &turn, &room, &arrivals, &redo_mask, o_base, o_off, o_half, count_base, count_off, &me);
+            do_item(&c, &list, &rows, &it, part, &q, &s, &turn, &room, &arrivals, &redo_mask, o_base, o_off, o_half,
+                    count_base, count_off, &me);
         if (it.at + it.length >= end) break;
 #if SLOTS
         q = next_q;

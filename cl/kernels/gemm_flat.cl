@@ -5,25 +5,27 @@
  *   X is operand B (flat_f16.clh), or with INT16 one row in fixed point (flat_int16.clh)
  *   the warps of a work-group share K, a part each; their sums meet in local memory, added in the order of the parts
  *
- * NORM: X, in F32 or F16 (ACT), is normalised first; every work-group does it for itself, while its first weights are under way,
- * and keeps the result in local memory: rows of X read again with each tile of K would be waited for.
- * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
- * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
- * whole pairs. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
+ * NORM: X, in F32 or F16 (ACT), is normalised first; every work-group does it for itself, while its first weights are
+ * under way, and keeps the result in local memory: rows of X read again with each tile of K would be waited for. SILU:
+ * Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up. ROPE: W holds q, k and v; Y
+ * is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold whole pairs. Behind the
+ * sums a work-item has one pair; what that needs comes while the weights are under way.
  *
- * CUT n: K has n parts that begin where those of ../nvidia/gemm.c do, for the bits of its programs with so many; n warps share the K of A_TILES blocks, and the
- * others have blocks of their own. With NORM the norm has the bits of rmsnorm_group.cl, the rotation always those of ../nvidia/gemm_epilogue.c. With KEEP a work-group
- * copies X to local memory first.
+ * CUT n: K has n parts that begin where those of ../nvidia/gemm.c do, for the bits of its programs with so many; n
+ * warps share the K of A_TILES blocks, and the others have blocks of their own. With NORM the norm has the bits of
+ * rmsnorm_group.cl, the rotation always those of ../nvidia/gemm_epilogue.c. With KEEP a work-group copies X to local
+ * memory first.
  *
- * Knobs: A_TILES blocks of 16 rows of W a work-group, with CUT for n warps; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
- * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
- * K is a multiple of W_K, with CUT of 64; rows of X are F16 aligned to 4 bytes.
- * With NORM or KEEP B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has pairs of blocks and the rows of W are a multiple of 32.
- * With ROPE WG is at least half of the rows of X and of W that a work-group has, heads have HEAD elements, of which N_ROT turn.
- * With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four elements, and W is quantised.
- * GROUPED 1: experts.clh, without NORM and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
- * the same expert, up to 8 * B_TILES; with INT16 one.
- * Parts: flat_f16.clh or flat_int16.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED experts_few.clh.
+ * Knobs: A_TILES blocks of 16 rows of W a work-group, with CUT for n warps; B_TILES tiles of 8 rows of X (8 * B_TILES
+ * >= M); UK tiles of W along K whose loads are issued together: two such sets are in turn loaded and used; WG = 32 *
+ * the warps. K is a multiple of W_K, with CUT of 64; rows of X are F16 aligned to 4 bytes. With NORM or KEEP B_TILES is
+ * 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU a work-group has pairs of blocks and the
+ * rows of W are a multiple of 32. With ROPE WG is at least half of the rows of X and of W that a work-group has, heads
+ * have HEAD elements, of which N_ROT turn. With INT16 M is 1, unless GROUPED, XK is K, the rows are aligned to four
+ * elements, and W is quantised. GROUPED 1: experts.clh, without NORM and ROPE; the rows of an expert are a multiple
+ * of 16. A work-group has rows of X that go to the same expert, up to 8 * B_TILES; with INT16 one. Parts: flat_f16.clh
+ * or flat_int16.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED
+ * experts_few.clh.
  */
 #ifndef WG
 #define WG 512
@@ -87,7 +89,8 @@
 /* ---- operands and products -------------------------------------------------------------------------------- */
 
 /* Operands get the tiles first to first + UK of K; zeros from tile `to` on. */
-static INLINE void load_w(w_tile a[UK][A_TILES], const __global uchar *const w_at[A_TILES], uint first, uint to, uint lane)
+static INLINE void load_w(w_tile a[UK][A_TILES], const __global uchar *const w_at[A_TILES], uint first, uint to,
+                          uint lane)
 {
 #pragma unroll
     for (uint u = 0; u < UK; u++)
@@ -99,9 +102,10 @@ static INLINE void load_w(w_tile a[UK][A_TILES], const __global uchar *const w_a
 }
 
 #if KEPT
-/* The products of K's tiles from `from` to `to`; the first 2 UK of W are on their way, for while X is normalised memory has nothing else to do. */
-static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2], const __global uchar *const w_at[A_TILES], X_PLACE(x_at),
-                                uint from, uint to, uint lane)
+/* The products of K's tiles from `from` to `to`; the first 2 UK of W are on their way, for while X is normalised memory
+ * has nothing else to do. */
+static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2],
+                                const __global uchar *const w_at[A_TILES], X_PLACE(x_at), uint from, uint to, uint lane)
 {
     for (uint k0 = from; k0 < to; k0 += 2 * UK) {
         multiply(acc, a[0], &b[0], x_at, k0, to, lane);
@@ -112,8 +116,8 @@ static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b
 }
 #else
 /* The products of K's tiles from `from` to `to`; of both operands the first UK of them are in a[0] and b[0]. */
-static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2], const __global uchar *const w_at[A_TILES], X_PLACE(x_at),
-                                uint from, uint to, uint lane)
+static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2],
+                                const __global uchar *const w_at[A_TILES], X_PLACE(x_at), uint from, uint to, uint lane)
 {
     for (uint k0 = from; k0 < to; k0 += 2 * UK) {
         load_w(a[1], w_at, k0 + UK, to, lane);
@@ -167,8 +171,8 @@ static INLINE float total(const __local float *partial, uint at)
 #define TURN ROTATE
 #endif
 
-/* The pair of outputs that work-item lid has of a tile: for row m of X, row `row` of the tile and the next, which are elements e and
- * e + 1 of a head. */
+/* The pair of outputs that work-item lid has of a tile: for row m of X, row `row` of the tile and the next, which are
+ * elements e and e + 1 of a head. */
 typedef struct pair_t {
     uint m, row, head, e;
 } pair_t;
@@ -194,7 +198,8 @@ static INLINE bool is_rotated(const pair_t *p, const rope_t *r)
 }
 
 /* Behind the sums: into is the slot of the pair's row, angle its cosine and sine. */
-static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t *p, const __local float *partial, int into, float2 angle)
+static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t *p, const __local float *partial,
+                               int into, float2 angle)
 {
     uint col = p->head * HEAD + p->e, at = p->m * ROWS + p->row;
     float a = add_bias(e, col, total(partial, at)), first;
@@ -212,7 +217,8 @@ static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t 
 }
 #elif GROUPED
 /* A column of row m of the product, of that pair. */
-static INLINE void finish_row(const epilogue *e, const experts *g, uint m, uint pair, int expert, const __local float *partial, uint tile, uint row)
+static INLINE void finish_row(const epilogue *e, const experts *g, uint m, uint pair, int expert,
+                              const __local float *partial, uint tile, uint row)
 {
     uint col = tile * COLUMNS + row;
     if (col >= g->N) return;
@@ -278,7 +284,8 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         const uint n = find_pairs(pair[warp], 8 * B_TILES, &g, expert, turn / tiles, lane);
         if (!n) continue;
 #pragma unroll
-        for (int t = 0; t < B_TILES; t++) x_at[t] = IN_AT(uchar, x) + x_of(&g, pair[warp][min(t * 8 + (lane >> 2), n - 1)]) * 2 + (lane & 3) * 4;
+        for (int t = 0; t < B_TILES; t++)
+            x_at[t] = IN_AT(uchar, x) + x_of(&g, pair[warp][min(t * 8 + (lane >> 2), n - 1)]) * 2 + (lane & 3) * 4;
 #endif
 #else
     const ulong from_block = 0, row = 0;
@@ -289,7 +296,9 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         x_operand b[2];
         clear_sums(&acc);
 #pragma unroll
-        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, first_block + r, N)) * in_k * W_BYTES + W_PLACE(lane);
+        for (int r = 0; r < A_TILES; r++)
+            w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, first_block + r, N)) * in_k * W_BYTES +
+                      W_PLACE(lane);
         load_w(a[0], w_at, from, to, lane);
 #if KEPT
         load_w(a[1], w_at, from + UK, to, lane);
@@ -326,7 +335,8 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #if INT16
         if (lid < COLUMNS) finish_row(&e, &g, 0, one, expert, partial, tile, lid);
 #else
-        for (uint i = lid; i < COLUMNS * n; i += WG) finish_row(&e, &g, i / COLUMNS, pair[0][i / COLUMNS], expert, partial, tile, i % COLUMNS);
+        for (uint i = lid; i < COLUMNS * n; i += WG)
+            finish_row(&e, &g, i / COLUMNS, pair[0][i / COLUMNS], expert, partial, tile, i % COLUMNS);
 #endif
 #else
         finish_all(&e, partial, tile, M, N, lid);

@@ -6,17 +6,17 @@
  *             v
  *         registers, operands A and B --> sums --> local memory, a warp by itself --> whole lines of Y
  *
- * A part of W is a row of whole tiles (fragments.clh), which stay quantised until they are operands; of X, rows of PK elements whose 16-byte chunks are swizzled so that the 8
- * rows which ldmatrix reads at once lie in 8 different groups of banks. Local memory is the limit: warps of 64 x 64
- * read 128 bytes a product, smaller ones more.
+ * A part of W is a row of whole tiles (fragments.clh), which stay quantised until they are operands; of X, rows of PK
+ * elements whose 16-byte chunks are swizzled so that the 8 rows which ldmatrix reads at once lie in 8 different groups
+ * of banks. Local memory is the limit: warps of 64 x 64 read 128 bytes a product, smaller ones more.
  *
  * SILU: Y = silu(gate) * up. Half of the blocks of a warp are gate, and half the same of up, so that a lane has both.
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
  * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
- * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
- * nothing is added. With quantised weights PK is 64. GROUPED 1: experts_many.clh; the rows of an expert are a multiple of
- * 16, and X has less than 2^31 elements. Parts: mma.clh, fragments.clh, epilogue.clh, experts_many.clh.
+ * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of
+ * 32, and nothing is added. With quantised weights PK is 64. GROUPED 1: experts_many.clh; the rows of an expert are a
+ * multiple of 16, and X has less than 2^31 elements. Parts: mma.clh, fragments.clh, epilogue.clh, experts_many.clh.
  */
 #ifndef WG
 #define WG 256
@@ -67,11 +67,13 @@
 typedef struct copier {
     const __global uchar *x_from, *w_from;
     uint x_to, w_to, x_end;
-    uint x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES]; /* from the first copy; bytes: 0 for rows past the last */
+    uint x_skip[X_COPIES], x_bytes[X_COPIES],
+        w_skip[W_COPIES]; /* from the first copy; bytes: 0 for rows past the last */
     bool w_last; /* does this work-item have a last copy of W? */
 } copier;
 
-/* Block b of a tile whose blocks of Y begin at y0; with SiLU gate, or behind the rest of gate up. Behind the last block it comes again. */
+/* Block b of a tile whose blocks of Y begin at y0; with SiLU gate, or behind the rest of gate up. Behind the last block
+ * it comes again. */
 uint w_block(uint b, uint y0, uint last)
 {
 #if SILU
@@ -81,8 +83,8 @@ uint w_block(uint b, uint y0, uint last)
 #endif
 }
 
-static INLINE void place_copies(copier *c, const __global half *x, const __global uchar *w, uint base, uint m0, uint y0, uint last, uint M, uint K,
-                         uint x_stride, uint lid OF_ROWS)
+static INLINE void place_copies(copier *c, const __global half *x, const __global uchar *w, uint base, uint m0, uint y0,
+                                uint last, uint M, uint K, uint x_stride, uint lid OF_ROWS)
 {
     uint row = lid / CHUNKS, chunk = lid % CHUNKS;
     c->x_from = (const __global uchar *)(x + (GROUPED ? 0 : (ulong)m0 * x_stride) + chunk * 8);
@@ -109,10 +111,12 @@ static INLINE void place_copies(copier *c, const __global half *x, const __globa
 static INLINE void fetch(copier *c)
 {
 #pragma unroll
-    for (int i = 0; i < X_COPIES; i++) COPY16(c->x_to + i * (WG / CHUNKS) * ROW_BYTES, c->x_from + c->x_skip[i], c->x_bytes[i]);
+    for (int i = 0; i < X_COPIES; i++)
+        COPY16(c->x_to + i * (WG / CHUNKS) * ROW_BYTES, c->x_from + c->x_skip[i], c->x_bytes[i]);
 #pragma unroll
     for (int i = 0; i < W_COPIES; i++)
-        if (W_CHUNKS % WG == 0 || i + 1 < W_COPIES || c->w_last) COPY16(c->w_to + i * WG * 16, c->w_from + c->w_skip[i], 16u);
+        if (W_CHUNKS % WG == 0 || i + 1 < W_COPIES || c->w_last)
+            COPY16(c->w_to + i * WG * 16, c->w_from + c->w_skip[i], 16u);
     c->x_from += ROW_BYTES, c->w_from += W_PART, c->x_to += PART, c->w_to += PART;
     if (c->x_to >= c->x_end) c->x_to -= STAGES * PART, c->w_to -= STAGES * PART;
 }
@@ -131,7 +135,8 @@ static INLINE void load(held_t w, uint4 a[A_TILES], uint b[B_TILES][2], uint w_a
         a[r] = w_fragment(&w[r], k % W_STEPS);
     }
 #pragma unroll
-    for (int j = 0; j < B_TILES; j += 2) LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], x_at + j * 8 * ROW_BYTES);
+    for (int j = 0; j < B_TILES; j += 2)
+        LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], x_at + j * 8 * ROW_BYTES);
 }
 
 /* There and back over X: neighbours share an operand, which registers near the unit keep. */
@@ -146,9 +151,10 @@ static INLINE void multiply(float acc[A_TILES][B_TILES][4], const uint4 a[A_TILE
         }
 }
 
-/* All parts of a tile: the copies of the first are begun here, and the operands of each step are loaded while the one before is
- * multiplied. w_at, x_at: what this lane loads of a part. */
-static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, uint base, uint w_at, const uint x_at[STEPS], uint parts, uint lane)
+/* All parts of a tile: the copies of the first are begun here, and the operands of each step are loaded while the one
+ * before is multiplied. w_at, x_at: what this lane loads of a part. */
+static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, uint base, uint w_at,
+                                 const uint x_at[STEPS], uint parts, uint lane)
 {
     held_t w;
     uint4 a[2][A_TILES];
@@ -170,7 +176,8 @@ static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, u
         WAIT(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what fetch overwrites */
         here = here + PART == base + STAGES * PART ? base : here + PART;
-        load(w, a[0], b[0], here + w_at, here + x_at[0], 0, lane); /* after the last part anything, which is not multiplied */
+        load(w, a[0], b[0], here + w_at, here + x_at[0], 0,
+             lane); /* after the last part anything, which is not multiplied */
         if (p + STAGES < parts) fetch(copy);
         COMMIT();
         multiply(acc, a[1], b[1]);
@@ -179,7 +186,7 @@ static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, u
     barrier(CLK_LOCAL_MEM_FENCE); /* sums overwrite the parts */
 }
 
-/* ---- behind the products ------------------------------------------------------------------------------------------ */
+/* ---- behind the products ----------------------------------------------------------------------------------------- */
 
 #if SILU
 static INLINE void silu(float acc[A_TILES][B_TILES][4])
@@ -219,7 +226,8 @@ static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, f
 }
 
 /* A warp's sums to whole lines of Y by way of `mine` in local memory; m0, n0: its first outputs. */
-static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint mine, uint m0, uint M, uint n0, uint N, uint lane OF_ROWS)
+static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint mine, uint m0, uint M, uint n0,
+                              uint N, uint lane OF_ROWS)
 {
 #pragma unroll
     for (int j = 0; j < B_TILES; j += 2) {

@@ -9,13 +9,14 @@
  * Weights that are not F16 are decoded to it on the way. Rows past the edge repeat the last one, K past it
  * is zeros.
  *
- * Flat products: PARTS waves share each BK, 16 or more of K each; at the end their sums meet in local memory and are added in
- * the order of the parts. X is padded to the rows of the unit: 8 on Intel's; AMD's have no tile of fewer than 16.
+ * Flat products: PARTS waves share each BK, 16 or more of K each; at the end their sums meet in local memory and are
+ * added in the order of the parts. X is padded to the rows of the unit: 8 on Intel's; AMD's have no tile of fewer
+ * than 16.
  *
- * Knobs: BM, BN, BK, WM, WN, PARTS, LANES with (BM / WM) * (BN / WN) * PARTS * LANES = WG, WM a multiple of MMA_M, WN of
- * MMA_N, BK of 16 * PARTS; W16 1: W holds F16 rows aligned to 16 bytes. K is a multiple of 8, rows of X are F16 aligned to
- * 16 bytes. Parts: matrix.clh, expand.clh, tile.clh, epilogue.clh.
- * Local memory: MATRIX_LOCAL_BYTES (local_bytes.clh).
+ * Knobs: BM, BN, BK, WM, WN, PARTS, LANES with (BM / WM) * (BN / WN) * PARTS * LANES = WG, WM a multiple of MMA_M, WN
+ * of MMA_N, BK of 16 * PARTS; W16 1: W holds F16 rows aligned to 16 bytes. K is a multiple of 8, rows of X are F16
+ * aligned to 16 bytes. Parts: matrix.clh, expand.clh, tile.clh, epilogue.clh. Local memory: MATRIX_LOCAL_BYTES
+ * (local_bytes.clh).
  */
 #ifndef ACT
 #define ACT 16
@@ -69,7 +70,8 @@ static INLINE void clear(frag_c acc[MT][NT])
 }
 
 /* wm, wn: where this wave's outputs begin in the tile; first: its K. */
-static INLINE void multiply(frag_c acc[MT][NT], const __local ushort *x, const __local ushort *w, uint wm, uint wn, uint first, uint lane)
+static INLINE void multiply(frag_c acc[MT][NT], const __local ushort *x, const __local ushort *w, uint wm, uint wn,
+                            uint first, uint lane)
 {
 #pragma unroll
     for (uint k = first; k < first + PART_K; k += 16) {
@@ -97,10 +99,12 @@ static INLINE void store_sums(__local float *mine, frag_c acc[MT][NT], uint wm, 
 #pragma unroll
         for (int j = 0; j < NT; j++)
 #pragma unroll
-            for (int v = 0; v < N_SUMS; v++) mine[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane)] = acc[i][j][v];
+            for (int v = 0; v < N_SUMS; v++)
+                mine[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane)] = acc[i][j][v];
 }
 
-static INLINE void finish_parts(const epilogue *e, const __local float *sums, uint m0, uint M, uint n0, uint N, uint lid)
+static INLINE void finish_parts(const epilogue *e, const __local float *sums, uint m0, uint M, uint n0, uint N,
+                                uint lid)
 {
     for (uint at = lid; at < BM * BN; at += WG) {
         float sum = sums[at];

@@ -11,8 +11,8 @@
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG, WM a multiple of 16, WN of 16;
  * STAGES >= 2, each of MMA_STAGE_BYTES (local_bytes.clh); W16 1: W holds F16 rows aligned to 16 bytes.
- * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. GROUPED 1: experts_many.clh. Parts: mma.clh, expand.clh, epilogue.clh,
- * experts_many.clh.
+ * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. GROUPED 1: experts_many.clh. Parts: mma.clh, expand.clh,
+ * epilogue.clh, experts_many.clh.
  */
 #ifndef WG
 #define WG 128
@@ -154,7 +154,8 @@ static INLINE void multiply(float acc[A_TILES][B_TILES][4], uint part, const pla
 }
 
 /* All parts of a tile; STAGES - 1 are on their way before the first is multiplied. here: part p; to: part `next`. */
-static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s, uint base, const place *at, uint lid OF_ROWS)
+static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s, uint base, const place *at,
+                                 uint lid OF_ROWS)
 {
     uint n_parts = (s->K + BK - 1) / BK;
     w_held held[W_LOADS];
@@ -181,7 +182,8 @@ static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s
 }
 
 /* m0, n0: the first outputs of this warp. */
-static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint m0, uint M, uint n0, uint N, uint lane OF_ROWS)
+static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint m0, uint M, uint n0, uint N,
+                              uint lane OF_ROWS)
 {
 #pragma unroll
     for (int i = 0; i < A_TILES; i++)

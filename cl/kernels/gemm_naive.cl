@@ -3,8 +3,8 @@
  * The kernel that the faster ones are checked against on a device, and the last resort: no local
  * memory, no barrier, any M, N, K. Neighbours share a row of X and read different rows of W.
  *
- * Knobs: FRAG 1: W is MMA-fragment-major (layout.c), with the knobs of fragments.clh; GROUPED 1: experts.clh, and the rows of an
- * expert are then a multiple of 16 where FRAG is 1.
+ * Knobs: FRAG 1: W is MMA-fragment-major (layout.c), with the knobs of fragments.clh; GROUPED 1: experts.clh, and the
+ * rows of an expert are then a multiple of 16 where FRAG is 1.
  */
 #include "epilogue.clh"
 #include "experts.clh"
@@ -48,7 +48,8 @@ float w_at(const __global uchar *w, ulong row, uint k, uint K)
     if (W_BITS == 16) return vload_half(lane * 8 + p * 2 + e, (const __global half *)tile);
     uint number = quant_at(tile, lane, k / 16 % 4, p, e);
     float q = (float)(W_CODES ? looked_up(number) : number) - (float)W_ZERO;
-    const __global half *scale = (const __global half *)(tile + FRAGMENT_WORDS(W_BITS) * 128) + lane / 4 * FRAGMENT_SCALES(W_BITS, W_GROUP, W_MIN) * 2;
+    const __global half *scale = (const __global half *)(tile + FRAGMENT_WORDS(W_BITS) * 128) +
+                                 lane / 4 * FRAGMENT_SCALES(W_BITS, W_GROUP, W_MIN) * 2;
     uint group = (p % 2 * 64 + k % 64) / W_GROUP;
     return W_MIN ? q * vload_half(group * 2, scale) + vload_half(group * 2 + 1, scale) : q * vload_half(group, scale);
 }

@@ -17,13 +17,14 @@
  *
  * Each output is summed serially over K: bit for bit what gemm_naive gives, for all knobs but PARTS.
  *
- * Flat products, whose few rows of X make few tiles: PARTS teams share each BK, PARTS of K that lie side by side; at the end
- * their sums meet in local memory and are added in the order of the parts. What an output is depends on BK and PARTS alone.
+ * Flat products, whose few rows of X make few tiles: PARTS teams share each BK, PARTS of K that lie side by side; at
+ * the end their sums meet in local memory and are added in the order of the parts. What an output is depends on BK and
+ * PARTS alone.
  *
- * Knobs: BM, BN, BK, TM, TN, PARTS, with BM / TM * (BN / TN) * PARTS = WG, BM + BN or BN a multiple of 32, BK 8, 16 or 32;
- * BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; UNROLL_END: as many of a work-item's TM rows of outputs end in a
- * row; VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; GROUPED 1: experts_many.clh.
- * Local memory: BUFS * TILE_BUFFER_BYTES (local_bytes.clh).
+ * Knobs: BM, BN, BK, TM, TN, PARTS, with BM / TM * (BN / TN) * PARTS = WG, BM + BN or BN a multiple of 32, BK 8, 16 or
+ * 32; BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; UNROLL_END: as many of a work-item's TM rows of
+ * outputs end in a row; VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; GROUPED 1:
+ * experts_many.clh. Local memory: BUFS * TILE_BUFFER_BYTES (local_bytes.clh).
  */
 #ifndef WG
 #define WG 128
@@ -119,8 +120,8 @@ static uint place(uint i, uint t, uint n, uint T)
     return i < T / 4 * 4 ? (i / 4 * n + t) * 4 + i % 4 : i * n + t;
 }
 
-/* Those T values of a row of local memory in which the operand begins at first. No function: PoCL optimises one for any T before
- * it inlines it, and tile16 takes 1.6 times as long. */
+/* Those T values of a row of local memory in which the operand begins at first. No function: PoCL optimises one for any
+ * T before it inlines it, and tile16 takes 1.6 times as long. */
 #define TAKE(out, T, row, first, t, n, swz)                                                        \
     {                                                                                              \
         _Pragma("unroll") for (int i = 0; i < T / 4; i++) {                                        \
@@ -159,8 +160,8 @@ static INLINE void clear(float acc[TM][TN])
 #error the sums of the parts do not fit the buffers
 #endif
 /* The outputs of the tile at (m0, n0); sums: BM x BN of each part. All work-items call together. */
-static INLINE void finish_parts(const epilogue *e, __local float *sums, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty,
-                                uint lid OF_ROWS)
+static INLINE void finish_parts(const epilogue *e, __local float *sums, float acc[TM][TN], uint m0, uint M, uint n0,
+                                uint N, uint tx, uint ty, uint lid OF_ROWS)
 {
     __local float *mine = sums + lid / TEAM * BM * BN;
     for (int i = 0; i < TM; i++)
@@ -175,7 +176,8 @@ static INLINE void finish_parts(const epilogue *e, __local float *sums, float ac
 }
 #else
 /* Of the tile at (m0, n0), the outputs of work-item (ty, tx). */
-static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty OF_ROWS)
+static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx,
+                              uint ty OF_ROWS)
 {
 #pragma unroll UNROLL_END
     for (int i = 0; i < TM; i++)

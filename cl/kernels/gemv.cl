@@ -38,8 +38,8 @@
 #include "dot.clh"
 
 /* Adds the products of n steps from k on, LANES * STEP apart. */
-static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RPL], const __global act_t *x, uint x_stride, uint M, uint k,
-                             int n)
+static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RPL], const __global act_t *x,
+                             uint x_stride, uint M, uint k, int n)
 {
     vec_t w[UNROLL][RPL];
     for (int u = 0; u < n; u++)
@@ -75,7 +75,8 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
         for (int i = 0; i < OUTS; i++) acc[i] = 0;
         for (int r = 0; r < RPL; r++) row[r] = w + min(first + team * RPL + r, N - 1) * w_row_bytes;
         uint k = lane * STEP;
-        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) add_steps(acc, row, x, x_stride, M, k, UNROLL);
+        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP)
+            add_steps(acc, row, x, x_stride, M, k, UNROLL);
         for (; k < K; k += LANES * STEP) add_steps(acc, row, x, x_stride, M, k, 1);
         add_teams(part, acc, lid);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);

@@ -1,7 +1,7 @@
 /* layernorm, one work-group a row: y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * w + b.
  *
- * A work-item holds every WG-th element, PER of them, so that a row is read once. Two sums, of the elements and of their
- * squared distances from the mean, each as a tree in local memory. WG is a power of two.
+ * A work-item holds every WG-th element, PER of them, so that a row is read once. Two sums, of the elements and of
+ * their squared distances from the mean, each as a tree in local memory. WG is a power of two.
  *
  * Knobs: PER elements a work-item, PER * WG >= K.
  */

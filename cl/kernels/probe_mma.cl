@@ -14,7 +14,8 @@ KERNEL void probe_mma(OUT(y), uint n, float a, float b)
     for (uint r = 0; r < n; r++) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%4,%5}, {%0,%1,%2,%3};"
+            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%4,%5}, "
+                         "{%0,%1,%2,%3};"
                          : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
                          : "r"(x), "r"(z));
     }

@@ -1,4 +1,5 @@
-/* rmsnorm, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w + residual. Serial over the group. */
+/* rmsnorm, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w + residual.
+ * Serial over the group. */
 #include "norm.clh"
 
 KERNEL void rmsnorm_naive(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint res_stride,

@@ -1,8 +1,8 @@
 /* rmsnorm for CPUs, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w +
  * residual.
  *
- * 16 neighbouring elements are one vector, and their squares 16 sums. No barriers: where work-items of a group are a loop on
- * one core, each barrier ends it and stores all that they hold.
+ * 16 neighbouring elements are one vector, and their squares 16 sums. No barriers: where work-items of a group are a
+ * loop on one core, each barrier ends it and stores all that they hold.
  */
 #include "norm.clh"
 
@@ -19,7 +19,8 @@ float sum16(float16 v)
     return (a + c) + (b + d);
 }
 
-KERNEL void rmsnorm_row(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint res_stride, uint y_stride, float eps)
+KERNEL void rmsnorm_row(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint res_stride,
+                        uint y_stride, float eps)
 {
     const __global float *w = IN_AT(float, w);
     for (uint i = get_global_id(0); i < M * G; i += get_global_size(0)) {

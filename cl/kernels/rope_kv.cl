@@ -1,8 +1,8 @@
 /* rope_kv: rotates q and k by position, writes q out and k, v into their slots of the KV pools (F16).
  *
  * A row of qkv is Hq heads of q, then Hkv of k, then Hkv of v, D elements each. A work-item does VEC
- * pairs of elements of one head: neighbours do neighbouring pairs. Pair i < n_rot / 2, elements 2i and 2i + 1, is rotated by
- * (cos, sin) = table[pos][i]; what lies behind n_rot is copied.
+ * pairs of elements of one head: neighbours do neighbouring pairs. Pair i < n_rot / 2, elements 2i and 2i + 1, is
+ * rotated by (cos, sin) = table[pos][i]; what lies behind n_rot is copied.
  *
  * Knobs: VEC 4: D and n_rot are multiples of 8, rows and pages aligned to eight elements; 1: any.
  */

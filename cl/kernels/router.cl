@@ -1,5 +1,6 @@
-/* router: of each row of scores the T largest, in descending order, and their weights. A work-item a row, which looks for one after the
- * other: the experts chosen so far are those before the last one in that order, so nothing has to be kept.
+/* router: of each row of scores the T largest, in descending order, and their weights. A work-item a row, which looks
+ * for one after the other: the experts chosen so far are those before the last one in that order, so nothing has to be
+ * kept.
  */
 #include "router.clh"
 
@@ -25,8 +26,8 @@ static float sum_all(const __global float *x, uint E, float top)
     return all;
 }
 
-KERNEL void router(IN(x), OUT(ids), OUT(weights), uint M, uint E, uint T, uint x_stride, uint ids_stride, uint weights_stride, uint sigmoid,
-                   uint normalise, float scale)
+KERNEL void router(IN(x), OUT(ids), OUT(weights), uint M, uint E, uint T, uint x_stride, uint ids_stride,
+                   uint weights_stride, uint sigmoid, uint normalise, float scale)
 {
     for (uint m = get_global_id(0); m < M; m += get_global_size(0)) {
         const __global float *row = IN_AT(float, x) + (ulong)m * x_stride;

@@ -1,16 +1,18 @@
-/* router_norm: for few rows, the norm of x, the scores of all experts and the choice of T of them, in one launch: y = x / sqrt(mean(x^2) + eps) *
- * norm, and of y W^T the largest. One work-group a row: it reads all of W, which has to be small.
+/* router_norm: for few rows, the norm of x, the scores of all experts and the choice of T of them, in one launch: y = x
+ * / sqrt(mean(x^2) + eps) * norm, and of y W^T the largest. One work-group a row: it reads all of W, which has to be
+ * small.
  *
  *            k ->   lane 0   lane 1   ...  lane LANES-1   lane 0 ...
  *   W row e       [ 8 elems | 8 elems |   |   8 elems   | 8 elems | ... ]
  *
- * LANES work-items are a team, which takes ROUTER_ROWS neighbouring rows of W at a time, and from the same loads of x the sum of squares: scores are
- * multiplied by the scale afterwards, so that reading W waits for nothing. Sums of a team are added as a tree in local memory. Then a work-item an
- * expert counts those that come before its own.
+ * LANES work-items are a team, which takes ROUTER_ROWS neighbouring rows of W at a time, and from the same loads of x
+ * the sum of squares: scores are multiplied by the scale afterwards, so that reading W waits for nothing. Sums of a
+ * team are added as a tree in local memory. Then a work-item an expert counts those that come before its own.
  *
  * Scores follow from LANES, VEC and K, whatever the other rows are. They are not those of y rounded to F16.
  *
- * Knobs: LANES, a power of two, at most WG; VEC as in dot.clh, also of y and the norm. At most ROUTER_EXPERTS rows of W.
+ * Knobs: LANES, a power of two, at most WG; VEC as in dot.clh, also of y and the norm. At most ROUTER_EXPERTS rows of
+ * W.
  */
 #include "common.clh"
 #include "local_bytes.clh"
@@ -42,8 +44,8 @@
 #endif
 
 /* What a work-item adds to the sums of rows `first`.. of W, and to that of squares. */
-static INLINE void add_rows(float acc[OUTS], const __global uchar *w, ulong w_row_bytes, uint E, uint first, const __global act_t *x,
-                            const __global float *norm, uint K, uint lane)
+static INLINE void add_rows(float acc[OUTS], const __global uchar *w, ulong w_row_bytes, uint E, uint first,
+                            const __global act_t *x, const __global float *norm, uint K, uint lane)
 {
     const __global uchar *row[ROUTER_ROWS];
     for (int i = 0; i < OUTS; i++) acc[i] = 0;
@@ -70,8 +72,9 @@ static INLINE uint place_of(const __local float *scores, uint E, uint e)
     return before;
 }
 
-KERNEL void router_norm(IN(x), IN(w), IN(norm), OUT(ids), OUT(weights), OUT_ACT(y), uint M, uint E, uint T, uint K, uint x_stride,
-                        ulong w_row_bytes, uint ids_stride, uint weights_stride, uint y_stride, uint sigmoid, uint normalise, float scale, float eps)
+KERNEL void router_norm(IN(x), IN(w), IN(norm), OUT(ids), OUT(weights), OUT_ACT(y), uint M, uint E, uint T, uint K,
+                        uint x_stride, ulong w_row_bytes, uint ids_stride, uint weights_stride, uint y_stride,
+                        uint sigmoid, uint normalise, float scale, float eps)
 {
     __local float part[OUTS][WG], scores[ROUTER_EXPERTS], chosen[ROUTER_EXPERTS];
     const uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES;
@@ -87,7 +90,8 @@ KERNEL void router_norm(IN(x), IN(w), IN(norm), OUT(ids), OUT(weights), OUT_ACT(
             add_rows(acc, IN_AT(uchar, w), w_row_bytes, E, first, x, norm, K, lane);
             add_teams(part, acc, lid);
             by = rms_scale(part[ROUTER_ROWS][team * LANES], K, eps);
-            for (uint r = lane; r < ROUTER_ROWS && first + r < E; r += LANES) scores[first + r] = part[r][team * LANES] * by;
+            for (uint r = lane; r < ROUTER_ROWS && first + r < E; r += LANES)
+                scores[first + r] = part[r][team * LANES] * by;
             barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
         }
         for (uint k = lid * STEP; k < K; k += WG * STEP) {

@@ -119,7 +119,7 @@ void sweep_from(const __global float *z, uint K, uint key, float top, bool weigh
     }
 }
 
-/* ---- sweeps over a run of columns --------------------------------------------------------------------------------- */
+/* ---- sweeps over a run of columns -------------------------------------------------------------------------------- */
 
 void sweep_run(const __global float *z, uint K, const row_state *s, uint tie, found *f)
 {
@@ -137,7 +137,7 @@ void sweep_run(const __global float *z, uint K, const row_state *s, uint tie, fo
     }
 }
 
-/* ---- what comes next: the first work-item only ----------------------------------------------------------------------- */
+/* ---- what comes next: the first work-item only ------------------------------------------------------------------- */
 
 void start_ties(row_state *s)
 {
@@ -243,10 +243,10 @@ uint from_key(const row_state *s)
     }
 }
 
-/* ---- a row -------------------------------------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
 
-KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), OUT(y), OUT(z), uint M, uint K, uint x_stride,
-                   uint z_stride)
+KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), OUT(y), OUT(z), uint M, uint K,
+                   uint x_stride, uint z_stride)
 {
     __local uint counts[WG], places[WG], ties[WG]; /* reduced; ties of each run */
     __local float totals[WG], bests[WG], sums[WG]; /* reduced; sums of each run */
@@ -269,7 +269,8 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
             if (s.sweep == WEIGHTS || s.sweep == PICK)
                 for (uint i = 0; i < lid; i++) tie += ties[i];
             if (s.sweep == FIRST) sweep_first(x, z, K, &f);
-            else if (s.sweep == ADJUST) sweep_adjust(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, adjust));
+            else if (s.sweep == ADJUST)
+                sweep_adjust(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, adjust));
             else if (s.sweep == LARGEST) sweep_largest(z, K, &f);
             else if (s.sweep >= TIES) sweep_run(z, K, &s, tie, &f);
             else sweep_from(z, K, from_key(&s), s.top, s.sweep >= ABOVE, &f);

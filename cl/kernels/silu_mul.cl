@@ -1,8 +1,9 @@
-/* silu_mul: y = gate / (1 + exp(-gate)) * up, or GELU of gate in SiLU's place, where each `each` columns of y have in a row of gu
- * their gate, then their up. One work-item VEC elements.
+/* silu_mul: y = gate / (1 + exp(-gate)) * up, or GELU of gate in SiLU's place, where each `each` columns of y have in a
+ * row of gu their gate, then their up. One work-item VEC elements.
  *
- * Knobs: VEC 4: `each` is a multiple of 4 and rows are aligned to four elements; 1: any. GELU 1: in place of SiLU. CLAMPED 1: gpt-oss's, where
- * gate is at most 7, up is within 7 of 0, and y = gate / (1 + exp(-1.702 gate)) * (up + 1); NaN stays.
+ * Knobs: VEC 4: `each` is a multiple of 4 and rows are aligned to four elements; 1: any. GELU 1: in place of SiLU.
+ * CLAMPED 1: gpt-oss's, where gate is at most 7, up is within 7 of 0, and y = gate / (1 + exp(-1.702 gate)) * (up + 1);
+ * NaN stays.
  */
 #include "epilogue.clh"
 #ifndef VEC

@@ -2,7 +2,8 @@
  */
 #include "common.clh"
 
-KERNEL void weighted_sum(IN(x), IN(weights), IN(res), OUT_ACT(y), uint M, uint N, uint T, uint x_stride, uint weights_stride, uint res_stride, uint y_stride)
+KERNEL void weighted_sum(IN(x), IN(weights), IN(res), OUT_ACT(y), uint M, uint N, uint T, uint x_stride,
+                         uint weights_stride, uint res_stride, uint y_stride)
 {
     FOR_EACH (m, n, M, N) {
         const __global act_t *row = IN_AT(act_t, x) + (ulong)m * x_stride;

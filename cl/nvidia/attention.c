@@ -26,7 +26,14 @@
 
 static wf_attention_shape attention_shape_of(const int32_t knob[5], int d)
 {
-    wf_attention_shape s = {.d = d, .keys = knob[0], .stages = knob[1], .async = knob[2], .chunk = knob[3], .grows = knob[4], .panels = d / 64, .chunks = d / 8};
+    wf_attention_shape s = {.d = d,
+                            .keys = knob[0],
+                            .stages = knob[1],
+                            .async = knob[2],
+                            .chunk = knob[3],
+                            .grows = knob[4],
+                            .panels = d / 64,
+                            .chunks = d / 8};
     s.q_bytes = WF_ATTENTION_ROWS * d * 2;
     s.tile_bytes = s.keys * d * 2;
     s.stage_bytes = 2 * s.tile_bytes;
@@ -50,7 +57,9 @@ static void write_parameters(wf_ptx *t, const wf_attention_shape *s)
     emit(t, "    .param .u64 .ptr .global .align 1 o_base, .param .u64 o_off, .param .u32 o_half,\n");
     for (size_t i = 0; i < WF_LEN(sizes); i++) emit(t, "    .param .u32 %s_size,\n", sizes[i]);
     emit(t, "    .param .f32 scale_, .param .u32 share_");
-    if (s->async) emit(t, ",\n    .param .u64 .ptr .global .align 1 count_base, .param .u64 count_off, .param .f32 base_, .param .f32 low_");
+    if (s->async)
+        emit(t, ",\n    .param .u64 .ptr .global .align 1 count_base, .param .u64 count_off, .param .f32 base_, .param "
+                ".f32 low_");
     emit(t, ")\n.reqntid %d, 1, 1\n.minnctapersm 1\n{\n", WF_CL_ATTENTION_THREADS);
     t->depth = 1;
 }
@@ -58,8 +67,10 @@ static void write_parameters(wf_ptx *t, const wf_attention_shape *s)
 /* What lives as long as the program; the rest belongs to scopes. */
 static void declare_registers(wf_ptx *t, const wf_attention_shape *s)
 {
-    emit(t, ".shared .align 1024 .b8 smem[%d];"
-            ".shared .align 8 .b64 bars[%d];", s->q_bytes + s->stages * s->stage_bytes + wf_attention_total_bytes(s), 4 * s->stages);
+    emit(t,
+         ".shared .align 1024 .b8 smem[%d];"
+         ".shared .align 8 .b64 bars[%d];",
+         s->q_bytes + s->stages * s->stage_bytes + wf_attention_total_bytes(s), 4 * s->stages);
     for (size_t i = 0; i < WF_LEN(inputs); i++) emit(t, ".reg .b64 %s;", inputs[i]);
     for (size_t i = 0; i < WF_LEN(sizes); i++) emit(t, ".reg .b32 %s;", sizes[i]);
     emit(t, ".reg .b64 o_at;"
@@ -81,7 +92,9 @@ static void declare_registers(wf_ptx *t, const wf_attention_shape *s)
 
 static void load_arguments(wf_ptx *t)
 {
-    open_scope(t, "The arguments.", "Writes q, kp, vp, seq, pos, indptr, pages, M, Hq, Hkv, P, page_stride, q_stride, o_stride, o_at, to_half, c, share.",
+    open_scope(t, "The arguments.",
+               "Writes q, kp, vp, seq, pos, indptr, pages, M, Hq, Hkv, P, page_stride, q_stride, o_stride, o_at, "
+               "to_half, c, share.",
                ".b64 off; .b32 half;");
     for (size_t i = 0; i < WF_LEN(inputs); i++)
         emit(t, "ld.param.u64 %s, [%s_base];"
@@ -114,9 +127,11 @@ static void write_descriptor(wf_ptx *t, const char *name, int offset, int panel)
 
 static void begin_work_item(wf_ptx *t)
 {
-    open_scope(t, "Who this work-item is, and how many items of work there are: blocks of rows by heads, times their shares.",
-               "Reads Hq, Hkv, M, share; writes tid, item, grid, lane, warp, quad, sync_id, copies, cta, round, per_kv, hb, br, blocks, columns, row_tiles, items.",
-               ".b32 tmp;");
+    open_scope(
+        t, "Who this work-item is, and how many items of work there are: blocks of rows by heads, times their shares.",
+        "Reads Hq, Hkv, M, share; writes tid, item, grid, lane, warp, quad, sync_id, copies, cta, round, per_kv, hb, "
+        "br, blocks, columns, row_tiles, items.",
+        ".b32 tmp;");
     emit(t, "mov.u32 tid, %%tid.x;"
             "mov.u32 item, %%ctaid.x;"
             "mov.u32 grid, %%nctaid.x;"
@@ -147,7 +162,8 @@ static void begin_work_item(wf_ptx *t)
 static void begin_stages(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "Descriptors of the first stage and of this warpgroup's rows of Q, and the barriers of all stages.",
-               "Reads warp, tid; writes k_first, v_first, q_desc, bar, k_stage, v_stage, k_phase, v_phase.", ".b32 tmp; .b64 mine; .pred p;");
+               "Reads warp, tid; writes k_first, v_first, q_desc, bar, k_stage, v_stage, k_phase, v_phase.",
+               ".b32 tmp; .b64 mine; .pred p;");
     write_descriptor(t, "k_first", s->q_bytes, 16);
     write_descriptor(t, "v_first", s->q_bytes + s->tile_bytes, s->keys * WF_ATTENTION_PANEL);
     write_descriptor(t, "q_desc", 0, 16);
@@ -163,7 +179,9 @@ static void begin_stages(wf_ptx *t, const wf_attention_shape *s)
             "setp.ne.u32 p, tid, 0;"
             "@p bra READY;", 64 * WF_ATTENTION_PANEL >> 4);
     if (s->async) wf_attention_clear_stops(t);
-    for (int i = 0; i < 4 * s->stages; i++) emit(t, "mbarrier.init.shared.b64 [bar+%d], %d;", i * 8, i < 2 * s->stages ? WF_ATTENTION_COPIERS * 32 : WF_ATTENTION_WARPS);
+    for (int i = 0; i < 4 * s->stages; i++)
+        emit(t, "mbarrier.init.shared.b64 [bar+%d], %d;", i * 8,
+             i < 2 * s->stages ? WF_ATTENTION_COPIERS * 32 : WF_ATTENTION_WARPS);
     label(t, "READY");
     emit(t, "bar.sync 0;");
     close_scope(t);
@@ -174,7 +192,9 @@ static void begin_stages(wf_ptx *t, const wf_attention_shape *s)
 static void place_item(wf_ptx *t)
 {
     open_scope(t, "The rows and heads of this item, and which of their runs are its share.",
-               "Reads item, columns, share, row_tiles, br, M, blocks, hb, per_kv; writes my_number, m0, m_end, kvh, head_from, kv_head.", ".b32 row, column;");
+               "Reads item, columns, share, row_tiles, br, M, blocks, hb, per_kv; writes my_number, m0, m_end, kvh, "
+               "head_from, kv_head.",
+               ".b32 row, column;");
     emit(t, "div.u32 row, item, columns;"
             "rem.u32 column, item, columns;"
             "rem.u32 my_number, row, share;"
@@ -193,7 +213,9 @@ static void place_item(wf_ptx *t)
 
 static void place_rows(wf_ptx *t)
 {
-    open_scope(t, "The two packed rows of this lane.", "Reads warp, lane, hb, head_from, br, m0, m_end, per_kv; writes token*, in_kv*, loaded.", ".b32 row, tmp; .pred y;");
+    open_scope(t, "The two packed rows of this lane.",
+               "Reads warp, lane, hb, head_from, br, m0, m_end, per_kv; writes token*, in_kv*, loaded.",
+               ".b32 row, tmp; .pred y;");
     for (int h = 0; h < 2; h++) {
         char token[8], in_kv[8];
         snprintf(token, sizeof token, "token%d", h);
@@ -244,7 +266,8 @@ static void look_at_rows(wf_ptx *t, const char *role)
 static void find_run(wf_ptx *t, const char *role)
 {
     open_scope(t, "The run that begins at row `run`, and its page table.",
-               "Reads run, seq, pos, m_end, lane, indptr, pages; writes from, run_end, end, scattered, table.", ".b32 id, row, i, r, tmp, other; .b64 off, at; .pred y, z;");
+               "Reads run, seq, pos, m_end, lane, indptr, pages; writes from, run_end, end, scattered, table.",
+               ".b32 id, row, i, r, tmp, other; .b64 off, at; .pred y, z;");
     emit(t, "mul.wide.u32 off, run, 4;"
             "add.s64 at, seq, off;"
             "ld.global.u32 id, [at];"
@@ -309,8 +332,13 @@ static void walk_again(wf_ptx *t, const char *role)
 static void walk_items(wf_ptx *t, wf_attention_shape *s, bool copies)
 {
     const char *role = copies ? "COPY" : "MULTIPLY";
-    open_scope(t, copies ? "The warps that copy; they write what only they read." : "The warps that multiply; they write what only they read.", "",
-               copies ? ".b32 tmp; .pred y;" : ".b32 tmp, token<2>, in_kv<2>, last<2>, loaded, mine, least, left, rest, redo, largest<4>; .f32 row_max<2>, sum<2>; .pred y;");
+    open_scope(t,
+               copies ? "The warps that copy; they write what only they read."
+                      : "The warps that multiply; they write what only they read.",
+               "",
+               copies ? ".b32 tmp; .pred y;"
+                      : ".b32 tmp, token<2>, in_kv<2>, last<2>, loaded, mine, least, left, rest, redo, largest<4>; "
+                        ".f32 row_max<2>, sum<2>; .pred y;");
     if (s->chunk && !copies) wf_attention_declare_sums(t, s);
     emit(t, "bra ANY_%s;", role);
     label(t, "ITEM_%s", role);

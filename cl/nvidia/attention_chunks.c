@@ -50,7 +50,8 @@ static void place_total(wf_ptx *t, const wf_attention_shape *s)
 
 void wf_attention_clear_total(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "No chunk is in the total yet.", "Reads tid; writes mine, sum*, total_max*, part*, part_max*, part_sum*.", ".b32 at; .f32 zero;");
+    open_scope(t, "No chunk is in the total yet.",
+               "Reads tid; writes mine, sum*, total_max*, part*, part_max*, part_sum*.", ".b32 at; .f32 zero;");
     emit(t, "mov.u32 mine, 0;"
             "mov.f32 zero, 0f00000000;"
             "mov.f32 sum0, zero;"
@@ -58,7 +59,8 @@ void wf_attention_clear_total(wf_ptx *t, const wf_attention_shape *s)
             "mov.f32 total_max0, " WF_ATTENTION_NO_MAX ";"
             "mov.f32 total_max1, " WF_ATTENTION_NO_MAX ";");
     place_total(t, s);
-    for (int i = 0; i < s->o / 4; i++) emit(t, "st.shared.v4.f32 [at+%d], {zero,zero,zero,zero};", i * MULTIPLIERS * 16);
+    for (int i = 0; i < s->o / 4; i++)
+        emit(t, "st.shared.v4.f32 [at+%d], {zero,zero,zero,zero};", i * MULTIPLIERS * 16);
     clear_part(t, s);
     close_scope(t);
 }
@@ -68,7 +70,8 @@ void wf_attention_load_total(wf_ptx *t, const wf_attention_shape *s)
     open_scope(t, "The total, for the result.", "Reads tid; writes part*.", ".b32 at;");
     place_total(t, s);
     for (int i = 0; i < s->o / 4; i++)
-        emit(t, "ld.shared.v4.f32 {part%d,part%d,part%d,part%d}, [at+%d];", 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, i * MULTIPLIERS * 16);
+        emit(t, "ld.shared.v4.f32 {part%d,part%d,part%d,part%d}, [at+%d];", 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,
+             i * MULTIPLIERS * 16);
     close_scope(t);
 }
 
@@ -76,7 +79,8 @@ void wf_attention_note_step(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
     open_scope(t, "What is to be done when this tile's values are added.",
-               "Reads chain, step, steps, row_max*, weights*, odd*; writes folds, chain_max*, chain_sum*.", ".b32 tmp, last; .f32 other; .pred y, z;");
+               "Reads chain, step, steps, row_max*, weights*, odd*; writes folds, chain_max*, chain_sum*.",
+               ".b32 tmp, last; .f32 other; .pred y, z;");
     emit(t, "setp.ne.u32 y, step, 0;"
             "selp.b32 folds, %d, 0, y;"
             "setp.eq.u32 y, chain, 0;"
@@ -103,7 +107,7 @@ void wf_attention_continues(wf_ptx *t)
             "setp.ne.u32 y, tmp, 0;", CONTINUES);
 }
 
-/* ---- chains to chunks to the total --------------------------------------------------------------------------------- */
+/* ---- chains to chunks to the total ------------------------------------------------------------------------------- */
 
 static void fold_maximum(wf_ptx *t, int h)
 {
@@ -122,8 +126,10 @@ static void fold_maximum(wf_ptx *t, int h)
 /* As add_warps() there. */
 static void fold_chain(wf_ptx *t, const wf_attention_shape *s, int n)
 {
-    open_scope(t, "The chain joins its chunk.", "Reads folds, chain_max*, chain_sum*, part_max*, part_sum*, part*, o*; writes part_max*, part_sum*, part*.",
-               ".b32 tmp; .f32 f0, old<2>, new<2>; .pred y, z<2>;");
+    open_scope(
+        t, "The chain joins its chunk.",
+        "Reads folds, chain_max*, chain_sum*, part_max*, part_sum*, part*, o*; writes part_max*, part_sum*, part*.",
+        ".b32 tmp; .f32 f0, old<2>, new<2>; .pred y, z<2>;");
     for (int h = 0; h < 2; h++) fold_maximum(t, h);
     emit(t, "and.b32 tmp, folds, %d;"
             "setp.eq.u32 y, tmp, 0;"
@@ -155,7 +161,9 @@ static void merge_maximum(wf_ptx *t, int h)
 
 static void merge_chunk(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "The chunk joins the total.", "Reads tid, part_max*, part_sum*, part*, total_max*, sum*; writes total_max*, sum*, part_max*, part_sum*, part*.",
+    open_scope(t, "The chunk joins the total.",
+               "Reads tid, part_max*, part_sum*, part*, total_max*, sum*; writes total_max*, sum*, part_max*, "
+               "part_sum*, part*.",
                ".b32 at; .f32 above, less, old<2>, new<2>, f<4>; .pred y;");
     for (int h = 0; h < 2; h++) merge_maximum(t, h);
     place_total(t, s);
@@ -174,7 +182,8 @@ void wf_attention_fold(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
     open_scope(t, "What ends with the tile whose values were added.",
-               "Reads tid, folds, chain_max*, chain_sum*, part_max*, part_sum*, part*, o*, total_max*, sum*; writes part_max*, part_sum*, part*, total_max*, sum*.",
+               "Reads tid, folds, chain_max*, chain_sum*, part_max*, part_sum*, part*, o*, total_max*, sum*; writes "
+               "part_max*, part_sum*, part*, total_max*, sum*.",
                ".b32 tmp; .pred y;");
     emit(t, "and.b32 tmp, folds, %d;"
             "setp.eq.u32 y, tmp, 0;"

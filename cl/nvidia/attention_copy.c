@@ -13,7 +13,8 @@
 void wf_attention_await(wf_ptx *t, wf_attention_shape *s, const char *bar, int offset, const char *phase)
 {
     int n = wf_attention_label(s);
-    open_scope_for(t, "Waits until the barrier's phase is over.", ".pred over;", "Reads %s, %s; writes nothing.", bar, phase);
+    open_scope_for(t, "Waits until the barrier's phase is over.", ".pred over;", "Reads %s, %s; writes nothing.", bar,
+                   phase);
     label(t, "AWAIT%d", n);
     emit(t, "mbarrier.try_wait.parity.shared.b64 over, [%s+%d], %s;"
             "@!over bra AWAIT%d;", bar, offset, phase, n);
@@ -35,7 +36,8 @@ void wf_attention_advance(wf_ptx *t, const wf_attention_shape *s, const char *x)
 /* Its barriers: full of keys at [bar], of values 8 stages on, then empty ones in that order. */
 void wf_attention_place_stage(wf_ptx *t, const wf_attention_shape *s, const char *x)
 {
-    open_scope_for(t, "The barriers and the descriptor of a stage.", ".b32 tmp;", "Reads %s_stage, bar, %s_first; writes %s_bar, %s_desc.", x, x, x, x);
+    open_scope_for(t, "The barriers and the descriptor of a stage.", ".b32 tmp;",
+                   "Reads %s_stage, bar, %s_first; writes %s_bar, %s_desc.", x, x, x, x);
     emit(t, "shl.b32 tmp, %s_stage, 3;"
             "add.u32 %s_bar, bar, tmp;"
             "mul.wide.u32 %s_desc, %s_stage, %d;"
@@ -45,7 +47,8 @@ void wf_attention_place_stage(wf_ptx *t, const wf_attention_shape *s, const char
 
 void wf_attention_release(wf_ptx *t, const char *bar, int offset)
 {
-    open_scope_for(t, "This warp no longer needs the keys or values of a stage.", ".pred first;", "Reads lane, %s; writes nothing.", bar);
+    open_scope_for(t, "This warp no longer needs the keys or values of a stage.", ".pred first;",
+                   "Reads lane, %s; writes nothing.", bar);
     emit(t, "setp.eq.u32 first, lane, 0;"
             "@first mbarrier.arrive.shared.b64 _, [%s+%d];", bar, offset);
     close_scope(t);
@@ -54,7 +57,8 @@ void wf_attention_release(wf_ptx *t, const char *bar, int offset)
 /* Both roles walk over the keys. */
 void wf_attention_declare_walk(wf_ptx *t)
 {
-    emit(t, ".reg .b32 chunk0, chain, step, steps, grows_at; // of the tile: first key of its chunk, the chain, the step of so many\n");
+    emit(t, ".reg .b32 chunk0, chain, step, steps, grows_at; // of the tile: first key of its chunk, the chain, the "
+            "step of so many\n");
 }
 
 /* ---- which keys ---------------------------------------------------------------------------------------------- */
@@ -73,8 +77,11 @@ void wf_attention_begin_keys(wf_ptx *t, const wf_attention_shape *s)
 static void next_of_chunk(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
-    open_scope(t, "The next step of the chain, or the next chain, or the next chunk; from grows_at on chunks are twice as long.",
-               "Reads chunk0, chain, step, steps, grows_at; writes chunk0, chain, step, steps, grows_at, key0.", ".b32 tmp; .pred y;");
+    open_scope(
+        t,
+        "The next step of the chain, or the next chain, or the next chunk; from grows_at on chunks are twice as long.",
+        "Reads chunk0, chain, step, steps, grows_at; writes chunk0, chain, step, steps, grows_at, key0.",
+        ".b32 tmp; .pred y;");
     emit(t, "add.u32 step, step, 1;"
             "setp.lt.u32 y, step, steps;"
             "@y bra PLACED%d;"
@@ -109,7 +116,8 @@ void wf_attention_count_tiles(wf_ptx *t, const wf_attention_shape *s, const char
                 "div.u32 %s, %s, %d;", tiles, last, s->keys, tiles, tiles, s->keys);
         return;
     }
-    open_scope_for(t, "Tiles of the chunks up to the one in which a key lies.", ".b32 size; .pred y;", "Reads %s; writes %s.", last, tiles);
+    open_scope_for(t, "Tiles of the chunks up to the one in which a key lies.", ".b32 size; .pred y;",
+                   "Reads %s; writes %s.", last, tiles);
     emit(t, "add.s32 %s, %s, 256;"
             "shr.u32 %s, %s, 8;"
             "mov.u32 size, 1;", tiles, last, tiles, tiles);
@@ -142,7 +150,8 @@ void wf_attention_sort_half(wf_ptx *t, const char *chunk, const char *half)
 static void place_halves(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "Where this lane copies half a chunk of keys to, and its first key relative to the last key.",
-               "Reads lane, my_keys, k_stage, now, end; writes half_key, half_to, half_at.", ".b32 chunk, low, tmp, panel;");
+               "Reads lane, my_keys, k_stage, now, end; writes half_key, half_to, half_at.",
+               ".b32 chunk, low, tmp, panel;");
     emit(t, "div.u32 half_key, lane, %d;"
             "rem.u32 chunk, lane, %d;"
             "and.b32 low, chunk, 1;"
@@ -150,17 +159,19 @@ static void place_halves(wf_ptx *t, const wf_attention_shape *s)
             "shr.u32 chunk, chunk, 1;"
             "shr.u32 panel, chunk, 3;", s->d / 4, s->d / 4);
     wf_attention_sort_half(t, "chunk", "low");
-    emit(t, "xor.b32 chunk, chunk, half_key;"
-            "shl.b32 chunk, chunk, 4;"
-            "xor.b32 half_to, half_to, chunk;"
-            "mov.u32 half_at, smem;"
-            "add.u32 half_at, half_at, low;"
-            "mad.lo.u32 half_at, panel, %d, half_at;"
-            "mad.lo.u32 half_at, k_stage, %d, half_at;"
-            "shr.u32 tmp, my_keys, 2; // rows of the tile before those of this warp\n"
-            "add.u32 tmp, tmp, half_key;"
-            "mad.lo.u32 half_at, tmp, %d, half_at;"
-            "add.u32 half_at, half_at, %d;", s->keys * WF_ATTENTION_PANEL, s->stage_bytes, WF_ATTENTION_PANEL, s->q_bytes);
+    emit(t,
+         "xor.b32 chunk, chunk, half_key;"
+         "shl.b32 chunk, chunk, 4;"
+         "xor.b32 half_to, half_to, chunk;"
+         "mov.u32 half_at, smem;"
+         "add.u32 half_at, half_at, low;"
+         "mad.lo.u32 half_at, panel, %d, half_at;"
+         "mad.lo.u32 half_at, k_stage, %d, half_at;"
+         "shr.u32 tmp, my_keys, 2; // rows of the tile before those of this warp\n"
+         "add.u32 tmp, tmp, half_key;"
+         "mad.lo.u32 half_at, tmp, %d, half_at;"
+         "add.u32 half_at, half_at, %d;",
+         s->keys * WF_ATTENTION_PANEL, s->stage_bytes, WF_ATTENTION_PANEL, s->q_bytes);
     emit(t, "add.u32 half_key, half_key, my_keys;"
             "add.u32 half_key, half_key, now;"
             "sub.u32 half_key, half_key, end;");
@@ -170,8 +181,11 @@ static void place_halves(wf_ptx *t, const wf_attention_shape *s)
 static void copy_halves(wf_ptx *t, const wf_attention_shape *s, bool whole)
 {
     int at_once = 32 / (s->d / 4);
-    open_scope_for(t, whole ? "Copies a tile of keys in halves of chunks, all of them there." : "Copies a tile of keys in halves of chunks; keys past the end become zeros.",
-                   ".b32 low, high, bytes; .b64 from, more; .pred y;", "Reads place, kp, lane, %shalf_to, half_at; writes nothing.", whole ? "" : "half_key, ");
+    open_scope_for(t,
+                   whole ? "Copies a tile of keys in halves of chunks, all of them there."
+                         : "Copies a tile of keys in halves of chunks; keys past the end become zeros.",
+                   ".b32 low, high, bytes; .b64 from, more; .pred y;",
+                   "Reads place, kp, lane, %shalf_to, half_at; writes nothing.", whole ? "" : "half_key, ");
     emit(t, "mov.b64 {low, high}, place;"
             "shfl.sync.idx.b32 low, low, 0, 31, -1;"
             "shfl.sync.idx.b32 high, high, 0, 31, -1;"
@@ -184,7 +198,8 @@ static void copy_halves(wf_ptx *t, const wf_attention_shape *s, bool whole)
                 "add.u32 low, low, half_at;", (row & 7) << 4);
         if (!whole) emit(t, "setp.le.s32 y, half_key, %d;"
                             "selp.b32 bytes, 8, 0, y;", -row);
-        emit(t, "cp.async.ca.shared.global [low+%d], [from+%d], 8%s;", row * WF_ATTENTION_PANEL, row * s->d * 2, whole ? "" : ", bytes");
+        emit(t, "cp.async.ca.shared.global [low+%d], [from+%d], 8%s;", row * WF_ATTENTION_PANEL, row * s->d * 2,
+             whole ? "" : ", bytes");
     }
     close_scope(t);
 }
@@ -194,7 +209,8 @@ static void copy_halves(wf_ptx *t, const wf_attention_shape *s, bool whole)
 /* Lane l asks for the page of the l-th 16 keys that its warp copies. */
 static void look_up_pages(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Where the pages of a tile lie in a pool, in bytes.", "Reads lane, key0, my_keys, end, P, table, kvh, page_stride; writes ready.",
+    open_scope(t, "Where the pages of a tile lie in a pool, in bytes.",
+               "Reads lane, key0, my_keys, end, P, table, kvh, page_stride; writes ready.",
                ".b32 key, page, tmp; .b64 off;");
     emit(t, "shl.b32 key, lane, 4;"
             "add.u32 key, key, key0;"
@@ -219,8 +235,10 @@ static void look_up_pages(wf_ptx *t, const wf_attention_shape *s)
 static void copy_tile(wf_ptx *t, const wf_attention_shape *s, const char *pool, int offset, bool whole)
 {
     int period = 8 / s->at_once;
-    open_scope_for(t, whole ? "Copies a tile of which all keys are there." : "Copies a tile; keys past the end become zeros.",
-                   ".b32 low, high, bytes; .b64 from, more; .pred y;", "Reads place, %s, lane, %sto*; writes nothing.", pool, whole ? "" : "row, ");
+    open_scope_for(
+        t, whole ? "Copies a tile of which all keys are there." : "Copies a tile; keys past the end become zeros.",
+        ".b32 low, high, bytes; .b64 from, more; .pred y;", "Reads place, %s, lane, %sto*; writes nothing.", pool,
+        whole ? "" : "row, ");
     for (int g = 0; g < s->keys / 16 / WF_ATTENTION_COPIERS; g++) {
         emit(t, "mov.b64 {low, high}, place;"
                 "shfl.sync.idx.b32 low, low, %d, 31, -1;"
@@ -232,8 +250,9 @@ static void copy_tile(wf_ptx *t, const wf_attention_shape *s, const char *pool, 
         for (int i = 0; i < 16 / s->at_once; i++) {
             if (!whole) emit(t, "setp.le.s32 y, row, %d;"
                                 "selp.b32 bytes, 16, 0, y;", -(g * 16 + i * s->at_once));
-            emit(t, "cp.async.cg.shared.global [to%d+%d], [from+%d], 16%s;", i % period, offset + (g * 16 / 8 + i / period) * 8 * WF_ATTENTION_PANEL,
-                 i * s->at_once * s->d * 2, whole ? "" : ", bytes");
+            emit(t, "cp.async.cg.shared.global [to%d+%d], [from+%d], 16%s;", i % period,
+                 offset + (g * 16 / 8 + i / period) * 8 * WF_ATTENTION_PANEL, i * s->at_once * s->d * 2,
+                 whole ? "" : ", bytes");
         }
     }
     close_scope(t);
@@ -243,18 +262,23 @@ static void copy_tile(wf_ptx *t, const wf_attention_shape *s, const char *pool, 
 static void place_copies(wf_ptx *t, const wf_attention_shape *s)
 {
     int period = 8 / s->at_once;
-    open_scope(t, "Where this lane copies to; `row`: its first row relative to the last key; `whole`: all keys of the tile are there.",
-               "Reads lane, my_keys, k_stage, now, end, k_phase; writes row, to*, phase, whole.", ".b32 chunk, r, tmp, tmp2, mine;");
-    emit(t, "div.u32 row, lane, %d;"
-            "rem.u32 chunk, lane, %d;"
-            "shr.u32 mine, my_keys, %d; // rows of the tile before those of this warp\n"
-            "add.u32 row, row, mine;"
-            "sub.u32 mine, my_keys, mine;"
-            "shr.u32 tmp2, chunk, 3; // the panel\n"
-            "and.b32 chunk, chunk, 7;"
-            "mov.u32 r, smem;"
-            "mad.lo.u32 r, tmp2, %d, r;"
-            "mad.lo.u32 r, k_stage, %d, r;", s->chunks, s->chunks, s->chunk ? 2 : 0, s->keys * WF_ATTENTION_PANEL, s->stage_bytes);
+    open_scope(t,
+               "Where this lane copies to; `row`: its first row relative to the last key; `whole`: all keys of the "
+               "tile are there.",
+               "Reads lane, my_keys, k_stage, now, end, k_phase; writes row, to*, phase, whole.",
+               ".b32 chunk, r, tmp, tmp2, mine;");
+    emit(t,
+         "div.u32 row, lane, %d;"
+         "rem.u32 chunk, lane, %d;"
+         "shr.u32 mine, my_keys, %d; // rows of the tile before those of this warp\n"
+         "add.u32 row, row, mine;"
+         "sub.u32 mine, my_keys, mine;"
+         "shr.u32 tmp2, chunk, 3; // the panel\n"
+         "and.b32 chunk, chunk, 7;"
+         "mov.u32 r, smem;"
+         "mad.lo.u32 r, tmp2, %d, r;"
+         "mad.lo.u32 r, k_stage, %d, r;",
+         s->chunks, s->chunks, s->chunk ? 2 : 0, s->keys * WF_ATTENTION_PANEL, s->stage_bytes);
     for (int k = 0; k < period; k++)
         emit(t, "add.u32 tmp, row, %d;"
                 "and.b32 tmp2, tmp, 7;"
@@ -294,11 +318,15 @@ static void copy_stage(wf_ptx *t, wf_attention_shape *s, int n)
 void wf_attention_copy_run(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
-    open_scope(t, s->chunk ? "Copies all chunks of a run, each tile when its stage is empty." : "Copies all tiles of a run, each when its stage is empty.",
+    open_scope(t,
+               s->chunk ? "Copies all chunks of a run, each tile when its stage is empty."
+                        : "Copies all tiles of a run, each when its stage is empty.",
                s->chunk ? "Reads warp, lane, end, P, table, kvh, page_stride, kp, vp, bar, k_first, k_stage, k_phase; "
                           "writes key0, chunk0, chain, step, steps, grows_at, k_bar, k_desc, k_stage, k_phase."
-                        : "Reads warp, lane, end, P, table, kvh, page_stride, kp, vp, bar, k_first, k_stage, k_phase; writes key0, k_bar, k_desc, k_stage, k_phase.",
-               ".b32 my_keys, now, left, row, to<8>, half_key, half_to, half_at, phase; .b64 ready, place; .pred whole, more;");
+                        : "Reads warp, lane, end, P, table, kvh, page_stride, kp, vp, bar, k_first, k_stage, k_phase; "
+                          "writes key0, k_bar, k_desc, k_stage, k_phase.",
+               ".b32 my_keys, now, left, row, to<8>, half_key, half_to, half_at, phase; .b64 ready, place; .pred "
+               "whole, more;");
     wf_attention_begin_keys(t, s);
     emit(t, "sub.u32 my_keys, warp, %d; // of a tile, the first that this warp copies\n"
             "mul.lo.u32 my_keys, my_keys, %d;", WF_ATTENTION_WARPS, s->chunk ? 64 : s->keys / WF_ATTENTION_COPIERS);

@@ -16,7 +16,10 @@ static void clear_sums(wf_ptx *t, const wf_attention_shape *s)
         wf_attention_clear_total(t, s);
         return;
     }
-    open_scope(t, "Each run begins with cleared accumulators.", s->async ? "Reads again, base; writes mine, sum*, row_max*, o*, largest*." : "Writes mine, sum*, row_max*, o*.", "");
+    open_scope(t, "Each run begins with cleared accumulators.",
+               s->async ? "Reads again, base; writes mine, sum*, row_max*, o*, largest*."
+                        : "Writes mine, sum*, row_max*, o*.",
+               "");
     emit(t, "mov.u32 mine, 0;"
             "mov.f32 sum0, 0f00000000;"
             "mov.f32 sum1, 0f00000000;"
@@ -72,9 +75,10 @@ static void load_q_row(wf_ptx *t, const wf_attention_shape *s, int rows)
 static void load_q(wf_ptx *t, const wf_attention_shape *s)
 {
     int rows = 128 / s->chunks;
-    open_scope(t, "The 64 packed rows of Q of this warpgroup to shared memory, once an item.",
-               "Reads loaded, sync_id, tid, warp, hb, head_from, br, m0, m_end, per_kv, q_stride, kv_head, q; writes loaded.",
-               ".b32 chunk, place, half, row, panel, tmp, token, head, to, v<4>; .b64 from, more; .pred y;");
+    open_scope(
+        t, "The 64 packed rows of Q of this warpgroup to shared memory, once an item.",
+        "Reads loaded, sync_id, tid, warp, hb, head_from, br, m0, m_end, per_kv, q_stride, kv_head, q; writes loaded.",
+        ".b32 chunk, place, half, row, panel, tmp, token, head, to, v<4>; .b64 from, more; .pred y;");
     emit(t, "setp.ne.u32 y, loaded, 0;"
             "@y bra HAVE_Q;"
             "mov.u32 loaded, 1;"
@@ -123,8 +127,10 @@ static void last_keys(wf_ptx *t)
 static void place_run(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, "What this lane's rows see of a run, and how many tiles the warpgroup multiplies.",
-               s->async ? "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end, idle; writes last*, mine, least, left, rest."
-                        : "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end; writes last*, mine, least, left, rest.",
+               s->async ? "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end, idle; writes "
+                          "last*, mine, least, left, rest."
+                        : "Reads token*, pos, from, run, run_end, scattered, mine, warp, hb, m0, end; writes last*, "
+                          "mine, least, left, rest.",
                ".b32 first, last_row, tmp, most; .b64 off; .pred y, z;");
     last_keys(t);
     emit(t, "shr.u32 first, warp, 2; // the first and the last row of the warpgroup\n"
@@ -158,9 +164,12 @@ static void begin_scores(wf_ptx *t, const wf_attention_shape *s)
     open_scope(t, "Begins S = Q K^T.", "Reads q_desc, k_desc, s*; writes s*.", ".b64 a, b;");
     emit(t, "wgmma.fence.sync.aligned;");
     for (int k = 0; k < s->d / 16; k++) {
-        emit(t, "add.s64 a, q_desc, %d;"
-                "add.s64 b, k_desc, %d;"
-                "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {", (k / 4 * WF_ATTENTION_ROWS * WF_ATTENTION_PANEL + k % 4 * 32) >> 4, (k / 4 * s->keys * WF_ATTENTION_PANEL + k % 4 * 32) >> 4, s->keys);
+        emit(t,
+             "add.s64 a, q_desc, %d;"
+             "add.s64 b, k_desc, %d;"
+             "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {",
+             (k / 4 * WF_ATTENTION_ROWS * WF_ATTENTION_PANEL + k % 4 * 32) >> 4,
+             (k / 4 * s->keys * WF_ATTENTION_PANEL + k % 4 * 32) >> 4, s->keys);
         wf_ptx_list(t, "s", 0, s->s);
         emit(t, "}, a, b, %d, 1, 1, 0, 0;", k > 0);
     }
@@ -171,7 +180,8 @@ static void begin_scores(wf_ptx *t, const wf_attention_shape *s)
 static void add_values(wf_ptx *t, const wf_attention_shape *s, int bank)
 {
     open_scope(t, s->chunk ? "Begins O += P V, or where a chain begins, O = P V." : "Begins O += P V.",
-               s->chunk ? "Reads folds, v_desc, p*, o*; writes o*." : "Reads v_desc, p*, o*; writes o*.", ".b32 tmp; .b64 b; .pred y;");
+               s->chunk ? "Reads folds, v_desc, p*, o*; writes o*." : "Reads v_desc, p*, o*; writes o*.",
+               ".b32 tmp; .b64 b; .pred y;");
     if (s->chunk) wf_attention_continues(t);
     emit(t, "wgmma.fence.sync.aligned;");
     for (int k = 0; k < s->keys / 16; k++) {
@@ -349,8 +359,11 @@ static void given_checking_tile(wf_ptx *t, wf_attention_shape *s)
 static void given_tiles(wf_ptx *t, wf_attention_shape *s)
 {
     open_scope(t, "Multiplies all tiles that the warpgroup has rows for, relative to the given maximum.",
-               "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, largest*, key0; "
-               "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, sum*, largest*.", ".b32 later; .pred over;");
+               "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, "
+               "v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, largest*, key0; "
+               "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, "
+               "sum*, largest*.",
+               ".b32 later; .pred over;");
     emit(t, "mov.u32 later, left;");
     take_tiles(t);
     wf_attention_leave_padding(t);
@@ -380,13 +393,21 @@ static void given_tiles(wf_ptx *t, wf_attention_shape *s)
 static void attend_run(wf_ptx *t, wf_attention_shape *s)
 {
     open_scope(t, s->chunk ? "Multiplies all chunks of a run." : "Multiplies all tiles of a run.",
-               s->chunk ? "Reads left, rest, lane, tid, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, weights*, odd*, part*, "
-                          "part_max*, part_sum*, total_max*, sum*; writes left, rest, key0, chunk0, chain, step, steps, grows_at, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
-                          "v_phase, s*, p*, o*, row_max*, weights*, odd*, folds, chain_max*, chain_sum*, part*, part_max*, part_sum*, total_max*, sum*."
-               : s->async ? "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
-                          "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*, largest*."
-                        : "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
-                          "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, v_phase, s*, p*, o*, row_max*, sum*.", ".pred none, raised; .f32 alpha<2>;");
+               s->chunk ? "Reads left, rest, lane, tid, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, "
+                          "v_stage, k_phase, v_phase, s*, o*, row_max*, weights*, odd*, part*, "
+                          "part_max*, part_sum*, total_max*, sum*; writes left, rest, key0, chunk0, chain, step, "
+                          "steps, grows_at, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
+                          "v_phase, s*, p*, o*, row_max*, weights*, odd*, folds, chain_max*, chain_sum*, part*, "
+                          "part_max*, part_sum*, total_max*, sum*."
+               : s->async ? "Reads left, rest, lane, warp, quad, least, last*, mine, c, bar, q_desc, k_first, v_first, "
+                            "k_stage, v_stage, k_phase, v_phase, s*, o*, row_max*, sum*, again, largest*; "
+                            "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
+                            "v_phase, s*, p*, o*, row_max*, sum*, largest*."
+                          : "Reads left, rest, lane, quad, least, last*, c, bar, q_desc, k_first, v_first, k_stage, "
+                            "v_stage, k_phase, v_phase, s*, o*, row_max*, sum*; "
+                            "writes left, rest, key0, k_bar, v_bar, k_desc, v_desc, k_stage, v_stage, k_phase, "
+                            "v_phase, s*, p*, o*, row_max*, sum*.",
+               ".pred none, raised; .f32 alpha<2>;");
     wf_attention_begin_keys(t, s);
     emit(t, "setp.eq.u32 none, left, 0;"
             "@none bra REST;");
@@ -458,8 +479,10 @@ static void write_rows(wf_ptx *t, const wf_attention_shape *s)
 {
     open_scope(t, s->chunk ? "Writes the rows of the run: total / sum." : "Writes the rows of the run: O / sum.",
                s->chunk ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, tid, to_half, o_at; writes part*."
-               : s->async ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*, largest*, again, redo, last*, smallest; writes sum*, largest*, redo."
-                        : "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*; writes sum*.",
+               : s->async
+                   ? "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*, largest*, again, "
+                     "redo, last*, smallest; writes sum*, largest*, redo."
+                   : "Reads sum*, mine, token*, o_stride, kv_head, in_kv*, quad, to_half, o_at, o*; writes sum*.",
                ".b32 tmp, other; .f32 f<2>, over; .b64 to, more; .pred y, z;");
     if (s->chunk) wf_attention_load_total(t, s);
     for (int h = 0; h < 2; h++) write_row(t, s, h);

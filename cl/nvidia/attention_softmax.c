@@ -28,7 +28,8 @@ static int key_of_score(const wf_attention_shape *s, int i)
 static void mask_scores(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
-    open_scope(t, "Scores of keys past a row's last key become -inf.", "Reads key0, least, quad, last*, s*; writes s*.", ".b32 tmp, seen<2>; .pred y;");
+    open_scope(t, "Scores of keys past a row's last key become -inf.", "Reads key0, least, quad, last*, s*; writes s*.",
+               ".b32 tmp, seen<2>; .pred y;");
     emit(t, "add.s32 tmp, key0, %d;"
             "setp.le.s32 y, tmp, least;"
             "@y bra SEEN%d; // all rows of the warp see all keys\n"
@@ -68,10 +69,15 @@ static void raise_row(wf_ptx *t, const wf_attention_shape *s, int h)
 static void raise_maxima(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
-    open_scope(t, s->chunk ? "Raises row maxima that a score of the step exceeds by the rescale threshold; alpha: what accumulators of a chain that goes on are multiplied with."
-                           : "Raises row maxima that a score exceeds by the rescale threshold; alpha: what accumulators are then multiplied with.",
-               s->chunk ? "Reads s*, c, row_max*, weights*, odd*, step; writes raised, row_max*, alpha*, weights*, odd*."
-                        : "Reads s*, c, row_max*, sum*; writes raised, row_max*, alpha*, sum*.", ".b32 tmp; .f32 f<4>, seen_max<2>, new; .pred y;");
+    open_scope(t,
+               s->chunk ? "Raises row maxima that a score of the step exceeds by the rescale threshold; alpha: what "
+                          "accumulators of a chain that goes on are multiplied with."
+                        : "Raises row maxima that a score exceeds by the rescale threshold; alpha: what accumulators "
+                          "are then multiplied with.",
+               s->chunk
+                   ? "Reads s*, c, row_max*, weights*, odd*, step; writes raised, row_max*, alpha*, weights*, odd*."
+                   : "Reads s*, c, row_max*, sum*; writes raised, row_max*, alpha*, sum*.",
+               ".b32 tmp; .f32 f<4>, seen_max<2>, new; .pred y;");
     emit(t, "setp.ne.u32 raised, 0, 0;");
     for (int i = 0; i < 4; i++) emit(t, "mov.f32 f%d, s%d;", i, i);
     for (int i = 4; i < s->s; i++) emit(t, "max.f32 f%d, f%d, s%d;", i % 4, i % 4, i);
@@ -93,7 +99,8 @@ static void raise_maxima(wf_ptx *t, wf_attention_shape *s)
 
 static void weigh_tile(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Scores to weights, 2^(s c - row_max), and their sums.", "Reads row_max*, s*, c, sum*; writes s*, sum*.", ".f32 below<2>;");
+    open_scope(t, "Scores to weights, 2^(s c - row_max), and their sums.",
+               "Reads row_max*, s*, c, sum*; writes s*, sum*.", ".f32 below<2>;");
     emit(t, "neg.f32 below0, row_max0;"
             "neg.f32 below1, row_max1;");
     for (int i = 0; i < s->s; i++)
@@ -107,7 +114,8 @@ static void weigh_tile(wf_ptx *t, const wf_attention_shape *s)
 
 static void begin_chain(wf_ptx *t)
 {
-    open_scope(t, "A chain's first step knows nothing of steps before.", "Reads step, row_max*, weights*, odd*; writes row_max*, weights*, odd*.", ".pred y;");
+    open_scope(t, "A chain's first step knows nothing of steps before.",
+               "Reads step, row_max*, weights*, odd*; writes row_max*, weights*, odd*.", ".pred y;");
     emit(t, "setp.eq.u32 y, step, 0;");
     for (int h = 0; h < 2; h++)
         emit(t, "selp.f32 row_max%d, " WF_ATTENTION_NO_MAX ", row_max%d, y;"
@@ -120,14 +128,17 @@ static void begin_chain(wf_ptx *t)
  * these g, an even one and the next. */
 static void weigh_step(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Scores to weights, and their sums, of even keys and of odd ones.", "Reads row_max*, s*, c, weights*, odd*; writes s*, weights*, odd*.", ".f32 below<2>, two;");
+    open_scope(t, "Scores to weights, and their sums, of even keys and of odd ones.",
+               "Reads row_max*, s*, c, weights*, odd*; writes s*, weights*, odd*.", ".f32 below<2>, two;");
     for (int h = 0; h < 2; h++) emit(t, "neg.f32 below%d, row_max%d;", h, h);
     for (int i = 0; i < s->s; i++)
         emit(t, "fma.rn.f32 s%d, s%d, c, below%d;"
                 "ex2.approx.ftz.f32 s%d, s%d;", i, i, i / 2 % 2, i, i);
     for (int i = 0; i < s->s; i += i % 8 == 3 ? 5 : 1)
-        emit(t, "add.rn.f32 two, s%d, s%d;"
-                "add.rn.f32 %s%d, %s%d, two;", i, i + 4, i % 2 ? "odd" : "weights", i / 2 % 2, i % 2 ? "odd" : "weights", i / 2 % 2);
+        emit(t,
+             "add.rn.f32 two, s%d, s%d;"
+             "add.rn.f32 %s%d, %s%d, two;",
+             i, i + 4, i % 2 ? "odd" : "weights", i / 2 % 2, i % 2 ? "odd" : "weights", i / 2 % 2);
     close_scope(t);
 }
 
@@ -152,7 +163,8 @@ void wf_attention_softmax(wf_ptx *t, wf_attention_shape *s)
 
 void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s, int bank)
 {
-    open_scope(t, "Weights to F16: the layout of S as a result is that of P as an operand.", "Reads s*; writes p*.", "");
+    open_scope(t, "Weights to F16: the layout of S as a result is that of P as an operand.", "Reads s*; writes p*.",
+               "");
     for (int i = 0; i < s->p; i++) emit(t, "cvt.rn.f16x2.f32 p%d, s%d, s%d;", bank * s->p + i, 2 * i + 1, 2 * i);
     close_scope(t);
 }
@@ -170,14 +182,15 @@ void wf_attention_rescale(wf_ptx *t, wf_attention_shape *s)
 /* ---- asynchronous: the range ----------------------------------------------------------------------------------- */
 
 #define MARK_BYTES   (WF_ATTENTION_WARPS * 4) /* of an item */
-#define STOPS        (MARK_BYTES * WF_CL_ATTENTION_ROUNDS) /* behind the marks: a word for each warp that multiplies, of two checks */
+#define STOPS                                                                                                          \
+    (MARK_BYTES * WF_CL_ATTENTION_ROUNDS) /* behind the marks: a word for each warp that multiplies, of two checks */
 #define STOP_BYTES   (2 * MARK_BYTES)
 #define NEVER        (-1)
 #define F16_TOO_MUCH 0x7800                   /* 2^15 */
 #define F16_TO_SIGN  0x08000800               /* added to two numbers in F16 sets the signs of those not below 2^15 */
 #define F16_SIGNS    (-0x7FFF8000)
 #define QUADS        0x11111111               /* of a ballot, a bit of each quad */
-#define F16_TO_F32   (112 << 23)              /* exponents; numbers below 2^-14 become others of that kind, all too small */
+#define F16_TO_F32   (112 << 23) /* exponents; numbers below 2^-14 become others of that kind, all too small */
 
 void wf_attention_declare_async(wf_ptx *t)
 {
@@ -190,8 +203,9 @@ void wf_attention_declare_async(wf_ptx *t)
 
 void wf_attention_load_range(wf_ptx *t)
 {
-    open_scope(t, "The range of the asynchronous softmax: weights relative to base; a row's largest must be above `smallest`.",
-               "Writes again, counts, count, base, smallest.", ".b64 off;");
+    open_scope(
+        t, "The range of the asynchronous softmax: weights relative to base; a row's largest must be above `smallest`.",
+        "Writes again, counts, count, base, smallest.", ".b64 off;");
     emit(t, "ld.param.u64 count, [count_base];"
             "ld.param.u64 off, [count_off];"
             "setp.ne.u64 counts, off, -1;"
@@ -218,7 +232,8 @@ void wf_attention_clear_stops(wf_ptx *t)
 
 void wf_attention_leave_padding(wf_ptx *t)
 {
-    open_scope(t, "Rows of other runs and padding count as left.", "Reads mine; writes largest*.", ".b32 row; .pred y;");
+    open_scope(t, "Rows of other runs and padding count as left.", "Reads mine; writes largest*.",
+               ".b32 row; .pred y;");
     for (int h = 0; h < 2; h++)
         emit(t, "and.b32 row, mine, %d;"
                 "setp.eq.u32 y, row, 0;"
@@ -230,7 +245,8 @@ void wf_attention_leave_padding(wf_ptx *t)
  * check, else NEVER. */
 static void look_at_rows(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Has the warp no rows any more?", "Reads largest*, last*, key0; writes gone.", ".b32 row<2>, after, other; .pred y;");
+    open_scope(t, "Has the warp no rows any more?", "Reads largest*, last*, key0; writes gone.",
+               ".b32 row<2>, after, other; .pred y;");
     emit(t, "add.s32 after, key0, %d;", (WF_ATTENTION_STOP_CHECK + 1) * s->keys);
     for (int h = 0; h < 2; h++)
         emit(t, "max.f16x2 row%d, largest%d, largest%d;"
@@ -253,7 +269,8 @@ static void look_at_rows(wf_ptx *t, const wf_attention_shape *s)
 /* words: of the warpgroup at the check before; at: of this warp at this one. */
 static void place_words(wf_ptx *t, const wf_attention_shape *s)
 {
-    open_scope(t, "Where this warp writes, and where its warpgroup wrote at the check before.", "Reads key0, warp; writes at, words.", ".b32 turn;");
+    open_scope(t, "Where this warp writes, and where its warpgroup wrote at the check before.",
+               "Reads key0, warp; writes at, words.", ".b32 turn;");
     emit(t, "div.u32 turn, key0, %d;"
             "and.b32 turn, turn, 1;"
             "mov.u32 words, marks;"
@@ -269,8 +286,11 @@ static void place_words(wf_ptx *t, const wf_attention_shape *s)
 void wf_attention_check_stop(wf_ptx *t, wf_attention_shape *s)
 {
     int n = wf_attention_label(s);
-    open_scope(t, "Had no warp of the warpgroup rows at the check before? Then this tile is its last. Whether this warp has rows now.",
-               "Reads largest*, last*, key0, warp, lane, left, later, rest; writes left, later, rest.", ".b32 gone, of<4>, at, words; .pred y;");
+    open_scope(t,
+               "Had no warp of the warpgroup rows at the check before? Then this tile is its last. Whether this warp "
+               "has rows now.",
+               "Reads largest*, last*, key0, warp, lane, left, later, rest; writes left, later, rest.",
+               ".b32 gone, of<4>, at, words; .pred y;");
     place_words(t, s);
     emit(t, "ld.volatile.shared.v4.u32 {of0,of1,of2,of3}, [words+%d];", STOPS);
     look_at_rows(t, s);
@@ -321,8 +341,8 @@ void wf_attention_judge_row(wf_ptx *t, int h)
 
 void wf_attention_keep_redo(wf_ptx *t)
 {
-    open_scope(t, "Marks the rows of the item that left, and counts them.", "Reads again, redo, quad, round, warp, lane, counts, count; writes nothing.",
-               ".b32 word, at; .pred y;");
+    open_scope(t, "Marks the rows of the item that left, and counts them.",
+               "Reads again, redo, quad, round, warp, lane, counts, count; writes nothing.", ".b32 word, at; .pred y;");
     emit(t, "@again bra KEPT_REDO;"
             "shr.u32 word, redo, quad;"
             "and.b32 word, word, 1;"
@@ -355,8 +375,11 @@ static void any_mark(wf_ptx *t, const char *role)
 
 void wf_attention_find_redo(wf_ptx *t, bool copies, const char *role)
 {
-    open_scope(t, copies ? "The second time, an item of which no row left is passed over." : "The second time, an item of which no row left is passed over; which rows of this lane did.",
-               copies ? "Reads again, round; writes nothing." : "Reads again, round, warp, lane; writes redo, idle.", ".b32 at, mark<8>; .pred y;");
+    open_scope(t,
+               copies ? "The second time, an item of which no row left is passed over."
+                      : "The second time, an item of which no row left is passed over; which rows of this lane did.",
+               copies ? "Reads again, round; writes nothing." : "Reads again, round, warp, lane; writes redo, idle.",
+               ".b32 at, mark<8>; .pred y;");
     if (!copies) emit(t, "mov.u32 redo, 0;"
                          "setp.ne.u32 idle, 0, 0;");
     emit(t, "@!again bra FIRST_%s;"

@@ -52,7 +52,8 @@ static int shared_bytes(const wf_wgmma *s)
 
 static wf_wgmma gemm_shape_of(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1] & 1, .tail = knob[1] >> 1, .tile_m = knob[2], .silu = silu, .w = *w};
+    wf_wgmma s = {
+        .warpgroups = knob[0], .pack = knob[1] & 1, .tail = knob[1] >> 1, .tile_m = knob[2], .silu = silu, .w = *w};
     s.split_k = WF_MAX(knob[4], 1), s.parts = WF_MAX(-knob[4], 1);
     s.batch = batch_of(&s, knob[3]);
     s.unroll = WF_MAX(WF_WGMMA_STAGES, 2 * s.batch);
@@ -72,8 +73,16 @@ static wf_wgmma gemm_shape_of(const int32_t knob[5], bool silu, const cl_fragmen
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
     wf_wgmma s = gemm_shape_of(knob, silu, w);
-    return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
-                      .parts = (uint32_t)s.parts, .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .tail = s.tail,
+    return (cl_wgmma){.threads = (uint32_t)s.threads,
+                      .w_rows = (uint32_t)s.w_rows,
+                      .tile_n = (uint32_t)s.tile_n,
+                      .tile_m = (uint32_t)s.tile_m,
+                      .split_k = (uint32_t)s.split_k,
+                      .parts = (uint32_t)s.parts,
+                      .resident = (uint32_t)s.resident,
+                      .tile_k = WF_WGMMA_PRODUCTS * 16,
+                      .pack = s.pack,
+                      .tail = s.tail,
                       .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
 }
 
@@ -113,7 +122,8 @@ static void begin_parts(wf_ptx *t, const wf_wgmma *s)
             "mad.lo.u32 kept, tid, %d, kept;"
             "mov.u32 part, 0;"
             "mov.u32 zero, 0;", WF_WGMMA_STAGES * s->stage_bytes, KEPT_AT_ONCE * 4);
-    for (int i = 0; i < s->n_acc; i += KEPT_AT_ONCE) emit(t, "st.shared.v4.u32 [kept+%d], {zero,zero,zero,zero};", kept_place(s, i));
+    for (int i = 0; i < s->n_acc; i += KEPT_AT_ONCE)
+        emit(t, "st.shared.v4.u32 [kept+%d], {zero,zero,zero,zero};", kept_place(s, i));
     find_border(t, s);
     close_scope(t);
 }
@@ -128,8 +138,8 @@ static void add_kept(wf_ptx *t, const wf_wgmma *s, int i)
 /* Once all products that were begun are done. */
 static void end_part(wf_ptx *t, const wf_wgmma *s, int u)
 {
-    open_scope(t, "At the end of a part its sums join those before.", "Reads kt, border, kept, k, part, acc*; writes acc*, part, border.",
-               ".f32 sum<4>; .pred inside;");
+    open_scope(t, "At the end of a part its sums join those before.",
+               "Reads kt, border, kept, k, part, acc*; writes acc*, part, border.", ".f32 sum<4>; .pred inside;");
     emit(t, "setp.ne.u32 inside, kt, border;"
             "@inside bra INSIDE%d;"
             "wgmma.wait_group.sync.aligned 0;", u);
@@ -195,8 +205,9 @@ static void declare_registers(wf_ptx *t, const wf_wgmma *s)
 
 static void load_arguments(wf_ptx *t)
 {
-    open_scope(t, "The arguments; an operand whose offset is -1 is absent.", "Writes x, w, bias, res, y, has_bias, has_res, to_half, m, n, k, stride, y_pitch, res_pitch.",
-         ".b64 off; .b32 half; .pred p;");
+    open_scope(t, "The arguments; an operand whose offset is -1 is absent.",
+               "Writes x, w, bias, res, y, has_bias, has_res, to_half, m, n, k, stride, y_pitch, res_pitch.",
+               ".b64 off; .b32 half; .pred p;");
     for (size_t i = 0; i < WF_LEN(operands); i++) {
         const char *o = operands[i];
         emit(t, "ld.param.u64 %s, [%s_base];"
@@ -228,8 +239,11 @@ static void count_units(wf_ptx *t, const wf_wgmma *s)
 /* What holds for all units of work. */
 static void begin_group(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope_for(t, "Who this work-item is, and how many units of work there are: a unit is one share of the K of one tile.", ".b32 tmp;",
-         "Reads m, n, stride; writes tid, unit, grid, lane, warpgroup, warp, m_tiles, units, x_skip, smem_desc%s.", s->tail ? ", whole" : "");
+    open_scope_for(
+        t, "Who this work-item is, and how many units of work there are: a unit is one share of the K of one tile.",
+        ".b32 tmp;",
+        "Reads m, n, stride; writes tid, unit, grid, lane, warpgroup, warp, m_tiles, units, x_skip, smem_desc%s.",
+        s->tail ? ", whole" : "");
     emit(t, "mov.u32 tid, %%tid.x;"
             "mov.u32 unit, %%ctaid.x;"
             "mov.u32 grid, %%nctaid.x;"
@@ -267,8 +281,11 @@ static void find_tile(wf_ptx *t, const wf_wgmma *s)
 
 static void place_unit(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope_for(t, "The tile of this unit, and its steps of K: [rank * all / split_k, (rank + 1) * all / split_k); of a whole tile all.", ".b32 tmp;",
-         "Reads unit, m_tiles, k%s; writes tile, rank, m0, n0, first_step, steps, kt%s.", s->tail ? ", whole" : "", s->tail ? ", is_whole" : "");
+    open_scope_for(t,
+                   "The tile of this unit, and its steps of K: [rank * all / split_k, (rank + 1) * all / split_k); of "
+                   "a whole tile all.",
+                   ".b32 tmp;", "Reads unit, m_tiles, k%s; writes tile, rank, m0, n0, first_step, steps, kt%s.",
+                   s->tail ? ", whole" : "", s->tail ? ", is_whole" : "");
     find_tile(t, s);
     emit(t, "rem.u32 m0, tile, m_tiles;"
             "mul.lo.u32 m0, m0, %d;"
@@ -289,8 +306,9 @@ static void place_unit(wf_ptx *t, const wf_wgmma *s)
  * matrix itself. */
 static void place_x(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Where this work-item reads X and writes it to shared memory.", "Reads tid, m, m0, stride, first_step, x; writes x_to, x_from, bytes*.",
-         ".b32 row, chunk, tmp, of_row; .b64 more; .pred there;");
+    open_scope(t, "Where this work-item reads X and writes it to shared memory.",
+               "Reads tid, m, m0, stride, first_step, x; writes x_to, x_from, bytes*.",
+               ".b32 row, chunk, tmp, of_row; .b64 more; .pred there;");
     emit(t, "div.u32 row, tid, %d;"
             "and.b32 chunk, tid, %d;"
             "and.b32 tmp, row, 7;"
@@ -318,8 +336,8 @@ static void place_x(wf_ptx *t, const wf_wgmma *s)
 
 static void copy_x(wf_ptx *t, const wf_wgmma *s, int stage)
 {
-    open_scope(t, "Begins to copy this work-item's chunks of the next stage of X.", "Reads tid, x_to, x, x_skip, bytes*, x_from; writes x_from.",
-         ".b64 row, from; .pred mine, there;");
+    open_scope(t, "Begins to copy this work-item's chunks of the next stage of X.",
+               "Reads tid, x_to, x, x_skip, bytes*, x_from; writes x_from.", ".b64 row, from; .pred mine, there;");
     emit(t, "mov.b64 row, x_from;");
     for (int c = 0; c < s->copies; c++) {
         int left = s->tile_m * WF_WGMMA_CHUNKS - c * s->threads;
@@ -336,7 +354,8 @@ static void copy_x(wf_ptx *t, const wf_wgmma *s, int stage)
 
 static void multiply_step(wf_ptx *t, const wf_wgmma *s, int u)
 {
-    open_scope(t, "Begins the products of a step and waits for those of the step before.", "Reads smem_desc, a*, acc*; writes acc*.", ".b64 desc;");
+    open_scope(t, "Begins the products of a step and waits for those of the step before.",
+               "Reads smem_desc, a*, acc*; writes acc*.", ".b64 desc;");
     emit(t, "add.s64 desc, smem_desc, %d;"
             "wgmma.fence.sync.aligned;", u % WF_WGMMA_STAGES * s->stage_bytes >> 4);
     for (int ks = 0; ks < WF_WGMMA_PRODUCTS; ks++) {
@@ -407,11 +426,15 @@ static void main_loop(wf_ptx *t, const wf_wgmma *s)
 {
     int ahead = WF_WGMMA_STAGES - 2;
     bool f16 = s->w.bits == 16;
-    open_scope_for(t, "The main loop: accumulates over the unit's steps of K.", ".b32 later; .pred more;",
-                   "Reads steps, kt, %s, x_from, smem_desc, w_from, prefetches, %s%s; writes acc*, a*, kt, x_from, w_from%s%s%s.",
-                   s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from",
-                   s->parts == 1 ? "" : s->pack ? ", tid, k" : ", k", s->pack ? ", phases" : "", f16 ? "" : ", q*, high_from, scale_from",
-                   s->parts > 1 ? ", kept, part, border" : "");
+    open_scope_for(
+        t, "The main loop: accumulates over the unit's steps of K.", ".b32 later; .pred more;",
+        "Reads steps, kt, %s, x_from, smem_desc, w_from, prefetches, %s%s; writes acc*, a*, kt, x_from, w_from%s%s%s.",
+        s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from",
+        s->parts == 1 ? ""
+        : s->pack     ? ", tid, k"
+                      : ", k",
+        s->pack ? ", phases" : "", f16 ? "" : ", q*, high_from, scale_from",
+        s->parts > 1 ? ", kept, part, border" : "");
     for (int i = 0; i < s->n_acc; i++) emit(t, "mov.f32 acc%d, 0f00000000;", i);
     if (s->parts > 1) begin_parts(t, s);
     fill_stages(t, s, ahead);

@@ -18,7 +18,8 @@
 
 /* Its four columns are of one head. Of a tile: does this work-item's part of a head turn, is it of q, its angles in a
  * row of the table, its place in slot 0 of a page. */
-#define ANGLES      8 /* rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them */
+#define ANGLES                                                                                                         \
+    8 /* rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them */
 #define ROPE_LOCALS " .b32 slot<%d>; .b64 table_at, pool_at; .pred turns, of_q;" /* of ANGLES slots */
 #define ROPE_READS  "slot*, turns, of_q, pool_at, "
 
@@ -26,7 +27,9 @@
 
 void wf_wgmma_rope_parameters(wf_ptx *t)
 {
-    static const char *const views[] = {"table", "pos", "slot", "kp", "vp"}, *const counts[] = {"Hq", "Hkv", "P", "table_stride", "positions"};
+    static const char *const views[] = {"table", "pos", "slot", "kp", "vp"}, *const counts[] = {"Hq", "Hkv", "P",
+                                                                                                "table_stride",
+                                                                                                "positions"};
     for (size_t i = 0; i < WF_LEN(views); i++)
         emit(t, ",\n    .param .u64 .ptr .global .align 1 %s_base, .param .u64 %s_off", views[i], views[i]);
     for (size_t i = 0; i < WF_LEN(counts); i++) emit(t, "%s.param .u32 %s", i ? ", " : ",\n    ", counts[i]);
@@ -43,8 +46,11 @@ static void begin_of(wf_ptx *t, const char *view, const char *at)
 
 static void place_head(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Whose head this work-item's columns are of, its angles in a row of the table, and where slot 0 of a page has them.",
-               "Reads column; writes turns, of_q, table_at, pool_at.", ".b32 head, in_head, n_q, n_kv, page; .b64 off, more; .pred of_k;");
+    open_scope(t,
+               "Whose head this work-item's columns are of, its angles in a row of the table, and where slot 0 of a "
+               "page has them.",
+               "Reads column; writes turns, of_q, table_at, pool_at.",
+               ".b32 head, in_head, n_q, n_kv, page; .b64 off, more; .pred of_k;");
     emit(t, "div.u32 head, column, %d;"
             "rem.u32 in_head, column, %d;"
             "ld.param.u32 n_q, [Hq];"
@@ -72,7 +78,8 @@ static void place_head(wf_ptx *t, const wf_wgmma *s)
 /* Of row y_row, if p. */
 static void load_angles(wf_ptx *t, int j)
 {
-    open_scope(t, "A position outside of the table takes its first or last row.", "Reads p, y_row, turns, table_at; writes r*, slot*.",
+    open_scope(t, "A position outside of the table takes its first or last row.",
+               "Reads p, y_row, turns, table_at; writes r*, slot*.",
                ".b32 last, pitch, to; .b64 from, off, more; .pred wanted;");
     emit(t, "mul.wide.u32 more, y_row, 4;"
             "mov.u32 to, 0;"
@@ -102,7 +109,8 @@ static void load_angles(wf_ptx *t, int j)
 /* Rounding is spelled out, so that every tile has the same bits. */
 static void turn_pairs(wf_ptx *t, int j)
 {
-    open_scope(t, "Turns both pairs: a cos - b sin, a sin + b cos.", "Reads f*, r*, turns; writes f*.", ".f32 less, more;");
+    open_scope(t, "Turns both pairs: a cos - b sin, a sin + b cos.", "Reads f*, r*, turns; writes f*.",
+               ".f32 less, more;");
     for (int a = 0, r = 4 * j; a < 4; a += 2, r += 2)
         emit(t, "mul.rn.f32 less, f%d, r%d;"
                 "neg.f32 less, less;"
@@ -115,7 +123,8 @@ static void turn_pairs(wf_ptx *t, int j)
 static void store_kv(wf_ptx *t, const wf_wgmma *s, int i, int j)
 {
     emit(t, "@of_q bra OF_Q%d;", i);
-    open_scope(t, "Four elements to their slot.", "Reads f*, slot*, pool_at; writes nothing.", ".b32 page, in_page, h<2>; .b64 to, more; .pred there;");
+    open_scope(t, "Four elements to their slot.", "Reads f*, slot*, pool_at; writes nothing.",
+               ".b32 page, in_page, h<2>; .b64 to, more; .pred there;");
     emit(t, "ld.param.u64 more, [slots];"
             "cvt.u64.u32 to, slot%d;"
             "setp.ge.s32 there, slot%d, 0;"
@@ -192,7 +201,8 @@ uint64_t wf_wgmma_exchange_bytes(const wf_wgmma *s)
 static void place_items(wf_ptx *t, const wf_wgmma *s)
 {
     open_scope(t, "Which outputs this work-item finishes, and their bias.",
-               "Reads tid, n0, n, rank, has_bias, bias; writes first_row, in_tile, column, at, reduced, b*.", ".b32 row; .b64 from, more; .pred p;");
+               "Reads tid, n0, n, rank, has_bias, bias; writes first_row, in_tile, column, at, reduced, b*.",
+               ".b32 row; .b64 from, more; .pred p;");
     emit(t, "div.u32 first_row, tid, %d;"
             "rem.u32 in_tile, tid, %d;"
             "shl.b32 in_tile, in_tile, 2;"
@@ -214,7 +224,8 @@ static void place_items(wf_ptx *t, const wf_wgmma *s)
 
 static void store_accumulators(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Accumulators to shared memory: [row of X][row of W] in F32.", "Reads lane, warpgroup, warp, acc*; writes nothing.", ".b32 to, row, quad;");
+    open_scope(t, "Accumulators to shared memory: [row of X][row of W] in F32.",
+               "Reads lane, warpgroup, warp, acc*; writes nothing.", ".b32 to, row, quad;");
     emit(t, "shr.u32 row, lane, 2;"
             "and.b32 quad, lane, 3;"
             "mov.u32 to, smem;"
@@ -258,9 +269,10 @@ static void send_row(wf_ptx *t, const wf_wgmma *s, int i)
 static void send_sums(wf_ptx *t, const wf_wgmma *s)
 {
     unsigned long long one = wf_wgmma_exchange_bytes(s) / s->split_k / s->split_k;
-    open_scope_for(t, "Sends the tile's sums to their reducers; then `exchange` is where this work-item receives its own.",
-                   ".b32 row, y_row, reducer, e<4>; .b64 to, more; .pred p, q;",
-                   "Reads tile, first_row, in_tile, column, m0, m, n, rank, at%s; writes exchange.", s->tail ? ", whole" : "");
+    open_scope_for(
+        t, "Sends the tile's sums to their reducers; then `exchange` is where this work-item receives its own.",
+        ".b32 row, y_row, reducer, e<4>; .b64 to, more; .pred p, q;",
+        "Reads tile, first_row, in_tile, column, m0, m, n, rank, at%s; writes exchange.", s->tail ? ", whole" : "");
     emit(t, "%s.u32 row, tile%s;", s->tail ? "sub" : "mov", s->tail ? ", whole" : "");
     emit(t, "ld.param.u64 exchange, [exchange_base];"
             "mul.wide.u32 to, row, %llu;"
@@ -278,10 +290,12 @@ static void send_sums(wf_ptx *t, const wf_wgmma *s)
 /* Four sums of all work-groups: f0 to f3, of the second half of the rows of W f4 to f7. */
 static void receive_sums(wf_ptx *t, const wf_wgmma *s, int i, int half)
 {
-    int sender = share_rows(s) * s->w_rows * 4, at = (i * rows_at_once(s) * s->w_rows + half * s->tile_n) * 4, poll = 2 * i + half;
+    int sender = share_rows(s) * s->w_rows * 4, at = (i * rows_at_once(s) * s->w_rows + half * s->tile_n) * 4,
+        poll = 2 * i + half;
     char locals[64];
     snprintf(locals, sizeof locals, ".b32 least, e<%d>; .f32 sent; .pred p;", s->split_k * 4);
-    open_scope(t, "Polls until the sums have arrived, puts the zeros back, and adds in the order of K.", "Reads exchange; writes f*.", locals);
+    open_scope(t, "Polls until the sums have arrived, puts the zeros back, and adds in the order of K.",
+               "Reads exchange; writes f*.", locals);
     label(t, "POLL%d", poll);
     emit(t, "mov.u32 least, -1;");
     for (int r = 0; r < s->split_k; r++) {
@@ -293,7 +307,8 @@ static void receive_sums(wf_ptx *t, const wf_wgmma *s, int i, int half)
     emit(t, "setp.eq.u32 p, least, 0;"
             "@p bra POLL%d;"
             "mov.u32 least, 0;", poll);
-    for (int r = 0; r < s->split_k; r++) emit(t, "st.global.v4.u32 [exchange+%d], {least,least,least,least};", r * sender + at);
+    for (int r = 0; r < s->split_k; r++)
+        emit(t, "st.global.v4.u32 [exchange+%d], {least,least,least,least};", r * sender + at);
     for (int v = 0; v < 4; v++) emit(t, "mov.f32 f%d, 0f00000000;", half * 4 + v);
     for (int v = 0; v < s->split_k * 4; v++)
         emit(t, "mov.b32 sent, e%d;"
@@ -316,7 +331,8 @@ static void find_row(wf_ptx *t, const wf_wgmma *s, int i)
 static void load_residual(wf_ptx *t, const wf_wgmma *s, int i)
 {
     int r = i % rows_together(s) * 4;
-    open_scope(t, "Loads a row's residual, which has the dtype of Y.", "Reads reduced, m0, m, n, column, has_res, res_pitch, res, to_half; writes r*.",
+    open_scope(t, "Loads a row's residual, which has the dtype of Y.",
+               "Reads reduced, m0, m, n, column, has_res, res_pitch, res, to_half; writes r*.",
                ".b32 row, y_row; .b64 from, more; .pred p, halves, floats;");
     find_row(t, s, i);
     for (int v = 0; v < 4; v++) emit(t, "mov.f32 r%d, 0f00000000;", r + v);
@@ -399,8 +415,9 @@ static void finish_row(wf_ptx *t, const wf_wgmma *s, int i)
     int r = i % rows_together(s), name = label_of(s, i);
     open_scope_for(t, "Finishes four outputs of a row: sums, bias, then residual, SiLU or the rotation, one store.",
                    ".b32 row, y_row, h<2>; .f32 f<8>; .b64 to, more; .pred p;",
-                   "Reads reduced, m0, m, n, column, %s, b*, %s%sto_half, y_pitch, y; writes %s.", s->split_k > 1 ? "exchange" : "at",
-                   s->silu ? "" : "r*, ", s->rope.head ? ROPE_READS : "", s->silu || s->rope.head ? "nothing" : "r*");
+                   "Reads reduced, m0, m, n, column, %s, b*, %s%sto_half, y_pitch, y; writes %s.",
+                   s->split_k > 1 ? "exchange" : "at", s->silu ? "" : "r*, ", s->rope.head ? ROPE_READS : "",
+                   s->silu || s->rope.head ? "nothing" : "r*");
     find_row(t, s, i);
     emit(t, "@!p bra END%d;", name);
     load_sums(t, s, i);
@@ -423,7 +440,8 @@ static void load_more(wf_ptx *t, const wf_wgmma *s, int i)
         load_residual(t, s, i);
         return;
     }
-    open_scope(t, "Loads a row's angles and slot.", "Reads reduced, m0, m, n, column, turns, table_at; writes r*, slot*.", ".b32 row, y_row; .pred p;");
+    open_scope(t, "Loads a row's angles and slot.",
+               "Reads reduced, m0, m, n, column, turns, table_at; writes r*, slot*.", ".b32 row, y_row; .pred p;");
     find_row(t, s, i);
     load_angles(t, i % rows_together(s));
     close_scope(t);
@@ -433,10 +451,15 @@ static void finish_tile(wf_ptx *t, const wf_wgmma *s)
 {
     char locals[240], rope[80] = "";
     if (s->rope.head) snprintf(rope, sizeof rope, ROPE_LOCALS, ANGLES);
-    snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;%s", rows_together(s) * 4, rope);
+    snprintf(locals, sizeof locals, ".b32 first_row, in_tile, column, at, reduced; .b64 exchange; .f32 b<8>, r<%d>;%s",
+             rows_together(s) * 4, rope);
     open_scope_for(t, "The epilogue: from accumulators to Y.", locals,
-                   "Reads tid, lane, warpgroup, warp, acc*, %srank, m0, n0, m, n, has_bias, bias, has_res, res, res_pitch, to_half, y, y_pitch; "
-                   "writes nothing.", !s->tail ? "tile, " : s->split_k > 1 ? "tile, whole, " : "");
+                   "Reads tid, lane, warpgroup, warp, acc*, %srank, m0, n0, m, n, has_bias, bias, has_res, res, "
+                   "res_pitch, to_half, y, y_pitch; "
+                   "writes nothing.",
+                   !s->tail         ? "tile, "
+                   : s->split_k > 1 ? "tile, whole, "
+                                    : "");
     place_items(t, s);
     if (s->rope.head) place_head(t, s);
     store_accumulators(t, s);

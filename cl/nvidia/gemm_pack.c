@@ -28,25 +28,28 @@ int wf_wgmma_pack_registers(const wf_wgmma *s)
 /* Work-item tid copies chunk tid % chunks of rows tid / chunks + ... of the block, to chunk ^ row % 8 of its stages. */
 static void place_block(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Where this work-item reads and writes the claimed block.", "Reads block, per_tile, steps, tid, scratch, stride, x; writes m_row, kt, row, to, from.",
+    open_scope(t, "Where this work-item reads and writes the claimed block.",
+               "Reads block, per_tile, steps, tid, scratch, stride, x; writes m_row, kt, row, to, from.",
                ".b32 chunk, tmp; .b64 more;");
-    emit(t, "div.u32 m_row, block, per_tile;"
-            "rem.u32 kt, block, per_tile;"
-            "mul.lo.u32 kt, kt, %d;"
-            "div.u32 row, tid, %d;"
-            "and.b32 chunk, tid, %d;"
-            "mad.lo.u32 tmp, m_row, steps, kt;"
-            "mul.wide.u32 to, tmp, %d;"
-            "mul.wide.u32 more, row, %d;"
-            "add.s64 to, to, more;"
-            "and.b32 tmp, row, 7;"
-            "xor.b32 tmp, tmp, chunk;"
-            "mul.wide.u32 more, tmp, 16;"
-            "add.s64 to, to, more;"
-            "add.s64 to, to, scratch;"
-            "add.s64 to, to, %u;"
-            "mad.lo.u32 m_row, m_row, %d, row;",
-         BLOCK_STAGES, WF_WGMMA_CHUNKS, WF_WGMMA_CHUNKS - 1, s->stage_bytes, WF_WGMMA_ROW_BYTES, WF_CL_ZEROED, s->tile_m);
+    emit(t,
+         "div.u32 m_row, block, per_tile;"
+         "rem.u32 kt, block, per_tile;"
+         "mul.lo.u32 kt, kt, %d;"
+         "div.u32 row, tid, %d;"
+         "and.b32 chunk, tid, %d;"
+         "mad.lo.u32 tmp, m_row, steps, kt;"
+         "mul.wide.u32 to, tmp, %d;"
+         "mul.wide.u32 more, row, %d;"
+         "add.s64 to, to, more;"
+         "and.b32 tmp, row, 7;"
+         "xor.b32 tmp, tmp, chunk;"
+         "mul.wide.u32 more, tmp, 16;"
+         "add.s64 to, to, more;"
+         "add.s64 to, to, scratch;"
+         "add.s64 to, to, %u;"
+         "mad.lo.u32 m_row, m_row, %d, row;",
+         BLOCK_STAGES, WF_WGMMA_CHUNKS, WF_WGMMA_CHUNKS - 1, s->stage_bytes, WF_WGMMA_ROW_BYTES, WF_CL_ZEROED,
+         s->tile_m);
     emit(t, "mul.wide.u32 from, m_row, stride;"
             "mul.wide.u32 more, kt, %d;"
             "add.s64 from, from, more;"
@@ -79,11 +82,13 @@ static void load_chunk(wf_ptx *t, const wf_wgmma *s, int c, int j)
 static void store_chunk(wf_ptx *t, const wf_wgmma *s, int c, int j)
 {
     int rows = s->threads / WF_WGMMA_CHUNKS;
-    emit(t, "add.u32 tmp, kt, %d;"
-            "setp.lt.u32 in_k, tmp, steps;"
-            "add.u32 tmp, row, %d;"
-            "setp.lt.and.u32 there, tmp, %d, in_k;"
-            "@there st.global.v4.u32 [to+%d], {", j, c * rows, s->tile_m, j * s->stage_bytes + c * rows * WF_WGMMA_ROW_BYTES);
+    emit(t,
+         "add.u32 tmp, kt, %d;"
+         "setp.lt.u32 in_k, tmp, steps;"
+         "add.u32 tmp, row, %d;"
+         "setp.lt.and.u32 there, tmp, %d, in_k;"
+         "@there st.global.v4.u32 [to+%d], {",
+         j, c * rows, s->tile_m, j * s->stage_bytes + c * rows * WF_WGMMA_ROW_BYTES);
     wf_ptx_list(t, "a", register_of(c, j), 4);
     emit(t, "};");
 }
@@ -105,7 +110,8 @@ static void copy_block(wf_ptx *t, const wf_wgmma *s)
 /* The next block is claimed while one is copied; no work-item overtakes another by more than a block. */
 static void claim_blocks(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Claims and copies blocks until none is left.", "Reads lead, scratch, n_blocks, per_tile, steps, tid, stride, x, m, x_skip; writes packed, a*.",
+    open_scope(t, "Claims and copies blocks until none is left.",
+               "Reads lead, scratch, n_blocks, per_tile, steps, tid, stride, x, m, x_skip; writes packed, a*.",
                ".b32 at, claim, block, m_row, kt, row; .b64 to, from; .pred none;");
     emit(t, "mov.u32 at, claimed;"
             "mov.u32 packed, 0;"
@@ -147,7 +153,8 @@ static void begin_pack(wf_ptx *t)
  * only past a proxy fence. */
 void wf_wgmma_pack(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Packs X into scratch memory, with all other work-groups.", "Reads tid, k, m_tiles, stride, x, m, x_skip; writes full_bars, phases, lead, scratch, a*.",
+    open_scope(t, "Packs X into scratch memory, with all other work-groups.",
+               "Reads tid, k, m_tiles, stride, x, m, x_skip; writes full_bars, phases, lead, scratch, a*.",
                ".b32 steps, per_tile, n_blocks, packed, done; .pred early;");
     begin_pack(t);
     claim_blocks(t, s);
@@ -167,7 +174,8 @@ void wf_wgmma_pack(wf_ptx *t, const wf_wgmma *s)
 
 void wf_wgmma_place_packed(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "The unit's first stage of packed X.", "Reads m0, k, first_step, scratch; writes x_from.", ".b32 stage, steps;");
+    open_scope(t, "The unit's first stage of packed X.", "Reads m0, k, first_step, scratch; writes x_from.",
+               ".b32 stage, steps;");
     emit(t, "div.u32 stage, m0, %d;"
             "shr.u32 steps, k, %d;"
             "mad.lo.u32 stage, stage, steps, first_step;"
@@ -180,19 +188,22 @@ void wf_wgmma_place_packed(wf_ptx *t, const wf_wgmma *s)
 
 void wf_wgmma_fetch_packed(wf_ptx *t, const wf_wgmma *s, int stage)
 {
-    open_scope(t, "Begins the bulk copy of the next stage of X.", "Reads lead, full_bars, x_from; writes x_from.", ".b32 to;");
-    emit(t, "mov.u32 to, smem;"
-            "add.u32 to, to, %d;"
-            "@lead mbarrier.arrive.expect_tx.shared.b64 _, [full_bars+%d], %d;"
-            "@lead cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [x_from], %d, [full_bars+%d];"
-            "add.s64 x_from, x_from, %d;",
+    open_scope(t, "Begins the bulk copy of the next stage of X.", "Reads lead, full_bars, x_from; writes x_from.",
+               ".b32 to;");
+    emit(t,
+         "mov.u32 to, smem;"
+         "add.u32 to, to, %d;"
+         "@lead mbarrier.arrive.expect_tx.shared.b64 _, [full_bars+%d], %d;"
+         "@lead cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [x_from], %d, [full_bars+%d];"
+         "add.s64 x_from, x_from, %d;",
          stage * s->stage_bytes, stage * 8, s->stage_bytes, s->stage_bytes, stage * 8, s->stage_bytes);
     close_scope(t);
 }
 
 void wf_wgmma_await_packed(wf_ptx *t, int stage, int u)
 {
-    open_scope(t, "Waits until the stage is filled; a phase bit for each stage.", "Reads phases, full_bars; writes phases.", ".b32 phase; .pred filled;");
+    open_scope(t, "Waits until the stage is filled; a phase bit for each stage.",
+               "Reads phases, full_bars; writes phases.", ".b32 phase; .pred filled;");
     emit(t, "bfe.u32 phase, phases, %d, 1;", stage);
     label(t, "FULL%d", u);
     emit(t, "mbarrier.try_wait.parity.shared.b64 filled, [full_bars+%d], phase;"
@@ -203,7 +214,8 @@ void wf_wgmma_await_packed(wf_ptx *t, int stage, int u)
 
 void wf_wgmma_exit_packed(wf_ptx *t)
 {
-    open_scope(t, "The last work-group that exits sets the counters to zero again.", "Reads lead, scratch, grid; writes grid.", ".b32 gone; .pred p;");
+    open_scope(t, "The last work-group that exits sets the counters to zero again.",
+               "Reads lead, scratch, grid; writes grid.", ".b32 gone; .pred p;");
     emit(t, "@!lead bra GONE;"
             "atom.add.acq_rel.gpu.global.u32 gone, [scratch+8], 1;"
             "sub.u32 grid, grid, 1;"

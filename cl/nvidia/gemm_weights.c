@@ -72,7 +72,8 @@ void wf_wgmma_declare_weights(wf_ptx *t, const wf_wgmma *s)
 /* From a work-item's place in a tile to its extra planes and its scales. */
 static void place_parts(wf_ptx *t, const wf_wgmma *s)
 {
-    open_scope(t, "Where the extra planes and the scales of W are.", "Reads w_from, lane; writes high_from, scale_from.", ".b32 tmp; .b64 more;");
+    open_scope(t, "Where the extra planes and the scales of W are.",
+               "Reads w_from, lane; writes high_from, scale_from.", ".b32 tmp; .b64 more;");
     emit(t, "mul.wide.s32 more, lane, %d;"
             "add.s64 high_from, w_from, more;"
             "add.s64 high_from, high_from, 512;"
@@ -90,8 +91,9 @@ static void place_parts(wf_ptx *t, const wf_wgmma *s)
 void wf_wgmma_place_w(wf_ptx *t, const wf_wgmma *s)
 {
     int half = s->warpgroups * 2;
-    open_scope(t, "Where this work-item reads W.", "Reads n, k, lane, m0, n0, warpgroup, warp, first_step, w; writes prefetches, w_from.",
-         ".b32 last, row, block, tiles; .b64 off, more; .pred up;");
+    open_scope(t, "Where this work-item reads W.",
+               "Reads n, k, lane, m0, n0, warpgroup, warp, first_step, w; writes prefetches, w_from.",
+               ".b32 last, row, block, tiles; .b64 off, more; .pred up;");
     emit(t, "add.u32 last, n, 15;"
             "shr.u32 last, last, 4;"
             "sub.u32 last, last, 1;"
@@ -144,7 +146,8 @@ static void load_step(wf_ptx *t, const wf_wgmma *s, int u, int i)
 {
     if (is_f16(s)) {
         for (int product = 0; product < WF_WGMMA_PRODUCTS; product++)
-            load_words(t, "a", wf_wgmma_fragment(s, u, product), 4, "w_from", i * step_bytes(s) + product * step_bytes(s) / WF_WGMMA_PRODUCTS);
+            load_words(t, "a", wf_wgmma_fragment(s, u, product), 4, "w_from",
+                       i * step_bytes(s) + product * step_bytes(s) / WF_WGMMA_PRODUCTS);
         return;
     }
     load_words(t, "q", held_register(s, u), 4, "w_from", i * step_bytes(s));
@@ -156,8 +159,9 @@ static void load_step(wf_ptx *t, const wf_wgmma *s, int u, int i)
  * issued since (measured: 575 against 645 TFLOP/s). */
 void wf_wgmma_load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
 {
-    open_scope_for(t, "Loads W for the next batch of steps, and prefetches the one after into L2.", ".b32 step; .pred there, fetch;",
-                   "Reads kt, steps, w_from%s%s; writes %s, w_from%s.", is_f16(s) ? "" : ", high_from, scale_from", s->resident > 1 ? "" : ", prefetches",
+    open_scope_for(t, "Loads W for the next batch of steps, and prefetches the one after into L2.",
+                   ".b32 step; .pred there, fetch;", "Reads kt, steps, w_from%s%s; writes %s, w_from%s.",
+                   is_f16(s) ? "" : ", high_from, scale_from", s->resident > 1 ? "" : ", prefetches",
                    is_f16(s) ? "a*" : "q*", is_f16(s) ? "" : ", high_from, scale_from");
     for (int i = 0; i < s->batch; i++) {
         emit(t, "add.u32 step, kt, %d;"
@@ -171,7 +175,7 @@ void wf_wgmma_load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
     close_scope(t);
 }
 
-/* ---- quantised weights to F16 -------------------------------------------------------------------------------------- */
+/* ---- quantised weights to F16 ------------------------------------------------------------------------------------ */
 
 #define F16_1024 0x6400 /* whose last bit is 1; two of it are a pair */
 #define PAIR(x)  ((unsigned)(x) * 0x10001u)
@@ -254,7 +258,8 @@ static int scale_of(const wf_wgmma *s, int product, int p)
 static void spread_scales(wf_ptx *t, const wf_wgmma *s, int from)
 {
     for (int i = 0; i < w_scales(s) * 2; i++)
-        emit(t, "prmt.b32 s%d, q%d, q%d, 0x%x;", i, from + w_planes(s) + i / 2, from + w_planes(s) + i / 2, i % 2 ? 0x3232 : 0x1010);
+        emit(t, "prmt.b32 s%d, q%d, q%d, 0x%x;", i, from + w_planes(s) + i / 2, from + w_planes(s) + i / 2,
+             i % 2 ? 0x3232 : 0x1010);
 }
 
 void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u)
@@ -262,7 +267,8 @@ void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u)
     char locals[160];
     if (is_f16(s)) return;
     snprintf(locals, sizeof locals, ".b32 pair, rest, magic, lessen, %s, s<%d>;",
-             s->w.codes ? "value<4>, places, at, upper, first, second, looked<2>" : "sixteenth, lessen64", w_scales(s) * 2);
+             s->w.codes ? "value<4>, places, at, upper, first, second, looked<2>" : "sixteenth, lessen64",
+             w_scales(s) * 2);
     open_scope(t, "Quantised W of the next step becomes F16.", "Reads q*; writes a*.", locals);
     emit(t, "mov.b32 magic, 0x%x;"
             "mov.b32 lessen, 0x%x;", PAIR(F16_1024), PAIR(F16_1024 + s->w.zero));

@@ -132,7 +132,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     return true;
 }
 
-/* ---- AMD's and Intel's matrix units -------------------------------------------------------------------------------- */
+/* ---- AMD's and Intel's matrix units ------------------------------------------------------------------------------ */
 
 /* The matrix unit of kernels/matrix.clh that a number of work-items share: rows and columns of a product; columns of
  * sums that fit a wave's registers, and the largest head whose queries fit beside them (RDNA3 holds those twice). */
@@ -214,7 +214,7 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     return true;
 }
 
-/* ---- NVIDIA's ------------------------------------------------------------------------------------------------------- */
+/* ---- NVIDIA's ---------------------------------------------------------------------------------------------------- */
 
 /* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, a scale
  * that keeps the order of scores, no soft cap and no sinks. */

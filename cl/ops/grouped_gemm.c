@@ -78,7 +78,7 @@ bool wf_cl_configure_grouped_flat(const cl_caps *caps, const cl_variant *v, cons
     return pairs_of(c) <= MOST_PAIRS && wf_cl_configure_flat(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
-/* ---- tiles of many pairs (kernels/experts_many.clh) ------------------------------------------------------------------ */
+/* ---- tiles of many pairs (kernels/experts_many.clh) -------------------------------------------------------------- */
 
 static uint32_t experts_of(const wf_call *c)
 {

@@ -59,7 +59,8 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
 
 WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t *out)
 {
-    vst4q_u16(out, (uint16x8x4_t){{vld1q_u16(rows[0] + at), vld1q_u16(rows[1] + at), vld1q_u16(rows[2] + at), vld1q_u16(rows[3] + at)}});
+    vst4q_u16(out, (uint16x8x4_t){{vld1q_u16(rows[0] + at), vld1q_u16(rows[1] + at), vld1q_u16(rows[2] + at),
+                                   vld1q_u16(rows[3] + at)}});
 }
 
 /* ---- 32 int8 products ------------------------------------------------------------------------ */
@@ -126,14 +127,16 @@ WF_INLINE q8 q_fifth(q8 q, const void *p)
 /* 16 of two bits each. */
 WF_INLINE uint8x16_t q_twos(uint32_t levels)
 {
-    const uint8x16_t byte = vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(0x0101010100000000), vcreate_u64(0x0303030302020202)));
+    const uint8x16_t byte = vreinterpretq_u8_u64(
+        vcombine_u64(vcreate_u64(0x0101010100000000), vcreate_u64(0x0303030302020202)));
     const int8x16_t by = vreinterpretq_s8_u32(vdupq_n_u32(0xfafcfe00)); /* 0, -2, -4, -6 */
     return vandq_u8(vshlq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(levels)), byte), by), vdupq_n_u8(3));
 }
 /* 16 of four bits each, of which three count. */
 WF_INLINE uint8x16_t q_fours(uint64_t levels)
 {
-    const uint8x8_t both = vcreate_u8(levels), low = vand_u8(both, vdup_n_u8(7)), high = vand_u8(vshr_n_u8(both, 4), vdup_n_u8(7));
+    const uint8x8_t both = vcreate_u8(levels), low = vand_u8(both, vdup_n_u8(7)),
+                    high = vand_u8(vshr_n_u8(both, 4), vdup_n_u8(7));
     return vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high));
 }
 WF_INLINE int8x16_t q_signed(int8x16_t v, uint32_t minus)
@@ -143,7 +146,8 @@ WF_INLINE int8x16_t q_signed(int8x16_t v, uint32_t minus)
 }
 WF_INLINE q8 q_grid(const uint64_t levels[2], uint32_t minus, const bool eights, const int8_t values[16])
 {
-    const uint8x16_t low = eights ? q_twos((uint32_t)levels[0]) : q_fours(levels[0]), high = eights ? q_twos((uint32_t)(levels[0] >> 32)) : q_fours(levels[1]);
+    const uint8x16_t low = eights ? q_twos((uint32_t)levels[0]) : q_fours(levels[0]),
+                     high = eights ? q_twos((uint32_t)(levels[0] >> 32)) : q_fours(levels[1]);
     const q8 v = q_pick((q8){vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(high)}, values);
     return (q8){q_signed(v.low, minus), q_signed(v.high, minus >> 16)};
 }

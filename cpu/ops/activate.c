@@ -20,6 +20,7 @@ void WF_SIMD(wf_cpu_activate)(const wf_cpu_work *w)
     wf_cpu_part(w, y->rows * spans, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) {
         uint32_t m = i / spans, at = i % spans * SPAN, n = WF_MIN((uint32_t)SPAN, y->cols - at);
-        activate_span((enum wf_activation)w->call->p.activation, (const float *)wf_cpu_row(x, m) + at, (float *)wf_cpu_row(y, m) + at, n);
+        activate_span((enum wf_activation)w->call->p.activation, (const float *)wf_cpu_row(x, m) + at,
+                      (float *)wf_cpu_row(y, m) + at, n);
     }
 }

@@ -1,19 +1,21 @@
 /* ATTENTION: paged, online softmax, all query heads of a KV head together.
  *
- * A work item is a block of rows of one sequence, times one KV head. It processes keys in tiles of TILE: transposes K as it is, in F16
- * (so that lanes are keys and scores need no horizontal sums), and computes scores, exponentials and the weighted sum of V for all
- * queries of the block. K, and V for few queries, are converted as they are read. After every SPLIT keys the partial state (row_max,
- * row_sum, sum of V) is merged into the row's state, in order.
+ * A work item is a block of rows of one sequence, times one KV head. It processes keys in tiles of TILE: transposes K
+ * as it is, in F16 (so that lanes are keys and scores need no horizontal sums), and computes scores, exponentials and
+ * the weighted sum of V for all queries of the block. K, and V for few queries, are converted as they are read. After
+ * every SPLIT keys the partial state (row_max, row_sum, sum of V) is merged into the row's state, in order.
  *
- * With few rows and long contexts, splits become separate work items and are merged after a barrier. The arithmetic is the same, so
- * results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores are in units of log2.
+ * With few rows and long contexts, splits become separate work items and are merged after a barrier. The arithmetic is
+ * the same, so results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores
+ * are in units of log2.
  *
- * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's window are
- * masked. The boundaries of tiles and splits do not change. KV heads with longer windows come first, so that what is left for the end
- * is short. Sinks are no keys: the last sum takes them in.
+ * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's
+ * window are masked. The boundaries of tiles and splits do not change. KV heads with longer windows come first, so that
+ * what is left for the end is short. Sinks are no keys: the last sum takes them in.
  *
- * Asynchronous (dev.h): weights are relative to a given maximum, so no sum waits for a maximum or is rescaled. A row that leaves the
- * range is not weighed any further, and in the end computed again alone, as the synchronous kernel does.
+ * Asynchronous (dev.h): weights are relative to a given maximum, so no sum waits for a maximum or is rescaled. A row
+ * that leaves the range is not weighed any further, and in the end computed again alone, as the synchronous kernel
+ * does.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -34,7 +36,8 @@
 #define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
 #define QV_DIRECT     (2 * QV) /* queries in registers with half of CV vectors, where V is converted as it is read */
 #define SPLIT_ITEMS   16u /* with fewer (block, head) pairs splits are separate work items */
-/* Powers of two of the asynchronous softmax's weights, those of calibration.h: the nearer to 0, the fewer digits score - base loses. */
+/* Powers of two of the asynchronous softmax's weights, those of calibration.h: the nearer to 0, the fewer digits score
+ * - base loses. */
 #define MOST          15.0f
 #define LEAST         (-80.0f)
 
@@ -71,7 +74,8 @@ static uint32_t block_keys(const att *a, uint32_t begin, uint32_t end)
 
 static att att_of(const wf_call *c)
 {
-    att a = {&c->p, &c->in[WF_ATTENTION_Q], &c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL], &c->out[WF_ATTENTION_O]};
+    att a = {&c->p, &c->in[WF_ATTENTION_Q], &c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL],
+             &c->out[WF_ATTENTION_O]};
     a.seq = wf_cpu_at(&c->in[WF_ATTENTION_SEQ]);
     a.pos = wf_cpu_at(&c->in[WF_ATTENTION_POS]);
     a.indptr = wf_cpu_at(&c->in[WF_ATTENTION_INDPTR]);
@@ -163,8 +167,9 @@ static size_t state_size(const att *a)
 
 static size_t workspace_size(const att *a)
 {
-    return (size_t)a->queries * (a->dim_padded + TILE + 6) + (size_t)TILE * a->dim_padded + (size_t)TILE / 2 * a->k_dim +
-           2 * state_size(a) + a->p->n_kv_head + 2 * (TILE + RUN) * (sizeof(void *) / sizeof(float));
+    return (size_t)a->queries * (a->dim_padded + TILE + 6) + (size_t)TILE * a->dim_padded +
+           (size_t)TILE / 2 * a->k_dim + 2 * state_size(a) + a->p->n_kv_head +
+           2 * (TILE + RUN) * (sizeof(void *) / sizeof(float));
 }
 
 static state state_at(const att *a, float *at)
@@ -212,22 +217,27 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_attention_scratch)(const wf_call *c)
 
 /* ---- one tile -------------------------------------------------------------------------------- */
 
-/* Points at tokens first..first+n of one head, n > 0; past them at the first again, so that all of TILE can be prefetched. */
-static void find_tokens(const att *a, const uint16_t **tokens, const wf_view *pool, const block *b, uint32_t first, uint32_t n)
+/* Points at tokens first..first+n of one head, n > 0; past them at the first again, so that all of TILE can be
+ * prefetched. */
+static void find_tokens(const att *a, const uint16_t **tokens, const wf_view *pool, const block *b, uint32_t first,
+                        uint32_t n)
 {
     const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
     uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page, at = 0, dim = a->dim;
     for (uint32_t run; at < n; index = 0, page++) {
         run = WF_MIN(n - at, per_page - index);
-        const uint16_t *token = (const uint16_t *)wf_cpu_row(pool, (uint32_t)pages[page]) + ((size_t)b->head * per_page + index) * dim;
+        const uint16_t *token = (const uint16_t *)wf_cpu_row(pool, (uint32_t)pages[page]) +
+                                ((size_t)b->head * per_page + index) * dim;
         for (uint32_t i = 0; i < run; i += RUN, token += RUN * dim)
-            for (uint32_t k = 0; k < RUN; k++) tokens[at + i + k] = token + k * dim; /* those past run are overwritten */
+            for (uint32_t k = 0; k < RUN; k++)
+                tokens[at + i + k] = token + k * dim; /* those past run are overwritten */
         at += run;
     }
     while (at < TILE) tokens[at++] = tokens[0];
 }
 
-/* What loops prefetch while they compute: K and V that are needed next, little by little, for a core waits for few lines at once. */
+/* What loops prefetch while they compute: K and V that are needed next, little by little, for a core waits for few
+ * lines at once. */
 typedef struct ahead {
     const uint16_t *const *tokens; /* [TILE] */
     uint32_t lines;                /* of a token */
@@ -276,13 +286,14 @@ static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end
     }
 }
 
-/* How often a tile's keys are converted from F16: each time that queries meet them, or once, by the first of many queries, which leave them in V's
- * workspace [TILE / VL][dim][VL] to the later ones. */
+/* How often a tile's keys are converted from F16: each time that queries meet them, or once, by the first of many
+ * queries, which leave them in V's workspace [TILE / VL][dim][VL] to the later ones. */
 enum passes { EACH, FIRST_OF_MANY, LATER };
 
-/* Computes scores of nq queries with nc vectors of keys from j on, and prefetches. The first queries transpose the keys, a step ahead of the
- * products, so that both are under way. */
-WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, ahead *h, const int nq, const int nc, const enum passes pass)
+/* Computes scores of nq queries with nc vectors of keys from j on, and prefetches. The first queries transpose the
+ * keys, a step ahead of the products, so that both are under way. */
+WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, ahead *h, const int nq, const int nc,
+                     const enum passes pass)
 {
     const float *q = r->q + (size_t)i0 * a->dim_padded;
     const uint16_t *k = r->k + (size_t)j * a->k_dim;
@@ -310,7 +321,8 @@ WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, 
 }
 
 /* The same with n keys; those past n are the first one: their scores are masked later. */
-WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc, const enum passes pass)
+WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc,
+                      const enum passes pass)
 {
     uint32_t j = 0;
     for (; j + (nc - 1) * VL < n; j += nc * VL) score(a, r, i, j, h, nq, nc, pass);
@@ -318,27 +330,31 @@ WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, 
 }
 
 /* Of queries i to nq, as many at a time as registers hold. */
-WF_INLINE void scores_from(const att *a, const workspace *r, uint32_t i, uint32_t nq, uint32_t n, ahead *h, const enum passes pass)
+WF_INLINE void scores_from(const att *a, const workspace *r, uint32_t i, uint32_t nq, uint32_t n, ahead *h,
+                           const enum passes pass)
 {
     for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, pass);
     for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, pass);
     for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, pass);
 }
 
-/* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or converted. Prefetches. */
-WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t n, ahead *h, const int nq, uint32_t d, const int nc,
-                     const bool direct)
+/* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or
+ * converted. Prefetches. */
+WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t n, ahead *h, const int nq, uint32_t d,
+                     const int nc, const bool direct)
 {
     const float *weight = r->score + (size_t)first * TILE, *alpha = r->alpha + first;
     float *sum = r->part.sum + (size_t)first * a->dim_padded + d;
     vf acc[QV_DIRECT][CV];
     for (int i = 0; i < nq; i++)
-        for (int c = 0; c < nc; c++) acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + c * VL), v_set(alpha[i]));
+        for (int c = 0; c < nc; c++)
+            acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + c * VL), v_set(alpha[i]));
     for (uint32_t j = 0; j < n; j++) {
         vf vv[CV];
         if (j % STEP == 0) prefetch_ahead(h);
         for (int c = 0; c < nc; c++)
-            vv[c] = direct ? v_load_f16(r->values[j] + d + c * VL) : v_load(r->v + (size_t)j * a->dim_padded + d + c * VL);
+            vv[c] = direct ? v_load_f16(r->values[j] + d + c * VL)
+                           : v_load(r->v + (size_t)j * a->dim_padded + d + c * VL);
         for (int i = 0; i < nq; i++) {
             vf pv = v_set(weight[(size_t)i * TILE + j]);
             for (int c = 0; c < nc; c++) acc[i][c] = v_fma(pv, vv[c], acc[i][c]);
@@ -348,7 +364,8 @@ WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t 
         for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->dim_padded + c * VL, acc[i][c]);
 }
 
-WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc, const bool direct)
+WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc,
+                         const bool direct)
 {
     uint32_t d = 0;
     for (; d + (uint32_t)nc * VL <= a->dim_padded; d += (uint32_t)nc * VL) weigh(a, r, i, n, h, nq, d, nc, direct);
@@ -381,7 +398,8 @@ static void clear_unseen(const att *a, const workspace *r, const block *b, uint3
     }
 }
 
-/* The soft cap of n scores, which are in units of log2: c tanh(s / c) = c - 2 c / (1 + 2^(2 s log2(e) / c)), with finite powers. */
+/* The soft cap of n scores, which are in units of log2: c tanh(s / c) = c - 2 c / (1 + 2^(2 s log2(e) / c)), with
+ * finite powers. */
 static void cap_scores(const att *a, float *s, uint32_t n)
 {
     float cap = a->p->softcap * 1.44269504f, by = 2 * 1.44269504f / cap;
@@ -417,8 +435,9 @@ WF_INLINE float weights_of(float *s, float base)
     return v_reduce_add(sum);
 }
 
-/* Turns scores into weights, and sets the largest score of each query, and alpha, the factor by which its sums must be rescaled: 0 where there
- * are none yet. Asynchronous: a row above the range has left: its weights would not fit, so it gets none. */
+/* Turns scores into weights, and sets the largest score of each query, and alpha, the factor by which its sums must be
+ * rescaled: 0 where there are none yet. Asynchronous: a row above the range has left: its weights would not fit, so it
+ * gets none. */
 static void turn_to_weights(const att *a, const workspace *r, uint32_t nq)
 {
     float *row_max = r->part.row_max;
@@ -430,7 +449,8 @@ static void turn_to_weights(const att *a, const workspace *r, uint32_t nq)
     }
     for (uint32_t i = 0; i < nq; i++) {
         float *s = r->score + (size_t)i * TILE, *row_sum = r->part.row_sum + i, base = a->async ? a->base : r->now[i];
-        if (r->seen[i] && (!a->async || r->now[i] - base < MOST)) *row_sum = *row_sum * r->alpha[i] + weights_of(s, base);
+        if (r->seen[i] && (!a->async || r->now[i] - base < MOST))
+            *row_sum = *row_sum * r->alpha[i] + weights_of(s, base);
         else memset(s, 0, TILE * sizeof *s);
     }
 }
@@ -567,7 +587,9 @@ static void store_block(const att *a, state s, const block *b, const uint32_t *r
             size_t at = (size_t)head * a->dim;
             if (redo && redo[i] == a->async) continue;
             float total = s.row_sum[i];
-            if (a->sinks) total += exp2f(a->sinks[head] * 1.44269504f - (a->async ? a->base : s.row_max[i])); /* may leave nothing else */
+            if (a->sinks)
+                total += exp2f(a->sinks[head] * 1.44269504f -
+                               (a->async ? a->base : s.row_max[i])); /* may leave nothing else */
             float inverse = s.row_sum[i] == 0 ? 0 : 1 / total; /* no keys: zeros */
             for (uint32_t d = 0; d < a->dim; d++)
                 wf_cpu_set(a->o, row, at + d, s.sum[(size_t)i * a->dim_padded + d] * inverse);
@@ -617,8 +639,8 @@ static void finish_block(const att *a, const workspace *r, const block *b)
     recompute_rows(a, r, b);
 }
 
-/* Moves *b from item *at to `item`; items enumerate KV heads, in their order, then blocks. Blocks are found sequentially, so an earlier item, stolen
- * from another thread, restarts the search. */
+/* Moves *b from item *at to `item`; items enumerate KV heads, in their order, then blocks. Blocks are found
+ * sequentially, so an earlier item, stolen from another thread, restarts the search. */
 static void seek_item(const att *a, const workspace *r, block *b, uint32_t *at, uint32_t item)
 {
     uint32_t heads = a->p->n_kv_head;

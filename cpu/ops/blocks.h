@@ -1,5 +1,6 @@
-/* blocks: what products of integers need to know about each format: a weight is a whole number of eight bits or fewer, less an offset of the
- * format, times a scale, which 32 or 16 of them share, less a minimum of theirs. 256 weights, a panel, are a superblock or eight blocks.
+/* blocks: what products of integers need to know about each format: a weight is a whole number of eight bits or fewer,
+ * less an offset of the format, times a scale, which 32 or 16 of them share, less a minimum of theirs. 256 weights, a
+ * panel, are a superblock or eight blocks.
  *
  * All functions get the dtype as a constant.
  */
@@ -99,7 +100,8 @@ WF_INLINE int unsigned_offset_of(const uint8_t dtype)
     return dtype == WF_Q8_0 || values_of(dtype) ? 128 : offset_of(dtype);
 }
 
-/* Where block b of 32 weights of the panel at p has its 16 bytes of nibbles, those of weights 0 to 15 being the low ones; not of all formats. */
+/* Where block b of 32 weights of the panel at p has its 16 bytes of nibbles, those of weights 0 to 15 being the low
+ * ones; not of all formats. */
 WF_INLINE const char *nibbles_at(const uint8_t dtype, const char *p, const uint32_t b)
 {
     return dtype == WF_IQ4_XS ? p + 8 + 16 * b : p + bytes_of(dtype) * (b + 1) - 16;
@@ -128,8 +130,8 @@ WF_INLINE q8 block_of(const uint8_t dtype, const char *p, const uint32_t b)
 
 #define EXPANDED 288u /* bytes, and what is read past them */
 
-/* A superblock of IQ2 or IQ3 at p as 256 signed bytes, 16 scales, also where 32 share one, and the float that these are multiplied with. Of other
- * formats p itself. */
+/* A superblock of IQ2 or IQ3 at p as 256 signed bytes, 16 scales, also where 32 share one, and the float that these are
+ * multiplied with. Of other formats p itself. */
 WF_INLINE const char *expanded(const uint8_t dtype, const char *p, char room[EXPANDED])
 {
     const uint8_t *block = (const uint8_t *)p;

@@ -1,6 +1,6 @@
-/* Shared by the GEMM kernels for few activation rows: operands, prepared activations, output. Weights are read once, directly from the
- * file's blocks, and used for all activation rows while they are in the cache. Each output is summed over K in the same order, whatever
- * the tile and the number of rows and threads: one invariance class per level.
+/* Shared by the GEMM kernels for few activation rows: operands, prepared activations, output. Weights are read once,
+ * directly from the file's blocks, and used for all activation rows while they are in the cache. Each output is summed
+ * over K in the same order, whatever the tile and the number of rows and threads: one invariance class per level.
  */
 #ifndef WF_CPU_OPS_GEMM_H
 #define WF_CPU_OPS_GEMM_H
@@ -15,7 +15,8 @@
 #define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
 #define UNIT        NROW                  /* weight rows of which chunks are multiples */
 #endif
-#define SMALL_PREP  16384u /* up to this many elements each thread converts all itself, which is cheaper than a barrier */
+#define SMALL_PREP                                                                                                     \
+    16384u /* up to this many elements each thread converts all itself, which is cheaper than a barrier */
 #define CHUNK_BYTES (128u << 10) /* weight bytes that a thread takes at a time */
 
 typedef struct gemm {
@@ -41,8 +42,8 @@ static inline gemm gemm_of(const wf_cpu_work *work)
     return g;
 }
 
-/* Prefetches the next nr rows while the current tile is `done` bytes into each row and reads `bytes` of each: rows are too short for
- * the hardware prefetcher. near: into L1, for rows small enough not to evict the current tile. */
+/* Prefetches the next nr rows while the current tile is `done` bytes into each row and reads `bytes` of each: rows are
+ * too short for the hardware prefetcher. near: into L1, for rows small enough not to evict the current tile. */
 WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const int nr, const bool near)
 {
     const char *next = w + nr * (w_step + done);
@@ -101,15 +102,17 @@ static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
     return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
 }
 
-/* An incomplete last panel of a row of W, from a copy padded with zeros. Not in the loop over panels, which it would slow down. */
-static __attribute__((noinline, unused)) const char *padded(const uint8_t dtype, const char *w, uint32_t k, char *copy, size_t room)
+/* An incomplete last panel of a row of W, from a copy padded with zeros. Not in the loop over panels, which it would
+ * slow down. */
+static __attribute__((noinline, unused)) const char *padded(const uint8_t dtype, const char *w, uint32_t k, char *copy,
+                                                            size_t room)
 {
     memset(copy, 0, room);
     return memcpy(copy, w, wf_dtype_bytes(dtype, k));
 }
 
-/* EACH_FORMAT(f) compiles f(g, format, begin, end) for each format of W, as functions of their own: in one, registers are short.
- * WITH_FORMAT calls that of g. */
+/* EACH_FORMAT(f) compiles f(g, format, begin, end) for each format of W, as functions of their own: in one, registers
+ * are short. WITH_FORMAT calls that of g. */
 #define FORMAT_FUNCTION(id, f)                                                                     \
     static __attribute__((noinline)) void f##_##id(const gemm *g, uint32_t begin, uint32_t end)    \
     {                                                                                              \

@@ -1,6 +1,6 @@
-/* GEMM for few rows with quantised weights (blocks.h). Activations are quantised once per call, in blocks of 32, to a hi int8 and a lo
- * int8 for the remainder. With hi alone, logits of a small model have errors of 1 to 2 % of their range; lo reduces that below 0.1 %
- * for one more dot product. gemm_vnni.c and gemm_int16.c are the versions for x86.
+/* GEMM for few rows with quantised weights (blocks.h). Activations are quantised once per call, in blocks of 32, to a
+ * hi int8 and a lo int8 for the remainder. With hi alone, logits of a small model have errors of 1 to 2 % of their
+ * range; lo reduces that below 0.1 % for one more dot product. gemm_vnni.c and gemm_int16.c are the versions for x86.
  */
 #include <math.h>
 #include <string.h>
@@ -95,7 +95,8 @@ WF_INLINE void halves_at(const char *p, const size_t step, float *out)
 WF_INLINE void block_scales(const uint8_t dtype, const char *p, float *scale, float *min)
 {
     const size_t bytes = bytes_of(dtype);
-    for (uint32_t b = 0; b < BLOCKS && dtype == WF_MXFP4; b++) scale[b] = wf_mxfp4_scale(((const uint8_t *)p)[b * bytes]);
+    for (uint32_t b = 0; b < BLOCKS && dtype == WF_MXFP4; b++)
+        scale[b] = wf_mxfp4_scale(((const uint8_t *)p)[b * bytes]);
     if (dtype != WF_MXFP4) halves_at(p, bytes, scale);
     if (!has_mins(dtype)) return;
     halves_at(p + 2, bytes, min);
@@ -124,7 +125,8 @@ WF_INLINE void signed_scales(const uint8_t dtype, const char *p, float *scale)
 {
     const uint8_t *of = (const uint8_t *)p;
     int8_t s[16] = {0};
-    for (uint32_t g = 0; g < (in_halves(dtype) ? 16 : 8); g++) s[g] = (int8_t)(dtype == WF_Q3_K ? wf_q3_k_scale_at(of + 96, g) : wf_iq4_xs_scale_at(of + 2, g));
+    for (uint32_t g = 0; g < (in_halves(dtype) ? 16 : 8); g++)
+        s[g] = (int8_t)(dtype == WF_Q3_K ? wf_q3_k_scale_at(of + 96, g) : wf_iq4_xs_scale_at(of + 2, g));
     q_scales(s, qf_half(p + (dtype == WF_Q3_K ? half_scales_at(dtype) : 0)), scale);
 }
 
@@ -134,13 +136,15 @@ WF_INLINE void scales_of(const uint8_t dtype, const char *p, float *scale, float
     if (has_k_scales(dtype)) k_scales(p, scale, min);
     if (dtype == WF_Q2_K) q2_k_scales(p, scale, min);
     if (dtype == WF_Q3_K || dtype == WF_IQ4_XS) signed_scales(dtype, p, scale);
-    if (dtype == WF_Q6_K || is_grid(dtype)) q_scales(p + (is_grid(dtype) ? 256 : 192), half_scales_unit(dtype, p), scale);
+    if (dtype == WF_Q6_K || is_grid(dtype))
+        q_scales(p + (is_grid(dtype) ? 256 : 192), half_scales_unit(dtype, p), scale);
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------- */
 
 /* A panel of one row, at w, times mr rows: the minima times the sums of x, then eight blocks. */
-WF_INLINE void add_panel(const uint8_t dtype, const char *w, const x_panel *const x[4], uint32_t p, const int mr, qf acc[4])
+WF_INLINE void add_panel(const uint8_t dtype, const char *w, const x_panel *const x[4], uint32_t p, const int mr,
+                         qf acc[4])
 {
     float scale[16], min[16];
     char room[EXPANDED];
@@ -152,7 +156,8 @@ WF_INLINE void add_panel(const uint8_t dtype, const char *w, const x_panel *cons
     for (uint32_t b = 0; b < BLOCKS; b++) {
         const q8 v = block_of(dtype, w, b);
         const qf d = in_halves(dtype) ? qf_pair(scale + 2 * b) : qf_set(scale[b]);
-        for (int i = 0; i < mr; i++) acc[i] = qf_fma(dot_block(v, &x[i][p], b), qf_mul(d, qf_set(x[i][p].scale[b])), acc[i]);
+        for (int i = 0; i < mr; i++)
+            acc[i] = qf_fma(dot_block(v, &x[i][p], b), qf_mul(d, qf_set(x[i][p].scale[b])), acc[i]);
     }
 }
 
@@ -188,7 +193,8 @@ static void int8_tile(const int8_gemm *a, uint32_t n, uint32_t m, int nr, int mr
         const char *w = g->wp + n * g->w_step + p * a->bytes;
         const bool whole = (p + 1) * PANEL <= g->k;
         if (nr == NROW && m == 0) fetch_next(w, g->w_step, 0, a->bytes, NROW, g->w->dtype != WF_Q8_0);
-        for (int r = 0; r < nr; r++, w += g->w_step) a->panel(whole ? w : padded(g->w->dtype, w, g->k % PANEL, copy, ROW_MAX), x, p, mr, acc[r]);
+        for (int r = 0; r < nr; r++, w += g->w_step)
+            a->panel(whole ? w : padded(g->w->dtype, w, g->k % PANEL, copy, ROW_MAX), x, p, mr, acc[r]);
     }
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, qf_sum(acc[r][i]));

@@ -1,6 +1,7 @@
-/* GEMM for few rows with F32 activations. F32, F16 and BF16 weights are converted in registers. With more rows, and for quantised weights, NROW
- * weight rows at a time are decoded to scratch: those of F16 and BF16 by the first tile that meets them, on AVX2 and AVX-512. On AVX-512 several rows
- * of X are taken some columns at a time, which stay in the first cache.
+/* GEMM for few rows with F32 activations. F32, F16 and BF16 weights are converted in registers. With more rows, and for
+ * quantised weights, NROW weight rows at a time are decoded to scratch: those of F16 and BF16 by the first tile that
+ * meets them, on AVX2 and AVX-512. On AVX-512 several rows of X are taken some columns at a time, which stay in the
+ * first cache.
  */
 #include "cpu/ops/simd.h"
 
@@ -14,12 +15,15 @@
 #endif
 #include "cpu/ops/gemm.h"
 
-/* From this many activation rows on, decoding F16 to scratch before they are multiplied pays where tiles keep nothing. */
+/* From this many activation rows on, decoding F16 to scratch before they are multiplied pays where tiles keep nothing.
+ */
 #define PANEL_ROWS (KEEPS ? UINT32_MAX : 6u)
-/* With many rows of X, those that meet a chunk of W before the next ones do stay in the second cache, and chunks are larger. */
+/* With many rows of X, those that meet a chunk of W before the next ones do stay in the second cache, and chunks are
+ * larger. */
 #define X_BYTES     (384u << 10)
 #define MANY_CHUNKS 4u
-/* Blocks of X that stay in the first cache: with 32 KB of its 48 rows of W have no room, with 16 there are more sums to keep. */
+/* Blocks of X that stay in the first cache: with 32 KB of its 48 rows of W have no room, with 16 there are more sums to
+ * keep. */
 #define BLOCK_BYTES (24u << 10)
 #define BLOCK_ROWS  16u
 #define CHUNK_ROWS  (IS_AVX512 ? 128u : UINT32_MAX) /* of W, at most: sums of all of them are kept */
@@ -40,7 +44,8 @@ WF_INLINE vf load_bf16(const char *w, size_t k)
     return v_load_bf16((const uint16_t *)w + k);
 }
 
-/* Rows that a tile has left in the order in which it reads them: VL weights of each in turn, the last ones padded with zeros. */
+/* Rows that a tile has left in the order in which it reads them: VL weights of each in turn, the last ones padded with
+ * zeros. */
 WF_INLINE vf load_kept(const char *w, size_t k)
 {
     return v_load((const float *)w + k * NROW);
@@ -55,8 +60,8 @@ WF_INLINE vf load_tail(load_fn load, size_t size, const char *w, size_t k, uint3
     return load(t, 0);
 }
 
-/* acc[] of a tile needs constant indices everywhere, or gcc for ARM, and any gcc with address sanitizer, keep it in memory: with the latter
- * products take more than twice as long. */
+/* acc[] of a tile needs constant indices everywhere, or gcc for ARM, and any gcc with address sanitizer, keep it in
+ * memory: with the latter products take more than twice as long. */
 #define UNROLL WF_PRAGMA(GCC unroll 4)
 
 typedef struct range {
@@ -66,7 +71,8 @@ typedef struct range {
 /* The columns of a tile, and what it does beside its sums. */
 typedef struct pass {
     range k;
-    float *sums;      /* where those of earlier columns are, VL for each, and where to leave these unless they are the last columns */
+    float *sums; /* where those of earlier columns are, VL for each, and where to leave these unless they are the last
+                    columns */
     float *keep;      /* where to leave rows of W as load_kept() reads them, or NULL */
     const char *next; /* what to prefetch, or NULL: as many rows of W as the tile has, or if `each` is not 0, */
     size_t each;      /* that many bytes with VL weights of a row */
@@ -165,7 +171,8 @@ WF_INLINE void rows_strip(const gemm *g, load_fn load, size_t size, const char *
                      uint32_t n, range of, const int nr, pass p)
 {
     uint32_t m = of.begin;
-    for (; m + MROW <= of.end; m += MROW, p = after_tile(p, g, nr, MROW)) rows_tile(g, load, size, w, w_step, n, m, nr, MROW, p);
+    for (; m + MROW <= of.end; m += MROW, p = after_tile(p, g, nr, MROW))
+        rows_tile(g, load, size, w, w_step, n, m, nr, MROW, p);
     if (MROW > 2 && m + 2 <= of.end) {
         rows_tile(g, load, size, w, w_step, n, m, nr, 2, p);
         m += 2, p = after_tile(p, g, nr, 2);
@@ -173,8 +180,8 @@ WF_INLINE void rows_strip(const gemm *g, load_fn load, size_t size, const char *
     for (; m < of.end; m++, p = after_tile(p, g, nr, 1)) rows_tile(g, load, size, w, w_step, n, m, nr, 1, p);
 }
 
-/* The same with more rows than a tile has: the first tile leaves W decoded for the others. All prefetch a share of the next rows of W, for in one
- * tile they are more than memory delivers. */
+/* The same with more rows than a tile has: the first tile leaves W decoded for the others. All prefetch a share of the
+ * next rows of W, for in one tile they are more than memory delivers. */
 WF_INLINE void strip_once(const gemm *g, load_fn load, size_t size, const char *w, uint32_t n, range of, pass p)
 {
     const uint32_t rows = of.end - of.begin, tiles = rows / MROW + rows % MROW / 2 + rows % 2;
@@ -225,13 +232,15 @@ static bool reads_directly(uint8_t dtype, uint32_t m)
     return dtype == WF_F32 || (is_half(dtype) && m < PANEL_ROWS);
 }
 
-/* Columns at a time for this many rows of X: with more than a tile has, as many as stay in the first cache while all rows of W of a chunk meet them. */
+/* Columns at a time for this many rows of X: with more than a tile has, as many as stay in the first cache while all
+ * rows of W of a chunk meet them. */
 static uint32_t columns_for(uint32_t m, uint32_t k)
 {
     return IS_AVX512 && m > MROW ? WF_MIN(k, BLOCK_BYTES / 4 / WF_MIN(m, BLOCK_ROWS) / VL * VL) : k;
 }
 
-/* Bytes from one prepared row of X to the next. Sixteen rows a page apart would share the same few lines of the first cache. */
+/* Bytes from one prepared row of X to the next. Sixteen rows a page apart would share the same few lines of the first
+ * cache. */
 static size_t x_step_of(uint32_t m, uint32_t k)
 {
     const size_t bytes = (size_t)k * 4;
@@ -255,7 +264,8 @@ static size_t decoded_bytes(const wf_call *c)
 static size_t sums_bytes(const wf_call *c)
 {
     const uint32_t m = c->out[WF_GEMM_Y].rows, k = c->in[WF_GEMM_X].cols;
-    return reads_directly(c->in[WF_GEMM_W].dtype, m) && columns_for(m, k) < k ? (size_t)BLOCK_ROWS * CHUNK_ROWS * VL * 4 : 0;
+    return reads_directly(c->in[WF_GEMM_W].dtype, m) && columns_for(m, k) < k ? (size_t)BLOCK_ROWS * CHUNK_ROWS * VL * 4
+                                                                              : 0;
 }
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_rows_scratch)(const wf_call *c)
@@ -276,7 +286,8 @@ static void stream_columns(const gemm *g, uint32_t begin, uint32_t end, range of
     for (uint32_t n = begin; n < end; n += rows) {
         const uint32_t nr = WF_MIN(rows, end - n);
         const char *w = g->wp + n * g->w_step;
-        pass p = {k, sums ? sums + (n - begin) * (of.end - of.begin) * VL : NULL, keep, n + rows < end ? w + rows * g->w_step + k.begin * size : next};
+        pass p = {k, sums ? sums + (n - begin) * (of.end - of.begin) * VL : NULL, keep,
+                  n + rows < end ? w + rows * g->w_step + k.begin * size : next};
         if (of.begin) p.next = NULL; /* read before, with other rows of X */
         if (g->w->dtype == WF_F32) p.keep = NULL, strips_f32(g, w, g->w_step, n, nr, of, p);
         if (g->w->dtype == WF_F16) strips_f16(g, w, g->w_step, n, nr, of, p);
@@ -321,12 +332,14 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (is_prepared(g.x, g.m)) prepare(work, &g, x_step_of(g.m, g.k), prep_f32);
-    /* A block of rows of X at a time, and of it some columns: the sums of each output are added up in the same order as in one go. */
+    /* A block of rows of X at a time, and of it some columns: the sums of each output are added up in the same order as
+     * in one go. */
     const uint32_t block = block_of(&g), most = columns_for(g.m, g.k);
     while (wf_cpu_next(work, g.n, chunk_for(work, &g), &begin, &end)) {
         if (!g.stream) decode_columns(&g, begin, end, panel);
         for (uint32_t m = 0; g.stream && m < g.m; m += block)
             for (range k = {0, most}; k.begin < g.k; k = (range){k.end, WF_MIN(g.k, k.end + most)})
-                stream_columns(&g, begin, end, (range){m, WF_MIN(g.m, m + block)}, k, (float *)panel, sums ? (float *)kept : NULL);
+                stream_columns(&g, begin, end, (range){m, WF_MIN(g.m, m + block)}, k, (float *)panel,
+                               sums ? (float *)kept : NULL);
     }
 }

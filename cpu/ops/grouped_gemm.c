@@ -1,5 +1,6 @@
-/* GROUPED_GEMM by the kernels for GEMM: the tokens of an expert are gathered, ROWS of them at a time, and multiplied with CHUNK rows of its
- * matrix, a thread each. So only experts that a token chose are read, and results are those of the kernel for any number of tokens. */
+/* GROUPED_GEMM by the kernels for GEMM: the tokens of an expert are gathered, ROWS of them at a time, and multiplied
+ * with CHUNK rows of its matrix, a thread each. So only experts that a token chose are read, and results are those of
+ * the kernel for any number of tokens. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 enum { ROWS = 32, CHUNK = 64 };
 
-/* Some of an expert's tokens: order[first], ... order[first + n - 1]. A token is counted once for each of its experts. */
+/* Some of an expert's tokens: order[first], ... order[first + n - 1]. A token is counted once for each of its experts.
+ */
 typedef struct group {
     uint32_t expert, first, n;
 } group;
@@ -28,7 +30,8 @@ static size_t element(const wf_view *v)
 
 static grouped grouped_of(const wf_call *c)
 {
-    grouped g = {&c->in[WF_GROUPED_GEMM_X], &c->in[WF_GROUPED_GEMM_W], &c->in[WF_GROUPED_GEMM_IDS], &c->in[WF_GROUPED_GEMM_BIAS], &c->out[WF_GROUPED_GEMM_Y]};
+    grouped g = {&c->in[WF_GROUPED_GEMM_X], &c->in[WF_GROUPED_GEMM_W], &c->in[WF_GROUPED_GEMM_IDS],
+                 &c->in[WF_GROUPED_GEMM_BIAS], &c->out[WF_GROUPED_GEMM_Y]};
     g.used = g.ids->cols;
     g.each = g.y->cols / g.used;
     g.k = g.w->cols;
@@ -44,7 +47,8 @@ static wf_call product(const grouped *g, uint32_t n, uint64_t first, uint32_t ro
     uint64_t row_bytes = wf_dtype_bytes(g->w->dtype, g->w->stride);
     c.in[WF_GEMM_X] = (wf_view){.rows = n, .cols = g->k, .stride = g->k, .dtype = g->x->dtype};
     c.in[WF_GEMM_W] = (wf_view){g->w->buf, g->w->offset + first * row_bytes, rows, g->k, g->w->stride, g->w->dtype, 0};
-    if (wf_cpu_has(g->bias)) c.in[WF_GEMM_BIAS] = (wf_view){g->bias->buf, g->bias->offset + first * 4, 1, rows, rows, WF_F32, 0};
+    if (wf_cpu_has(g->bias))
+        c.in[WF_GEMM_BIAS] = (wf_view){g->bias->buf, g->bias->offset + first * 4, 1, rows, rows, WF_F32, 0};
     c.out[WF_GEMM_Y] = (wf_view){.rows = n, .cols = rows, .stride = rows, .dtype = WF_F32};
     return c;
 }
@@ -140,7 +144,8 @@ static void run_grouped(const wf_cpu_work *w, const wf_cpu_variant *k)
     sort_pairs(&g);
     wf_cpu_part(w, g.n_pairs, 1, &begin, &end);
     for (uint32_t p = begin; p < end; p++) /* ids that name no expert */
-        for (uint32_t n = 0; n < g.each && expert_of(&g, p) == g.n_experts; n++) wf_cpu_set(g.y, y_of(&g, p, 0), n, NAN);
+        for (uint32_t n = 0; n < g.each && expert_of(&g, p) == g.n_experts; n++)
+            wf_cpu_set(g.y, y_of(&g, p, 0), n, NAN);
     while (wf_cpu_next(w, g.n_groups * chunks, 1, &begin, &end)) {
         uint32_t col = begin % chunks * CHUNK;
         multiply_group(&g, k->run, &g.groups[begin / chunks], col, WF_MIN((uint32_t)CHUNK, g.each - col));

@@ -1,12 +1,13 @@
-/* ops: the fast kernels, compiled once per SIMD level: wf_cpu_<kernel>_<level> and its _scratch. A level that the build or processor
- * lacks never runs (wf_cpu_has_<level>). */
+/* ops: the fast kernels, compiled once per SIMD level: wf_cpu_<kernel>_<level> and its _scratch. A level that the build
+ * or processor lacks never runs (wf_cpu_has_<level>). */
 #ifndef WF_CPU_OPS_H
 #define WF_CPU_OPS_H
 
 #include "cpu/cpu.h"
 
 #define WF_CPU_RUN(name, level)         void wf_cpu_##name##_##level(const wf_cpu_work *);
-#define WF_CPU_RUN_SCRATCH(name, level) WF_CPU_RUN(name, level) wf_cpu_scratch_size wf_cpu_##name##_scratch_##level(const wf_call *);
+#define WF_CPU_RUN_SCRATCH(name, level)                                                                                \
+    WF_CPU_RUN(name, level) wf_cpu_scratch_size wf_cpu_##name##_scratch_##level(const wf_call *);
 #define WF_CPU_LEVELS(what, name)                                                                  \
     what(name, c) what(name, avx2) what(name, avx512) what(name, neon) what(name, dotprod)
 #define RUN(name)         WF_CPU_LEVELS(WF_CPU_RUN, name)
@@ -36,11 +37,12 @@ WF_CPU_LEVEL(dotprod)
 #undef WF_CPU_LEVEL
 
 /* Each format of weights that products of integers take (blocks.h): what(format, ...). */
-#define WF_CPU_INTEGER_FORMATS(what, ...)                                                          \
-    what(Q8_0, __VA_ARGS__) what(Q4_0, __VA_ARGS__) what(Q4_1, __VA_ARGS__) what(Q5_0, __VA_ARGS__) what(Q5_1, __VA_ARGS__) \
-    what(IQ4_NL, __VA_ARGS__) what(IQ4_XS, __VA_ARGS__) what(MXFP4, __VA_ARGS__) what(Q2_K, __VA_ARGS__) what(Q3_K, __VA_ARGS__) \
-    what(Q4_K, __VA_ARGS__) what(Q5_K, __VA_ARGS__) what(Q6_K, __VA_ARGS__) what(IQ2_XXS, __VA_ARGS__) what(IQ2_XS, __VA_ARGS__) \
-    what(IQ2_S, __VA_ARGS__) what(IQ3_XXS, __VA_ARGS__) what(IQ3_S, __VA_ARGS__)
+#define WF_CPU_INTEGER_FORMATS(what, ...)                                                                              \
+    what(Q8_0, __VA_ARGS__) what(Q4_0, __VA_ARGS__) what(Q4_1, __VA_ARGS__) what(Q5_0, __VA_ARGS__)                    \
+        what(Q5_1, __VA_ARGS__) what(IQ4_NL, __VA_ARGS__) what(IQ4_XS, __VA_ARGS__) what(MXFP4, __VA_ARGS__)           \
+            what(Q2_K, __VA_ARGS__) what(Q3_K, __VA_ARGS__) what(Q4_K, __VA_ARGS__) what(Q5_K, __VA_ARGS__)            \
+                what(Q6_K, __VA_ARGS__) what(IQ2_XXS, __VA_ARGS__) what(IQ2_XS, __VA_ARGS__) what(IQ2_S, __VA_ARGS__)  \
+                    what(IQ3_XXS, __VA_ARGS__) what(IQ3_S, __VA_ARGS__)
 
 bool wf_cpu_has_amx(void);
 void wf_cpu_gemm_q8_0x16(const wf_cpu_work *);

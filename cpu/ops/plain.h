@@ -1,4 +1,5 @@
-/* The level for every processor: 4 floats in a struct and no intrinsics; compilers use the vectors that the target always has. */
+/* The level for every processor: 4 floats in a struct and no intrinsics; compilers use the vectors that the target
+ * always has. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Synthetic loops that measure ceilings: memory reads, F32 multiply-adds, int8 dot products. in[0] is the memory to read; in[1].rows is
- * the number of rounds.
+/* Synthetic loops that measure ceilings: memory reads, F32 multiply-adds, int8 dot products. in[0] is the memory to
+ * read; in[1].rows is the number of rounds.
  */
 #include "cpu/ops/ops.h"
 #include "cpu/ops/simd.h"

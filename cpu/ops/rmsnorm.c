@@ -24,7 +24,8 @@ static float sum_of_squares(const float *x, uint32_t n)
 static void norm_group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
 {
     const wf_view *y = &c->out[WF_RMSNORM_Y];
-    const float *in = (const float *)wf_cpu_row(&c->in[WF_RMSNORM_X], m) + from, *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
+    const float *in = (const float *)wf_cpu_row(&c->in[WF_RMSNORM_X], m) + from,
+                *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
     const wf_view *residual = &c->in[WF_RMSNORM_RESIDUAL];
     const float *add = wf_cpu_has(residual) ? (const float *)wf_cpu_row(residual, m) + from : NULL;
     float *out = (float *)wf_cpu_row(y, m) + from;

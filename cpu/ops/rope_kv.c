@@ -1,4 +1,5 @@
-/* ROPE_KV with vectors, F32 only: rotates q and k by the table's angles, as loops that compilers make vectors of, and writes k and v to their slots as F16. */
+/* ROPE_KV with vectors, F32 only: rotates q and k by the table's angles, as loops that compilers make vectors of, and
+ * writes k and v to their slots as F16. */
 #include <string.h>
 
 #include "cpu/ops/ops.h"
@@ -15,7 +16,8 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_rope_kv_scratch)(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(float) * (c->p.n_rot / 2 * 2 + c->p.head_dim)};
 }
 
-static void rotate_halves(uint32_t n, const float *restrict x, const float *restrict c, const float *restrict s, float *restrict out)
+static void rotate_halves(uint32_t n, const float *restrict x, const float *restrict c, const float *restrict s,
+                          float *restrict out)
 {
     for (uint32_t i = 0; i < n; i++) {
         const float a = x[i], b = x[i + n];
@@ -24,7 +26,8 @@ static void rotate_halves(uint32_t n, const float *restrict x, const float *rest
     }
 }
 
-static void rotate_neighbours(uint32_t n, const float *restrict x, const float *restrict c, const float *restrict s, float *restrict out)
+static void rotate_neighbours(uint32_t n, const float *restrict x, const float *restrict c, const float *restrict s,
+                              float *restrict out)
 {
     for (uint32_t i = 0; i < n; i++) {
         const float a = x[2 * i], b = x[2 * i + 1];
@@ -55,7 +58,8 @@ static void one_row(const wf_call *c, const row *r, uint32_t m)
 {
     const uint32_t dim = r->p->head_dim, n = r->p->n_head, n_kv = r->p->n_kv_head;
     const float *x = wf_cpu_row(&c->in[WF_ROPE_KV_QKV], m), *k = x + (size_t)n * dim;
-    const int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_POS]))[m], slot = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_SLOT]))[m];
+    const int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_POS]))[m],
+                  slot = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_SLOT]))[m];
     float *q = wf_cpu_row(&c->out[WF_ROPE_KV_Q], m);
     const float *table = wf_cpu_row(&c->in[WF_ROPE_KV_TABLE], (uint32_t)pos);
     for (uint32_t i = 0; i < r->p->n_rot / 2; i++) r->cosine[i] = table[2 * i], r->sine[i] = table[2 * i + 1];

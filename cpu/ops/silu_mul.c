@@ -16,10 +16,12 @@ WF_INLINE void gate_span(const enum wf_activation f, const float *gate, const fl
 void WF_SIMD(wf_cpu_silu_mul)(const wf_cpu_work *w)
 {
     const wf_view *gu = &w->call->in[WF_SILU_MUL_GU], *y = &w->call->out[WF_SILU_MUL_Y];
-    uint32_t begin, end, groups = WF_MAX(w->call->p.groups, 1u), each = y->cols / groups, spans = (each + SPAN - 1) / SPAN;
+    uint32_t begin, end, groups = WF_MAX(w->call->p.groups, 1u), each = y->cols / groups,
+                         spans = (each + SPAN - 1) / SPAN;
     wf_cpu_part(w, y->rows * groups * spans, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t m = i / spans / groups, group = i / spans % groups, at = i % spans * SPAN, n = WF_MIN((uint32_t)SPAN, each - at);
+        uint32_t m = i / spans / groups, group = i / spans % groups, at = i % spans * SPAN,
+                 n = WF_MIN((uint32_t)SPAN, each - at);
         const float *in = (const float *)wf_cpu_row(gu, m) + (size_t)group * 2 * each;
         float *out = (float *)wf_cpu_row(y, m) + (size_t)group * each + at;
         switch (w->call->p.activation) {

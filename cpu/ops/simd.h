@@ -1,5 +1,5 @@
-/* simd: the vector abstraction of the kernels, which are compiled once per level (WF_LEVEL: c, avx2, avx512, neon, dotprod).
- * The header of a level defines, for VL floats at a time:
+/* simd: the vector abstraction of the kernels, which are compiled once per level (WF_LEVEL: c, avx2, avx512, neon,
+ * dotprod). The header of a level defines, for VL floats at a time:
  *
  *   vf                      VL floats              VREGS  how many vectors stay in registers
  *   v_zero v_set v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a b + c
@@ -23,12 +23,11 @@
  *   q_3k(p, high, i)        the same with the third bits of a Q3_K one
  *   q_fifth(q, p)           q with bit i of p as the fifth of number i
  *   q_pick(codes, values)   values[code] for each
- *   q_grid(levels, minus, eights, values)   values[level], negative where minus has the bit; levels of two bits each, or of four (grid_groups.h)
- *   q_dot(w, x, comp)       w times x plus comp[lane]; not on x86, whose kernels multiply wider registers
- *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
- *   q_scales(p, d, out)     16 int8 times d[0] as floats
- *   qf_zero qf_load(p) qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
- * qf_fma qf_sum
+ *   q_grid(levels, minus, eights, values)   values[level], negative where minus has the bit; levels of two bits each,
+ * or of four (grid_groups.h) q_dot(w, x, comp)       w times x plus comp[lane]; not on x86, whose kernels multiply
+ * wider registers q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b q_scales(p,
+ * d, out)     16 int8 times d[0] as floats qf_zero qf_load(p) qf_half(p) (one f16 in all lanes) qf_set qf_pair(p)
+ * (p[0], p[1] in 4 lanes each) qf_mul qf_fma qf_sum
  *
  * and, if the level has int8 dot products, for measuring their ceiling:
  *

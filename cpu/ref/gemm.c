@@ -1,4 +1,5 @@
-/* GEMM, the reference: decodes a few weight rows at a time to F32 and multiplies them with every activation row, summing in double. */
+/* GEMM, the reference: decodes a few weight rows at a time to F32 and multiplies them with every activation row,
+ * summing in double. */
 #include "cpu/ref/ref.h"
 
 enum { FEW = 16 }; /* rows of the weight, for which a row of X is decoded once */
@@ -8,8 +9,10 @@ wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[WF_GEMM_X].cols * (FEW + 1)};
 }
 
-/* Both rows are the thread's own copies: sanitizers have seen how they were written, as far as they are read here, and would check two reads a product. */
-__attribute__((no_sanitize("thread", "address", "undefined"))) double wf_cpu_ref_dot(const float *a, const float *b, uint32_t n)
+/* Both rows are the thread's own copies: sanitizers have seen how they were written, as far as they are read here, and
+ * would check two reads a product. */
+__attribute__((no_sanitize("thread", "address", "undefined"))) double wf_cpu_ref_dot(const float *a, const float *b,
+                                                                                     uint32_t n)
 {
     double sums[4] = {0}; /* that wait for each other a quarter as often */
     uint32_t k = 0;

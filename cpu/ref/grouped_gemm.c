@@ -1,18 +1,20 @@
-/* GROUPED_GEMM, the reference: decodes one row of an expert at a time to F32 and multiplies it with the rows of X that chose the
- * expert, summing in double. */
+/* GROUPED_GEMM, the reference: decodes one row of an expert at a time to F32 and multiplies it with the rows of X that
+ * chose the expert, summing in double. */
 #include <math.h>
 
 #include "cpu/ref/ref.h"
 
 wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *c)
 {
-    return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[WF_GROUPED_GEMM_W].cols + sizeof(float) * c->in[WF_GROUPED_GEMM_X].cols};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[WF_GROUPED_GEMM_W].cols +
+                                               sizeof(float) * c->in[WF_GROUPED_GEMM_X].cols};
 }
 
 /* Output n of row m's t-th expert. */
 static void write_output(const wf_cpu_work *w, uint32_t m, uint32_t t, uint32_t n)
 {
-    const wf_view *x = &w->call->in[WF_GROUPED_GEMM_X], *weight = &w->call->in[WF_GROUPED_GEMM_W], *bias = &w->call->in[WF_GROUPED_GEMM_BIAS];
+    const wf_view *x = &w->call->in[WF_GROUPED_GEMM_X], *weight = &w->call->in[WF_GROUPED_GEMM_W],
+                  *bias = &w->call->in[WF_GROUPED_GEMM_BIAS];
     const wf_view *ids = &w->call->in[WF_GROUPED_GEMM_IDS], *y = &w->call->out[WF_GROUPED_GEMM_Y];
     uint32_t k_size = weight->cols, each = y->cols / ids->cols;
     float *w_row = w->per_thread, *x_row = w_row + k_size;

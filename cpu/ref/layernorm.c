@@ -13,7 +13,8 @@ static void norm_row(const wf_call *c, uint32_t m)
     double mean = sum / y->cols;
     for (uint32_t k = 0; k < y->cols; k++) squares += pow(wf_cpu_get(in, x, k) - mean, 2);
     double r = 1 / sqrt(squares / y->cols + c->p.eps);
-    for (uint32_t k = 0; k < y->cols; k++) wf_cpu_set(y, wf_cpu_row(y, m), k, (float)((wf_cpu_get(in, x, k) - mean) * r * w[k] + b[k]));
+    for (uint32_t k = 0; k < y->cols; k++)
+        wf_cpu_set(y, wf_cpu_row(y, m), k, (float)((wf_cpu_get(in, x, k) - mean) * r * w[k] + b[k]));
 }
 
 void wf_cpu_ref_layernorm(const wf_cpu_work *w)

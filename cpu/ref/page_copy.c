@@ -5,7 +5,8 @@
 
 void wf_cpu_ref_page_copy(const wf_cpu_work *w)
 {
-    const wf_view *from = &w->call->in[WF_PAGE_COPY_FROM], *to = &w->call->out[WF_PAGE_COPY_TO], *ids = &w->call->in[WF_PAGE_COPY_SRC];
+    const wf_view *from = &w->call->in[WF_PAGE_COPY_FROM], *to = &w->call->out[WF_PAGE_COPY_TO],
+                  *ids = &w->call->in[WF_PAGE_COPY_SRC];
     const int32_t *src = wf_cpu_at(ids), *dst = wf_cpu_at(&w->call->in[WF_PAGE_COPY_DST]);
     uint32_t begin, end;
     wf_cpu_part(w, ids->rows * ids->cols, 1, &begin, &end);

@@ -1,5 +1,5 @@
-/* ref: every op in plain loops with double accumulation. All other kernels are compared with it, so it is written to be obviously
- * correct, not fast. Only rows or columns are distributed over the team. */
+/* ref: every op in plain loops with double accumulation. All other kernels are compared with it, so it is written to be
+ * obviously correct, not fast. Only rows or columns are distributed over the team. */
 #ifndef WF_CPU_REF_H
 #define WF_CPU_REF_H
 

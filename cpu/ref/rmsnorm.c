@@ -10,7 +10,8 @@ static void norm_group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
     const wf_view *x = &c->in[WF_RMSNORM_X], *residual = &c->in[WF_RMSNORM_RESIDUAL];
     const float *weight = wf_cpu_at(&c->in[WF_RMSNORM_W]);
     double sum = 0;
-    for (uint32_t k = from; k < from + n; k++) sum += (double)wf_cpu_get(x, wf_cpu_row(x, m), k) * wf_cpu_get(x, wf_cpu_row(x, m), k);
+    for (uint32_t k = from; k < from + n; k++)
+        sum += (double)wf_cpu_get(x, wf_cpu_row(x, m), k) * wf_cpu_get(x, wf_cpu_row(x, m), k);
     double r = 1 / sqrt(sum / n + c->p.eps);
     for (uint32_t k = from; k < from + n; k++) {
         double normed = wf_cpu_get(x, wf_cpu_row(x, m), k) * r * weight[k - from];

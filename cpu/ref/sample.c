@@ -28,7 +28,8 @@ static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
     uint32_t n = c->in[WF_SAMPLE_X].cols;
     const float *p = (const float *)wf_cpu_at(&c->in[WF_SAMPLE_PARAMS]) + 3 * m;
     const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[WF_SAMPLE_KEY]) + 5 * m;
-    const wf_sampling_params params = {p[0], p[1], p[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
+    const wf_sampling_params params = {
+        p[0], p[1], p[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
     int32_t *y = wf_cpu_row(&c->out[WF_SAMPLE_Y], m);
     float *z = wf_cpu_row(&c->out[WF_SAMPLE_Z], m);
     memcpy(z, x, n * sizeof *z);

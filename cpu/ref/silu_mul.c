@@ -24,7 +24,8 @@ void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
         for (uint32_t f = 0; f < y->cols; f++) {
             uint64_t at = (uint64_t)(f / each) * 2 * each + f % each;
             double gate = wf_cpu_get(gu, in, at), up = wf_cpu_get(gu, in, at + each);
-            double v = p->activation == WF_CLAMPED_SWIGLU ? clamped_swiglu(gate, up) : wf_cpu_ref_activation(p, gate) * up;
+            double v = p->activation == WF_CLAMPED_SWIGLU ? clamped_swiglu(gate, up)
+                                                          : wf_cpu_ref_activation(p, gate) * up;
             wf_cpu_set(y, out, f, (float)v);
         }
     }

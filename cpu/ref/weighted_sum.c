@@ -11,7 +11,8 @@ void wf_cpu_ref_weighted_sum(const wf_cpu_work *w)
         const float *by = wf_cpu_row(weights, m);
         for (uint32_t n = 0; n < y->cols; n++) {
             double sum = wf_cpu_more(residual, m, n);
-            for (uint32_t t = 0; t < weights->cols; t++) sum += (double)by[t] * wf_cpu_get(x, wf_cpu_row(x, m), (uint64_t)t * y->cols + n);
+            for (uint32_t t = 0; t < weights->cols; t++)
+                sum += (double)by[t] * wf_cpu_get(x, wf_cpu_row(x, m), (uint64_t)t * y->cols + n);
             wf_cpu_set(y, wf_cpu_row(y, m), n, (float)sum);
         }
     }

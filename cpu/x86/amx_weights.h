@@ -1,5 +1,6 @@
-/* What gemm_amx_int8.c makes of weights: 16 rows by 256 k as fixed point in int16, split into two int8, by one multiplication with the ratio
- * of the scale of a block to the largest one of its row. The order of k is the cheapest one for the format. */
+/* What gemm_amx_int8.c makes of weights: 16 rows by 256 k as fixed point in int16, split into two int8, by one
+ * multiplication with the ratio of the scale of a block to the largest one of its row. The order of k is the cheapest
+ * one for the format. */
 #ifndef WF_CPU_X86_AMX_WEIGHTS_H
 #define WF_CPU_X86_AMX_WEIGHTS_H
 
@@ -44,16 +45,18 @@ WF_INLINE __m512i gather(const char *w, const size_t step, const size_t at)
 /* The scale of block b of each row. */
 WF_INLINE __m512 scale_of(const uint8_t dtype, const char *w, const size_t step, const uint32_t b)
 {
-    if (dtype == Q8_0X16) return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + b / 2 * WF_Q8_0X16_GROUP + b % 2 * 32)));
+    if (dtype == Q8_0X16)
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + b / 2 * WF_Q8_0X16_GROUP + b % 2 * 32)));
     const __m512i v = gather(w, step, dtype == WF_IQ4_XS ? 0 : b * bytes_of(dtype));
     if (dtype == WF_MXFP4) return mxfp4_scales_16(_mm512_and_si512(v, _mm512_set1_epi32(255)));
     const __m512 d = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
     return dtype == WF_IQ4_XS ? _mm512_mul_ps(iq4_xs_steps(v, gather(w, step, 4), b), d) : d;
 }
 
-/* Sets part[block][row] to the ratio of a block's scale to the largest one of its row, as fixed point in both halves of a word.
- * unit: what the weights are multiplied with before. */
-WF_INLINE void parts_of(const uint8_t dtype, const char *w, size_t step, const float unit, panel *out, int32_t part[BLOCKS][TILE])
+/* Sets part[block][row] to the ratio of a block's scale to the largest one of its row, as fixed point in both halves of
+ * a word. unit: what the weights are multiplied with before. */
+WF_INLINE void parts_of(const uint8_t dtype, const char *w, size_t step, const float unit, panel *out,
+                        int32_t part[BLOCKS][TILE])
 {
     __m512i most = _mm512_setzero_si512();
     __m512 d[BLOCKS];
@@ -73,7 +76,8 @@ WF_INLINE void parts_of(const uint8_t dtype, const char *w, size_t step, const f
 
 WF_INLINE __m512i part_at(const int32_t *p, __m512i others, const __mmask16 lanes)
 {
-    return _mm512_castps_si512(_mm512_mask_broadcastss_ps(_mm512_castsi512_ps(others), lanes, _mm_load_ss((const float *)p)));
+    return _mm512_castps_si512(
+        _mm512_mask_broadcastss_ps(_mm512_castsi512_ps(others), lanes, _mm_load_ss((const float *)p)));
 }
 
 /* One panel of 16 rows of weights. */
@@ -137,10 +141,12 @@ WF_INLINE void q4_0_row(const source *s, uint32_t r, panel *out)
     }
 }
 
-/* Signed bytes, or as many bits as are left when they are shifted `up`, times parts: a row of a unit, k in their order. */
+/* Signed bytes, or as many bits as are left when they are shifted `up`, times parts: a row of a unit, k in their order.
+ */
 WF_INLINE void store_products(__m512i q, const int up, __m512i by, char *to)
 {
-    const __m512i odd = _mm512_and_si512(_mm512_slli_epi16(q, (unsigned)(up - 8)), _mm512_set1_epi16((short)(0x10000 - (1 << up))));
+    const __m512i odd = _mm512_and_si512(_mm512_slli_epi16(q, (unsigned)(up - 8)),
+                                         _mm512_set1_epi16((short)(0x10000 - (1 << up))));
     store_hi_lo(_mm512_mulhrs_epi16(_mm512_slli_epi16(q, (unsigned)up), by), _mm512_mulhrs_epi16(odd, by), to);
 }
 
@@ -200,7 +206,8 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     memcpy(&out->scale[r], &scale, sizeof(scale));
 }
 
-/* The scales of the panel's sub-blocks of 16, relative to the largest, whose part of a weight that is shifted up goes to *unit. */
+/* The scales of the panel's sub-blocks of 16, relative to the largest, whose part of a weight that is shifted up goes
+ * to *unit. */
 WF_INLINE __m512i half_parts(const uint8_t dtype, const char *p, const int up, float *unit)
 {
     __m512i scale = _mm512_cvtepi8_epi32(half_scale_bytes(dtype, p));
@@ -225,7 +232,8 @@ WF_INLINE void halves_row(const source *s, const uint8_t dtype, uint32_t r, pane
     const char *p = expanded(dtype, s->w + r * s->step, room);
     const __m512i parts = half_parts(dtype, p, up_of(dtype), &out->scale[r]);
     WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++) store_products(two_blocks(dtype, p, 2 * u), up_of(dtype), four_parts(parts, u), out->tile[u][0] + r * 64);
+    for (uint32_t u = 0; u < UNITS; u++)
+        store_products(two_blocks(dtype, p, 2 * u), up_of(dtype), four_parts(parts, u), out->tile[u][0] + r * 64);
 }
 
 WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
@@ -243,8 +251,8 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
     }
 }
 
-/* Eight scales, times 2^bits, then their minima, as fixed point in both halves of a word each. No weight exceeds int16; its last place goes to
- * *unit. */
+/* Eight scales, times 2^bits, then their minima, as fixed point in both halves of a word each. No weight exceeds int16;
+ * its last place goes to *unit. */
 WF_INLINE __m512i min_parts(__m512 scales, const int bits, float *unit)
 {
     const __m512 steps = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps((float)(1 << bits)), _mm512_set1_ps(1));
@@ -266,7 +274,8 @@ WF_INLINE __m512i less_mins(__m512i q, const int bits, __m512i by, __m512i mins)
 /* 64 numbers, with the parts of their scales and minima, in their order. */
 WF_INLINE void store_less_mins(__m512i q, const int bits, __m512i by, __m512i mins, char *to)
 {
-    store_hi_lo(less_mins(_mm512_slli_epi16(q, (unsigned)(15 - bits)), bits, by, mins), less_mins(_mm512_slli_epi16(q, (unsigned)(7 - bits)), bits, by, mins), to);
+    store_hi_lo(less_mins(_mm512_slli_epi16(q, (unsigned)(15 - bits)), bits, by, mins),
+                less_mins(_mm512_slli_epi16(q, (unsigned)(7 - bits)), bits, by, mins), to);
 }
 
 /* Half a superblock: its even blocks are one unit, its odd ones another. */
@@ -301,7 +310,8 @@ WF_INLINE __m512 pair_scales(const uint8_t dtype, const char *p)
         memcpy(&half[0][b], p + b * bytes_of(dtype), 2);
         memcpy(&half[1][b], p + b * bytes_of(dtype) + 2, 2);
     }
-    return _mm512_xor_ps(v_load_f16(half), _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(INT32_MIN), 1)));
+    return _mm512_xor_ps(v_load_f16(half), _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_setzero_si512(),
+                                                                                  _mm256_set1_epi32(INT32_MIN), 1)));
 }
 
 WF_INLINE void pair_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
@@ -314,7 +324,8 @@ WF_INLINE void pair_row(const source *s, const uint8_t dtype, uint32_t r, panel 
     for (uint32_t u = 0; u < UNITS; u++) {
         const __m512i at = _mm512_add_epi32(second, _mm512_set1_epi32((int)(2 * u)));
         const __m512i mins = _mm512_permutexvar_epi32(_mm512_add_epi32(at, _mm512_set1_epi32(8)), parts);
-        store_less_mins(two_blocks(dtype, p, 2 * u), bits, _mm512_permutexvar_epi32(at, parts), mins, out->tile[u][0] + r * 64);
+        store_less_mins(two_blocks(dtype, p, 2 * u), bits, _mm512_permutexvar_epi32(at, parts), mins,
+                        out->tile[u][0] + r * 64);
     }
 }
 
@@ -322,13 +333,17 @@ WF_INLINE void pair_row(const source *s, const uint8_t dtype, uint32_t r, panel 
 WF_INLINE void q2_k_row(const source *s, uint32_t r, panel *out)
 {
     const char *p = s->w + r * s->step;
-    const __m512 scale = _mm512_mul_ps(half_scales(WF_Q2_K, p), _mm512_set1_ps(4)), min = _mm512_mul_ps(to_floats(q2_k_min_bytes(p)), half_at(p + 82));
+    const __m512 scale = _mm512_mul_ps(half_scales(WF_Q2_K, p), _mm512_set1_ps(4)),
+                 min = _mm512_mul_ps(to_floats(q2_k_min_bytes(p)), half_at(p + 82));
     const float top = max_of(max_abs(_mm512_setzero_si512(), _mm512_add_ps(_mm512_abs_ps(scale), _mm512_abs_ps(min))));
     const __m512 factor = _mm512_set1_ps(top > 0 ? 32767 / top : 0);
-    const __m512i parts = twice(_mm512_cvtps_epi32(_mm512_mul_ps(scale, factor))), mins = twice(_mm512_cvtps_epi32(_mm512_mul_ps(min, factor)));
+    const __m512i parts = twice(_mm512_cvtps_epi32(_mm512_mul_ps(scale, factor))),
+                  mins = twice(_mm512_cvtps_epi32(_mm512_mul_ps(min, factor)));
     out->scale[r] = top / 32767;
     WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++) store_less_mins(two_blocks(WF_Q2_K, p, 2 * u), 2, four_parts(parts, u), four_parts(mins, u), out->tile[u][0] + r * 64);
+    for (uint32_t u = 0; u < UNITS; u++)
+        store_less_mins(two_blocks(WF_Q2_K, p, 2 * u), 2, four_parts(parts, u), four_parts(mins, u),
+                        out->tile[u][0] + r * 64);
 }
 
 #endif

@@ -76,7 +76,8 @@ WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t 
             r[i + 2 * j + 1] = _mm256_unpackhi_epi32(t[i + j], t[i + j + 2]);
         }
     for (int i = 0; i < 8; i++) {
-        __m256i row = i % 2 ? _mm256_unpackhi_epi64(r[i / 2], r[i / 2 + 4]) : _mm256_unpacklo_epi64(r[i / 2], r[i / 2 + 4]);
+        __m256i row = i % 2 ? _mm256_unpackhi_epi64(r[i / 2], r[i / 2 + 4])
+                            : _mm256_unpacklo_epi64(r[i / 2], r[i / 2 + 4]);
         _mm_storeu_si128((__m128i *)(out + i * VL), _mm256_castsi256_si128(row));
         _mm_storeu_si128((__m128i *)(out + (8 + i) * VL), _mm256_extracti128_si256(row, 1));
     }

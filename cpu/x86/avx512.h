@@ -88,7 +88,8 @@ WF_INLINE void v_transpose_f16(const uint16_t *const *rows, size_t at, uint16_t 
     const __m512i quarters = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
     __m512i r[8];
     for (int i = 0; i < 8; i++) {
-        __m256i row = _mm256_loadu_si256((const void *)(rows[i] + at)), other = _mm256_loadu_si256((const void *)(rows[i + 8] + at));
+        __m256i row = _mm256_loadu_si256((const void *)(rows[i] + at)),
+                other = _mm256_loadu_si256((const void *)(rows[i + 8] + at));
         r[i] = _mm512_permutex2var_epi64(_mm512_castsi256_si512(row), quarters, _mm512_castsi256_si512(other));
     }
     transpose_8x8(r);

@@ -52,7 +52,8 @@ WF_INLINE q8 q_fifth(q8 q, const void *p)
 /* Bytes of four levels each, four times, or of two, twice; what is wanted of them comes to the lowest bits. */
 WF_INLINE q8 q_grid(const uint64_t levels[2], uint32_t minus, const bool eights, const int8_t values[16])
 {
-    const __m256i byte = _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707);
+    const __m256i byte = _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606,
+                                           0x07070707);
     const __m256i sign = q_spread(minus);
     __m256i q;
     if (eights) {
@@ -116,7 +117,8 @@ WF_INLINE void q_scales(const void *p, qf d, float *out)
 /* Of the kernels that are for x86 alone. */
 WF_INLINE __m128i load16(const char *p) { return _mm_loadu_si128((const void *)p); }
 
-/* The eight scales of 6 bits of the Q4_K or Q5_K superblock at p, then its eight minima: wf_k_scales_unpack() in a register. */
+/* The eight scales of 6 bits of the Q4_K or Q5_K superblock at p, then its eight minima: wf_k_scales_unpack() in a
+ * register. */
 WF_INLINE __m128i k_scale_bytes(const char *p)
 {
     const __m128i four = _mm_set1_epi8(15), six = _mm_set1_epi8(63);
@@ -131,7 +133,8 @@ WF_INLINE __m128i q3_k_scale_bytes(const char *p)
 {
     const __m128i words = _mm_bsrli_si128(load16(p + 94), 2), shifts = _mm_set_epi32(6, 4, 2, 0);
     const __m128i low = _mm_unpacklo_epi64(words, _mm_srli_epi16(words, 4));
-    const __m128i high = _mm_slli_epi16(_mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(words, 0xaa), shifts), _mm_set1_epi8(3)), 4);
+    const __m128i high = _mm_slli_epi16(
+        _mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(words, 0xaa), shifts), _mm_set1_epi8(3)), 4);
     return _mm_sub_epi8(_mm_or_si128(_mm_and_si128(low, _mm_set1_epi8(15)), high), _mm_set1_epi8(32));
 }
 
@@ -139,7 +142,8 @@ WF_INLINE __m128i q3_k_scale_bytes(const char *p)
 WF_INLINE __m128i half_scale_bytes(const uint8_t dtype, const char *p)
 {
     if (dtype == WF_Q2_K) return _mm_and_si128(load16(p), _mm_set1_epi8(15));
-    return dtype == WF_Q3_K ? q3_k_scale_bytes(p) : load16(p + (dtype == WF_Q6_K ? 192 : 256)); /* IQ2 and IQ3: of expanded() */
+    return dtype == WF_Q3_K ? q3_k_scale_bytes(p)
+                            : load16(p + (dtype == WF_Q6_K ? 192 : 256)); /* IQ2 and IQ3: of expanded() */
 }
 
 WF_INLINE __m128i q2_k_min_bytes(const char *p)
@@ -153,8 +157,10 @@ WF_INLINE __m256 iq4_xs_scales(const char *p)
     uint32_t word[2];
     memcpy(word, p, sizeof word);
     const __m256i g = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
-    __m256i low = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)word[1]), _mm256_slli_epi32(g, 1)), _mm256_set1_epi32(15));
-    __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)(word[0] >> 16)), g), _mm256_set1_epi32(3));
+    __m256i low = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)word[1]), _mm256_slli_epi32(g, 1)),
+                                   _mm256_set1_epi32(15));
+    __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)(word[0] >> 16)), g),
+                                    _mm256_set1_epi32(3));
     __m256i scale = _mm256_sub_epi32(_mm256_or_si256(low, _mm256_slli_epi32(high, 4)), _mm256_set1_epi32(32));
     return _mm256_mul_ps(_mm256_cvtepi32_ps(scale), qf_half(p));
 }

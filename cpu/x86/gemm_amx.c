@@ -1,8 +1,8 @@
 /* GEMM on AMX for F32 and BF16 weights: bf16 products, F32 sums.
  *
- * Every number is split into two bf16, hi and lo, of 8 bits each. Three of the four products are summed (lo x lo is omitted), so that
- * the result is as accurate as with F16 products. Each thread decodes a panel of weights for nb output columns and kc elements of K;
- * activations are split once per call.
+ * Every number is split into two bf16, hi and lo, of 8 bits each. Three of the four products are summed (lo x lo is
+ * omitted), so that the result is as accurate as with F16 products. Each thread decodes a panel of weights for nb
+ * output columns and kc elements of K; activations are split once per call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
  *   activations  tile of 16 pairs of k (i and i + 16) x 16 rows of X   B
@@ -62,7 +62,8 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *c)
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
-/* Truncates 32 F32 to bf16 and interleaves a and b. Weights and activations use the same order of k, so no permutation is needed. */
+/* Truncates 32 F32 to bf16 and interleaves a and b. Weights and activations use the same order of k, so no permutation
+ * is needed. */
 WF_INLINE __m512i upper_halves(__m512 a, __m512 b)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
@@ -85,7 +86,8 @@ WF_INLINE void split_hi_low(__m512 a, __m512 b, char *dst)
 
 static void split_f32(const float *x, uint32_t n, char *out)
 {
-    for (uint32_t i = 0; i < n; i += TILE_K) split_hi_low(v_load(x + i), v_load(x + i + 16), out + (size_t)i / TILE_K * BOTH);
+    for (uint32_t i = 0; i < n; i += TILE_K)
+        split_hi_low(v_load(x + i), v_load(x + i + 16), out + (size_t)i / TILE_K * BOTH);
 }
 
 static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
@@ -129,8 +131,10 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
     size_t bytes = wf_dtype_bytes(a->w->dtype, n);
     for (uint32_t r = 0; r < a->nb; r++) {
         char *out = a->panel + (size_t)(r / TILE) * (a->kc / TILE_K) * BOTH + r % TILE * 64;
-        /* The hardware prefetcher cannot predict a jump to the next row; what it can is a part of the next columns, in memory order. */
-        const char *ahead = row_at(a->w, begin + r + AHEAD, k), *next = row_at(a->w, begin + a->nb, 0) + (k / a->kc * a->nb + r) * bytes;
+        /* The hardware prefetcher cannot predict a jump to the next row; what it can is a part of the next columns, in
+         * memory order. */
+        const char *ahead = row_at(a->w, begin + r + AHEAD, k),
+                   *next = row_at(a->w, begin + a->nb, 0) + (k / a->kc * a->nb + r) * bytes;
         for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(ahead + i);
         for (size_t i = 0; i < bytes && a->m <= FEW; i += 64) __builtin_prefetch(next + i, 0, 2);
         if (begin + r < a->n) {

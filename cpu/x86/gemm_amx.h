@@ -33,11 +33,15 @@ static inline void store_row(const wf_call *c, uint32_t m, uint32_t n, const flo
     uint32_t count = WF_MIN(TILE, y->cols - n);
     const float *bias = wf_cpu_has(&c->in[WF_GEMM_BIAS]) ? (const float *)wf_cpu_at(&c->in[WF_GEMM_BIAS]) + n : NULL;
     const wf_view *more = &c->in[WF_GEMM_RESIDUAL];
-    const char *res = wf_cpu_has(more) ? (const char *)wf_cpu_row(more, m) + (size_t)n * wf_dtypes[more->dtype].block_bytes : NULL;
+    const char *res = wf_cpu_has(more)
+                          ? (const char *)wf_cpu_row(more, m) + (size_t)n * wf_dtypes[more->dtype].block_bytes
+                          : NULL;
     const __mmask16 some = (__mmask16)((1u << count) - 1);
     vf v = v_load(sum);
     if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
-    if (res) v = v_add(v, y->dtype == WF_F32 ? _mm512_maskz_loadu_ps(some, res) : _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(some, res)));
+    if (res)
+        v = v_add(v, y->dtype == WF_F32 ? _mm512_maskz_loadu_ps(some, res)
+                                        : _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(some, res)));
     char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
     if (y->dtype == WF_F32)
         _mm512_mask_storeu_ps(to, some, v);

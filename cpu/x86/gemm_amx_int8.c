@@ -1,22 +1,23 @@
 /* GEMM on AMX with int8 products, for F16 and quantised weights (blocks.h).
  *
- * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split into two int8:
- * 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end of each panel. lo x lo is
- * omitted, except for the mean of the weights' lo.
+ * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split
+ * into two int8: 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end
+ * of each panel. lo x lo is omitted, except for the mean of the weights' lo.
  *
  *   weights      w = 256 a + b, b unsigned      tile of 16 rows x 64 k
  *   activations  x = 256 c + e, both signed     tile of 16 groups of 4 k x 16 rows of X
  *   sums         256 (a c) + (a e + b c + 128 e)
  *
- * Weights are converted one panel at a time, from the file's blocks, by one multiplication with the ratio of the block's scale to the
- * largest one. The order of k within a panel is the cheapest one for the format; activations are packed in the same order.
+ * Weights are converted one panel at a time, from the file's blocks, by one multiplication with the ratio of the
+ * block's scale to the largest one. The order of k within a panel is the cheapest one for the format; activations are
+ * packed in the same order.
  */
 #include <string.h>
 
 #include "cpu/x86/amx_weights.h"
 
-#define NB_MAX  192u           /* output columns at a time, at most: with the sums of MB rows, a quarter of an L2 cache */
-#define FEW     256u           /* rows of X up to which AMX multiplies while vectors unpack; panels of more do not stay in L2 */
+#define NB_MAX  192u /* output columns at a time, at most: with the sums of MB rows, a quarter of an L2 cache */
+#define FEW     256u /* rows of X up to which AMX multiplies while vectors unpack; panels of more do not stay in L2 */
 #define NB_FEW  32u            /* output columns at a time for so few rows */
 
 typedef struct amx_int8 {
@@ -127,7 +128,8 @@ static void pack_x(const amx_int8 *a, uint32_t t, uint32_t p, panel *out)
 /* Prepares a panel of the interleaved layout, which has all 16 rows, padded with zeros. */
 WF_INLINE void open_q8_0x16(const amx_int8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
 {
-    const size_t step = wf_q8_0x16_bytes(a->k), panel_bytes = wf_q8_0x16_bytes(PANEL), here = n < a->n ? wf_q8_0x16_bytes(k) : 0;
+    const size_t step = wf_q8_0x16_bytes(a->k), panel_bytes = wf_q8_0x16_bytes(PANEL),
+                 here = n < a->n ? wf_q8_0x16_bytes(k) : 0;
     s->w = (const char *)wf_cpu_at(a->w) + n / TILE * step + p * panel_bytes;
     s->next = p + 1 < a->panels ? s->w + panel_bytes : s->w + a->nb / TILE * step - p * panel_bytes;
     s->next_step = s->bytes;
@@ -184,7 +186,8 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
-/* Tiles 0 and 1: accumulators (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5: weights; 6 and 7: activations. */
+/* Tiles 0 and 1: accumulators (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5: weights; 6 and 7:
+ * activations. */
 WF_INLINE void begin_sums(const panel *x, const bool two_x)
 {
     TILES_SEE_MEMORY();
@@ -221,7 +224,8 @@ WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uin
 }
 
 /* Scales a panel's sums of one tile of X and adds them to the earlier ones. */
-WF_INLINE void scale_tile(const panel *w, const panel *x, const int32_t *high, const int32_t *low, bool first, float *sum)
+WF_INLINE void scale_tile(const panel *w, const panel *x, const int32_t *high, const int32_t *low, bool first,
+                          float *sum)
 {
     const __m512 by = _mm512_loadu_ps(x->scale);
     WF_UNROLL(16)
@@ -305,8 +309,8 @@ WF_INLINE void multiply_and_unpack(const panel *w, const panel *x, const bool tw
     end_sums(w, x, two_x, first, sum);
 }
 
-/* Computes output columns begin..end. A panel of X stays in L1, or with many rows in L2, for all of them. After the last panel of weights
- * the first one is unpacked again, but not used. */
+/* Computes output columns begin..end. A panel of X stays in L1, or with many rows in L2, for all of them. After the
+ * last panel of weights the first one is unpacked again, but not used. */
 WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     source s;

@@ -20,7 +20,8 @@ WF_INLINE void add_panel(tile *t, const uint8_t dtype, const char *w, uint32_t p
     const scales s = scales_of(dtype, w);
     __m256 sum[MOST_ROWS];
     for (int m = 0; m < mr; m++) {
-        sum[m] = has_less(dtype) ? _mm256_mul_ps(s.less[0], _mm256_loadu_ps(t->x[m][p].minus_sum)) : _mm256_setzero_ps();
+        sum[m] = has_less(dtype) ? _mm256_mul_ps(s.less[0], _mm256_loadu_ps(t->x[m][p].minus_sum))
+                                 : _mm256_setzero_ps();
         if (in_halves(dtype)) sum[m] = _mm256_fmadd_ps(s.less[1], _mm256_loadu_ps(t->x[m][p].minus_sum + 8), sum[m]);
     }
     WF_UNROLL(8)
@@ -42,7 +43,8 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, uint32_t n, uint32_t 
     const size_t bytes = bytes_of_panel(dtype);
     char copy[ROW_MAX];
     tile t;
-    for (int i = 0; i < mr; i++) t.x[i] = (const x_panel *)(g->xp + (m + i) * g->x_step), t.acc[i] = _mm256_setzero_ps();
+    for (int i = 0; i < mr; i++)
+        t.x[i] = (const x_panel *)(g->xp + (m + i) * g->x_step), t.acc[i] = _mm256_setzero_ps();
     for (uint32_t p = 0; p * PANEL < g->k; p++, w += bytes) {
         for (size_t i = 0; i < bytes; i += 64) {
             __builtin_prefetch(w + FAR + i, 0, 2);
@@ -71,7 +73,8 @@ static size_t row_step(uint32_t k)
 
 static void prep_words(const gemm *g, uint32_t m, void *dst)
 {
-    for (uint32_t p = 0; p * PANEL < g->k; p++) round_panel(g->x, g->w->dtype, true, m, p, WF_MIN(PANEL, g->k - p * PANEL), (x_panel *)dst + p);
+    for (uint32_t p = 0; p * PANEL < g->k; p++)
+        round_panel(g->x, g->w->dtype, true, m, p, WF_MIN(PANEL, g->k - p * PANEL), (x_panel *)dst + p);
 }
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)

@@ -1,8 +1,9 @@
-/* GEMM of several rows with quantised weights (blocks.h), for processors without AMX: AVX-512 VNNI (int8x16; of many rows with Q4_K and Q5_K
- * int16x16) and AVX2 (int16x8).
+/* GEMM of several rows with quantised weights (blocks.h), for processors without AMX: AVX-512 VNNI (int8x16; of many
+ * rows with Q4_K and Q5_K int16x16) and AVX2 (int16x8).
  *
- * VL rows of W by 256 k, a panel, are unpacked and transposed: a line has 4 bytes of each row, so lanes are rows and no sum is
- * horizontal. Activations are fixed point with one scale per row and panel. panels_bytes.h and panels_words.h have what differs.
+ * VL rows of W by 256 k, a panel, are unpacked and transposed: a line has 4 bytes of each row, so lanes are rows and no
+ * sum is horizontal. Activations are fixed point with one scale per row and panel. panels_bytes.h and panels_words.h
+ * have what differs.
  */
 #include <string.h>
 
@@ -68,7 +69,8 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_panels_scratch)(const wf_call *c)
 {
     product g = product_of(c);
     size_t sums = (size_t)STRIPS * g.mb * VL * sizeof(float);
-    return (wf_cpu_scratch_size){.shared = (size_t)g.g.m * g.panels * sizeof(x_panel), .per_thread = STRIPS * sizeof(w_panel) + sums};
+    return (wf_cpu_scratch_size){.shared = (size_t)g.g.m * g.panels * sizeof(x_panel),
+                                 .per_thread = STRIPS * sizeof(w_panel) + sums};
 }
 
 /* Where the rows of a panel are: in the file, or padded in a copy. */
@@ -90,8 +92,8 @@ WF_INLINE void open_panel(const product *g, uint32_t n, uint32_t p, source *s)
     }
 }
 
-/* Rows of W that the next panel begins with. They are prefetched during the products, a few at a time: a burst would fill the queue of
- * misses, behind which the loads of unpacking wait. */
+/* Rows of W that the next panel begins with. They are prefetched during the products, a few at a time: a burst would
+ * fill the queue of misses, behind which the loads of unpacking wait. */
 typedef struct ahead {
     const char *row;
     size_t step, bytes;
@@ -114,9 +116,11 @@ WF_INLINE void fetch_rows(ahead *a)
         for (size_t i = 0; i < a->bytes; i += 64) __builtin_prefetch(a->row + i, 0, 3);
 }
 
-/* For few rows of X: W is prefetched twice, n of its VL rows at a time. What comes after these rows, as it lies in memory, to the second cache, and
- * the next panel of these rows to the first one, unless they are expanded copies. The lines of VL rows in turn would be too many streams for memory. */
-WF_INLINE void fetch_few(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t first, const uint32_t n)
+/* For few rows of X: W is prefetched twice, n of its VL rows at a time. What comes after these rows, as it lies in
+ * memory, to the second cache, and the next panel of these rows to the first one, unless they are expanded copies. The
+ * lines of VL rows in turn would be too many streams for memory. */
+WF_INLINE void fetch_few(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t first,
+                         const uint32_t n)
 {
     const size_t bytes = bytes_of_panel(dtype);
     for (size_t i = 0; i < n * bytes; i += 64) __builtin_prefetch(later + first * bytes + i, 0, 2);
@@ -139,7 +143,8 @@ WF_INLINE void fetch_x(const uint8_t dtype, const x_panel *x, const int mr, uint
 
 /* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart.
  * new_x: no tile has met these rows in this panel. */
-WF_INLINE void panels_tile(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next, bool new_x)
+WF_INLINE void panels_tile(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const int mr,
+                           bool first, float *sum, size_t step, ahead *next, bool new_x)
 {
     sums acc;
     for (int s = 0; s < PAIR; s++)
@@ -157,8 +162,9 @@ WF_INLINE void panels_tile(const uint8_t dtype, const bool words, const w_panel 
         }
 }
 
-/* Of `left` rows of X. Six are more sums at once than a multiplication has cycles until its result is there (5 on Intel's, two of them
- * a cycle); bytes have two sums a row. Eight are two tiles of four, not one of six and two of one. */
+/* Of `left` rows of X. Six are more sums at once than a multiplication has cycles until its result is there (5 on
+ * Intel's, two of them a cycle); bytes have two sums a row. Eight are two tiles of four, not one of six and two of one.
+ */
 WF_INLINE uint32_t rows_of_tile(const bool words, uint32_t left)
 {
     if (words && SIX_ROWS && left >= 6 && left != 8) return 6;
@@ -166,7 +172,8 @@ WF_INLINE uint32_t rows_of_tile(const bool words, uint32_t left)
 }
 
 /* Multiplies panel p of strips `from` to `to` with `rows` rows of X from m on. */
-WF_INLINE void multiply_strips(const product *g, const uint8_t dtype, const bool words, uint32_t p, uint32_t from, uint32_t to, uint32_t m, uint32_t rows, ahead *next)
+WF_INLINE void multiply_strips(const product *g, const uint8_t dtype, const bool words, uint32_t p, uint32_t from,
+                               uint32_t to, uint32_t m, uint32_t rows, ahead *next)
 {
     const x_panel *x = g->xp + (size_t)p * g->g.m + m;
     const size_t step = (size_t)g->mb * VL;
@@ -196,17 +203,20 @@ static void fetch_outputs(const gemm *g, uint32_t m, uint32_t begin, uint32_t en
     for (size_t b = 0; b < (size_t)(end - begin) * bytes; b += 64) __builtin_prefetch(residual + b, 0, 3);
 }
 
-/* Stores columns begin..end of `rows` rows of X from m on. A row's are written together: the next row's are in another page. */
+/* Stores columns begin..end of `rows` rows of X from m on. A row's are written together: the next row's are in another
+ * page. */
 static void store_rows(const product *g, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
 {
     for (uint32_t r = 0; r < rows; r++) {
         if (r + AHEAD < rows) fetch_outputs(&g->g, m + r + AHEAD, begin, end);
-        for (uint32_t n = begin; n < end; n += VL) store_vector(&g->g, m + r, n, g->sums + (size_t)(n - begin) * g->mb + (size_t)r * VL);
+        for (uint32_t n = begin; n < end; n += VL)
+            store_vector(&g->g, m + r, n, g->sums + (size_t)(n - begin) * g->mb + (size_t)r * VL);
     }
 }
 
 /* Computes columns begin..end for `rows` rows of X from m on. */
-WF_INLINE void panel_columns(const product *g, const uint8_t dtype, const bool words, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
+WF_INLINE void panel_columns(const product *g, const uint8_t dtype, const bool words, uint32_t begin, uint32_t end,
+                             uint32_t m, uint32_t rows)
 {
     const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL, at_once = STRIPS_AT_ONCE(words);
     source s;
@@ -216,12 +226,14 @@ WF_INLINE void panel_columns(const product *g, const uint8_t dtype, const bool w
             g->unpack(s.row, &g->wp[i]);
         }
         ahead next = ahead_of(g, begin, p, strips, rows);
-        for (uint32_t i = 0; i < strips; i += at_once) multiply_strips(g, dtype, words, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
+        for (uint32_t i = 0; i < strips; i += at_once)
+            multiply_strips(g, dtype, words, p, i, WF_MIN(strips, i + at_once), m, rows, &next);
     }
     store_rows(g, begin, end, m, rows);
 }
 
-/* Weights are unpacked by a function for each format, and then multiplied by one for all that look alike: the compiler takes long for these. */
+/* Weights are unpacked by a function for each format, and then multiplied by one for all that look alike: the compiler
+ * takes long for these. */
 #define UNPACK(name, dtype, words)                                                                 \
     static void unpack_##name(const char *const w[VL], w_panel *out)                               \
     {                                                                                              \
@@ -230,10 +242,11 @@ WF_INLINE void panel_columns(const product *g, const uint8_t dtype, const bool w
 #define UNPACK_FORMAT(id, ...) UNPACK(id, WF_##id, in_halves(WF_##id))
 WF_CPU_INTEGER_FORMATS(UNPACK_FORMAT, )
 
-#define EACH(name, dtype, words)                                                                   \
-    static void columns_##name(const product *g, uint32_t begin, uint32_t end)                     \
-    {                                                                                              \
-        for (uint32_t m = 0; m < g->g.m; m += MB) panel_columns(g, dtype, words, begin, end, m, WF_MIN(MB, g->g.m - m)); \
+#define EACH(name, dtype, words)                                                                                       \
+    static void columns_##name(const product *g, uint32_t begin, uint32_t end)                                         \
+    {                                                                                                                  \
+        for (uint32_t m = 0; m < g->g.m; m += MB)                                                                      \
+            panel_columns(g, dtype, words, begin, end, m, WF_MIN(MB, g->g.m - m));                                     \
     }
 EACH(offset, WF_Q4_0, false)
 EACH(mins, WF_Q4_1, false)
@@ -258,7 +271,8 @@ static columns_fn columns_of(uint8_t dtype)
     return has_mins(dtype) ? columns_mins : columns_offset;
 }
 
-static void run_panels(const wf_cpu_work *work, bool words, void (*unpack)(const char *const w[VL], w_panel *out), columns_fn f)
+static void run_panels(const wf_cpu_work *work, bool words, void (*unpack)(const char *const w[VL], w_panel *out),
+                       columns_fn f)
 {
     product g = product_of(work->call);
     uint32_t begin, end, chunk = wf_cpu_chunk(work, g.g.n, PAIR * VL, STRIPS * VL);
@@ -287,7 +301,8 @@ void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 void WF_SIMD(wf_cpu_gemm_panels_int16)(const wf_cpu_work *work)
 {
-    run_panels(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words, columns_words_mins);
+    run_panels(work, true, work->call->in[WF_GEMM_W].dtype == WF_Q4_K ? unpack_Q4_K_words : unpack_Q5_K_words,
+               columns_words_mins);
 }
 
 #include "cpu/x86/panels_few.h"

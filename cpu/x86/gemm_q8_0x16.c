@@ -1,9 +1,10 @@
-/* GEMM for few rows of X and 16-row interleaved Q8_0 weights (layout.c), with AVX-512 VNNI: a register holds four columns of 16 weight
- * rows and is multiplied with four columns of X, broadcast to all lanes. X is quantised as in gemm_vnni.c.
+/* GEMM for few rows of X and 16-row interleaved Q8_0 weights (layout.c), with AVX-512 VNNI: a register holds four
+ * columns of 16 weight rows and is multiplied with four columns of X, broadcast to all lanes. X is quantised as in
+ * gemm_vnni.c.
  *
- * With one row of X the kernel is bound by memory. It reads several strips (groups of 16 interleaved rows) at a time, because a
- * core reaches more bandwidth from several streams than from one (two threads, 11264 x 2048, huge pages: 23 GB/s row by row, 23
- * with one strip, 27 with four).
+ * With one row of X the kernel is bound by memory. It reads several strips (groups of 16 interleaved rows) at a time,
+ * because a core reaches more bandwidth from several streams than from one (two threads, 11264 x 2048, huge pages: 23
+ * GB/s row by row, 23 with one strip, 27 with four).
  */
 #include <string.h>
 

@@ -1,17 +1,17 @@
 /* GEMM for few rows with quantised weights (blocks.h) and AVX-512 VNNI, 64 weights per instruction.
  *
- * Activations are quantised once per call to hi and lo int8 (hi_lo.h; gemm_int8.c explains why). A group of activations matches one or
- * two registers of weights, whose 16 lanes accumulate neighbouring products.
+ * Activations are quantised once per call to hi and lo int8 (hi_lo.h; gemm_int8.c explains why). A group of activations
+ * matches one or two registers of weights, whose 16 lanes accumulate neighbouring products.
  *
  *   Q8_0  2 blocks, 8 lanes each
- *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other; so are all formats whose nibbles lie like that
- *   Q4_K  4 blocks, 8 lanes each: low nibbles, which are blocks 0 and 2, in one register, high ones in the other, with a sum each. The
- *         high ones stay where they are, 16 times as large, for the scales of their activations are divided by 16
- *   Q5_K  the same, but shifted
- *   Q6_K, Q3_K and Q2_K  4 blocks in their order, 4 lanes for each of 8 scales, with a sum for each register
+ *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other; so are all formats whose
+ * nibbles lie like that Q4_K  4 blocks, 8 lanes each: low nibbles, which are blocks 0 and 2, in one register, high ones
+ * in the other, with a sum each. The high ones stay where they are, 16 times as large, for the scales of their
+ * activations are divided by 16 Q5_K  the same, but shifted Q6_K, Q3_K and Q2_K  4 blocks in their order, 4 lanes for
+ * each of 8 scales, with a sum for each register
  *
- * The instruction needs unsigned weights: their offset, or the minimum, is multiplied with the sums of the activations of a scale. Scales
- * are read for a span of 16 blocks at a time and permuted to the lanes of each group.
+ * The instruction needs unsigned weights: their offset, or the minimum, is multiplied with the sums of the activations
+ * of a scale. Scales are read for a span of 16 blocks at a time and permuted to the lanes of each group.
  */
 #include "cpu/ops/gemm.h"
 #include "cpu/x86/hi_lo.h"
@@ -35,7 +35,9 @@ typedef struct kind {
 WF_INLINE kind kind_of(const uint8_t dtype)
 {
     const uint32_t blocks = dtype == WF_Q8_0 ? 2 : 4;
-    return (kind){dtype, blocks, blocks / 2, in_halves(dtype) ? 8 : blocks, bytes_of(dtype), has_mins(dtype) ? 1 : unsigned_offset_of(dtype)};
+    return (kind){dtype,           blocks,
+                  blocks / 2,      in_halves(dtype) ? 8 : blocks,
+                  bytes_of(dtype), has_mins(dtype) ? 1 : unsigned_offset_of(dtype)};
 }
 
 /* Bytes of a prepared group: hi, then lo. */
@@ -63,7 +65,8 @@ static size_t row_step(const kind t, uint32_t k)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or where low nibbles are the first half 16 in each register. */
+/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or where low nibbles are the first half 16 in each
+ * register. */
 static uint32_t place(const kind t, uint32_t at, uint32_t half)
 {
     if (has_low_first(t.dtype)) return 64 * half + 16 * at;
@@ -107,7 +110,8 @@ static void prep_row(const gemm *g, uint32_t m, void *dst)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = i * t.blocks, here = b < blocks ? WF_MIN(t.blocks, blocks - b) : 0;
         in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32 * here);
-        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b, minus_sum + (in_halves(t.dtype) ? 2 : 1) * b);
+        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b,
+                   minus_sum + (in_halves(t.dtype) ? 2 : 1) * b);
     }
 }
 
@@ -115,7 +119,8 @@ static void prep_row(const gemm *g, uint32_t m, void *dst)
 WF_INLINE __m512 dot(const __m512i *w, const char *hi, const char *lo, const uint32_t regs)
 {
     __m512i high[2], low[2];
-    for (uint32_t i = 0; i < regs; i++) high[i] = _mm512_loadu_si512(hi + 64 * i), low[i] = _mm512_loadu_si512(lo + 64 * i);
+    for (uint32_t i = 0; i < regs; i++)
+        high[i] = _mm512_loadu_si512(hi + 64 * i), low[i] = _mm512_loadu_si512(lo + 64 * i);
     return _mm512_cvtepi32_ps(dot_hi_lo(w, high, low, regs));
 }
 
@@ -146,7 +151,8 @@ WF_INLINE __m512 block_scales(const kind t, const char *p)
 {
     const __m256i v = span_words(t, p);
     if (t.dtype != WF_MXFP4) return _mm512_cvtph_ps(v);
-    return mxfp4_scales_16(_mm512_cvtepu16_epi32(_mm256_mask_blend_epi16(0xaaaa, _mm256_and_si256(v, _mm256_set1_epi16(255)), _mm256_srli_epi16(v, 8))));
+    return mxfp4_scales_16(_mm512_cvtepu16_epi32(
+        _mm256_mask_blend_epi16(0xaaaa, _mm256_and_si256(v, _mm256_set1_epi16(255)), _mm256_srli_epi16(v, 8))));
 }
 
 /* Of two superblocks of IQ4_XS. */
@@ -159,10 +165,13 @@ WF_INLINE __m512 iq4_xs_span(const kind t, const char *p)
 WF_INLINE __m512 scales(const kind t, const char *p, __m512 *mins)
 {
     if (has_k_scales(t.dtype)) return k_span(t, p, mins);
-    const __m512 d = in_halves(t.dtype) ? half_scales(t.dtype, p) : t.dtype == WF_IQ4_XS ? iq4_xs_span(t, p) : block_scales(t, p);
+    const __m512 d = in_halves(t.dtype)     ? half_scales(t.dtype, p)
+                     : t.dtype == WF_IQ4_XS ? iq4_xs_span(t, p)
+                                            : block_scales(t, p);
     *mins = d;
     if (t.dtype == WF_Q2_K) *mins = _mm512_mul_ps(to_floats(q2_k_min_bytes(p)), half_at(p + 82));
-    if (has_mins(t.dtype) && !in_supers(t.dtype)) *mins = _mm512_xor_ps(block_scales(t, p + 2), _mm512_set1_ps(-0.0f)); /* added */
+    if (has_mins(t.dtype) && !in_supers(t.dtype))
+        *mins = _mm512_xor_ps(block_scales(t, p + 2), _mm512_set1_ps(-0.0f)); /* added */
     return d;
 }
 
@@ -178,7 +187,8 @@ WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
 WF_INLINE __m512i lanes_of(const kind t, const uint32_t i, const uint32_t r)
 {
     const __m512i first = _mm512_set1_epi32((int)(t.units * i + (has_k_scales(t.dtype) ? r : 4 * r)));
-    if (has_k_scales(t.dtype)) return _mm512_add_epi32(first, _mm512_slli_epi32(_mm512_srli_epi32(lane_numbers(), 3), 1));
+    if (has_k_scales(t.dtype))
+        return _mm512_add_epi32(first, _mm512_slli_epi32(_mm512_srli_epi32(lane_numbers(), 3), 1));
     return _mm512_add_epi32(first, _mm512_srli_epi32(lane_numbers(), t.dtype == WF_Q8_0 ? 3 : 2));
 }
 
@@ -192,7 +202,8 @@ typedef struct tile {
 } tile;
 
 /* Accumulates group i of span s, whose weights are at p. */
-WF_INLINE void add_group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r, const int mr, const __m512 *scale)
+WF_INLINE void add_group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r, const int mr,
+                         const __m512 *scale)
 {
     const uint32_t sums = has_low_first(t.dtype) ? 1 : t.regs, regs = t.regs / sums;
     size_t at = (s * (SPAN / t.units) + i) * group_bytes(t);
@@ -268,8 +279,8 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
         for (int i = 0; i < mr; i++) store_output(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
 }
 
-/* Multiplies weight rows begin..end by all activation rows. With one activation row, weights are a plain stream, which the hardware
- * prefetches best. */
+/* Multiplies weight rows begin..end by all activation rows. With one activation row, weights are a plain stream, which
+ * the hardware prefetches best. */
 WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     uint32_t n = begin;

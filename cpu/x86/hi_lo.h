@@ -1,5 +1,5 @@
-/* AVX-512 helpers for quantised blocks: activations as fixed point in two int8, x = scale * (256 hi + lo) with one scale per block of
- * 32 or per panel of 256; loads of weights from the file's blocks. */
+/* AVX-512 helpers for quantised blocks: activations as fixed point in two int8, x = scale * (256 hi + lo) with one
+ * scale per block of 32 or per panel of 256; loads of weights from the file's blocks. */
 #ifndef WF_CPU_X86_HI_LO_H
 #define WF_CPU_X86_HI_LO_H
 
@@ -86,7 +86,8 @@ WF_INLINE __m512 k_scales(const char *p)
     return _mm512_mul_ps(_mm512_cvtph_ps(both), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(k_scale_bytes(p))));
 }
 
-/* ORs a bit of each of the 32 bytes at p above the low nibbles of q: bit `first` of its first 32 bytes, then bit `second`. */
+/* ORs a bit of each of the 32 bytes at p above the low nibbles of q: bit `first` of its first 32 bytes, then bit
+ * `second`. */
 WF_INLINE __m512i with_fifth(__m512i q, const char *p, const uint32_t first, const uint32_t second)
 {
     const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16((short)first), _mm256_set1_epi16((short)second), 1);
@@ -124,7 +125,8 @@ WF_INLINE __m512 to_floats(__m128i bytes)
 /* The scales of a superblock that has one for each 16 weights. */
 WF_INLINE __m512 half_scales(const uint8_t dtype, const char *p)
 {
-    return _mm512_mul_ps(to_floats(half_scale_bytes(dtype, p)), _mm512_broadcastss_ps(_mm256_castps256_ps128(half_scales_unit(dtype, p))));
+    return _mm512_mul_ps(to_floats(half_scale_bytes(dtype, p)),
+                         _mm512_broadcastss_ps(_mm256_castps256_ps128(half_scales_unit(dtype, p))));
 }
 
 /* values_of() with the highest bit flipped, for each quarter. */
@@ -136,7 +138,8 @@ WF_INLINE __m512i unsigned_values(const uint8_t dtype)
 /* wf_mxfp4_scale() of 16 bytes in words. */
 WF_INLINE __m512 mxfp4_scales_16(__m512i e)
 {
-    return _mm512_insertf32x8(_mm512_castps256_ps512(mxfp4_scales(_mm512_castsi512_si256(e))), mxfp4_scales(_mm512_extracti64x4_epi64(e, 1)), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(mxfp4_scales(_mm512_castsi512_si256(e))),
+                              mxfp4_scales(_mm512_extracti64x4_epi64(e, 1)), 1);
 }
 
 /* Scale g of an IQ4_XS superblock in each lane, without d; first and second: its words of 32 bits. */
@@ -144,7 +147,8 @@ WF_INLINE __m512 iq4_xs_steps(__m512i first, __m512i second, const uint32_t g)
 {
     const __m512i low = _mm512_and_si512(_mm512_srli_epi32(second, 4 * g), _mm512_set1_epi32(15));
     const __m512i high = _mm512_and_si512(_mm512_srli_epi32(first, 16 + 2 * g), _mm512_set1_epi32(3));
-    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32)));
+    return _mm512_cvtepi32_ps(
+        _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32)));
 }
 
 /* How many words of blocks of `bytes`, a word of each, block_words() takes from a load. */
@@ -157,7 +161,8 @@ WF_INLINE uint32_t block_step(const uint32_t bytes)
 WF_INLINE __m512i block_words(__m512i d, const uint32_t at, const uint32_t bytes, const char *p)
 {
     const uint32_t step = block_step(bytes);
-    const uint64_t second = bytes / 2, third = step == 4 ? bytes : 0, fourth = step == 4 ? bytes * 3 / 2 : second; /* 51 is in word 25 */
+    const uint64_t second = bytes / 2, third = step == 4 ? bytes : 0,
+                   fourth = step == 4 ? bytes * 3 / 2 : second; /* 51 is in word 25 */
     const __m512i lane = _mm512_set1_epi64((int64_t)(second << 16 | third << 32 | fourth << 48));
     const bool wide = step == 4 || bytes == 34;
     __m512i v = wide ? _mm512_loadu_si512(p) : _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p));

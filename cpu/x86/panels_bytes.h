@@ -1,10 +1,12 @@
-/* What gemm_panels.c needs of AVX-512 VNNI: weights as unsigned bytes, a line has 4 k of each of 16 rows; activations as two int8 (hi_lo.h),
- * of which the instruction broadcasts 4 k. Sums of a group of k that shares a scale of W are exact in int32.
+/* What gemm_panels.c needs of AVX-512 VNNI: weights as unsigned bytes, a line has 4 k of each of 16 rows; activations
+ * as two int8 (hi_lo.h), of which the instruction broadcasts 4 k. Sums of a group of k that shares a scale of W are
+ * exact in int32.
  *
- * Or as words (`words`), multiplied by the scales of their groups while they are unpacked, as activations are words: a row's sums are added
- * as floats, without a multiplication that would take turns with the products. int32 holds 16 k of Q6_K, 32 * 128 by 32512, and 32 k of
- * Q4_K and Q5_K, 31 * 63 by 32512. Formats in halves, which would multiply a sum for each 16 products, always have words; Q4_K and Q5_K have
- * them where there are enough rows of X to pay for twice the bytes (int16x16). */
+ * Or as words (`words`), multiplied by the scales of their groups while they are unpacked, as activations are words: a
+ * row's sums are added as floats, without a multiplication that would take turns with the products. int32 holds 16 k of
+ * Q6_K, 32 * 128 by 32512, and 32 k of Q4_K and Q5_K, 31 * 63 by 32512. Formats in halves, which would multiply a sum
+ * for each 16 products, always have words; Q4_K and Q5_K have them where there are enough rows of X to pay for twice
+ * the bytes (int16x16). */
 #ifndef WF_CPU_X86_PANELS_BYTES_H
 #define WF_CPU_X86_PANELS_BYTES_H
 
@@ -46,7 +48,8 @@ WF_INLINE __m512i sums_of_16(const __m512i four[4])
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     __m512i v[4];
     transpose_4x4(four, v);
-    return _mm512_permutexvar_epi32(order, _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
+    return _mm512_permutexvar_epi32(order,
+                                    _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
 }
 
 /* four: the sums of each four k. */
@@ -115,7 +118,8 @@ WF_INLINE void round_floats(const uint8_t dtype, const bool words, const float *
 }
 
 /* Rounds a panel of n elements of a row of X; pads with zeros. */
-static void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+static void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n,
+                        x_panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[view->dtype];
     const char *from = (const char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes;
@@ -156,7 +160,8 @@ WF_INLINE __m512 halves(__m512i lanes)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(lanes));
 }
 
-/* A word of each of eight blocks from w[r] + at on, blocks 2 i and 2 i + 1 in pair[i]: they are 9 or 17 words apart, say. */
+/* A word of each of eight blocks from w[r] + at on, blocks 2 i and 2 i + 1 in pair[i]: they are 9 or 17 words apart,
+ * say. */
 WF_INLINE void word_pairs(const uint8_t dtype, const char *const w[VL], const uint32_t at, __m512i pair[4])
 {
     const uint32_t bytes = bytes_of(dtype);
@@ -164,7 +169,8 @@ WF_INLINE void word_pairs(const uint8_t dtype, const char *const w[VL], const ui
     for (uint32_t i = 0; i < 4; i++) {
         r[i] = _mm512_setzero_si512();
         for (uint32_t q = 0; q < 4; q++)
-            for (uint32_t b = 0; b < 8; b += block_step(bytes)) r[i] = block_words(r[i], 8 * q + b, bytes, w[i + 4 * q] + at + b * bytes);
+            for (uint32_t b = 0; b < 8; b += block_step(bytes))
+                r[i] = block_words(r[i], 8 * q + b, bytes, w[i + 4 * q] + at + b * bytes);
     }
     transpose_4x4(r, pair);
 }
@@ -176,8 +182,11 @@ WF_INLINE void block_scales(const uint8_t dtype, const char *const w[VL], w_pane
     word_pairs(dtype, w, 0, pair);
     for (uint32_t i = 0; i < 4; i++) {
         const __m512i second = _mm512_srli_epi32(pair[i], 16);
-        v_store(out->scale[2 * i], dtype == WF_MXFP4 ? mxfp4_scales_16(_mm512_and_si512(pair[i], _mm512_set1_epi32(255))) : halves(pair[i]));
-        v_store(out->scale[2 * i + 1], dtype == WF_MXFP4 ? mxfp4_scales_16(_mm512_srli_epi32(second, 8)) : halves(second));
+        v_store(out->scale[2 * i], dtype == WF_MXFP4
+                                       ? mxfp4_scales_16(_mm512_and_si512(pair[i], _mm512_set1_epi32(255)))
+                                       : halves(pair[i]));
+        v_store(out->scale[2 * i + 1],
+                dtype == WF_MXFP4 ? mxfp4_scales_16(_mm512_srli_epi32(second, 8)) : halves(second));
     }
     if (!has_mins(dtype)) return;
     word_pairs(dtype, w, 2, pair);
@@ -202,7 +211,8 @@ WF_INLINE __m512i byte_twice(__m512i lanes, const int i)
     return _mm512_or_si512(low, _mm512_slli_epi32(low, 16));
 }
 
-/* Of superblocks with minima: d and dmin, then 12 bytes as wf_k_scales_unpack() takes them. part: what words are multiplied with. */
+/* Of superblocks with minima: d and dmin, then 12 bytes as wf_k_scales_unpack() takes them. part: what words are
+ * multiplied with. */
 WF_INLINE void k_panel_scales(const bool words, const char *const w[VL], __m512i part[8], w_panel *out)
 {
     const __m512i six = _mm512_set1_epi8(63), four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(48);
@@ -210,8 +220,11 @@ WF_INLINE void k_panel_scales(const bool words, const char *const w[VL], __m512i
     lines_of(w, 0, v);
     const __m512 d = halves(v[0]), min = halves(_mm512_srli_epi32(v[0], 16));
     const __m512i of[4] = {
-        _mm512_and_si512(v[1], six), _mm512_or_si512(_mm512_and_si512(v[3], four), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), two)),
-        _mm512_and_si512(v[2], six), _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(v[3], 4), four), _mm512_and_si512(_mm512_srli_epi32(v[2], 2), two))};
+        _mm512_and_si512(v[1], six),
+        _mm512_or_si512(_mm512_and_si512(v[3], four), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), two)),
+        _mm512_and_si512(v[2], six),
+        _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(v[3], 4), four),
+                        _mm512_and_si512(_mm512_srli_epi32(v[2], 2), two))};
     if (words) v_store(out->scale[0], d);
     for (int i = 0; i < 8; i++) {
         if (words)
@@ -228,7 +241,10 @@ WF_INLINE void q2_k_panel_mins(const char *const w[VL], w_panel *out)
     const __m512 d = halves_of(w, 82);
     __m512i v[4];
     lines_of(w, 0, v);
-    for (int i = 0; i < 16; i++) v_store(out->min[i], v_mul(byte_of(_mm512_and_si512(_mm512_srli_epi32(v[i / 4], 4), _mm512_set1_epi8(15)), i % 4, false), d));
+    for (int i = 0; i < 16; i++)
+        v_store(
+            out->min[i],
+            v_mul(byte_of(_mm512_and_si512(_mm512_srli_epi32(v[i / 4], 4), _mm512_set1_epi8(15)), i % 4, false), d));
 }
 
 /* The scales of 16 groups of each row, in both halves of a word; d is all groups' one. */
@@ -269,15 +285,17 @@ WF_INLINE void unpack_q8_0(const char *const w[VL], w_panel *out)
     for (uint32_t c = 0; c < 16; c++) {
         __m512i v[4];
         lines_of(w, c / 2 * 34 + 2 + c % 2 * 16, v);
-        for (uint32_t i = 0; i < 4; i++) _mm512_storeu_si512(out->line[4 * c + i], _mm512_xor_si512(v[i], _mm512_set1_epi8(-128)));
+        for (uint32_t i = 0; i < 4; i++)
+            _mm512_storeu_si512(out->line[4 * c + i], _mm512_xor_si512(v[i], _mm512_set1_epi8(-128)));
     }
 }
 
 /* The fifth bits of weights 4 i to 4 i + 3 of each row's 32. */
 WF_INLINE __m512i fifth_bits(__m512i bits, const uint32_t i)
 {
-    const __m512i spread = _mm512_set_epi32(0x10101010, 0x10101000, 0x10100010, 0x10100000, 0x10001010, 0x10001000, 0x10000010, 0x10000000,
-                                            0x00101010, 0x00101000, 0x00100010, 0x00100000, 0x00001010, 0x00001000, 0x00000010, 0);
+    const __m512i spread = _mm512_set_epi32(0x10101010, 0x10101000, 0x10100010, 0x10100000, 0x10001010, 0x10001000,
+                                            0x10000010, 0x10000000, 0x00101010, 0x00101000, 0x00100010, 0x00100000,
+                                            0x00001010, 0x00001000, 0x00000010, 0);
     return _mm512_permutexvar_epi32(_mm512_srli_epi32(bits, 4 * i), spread);
 }
 
@@ -299,7 +317,8 @@ WF_INLINE void unpack_nibbles(const uint8_t dtype, const char *const w[VL], w_pa
         if (fifth) lines_of(w, (size_t)(fifth_at(dtype, w[0], b) - w[0]), bits);
         for (uint32_t i = 0; i < 4; i++) {
             _mm512_storeu_si512(out->line[8 * b + i], numbers(dtype, fifth ? fifth_bits(bits[0], i) : none, v[i]));
-            _mm512_storeu_si512(out->line[8 * b + 4 + i], numbers(dtype, fifth ? fifth_bits(bits[0], i + 4) : none, _mm512_srli_epi32(v[i], 4)));
+            _mm512_storeu_si512(out->line[8 * b + 4 + i],
+                                numbers(dtype, fifth ? fifth_bits(bits[0], i + 4) : none, _mm512_srli_epi32(v[i], 4)));
         }
     }
 }
@@ -358,7 +377,8 @@ WF_INLINE void unpack_pairs(const uint8_t dtype, const char *const w[VL], w_pane
         for (uint32_t i = 0; i < 4; i++)
             for (uint32_t r = 0; r < 4; r++) {
                 const uint32_t at = c % 2 * 4 + i, line = 32 * half + 8 * r + at; /* of four k */
-                store_words(pairs(dtype, v[i], 2 * r, high[at], 4 * half + r), part[line / 4], (int16_t)offset_of(dtype), out->line[2 * line]);
+                store_words(pairs(dtype, v[i], 2 * r, high[at], 4 * half + r), part[line / 4],
+                            (int16_t)offset_of(dtype), out->line[2 * line]);
             }
     }
 }
@@ -374,12 +394,14 @@ WF_INLINE void unpack_grid(const uint8_t dtype, const char *const w[VL], w_panel
     for (uint32_t g = 0; g < 16; g++) {
         __m512i v[4];
         lines_of(row, 16 * g, v);
-        for (uint32_t i = 0; i < 4; i++) store_words(_mm512_xor_si512(v[i], _mm512_set1_epi8(-128)), part[g], 128, out->line[2 * (4 * g + i)]);
+        for (uint32_t i = 0; i < 4; i++)
+            store_words(_mm512_xor_si512(v[i], _mm512_set1_epi8(-128)), part[g], 128, out->line[2 * (4 * g + i)]);
     }
 }
 
 /* Four k of group b: a line of bytes, or two of words times the group's scales. */
-WF_INLINE void store_k(const bool words, __m512i v, const __m512i *part, const uint32_t b, const uint32_t at, w_panel *out)
+WF_INLINE void store_k(const bool words, __m512i v, const __m512i *part, const uint32_t b, const uint32_t at,
+                       w_panel *out)
 {
     if (words) store_words(v, part[b], 0, out->line[2 * (8 * b + at)]);
     else _mm512_storeu_si512(out->line[8 * b + at], v);
@@ -425,15 +447,18 @@ WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *co
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* As an instruction whose sum stays where it is: gcc 12 copies it before and after, which the front end has no room for. */
+/* As an instruction whose sum stays where it is: gcc 12 copies it before and after, which the front end has no room
+ * for. */
 WF_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
 }
 
-/* Adds the products of group i, as words: their sum needs no multiplication, which would take turns with the products. */
-WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+/* Adds the products of group i, as words: their sum needs no multiplication, which would take turns with the products.
+ */
+WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr,
+                              sums *acc)
 {
     const uint32_t lines = PANEL / 2 / groups_of(dtype);
     __m512i sum[PAIR][MROW];
@@ -451,12 +476,15 @@ WF_INLINE void group_of_words(const uint8_t dtype, const w_panel *w, const x_pan
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
             acc->of[s][m] = v_add(acc->of[s][m], _mm512_cvtepi32_ps(sum[s][m]));
-            if (has_mins(dtype)) acc->min[s][m] = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].min[i]), _mm512_set1_ps(x[m].minus_sum[i]), acc->min[s][m]);
+            if (has_mins(dtype))
+                acc->min[s][m] = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].min[i]), _mm512_set1_ps(x[m].minus_sum[i]),
+                                                 acc->min[s][m]);
         }
 }
 
 /* The same as bytes. */
-WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr,
+                              sums *acc)
 {
     const uint32_t lines = PANEL / 4 / groups_of(dtype);
     __m512i hi[PAIR][MROW], lo[PAIR][MROW];
@@ -480,13 +508,16 @@ WF_INLINE void group_of_bytes(const uint8_t dtype, const w_panel *w, const x_pan
     }
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
-            __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi[s][m], 8), lo[s][m])), *to = &acc->of[s][m];
+            __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi[s][m], 8), lo[s][m])),
+                   *to = &acc->of[s][m];
             *to = _mm512_fmadd_ps(sum, _mm512_loadu_ps(w[s].scale[i]), *to);
-            if (has_mins(dtype)) *to = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].min[i]), _mm512_set1_ps(x[m].minus_sum[i]), *to);
+            if (has_mins(dtype))
+                *to = _mm512_fmadd_ps(_mm512_loadu_ps(w[s].min[i]), _mm512_set1_ps(x[m].minus_sum[i]), *to);
         }
 }
 
-WF_INLINE void add_panel_group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void add_panel_group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x,
+                               const uint32_t i, const int mr, sums *acc)
 {
     if (words) group_of_words(dtype, w, x, i, mr, acc);
     else group_of_bytes(dtype, w, x, i, mr, acc);

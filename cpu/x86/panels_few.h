@@ -1,8 +1,8 @@
-/* What gemm_panels.c adds on AVX-512 for few rows of X (int8x16-few): the sums of int8x16 bit for bit, so that both are one invariance
- * class, without unpacking W to panels, which a few rows do not pay for.
+/* What gemm_panels.c adds on AVX-512 for few rows of X (int8x16-few): the sums of int8x16 bit for bit, so that both are
+ * one invariance class, without unpacking W to panels, which a few rows do not pay for.
  *
- * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for 16 rows at a time,
- * so that lanes are rows, and scales are applied to that in the order of int8x16. */
+ * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for
+ * 16 rows at a time, so that lanes are rows, and scales are applied to that in the order of int8x16. */
 #ifndef WF_CPU_X86_PANELS_FEW_H
 #define WF_CPU_X86_PANELS_FEW_H
 
@@ -15,7 +15,8 @@ typedef struct x_regs {
     __m512i hi[4], lo[4];
 } x_regs;
 
-/* Registers of a half of a panel that are added up before the transposition: where low nibbles are the first half of a block one has those. */
+/* Registers of a half of a panel that are added up before the transposition: where low nibbles are the first half of a
+ * block one has those. */
 WF_INLINE uint32_t joined(const uint8_t dtype)
 {
     return has_low_first(dtype) ? 2 : 1;
@@ -33,7 +34,8 @@ WF_INLINE void arrange(const uint8_t dtype, const int8_t *x, __m512i *out)
 WF_INLINE x_regs x_regs_of(const uint8_t dtype, const x_panel *x)
 {
     x_regs r;
-    for (uint32_t h = 0; h < 2; h++) arrange(dtype, x->hi + 128 * h, r.hi + 2 * h), arrange(dtype, x->lo + 128 * h, r.lo + 2 * h);
+    for (uint32_t h = 0; h < 2; h++)
+        arrange(dtype, x->hi + 128 * h, r.hi + 2 * h), arrange(dtype, x->lo + 128 * h, r.lo + 2 * h);
     return r;
 }
 
@@ -75,7 +77,8 @@ WF_INLINE void halves_to_groups(const __m512i q[4], const uint32_t apart, __m512
 }
 
 /* The sums of the groups of half h of a panel, each of 16 rows of W. later: what is prefetched; NULL: nothing. */
-WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t h, const x_regs *x, __m512i out[8])
+WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const char *later, const uint32_t h,
+                          const x_regs *x, __m512i out[8])
 {
     const uint32_t regs = joined(dtype), n = 2 / regs;
     __m512i quarter[2][4];
@@ -108,8 +111,10 @@ WF_INLINE __m512 group_sum(const uint8_t dtype, __m512i sum, const __m512i *part
     return _mm512_cvtepi32_ps(sum);
 }
 
-/* The products of a panel of 16 rows with a row of X. part: the scales of formats in halves, which their sums take as numbers. */
-WF_INLINE __m512 few_panel(const uint8_t dtype, const char *const row[VL], const char *later, const w_panel *w, const __m512i *part, const x_panel *x)
+/* The products of a panel of 16 rows with a row of X. part: the scales of formats in halves, which their sums take as
+ * numbers. */
+WF_INLINE __m512 few_panel(const uint8_t dtype, const char *const row[VL], const char *later, const w_panel *w,
+                           const __m512i *part, const x_panel *x)
 {
     const uint32_t half = groups_of(dtype) / 2;
     const x_regs r = x_regs_of(dtype, x);
@@ -122,7 +127,8 @@ WF_INLINE __m512 few_panel(const uint8_t dtype, const char *const row[VL], const
             const uint32_t i = half * h + j;
             const __m512 v = group_sum(dtype, sum[j], part, x, i);
             acc = in_halves(dtype) ? _mm512_add_ps(acc, v) : _mm512_fmadd_ps(v, _mm512_loadu_ps(w->scale[i]), acc);
-            if (has_mins(dtype)) *to = _mm512_fmadd_ps(_mm512_loadu_ps(w->min[i]), _mm512_set1_ps(x->minus_sum[i]), *to);
+            if (has_mins(dtype))
+                *to = _mm512_fmadd_ps(_mm512_loadu_ps(w->min[i]), _mm512_set1_ps(x->minus_sum[i]), *to);
         }
     }
     return _mm512_mul_ps(scaled(dtype, in_halves(dtype), w, acc, min), _mm512_set1_ps(x->scale));

@@ -1,6 +1,6 @@
-/* What gemm_panels.c needs of AVX2: weights and activations as int16 (words.h), a line has 2 k of each of 8 rows. Sums of a group of k that
- * shares a scale of W are exact in int32. Weights with a scale for each 16 are multiplied by it while they are unpacked, so that all of a row
- * share one: 64 k of 32 * 128 by 8128 fit. */
+/* What gemm_panels.c needs of AVX2: weights and activations as int16 (words.h), a line has 2 k of each of 8 rows. Sums
+ * of a group of k that shares a scale of W are exact in int32. Weights with a scale for each 16 are multiplied by it
+ * while they are unpacked, so that all of a row share one: 64 k of 32 * 128 by 8128 fit. */
 #ifndef WF_CPU_X86_PANELS_WORDS_H
 #define WF_CPU_X86_PANELS_WORDS_H
 
@@ -34,7 +34,8 @@ WF_INLINE void unpack_bytes(const uint8_t dtype, const char *const w[VL], w_pane
     for (uint32_t b = 0; b < BLOCKS; b += dtype == WF_Q4_K ? 2 : 1) {
         int32_t row[VL][VL], line[VL][VL];
         for (uint32_t r = 0; r < VL; r++)
-            _mm256_storeu_si256((void *)row[r], dtype == WF_Q4_K ? q_load(w[r] + 16 + 16 * b) : block_of(dtype, w[r], b));
+            _mm256_storeu_si256((void *)row[r],
+                                dtype == WF_Q4_K ? q_load(w[r] + 16 + 16 * b) : block_of(dtype, w[r], b));
         v_transpose((const float *)row[0], VL, (float *)line[0], VL);
         for (uint32_t i = 0; i < VL; i++) {
             const q8 v = q_load(line[i]);
@@ -111,11 +112,13 @@ WF_INLINE void unpack_blocks(const uint8_t dtype, const char *const w[VL], w_pan
     }
 }
 
-/* The first 16 bytes of each row, d and 12 bytes of scales and minima, with a row in a lane: a register has the same 4 bytes of all. */
+/* The first 16 bytes of each row, d and 12 bytes of scales and minima, with a row in a lane: a register has the same 4
+ * bytes of all. */
 WF_INLINE void k_headers(const char *const w[VL], __m256i out[4])
 {
     __m256i r[4];
-    for (uint32_t i = 0; i < 4; i++) r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(w[i])), load16(w[i + 4]), 1);
+    for (uint32_t i = 0; i < 4; i++)
+        r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(w[i])), load16(w[i + 4]), 1);
     const __m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpacklo_epi32(r[2], r[3]);
     const __m256i c = _mm256_unpackhi_epi32(r[0], r[1]), d = _mm256_unpackhi_epi32(r[2], r[3]);
     out[0] = _mm256_unpacklo_epi64(a, b), out[1] = _mm256_unpackhi_epi64(a, b);
@@ -125,19 +128,25 @@ WF_INLINE void k_headers(const char *const w[VL], __m256i out[4])
 /* Each byte of the lanes times d. */
 WF_INLINE void scale_bytes(__m256i v, __m256 d, float out[4][VL])
 {
-    for (uint32_t j = 0; j < 4; j++, v = _mm256_srli_epi32(v, 8)) v_store(out[j], _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(255))), d));
+    for (uint32_t j = 0; j < 4; j++, v = _mm256_srli_epi32(v, 8))
+        v_store(out[j], _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(255))), d));
 }
 
-/* Of 8 rows what k_scales() makes of each: six bits of the first four and, of the others, four bits and two that are left there. */
+/* Of 8 rows what k_scales() makes of each: six bits of the first four and, of the others, four bits and two that are
+ * left there. */
 WF_INLINE void k_panel_scales(const char *const w[VL], w_panel *out)
 {
     const __m256i four = _mm256_set1_epi8(15), six = _mm256_set1_epi8(63), top = _mm256_set1_epi8(48);
     __m256i h[4];
     k_headers(w, h);
-    const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(_mm256_and_si256(h[0], _mm256_set1_epi32(0xffff)), _mm256_srli_epi32(h[0], 16)), 0xd8);
-    const __m256 d = _mm256_cvtph_ps(_mm256_castsi256_si128(halves)), least = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
-    const __m256i scale = _mm256_or_si256(_mm256_and_si256(h[3], four), _mm256_and_si256(_mm256_srli_epi16(h[1], 2), top));
-    const __m256i min = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(h[3], 4), four), _mm256_and_si256(_mm256_srli_epi16(h[2], 2), top));
+    const __m256i halves = _mm256_permute4x64_epi64(
+        _mm256_packus_epi32(_mm256_and_si256(h[0], _mm256_set1_epi32(0xffff)), _mm256_srli_epi32(h[0], 16)), 0xd8);
+    const __m256 d = _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+                 least = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+    const __m256i scale = _mm256_or_si256(_mm256_and_si256(h[3], four),
+                                          _mm256_and_si256(_mm256_srli_epi16(h[1], 2), top));
+    const __m256i min = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(h[3], 4), four),
+                                        _mm256_and_si256(_mm256_srli_epi16(h[2], 2), top));
     scale_bytes(_mm256_and_si256(h[1], six), d, out->scale);
     scale_bytes(scale, d, out->scale + 4);
     scale_bytes(_mm256_and_si256(h[2], six), least, out->less);
@@ -203,7 +212,8 @@ WF_INLINE vf add_group(const uint8_t dtype, const w_panel *w, const x_panel *x, 
 }
 
 /* Adds the products of group i. */
-WF_INLINE void add_panel_group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+WF_INLINE void add_panel_group(const uint8_t dtype, const bool words, const w_panel *w, const x_panel *x,
+                               const uint32_t i, const int mr, sums *acc)
 {
     __m256i sum[PAIR][MROW];
     for (int s = 0; s < PAIR; s++)

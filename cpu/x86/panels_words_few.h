@@ -1,8 +1,9 @@
-/* What gemm_panels.c adds on AVX2 for few rows of X (int16x8-few): the sums of int16x8 bit for bit, so that both are one invariance class,
- * without unpacking W to panels, which a few rows do not pay for.
+/* What gemm_panels.c adds on AVX2 for few rows of X (int16x8-few): the sums of int16x8 bit for bit, so that both are
+ * one invariance class, without unpacking W to panels, which a few rows do not pay for.
  *
- * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for 8 rows at a time, so
- * that lanes are rows, and scales are applied to that in the order of int16x8. Q4_K, of which 32 bytes have two groups, is transposed first. */
+ * Registers have neighbouring k of one row of W. What they add up to for each group, exact in int32, is transposed for
+ * 8 rows at a time, so that lanes are rows, and scales are applied to that in the order of int16x8. Q4_K, of which 32
+ * bytes have two groups, is transposed first. */
 #ifndef WF_CPU_X86_PANELS_WORDS_FEW_H
 #define WF_CPU_X86_PANELS_WORDS_FEW_H
 
@@ -36,7 +37,8 @@ WF_INLINE words times_parts(const uint8_t dtype, words v, __m256i parts, const u
 }
 
 /* What group i of row r of W adds up to with mr rows of X, in lanes of which each has a part. */
-WF_INLINE void row_sums(const uint8_t dtype, const char *row, __m256i parts, const x_panel *x, const uint32_t i, const int mr, __m256i (*out)[VL], const uint32_t r)
+WF_INLINE void row_sums(const uint8_t dtype, const char *row, __m256i parts, const x_panel *x, const uint32_t i,
+                        const int mr, __m256i (*out)[VL], const uint32_t r)
 {
     const uint32_t n = BLOCKS / groups_of(dtype);
     for (uint32_t b = i * n; b < (i + 1) * n; b++) {
@@ -44,15 +46,17 @@ WF_INLINE void row_sums(const uint8_t dtype, const char *row, __m256i parts, con
         if (in_halves(dtype)) v = times_parts(dtype, v, parts, b);
         for (int m = 0; m < mr; m++) {
             const char *xs = (const char *)(x[m].x + 32 * b);
-            const __m256i dot = _mm256_add_epi32(_mm256_madd_epi16(v.a, q_load(xs)), _mm256_madd_epi16(v.b, q_load(xs + 32)));
+            const __m256i dot = _mm256_add_epi32(_mm256_madd_epi16(v.a, q_load(xs)),
+                                                 _mm256_madd_epi16(v.b, q_load(xs + 32)));
             out[m][r] = b > i * n ? _mm256_add_epi32(out[m][r], dot) : dot;
         }
     }
 }
 
-/* What group i of 8 rows of W adds up to with mr rows of X. The sums stay in registers where that is not too much code. */
-WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const __m256i parts[VL], const x_panel *x, const uint32_t i, const int mr,
-                          __m256i out[FEW])
+/* What group i of 8 rows of W adds up to with mr rows of X. The sums stay in registers where that is not too much code.
+ */
+WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const __m256i parts[VL], const x_panel *x,
+                          const uint32_t i, const int mr, __m256i out[FEW])
 {
     __m256i sum[FEW][VL];
     if (mr <= 2 && !in_halves(dtype)) {
@@ -65,9 +69,11 @@ WF_INLINE void group_sums(const uint8_t dtype, const char *const row[VL], const 
     for (int m = 0; m < mr; m++) out[m] = add_lanes(sum[m]);
 }
 
-/* What groups i and i + 1 of 8 rows of Q4_K, which share 32 bytes, add up to with mr rows of X. Transposed before they are multiplied,
- * rows are lanes from the start. High nibbles are 16 times as large until all are added up, which fits int32. */
-WF_INLINE void nibble_sums(const char *const row[VL], const x_panel *x, const uint32_t i, const int mr, __m256i out[2][FEW])
+/* What groups i and i + 1 of 8 rows of Q4_K, which share 32 bytes, add up to with mr rows of X. Transposed before they
+ * are multiplied, rows are lanes from the start. High nibbles are 16 times as large until all are added up, which fits
+ * int32. */
+WF_INLINE void nibble_sums(const char *const row[VL], const x_panel *x, const uint32_t i, const int mr,
+                           __m256i out[2][FEW])
 {
     const __m256i low = _mm256_set1_epi16(15), high = _mm256_set1_epi16(0xf0);
     int32_t bytes[VL][VL], line[VL][VL];
@@ -79,8 +85,10 @@ WF_INLINE void nibble_sums(const char *const row[VL], const x_panel *x, const ui
         const __m256i even = q_load(line[l]), odd = _mm256_srli_epi16(even, 8);
         for (int m = 0; m < mr; m++) {
             const int16_t *at = x[m].x + 32 * i + 2 * l;
-            out[0][m] = add_pairs(add_pairs(out[0][m], _mm256_and_si256(even, low), two(at)), _mm256_and_si256(odd, low), two(at + 16));
-            out[1][m] = add_pairs(add_pairs(out[1][m], _mm256_and_si256(even, high), two(at + 32)), _mm256_and_si256(odd, high), two(at + 48));
+            out[0][m] = add_pairs(add_pairs(out[0][m], _mm256_and_si256(even, low), two(at)),
+                                  _mm256_and_si256(odd, low), two(at + 16));
+            out[1][m] = add_pairs(add_pairs(out[1][m], _mm256_and_si256(even, high), two(at + 32)),
+                                  _mm256_and_si256(odd, high), two(at + 48));
         }
     }
     for (int m = 0; m < mr; m++) out[1][m] = _mm256_srai_epi32(out[1][m], 4);
@@ -99,7 +107,8 @@ WF_INLINE void panel_scales(const uint8_t dtype, const char *const row[VL], __m2
 }
 
 /* Adds the products of panel p of 8 rows of W, or begins the sums with them. */
-WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint32_t p, const x_panel *x, const int mr, float sum[FEW][VL])
+WF_INLINE void few_panel(const product *g, const uint8_t dtype, uint32_t n, uint32_t p, const x_panel *x, const int mr,
+                         float sum[FEW][VL])
 {
     const uint32_t each = VL / groups_of(dtype);
     const char *later = later_of(g, n, p);

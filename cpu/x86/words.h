@@ -1,8 +1,9 @@
-/* Shared by the AVX2 kernels for quantised weights, which multiply int16: an instruction multiplies and adds pairs, and converting both
- * sides costs less than int8 products whose pairs may saturate and whose activations take two int8 to be exact.
+/* Shared by the AVX2 kernels for quantised weights, which multiply int16: an instruction multiplies and adds pairs, and
+ * converting both sides costs less than int8 products whose pairs may saturate and whose activations take two int8 to
+ * be exact.
  *
- * Activations are fixed point with one scale per row and panel of 256 k. The order of k in a block of 32 is the one that unpacking
- * yields: even k, then odd ones where bytes are split in words. */
+ * Activations are fixed point with one scale per row and panel of 256 k. The order of k in a block of 32 is the one
+ * that unpacking yields: even k, then odd ones where bytes are split in words. */
 #ifndef WF_CPU_X86_WORDS_H
 #define WF_CPU_X86_WORDS_H
 
@@ -38,7 +39,8 @@ WF_INLINE bool has_less(const uint8_t dtype)
     return has_mins(dtype) || offset_of(dtype);
 }
 
-/* The largest size of X as fixed point. With scales of 16 the panels' kernel multiplies the weights by them, which takes bits. */
+/* The largest size of X as fixed point. With scales of 16 the panels' kernel multiplies the weights by them, which
+ * takes bits. */
 WF_INLINE float most_of(const uint8_t dtype)
 {
     return in_halves(dtype) ? 8128 : 32512;
@@ -51,14 +53,16 @@ static inline float panel_size(const float *x)
 {
     __m256i top = _mm256_setzero_si256();
     for (uint32_t i = 0; i < PANEL; i += 8)
-        top = _mm256_max_epi32(top, _mm256_and_si256(_mm256_loadu_si256((const void *)(x + i)), _mm256_set1_epi32(0x7fffffff)));
+        top = _mm256_max_epi32(
+            top, _mm256_and_si256(_mm256_loadu_si256((const void *)(x + i)), _mm256_set1_epi32(0x7fffffff)));
     __m128i most = _mm_max_epi32(_mm256_castsi256_si128(top), _mm256_extracti128_si256(top, 1));
     most = _mm_max_epi32(most, _mm_unpackhi_epi64(most, most));
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(most, _mm_shuffle_epi32(most, 1))));
 }
 
 /* Rounds a panel of a row of X; pads with zeros. The scale carries NaN and infinity. */
-static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p, uint32_t n, x_panel *out)
+static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p,
+                               uint32_t n, x_panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[view->dtype];
     float x[PANEL] = {0};
@@ -95,8 +99,10 @@ WF_INLINE __m128i block_words(const char *p, const size_t bytes)
     uint16_t d[BLOCKS];
     __m128i v = _mm_setzero_si128();
     for (uint32_t b = 0; b < BLOCKS; b++) memcpy(&d[b], p + b * bytes, sizeof d[b]);
-    v = _mm_insert_epi16(v, d[0], 0), v = _mm_insert_epi16(v, d[1], 1), v = _mm_insert_epi16(v, d[2], 2), v = _mm_insert_epi16(v, d[3], 3);
-    v = _mm_insert_epi16(v, d[4], 4), v = _mm_insert_epi16(v, d[5], 5), v = _mm_insert_epi16(v, d[6], 6), v = _mm_insert_epi16(v, d[7], 7);
+    v = _mm_insert_epi16(v, d[0], 0), v = _mm_insert_epi16(v, d[1], 1), v = _mm_insert_epi16(v, d[2], 2),
+    v = _mm_insert_epi16(v, d[3], 3);
+    v = _mm_insert_epi16(v, d[4], 4), v = _mm_insert_epi16(v, d[5], 5), v = _mm_insert_epi16(v, d[6], 6),
+    v = _mm_insert_epi16(v, d[7], 7);
     return v;
 }
 
@@ -110,7 +116,9 @@ WF_INLINE scales block_scales(const uint8_t dtype, const char *p)
     else
         s.of[0] = _mm256_cvtph_ps(v);
     s.less[0] = s.of[0];
-    if (has_mins(dtype)) s.less[0] = _mm256_xor_ps(_mm256_cvtph_ps(block_words(p + 2, bytes_of(dtype))), _mm256_set1_ps(-0.0f)); /* added */
+    if (has_mins(dtype))
+        s.less[0] = _mm256_xor_ps(_mm256_cvtph_ps(block_words(p + 2, bytes_of(dtype))),
+                                  _mm256_set1_ps(-0.0f)); /* added */
     return s;
 }
 
@@ -119,18 +127,21 @@ WF_INLINE scales half_scales(const uint8_t dtype, const char *p)
 {
     const __m256 d = half_scales_unit(dtype, p);
     __m128i both = half_scale_bytes(dtype, p);
-    scales s = {.of = {_mm256_mul_ps(eight_floats(both), d), _mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), d)}};
+    scales s = {
+        .of = {_mm256_mul_ps(eight_floats(both), d), _mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), d)}};
     s.less[0] = s.of[0], s.less[1] = s.of[1];
     if (dtype != WF_Q2_K) return s;
     both = q2_k_min_bytes(p);
-    s.less[0] = _mm256_mul_ps(eight_floats(both), qf_half(p + 82)), s.less[1] = _mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), qf_half(p + 82));
+    s.less[0] = _mm256_mul_ps(eight_floats(both), qf_half(p + 82)),
+    s.less[1] = _mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), qf_half(p + 82));
     return s;
 }
 
 WF_INLINE scales k_scales(const char *p)
 {
     const __m128i both = k_scale_bytes(p);
-    return (scales){.of = {_mm256_mul_ps(eight_floats(both), qf_half(p))}, .less = {_mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), qf_half(p + 2))}};
+    return (scales){.of = {_mm256_mul_ps(eight_floats(both), qf_half(p))},
+                    .less = {_mm256_mul_ps(eight_floats(_mm_unpackhi_epi64(both, both)), qf_half(p + 2))}};
 }
 
 WF_INLINE scales scales_of(const uint8_t dtype, const char *p)
@@ -157,7 +168,8 @@ WF_INLINE words split_bytes(q8 v)
 /* The same of those that values_of() makes, which have a sign, or of others. */
 WF_INLINE words split_block(const uint8_t dtype, q8 v)
 {
-    return values_of(dtype) ? (words){_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8), _mm256_srai_epi16(v, 8)} : split_bytes(v);
+    return values_of(dtype) ? (words){_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8), _mm256_srai_epi16(v, 8)}
+                            : split_bytes(v);
 }
 
 /* The same for the low nibbles of bytes, or the high ones. */
@@ -171,7 +183,8 @@ WF_INLINE words split_nibbles(q8 v, const bool high)
 /* Block b of a row of a panel. */
 WF_INLINE words words_of(const uint8_t dtype, const char *p, const uint32_t b)
 {
-    if (dtype == WF_Q8_0) return (words){_mm256_cvtepi8_epi16(load16(p + 34 * b + 2)), _mm256_cvtepi8_epi16(load16(p + 34 * b + 18))};
+    if (dtype == WF_Q8_0)
+        return (words){_mm256_cvtepi8_epi16(load16(p + 34 * b + 2)), _mm256_cvtepi8_epi16(load16(p + 34 * b + 18))};
     if (dtype == WF_Q4_K) return split_nibbles(q_load(p + 16 + 32 * (b / 2)), b % 2);
     if (dtype != WF_Q4_0) return split_block(dtype, block_of(dtype, p, b));
     __m256i v = _mm256_cvtepu8_epi16(load16(p + 18 * b + 2));

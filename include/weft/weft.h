@@ -1,43 +1,45 @@
 /* weft: portable LLM inference in C on OpenCL and on plain CPUs.
  *
- * This header is the whole engine API: what measures is no part of the library. What only tests and debugging want is in
- * <weft/debug.h>. docs/library.md is a guide.
+ * This header is the whole engine API: what measures is no part of the library. What only tests and debugging want is
+ * in <weft/debug.h>. docs/library.md is a guide.
  *
  * Conventions
  * - Every function that can fail returns enum weft_status. weft_last_error() then returns a readable message, kept per
  *   thread until that thread's next failing call.
  * - Handles are opaque. Parameters are structs whose zero value is the default, so
- *   `(struct weft_engine_params){.device = "cpu"}` is complete. The caller owns them: weft copies what it needs and does
- *   not use them after the call, unless a comment says otherwise. Set a struct to zero as a whole, as such an initializer does, before you
- *   fill it in.
+ *   `(struct weft_engine_params){.device = "cpu"}` is complete. The caller owns them: weft copies what it needs and
+ * does not use them after the call, unless a comment says otherwise. Set a struct to zero as a whole, as such an
+ * initializer does, before you fill it in.
  * - Strings are UTF-8 and NUL-terminated, unless a length comes with them. Strings that weft returns belong to the
  *   object they came from and live as long as it does.
  * - A function that makes an object and fails sets the pointer to it, *out, to NULL.
- * - NULL is for what a comment says may be NULL, for `user` and for fields of parameters, where it is the default. Lists, texts and buffers without a
- *   length may be NULL, too. Any other NULL is a mistake that does no harm: functions with a status return WEFT_ERR_ARG; those that return a
- *   pointer return NULL; those that return a number return 0 unless a comment says otherwise; and the others do nothing.
+ * - NULL is for what a comment says may be NULL, for `user` and for fields of parameters, where it is the default.
+ * Lists, texts and buffers without a length may be NULL, too. Any other NULL is a mistake that does no harm: functions
+ * with a status return WEFT_ERR_ARG; those that return a pointer return NULL; those that return a number return 0
+ * unless a comment says otherwise; and the others do nothing.
  * - Token ids are int32_t, as GGUF stores them. Names that end in _ns are nanoseconds, in _ms milliseconds; sizes
  *   of memory and files are in bytes. Log probabilities are natural logarithms.
- * - A child of fork has no thread of an engine: it must neither use nor close engines and requests of its parent, nor what else its parent
- *   has opened; what it opens itself works, except on a device whose driver does not survive a fork, as most drivers of GPUs.
+ * - A child of fork has no thread of an engine: it must neither use nor close engines and requests of its parent, nor
+ * what else its parent has opened; what it opens itself works, except on a device whose driver does not survive a fork,
+ * as most drivers of GPUs.
  * - A model may be used by any number of threads once it is open. An engine and its requests may be used by any thread.
- *   Closing or freeing an object must not overlap with any other call on it. Objects may be closed in any order: a model stays until the
- *   last engine that uses it is closed, and requests outlive their engine, with which they end.
+ *   Closing or freeing an object must not overlap with any other call on it. Objects may be closed in any order: a
+ * model stays until the last engine that uses it is closed, and requests outlive their engine, with which they end.
  *
- * Binary compatibility. A program runs with the library of the header that it was compiled with and with every later one of the same
- * soversion, for which releases keep to these rules:
+ * Binary compatibility. A program runs with the library of the header that it was compiled with and with every later
+ * one of the same soversion, for which releases keep to these rules:
  * - Functions keep their names, parameters and meaning.
- * - Structs that the caller allocates keep their size and what they hold. They end in reserved space, and new fields take its place: zero in
- *   one means what was before it came. Parameters that are not zero where this weft knows of nothing are of a program for a newer weft, or
- *   were not set to zero: WEFT_ERR_UNSUPPORTED. In results reserved space is zero.
- * - Structs that weft allocates (weft_event, weft_model_info, rows that callbacks get) grow at their end only. Use them by pointer; a copy
- *   has the fields of the header that you compiled with.
+ * - Structs that the caller allocates keep their size and what they hold. They end in reserved space, and new fields
+ * take its place: zero in one means what was before it came. Parameters that are not zero where this weft knows of
+ * nothing are of a program for a newer weft, or were not set to zero: WEFT_ERR_UNSUPPORTED. In results reserved space
+ * is zero.
+ * - Structs that weft allocates (weft_event, weft_model_info, rows that callbacks get) grow at their end only. Use them
+ * by pointer; a copy has the fields of the header that you compiled with.
  * - weft_message, weft_logit_bias and weft_logprob, elements of arrays, stay as they are.
- * - Enums get new values at their end only, and numbers keep their meaning, as do macros. Be prepared for values that you do not know: skip
- *   events of another kind.
- * The soversion is 0 as long as weft is: such a version may break these rules, and the release notes say where. From soversion 1 on, breaking
- * one is a new soversion. From the first release on, each is compared with
- * the one before it (docs/library.md).
+ * - Enums get new values at their end only, and numbers keep their meaning, as do macros. Be prepared for values that
+ * you do not know: skip events of another kind. The soversion is 0 as long as weft is: such a version may break these
+ * rules, and the release notes say where. From soversion 1 on, breaking one is a new soversion. From the first release
+ * on, each is compared with the one before it (docs/library.md).
  *
  * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
  *
@@ -89,7 +91,8 @@ extern "C" {
 #define WEFT_API
 #endif
 
-/* Semantic version of this header; weft_version() is that of the library. WEFT_VERSION grows with it, for comparing: 0.1.0 is 1000. */
+/* Semantic version of this header; weft_version() is that of the library. WEFT_VERSION grows with it, for comparing:
+ * 0.1.0 is 1000. */
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
@@ -130,8 +133,9 @@ WEFT_API void weft_log_to(weft_log_fn fn, void *user, enum weft_log_level level)
 /* Reports the progress of long work, on the thread that called weft: a fraction in [0, 1] of `what`, e.g. "load" or
  * "compile". */
 typedef void (*weft_progress_fn)(void *user, const char *what, double fraction);
-/* Long work asks it now and then, on the thread that called weft, whether it is to stop. true: the call frees what it has and returns
- * WEFT_ERR_CANCELLED, within about half a second unless it is within a driver's call. It must return at once. */
+/* Long work asks it now and then, on the thread that called weft, whether it is to stop. true: the call frees what it
+ * has and returns WEFT_ERR_CANCELLED, within about half a second unless it is within a driver's call. It must return at
+ * once. */
 typedef bool (*weft_stop_fn)(void *user);
 
 /* --- devices --------------------------------------------------------------------------------- */
@@ -153,29 +157,35 @@ struct weft_device_info {
     uint32_t max_group;    /* work-items per work-group */
     char tiers[64];        /* capability tiers, e.g. "base simd matrix" */
     char features[160];    /* what the kernels can use: OpenCL extensions, CPU instruction sets */
-    uint64_t own_memory;   /* bytes of memory that are not the host's: all of a discrete GPU's; 0: it computes in the host's */
+    uint64_t
+        own_memory; /* bytes of memory that are not the host's: all of a discrete GPU's; 0: it computes in the host's */
     uint64_t reserved[7];
 };
-/* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. out may be NULL: it only counts them. Thread-safe. */
+/* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. out may be NULL: it
+ * only counts them. Thread-safe. */
 WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
 
 /* --- model: hyperparameters and vocabulary, no device ------------------------------------------ */
 
 struct weft_model;
 
-/* A path that means the small model that is in the library, to try weft with. WEFT_ERR_UNSUPPORTED if weft was built without (-Ddemo=false). */
+/* A path that means the small model that is in the library, to try weft with. WEFT_ERR_UNSUPPORTED if weft was built
+ * without (-Ddemo=false). */
 #define WEFT_DEMO "builtin:demo"
 
 struct weft_model_params {
     const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; or */
-    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure, which
-                          devices with memory of their own make there; its tokens are fillers. The message for one that does not exist lists them */
+    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random
+                          weights, to measure, which devices with memory of their own make there; its tokens are
+                          fillers. The message for one that does not exist lists them */
     const char *type;  /* of a shape: storage format as weft_convert takes it; NULL: F16 */
     uint32_t layers;   /* of a shape; 0: as many as the model has */
-    bool vocab_only;   /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine can be opened on it */
+    bool vocab_only; /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine
+                        can be opened on it */
     weft_stop_fn stop; /* may be NULL: opening cannot be given up */
     void *user;        /* for both */
-    weft_progress_fn on_progress; /* may be NULL; called while a folder is read, whose tensors may have to be rearranged */
+    weft_progress_fn
+        on_progress; /* may be NULL; called while a folder is read, whose tensors may have to be rearranged */
     uint64_t reserved[5];
 };
 
@@ -183,7 +193,7 @@ struct weft_model_params {
 struct weft_model_info {
     const char *path, *name, *arch, *vocab_type, *pre_tokenizer;
     const char *chat_template;     /* the template text in the file, or NULL */
-    const char *tool_template;     /* another for conversations with tools, or NULL: chat_template is for them as well */
+    const char *tool_template; /* another for conversations with tools, or NULL: chat_template is for them as well */
     const char *unsupported;       /* why no engine can be opened on it (weft_model_params.vocab_only), or NULL */
     uint32_t gguf_version; /* 0: a folder */
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
@@ -195,10 +205,10 @@ struct weft_model_info {
     size_t n_tensors, n_meta;
     int32_t bos, eos;              /* token ids; -1: none */
     const char *shape_type;        /* the storage format that a shape was asked for; NULL: it is no shape */
-    uint32_t longest_token;        /* bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no such
-                                      bound, because the tokenizer drops what it does not know */
-    const char *file_type;         /* what the file calls its mix of storage formats, such as "Q4_K_M", as weft_convert takes it; NULL also for
-                                      types that weft_convert does not write */
+    uint32_t longest_token; /* bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no
+                               such bound, because the tokenizer drops what it does not know */
+    const char *file_type;  /* what the file calls its mix of storage formats, such as "Q4_K_M", as weft_convert takes
+                               it; NULL also for  types that weft_convert does not write */
 };
 
 struct weft_tensor_info {
@@ -210,9 +220,10 @@ struct weft_tensor_info {
     uint64_t reserved[8];
 };
 
-/* Maps and checks a model file, including the names and shapes of its tensors. The file must not change while the model is
- * open: weights are read from the mapping. Threads and engines may share a model. Close it with weft_model_close. WEFT_ERR_ARG: neither a path
- * nor a shape, or both; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
+/* Maps and checks a model file, including the names and shapes of its tensors. The file must not change while the model
+ * is open: weights are read from the mapping. Threads and engines may share a model. Close it with weft_model_close.
+ * WEFT_ERR_ARG: neither a path nor a shape, or both; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT
+ * or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
 WEFT_API enum weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out);
 /* Engines that are open keep what they need of it, and the last one frees it. NULL is allowed. */
 WEFT_API void weft_model_close(struct weft_model *m);
@@ -227,14 +238,16 @@ enum weft_sampling_field {
     WEFT_SAMPLING_REPEAT_LAST_N = 32,
 };
 struct weft_sampling;
-/* Fills *out with the sampling that the model's file asks for (GGUF's general.sampling.*, a folder's generation_config.json), and with temperature 1 and
- * everything else off where it says nothing. Returns the fields that it states. m NULL: no file. Requests do not take it by themselves. */
+/* Fills *out with the sampling that the model's file asks for (GGUF's general.sampling.*, a folder's
+ * generation_config.json), and with temperature 1 and everything else off where it says nothing. Returns the fields
+ * that it states. m NULL: no file. Requests do not take it by themselves. */
 WEFT_API unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *out);
 /* Describes tensor i < info->n_tensors; for another i all is 0 and NULL. */
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
-/* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are abbreviated.
- * For another i both are "". */
-WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
+/* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are
+ * abbreviated. For another i both are "". */
+WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value,
+                              size_t value_cap);
 struct weft_engine_params;
 /* The memory of an engine. KV pages and activations share one space (FlashDecoding++Next, section V): small steps leave
  * memory of their activations to more KV pages. */
@@ -245,20 +258,23 @@ struct weft_budget {
     uint32_t n_seqs;                   /* sequences that run at the same time */
     uint64_t kv_bytes_per_token;       /* K and V of one token, all layers */
     uint64_t kv_tokens;                /* capacity of the KV cache in every step, of tokens that all layers keep */
-    uint32_t contexts;                 /* the same in whole contexts, each rounded up to pages; layers with attention windows keep few tokens of each */
+    uint32_t contexts; /* the same in whole contexts, each rounded up to pages; layers with attention windows keep few
+                          tokens of each */
     uint32_t steady_tokens;            /* while steps have at most this many tokens, as when all sequences decode, */
     uint64_t steady_kv_tokens;         /* the KV cache holds this many */
-    const char *n_seqs_from;           /* why n_seqs is what it is, for people: "as many whole contexts as the KV cache holds" */
+    const char *n_seqs_from; /* why n_seqs is what it is, for people: "as many whole contexts as the KV cache holds" */
     uint64_t reserved[7];
 };
 /* Computes the memory that an engine with these parameters needs, on a device with buffers large enough for the unified
- * pool. Assumes steps of 512 tokens if p->max_batched_tokens is 0; the device may have another default. WEFT_ERR_ARG for a
- * file with a vocabulary only, and for a KV cache too small for one context. Opens no device; thread-safe. */
-WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
-/* The same on a device of weft_devices, which is opened for a moment if it has memory of its own, to know how weights lie there: with its usual steps and largest buffer, and where p->memory_utilization says so the
- * KV cache that its memory has room for. */
-WEFT_API enum weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p, const struct weft_device_info *device,
-                                             struct weft_budget *out);
+ * pool. Assumes steps of 512 tokens if p->max_batched_tokens is 0; the device may have another default. WEFT_ERR_ARG
+ * for a file with a vocabulary only, and for a KV cache too small for one context. Opens no device; thread-safe. */
+WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p,
+                                            struct weft_budget *out);
+/* The same on a device of weft_devices, which is opened for a moment if it has memory of its own, to know how weights
+ * lie there: with its usual steps and largest buffer, and where p->memory_utilization says so the KV cache that its
+ * memory has room for. */
+WEFT_API enum weft_status weft_device_budget(const struct weft_model *m, const struct weft_engine_params *p,
+                                             const struct weft_device_info *device, struct weft_budget *out);
 /* Bytes of device memory that this model needs for n_seqs sequences with `context` tokens each; 0 on error. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
@@ -276,14 +292,16 @@ struct weft_convert_params {
     uint64_t reserved[8];
 };
 struct weft_convert_result {
-    uint64_t bytes_in, bytes; /* of the model's files, 0: it could not be read; of the output, 0: it could not be written */
+    uint64_t bytes_in,
+        bytes; /* of the model's files, 0: it could not be read; of the output, 0: it could not be written */
     size_t n_tensors;
     size_t n_other; /* tensors whose rows are no multiple of their format's block, which got another format */
     size_t n_again; /* tensors that were quantised already, and lost accuracy twice */
     uint64_t reserved[8];
 };
-/* Writes a model in another storage format. The output has its name once it is complete; whatever happens before leaves nothing behind, and a file
- * that it replaces as it was. Takes little memory: tensors are converted row by row. out may be NULL; it is written on errors, too, unless p is refused. */
+/* Writes a model in another storage format. The output has its name once it is complete; whatever happens before leaves
+ * nothing behind, and a file that it replaces as it was. Takes little memory: tensors are converted row by row. out may
+ * be NULL; it is written on errors, too, unless p is refused. */
 WEFT_API enum weft_status weft_convert(const struct weft_convert_params *p, struct weft_convert_result *out);
 
 /* --- text ---------------------------------------------------------------------------------------- */
@@ -298,12 +316,13 @@ enum weft_text_flags {
 /* Tokenises `len` bytes of text. *ids is allocated (free it with weft_free), *n is its length. Thread-safe. */
 WEFT_API enum weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len,
                                         unsigned flags, int32_t **ids, size_t *n);
-/* The reverse. *text is allocated (free it with weft_free) and NUL-terminated; *len does not count the NUL. WEFT_ERR_ARG
- * for an id that is not in the vocabulary. Thread-safe. */
+/* The reverse. *text is allocated (free it with weft_free) and NUL-terminated; *len does not count the NUL.
+ * WEFT_ERR_ARG for an id that is not in the vocabulary. Thread-safe. */
 WEFT_API enum weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n,
                                           unsigned flags, char **text, size_t *len);
-/* Writes the text of one token, as it appears in the middle of a text: at most cap bytes to buf, without a NUL. Returns the
- * full length, 0 for an id that is not in the vocabulary. buf may be NULL: only the length is asked for. The text may be a part of a UTF-8 character. Thread-safe. */
+/* Writes the text of one token, as it appears in the middle of a text: at most cap bytes to buf, without a NUL. Returns
+ * the full length, 0 for an id that is not in the vocabulary. buf may be NULL: only the length is asked for. The text
+ * may be a part of a UTF-8 character. Thread-safe. */
 WEFT_API size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap);
 struct weft_message {
     const char *role;    /* "system", "user", "assistant", "tool" (the result of one) */
@@ -311,23 +330,27 @@ struct weft_message {
 };
 /* A conversation, and how it becomes text. Zero is the default. JSON is UTF-8. */
 struct weft_chat_params {
-    const char *chat_template;            /* text of a Jinja template, as Hugging Face's models have; NULL: the model's own */
+    const char *chat_template; /* text of a Jinja template, as Hugging Face's models have; NULL: the model's own */
     const struct weft_message *messages;  /* n_messages, or in their place JSON: a list of objects as in OpenAI's API */
     size_t n_messages;
     const char *messages_json;
     const char *tools_json;               /* a list of tools; NULL: none */
-    const char *kwargs_json;              /* an object with further variables of the template, such as {"enable_thinking": false}; NULL: none */
+    const char *kwargs_json; /* an object with further variables of the template, such as {"enable_thinking": false};
+                                NULL: none */
     const char *bos, *eos;                /* texts of these tokens; NULL: the model's */
     bool no_generation_prompt;            /* stop behind the last message, before the start of the assistant's turn */
-    int64_t now;                          /* for templates that write the date: seconds since 1970; 0: the time of the call */
+    int64_t now; /* for templates that write the date: seconds since 1970; 0: the time of the call */
     uint64_t reserved[8];
 };
-/* Renders a conversation as token ids. Messages never become control tokens, whatever they spell: only the template's own text does. *ids is
- * allocated; free it with weft_free. WEFT_ERR_UNSUPPORTED: there is no template, or it cannot be parsed; WEFT_ERR_ARG: it refuses the
- * conversation; WEFT_ERR_FULL: it takes too many steps or too much memory. Thread-safe. */
-WEFT_API enum weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids);
+/* Renders a conversation as token ids. Messages never become control tokens, whatever they spell: only the template's
+ * own text does. *ids is allocated; free it with weft_free. WEFT_ERR_UNSUPPORTED: there is no template, or it cannot be
+ * parsed; WEFT_ERR_ARG: it refuses the conversation; WEFT_ERR_FULL: it takes too many steps or too much memory.
+ * Thread-safe. */
+WEFT_API enum weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p,
+                                             int32_t **ids, size_t *n_ids);
 /* The same as text, NUL-terminated; free it with weft_free. m may be NULL if p has a template. */
-WEFT_API enum weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len);
+WEFT_API enum weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text,
+                                           size_t *len);
 /* Parses a template; NULL: the model's own. m may be NULL if there is a template. */
 WEFT_API enum weft_status weft_chat_check(const struct weft_model *m, const char *chat_template);
 /* Frees what weft_tokenize, weft_detokenize, weft_chat_tokenize and weft_chat_render allocated. NULL is allowed. */
@@ -341,69 +364,83 @@ struct weft_debug;
 #define WEFT_DEFAULT_CONTEXT 4096 /* at most, unless it is said */
 
 struct weft_engine_params {
-    const char *device;      /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name */
-    const char *tier;        /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL: the best
-                                that the device has (docs/kernels.md) */
+    const char
+        *device; /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name */
+    const char *tier; /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL:
+                         the best that the device has (docs/kernels.md) */
     uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most WEFT_DEFAULT_CONTEXT */
     uint32_t n_seqs;         /* sequences that run at the same time; 0: 1, or as memory_utilization says */
-    uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on a GPU
-                                and 512 elsewhere, and with the policies orca and request at least the context */
-    uint32_t step_ms;        /* about the longest that a step may take while one sequence runs alone: its prompt is cut by the measured rate, into pieces of at
-                                least 64 tokens, so that cancelling it takes effect soon also on a slow device; 0: no limit */
-    uint32_t tile;           /* cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on
-                                a GPU, else 1 */
-    const char *policy;      /* what a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of several prompts, which
-                                fill the step; sarathi: a chunk of one prompt, as long as the ratio of prompt to generated tokens asks for unless
-                                max_batched_tokens is given; orca: whole prompts. request: static batching */
-    uint32_t kv_seqs;        /* memory of the KV cache: that of so many whole contexts, at most n_seqs, if all layers kept what the one with the longest attention window
-                                keeps; 0: n_seqs, so that no sequence waits for it. Fewer, at least one, where the device says that it has less memory */
+    uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on
+                                a GPU and 512 elsewhere, and with the policies orca and request at least the context */
+    uint32_t step_ms; /* about the longest that a step may take while one sequence runs alone: its prompt is cut by the
+                         measured rate, into pieces of at least 64 tokens, so that cancelling it takes effect soon also
+                         on a slow device; 0: no limit */
+    uint32_t tile;    /* cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on
+                         a GPU, else 1 */
+    const char *policy; /* what a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of
+                           several prompts, which fill the step; sarathi: a chunk of one prompt, as long as the ratio of
+                           prompt to generated tokens asks for unless max_batched_tokens is given; orca: whole prompts.
+                           request: static batching */
+    uint32_t kv_seqs; /* memory of the KV cache: that of so many whole contexts, at most n_seqs, if all layers kept what
+                         the one with the longest attention window keeps; 0: n_seqs, so that no sequence waits for it.
+                         Fewer, at least one, where the device says that it has less memory */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
-    uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit */
-    uint32_t threads;        /* CPU threads, which queues share; 0: one per core, and one less where there are 16 cores or more */
+    uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0:
+                                 no limit */
+    uint32_t
+        threads; /* CPU threads, which queues share; 0: one per core, and one less where there are 16 cores or more */
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
     uint32_t watchdog_ms;    /* a step that takes longer than this means that the device is lost; 0: 60000 */
-    uint32_t nano_batches;   /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps with
-                                the GEMMs of another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each step as `weft tune --overlap`
-                                found it to be the fastest on this device, and no split where that has not run */
+    uint32_t nano_batches; /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps
+                              with the GEMMs of another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each
+                              step as `weft tune --overlap` found it to be the fastest on this device, and no split
+                              where that has not run */
     const char *plan;        /* a plan file, as dump_plan writes it (docs/plans.md); NULL: built from nano_batches */
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
-    const char *calibration; /* ranges for the asynchronous softmax (FlashDecoding++Next, section III): a file of `weft calibrate`; "none": the softmax is
-                                synchronous; "auto" (NULL): the model's path + ".calibration" if it exists, else as measured on a built-in text and kept in
-                                the cache folder, which the first opening of a model does where kernels of the device gain by it, if it takes about a
-                                second at most. Then opening runs the model, which `stop` ends. Not for models without a file, nor with deterministic */
-    const char *attention_windows; /* a file with the attention window of each query head or KV head of each layer (sparse
-                                attention as in MoA; docs/tuning.md shows one); NULL: dense attention */
-    bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes kernels of
-                                one invariance class for all batch sizes, which costs speed */
-    const char *tuned;       /* file of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own
-                                file, if it exists */
+    const char *calibration; /* ranges for the asynchronous softmax (FlashDecoding++Next, section III): a file of `weft
+                                calibrate`; "none": the softmax is synchronous; "auto" (NULL): the model's path +
+                                ".calibration" if it exists, else as measured on a built-in text and kept in the cache
+                                folder, which the first opening of a model does where kernels of the device gain by it,
+                                if it takes about a second at most. Then opening runs the model, which `stop` ends. Not
+                                for models without a file, nor with deterministic */
+    const char *attention_windows; /* a file with the attention window of each query head or KV head of each layer
+                                (sparse attention as in MoA; docs/tuning.md shows one); NULL: dense attention */
+    bool deterministic; /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes
+                           kernels of one invariance class for all batch sizes, which costs speed */
+    const char *tuned; /* file of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own
+                          file, if it exists */
     bool no_kernel_cache;    /* compile and test kernels anew, and keep neither on disk */
     bool profile;            /* measure times on the device, at some cost: weft_stats.busy_ns and the fields after it */
-    const char *timeline;    /* write a timeline of the engine's steps to this file, as Chrome trace JSON (for Perfetto) */
+    const char *timeline; /* write a timeline of the engine's steps to this file, as Chrome trace JSON (for Perfetto) */
     weft_progress_fn on_progress; /* may be NULL; not called after weft_engine_open has returned */
     weft_stop_fn stop;       /* may be NULL: opening cannot be given up; as on_progress */
     void *user;              /* for both */
     const struct weft_debug *debug; /* what only tests and debugging want, <weft/debug.h>; NULL: none of it */
-    float memory_utilization; /* up to 1, as a server wants it. Where kv_memory and kv_seqs are 0, the KV cache takes what weights, activations and tables leave
-                                of this part of the device's memory, or of what is free of it if the driver tells, as far as n_seqs sequences can use it; where
-                                the device shares the host's memory (weft_device_info.own_memory), it is that of 8 contexts. A cache that cannot be allocated
-                                becomes smaller, with a warning. n_seqs 0 then means as many sequences as the cache holds whole contexts (SARATHI, section
-                                4.3.1), but 64 to 256. 0: kv_seqs and n_seqs alone decide */
-    bool f16_residual;       /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory and, on a GPU, less to read, but each layer
-                                rounds it, and numbers above 65504 are lost (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
+    float memory_utilization; /* up to 1, as a server wants it. Where kv_memory and kv_seqs are 0, the KV cache takes
+                                what weights, activations and tables leave of this part of the device's memory, or of
+                                what is free of it if the driver tells, as far as n_seqs sequences can use it; where the
+                                device shares the host's memory (weft_device_info.own_memory), it is that of 8 contexts.
+                                A cache that cannot be allocated becomes smaller, with a warning. n_seqs 0 then means as
+                                many sequences as the cache holds whole contexts (SARATHI, section 4.3.1), but 64 to
+                                256. 0: kv_seqs and n_seqs alone decide */
+    bool f16_residual; /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory
+                          and, on a GPU, less to read, but each layer rounds it, and numbers above 65504 are lost
+                          (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
     uint64_t reserved[7];
 };
 
-/* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will ever
- * need, builds its kernels, and starts its thread. Parameters and the files they name are checked first: the first progress
- * report of "load" means that they are valid. Blocks until the engine is ready. Close it with weft_engine_close. WEFT_ERR_ARG: a parameter or a
- * file it names; WEFT_ERR_NODEVICE; WEFT_ERR_NOMEM: the message has the sizes; WEFT_ERR_CANCELLED: `stop` said so. */
+/* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will
+ * ever need, builds its kernels, and starts its thread. Parameters and the files they name are checked first: the first
+ * progress report of "load" means that they are valid. Blocks until the engine is ready. Close it with
+ * weft_engine_close. WEFT_ERR_ARG: a parameter or a file it names; WEFT_ERR_NODEVICE; WEFT_ERR_NOMEM: the message has
+ * the sizes; WEFT_ERR_CANCELLED: `stop` said so. */
 WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,
                                            struct weft_engine **out);
-/* Cancels all requests, delivers their last events, and gives back the device and all memory but that of requests that are not freed yet:
- * they have ended, weft_next still gives their events, and they are freed as before. A CPU breaks off the step that runs; other devices end it. Not from a callback of
- * the engine, where it does nothing but say so in the log. NULL is allowed. */
+/* Cancels all requests, delivers their last events, and gives back the device and all memory but that of requests that
+ * are not freed yet: they have ended, weft_next still gives their events, and they are freed as before. A CPU breaks
+ * off the step that runs; other devices end it. Not from a callback of the engine, where it does nothing but say so in
+ * the log. NULL is allowed. */
 WEFT_API void weft_engine_close(struct weft_engine *e);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
 /* Most tokens of one sequence, prompt included. */
@@ -437,11 +474,11 @@ struct weft_sampling {
 };
 
 enum weft_event_kind {
-    WEFT_EVENT_TOKEN, /* id and text of a generated token. The text is empty while a UTF-8 character, or what may become a
-                         stop text, is incomplete. id -1: text that was held back, at the end */
-    WEFT_EVENT_PROMPT,/* id of a prompt token and, except for the first one, its logprob; if prompt_logprobs is set */
-    WEFT_EVENT_LOGITS,/* logits of one prompt position; if want_logits is set */
-    WEFT_EVENT_DONE,  /* always the last one; finish and status say why */
+    WEFT_EVENT_TOKEN, /* id and text of a generated token. The text is empty while a UTF-8 character, or what may become
+                         a stop text, is incomplete. id -1: text that was held back, at the end */
+    WEFT_EVENT_PROMPT, /* id of a prompt token and, except for the first one, its logprob; if prompt_logprobs is set */
+    WEFT_EVENT_LOGITS, /* logits of one prompt position; if want_logits is set */
+    WEFT_EVENT_DONE,   /* always the last one; finish and status say why */
 };
 enum weft_finish {
     WEFT_FINISH_NONE,    /* it has not ended */
@@ -462,13 +499,14 @@ struct weft_logprob {
 /* Pointers are valid during the callback, or until the next weft_next on the request. */
 struct weft_event {
     enum weft_event_kind kind;
-    struct weft_request *request; /* whose event it is, also before weft_submit has returned; of one that frees itself: to cancel it, or to compare */
+    struct weft_request *request; /* whose event it is, also before weft_submit has returned; of one that frees itself:
+                                     to cancel it, or to compare */
     int32_t id;            /* of DONE: the EOS or stop token that ended it, or -1 */
     const char *text;      /* text_len bytes, not NUL-terminated */
     size_t text_len;
     uint32_t position;     /* of this token, or of these logits */
     const float *logits;   /* [n_vocab], of the token that follows position */
-    float logprob;         /* of id, from the model's logits before penalties, biases and temperature; if logprobs is set */
+    float logprob; /* of id, from the model's logits before penalties, biases and temperature; if logprobs is set */
     const struct weft_logprob *top; /* the n_top most likely tokens at this position, in descending order */
     uint32_t n_top;
     enum weft_finish finish;
@@ -477,10 +515,12 @@ struct weft_event {
     /* DONE only: */
     uint32_t n_prompt, n_generated;
     uint32_t n_cached;           /* prompt tokens found in the prefix cache */
-    uint64_t queue_ns, prompt_ns, decode_ns; /* in the queue; from the first step to the first token; from there to the end */
+    uint64_t queue_ns, prompt_ns,
+        decode_ns; /* in the queue; from the first step to the first token; from there to the end */
 };
-/* Called on the engine's thread, one event at a time. It must not block for long, because all requests wait for it, and must
- * not call weft_wait or weft_engine_close. It may call weft_cancel, weft_submit, weft_request_free and weft_next. */
+/* Called on the engine's thread, one event at a time. It must not block for long, because all requests wait for it, and
+ * must not call weft_wait or weft_engine_close. It may call weft_cancel, weft_submit, weft_request_free and weft_next.
+ */
 typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
 
 struct weft_request_params {
@@ -488,18 +528,20 @@ struct weft_request_params {
     size_t prompt_len;           /* its bytes, zero bytes among them; 0: up to its first zero byte */
     const int32_t *tokens;       /* n_tokens ids, taken as they are; or */
     size_t n_tokens;
-    const struct weft_chat_params *chat; /* a conversation, tokenised by weft_chat_tokenize. At most one of the three; none, or an empty text: BOS alone */
+    const struct weft_chat_params *chat; /* a conversation, tokenised by weft_chat_tokenize. At most one of the three;
+                                            none, or an empty text: BOS alone */
     uint32_t max_tokens;         /* most tokens to generate; 0: until the context is full */
-    uint64_t client;             /* a number for who asks: clients take turns by the tokens they have been served, and among the requests
-                                    of one it is first come, first served; 0: nobody in particular, a client like others */
-    int32_t priority;            /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier, and between
-                                    clients as 100000 tokens less served; 0: normal */
+    uint64_t
+        client;       /* a number for who asks: clients take turns by the tokens they have been served, and among the
+                         requests  of one it is first come, first served; 0: nobody in particular, a client like others */
+    int32_t priority; /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier, and
+                         between clients as 100000 tokens less served; 0: normal */
     struct weft_sampling sampling;
     bool ignore_eos;             /* EOS does not end generation */
     uint32_t min_tokens;         /* neither EOS nor stop tokens or texts end generation before; 0: off */
     const int32_t *stop_ids;     /* n_stop_ids tokens that end generation as EOS does */
     size_t n_stop_ids;
-    const char *const *stop;     /* n_stop texts that end generation, none empty; text that may become one is held back */
+    const char *const *stop; /* n_stop texts that end generation, none empty; text that may become one is held back */
     size_t n_stop;
     bool include_stop;           /* deliver the stop text, too */
     const struct weft_logit_bias *bias; /* n_bias of them */
@@ -510,7 +552,8 @@ struct weft_request_params {
     bool prefill_only;           /* generate nothing; e.g. to get logits of the prompt */
     bool want_logits;            /* deliver a LOGITS event for every prompt position, in order */
     bool show_special;           /* include control tokens in the text */
-    const int32_t *show_ids;     /* n_show_ids control tokens that are in the text all the same, such as those that mark calls of tools */
+    const int32_t *show_ids;     /* n_show_ids control tokens that are in the text all the same, such as those that mark
+                                    calls of tools */
     size_t n_show_ids;           /* at most WEFT_MAX_SHOWN */
     weft_event_fn on_event;      /* may be NULL */
     void *user;                  /* for on_event */
@@ -518,37 +561,39 @@ struct weft_request_params {
     uint64_t reserved[8];
 };
 
-/* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid until
- * weft_request_free, also after DONE, and is set before the first event. out NULL: the request frees itself after DONE.
- * WEFT_ERR_ARG: a parameter; WEFT_ERR_FULL: the prompt is longer than the context; WEFT_ERR_CANCELLED: the engine is closing; what
- * weft_chat_tokenize returns; another status: the engine has failed (weft_stats.failed). No event comes then. Thread-safe. */
+/* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid
+ * until weft_request_free, also after DONE, and is set before the first event. out NULL: the request frees itself after
+ * DONE. WEFT_ERR_ARG: a parameter; WEFT_ERR_FULL: the prompt is longer than the context; WEFT_ERR_CANCELLED: the engine
+ * is closing; what weft_chat_tokenize returns; another status: the engine has failed (weft_stats.failed). No event
+ * comes then. Thread-safe. */
 WEFT_API enum weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p,
                                       struct weft_request **out);
-/* Takes effect within one step; on a CPU within half a second, if no request that goes on is in the step, which is then broken off. DONE
- * follows with WEFT_FINISH_CANCEL. Does not wait. Thread-safe. */
+/* Takes effect within one step; on a CPU within half a second, if no request that goes on is in the step, which is then
+ * broken off. DONE follows with WEFT_FINISH_CANCEL. Does not wait. Thread-safe. */
 WEFT_API void weft_cancel(struct weft_request *r);
-/* Waits for DONE, at most `ms` milliseconds (0: no limit). Returns WEFT_ERR_TIMEOUT, or the status with which the request
- * ended. Thread-safe. */
+/* Waits for DONE, at most `ms` milliseconds (0: no limit). Returns WEFT_ERR_TIMEOUT, or the status with which the
+ * request ended. Thread-safe. */
 WEFT_API enum weft_status weft_wait(struct weft_request *r, uint32_t ms);
-/* Cancels the request if it has not ended, waits for DONE, and frees it: no callback runs after it returns. Called from a
- * callback it does not wait, and no further event comes. NULL is allowed. */
+/* Cancels the request if it has not ended, waits for DONE, and frees it: no callback runs after it returns. Called from
+ * a callback it does not wait, and no further event comes. NULL is allowed. */
 WEFT_API void weft_request_free(struct weft_request *r);
 
 /* --- pulling events, beside callbacks ---------------------------------------------------------------
  *
- * A request with `pull` keeps its events in a queue of its own, so that who reads slowly holds up nobody. The queue has no limit of its own but
- * holds at most what the request produces: an event for each generated token, and with prompt_logprobs for each prompt token, of about 300
- * bytes, its text and 8 bytes for each of n_top; with want_logits for each prompt token also its logits, 4 bytes for each token of the
- * vocabulary. max_tokens limits it, and weft_cancel. A request whose events find no memory ends with WEFT_ERR_NOMEM. */
+ * A request with `pull` keeps its events in a queue of its own, so that who reads slowly holds up nobody. The queue has
+ * no limit of its own but holds at most what the request produces: an event for each generated token, and with
+ * prompt_logprobs for each prompt token, of about 300 bytes, its text and 8 bytes for each of n_top; with want_logits
+ * for each prompt token also its logits, 4 bytes for each token of the vocabulary. max_tokens limits it, and
+ * weft_cancel. A request whose events find no memory ends with WEFT_ERR_NOMEM. */
 
-/* Takes the oldest event: *ev is valid until the next weft_next on this request, or weft_request_free. Waits for one at most timeout_ms
- * milliseconds: 0 does not wait, a negative number has no limit. In a callback of its engine it does not wait. WEFT_ERR_TIMEOUT: none came;
- * WEFT_ERR_ARG: DONE has been taken before, and no more will come, or the request does not pull. *ev is NULL then. Any thread, but for a request
- * one at a time. */
+/* Takes the oldest event: *ev is valid until the next weft_next on this request, or weft_request_free. Waits for one at
+ * most timeout_ms milliseconds: 0 does not wait, a negative number has no limit. In a callback of its engine it does
+ * not wait. WEFT_ERR_TIMEOUT: none came; WEFT_ERR_ARG: DONE has been taken before, and no more will come, or the
+ * request does not pull. *ev is NULL then. Any thread, but for a request one at a time. */
 WEFT_API enum weft_status weft_next(struct weft_request *r, int32_t timeout_ms, const struct weft_event **ev);
-/* A descriptor that poll(2) and the like report as readable while events wait: then weft_next with 0 takes one. It belongs to the request,
- * which closes it when it is freed; do not read from it. The same for each call. -1: see weft_last_error, WEFT_ERR_ARG or WEFT_ERR_IO.
- * Thread-safe. */
+/* A descriptor that poll(2) and the like report as readable while events wait: then weft_next with 0 takes one. It
+ * belongs to the request, which closes it when it is freed; do not read from it. The same for each call. -1: see
+ * weft_last_error, WEFT_ERR_ARG or WEFT_ERR_IO. Thread-safe. */
 WEFT_API int weft_request_fd(struct weft_request *r);
 
 /* --- statistics -------------------------------------------------------------------------------------- */
@@ -558,8 +603,8 @@ WEFT_API int weft_request_fd(struct weft_request *r);
 struct weft_stats {
     uint64_t steps, prompt_tokens, generated_tokens, requests_done, requests_failed;
     uint64_t step_tokens;        /* tokens computed, sum over steps */
-    uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS]; /* steps with at most 1, 2, 4, ... tokens; each step counts in one
-                                                               bucket, the last one takes all larger */
+    uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS]; /* steps with at most 1, 2, 4, ... tokens; each step counts in
+                                                            one bucket, the last one takes all larger */
     uint32_t running, waiting;   /* sequences now */
     uint32_t waiting_clients;    /* clients with sequences that have not run yet */
     uint64_t longest_wait_ns;    /* of a sequence that has not run yet: how long it has been waiting */
@@ -567,27 +612,32 @@ struct weft_stats {
     uint64_t preempted;          /* times that a sequence was preempted */
     uint64_t swapped_out_bytes, swapped_in_bytes; /* KV pages of preempted sequences, copied to the host and back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked up and found in the prefix cache */
-    uint64_t recomputed_tokens;  /* tokens of preempted sequences computed again, because the host had no memory for their KV pages */
-    uint64_t softmax_recomputed; /* softmax rows (query and head) recomputed because their scores left the calibrated range */
+    uint64_t recomputed_tokens;  /* tokens of preempted sequences computed again, because the host had no memory for
+                                    their KV pages */
+    uint64_t softmax_recomputed; /* softmax rows (query and head) recomputed because their scores left the calibrated
+                                    range */
     uint64_t weight_bytes, kv_bytes, activation_bytes; /* in the largest steps */
     uint64_t scratch_bytes;      /* device memory for intermediate results of kernels */
     uint64_t load_ns, step_ns;   /* time to open the engine; sum over steps */
-    /* The rest is measured on the device, and 0 without `profile`. Time in steps, and between steps while requests were waiting or
-     * running. */
+    /* The rest is measured on the device, and 0 without `profile`. Time in steps, and between steps while requests were
+     * waiting or running. */
     uint64_t busy_ns, idle_ns;
-    /* Sums over the commands of steps by what bounds them (NanoFlow, table 2), and for how long commands of more than one queue
-     * overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
+    /* Sums over the commands of steps by what bounds them (NanoFlow, table 2), and for how long commands of more than
+     * one queue overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
-    double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that have finished, before
-                                    those of the load that `weft tune --dataset` has kept; 0: neither is known */
+    double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that
+                                    have finished, before those of the load that `weft tune --dataset` has kept; 0:
+                                    neither is known */
     uint64_t reserved[7];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
-/* Layers whose attention uses the asynchronous softmax, in ascending order; of each the rows (query and head) computed so, and how many of these were
- * recomputed, its part of softmax_recomputed. Writes the first `cap` to all arrays, or to none if one is NULL, and returns how many there are.
- * Rows count when a step is submitted, so they are ahead by those in flight. Thread-safe. */
-WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows, uint64_t *recomputed, uint32_t cap);
+/* Layers whose attention uses the asynchronous softmax, in ascending order; of each the rows (query and head) computed
+ * so, and how many of these were recomputed, its part of softmax_recomputed. Writes the first `cap` to all arrays, or
+ * to none if one is NULL, and returns how many there are. Rows count when a step is submitted, so they are ahead by
+ * those in flight. Thread-safe. */
+WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *rows,
+                                      uint64_t *recomputed, uint32_t cap);
 
 #ifdef __cplusplus
 }

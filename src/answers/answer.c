@@ -1,4 +1,5 @@
-/* answer: see the header. Thoughts are taken first, and calls are in the text that is left; in channels both are seen at once. */
+/* answer: see the header. Thoughts are taken first, and calls are in the text that is left; in channels both are seen
+ * at once. */
 #include "answers/answer.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* channels: see the header. Bodies go out as they come, but for calls, which are held back until they are whole and known to be good. */
+/* channels: see the header. Bodies go out as they come, but for calls, which are held back until they are whole and
+ * known to be good. */
 #include "answers/channels.h"
 #include "answers/tool_types.h"
 
@@ -51,7 +52,8 @@ static void begin(wf_channels *c, wf_slice header)
 {
     static const char prefix[] = "functions.";
     wf_slice to = word_behind(header, "to="), channel = word_behind(header, "<|channel|>");
-    bool call = c->calls && to.n > sizeof prefix - 1 && to.n < sizeof c->name && !memcmp(to.p, prefix, sizeof prefix - 1);
+    bool call = c->calls && to.n > sizeof prefix - 1 && to.n < sizeof c->name &&
+                !memcmp(to.p, prefix, sizeof prefix - 1);
     bool thought = c->thoughts && channel.n == 8 && !memcmp(channel.p, "analysis", 8);
     if (call) wf_copy(c->name, to.n - sizeof prefix + 2, to.p + sizeof prefix - 1);
     c->sort = call ? WF_CALL_OF : thought ? WF_THOUGHT : WF_TO_USER;
@@ -83,7 +85,8 @@ static bool read_header(wf_channels *c)
         return true;
     }
     if (good == WF_PARTLY || (good == WF_YES && c->search <= MAX_HEADER)) return false;
-    begin(c, (wf_slice){"", 0}); /* none: text for the user, with its first marker, which else would begin this header again */
+    begin(c, (wf_slice){
+                 "", 0}); /* none: text for the user, with its first marker, which else would begin this header again */
     c->search = good == WF_YES ? wf_skip_blanks(held(c), 0) + 1 : 0;
     return true;
 }

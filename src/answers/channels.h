@@ -1,5 +1,5 @@
-/* channels: answers in OpenAI's harmony format, which are messages of several channels: a header, <|message|>, a body. The channel analysis
- * has thoughts, and a message to=functions.NAME is a call; all others are for the user. */
+/* channels: answers in OpenAI's harmony format, which are messages of several channels: a header, <|message|>, a body.
+ * The channel analysis has thoughts, and a message to=functions.NAME is a call; all others are for the user. */
 #ifndef WF_CHANNELS_H
 #define WF_CHANNELS_H
 

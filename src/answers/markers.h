@@ -1,5 +1,5 @@
-/* markers: what stands around calls and thoughts in an answer, looked for in text that is not all there yet. Nothing here depends on where
- * its pieces end: what may be a marker once more text comes is PARTLY one. */
+/* markers: what stands around calls and thoughts in an answer, looked for in text that is not all there yet. Nothing
+ * here depends on where its pieces end: what may be a marker once more text comes is PARTLY one. */
 #ifndef WF_MARKERS_H
 #define WF_MARKERS_H
 

@@ -16,7 +16,8 @@ static void add(wf_shown *s, const struct weft_model *m, const char *marker)
     size_t n = 0;
     if (weft_tokenize(m, marker, strlen(marker), WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n)) n = 0;
     for (size_t i = 0; i < n && s->n < WEFT_MAX_SHOWN; i++) {
-        bool hidden = weft_token_text(m, ids[i], WEFT_TEXT_DEFAULT, NULL, 0) && !weft_token_text(m, ids[i], WEFT_TEXT_HIDE_SPECIAL, NULL, 0);
+        bool hidden = weft_token_text(m, ids[i], WEFT_TEXT_DEFAULT, NULL, 0) &&
+                      !weft_token_text(m, ids[i], WEFT_TEXT_HIDE_SPECIAL, NULL, 0);
         if (hidden && !has(s, ids[i])) s->ids[s->n++] = ids[i];
     }
     weft_free(ids);

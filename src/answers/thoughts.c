@@ -1,4 +1,5 @@
-/* thoughts: see the header. What is held back is white space, and what may be the beginning of a marker or of a frame. */
+/* thoughts: see the header. What is held back is white space, and what may be the beginning of a marker or of a frame.
+ */
 #include "answers/channels.h"
 #include "answers/thoughts.h"
 #include "answers/tool_types.h"
@@ -17,10 +18,21 @@ static const wf_thought_kind kinds[] = {
      .open = "<|START_THINKING|>",
      .close = "<|END_THINKING|>",
      .frames = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
-    {.name = "apriel", .sign = "[BEGIN FINAL RESPONSE]", .open = "Here are my reasoning steps:", .close = "[BEGIN FINAL RESPONSE]"},
-    {.name = "apertus", .sign = "<|inner_prefix|>", .open = "<|inner_prefix|>", .close = "<|inner_suffix|>", .until = "<|tools_prefix|>"},
+    {.name = "apriel",
+     .sign = "[BEGIN FINAL RESPONSE]",
+     .open = "Here are my reasoning steps:",
+     .close = "[BEGIN FINAL RESPONSE]"},
+    {.name = "apertus",
+     .sign = "<|inner_prefix|>",
+     .open = "<|inner_prefix|>",
+     .close = "<|inner_suffix|>",
+     .until = "<|tools_prefix|>"},
     {.name = "gemma4", .sign = "<|channel>thought", .open = "<|channel>thought", .close = "<channel|>"},
-    {.name = "minimax_m3", .sign = "</mm:think>", .open = "<mm:think>", .close = "</mm:think>", .frames = {"</mm:think>"}}, /* also before no thoughts */
+    {.name = "minimax_m3",
+     .sign = "</mm:think>",
+     .open = "<mm:think>",
+     .close = "</mm:think>",
+     .frames = {"</mm:think>"}}, /* also before no thoughts */
     {.name = "hy_v3", .sign = ":opensource", .open = "<think:opensource>", .close = "</think:opensource>"},
     {.name = "kimi_k3",
      .sign = "<|open|>",
@@ -201,7 +213,8 @@ static bool behind(wf_thoughts *t, const wf_call_out *out)
 
 static void run(wf_thoughts *t, const wf_call_out *out)
 {
-    static bool (*const steps[])(wf_thoughts *, const wf_call_out *) = {[WF_BEFORE] = before, [WF_INSIDE] = inside, [WF_BEHIND] = behind, [WF_ANSWER] = answer};
+    static bool (*const steps[])(wf_thoughts *, const wf_call_out *) = {
+        [WF_BEFORE] = before, [WF_INSIDE] = inside, [WF_BEHIND] = behind, [WF_ANSWER] = answer};
     while (steps[t->state](t, out)) {}
 }
 

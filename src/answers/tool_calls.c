@@ -1,5 +1,6 @@
-/* tool_calls: the reader of calls. It holds back what may be a call, or the beginning of a marker, and white space before either; all else
- * goes out at once. A call has a head (markers, the name), a body (JSON, whose end its brackets tell, or tags) and what closes it. */
+/* tool_calls: the reader of calls. It holds back what may be a call, or the beginning of a marker, and white space
+ * before either; all else goes out at once. A call has a head (markers, the name), a body (JSON, whose end its brackets
+ * tell, or tags) and what closes it. */
 #include "answers/tool_calls.h"
 #include "answers/tool_types.h"
 
@@ -80,7 +81,8 @@ static enum wf_found begins(const wf_calls *c, size_t at, bool first)
 {
     const wf_call_kind *k = c->kind;
     char b = c->held.data[at];
-    if (k->bare && first && ((b == '{' && (!c->begun || c->after)) || (b == ';' && c->after))) return WF_YES; /* Llama writes ; between calls */
+    if (k->bare && first && ((b == '{' && (!c->begun || c->after)) || (b == ';' && c->after)))
+        return WF_YES; /* Llama writes ; between calls */
     enum wf_found f = wf_look(held(c), at, k->open);
     if (f == WF_NO && k->wrap[0]) f = wf_look(held(c), at, k->wrap[0]);
     if (f == WF_NO && k->wrap[1] && first && c->after) f = wf_look(held(c), at, k->wrap[1]);
@@ -202,7 +204,8 @@ static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
 {
     static const char none[] = "{}";
     if (!arguments->n || is(*arguments, "null")) *arguments = (wf_slice){none, 2};
-    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) && (!(c->kind->bare || c->kind->only_tools) || wf_tool_strings(c->types, name));
+    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) &&
+           (!(c->kind->bare || c->kind->only_tools) || wf_tool_strings(c->types, name));
 }
 
 /* {"f": {...}} */
@@ -210,7 +213,8 @@ static bool read_keyed(const wf_calls *c, wf_slice object, wf_slice *name, wf_sl
 {
     wf_slice key, value;
     const char *at = object.p + 1, *end = object.p + object.n;
-    if (object.p[0] != '{' || !wf_json_next(&at, end, name, arguments) || wf_json_next(&at, end, &key, &value)) return false;
+    if (object.p[0] != '{' || !wf_json_next(&at, end, name, arguments) || wf_json_next(&at, end, &key, &value))
+        return false;
     return check_call(c, *name, arguments);
 }
 
@@ -268,7 +272,8 @@ static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *
     static const char prefix[] = "functions.";
     wf_slice id = trim_end((wf_slice){c->held.data + c->id, c->n_id}), name = id;
     if (c->kind->behind_id && !split_id(c, &id, &name)) return 0;
-    if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1)) name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;
+    if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1))
+        name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;
     for (size_t i = 0; i < name.n; i++)
         if (name.p[i] == ':' || name.p[i] == '[') name.n = i;
     if (!check_call(c, name, &body)) return 0;
@@ -343,7 +348,9 @@ static enum wf_found take_form(wf_calls *c, size_t end, const wf_call_out *out)
     wf_text json = {0};
     enum wf_found f = c->kind->form((wf_slice){c->held.data + c->body, c->at - c->body}, c->types, &json);
     wf_slice all = {json.data, json.len};
-    unsigned n = f == WF_YES && !json.failed && wf_json_whole(all.p, all.n) && read_json(c, all, NULL) ? read_json(c, all, out) : 0;
+    unsigned n = f == WF_YES && !json.failed && wf_json_whole(all.p, all.n) && read_json(c, all, NULL)
+                     ? read_json(c, all, out)
+                     : 0;
     c->held.failed |= json.failed;
     free(json.data);
     if (n) taken(c, n, end);
@@ -358,7 +365,8 @@ static bool give_up_form(wf_calls *c, const wf_call_out *out)
     return give_up(c, at > c->call ? at : c->at, out);
 }
 
-/* What closes it may also stand in its strings: then what is before may be the beginning of a call, and the next one is looked for. */
+/* What closes it may also stand in its strings: then what is before may be the beginning of a call, and the next one is
+ * looked for. */
 static bool read_form(wf_calls *c, const wf_call_out *out)
 {
     for (; c->at < c->held.len && c->at <= WF_CALL_MAX && c->n_ends < MAX_ENDS; c->at++) {
@@ -386,8 +394,9 @@ static bool end_form(wf_calls *c, const wf_call_out *out)
 
 static void run(wf_calls *c, const wf_call_out *out)
 {
-    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {
-        [TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body, [TAIL] = read_tail, [TAGS] = read_tags, [FORM] = read_form};
+    static bool (*const steps[])(wf_calls *,
+                                 const wf_call_out *) = {[TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body,
+                                                         [TAIL] = read_tail, [TAGS] = read_tags, [FORM] = read_form};
     while (steps[c->state](c, out)) {}
 }
 
@@ -401,12 +410,14 @@ bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out 
     return !c->held.failed;
 }
 
-/* What a call that is not whole becomes at the end of the answer: one that lacks only what closes it, or a part of that, is taken. */
+/* What a call that is not whole becomes at the end of the answer: one that lacks only what closes it, or a part of
+ * that, is taken. */
 static void end_call(wf_calls *c, bool cut, size_t text, const wf_call_out *out)
 {
     c->tags.ended = true, c->tags.cut = cut;
     if (c->state == TAIL) take_call(c, c->held.len, out);
-    else if (c->state == TAGS && wf_tags_scan(&c->kind->tags, c->kind->close, held(c), &c->tags) == WF_YES) take_tags(c, out);
+    else if (c->state == TAGS && wf_tags_scan(&c->kind->tags, c->kind->close, held(c), &c->tags) == WF_YES)
+        take_tags(c, out);
     else if (c->state != FORM || !end_form(c, out)) give_up(c, text, out);
 }
 
@@ -417,7 +428,8 @@ bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out)
         run(c, out);
     }
     size_t first = c->held.len ? wf_skip_blanks(held(c), 0) : 0;
-    bool wrap = c->after && c->kind->wrap[1] && first < c->held.len && wf_look(held(c), first, c->kind->wrap[1]) == WF_PARTLY;
+    bool wrap = c->after && c->kind->wrap[1] && first < c->held.len &&
+                wf_look(held(c), first, c->kind->wrap[1]) == WF_PARTLY;
     if (c->held.len && !wrap) release(c, c->held.len, out);
     return !c->held.failed;
 }

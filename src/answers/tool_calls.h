@@ -1,9 +1,10 @@
-/* tool_calls: calls of functions in the text of an answer. Models write them in the way that their chat template shows them; a kind is one such
- * way, a row of a table. The reader takes the text in pieces of any length, and what it makes of it does not depend on where they are cut.
+/* tool_calls: calls of functions in the text of an answer. Models write them in the way that their chat template shows
+ * them; a kind is one such way, a row of a table. The reader takes the text in pieces of any length, and what it makes
+ * of it does not depend on where they are cut.
  *
- * A call is given out once it is whole and known to be good: then it has a name, and arguments that are a JSON object, byte for byte as the
- * model wrote it, or made of what it wrote in tags or in words of a programming language. What is no call after all is given out as the text
- * that it is; nothing is lost, and nothing fails. */
+ * A call is given out once it is whole and known to be good: then it has a name, and arguments that are a JSON object,
+ * byte for byte as the model wrote it, or made of what it wrote in tags or in words of a programming language. What is
+ * no call after all is given out as the text that it is; nothing is lost, and nothing fails. */
 #ifndef WF_TOOL_CALLS_H
 #define WF_TOOL_CALLS_H
 
@@ -13,7 +14,11 @@
 #define WF_CALL_MAX (256u << 10) /* bytes of one call, or of one list of them; longer ones are text */
 #define WF_MAX_CALLS 128 /* in one list; a longer one is text */
 
-enum wf_call_id { WF_ID_ANY, WF_ID_NINE, WF_ID_OWN }; /* what templates want as the id: anything, 9 letters, or what the model wrote */
+enum wf_call_id {
+    WF_ID_ANY,
+    WF_ID_NINE,
+    WF_ID_OWN
+}; /* what templates want as the id: anything, 9 letters, or what the model wrote */
 
 typedef struct wf_call_kind {
     const char *name;        /* as --tool-call-parser has it: vLLM's name, if it has one */
@@ -22,7 +27,8 @@ typedef struct wf_call_kind {
     const char *open;        /* stands before a call */
     const char *behind_open; /* stands behind `open`; NULL: nothing does */
     const char *behind_id;   /* an id and this stand before the name; NULL: there is none */
-    const char *behind_name; /* the name and this, then the arguments; NULL, or if a bracket follows `open`: JSON that has the name in it */
+    const char *behind_name; /* the name and this, then the arguments; NULL, or if a bracket follows `open`: JSON that
+                                has the name in it */
     bool keyed;              /* ... as the name of its only member: {"f": {...}} */
     wf_tags tags;            /* behind the name, and behind_name if there is one, instead of JSON */
     wf_call_form form;       /* makes JSON of what stands between `open` and `close`; NULL: it is JSON, or tags */
@@ -31,7 +37,7 @@ typedef struct wf_call_kind {
     const char *close;       /* stands behind a call; NULL: nothing */
     const char *wrap[2];     /* may stand around all calls together */
     bool only_tools;         /* what names none of the tools is no call */
-    bool bare;               /* implies only_tools: an answer that begins with such JSON is a call without `open`, too */
+    bool bare; /* implies only_tools: an answer that begins with such JSON is a call without `open`, too */
     enum wf_call_id id;
 } wf_call_kind;
 
@@ -45,7 +51,8 @@ void wf_call_kinds_list(char *out, size_t cap);
 /* By the text of the chat template; NULL: none. */
 const wf_call_kind *wf_call_kind_of(const char *chat_template);
 
-/* Where calls, thoughts (only of answer.h and what it has) and all else go, in order. What slices point to is valid during the call only. */
+/* Where calls, thoughts (only of answer.h and what it has) and all else go, in order. What slices point to is valid
+ * during the call only. */
 typedef struct wf_call_out {
     void (*text)(void *user, const char *text, size_t len);
     void (*thought)(void *user, const char *text, size_t len);

@@ -1,5 +1,5 @@
-/* tool_elements: calls whose arguments stand in elements: MiniMax's, which are nested and have a marker before each tag, and Kimi's, which
- * have a type each, or one element for all arguments as JSON. */
+/* tool_elements: calls whose arguments stand in elements: MiniMax's, which are nested and have a marker before each
+ * tag, and Kimi's, which have a type each, or one element for all arguments as JSON. */
 #include "answers/tool_forms.h"
 #include "answers/tool_tags.h"
 #include "answers/tool_types.h"
@@ -83,7 +83,8 @@ static bool content(reader *r, const path *p)
     if (at_tag(r)) return elements(r, p, false);
     size_t from = r->at;
     while (r->at < r->in.n && wf_look(r->in, r->at, MARK) != WF_YES) r->at++;
-    wf_tag_value((wf_slice){r->in.p + from, r->at - from}, wf_tool_string_in(r->strings, (wf_slice){p->text, p->n}), r->out);
+    wf_tag_value((wf_slice){r->in.p + from, r->at - from}, wf_tool_string_in(r->strings, (wf_slice){p->text, p->n}),
+                 r->out);
     return r->at < r->in.n;
 }
 

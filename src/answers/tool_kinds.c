@@ -5,9 +5,14 @@
 
 #define DEEPSEEK_WRAP {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}
 #define DSML          "｜DSML｜"
-#define DSML_CALL(around)                                                                                                                      \
-    .open = "<" DSML "invoke name=\"", .behind_name = "\">", .close = "</" DSML "invoke>", .wrap = {"<" DSML around ">", "</" DSML around ">"}, \
-    .tags = {.key = "<" DSML "parameter name=\"", .behind_key = "\" string=\"", .string = "true", .value = "\">", .end = "</" DSML "parameter>"}
+#define DSML_CALL(around)                                                                                              \
+    .open = "<" DSML "invoke name=\"", .behind_name = "\">", .close = "</" DSML "invoke>",                             \
+    .wrap = {"<" DSML around ">", "</" DSML around ">"},                                                               \
+    .tags = {.key = "<" DSML "parameter name=\"",                                                                      \
+             .behind_key = "\" string=\"",                                                                             \
+             .string = "true",                                                                                         \
+             .value = "\">",                                                                                           \
+             .end = "</" DSML "parameter>"}
 #define MINIMAX "]<]minimax[>["
 
 /* The first row whose signs a template has: where two kinds share a marker, the one that has more stands first. */
@@ -32,7 +37,10 @@ static const wf_call_kind kinds[] = {
      .signs = {":opensource", "<tool_sep"},
      .open = "<tool_call:opensource>",
      .behind_name = "<tool_sep:opensource>",
-     .tags = {.key = "<arg_key:opensource>", .behind_key = "</arg_key:opensource>", .value = "<arg_value:opensource>", .end = "</arg_value:opensource>"},
+     .tags = {.key = "<arg_key:opensource>",
+              .behind_key = "</arg_key:opensource>",
+              .value = "<arg_value:opensource>",
+              .end = "</arg_value:opensource>"},
      .close = "</tool_call:opensource>",
      .wrap = {"<tool_calls:opensource>", "</tool_calls:opensource>"}},
     {.name = "minimax_m3",
@@ -49,9 +57,22 @@ static const wf_call_kind kinds[] = {
      .may_lack = true,
      .close = "<|close|>call<|sep|>",
      .wrap = {"<|open|>tools<|sep|>", "<|close|>tools<|sep|>"}},
-    {.name = "gemma4", .signs = {"<|tool_call>call:"}, .open = "<|tool_call>call:", .form = wf_form_gemma, .close = "<tool_call|>", .quote = "<|\"|>"},
-    {.name = "lfm2", .signs = {"List of tools: ["}, .open = "<|tool_call_start|>", .form = wf_form_python, .close = "<|tool_call_end|>"},
-    {.name = "apertus", .signs = {"<|tools_prefix|>"}, .open = "<|tools_prefix|>", .keyed = true, .close = "<|tools_suffix|>"},
+    {.name = "gemma4",
+     .signs = {"<|tool_call>call:"},
+     .open = "<|tool_call>call:",
+     .form = wf_form_gemma,
+     .close = "<tool_call|>",
+     .quote = "<|\"|>"},
+    {.name = "lfm2",
+     .signs = {"List of tools: ["},
+     .open = "<|tool_call_start|>",
+     .form = wf_form_python,
+     .close = "<|tool_call_end|>"},
+    {.name = "apertus",
+     .signs = {"<|tools_prefix|>"},
+     .open = "<|tools_prefix|>",
+     .keyed = true,
+     .close = "<|tools_suffix|>"},
     {.name = "solar_open",
      .signs = {"<|tool_call:args|>"},
      .open = "<|tool_call:begin|>",
@@ -99,7 +120,12 @@ static const wf_call_kind kinds[] = {
      .behind_name = "\n```json\n",
      .close = "\n```<｜tool▁call▁end｜>",
      .wrap = DEEPSEEK_WRAP},
-    {.name = "deepseek_v31", .signs = {"<｜tool▁call▁begin｜>"}, .open = "<｜tool▁call▁begin｜>", .behind_name = "<｜tool▁sep｜>", .close = "<｜tool▁call▁end｜>", .wrap = DEEPSEEK_WRAP},
+    {.name = "deepseek_v31",
+     .signs = {"<｜tool▁call▁begin｜>"},
+     .open = "<｜tool▁call▁begin｜>",
+     .behind_name = "<｜tool▁sep｜>",
+     .close = "<｜tool▁call▁end｜>",
+     .wrap = DEEPSEEK_WRAP},
     {.name = "mistral", .signs = {"[TOOL_CALLS]"}, .open = "[TOOL_CALLS]", .behind_name = "[ARGS]", .id = WF_ID_NINE},
     {.name = "nemotron", .signs = {"<TOOLCALL>"}, .open = "<TOOLCALL>", .close = "</TOOLCALL>"},
     {.name = "apriel", .signs = {"<tool_calls>["}, .open = "<tool_calls>", .close = "</tool_calls>"},
@@ -107,15 +133,24 @@ static const wf_call_kind kinds[] = {
     {.name = "granite", .signs = {"<|tool_call|>"}, .open = "<|tool_call|>"},
     {.name = "firefunction", .signs = {"functools["}, .open = "functools"},
     {.name = "cohere", .signs = {"<|START_ACTION|>"}, .open = "<|START_ACTION|>", .close = "<|END_ACTION|>"},
-    {.name = "command_r", .signs = {"Action:\\n```json\\n"}, .open = "Action:", .behind_open = "```json", .close = "```", .only_tools = true},
+    {.name = "command_r",
+     .signs = {"Action:\\n```json\\n"},
+     .open = "Action:",
+     .behind_open = "```json",
+     .close = "```",
+     .only_tools = true},
     {.name = "hermes", .signs = {"<tool_call>"}, .open = "<tool_call>", .close = "</tool_call>"},
-    {.name = "llama3_json", .signs = {"{\"name\": function name, \"parameters\":"}, .open = "<|python_tag|>", .bare = true},
+    {.name = "llama3_json",
+     .signs = {"{\"name\": function name, \"parameters\":"},
+     .open = "<|python_tag|>",
+     .bare = true},
 };
 
 void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1])
 {
-    const char *const all[WF_CALL_MARKERS] = {k->open,    k->behind_open, k->behind_id,       k->behind_name, k->close,    k->wrap[0],
-                                              k->wrap[1], k->tags.key,    k->tags.behind_key, k->tags.value,  k->tags.end, k->quote};
+    const char *const all[WF_CALL_MARKERS] = {
+        k->open,    k->behind_open, k->behind_id,       k->behind_name, k->close,    k->wrap[0],
+        k->wrap[1], k->tags.key,    k->tags.behind_key, k->tags.value,  k->tags.end, k->quote};
     size_t n = 0;
     for (size_t i = 0; i < WF_CALL_MARKERS; i++)
         if (all[i]) out[n++] = all[i];

@@ -1,5 +1,5 @@
-/* tool_literals: calls in Python's syntax, and in Gemma's, whose strings stand between markers and whose keys are bare. Models write strings
- * as their templates do, some without escapes: a quote ends one only where the value may end. */
+/* tool_literals: calls in Python's syntax, and in Gemma's, whose strings stand between markers and whose keys are bare.
+ * Models write strings as their templates do, some without escapes: a quote ends one only where the value may end. */
 #include "answers/tool_forms.h"
 #include "answers/tool_types.h"
 
@@ -52,7 +52,8 @@ static bool marked_string(reader *r)
     return true;
 }
 
-/* Does a string end with these quotes there? PARTLY: another string follows, and which quotes are part of the text cannot be known. */
+/* Does a string end with these quotes there? PARTLY: another string follows, and which quotes are part of the text
+ * cannot be known. */
 static enum wf_found ends_string(const reader *r, size_t at, const char *quotes)
 {
     if (r->in.p[at] != *quotes || wf_look(r->in, at, quotes) != WF_YES) return WF_NO;
@@ -71,12 +72,14 @@ static bool read_code(wf_slice in, size_t at, size_t digits, unsigned long *code
     return strspn(hex, "0123456789abcdefABCDEF") == digits;
 }
 
-/* Makes one code of two surrogates, the second of which is behind the first; else of a surrogate U+FFFD. Returns the bytes of the second. */
+/* Makes one code of two surrogates, the second of which is behind the first; else of a surrogate U+FFFD. Returns the
+ * bytes of the second. */
 static size_t join_surrogates(wf_slice in, size_t at, unsigned long *code)
 {
     unsigned long low;
     if (*code >> 11 != 0xD800 >> 11) return 0;
-    bool pair = *code < 0xDC00 && wf_look(in, at, "\\u") == WF_YES && read_code(in, at + 1, 4, &low) && low >> 10 == 0xDC00 >> 10;
+    bool pair = *code < 0xDC00 && wf_look(in, at, "\\u") == WF_YES && read_code(in, at + 1, 4, &low) &&
+                low >> 10 == 0xDC00 >> 10;
     *code = pair ? 0x10000 + ((*code & 0x3FF) << 10) + (low & 0x3FF) : 0xFFFD;
     return pair ? 6 : 0;
 }
@@ -122,7 +125,8 @@ static bool python_string(reader *r)
 {
     wf_text s = {0};
     size_t from = r->at;
-    const char q = r->in.p[from], one[] = {q, 0}, three[] = {q, q, q, 0}, *quotes = wf_look(r->in, from, three) == WF_YES ? three : one;
+    const char q = r->in.p[from], one[] = {q, 0}, three[] = {q, q, q, 0},
+               *quotes = wf_look(r->in, from, three) == WF_YES ? three : one;
     r->at += strlen(quotes);
     bool good = python_text(r, quotes, &s);
     if (good && wf_json_whole(r->in.p + from, r->at - from)) wf_text_add(r->out, r->in.p + from, r->at - from);
@@ -158,7 +162,8 @@ static bool string(reader *r)
     return r->in.p[r->at] == '"' ? quoted_string(r) : marked_string(r);
 }
 
-/* Without the blanks around it. Quotes are no part of one: a key in quotes of another language would be another parameter. */
+/* Without the blanks around it. Quotes are no part of one: a key in quotes of another language would be another
+ * parameter. */
 static bool bare_key(reader *r)
 {
     size_t from = r->at;
@@ -201,7 +206,8 @@ static bool list(reader *r, char close)
 /* A number, or a word of Python's or of JSON's. */
 static bool word(reader *r)
 {
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}, {"true", "true"}, {"false", "false"}, {"null", "null"}};
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
+                                           {"true", "true"}, {"false", "false"}, {"null", "null"}};
     size_t from = r->at;
     while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr(",)]}", r->in.p[r->at])) r->at++;
     size_t n = r->at - from;
@@ -292,7 +298,8 @@ enum wf_found wf_form_python(wf_slice call, const wf_text *types, wf_text *json)
     reader r = {.in = call, .at = wf_skip_blanks(call, 0), .out = json};
     wf_slice text = {call.p + r.at, call.n - r.at};
     (void)types;
-    if (wf_json_whole(text.p, text.n)) return wf_text_add(json, text.p, text.n), WF_YES; /* these models may be told to write JSON */
+    if (wf_json_whole(text.p, text.n))
+        return wf_text_add(json, text.p, text.n), WF_YES; /* these models may be told to write JSON */
     bool good = python_calls(&r);
     return wf_form_found(call, r.at, good);
 }

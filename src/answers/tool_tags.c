@@ -1,5 +1,5 @@
-/* tool_tags: see the header. A value ends where its end tag is followed by another parameter or by what closes the call, so values may
- * have any tags in them, also such as these. */
+/* tool_tags: see the header. A value ends where its end tag is followed by another parameter or by what closes the
+ * call, so values may have any tags in them, also such as these. */
 #include "answers/tool_tags.h"
 #include "answers/tool_forms.h"
 #include "answers/tool_types.h"
@@ -11,7 +11,8 @@
 
 /* ---- where parameters begin and end ---------------------------------------------------------------------- */
 
-/* Does what closes the call stand there? At the end of the answer a part of it will do, if it cannot be the beginning of a parameter. */
+/* Does what closes the call stand there? At the end of the answer a part of it will do, if it cannot be the beginning
+ * of a parameter. */
 static enum wf_found closes(const wf_tag_scan *s, const char *close, wf_slice text, size_t at)
 {
     enum wf_found f = wf_pass(text, &at, close);
@@ -52,7 +53,8 @@ static enum wf_found pass_key(const wf_tags *t, wf_slice text, size_t *at, wf_ta
 }
 
 /* Is this the end of a value? *at moves behind it. */
-static enum wf_found pass_end(const wf_tags *t, const char *close, wf_slice text, const wf_tag_scan *s, bool raw, size_t *at)
+static enum wf_found pass_end(const wf_tags *t, const char *close, wf_slice text, const wf_tag_scan *s, bool raw,
+                              size_t *at)
 {
     size_t p = *at;
     enum wf_found f = wf_look(text, p, raw ? t->raw[1] : t->end);
@@ -65,7 +67,8 @@ static enum wf_found pass_end(const wf_tags *t, const char *close, wf_slice text
     return WF_MAX(more, last);
 }
 
-static enum wf_found pass_value(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s, size_t *at, wf_tag_parameter *out)
+static enum wf_found pass_value(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s, size_t *at,
+                                wf_tag_parameter *out)
 {
     enum wf_found f = t->raw[0] ? wf_pass(text, at, t->raw[0]) : WF_NO;
     if (f == WF_PARTLY && !s->ended) return f;
@@ -128,7 +131,8 @@ static void put_value(wf_text *out, wf_slice value)
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     wf_slice bare = trim(value);
     for (size_t i = 0; i < WF_LEN(words); i++)
-        if (same(bare, (wf_slice){words[i][0], strlen(words[i][0])})) bare = (wf_slice){words[i][1], strlen(words[i][1])};
+        if (same(bare, (wf_slice){words[i][0], strlen(words[i][0])}))
+            bare = (wf_slice){words[i][1], strlen(words[i][1])};
     bool bracket = bare.n && (*bare.p == '[' || *bare.p == '{');
     if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
     else if (!bracket || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);
@@ -152,7 +156,8 @@ static bool comes_again(wf_slice text, const wf_tag_scan *s, unsigned i)
     return false;
 }
 
-void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types, wf_text *out)
+void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types,
+                  wf_text *out)
 {
     const char *strings = wf_tool_strings(types, tool);
     wf_text_add(out, "{", 1);
@@ -164,7 +169,8 @@ void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slic
         if (out->len > 1) wf_text_add(out, ", ", 2);
         wf_json_put_string(out, name.p, name.n);
         wf_text_add(out, ": ", 2);
-        wf_tag_value(value, p->type == WF_TAG_STRING || (p->type == WF_TAG_UNTYPED && wf_tool_string_in(strings, name)), out);
+        wf_tag_value(value, p->type == WF_TAG_STRING || (p->type == WF_TAG_UNTYPED && wf_tool_string_in(strings, name)),
+                     out);
     }
     wf_text_add(out, "}", 1);
 }

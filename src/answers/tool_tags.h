@@ -1,4 +1,5 @@
-/* tool_tags: the parameters of a call that stand in tags, each with a name and a value, and what they are as a JSON object. */
+/* tool_tags: the parameters of a call that stand in tags, each with a name and a value, and what they are as a JSON
+ * object. */
 #ifndef WF_TOOL_TAGS_H
 #define WF_TOOL_TAGS_H
 
@@ -11,10 +12,11 @@
 typedef struct wf_tags {
     const char *key;        /* NULL: not in tags */
     const char *behind_key;
-    const char *string;     /* the TYPE of strings: a word, and all others are for JSON; NULL: there are no types, and schemas tell */
+    const char *string;     /* the TYPE of strings: a word, and all others are for JSON; NULL: there are no types, and
+                               schemas tell */
     const char *value;      /* NULL: the value follows behind_key at once */
     const char *end;
-    const char *raw[2];     /* may stand around a value; it then ends at the second of them. NULL: there is no such thing */
+    const char *raw[2]; /* may stand around a value; it then ends at the second of them. NULL: there is no such thing */
     bool lines;             /* a line end before and one behind a value belong to the tags */
 } wf_tags;
 
@@ -35,8 +37,10 @@ typedef struct wf_tag_scan {
 
 /* Reads on from s->at. YES: `close` stands there, or enough of it at the end. NO: it is no call. */
 enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s);
-/* types: of tool_types.h. A value is a string if its tool says so, or if it is no JSON. Of parameters with the same name the last one counts. out may fail, and may be deeper than JSON may be. */
-void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types, wf_text *out);
+/* types: of tool_types.h. A value is a string if its tool says so, or if it is no JSON. Of parameters with the same
+ * name the last one counts. out may fail, and may be deeper than JSON may be. */
+void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types,
+                  wf_text *out);
 /* A value as JSON; string: else only if it is none. */
 void wf_tag_value(wf_slice value, bool string, wf_text *out);
 

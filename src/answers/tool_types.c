@@ -1,4 +1,5 @@
-/* tool_types: see the header. Parameters whose schema does not say that they are strings are left to what the model writes. */
+/* tool_types: see the header. Parameters whose schema does not say that they are strings are left to what the model
+ * writes. */
 #include "answers/tool_types.h"
 
 #include <stdio.h>

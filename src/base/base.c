@@ -78,7 +78,9 @@ weft_status wf_unused(const uint64_t *reserved, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (reserved[i])
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "reserved space of parameters is not zero: this program was built for a newer weft than %s, or did not set them to zero",
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "reserved space of parameters is not zero: this program was built for a newer weft than %s, "
+                           "or did not set them to zero",
                            weft_version());
     return WEFT_OK;
 }
@@ -185,7 +187,8 @@ static uint64_t hash_seed;
 
 static void draw_seed(void)
 {
-    if (getrandom(&hash_seed, sizeof hash_seed, 0) != sizeof hash_seed) hash_seed = wf_random(wf_now_ns(), (uint64_t)getpid());
+    if (getrandom(&hash_seed, sizeof hash_seed, 0) != sizeof hash_seed)
+        hash_seed = wf_random(wf_now_ns(), (uint64_t)getpid());
 }
 
 uint64_t wf_hash_seed(void)
@@ -316,9 +319,11 @@ void wf_show(char *dst, size_t cap, const char *src)
     while (i < len) {
         size_t n = wf_utf8_len(src + i, len - i), take = WF_MAX(n, (size_t)1);
         bool plain = n && !wf_utf8_control(src + i, n);
-        if (at + sizeof WF_CUT <= cap) cut = at; /* the last place where the sign fits, between characters and escapes */
+        if (at + sizeof WF_CUT <= cap)
+            cut = at; /* the last place where the sign fits, between characters and escapes */
         if (at + (plain ? take : 4 * take) >= cap) break;
-        for (size_t k = 0; k < take && !plain; k++) at += (size_t)snprintf(dst + at, cap - at, "\\x%02x", (unsigned char)src[i + k]);
+        for (size_t k = 0; k < take && !plain; k++)
+            at += (size_t)snprintf(dst + at, cap - at, "\\x%02x", (unsigned char)src[i + k]);
         if (plain) memcpy(dst + at, src + i, take), at += take;
         i += take;
     }

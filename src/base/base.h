@@ -1,7 +1,8 @@
 /* base: helpers for every folder: errors as values, log, clock, random numbers, growing arrays.
  *
- * Errors: a function that can fail returns enum weft_status. The function that detects the failure calls wf_fail(), which stores
- * a message for this thread. Callers return the status unchanged, or call wf_fail_context() to prefix the message.
+ * Errors: a function that can fail returns enum weft_status. The function that detects the failure calls wf_fail(),
+ * which stores a message for this thread. Callers return the status unchanged, or call wf_fail_context() to prefix the
+ * message.
  */
 #ifndef WF_BASE_H
 #define WF_BASE_H
@@ -39,9 +40,10 @@ typedef struct wf_text_span {
         if (!(arg)) return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL", __func__, #arg);      \
     } while (0)
 /* The same for a list or a text of n elements, which may be NULL without any. */
-#define WF_NOT_NULL_LIST(arg, n)                                                                  \
-    do {                                                                                          \
-        if (!(arg) && (n)) return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL, as %s is not 0", __func__, #arg, #n); \
+#define WF_NOT_NULL_LIST(arg, n)                                                                                       \
+    do {                                                                                                               \
+        if (!(arg) && (n))                                                                                             \
+            return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL, as %s is not 0", __func__, #arg, #n);               \
     } while (0)
 
 weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
@@ -49,12 +51,13 @@ weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3)
 /* Turns errors in a file that a parameter names into WEFT_ERR_ARG for that parameter. */
 weft_status wf_fail_param(weft_status s, const char *parameter);
 const char *wf_error(void);  /* this thread's message */
-/* WEFT_ERR_UNSUPPORTED if the reserved space of public parameters is not zero: they are of a program for a newer weft. */
+/* WEFT_ERR_UNSUPPORTED if the reserved space of public parameters is not zero: they are of a program for a newer weft.
+ */
 weft_status wf_unused(const uint64_t *reserved, size_t n);
 #define WF_UNUSED(p) wf_unused((p)->reserved, WF_LEN((p)->reserved))
 
-/* Long work of this thread asks fn(user) now and then whether it is to stop; NULL: nobody can stop it. Returns who was asked before, to be asked again
- * afterwards: long work may be begun by a function that is being asked. */
+/* Long work of this thread asks fn(user) now and then whether it is to stop; NULL: nobody can stop it. Returns who was
+ * asked before, to be asked again afterwards: long work may be begun by a function that is being asked. */
 typedef bool (*wf_stop_fn)(void *user);
 typedef struct wf_stopper {
     wf_stop_fn fn;
@@ -84,8 +87,8 @@ uint32_t wf_core_count(void); /* that this process may use; at least 1 */
 uint64_t wf_random(uint64_t seed, uint64_t counter);
 double wf_random_unit(uint64_t seed, uint64_t counter); /* [0, 1) */
 
-/* For hash tables of what files and clients choose: the seed differs from process to process, so that nobody can choose keys that
- * collide. */
+/* For hash tables of what files and clients choose: the seed differs from process to process, so that nobody can choose
+ * keys that collide. */
 uint64_t wf_hash_seed(void);
 uint64_t wf_hash(const void *data, size_t len);
 
@@ -97,7 +100,8 @@ bool wf_grow(void *array, size_t n, size_t *cap, size_t size);
 void wf_leak_on_purpose(void *p);
 char *wf_strdup(const char *s);
 void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */
-/* Tells this build of weft from every other: the build id, in hex, that the linker computed from all that it linked; "" without one. */
+/* Tells this build of weft from every other: the build id, in hex, that the linker computed from all that it linked; ""
+ * without one. */
 const char *wf_build_id(void);
 
 /* Length of the UTF-8 character at p (len > 0; Unicode, table 3-7); 0: there is none. */
@@ -108,13 +112,14 @@ size_t wf_utf8_valid(const char *p, size_t len);
 char *wf_utf8_clean(const char *p, size_t len, size_t *clean_len);
 /* Is this character, of wf_utf8_len n, a control character (C0, DEL, C1)? */
 bool wf_utf8_control(const char *p, size_t n);
-/* What does not fit cap bytes ends in "…", behind a whole character: lines of the log and messages say that they are cut. */
+/* What does not fit cap bytes ends in "…", behind a whole character: lines of the log and messages say that they are
+ * cut. */
 #define WF_CUT "\xE2\x80\xA6"
 void wf_format(char *dst, size_t cap, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 /* Ends a text that fills its buffer, and was cut, so. */
 void wf_mark_cut(char *text, size_t cap);
-/* Text of others for people to read: src with control characters and invalid UTF-8 as escapes (\x1b), so that it cannot command a
- * terminal, nor fake a line. The same if it does not fit. */
+/* Text of others for people to read: src with control characters and invalid UTF-8 as escapes (\x1b), so that it cannot
+ * command a terminal, nor fake a line. The same if it does not fit. */
 void wf_show(char *dst, size_t cap, const char *src);
 void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
 

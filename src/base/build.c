@@ -29,7 +29,8 @@ static void read_notes(const uint8_t *at, size_t size, size_t align)
         memcpy(&n, at, sizeof n);
         size_t data = WF_UP(sizeof n + n.n_namesz, align), next = WF_UP(data + n.n_descsz, align);
         if (data + n.n_descsz > size) return;
-        if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(at + sizeof n, "GNU", 4)) print_id(at + data, n.n_descsz);
+        if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(at + sizeof n, "GNU", 4))
+            print_id(at + data, n.n_descsz);
         at += WF_MIN(next, size);
         size -= WF_MIN(next, size);
     }
@@ -41,7 +42,8 @@ static int visit(struct dl_phdr_info *o, size_t size, void *user)
     (void)user;
     if (!is_ours(o)) return 0;
     for (const ElfW(Phdr) *p = o->dlpi_phdr; p < o->dlpi_phdr + o->dlpi_phnum; p++)
-        if (p->p_type == PT_NOTE) read_notes((const uint8_t *)(o->dlpi_addr + p->p_vaddr), p->p_memsz, p->p_align == 8 ? 8 : 4);
+        if (p->p_type == PT_NOTE)
+            read_notes((const uint8_t *)(o->dlpi_addr + p->p_vaddr), p->p_memsz, p->p_align == 8 ? 8 : 4);
     return 1;
 }
 

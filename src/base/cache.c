@@ -2,8 +2,9 @@
  *
  *   magic, key length, data length, checksum of key and data | key | data
  *
- * The key is everything that decides what the data is. It is stored whole and compared, so neither a hash collision nor a foreign
- * file can be taken for an entry. Entries are written under another name and renamed, so a reader sees all of one or nothing.
+ * The key is everything that decides what the data is. It is stored whole and compared, so neither a hash collision nor
+ * a foreign file can be taken for an entry. Entries are written under another name and renamed, so a reader sees all of
+ * one or nothing.
  *
  * Unfinished entries have their process in their names, so what a killed one leaves is known and removed.
  */
@@ -47,7 +48,8 @@ wf_cache_key wf_cache_key_of(const char *fmt, ...)
     k.text = n < 0 ? NULL : wf_calloc((size_t)n + 1, 1);
     if (k.text) vsnprintf(k.text, (size_t)n + 1, fmt, again);
     if (k.text)
-        snprintf(k.name, sizeof k.name, "%016llx%016llx", (unsigned long long)hash(a, k.text, (size_t)n), (unsigned long long)hash(b, k.text, (size_t)n));
+        snprintf(k.name, sizeof k.name, "%016llx%016llx", (unsigned long long)hash(a, k.text, (size_t)n),
+                 (unsigned long long)hash(b, k.text, (size_t)n));
     va_end(again);
     va_end(args);
     return k;

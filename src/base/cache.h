@@ -1,5 +1,6 @@
-/* cache: what is kept on disk between runs and can be made again: binaries of kernels, self-tests that were passed. An entry that is
- * truncated, damaged or foreign, or a folder that cannot be written to, costs the time to make the thing again and nothing else.
+/* cache: what is kept on disk between runs and can be made again: binaries of kernels, self-tests that were passed. An
+ * entry that is truncated, damaged or foreign, or a folder that cannot be written to, costs the time to make the thing
+ * again and nothing else.
  */
 #ifndef WF_CACHE_H
 #define WF_CACHE_H

@@ -1,5 +1,5 @@
-/* embed: WF_EMBED(name, "path") in an assembler file embeds a file as read-only data between name and name_end, followed by a
- * zero byte. */
+/* embed: WF_EMBED(name, "path") in an assembler file embeds a file as read-only data between name and name_end,
+ * followed by a zero byte. */
 #ifndef WF_EMBED_H
 #define WF_EMBED_H
 

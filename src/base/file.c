@@ -1,8 +1,8 @@
 /* file: memory maps that survive truncation of the file, whole-file reads, the cache folder. See file.h.
  *
- * The SIGBUS handler may run on any thread at any point, so it uses only atomics in a fixed table and one system call. It replaces
- * everything from the faulting page to the end of the map: all pages past the new end would fault, and a map that lost one page
- * is not trusted anyway.
+ * The SIGBUS handler may run on any thread at any point, so it uses only atomics in a fixed table and one system call.
+ * It replaces everything from the faulting page to the end of the map: all pages past the new end would fault, and a
+ * map that lost one page is not trusted anyway.
  */
 #include "base/file.h"
 
@@ -146,7 +146,8 @@ static void unwatch(const struct slot *closed)
 static void take_event(const struct inotify_event *e)
 {
     for (size_t i = 0; i < MAX_MAPS; i++)
-        if (atomic_load(&slots[i].start) && ((e->mask & IN_MODIFY && slots[i].watch == e->wd) || e->mask & IN_Q_OVERFLOW))
+        if (atomic_load(&slots[i].start) &&
+            ((e->mask & IN_MODIFY && slots[i].watch == e->wd) || e->mask & IN_Q_OVERFLOW))
             atomic_store(&slots[i].broken, true);
 }
 
@@ -208,8 +209,8 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* A write sets the time before it changes anything, and tells of itself when it is done. So a new time alone is looked at again
- * later: if nothing is told by then, somebody only touched the file. */
+/* A write sets the time before it changes anything, and tells of itself when it is done. So a new time alone is looked
+ * at again later: if nothing is told by then, somebody only touched the file. */
 static void look(struct slot *s)
 {
     struct stat now = {0};
@@ -311,7 +312,8 @@ weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn, void *us
     for (unsigned number = 1; rest; number++) {
         char *line = strsep(&rest, "\n");
         line[strcspn(line, "#\r")] = 0;
-        if (number == 1 && strcmp(line, head)) return wf_fail(WEFT_ERR_FORMAT, "not a file of this kind: the first line is not '%s'", head);
+        if (number == 1 && strcmp(line, head))
+            return wf_fail(WEFT_ERR_FORMAT, "not a file of this kind: the first line is not '%s'", head);
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = fn(user, line);
         if (s) return wf_fail_context(s, "line %u", number);
@@ -325,7 +327,8 @@ weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, voi
     size_t len;
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_read_file(path, MAX_LINES_BYTES, &text, &len));
-    weft_status s = strlen(text) == len ? wf_parse_lines(text, head, fn, user) : wf_fail(WEFT_ERR_FORMAT, "holds a zero byte");
+    weft_status s = strlen(text) == len ? wf_parse_lines(text, head, fn, user)
+                                        : wf_fail(WEFT_ERR_FORMAT, "holds a zero byte");
     free(text);
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
@@ -389,8 +392,8 @@ static bool make_path(const char *path)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* Is it owned and writable only by this user? Otherwise others could plant binaries in it. In a shared parent (/tmp) links are not
- * followed: they might point to another folder of this user. */
+/* Is it owned and writable only by this user? Otherwise others could plant binaries in it. In a shared parent (/tmp)
+ * links are not followed: they might point to another folder of this user. */
 static bool folder_is_private(const char *path, bool shared_parent)
 {
     struct stat st;
@@ -414,7 +417,8 @@ weft_status wf_folder_check(const char *path)
 {
     struct stat st;
     bool there = make_path(path);
-    if (there && !stat(path, &st) && !S_ISDIR(st.st_mode)) return wf_fail(WEFT_ERR_IO, "cannot write to %s: it is not a folder", path);
+    if (there && !stat(path, &st) && !S_ISDIR(st.st_mode))
+        return wf_fail(WEFT_ERR_IO, "cannot write to %s: it is not a folder", path);
     if (there && !faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return WEFT_OK;
     return wf_fail(WEFT_ERR_IO, "cannot write to %s: %s", path, strerror(errno));
 }
@@ -445,7 +449,8 @@ weft_status wf_user_dir(enum wf_user_dir kind, const char *name, bool make, char
     };
     const char *xdg = getenv(kinds[kind].variable), *home = getenv("HOME");
     bool own = xdg && xdg[0] == '/';
-    if (!own && (!home || home[0] != '/')) return wf_fail(WEFT_ERR_IO, "no folder for %s: set HOME or %s", name, kinds[kind].variable);
+    if (!own && (!home || home[0] != '/'))
+        return wf_fail(WEFT_ERR_IO, "no folder for %s: set HOME or %s", name, kinds[kind].variable);
     int n = snprintf(buf, cap, "%s/%s%s%s", own ? xdg : home, own ? "" : kinds[kind].folder, own ? "" : "/", name);
     if (n < 0 || (size_t)n >= cap) return wf_fail(WEFT_ERR_IO, "the path of the folder for %s is too long", name);
     if (make && !make_path(buf)) return wf_fail(WEFT_ERR_IO, "cannot create %s: %s", buf, strerror(errno));

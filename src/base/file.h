@@ -1,8 +1,9 @@
 /* file: read-only memory maps that survive truncation of the file.
  *
- * Reading a page past the end of a truncated file raises SIGBUS. A handler, installed with the first map, replaces such pages by
- * zeros and marks the map as broken, so that the process survives and the owner can report an error. A SIGBUS outside our maps
- * goes to the previous handler. A program that installs its own SIGBUS handler later must chain to ours.
+ * Reading a page past the end of a truncated file raises SIGBUS. A handler, installed with the first map, replaces such
+ * pages by zeros and marks the map as broken, so that the process survives and the owner can report an error. A SIGBUS
+ * outside our maps goes to the previous handler. A program that installs its own SIGBUS handler later must chain to
+ * ours.
  */
 #ifndef WF_FILE_H
 #define WF_FILE_H
@@ -18,10 +19,12 @@ typedef struct wf_map {
     int slot; /* index in the handler's table; -1: not a file */
 } wf_map;
 
-/* Maps a regular file; the error names any other type (directory, FIFO, device). Thread-safe; at most 512 maps at a time. */
+/* Maps a regular file; the error names any other type (directory, FIFO, device). Thread-safe; at most 512 maps at a
+ * time. */
 weft_status wf_map_open(const char *path, wf_map *out);
-/* Was the file written to or cut while it was mapped? Then its data cannot be trusted. Takes two system calls. A file that was removed,
- * replaced by rename or only touched is still intact. Where the system cannot watch files, a new time counts as a change. */
+/* Was the file written to or cut while it was mapped? Then its data cannot be trusted. Takes two system calls. A file
+ * that was removed, replaced by rename or only touched is still intact. Where the system cannot watch files, a new time
+ * counts as a change. */
 bool wf_map_broken(const wf_map *m);
 /* Is that the file which is mapped? */
 struct stat;
@@ -36,13 +39,14 @@ weft_status wf_need_regular(const char *path);
 weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len);
 /* The same from an open descriptor, which stays open; path is for messages. */
 weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len);
-/* Reads a small text file by lines. The first line must be `head`. fn gets each other line without its '#' comment, if it is not
- * blank, and may modify it. Errors end the reading and are prefixed with path and line number. */
+/* Reads a small text file by lines. The first line must be `head`. fn gets each other line without its '#' comment, if
+ * it is not blank, and may modify it. Errors end the reading and are prefixed with path and line number. */
 typedef weft_status (*wf_line_fn)(void *user, char *line);
-weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn, void *user); /* of a text, which it cuts up; without the path */
+weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn,
+                           void *user); /* of a text, which it cuts up; without the path */
 weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, void *user);
-/* A file that is written under a temporary name and renamed when it is complete. Symbolic links are kept. Other targets, such as
- * pipes, are written directly. */
+/* A file that is written under a temporary name and renamed when it is complete. Symbolic links are kept. Other
+ * targets, such as pipes, are written directly. */
 typedef struct wf_output {
     FILE *f;
     char path[PATH_MAX], tmp_path[PATH_MAX]; /* tmp_path "": f is path itself */
@@ -55,8 +59,8 @@ weft_status wf_output_end(wf_output *o, bool whole);
 
 /* Makes the folder if it is not there, and checks that it can be written to. */
 weft_status wf_folder_check(const char *path);
-/* Returns the first of $XDG_CACHE_HOME/weft, ~/.cache/weft and /tmp/weft-UID that is owned and writable by this user only; creates it
- * if missing (0700). WEFT_ERR_IO if there is none. */
+/* Returns the first of $XDG_CACHE_HOME/weft, ~/.cache/weft and /tmp/weft-UID that is owned and writable by this user
+ * only; creates it if missing (0700). WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);
 enum wf_user_dir {
     WF_DIR_CONFIG, /* $XDG_CONFIG_HOME or ~/.config */

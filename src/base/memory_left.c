@@ -23,8 +23,8 @@ static uint64_t number_in(const char *path, const char *key)
     return found ? n : UINT64_MAX;
 }
 
-/* The smallest memory left within the limits of our control group and its parents. In a container the path may be invisible; then its
- * group is the root. */
+/* The smallest memory left within the limits of our control group and its parents. In a container the path may be
+ * invisible; then its group is the root. */
 static uint64_t groups_left(const char *mount, const char *group, const char *limit_name, const char *used_name)
 {
     char path[1024], file[1200];

@@ -1,5 +1,5 @@
-/* options: where a message of the library names one of its parameters, as weft_engine_params.context, the program names the option that sets it.
- * For the program alone. */
+/* options: where a message of the library names one of its parameters, as weft_engine_params.context, the program names
+ * the option that sets it. For the program alone. */
 #ifndef WF_OPTIONS_H
 #define WF_OPTIONS_H
 

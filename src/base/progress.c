@@ -33,9 +33,12 @@ static void make_bar(char bar[BAR + 4], double fraction, int room)
 static int make_end(const wf_progress *p, double fraction, uint64_t now, char *end, size_t cap)
 {
     double seconds = (double)(now - p->start_ns) / SECOND;
-    double done = fraction - p->first, left = done > 0.02 || (done > 0 && seconds > 10) ? seconds / done * (1 - fraction) : 0;
+    double done = fraction - p->first,
+           left = done > 0.02 || (done > 0 && seconds > 10) ? seconds / done * (1 - fraction) : 0;
     int n = snprintf(end, cap, " %3.0f %%%s%s", fraction * 100, p->note[0] ? ", " : "", p->note);
-    if (left >= 1) n += snprintf(end + n, cap - (size_t)n, left < 180 ? ", %.0f s left" : ", %.0f min left", left < 180 ? left : left / 60);
+    if (left >= 1)
+        n += snprintf(end + n, cap - (size_t)n, left < 180 ? ", %.0f s left" : ", %.0f min left",
+                      left < 180 ? left : left / 60);
     return n;
 }
 

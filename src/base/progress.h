@@ -1,5 +1,5 @@
-/* progress: a progress bar on stderr for work that takes over a second, redrawn at most 10 times per second. Prints nothing if
- * stderr is not a terminal. */
+/* progress: a progress bar on stderr for work that takes over a second, redrawn at most 10 times per second. Prints
+ * nothing if stderr is not a terminal. */
 #ifndef WF_PROGRESS_H
 #define WF_PROGRESS_H
 

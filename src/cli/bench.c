@@ -43,8 +43,8 @@ struct bench {
 };
 
 /* One of n_prompt and n_gen is 0. */
-static void print_test(struct bench *b, const struct weft_device_info *d, uint32_t threads, uint32_t n_prompt, uint32_t n_gen,
-                       const struct weft_bench_result *r)
+static void print_test(struct bench *b, const struct weft_device_info *d, uint32_t threads, uint32_t n_prompt,
+                       uint32_t n_gen, const struct weft_bench_result *r)
 {
     char label[96], date[40], size[32], params[32], test[32], cores[16], speed[48], seqs[16] = "";
     const struct weft_model_info *i = weft_model_info(b->m);
@@ -57,10 +57,30 @@ static void print_test(struct bench *b, const struct weft_device_info *d, uint32
     snprintf(test, sizeof test, "%s%u%s", n_prompt ? "pp" : "tg", n_prompt ? n_prompt : n_gen, seqs);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", r->mean, r->stddev);
     const wf_cell cells[] = {
-        {wf_commit()}, {weft_version()}, {d->id}, {d->name}, {d->driver}, {i->path ? i->path : ""}, {label}, {size}, {params}, {d->id},
-        {cores}, {test}, {speed}, {.number = (double)i->weight_bytes}, {.number = (double)i->n_params}, {.number = threads},
-        {.number = n_prompt}, {.number = n_gen}, {.number = b->o->n_seqs}, {.number = r->repeat}, {date}, {.number = r->mean},
-        {.number = r->stddev}, {.number = r->median},
+        {wf_commit()},
+        {weft_version()},
+        {d->id},
+        {d->name},
+        {d->driver},
+        {i->path ? i->path : ""},
+        {label},
+        {size},
+        {params},
+        {d->id},
+        {cores},
+        {test},
+        {speed},
+        {.number = (double)i->weight_bytes},
+        {.number = (double)i->n_params},
+        {.number = threads},
+        {.number = n_prompt},
+        {.number = n_gen},
+        {.number = b->o->n_seqs},
+        {.number = r->repeat},
+        {date},
+        {.number = r->mean},
+        {.number = r->stddev},
+        {.number = r->median},
     };
     _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     wf_rows_add(&b->rows, cells);
@@ -68,15 +88,23 @@ static void print_test(struct bench *b, const struct weft_device_info *d, uint32
 }
 
 /* Results name what was measured P=512 and B=64, and of a model without a file also which. */
-static weft_status append_test(const struct bench *b, const struct weft_device_info *d, uint32_t n_prompt, uint32_t n_gen, double rate)
+static weft_status append_test(const struct bench *b, const struct weft_device_info *d, uint32_t n_prompt,
+                               uint32_t n_gen, double rate)
 {
     char shape[96], seqs[16] = "", which[64];
     uint32_t n = n_prompt ? n_prompt : n_gen;
     if (b->o->n_seqs > 1) snprintf(seqs, sizeof seqs, ",B=%u", b->o->n_seqs);
     wf_shape_suffix(b->o, which, sizeof which);
     snprintf(shape, sizeof shape, "%c=%u%s%s", n_prompt ? 'P' : 'N', n, seqs, which);
-    wf_result r = {d, n_prompt ? "model_prompt" : "model_decode", wf_weight_type(b->m), shape, wf_engine_variant(&b->o->engine),
-                   rate > 0 ? (double)n * b->o->n_seqs * 1e6 / rate : 0, rate, -1, "tokens/s"};
+    wf_result r = {d,
+                   n_prompt ? "model_prompt" : "model_decode",
+                   wf_weight_type(b->m),
+                   shape,
+                   wf_engine_variant(&b->o->engine),
+                   rate > 0 ? (double)n * b->o->n_seqs * 1e6 / rate : 0,
+                   rate,
+                   -1,
+                   "tokens/s"};
     return wf_results_append(b->o->results, &r, &b->peers);
 }
 
@@ -150,20 +178,18 @@ static int cmd_bench(const wf_opts *given)
 }
 
 static const wf_opt rows[] = {
-    {'p', "n-prompt", "N,...", "prompt lengths (default 512; 0: none)", WF_OPT_LIST,
-     AT(n_prompt), 0, 16777216},
-    {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0,
-     16777216},
+    {'p', "n-prompt", "N,...", "prompt lengths (default 512; 0: none)", WF_OPT_LIST, AT(n_prompt), 0, 16777216},
+    {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0, 16777216},
     {'s', "max-num-seqs", "N", "batch size in sequences (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
-    {'r', "repetitions", "N", "runs of each test after a warm-up (default 5)",
-     WF_OPT_U32, AT(repeat), 1, 100000},
-    {'t', "threads", "N,...", "CPU threads (default: one per core, one less from 16 cores on)", WF_OPT_LIST, AT(threads), 1,
-     4096},
+    {'r', "repetitions", "N", "runs of each test after a warm-up (default 5)", WF_OPT_U32, AT(repeat), 1, 100000},
+    {'t', "threads", "N,...", "CPU threads (default: one per core, one less from 16 cores on)", WF_OPT_LIST,
+     AT(threads), 1, 4096},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };
 static const WF_GROUP(group, "Tests", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model, &wf_group_shape, &group, &wf_group_results, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_model,   &wf_group_shape,   &group, &wf_group_results, &wf_group_device, &wf_group_kernels,
+    &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_bench = {
@@ -172,7 +198,8 @@ const wf_command wf_cmd_bench = {
     .summary =
         "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
         "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
-        "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this process "
+        "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this "
+        "process "
         "and `weft bench serve` a server.",
     .groups = groups,
     .run = cmd_bench,

@@ -43,9 +43,22 @@ static void on_row(void *user, const struct weft_ablation_row *r)
     snprintf(speedup, sizeof speedup, "%.3fx", r->speedup);
     if (power) snprintf(watts, sizeof watts, "%.1f", r->watts);
     const wf_cell cells[] = {
-        WF_BUILD_CELLS(a->device), {r->load}, {.number = r->tokens}, {.number = r->decodes}, {.number = r->context}, {r->plan}, {us},
-        {.number = r->us}, {.number = r->spread_us}, {.number = r->tokens / r->us * 1e6}, {.number = r->speedup}, {speedup}, {watts},
-        {.number = power ? r->watts : NAN}, {.number = power ? r->joules_per_token : NAN}, {r->power_source},
+        WF_BUILD_CELLS(a->device),
+        {r->load},
+        {.number = r->tokens},
+        {.number = r->decodes},
+        {.number = r->context},
+        {r->plan},
+        {us},
+        {.number = r->us},
+        {.number = r->spread_us},
+        {.number = r->tokens / r->us * 1e6},
+        {.number = r->speedup},
+        {speedup},
+        {watts},
+        {.number = power ? r->watts : NAN},
+        {.number = power ? r->joules_per_token : NAN},
+        {r->power_source},
     };
     _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     wf_progress_hide(&a->bar);
@@ -53,7 +66,7 @@ static void on_row(void *user, const struct weft_ablation_row *r)
     a->tuned |= !strcmp(r->plan, "tuned");
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void on_progress(void *user, const char *what, double fraction)
 {
@@ -64,8 +77,13 @@ static void on_progress(void *user, const char *what, double fraction)
 static int run_ablation(ablation *a, struct weft_engine *e)
 {
     const wf_opts *o = a->o;
-    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context,
-                                     .on_row = on_row, .on_progress = on_progress, .stop = wf_ask_interrupted, .user = a};
+    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts,
+                                     .rounds = o->repeat,
+                                     .context = o->ablation.context,
+                                     .on_row = on_row,
+                                     .on_progress = on_progress,
+                                     .stop = wf_ask_interrupted,
+                                     .user = a};
     wf_catch_interrupt();
     weft_status s = weft_ablation(e, &p);
     wf_progress_end(&a->bar);
@@ -91,23 +109,34 @@ static int cmd_bench_ablation(const wf_opts *o)
 
 static const wf_opt rows[] = {
     {0, "nano-batches", "N", "nano-batches of a step (default 2)", WF_OPT_U32, AT(ablation.n_parts), 2, 64},
-    {'r', "repetitions", "N", "rounds, in each of which all plans run; medians are reported (default 9)", WF_OPT_U32, AT(repeat), 3, 99},
+    {'r', "repetitions", "N", "rounds, in each of which all plans run; medians are reported (default 9)", WF_OPT_U32,
+     AT(repeat), 3, 99},
     {0, "context", "N", "keys of the sequences (default 1024)", WF_OPT_U32, AT(ablation.context), 1, 1 << 24},
-    {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
-    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
-    {0, "kv-memory", "SIZE", "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full context length at least, where that fits)", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
+    {0, "max-num-seqs", "N", "most sequences in a batch (default: as of `weft serve`)", WF_OPT_U32, AT(engine.n_seqs),
+     1, 65536},
+    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32,
+     AT(engine.max_batched_tokens), 1, 65536},
+    {0, "kv-memory", "SIZE",
+     "size of the KV cache (default: as much as the sequences take with the keys that are measured, and 8 of full "
+     "context length at least, where that fits)",
+     WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "batch-invariant kernels", WF_OPT_FLAG, AT(engine.deterministic)},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };
 static const WF_GROUP(group, "Ablation", rows);
-static const wf_opt_group *const groups[] = {&wf_group_model, &wf_group_shape, &group, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,   &wf_group_shape,   &group, &wf_group_context, &wf_group_device,
+    &wf_group_kernels, &wf_group_general, NULL};
 
 const wf_command wf_cmd_bench_ablation = {
     .name = "bench ablation",
     .usage = "[-m FILE | --shape NAME] [options]",
-    .summary = "Measures what splitting steps into nano-batches costs and what overlapping them gains. It times steps of decodes, of a prompt and of both: whole on one "
-               "queue (no split), in nano-batches one after another (split only), with the attention of one beside the other ops of another (overlap), the same beside copies "
-               "of KV pages to the host (overlap + offload; where copies have a queue of their own), and with the plan that `weft tune --overlap` has kept (tuned). All "
+    .summary = "Measures what splitting steps into nano-batches costs and what overlapping them gains. It times steps "
+               "of decodes, of a prompt and of both: whole on one "
+               "queue (no split), in nano-batches one after another (split only), with the attention of one beside the "
+               "other ops of another (overlap), the same beside copies "
+               "of KV pages to the host (overlap + offload; where copies have a queue of their own), and with the plan "
+               "that `weft tune --overlap` has kept (tuned). All "
                "take turns. Where power can be read each then runs for a second, for watts and joules a token.",
     .groups = groups,
     .run = cmd_bench_ablation,

@@ -59,9 +59,24 @@ static void print_op(struct ops *b, const struct weft_op_row *r, const wf_peer *
     if (known) memset(bar, '#', (size_t)WF_MIN(r->ceiling_pct / 5 + 0.5, 20.0));
     if (peer) snprintf(other, sizeof other, "%.2f x %.40s", r->rate / peer->rate, peer->peer);
     const wf_cell cells[] = {
-        WF_BUILD_CELLS(r->device), {r->op}, {r->dtype}, {r->shape}, {r->variant}, {.number = r->picked}, {.number = r->median_us},
-        {.number = r->rate}, {r->unit}, {.number = known ? r->ceiling_pct : NAN}, {peer ? peer->peer : NULL},
-        {.number = peer ? peer->rate : NAN}, {.number = peer ? r->rate / peer->rate : NAN}, {ceilings}, {rate}, {pct}, {bar}, {other},
+        WF_BUILD_CELLS(r->device),
+        {r->op},
+        {r->dtype},
+        {r->shape},
+        {r->variant},
+        {.number = r->picked},
+        {.number = r->median_us},
+        {.number = r->rate},
+        {r->unit},
+        {.number = known ? r->ceiling_pct : NAN},
+        {peer ? peer->peer : NULL},
+        {.number = peer ? peer->rate : NAN},
+        {.number = peer ? r->rate / peer->rate : NAN},
+        {ceilings},
+        {rate},
+        {pct},
+        {bar},
+        {other},
     };
     _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     if (!b->rows.n && wf_rows_for_people(&b->rows)) print_ceilings(r);
@@ -88,7 +103,8 @@ static void on_row(void *user, const struct weft_op_row *r)
         wf_note(b->o, "skipped %s %s %s: %s", r->op, r->dtype, r->shape, r->message);
         return;
     }
-    wf_result result = {r->device, r->op, r->dtype, r->shape, r->variant, r->median_us, r->rate, r->ceiling_pct, r->unit};
+    wf_result result = {r->device,    r->op,   r->dtype,       r->shape, r->variant,
+                        r->median_us, r->rate, r->ceiling_pct, r->unit};
     size_t at = 0;
     const wf_peer *peer = wf_peer_of(&b->peers, &result, &at);
     do print_op(b, r, peer);
@@ -128,7 +144,8 @@ static int measure_ops(struct ops *b)
 static int cmd_bench_ops(const wf_opts *o)
 {
     struct ops b = {.o = o, .rows = WF_ROWS(o->output, columns)};
-    if (wf_opts_typed(o, "f16-residual")) return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");
+    if (wf_opts_typed(o, "f16-residual"))
+        return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (s) return wf_say_error(s);
     s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;
@@ -138,26 +155,27 @@ static int cmd_bench_ops(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "op", "OP,...",
-     "gemm, decode_attention, prefill_attention (default: those of the shapes, or all)",
-     WF_OPT_TEXT, AT(ops), .words = "gemm decode_attention prefill_attention"},
+    {0, "op", "OP,...", "gemm, decode_attention, prefill_attention (default: those of the shapes, or all)", WF_OPT_TEXT,
+     AT(ops), .words = "gemm decode_attention prefill_attention"},
     {0, "shape", "SHAPE",
-     "M=8,N=6144,K=4096: a GEMM of M tokens with N x K weights (without M: 1 to 2048); or B=64,L=4096: attention of B sequences "
-     "with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last 1024 keys); repeatable "
+     "M=8,N=6144,K=4096: a GEMM of M tokens with N x K weights (without M: 1 to 2048); or B=64,L=4096: attention of B "
+     "sequences "
+     "with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last 1024 keys); "
+     "repeatable "
      "(default: those of Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
-    {0, "type", "TYPE,...",
-     "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT,
-     AT(dtypes), .words = wf_weight_types},
-    {0, "variant", "NAME", "measure this kernel variant instead of the selected one; all: each of them except the references",
-     WF_OPT_TEXT, AT(variant)},
-    {'r', "repetitions", "N", "samples of at least 50 ms, whose median is reported (default 5)",
-     WF_OPT_U32, AT(repeat), 1, 64},
+    {0, "type", "TYPE,...", "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT, AT(dtypes),
+     .words = wf_weight_types},
+    {0, "variant", "NAME",
+     "measure this kernel variant instead of the selected one; all: each of them except the references", WF_OPT_TEXT,
+     AT(variant)},
+    {'r', "repetitions", "N", "samples of at least 50 ms, whose median is reported (default 5)", WF_OPT_U32, AT(repeat),
+     1, 64},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };
 static const WF_GROUP(group, "Ops", rows);
-static const wf_opt_group *const groups[] = {&group, &wf_group_threads, &wf_group_results, &wf_group_device, &wf_group_kernels,
-                                             &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {
+    &group, &wf_group_threads, &wf_group_results, &wf_group_device, &wf_group_kernels, &wf_group_general, NULL};
 
 const wf_command wf_cmd_bench_ops = {
     .name = "bench ops",

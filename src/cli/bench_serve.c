@@ -141,7 +141,8 @@ static wf_client_params client_params(const wf_opts *o)
 {
     static const double usual[] = {99};
     const wf_load_opts *l = &o->load;
-    bool chat = (l->backend && !strcmp(l->backend, "openai-chat")) || (l->endpoint && strstr(l->endpoint, "chat/completions"));
+    bool chat = (l->backend && !strcmp(l->backend, "openai-chat")) ||
+                (l->endpoint && strstr(l->endpoint, "chat/completions"));
     return (wf_client_params){
         .backend = l->backend ? l->backend : "openai",
         .chat = chat,
@@ -183,7 +184,8 @@ static int cmd_bench_serve(const wf_opts *o)
     const wf_load_opts *l = &o->load;
     wf_client_params p = client_params(o);
     char *base = NULL, *key = NULL;
-    if (l->base_url && (l->host || wf_opts_has(o, "port"))) return wf_usage(o->command, "--base-url conflicts with --host and --port");
+    if (l->base_url && (l->host || wf_opts_has(o, "port")))
+        return wf_usage(o->command, "--base-url conflicts with --host and --port");
     for (size_t i = 0; i < l->headers.n; i++)
         if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
             return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);
@@ -237,22 +239,22 @@ static const wf_opt data_rows[] = {
      "JSON lines with \"prompt\"",
      WF_OPT_TEXT, AT(load.dataset_path)},
     {0, "num-prompts", "N", "number of requests (default 1000)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
-    {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32,
-     AT(load.input_len), 1, 16777216},
-    {0, "random-output-len", "N", "output tokens for random prompts (default 128)", WF_OPT_U32,
-     AT(load.output_len), 1, 16777216},
-    {0, "random-range-ratio", "R", "lengths vary uniformly by up to this fraction, 0 to 1, of the given ones (default 0)", WF_OPT_REAL,
+    {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32, AT(load.input_len), 1,
+     16777216},
+    {0, "random-output-len", "N", "output tokens for random prompts (default 128)", WF_OPT_U32, AT(load.output_len), 1,
+     16777216},
+    {0, "random-range-ratio", "R",
+     "lengths vary uniformly by up to this fraction, 0 to 1, of the given ones (default 0)", WF_OPT_REAL,
      AT(load.range_ratio), 0, 1},
     {0, "random-prefix-len", "N", "length of a prefix that all random prompts share (default 0)", WF_OPT_U32,
      AT(load.prefix_len), 0, 16777216},
-    {0, "sharegpt-output-len", "N", "output tokens for sharegpt and custom (default: from the dataset; custom without output_tokens: 256)", WF_OPT_U32,
+    {0, "sharegpt-output-len", "N",
+     "output tokens for sharegpt and custom (default: from the dataset; custom without output_tokens: 256)", WF_OPT_U32,
      AT(load.text_output_len), 1, 16777216},
     {0, "ignore-eos", NULL, "generate exactly the output length", WF_OPT_FLAG, AT(ignore_eos)},
     {0, "temp", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(load.temperature), 0, 100},
-    {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT,
-     AT(load.extra_body)},
-    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
-     AT(seed), 0, 0x1p64},
+    {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT, AT(load.extra_body)},
+    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
 };
 static const WF_GROUP(data_group, "Requests", data_rows);
 

@@ -1,5 +1,5 @@
-/* bench throughput: runs loads on an engine in this process. Measures the throughput of constant lengths and of traces for each
- * scheduling policy, or latency against the arrival rate. */
+/* bench throughput: runs loads on an engine in this process. Measures the throughput of constant lengths and of traces
+ * for each scheduling policy, or latency against the arrival rate. */
 #include "base/options.h"
 #include "cli/bench.h"
 #include "cli/rows.h"
@@ -73,7 +73,8 @@ static int add_constants(throughput *t, const char *text)
         int len = 0;
         bool ok = sscanf(p, "%8u:%8u%n", &in, &out, &len) == 2 && (!p[len] || p[len] == ',');
         if (!ok || !in || strpbrk(text, "+- "))
-            return wf_usage(t->o->command, "--const: expected INPUT:OUTPUT tokens such as 512:512,1024:0, got '%s'", text);
+            return wf_usage(t->o->command, "--const: expected INPUT:OUTPUT tokens such as 512:512,1024:0, got '%s'",
+                            text);
         load *l = add_load(t);
         if (!l || wf_request_specs_random(t->n_requests, in, out, 0, 0, &l->specs)) return wf_say_error(WEFT_ERR_NOMEM);
         for (size_t i = 0; !out && i < l->specs.n; i++) l->specs.list[i].n_out = 0;
@@ -92,7 +93,8 @@ static int add_trace(throughput *t, const char *path)
     weft_status s = wf_trace_read(path, &l->specs);
     if (s) return wf_say_error(s);
     if (arrivals && !strcmp(arrivals, "trace") && l->specs.list[l->specs.n - 1].at < 0)
-        return wf_usage(t->o->command, "--arrivals trace: %s has no times in its column TIMESTAMP; use --arrivals poisson", path);
+        return wf_usage(t->o->command,
+                        "--arrivals trace: %s has no times in its column TIMESTAMP; use --arrivals poisson", path);
     return 0;
 }
 
@@ -114,10 +116,12 @@ static int check_options(const wf_opts *o)
     bool poisson = l->arrivals && !strcmp(l->arrivals, "poisson");
     for (const char *p = l->policies; p && *p; p += strcspn(p, ","), p += *p == ',')
         if (!wf_choice_has("request|orca|sarathi|nanoflow", p, strcspn(p, ",")) || !strcmp(p + strcspn(p, ","), ","))
-            return wf_usage(o->command, "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'", l->policies);
+            return wf_usage(o->command, "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'",
+                            l->policies);
     if (poisson && !l->rates.n) return wf_usage(o->command, "--arrivals poisson needs --request-rate");
     if (!l->arrivals && l->rates.n) return wf_usage(o->command, "--request-rate needs --arrivals");
-    if (l->arrivals && !poisson && (l->lengths || !l->traces.n)) return wf_usage(o->command, "--arrivals trace needs a --dataset-path");
+    if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
+        return wf_usage(o->command, "--arrivals trace needs a --dataset-path");
     return 0;
 }
 
@@ -146,7 +150,8 @@ static void find_peak(throughput *t)
 static struct weft_cost_params cost_params(const throughput *t)
 {
     const struct weft_engine_params *e = &t->o->engine;
-    if (strcmp(t->cost_on, cost_here)) return (struct weft_cost_params){.model = t->m, .on = t->cost_on, .f16_residual = e->f16_residual};
+    if (strcmp(t->cost_on, cost_here))
+        return (struct weft_cost_params){.model = t->m, .on = t->cost_on, .f16_residual = e->f16_residual};
     return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads,
                                      .f16_residual = e->f16_residual};
 }
@@ -181,8 +186,8 @@ static void guess_cost_on(throughput *t)
     *t->cost_on = 0;
 }
 
-/* Tokens per second that the cost model says are possible with requests as long as these on average; 0: unknown. Without answers no load
- * is steady. */
+/* Tokens per second that the cost model says are possible with requests as long as these on average; 0: unknown.
+ * Without answers no load is steady. */
 static double possible_rate(const throughput *t, const wf_load_stats *s)
 {
     struct weft_cost *c;
@@ -241,8 +246,9 @@ static void print_title(const throughput *t, const char *label)
 {
     bool here = !strcmp(t->cost_on, cost_here);
     double params = (double)weft_model_info(t->m)->n_active;
-    printf("%s on %s (%s): context %u, %u sequences, dense batch %u. tokens/s counts input and output; times are in ms.\n",
-           label, t->device.name, t->device.id, t->context, t->n_seqs, t->batch);
+    printf(
+        "%s on %s (%s): context %u, %u sequences, dense batch %u. tokens/s counts input and output; times are in ms.\n",
+        label, t->device.name, t->device.id, t->context, t->n_seqs, t->batch);
     if (t->peak_flops > 0)
         printf("The optimum is NanoFlow's equation 5: %.4g TFLOP/s / (2 x %.4g parameters) = %.0f tokens/s.\n",
                t->peak_flops / 1e12, params, t->peak_flops / (2 * params));
@@ -256,19 +262,39 @@ static void print_run(throughput *t, const run_row *r)
 {
     char label[96];
     const wf_load_stats *s = &r->stats;
-    double steps = (double)(r->after.steps - r->before.steps), tokens = (double)(r->after.step_tokens - r->before.step_tokens);
-    double idle = (double)(r->after.idle_ns - r->before.idle_ns), all = idle + (double)(r->after.busy_ns - r->before.busy_ns);
+    double steps = (double)(r->after.steps - r->before.steps),
+           tokens = (double)(r->after.step_tokens - r->before.step_tokens);
+    double idle = (double)(r->after.idle_ns - r->before.idle_ns),
+           all = idle + (double)(r->after.busy_ns - r->before.busy_ns);
     double possible = possible_rate(t, s);
     wf_model_label(t->m, label, sizeof label);
     const wf_cell cells[] = {
-        WF_BUILD_CELLS(&t->device), {label}, {r->policy}, {r->load->name}, {.number = t->context}, {.number = t->n_seqs},
-        {.number = t->batch}, {.number = r->rate}, {.number = (double)s->completed}, {.number = (double)r->skipped},
-        {.number = (double)s->n_in}, {.number = (double)s->n_out}, {.number = s->seconds}, {.number = r->total_rate},
-        {.number = (double)s->completed / s->seconds}, {.number = percentile(r, WF_TTFT, 50)},
-        {.number = percentile(r, WF_TTFT, 99)}, {.number = percentile(r, WF_ITL, 50)}, {.number = percentile(r, WF_ITL, 99)},
-        {.number = norm_mean(r)}, {.number = percentile(r, WF_NORM, 99)}, {.number = steps > 0 ? tokens / steps : 0},
-        {.number = (double)(r->after.preempted - r->before.preempted)}, {.number = all > 0 ? 100 * idle / all : NAN},
-        {.number = r->optimum_pct}, {.number = possible > 0 ? 100 * r->total_rate / possible : NAN},
+        WF_BUILD_CELLS(&t->device),
+        {label},
+        {r->policy},
+        {r->load->name},
+        {.number = t->context},
+        {.number = t->n_seqs},
+        {.number = t->batch},
+        {.number = r->rate},
+        {.number = (double)s->completed},
+        {.number = (double)r->skipped},
+        {.number = (double)s->n_in},
+        {.number = (double)s->n_out},
+        {.number = s->seconds},
+        {.number = r->total_rate},
+        {.number = (double)s->completed / s->seconds},
+        {.number = percentile(r, WF_TTFT, 50)},
+        {.number = percentile(r, WF_TTFT, 99)},
+        {.number = percentile(r, WF_ITL, 50)},
+        {.number = percentile(r, WF_ITL, 99)},
+        {.number = norm_mean(r)},
+        {.number = percentile(r, WF_NORM, 99)},
+        {.number = steps > 0 ? tokens / steps : 0},
+        {.number = (double)(r->after.preempted - r->before.preempted)},
+        {.number = all > 0 ? 100 * idle / all : NAN},
+        {.number = r->optimum_pct},
+        {.number = possible > 0 ? 100 * r->total_rate / possible : NAN},
     };
     _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     if (!t->rows.n) {
@@ -279,20 +305,21 @@ static void print_run(throughput *t, const run_row *r)
     wf_rows_add(&t->rows, cells);
 }
 
-static weft_status append_result(const throughput *t, const run_row *r, const char *op, double median_us, double value, double pct,
-                                 const char *unit)
+static weft_status append_result(const throughput *t, const run_row *r, const char *op, double median_us, double value,
+                                 double pct, const char *unit)
 {
     static const wf_peers none;
     char shape[224], rate[32] = "", threads[16] = "", which[64], variant[48];
     if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
     if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
     wf_shape_suffix(t->o, which, sizeof which);
-    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s%s", r->load->name, r->stats.completed, t->n_seqs, t->context,
-             t->batch, threads, rate, which);
+    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s%s", r->load->name, r->stats.completed, t->n_seqs,
+             t->context, t->batch, threads, rate, which);
     const char *engine = wf_engine_variant(&t->o->engine);
     snprintf(variant, sizeof variant, "%s%s%s", r->policy, *engine ? "-" : "", engine);
-    return wf_results_append(t->o->results,
-                             &(wf_result){&t->device, op, wf_weight_type(t->m), shape, variant, median_us, value, pct, unit}, &none);
+    return wf_results_append(
+        t->o->results, &(wf_result){&t->device, op, wf_weight_type(t->m), shape, variant, median_us, value, pct, unit},
+        &none);
 }
 
 static weft_status append_results(const throughput *t, const run_row *r)
@@ -325,7 +352,8 @@ static void print_foot(const throughput *t)
     for (size_t i = 0; t->o->load.arrivals && i < t->n_lines; i++) {
         const limit_line *l = &t->lines[i];
         printf("%s, %s: ", l->policy, l->load->name);
-        if (l->best > 0) printf("%g requests/s is the highest measured rate within %d ms per token.\n", l->best, NORM_LIMIT_MS);
+        if (l->best > 0)
+            printf("%g requests/s is the highest measured rate within %d ms per token.\n", l->best, NORM_LIMIT_MS);
         else printf("no measured rate is within %d ms per token.\n", NORM_LIMIT_MS);
     }
     printf("build: weft %s (%s)\n", weft_version(), wf_commit());
@@ -347,15 +375,23 @@ static void on_replay_progress(void *user, size_t done)
     wf_progress_update(&v->t->bar, v->policy, (double)done / (double)v->n);
 }
 
-/* Runs requests, each of which fits the engine's context; at: when they arrive, NULL: all at once. Ctrl-C ends it with what was done. The
- * caller frees row->stats. */
-static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at, run_row *row)
+/* Runs requests, each of which fits the engine's context; at: when they arrive, NULL: all at once. Ctrl-C ends it with
+ * what was done. The caller frees row->stats. */
+static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at,
+                                run_row *row)
 {
     static const double no_limit[WF_N_METRICS];
     replay_view view = {t, row->policy, specs->n};
-    wf_replay_params p = {.specs = specs->list, .n = specs->n, .at = at, .window = 2 * (size_t)t->n_seqs, .together = !at,
-                          .n_vocab = weft_model_info(t->m)->n_vocab, .seed = t->o->seed + (t->n_runs++ << 32),
-                          .stop = wf_interrupted, .on_progress = on_replay_progress, .user = &view};
+    wf_replay_params p = {.specs = specs->list,
+                          .n = specs->n,
+                          .at = at,
+                          .window = 2 * (size_t)t->n_seqs,
+                          .together = !at,
+                          .n_vocab = weft_model_info(t->m)->n_vocab,
+                          .seed = t->o->seed + (t->n_runs++ << 32),
+                          .stop = wf_interrupted,
+                          .on_progress = on_replay_progress,
+                          .user = &view};
     wf_request_result *results = wf_calloc(p.n, sizeof *results);
     double seconds;
     if (!results) return WEFT_ERR_NOMEM;
@@ -367,7 +403,9 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
     wf_request_results_free(results, p.n);
     if (s) return s;
     row->total_rate = (double)(row->stats.n_in + row->stats.n_out) / seconds;
-    row->optimum_pct = t->peak_flops > 0 ? 200 * row->total_rate * (double)weft_model_info(t->m)->n_active / t->peak_flops : NAN;
+    row->optimum_pct = t->peak_flops > 0
+                           ? 200 * row->total_rate * (double)weft_model_info(t->m)->n_active / t->peak_flops
+                           : NAN;
     return WEFT_OK;
 }
 
@@ -391,7 +429,8 @@ static weft_status pick_requests(const throughput *t, const load *l, wf_request_
         else WF_TRY(wf_request_specs_add(out, *a));
     }
     if (out->n) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FULL, "%s: no request fits the context of %u tokens; use a larger one (-c)", l->name, t->context);
+    return wf_fail(WEFT_ERR_FULL, "%s: no request fits the context of %u tokens; use a larger one (-c)", l->name,
+                   t->context);
 }
 
 /* Arrival times: random, or those of the trace, scaled to *rate if that is set. *rate: the resulting rate. */
@@ -442,7 +481,8 @@ static int run_policy(throughput *t, const char *policy)
     t->context = weft_engine_context(e), t->n_seqs = b.n_seqs, t->batch = weft_engine_max_batched_tokens(e);
     if (!s) s = warm_up(t, e, policy);
     for (size_t i = 0; i < t->n_loads && !s; i++)
-        for (size_t k = 0; k < rates.n && !s && !wf_interrupted(); k++) s = run_load(t, e, policy, &t->loads[i], rates.v[k]);
+        for (size_t k = 0; k < rates.n && !s && !wf_interrupted(); k++)
+            s = run_load(t, e, policy, &t->loads[i], rates.v[k]);
     weft_engine_close(e);
     return s ? wf_say_error(s) : 0;
 }
@@ -451,7 +491,8 @@ static int run_policies(throughput *t)
 {
     const char *rest = t->o->load.policies ? t->o->load.policies : "request,orca,sarathi,nanoflow";
     char policy[16];
-    weft_status s = t->o->results ? wf_results_check(t->o->results) : WEFT_OK; /* fails before minutes of measuring, not after */
+    weft_status s = t->o->results ? wf_results_check(t->o->results)
+                                  : WEFT_OK; /* fails before minutes of measuring, not after */
     if (!s) s = take_cost_on(t);
     if (s) return wf_say_error(s);
     find_peak(t);
@@ -471,7 +512,9 @@ static int run_policies(throughput *t)
 static int cmd_bench_throughput(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    throughput t = {.o = o, .rows = WF_ROWS(o->output, columns), .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
+    throughput t = {.o = o,
+                    .rows = WF_ROWS(o->output, columns),
+                    .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
     int rc = check_options(o);
     if (!rc) rc = wf_open_model_or_shape(o, false, &m);
     t.m = m;
@@ -485,22 +528,25 @@ static int cmd_bench_throughput(const wf_opts *o)
 
 static const wf_opt rows[] = {
     {0, "const", "IN:OUT,...",
-     "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset-path: 512:512, or half "
+     "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset-path: 512:512, or "
+     "half "
      "the context each if that is less)",
      WF_OPT_TEXT, AT(load.lengths)},
     {0, "dataset-path", "FILE",
-     "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; repeatable", WF_OPT_WORDS,
-     AT(load.traces)},
+     "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; repeatable",
+     WF_OPT_WORDS, AT(load.traces)},
     {0, "num-prompts", "N", "requests per load (default 100)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
-    {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)", WF_OPT_TEXT,
-     AT(load.policies), .words = "request orca sarathi nanoflow"},
+    {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)",
+     WF_OPT_TEXT, AT(load.policies), .words = "request orca sarathi nanoflow"},
     {0, "arrivals", "poisson|trace",
      "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at once)", WF_OPT_CHOICE,
      AT(load.arrivals)},
-    {0, "request-rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS, AT(load.rates), 1e-6, 1e6},
+    {0, "request-rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS, AT(load.rates),
+     1e-6, 1e6},
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
     {0, "on", "NAME",
-     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that runs, as it was "
+     "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that "
+     "runs, as it was "
      "measured; default: the one whose name is part of the device's)",
      WF_OPT_TEXT, AT(load.cost_on)},
 };
@@ -518,8 +564,10 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_bench_throughput = {
     .name = "bench throughput",
     .usage = "[-m FILE | --shape NAME] [options]",
-    .summary = "Measures throughput and latencies of whole loads for each scheduling policy. Runs in this process, without a server. "
-               "Prompts are random tokens, and EOS is ignored. Requests that do not fit the context (-c) are skipped and counted.",
+    .summary = "Measures throughput and latencies of whole loads for each scheduling policy. Runs in this process, "
+               "without a server. "
+               "Prompts are random tokens, and EOS is ignored. Requests that do not fit the context (-c) are skipped "
+               "and counted.",
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
             "For known devices (--on) \"% of model\" is the share of the cost model's\n"

@@ -103,8 +103,11 @@ static void print_histogram(const struct weft_calibration *c)
 
 static void print_json(const struct weft_calibration *c, const char *label)
 {
-    static const wf_column columns[] = {{"layer"}, {"fits", .kind = WF_TRUTH}, {"phi"}, {"a"}, {"b"}, {"outside"}, {"min"}, {"max"}, {"row_min"}, {"row_max"}};
-    wf_rows layers = WF_ROWS("json", columns), bins = WF_ROWS("json", ((const wf_column[]){{"from"}, {"n"}, {"n_rows"}}));
+    static const wf_column columns[] = {
+        {"layer"},  {"fits", .kind = WF_TRUTH}, {"phi"}, {"a"}, {"b"}, {"outside"}, {"min"}, {"max"}, {"row_min"},
+        {"row_max"}};
+    wf_rows layers = WF_ROWS("json", columns),
+            bins = WF_ROWS("json", ((const wf_column[]){{"from"}, {"n"}, {"n_rows"}}));
     puts("{");
     wf_field_text("build_commit", wf_commit());
     wf_field_text("model_type", label);
@@ -114,15 +117,27 @@ static void print_json(const struct weft_calibration *c, const char *label)
     printf("    \"layers\": ");
     for (uint32_t i = 0; i < c->n_layers; i++) {
         const struct weft_calibration_layer *l = &c->layers[i];
-        wf_rows_add(&layers, (const wf_cell[]){{.number = i}, {.number = l->fits}, {.number = l->phi}, {.number = l->a}, {.number = l->b}, {.number = l->outside},
-                                               {.number = l->all.min}, {.number = l->all.max}, {.number = l->rows.min}, {.number = l->rows.max}});
+        wf_rows_add(&layers, (const wf_cell[]){{.number = i},
+                                               {.number = l->fits},
+                                               {.number = l->phi},
+                                               {.number = l->a},
+                                               {.number = l->b},
+                                               {.number = l->outside},
+                                               {.number = l->all.min},
+                                               {.number = l->all.max},
+                                               {.number = l->rows.min},
+                                               {.number = l->rows.max}});
     }
     wf_rows_end(&layers);
     printf("    , \"bins\": ");
     for (size_t k = 0; k < WEFT_LOGIT_BINS; k++) {
         double n = 0, n_rows = 0;
-        for (uint32_t i = 0; i < c->n_layers; i++) n += (double)c->layers[i].all.bins[k], n_rows += (double)c->layers[i].rows.bins[k];
-        if (n > 0 || n_rows > 0) wf_rows_add(&bins, (const wf_cell[]){{.number = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)k}, {.number = n}, {.number = n_rows}});
+        for (uint32_t i = 0; i < c->n_layers; i++)
+            n += (double)c->layers[i].all.bins[k], n_rows += (double)c->layers[i].rows.bins[k];
+        if (n > 0 || n_rows > 0)
+            wf_rows_add(&bins, (const wf_cell[]){{.number = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)k},
+                                                 {.number = n},
+                                                 {.number = n_rows}});
     }
     wf_rows_end(&bins);
     puts("}");
@@ -141,7 +156,9 @@ static int find_path(const wf_opts *o, char *path, size_t cap)
     weft_status s = (size_t)n < cap ? wf_output_check(path) : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", base);
     if (s) return wf_say_error(s);
     bool reads = o->file && strcmp(o->file, "-");
-    return reads && wf_same_file(path, o->file) ? wf_usage(o->command, "%s is the text of -f: name another file to write to", path) : 0;
+    return reads && wf_same_file(path, o->file)
+               ? wf_usage(o->command, "%s is the text of -f: name another file to write to", path)
+               : 0;
 }
 
 static int save_ranges(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const char *path)
@@ -157,13 +174,14 @@ static int save_ranges(const wf_opts *o, const struct weft_model *m, const struc
     return 0;
 }
 
-static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len,
-                          const char *path)
+static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text,
+                          size_t len, const char *path)
 {
     struct weft_calibration *c = NULL;
     wf_progress bar = {0};
     char label[96];
-    struct weft_calibrate_params p = {.text = text, .len = len, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+    struct weft_calibrate_params p = {
+        .text = text, .len = len, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
     weft_status s = weft_calibrate(e, &p, &c);
     wf_progress_end(&bar);
     if (s) return wf_say_error(s);
@@ -195,9 +213,9 @@ static int cmd_calibrate(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {'o', "output", "FILE", "output file (default: MODEL.calibration)",
-     WF_OPT_TEXT, AT(write_to)},
-    {0, "json", NULL, "print the distribution of the logits and the ranges as JSON (bench/plot.py draws them)", WF_OPT_FLAG, AT(json)},
+    {'o', "output", "FILE", "output file (default: MODEL.calibration)", WF_OPT_TEXT, AT(write_to)},
+    {0, "json", NULL, "print the distribution of the logits and the ranges as JSON (bench/plot.py draws them)",
+     WF_OPT_FLAG, AT(json)},
 };
 static const WF_GROUP(group, "Output", rows);
 static const wf_opt_group *const groups[] = {

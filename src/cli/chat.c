@@ -15,7 +15,8 @@ weft_status wf_chat_check(const struct weft_model *m, const char *chat_template)
 {
     weft_status s = weft_chat_check(m, chat_template);
     if (!s || s == WEFT_ERR_NOMEM) return s;
-    return wf_fail(WEFT_ERR_ARG, "%s%s", wf_last_error(), weft_model_info(m)->chat_template ? "; --chat-template FILE sets another one" : "");
+    return wf_fail(WEFT_ERR_ARG, "%s%s", wf_last_error(),
+                   weft_model_info(m)->chat_template ? "; --chat-template FILE sets another one" : "");
 }
 
 /* ---- messages ---------------------------------------------------------------------------------
@@ -26,7 +27,8 @@ weft_status wf_chat_add(wf_chat *c, const char *role, const char *content)
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     size_t r = 0;
     while (r < WF_LEN(roles) && strcmp(role, roles[r])) r++;
-    if (r == WF_LEN(roles)) return wf_fail(WEFT_ERR_ARG, "'%.32s' is no role of a message: expected system, user, assistant or tool", role);
+    if (r == WF_LEN(roles))
+        return wf_fail(WEFT_ERR_ARG, "'%.32s' is no role of a message: expected system, user, assistant or tool", role);
     if (!wf_grow(&c->msgs, c->n, &c->cap, sizeof *c->msgs)) return WEFT_ERR_NOMEM;
     char *copy = wf_strdup(content);
     if (!copy) return WEFT_ERR_NOMEM;
@@ -69,7 +71,8 @@ weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n)
 {
     struct weft_chat_params chat = {.chat_template = c->chat_template, .messages = c->msgs, .n_messages = c->n};
     const char *last = c->n ? c->msgs[c->n - 1].content : "";
-    return c->plain ? wf_prompt_tokens(c->m, c->e, last, strlen(last), ids, n) : weft_chat_tokenize(c->m, &chat, ids, n);
+    return c->plain ? wf_prompt_tokens(c->m, c->e, last, strlen(last), ids, n)
+                    : weft_chat_tokenize(c->m, &chat, ids, n);
 }
 
 /* Tokens of a prompt that leave room for an answer: a quarter of the context, or as many as -n wants. */
@@ -80,7 +83,8 @@ static size_t prompt_room(const wf_chat *c)
     return context - answer;
 }
 
-/* Where the turns behind the oldest one begin: the conversation can be cut there. Returns their number; the caller frees *cuts. */
+/* Where the turns behind the oldest one begin: the conversation can be cut there. Returns their number; the caller
+ * frees *cuts. */
 static size_t find_cuts(const wf_chat *c, size_t **cuts)
 {
     size_t n = 0;
@@ -105,7 +109,8 @@ static weft_status tokens_without(const wf_chat *c, size_t from, int32_t **ids, 
     return s;
 }
 
-/* The first cut behind which the rest fits, or else the last one, and the tokens of that rest: fewer turns have fewer tokens. */
+/* The first cut behind which the rest fits, or else the last one, and the tokens of that rest: fewer turns have fewer
+ * tokens. */
 static weft_status search_cut(const wf_chat *c, const size_t *cuts, size_t n_cuts, size_t *at, int32_t **ids, size_t *n)
 {
     size_t low = 0, high = n_cuts - 1;
@@ -126,8 +131,10 @@ static void drop_turns(wf_chat *c, size_t from)
 {
     size_t first = wf_chat_has_system(c);
     remove_messages(c, first, from);
-    wf_note(&c->o, "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
-            weft_engine_context(c->e), from - first);
+    wf_note(
+        &c->o,
+        "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
+        weft_engine_context(c->e), from - first);
 }
 
 /* The oldest turns go until what is left fits. If even the last message alone does not, nothing is dropped. */
@@ -155,19 +162,22 @@ static weft_status fit_context(wf_chat *c, int32_t **ids, size_t *n)
 /* Generates a reply to ids. The caller frees *a. */
 static int answer_tokens(wf_chat *c, const int32_t *ids, size_t n, wf_generation *a)
 {
-    const wf_answer_style style = {.thoughts = c->thoughts, .thinking = c->thoughts && wf_thoughts_opened(c->thoughts, c->m, ids, n)};
+    const wf_answer_style style = {.thoughts = c->thoughts,
+                                   .thinking = c->thoughts && wf_thoughts_opened(c->thoughts, c->m, ids, n)};
     struct weft_request_params p = c->p;
     p.tokens = ids;
     p.n_tokens = n;
     p.show_ids = c->shown.ids;
     p.n_show_ids = c->shown.n;
     int rc = wf_generate(&c->o, c->e, p, c->thoughts ? &style : NULL, a);
-    if (!rc && !a->printer.last && !a->printer.closed && !wf_out("\n", 1)) a->printer.closed = true; /* an empty answer is seen as such */
+    if (!rc && !a->printer.last && !a->printer.closed && !wf_out("\n", 1))
+        a->printer.closed = true; /* an empty answer is seen as such */
     if (!rc && !a->printer.closed) wf_generate_report(&c->o, c->e, a);
     return rc;
 }
 
-/* An answer may end inside a character, at the limit of its length, or have bytes that are no character; templates and files take UTF-8. */
+/* An answer may end inside a character, at the limit of its length, or have bytes that are no character; templates and
+ * files take UTF-8. */
 static weft_status add_answer(wf_chat *c, const wf_generation *a)
 {
     size_t len;
@@ -184,7 +194,8 @@ static bool stopped_before(const wf_generation *a)
     return a->interrupted && !a->printer.answer.len;
 }
 
-/* One turn of a chat. A failed turn, or one that Ctrl-C stopped in the prompt, is removed from the conversation, so that the next one can work. */
+/* One turn of a chat. A failed turn, or one that Ctrl-C stopped in the prompt, is removed from the conversation, so
+ * that the next one can work. */
 static int run_turn(wf_chat *c, const char *text, wf_generation *a)
 {
     size_t n = 0;
@@ -202,7 +213,8 @@ static int run_turn(wf_chat *c, const char *text, wf_generation *a)
     return rc;
 }
 
-/* The last message of the user again, with another seed. What there was from it on comes back if that gives nothing; there is room for it. */
+/* The last message of the user again, with another seed. What there was from it on comes back if that gives nothing;
+ * there is room for it. */
 static int retry_turn(wf_chat *c, wf_generation *a)
 {
     size_t at = c->n;
@@ -223,9 +235,12 @@ static int retry_turn(wf_chat *c, wf_generation *a)
 static void say_plain(const wf_chat *c)
 {
     if (!weft_model_info(c->m)->chat_template)
-        wf_note(&c->o, "the model has no chat template, so each line is continued as plain text; set one with --chat-template FILE");
+        wf_note(&c->o, "the model has no chat template, so each line is continued as plain text; set one with "
+                       "--chat-template FILE");
     else if (weft_chat_check(c->m, NULL))
-        wf_note(&c->o, "the chat template cannot be used (%s), so each line is continued as plain text; set another one with --chat-template FILE",
+        wf_note(&c->o,
+                "the chat template cannot be used (%s), so each line is continued as plain text; set another one with "
+                "--chat-template FILE",
                 wf_last_error());
 }
 
@@ -248,7 +263,8 @@ static void leave_out(const wf_chat *c)
     wf_note(&c->o, "the line is ignored%s", c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
 }
 
-/* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the first. */
+/* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the
+ * first. */
 static int exit_of(int failed, int last)
 {
     return isatty(STDIN_FILENO) && !is_fatal(last) ? WF_EXIT_OK : failed;
@@ -270,7 +286,9 @@ static int run_turns(wf_chat *c, wf_line *in)
         rc = next == WF_CHAT_RETRY ? retry_turn(c, &a) : run_turn(c, line + (*line == '/'), &a);
         if (a.end.status == WEFT_ERR_FULL) leave_out(c);
         if (!failed) failed = rc;
-        if (!rc && stopped_before(&a)) wf_note(&c->o, next == WF_CHAT_RETRY ? "the old answer stays" : "the message is left out of the conversation");
+        if (!rc && stopped_before(&a))
+            wf_note(&c->o,
+                    next == WF_CHAT_RETRY ? "the old answer stays" : "the message is left out of the conversation");
         bool closed = a.printer.closed;
         wf_printer_free(&a.printer);
         if (closed) break;
@@ -278,7 +296,8 @@ static int run_turns(wf_chat *c, wf_line *in)
     return exit_of(failed ? failed : wf_line_lost(in) ? WF_EXIT_RUNTIME : WF_EXIT_OK, rc);
 }
 
-/* Answers of models that think are taken apart, so that thoughts can be shown as such and later turns are without them. */
+/* Answers of models that think are taken apart, so that thoughts can be shown as such and later turns are without them.
+ */
 static void find_thoughts(wf_chat *c)
 {
     const char *text = c->chat_template ? c->chat_template : weft_model_info(c->m)->chat_template;
@@ -286,9 +305,11 @@ static void find_thoughts(wf_chat *c)
     if (c->thoughts) wf_thoughts_show(c->thoughts, c->m, &c->shown);
 }
 
-static weft_status start_chat(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool plain)
+static weft_status start_chat(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+                              const char *chat_template, bool plain)
 {
-    *c = (wf_chat){.o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m)};
+    *c = (wf_chat){
+        .o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m)};
     if (!plain) find_thoughts(c);
     return wf_chat_set_system(c, o->system);
 }
@@ -299,7 +320,8 @@ static void end_chat(wf_chat *c)
     free(c->msgs);
 }
 
-int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool has_template)
+int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template,
+                 bool has_template)
 {
     wf_chat c;
     wf_line *in = NULL;
@@ -317,14 +339,17 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
     return rc;
 }
 
-int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text, size_t len)
+int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template,
+                 const char *text, size_t len)
 {
     wf_chat c;
     wf_generation a = {0};
     wf_generate_catch_interrupts();
     weft_status s = start_chat(&c, o, m, e, chat_template, false);
     c.once = true;
-    if (!s && strlen(text) != len) s = wf_fail(WEFT_ERR_ARG, "the message has a zero byte behind %zu others: messages of a chat are text", strlen(text));
+    if (!s && strlen(text) != len)
+        s = wf_fail(WEFT_ERR_ARG, "the message has a zero byte behind %zu others: messages of a chat are text",
+                    strlen(text));
     int rc = s ? wf_say_error(s) : run_turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     wf_printer_free(&a.printer);

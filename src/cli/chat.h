@@ -5,8 +5,8 @@
 #include "answers/thoughts.h"
 #include "cli/cli.h"
 
-/* A conversation. Without a chat template (plain) the model continues each message as text, and the rest of the conversation is only
- * kept for /save and /retry. */
+/* A conversation. Without a chat template (plain) the model continues each message as text, and the rest of the
+ * conversation is only kept for /save and /retry. */
 typedef struct wf_chat {
     wf_opts o; /* a copy, which /set changes; it owns nothing */
     const struct weft_model *m;
@@ -24,9 +24,11 @@ typedef struct wf_chat {
 /* Checks a template; NULL: the model's own. */
 weft_status wf_chat_check(const struct weft_model *m, const char *chat_template);
 /* Sends one message from -p or -f. Returns an exit code. */
-int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text, size_t len);
+int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template,
+                 const char *text, size_t len);
 /* Reads lines until end of input and replies to each; without a template, continues each. */
-int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool has_template);
+int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template,
+                 bool has_template);
 
 /* ---- the conversation: chat.c -----------------------------------------------------------------
  */
@@ -44,7 +46,8 @@ weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n);
  */
 
 enum wf_chat_next { WF_CHAT_GO_ON, WF_CHAT_FAILED, WF_CHAT_END, WF_CHAT_RETRY }; /* FAILED: it goes on, too */
-/* Runs a line that begins with one slash; two stand for the slash of a message. Unknown ones are said, and never reach the model. */
+/* Runs a line that begins with one slash; two stand for the slash of a message. Unknown ones are said, and never reach
+ * the model. */
 enum wf_chat_next wf_chat_command(wf_chat *c, const char *line);
 /* Says of a message that is a command's name alone, as other programs have it, that it is a message. */
 void wf_chat_command_hint(const wf_chat *c, const char *line);

@@ -32,7 +32,8 @@ static weft_status add_all(wf_chat *c, const wf_json *messages)
     for (size_t i = 0; i < wf_json_count(messages); i++) {
         const char *role = wf_json_text(wf_json_get(wf_json_at(messages, i), "role"));
         const char *content = wf_json_text(wf_json_get(wf_json_at(messages, i), "content"));
-        if (!role || !content) return wf_fail(WEFT_ERR_FORMAT, "message %zu has no role or no content that are texts", i);
+        if (!role || !content)
+            return wf_fail(WEFT_ERR_FORMAT, "message %zu has no role or no content that are texts", i);
         WF_TRY(wf_chat_add(c, role, content));
     }
     return WEFT_OK;
@@ -81,8 +82,12 @@ static weft_status check_target(const char *path, bool replace)
 {
     struct stat st;
     if (stat(path, &st) || !S_ISREG(st.st_mode)) return WEFT_OK; /* wf_output_check says what is wrong with others */
-    if (!is_saved(path)) return wf_fail(WEFT_ERR_ARG, "%s is there and no saved conversation, so it is left as it is: choose another name", path);
-    return replace ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s has a saved conversation: /save! FILE replaces it, or choose another name", path);
+    if (!is_saved(path))
+        return wf_fail(WEFT_ERR_ARG,
+                       "%s is there and no saved conversation, so it is left as it is: choose another name", path);
+    return replace ? WEFT_OK
+                   : wf_fail(WEFT_ERR_ARG,
+                             "%s has a saved conversation: /save! FILE replaces it, or choose another name", path);
 }
 
 /* Answers are; what was typed or given as system message may not be. */
@@ -90,7 +95,8 @@ static weft_status check_utf8(const wf_chat *c)
 {
     for (size_t i = 0; i < c->n; i++)
         if (c->msgs[i].content[wf_utf8_valid(c->msgs[i].content, strlen(c->msgs[i].content))])
-            return wf_fail(WEFT_ERR_ARG, "message %zu is no valid UTF-8, so it cannot be saved; /clear starts a new conversation", i);
+            return wf_fail(WEFT_ERR_ARG,
+                           "message %zu is no valid UTF-8, so it cannot be saved; /clear starts a new conversation", i);
     return WEFT_OK;
 }
 
@@ -104,7 +110,8 @@ static weft_status save_conversation(const wf_chat *c, const char *path, bool re
     weft_status s = wf_output_check(path);
     if (!s) s = wf_output_open(path, &out);
     if (!s) {
-        if (*out.tmp_path) fchmod(fileno(out.f), 0600); /* as private as the history; a file system without modes is no error */
+        if (*out.tmp_path)
+            fchmod(fileno(out.f), 0600); /* as private as the history; a file system without modes is no error */
         bool good = fwrite(list.data, 1, list.len, out.f) == list.len;
         s = wf_output_end(&out, good);
         if (!s && !good) s = wf_fail(WEFT_ERR_IO, "cannot write %s", path);
@@ -169,7 +176,8 @@ static enum wf_chat_next do_system(wf_chat *c, const char *text)
     weft_status s = wf_chat_set_system(c, none ? NULL : text);
     if (s) return wf_say_error(s), WF_CHAT_FAILED;
     if (c->plain && !none)
-        wf_note(&c->o, "the model does not see the system message, which is only kept for /save: without a chat template each line is continued as plain text; "
+        wf_note(&c->o, "the model does not see the system message, which is only kept for /save: without a chat "
+                       "template each line is continued as plain text; "
                        "`weft run` takes one with --chat-template FILE");
     return WF_CHAT_GO_ON;
 }
@@ -198,7 +206,8 @@ static void print_set(const wf_chat *c)
 }
 
 static const wf_opt length_rows[] = {
-    {'n', "n-predict", "N", "most tokens of an answer; -1: no limit", WF_OPT_I32, offsetof(wf_opts, n_predict), -1, 2147483647.0},
+    {'n', "n-predict", "N", "most tokens of an answer; -1: no limit", WF_OPT_I32, offsetof(wf_opts, n_predict), -1,
+     2147483647.0},
 };
 static const WF_GROUP(length_group, "Generation", length_rows);
 static const wf_opt_group *const set_groups[] = {&wf_group_sampling, &length_group, NULL};
@@ -238,7 +247,8 @@ static enum wf_chat_next set_one(wf_chat *c, const wf_opt *opt, const char *valu
 static enum wf_chat_next do_set(wf_chat *c, const char *text)
 {
     char name[64];
-    if (!strncmp(text, "parameter", 9) && strchr(" \t", text[9])) text += 9 + strspn(text + 9, " \t"); /* as Ollama has it */
+    if (!strncmp(text, "parameter", 9) && strchr(" \t", text[9]))
+        text += 9 + strspn(text + 9, " \t"); /* as Ollama has it */
     size_t len = strcspn(text, " \t=");
     const char *value = text + len + strspn(text + len, " \t=");
     wf_copy(name, WF_MIN(len + 1, sizeof name), text);
@@ -309,7 +319,8 @@ static enum wf_chat_next unknown_command(const wf_chat *c, const char *name)
         names[n++] = first[i];
     }
     wf_nearest(nearest, sizeof nearest, "/", name, names, n);
-    wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name, *nearest ? nearest : ";");
+    wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name,
+            *nearest ? nearest : ";");
     return WF_CHAT_FAILED;
 }
 
@@ -341,7 +352,9 @@ enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
     for (size_t n = strlen(trimmed); n && strchr(" \t\n", trimmed[n - 1]);) trimmed[--n] = 0;
     const struct row *row = find_row(line, len);
     wf_copy(name, WF_MIN(len + 1, sizeof name), line);
-    enum wf_chat_next next = !row ? unknown_command(c, name) : *trimmed && !*row->arg ? takes_nothing(c, name, trimmed) : row->run(c, trimmed);
+    enum wf_chat_next next = !row                     ? unknown_command(c, name)
+                             : *trimmed && !*row->arg ? takes_nothing(c, name, trimmed)
+                                                      : row->run(c, trimmed);
     free(trimmed);
     return next;
 }

@@ -120,7 +120,8 @@ typedef struct wf_opts {
     } pull;
 
     const struct wf_opt *given[64]; /* options set, for messages about conflicts */
-    size_t n_given, n_typed; /* n_typed: the first ones, by whoever runs the command; the others by settings for all runs */
+    size_t n_given,
+        n_typed; /* n_typed: the first ones, by whoever runs the command; the others by settings for all runs */
     char **args; /* positional arguments that set no option */
     size_t n_args;
     bool words_set; /* positional arguments set options */
@@ -166,7 +167,8 @@ typedef struct wf_command {
     const char *usage, *summary;
     const char *more;                  /* text at the end of the help, or NULL */
     const wf_opt_group *const *groups; /* NULL-terminated */
-    const char *words[2]; /* the options that positional arguments set, in order; those that are given are passed over */
+    const char
+        *words[2]; /* the options that positional arguments set, in order; those that are given are passed over */
     bool explicit_model;  /* it does something else without -m, so a model that is set for all runs is not taken */
     bool takes_args;      /* more of them are left in wf_opts.args */
     bool reads_stdin;     /* standard input is the text where no option names one */
@@ -177,30 +179,35 @@ extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as wo
 
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
-extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching,
-    wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
+extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling,
+    wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching, wf_group_profile, wf_group_device,
+    wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_opt_group wf_environment; /* environment.c: its rows are variables */
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
-    wf_cmd_serve, wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_version;
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve,
+    wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels, wf_cmd_serve,
+    wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_version;
 
-/* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after printing a
- * message. Call wf_opts_free also after a failure. */
+/* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after
+ * printing a message. Call wf_opts_free also after a failure. */
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
-int wf_opts_environment(const wf_command *c, wf_opts *o); /* sets what variables for testing and measuring say; returns the same */
+int wf_opts_environment(const wf_command *c,
+                        wf_opts *o); /* sets what variables for testing and measuring say; returns the same */
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
-void wf_print_wrapped(FILE *out, const char *text, int indent); /* to 80 columns; the cursor stands at column `indent` */
+void wf_print_wrapped(FILE *out, const char *text,
+                      int indent);                    /* to 80 columns; the cursor stands at column `indent` */
 bool wf_opts_has(const wf_opts *o, const char *name); /* was --name set? */
 bool wf_opts_typed(const wf_opts *o, const char *name); /* by whoever runs the command? */
 bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt); /* or another option that sets the same? */
 const wf_opt *wf_opts_find(const wf_command *c, const char *name); /* NULL: the command has no such option */
 /* The same, also by a name of other programs; NULL after a message that says what was meant. */
 const wf_opt *wf_opts_meant(const wf_command *c, const char *name);
-/* Sets one option as --name value would, also by a name of other programs; value NULL: of a flag; from: where it is set, for the message, or
- * NULL as in a chat, where the last word counts. Returns 0, or an exit code after printing a message. */
+/* Sets one option as --name value would, also by a name of other programs; value NULL: of a flag; from: where it is
+ * set, for the message, or NULL as in a chat, where the last word counts. Returns 0, or an exit code after printing a
+ * message. */
 int wf_opts_set(const wf_command *c, const char *name, const char *value, const char *from, wf_opts *o);
 /* The value of an option as text that can be typed. */
 void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap);
@@ -223,8 +230,8 @@ typedef struct wf_foreign {
 const wf_foreign *wf_foreign_find(bool command, const char *word, size_t len);
 /* Names in other programs of options that the command has, without dashes, written into text. Returns their number. */
 size_t wf_foreign_names(const wf_command *c, char *text, size_t cap, const char **names, size_t most);
-/* The option that a word with its dashes means, as the first command has it that understands the word; *foreign: NULL, or what it is in another
- * program. In options.c, as is: */
+/* The option that a word with its dashes means, as the first command has it that understands the word; *foreign: NULL,
+ * or what it is in another program. In options.c, as is: */
 const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign);
 /* As wf_nearest, among the options of all commands. */
 void wf_opts_nearest(const char *word, char *out, size_t cap);
@@ -252,14 +259,16 @@ void wf_settings_free(void); /* values of wf_opts point into the settings */
 
 /* Does something typed or piped go against a setting of that name? */
 bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
-/* Options, separated by |, one of which an option of that name needs in that command; which: 0, 1, ... NULL: it needs no more. */
+/* Options, separated by |, one of which an option of that name needs in that command; which: 0, 1, ... NULL: it needs
+ * no more. */
 const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
 
 /* ---- list.c: the folder of models --------------------------------------------------------------
  */
 
 void wf_models_folder(char *path, size_t cap); /* "": none */
-/* The path of a model in that folder, if the name is one and there is no such file here; else the name. Static storage. */
+/* The path of a model in that folder, if the name is one and there is no such file here; else the name. Static storage.
+ */
 const char *wf_find_model(const char *name);
 
 /* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code -------------------------
@@ -279,7 +288,8 @@ void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap);
  */
 
 #define WF_NEAREST 3
-/* Writes "; did you mean --a or --b?" with the names, up to WF_NEAREST, that the word is close to; "" if there is none. */
+/* Writes "; did you mean --a or --b?" with the names, up to WF_NEAREST, that the word is close to; "" if there is none.
+ */
 void wf_nearest(char *out, size_t cap, const char *dashes, const char *word, const char *const *names, size_t n);
 
 /* ---- tables.c ---------------------------------------------------------------------------------
@@ -297,8 +307,8 @@ extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
 /* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
 void wf_catch_interrupt(void);
-/* The same of every signal that asks for an end: also SIGTERM, and SIGHUP, which a closed terminal sends; for what must not leave files behind.
- * handler: instead of setting it. */
+/* The same of every signal that asks for an end: also SIGTERM, and SIGHUP, which a closed terminal sends; for what must
+ * not leave files behind. handler: instead of setting it. */
 void wf_catch_end(void (*handler)(int sig));
 bool wf_interrupted(void);
 bool wf_ask_interrupted(void *user); /* the same, as a weft_stop_fn */
@@ -313,8 +323,8 @@ typedef struct wf_loading { /* of a model or an engine */
     bool watched; /* by the thread above; false: by somebody else */
     atomic_bool done;
 } wf_loading;
-/* Until wf_loading_end Ctrl-C and SIGTERM set wf_interrupted, are answered at once, and end the program within half a second: *ask becomes what
- * the library is to ask whether to stop, unless there is something already. */
+/* Until wf_loading_end Ctrl-C and SIGTERM set wf_interrupted, are answered at once, and end the program within half a
+ * second: *ask becomes what the library is to ask whether to stop, unless there is something already. */
 void wf_loading_begin(const wf_opts *o, wf_loading *l, weft_stop_fn *ask);
 bool wf_loading_end(wf_loading *l); /* true: such a signal came, even if all is loaded */
 
@@ -325,11 +335,13 @@ bool wf_loading_end(wf_loading *l); /* true: such a signal came, even if all is 
 int wf_say_error(weft_status s);
 /* The same where a model could not be opened: says what helps, and returns WF_EXIT_MODEL where the file is to blame. */
 int wf_say_model_error(const wf_opts *o, weft_status s);
-/* The same of a function that prints to standard output, where what cannot be printed is for wf_end_output: it may be no failure. */
+/* The same of a function that prints to standard output, where what cannot be printed is for wf_end_output: it may be
+ * no failure. */
 int wf_say_print_error(weft_status s);
 /* Prints "weft: ..." to stderr, unless -q is set. */
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
-/* Failures that concern the model file give WF_EXIT_MODEL. A stop in o->engine takes the place of Ctrl-C and SIGTERM. */
+/* Failures that concern the model file give WF_EXIT_MODEL. A stop in o->engine takes the place of Ctrl-C and SIGTERM.
+ */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* For commands with wf_group_model and wf_group_shape, of which one may be given. */
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out);
@@ -338,8 +350,10 @@ void wf_shape_suffix(const wf_opts *o, char *buf, size_t cap);
 /* The context of -c, the model's own for -c 0; 0: not given. */
 uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m);
 /* Without messages. WEFT_ERR_CANCELLED: a signal ended it, which was said (interrupt.c). */
-weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out);
-/* For results that are compared digit by digit, or by the ranges themselves: without an option no ranges but those of the file beside the model. */
+weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
+                          struct weft_engine **out);
+/* For results that are compared digit by digit, or by the ranges themselves: without an option no ranges but those of
+ * the file beside the model. */
 void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p);
 /* As wf_try_engine, with messages; shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
@@ -348,9 +362,11 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out);
 /* weft_progress_fn; user: wf_progress, or NULL for none. */
 void wf_on_progress(void *user, const char *what, double fraction);
-/* Tokens of a prompt that are done since `before`. The engine counts them by steps; those of others must not run meanwhile. */
+/* Tokens of a prompt that are done since `before`. The engine counts them by steps; those of others must not run
+ * meanwhile. */
 size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt);
-/* Is there anything to wait for? weft_wait() says the same of a request that has not ended and of one whose device hangs. False: the device hangs, or Ctrl-C was pressed. */
+/* Is there anything to wait for? weft_wait() says the same of a request that has not ended and of one whose device
+ * hangs. False: the device hangs, or Ctrl-C was pressed. */
 bool wf_goes_on(const struct weft_engine *e);
 int wf_print_devices(void);
 /* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
@@ -358,16 +374,20 @@ int wf_read_template(const char *path, char **text);
 /* --chat-template '?': says what can be there and what the model has. Returns an exit code. */
 bool wf_asks_template(const char *path);
 int wf_explain_template(const wf_opts *o);
-/* Reads the text of -p, -f or, if the command reads it, standard input. *text is malloc'ed. Returns 0 or an exit code. */
+/* Reads the text of -p, -f or, if the command reads it, standard input. *text is malloc'ed. Returns 0 or an exit code.
+ */
 int wf_read_text(const wf_opts *o, char **text, size_t *len);
-/* Sets the context that -c means, and that sequences and KV cache are to be as many and as large as the device has memory for. */
+/* Sets the context that -c means, and that sequences and KV cache are to be as many and as large as the device has
+ * memory for. */
 void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct weft_engine_params *p);
 /* Makes parameters for weft_bench_ops from the options. */
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
-/* Writes what is in the buffer of standard output; returns rc, or after printing a message a failure if not all of it could be written. */
+/* Writes what is in the buffer of standard output; returns rc, or after printing a message a failure if not all of it
+ * could be written. */
 int wf_end_output(int rc);
 _Noreturn void wf_exit_now(int rc); /* after that */
-/* The storage format of most weight bytes; what the file calls its mix of them, or else that format; and a label such as "llama 1.1B Q4_K_M". */
+/* The storage format of most weight bytes; what the file calls its mix of them, or else that format; and a label such
+ * as "llama 1.1B Q4_K_M". */
 const char *wf_main_dtype(const struct weft_model *m);
 const char *wf_weight_type(const struct weft_model *m);
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap);

@@ -41,7 +41,8 @@ static int exit_code(weft_status s)
     }
 }
 
-/* The option or variable that set a parameter of the library, where a message is about it; NULL: it is not about one. */
+/* The option or variable that set a parameter of the library, where a message is about it; NULL: it is not about one.
+ */
 static const wf_opt *option_of(const char *text)
 {
     static const wf_opt_group *const groups[] = {&wf_group_kernels, &wf_group_testing, &wf_environment};
@@ -50,7 +51,9 @@ static const wf_opt *option_of(const char *text)
         for (size_t i = 0; i < groups[g]->n; i++) {
             const char *name = groups[g]->rows[i].name + (groups[g] == &wf_environment ? strlen("WEFT_") : 0);
             size_t k = 0;
-            while (k < n && name[k] && (name[k] == '-' || name[k] == '_' ? text[k] == '_' : tolower((unsigned char)name[k]) == text[k])) k++;
+            while (k < n && name[k] &&
+                   (name[k] == '-' || name[k] == '_' ? text[k] == '_' : tolower((unsigned char)name[k]) == text[k]))
+                k++;
             if (k == n && !name[k]) return &groups[g]->rows[i];
         }
     return NULL;
@@ -92,11 +95,18 @@ const char *wf_commit(void)
 
 static weft_status open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
-    struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only,
-                                  .stop = o->engine.stop, .on_progress = o->engine.on_progress, .user = o->engine.user};
+    struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO,
+                                  .shape = o->shape,
+                                  .type = o->type,
+                                  .layers = o->layers,
+                                  .vocab_only = vocab_only,
+                                  .stop = o->engine.stop,
+                                  .on_progress = o->engine.on_progress,
+                                  .user = o->engine.user};
     wf_loading l;
     wf_progress bar = {0};
-    if (!p.stop) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar; /* else the user is whose the function is */
+    if (!p.stop)
+        p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar; /* else the user is whose the function is */
     wf_loading_begin(o, &l, &p.stop);
     weft_status s = weft_model_open(&p, out);
     wf_progress_end(&bar);
@@ -144,7 +154,8 @@ size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *befo
     return (size_t)WF_MIN(done, n_prompt);
 }
 
-weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out)
+weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
+                          struct weft_engine **out)
 {
     wf_loading l;
     p.debug = &o->debug;
@@ -178,14 +189,16 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
     if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     if (s) return wf_say_error(s);
     if (!p.context && weft_engine_context(*out) < weft_model_info(m)->context)
-        wf_note(o, "the context is %u tokens; the model's own, %u, and others are set with -c", weft_engine_context(*out), weft_model_info(m)->context);
+        wf_note(o, "the context is %u tokens; the model's own, %u, and others are set with -c",
+                weft_engine_context(*out), weft_model_info(m)->context);
     return 0;
 }
 
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
     if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    if (!o->shape && (o->type || o->layers))
+        return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
     return wf_open_model(o, vocab_only, out);
 }
 
@@ -201,7 +214,9 @@ enum { MEASURED_CONTEXTS = 8, MEASURED_SEQS = 64, MEASURED_KEYS = 1024 };
 /* So many that all sequences have the keys that are measured, or decodes would be measured with a part of them. */
 static uint32_t measured_contexts(const wf_opts *o, const struct weft_engine_params *p)
 {
-    uint32_t keys = o->overlaps.context ? o->overlaps.context : o->ablation.context ? o->ablation.context : MEASURED_KEYS;
+    uint32_t keys = o->overlaps.context   ? o->overlaps.context
+                    : o->ablation.context ? o->ablation.context
+                                          : MEASURED_KEYS;
     uint64_t all = (uint64_t)(p->n_seqs ? p->n_seqs : MEASURED_SEQS) * WF_MIN(keys, p->context);
     return (uint32_t)WF_MAX((all + p->context - 1) / p->context, (uint64_t)MEASURED_CONTEXTS);
 }
@@ -213,7 +228,8 @@ int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_e
     if (!p.context) p.context = WF_MIN(weft_model_info(m)->context, WEFT_DEFAULT_CONTEXT);
     p.profile = true;
     p.nano_batches = 1;
-    if (!p.kv_memory && !p.kv_seqs) p.kv_seqs = measured_contexts(o, &p); /* and no more: other plans need more memory for activations */
+    if (!p.kv_memory && !p.kv_seqs)
+        p.kv_seqs = measured_contexts(o, &p); /* and no more: other plans need more memory for activations */
     return wf_open_engine(o, m, p, out);
 }
 
@@ -342,7 +358,11 @@ int wf_read_template(const char *path, char **text)
 {
     size_t len = 0;
     if (!path) return 0;
-    weft_status s = access(path, F_OK) ? wf_fail(WEFT_ERR_IO, "cannot open %s: %s; it is no name but a file, and --chat-template '?' says more", path, strerror(errno)) : wf_need_regular(path);
+    weft_status s = access(path, F_OK)
+                        ? wf_fail(WEFT_ERR_IO,
+                                  "cannot open %s: %s; it is no name but a file, and --chat-template '?' says more",
+                                  path, strerror(errno))
+                        : wf_need_regular(path);
     if (!s) s = wf_read_file(path, TEMPLATE_MAX, text, &len);
     if (!s && strlen(*text) != len) s = wf_fail(WEFT_ERR_ARG, "%s has a zero byte, so it is no text", path);
     if (!s) s = weft_chat_check(NULL, *text);
@@ -366,7 +386,9 @@ int wf_explain_template(const wf_opts *o)
            "folder from Hugging Face. Without it the model's own template is used.\n\n");
     if (!text) printf("%s has no template: it continues texts, and chats only with --chat-template FILE.\n", name);
     else if (weft_chat_check(m, NULL)) printf("%s has a template that weft cannot use: %s\n", name, wf_last_error());
-    else printf("%s has a template of %zu bytes, which weft can use. `weft template` prints what it writes.\n", name, strlen(text));
+    else
+        printf("%s has a template of %zu bytes, which weft can use. `weft template` prints what it writes.\n", name,
+               strlen(text));
     weft_model_close(m);
     return 0;
 }

@@ -42,8 +42,8 @@ struct weft_request_params wf_request_params(const wf_opts *o, const struct weft
 /* ---- Ctrl-C -----------------------------------------------------------------------------------
  */
 
-/* Posted for each event and by the signal handler, which may run on any thread: sem_post is async-signal-safe. The semaphore
- * is never destroyed, so that a late post is harmless; leftover posts cause only a spurious wake-up. */
+/* Posted for each event and by the signal handler, which may run on any thread: sem_post is async-signal-safe. The
+ * semaphore is never destroyed, so that a late post is harmless; leftover posts cause only a spurious wake-up. */
 static sem_t wake;
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 static atomic_int interrupts;   /* the handler and its readers may be on different threads */
@@ -125,13 +125,16 @@ bool wf_generate_prepared(void)
     return interrupts;
 }
 
-weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engine *e, const char *text, size_t len, int32_t **ids, size_t *n)
+weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engine *e, const char *text, size_t len,
+                             int32_t **ids, size_t *n)
 {
     uint64_t most;
     uint32_t context = weft_engine_context(e);
     if (!wf_exceeds_context(m, context, len, &most)) return weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, ids, n);
-    return wf_fail(WEFT_ERR_FULL, "the prompt has %zu bytes, but at most %llu fit the context of %u tokens: shorten it or enlarge the context (-c)", len,
-                   (unsigned long long)most, context);
+    return wf_fail(WEFT_ERR_FULL,
+                   "the prompt has %zu bytes, but at most %llu fit the context of %u tokens: shorten it or enlarge the "
+                   "context (-c)",
+                   len, (unsigned long long)most, context);
 }
 
 /* ---- from the engine's thread to ours ---------------------------------------------------------
@@ -239,7 +242,8 @@ static bool abandon_request(struct pipe *q, struct weft_request *r)
 }
 
 /* Until the request has ended; false: it was abandoned. */
-static bool pump_events(const wf_opts *o, const struct weft_engine *e, struct pipe *q, struct weft_request *r, size_t n_prompt, wf_generation *out)
+static bool pump_events(const wf_opts *o, const struct weft_engine *e, struct pipe *q, struct weft_request *r,
+                        size_t n_prompt, wf_generation *out)
 {
     struct weft_stats before;
     size_t printed = 0;
@@ -270,12 +274,14 @@ static weft_status finish_request(struct pipe *q, wf_generation *out)
     wf_printer_end(&out->printer);
     out->interrupted = interrupts && q->end.finish == WEFT_FINISH_CANCEL;
     wf_copy(out->message, sizeof out->message, q->message);
-    if (q->lost || out->printer.answer.failed) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
+    if (q->lost || out->printer.answer.failed)
+        return wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
     if (!q->end.status || q->end.status == WEFT_ERR_CANCELLED) return WEFT_OK;
     return wf_fail(q->end.status, "%s", *q->message ? q->message : weft_status_name(q->end.status));
 }
 
-static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct weft_request_params *p, wf_generation *out)
+static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct weft_request_params *p,
+                               wf_generation *out)
 {
     struct pipe *q = wf_calloc(1, sizeof *q);
     struct weft_request *r = NULL;
@@ -295,7 +301,8 @@ static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct w
     return s;
 }
 
-int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style, wf_generation *out)
+int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style,
+                wf_generation *out)
 {
     *out = (wf_generation){0};
     weft_status s = wf_printer_begin(&out->printer, style, o->hide_thoughts);

@@ -15,15 +15,22 @@
 static const struct {
     const char *magic, *text;
 } kinds[] = {
-    {"version https://git-lfs", "it is a pointer of Git LFS, not the file itself: `git lfs pull` in its folder fetches that"},
+    {"version https://git-lfs",
+     "it is a pointer of Git LFS, not the file itself: `git lfs pull` in its folder fetches that"},
     {"<!doctype", "it is a web page, most likely the answer to a download that failed: fetch it again"},
     {"<html", "it is a web page, most likely the answer to a download that failed: fetch it again"},
-    {"PK\3\4", "it is an archive, as PyTorch writes checkpoints: save the model as safetensors (save_pretrained(FOLDER)), then `weft run FOLDER`"},
-    {"\x80\2", "it is a PyTorch checkpoint: save the model as safetensors (save_pretrained(FOLDER)), then `weft run FOLDER`"},
-    {"lmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py"},
-    {"fmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py"},
-    {"GGUF\1", "it is of the first version of GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py, or `weft pull` a newer file"},
-    {"tjgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py"},
+    {"PK\3\4", "it is an archive, as PyTorch writes checkpoints: save the model as safetensors "
+               "(save_pretrained(FOLDER)), then `weft run FOLDER`"},
+    {"\x80\2",
+     "it is a PyTorch checkpoint: save the model as safetensors (save_pretrained(FOLDER)), then `weft run FOLDER`"},
+    {"lmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's "
+             "convert_hf_to_gguf.py"},
+    {"fmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's "
+             "convert_hf_to_gguf.py"},
+    {"GGUF\1", "it is of the first version of GGUF: convert the original model anew, with `weft convert` or "
+               "llama.cpp's convert_hf_to_gguf.py, or `weft pull` a newer file"},
+    {"tjgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's "
+             "convert_hf_to_gguf.py"},
 };
 
 /* The folder that the path lies in. */
@@ -69,8 +76,11 @@ static void about_file(const char *path, char *out, size_t cap)
     for (size_t i = 0; n > 0 && i < WF_LEN(kinds) && !*out; i++)
         if (!strncasecmp(head, kinds[i].magic, strlen(kinds[i].magic))) snprintf(out, cap, "%s", kinds[i].text);
     if (*out || !strncmp(head, "GGUF", 4)) return;
-    if (is_in(folder, len, "config.json")) snprintf(out, cap, "`weft run %.*s` runs the folder that it lies in", len, folder);
-    else snprintf(out, cap, "%s%s", is_text(head, n) ? "it is a text, which `weft run MODEL -f FILE` continues; " : "", where_models_are);
+    if (is_in(folder, len, "config.json"))
+        snprintf(out, cap, "`weft run %.*s` runs the folder that it lies in", len, folder);
+    else
+        snprintf(out, cap, "%s%s", is_text(head, n) ? "it is a text, which `weft run MODEL -f FILE` continues; " : "",
+                 where_models_are);
 }
 
 /* What `weft pull` takes; weft fetches nothing unless it is asked to. */
@@ -80,7 +90,9 @@ static bool about_source(const char *name, char *out, size_t cap)
     const char *slash = strchr(name, '/');
     bool source = false, path = strchr("./~", *name) || !slash || slash != strrchr(name, '/') || strstr(name, ".gguf");
     for (size_t i = 0; i < WF_LEN(heads); i++) source |= !strncasecmp(name, heads[i], strlen(heads[i]));
-    if (source) snprintf(out, cap, "nothing is fetched unless you ask: `weft pull %s` fetches it, then `weft run` takes its name", name);
+    if (source)
+        snprintf(out, cap,
+                 "nothing is fetched unless you ask: `weft pull %s` fetches it, then `weft run` takes its name", name);
     else if (!path) snprintf(out, cap, "if it is a repository of the hub, `weft pull %s` fetches it", name);
     return source || !path;
 }
@@ -89,7 +101,8 @@ static bool about_source(const char *name, char *out, size_t cap)
 static bool info_helps(const wf_opts *o, bool file)
 {
     int len = (int)strlen(o->model);
-    bool weights = file || is_in(o->model, len, "model.safetensors") || is_in(o->model, len, "model.safetensors.index.json");
+    bool weights = file || is_in(o->model, len, "model.safetensors") ||
+                   is_in(o->model, len, "model.safetensors.index.json");
     return o->command != &wf_cmd_info && weights;
 }
 
@@ -101,10 +114,12 @@ void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap)
     if (stat(o->model, &st)) {
         bool name = errno == ENOENT && !strchr(o->model, '/');
         if (errno == ENOENT && about_source(o->model, out, cap)) return;
-        if (name && o->words_set && strchr(o->model, ' ')) snprintf(out, cap, "the first word is the model; a text is the second one, or goes with -p");
+        if (name && o->words_set && strchr(o->model, ' '))
+            snprintf(out, cap, "the first word is the model; a text is the second one, or goes with -p");
         else if (name) snprintf(out, cap, "a model goes by its path, or by its name in `weft list`");
     } else if (S_ISREG(st.st_mode)) about_file(o->model, out, cap);
     else if (is_empty(o->model)) snprintf(out, cap, "%s", where_models_are);
     else if (!is_in(o->model, (int)strlen(o->model), "config.json")) return; /* the error says what is in the folder */
-    if (!*out && s == WEFT_ERR_UNSUPPORTED && info_helps(o, S_ISREG(st.st_mode))) snprintf(out, cap, "`weft info %s` shows what is in it; README.md lists what is supported", o->model);
+    if (!*out && s == WEFT_ERR_UNSUPPORTED && info_helps(o, S_ISREG(st.st_mode)))
+        snprintf(out, cap, "`weft info %s` shows what is in it; README.md lists what is supported", o->model);
 }

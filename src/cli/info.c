@@ -63,18 +63,23 @@ static void print_hyperparameters(const struct weft_model_info *i)
     if (i->unsupported) return;
     wf_human(i->n_active, false, params, sizeof params);
     if (i->n_expert)
-        printf("experts          %u, %u of them for a token: %s active parameters (%llu)\n", i->n_expert, i->n_expert_used, params,
-               (unsigned long long)i->n_active);
+        printf("experts          %u, %u of them for a token: %s active parameters (%llu)\n", i->n_expert,
+               i->n_expert_used, params, (unsigned long long)i->n_active);
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head, i->head_dim);
-    printf("hidden size      %u, intermediate size %u; norm epsilon %g\n", i->hidden_size, i->intermediate_size, i->norm_eps);
-    printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base, i->rope_scale, i->rope_dim);
+    printf("hidden size      %u, intermediate size %u; norm epsilon %g\n", i->hidden_size, i->intermediate_size,
+           i->norm_eps);
+    printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base,
+           i->rope_scale, i->rope_dim);
 }
 
 /* With the sampling that `weft run` and requests get that do not say it, and who says so. */
 static void print_vocabulary(const struct weft_model *m)
 {
-    enum { ALL = WEFT_SAMPLING_TEMPERATURE | WEFT_SAMPLING_TOP_K | WEFT_SAMPLING_TOP_P | WEFT_SAMPLING_MIN_P | WEFT_SAMPLING_REPEAT_PENALTY };
+    enum {
+        ALL = WEFT_SAMPLING_TEMPERATURE | WEFT_SAMPLING_TOP_K | WEFT_SAMPLING_TOP_P | WEFT_SAMPLING_MIN_P |
+              WEFT_SAMPLING_REPEAT_PENALTY
+    };
     const struct weft_model_info *i = weft_model_info(m);
     struct weft_sampling sampling;
     char kind[64], pre[64], own[160], rest[160];
@@ -87,7 +92,8 @@ static void print_vocabulary(const struct weft_model *m)
     else printf("chat template    %zu bytes", strlen(i->chat_template));
     if (i->tool_template) printf(", for tools %zu bytes", strlen(i->tool_template));
     unsigned stated = weft_model_sampling(m, &sampling);
-    size_t n_own = wf_sampling_print(&sampling, stated, own, sizeof own), n_rest = wf_sampling_print(&sampling, ALL & ~stated, rest, sizeof rest);
+    size_t n_own = wf_sampling_print(&sampling, stated, own, sizeof own),
+           n_rest = wf_sampling_print(&sampling, ALL & ~stated, rest, sizeof rest);
     printf("\n");
     if (n_own) printf("model's sampling %s\n", own);
     if (n_rest) printf("default sampling %s\n", rest);
@@ -140,7 +146,8 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     printf(n > 1 ? "\n" : " (one sequence)\n");
 }
 
-/* Whether a model fits a device; least: bytes that one sequence needs. Where the device's memory is its own, also what a server has there. */
+/* Whether a model fits a device; least: bytes that one sequence needs. Where the device's memory is its own, also what
+ * a server has there. */
 static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least, bool own)
 {
     char tokens[32], need[32], has[32], size[32], title[40], from[160];
@@ -150,7 +157,8 @@ static void print_fit(const struct weft_device_info *d, const struct weft_budget
     wf_human(left, true, has, sizeof has);
     wf_human(left > fixed ? (left - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
     if (left && left < least)
-        printf("%-16s does not fit: %u tokens need %s, %s are %s\n", title, b->context, need, has, d->available ? "free" : "there");
+        printf("%-16s does not fit: %u tokens need %s, %s are %s\n", title, b->context, need, has,
+               d->available ? "free" : "there");
     else
         printf("%-16s fits, with room for a KV cache of %s tokens%s\n", title, tokens,
                b->kv + b->activations > d->max_alloc ? " (in several buffers)" : "");
@@ -158,7 +166,8 @@ static void print_fit(const struct weft_device_info *d, const struct weft_budget
     wf_human(b->kv, true, size, sizeof size);
     wf_human(b->kv_tokens, false, tokens, sizeof tokens);
     wf_name_options(from, sizeof from, b->n_seqs_from);
-    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n", size, tokens, b->contexts, b->context);
+    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n", size, tokens,
+           b->contexts, b->context);
     printf("                 and runs %u sequences at the same time: %s\n", b->n_seqs, from);
 }
 
@@ -182,8 +191,8 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     wf_human(b.steady_kv_tokens, false, more, sizeof more);
     printf("memory budget    weights %s, activations %s, KV %s a token\n", weights, acts, token);
     printf("                 (a server with %u sequences in steps of %u tokens):\n", b.n_seqs, b.max_batched_tokens);
-    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", size, tokens, b.contexts, b.context,
-           (uint64_t)b.contexts * b.context > b.kv_tokens ? " with attention windows" : "");
+    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", size, tokens, b.contexts,
+           b.context, (uint64_t)b.contexts * b.context > b.kv_tokens ? " with attention windows" : "");
     printf("                 and %s while steps have at most %u tokens\n", more, b.steady_tokens);
     uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
@@ -261,13 +270,29 @@ static int print_json(const wf_opts *o, const struct weft_model *m)
         uint64_t value;
         bool of_device; /* of --device */
     } numbers[] = {
-        {"params", i->n_params, false}, {"active_params", i->n_active, false}, {"layers", i->n_layer, false}, {"heads", i->n_head, false},
-        {"kv_heads", i->n_kv_head, false}, {"head_dim", i->head_dim, false}, {"model_context", i->context, false}, {"context", b.context, false},
-        {"max_num_seqs", b.n_seqs, false}, {"max_num_batched_tokens", b.max_batched_tokens, false}, {"weight_bytes", b.weights, false},
-        {"activation_bytes", b.activations, false}, {"kv_bytes", b.kv, false}, {"kv_bytes_per_token", b.kv_bytes_per_token, false},
-        {"kv_tokens", b.kv_tokens, false}, {"steady_tokens", b.steady_tokens, false}, {"steady_kv_tokens", b.steady_kv_tokens, false},
-        {"memory_bytes", u.memory, true}, {"device_max_num_batched_tokens", u.max_batched_tokens, true}, {"longest_context", u.reused.longest_context, true}, {"largest_batch", u.reused.largest_batch, true},
-        {"longest_context_without_reuse", u.apart.longest_context, true}, {"largest_batch_without_reuse", u.apart.largest_batch, true},
+        {"params", i->n_params, false},
+        {"active_params", i->n_active, false},
+        {"layers", i->n_layer, false},
+        {"heads", i->n_head, false},
+        {"kv_heads", i->n_kv_head, false},
+        {"head_dim", i->head_dim, false},
+        {"model_context", i->context, false},
+        {"context", b.context, false},
+        {"max_num_seqs", b.n_seqs, false},
+        {"max_num_batched_tokens", b.max_batched_tokens, false},
+        {"weight_bytes", b.weights, false},
+        {"activation_bytes", b.activations, false},
+        {"kv_bytes", b.kv, false},
+        {"kv_bytes_per_token", b.kv_bytes_per_token, false},
+        {"kv_tokens", b.kv_tokens, false},
+        {"steady_tokens", b.steady_tokens, false},
+        {"steady_kv_tokens", b.steady_kv_tokens, false},
+        {"memory_bytes", u.memory, true},
+        {"device_max_num_batched_tokens", u.max_batched_tokens, true},
+        {"longest_context", u.reused.longest_context, true},
+        {"largest_batch", u.reused.largest_batch, true},
+        {"longest_context_without_reuse", u.apart.longest_context, true},
+        {"largest_batch_without_reuse", u.apart.largest_batch, true},
     };
     wf_model_label(m, label, sizeof label);
     puts("{");
@@ -320,7 +345,9 @@ static int print_model(const wf_opts *o)
     print_hyperparameters(i);
     print_vocabulary(m);
     if (i->n_tensors) print_formats(m);
-    else printf("tensors          %s\n", i->unsupported ? "not read: weft does not support them" : "none: the file contains only a vocabulary");
+    else
+        printf("tensors          %s\n",
+               i->unsupported ? "not read: weft does not support them" : "none: the file contains only a vocabulary");
     if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m), print_plans(o, m);
     if (i->n_tensors && !i->unsupported && of_device(o)) rc = print_use(o, m);
     if (i->n_tensors && o->verbose) print_tensors(m, i->n_tensors);
@@ -334,30 +361,44 @@ static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape || o->json;
-    if (!model && (of_device(o) || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization || e->max_batched_tokens || e->policy ||
-                   e->attention_windows || e->f16_residual))
+    if (!model && (of_device(o) || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization ||
+                   e->max_batched_tokens || e->policy || e->attention_windows || e->f16_residual))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
-    if (!model && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    if (!model && (o->type || o->layers))
+        return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
     return model ? print_model(o) : print_devices();
 }
 
 static const wf_opt rows[] = {
-    {'m', "model", "FILE|FOLDER", "describe this GGUF file or folder, what it needs, and which devices it fits", WF_OPT_TEXT, AT(model)},
+    {'m', "model", "FILE|FOLDER", "describe this GGUF file or folder, what it needs, and which devices it fits",
+     WF_OPT_TEXT, AT(model)},
     {'c', "ctx-size", "CONTEXT", "context length for the memory estimate; 0: the model's own", WF_OPT_U32,
      AT(engine.context), 0, 16777216},
     {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default: as of `weft serve`)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: as of `weft serve`)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
-    {0, "gpu-memory-utilization", "PART", "most memory that a server takes of a GPU with memory of its own (default 0.9)", WF_OPT_REAL, AT(engine.memory_utilization), 0.01, 1},
-    {0, "max-num-batched-tokens", "N", "most tokens in a step, for the estimate (default 512)", WF_OPT_U32, AT(engine.max_batched_tokens), 1,
-     65536},
-    {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
-    {0, "attention-windows", "FILE", "file with attention windows (docs/tuning.md), for the estimate: where every head of a layer has one, sequences take "
-     "less memory", WF_OPT_TEXT, AT(engine.attention_windows)},
-    {0, "f16-residual", NULL, "with the residual stream in F16, for the estimate", WF_OPT_FLAG, AT(engine.f16_residual)},
-    {0, "device", "DEVICE", "what fits this device, and how steps run there: activations of a token, longest context and largest batch, with and without reuse of buffers; auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
-    {0, "json", NULL, "print the model's sizes and the memory estimate as JSON; without a model, those of the built-in one", WF_OPT_FLAG, AT(json)},
+    {0, "gpu-memory-utilization", "PART",
+     "most memory that a server takes of a GPU with memory of its own (default 0.9)", WF_OPT_REAL,
+     AT(engine.memory_utilization), 0.01, 1},
+    {0, "max-num-batched-tokens", "N", "most tokens in a step, for the estimate (default 512)", WF_OPT_U32,
+     AT(engine.max_batched_tokens), 1, 65536},
+    {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)",
+     WF_OPT_CHOICE, AT(engine.policy)},
+    {0, "attention-windows", "FILE",
+     "file with attention windows (docs/tuning.md), for the estimate: where every head of a layer has one, sequences "
+     "take "
+     "less memory",
+     WF_OPT_TEXT, AT(engine.attention_windows)},
+    {0, "f16-residual", NULL, "with the residual stream in F16, for the estimate", WF_OPT_FLAG,
+     AT(engine.f16_residual)},
+    {0, "device", "DEVICE",
+     "what fits this device, and how steps run there: activations of a token, longest context and largest batch, with "
+     "and without reuse of buffers; auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
+     WF_OPT_TEXT, AT(engine.device)},
+    {0, "json", NULL,
+     "print the model's sizes and the memory estimate as JSON; without a model, those of the built-in one", WF_OPT_FLAG,
+     AT(json)},
     {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);

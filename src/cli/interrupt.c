@@ -1,5 +1,5 @@
-/* interrupt: signals that ask for an end: what long commands do with them, and what ends the loading of a model. Generation has Ctrl-C of its own
- * (generate.c), and so has the server. */
+/* interrupt: signals that ask for an end: what long commands do with them, and what ends the loading of a model.
+ * Generation has Ctrl-C of its own (generate.c), and so has the server. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ void wf_catch_end(void (*handler)(int sig))
     struct sigaction was, sa = {.sa_handler = handler ? handler : on_interrupt};
     sigemptyset(&sa.sa_mask);
     for (size_t i = 0; i < WF_LEN(signals); i++)
-        if (signals[i] != SIGHUP || (!sigaction(SIGHUP, NULL, &was) && was.sa_handler != SIG_IGN)) sigaction(signals[i], &sa, NULL); /* nohup ignores it */
+        if (signals[i] != SIGHUP || (!sigaction(SIGHUP, NULL, &was) && was.sa_handler != SIG_IGN))
+            sigaction(signals[i], &sa, NULL); /* nohup ignores it */
 }
 
 bool wf_interrupted(void)
@@ -69,13 +70,14 @@ void wf_wait_for(sem_t *wake, uint64_t ns)
 
 /* ---- while a model loads --------------------------------------------------------------------------
  *
- * What opens it asks stop() often, and then frees what it has. Within a long call, of a driver or to read a slow file, it cannot: so a thread
- * watches, says that the signal has been heard, and ends the program if stopping takes too long. Files are written under other names until they
- * are whole, so none is left in halves.
+ * What opens it asks stop() often, and then frees what it has. Within a long call, of a driver or to read a slow file,
+ * it cannot: so a thread watches, says that the signal has been heard, and ends the program if stopping takes too long.
+ * Files are written under other names until they are whole, so none is left in halves.
  */
 
 static const int signals[WF_LOADING_SIGNALS] = {SIGINT, SIGTERM};
-static sem_t wake; /* posted by the handler and by the end of loading; never destroyed, so that a late post is harmless */
+static sem_t
+    wake; /* posted by the handler and by the end of loading; never destroyed, so that a late post is harmless */
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
 static void make_wake(void)

@@ -10,10 +10,13 @@
 static void print_row(void *user, const struct weft_kernel *k)
 {
     bool *headed = user;
-    if (!*headed) printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s\n", "op", "name", "tier", "weight layout", "invariance class", "batch", "runs", "source");
+    if (!*headed)
+        printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s\n", "op", "name", "tier", "weight layout", "invariance class",
+               "batch", "runs", "source");
     *headed = true;
-    printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s%s%s\n", k->op, k->name, k->tier, k->layout, k->invariance, k->batch_dependent ? "depends" : "no",
-           k->runs ? "yes" : "no", k->file, *k->needs ? "; needs " : "", k->needs);
+    printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s%s%s\n", k->op, k->name, k->tier, k->layout, k->invariance,
+           k->batch_dependent ? "depends" : "no", k->runs ? "yes" : "no", k->file, *k->needs ? "; needs " : "",
+           k->needs);
 }
 
 static int print_list(const wf_opts *o)
@@ -64,7 +67,9 @@ static int cmd_kernels(const wf_opts *o)
 }
 
 static const wf_opt shape_rows[] = {
-    {0, "shape", "SHAPE", "list the variants for this shape only, best first, with the estimated time: M=8,N=6144,K=4096 for a GEMM, B=64,L=4096 for decode attention; repeatable",
+    {0, "shape", "SHAPE",
+     "list the variants for this shape only, best first, with the estimated time: M=8,N=6144,K=4096 for a GEMM, "
+     "B=64,L=4096 for decode attention; repeatable",
      WF_OPT_WORDS, AT(shapes)},
     {0, "type", "TYPE", "weight format for --shape (default F16)", WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
 };
@@ -74,9 +79,12 @@ static const wf_opt_group *const groups[] = {&shape_group, &wf_group_device, &wf
 const wf_command wf_cmd_kernels = {
     .name = "kernels",
     .usage = "[--device DEVICE] [NAME | OP/NAME | --shape SHAPE]",
-    .summary = "Lists the kernels for a device, or prints the source of one. Each op has several variants. A row shows what a variant "
-               "needs, whether this device can run it, and whether its results depend on the rest of the batch. Variants of one "
-               "invariance class give the same bits. With a name it prints what the device's compiler gets for a small problem: "
+    .summary = "Lists the kernels for a device, or prints the source of one. Each op has several variants. A row shows "
+               "what a variant "
+               "needs, whether this device can run it, and whether its results depend on the rest of the batch. "
+               "Variants of one "
+               "invariance class give the same bits. With a name it prints what the device's compiler gets for a small "
+               "problem: "
                "OpenCL C with the compiler options in the first line, or PTX.",
     .groups = groups,
     .takes_args = true,

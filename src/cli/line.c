@@ -77,8 +77,8 @@ static void keep_beginning(EditLine *el)
     wf_copy(l->pasted, WF_MIN(sizeof l->pasted, (size_t)(li->cursor - li->buffer) + 1), li->buffer);
 }
 
-/* Terminals put pasted text between ESC [ 200 ~ and ESC [ 201 ~. Its line ends are text; other control characters are left out. The
- * end may be lost, with a connection that breaks off: a typed Ctrl-C drops the paste and the line. */
+/* Terminals put pasted text between ESC [ 200 ~ and ESC [ 201 ~. Its line ends are text; other control characters are
+ * left out. The end may be lost, with a connection that breaks off: a typed Ctrl-C drops the paste and the line. */
 static unsigned char read_paste(EditLine *el, int ch)
 {
     static const wchar_t end[] = L"\x1b[201~";
@@ -90,7 +90,8 @@ static unsigned char read_paste(EditLine *el, int ch)
         matched = c == end[matched] ? matched + 1 : c == end[0];
         if (c == L'\r') c = L'\n';
         text[0] = c;
-        if (!matched && (c == L'\n' || c == L'\t' || c >= L' ') && c != 0x7f && !(c >= 0x80 && c < 0xa0)) el_winsertstr(el, text);
+        if (!matched && (c == L'\n' || c == L'\t' || c >= L' ') && c != 0x7f && !(c >= 0x80 && c < 0xa0))
+            el_winsertstr(el, text);
     }
     if (first) keep_beginning(el);
     return CC_REFRESH;
@@ -110,7 +111,8 @@ static void bracketed_paste(const wf_line *l, const char *on_or_off)
 /* ---- end and stop by a signal -----------------------------------------------------------------
  */
 
-/* Ctrl-Z, a terminal that is closed, or somebody else stops or ends the program while a line is edited: the terminal is left as it was found. */
+/* Ctrl-Z, a terminal that is closed, or somebody else stops or ends the program while a line is edited: the terminal is
+ * left as it was found. */
 static struct {
     struct termios mode, editing; /* as it was found, and as it is while a line is edited */
     bool brackets;
@@ -240,13 +242,15 @@ static void no_history(const char *path, const char *why)
     wf_log(WEFT_LOG_WARN, "no history is kept: %s: %s; WEFT_HISTORY names another file", path, why);
 }
 
-/* Only a regular file keeps one: the mode of a device is not ours to change, and a FIFO would block. /dev/null is how to say "none". */
+/* Only a regular file keeps one: the mode of a device is not ours to change, and a FIFO would block. /dev/null is how
+ * to say "none". */
 static bool can_keep(const char *path)
 {
     struct stat st;
     bool regular = stat(path, &st) || S_ISREG(st.st_mode);
     if (regular && is_history(path)) return true;
-    if (strcmp(path, "/dev/null")) no_history(path, regular ? "something else wrote it, so it is left as it is" : "not a regular file");
+    if (strcmp(path, "/dev/null"))
+        no_history(path, regular ? "something else wrote it, so it is left as it is" : "not a regular file");
     return false;
 }
 
@@ -260,7 +264,8 @@ static void shorten_line(wf_line *l)
     if (f) history(l->history, &ev, H_SAVE_FP, f), fclose(f);
 }
 
-/* Lines are appended as they are typed, so that two sessions at once lose nothing. A history that cannot be kept is no error. */
+/* Lines are appended as they are typed, so that two sessions at once lose nothing. A history that cannot be kept is no
+ * error. */
 static void open_history(wf_line *l)
 {
     char path[PATH_MAX];
@@ -316,7 +321,8 @@ static void wait_for_key(EditLine *el)
     pthread_sigmask(SIG_SETMASK, &usual, NULL);
 }
 
-/* The character of n bytes of UTF-8, as mbrtowc has it; of bytes that are none only the last, which may begin another one, is kept. */
+/* The character of n bytes of UTF-8, as mbrtowc has it; of bytes that are none only the last, which may begin another
+ * one, is kept. */
 static size_t decode_key(wchar_t *c, char *bytes, size_t *n)
 {
     mbstate_t state = {0};
@@ -402,8 +408,8 @@ weft_status wf_line_open(wf_line **out)
 static const char *edit_line(wf_line *l)
 {
     int n = 0;
-    /* el_gets prints the prompt before it sets the terminal mode. Keys typed in between would be read in the wrong mode, and a
-     * Ctrl-D or Ctrl-C lost. */
+    /* el_gets prints the prompt before it sets the terminal mode. Keys typed in between would be read in the wrong
+     * mode, and a Ctrl-D or Ctrl-C lost. */
     el_set(l->el, EL_PREP_TERM, 1);
     tcgetattr(STDIN_FILENO, &ends.editing);
     ends.resumed = false;

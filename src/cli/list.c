@@ -31,7 +31,9 @@ const char *wf_find_model(const char *name)
     if (!name || !*name || strchr(name, '/') || !access(name, F_OK)) return name;
     wf_models_folder(folder, sizeof folder);
     for (int with = 0; with < 2 && *folder; with++)
-        if (snprintf(path, sizeof path, "%s/%s%s", folder, name, with ? suffix : "") < (int)sizeof path && !access(path, F_OK)) return path;
+        if (snprintf(path, sizeof path, "%s/%s%s", folder, name, with ? suffix : "") < (int)sizeof path &&
+            !access(path, F_OK))
+            return path;
     return name;
 }
 
@@ -49,7 +51,9 @@ static bool is_unfinished(const char *folder, const char *name, struct stat *st)
 {
     char path[2 * PATH_MAX];
     size_t n = strlen(name), m = sizeof unfinished - 1;
-    if (*name == '.' || !ends_with(name, unfinished) || snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX || stat(path, st)) return false;
+    if (*name == '.' || !ends_with(name, unfinished) ||
+        snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX || stat(path, st))
+        return false;
     snprintf(path, sizeof path, "%s/%.*s.pull", folder, (int)(n - m), name);
     return S_ISDIR(st->st_mode) || !access(path, F_OK);
 }
@@ -59,8 +63,11 @@ static bool is_model(const char *folder, const char *name, struct stat *st)
 {
     char path[PATH_MAX];
     const char *part = strstr(name, "-of-");
-    if (*name == '.' || ends_with(name, unfinished) || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path || stat(path, st)) return false;
-    if (S_ISDIR(st->st_mode)) return strlen(path) + sizeof "/config.json" < sizeof path && !access(strcat(path, "/config.json"), F_OK);
+    if (*name == '.' || ends_with(name, unfinished) ||
+        snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path || stat(path, st))
+        return false;
+    if (S_ISDIR(st->st_mode))
+        return strlen(path) + sizeof "/config.json" < sizeof path && !access(strcat(path, "/config.json"), F_OK);
     bool later = part && part - name > 6 && strncmp(part - 6, "-00001", 6);
     return S_ISREG(st->st_mode) && ends_with(name, suffix) && !later;
 }
@@ -80,7 +87,9 @@ static uint64_t size_of(const char *folder, const char *name, const struct stat 
         char file[3 * PATH_MAX];
         struct stat of;
         snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if ((whole || (!strncmp(e->d_name, first, strlen(first)) && strstr(e->d_name, "-of-"))) && !stat(file, &of) && S_ISREG(of.st_mode)) sum += (uint64_t)of.st_size;
+        if ((whole || (!strncmp(e->d_name, first, strlen(first)) && strstr(e->d_name, "-of-"))) && !stat(file, &of) &&
+            S_ISREG(of.st_mode))
+            sum += (uint64_t)of.st_size;
     }
     if (d) closedir(d);
     return sum;
@@ -106,7 +115,11 @@ static void print_row(const char *folder, const char *name, const struct stat *s
     wf_show(shown, sizeof shown, stem);
     wf_human(size_of(folder, name, st), true, size, sizeof size);
     if (localtime_r(&st->st_mtime, &tm)) strftime(day, sizeof day, "%Y-%m-%d", &tm);
-    printf("%-40s %-11s %12s  %s%s%s\n", shown, part ? "unfinished" : file ? "GGUF" : "safetensors", size, day, *origin ? "  " : "", origin);
+    printf("%-40s %-11s %12s  %s%s%s\n", shown,
+           part   ? "unfinished"
+           : file ? "GGUF"
+                  : "safetensors",
+           size, day, *origin ? "  " : "", origin);
 }
 
 static bool is_folder(const char *path)
@@ -122,8 +135,11 @@ static int cmd_list(const wf_opts *o)
     struct stat st;
     size_t shown = 0;
     wf_models_folder(folder, sizeof folder);
-    if (!is_folder(folder)) return wf_say_error(wf_fail(WEFT_ERR_ARG, "%s is no folder: WEFT_MODELS names the folder of models; "
-                                                                   "`weft info FILE` describes one model", folder));
+    if (!is_folder(folder))
+        return wf_say_error(wf_fail(WEFT_ERR_ARG,
+                                    "%s is no folder: WEFT_MODELS names the folder of models; "
+                                    "`weft info FILE` describes one model",
+                                    folder));
     int n = *folder ? scandir(folder, &names, NULL, alphasort) : -1;
     for (int i = 0; i < n; free(names[i++])) {
         if (!is_model(folder, names[i]->d_name, &st) && !is_unfinished(folder, names[i]->d_name, &st)) continue;
@@ -131,7 +147,11 @@ static int cmd_list(const wf_opts *o)
         print_row(folder, names[i]->d_name, &st);
     }
     free(names);
-    if (!shown) wf_note(o, "no models in %s: put GGUF files and folders there, or links to them, or fetch one by `weft pull`, and run them by name", *folder ? folder : "$WEFT_MODELS");
+    if (!shown)
+        wf_note(o,
+                "no models in %s: put GGUF files and folders there, or links to them, or fetch one by `weft pull`, and "
+                "run them by name",
+                *folder ? folder : "$WEFT_MODELS");
     return 0;
 }
 
@@ -140,7 +160,8 @@ static const wf_opt_group *const groups[] = {&wf_group_general, NULL};
 const wf_command wf_cmd_list = {
     .name = "list",
     .usage = "[options]",
-    .summary = "Lists the folder of models. A model in it goes by its name, without .gguf, wherever a model is expected.",
+    .summary =
+        "Lists the folder of models. A model in it goes by its name, without .gguf, wherever a model is expected.",
     .more = "The folder is ~/.local/share/weft/models (XDG_DATA_HOME moves it, WEFT_MODELS\n"
             "names another one). `weft pull` fetches models into it, and goes on with those\n"
             "that are shown as unfinished; rm removes them.\n",

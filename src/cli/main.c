@@ -10,9 +10,29 @@
 #include <unistd.h>
 
 const wf_command *const wf_commands[] = {
-    &wf_cmd_run,        &wf_cmd_serve, &wf_cmd_info,      &wf_cmd_convert, &wf_cmd_tokenize,    &wf_cmd_detokenize, &wf_cmd_template,
-    &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_bench_ops, &wf_cmd_bench_throughput, &wf_cmd_bench_serve, &wf_cmd_bench_ablation,
-    &wf_cmd_tune,       &wf_cmd_calibrate, &wf_cmd_plan, &wf_cmd_selftest, &wf_cmd_kernels, &wf_cmd_pull, &wf_cmd_list, &wf_cmd_config, &wf_cmd_version, NULL,
+    &wf_cmd_run,
+    &wf_cmd_serve,
+    &wf_cmd_info,
+    &wf_cmd_convert,
+    &wf_cmd_tokenize,
+    &wf_cmd_detokenize,
+    &wf_cmd_template,
+    &wf_cmd_perplexity,
+    &wf_cmd_bench,
+    &wf_cmd_bench_ops,
+    &wf_cmd_bench_throughput,
+    &wf_cmd_bench_serve,
+    &wf_cmd_bench_ablation,
+    &wf_cmd_tune,
+    &wf_cmd_calibrate,
+    &wf_cmd_plan,
+    &wf_cmd_selftest,
+    &wf_cmd_kernels,
+    &wf_cmd_pull,
+    &wf_cmd_list,
+    &wf_cmd_config,
+    &wf_cmd_version,
+    NULL,
 };
 
 static int print_version(const wf_opts *o)
@@ -114,7 +134,8 @@ static int run_command(const wf_command *c, int argc, char **argv)
 {
     wf_opts o = {0};
     int rc = wf_opts_parse(c, argc, argv, &o);
-    bool needs_settings = !o.help && c != &wf_cmd_version; /* what is wrong in the settings must not keep people from these */
+    bool needs_settings = !o.help &&
+                          c != &wf_cmd_version; /* what is wrong in the settings must not keep people from these */
     if (!rc && needs_settings) rc = wf_settings_read();
     o.n_typed = o.n_given;
     if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
@@ -160,14 +181,18 @@ static int unknown_word(const char *word)
     const wf_foreign *f = wf_foreign_find(*word != '-', word, strlen(word));
     wf_show(shown, sizeof shown, word);
     if (f && f->answer) answer = f->answer;
-    else if (*word != '-' && !access(word, F_OK)) answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
+    else if (*word != '-' && !access(word, F_OK))
+        answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
     else find_nearest(word, nearest, sizeof nearest);
-    if (*word == '-' && !answer && !*nearest) answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
-    fprintf(stderr, "weft: unknown %s '%s'%s%s%s\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown, answer ? ": " : "", answer ? answer : "", nearest);
+    if (*word == '-' && !answer && !*nearest)
+        answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
+    fprintf(stderr, "weft: unknown %s '%s'%s%s%s\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown,
+            answer ? ": " : "", answer ? answer : "", nearest);
     return WF_EXIT_USAGE;
 }
 
-/* `weft run help`, which is of a command whose first word is not a text, unless it is a file or a model of that name. */
+/* `weft run help`, which is of a command whose first word is not a text, unless it is a file or a model of that name.
+ */
 static bool wants_help(const wf_command *c, int n, char **words)
 {
     bool text = c->words[0] && !strcmp(c->words[0], "prompt");
@@ -190,11 +215,13 @@ static int dispatch_words(int argc, char **argv)
     return unknown_word(word);
 }
 
-/* If a standard descriptor is closed, the next file opened would get its number and our output. Writes to standard output fail then. */
+/* If a standard descriptor is closed, the next file opened would get its number and our output. Writes to standard
+ * output fail then. */
 static void fill_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_RDWR : O_RDONLY) < 0) _exit(WF_EXIT_RUNTIME);
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_RDWR : O_RDONLY) < 0)
+            _exit(WF_EXIT_RUNTIME);
 }
 
 int main(int argc, char **argv)

@@ -55,6 +55,10 @@ void wf_nearest(char *out, size_t cap, const char *dashes, const char *word, con
     *out = 0;
     for (size_t i = 0; i < WF_NEAREST && best[i] && len < cap; i++) {
         bool last = i + 1 == WF_NEAREST || !best[i + 1];
-        len += (size_t)snprintf(out + len, cap - len, "%s%s%s%s", !i ? "; did you mean " : last ? " or " : ", ", dashes, best[i], last ? "?" : "");
+        len += (size_t)snprintf(out + len, cap - len, "%s%s%s%s",
+                                !i     ? "; did you mean "
+                                : last ? " or "
+                                       : ", ",
+                                dashes, best[i], last ? "?" : "");
     }
 }

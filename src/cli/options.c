@@ -18,8 +18,12 @@ int wf_usage(const wf_command *c, const char *fmt, ...)
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
     wf_show(text, sizeof text, raw);
-    if (c->name[0] == '/') fprintf(stderr, "weft: %s %s\n", c->name, text + (strncmp(text, "--", 2) ? 0 : 2)); /* of a chat, which has no --help */
-    else fprintf(stderr, "weft %s: %s%s%s\nSee `weft %s --help`.\n", c->name, set_in ? set_in : "", set_in ? ": " : "", text, c->name);
+    if (c->name[0] == '/')
+        fprintf(stderr, "weft: %s %s\n", c->name,
+                text + (strncmp(text, "--", 2) ? 0 : 2)); /* of a chat, which has no --help */
+    else
+        fprintf(stderr, "weft %s: %s%s%s\nSee `weft %s --help`.\n", c->name, set_in ? set_in : "", set_in ? ": " : "",
+                text, c->name);
     return WF_EXIT_USAGE;
 }
 
@@ -142,7 +146,8 @@ void wf_opt_allowed(const wf_opt *opt, char *buf, size_t cap)
 {
     if (opt->kind == WF_OPT_CHOICE) snprintf(buf, cap, "one of %s", opt->arg);
     else if (opt->kind == WF_OPT_SEED) snprintf(buf, cap, "an integer from -1 to %llu", (unsigned long long)UINT64_MAX);
-    else if (opt->kind == WF_OPT_U64 && opt->max == 0x1p64) snprintf(buf, cap, "an integer from %.0f to %llu", opt->min, (unsigned long long)UINT64_MAX);
+    else if (opt->kind == WF_OPT_U64 && opt->max == 0x1p64)
+        snprintf(buf, cap, "an integer from %.0f to %llu", opt->min, (unsigned long long)UINT64_MAX);
     else if (opt->kind == WF_OPT_REAL) snprintf(buf, cap, "a number from %g to %g", opt->min, opt->max);
     else snprintf(buf, cap, "an integer from %.0f to %.0f", opt->min, opt->max);
 }
@@ -333,7 +338,8 @@ static bool who_has(const char *name, char *out, size_t cap)
     size_t len = 0, n = 0;
     *out = 0;
     for (size_t i = 0; wf_commands[i] && n < 3; i++)
-        if (wf_opts_find(wf_commands[i], name)) len += (size_t)snprintf(out + len, cap - len, "%s`weft %s`", n++ ? ", " : "", wf_commands[i]->name);
+        if (wf_opts_find(wf_commands[i], name))
+            len += (size_t)snprintf(out + len, cap - len, "%s`weft %s`", n++ ? ", " : "", wf_commands[i]->name);
     return n > 0;
 }
 
@@ -363,13 +369,19 @@ static int unknown_option(const wf_command *c, const struct typed *t)
     if (t->foreign && t->foreign->answer) return wf_usage(c, "%s: %s", t->name, t->foreign->answer);
     if (t->foreign && who_has(t->foreign->ours, owners, sizeof owners))
         return wf_usage(c, "%s: weft calls it --%s, an option of %s", t->name, t->foreign->ours, owners);
-    if (strlen(name) > 1 && who_has(name, owners, sizeof owners)) return wf_usage(c, "unknown option %s; it belongs to %s", t->name, owners);
+    if (strlen(name) > 1 && who_has(name, owners, sizeof owners))
+        return wf_usage(c, "unknown option %s; it belongs to %s", t->name, owners);
     const wf_opt *variable = variable_of(name);
-    if (variable) return wf_usage(c, "%s: it is the variable %s%s now, which docs/command-line.md describes", t->name, variable->name, variable->arg ? "" : "=1");
+    if (variable)
+        return wf_usage(c, "%s: it is the variable %s%s now, which docs/command-line.md describes", t->name,
+                        variable->name, variable->arg ? "" : "=1");
     wf_nearest(nearest, sizeof nearest, "--", name, names, option_names(c, names, WF_LEN(names)));
-    if (!*nearest) wf_nearest(nearest, sizeof nearest, "--", name, names, wf_foreign_names(c, foreign, sizeof foreign, names, WF_LEN(names)));
+    if (!*nearest)
+        wf_nearest(nearest, sizeof nearest, "--", name, names,
+                   wf_foreign_names(c, foreign, sizeof foreign, names, WF_LEN(names)));
     const wf_opt *letter = *nearest || t->name[1] == '-' ? NULL : find_option(c, *name, NULL, 0);
-    if (letter && letter->arg && name[1]) return wf_usage(c, "unknown option %s: if -%c %s is meant, it needs the space", t->name, *name, name + 1);
+    if (letter && letter->arg && name[1])
+        return wf_usage(c, "unknown option %s: if -%c %s is meant, it needs the space", t->name, *name, name + 1);
     return wf_usage(c, "unknown option %s%s", t->name, nearest);
 }
 
@@ -380,8 +392,10 @@ static int unknown_setting(const wf_command *c, const struct typed *t)
     const char *names[64], *name = t->name + strspn(t->name, "-"), *ours = t->foreign ? t->foreign->ours : name;
     if (t->foreign && t->foreign->answer) return wf_usage(c, "%s: %s", name, t->foreign->answer);
     if (t->foreign && t->foreign->already) return wf_usage(c, "%s: weft always does it", name);
-    if (wf_opts_find(&wf_cmd_run, ours)) return wf_usage(c, "%s: it holds for a whole chat; start one with `weft run --%s`", name, ours);
-    if (who_has(ours, owners, sizeof owners)) return wf_usage(c, "%s: it is an option of %s, not of chats", name, owners);
+    if (wf_opts_find(&wf_cmd_run, ours))
+        return wf_usage(c, "%s: it holds for a whole chat; start one with `weft run --%s`", name, ours);
+    if (who_has(ours, owners, sizeof owners))
+        return wf_usage(c, "%s: it is an option of %s, not of chats", name, owners);
     wf_nearest(nearest, sizeof nearest, "", name, names, option_names(c, names, WF_LEN(names)));
     return wf_usage(c, "has no '%s'%s", name, *nearest ? nearest : "; alone it shows all that it has");
 }
@@ -406,7 +420,8 @@ static const wf_opt *find_rival(const wf_opts *o, const wf_opt *opt)
 {
     for (size_t i = 0; i < o->n_given; i++) {
         const wf_opt *other = o->given[i];
-        if (other != opt && other->at == opt->at && (other->kind == WF_OPT_ZERO || opt->kind == WF_OPT_ZERO)) return other;
+        if (other != opt && other->at == opt->at && (other->kind == WF_OPT_ZERO || opt->kind == WF_OPT_ZERO))
+            return other;
     }
     return NULL;
 }
@@ -419,7 +434,8 @@ static int give_without_rival(const wf_command *c, const wf_opt *opt, const char
     int rc = give_value(c, opt, text, o);
     if (rc || !rival || *at == before) return rc;
     const wf_opt *zero = opt->kind == WF_OPT_ZERO ? opt : rival, *other = zero == opt ? rival : opt;
-    return wf_usage(c, "--%s means --%s 0, which conflicts with --%s %g: leave one of them out", zero->name, other->name, other->name, (double)(zero == opt ? before : *at));
+    return wf_usage(c, "--%s means --%s 0, which conflicts with --%s %g: leave one of them out", zero->name,
+                    other->name, other->name, (double)(zero == opt ? before : *at));
 }
 
 /* One option and its value: --name VALUE, --name=VALUE, -n VALUE or, of a number, -n60. Moves *i past both. */
@@ -428,11 +444,14 @@ static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_o
     struct typed t = look_up(c, argv[(*i)++]);
     if (t.foreign && t.foreign->already) return 0;
     if (!t.opt) return unknown_option(c, &t);
-    if (!t.opt->arg) return t.value ? wf_usage(c, "%s takes no value, got '%s'", t.name, t.value) : give_without_rival(c, t.opt, NULL, o);
+    if (!t.opt->arg)
+        return t.value ? wf_usage(c, "%s takes no value, got '%s'", t.name, t.value)
+                       : give_without_rival(c, t.opt, NULL, o);
     if (t.value) return give_without_rival(c, t.opt, t.value, o);
     if (*i >= argc) return wf_usage(c, "%s needs a value: %s", t.name, t.opt->arg);
     if (is_option_word(c, argv[*i]))
-        return wf_usage(c, "%s needs a value: %s. If %s is meant, write --%s=%s", t.name, t.opt->arg, argv[*i], t.opt->name, argv[*i]);
+        return wf_usage(c, "%s needs a value: %s. If %s is meant, write --%s=%s", t.name, t.opt->arg, argv[*i],
+                        t.opt->name, argv[*i]);
     return give_without_rival(c, t.opt, argv[(*i)++], o);
 }
 
@@ -444,7 +463,8 @@ int wf_opts_environment(const wf_command *c, wf_opts *o)
         const char *value = getenv(opt->name);
         bool off = value && !opt->arg && wf_choice_has("0|off|no|false", value, strlen(value));
         if (!value || !*value || off) continue;
-        if (!opt->arg && !wf_choice_has("1|on|yes|true", value, strlen(value))) return wf_usage(c, "$%s: expected 1 or 0, got '%s'", opt->name, value);
+        if (!opt->arg && !wf_choice_has("1|on|yes|true", value, strlen(value)))
+            return wf_usage(c, "$%s: expected 1 or 0, got '%s'", opt->name, value);
         rc = give_value(c, opt, value, o);
     }
     return rc;
@@ -493,7 +513,8 @@ static void nearest_second(const wf_command *c, const char *word, char *out, siz
     const char *names[16];
     size_t n = 0, len = strlen(c->name);
     for (size_t i = 0; wf_commands[i] && n < WF_LEN(names); i++)
-        if (!strncmp(wf_commands[i]->name, c->name, len) && wf_commands[i]->name[len] == ' ') names[n++] = wf_commands[i]->name + len + 1;
+        if (!strncmp(wf_commands[i]->name, c->name, len) && wf_commands[i]->name[len] == ' ')
+            names[n++] = wf_commands[i]->name + len + 1;
     wf_nearest(out, cap, "", word, names, n);
 }
 
@@ -501,7 +522,8 @@ static int unexpected_word(const wf_command *c, const wf_opts *o)
 {
     char nearest[160];
     nearest_second(c, o->args[0], nearest, sizeof nearest);
-    return wf_usage(c, "unexpected argument '%s'%s", o->args[0], o->prompt ? ": a text of several words needs quotes" : nearest);
+    return wf_usage(c, "unexpected argument '%s'%s", o->args[0],
+                    o->prompt ? ": a text of several words needs quotes" : nearest);
 }
 
 /* Positional arguments set the options that they stand for. */

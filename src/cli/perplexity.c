@@ -1,8 +1,9 @@
 /* perplexity: the perplexity of a text, and the logits of given tokens.
  *
- * The definition is llama.cpp's, so that results are comparable. The text is split into chunks of one context. If the model
- * wants a BOS, it replaces the first token of each chunk. Only the second half of each chunk counts, so that every counted
- * token has at least half a context before it. The error is the standard error of the mean, propagated through exp.
+ * The definition is llama.cpp's, so that results are comparable. The text is split into chunks of one context. If the
+ * model wants a BOS, it replaces the first token of each chunk. Only the second half of each chunk counts, so that
+ * every counted token has at least half a context before it. The error is the standard error of the mean, propagated
+ * through exp.
  */
 #include "cli/cli.h"
 
@@ -33,7 +34,8 @@ typedef struct failure {
 
 static void note_failure(failure *f, const struct weft_event *ev)
 {
-    if (ev->kind == WEFT_EVENT_DONE && ev->status) wf_copy(f->message, sizeof f->message, ev->message ? ev->message : "");
+    if (ev->kind == WEFT_EVENT_DONE && ev->status)
+        wf_copy(f->message, sizeof f->message, ev->message ? ev->message : "");
 }
 
 static int say_failure(const failure *f, weft_status s)
@@ -42,12 +44,14 @@ static int say_failure(const failure *f, weft_status s)
     return wf_say_error(s);
 }
 
-static weft_status run_prompt(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn, void *user, meter m)
+static weft_status run_prompt(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn, void *user,
+                              meter m)
 {
     enum { LOOK_MS = 100 };
     struct weft_stats before;
     struct weft_request *r = NULL;
-    struct weft_request_params p = {.tokens = ids, .n_tokens = n, .prefill_only = true, .want_logits = true, .on_event = fn, .user = user};
+    struct weft_request_params p = {
+        .tokens = ids, .n_tokens = n, .prefill_only = true, .want_logits = true, .on_event = fn, .user = user};
     weft_status s;
     weft_engine_stats(e, &before);
     WF_TRY(weft_submit(e, &p, &r));
@@ -99,7 +103,8 @@ static int32_t wanted_bos(const struct weft_model *m)
     return bos;
 }
 
-static int run_chunks(const wf_opts *o, struct weft_engine *e, chunk *c, const int32_t *ids, uint32_t n_chunks, int32_t bos)
+static int run_chunks(const wf_opts *o, struct weft_engine *e, chunk *c, const int32_t *ids, uint32_t n_chunks,
+                      int32_t bos)
 {
     wf_progress bar = {0};
     char what[32];
@@ -135,7 +140,9 @@ static int run_text(const wf_opts *o, const struct weft_model *m, const int32_t 
     if (context < 4) return wf_usage(o->command, "-c %u is too small: a chunk needs 4 tokens", context);
     uint32_t n_chunks = (uint32_t)WF_MIN(n / context, 1000000u);
     if (!n_chunks)
-        return wf_usage(o->command, "the text has %zu tokens, less than one chunk of %u; use a longer text or a smaller -c", n, context);
+        return wf_usage(o->command,
+                        "the text has %zu tokens, less than one chunk of %u; use a longer text or a smaller -c", n,
+                        context);
     if (o->chunks) n_chunks = WF_MIN(n_chunks, o->chunks);
     chunk c = {.n = context, .n_vocab = weft_model_info(m)->n_vocab};
     ep.context = context;
@@ -184,7 +191,8 @@ static void on_end(int sig)
 static bool write_npy_header(FILE *f, size_t n_rows, uint32_t n_columns)
 {
     char head[128];
-    int n = snprintf(head, sizeof head, "\x93NUMPY\x01%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %u), }", 0,
+    int n = snprintf(head, sizeof head,
+                     "\x93NUMPY\x01%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %u), }", 0,
                      (int)sizeof head - 10, 0, n_rows, n_columns);
     memset(head + n, ' ', sizeof head - (size_t)n);
     head[sizeof head - 1] = '\n';
@@ -210,7 +218,9 @@ static int write_rows(const wf_opts *o, struct weft_engine *e, logit_rows *r)
     wf_progress_end(&bar);
     if (s) return say_failure(&r->failure, s);
     if (!r->error && fflush(r->out)) r->error = errno;
-    if (r->error) s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file", o->logits, strerror(r->error));
+    if (r->error)
+        s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file", o->logits,
+                    strerror(r->error));
     else if (r->n != n) s = wf_fail(WEFT_ERR_INTERNAL, "the engine gave logits of %zu positions, not %zu", r->n, n);
     return s ? wf_say_error(s) : 0;
 }
@@ -219,7 +229,8 @@ static int write_logits(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
-    if (ep.context && ep.context < o->tokens.n) return wf_usage(o->command, "-c %u is less than the %zu tokens", ep.context, o->tokens.n);
+    if (ep.context && ep.context < o->tokens.n)
+        return wf_usage(o->command, "-c %u is less than the %zu tokens", ep.context, o->tokens.n);
     if (!ep.context) ep.context = (uint32_t)o->tokens.n;
     wf_only_calibrated(m, &ep);
     weft_status s = wf_output_check(o->logits); /* before the weights load */
@@ -255,12 +266,13 @@ static int cmd_perplexity(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {'c', "ctx-size", "CONTEXT", "tokens of a chunk; 0: the model's context (default: the same, at most 512)", WF_OPT_U32, AT(engine.context), 0, 1 << 24},
+    {'c', "ctx-size", "CONTEXT", "tokens of a chunk; 0: the model's context (default: the same, at most 512)",
+     WF_OPT_U32, AT(engine.context), 0, 1 << 24},
     {0, "chunks", "N", "evaluate only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
-    {0, "tokens", "1,2,3", "token ids for --logits, used as they are: no BOS is added",
-     WF_OPT_LIST, AT(tokens), 0, 2147483647.0},
-    {0, "logits", "OUT.npy", "write the logits of all positions as float32 [tokens, vocabulary]",
-     WF_OPT_TEXT, AT(logits)},
+    {0, "tokens", "1,2,3", "token ids for --logits, used as they are: no BOS is added", WF_OPT_LIST, AT(tokens), 0,
+     2147483647.0},
+    {0, "logits", "OUT.npy", "write the logits of all positions as float32 [tokens, vocabulary]", WF_OPT_TEXT,
+     AT(logits)},
 };
 static const WF_GROUP(group, "Measure", rows);
 static const wf_opt_group *const groups[] = {

@@ -46,7 +46,11 @@ static weft_status print_rates(const char *path)
     wf_field_number("context", p->context);
     printf("    \"rates\": %s", p->n_rates ? "" : "[]\n");
     for (const struct weft_profile_rate *r = p->rates; r < p->rates + p->n_rates; r++)
-        wf_rows_add(&rows, (const wf_cell[]){{weft_class_name(r->op_class)}, {.number = r->share}, {.number = r->lost}, {.number = r->rate}, {.number = r->spread}});
+        wf_rows_add(&rows, (const wf_cell[]){{weft_class_name(r->op_class)},
+                                             {.number = r->share},
+                                             {.number = r->lost},
+                                             {.number = r->rate},
+                                             {.number = r->spread}});
     wf_rows_end(&rows);
     puts("}");
     weft_profile_free(p);
@@ -107,12 +111,15 @@ static int check_options(const wf_opts *o)
     static const char *const of_cost[] = {"on", "n-devices", "const"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
-    if (o->json && !o->cost && (!o->print_profile || o->engine.timeline)) return wf_usage(o->command, "--json belongs to --cost and --profile");
-    if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
+    if (o->json && !o->cost && (!o->print_profile || o->engine.timeline))
+        return wf_usage(o->command, "--json belongs to --cost and --profile");
+    if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure))
+        return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
     if (o->search.seconds && !o->search.profile) return wf_usage(o->command, "--seconds needs --search PROFILE");
     if (!o->cost && o->explain.tokens && o->explain.decodes > o->explain.tokens)
-        return wf_usage(o->command, "--decodes %u of --tokens %u: each decode is one of these tokens", o->explain.decodes, o->explain.tokens);
+        return wf_usage(o->command, "--decodes %u of --tokens %u: each decode is one of these tokens",
+                        o->explain.decodes, o->explain.tokens);
     if (o->cost && o->explain.decodes && !o->explain.tokens) return wf_usage(o->command, "--decodes needs --tokens");
     return 0;
 }
@@ -124,7 +131,8 @@ static int check_search(const wf_opts *o)
     weft_status s = weft_profile_read(o->search.profile, &p);
     weft_profile_free(p);
     if (!s && o->search.plan && wf_same_file(o->search.profile, o->search.plan))
-        return wf_usage(o->command, "-o %s would overwrite the profile that is searched: name another file", o->search.plan);
+        return wf_usage(o->command, "-o %s would overwrite the profile that is searched: name another file",
+                        o->search.plan);
     if (!s && o->search.plan) s = wf_output_check(o->search.plan);
     return s ? wf_say_error(s) : 0;
 }
@@ -144,42 +152,81 @@ static int cmd_plan(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "max-num-seqs", "N", "most sequences in a batch (default: those of this batch)", WF_OPT_U32, AT(engine.n_seqs), 1, MAX_SEQS},
-    {0, "max-num-batched-tokens", "N", "tokens of the largest step (default: --tokens; without that, as `weft serve`)", WF_OPT_U32,
-     AT(engine.max_batched_tokens), 1, 65536},
+    {0, "max-num-seqs", "N", "most sequences in a batch (default: those of this batch)", WF_OPT_U32, AT(engine.n_seqs),
+     1, MAX_SEQS},
+    {0, "max-num-batched-tokens", "N", "tokens of the largest step (default: --tokens; without that, as `weft serve`)",
+     WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
     {0, "tokens", "N", "tokens of the batch (default: the largest step)", WF_OPT_U32, AT(explain.tokens), 1, 65536},
-    {0, "decodes", "N", "how many of these tokens are decodes, one per sequence; the rest is one prompt (default 0)", WF_OPT_U32, AT(explain.decodes), 0, 65536},
-    {0, "context", "N", "tokens of the longest sequence (default: the context length, -c)", WF_OPT_U32, AT(explain.context), 1, 1 << 24},
+    {0, "decodes", "N", "how many of these tokens are decodes, one per sequence; the rest is one prompt (default 0)",
+     WF_OPT_U32, AT(explain.decodes), 0, 65536},
+    {0, "context", "N", "tokens of the longest sequence (default: the context length, -c)", WF_OPT_U32,
+     AT(explain.context), 1, 1 << 24},
 };
 static const wf_opt cost_rows[] = {
-    {0, "cost", NULL, "print what bounds a load of requests on a device and how many tokens per second are possible, instead of commands", WF_OPT_FLAG, AT(cost)},
-    {0, "on", "NAME", "take the constants of a known device from a table: h200, a100-80, ... (a wrong name lists them)", WF_OPT_TEXT, AT(costs.on)},
-    {0, "measure", NULL, "measure the peak rates of the device, for about a second, and estimate the time of each command from them; with --cost, anew (default: once; they are kept as those of `weft tune`); with --timeline, run the step, too", WF_OPT_FLAG, AT(costs.measure)},
-    {0, "n-devices", "N", "devices that share every matrix (tensor parallelism), in this estimate only (default 1)", WF_OPT_U32, AT(costs.n_devices), 1, 1024},
-    {0, "const", "IN:OUT", "prompt and generated tokens of a request on average (default 512:1024)", WF_OPT_TEXT, AT(load.lengths)},
-    {0, "json", NULL, "print as JSON; with --profile, what ops of memory, copies and network keep beside compute that loses a part of its rate (bench/plot.py draws both)", WF_OPT_FLAG, AT(json)},
+    {0, "cost", NULL,
+     "print what bounds a load of requests on a device and how many tokens per second are possible, instead of "
+     "commands",
+     WF_OPT_FLAG, AT(cost)},
+    {0, "on", "NAME", "take the constants of a known device from a table: h200, a100-80, ... (a wrong name lists them)",
+     WF_OPT_TEXT, AT(costs.on)},
+    {0, "measure", NULL,
+     "measure the peak rates of the device, for about a second, and estimate the time of each command from them; with "
+     "--cost, anew (default: once; they are kept as those of `weft tune`); with --timeline, run the step, too",
+     WF_OPT_FLAG, AT(costs.measure)},
+    {0, "n-devices", "N", "devices that share every matrix (tensor parallelism), in this estimate only (default 1)",
+     WF_OPT_U32, AT(costs.n_devices), 1, 1024},
+    {0, "const", "IN:OUT", "prompt and generated tokens of a request on average (default 512:1024)", WF_OPT_TEXT,
+     AT(load.lengths)},
+    {0, "json", NULL,
+     "print as JSON; with --profile, what ops of memory, copies and network keep beside compute that loses a part of "
+     "its rate (bench/plot.py draws both)",
+     WF_OPT_FLAG, AT(json)},
 };
 static const wf_opt search_rows[] = {
-    {0, "search", "PROFILE", "search plans that overlap ops of this batch, by simulation from the times in this file; Ctrl-C ends it with the best so far", WF_OPT_TEXT, AT(search.profile)},
-    {'o', "output", "FILE", "write the best plan to this file, for --plan; without a faster one, the sequential plan", WF_OPT_TEXT, AT(search.plan)},
+    {0, "search", "PROFILE",
+     "search plans that overlap ops of this batch, by simulation from the times in this file; Ctrl-C ends it with the "
+     "best so far",
+     WF_OPT_TEXT, AT(search.profile)},
+    {'o', "output", "FILE", "write the best plan to this file, for --plan; without a faster one, the sequential plan",
+     WF_OPT_TEXT, AT(search.plan)},
     {0, "seconds", "N", "most seconds to search (default 600)", WF_OPT_U32, AT(search.seconds), 1, 86400},
-    {0, "profile", "PROFILE", "print the times in this file and nothing else; with --timeline, draw by them; with --json, what ops keep of their rates beside compute", WF_OPT_TEXT, AT(print_profile)},
+    {0, "profile", "PROFILE",
+     "print the times in this file and nothing else; with --timeline, draw by them; with --json, what ops keep of "
+     "their rates beside compute",
+     WF_OPT_TEXT, AT(print_profile)},
 };
 static const WF_GROUP(search_group, "Search", search_rows);
 static const WF_GROUP(cost_group, "Cost", cost_rows);
 static const WF_GROUP(group, "Batch", rows);
-static const wf_opt_group *const groups[] = {&wf_group_model, &group, &wf_group_shape, &cost_group, &search_group, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {&wf_group_model,
+                                             &group,
+                                             &wf_group_shape,
+                                             &cost_group,
+                                             &search_group,
+                                             &wf_group_context,
+                                             &wf_group_device,
+                                             &wf_group_kernels,
+                                             &wf_group_testing,
+                                             &wf_group_general,
+                                             NULL};
 
 const wf_command wf_cmd_plan = {
     .name = "plan",
     .usage = "[-m FILE] [--tokens N] [--cost | --timeline FILE] [options]",
-    .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
-               "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --measure), and its kernels. Of the "
-               "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
-               "--timeline FILE.svg draws, and FILE.json writes for Perfetto, when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
-               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates from peak rates; with --measure also as the device runs it. "
-               "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network and energy take by themselves, which of "
-               "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on no device.",
+    .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it "
+               "waits for, its share of the "
+               "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in "
+               "microseconds (with --measure), and its kernels. Of the "
+               "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan "
+               "FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
+               "--timeline FILE.svg draws, and FILE.json writes for Perfetto, when each op runs and how much of the "
+               "device's compute, memory bandwidth, copies and network it uses, as the simulator "
+               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates "
+               "from peak rates; with --measure also as the device runs it. "
+               "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network "
+               "and energy take by themselves, which of "
+               "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on "
+               "no device.",
     .groups = groups,
     .run = cmd_plan,
 };

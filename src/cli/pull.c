@@ -24,11 +24,22 @@ static int cmd_pull(const wf_opts *o)
     char folder[PATH_MAX];
     wf_models_folder(folder, sizeof folder);
     if (o->n_args > 1) return wf_usage(o->command, "unexpected argument '%s': one model at a time", o->args[1]);
-    if (!o->n_args) return wf_usage(o->command, "what to fetch is missing, such as hf:ORG/REPO or the address of a GGUF file");
+    if (!o->n_args)
+        return wf_usage(o->command, "what to fetch is missing, such as hf:ORG/REPO or the address of a GGUF file");
     if (!*folder) return wf_usage(o->command, "there is no folder of models: set WEFT_MODELS");
-    wf_pull_params p = {.source = o->args[0], .folder = folder, .name = o->write_to, .force = o->force, .dry_run = o->pull.dry_run, .quiet = o->quiet,
-                        .retries = wf_opts_has(o, "WEFT_PULL_RETRIES") ? o->pull.retries : RETRIES, .retry_s = wf_opts_has(o, "WEFT_PULL_DELAY") ? o->pull.retry_s : RETRY_S,
-                        .stall_s = o->pull.stall_s ? o->pull.stall_s : STALL_S, .stop = wf_interrupted, .say = say_line, .user = (void *)o, .nearest = wf_nearest};
+    wf_pull_params p = {.source = o->args[0],
+                        .folder = folder,
+                        .name = o->write_to,
+                        .force = o->force,
+                        .dry_run = o->pull.dry_run,
+                        .quiet = o->quiet,
+                        .retries = wf_opts_has(o, "WEFT_PULL_RETRIES") ? o->pull.retries : RETRIES,
+                        .retry_s = wf_opts_has(o, "WEFT_PULL_DELAY") ? o->pull.retry_s : RETRY_S,
+                        .stall_s = o->pull.stall_s ? o->pull.stall_s : STALL_S,
+                        .stop = wf_interrupted,
+                        .say = say_line,
+                        .user = (void *)o,
+                        .nearest = wf_nearest};
     wf_catch_end(NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error */
     weft_status s = wf_pull(&p);
@@ -47,7 +58,8 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
 const wf_command wf_cmd_pull = {
     .name = "pull",
     .usage = "SOURCE [-o NAME] [options]",
-    .summary = "Fetches a model into the folder of models, where it goes by its name. The same command goes on with what was broken off.",
+    .summary = "Fetches a model into the folder of models, where it goes by its name. The same command goes on with "
+               "what was broken off.",
     .more = "SOURCE is one of\n"
             "  hf:ORG/REPO          the GGUF file of type Q4_K_M, or the only one, in that\n"
             "                       repository of the Hugging Face Hub, with all its parts;\n"

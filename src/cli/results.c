@@ -1,5 +1,5 @@
-/* results: peer measurements and the rows of bench/results. Each row has weft's rate and, if there is one, the rate that a peer
- * reached in the same run. */
+/* results: peer measurements and the rows of bench/results. Each row has weft's rate and, if there is one, the rate
+ * that a peer reached in the same run. */
 #include "base/file.h"
 #include "cli/bench.h"
 #include "cli/rows.h"

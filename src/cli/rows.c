@@ -113,7 +113,8 @@ static void print_people_head(const wf_rows *r)
 static void print_value(const wf_column *c, const wf_cell *cell, bool json)
 {
     char number[40];
-    if (c->kind == WF_TRUTH) fputs(json ? (cell->number != 0 ? "true" : "false") : cell->number != 0 ? "1" : "0", stdout);
+    if (c->kind == WF_TRUTH)
+        fputs(json ? (cell->number != 0 ? "true" : "false") : cell->number != 0 ? "1" : "0", stdout);
     else if (c->kind == WF_RAW) fputs(cell->text, stdout);
     else if (c->kind == WF_NUMBER && isnan(cell->number)) fputs(json ? "null" : "", stdout);
     else if (c->kind == WF_NUMBER) exact_number(cell->number, number, sizeof number), fputs(number, stdout);

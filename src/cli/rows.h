@@ -1,4 +1,5 @@
-/* rows: what commands measure, as a table for people (Markdown), as JSON and as CSV, all from one description of the columns. */
+/* rows: what commands measure, as a table for people (Markdown), as JSON and as CSV, all from one description of the
+ * columns. */
 #ifndef WF_CLI_ROWS_H
 #define WF_CLI_ROWS_H
 

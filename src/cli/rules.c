@@ -1,6 +1,8 @@
-/* rules: which settings go with what is typed or piped, from tables of options that conflict and of those that need others. See cli.h.
+/* rules: which settings go with what is typed or piped, from tables of options that conflict and of those that need
+ * others. See cli.h.
  *
- * The commands check the same of what is typed, where a conflict is a mistake to be told; a setting for all runs is left out. */
+ * The commands check the same of what is typed, where a conflict is a mistake to be told; a setting for all runs is
+ * left out. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -11,9 +13,17 @@
 static const struct {
     const char *one, *other, *commands;
 } rivals[] = {
-    {"quiet", "verbose", NULL}, {"prompt", "file", NULL}, {"prompt|file", "tokens", NULL}, {"model", "shape", NULL},
-    {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"timeline", "cost|search", "plan"}, {"cost|search|profile", "plan", "plan"},
-    {"on", "device|measure", "plan"}, {"overlap", "file|repetitions|dataset-path", NULL},
+    {"quiet", "verbose", NULL},
+    {"prompt", "file", NULL},
+    {"prompt|file", "tokens", NULL},
+    {"model", "shape", NULL},
+    {"base-url", "host|port", NULL},
+    {"cost", "search|profile", "plan"},
+    {"search", "profile", "plan"},
+    {"timeline", "cost|search", "plan"},
+    {"cost|search|profile", "plan", "plan"},
+    {"on", "device|measure", "plan"},
+    {"overlap", "file|repetitions|dataset-path", NULL},
 };
 
 /* In these commands the options have no meaning without one of the needed ones. */
@@ -24,7 +34,10 @@ static const struct {
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "request-rate", "arrivals"},
     {"bench throughput", "arrivals", "request-rate|dataset-path"},
-    {"info", "ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|attention-windows|f16-residual", "model|shape|json"},
+    {"info",
+     "ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|attention-windows|f16-"
+     "residual",
+     "model|shape|json"},
     {"kernels|tune", "type", "shape"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
@@ -33,7 +46,8 @@ static const struct {
     {"plan", "output|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "profile|output|context", "overlap"},
-    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|ctx-size", "overlap|dataset-path"},
+    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|ctx-size",
+     "overlap|dataset-path"},
     {"tune", "dataset-path", ""}, /* a setting for all runs is of those that run loads */
 };
 
@@ -49,12 +63,14 @@ static bool any_typed(const wf_opts *o, const char *names)
     return false;
 }
 
-/* A text that the command takes without an option: its arguments, or what comes in by a pipe or from a file; /dev/null is none. */
+/* A text that the command takes without an option: its arguments, or what comes in by a pipe or from a file; /dev/null
+ * is none. */
 static bool has_text(const wf_command *c, const wf_opts *o)
 {
     struct stat st;
     if (c->takes_args && o->n_args) return true;
-    return c->reads_stdin && !fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
+    return c->reads_stdin && !fstat(STDIN_FILENO, &st) &&
+           (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name)

@@ -18,19 +18,22 @@ static const wf_opt generation_rows[] = {
 static const WF_GROUP(generation_group, "Generation", generation_rows);
 
 static const wf_opt chat_rows[] = {
-    {0, "chat", NULL, "apply the chat template to -p, -f or each line of standard input", WF_OPT_FLAG,
-     AT(chat)},
+    {0, "chat", NULL, "apply the chat template to -p, -f or each line of standard input", WF_OPT_FLAG, AT(chat)},
     {0, "system", "TEXT", "system message (implies --chat)", WF_OPT_TEXT, AT(system)},
     {0, "chat-template", "FILE",
      "Jinja chat template in a file (implies --chat; default: the model's); '?': say which there is", WF_OPT_TEXT,
      AT(chat_template)},
-    {0, "hide-thoughts", NULL, "leave out what a reasoning model thinks before its answer", WF_OPT_FLAG, AT(hide_thoughts)},
-    {0, "context-shift", "on|off", "when the context is full: drop the oldest turns of the chat, or refuse the message (default on)", WF_OPT_CHOICE, AT(context_shift)},
+    {0, "hide-thoughts", NULL, "leave out what a reasoning model thinks before its answer", WF_OPT_FLAG,
+     AT(hide_thoughts)},
+    {0, "context-shift", "on|off",
+     "when the context is full: drop the oldest turns of the chat, or refuse the message (default on)", WF_OPT_CHOICE,
+     AT(context_shift)},
 };
 static const WF_GROUP(chat_group, "Chat", chat_rows);
 
 /* Continues the text, or starts from BOS if it is empty. */
-static int complete_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len)
+static int complete_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text,
+                         size_t len)
 {
     wf_generate_catch_interrupts();
     struct weft_request_params p = wf_request_params(o, m);
@@ -56,7 +59,8 @@ static bool wants_chat(const wf_opts *o)
     return o->chat || o->system || o->chat_template;
 }
 
-static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, bool has_text, enum mode *mode)
+static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, bool has_text,
+                       enum mode *mode)
 {
     if (has_text && !wants_chat(o)) return *mode = COMPLETE, 0;
     weft_status s = wf_chat_check(m, chat_template);

@@ -1,4 +1,5 @@
-/* sampling: what holds for a model: its own sampling and weft's defaults, over which the options go; and that as text. See cli.h. */
+/* sampling: what holds for a model: its own sampling and weft's defaults, over which the options go; and that as text.
+ * See cli.h. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m
     for (size_t i = 0; i < o->n_given; i++) {
         const wf_opt *opt = o->given[i];
         size_t size = opt->kind == WF_OPT_SEED ? sizeof(uint64_t) : sizeof(float);
-        if (opt->at >= FIRST && opt->at < FIRST + sizeof s) memcpy((char *)&s + (opt->at - FIRST), (const char *)o + opt->at, size);
+        if (opt->at >= FIRST && opt->at < FIRST + sizeof s)
+            memcpy((char *)&s + (opt->at - FIRST), (const char *)o + opt->at, size);
     }
     return s;
 }
@@ -62,5 +64,7 @@ void wf_sampling_summary(const struct weft_sampling *s, char *buf, size_t cap)
     size_t len = s->temperature == 0 ? (size_t)snprintf(buf, cap, on ? "greedy, " : "greedy") : 0;
     len += wf_sampling_print(s, on, buf + len, cap - len);
     for (size_t i = 0; i < WF_LEN(penalties) && len < cap; i++)
-        if (penalties[i] != 0) len += (size_t)snprintf(buf + len, cap - len, ", %s %g", i ? "frequency-penalty" : "presence-penalty", penalties[i]);
+        if (penalties[i] != 0)
+            len += (size_t)snprintf(buf + len, cap - len, ", %s %g", i ? "frequency-penalty" : "presence-penalty",
+                                    penalties[i]);
 }

@@ -8,30 +8,41 @@
 #define MANY      2147483647.0
 
 static const wf_opt listen_rows[] = {
-    {0, "host", "ADDRESS", "address to listen on (default 127.0.0.1: this machine only)",
-     WF_OPT_TEXT, AT(serve.host)},
-    {0, "port", "PORT", "port to listen on; 0 picks a free one and prints it (default 8080)",
-     WF_OPT_U32, AT(serve.port), 0, 65535},
-    {0, "api-key", "KEY", "require this API key, or another one; repeatable. It does not stay in the list of processes; $WEFT_API_KEY sets one, too", WF_OPT_WORDS,
-     AT(api_keys)},
-    {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line; empty lines and those that begin with # are skipped, and blanks around a key do not count",
+    {0, "host", "ADDRESS", "address to listen on (default 127.0.0.1: this machine only)", WF_OPT_TEXT, AT(serve.host)},
+    {0, "port", "PORT", "port to listen on; 0 picks a free one and prints it (default 8080)", WF_OPT_U32,
+     AT(serve.port), 0, 65535},
+    {0, "api-key", "KEY",
+     "require this API key, or another one; repeatable. It does not stay in the list of processes; $WEFT_API_KEY sets "
+     "one, too",
+     WF_OPT_WORDS, AT(api_keys)},
+    {0, "api-key-file", "FILE",
+     "require one of the API keys in this file, one per line; empty lines and those that begin with # are skipped, and "
+     "blanks around a key do not count",
      WF_OPT_TEXT, AT(serve.api_key_file)},
-    {0, "trusted-proxy", "ADDRESS", "take the address of a client from the X-Forwarded-For of this proxy, or of a network such as 10.0.0.0/8; repeatable (default: from none)",
+    {0, "trusted-proxy", "ADDRESS",
+     "take the address of a client from the X-Forwarded-For of this proxy, or of a network such as 10.0.0.0/8; "
+     "repeatable (default: from none)",
      WF_OPT_WORDS, AT(trusted_proxies)},
-    {0, "allow-origin", "ORIGIN", "allow browser requests from pages of this origin (CORS), e.g. https://example.com; * allows all (default: only the server's own page)",
+    {0, "allow-origin", "ORIGIN",
+     "allow browser requests from pages of this origin (CORS), e.g. https://example.com; * allows all (default: only "
+     "the server's own page)",
      WF_OPT_TEXT, AT(serve.allow_origin)},
 };
 static const WF_GROUP(listen_group, "Listening", listen_rows);
 
 static const wf_opt served_rows[] = {
-    {0, "served-model-name", "NAME", "model name in the API (default: the file's name)",
-     WF_OPT_TEXT, AT(serve.model_name)},
-    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's); '?': say which there is", WF_OPT_TEXT,
-     AT(serve.chat_template)},
-    {0, "tool-call-parser", "NAME", "kind of tool calls in answers, such as hermes, mistral or llama3_json; none: leave them as text (default auto: by the chat template)", WF_OPT_TEXT,
-     AT(serve.tool_call_parser)},
-    {0, "reasoning-parser", "NAME", "kind of thoughts before answers, such as deepseek_r1 or openai_gptoss, which become reasoning_content; none: leave them as text (default auto: by the chat template)", WF_OPT_TEXT,
-     AT(serve.reasoning_parser)},
+    {0, "served-model-name", "NAME", "model name in the API (default: the file's name)", WF_OPT_TEXT,
+     AT(serve.model_name)},
+    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's); '?': say which there is",
+     WF_OPT_TEXT, AT(serve.chat_template)},
+    {0, "tool-call-parser", "NAME",
+     "kind of tool calls in answers, such as hermes, mistral or llama3_json; none: leave them as text (default auto: "
+     "by the chat template)",
+     WF_OPT_TEXT, AT(serve.tool_call_parser)},
+    {0, "reasoning-parser", "NAME",
+     "kind of thoughts before answers, such as deepseek_r1 or openai_gptoss, which become reasoning_content; none: "
+     "leave them as text (default auto: by the chat template)",
+     WF_OPT_TEXT, AT(serve.reasoning_parser)},
 };
 static const WF_GROUP(served_group, "API", served_rows);
 
@@ -41,26 +52,30 @@ static const wf_opt limit_rows[] = {
      "whole prompts (orca); request: static batching (default nanoflow)",
      WF_OPT_CHOICE, AT(engine.policy)},
     {0, "scheduling-policy", "fcfs|priority",
-     "priority: requests may have a priority, lower is earlier. Either way clients (by API key, else address) take turns, and the requests of one are first come, first served (default fcfs)",
+     "priority: requests may have a priority, lower is earlier. Either way clients (by API key, else address) take "
+     "turns, and the requests of one are first come, first served (default fcfs)",
      WF_OPT_CHOICE, AT(scheduling_policy)},
-    {0, "max-num-seqs-per-client", "N", "most sequences of one client in a batch (default: as --max-num-seqs)", WF_OPT_U32,
-     AT(engine.seqs_per_client), 1, 65536},
-    {0, "max-queue", "N", "most queued sequences of one client; more get status 503. Several have fewer each, and together less than twice as many (default 256)",
+    {0, "max-num-seqs-per-client", "N", "most sequences of one client in a batch (default: as --max-num-seqs)",
+     WF_OPT_U32, AT(engine.seqs_per_client), 1, 65536},
+    {0, "max-queue", "N",
+     "most queued sequences of one client; more get status 503. Several have fewer each, and together less than twice "
+     "as many (default 256)",
      WF_OPT_U32, AT(serve.max_queue), 1, MANY},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)", WF_OPT_U32,
      AT(serve.request_timeout_s), 1, 1e6},
-    {0, "shutdown-timeout", "S", "seconds that running requests get after SIGTERM (default 30)",
-     WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
-    {0, "max-connections", "N", "most connections with a request; more get status 503. The oldest idle one makes room for a new one (default 4096)", WF_OPT_U32,
-     AT(serve.max_connections), 4, 1e6},
+    {0, "shutdown-timeout", "S", "seconds that running requests get after SIGTERM (default 30)", WF_OPT_U32,
+     AT(serve.shutdown_timeout_s), 1, 1e6},
+    {0, "max-connections", "N",
+     "most connections with a request; more get status 503. The oldest idle one makes room for a new one (default "
+     "4096)",
+     WF_OPT_U32, AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Scheduling and limits", limit_rows);
 
 static const wf_opt log_rows[] = {
-    {0, "metrics-prefix", "TEXT", "prefix of metric names; vllm: matches vLLM's dashboards (default weft:)", WF_OPT_TEXT,
-     AT(serve.metrics_prefix)},
-    {0, "log-json", NULL, "log JSON lines, one also for each request", WF_OPT_FLAG,
-     AT(serve.log_json)},
+    {0, "metrics-prefix", "TEXT", "prefix of metric names; vllm: matches vLLM's dashboards (default weft:)",
+     WF_OPT_TEXT, AT(serve.metrics_prefix)},
+    {0, "log-json", NULL, "log JSON lines, one also for each request", WF_OPT_FLAG, AT(serve.log_json)},
 };
 static const WF_GROUP(log_group, "Monitoring", log_rows);
 
@@ -106,7 +121,8 @@ static int open_both(void *user, wf_opening *out)
 /* Is it a valid start of a Prometheus metric name? */
 static bool prefix_good(const char *p)
 {
-    static const char digits[] = "0123456789", rest[] = "_:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    static const char digits[] = "0123456789",
+                      rest[] = "_:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     return !p || (p[strspn(p, rest)] == 0 && (!*p || !strchr(digits, *p)));
 }
 
@@ -134,7 +150,9 @@ static int serve_with(const wf_opts *o, char *const *keys)
     context c = {.o = o, .engine = o->engine};
     wf_serve_params p = o->serve;
     if (!prefix_good(p.metrics_prefix))
-        return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
+        return wf_usage(o->command,
+                        "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'",
+                        p.metrics_prefix);
     if (wf_asks_template(p.chat_template)) return wf_explain_template(o);
     char *chat_template = NULL;
     int rc = wf_read_template(p.chat_template, &chat_template);
@@ -165,7 +183,8 @@ static bool is_empty(const char *variable)
 
 static int cmd_serve(const wf_opts *o)
 {
-    if (is_empty("WEFT_API_KEY")) return wf_usage(o->command, "WEFT_API_KEY is set, but empty: give it a key, or unset it to serve without one");
+    if (is_empty("WEFT_API_KEY"))
+        return wf_usage(o->command, "WEFT_API_KEY is set, but empty: give it a key, or unset it to serve without one");
     char **keys = wf_calloc(o->api_keys.n + 1, sizeof *keys);
     if (keys) hide_keys(o, keys);
     int rc = keys ? serve_with(o, keys) : wf_say_error(WEFT_ERR_NOMEM);
@@ -174,8 +193,13 @@ static int cmd_serve(const wf_opts *o)
 }
 
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &listen_group,    &served_group,     &wf_group_sampling_defaults, &wf_group_batching, &limit_group, &log_group,
-    &wf_group_profile, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_model,    &listen_group,
+    &served_group,      &wf_group_sampling_defaults,
+    &wf_group_batching, &limit_group,
+    &log_group,         &wf_group_profile,
+    &wf_group_context,  &wf_group_device,
+    &wf_group_kernels,  &wf_group_testing,
+    &wf_group_general,  NULL,
 };
 
 const wf_command wf_cmd_serve = {

@@ -1,7 +1,8 @@
-/* settings: options that are set once for all runs, in WEFT_MODEL, WEFT_DEVICE, WEFT_API_KEY and the settings file; `weft config` prints them.
+/* settings: options that are set once for all runs, in WEFT_MODEL, WEFT_DEVICE, WEFT_API_KEY and the settings file;
+ * `weft config` prints them.
  *
- * The command line goes before variables, variables before the file; of options that may be repeated all count. A setting applies to every
- * command that has the option, unless rules.c says that it does not go with what is typed. */
+ * The command line goes before variables, variables before the file; of options that may be repeated all count. A
+ * setting applies to every command that has the option, unless rules.c says that it does not go with what is typed. */
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -67,9 +68,13 @@ static int unknown_setting(const char *name, unsigned line, const wf_foreign *fo
     char nearest[160];
     const wf_foreign *unused;
     if (foreign && foreign->answer) return bad_setting(name, line, "%s: %s", name, foreign->answer);
-    if (option_of(name, &unused)) return bad_setting(name, line, "there is no option '%s' for all runs: it only holds where it is typed, so leave the line out", name);
+    if (option_of(name, &unused))
+        return bad_setting(
+            name, line, "there is no option '%s' for all runs: it only holds where it is typed, so leave the line out",
+            name);
     wf_opts_nearest(name, nearest, sizeof nearest);
-    return bad_setting(name, line, "there is no option '%s'%s", name, *nearest ? nearest : "; `weft help COMMAND` lists those of a command");
+    return bad_setting(name, line, "there is no option '%s'%s", name,
+                       *nearest ? nearest : "; `weft help COMMAND` lists those of a command");
 }
 
 /* ---- reading ----------------------------------------------------------------------------------
@@ -115,8 +120,10 @@ static int expand_home(const wf_opt *opt, const char *value, unsigned line, char
     char path[PATH_MAX];
     *own = NULL;
     if (!is_path(opt) || strncmp(value, "~/", 2)) return 0;
-    if (!home || *home != '/') return bad_setting(opt->name, line, "%s: there is no HOME to take for ~: write the whole path", opt->name);
-    if (snprintf(path, sizeof path, "%s%s", home, value + 1) >= (int)sizeof path) return bad_setting(opt->name, line, "%s: the path is too long", opt->name);
+    if (!home || *home != '/')
+        return bad_setting(opt->name, line, "%s: there is no HOME to take for ~: write the whole path", opt->name);
+    if (snprintf(path, sizeof path, "%s%s", home, value + 1) >= (int)sizeof path)
+        return bad_setting(opt->name, line, "%s: the path is too long", opt->name);
     *own = wf_strdup(path);
     return *own ? 0 : wf_say_error(WEFT_ERR_NOMEM);
 }
@@ -137,9 +144,14 @@ static int bad_flag(const wf_opt *opt, const char *value, unsigned line)
 {
     const wf_opt *other = NULL;
     const char *of = "";
-    for (size_t i = 0; wf_commands[i] && !(other && other->arg); i++) other = wf_opts_find(wf_commands[i], opt->name), of = wf_commands[i]->name;
-    if (!other || !other->arg) return bad_setting(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
-    return bad_setting(opt->name, line, "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed", opt->name, value, opt->name, other->arg, of);
+    for (size_t i = 0; wf_commands[i] && !(other && other->arg); i++)
+        other = wf_opts_find(wf_commands[i], opt->name), of = wf_commands[i]->name;
+    if (!other || !other->arg)
+        return bad_setting(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
+    return bad_setting(
+        opt->name, line,
+        "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed",
+        opt->name, value, opt->name, other->arg, of);
 }
 
 /* The last one of a name counts. */
@@ -148,7 +160,11 @@ static int add_setting(const char *name, const char *value, unsigned line)
     const wf_foreign *foreign;
     const wf_opt *opt = setting_meaning(name, &foreign);
     char *own;
-    if (!opt && foreign && foreign->already) return is_on(value) ? 0 : bad_setting(name, line, "%s: expected on, got '%s': weft always does it, so leave the line out", name, value);
+    if (!opt && foreign && foreign->already)
+        return is_on(value)
+                   ? 0
+                   : bad_setting(name, line, "%s: expected on, got '%s': weft always does it, so leave the line out",
+                                 name, value);
     if (!opt) return unknown_setting(name, line, foreign);
     if (!opt->arg && !is_on(value) && !is_off(value)) return bad_flag(opt, value, line);
     size_t i = place_of(opt);
@@ -207,7 +223,11 @@ static int add_line(char *line, unsigned number)
     name += strspn(name, "-");
     const wf_foreign *foreign;
     const wf_opt *opt = setting_meaning(name, &foreign);
-    if (!value) return bad_setting(name, number, "%s: a value that begins with a quote has to end with the same one, and nothing but a comment may follow", name);
+    if (!value)
+        return bad_setting(
+            name, number,
+            "%s: a value that begins with a quote has to end with the same one, and nothing but a comment may follow",
+            name);
     if (opt && opt->arg && !*value && !quoted) return bad_setting(name, number, "%s needs a value: %s", name, opt->arg);
     return add_setting(name, value, number);
 }
@@ -217,7 +237,8 @@ static bool find_file(void)
 {
     const char *own = getenv("WEFT_CONFIG");
     if (own) wf_copy(settings.path, sizeof settings.path, own);
-    else if (wf_user_dir(WF_DIR_CONFIG, "weft/weft.conf", false, settings.path, sizeof settings.path)) settings.path[0] = 0;
+    else if (wf_user_dir(WF_DIR_CONFIG, "weft/weft.conf", false, settings.path, sizeof settings.path))
+        settings.path[0] = 0;
     return *settings.path;
 }
 
@@ -287,12 +308,14 @@ static bool is_there(const wf_opts *o, const bool on[MOST], const char *names)
         if (wf_choice_has(names, o->given[i]->name, strlen(o->given[i]->name))) return true;
     for (size_t i = 0; i < settings.n; i++) {
         const struct setting *s = &settings.list[i];
-        if (on[i] && (s->opt->arg || !is_off(s->value)) && wf_choice_has(names, s->opt->name, strlen(s->opt->name))) return true;
+        if (on[i] && (s->opt->arg || !is_off(s->value)) && wf_choice_has(names, s->opt->name, strlen(s->opt->name)))
+            return true;
     }
     return false;
 }
 
-/* Leaves out one setting that needs an option which is not there; false: there is none. Others may need the one that goes. */
+/* Leaves out one setting that needs an option which is not there; false: there is none. Others may need the one that
+ * goes. */
 static bool leave_out(const wf_command *c, const wf_opts *o, bool on[MOST])
 {
     const char *needed;
@@ -307,7 +330,10 @@ static int apply_setting(const wf_command *c, const struct setting *s, const wf_
 {
     char from[2 * PATH_MAX];
     bool off = !opt->arg && is_off(s->value);
-    if (off && opt->kind == WF_OPT_ZERO) return bad_setting(opt->name, s->line, "%s: expected on, got '%s': it is %s, so leave the line out, or set that", opt->name, s->value, opt->help);
+    if (off && opt->kind == WF_OPT_ZERO)
+        return bad_setting(opt->name, s->line,
+                           "%s: expected on, got '%s': it is %s, so leave the line out, or set that", opt->name,
+                           s->value, opt->help);
     if (off) return 0;
     setting_origin(opt->name, s->line, from, sizeof from);
     return wf_opts_set(c, opt->name, opt->arg ? s->value : NULL, from, o);
@@ -378,7 +404,8 @@ static const wf_opt_group *const groups[] = {&wf_group_general, NULL};
 const wf_command wf_cmd_config = {
     .name = "config",
     .usage = "[options]",
-    .summary = "Prints the options that are set for all runs, and where, and says which have a value that cannot be. They come from the settings file and from variables; the command line goes before "
+    .summary = "Prints the options that are set for all runs, and where, and says which have a value that cannot be. "
+               "They come from the settings file and from variables; the command line goes before "
                "both, and options that may be repeated add up.",
     .more = "The settings file is ~/.config/weft/weft.conf (XDG_CONFIG_HOME moves it,\n"
             "WEFT_CONFIG names another one). A line has the name of an option and its value,\n"

@@ -1,4 +1,5 @@
-/* tables: the commands and their options as JSON, for the build: pages/pages.py makes the manual pages and completions of it. See cli.h. */
+/* tables: the commands and their options as JSON, for the build: pages/pages.py makes the manual pages and completions
+ * of it. See cli.h. */
 #include "cli/cli.h"
 
 #include "base/json.h"

@@ -1,8 +1,8 @@
-/* timeline: `weft plan --timeline`: when each op of a step runs, and what it uses of the device (NanoFlow, figure 10), as a picture or for
- * Perfetto.
+/* timeline: `weft plan --timeline`: when each op of a step runs, and what it uses of the device (NanoFlow, figure 10),
+ * as a picture or for Perfetto.
  *
- * A panel is a step, or a layer of it: a row for each queue with its ops as boxes, below them the use of each resource. Panels of predicted and measured times
- * have one scale. Boxes have their times as attributes, for programs.
+ * A panel is a step, or a layer of it: a row for each queue with its ops as boxes, below them the use of each resource.
+ * Panels of predicted and measured times have one scale. Boxes have their times as attributes, for programs.
  */
 #include "base/file.h"
 #include "cli/cli.h"
@@ -111,8 +111,10 @@ static void find_window(panel *p)
 
 static void add_panels(sheet *sh, const struct weft_timeline *t, int32_t layer)
 {
-    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->predicted, .kind = "predicted", .layer = layer};
-    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->measured, .kind = "measured", .layer = layer};
+    if (t->predicted.n_ops)
+        sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->predicted, .kind = "predicted", .layer = layer};
+    if (t->measured.n_ops)
+        sh->panels[sh->n_panels++] = (panel){.of = t, .step = &t->measured, .kind = "measured", .layer = layer};
 }
 
 /* From the first of these on they have the scale of the longest. */
@@ -149,8 +151,9 @@ static void op_title(const struct weft_timeline_op *op, char *out, size_t cap)
 {
     char layer[24] = "";
     if (op->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", op->layer);
-    snprintf(out, cap, "%s%s: %.1f us, from %.1f to %.1f; %s; rows %u to %u; queue %u", op->name, layer, op->end_us - op->begin_us, op->begin_us, op->end_us,
-             weft_class_name(op->op_class), op->begin, op->end, op->queue);
+    snprintf(out, cap, "%s%s: %.1f us, from %.1f to %.1f; %s; rows %u to %u; queue %u", op->name, layer,
+             op->end_us - op->begin_us, op->begin_us, op->end_us, weft_class_name(op->op_class), op->begin, op->end,
+             op->queue);
 }
 
 /* Along the box, or up in it; where it is too long, its beginning. */
@@ -171,11 +174,16 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
 {
     char style[320], title[256];
     const look *l = look_of(op->op_class);
-    double x = place_of(p, op->begin_us), width = place_of(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
+    double x = place_of(p, op->begin_us),
+           width = place_of(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
     op_title(op, title, sizeof title);
     snprintf(style, sizeof style,
-             "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
-             op->name, op->layer, op->queue, op->begin_us, op->end_us, l->box, width < 1 ? l->line : "#fff", width < 1 ? "0.2" : width < 4 ? "0.3" : "1");
+             "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" "
+             "fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
+             op->name, op->layer, op->queue, op->begin_us, op->end_us, l->box, width < 1 ? l->line : "#fff",
+             width < 1   ? "0.2"
+             : width < 4 ? "0.3"
+                         : "1");
     svg_box(f, x, y, WF_MAX(width, 0.3), ROW, style, title);
     op_name(f, op->name, x, y, width);
 }
@@ -213,12 +221,15 @@ static double mean_use(const struct weft_timeline_step *s, double from, double u
 static void draw_curve(FILE *f, const panel *p, const look *l, double y)
 {
     double bottom = y + STRIP, at = bottom, last = LEFT;
-    fprintf(f, "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" stroke-linejoin=\"round\" points=\"%d,%.2f",
+    fprintf(f,
+            "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" "
+            "stroke-linejoin=\"round\" points=\"%d,%.2f",
             l->name, l->box, l->line, LEFT, bottom);
     for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
         if (u->end_us <= p->from || u->begin_us >= p->until) continue;
         double up = bottom - STRIP * u->use[l->class];
-        if (fabs(up - at) > 0.005) fprintf(f, " %.2f,%.2f %.2f,%.2f", place_of(p, u->begin_us), at, place_of(p, u->begin_us), up);
+        if (fabs(up - at) > 0.005)
+            fprintf(f, " %.2f,%.2f %.2f,%.2f", place_of(p, u->begin_us), at, place_of(p, u->begin_us), up);
         at = up, last = place_of(p, WF_MIN(u->end_us, p->until));
     }
     fprintf(f, " %.2f,%.2f %.2f,%.2f\"/>\n", last, at, last, bottom);
@@ -261,8 +272,10 @@ static void draw_panel_head(const sheet *sh, const panel *p, double y)
 {
     char words[240], from[160] = "the device's clock, the median of five steps";
     const char *slash = strrchr(p->of->profile, '/'), *name = slash ? slash + 1 : p->of->profile;
-    if (p->step == &p->of->predicted) snprintf(from, sizeof from, p->of->estimated ? "estimates from peak rates" : "the profile %.100s", name);
-    if (p->layer >= 0) snprintf(words, sizeof words, "%s, layer %d (of 0 to %u)", p->kind, p->layer, p->of->n_layers - 1);
+    if (p->step == &p->of->predicted)
+        snprintf(from, sizeof from, p->of->estimated ? "estimates from peak rates" : "the profile %.100s", name);
+    if (p->layer >= 0)
+        snprintf(words, sizeof words, "%s, layer %d (of 0 to %u)", p->kind, p->layer, p->of->n_layers - 1);
     else snprintf(words, sizeof words, "%s: %.3f ms, by %s", p->kind, p->step->us / 1e3, from);
     fputs("<g font-weight=\"bold\">\n", sh->f);
     svg_text(sh->f, 16, y + 12, "start", TEXT, words);
@@ -298,7 +311,8 @@ static void draw_legend(FILE *f)
 static void draw_peak(const sheet *sh, const char *of, const struct weft_timeline_step *s, double y)
 {
     char words[240];
-    snprintf(words, sizeof words, "100 %%%s: %.4g GFLOP/s and %.4g GB/s, %s; copy and network: one is under way", of, s->compute / 1e9, s->read / 1e9,
+    snprintf(words, sizeof words, "100 %%%s: %.4g GFLOP/s and %.4g GB/s, %s; copy and network: one is under way", of,
+             s->compute / 1e9, s->read / 1e9,
              s->peak_of_ops ? "the highest of the ops that the profile has" : "as measured on this device");
     svg_text(sh->f, 16, y, "start", "#555", words);
 }
@@ -318,13 +332,16 @@ static void draw_sheet(sheet *sh, const char *title)
     const struct weft_timeline *t = sh->t;
     double y = HEAD;
     for (size_t i = 0; i < sh->n_panels; i++) y += panel_height(&sh->panels[i]);
-    fprintf(sh->f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n", WIDTH,
-            (int)y + FOOT);
+    fprintf(sh->f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n",
+            WIDTH, (int)y + FOOT);
     svg_box(sh->f, 0, 0, WIDTH, (int)y + FOOT, "fill=\"#fff\"", NULL);
     fputs("<g font-size=\"15\">\n", sh->f);
     svg_text(sh->f, 16, 26, "start", "#000", title);
     fputs("</g>\n", sh->f);
-    snprintf(batch, sizeof batch, "a step of %u tokens, %u of them decodes, contexts of %u", t->tokens, t->decodes, t->context);
+    snprintf(batch, sizeof batch, "a step of %u tokens, %u of them decodes, contexts of %u", t->tokens, t->decodes,
+             t->context);
     svg_text(sh->f, 16, 45, "start", "#555", batch);
     draw_legend(sh->f);
     draw_foot(sh, y + 8);
@@ -345,25 +362,30 @@ static void draw_timeline(FILE *f, const struct weft_timeline *t, const char *ti
 
 /* ---- for Perfetto -------------------------------------------------------------------------------------------- */
 
-/* Times are in microseconds from the step's begin; a process is what was predicted or measured, a thread a queue. Perfetto passes over `step`,
- * which says in numbers what the step was. */
+/* Times are in microseconds from the step's begin; a process is what was predicted or measured, a thread a queue.
+ * Perfetto passes over `step`, which says in numbers what the step was. */
 static void trace_step(FILE *f, const struct weft_timeline_step *s, int pid, const char *kind)
 {
     if (!s->n_ops) return;
     fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", pid, kind);
     for (const struct weft_timeline_op *op = s->ops; op < s->ops + s->n_ops; op++)
-        fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"layer\":%d,\"class\":\"%s\",\"begin\":%u,\"end\":%u}}",
-                pid, op->queue, op->name, op->begin_us, op->end_us - op->begin_us, op->layer, weft_class_name(op->op_class), op->begin, op->end);
+        fprintf(f,
+                ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"layer\":%"
+                "d,\"class\":\"%s\",\"begin\":%u,\"end\":%u}}",
+                pid, op->queue, op->name, op->begin_us, op->end_us - op->begin_us, op->layer,
+                weft_class_name(op->op_class), op->begin, op->end);
     for (const struct weft_timeline_use *u = s->uses; u < s->uses + s->n_uses; u++)
         for (size_t i = 0; i < WF_LEN(looks); i++)
-            fprintf(f, ",\n{\"ph\":\"C\",\"pid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"percent\":%.2f}}", pid, looks[i].name, u->begin_us, 100 * u->use[looks[i].class]);
+            fprintf(f, ",\n{\"ph\":\"C\",\"pid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"percent\":%.2f}}", pid,
+                    looks[i].name, u->begin_us, 100 * u->use[looks[i].class]);
 }
 
 static void trace_summary(FILE *f, const struct weft_timeline_step *s, const char *kind)
 {
     if (!s->n_ops) return;
     fprintf(f, ",\"%s\":{\"us\":%.3f", kind, s->us);
-    for (size_t i = 0; i < WF_LEN(looks); i++) fprintf(f, ",\"%s_pct\":%.3f", looks[i].name, 100 * mean_use(s, 0, s->us, looks[i].class));
+    for (size_t i = 0; i < WF_LEN(looks); i++)
+        fprintf(f, ",\"%s_pct\":%.3f", looks[i].name, 100 * mean_use(s, 0, s->us, looks[i].class));
     fputc('}', f);
 }
 
@@ -373,7 +395,8 @@ static void write_trace(FILE *f, const struct weft_timeline *t, const char *labe
     fputs(",\"device_name\":", f), wf_json_quote(f, t->device);
     fputs(",\"model_type\":", f), wf_json_quote(f, label);
     fputs(",\"profile\":", f), wf_json_quote(f, t->profile);
-    fprintf(f, ",\"tokens\":%u,\"decodes\":%u,\"context\":%u,\"layers\":%u,\"queues\":%u", t->tokens, t->decodes, t->context, t->n_layers, t->n_queues);
+    fprintf(f, ",\"tokens\":%u,\"decodes\":%u,\"context\":%u,\"layers\":%u,\"queues\":%u", t->tokens, t->decodes,
+            t->context, t->n_layers, t->n_queues);
     trace_summary(f, &t->predicted, "predicted");
     trace_summary(f, &t->measured, "measured");
     fputs("},\n\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"weft\"}}", f);
@@ -387,7 +410,8 @@ static void print_step(const struct weft_timeline_step *s, const char *kind)
 {
     if (!s->n_ops) return;
     printf("%s %.3f ms, mean use", kind, s->us / 1e3);
-    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * mean_use(s, 0, s->us, looks[i].class));
+    for (size_t i = 0; i < WF_LEN(looks); i++)
+        printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * mean_use(s, 0, s->us, looks[i].class));
     putchar('\n');
 }
 
@@ -397,7 +421,10 @@ int wf_timeline_check(const wf_opts *o)
 {
     const char *path = o->engine.timeline;
     if (!wf_ends_in(path, ".svg") && !wf_ends_in(path, ".json"))
-        return wf_usage(o->command, "--timeline %s: a step is drawn to a file that ends in .svg, or written for Perfetto to one that ends in .json", path);
+        return wf_usage(o->command,
+                        "--timeline %s: a step is drawn to a file that ends in .svg, or written for Perfetto to one "
+                        "that ends in .json",
+                        path);
     weft_status s = wf_output_check(path);
     return s ? wf_say_error(s) : 0;
 }
@@ -418,13 +445,21 @@ int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_e
 {
     wf_progress bar = {0};
     struct weft_timeline *t = NULL;
-    struct weft_timeline_params p = {.tokens = o->explain.tokens, .decodes = o->explain.decodes, .context = o->explain.context, .profile = o->print_profile,
-                                     .estimate = true, .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+    struct weft_timeline_params p = {.tokens = o->explain.tokens,
+                                     .decodes = o->explain.decodes,
+                                     .context = o->explain.context,
+                                     .profile = o->print_profile,
+                                     .estimate = true,
+                                     .measure = o->costs.measure,
+                                     .on_progress = wf_on_progress,
+                                     .user = o->quiet ? NULL : &bar};
     weft_status s = weft_timeline(e, &p, &t);
     wf_progress_end(&bar);
     if (!s) s = write_timeline(o, m, t);
     if (!s) print_step(&t->predicted, "predicted"), print_step(&t->measured, "measured");
-    if (!s && !t->predicted.n_ops) wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`");
+    if (!s && !t->predicted.n_ops)
+        wf_note(o,
+                "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`");
     weft_timeline_free(t);
     if (s) return wf_say_error(s);
     wf_note(o, "wrote %s", o->engine.timeline);

@@ -1,4 +1,5 @@
-/* encode: see encode.h. Threads take chunks of rows in the order of the file, so that reading and writing stay nearly sequential. */
+/* encode: see encode.h. Threads take chunks of rows in the order of the file, so that reading and writing stay nearly
+ * sequential. */
 #include "convert/encode.h"
 
 #include <errno.h>
@@ -53,8 +54,12 @@ static shape shape_of(const wf_encode_tensor *t)
 static weft_status bad_value(const wf_encode_tensor *t, uint64_t row, uint64_t col, float x)
 {
     const char *name = WF_SHOW(t->from->name), *type = wf_dtypes[t->to.dtype].name;
-    if (!isfinite(x)) return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds a value that is not finite, in row %llu at %llu", name, (unsigned long long)row, (unsigned long long)col);
-    return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds %g, in row %llu at %llu, more than %s can hold: choose BF16 or F32 (weft_convert_params.type)",
+    if (!isfinite(x))
+        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds a value that is not finite, in row %llu at %llu", name,
+                       (unsigned long long)row, (unsigned long long)col);
+    return wf_fail(WEFT_ERR_FORMAT,
+                   "tensor '%s' holds %g, in row %llu at %llu, more than %s can hold: choose BF16 or F32 "
+                   "(weft_convert_params.type)",
                    name, x, (unsigned long long)row, (unsigned long long)col, type);
 }
 
@@ -93,7 +98,8 @@ static weft_status write_bytes(const wf_encode *e, const uint8_t *p, uint64_t n,
     while (n) {
         ssize_t done = pwrite(e->fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", e->path, done ? strerror(errno) : "nothing was written");
+        if (done <= 0)
+            return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", e->path, done ? strerror(errno) : "nothing was written");
         p += done, n -= (uint64_t)done, at += (uint64_t)done;
     }
     return WEFT_OK;
@@ -105,7 +111,8 @@ static weft_status encode_chunk(worker *w, uint64_t chunk)
     while (chunk >= w->c->first[w->tensor + 1]) w->tensor++;
     const wf_encode_tensor *t = &e->list[w->tensor];
     shape s = shape_of(t);
-    uint64_t row = (chunk - w->c->first[w->tensor]) * s.step, n = WF_MIN(s.step, s.rows - row), size = row_bytes(&t->to, &s);
+    uint64_t row = (chunk - w->c->first[w->tensor]) * s.step, n = WF_MIN(s.step, s.rows - row),
+             size = row_bytes(&t->to, &s);
     WF_TRY(encode_rows(w, t, &s, row, n));
     return write_bytes(e, w->bytes, n * size, e->data + t->to.offset + row * size);
 }
@@ -123,7 +130,9 @@ static void end_with(encoder *c, weft_status s)
 
 static weft_status open_worker(worker *w, encoder *c)
 {
-    *w = (worker){.c = c, .values = wf_calloc(c->most, sizeof *w->values), .bytes = wf_calloc(c->most, 8)}; /* no format takes more an element */
+    *w = (worker){.c = c,
+                  .values = wf_calloc(c->most, sizeof *w->values),
+                  .bytes = wf_calloc(c->most, 8)}; /* no format takes more an element */
     return w->values && w->bytes ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 

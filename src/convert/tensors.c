@@ -27,11 +27,13 @@ static bool is_expert(const wf_gguf_tensor *t, char all[96], uint32_t *expert)
 {
     static const char *const parts[] = {".ffn_gate.", ".ffn_up.", ".ffn_down."};
     for (size_t i = 0; i < WF_LEN(parts); i++) {
-        const char *end = t->name.data + t->name.len, *at = memmem(t->name.data, t->name.len, parts[i], strlen(parts[i]));
+        const char *end = t->name.data + t->name.len,
+                   *at = memmem(t->name.data, t->name.len, parts[i], strlen(parts[i]));
         if (!at) continue;
         at += strlen(parts[i]);
         const char *rest = at;
-        for (*expert = 0; rest < end && rest < at + 5 && *rest >= '0' && *rest <= '9'; rest++) *expert = *expert * 10 + (uint32_t)(*rest - '0');
+        for (*expert = 0; rest < end && rest < at + 5 && *rest >= '0' && *rest <= '9'; rest++)
+            *expert = *expert * 10 + (uint32_t)(*rest - '0');
         if (rest == at || rest == end || *rest != '.') continue;
         snprintf(all, 96, "%.*s_exps%.*s", (int)(at - 1 - t->name.data), t->name.data, (int)(end - rest), rest);
         return true;
@@ -43,7 +45,8 @@ static size_t find_out(const work *w, const char *name)
 {
     size_t i = w->out->n_tensors; /* experts of a layer come together */
     while (i-- > 0)
-        if (w->out->tensors[i].name.len == strlen(name) && !memcmp(w->out->tensors[i].name.data, name, strlen(name))) return i;
+        if (w->out->tensors[i].name.len == strlen(name) && !memcmp(w->out->tensors[i].name.data, name, strlen(name)))
+            return i;
     return w->out->n_tensors;
 }
 
@@ -62,7 +65,8 @@ static weft_status choose_type(const work *w, wf_gguf_tensor *t)
     wf_ggml_type_size(t->ggml_type, &block, &bytes);
     bool readable = t->dtype >= 0 && wf_dtypes[t->dtype].decode;
     if (!readable && block > 1)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' has type %s, which weft does not read; it reads %s", WF_SHOW(t->name), wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' has type %s, which weft does not read; it reads %s",
+                       WF_SHOW(t->name), wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
     if (!readable) return WEFT_OK;
     int before = t->dtype;
     t->dtype = (int)wf_recipe_dtype(w->recipe, t, &other);
@@ -84,7 +88,8 @@ static weft_status push_experts(const work *w, const wf_gguf_tensor *one, const 
     wf_gguf_tensor all = *one;
     const char *kept = wf_folder_keep(w->out, name, strlen(name));
     if (!kept) return WEFT_ERR_NOMEM;
-    if (one->n_dims > 2) return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' has %u dimensions, want 2", WF_SHOW(one->name), one->n_dims);
+    if (one->n_dims > 2)
+        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' has %u dimensions, want 2", WF_SHOW(one->name), one->n_dims);
     all.name = (wf_str){kept, strlen(name)};
     all.dims[all.n_dims++] = w->recipe->n_expert;
     return push_tensor(w, &all);
@@ -100,13 +105,15 @@ static weft_status add_tensor(work *w, size_t i)
     p->tensor = find_out(w, all);
     if (p->tensor == w->out->n_tensors) WF_TRY(push_experts(w, t, all));
     if (p->expert >= w->recipe->n_expert || !is_alike(&w->out->tensors[p->tensor], t))
-        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' is none of %u experts that are alike", WF_SHOW(t->name), w->recipe->n_expert);
+        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' is none of %u experts that are alike", WF_SHOW(t->name),
+                       w->recipe->n_expert);
     return WEFT_OK;
 }
 
 /* ---- rows that move ------------------------------------------------------------------------------------ */
 
-/* Hyperparameters of a folder whose rows of q and k must be interleaved: what it would have as a GGUF file, the pairs side by side. */
+/* Hyperparameters of a folder whose rows of q and k must be interleaved: what it would have as a GGUF file, the pairs
+ * side by side. */
 static weft_status read_pairs(const work *w, wf_hparams *hp, bool *interleave)
 {
     const wf_arch *arch;
@@ -163,7 +170,9 @@ static weft_status check_whole(const work *w)
     uint64_t parts = 0, all = 0;
     for (size_t i = 0; i < w->in->n_tensors; i++) parts += w->list[i].to.bytes;
     for (size_t i = 0; i < w->out->n_tensors; i++) all += w->out->tensors[i].bytes;
-    return parts == all ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "%s: some of its %u experts have no weights in some layer", w->in->path, w->recipe->n_expert);
+    return parts == all ? WEFT_OK
+                        : wf_fail(WEFT_ERR_FORMAT, "%s: some of its %u experts have no weights in some layer",
+                                  w->in->path, w->recipe->n_expert);
 }
 
 static weft_status list_all(work *w, uint64_t *bytes)
@@ -175,9 +184,15 @@ static weft_status list_all(work *w, uint64_t *bytes)
     return check_whole(w);
 }
 
-weft_status wf_convert_tensors(const wf_gguf *in, const wf_recipe *r, wf_gguf *out, struct weft_convert_result *result, wf_encode_tensor **list, uint64_t *bytes)
+weft_status wf_convert_tensors(const wf_gguf *in, const wf_recipe *r, wf_gguf *out, struct weft_convert_result *result,
+                               wf_encode_tensor **list, uint64_t *bytes)
 {
-    work w = {.in = in, .recipe = r, .out = out, .result = result, .list = wf_calloc(in->n_tensors, sizeof *w.list), .places = wf_calloc(in->n_tensors, sizeof *w.places)};
+    work w = {.in = in,
+              .recipe = r,
+              .out = out,
+              .result = result,
+              .list = wf_calloc(in->n_tensors, sizeof *w.list),
+              .places = wf_calloc(in->n_tensors, sizeof *w.places)};
     weft_status s = w.list && w.places ? list_all(&w, bytes) : WEFT_ERR_NOMEM;
     free(w.places);
     *list = w.list;

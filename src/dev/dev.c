@@ -1,6 +1,6 @@
-/* dev: the front of the device contract, of devices, memory, queues, events and variants; queue.c has the work that is put into
- * queues. Together they own three promises: a backend sees only calls that are well formed, a lost device is never called again, and
- * no wait is without a limit. */
+/* dev: the front of the device contract, of devices, memory, queues, events and variants; queue.c has the work that is
+ * put into queues. Together they own three promises: a backend sees only calls that are well formed, a lost device is
+ * never called again, and no wait is without a limit. */
 #include "dev/front.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ enum { /* as ops.def calls them */
 
 const wf_op_info wf_ops[WF_N_OPS] = {
 #define OPERAND(id, name, what) [WF_##id] = {name, what},
-#define X(id, name, class, in, out) [WF_OP_##id] = {#name, WF_CLASS_##class, WF_N_##id##_IN, WF_N_##id##_OUT, {in}, {out}},
+#define X(id, name, class, in, out)                                                                                    \
+    [WF_OP_##id] = {#name, WF_CLASS_##class, WF_N_##id##_IN, WF_N_##id##_OUT, {in}, {out}},
 #include "dev/ops.def"
 #undef X
 #undef OPERAND
@@ -91,7 +92,8 @@ weft_status wf_host_create(wf_dev *dev, uint64_t size, wf_host *out)
 {
     *out = (wf_host){0};
     WF_TRY(wf_dev_usable(dev, "host memory"));
-    weft_status s = dev->fns->host_create ? wf_dev_note(dev, dev->fns->host_create(dev, size, &out->pinned)) : WEFT_ERR_UNSUPPORTED;
+    weft_status s = dev->fns->host_create ? wf_dev_note(dev, dev->fns->host_create(dev, size, &out->pinned))
+                                          : WEFT_ERR_UNSUPPORTED;
     if (dev->lost) return s;
     if (s == WEFT_OK) {
         out->data = out->pinned->host;

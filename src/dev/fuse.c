@@ -6,7 +6,8 @@ uint32_t wf_fusion_of(const wf_call *c)
     if (c->op == WF_OP_GROUPED_GEMM) return c->p.silu ? WF_FUSES_SILU : 0;
     if (c->op == WF_OP_ROUTER) return c->in[WF_ROUTER_W].buf ? WF_FUSES_NORM : 0;
     if (c->op != WF_OP_GEMM) return 0;
-    return (c->in[WF_GEMM_NORM].buf ? WF_FUSES_NORM : 0) | (c->p.silu ? WF_FUSES_SILU : 0) | (c->p.rope ? WF_FUSES_ROPE : 0);
+    return (c->in[WF_GEMM_NORM].buf ? WF_FUSES_NORM : 0) | (c->p.silu ? WF_FUSES_SILU : 0) |
+           (c->p.rope ? WF_FUSES_ROPE : 0);
 }
 
 bool wf_is_fused(const wf_call *c)
@@ -68,7 +69,8 @@ size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES]
 
 uint8_t wf_piece_workspaces(const wf_call *c, enum wf_piece piece)
 {
-    uint8_t norm = has_norm_ws(c) ? 1u << WF_GEMM_NORM_WS : 0, product = has_more(c) ? (uint8_t)(1u << product_ws(c->op)) : 0;
+    uint8_t norm = has_norm_ws(c) ? 1u << WF_GEMM_NORM_WS : 0,
+            product = has_more(c) ? (uint8_t)(1u << product_ws(c->op)) : 0;
     switch (piece) {
     case WF_PIECE_NORM:
     case WF_PIECE_REST: return norm;
@@ -87,8 +89,10 @@ weft_status wf_workspaces_check(wf_dev *dev, const wf_call *c)
     size_t n = wf_pieces(dev, c, piece);
     for (size_t i = 0; i < n; i++)
         if (wf_piece_workspaces(c, piece[i]) & lacks)
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s has no kernel for all of a fused call, and the call has no workspace to run it in pieces",
-                           wf_ops[c->op].name, dev->info.id);
+            return wf_fail(
+                WEFT_ERR_UNSUPPORTED,
+                "%s: %s has no kernel for all of a fused call, and the call has no workspace to run it in pieces",
+                wf_ops[c->op].name, dev->info.id);
     return WEFT_OK;
 }
 

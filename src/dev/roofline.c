@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- data ---------------------------------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 
 static const char *const units[WF_N_ARITH] = {[WF_ARITH_F32] = "f32", [WF_ARITH_F16] = "f16", [WF_ARITH_Q8] = "q8"};
 
@@ -63,7 +63,7 @@ bool wf_roofline_measured(const wf_roofline *r, enum wf_op op, int variant)
     return variant < WF_ROOFLINE_VARIANTS && r->of[op][variant].memory > 0 && r->of[op][variant].compute > 0;
 }
 
-/* ---- work of a call -------------------------------------------------------------------------------------------------- */
+/* ---- work of a call ---------------------------------------------------------------------------------------------- */
 
 static double view_bytes(const wf_view *v, double rows)
 {
@@ -88,7 +88,8 @@ static const wf_view *product_weight(const wf_call *c)
     return w && w->buf ? w : NULL;
 }
 
-/* Tables are read by rows of the call. Pools, whose rows are pages, are written by tokens; what attention reads of them is counted apart. */
+/* Tables are read by rows of the call. Pools, whose rows are pages, are written by tokens; what attention reads of them
+ * is counted apart. */
 static double rows_moved(const wf_call *c, const wf_view *v)
 {
     if (v == product_weight(c)) return v->rows;
@@ -148,7 +149,8 @@ double wf_roofline_us(const wf_roofline *r, wf_dev *dev, const wf_call *c, int v
     wf_efficiency e = wf_roofline_measured(r, c->op, variant) ? r->of[c->op][variant] : r->of_op[c->op];
     work w = work_of(c);
     if (rate <= 0) return 0;
-    double memory = w.bytes / (r->read * (e.memory > 0 ? e.memory : 1)), compute = w.flops / (rate * (e.compute > 0 ? e.compute : 1));
+    double memory = w.bytes / (r->read * (e.memory > 0 ? e.memory : 1)),
+           compute = w.flops / (rate * (e.compute > 0 ? e.compute : 1));
     return r->launch + WF_MAX(memory, compute * idle);
 }
 

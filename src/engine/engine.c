@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_STEP_GPU 512 /* tokens of a step with a chunk: an H200 computes 256 at 0.74 of its rate for 1024, 512 at 0.87 */
+#define LEAST_STEP_GPU                                                                                                 \
+    512 /* tokens of a step with a chunk: an H200 computes 256 at 0.74 of its rate for 1024, 512 at 0.87 */
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
@@ -236,10 +237,10 @@ static void init_budget(struct weft_engine *e)
     wf_layout_budget(&e->layout, b);
     b->weights = s->weight_bytes, b->activations = s->activation_bytes, b->kv = s->kv_bytes;
     wf_log(WEFT_LOG_INFO,
-           "KV cache: %.2f GiB of the %.2f GiB of %s, %llu tokens, %u contexts of %u; %u sequences run at the same time: %s",
+           "KV cache: %.2f GiB of the %.2f GiB of %s, %llu tokens, %u contexts of %u; %u sequences run at the same "
+           "time: %s",
            b->kv / 0x1p30, e->dev->info.memory / 0x1p30, e->dev->info.name, (unsigned long long)b->kv_tokens,
-               b->contexts, b->context, b->n_seqs,
-           b->n_seqs_from);
+           b->contexts, b->context, b->n_seqs, b->n_seqs_from);
     wf_log(WEFT_LOG_INFO,
            "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB, scratch memory of kernels %.1f MiB",
            s->weight_bytes / 0x1p20, s->kv_bytes / 0x1p20, s->activation_bytes / 0x1p20, s->scratch_bytes / 0x1p20);
@@ -432,8 +433,8 @@ void weft_engine_close(struct weft_engine *e)
 {
     if (!e) return;
     if (pthread_equal(pthread_self(), e->thread)) {
-        wf_log(WEFT_LOG_ERROR,
-               "weft_engine_close was called from a callback of the engine, which would wait for itself: the engine stays open");
+        wf_log(WEFT_LOG_ERROR, "weft_engine_close was called from a callback of the engine, which would wait for "
+                               "itself: the engine stays open");
         return;
     }
     end_thread(e);

@@ -12,13 +12,14 @@
 
 #define PAGE 16
 #define STEP_TOKENS 512
-#define STEP_TOKENS_GPU 1024  /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
+#define STEP_TOKENS_GPU                                                                                                \
+    1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
 #define TILE_GPU 128          /* tokens per tile of its large GEMMs */
 #define LOGIT_BYTES (64u << 20) /* of logits per step, if requests want more than one row per sequence */
 #define USUAL_CONTEXTS 8      /* of a server's KV cache in memory that others use as well */
 #define LEAST_SEQS 64u        /* of a server by default: few sequences fill their context */
 #define MOST_SEQS  256u       /* likewise: each has a row of logits, and a token in each step */
-#define SPARE 8               /* of memory that is shared with others, a cache that has to be smaller leaves one in so many parts */
+#define SPARE          8 /* of memory that is shared with others, a cache that has to be smaller leaves one in so many parts */
 #define ALIGN 256             /* bytes, as most devices want it */
 
 /* ---- parameters ---------------------------------------------------------------------------------------------- */
@@ -30,13 +31,16 @@ weft_status wf_layout_check_context(const struct weft_model *m, uint32_t context
         return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens (weft_engine_params.context)", context,
                        1u << 24);
     if (context > m->hp.context && m->hp.learned_positions)
-        return wf_fail(WEFT_ERR_ARG,
-                       "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)",
-                       context, path, m->hp.context);
+        return wf_fail(
+            WEFT_ERR_ARG,
+            "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)",
+            context, path, m->hp.context);
     if (m->hp.longest_context && context > m->hp.longest_context)
-        return wf_fail(WEFT_ERR_ARG,
-                       "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to "
-                       "that length only (weft_engine_params.context)", context, path, m->hp.longest_context);
+        return wf_fail(
+            WEFT_ERR_ARG,
+            "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to "
+            "that length only (weft_engine_params.context)",
+            context, path, m->hp.longest_context);
     return WEFT_OK;
 }
 
@@ -153,11 +157,11 @@ static weft_status find_limits(wf_layout *l, const wf_weights *w)
     l->apart = l->limits = x;
     l->wanted_pages = x.pages;
     if (x.pages >= held) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG,
-                   "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it "
-                   "(weft_engine_params.kv_memory) or shorten the context (weft_engine_params.context)",
-                       (unsigned long long)p->kv_memory, l->context,
-                   (unsigned long long)(page * held));
+    return wf_fail(
+        WEFT_ERR_ARG,
+        "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it "
+        "(weft_engine_params.kv_memory) or shorten the context (weft_engine_params.context)",
+        (unsigned long long)p->kv_memory, l->context, (unsigned long long)(page * held));
 }
 
 /* ---- the size of the KV cache -------------------------------------------------------------------------------- */
@@ -239,9 +243,10 @@ void wf_layout_save_memory(wf_dev *dev, const wf_weights *w)
     dev->saves_memory = has && laid > room && rows < laid;
     if (dev->saves_memory)
         wf_log(WEFT_LOG_WARN,
-               "weights would take %.2f GiB as the fastest kernels read them, and %s has %.2f GiB: those that the file has in "
-               "fewer bytes stay as they are, %.2f GiB in all, and are slower", laid / 0x1p30, d->name, has / 0x1p30,
-               wf_weights_bytes_on(w, dev) / 0x1p30);
+               "weights would take %.2f GiB as the fastest kernels read them, and %s has %.2f GiB: those that the file "
+               "has in "
+               "fewer bytes stay as they are, %.2f GiB in all, and are slower",
+               laid / 0x1p30, d->name, has / 0x1p30, wf_weights_bytes_on(w, dev) / 0x1p30);
 }
 
 /* ---- plans --------------------------------------------------------------------------------------------------- */
@@ -369,16 +374,18 @@ static weft_status too_little(const wf_layout *l, const needs *n)
 {
     uint64_t left = l->device->available, weights = n->weights - n->in_file;
     if (weights > left)
-        return wf_fail(WEFT_ERR_NOMEM,
-                       "the weights need %.2f GiB, but only %.2f GiB of the memory of %s are available: use a smaller format "
-                       "(weft convert), another device (weft_engine_params.device), or end what takes the memory",
-                           weights / 0x1p30, left / 0x1p30,
-                       l->device->name);
-    return wf_fail(WEFT_ERR_NOMEM,
-                   "the KV cache needs %.2f GiB, activations %.2f GiB and tables of positions and pages %.2f GiB, but only %.2f "
-                   "GiB of memory are available%s: use a smaller context (weft_engine_params.context), or end what takes the memory",
-                   n->kv / 0x1p30, n->activations / 0x1p30, n->tables / 0x1p30, (left - weights) / 0x1p30, n->in_file
-                       ? "" : " beside the weights");
+        return wf_fail(
+            WEFT_ERR_NOMEM,
+            "the weights need %.2f GiB, but only %.2f GiB of the memory of %s are available: use a smaller format "
+            "(weft convert), another device (weft_engine_params.device), or end what takes the memory",
+            weights / 0x1p30, left / 0x1p30, l->device->name);
+    return wf_fail(
+        WEFT_ERR_NOMEM,
+        "the KV cache needs %.2f GiB, activations %.2f GiB and tables of positions and pages %.2f GiB, but only %.2f "
+        "GiB of memory are available%s: use a smaller context (weft_engine_params.context), or end what takes the "
+        "memory",
+        n->kv / 0x1p30, n->activations / 0x1p30, n->tables / 0x1p30, (left - weights) / 0x1p30,
+        n->in_file ? "" : " beside the weights");
 }
 
 /* Systems promise memory that they do not have, and end the process when it is used, which may be hours later.
@@ -390,8 +397,10 @@ weft_status wf_layout_check_available(const wf_layout *l)
     if (!left || n.all <= left) return WEFT_OK;
     if (n.all - n.in_file > left) return too_little(l, &n);
     wf_log(WEFT_LOG_WARN,
-           "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file again and "
-           "again, which is slow", n.all / 0x1p30, left / 0x1p30);
+           "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file "
+           "again and "
+           "again, which is slow",
+           n.all / 0x1p30, left / 0x1p30);
     return WEFT_OK;
 }
 

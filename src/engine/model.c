@@ -110,8 +110,9 @@ static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
     if (p->path && !strcmp(p->path, WEFT_DEMO)) return wf_demo_open(out);
     if (p->path) return wf_model_file_open(p->path, out);
     if (p->shape) return wf_shape_open(p->shape, p->type ? p->type : "F16", p->layers, out);
-    return wf_fail(WEFT_ERR_ARG,
-                   "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
+    return wf_fail(
+        WEFT_ERR_ARG,
+        "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
 }
 
 /* What can be given up. */

@@ -116,9 +116,10 @@ static weft_status create_request(struct weft_engine *e, const struct weft_reque
     weft_status s = prompt_ids(e, p, &ids, &n);
     if (s == WEFT_OK && !n) s = wf_fail(WEFT_ERR_ARG, "the prompt gives no tokens");
     if (s == WEFT_OK && n > e->layout.context)
-        s = wf_fail(WEFT_ERR_FULL,
-                    "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (weft_engine_params.context)", n,
-                    e->layout.context);
+        s = wf_fail(
+            WEFT_ERR_FULL,
+            "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (weft_engine_params.context)",
+            n, e->layout.context);
     for (size_t i = 0; s == WEFT_OK && i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= e->model->hp.n_vocab)
             s = wf_fail(WEFT_ERR_ARG, "prompt token %zu is %d, the vocabulary has 0 to %u", i, ids[i],

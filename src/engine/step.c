@@ -2,11 +2,12 @@
  *
  *   requests -> sched -> batch -> exec (graph, plan, queues) -> logits -> sample -> detokenizer -> callback
  *
- * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the tokens
- * of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus token. If the
- * host must sample from logits, it waits for the step instead.
+ * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the
+ * tokens of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus
+ * token. If the host must sample from logits, it waits for the step instead.
  *
- * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never submitted.
+ * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never
+ * submitted.
  */
 #include "engine/engine.h"
 

@@ -54,8 +54,10 @@ void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t
 {
     if (!t) return;
     fprintf(t->f,
-            ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"tokens\":%u}}", name,
-            track, ((double)begin_ns - (double)t->zero_ns) / 1e3, (double)(end_ns - begin_ns) / 1e3, step, tokens);
+            ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64
+            ",\"tokens\":%u}}",
+            name, track, ((double)begin_ns - (double)t->zero_ns) / 1e3, (double)(end_ns - begin_ns) / 1e3, step,
+            tokens);
 }
 
 weft_status wf_timeline_flush(wf_timeline *t)

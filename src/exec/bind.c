@@ -15,7 +15,8 @@ static void bind_buffer(const wf_bind_to *to, const wf_plan *plan, wf_operand o,
     ref->index = (uint32_t)plan->buffer_of[o.value];
     ref->add = plan->offset_of[o.value] + o.col * size;
     ref->pitch = plan->buffers[ref->index].pitch;
-    *view = (wf_view){.cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(ref->pitch / size), .dtype = (uint8_t)v->dtype};
+    *view = (wf_view){
+        .cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(ref->pitch / size), .dtype = (uint8_t)v->dtype};
 }
 
 static void bind_array(const wf_bind_to *to, wf_operand o, wf_view *view, wf_ref *ref)
@@ -33,7 +34,8 @@ static void bind_array(const wf_bind_to *to, wf_operand o, wf_view *view, wf_ref
     ref->pitch = wf_dtype_bytes(v->dtype, v->cols);
 }
 
-static void bind_operand(const wf_bind_to *to, const wf_plan *plan, const wf_node *node, wf_operand o, wf_view *view, wf_ref *ref)
+static void bind_operand(const wf_bind_to *to, const wf_plan *plan, const wf_node *node, wf_operand o, wf_view *view,
+                         wf_ref *ref)
 {
     if (o.value < 0) return;
     const wf_value *v = &to->g->values[o.value];
@@ -71,7 +73,7 @@ static void bind_command(const wf_bind_to *to, const wf_plan *plan, const wf_nan
     }
 }
 
-/* ---- a step's calls ------------------------------------------------------------------------------------------------ */
+/* ---- a step's calls ---------------------------------------------------------------------------------------------- */
 
 uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i)
 {
@@ -125,7 +127,7 @@ void wf_command_call(const wf_bind_to *to, const wf_command *c, const wf_step_sh
     for (size_t i = 0; i < op->n_out; i++) wf_command_view(to, st, rows, &c->out[i], &out->out[i]);
 }
 
-/* ---- kernels by number of rows ------------------------------------------------------------------------------------- */
+/* ---- kernels by number of rows ----------------------------------------------------------------------------------- */
 
 static uint32_t rows_of_call(const wf_call *c)
 {
@@ -152,7 +154,8 @@ static uint32_t context_of_class(const wf_bind_to *to, const wf_call *c, uint32_
 
 static bool same_shape(const wf_view *a, const wf_view *b)
 {
-    return !a->buf == !b->buf && a->cols == b->cols && a->stride == b->stride && a->dtype == b->dtype && a->layout == b->layout;
+    return !a->buf == !b->buf && a->cols == b->cols && a->stride == b->stride && a->dtype == b->dtype &&
+           a->layout == b->layout;
 }
 
 static bool same_view(const wf_view *a, const wf_view *b)
@@ -173,7 +176,9 @@ static bool same_kind(const wf_call *a, const wf_call *b)
     wf_op_params p = a->p, q = b->p;
     bool async = p.phi_lo < p.phi_hi, other = q.phi_lo < q.phi_hi;
     p.phi = p.phi_lo = p.phi_hi = q.phi = q.phi_lo = q.phi_hi = 0;
-    if (a->op != b->op || a->max_groups != b->max_groups || a->variant != b->variant || async != other || memcmp(&p, &q, sizeof p)) return false;
+    if (a->op != b->op || a->max_groups != b->max_groups || a->variant != b->variant || async != other ||
+        memcmp(&p, &q, sizeof p))
+        return false;
     if (a->op == WF_OP_GEMM && a->in[WF_GEMM_W].rows != b->in[WF_GEMM_W].rows) return false;
     if (a->op == WF_OP_GROUPED_GEMM && a->in[WF_GROUPED_GEMM_W].rows != b->in[WF_GROUPED_GEMM_W].rows) return false;
     if (a->op == WF_OP_ROUTER && a->in[WF_ROUTER_W].rows != b->in[WF_ROUTER_W].rows) return false;
@@ -199,7 +204,10 @@ static weft_status named_variant(wf_dev *dev, const wf_plan *plan, const wf_nano
     *out = -1;
     if (!strcmp(kernel, "auto")) return WEFT_OK;
     *out = wf_variant_find(dev, op, kernel);
-    return *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s' for %s", wf_line_place_of(plan, &plan->lines[n->line]).text, dev->info.name, kernel, wf_ops[op].name);
+    return *out >= 0
+               ? WEFT_OK
+               : wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s' for %s",
+                         wf_line_place_of(plan, &plan->lines[n->line]).text, dev->info.name, kernel, wf_ops[op].name);
 }
 
 static weft_status new_kernels(wf_bind_to *to, const wf_call *like, bool prefill, uint32_t max_rows, wf_kernels **out)
@@ -208,7 +216,10 @@ static weft_status new_kernels(wf_bind_to *to, const wf_call *like, bool prefill
     wf_kernels *k = wf_calloc(1, sizeof *k);
     if (!k) return WEFT_ERR_NOMEM;
     to->kernels[to->n_kernels++] = k;
-    *k = (wf_kernels){.like = *like, .prefill = prefill, .max_rows = max_rows, .of = wf_calloc((size_t)WF_N_CONTEXTS * (max_rows + 1), sizeof *k->of),
+    *k = (wf_kernels){.like = *like,
+                      .prefill = prefill,
+                      .max_rows = max_rows,
+                      .of = wf_calloc((size_t)WF_N_CONTEXTS * (max_rows + 1), sizeof *k->of),
                       .us = wf_calloc(WF_N_CONTEXTS, sizeof *k->us)};
     *out = k;
     return k->of && k->us ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -262,7 +273,7 @@ void wf_kernels_free(wf_bind_to *to)
     free(to->kernels);
 }
 
-/* ---- choosing ------------------------------------------------------------------------------------------------------ */
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 static weft_status keep_binding(wf_kernels *k, const wf_binding *b, uint32_t *of)
 {
@@ -316,12 +327,14 @@ void wf_command_unbind(const wf_command *c, const wf_call *call)
 void wf_command_like(const wf_bind_to *to, const wf_command *c, uint32_t rows, uint32_t max_kv, wf_call *out)
 {
     wf_step_shape st = step_of(&to->limits, rows, c->node->rows != WF_ROWS_PREFILL);
-    if (c->node->rows == WF_ROWS_LOGITS) st.n_logits = rows, st.n_tokens = WF_MIN(WF_MAX(rows, st.n_tokens), to->limits.step_tokens);
+    if (c->node->rows == WF_ROWS_LOGITS)
+        st.n_logits = rows, st.n_tokens = WF_MIN(WF_MAX(rows, st.n_tokens), to->limits.step_tokens);
     st.max_kv = max_kv;
     wf_command_call(to, c, &st, (wf_range){0, rows}, out);
 }
 
-/* Prefill and whole batches may see contexts of any length; what is bound by rows alone needs one. Returns how many there are. */
+/* Prefill and whole batches may see contexts of any length; what is bound by rows alone needs one. Returns how many
+ * there are. */
 static uint32_t contexts_of(const wf_bind_to *to, const wf_command *c, uint32_t max_kv[WF_N_CONTEXTS])
 {
     uint32_t classes = c->node->op == WF_OP_ATTENTION ? WF_N_CONTEXTS : 1, n = 0;
@@ -355,8 +368,8 @@ static bool same_kernels(const wf_kernels *k, uint32_t a, uint32_t b)
     return true;
 }
 
-/* If two numbers of rows have the same kernels, all between them get these, too: a kernel that runs more rows runs fewer, and at
- * such numbers the choice hardly changes. */
+/* If two numbers of rows have the same kernels, all between them get these, too: a kernel that runs more rows runs
+ * fewer, and at such numbers the choice hardly changes. */
 static weft_status bind_between(const wf_bind_to *to, const wf_command *c, uint32_t low, uint32_t high)
 {
     if (high - low < 2) return WEFT_OK;
@@ -373,7 +386,7 @@ static weft_status bind_between(const wf_bind_to *to, const wf_command *c, uint3
     return bind_between(to, c, middle, high);
 }
 
-/* ---- what choosing will build ------------------------------------------------------------------------------------------ */
+/* ---- what choosing will build ------------------------------------------------------------------------------------ */
 
 typedef struct call_list {
     wf_call *list;
@@ -398,7 +411,8 @@ typedef struct ahead {
     bool asked;
 } ahead;
 
-/* Once a kernel had to be built, the others are, too, side by side. Where a cache has all of them none is looked for. */
+/* Once a kernel had to be built, the others are, too, side by side. Where a cache has all of them none is looked for.
+ */
 static void build_ahead(const wf_bind_to *to, ahead *a)
 {
     call_list calls = {0};
@@ -434,7 +448,8 @@ static weft_status bind_runs(const wf_bind_to *to, const wf_command *c, uint32_t
 static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c, ahead *a)
 {
     enum { ONE_BY_ONE = 64, IN_RUNS = 4096 };
-    uint32_t limit = c->kernels->max_rows, few = WF_MIN(limit, (uint32_t)ONE_BY_ONE), most = WF_MIN(limit, (uint32_t)IN_RUNS);
+    uint32_t limit = c->kernels->max_rows, few = WF_MIN(limit, (uint32_t)ONE_BY_ONE),
+             most = WF_MIN(limit, (uint32_t)IN_RUNS);
     weft_status s = WEFT_OK;
     for (uint32_t rows = 1; !s && rows <= few; rows++)
         if (!(s = bind_rows(to, c, rows))) build_ahead(to, a); /* not for what is given up; its error is the last */
@@ -445,7 +460,8 @@ static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c, ahea
     return s ? wf_fail_context(s, "%s", c->node->name) : WEFT_OK;
 }
 
-weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user)
+weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress,
+                             void *user)
 {
     size_t done = 0;
     ahead a = {list, n, to->dev->kernel_work.built, false};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a step has to run ----------------------------------------------------------------------------------------- */
+/* ---- what a step has to run -------------------------------------------------------------------------------------- */
 
 static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node *n)
 {
@@ -19,7 +19,7 @@ static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node 
     }
 }
 
-/* ---- one command ---------------------------------------------------------------------------------------------------- */
+/* ---- one command ------------------------------------------------------------------------------------------------- */
 
 typedef struct order {
     wf_event *waits[WF_MAX_QUEUES + 1];
@@ -88,7 +88,8 @@ static weft_status run_kernel(wf_exec *e, const wf_submission *now, const wf_com
     return WEFT_OK;
 }
 
-static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows, const order *o)
+static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows,
+                                const order *o)
 {
     wf_view v = c->call.in[0];
     uint8_t *to = c->node->when == WF_WHEN_IDS      ? (uint8_t *)now->io->ids
@@ -127,7 +128,8 @@ static weft_status run_swap(wf_exec *e, const wf_submission *now, wf_queue *q, b
     uint64_t bytes = wf_exec_page_bytes(e), gathered = 0;
     if (o->n_waits) WF_TRY(wf_mark(q, o->waits, o->n_waits, NULL));
     for (const wf_page_copy *s = now->io->copies; s < now->io->copies + now->io->n_copies; s++)
-        for (uint32_t i = 0; i < s->n && s->out == out; i++) WF_TRY(swap_page(e, q, s->pages[i], out, (uint8_t *)s->host + i * bytes, &gathered));
+        for (uint32_t i = 0; i < s->n && s->out == out; i++)
+            WF_TRY(swap_page(e, q, s->pages[i], out, (uint8_t *)s->host + i * bytes, &gathered));
     WF_TRY(wf_mark(q, NULL, 0, o->end));
     return wf_flush(q);
 }
@@ -181,11 +183,12 @@ static weft_status run_command(wf_exec *e, const wf_submission *now, size_t i)
     now->f->fired[i] = rows.count || stands_for;
     if (!now->f->fired[i]) return WEFT_OK;
     now->f->used[n->queue] = true;
-    weft_status s = rows.count ? run_node(e, now, c, rows, &o) : wf_mark(e->queues[n->queue], o.waits, o.n_waits, o.end);
+    weft_status s = rows.count ? run_node(e, now, c, rows, &o)
+                               : wf_mark(e->queues[n->queue], o.waits, o.n_waits, o.end);
     return s == WEFT_OK ? s : wf_fail_context(s, "%s", c->node->name);
 }
 
-/* ---- one step --------------------------------------------------------------------------------------------------------- */
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
 
 static weft_status run_step(wf_exec *e, wf_submission *now)
 {
@@ -212,14 +215,23 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
 {
     if (e->n_in_flight == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
     uint64_t next = e->first + e->n_in_flight;
-    wf_submission now = {.f = inflight_at(e, next), .b = b, .io = io, .before = next ? inflight_at(e, next - 1)->done : NULL};
-    now.f->program = &e->programs[e->only != WF_BY_BUCKET ? e->only : wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
-    now.f->step = (wf_step_shape){.n_tokens = b->n_tokens, .n_decodes = b->n_decodes, .n_seqs = b->n_seqs, .n_pages = b->n_pages, .n_logits = b->n_logits,
-                                  .max_kv = b->max_kv, .max_q = b->max_q};
+    wf_submission now = {
+        .f = inflight_at(e, next), .b = b, .io = io, .before = next ? inflight_at(e, next - 1)->done : NULL};
+    now.f->program =
+        &e->programs[e->only != WF_BY_BUCKET ? e->only
+                                             : wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
+    now.f->step = (wf_step_shape){.n_tokens = b->n_tokens,
+                                  .n_decodes = b->n_decodes,
+                                  .n_seqs = b->n_seqs,
+                                  .n_pages = b->n_pages,
+                                  .n_logits = b->n_logits,
+                                  .max_kv = b->max_kv,
+                                  .max_q = b->max_q};
     wf_inputs_pack(e, &now);
     weft_status s = run_step(e, &now);
     if (s == WEFT_OK) e->n_in_flight++;
-    for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
+    for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++)
+        wf_finish(e->queues[q]); /* none may write to the caller's memory later */
     return s;
 }
 

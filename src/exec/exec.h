@@ -1,5 +1,5 @@
-/* exec: runs programs on a device, asynchronously: a step is formed and submitted while the one before runs (NanoFlow, section 4.2.1).
- * It owns the queues and all memory that changes (memory.h). One thread at a time.
+/* exec: runs programs on a device, asynchronously: a step is formed and submitted while the one before runs (NanoFlow,
+ * section 4.2.1). It owns the queues and all memory that changes (memory.h). One thread at a time.
  */
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
@@ -11,9 +11,12 @@
 
 typedef struct wf_exec wf_exec;
 
-/* views: of each weight, as wf_value.id numbers them. graph, plans (finished) and views outlive it. Errors name sizes. */
-weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l, wf_exec **out);
-/* Chooses, builds and checks the kernels of every step that there may be (program.h), and takes the scratch memory that they need. */
+/* views: of each weight, as wf_value.id numbers them. graph, plans (finished) and views outlive it. Errors name sizes.
+ */
+weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l,
+                           wf_exec **out);
+/* Chooses, builds and checks the kernels of every step that there may be (program.h), and takes the scratch memory that
+ * they need. */
 weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user);
 /* Steps that may be in flight at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2
@@ -27,17 +30,18 @@ typedef struct wf_page_copy {
     void *host;
 } wf_page_copy;
 
-/* Further inputs of a step, and its results. Memory for results and page copies belongs to the device until wf_exec_wait has returned
- * for this step; wf_exec_submit copies all else. */
+/* Further inputs of a step, and its results. Memory for results and page copies belongs to the device until
+ * wf_exec_wait has returned for this step; wf_exec_submit copies all else. */
 typedef struct wf_step_io {
     const wf_sampling_params *sampling; /* [b->n_logits], how each is sampled; NULL: all greedily */
-    int32_t *ids;         /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of logits */
+    int32_t *ids; /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of
+                     logits */
     float *logits;        /* [b->n_logits, vocabulary], or NULL */
     const wf_page_copy *copies; /* all that go out come before all that come in */
     size_t n_copies;
 } wf_step_io;
-/* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of the step is in
- * flight, or the device is lost; its results are undefined. */
+/* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of
+ * the step is in flight, or the device is lost; its results are undefined. */
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
 /* Could WEFT_FORCE have this variant run something of a step? */
 bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
@@ -62,22 +66,25 @@ const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);
 void wf_exec_mark_idle(wf_exec *e);
 /* Called after each kernel of a step has ended and before the next one begins, so that nothing has overwritten
  * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
-typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);
+typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first,
+                                        const wf_call *c);
 /* For calibration: waits for each op, so steps are slow. fn NULL: off. Call it between steps only. */
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
 uint64_t wf_exec_page_bytes(const wf_exec *e);
-/* Copies a KV page to host memory on a queue of the caller's, beside steps, which must not write to the page meanwhile. end: NULL, or of the last part. */
+/* Copies a KV page to host memory on a queue of the caller's, beside steps, which must not write to the page meanwhile.
+ * end: NULL, or of the last part. */
 weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end);
 uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
-/* Fills all KV pages with NaN (tests), or with small numbers, for measurements: untouched memory may be one page of zeros, which caches hold. */
+/* Fills all KV pages with NaN (tests), or with small numbers, for measurements: untouched memory may be one page of
+ * zeros, which caches hold. */
 weft_status wf_exec_poison(wf_exec *e);
 weft_status wf_exec_fill_kv(wf_exec *e);
 /* From the next step on this plan runs, whatever its bucket; WF_BY_BUCKET: the plan whose bucket fits. */
 #define WF_BY_BUCKET SIZE_MAX
 void wf_exec_use_plan(wf_exec *e, size_t plan);
 
-/* probe.c: times of ops on the batch of the last step, which must have ended. What they write to means nothing until the next step. The device was
- * opened with `profile`. */
+/* probe.c: times of ops on the batch of the last step, which must have ended. What they write to means nothing until
+ * the next step. The device was opened with `profile`. */
 enum { WF_PROBE_LANES = 2 };
 typedef struct wf_probe wf_probe;
 typedef struct wf_probe_lane { /* runs on a queue of its own */
@@ -85,7 +92,8 @@ typedef struct wf_probe_lane { /* runs on a queue of its own */
     wf_range rows;   /* lanes with rows in common may write to the same memory; of swap_out pages */
     uint32_t groups; /* as in wf_call.max_groups */
 } wf_probe_lane;
-typedef struct wf_probe_time { /* of one launch: the median, and half the distance of the quartiles; NaN: none ran beside all other lanes */
+typedef struct wf_probe_time { /* of one launch: the median, and half the distance of the quartiles; NaN: none ran
+                                  beside all other lanes */
     double us, spread;
     uint32_t n;
 } wf_probe_time;
@@ -105,7 +113,8 @@ typedef struct wf_explain {
     double flops_rate, byte_rate;      /* peak rates of the device, per second; 0: unknown, and no times are printed */
 } wf_explain;
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f);
-/* The same estimates as numbers, in seconds, by the nano-operations of a plan: out: [n_nanos]; 0: unknown, or no work. */
+/* The same estimates as numbers, in seconds, by the nano-operations of a plan: out: [n_nanos]; 0: unknown, or no work.
+ */
 weft_status wf_exec_expected(const wf_exec *e, const wf_explain *x, size_t plan, double *out);
 /* The same in total, one after another, of a greedy step of that shape, which must be one that the engine takes. */
 double wf_exec_step_seconds(const wf_exec *e, const wf_explain *x);

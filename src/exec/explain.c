@@ -64,8 +64,12 @@ static row row_of(const printer *p, const wf_command *c)
 }
 
 static const char *const conditions[WF_N_WHEN] = {
-    [WF_ALWAYS] = "",           [WF_WHEN_PENDING] = ", if the host does not know all tokens yet", [WF_WHEN_GREEDY] = ", if greedy",
-    [WF_WHEN_SAMPLED] = ", if sampled", [WF_WHEN_IDS] = "",         [WF_WHEN_LOGITS] = ", if the host wants logits",
+    [WF_ALWAYS] = "",
+    [WF_WHEN_PENDING] = ", if the host does not know all tokens yet",
+    [WF_WHEN_GREEDY] = ", if greedy",
+    [WF_WHEN_SAMPLED] = ", if sampled",
+    [WF_WHEN_IDS] = "",
+    [WF_WHEN_LOGITS] = ", if the host wants logits",
 };
 
 static void print_row(printer *p, size_t i, const row *r)
@@ -88,7 +92,11 @@ static void print_row(printer *p, size_t i, const row *r)
             waits, share, wf_class_name(r->class), r->work.bytes / 1e6, r->work.flops / 1e9);
     if (r->expected > 0) fprintf(p->f, "%9.1f", r->expected * 1e6);
     else fprintf(p->f, "%9s", "-");
-    fprintf(p->f, "  %s%s\n", r->kernels[0] ? r->kernels : c->node->kind == WF_NODE_KERNEL ? "-" : wf_node_kind_name(c->node->kind), conditions[c->node->when]);
+    fprintf(p->f, "  %s%s\n",
+            r->kernels[0]                     ? r->kernels
+            : c->node->kind == WF_NODE_KERNEL ? "-"
+                                              : wf_node_kind_name(c->node->kind),
+            conditions[c->node->when]);
 }
 
 /* Layers between the first and the last run like the first. */
@@ -108,14 +116,21 @@ static wf_step_shape step_of(const wf_exec *e, const wf_explain *x)
     uint32_t page = 1, seqs = seqs_of(x);
     for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++)
         if (n->op == WF_OP_ATTENTION) page = n->p.page_tokens;
-    return (wf_step_shape){.n_tokens = x->tokens, .n_decodes = x->decodes, .n_seqs = seqs, .n_pages = seqs * ((x->context + page - 1) / page),
-                     .n_logits = WF_MIN(seqs, e->limits.logit_rows), .max_kv = x->context, .max_q = WF_MAX(1u, x->tokens - x->decodes)};
+    return (wf_step_shape){.n_tokens = x->tokens,
+                           .n_decodes = x->decodes,
+                           .n_seqs = seqs,
+                           .n_pages = seqs * ((x->context + page - 1) / page),
+                           .n_logits = WF_MIN(seqs, e->limits.logit_rows),
+                           .max_kv = x->context,
+                           .max_q = WF_MAX(1u, x->tokens - x->decodes)};
 }
 
 static weft_status check_batch(const wf_exec *e, const wf_explain *x)
 {
     if (!x->tokens || x->tokens > e->limits.step_tokens || x->decodes > x->tokens || seqs_of(x) > e->limits.seqs)
-        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens of at most %u sequences, one for each decode and one for a prompt",
+        return wf_fail(WEFT_ERR_ARG,
+                       "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens of at most %u "
+                       "sequences, one for each decode and one for a prompt",
                        x->tokens, x->decodes, e->limits.step_tokens, e->limits.seqs);
     return WEFT_OK;
 }
@@ -131,7 +146,10 @@ weft_status wf_exec_expected(const wf_exec *e, const wf_explain *x, size_t plan,
 double wf_exec_step_seconds(const wf_exec *e, const wf_explain *x)
 {
     double sum = 0;
-    printer p = {.e = e, .x = x, .program = &e->programs[wf_plans_choose(e->plans, x->tokens, x->decodes, x->context)], .st = step_of(e, x)};
+    printer p = {.e = e,
+                 .x = x,
+                 .program = &e->programs[wf_plans_choose(e->plans, x->tokens, x->decodes, x->context)],
+                 .st = step_of(e, x)};
     for (const wf_command *c = p.program->commands; c < p.program->commands + p.program->n; c++)
         if (wf_node_is_usual(c->node)) sum += row_of(&p, c).expected;
     return sum;
@@ -142,8 +160,8 @@ weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
     WF_TRY(check_batch(e, x));
     size_t choice = wf_plans_choose(e->plans, x->tokens, x->decodes, x->context);
     printer p = {.e = e, .x = x, .program = &e->programs[choice], .st = step_of(e, x), .f = f};
-    fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n, x->tokens, x->decodes, x->context,
-            e->dev->info.name, e->dev->info.id);
+    fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n,
+            x->tokens, x->decodes, x->context, e->dev->info.name, e->dev->info.id);
     /* Totals are of a greedy step whose tokens the host knows. */
     size_t hidden = 0;
     fprintf(p.f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue",
@@ -158,8 +176,10 @@ weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
         if (is_shown(&p, c)) print_row(&p, i, &r);
         else hidden++;
     }
-    fprintf(f, "%zu commands on %u queue%s, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues, p.program->plan->n_queues == 1 ? "" : "s", p.work.bytes / 1e6, p.work.flops / 1e9);
-    if (p.expected > 0) fprintf(f, "; estimated %.3f ms one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
+    fprintf(f, "%zu commands on %u queue%s, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues,
+            p.program->plan->n_queues == 1 ? "" : "s", p.work.bytes / 1e6, p.work.flops / 1e9);
+    if (p.expected > 0)
+        fprintf(f, "; estimated %.3f ms one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
     fputc('\n', f);
     return WEFT_OK;
 }

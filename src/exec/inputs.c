@@ -48,7 +48,8 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
         uint32_t tables = tables_of(e, i);
         now->f->step.input_at[i] = at;
         now->f->step.table_pitch[i] = pitch;
-        for (uint32_t t = 0; t < tables && !sampling; t++) memcpy(staging + at + t * pitch, wf_batch_table(now->b, i, t), bytes);
+        for (uint32_t t = 0; t < tables && !sampling; t++)
+            memcpy(staging + at + t * pitch, wf_batch_table(now->b, i, t), bytes);
         if (!sampling || now->io->sampling) now->upload_bytes = at + (tables - 1) * pitch + bytes;
         at += tables * pitch;
     }
@@ -62,7 +63,8 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
 
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)
 {
-    uint64_t tables = wf_limits_tables(l), words = (4 + tables) * l->step_tokens + l->seqs + 1 + tables * l->seqs * l->seq_pages;
+    uint64_t tables = wf_limits_tables(l),
+             words = (4 + tables) * l->step_tokens + l->seqs + 1 + tables * l->seqs * l->seq_pages;
     words += (1ull + SAMPLING_FLOATS + SEED_INTS) * l->logit_rows;
     return words * sizeof(int32_t) + (WF_N_INPUTS + 2 * (tables - 1)) * align;
 }

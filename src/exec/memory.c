@@ -27,7 +27,8 @@ uint64_t wf_page_bytes(const wf_graph *g)
 uint64_t wf_activation_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < p->n_buffers; i++) bytes += (uint64_t)p->buffers[i].pitch * (p->buffers[i].rows == WF_ROWS_LOGITS ? logit_rows : rows);
+    for (size_t i = 0; i < p->n_buffers; i++)
+        bytes += (uint64_t)p->buffers[i].pitch * (p->buffers[i].rows == WF_ROWS_LOGITS ? logit_rows : rows);
     return bytes;
 }
 
@@ -70,7 +71,8 @@ static double load_of(const wf_pool_part *p, const wf_limits *l, uint64_t more)
     return (double)(wf_pool_part_step_bytes(p, l->step_tokens, l->logit_rows) + more) / (double)WF_MAX(p->page, 1u);
 }
 
-/* Each buffer, as they come from the widest to the narrowest, to the part that has least; into part_of, unless that is NULL. */
+/* Each buffer, as they come from the widest to the narrowest, to the part that has least; into part_of, unless that is
+ * NULL. */
 static void add_buffers(wf_unified_pool *s, const wf_plan *p, const wf_limits *l, uint32_t *part_of)
 {
     for (size_t i = 0; i < p->n_buffers; i++) {
@@ -90,7 +92,8 @@ static bool fits_buffers(const wf_unified_pool *s, uint64_t max_alloc)
     return true;
 }
 
-static wf_unified_pool unified_pool_of(const wf_limits *l, const wf_graph *g, const wf_plan *p, uint32_t n_parts, uint64_t align)
+static wf_unified_pool unified_pool_of(const wf_limits *l, const wf_graph *g, const wf_plan *p, uint32_t n_parts,
+                                       uint64_t align)
 {
     wf_unified_pool s = {.n = n_parts};
     add_pools(&s, g);
@@ -173,7 +176,8 @@ static weft_status reserve_parts(wf_memory *m, const uint64_t *bytes)
 
 static weft_status reserve_buffers(wf_memory *m)
 {
-    for (size_t i = 0; i < m->p->n_buffers; i++) WF_TRY(wf_arena_reserve(&m->steps, buffer_bytes(&m->p->buffers[i], &m->limits), &m->buffers[i].at));
+    for (size_t i = 0; i < m->p->n_buffers; i++)
+        WF_TRY(wf_arena_reserve(&m->steps, buffer_bytes(&m->p->buffers[i], &m->limits), &m->buffers[i].at));
     return WEFT_OK;
 }
 
@@ -189,14 +193,18 @@ static weft_status locate_buffers(wf_memory *m)
     for (size_t i = 0; i < m->p->n_buffers; i++) {
         wf_pool_part *part = &used[part_of[i]];
         add_buffer(part, &m->p->buffers[i]);
-        m->buffers[i] = (wf_buffer_place){.at = m->groups[part_of[i]].at, .end = m->limits.pool.parts[part_of[i]].bytes, .token = part->token, .logit_row = part->logit_row};
+        m->buffers[i] = (wf_buffer_place){.at = m->groups[part_of[i]].at,
+                                          .end = m->limits.pool.parts[part_of[i]].bytes,
+                                          .token = part->token,
+                                          .logit_row = part->logit_row};
     }
     free(part_of);
     return WEFT_OK;
 }
 
-#define SMALLER \
-    "lower weft_engine_params.max_batched_tokens, weft_engine_params.n_seqs, weft_engine_params.kv_memory or weft_engine_params.context"
+#define SMALLER                                                                                                        \
+    "lower weft_engine_params.max_batched_tokens, weft_engine_params.n_seqs, weft_engine_params.kv_memory or "         \
+    "weft_engine_params.context"
 
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l)
 {
@@ -249,15 +257,20 @@ uint64_t wf_memory_activations(const wf_memory *m)
 wf_view wf_memory_buffer(const wf_memory *m, int32_t buffer, uint32_t rows, uint32_t logits)
 {
     const wf_buffer_place *b = &m->buffers[buffer];
-    return (wf_view){.buf = wf_arena_buf(m->limits.pool.n ? &m->kv : &m->steps, b->at), .offset = b->at.offset + b->end - rows * b->token - logits * b->logit_row};
+    return (wf_view){.buf = wf_arena_buf(m->limits.pool.n ? &m->kv : &m->steps, b->at),
+                     .offset = b->at.offset + b->end - rows * b->token - logits * b->logit_row};
 }
 
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits)
 {
     const wf_pool *p = &m->pools[pool_of_value(m->g, v)];
     const wf_group *g = &m->groups[p->group];
-    return (wf_view){.buf = wf_arena_buf(&m->kv, g->at), .offset = g->at.offset + p->offset, .rows = wf_limits_pages(&m->limits, rows, logits),
-                     .cols = v->cols, .stride = (uint32_t)(g->page / wf_dtype_bytes(v->dtype, 1)), .dtype = v->dtype};
+    return (wf_view){.buf = wf_arena_buf(&m->kv, g->at),
+                     .offset = g->at.offset + p->offset,
+                     .rows = wf_limits_pages(&m->limits, rows, logits),
+                     .cols = v->cols,
+                     .stride = (uint32_t)(g->page / wf_dtype_bytes(v->dtype, 1)),
+                     .dtype = v->dtype};
 }
 
 /* ---- copies -------------------------------------------------------------------------------------------------- */
@@ -268,13 +281,15 @@ weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool o
         wf_buf *buf = wf_arena_buf(&m->kv, g->at);
         uint64_t at = g->at.offset + (uint64_t)page * g->page;
         wf_event *signal = g + 1 == m->groups + m->n_groups ? end : NULL;
-        WF_TRY(out ? wf_read(q, buf, at, host, g->page, NULL, 0, signal) : wf_write(q, buf, at, host, g->page, NULL, 0, signal));
+        WF_TRY(out ? wf_read(q, buf, at, host, g->page, NULL, 0, signal)
+                   : wf_write(q, buf, at, host, g->page, NULL, 0, signal));
     }
     return WEFT_OK;
 }
 
 weft_status wf_memory_fill(const wf_memory *m, wf_queue *q, uint32_t pattern)
 {
-    for (size_t i = 0; i < m->kv.n_slabs; i++) WF_TRY(wf_fill(q, m->kv.slabs[i].buf, 0, m->kv.slabs[i].size & ~3ull, pattern));
+    for (size_t i = 0; i < m->kv.n_slabs; i++)
+        WF_TRY(wf_fill(q, m->kv.slabs[i].buf, 0, m->kv.slabs[i].size & ~3ull, pattern));
     return wf_finish(q);
 }

@@ -1,4 +1,5 @@
-/* open: an exec's memory, queues and events, and its programs. Nothing is allocated on the device afterwards. See exec.h. */
+/* open: an exec's memory, queues and events, and its programs. Nothing is allocated on the device afterwards. See
+ * exec.h. */
 #include "exec/internal.h"
 #include "plan/cost.h"
 
@@ -28,7 +29,7 @@ static weft_status reserve_arrays(wf_exec *e)
     return WEFT_OK;
 }
 
-/* ---- queues and events ------------------------------------------------------------------------------------------------ */
+/* ---- queues and events ------------------------------------------------------------------------------------------- */
 
 static size_t most_commands(const wf_plans *p)
 {
@@ -73,18 +74,25 @@ static weft_status create_queues(wf_exec *e)
 {
     for (size_t i = 0; i < e->plans->n; i++) e->n_queues = WF_MAX(e->n_queues, e->plans->list[i].n_queues);
     for (uint32_t q = 0; q < e->n_queues; q++) {
-        WF_TRY(only_copies(e, q) ? wf_copy_queue_create(e->dev, &e->queues[q]) : wf_queue_create(e->dev, &e->queues[q]));
+        WF_TRY(only_copies(e, q) ? wf_copy_queue_create(e->dev, &e->queues[q])
+                                 : wf_queue_create(e->dev, &e->queues[q]));
         WF_TRY(wf_event_create(e->dev, &e->ends[q]));
     }
     for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) WF_TRY(create_events(e, f));
     return WEFT_OK;
 }
 
-/* ---- programs --------------------------------------------------------------------------------------------------------- */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 static weft_status make_programs(wf_exec *e)
 {
-    e->to = (wf_bind_to){.dev = e->dev, .g = e->g, .weights = e->to.weights, .mem = &e->mem, .inputs = &e->inputs, .states = e->states, .limits = e->limits};
+    e->to = (wf_bind_to){.dev = e->dev,
+                         .g = e->g,
+                         .weights = e->to.weights,
+                         .mem = &e->mem,
+                         .inputs = &e->inputs,
+                         .states = e->states,
+                         .limits = e->limits};
     e->programs = wf_calloc(e->plans->n, sizeof *e->programs);
     if (!e->programs) return WEFT_ERR_NOMEM;
     for (size_t i = 0; i < e->plans->n; i++) WF_TRY(wf_program_init(&e->programs[i], &e->to, &e->plans->list[i]));
@@ -94,7 +102,8 @@ static weft_status make_programs(wf_exec *e)
 static weft_status start_counters(wf_exec *e)
 {
     const wf_view *v = &e->states[WF_STATE_RECOMPUTED];
-    for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++) e->counts |= n->kind == WF_NODE_DOWNLOAD && n->when == WF_ALWAYS;
+    for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++)
+        e->counts |= n->kind == WF_NODE_DOWNLOAD && n->when == WF_ALWAYS;
     e->stats.softmax = wf_calloc((size_t)WF_MAX(e->g->n_layers, 1), sizeof *e->stats.softmax);
     if (!e->stats.softmax) return WEFT_ERR_NOMEM;
     if (!v->buf) return WEFT_OK;
@@ -102,11 +111,13 @@ static weft_status start_counters(wf_exec *e)
     return wf_finish(e->queues[0]); /* the first step may count on another queue */
 }
 
-weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l, wf_exec **out)
+weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l,
+                           wf_exec **out)
 {
     wf_exec *e = wf_calloc(1, sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
-    *e = (wf_exec){.dev = dev, .g = g, .plans = p, .limits = *l, .can_sample = true, .only = WF_BY_BUCKET, .to.weights = views};
+    *e = (wf_exec){
+        .dev = dev, .g = g, .plans = p, .limits = *l, .can_sample = true, .only = WF_BY_BUCKET, .to.weights = views};
     weft_status s = wf_profile_init(&e->stats.ops, most_commands(p), wf_ridge(dev->info.type));
     if (s == WEFT_OK) s = wf_memory_init(&e->mem, dev, g, &p->list[0], l);
     if (s == WEFT_OK) s = reserve_arrays(e);
@@ -133,7 +144,8 @@ weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user)
     e->scratch_bytes = 0;
     for (uint32_t q = 0; q < e->n_queues; q++)
         if (!only_copies(e, q)) WF_TRY(wf_queue_reserve(e->queues[q], &e->scratch_bytes));
-    for (int32_t i = 0; i < e->g->n_layers; i++) e->stats.softmax[i].async = wf_programs_use_async(&e->to, e->programs, e->plans->n, i);
+    for (int32_t i = 0; i < e->g->n_layers; i++)
+        e->stats.softmax[i].async = wf_programs_use_async(&e->to, e->programs, e->plans->n, i);
     return WEFT_OK;
 }
 

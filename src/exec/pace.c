@@ -23,7 +23,8 @@ static uint32_t size_of(uint32_t rows)
     return size;
 }
 
-void wf_note_us(const wf_bind_to *to, const wf_command *c, uint32_t context, uint32_t rows, const wf_call *call, const wf_binding *b)
+void wf_note_us(const wf_bind_to *to, const wf_command *c, uint32_t context, uint32_t rows, const wf_call *call,
+                const wf_binding *b)
 {
     const wf_kernels *k = c->kernels;
     if (rows & (rows - 1) && rows != k->max_rows) return;

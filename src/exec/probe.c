@@ -1,7 +1,8 @@
 /* probe: what ops take on a device, by themselves and beside each other (NanoFlow, section 4.1.1). See exec.h.
  *
- * A lane launches one op again and again on a queue of its own: that of each layer in turn, as a step does, so that no launch finds its weights in a
- * cache. Lanes wait for nothing. Times are those of the device's events; of two lanes only launches count that ran while the other lane did.
+ * A lane launches one op again and again on a queue of its own: that of each layer in turn, as a step does, so that no
+ * launch finds its weights in a cache. Lanes wait for nothing. Times are those of the device's events; of two lanes
+ * only launches count that ran while the other lane did.
  */
 #include "exec/internal.h"
 #include "verify/bind.h"
@@ -34,7 +35,7 @@ struct wf_probe {
     lane lanes[WF_PROBE_LANES];
 };
 
-/* ---- opening -------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static weft_status open_lane(wf_probe *p, lane *l)
 {
@@ -77,7 +78,7 @@ void wf_probe_close(wf_probe *p)
     free(p);
 }
 
-/* ---- launching ------------------------------------------------------------------------------------------------------ */
+/* ---- launching --------------------------------------------------------------------------------------------------- */
 
 static const wf_step_shape *last_step(const wf_exec *e)
 {
@@ -129,7 +130,9 @@ static weft_status launch_op(wf_probe *p, lane *l, uint32_t i)
 {
     const launched *x = &l->list[i % l->n_list];
     const wf_node *n = x->command->node;
-    if (copies_pages(l)) return wf_exec_read_page(p->e, l->copies, (int32_t)(l->what->rows.first + i % l->what->rows.count), l->host.data, l->ends[i]);
+    if (copies_pages(l))
+        return wf_exec_read_page(p->e, l->copies, (int32_t)(l->what->rows.first + i % l->what->rows.count),
+                                 l->host.data, l->ends[i]);
     if (n->kind != WF_NODE_KERNEL) {
         const wf_value *v = &p->e->g->values[n->in[0].value];
         return wf_transfer(l->q, l->what->rows.count * wf_dtype_bytes(v->dtype, v->cols), NULL, 0, l->ends[i]);
@@ -167,7 +170,7 @@ static weft_status run_lanes(wf_probe *p, uint32_t n_lanes)
     return WEFT_OK;
 }
 
-/* ---- results -------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static int compare_us(const void *a, const void *b)
 {
@@ -227,7 +230,8 @@ static weft_status size_lanes(wf_probe *p, uint32_t n_lanes, double us, bool *gr
 static weft_status bind_lanes(wf_probe *p, const wf_probe_lane *lanes, uint32_t n)
 {
     if (!n || n > WF_PROBE_LANES) return wf_fail(WEFT_ERR_ARG, "a probe of %u lanes: want 1 to %d", n, WF_PROBE_LANES);
-    if (!p->e->first || p->e->n_in_flight) return wf_fail(WEFT_ERR_ARG, "a probe follows a step that has ended, whose batch it takes");
+    if (!p->e->first || p->e->n_in_flight)
+        return wf_fail(WEFT_ERR_ARG, "a probe follows a step that has ended, whose batch it takes");
     for (uint32_t k = 0; k < n; k++) {
         p->lanes[k].what = &lanes[k];
         WF_TRY(bind_lane(p, &p->lanes[k]));

@@ -22,8 +22,8 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired,
-                     wf_event *const *starts, wf_event *const *ends, uint64_t since)
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st,
+                     const bool *fired, wf_event *const *starts, wf_event *const *ends, uint64_t since)
 {
     p->n_spans = 0;
     for (size_t i = 0; i < program->n; i++) {

@@ -1,5 +1,5 @@
-/* profile: when each command of a step ran, on the device's clock; sums by class, and how long commands of more than one queue
- * ran together. Only on a device opened with `profile`.
+/* profile: when each command of a step ran, on the device's clock; sums by class, and how long commands of more than
+ * one queue ran together. Only on a device opened with `profile`.
  */
 #ifndef WF_PROFILE_H
 #define WF_PROFILE_H
@@ -22,9 +22,10 @@ typedef struct wf_profile {
 } wf_profile;
 
 weft_status wf_profile_init(wf_profile *p, size_t n_commands, double ridge);
-/* fired, starts, ends: by command, of a step that has ended and began at `since`; a start of an earlier step is ignored. */
-void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired,
-                     wf_event *const *starts, wf_event *const *ends, uint64_t since);
+/* fired, starts, ends: by command, of a step that has ended and began at `since`; a start of an earlier step is
+ * ignored. */
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st,
+                     const bool *fired, wf_event *const *starts, wf_event *const *ends, uint64_t since);
 void wf_profile_free(wf_profile *p);
 
 #endif

@@ -1,8 +1,8 @@
-/* program: a plan bound to a device. Flat commands in the order of submission, each with its kernels chosen and built, its
- * operands located, its token range, queue, waits and signal. Running a step only walks them (exec.c).
+/* program: a plan bound to a device. Flat commands in the order of submission, each with its kernels chosen and built,
+ * its operands located, its token range, queue, waits and signal. Running a step only walks them (exec.c).
  *
- * Only what depends on the batch is left open: where activations and inputs begin, how many rows there are, and which of the
- * kernels that are bound for each number of rows a command takes.
+ * Only what depends on the batch is left open: where activations and inputs begin, how many rows there are, and which
+ * of the kernels that are bound for each number of rows a command takes.
  */
 #ifndef WF_PROGRAM_H
 #define WF_PROGRAM_H
@@ -13,7 +13,8 @@
 enum { WF_N_CONTEXTS = 5 }; /* choices of attention by the longest context: 512, 2,048, 8,192, 32,768, any */
 enum { WF_N_SIZES = 17 };   /* powers of two up to the most tokens of a step */
 
-/* Kernels of calls that differ only in the number of rows, the longest context and the operands' addresses; all layers share them. */
+/* Kernels of calls that differ only in the number of rows, the longest context and the operands' addresses; all layers
+ * share them. */
 typedef struct wf_kernels {
     wf_call like;      /* such a call */
     bool prefill;      /* attention of prefill, not of decodes */
@@ -26,7 +27,13 @@ typedef struct wf_kernels {
 } wf_kernels;
 
 /* What an operand's address depends on. */
-enum wf_place { WF_PLACE_FIXED /* as in the template */, WF_PLACE_BUFFER, WF_PLACE_INPUT, WF_PLACE_STATE, WF_PLACE_POOL };
+enum wf_place {
+    WF_PLACE_FIXED /* as in the template */,
+    WF_PLACE_BUFFER,
+    WF_PLACE_INPUT,
+    WF_PLACE_STATE,
+    WF_PLACE_POOL
+};
 typedef struct wf_ref {
     uint8_t place; /* enum wf_place */
     bool sliced;   /* only the rows of the command's range; else all that the step has */
@@ -55,7 +62,8 @@ typedef struct wf_program {
 typedef struct wf_step_shape {
     uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits;
     uint32_t max_kv, max_q;
-    uint64_t input_at[WF_N_INPUTS], table_pitch[WF_N_INPUTS]; /* bytes in the input region: where they begin, and from one page table's to the next */
+    uint64_t input_at[WF_N_INPUTS], table_pitch[WF_N_INPUTS]; /* bytes in the input region: where they begin, and from
+                                                                 one page table's to the next */
 } wf_step_shape;
 
 /* The memory that programs are bound to. */
@@ -76,7 +84,8 @@ weft_status wf_program_init(wf_program *p, wf_bind_to *to, const wf_plan *plan);
 void wf_program_free(wf_program *p);
 /* Chooses, builds and checks the kernels of all programs for every number of rows that a step may have, so that no step
  * compiles one. A device without a kernel for SAMPLE that works sets *can_sample to false. */
-weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user);
+weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress,
+                             void *user);
 void wf_kernels_free(wf_bind_to *to);
 
 /* The tokens, or rows of logits, that a command computes in a step. */
@@ -96,12 +105,13 @@ bool wf_binding_is_async(wf_dev *, const wf_binding *);
 bool wf_programs_use_async(const wf_bind_to *to, const wf_program *list, size_t n, int32_t layer);
 /* An error if a plan or WEFT_FORCE names a kernel that runs nothing of what it is named for. */
 weft_status wf_check_named(const wf_bind_to *to, const wf_program *list, size_t n);
-/* pace.c. Drivers reset a device that takes some seconds for what they were given at once, so that a kernel takes no more rows, and
- * a queue holds no more work before it is flushed, than are expected to take this long. */
+/* pace.c. Drivers reset a device that takes some seconds for what they were given at once, so that a kernel takes no
+ * more rows, and a queue holds no more work before it is flushed, than are expected to take this long. */
 #define WF_SUBMISSION_US 1e6
 /* What the kernels of a binding are expected to take together; 0: the backend does not know of all. */
 double wf_binding_us(wf_dev *, const wf_call *, const wf_binding *);
-void wf_note_us(const wf_bind_to *to, const wf_command *c, uint32_t context, uint32_t rows, const wf_call *call, const wf_binding *b);
+void wf_note_us(const wf_bind_to *to, const wf_command *c, uint32_t context, uint32_t rows, const wf_call *call,
+                const wf_binding *b);
 double wf_rows_us(const wf_command *c, uint32_t context, uint32_t rows);
 uint32_t wf_rows_at_once(const wf_command *c, uint32_t context);
 uint32_t wf_context_class(enum wf_op, uint32_t max_kv); /* which of WF_N_CONTEXTS */

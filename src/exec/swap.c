@@ -33,7 +33,8 @@ weft_status wf_swaps_add(wf_swaps *s, const wf_page_copy *one)
 void wf_swaps_submitted(wf_swaps *s)
 {
     s->n = 0;
-    while (s->n_done && wf_grow(&s->free, s->n_free, &s->cap_free, sizeof *s->free)) s->free[s->n_free++] = s->done[--s->n_done];
+    while (s->n_done && wf_grow(&s->free, s->n_free, &s->cap_free, sizeof *s->free))
+        s->free[s->n_free++] = s->done[--s->n_done];
 }
 
 void wf_swaps_trim(wf_swaps *s)

@@ -1,8 +1,8 @@
-/* swap: host memory for the KV pages of preempted sequences (NanoFlow, section 4.2.2), pinned if the device has pinned memory, and the
- * copies of the next step. The engine's thread is the only user.
+/* swap: host memory for the KV pages of preempted sequences (NanoFlow, section 4.2.2), pinned if the device has pinned
+ * memory, and the copies of the next step. The engine's thread is the only user.
  *
- * The copies of all steps run in order, on one queue. So memory may be reused at once, while a copy from or to it is still in flight.
- * It may be freed only when none is.
+ * The copies of all steps run in order, on one queue. So memory may be reused at once, while a copy from or to it is
+ * still in flight. It may be freed only when none is.
  */
 #ifndef WF_SWAP_H
 #define WF_SWAP_H

@@ -1,4 +1,5 @@
-/* workspace: which workspaces of fused products a device never touches, so that no memory is reserved for them. See workspace.h. */
+/* workspace: which workspaces of fused products a device never touches, so that no memory is reserved for them. See
+ * workspace.h. */
 #include "exec/workspace.h"
 #include "dev/front.h"
 
@@ -33,9 +34,17 @@ static wf_view view_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, w
     if (o.value < 0) return (wf_view){0};
     const wf_value *v = &g->values[o.value];
     bool weight = v->kind == WF_VALUE_WEIGHT, matrix = weight && v->weight_rows > 1;
-    uint8_t layout = matrix ? wf_weight_layout((wf_dev *)dev, op_of_matrix(n), v->dtype, rows_of_matrix(g, n, v), v->cols) : 0;
-    return (wf_view){.buf = (wf_buf *)dev, .rows = weight ? v->weight_rows : v->kind == WF_VALUE_KV ? 1 : rows, .cols = cols_of(g, o), .stride = v->cols,
-                     .dtype = (uint8_t)v->dtype, .layout = layout};
+    uint8_t layout = matrix
+                         ? wf_weight_layout((wf_dev *)dev, op_of_matrix(n), v->dtype, rows_of_matrix(g, n, v), v->cols)
+                         : 0;
+    return (wf_view){.buf = (wf_buf *)dev,
+                     .rows = weight                   ? v->weight_rows
+                             : v->kind == WF_VALUE_KV ? 1
+                                                      : rows,
+                     .cols = cols_of(g, o),
+                     .stride = v->cols,
+                     .dtype = (uint8_t)v->dtype,
+                     .layout = layout};
 }
 
 wf_call wf_node_call(const wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t rows)
@@ -75,7 +84,8 @@ static uint8_t untouched_workspaces(wf_dev *dev, const wf_graph *g, const wf_nod
     return bits;
 }
 
-_Static_assert((int)WF_GEMM_W == (int)WF_GROUPED_GEMM_W && (int)WF_GEMM_W == (int)WF_ROUTER_W, "alike reads it of all ops with a workspace");
+_Static_assert((int)WF_GEMM_W == (int)WF_GROUPED_GEMM_W && (int)WF_GEMM_W == (int)WF_ROUTER_W,
+               "alike reads it of all ops with a workspace");
 
 static bool has_bias(const wf_node *n)
 {

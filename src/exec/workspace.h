@@ -1,5 +1,6 @@
-/* workspace: a fused product hands intermediate results over in workspaces (dev/dev.h, GEMM), but only where the device runs it in
- * pieces. Where one kernel does, for every number of rows, its workspaces are omitted: no memory is reserved for them.
+/* workspace: a fused product hands intermediate results over in workspaces (dev/dev.h, GEMM), but only where the device
+ * runs it in pieces. Where one kernel does, for every number of rows, its workspaces are omitted: no memory is reserved
+ * for them.
  */
 #ifndef WF_WORKSPACE_H
 #define WF_WORKSPACE_H
@@ -15,7 +16,8 @@ bool wf_workspaces_omitted(const wf_graph *g); /* any? */
 
 /* What a device would run, before there is any memory: a node's call of `rows` rows, whose operands lie nowhere. */
 wf_call wf_node_call(const wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t rows);
-/* Numbers of rows at which devices change kernels, and those between; asking for each would take as long as binding. Above max_rows: there is no other. */
+/* Numbers of rows at which devices change kernels, and those between; asking for each would take as long as binding.
+ * Above max_rows: there is no other. */
 uint32_t wf_next_probe(uint32_t rows, uint32_t max_rows);
 
 #endif

@@ -47,7 +47,8 @@ static void bind(wf_jrun *r, const wf_jbuiltin *fn, const char *what, const wf_j
     for (size_t i = 0; i < WF_JMAX_PARAMS; i++) out[i] = i < a->n ? a->v[i] : (wf_jvalue){.kind = WF_JABSENT};
     for (size_t i = 0; i < a->n_kw; i++) out[param(r, fn, what, a->kw[i].name)] = a->kw[i].value;
     for (size_t i = 0; i < fn->required; i++)
-        if (!wf_jgiven(out[i])) wf_jfail(r, WEFT_ERR_ARG, "%s '%s' needs the argument '%s'", what, fn->name, fn->params[i]);
+        if (!wf_jgiven(out[i]))
+            wf_jfail(r, WEFT_ERR_ARG, "%s '%s' needs the argument '%s'", what, fn->name, fn->params[i]);
 }
 
 wf_jvalue wf_jcall_builtin(wf_jrun *r, const wf_jbuiltin *fn, const char *what, wf_jvalue self, const wf_jargs *a)
@@ -65,16 +66,20 @@ wf_jvalue wf_jcall_builtin(wf_jrun *r, const wf_jbuiltin *fn, const char *what, 
 wf_jvalue wf_jcall_filter(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jbuiltin *fn = wf_jfilter_find(name);
-    if (!fn) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no filter '%.*s': use another template (weft_chat_params.chat_template)",
-                     (int)WF_MIN(name.len, 80u), name.p);
+    if (!fn)
+        wf_jfail(r, WEFT_ERR_UNSUPPORTED,
+                 "there is no filter '%.*s': use another template (weft_chat_params.chat_template)",
+                 (int)WF_MIN(name.len, 80u), name.p);
     return wf_jcall_builtin(r, fn, "filter", self, a);
 }
 
 bool wf_jcall_test(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jbuiltin *fn = wf_jtest_find(name);
-    if (!fn) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no test '%.*s': use another template (weft_chat_params.chat_template)",
-                     (int)WF_MIN(name.len, 80u), name.p);
+    if (!fn)
+        wf_jfail(r, WEFT_ERR_UNSUPPORTED,
+                 "there is no test '%.*s': use another template (weft_chat_params.chat_template)",
+                 (int)WF_MIN(name.len, 80u), name.p);
     return wf_jtrue(wf_jcall_builtin(r, fn, "test", self, a));
 }
 
@@ -100,7 +105,8 @@ static void bind_rest(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_jar
     wf_jvalue rest = wf_jlist_new(r, WF_JTUPLE), named = wf_jdict_new(r);
     for (size_t i = taken; i < a->n; i++) wf_jpush(r, rest.l, a->v[i]);
     for (size_t i = 0; i < a->n_kw; i++)
-        if (!is_param(m, a->kw[i].name) && !wf_jstr_is(a->kw[i].name->text, "caller")) wf_jdict_set(r, named.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
+        if (!is_param(m, a->kw[i].name) && !wf_jstr_is(a->kw[i].name->text, "caller"))
+            wf_jdict_set(r, named.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
     wf_jset_text(r, f, "varargs", rest);
     wf_jset_text(r, f, "kwargs", named);
 }
@@ -111,7 +117,8 @@ static void bind_macro(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_ja
     for (const wf_jnode *p = m->node->list; p; p = p->next, i++) {
         const wf_jvalue *named = keyword(a, p->name);
         wf_jvalue v = i < a->n ? a->v[i] : named ? *named : p->a ? wf_jeval(r, f, p->a) : wf_jundefined(p->name->p);
-        if (i < a->n && named) wf_jfail(r, WEFT_ERR_ARG, "macro '%.80s' got '%.80s' twice", m->node->name->p, p->name->p);
+        if (i < a->n && named)
+            wf_jfail(r, WEFT_ERR_ARG, "macro '%.80s' got '%.80s' twice", m->node->name->p, p->name->p);
         wf_jset(r, f, p->name, v);
     }
     bind_rest(r, f, m, a, i);

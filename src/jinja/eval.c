@@ -77,7 +77,10 @@ static wf_jvalue eval_logic(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
 {
     wf_jvalue a = wf_jeval(r, f, n->a);
     if (n->kind == WF_JN_NOT) return wf_jbool(!wf_jtrue(a));
-    if (n->kind == WF_JN_COND) return wf_jtrue(a) ? wf_jeval(r, f, n->b) : n->c ? wf_jeval(r, f, n->c) : wf_jundefined("the value of an 'if' without 'else'");
+    if (n->kind == WF_JN_COND)
+        return wf_jtrue(a) ? wf_jeval(r, f, n->b)
+               : n->c      ? wf_jeval(r, f, n->c)
+                           : wf_jundefined("the value of an 'if' without 'else'");
     return wf_jtrue(a) == (n->kind == WF_JN_AND) ? wf_jeval(r, f, n->b) : a;
 }
 

@@ -15,7 +15,10 @@ typedef struct level {
     enum wf_jop kinds[4];
 } level;
 static const level levels[] = {
-    {{"+", "-"}, {WF_JADD, WF_JSUB}}, {{"~"}, {WF_JCONCAT}}, {{"*", "/", "//", "%"}, {WF_JMUL, WF_JDIV, WF_JFLOORDIV, WF_JMOD}}, {{"**"}, {WF_JPOW}},
+    {{"+", "-"}, {WF_JADD, WF_JSUB}},
+    {{"~"}, {WF_JCONCAT}},
+    {{"*", "/", "//", "%"}, {WF_JMUL, WF_JDIV, WF_JFLOORDIV, WF_JMOD}},
+    {{"**"}, {WF_JPOW}},
 };
 
 /* All levels associate to the left, in jinja2 also **. */
@@ -38,7 +41,10 @@ static wf_jnode *parse_level(wf_jparser *p, size_t i)
 
 static bool skip_comparison(wf_jparser *p, enum wf_jop *op)
 {
-    static const struct { const char *text; enum wf_jop op; } ops[] = {{"==", WF_JEQ}, {"!=", WF_JNE}, {"<=", WF_JLE}, {">=", WF_JGE}, {"<", WF_JLT}, {">", WF_JGT}};
+    static const struct {
+        const char *text;
+        enum wf_jop op;
+    } ops[] = {{"==", WF_JEQ}, {"!=", WF_JNE}, {"<=", WF_JLE}, {">=", WF_JGE}, {"<", WF_JLT}, {">", WF_JGT}};
     for (size_t i = 0; i < WF_LEN(ops); i++)
         if (wf_jskip_op(p, ops[i].text)) return *op = ops[i].op, true;
     *op = WF_JIN;
@@ -154,8 +160,10 @@ static wf_jnode *parse_strings(wf_jparser *p)
 
 static wf_jnode *parse_name_or_word(wf_jparser *p)
 {
-    static const struct { const char *text; uint8_t kind; bool b; } words[] = {
-        {"true", WF_JBOOL, true}, {"True", WF_JBOOL, true}, {"false", WF_JBOOL, false}, {"False", WF_JBOOL, false}, {"none", WF_JNONE, false}, {"None", WF_JNONE, false},
+    static const struct { const char *text; uint8_t kind; bool b;
+    } words[] = {
+        {"true", WF_JBOOL, true},   {"True", WF_JBOOL, true},  {"false", WF_JBOOL, false},
+        {"False", WF_JBOOL, false}, {"none", WF_JNONE, false}, {"None", WF_JNONE, false},
     };
     for (size_t i = 0; i < WF_LEN(words); i++)
         if (wf_jat_name(p, words[i].text)) return constant(p, (wf_jvalue){.kind = words[i].kind, .b = words[i].b});
@@ -217,7 +225,7 @@ static wf_jnode *parse_primary(wf_jparser *p)
     wf_junexpected(p, "an expression");
 }
 
-/* ---- what follows a value ------------------------------------------------------------------------------------------ */
+/* ---- what follows a value ---------------------------------------------------------------------------------------- */
 
 static wf_jnode *parse_dot(wf_jparser *p, wf_jnode *a)
 {
@@ -306,7 +314,8 @@ static wf_jnode *parse_postfix(wf_jparser *p, wf_jnode *n)
 static bool starts_argument(const wf_jparser *p)
 {
     if (p->tok.kind == WF_JT_NAME) return !wf_jat_name(p, "else") && !wf_jat_name(p, "or") && !wf_jat_name(p, "and");
-    return p->tok.kind == WF_JT_STRING || p->tok.kind == WF_JT_INT || p->tok.kind == WF_JT_FLOAT || wf_jat_op(p, "[") || wf_jat_op(p, "{");
+    return p->tok.kind == WF_JT_STRING || p->tok.kind == WF_JT_INT || p->tok.kind == WF_JT_FLOAT || wf_jat_op(p, "[") ||
+           wf_jat_op(p, "{");
 }
 
 static wf_jnode *parse_test(wf_jparser *p, wf_jnode *a)

@@ -1,4 +1,5 @@
-/* filters: those of single values and of JSON, and where all tables of filters are. Names and parameters are jinja2's. */
+/* filters: those of single values and of JSON, and where all tables of filters are. Names and parameters are jinja2's.
+ */
 #include "jinja/internal.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static wf_jvalue filter_abs(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jneed(r, self);
     if (!wf_jis_number(self)) wf_jfail(r, WEFT_ERR_ARG, "abs needs a number, not %s", wf_jtype(self));
     if (self.kind == WF_JFLOAT) return self.f = fabs(self.f), self;
-    return wf_jinteger(self) < 0 ? wf_joperate(r, WF_JSUB, wf_jint(0), self) : wf_joperate(r, WF_JADD, wf_jint(0), self);
+    return wf_jinteger(self) < 0 ? wf_joperate(r, WF_JSUB, wf_jint(0), self)
+                                 : wf_joperate(r, WF_JADD, wf_jint(0), self);
 }
 
 /* ---- numbers -------------------------------------------------------------------------------------------------- */
@@ -83,7 +85,8 @@ static wf_jvalue filter_int(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     double f;
     wf_jneed(r, self);
     if (wf_jis_integer(self)) return with_origin(wf_jint(wf_jinteger(self)), self);
-    if (self.kind == WF_JSTRING && base >= 2 && base <= 36 && parse_int(*self.s, (int)base, &i)) return with_origin(wf_jint(i), self);
+    if (self.kind == WF_JSTRING && base >= 2 && base <= 36 && parse_int(*self.s, (int)base, &i))
+        return with_origin(wf_jint(i), self);
     bool real = self.kind == WF_JFLOAT ? (f = self.f, true) : self.kind == WF_JSTRING && parse_float(*self.s, &f);
     if (real && f > -0x1p63 && f < 0x1p63) return with_origin(wf_jint((int64_t)f), self);
     return wf_jgiven(a->v[0]) ? a->v[0] : wf_jint(0);
@@ -105,13 +108,18 @@ static wf_jvalue filter_round(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     const char *method = "common";
     if (wf_jgiven(a->v[1])) {
         wf_jstr s = wf_jarg_str(r, a->v[1], "method");
-        method = wf_jstr_is(s, "ceil") ? "ceil" : wf_jstr_is(s, "floor") ? "floor" : wf_jstr_is(s, "common") ? method : NULL;
+        method = wf_jstr_is(s, "ceil")     ? "ceil"
+                 : wf_jstr_is(s, "floor")  ? "floor"
+                 : wf_jstr_is(s, "common") ? method
+                                           : NULL;
     }
     wf_jneed(r, self);
-    if (!wf_jis_number(self) || !method || precision < -300 || precision > 300) wf_jfail(r, WEFT_ERR_ARG, "round needs a number, and as method common, ceil or floor");
+    if (!wf_jis_number(self) || !method || precision < -300 || precision > 300)
+        wf_jfail(r, WEFT_ERR_ARG, "round needs a number, and as method common, ceil or floor");
     double x = wf_jreal(self), scale = pow(10, (double)precision);
     if (self.kind != WF_JFLOAT && *method == 'c' && method[1] == 'o' && precision >= 0) return with_origin(self, self);
-    if (method[0] == 'f' || method[1] == 'e') return with_origin(wf_jfloat((*method == 'f' ? floor(x * scale) : ceil(x * scale)) / scale), self);
+    if (method[0] == 'f' || method[1] == 'e')
+        return with_origin(wf_jfloat((*method == 'f' ? floor(x * scale) : ceil(x * scale)) / scale), self);
     if (precision < 0) {
         double rounded = rint(x * scale) / scale;
         bool whole = self.kind != WF_JFLOAT && fabs(rounded) < 0x1p62;
@@ -142,8 +150,12 @@ static wf_jvalue filter_tojson(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue indent = a->v[1];
     bool lines = wf_jgiven(indent) && indent.kind != WF_JNONE;
-    wf_jstr step = !lines ? wf_jstr_of("") : indent.kind == WF_JSTRING ? *indent.s : spaces(r, wf_jarg_int(r, indent, 0, "indent"));
-    wf_jjson_style style = {.indent = lines ? &step : NULL, .ensure_ascii = wf_jarg_true(a->v[0], false), .sort_keys = wf_jarg_true(a->v[3], false)};
+    wf_jstr step = !lines                      ? wf_jstr_of("")
+                   : indent.kind == WF_JSTRING ? *indent.s
+                                               : spaces(r, wf_jarg_int(r, indent, 0, "indent"));
+    wf_jjson_style style = {.indent = lines ? &step : NULL,
+                            .ensure_ascii = wf_jarg_true(a->v[0], false),
+                            .sort_keys = wf_jarg_true(a->v[3], false)};
     style.comma = separator(r, a->v[2], 0, lines ? "," : ", ");
     style.colon = separator(r, a->v[2], 1, ": ");
     return wf_jjson_write(r, self, &style);
@@ -157,7 +169,8 @@ static wf_jvalue filter_safe(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 static wf_jvalue filter_attr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jstr name = wf_jarg_str(r, a->v[0], "name");
-    if (self.kind == WF_JDICT && !wf_jmethod_find(self, name)) return wf_jundefined("an attribute"); /* never an entry */
+    if (self.kind == WF_JDICT && !wf_jmethod_find(self, name))
+        return wf_jundefined("an attribute"); /* never an entry */
     return wf_jattr(r, self, name);
 }
 

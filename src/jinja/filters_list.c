@@ -54,7 +54,8 @@ static wf_jvalue values_of(wf_jrun *r, const wf_jentry *e, size_t n)
 /* "a,b": by a, then by b. */
 static wf_jvalue sort_key(wf_jrun *r, wf_jvalue v, wf_jvalue name, bool case_sensitive)
 {
-    if (name.kind != WF_JSTRING || wf_jstr_find(*name.s, wf_jstr_of(","), 0) == SIZE_MAX) return folded(r, attribute(r, v, name), case_sensitive);
+    if (name.kind != WF_JSTRING || wf_jstr_find(*name.s, wf_jstr_of(","), 0) == SIZE_MAX)
+        return folded(r, attribute(r, v, name), case_sensitive);
     wf_jvalue key = wf_jlist_new(r, WF_JLIST);
     for (size_t at = 0, end; at <= name.s->len; at = end + 1) {
         end = wf_jstr_find(*name.s, wf_jstr_of(","), at);
@@ -68,7 +69,8 @@ static wf_jvalue filter_sort(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jlist *l = wf_jiterate(r, self);
     wf_jentry *e = wf_jalloc(r, l->n, sizeof *e);
-    for (size_t i = 0; i < l->n; i++) e[i] = (wf_jentry){sort_key(r, l->v[i], a->v[2], wf_jarg_true(a->v[1], false)), l->v[i]};
+    for (size_t i = 0; i < l->n; i++)
+        e[i] = (wf_jentry){sort_key(r, l->v[i], a->v[2], wf_jarg_true(a->v[1], false)), l->v[i]};
     wf_jsort(r, e, l->n, wf_jarg_true(a->v[0], false));
     return values_of(r, e, l->n);
 }
@@ -81,7 +83,8 @@ static wf_jvalue filter_dictsort(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jentry *e = wf_jalloc(r, self.d->n, sizeof *e);
     for (size_t i = 0; i < self.d->n; i++) {
         const wf_jentry *x = &self.d->e[i];
-        e[i] = (wf_jentry){folded(r, by_value ? x->value : x->key, wf_jarg_true(a->v[0], false)), wf_jpair(r, x->key, x->value)};
+        e[i] = (wf_jentry){folded(r, by_value ? x->value : x->key, wf_jarg_true(a->v[0], false)),
+                           wf_jpair(r, x->key, x->value)};
     }
     wf_jsort(r, e, self.d->n, wf_jarg_true(a->v[2], false));
     return values_of(r, e, self.d->n);
@@ -121,7 +124,7 @@ static wf_jvalue filter_reverse(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return self.kind == WF_JSTRING ? wf_jstring(r, wf_jbuf_take(&b)) : out;
 }
 
-/* ---- a part of it -------------------------------------------------------------------------------------------------- */
+/* ---- a part of it ------------------------------------------------------------------------------------------------ */
 
 static wf_jvalue filter_first(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -160,7 +163,8 @@ static wf_jvalue filter_batch(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
         if (!(i % (uint64_t)n)) wf_jpush(r, out.l, line = wf_jlist_new(r, WF_JLIST));
         wf_jpush(r, line.l, l->v[i]);
     }
-    while (l->n && wf_jgiven(a->v[1]) && a->v[1].kind != WF_JNONE && line.l->n < (uint64_t)n) wf_jpush(r, line.l, a->v[1]);
+    while (l->n && wf_jgiven(a->v[1]) && a->v[1].kind != WF_JNONE && line.l->n < (uint64_t)n)
+        wf_jpush(r, line.l, a->v[1]);
     return out;
 }
 
@@ -182,7 +186,7 @@ static wf_jvalue filter_slice(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return out;
 }
 
-/* ---- each element ---------------------------------------------------------------------------------------------------- */
+/* ---- each element ------------------------------------------------------------------------------------------------ */
 
 static wf_jargs rest_of(const wf_jargs *a, size_t n)
 {
@@ -208,7 +212,9 @@ static wf_jvalue filter_map(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jargs rest = rest_of(a, 1);
     if (!a->n && !wf_jgiven(name)) wf_jfail(r, WEFT_ERR_ARG, "map needs the name of a filter or an attribute");
     for (size_t i = 0; i < l->n; i++)
-        wf_jpush(r, out.l, a->n ? wf_jcall_filter(r, wf_jarg_str(r, a->v[0], "a filter"), l->v[i], &rest) : member(r, l->v[i], name, otherwise));
+        wf_jpush(r, out.l,
+                 a->n ? wf_jcall_filter(r, wf_jarg_str(r, a->v[0], "a filter"), l->v[i], &rest)
+                      : member(r, l->v[i], name, otherwise));
     return out;
 }
 
@@ -229,10 +235,16 @@ static wf_jvalue pick(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool attr, 
 
 static wf_jvalue filter_select(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return pick(r, self, a, false, true); }
 static wf_jvalue filter_reject(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return pick(r, self, a, false, false); }
-static wf_jvalue filter_selectattr(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return pick(r, self, a, true, true); }
-static wf_jvalue filter_rejectattr(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return pick(r, self, a, true, false); }
+static wf_jvalue filter_selectattr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    return pick(r, self, a, true, true);
+}
+static wf_jvalue filter_rejectattr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    return pick(r, self, a, true, false);
+}
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static wf_jvalue filter_join(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -264,8 +276,10 @@ static wf_jvalue filter_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     (void)a;
-    if (self.kind != WF_JDICT && self.kind != WF_JUNDEFINED) wf_jfail(r, WEFT_ERR_ARG, "items needs a dict, not %s", wf_jtype(self));
-    for (size_t i = 0; self.kind == WF_JDICT && i < self.d->n; i++) wf_jpush(r, out.l, wf_jpair(r, self.d->e[i].key, self.d->e[i].value));
+    if (self.kind != WF_JDICT && self.kind != WF_JUNDEFINED)
+        wf_jfail(r, WEFT_ERR_ARG, "items needs a dict, not %s", wf_jtype(self));
+    for (size_t i = 0; self.kind == WF_JDICT && i < self.d->n; i++)
+        wf_jpush(r, out.l, wf_jpair(r, self.d->e[i].key, self.d->e[i].value));
     return out;
 }
 

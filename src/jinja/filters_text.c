@@ -42,7 +42,8 @@ static wf_jvalue filter_title(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 static wf_jvalue filter_replace(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     int64_t count = a->v[2].kind == WF_JNONE ? -1 : wf_jarg_int(r, a->v[2], -1, "count");
-    return wf_jstring(r, wf_jstr_replace(r, wf_jto_str(r, self), wf_jto_str(r, a->v[0]), wf_jto_str(r, a->v[1]), count));
+    return wf_jstring(r,
+                      wf_jstr_replace(r, wf_jto_str(r, self), wf_jto_str(r, a->v[0]), wf_jto_str(r, a->v[1]), count));
 }
 
 static wf_jvalue filter_indent(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -85,7 +86,8 @@ static wf_jvalue filter_wordcount(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     for (size_t at = 0, len; at < s.len; at += len) {
         uint32_t c = wf_jchar(s.p + at, &len);
         utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-        bool word = c == '_' || (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) || (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
+        bool word = c == '_' || (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+                    (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
         n += word && !inside;
         inside = word;
     }
@@ -94,8 +96,10 @@ static wf_jvalue filter_wordcount(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 static wf_jvalue filter_center(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    wf_jvalue args[] = {wf_jgiven(a->v[0]) ? a->v[0] : wf_jint(80), {.kind = WF_JABSENT}}, text = wf_jstring(r, wf_jto_str(r, self));
-    return wf_jmethod_find(text, wf_jstr_of("center"))->fn(r, text, &(wf_jargs){.v = args, .n = WF_LEN(args), .frame = a->frame});
+    wf_jvalue args[] = {wf_jgiven(a->v[0]) ? a->v[0] : wf_jint(80), {.kind = WF_JABSENT}},
+              text = wf_jstring(r, wf_jto_str(r, self));
+    return wf_jmethod_find(text, wf_jstr_of("center"))
+        ->fn(r, text, &(wf_jargs){.v = args, .n = WF_LEN(args), .frame = a->frame});
 }
 
 /* Cut at a space, unless killwords, where it is longer than length by more than leeway. */
@@ -103,8 +107,10 @@ static wf_jvalue filter_truncate(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jstr s = wf_jto_str(r, self), end = wf_jgiven(a->v[2]) ? wf_jarg_str(r, a->v[2], "end") : wf_jstr_of("...");
     bool fixed = wf_jgiven(a->v[3]) && a->v[3].kind != WF_JNONE;
-    int64_t length = wf_jarg_int(r, a->v[0], 255, "length"), leeway = fixed ? wf_jarg_int(r, a->v[3], 5, "leeway") : 5, of_end = (int64_t)wf_jstr_count(end);
-    if (length < of_end || leeway < 0) wf_jfail(r, WEFT_ERR_ARG, "truncate needs a length of at least that of its end, and a leeway of at least 0");
+    int64_t length = wf_jarg_int(r, a->v[0], 255, "length"), leeway = fixed ? wf_jarg_int(r, a->v[3], 5, "leeway") : 5,
+            of_end = (int64_t)wf_jstr_count(end);
+    if (length < of_end || leeway < 0)
+        wf_jfail(r, WEFT_ERR_ARG, "truncate needs a length of at least that of its end, and a leeway of at least 0");
     wf_jstep(r, s.len / 16);
     if ((int64_t)wf_jstr_count(s) <= length || (int64_t)wf_jstr_count(s) - length <= leeway) return wf_jstring(r, s);
     size_t cut = wf_jstr_offset(s, (size_t)(length - of_end)), space = cut;

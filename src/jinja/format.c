@@ -82,7 +82,8 @@ static wf_jstr value_text(wf_jrun *r, const spec *s, wf_jvalue v)
     if (s->type == 'r') return wf_jrepr(&b, v), wf_jbuf_take(&b);
     if ((s->grouped || s->sign) && v.kind == WF_JINT) return integer_text(r, s, v);
     wf_jstr text = wf_jto_str(r, v);
-    return s->precision >= 0 && v.kind == WF_JSTRING ? wf_jstr_sub(text, 0, wf_jstr_offset(text, (size_t)s->precision)) : text;
+    return s->precision >= 0 && v.kind == WF_JSTRING ? wf_jstr_sub(text, 0, wf_jstr_offset(text, (size_t)s->precision))
+                                                     : text;
 }
 
 static void put_fill(wf_jbuf *b, const spec *s, int64_t n)
@@ -110,7 +111,7 @@ static int number(wf_jrun *r, wf_jstr s, size_t *at)
     return n;
 }
 
-/* ---- % ----------------------------------------------------------------------------------------------------------------- */
+/* ---- % ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct arguments {
     wf_jvalue v;
@@ -149,7 +150,8 @@ static void percent_one(wf_jrun *r, wf_jbuf *b, wf_jstr f, size_t *at, arguments
     percent_flags(f, at, &s);
     s.width = number(r, f, at);
     if (*at < f.len && f.p[*at] == '.') ++*at, s.precision = number(r, f, at);
-    if (*at >= f.len || !f.p[*at] || !strchr("sdixXofFeEgGru%", f.p[*at])) bad(r, "what follows % is incomplete or not supported");
+    if (*at >= f.len || !f.p[*at] || !strchr("sdixXofFeEgGru%", f.p[*at]))
+        bad(r, "what follows % is incomplete or not supported");
     s.type = f.p[(*at)++];
     if (s.type == '%') {
         wf_jbuf_text(b, "%");
@@ -172,19 +174,21 @@ wf_jvalue wf_jpercent(wf_jrun *r, wf_jstr f, wf_jvalue v)
         at = found == SIZE_MAX ? f.len : found + 1;
         if (found != SIZE_MAX) percent_one(r, &b, f, &at, &args);
     }
-    bool left = v.kind == WF_JTUPLE ? args.next < v.l->n : !args.next && v.kind != WF_JDICT && v.kind != WF_JUNDEFINED && !wf_jis_list(v);
+    bool left = v.kind == WF_JTUPLE ? args.next < v.l->n
+                                    : !args.next && v.kind != WF_JDICT && v.kind != WF_JUNDEFINED && !wf_jis_list(v);
     if (left) bad(r, "there are too many values");
     return wf_jstring(r, wf_jbuf_take(&b));
 }
 
-/* ---- str.format ---------------------------------------------------------------------------------------------------------- */
+/* ---- str.format -------------------------------------------------------------------------------------------------- */
 
 static spec brace_spec(wf_jrun *r, wf_jstr f)
 {
     spec s = {.fill = " ", .precision = -1};
     size_t at = 0, n = 0;
     if (f.len) wf_jchar(f.p, &n);
-    if (f.len > n && strchr("<>^=", f.p[n]) && f.p[n]) memcpy(s.fill, f.p, n), s.fill[n] = 0, s.align = f.p[n], at = n + 1;
+    if (f.len > n && strchr("<>^=", f.p[n]) && f.p[n])
+        memcpy(s.fill, f.p, n), s.fill[n] = 0, s.align = f.p[n], at = n + 1;
     else if (f.len && f.p[0] && strchr("<>^=", f.p[0])) s.align = f.p[0], at = 1;
     if (at < f.len && f.p[at] && strchr("+- ", f.p[at])) s.sign = f.p[at++];
     if (at < f.len && f.p[at] == '#') s.alternate = true, at++;
@@ -221,7 +225,9 @@ static wf_jvalue field(wf_jrun *r, const wf_jargs *a, wf_jstr f, size_t *next)
         wf_jstr part = wf_jstr_sub(f, at, end);
         size_t digits = 0;
         int k = item ? number(r, part, &digits) : 0;
-        v = !item ? wf_jattr(r, v, part) : digits && digits == part.len ? wf_jitem(r, v, wf_jint(k)) : wf_jitem(r, v, wf_jstring(r, part));
+        v = !item                          ? wf_jattr(r, v, part)
+            : digits && digits == part.len ? wf_jitem(r, v, wf_jint(k))
+                                           : wf_jitem(r, v, wf_jstring(r, part));
         end += item;
     }
     return v;
@@ -234,7 +240,8 @@ static void brace_one(wf_jrun *r, wf_jbuf *b, wf_jstr inside, const wf_jargs *a,
     spec s = brace_spec(r, colon == SIZE_MAX ? wf_jstr_of("") : wf_jstr_sub(inside, colon + 1, inside.len));
     size_t mark = wf_jstr_find(name, wf_jstr_of("!"), 0);
     if (mark != SIZE_MAX && wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!r")) s.type = 'r';
-    else if (mark != SIZE_MAX && !wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!s")) bad(r, "only !r and !s are supported");
+    else if (mark != SIZE_MAX && !wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!s"))
+        bad(r, "only !r and !s are supported");
     put(b, &s, field(r, a, wf_jstr_sub(name, 0, WF_MIN(mark, name.len)), next));
 }
 

@@ -31,13 +31,15 @@ static wf_jvalue strftime_now(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 static wf_jvalue range(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    int64_t first = wf_jarg_int(r, a->v[0], 0, "start"), last = wf_jarg_int(r, a->v[1], first, "stop"), step = wf_jarg_int(r, a->v[2], 1, "step");
+    int64_t first = wf_jarg_int(r, a->v[0], 0, "start"), last = wf_jarg_int(r, a->v[1], first, "stop"),
+            step = wf_jarg_int(r, a->v[2], 1, "step");
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     (void)self;
     if (!wf_jgiven(a->v[1])) first = 0;
     if (!step) wf_jfail(r, WEFT_ERR_ARG, "the step of a range is 0");
     for (int64_t i = first; step > 0 ? i < last : i > last;) {
-        if (out.l->n == WF_JINJA_MAX_RANGE) wf_jfail(r, WEFT_ERR_FULL, "a range has at most %d numbers", WF_JINJA_MAX_RANGE);
+        if (out.l->n == WF_JINJA_MAX_RANGE)
+            wf_jfail(r, WEFT_ERR_FULL, "a range has at most %d numbers", WF_JINJA_MAX_RANGE);
         wf_jpush(r, out.l, wf_jint(i));
         if (__builtin_add_overflow(i, step, &i)) break;
     }

@@ -1,7 +1,8 @@
-/* internal: what the files of this folder share: a run and its memory, values, nodes of a parsed template, rows of builtins.
+/* internal: what the files of this folder share: a run and its memory, values, nodes of a parsed template, rows of
+ * builtins.
  *
- * A failure leaves the run by longjmp to jinja.c: an interpreter fails in any of hundreds of places, and all that a run has taken lies in
- * its arena. So no function here returns NULL or an error for want of memory. */
+ * A failure leaves the run by longjmp to jinja.c: an interpreter fails in any of hundreds of places, and all that a run
+ * has taken lies in its arena. So no function here returns NULL or an error for want of memory. */
 #ifndef WF_JINJA_INTERNAL_H
 #define WF_JINJA_INTERNAL_H
 
@@ -98,8 +99,21 @@ bool wf_jstr_line(wf_jstr s, size_t *at, wf_jstr *line, wf_jstr *end);
 /* ---- values (value.c, dict.c) --------------------------------------------------------------------------- */
 
 enum wf_jkind {
-    WF_JUNDEFINED, WF_JNONE, WF_JBOOL, WF_JINT, WF_JFLOAT, WF_JSTRING, WF_JLIST, WF_JTUPLE, WF_JDICT, WF_JNAMESPACE, WF_JLOOP, WF_JMACRO,
-    WF_JFUNCTION, WF_JMETHOD, WF_JABSENT /* an argument that was not given */
+    WF_JUNDEFINED,
+    WF_JNONE,
+    WF_JBOOL,
+    WF_JINT,
+    WF_JFLOAT,
+    WF_JSTRING,
+    WF_JLIST,
+    WF_JTUPLE,
+    WF_JDICT,
+    WF_JNAMESPACE,
+    WF_JLOOP,
+    WF_JMACRO,
+    WF_JFUNCTION,
+    WF_JMETHOD,
+    WF_JABSENT /* an argument that was not given */
 };
 
 typedef struct wf_jlist {
@@ -205,7 +219,18 @@ typedef struct wf_jname { /* one for each name, so that names are compared by ad
 } wf_jname;
 const wf_jname *wf_jintern(wf_jrun *r, const char *p, size_t len);
 
-enum wf_jtoken_kind { WF_JT_END, WF_JT_TEXT, WF_JT_PRINT, WF_JT_BLOCK, WF_JT_CLOSE, WF_JT_NAME, WF_JT_STRING, WF_JT_INT, WF_JT_FLOAT, WF_JT_OP };
+enum wf_jtoken_kind {
+    WF_JT_END,
+    WF_JT_TEXT,
+    WF_JT_PRINT,
+    WF_JT_BLOCK,
+    WF_JT_CLOSE,
+    WF_JT_NAME,
+    WF_JT_STRING,
+    WF_JT_INT,
+    WF_JT_FLOAT,
+    WF_JT_OP
+};
 typedef struct wf_jtoken {
     enum wf_jtoken_kind kind;
     size_t at;
@@ -224,12 +249,58 @@ typedef struct wf_jlexer {
 wf_jtoken wf_jlex(wf_jlexer *l);
 
 enum wf_jnode_kind {
-    WF_JN_CONST, WF_JN_NAME, WF_JN_LIST, WF_JN_TUPLE, WF_JN_DICT, WF_JN_PAIR, WF_JN_ATTR, WF_JN_ITEM, WF_JN_SLICE, WF_JN_CALL, WF_JN_FILTER, WF_JN_TEST,
-    WF_JN_UNARY, WF_JN_BINARY, WF_JN_AND, WF_JN_OR, WF_JN_NOT, WF_JN_COMPARE, WF_JN_COND, WF_JN_ARG,
-    WF_JN_TEXT, WF_JN_PRINT, WF_JN_IF, WF_JN_FOR, WF_JN_SET, WF_JN_SET_BLOCK, WF_JN_MACRO, WF_JN_CALL_BLOCK, WF_JN_FILTER_BLOCK, WF_JN_WITH, WF_JN_BREAK,
-    WF_JN_CONTINUE, WF_JN_SCOPE
+    WF_JN_CONST,
+    WF_JN_NAME,
+    WF_JN_LIST,
+    WF_JN_TUPLE,
+    WF_JN_DICT,
+    WF_JN_PAIR,
+    WF_JN_ATTR,
+    WF_JN_ITEM,
+    WF_JN_SLICE,
+    WF_JN_CALL,
+    WF_JN_FILTER,
+    WF_JN_TEST,
+    WF_JN_UNARY,
+    WF_JN_BINARY,
+    WF_JN_AND,
+    WF_JN_OR,
+    WF_JN_NOT,
+    WF_JN_COMPARE,
+    WF_JN_COND,
+    WF_JN_ARG,
+    WF_JN_TEXT,
+    WF_JN_PRINT,
+    WF_JN_IF,
+    WF_JN_FOR,
+    WF_JN_SET,
+    WF_JN_SET_BLOCK,
+    WF_JN_MACRO,
+    WF_JN_CALL_BLOCK,
+    WF_JN_FILTER_BLOCK,
+    WF_JN_WITH,
+    WF_JN_BREAK,
+    WF_JN_CONTINUE,
+    WF_JN_SCOPE
 };
-enum wf_jop { WF_JADD, WF_JSUB, WF_JMUL, WF_JDIV, WF_JFLOORDIV, WF_JMOD, WF_JPOW, WF_JCONCAT, WF_JEQ, WF_JNE, WF_JLT, WF_JLE, WF_JGT, WF_JGE, WF_JIN, WF_JNOT_IN };
+enum wf_jop {
+    WF_JADD,
+    WF_JSUB,
+    WF_JMUL,
+    WF_JDIV,
+    WF_JFLOORDIV,
+    WF_JMOD,
+    WF_JPOW,
+    WF_JCONCAT,
+    WF_JEQ,
+    WF_JNE,
+    WF_JLT,
+    WF_JLE,
+    WF_JGT,
+    WF_JGE,
+    WF_JIN,
+    WF_JNOT_IN
+};
 enum wf_jarg_kind { WF_JPOSITIONAL, WF_JKEYWORD, WF_JSTAR, WF_JSTARS };
 
 /* What a, b, c and list are is said where eval.c and exec.c use them. */

@@ -1,4 +1,5 @@
-/* jinja: one rendering from beginning to end: the template as jinja2 reads it, the variables that transformers gives it, and the result. */
+/* jinja: one rendering from beginning to end: the template as jinja2 reads it, the variables that transformers gives
+ * it, and the result. */
 #include "jinja/internal.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@ static void load_source(wf_jrun *r)
 {
     const wf_jinja_input *in = r->in;
     if (in->len > WF_JINJA_MAX_TEMPLATE)
-        wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s has %zu bytes; a chat template has at most %d", in->name, in->len, WF_JINJA_MAX_TEMPLATE);
+        wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s has %zu bytes; a chat template has at most %d", in->name, in->len,
+                       WF_JINJA_MAX_TEMPLATE);
     char *src = wf_jalloc(r, in->len + 1, 1);
     for (size_t i = 0, n; i < in->len; i += n) {
         n = wf_utf8_len(in->text + i, in->len - i);
@@ -58,7 +60,8 @@ static wf_jvalue turns(wf_jrun *r)
         const struct weft_message *t = &r->in->turns[i];
         wf_jvalue m = wf_jdict_new(r);
         m.data = true;
-        if (!t->role || !t->content) wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu has no %s", i, t->role ? "content" : "role");
+        if (!t->role || !t->content)
+            wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu has no %s", i, t->role ? "content" : "role");
         wf_jdict_set(r, m.d, wf_jtext(r, "role"), wf_jstring(r, data_text(r, t->role)));
         wf_jdict_set(r, m.d, wf_jtext(r, "content"), wf_jstring(r, data_text(r, t->content)));
         wf_jpush(r, all.l, m);
@@ -79,7 +82,8 @@ static void set_kwargs(wf_jrun *r, wf_jframe *f)
 {
     wf_jvalue v = wf_jjson_read(r, r->in->kwargs, "the template's further arguments");
     if (v.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "the template's further arguments: expected a JSON object");
-    for (size_t i = 0; i < v.d->n; i++) wf_jset(r, f, wf_jintern(r, v.d->e[i].key.s->p, v.d->e[i].key.s->len), v.d->e[i].value);
+    for (size_t i = 0; i < v.d->n; i++)
+        wf_jset(r, f, wf_jintern(r, v.d->e[i].key.s->p, v.d->e[i].key.s->len), v.d->e[i].value);
 }
 
 static void set_variables(wf_jrun *r, wf_jframe *f)
@@ -98,7 +102,7 @@ static void set_variables(wf_jrun *r, wf_jframe *f)
     wf_jset_text(r, f, "add_generation_prompt", wf_jbool(in->add_generation_prompt));
 }
 
-/* ---- the result ------------------------------------------------------------------------------------------------------ */
+/* ---- the result -------------------------------------------------------------------------------------------------- */
 
 static bool marked(wf_jstr s, size_t i)
 {

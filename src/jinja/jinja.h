@@ -1,9 +1,10 @@
-/* jinja: renders chat templates, which are programs in the part of Jinja that transformers runs them with: its sandboxed environment with
- * trim_blocks, lstrip_blocks, loop controls and its own tojson. The text equals that of Python's jinja2.
+/* jinja: renders chat templates, which are programs in the part of Jinja that transformers runs them with: its
+ * sandboxed environment with trim_blocks, lstrip_blocks, loop controls and its own tojson. The text equals that of
+ * Python's jinja2.
  *
- * Templates come from strangers. A run has limits on steps, nesting and memory; all of its memory is freed at once at its end. Strings know
- * which of their bytes came with the data and which are the template's own, through all filters, so that the caller can keep contents from
- * becoming control tokens. */
+ * Templates come from strangers. A run has limits on steps, nesting and memory; all of its memory is freed at once at
+ * its end. Strings know which of their bytes came with the data and which are the template's own, through all filters,
+ * so that the caller can keep contents from becoming control tokens. */
 #ifndef WF_JINJA_H
 #define WF_JINJA_H
 
@@ -39,8 +40,8 @@ typedef struct wf_jinja_output {
     size_t n_data;
 } wf_jinja_output;
 
-/* WEFT_ERR_UNSUPPORTED: the template cannot be parsed; the message has line and column. WEFT_ERR_ARG: the data is malformed, or the template
- * refuses it or fails on it; WEFT_ERR_FULL: a limit. Thread-safe. */
+/* WEFT_ERR_UNSUPPORTED: the template cannot be parsed; the message has line and column. WEFT_ERR_ARG: the data is
+ * malformed, or the template refuses it or fails on it; WEFT_ERR_FULL: a limit. Thread-safe. */
 weft_status wf_jinja_render(const wf_jinja_input *in, wf_jinja_output *out);
 void wf_jinja_output_free(wf_jinja_output *out);
 /* Parses only. */

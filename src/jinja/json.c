@@ -19,7 +19,8 @@ static void put_escaped(writer *w, uint32_t c, bool data)
     const char *named = c && c < 128 ? strchr(plain, (int)c) : NULL;
     if (named) snprintf(text, sizeof text, "\\%c", names[named - plain]);
     else if (c < 0x10000) snprintf(text, sizeof text, "\\u%04x", c);
-    else snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
+    else
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
     wf_jbuf_add(&w->b, text, strlen(text), data);
 }
 
@@ -49,7 +50,8 @@ static void put_scalar(writer *w, wf_jvalue v)
     case WF_JINT: snprintf(text, sizeof text, "%lld", (long long)v.i); break;
     case WF_JFLOAT:
         wf_jfloat_text(v.f, text);
-        if (isnan(v.f) || isinf(v.f)) snprintf(text, sizeof text, isnan(v.f) ? "NaN" : v.f < 0 ? "-Infinity" : "Infinity");
+        if (isnan(v.f) || isinf(v.f))
+            snprintf(text, sizeof text, isnan(v.f) ? "NaN" : v.f < 0 ? "-Infinity" : "Infinity");
         break;
     default: wf_jneed(w->b.r, v); wf_jfail(w->b.r, WEFT_ERR_ARG, "%s has no JSON", wf_jtype(v));
     }

@@ -1,5 +1,6 @@
-/* lexer: a template to tokens, with the white space that tags strip. As jinja2's with trim_blocks and lstrip_blocks: the first line end behind
- * a block is dropped, and so is white space in front of a block that begins a line; "-" strips all white space, "+" none. */
+/* lexer: a template to tokens, with the white space that tags strip. As jinja2's with trim_blocks and lstrip_blocks:
+ * the first line end behind a block is dropped, and so is white space in front of a block that begins a line; "-"
+ * strips all white space, "+" none. */
 #include "jinja/internal.h"
 
 #include <errno.h>
@@ -92,7 +93,9 @@ static bool lex_raw(wf_jlexer *l, wf_jtoken *t)
     size_t begin = l->at = end, at = begin;
     if (sign == '-') skip_space(l), begin = l->at;
     for (at = begin; at < l->r->len; at++)
-        if (l->r->src[at] == '{' && at + 1 < l->r->len && l->r->src[at + 1] == '%' && word_block(l, at, "endraw", &end, &end_sign)) break;
+        if (l->r->src[at] == '{' && at + 1 < l->r->len && l->r->src[at + 1] == '%' &&
+            word_block(l, at, "endraw", &end, &end_sign))
+            break;
     if (at >= l->r->len) syntax(l, t->at, "{% raw %} has no {% endraw %}");
     l->line_starts = false;
     t->text = strip_end(l, source(l, begin, at), at);
@@ -149,14 +152,18 @@ static bool in_name(char c)
 
 static int digit_of(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : 99;
 }
 
 /* Digits with underscores between them; copied to text without. */
 static size_t digits(wf_jlexer *l, int base, char *text, size_t n, size_t cap)
 {
     const char *s = l->r->src;
-    while (l->at < l->r->len && (digit_of(s[l->at]) < base || (s[l->at] == '_' && l->at + 1 < l->r->len && digit_of(s[l->at + 1]) < base))) {
+    while (l->at < l->r->len &&
+           (digit_of(s[l->at]) < base || (s[l->at] == '_' && l->at + 1 < l->r->len && digit_of(s[l->at + 1]) < base))) {
         if (s[l->at] != '_' && n < cap - 1) text[n++] = s[l->at];
         l->at++;
     }
@@ -171,7 +178,10 @@ static bool digit_behind(const wf_jlexer *l, size_t n)
 static void lex_number(wf_jlexer *l, wf_jtoken *t)
 {
     char text[128];
-    static const struct { const char *p; int base; } prefixes[] = {{"0x", 16}, {"0X", 16}, {"0o", 8}, {"0O", 8}, {"0b", 2}, {"0B", 2}};
+    static const struct {
+        const char *p;
+        int base;
+    } prefixes[] = {{"0x", 16}, {"0X", 16}, {"0o", 8}, {"0O", 8}, {"0b", 2}, {"0B", 2}};
     int base = 10;
     for (size_t i = 0; i < WF_LEN(prefixes); i++)
         if (at_text(l, prefixes[i].p)) base = prefixes[i].base;
@@ -202,7 +212,8 @@ static uint32_t code(wf_jlexer *l, int base, int most, bool exact)
 {
     uint32_t c = 0;
     int n = 0;
-    for (; n < most && l->at < l->r->len && digit_of(l->r->src[l->at]) < base; n++) c = c * (uint32_t)base + (uint32_t)digit_of(l->r->src[l->at++]);
+    for (; n < most && l->at < l->r->len && digit_of(l->r->src[l->at]) < base; n++)
+        c = c * (uint32_t)base + (uint32_t)digit_of(l->r->src[l->at++]);
     if (exact && n < most) syntax(l, l->at, "a truncated escape in a string");
     if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) syntax(l, l->at, "an escape in a string is no character");
     return c;
@@ -216,7 +227,8 @@ static void lex_escape(wf_jlexer *l, wf_jbuf *b)
     const char *at = c ? strchr(names, c) : NULL;
     if (c == '\n') return;
     if (at) wf_jbuf_add(b, &meant[at - names], 1, false);
-    else if (c == 'x' || c == 'u' || c == 'U') wf_jbuf_add(b, text, wf_jchar_put(code(l, 16, c == 'x' ? 2 : c == 'u' ? 4 : 8, true), text), false);
+    else if (c == 'x' || c == 'u' || c == 'U')
+        wf_jbuf_add(b, text, wf_jchar_put(code(l, 16, c == 'x' ? 2 : c == 'u' ? 4 : 8, true), text), false);
     else if (c >= '0' && c <= '7') l->at--, wf_jbuf_add(b, text, wf_jchar_put(code(l, 8, 3, false), text), false);
     else wf_jbuf_add(b, (char[]){'\\', c}, 2, false);
 }
@@ -230,7 +242,8 @@ static void lex_string(wf_jlexer *l, wf_jtoken *t)
         size_t from = l->at;
         while (l->at < l->r->len && l->r->src[l->at] != quote && l->r->src[l->at] != '\\') l->at++;
         wf_jbuf_add(&b, l->r->src + from, l->at - from, false);
-        if (l->at + 1 > l->r->len || (l->r->src[l->at] == '\\' && l->at + 2 > l->r->len)) syntax(l, t->at, "a string has no end");
+        if (l->at + 1 > l->r->len || (l->r->src[l->at] == '\\' && l->at + 2 > l->r->len))
+            syntax(l, t->at, "a string has no end");
         if (l->r->src[l->at++] == quote) break;
         lex_escape(l, &b);
     }
@@ -241,7 +254,8 @@ static void lex_string(wf_jlexer *l, wf_jtoken *t)
 
 static void lex_operator(wf_jlexer *l, wf_jtoken *t)
 {
-    static const char *const known[] = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ",", ".", ":", "|", ";"};
+    static const char *const known[] = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<",
+                                        ">",  "=",  "(",  ")",  "[",  "]",  "{", "}", ",", ".", ":", "|", ";"};
     size_t i = 0;
     while (i < WF_LEN(known) && !at_text(l, known[i])) i++;
     if (i == WF_LEN(known)) syntax(l, t->at, "an unexpected character");
@@ -261,7 +275,9 @@ wf_jtoken wf_jlex(wf_jlexer *l)
     if (l->state == WF_JIN_TEXT) return lex_text(l);
     skip_space(l);
     wf_jtoken t = {.kind = WF_JT_CLOSE, .at = l->at, .text = wf_jstr_of("")};
-    if (l->at == l->r->len) syntax(l, l->at, l->state == WF_JIN_PRINT ? "the template ends inside of {{ }}" : "the template ends inside of {% %}");
+    if (l->at == l->r->len)
+        syntax(l, l->at,
+               l->state == WF_JIN_PRINT ? "the template ends inside of {{ }}" : "the template ends inside of {% %}");
     if (close_tag(l)) return t;
     char c = l->r->src[l->at];
     if (c == '"' || c == '\'') return lex_string(l, &t), t;

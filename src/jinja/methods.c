@@ -20,12 +20,28 @@ static wf_jvalue strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a, unsigned s
 static wf_jvalue str_strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return strip(r, self, a, 3); }
 static wf_jvalue str_lstrip(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return strip(r, self, a, 1); }
 static wf_jvalue str_rstrip(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return strip(r, self, a, 2); }
-static wf_jvalue str_upper(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JUPPER)); }
-static wf_jvalue str_lower(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JLOWER)); }
-static wf_jvalue str_title(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JTITLE)); }
-static wf_jvalue str_capitalize(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JCAPITALIZE)); }
+static wf_jvalue str_upper(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JUPPER));
+}
+static wf_jvalue str_lower(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JLOWER));
+}
+static wf_jvalue str_title(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JTITLE));
+}
+static wf_jvalue str_capitalize(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JCAPITALIZE));
+}
 
-/* ---- splitting ---------------------------------------------------------------------------------------------------- */
+/* ---- splitting --------------------------------------------------------------------------------------------------- */
 
 static void push_part(wf_jrun *r, wf_jlist *l, wf_jstr s, size_t begin, size_t end)
 {
@@ -83,7 +99,8 @@ static wf_jvalue split(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool from_
     int64_t most = wf_jarg_int(r, a->v[1], -1, "maxsplit");
     bool words = !chars_of(r, a->v[0], &gap);
     if (!words && !gap.len) wf_jfail(r, WEFT_ERR_ARG, "split needs a separator that is not empty");
-    if (words && from_end && most >= 0) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "rsplit at white space with a limit is not supported");
+    if (words && from_end && most >= 0)
+        wf_jfail(r, WEFT_ERR_UNSUPPORTED, "rsplit at white space with a limit is not supported");
     if (words) split_words(r, *self.s, most, out.l);
     else if (from_end) split_from_end(r, *self.s, gap, most, out.l);
     else split_at(r, *self.s, gap, most, out.l);
@@ -116,16 +133,20 @@ static wf_jvalue partition(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool f
 {
     wf_jstr gap = wf_jarg_str(r, a->v[0], "sep");
     if (!gap.len) wf_jfail(r, WEFT_ERR_ARG, "partition needs a separator that is not empty");
-    return three_parts(r, *self.s, from_end ? find_last(*self.s, gap) : wf_jstr_find(*self.s, gap, 0), gap.len, from_end);
+    return three_parts(r, *self.s, from_end ? find_last(*self.s, gap) : wf_jstr_find(*self.s, gap, 0), gap.len,
+                       from_end);
 }
 
 static wf_jvalue str_partition(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return partition(r, self, a, false); }
 static wf_jvalue str_rpartition(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return partition(r, self, a, true); }
 
-/* ---- looking for something ------------------------------------------------------------------------------------------ */
+/* ---- looking for something --------------------------------------------------------------------------------------- */
 
 static bool begins(wf_jstr s, wf_jstr with) { return s.len >= with.len && !memcmp(s.p, with.p, with.len); }
-static bool ends(wf_jstr s, wf_jstr with) { return s.len >= with.len && !memcmp(s.p + s.len - with.len, with.p, with.len); }
+static bool ends(wf_jstr s, wf_jstr with)
+{
+    return s.len >= with.len && !memcmp(s.p + s.len - with.len, with.p, with.len);
+}
 
 /* One text or a tuple of them; from the character start on. */
 static wf_jvalue affix(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool (*has)(wf_jstr, wf_jstr))
@@ -163,7 +184,8 @@ static wf_jvalue str_find(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     int64_t start = wf_jarg_int(r, a->v[1], 0, "start"), n = (int64_t)wf_jlength(r, self);
     if (start < 0) start = WF_MAX(start + n, 0);
     if (start > n) return wf_jint(-1);
-    return wf_jint(character(*self.s, wf_jstr_find(*self.s, wf_jarg_str(r, a->v[0], "sub"), wf_jstr_offset(*self.s, (size_t)start))));
+    return wf_jint(character(
+        *self.s, wf_jstr_find(*self.s, wf_jarg_str(r, a->v[0], "sub"), wf_jstr_offset(*self.s, (size_t)start))));
 }
 
 static wf_jvalue str_rfind(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -189,7 +211,7 @@ static wf_jvalue str_count(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return wf_jint(n);
 }
 
-/* ---- classes of characters ------------------------------------------------------------------------------------------- */
+/* ---- classes of characters --------------------------------------------------------------------------------------- */
 
 static bool is_letter(uint32_t c)
 {
@@ -213,20 +235,43 @@ static wf_jvalue all_are(wf_jrun *r, wf_jstr s, bool (*is)(uint32_t))
     return wf_jbool(all);
 }
 
-static wf_jvalue str_isdigit(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return all_are(r, *self.s, is_digit); }
-static wf_jvalue str_isalpha(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return all_are(r, *self.s, is_letter); }
-static wf_jvalue str_isalnum(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return all_are(r, *self.s, is_letter_or_number); }
-static wf_jvalue str_isspace(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return all_are(r, *self.s, wf_jspace); }
+static wf_jvalue str_isdigit(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return all_are(r, *self.s, is_digit);
+}
+static wf_jvalue str_isalpha(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return all_are(r, *self.s, is_letter);
+}
+static wf_jvalue str_isalnum(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return all_are(r, *self.s, is_letter_or_number);
+}
+static wf_jvalue str_isspace(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return all_are(r, *self.s, wf_jspace);
+}
 
-static wf_jvalue str_isupper(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return wf_jbool(wf_jcall_test(r, wf_jstr_of("upper"), self, &(wf_jargs){.frame = a->frame})); }
-static wf_jvalue str_islower(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return wf_jbool(wf_jcall_test(r, wf_jstr_of("lower"), self, &(wf_jargs){.frame = a->frame})); }
+static wf_jvalue str_isupper(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    return wf_jbool(wf_jcall_test(r, wf_jstr_of("upper"), self, &(wf_jargs){.frame = a->frame}));
+}
+static wf_jvalue str_islower(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    return wf_jbool(wf_jcall_test(r, wf_jstr_of("lower"), self, &(wf_jargs){.frame = a->frame}));
+}
 
-/* ---- other strings ------------------------------------------------------------------------------------------------------ */
+/* ---- other strings ----------------------------------------------------------------------------------------------- */
 
 static wf_jvalue str_replace(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     int64_t count = wf_jarg_int(r, a->v[2], -1, "count");
-    return wf_jstring(r, wf_jstr_replace(r, *self.s, wf_jarg_str(r, a->v[0], "old"), wf_jarg_str(r, a->v[1], "new"), count));
+    return wf_jstring(
+        r, wf_jstr_replace(r, *self.s, wf_jarg_str(r, a->v[0], "old"), wf_jarg_str(r, a->v[1], "new"), count));
 }
 
 static wf_jvalue str_join(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -272,7 +317,7 @@ static wf_jvalue str_zfill(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return wf_jstring(r, wf_jbuf_take(&b));
 }
 
-/* ---- dicts, lists, loops ------------------------------------------------------------------------------------------------- */
+/* ---- dicts, lists, loops ----------------------------------------------------------------------------------------- */
 
 static wf_jvalue dict_get(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -280,7 +325,11 @@ static wf_jvalue dict_get(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return v ? *v : wf_jgiven(a->v[1]) ? a->v[1] : wf_jnone();
 }
 
-static wf_jvalue dict_keys(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)a; return WF_JVALUE(WF_JLIST, l, wf_jiterate(r, self)); }
+static wf_jvalue dict_keys(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    (void)a;
+    return WF_JVALUE(WF_JLIST, l, wf_jiterate(r, self));
+}
 
 static wf_jvalue dict_values(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -327,27 +376,54 @@ static wf_jvalue loop_changed(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 }
 
 static const wf_jbuiltin of_strings[] = {
-    {"strip", str_strip, {"chars"}, 0, false}, {"lstrip", str_lstrip, {"chars"}, 0, false}, {"rstrip", str_rstrip, {"chars"}, 0, false},
-    {"upper", str_upper, {NULL}, 0, false}, {"lower", str_lower, {NULL}, 0, false}, {"title", str_title, {NULL}, 0, false},
-    {"capitalize", str_capitalize, {NULL}, 0, false}, {"split", str_split, {"sep", "maxsplit"}, 0, false},
-    {"rsplit", str_rsplit, {"sep", "maxsplit"}, 0, false}, {"splitlines", str_splitlines, {"keepends"}, 0, false},
-    {"partition", str_partition, {"sep"}, 1, false}, {"rpartition", str_rpartition, {"sep"}, 1, false},
-    {"startswith", str_startswith, {"prefix", "start", "end"}, 1, false}, {"endswith", str_endswith, {"suffix", "start", "end"}, 1, false},
-    {"removeprefix", str_removeprefix, {"prefix"}, 1, false}, {"removesuffix", str_removesuffix, {"suffix"}, 1, false},
-    {"find", str_find, {"sub", "start"}, 1, false}, {"rfind", str_rfind, {"sub"}, 1, false}, {"index", str_index, {"sub", "start"}, 1, false},
-    {"count", str_count, {"sub"}, 1, false}, {"replace", str_replace, {"old", "new", "count"}, 2, false}, {"join", str_join, {"iterable"}, 1, false},
-    {"isdigit", str_isdigit, {NULL}, 0, false}, {"isdecimal", str_isdigit, {NULL}, 0, false}, {"isnumeric", str_isdigit, {NULL}, 0, false},
-    {"isalpha", str_isalpha, {NULL}, 0, false}, {"isalnum", str_isalnum, {NULL}, 0, false}, {"isspace", str_isspace, {NULL}, 0, false},
-    {"isupper", str_isupper, {NULL}, 0, false}, {"islower", str_islower, {NULL}, 0, false}, {"ljust", str_ljust, {"width", "fillchar"}, 1, false},
-    {"rjust", str_rjust, {"width", "fillchar"}, 1, false}, {"center", str_center, {"width", "fillchar"}, 1, false}, {"zfill", str_zfill, {"width"}, 1, false},
+    {"strip", str_strip, {"chars"}, 0, false},
+    {"lstrip", str_lstrip, {"chars"}, 0, false},
+    {"rstrip", str_rstrip, {"chars"}, 0, false},
+    {"upper", str_upper, {NULL}, 0, false},
+    {"lower", str_lower, {NULL}, 0, false},
+    {"title", str_title, {NULL}, 0, false},
+    {"capitalize", str_capitalize, {NULL}, 0, false},
+    {"split", str_split, {"sep", "maxsplit"}, 0, false},
+    {"rsplit", str_rsplit, {"sep", "maxsplit"}, 0, false},
+    {"splitlines", str_splitlines, {"keepends"}, 0, false},
+    {"partition", str_partition, {"sep"}, 1, false},
+    {"rpartition", str_rpartition, {"sep"}, 1, false},
+    {"startswith", str_startswith, {"prefix", "start", "end"}, 1, false},
+    {"endswith", str_endswith, {"suffix", "start", "end"}, 1, false},
+    {"removeprefix", str_removeprefix, {"prefix"}, 1, false},
+    {"removesuffix", str_removesuffix, {"suffix"}, 1, false},
+    {"find", str_find, {"sub", "start"}, 1, false},
+    {"rfind", str_rfind, {"sub"}, 1, false},
+    {"index", str_index, {"sub", "start"}, 1, false},
+    {"count", str_count, {"sub"}, 1, false},
+    {"replace", str_replace, {"old", "new", "count"}, 2, false},
+    {"join", str_join, {"iterable"}, 1, false},
+    {"isdigit", str_isdigit, {NULL}, 0, false},
+    {"isdecimal", str_isdigit, {NULL}, 0, false},
+    {"isnumeric", str_isdigit, {NULL}, 0, false},
+    {"isalpha", str_isalpha, {NULL}, 0, false},
+    {"isalnum", str_isalnum, {NULL}, 0, false},
+    {"isspace", str_isspace, {NULL}, 0, false},
+    {"isupper", str_isupper, {NULL}, 0, false},
+    {"islower", str_islower, {NULL}, 0, false},
+    {"ljust", str_ljust, {"width", "fillchar"}, 1, false},
+    {"rjust", str_rjust, {"width", "fillchar"}, 1, false},
+    {"center", str_center, {"width", "fillchar"}, 1, false},
+    {"zfill", str_zfill, {"width"}, 1, false},
     {"format", wf_jformat, {NULL}, 0, true},
 };
 static const wf_jbuiltin of_dicts[] = {
-    {"get", dict_get, {"key", "default"}, 1, false}, {"keys", dict_keys, {NULL}, 0, false}, {"values", dict_values, {NULL}, 0, false},
-    {"items", dict_items, {NULL}, 0, false}, {"copy", copy, {NULL}, 0, false},
+    {"get", dict_get, {"key", "default"}, 1, false},
+    {"keys", dict_keys, {NULL}, 0, false},
+    {"values", dict_values, {NULL}, 0, false},
+    {"items", dict_items, {NULL}, 0, false},
+    {"copy", copy, {NULL}, 0, false},
 };
-static const wf_jbuiltin of_lists[] = {{"index", list_index, {"value"}, 1, false}, {"count", list_count, {"value"}, 1, false}, {"copy", copy, {NULL}, 0, false}};
-static const wf_jbuiltin of_loops[] = {{"cycle", loop_cycle, {NULL}, 0, true}, {"changed", loop_changed, {NULL}, 0, true}};
+static const wf_jbuiltin of_lists[] = {{"index", list_index, {"value"}, 1, false},
+                                       {"count", list_count, {"value"}, 1, false},
+                                       {"copy", copy, {NULL}, 0, false}};
+static const wf_jbuiltin of_loops[] = {{"cycle", loop_cycle, {NULL}, 0, true},
+                                       {"changed", loop_changed, {NULL}, 0, true}};
 
 const wf_jbuiltin *wf_jmethod_find(wf_jvalue self, wf_jstr name)
 {

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static const char *const signs[] = {"+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+static const char *const signs[] = {"+",  "-",  "*", "/",  "//", "%",  "**", "~",
+                                    "==", "!=", "<", "<=", ">",  ">=", "in", "not in"};
 
 static _Noreturn void no_operator(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b)
 {
@@ -35,7 +36,8 @@ static int64_t floor_div(wf_jrun *r, int64_t a, int64_t b)
     return a / b - (a % b && (a < 0) != (b < 0));
 }
 
-/* Its sign is that of b. No step overflows: the rest is smaller than b, and they are only added where their signs differ. */
+/* Its sign is that of b. No step overflows: the rest is smaller than b, and they are only added where their signs
+ * differ. */
 static int64_t floor_mod(int64_t a, int64_t b)
 {
     int64_t rest = b == -1 ? 0 : a % b;
@@ -89,10 +91,12 @@ static wf_jvalue on_floats(wf_jrun *r, enum wf_jop op, double a, double b)
 
 static wf_jvalue on_numbers(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b)
 {
-    bool divides = op == WF_JDIV || op == WF_JFLOORDIV || op == WF_JMOD, integers = wf_jis_integer(a) && wf_jis_integer(b);
+    bool divides = op == WF_JDIV || op == WF_JFLOORDIV || op == WF_JMOD,
+         integers = wf_jis_integer(a) && wf_jis_integer(b);
     bool real = op == WF_JDIV || !integers || (op == WF_JPOW && wf_jinteger(b) < 0);
     if (divides && !wf_jreal(b)) wf_jfail(r, WEFT_ERR_ARG, "division by zero");
-    wf_jvalue v = real ? on_floats(r, op, wf_jreal(a), wf_jreal(b)) : on_integers(r, op, wf_jinteger(a), wf_jinteger(b));
+    wf_jvalue v = real ? on_floats(r, op, wf_jreal(a), wf_jreal(b))
+                       : on_integers(r, op, wf_jinteger(a), wf_jinteger(b));
     v.data = a.data || b.data;
     return v;
 }

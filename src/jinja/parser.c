@@ -75,9 +75,19 @@ bool wf_jskip_name(wf_jparser *p, const char *name)
 
 void wf_junexpected(wf_jparser *p, const char *wanted)
 {
-    static const char *const kinds[] = {"the end of the template", "text", "{{", "{%", "the end of the tag", "", "a string", "a number", "a number", ""};
+    static const char *const kinds[] = {"the end of the template",
+                                        "text",
+                                        "{{",
+                                        "{%",
+                                        "the end of the tag",
+                                        "",
+                                        "a string",
+                                        "a number",
+                                        "a number",
+                                        ""};
     char what[80];
-    if (p->tok.kind == WF_JT_NAME || p->tok.kind == WF_JT_OP) snprintf(what, sizeof what, "'%.*s'", (int)WF_MIN(p->tok.text.len, 60u), p->tok.text.p);
+    if (p->tok.kind == WF_JT_NAME || p->tok.kind == WF_JT_OP)
+        snprintf(what, sizeof what, "'%.*s'", (int)WF_MIN(p->tok.text.len, 60u), p->tok.text.p);
     else snprintf(what, sizeof what, "%s", kinds[p->tok.kind]);
     p->r->at = p->tok.at;
     wf_jfail(p->r, WEFT_ERR_UNSUPPORTED, "expected %s, found %s", wanted, what);
@@ -114,7 +124,7 @@ void wf_jnode_add(wf_jnode *list, wf_jnode *one)
     list->last = one;
 }
 
-/* ---- statements --------------------------------------------------------------------------------------------------- */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 
 static wf_jnode *parse_statements(wf_jparser *p, const char *const *ends);
 
@@ -178,11 +188,13 @@ static wf_jnode *parse_target(wf_jparser *p, bool members)
         if (!all && !wf_jat_op(p, ",")) return one;
         if (!all) all = wf_jnode_new(p, WF_JN_TUPLE);
         wf_jnode_add(all, one);
-    } while (wf_jskip_op(p, ",") && p->tok.kind != WF_JT_CLOSE && !wf_jat_op(p, ")") && !wf_jat_name(p, "in") && !wf_jat_op(p, "="));
+    } while (wf_jskip_op(p, ",") && p->tok.kind != WF_JT_CLOSE && !wf_jat_op(p, ")") && !wf_jat_name(p, "in") &&
+             !wf_jat_op(p, "="));
     return all;
 }
 
-/* for: a is the target, b what is iterated, c a condition, list the body and, if there is one, the statements of else. */
+/* for: a is the target, b what is iterated, c a condition, list the body and, if there is one, the statements of else.
+ */
 static wf_jnode *parse_for(wf_jparser *p)
 {
     static const char *const ends[] = {"endfor", "else", NULL};
@@ -302,13 +314,19 @@ static wf_jnode *parse_continue(wf_jparser *p) { return parse_leave(p, WF_JN_CON
 
 static wf_jnode *parse_block(wf_jparser *p)
 {
-    static const struct { const char *name; wf_jnode *(*parse)(wf_jparser *); } rows[] = {
-        {"if", parse_if}, {"for", parse_for}, {"set", parse_set}, {"macro", parse_macro}, {"call", parse_call_block}, {"filter", parse_filter_block},
-        {"with", parse_with}, {"generation", parse_generation}, {"break", parse_break}, {"continue", parse_continue},
+    static const struct { const char *name; wf_jnode *(*parse)(wf_jparser *);
+    } rows[] = {
+        {"if", parse_if},           {"for", parse_for},
+        {"set", parse_set},         {"macro", parse_macro},
+        {"call", parse_call_block}, {"filter", parse_filter_block},
+        {"with", parse_with},       {"generation", parse_generation},
+        {"break", parse_break},     {"continue", parse_continue},
     };
     size_t i = 0;
     while (i < WF_LEN(rows) && !wf_jat_name(p, rows[i].name)) i++;
-    if (i == WF_LEN(rows)) wf_junexpected(p, "a statement that chat templates may have (if, for, set, macro, call, filter, with, generation, break, continue)");
+    if (i == WF_LEN(rows))
+        wf_junexpected(p, "a statement that chat templates may have (if, for, set, macro, call, filter, with, "
+                          "generation, break, continue)");
     wf_jnext(p);
     wf_jenter(p->r);
     wf_jnode *n = rows[i].parse(p);
@@ -339,7 +357,8 @@ static bool at_end(const wf_jparser *p, const char *const *ends)
     return *ends;
 }
 
-/* The last tag's end is the present token, or there is none yet. Stops at one of the names. ends: NULL: at the end of the template. */
+/* The last tag's end is the present token, or there is none yet. Stops at one of the names. ends: NULL: at the end of
+ * the template. */
 static wf_jnode *parse_statements(wf_jparser *p, const char *const *ends)
 {
     if (ends) close_block(p);

@@ -30,7 +30,11 @@ void wf_jfloat_text(double f, char out[40])
 static bool printable(uint32_t c)
 {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO: case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: return false;
     case UTF8PROC_CATEGORY_ZS: return c == ' ';
     default: return true;

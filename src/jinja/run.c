@@ -19,7 +19,9 @@ static void add_block(wf_jrun *r, size_t least)
 {
     size_t size = HEAD + WF_MAX(least, BLOCK);
     if (size > r->max_memory - r->memory)
-        wf_jfail(r, WEFT_ERR_FULL, "the template takes more than %zu MiB of memory: use another one (weft_chat_params.chat_template)", r->max_memory >> 20);
+        wf_jfail(r, WEFT_ERR_FULL,
+                 "the template takes more than %zu MiB of memory: use another one (weft_chat_params.chat_template)",
+                 r->max_memory >> 20);
     struct wf_jblock *b = calloc(1, size);
     if (!b) wf_jfail_plain(r, WEFT_ERR_NOMEM, "out of host memory: %zu bytes for a chat template", size);
     *b = (struct wf_jblock){r->blocks, HEAD, size};
@@ -29,7 +31,8 @@ static void add_block(wf_jrun *r, size_t least)
 
 void *wf_jalloc(wf_jrun *r, size_t n, size_t size)
 {
-    if (n > r->max_memory || size > r->max_memory / WF_MAX(n, 1u)) n = r->max_memory, size = 1; /* add_block refuses it */
+    if (n > r->max_memory || size > r->max_memory / WF_MAX(n, 1u))
+        n = r->max_memory, size = 1; /* add_block refuses it */
     size_t bytes = WF_UP(n * size, ALIGN);
     if (!r->blocks || r->blocks->size - r->blocks->used < bytes) add_block(r, bytes);
     struct wf_jblock *b = r->blocks;
@@ -85,7 +88,9 @@ void wf_jstep(wf_jrun *r, size_t n)
 {
     size_t most = r->in->max_steps ? r->in->max_steps : WF_JINJA_MAX_STEPS;
     r->steps += n + 1;
-    if (r->steps > most) wf_jfail(r, WEFT_ERR_FULL, "the template takes more than %zu steps: use another one (weft_chat_params.chat_template)", most);
+    if (r->steps > most)
+        wf_jfail(r, WEFT_ERR_FULL,
+                 "the template takes more than %zu steps: use another one (weft_chat_params.chat_template)", most);
     weft_status s = wf_stop_asked(&r->n_asked);
     if (s) r->status = s, longjmp(r->failed, 1);
 }
@@ -93,5 +98,7 @@ void wf_jstep(wf_jrun *r, size_t n)
 void wf_jenter(wf_jrun *r)
 {
     if (++r->depth > WF_JINJA_MAX_DEPTH)
-        wf_jfail(r, WEFT_ERR_FULL, "the template is nested deeper than %d levels: use another one (weft_chat_params.chat_template)", WF_JINJA_MAX_DEPTH);
+        wf_jfail(r, WEFT_ERR_FULL,
+                 "the template is nested deeper than %d levels: use another one (weft_chat_params.chat_template)",
+                 WF_JINJA_MAX_DEPTH);
 }

@@ -1,4 +1,5 @@
-/* scope: variables. A frame belongs to the template, an iteration of a loop, a macro's call or a block; what it lacks its parent has. */
+/* scope: variables. A frame belongs to the template, an iteration of a loop, a macro's call or a block; what it lacks
+ * its parent has. */
 #include "jinja/internal.h"
 
 wf_jframe *wf_jframe_new(wf_jrun *r, wf_jframe *parent)

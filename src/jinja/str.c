@@ -1,4 +1,5 @@
-/* str: strings and their origin. A part of a string shares its bytes; what makes new ones adds to a wf_jbuf, piece by piece. */
+/* str: strings and their origin. A part of a string shares its bytes; what makes new ones adds to a wf_jbuf, piece by
+ * piece. */
 #include "jinja/internal.h"
 
 static void grow(wf_jbuf *b, size_t more)
@@ -96,7 +97,8 @@ size_t wf_jstr_count(wf_jstr s)
 size_t wf_jstr_offset(wf_jstr s, size_t character)
 {
     size_t i = 0;
-    while (i < s.len && (character || ((uint8_t)s.p[i] & 0xC0) == 0x80)) character -= ((uint8_t)s.p[i++] & 0xC0) != 0x80;
+    while (i < s.len && (character || ((uint8_t)s.p[i] & 0xC0) == 0x80))
+        character -= ((uint8_t)s.p[i++] & 0xC0) != 0x80;
     return i;
 }
 
@@ -119,8 +121,8 @@ size_t wf_jchar_put(uint32_t c, char out[4])
 
 bool wf_jspace(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-           c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 static bool stripped(wf_jstr s, const wf_jstr *chars, size_t at)

@@ -1,5 +1,5 @@
-/* text: what filters and methods make of strings: other cases, replacements, lines. Each byte keeps the origin of the character it comes
- * from. */
+/* text: what filters and methods make of strings: other cases, replacements, lines. Each byte keeps the origin of the
+ * character it comes from. */
 #include "jinja/internal.h"
 
 #include <utf8proc.h>

@@ -37,7 +37,9 @@ wf_jvalue wf_jpair(wf_jrun *r, wf_jvalue a, wf_jvalue b)
 
 const char *wf_jtype(wf_jvalue v)
 {
-    static const char *const names[] = {"undefined", "none", "bool", "int", "float", "str", "list", "tuple", "dict", "namespace", "loop", "macro", "function", "method", "nothing"};
+    static const char *const names[] = {"undefined", "none",  "bool",     "int",    "float",
+                                        "str",       "list",  "tuple",    "dict",   "namespace",
+                                        "loop",      "macro", "function", "method", "nothing"};
     return names[v.kind];
 }
 
@@ -131,7 +133,8 @@ int wf_jcompare(wf_jrun *r, wf_jvalue a, wf_jvalue b)
     wf_jstep(r, 0);
     if (wf_jis_number(a) && wf_jis_number(b)) return compare_numbers(a, b);
     if (a.kind == WF_JSTRING && b.kind == WF_JSTRING) return wf_jstr_cmp(*a.s, *b.s);
-    if (!wf_jis_list(a) || a.kind != b.kind) wf_jfail(r, WEFT_ERR_ARG, "%s and %s have no order", wf_jtype(a), wf_jtype(b));
+    if (!wf_jis_list(a) || a.kind != b.kind)
+        wf_jfail(r, WEFT_ERR_ARG, "%s and %s have no order", wf_jtype(a), wf_jtype(b));
     wf_jenter(r);
     int c = compare_lists(r, a.l, b.l);
     wf_jleave(r);
@@ -145,7 +148,8 @@ bool wf_jcontains(wf_jrun *r, wf_jvalue all, wf_jvalue one)
     if (all.kind == WF_JUNDEFINED) return false;
     if (all.kind == WF_JDICT) return wf_jdict_get(r, all.d, one) != NULL;
     if (all.kind == WF_JSTRING) {
-        if (one.kind != WF_JSTRING) wf_jfail(r, WEFT_ERR_ARG, "'in' needs a string to look for in a string, not %s", wf_jtype(one));
+        if (one.kind != WF_JSTRING)
+            wf_jfail(r, WEFT_ERR_ARG, "'in' needs a string to look for in a string, not %s", wf_jtype(one));
         wf_jstep(r, all.s->len / 64);
         return wf_jstr_find(*all.s, *one.s, 0) != SIZE_MAX;
     }

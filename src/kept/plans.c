@@ -186,8 +186,10 @@ weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, co
         return wf_fail(WEFT_ERR_ARG, "%s has times of a model of another shape, %s; this is %s", path, p->model,
                        own->model);
     if (!same(p->device_key, own->device_key, p->device, own->device))
-        return wf_fail(WEFT_ERR_ARG, "%s has times of another device, %s, or of one with other kernels "
-                       "(weft_engine_params.tier, weft_engine_params.threads, weft_engine_params.deterministic); this is %s", path, p->device,
-                       own->device);
+        return wf_fail(
+            WEFT_ERR_ARG,
+            "%s has times of another device, %s, or of one with other kernels "
+            "(weft_engine_params.tier, weft_engine_params.threads, weft_engine_params.deterministic); this is %s",
+            path, p->device, own->device);
     return WEFT_OK;
 }

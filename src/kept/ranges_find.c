@@ -12,18 +12,26 @@
 
 /* Several kinds of text, since ranges are of all that a model may read. Other words are another calibration. */
 static const char text[] =
-    "The ferry left the harbour at six in the morning, before the fog had lifted. Most of the passengers slept on the benches below; two students stood at the rail "
-    "and counted the buoys aloud. \"Nine,\" said one of them, \"and there should be ten.\" The captain, who had sailed this route for twenty-three years, heard it and "
+    "The ferry left the harbour at six in the morning, before the fog had lifted. Most of the passengers slept on the "
+    "benches below; two students stood at the rail "
+    "and counted the buoys aloud. \"Nine,\" said one of them, \"and there should be ten.\" The captain, who had sailed "
+    "this route for twenty-three years, heard it and "
     "slowed the engine. Nobody complained.\n\n"
     "## How to store grain\n\n"
-    "1. Dry it until it holds less than 14 % of water.\n2. Keep it cool: between 5 and 15 degrees.\n3. Look for insects every week; throw away what smells of mould.\n\n"
-    "Q: Why does bread go stale faster in a refrigerator than on a table?\nA: Because the starch crystallises sooner at about 4 \u00b0C than at 20 \u00b0C. Freezing stops it.\n\n"
-    "```python\ndef mean(values):\n    total = 0.0\n    for v in values:\n        total += v\n    return total / len(values) if values else None\n```\n\n"
+    "1. Dry it until it holds less than 14 % of water.\n2. Keep it cool: between 5 and 15 degrees.\n3. Look for "
+    "insects every week; throw away what smells of mould.\n\n"
+    "Q: Why does bread go stale faster in a refrigerator than on a table?\nA: Because the starch crystallises sooner "
+    "at about 4 \u00b0C than at 20 \u00b0C. Freezing stops it.\n\n"
+    "```python\ndef mean(values):\n    total = 0.0\n    for v in values:\n        total += v\n    return total / "
+    "len(values) if values else None\n```\n\n"
     "| city | people | area |\n|---|---|---|\n| Bergen | 291,940 | 465.3 |\n| Porto | 231,800 | 41.4 |\n\n"
     "{\"id\": 7041, \"name\": \"lamp\", \"price\": 19.95, \"tags\": [\"home\", \"light\"], \"sold\": false}\n\n"
-    "Die Br\u00fccke ist seit gestern gesperrt. Le train de nuit arrive \u00e0 huit heures. El mercado abre los s\u00e1bados.\n\n"
-    "In 1854 a physician marked each case of cholera on a map of the district, and most of the marks lay around a single pump. The theory of the time blamed bad air; "
-    "the map suggested water. When the handle of the pump was taken off, fewer people fell ill, although the epidemic may already have been past its peak. "
+    "Die Br\u00fccke ist seit gestern gesperrt. Le train de nuit arrive \u00e0 huit heures. El mercado abre los "
+    "s\u00e1bados.\n\n"
+    "In 1854 a physician marked each case of cholera on a map of the district, and most of the marks lay around a "
+    "single pump. The theory of the time blamed bad air; "
+    "the map suggested water. When the handle of the pump was taken off, fewer people fell ill, although the epidemic "
+    "may already have been past its peak. "
     "If f(x) = 3x^2 - 2x + 1, then f'(x) = 6x - 2, which is zero at x = 1/3.";
 
 /* With 128 tokens the same layers have ranges as with 256, and somewhat more rows leave them; with 64 layers get one
@@ -31,7 +39,9 @@ static const char text[] =
 enum { TOKENS = 256, FEW_TOKENS = 128, LEAST_TOKENS = 64 /* of a vocabulary that hardly knows text */ };
 #define USUAL_SECONDS 1.0  /* above, fewer tokens will do */
 #define MOST_SECONDS  10.0 /* at a model's first start */
-#define HOST_RATE    1.5e9 /* multiply-adds per second of the host's part, logits counted (one core of an AMD EPYC, November 2026: 1.4 to 1.6) */
+#define HOST_RATE                                                                                                      \
+    1.5e9 /* multiply-adds per second of the host's part, logits counted (one core of an AMD EPYC, November 2026: 1.4  \
+             to 1.6) */
 
 /* Of the host, which multiplies one of `every` queries with all its keys. */
 static double host_seconds(const wf_hparams *hp, size_t n_ids, uint32_t every)
@@ -204,8 +214,10 @@ static weft_status find_kept(const struct weft_model *m, const struct weft_engin
     weft_status s = weft_tokenize(m, text, sizeof text - 1, WEFT_TEXT_DEFAULT, &a->ids, &a->n_ids);
     a->n_ids = s == WEFT_OK ? WF_MIN(a->n_ids, (size_t)TOKENS) : 0;
     if (s != WEFT_ERR_NOMEM && a->n_ids < LEAST_TOKENS) { /* vocabularies of no text, such as music */
-        wf_log(WEFT_LOG_INFO,
-               "calibration: none, the softmax is synchronous: the vocabulary has only %zu tokens for the built-in text", a->n_ids);
+        wf_log(
+            WEFT_LOG_INFO,
+            "calibration: none, the softmax is synchronous: the vocabulary has only %zu tokens for the built-in text",
+            a->n_ids);
         return WEFT_OK;
     }
     wf_phi *ranges = s == WEFT_OK ? wf_calloc(m->hp.n_layer, sizeof *ranges) : NULL;
@@ -271,8 +283,10 @@ weft_status wf_ranges_measure_missing(const wf_ranges_runner *run, const struct 
     *ran = seconds <= MOST_SECONDS;
     if (!*ran) {
         wf_log(WEFT_LOG_INFO,
-               "calibration: none, the softmax is synchronous: measuring it takes an estimated %.1f s, and more than %.0f s are left to "
-               "weft calibrate", seconds, MOST_SECONDS);
+               "calibration: none, the softmax is synchronous: measuring it takes an estimated %.1f s, and more than "
+               "%.0f s are left to "
+               "weft calibrate",
+               seconds, MOST_SECONDS);
         return WEFT_OK;
     }
     struct weft_calibration *c = NULL;

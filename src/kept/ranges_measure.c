@@ -147,8 +147,9 @@ static weft_status run_text(collector *t, const struct weft_calibrate_params *p,
     }
     free(piece);
     if (s == WEFT_OK && t->broken)
-        return wf_fail(WEFT_ERR_FORMAT,
-                       "an attention logit is not a finite number: broken weights or a faulty device; try weft selftest");
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "an attention logit is not a finite number: broken weights or a faulty device; try weft selftest");
     return s;
 }
 

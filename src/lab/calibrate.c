@@ -39,13 +39,18 @@ double weft_logit_quantile(const struct weft_logit_histogram *l, double part)
 static void write_ranges(FILE *f, const struct weft_calibration *c, uint64_t model_bytes)
 {
     fprintf(f, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)model_bytes);
-    fprintf(f, "# Measured on %llu tokens in pieces of at most %u. x: attention logits, q.k * scale. A row's largest x may be\n",
+    fprintf(f,
+            "# Measured on %llu tokens in pieces of at most %u. x: attention logits, q.k * scale. A row's largest x "
+            "may be\n",
             (unsigned long long)c->n_tokens, c->context);
-    fprintf(f, "# between phi + a and phi + b; one outside is computed again with its own maximum. a = b: too wide, synchronous.\n");
+    fprintf(f, "# between phi + a and phi + b; one outside is computed again with its own maximum. a = b: too wide, "
+               "synchronous.\n");
     for (uint32_t i = 0; i < c->n_layers; i++) {
         const struct weft_calibration_layer *l = &c->layers[i];
-        fprintf(f, "layer %u phi %.4f a %.4f b %.4f  # x %.2f to %.2f; largest of a row %.2f to %.2f, %.2f %% outside in F16\n", i, l->phi,
-                l->a, l->b, l->all.min, l->all.max, l->rows.min, l->rows.max, 100 * l->outside);
+        fprintf(f,
+                "layer %u phi %.4f a %.4f b %.4f  # x %.2f to %.2f; largest of a row %.2f to %.2f, %.2f %% outside in "
+                "F16\n",
+                i, l->phi, l->a, l->b, l->all.min, l->all.max, l->rows.min, l->rows.max, 100 * l->outside);
     }
 }
 

@@ -115,9 +115,11 @@ static weft_status find_load(costing *c)
     c->window = p->model->hp.window;
     c->most_decodes = wf_most_decodes(&c->layout.graph, &c->m, &c->mix, weights, c->window);
     if (c->most_decodes < 1)
-        return wf_fail(WEFT_ERR_ARG,
-                       "%.1f GB of memory do not hold %.1f GB of weights and one sequence of %.0f tokens: take more devices "
-                       "(weft_cost_params.n_devices)", c->m.memory / 1e9, weights / 1e9, c->mix.in + c->mix.out / 2);
+        return wf_fail(
+            WEFT_ERR_ARG,
+            "%.1f GB of memory do not hold %.1f GB of weights and one sequence of %.0f tokens: take more devices "
+            "(weft_cost_params.n_devices)",
+            c->m.memory / 1e9, weights / 1e9, c->mix.in + c->mix.out / 2);
     if (p->decodes > p->tokens)
         return wf_fail(WEFT_ERR_ARG, "%u decodes do not fit a step of %u tokens", p->decodes, p->tokens);
     double tokens = p->tokens ? p->tokens : c->most_decodes / share, decodes = p->decodes ? p->decodes : tokens * share;

@@ -2,8 +2,8 @@
  *
  *   shape (text) --> problem (operands on the device) --> clock (median time of a variant) --> row
  *
- * ops.c is `weft bench ops`; tune.c is `weft tune`, which chooses kernels; batch.c chooses the tokens per step, and chunk.c those
- * for a load; cost.c is `weft plan --cost`.
+ * ops.c is `weft bench ops`; tune.c is `weft tune`, which chooses kernels; batch.c chooses the tokens per step, and
+ * chunk.c those for a load; cost.c is `weft plan --cost`.
  */
 #ifndef WF_MEASURE_H
 #define WF_MEASURE_H

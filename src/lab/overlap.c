@@ -166,7 +166,8 @@ static weft_status tune_overlap(wf_overlap *o)
         fprintf(o->f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o->plan_path);
     else
         fprintf(o->f,
-                "\nwritten to %s; engines take it with --plan, and by themselves only what is kept in %s, which -o leaves as it was\n",
+                "\nwritten to %s; engines take it with --plan, and by themselves only what is kept in %s, which -o "
+                "leaves as it was\n",
                 o->plan_path, kept);
     return WEFT_OK;
 }

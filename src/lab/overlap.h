@@ -1,9 +1,10 @@
-/* overlap: `weft tune --overlap`: measures what a plan can gain on a device, searches plans by that, runs the best of them, and keeps the fastest.
+/* overlap: `weft tune --overlap`: measures what a plan can gain on a device, searches plans by that, runs the best of
+ * them, and keeps the fastest.
  *
  *   load (decodes, prefill) --> batch --> steps and probes --> profile --> search --> rounds of real steps --> plans
  *
- * loads.c makes batches, for ablation.c as well; overlap_ops.c measures ops, overlap_energy.c their joules; overlap_plans.c searches and compares plans; overlap.c is
- * the whole.
+ * loads.c makes batches, for ablation.c as well; overlap_ops.c measures ops, overlap_energy.c their joules;
+ * overlap_plans.c searches and compares plans; overlap.c is the whole.
  */
 #ifndef WF_OVERLAP_H
 #define WF_OVERLAP_H
@@ -66,7 +67,9 @@ typedef struct wf_decode_share { /* parts of the tokens of a step */
  * engine has no such step. */
 weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context,
                             wf_decode_share *share, wf_batch *b);
-#define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
+#define WF_NO_SUCH_LOAD                                                                                                \
+    "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, "                  \
+    "--context-measured)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
 /* Has a sequence whose tokens of the step begin at position `first` this one of its pages of the table, or have

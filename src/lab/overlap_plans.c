@@ -144,10 +144,15 @@ static void print_load(const load *l, FILE *f)
     if (l->found.cut_short)
         fputs("  the search ended before it had tried all orders and shares: it does with more --seconds\n", f);
     if (n == 1)
-        fputs("  sequential: of all orders and shares that were tried none is faster than the sequential plan by the measured times of its ops\n", f);
+        fputs("  sequential: of all orders and shares that were tried none is faster than the sequential plan by the "
+              "measured times of its ops\n",
+              f);
     else if (!(sequential > 0)) fputs("  sequential: there was no time to run the plans\n", f);
     else if (is_sequential(l, l->taken))
-        fprintf(f, "  1.00x: simulation promised %.3fx, but on the device no plan is faster than the sequential one by more than they vary\n", simulated / l->found.list[0].us);
+        fprintf(f,
+                "  1.00x: simulation promised %.3fx, but on the device no plan is faster than the sequential one by "
+                "more than they vary\n",
+                simulated / l->found.list[0].us);
     else
         fprintf(f, "  taken for steps of %u to %u tokens, %.0f to %.0f %% of them decodes, contexts of %u to %u\n",
                 l->steps.least_tokens, l->steps.tokens, 100 * (double)l->steps.least_decodes,

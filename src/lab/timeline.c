@@ -1,5 +1,5 @@
-/* timeline: when each op of a step runs and what it uses of the device meanwhile, as a profile and the simulator predict it and as the device tells it
- * (NanoFlow, figure 10).
+/* timeline: when each op of a step runs and what it uses of the device meanwhile, as a profile and the simulator
+ * predict it and as the device tells it (NanoFlow, figure 10).
  *
  *   batch, plan --> profile --> wf_simulate --> pieces --> steps of use
  *                   device  --> spans       ----^
@@ -246,9 +246,10 @@ static weft_status find_times(view *v)
     if (!known && v->p->measure) return WEFT_OK;
     if (!known)
         return wf_fail(WEFT_ERR_ARG,
-                       "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or ask for estimates "
+                       "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or "
+                       "ask for estimates "
                        "(weft_timeline_params.estimate) or for a measured step (weft_timeline_params.measure)",
-                           v->e->dev->info.name);
+                       v->e->dev->info.name);
     wf_copy(v->out->profile, sizeof v->out->profile, path);
     weft_status s = wf_fail_param(wf_op_profile_load(path, &v->profile), "profile");
     if (s != WEFT_OK)
@@ -349,8 +350,10 @@ static weft_status make_timeline(view *v)
     t->n_queues = v->plan->n_queues, t->n_layers = (uint32_t)l->graph.n_layers;
     WF_TRY(find_times(v));
     if (!v->profile.n_ops && !p->measure)
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "the peak rates of %s cannot be measured, so nothing can be estimated: run `weft tune --overlap`", t->device);
+        return wf_fail(
+            WEFT_ERR_UNSUPPORTED,
+            "the peak rates of %s cannot be measured, so nothing can be estimated: run `weft tune --overlap`",
+            t->device);
     if (v->profile.n_ops) WF_TRY(predict_step(v, &t->predicted));
     return p->measure ? measure_step(v, &t->measured) : WEFT_OK;
 }

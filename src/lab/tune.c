@@ -138,9 +138,10 @@ static weft_status add_given(tuner *t)
         wf_shape s;
         WF_TRY(wf_shape_parse(t->p->shapes[i], &s));
         if (s.m || s.length || s.seqs || s.window)
-            return wf_fail(WEFT_ERR_ARG,
-                           "shape '%s': M, B and L are tuned over, and S is not tuned; write N=6144,K=4096 or H=32,KV=8,D=128",
-                           t->p->shapes[i]);
+            return wf_fail(
+                WEFT_ERR_ARG,
+                "shape '%s': M, B and L are tuned over, and S is not tuned; write N=6144,K=4096 or H=32,KV=8,D=128",
+                t->p->shapes[i]);
         if (s.op != WF_TUNED_GEMM) WF_TRY(add_attention(t, s.n_head, s.n_kv_head, s.head_dim));
         for (size_t d = 0; s.op == WF_TUNED_GEMM && d < n; d++) {
             s.dtype = dtypes[d];

@@ -1,5 +1,6 @@
-/* beside: what goes on beside a load: a thread that asks for /health and times the answers, and clients that send one large body after
- * the other, a thread each. So a result says how long everybody else waits while a server reads much. */
+/* beside: what goes on beside a load: a thread that asks for /health and times the answers, and clients that send one
+ * large body after the other, a thread each. So a result says how long everybody else waits while a server reads much.
+ */
 #include "loadgen/internal.h"
 
 #include <pthread.h>
@@ -10,7 +11,9 @@
 
 #define CONNS      8         /* /health is asked on these in turn, since a server may spread connections over threads */
 #define PAUSE_NS   2000000   /* between two questions */
-#define TOKENIZED  (2u << 20) /* bytes of text for /tokenize; weft takes no more, the rest of the body is a field that nobody knows */
+#define TOKENIZED                                                                                                      \
+    (2u << 20) /* bytes of text for /tokenize; weft takes no more, the rest of the body is a field that nobody knows   \
+                */
 
 struct wf_beside {
     const wf_target *t;

@@ -80,7 +80,8 @@ static weft_status run_without(const wf_target *t, const wf_request_specs *specs
     return s;
 }
 
-static weft_status run_both(const wf_target *t, const wf_request_specs *specs, wf_load_run *r, wf_waits *without, wf_waits *with)
+static weft_status run_both(const wf_target *t, const wf_request_specs *specs, wf_load_run *r, wf_waits *without,
+                            wf_waits *with)
 {
     weft_status s = run_without(t, specs, without);
     return s ? s : run_beside(t, r, t->p->n_large, &with->beside);
@@ -129,7 +130,10 @@ int wf_client_run(const wf_client_params *p)
         return fprintf(stderr, "weft: error: cannot initialise libcurl\n"), EXIT_NONE;
     weft_status s = wf_target_open(p, &t);
     if (!s && t.unreachable[0])
-        s = wf_fail(WEFT_ERR_IO, "no server answers at %s: %s; `weft serve MODEL` starts one, and --port, --host or --base-url name another", p->base_url, t.unreachable);
+        s = wf_fail(
+            WEFT_ERR_IO,
+            "no server answers at %s: %s; `weft serve MODEL` starts one, and --port, --host or --base-url name another",
+            p->base_url, t.unreachable);
     if (!s && p->save) s = wf_result_json_check(&t); /* fail before minutes of measuring, not after */
     bool random = p->dataset == WF_DATASET_RANDOM;
     if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO)

@@ -54,8 +54,8 @@ typedef struct wf_client_params {
     bool (*stop)(void);
 } wf_client_params;
 
-/* Runs the load and prints the result to stdout. Returns 0; 1 after an error message or when every request failed; 130 when
- * stop() returned true, after printing what was measured so far. */
+/* Runs the load and prints the result to stdout. Returns 0; 1 after an error message or when every request failed; 130
+ * when stop() returned true, after printing what was measured so far. */
 int wf_client_run(const wf_client_params *p);
 
 #endif

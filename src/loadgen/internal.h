@@ -103,7 +103,8 @@ typedef struct wf_beside_result {
     size_t n_answered;  /* large bodies */
     uint64_t n_unhealthy; /* questions for /health without the status 200 */
 } wf_beside_result;
-/* Asks for /health from now on, while n_large clients send bodies. t must live as long. NULL: no memory or no threads. */
+/* Asks for /health from now on, while n_large clients send bodies. t must live as long. NULL: no memory or no threads.
+ */
 wf_beside *wf_beside_start(const wf_target *t, size_t n_large);
 /* Ends all that. The caller owns out->health.v; out NULL: nobody wants to know. */
 void wf_beside_end(wf_beside *b, wf_beside_result *out);

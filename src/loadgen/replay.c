@@ -147,7 +147,8 @@ static void on_gate(void *user, const struct weft_event *ev)
 static weft_status pass_gate(replay *r)
 {
     struct weft_request *gate = NULL;
-    struct weft_request_params rp = {.tokens = r->prompt, .n_tokens = 1, .prefill_only = true, .on_event = on_gate, .user = r};
+    struct weft_request_params rp = {
+        .tokens = r->prompt, .n_tokens = 1, .prefill_only = true, .on_event = on_gate, .user = r};
     WF_TRY(weft_submit(r->e, &rp, &gate));
     weft_wait(gate, 0);
     weft_request_free(gate); /* waits for the callback */

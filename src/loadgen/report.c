@@ -82,7 +82,8 @@ static void waits(const char *name, const wf_series *s)
 void wf_report_waits(const wf_client_params *p, const wf_waits *without, const wf_waits *with)
 {
     char title[64];
-    snprintf(title, sizeof title, "Beside %zu Clients with Bodies of %.1f MB", p->n_large, (double)p->large_bytes * 1e-6);
+    snprintf(title, sizeof title, "Beside %zu Clients with Bodies of %.1f MB", p->n_large,
+             (double)p->large_bytes * 1e-6);
     centred(title, '-');
     whole("Large bodies answered:", with->beside.n_answered);
     whole("Failed questions for /health:", without->beside.n_unhealthy + with->beside.n_unhealthy);

@@ -12,7 +12,8 @@ typedef struct wf_sse {
     size_t n_events;
 } wf_sse;
 
-/* Receives one `data:` line. OpenAI's events have one such line each, so every line counts as an event. Return false to stop. */
+/* Receives one `data:` line. OpenAI's events have one such line each, so every line counts as an event. Return false to
+ * stop. */
 typedef bool (*wf_sse_fn)(void *user, const char *data, size_t len);
 
 /* Returns false if fn did, if a line is longer than WF_SSE_LINE, or without memory. */

@@ -157,7 +157,8 @@ static weft_status find_peak_requests(const wf_request_result *a, size_t n, size
     return WEFT_OK;
 }
 
-/* Counts tokens in one-second bins from the first start, as vLLM does. Tokens that arrived together are spread evenly over the events. */
+/* Counts tokens in one-second bins from the first start, as vLLM does. Tokens that arrived together are spread evenly
+ * over the events. */
 static weft_status find_peak_out(const wf_request_result *a, size_t n, double seconds, double *out)
 {
     uint64_t begin = UINT64_MAX;
@@ -187,7 +188,9 @@ weft_status wf_load_stats_make(const wf_request_result *a, size_t n, double seco
     count(a, n, limit_ms, out);
     weft_status s = find_peak_requests(a, n, &out->peak_requests);
     if (!s) s = find_peak_out(a, n, seconds, &out->peak_out);
-    if (seconds > 0) out->peak_out = WF_MAX(out->peak_out, (double)out->n_out / seconds); /* a run that ends within a bin: its mean is a lower bound */
+    if (seconds > 0)
+        out->peak_out = WF_MAX(
+            out->peak_out, (double)out->n_out / seconds); /* a run that ends within a bin: its mean is a lower bound */
     for (int m = 0; m < WF_N_METRICS && !s; m++) s = fill(a, n, m, &out->metric[m]);
     if (s) wf_load_stats_free(out);
     return s;

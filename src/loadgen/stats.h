@@ -1,9 +1,9 @@
-/* stats: per-request timings and the metrics computed from them. `weft bench serve` (over HTTP) and `weft bench throughput`
- * (in the process) fill request_results and read metrics.
+/* stats: per-request timings and the metrics computed from them. `weft bench serve` (over HTTP) and `weft bench
+ * throughput` (in the process) fill request_results and read metrics.
  *
- * Definitions follow `vllm bench serve`: TTFT is the time from the start of a request to its first token, E2EL to its last
- * one; TPOT is (E2EL - TTFT) / (output tokens - 1); ITL is each gap between two tokens. NORM is NanoFlow's normalised
- * latency, E2EL / output tokens. Percentiles are interpolated like numpy's.
+ * Definitions follow `vllm bench serve`: TTFT is the time from the start of a request to its first token, E2EL to its
+ * last one; TPOT is (E2EL - TTFT) / (output tokens - 1); ITL is each gap between two tokens. NORM is NanoFlow's
+ * normalised latency, E2EL / output tokens. Percentiles are interpolated like numpy's.
  */
 #ifndef WF_LOADGEN_STATS_H
 #define WF_LOADGEN_STATS_H

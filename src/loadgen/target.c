@@ -1,5 +1,5 @@
-/* target: the server under test: its address, the headers of each request, its model's name and valid token ids. Name and ids
- * are queried; a server that does not support that can still be measured. */
+/* target: the server under test: its address, the headers of each request, its model's name and valid token ids. Name
+ * and ids are queried; a server that does not support that can still be measured. */
 #include "loadgen/internal.h"
 
 #include <stdlib.h>
@@ -55,10 +55,12 @@ bool wf_target_refuses(long status)
 
 weft_status wf_target_refused(const wf_target *t, const char *url, long status, const char *text)
 {
-    const char *key = t->p->key ? "the server does not take the API key: OPENAI_API_KEY or --api-key-file FILE gives another one"
-                                : "the server wants an API key, which OPENAI_API_KEY or --api-key-file FILE gives";
+    const char *key =
+        t->p->key ? "the server does not take the API key: OPENAI_API_KEY or --api-key-file FILE gives another one"
+                  : "the server wants an API key, which OPENAI_API_KEY or --api-key-file FILE gives";
     if (wants_key(status)) return wf_fail(WEFT_ERR_IO, "%s: %s; %s", url, text, key);
-    return wf_fail(WEFT_ERR_IO, "%s: %s; --base-url and --endpoint set the path, and -m the model (now %s)", url, text, t->model ? t->model : "none");
+    return wf_fail(WEFT_ERR_IO, "%s: %s; --base-url and --endpoint set the path, and -m the model (now %s)", url, text,
+                   t->model ? t->model : "none");
 }
 
 /* Returns the JSON body of a 200 response; NULL: anything else. body NULL: GET. */
@@ -93,7 +95,8 @@ static wf_json *query(wf_target *t, const char *path, const char *body)
 static weft_status find_model(wf_target *t)
 {
     wf_json *list = t->p->model ? NULL : query(t, "/v1/models", NULL);
-    if (wants_key(t->status)) return wf_target_refused(t, "/v1/models", t->status, t->status == 401 ? "HTTP 401" : "HTTP 403");
+    if (wants_key(t->status))
+        return wf_target_refused(t, "/v1/models", t->status, t->status == 401 ? "HTTP 401" : "HTTP 403");
     const char *name = t->p->model ? t->p->model
                                    : wf_json_text(wf_json_get(
                                          wf_json_at(wf_json_get(list, "data"), 0), "id"));

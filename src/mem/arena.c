@@ -14,7 +14,9 @@ static weft_status too_large(const wf_arena *a, uint64_t bytes)
     char need[32], limit[32];
     wf_human(bytes, true, need, sizeof need);
     wf_human(a->dev->max_alloc, true, limit, sizeof limit);
-    return wf_fail(WEFT_ERR_NOMEM, "%s: one tensor needs %s, but the largest buffer on %s is %s%s: %s, or choose another device", a->what, need, a->dev->info.name, limit,
+    return wf_fail(WEFT_ERR_NOMEM,
+                   "%s: one tensor needs %s, but the largest buffer on %s is %s%s: %s, or choose another device",
+                   a->what, need, a->dev->info.name, limit,
                    a->dev->max_alloc == a->dev->params.max_alloc ? " (max_alloc)" : "", a->remedy);
 }
 
@@ -45,8 +47,10 @@ weft_status wf_arena_commit(wf_arena *a)
 {
     uint64_t memory = a->dev->info.memory;
     if (memory && wf_arena_bytes(a) > memory)
-        return wf_fail(WEFT_ERR_NOMEM, "%s: need %.2f GiB, %s has %.2f GiB in all; use a smaller model, format or context (weft_engine_params.context)", a->what,
-                       wf_arena_bytes(a) / 0x1p30, a->dev->info.name, memory / 0x1p30);
+        return wf_fail(WEFT_ERR_NOMEM,
+                       "%s: need %.2f GiB, %s has %.2f GiB in all; use a smaller model, format or context "
+                       "(weft_engine_params.context)",
+                       a->what, wf_arena_bytes(a) / 0x1p30, a->dev->info.name, memory / 0x1p30);
     for (size_t i = 0; i < a->n_slabs; i++) {
         weft_status s = wf_buf_create(a->dev, a->slabs[i].size, &a->slabs[i].buf);
         if (s == WEFT_ERR_NOMEM)

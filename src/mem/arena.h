@@ -1,6 +1,7 @@
 /* arena: device memory that is allocated once, in slabs no larger than the device's largest buffer.
  *
- * Use: reserve every region, then commit. Nothing is allocated afterwards. A region never spans two slabs. Not thread-safe.
+ * Use: reserve every region, then commit. Nothing is allocated afterwards. A region never spans two slabs. Not
+ * thread-safe.
  */
 #ifndef WF_ARENA_H
 #define WF_ARENA_H

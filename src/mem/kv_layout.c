@@ -5,7 +5,8 @@
 
 uint32_t wf_kv_window_pages(wf_kv_window w, const wf_kv_growth *g)
 {
-    uint64_t page = g->page_tokens, most = (w.sink + page - 1) / page + ((uint64_t)w.window + g->step_tokens + page - 1) / page + 1;
+    uint64_t page = g->page_tokens,
+             most = (w.sink + page - 1) / page + ((uint64_t)w.window + g->step_tokens + page - 1) / page + 1;
     return w.window && most < g->seq_pages ? (uint32_t)most : g->seq_pages;
 }
 

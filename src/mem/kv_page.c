@@ -126,7 +126,8 @@ bool wf_pages_alloc(wf_pages *p, uint32_t count, uint32_t limit, int32_t *out)
 
 void wf_pages_ref(wf_pages *p, int32_t page)
 {
-    if (!p->list[page].refs++) unlink_evictable(p, page); /* a page without references can only be found if it is cached */
+    if (!p->list[page].refs++)
+        unlink_evictable(p, page); /* a page without references can only be found if it is cached */
 }
 
 void wf_pages_release(wf_pages *p, const int32_t *pages, uint32_t count)

@@ -1,7 +1,8 @@
 /* kv_page: the allocator of KV pages. It counts references, because sequences with a common prefix share pages.
  *
  * A page is free, in use (refs > 0), or evictable: nobody refers to it, but it is cached, so its K and V can still be
- * found by prefix (prefix.h). Free pages go first, the lowest first; then evictable ones, the least recently used first.
+ * found by prefix (prefix.h). Free pages go first, the lowest first; then evictable ones, the least recently used
+ * first.
  *
  * Pages [0, guaranteed) exist in every step. Pages from `guaranteed` on share their memory with activations
  * (unified_pool.h) and exist only in steps with few tokens; so callers of wf_pages_alloc pass a limit, and these pages
@@ -32,12 +33,12 @@ typedef struct wf_pages {
     void *user;
 } wf_pages;
 
-/* n pages, all free. shuffle 0: allocated in ascending order; otherwise the guaranteed pages come in a random order that
- * this seed determines (tests). */
+/* n pages, all free. shuffle 0: allocated in ascending order; otherwise the guaranteed pages come in a random order
+ * that this seed determines (tests). */
 weft_status wf_pages_init(wf_pages *p, uint32_t n, uint32_t guaranteed, uint64_t shuffle);
 uint64_t wf_pages_bytes(uint32_t n); /* of host memory that this takes */
-/* Allocates `count` pages below `limit` (at least `guaranteed`), each with one reference. All or nothing: false if fewer
- * are available. */
+/* Allocates `count` pages below `limit` (at least `guaranteed`), each with one reference. All or nothing: false if
+ * fewer are available. */
 bool wf_pages_alloc(wf_pages *p, uint32_t count, uint32_t limit, int32_t *out);
 void wf_pages_ref(wf_pages *p, int32_t page);   /* adds a reference to a page that is in use or evictable */
 void wf_pages_release(wf_pages *p, const int32_t *pages, uint32_t count); /* drops one reference of each */

@@ -9,7 +9,8 @@ typedef struct wf_limits {
     uint32_t step_tokens, logit_rows, seqs; /* of the largest step */
     uint32_t seq_pages;                     /* most pages of one sequence in a page table */
     uint32_t tables;                        /* page tables of a sequence (kv_layout.h); 0: one */
-    uint32_t held_pages;                    /* most pages of a sequence at the same time, in all of them, where windows let some go; 0: all */
+    uint32_t
+        held_pages; /* most pages of a sequence at the same time, in all of them, where windows let some go; 0: all */
     uint32_t pages;                         /* all KV pages; large steps may have fewer */
     wf_unified_pool pool;                   /* zero: no unified pool, every step has all pages */
 } wf_limits;
@@ -36,8 +37,8 @@ static inline uint32_t wf_limits_guaranteed_pages(const wf_limits *l)
     return wf_limits_pages(l, l->step_tokens, l->logit_rows);
 }
 
-/* Tokens of a step for which there is always memory while this many sequences run: one for each decode, and a quarter of the
- * largest step for prefill, which would starve if pages in use took everything. */
+/* Tokens of a step for which there is always memory while this many sequences run: one for each decode, and a quarter
+ * of the largest step for prefill, which would starve if pages in use took everything. */
 static inline uint32_t wf_limits_steady_tokens(const wf_limits *l, uint32_t seqs)
 {
     return WF_MIN(l->step_tokens, seqs + l->step_tokens / 4);

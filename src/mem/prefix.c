@@ -59,7 +59,8 @@ static weft_status init_mates(wf_prefix *x)
 
 weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens, uint32_t n_tables)
 {
-    *x = (wf_prefix){.pages = pages, .page_tokens = page_tokens, .n_buckets = 2 * pages->n + 1, .n_mates = n_tables - 1};
+    *x = (wf_prefix){
+        .pages = pages, .page_tokens = page_tokens, .n_buckets = 2 * pages->n + 1, .n_mates = n_tables - 1};
     x->tokens = wf_calloc((size_t)pages->n * page_tokens, sizeof *x->tokens);
     x->buckets = wf_calloc(x->n_buckets, sizeof *x->buckets);
     x->entries = wf_calloc(pages->n, sizeof *x->entries);
@@ -90,7 +91,8 @@ void wf_prefix_free(wf_prefix *x)
 int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *block)
 {
     int32_t page = x->buckets[bucket_of(x, parent, tokens)];
-    while (page >= 0 && (x->entries[page].parent != parent || memcmp(tokens_of(x, page), tokens, x->page_tokens * sizeof *tokens)))
+    while (page >= 0 &&
+           (x->entries[page].parent != parent || memcmp(tokens_of(x, page), tokens, x->page_tokens * sizeof *tokens)))
         page = x->entries[page].next;
     if (page >= 0) *block = x->entries[page].block;
     return page;

@@ -4,15 +4,17 @@
  *   0                pages ascend -->            <-- activations descend      bytes
  *   | page 0 | page 1 | page 2 | ... |             | buffer 1 | buffer 0 |
  *
- * Where that is larger than a buffer of the device may be, it has several parts. Each holds some layers of all pages, since a kernel takes
- * K or V from one buffer, and some of the activation buffers; and its size goes by its share of a page, so that all hold as many pages.
+ * Where that is larger than a buffer of the device may be, it has several parts. Each holds some layers of all pages,
+ * since a kernel takes K or V from one buffer, and some of the activation buffers; and its size goes by its share of a
+ * page, so that all hold as many pages.
  *
  * The size of the activations is proportional to the tokens of the step. Rule: when a step begins or ends, no page in
  * use may lie at or beyond wf_unified_pool_pages of that step.
  *
  * This is enough although two steps are in flight. All work of a step, on every queue, runs after all work of the
  * previous step: a step ends on queue 0, which waits for the other queues, and its first command on each other queue
- * waits for the end of the previous step. Swaps are commands of a step, too. So only one step's activations are live at a time:
+ * waits for the end of the previous step. Swaps are commands of a step, too. So only one step's activations are live at
+ * a time:
  * - a page that activations of a step in flight cover may be allocated while the next step is formed: whatever is
  *   written there, K and V or a swap from the host, is written after these activations are dead;
  * - a page that is released while a step in flight reads it may be covered by the activations of the next step.

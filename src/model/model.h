@@ -20,7 +20,8 @@ typedef struct wf_hparams {
     bool neox;         /* pairs (i, i + n_rot/2) instead of (2i, 2i + 1) */
     float rope_base;
     float rope_factor; /* linear scaling: positions are divided by it */
-    float yarn_fast, yarn_slow; /* YaRN: only pairs that turn less often in the original context are scaled, wholly below slow; 0: all are */
+    float yarn_fast, yarn_slow; /* YaRN: only pairs that turn less often in the original context are scaled, wholly
+                                   below slow; 0: all are */
     bool yarn_exact;   /* the bounds between pairs are not rounded */
     float rope_gain;        /* factor of the rotation's cos and sin; 0: 1 */
     uint32_t original_context; /* that the model had before its rotation was scaled; 0: unknown */
@@ -34,13 +35,15 @@ typedef struct wf_hparams {
     enum wf_activation gate; /* of the feed-forward */
     bool gate_in_up;   /* the rows of gate may stand before those of up, in one matrix */
     bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
-    uint32_t window;        /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
+    uint32_t window; /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
-    uint32_t longest_context; /* beyond which some layers would have a window that the graph lacks; 0: there is no such */
+    uint32_t
+        longest_context;    /* beyond which some layers would have a window that the graph lacks; 0: there is no such */
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
     float attention_softcap, logit_softcap; /* 0: none */
-    bool sinks;             /* a score of each query head, which takes part in the sum that its weights are divided by */
-    uint32_t n_expert, n_expert_used, expert_size; /* of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens */
+    bool sinks; /* a score of each query head, which takes part in the sum that its weights are divided by */
+    uint32_t n_expert, n_expert_used,
+        expert_size;        /* of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens */
     bool expert_shared;     /* every token takes one expert besides, of shared_size, gated by a sigmoid */
     uint32_t shared_size;
     bool expert_normalise;  /* divide the weights of a token's experts by their sum; the file may say otherwise */
@@ -57,7 +60,8 @@ typedef struct wf_arch {
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
     const wf_folder_keys *keys; /* what its config.json has otherwise than Llama's; NULL: nothing */
-    const struct wf_mix *mix;   /* formats of tensors in mixes, where they differ from those of most architectures (model/files/recipe.h); NULL: nowhere */
+    const struct wf_mix *mix;   /* formats of tensors in mixes, where they differ from those of most architectures
+                                   (model/files/recipe.h); NULL: nowhere */
 } wf_arch;
 
 /* Is the word in a list with a space between? */
@@ -97,7 +101,8 @@ typedef struct wf_weight {
     const wf_gguf_tensor **parts; /* owned by the list; of dtype, or of any that dtype holds (tensor/joint.h) */
     uint32_t n_parts;
     const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 and it is no RoPE table */
-    wf_rope *rope;     /* owned by the list; the rows of a RoPE table are computed when they are uploaded. NULL: it is none */
+    wf_rope
+        *rope; /* owned by the list; the rows of a RoPE table are computed when they are uploaded. NULL: it is none */
     enum wf_dtype dtype;
     uint32_t rows, cols;
     uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
@@ -118,21 +123,27 @@ typedef struct wf_weights {
     uint64_t packed_ns, copied_ns; /* how long loading waited for packing and for copies */
 } wf_weights;
 
-/* Where a row of a weight that is made of tensors is: a row of a part, of which `left` rows of the weight, this one included, follow each other. */
+/* Where a row of a weight that is made of tensors is: a row of a part, of which `left` rows of the weight, this one
+ * included, follow each other. */
 typedef struct wf_source {
     const wf_gguf_tensor *t;
     uint64_t row, left;
 } wf_source;
 wf_source wf_source_of(const wf_weight *w, uint64_t row);
-uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w, uint32_t rows); /* in device memory, of that many rows in the layout of w's view */
+uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w,
+                           uint32_t rows); /* in device memory, of that many rows in the layout of w's view */
 
-/* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still belong to the caller. */
+/* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still
+ * belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
-uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that */
-uint64_t wf_weights_bytes_on(const wf_weights *w, wf_dev *dev); /* as they lie there, which may be more; NULL: as in the file */
+uint64_t
+wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that */
+uint64_t wf_weights_bytes_on(const wf_weights *w,
+                             wf_dev *dev);           /* as they lie there, which may be more; NULL: as in the file */
 uint64_t wf_weights_made_bytes(const wf_weights *w); /* of these, those that no file has */
 /* Uploads every weight to the device. q is any queue of dev. */
-weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);
+weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
+                              void *user);
 void wf_weights_free(wf_weights *w);
 
 /* ---- building graphs (for arch/) ------------------------------------------------------------------ */
@@ -149,8 +160,10 @@ struct wf_builder {
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
-    int32_t local_rope, windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
-    int32_t rope, unrotated, embedding; /* values of the RoPE table, of one that turns nothing, and of the embedding table */
+    int32_t local_rope,
+        windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
+    int32_t rope, unrotated,
+        embedding;      /* values of the RoPE table, of one that turns nothing, and of the embedding table */
     float norm_gain;    /* factor of the weights of the norms being built; 0: 1 */
     uint8_t *used;      /* by tensor of the file */
     weft_status status; /* the first error; later calls do nothing */
@@ -167,7 +180,8 @@ typedef struct wf_build_params {
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens);
 
 /* Graph, weights list and every check of names and shapes. */
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p, wf_graph *graph, wf_weights *weights);
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p,
+                           wf_graph *graph, wf_weights *weights);
 
 /* One of up to three matrices that share an input. bias: look for "<tensor>.bias" too. */
 typedef struct wf_linear {
@@ -197,8 +211,10 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
 /* The same of all the columns at once. */
 void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
-int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
-/* What a block adds to the residual stream: x + product of h, or with post_norms x + RMSNorm of the product by that tensor. */
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x,
+                         const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
+/* What a block adds to the residual stream: x + product of h, or with post_norms x + RMSNorm of the product by that
+ * tensor. */
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x);
 /* x + attention(norm(x)); q, k, v (of one matrix or of three), RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
@@ -214,7 +230,8 @@ int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x);
 /* x + down(f(up(norm(x)))), f: hparams' activation */
 int32_t wf_build_mlp(wf_builder *b, int32_t x);
 int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x);
-/* Matrices of all experts, one expert behind the other, of each those of l stacked. Each is the tensor "<tensor>_exps", or of each expert
+/* Matrices of all experts, one expert behind the other, of each those of l stacked. Each is the tensor "<tensor>_exps",
+ * or of each expert
  * "<tensor>.<number>". */
 int32_t wf_build_expert_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols);
 /* The same of "<tensor>_exps.bias", zeros for one without; -1 without an error: there is none. */
@@ -228,8 +245,8 @@ int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x);
 /* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent). */
 void wf_build_logits(wf_builder *b, int32_t x);
 
-/* All of it: embedding, n_layer blocks, logits. A block is this attention (of the residual stream x; gives x + attention) and this
- * feed-forward (NULL: the first part is the whole block). */
+/* All of it: embedding, n_layer blocks, logits. A block is this attention (of the residual stream x; gives x +
+ * attention) and this feed-forward (NULL: the first part is the whole block). */
 typedef int32_t wf_build_part(wf_builder *b, int32_t x);
 void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
 

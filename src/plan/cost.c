@@ -10,11 +10,13 @@ static double cols_of(const wf_graph *g, wf_operand o)
 static double weight_rows(const wf_graph *g, const wf_node *n, const wf_value *w, double rows)
 {
     if (n->op != WF_OP_GROUPED_GEMM) return w->weight_rows;
-    double used = cols_of(g, n->in[WF_GROUPED_GEMM_IDS]), each = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) / used * (n->p.silu ? 2 : 1);
+    double used = cols_of(g, n->in[WF_GROUPED_GEMM_IDS]),
+           each = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) / used * (n->p.silu ? 2 : 1);
     return each * wf_experts_read(w->weight_rows / each, used, rows);
 }
 
-/* Rows of an operand that are moved: the node's own, those of a weight that are read; those of KV are counted by keys. */
+/* Rows of an operand that are moved: the node's own, those of a weight that are read; those of KV are counted by keys.
+ */
 static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, double rows)
 {
     if (o.value < 0) return 0;
@@ -40,7 +42,8 @@ static double keys_read(const wf_node *n, double rows, double keys)
     return n->rows == WF_ROWS_PREFILL ? rows / chunk * (keys + chunk / 2) : rows * keys;
 }
 
-/* A product does two operations for each weight and row; all else, and a product of a graph without weights, a few for each number it moves. */
+/* A product does two operations for each weight and row; all else, and a product of a graph without weights, a few for
+ * each number it moves. */
 wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double keys)
 {
     if (rows <= 0) return (wf_work){0, 0};
@@ -57,7 +60,9 @@ wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double ke
         double outputs = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * (n->p.silu ? 2 : 1);
         return (wf_work){2.0 * rows * outputs * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
     }
-    int32_t weight = n->op == WF_OP_GEMM ? n->in[WF_GEMM_W].value : n->op == WF_OP_ROUTER ? n->in[WF_ROUTER_W].value : -1;
+    int32_t weight = n->op == WF_OP_GEMM     ? n->in[WF_GEMM_W].value
+                     : n->op == WF_OP_ROUTER ? n->in[WF_ROUTER_W].value
+                                             : -1;
     if (weight < 0) return (wf_work){bytes, bytes};
     const wf_value *w = &g->values[weight];
     return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};

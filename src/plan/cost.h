@@ -1,5 +1,5 @@
-/* cost: the operations and the memory traffic of a node of a graph, and so what bounds it (NanoFlow, section 3.2). Pure functions
- * of shapes; no device.
+/* cost: the operations and the memory traffic of a node of a graph, and so what bounds it (NanoFlow, section 3.2). Pure
+ * functions of shapes; no device.
  */
 #ifndef WF_COST_H
 #define WF_COST_H
@@ -17,8 +17,8 @@ static inline bool wf_node_is_usual(const wf_node *n)
 {
     return n->when == WF_ALWAYS || n->when == WF_WHEN_GREEDY || n->when == WF_WHEN_IDS;
 }
-/* The ridge point of the roofline, in flops per byte: above it kernels on common devices are bound by compute, below it by memory. Matrix
- * units against HBM on GPUs (an H200 has 165, older ones less), vector units against DRAM on CPUs. */
+/* The ridge point of the roofline, in flops per byte: above it kernels on common devices are bound by compute, below it
+ * by memory. Matrix units against HBM on GPUs (an H200 has 165, older ones less), vector units against DRAM on CPUs. */
 static inline double wf_ridge(enum weft_device_type type)
 {
     return type == WEFT_DEVICE_GPU ? 100 : 16;

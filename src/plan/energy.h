@@ -1,5 +1,5 @@
-/* energy: what joules of single ops say of a device: joules of an operation and of a byte from memory, and the watts that it draws under load whatever it does.
- * Pure functions.
+/* energy: what joules of single ops say of a device: joules of an operation and of a byte from memory, and the watts
+ * that it draws under load whatever it does. Pure functions.
  */
 #ifndef WF_ENERGY_H
 #define WF_ENERGY_H
@@ -19,8 +19,8 @@ typedef struct wf_energy_point { /* of an op that runs again and again: each tim
     double flops, bytes;
 } wf_energy_point;
 
-/* Sets static power and joules of an operation and of a byte by least squares of relative errors; none is negative, and static power is idle's at least. False, and
- * nothing is set: the points do not tell operations from bytes. */
+/* Sets static power and joules of an operation and of a byte by least squares of relative errors; none is negative, and
+ * static power is idle's at least. False, and nothing is set: the points do not tell operations from bytes. */
 bool wf_energy_fit(const wf_energy_point *points, size_t n, wf_energy *e);
 /* The least seconds of so much work on a device at its power limit; 0: unknown. */
 double wf_energy_seconds(const wf_energy *e, double flops, double bytes);

@@ -1,4 +1,5 @@
-/* graph: growing arrays of values and nodes, and the nodes that every model's step begins and ends with. See graph.h. */
+/* graph: growing arrays of values and nodes, and the nodes that every model's step begins and ends with. See graph.h.
+ */
 #include "plan/graph.h"
 
 #include <stdlib.h>
@@ -41,7 +42,8 @@ weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
     g->logits = -1;
     for (uint32_t i = 0; i < WF_N_STATES; i++) g->states[i] = -1;
     for (uint32_t i = 0; i < WF_N_INPUTS; i++) {
-        g->inputs[i] = wf_graph_value(g, (wf_value){WF_VALUE_INPUT, inputs[i].rows, inputs[i].dtype, inputs[i].cols, i});
+        g->inputs[i] = wf_graph_value(g,
+                                      (wf_value){WF_VALUE_INPUT, inputs[i].rows, inputs[i].dtype, inputs[i].cols, i});
         if (g->inputs[i] < 0) return WEFT_ERR_NOMEM;
     }
     return WEFT_OK;
@@ -55,7 +57,8 @@ static int32_t of_table(wf_graph *g, int32_t value, uint32_t table)
     wf_value own = g->values[value];
     own.table = table;
     for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WF_VALUE_INPUT && g->values[v].id == own.id && g->values[v].table == table) return (int32_t)v;
+        if (g->values[v].kind == WF_VALUE_INPUT && g->values[v].id == own.id && g->values[v].table == table)
+            return (int32_t)v;
     return wf_graph_value(g, own);
 }
 
@@ -111,7 +114,8 @@ wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, 
     return n;
 }
 
-static weft_status add_copy(wf_graph *g, enum wf_node_kind kind, const char *name, enum wf_rows rows, enum wf_when when, int32_t in)
+static weft_status add_copy(wf_graph *g, enum wf_node_kind kind, const char *name, enum wf_rows rows, enum wf_when when,
+                            int32_t in)
 {
     wf_node n = wf_graph_blank(kind, WF_OP_NONE, name, WF_ONCE, rows);
     n.when = when;
@@ -141,7 +145,8 @@ weft_status wf_graph_begin(wf_graph *g)
 /* A node that samples from the logits; their first input and output stand at the same place in all ops that do. */
 static wf_node sampler(const wf_graph *g, enum wf_op op, const char *name, enum wf_when when)
 {
-    _Static_assert((int)WF_ARGMAX_X == (int)WF_SAMPLE_X && (int)WF_ARGMAX_Y == (int)WF_SAMPLE_Y, "one function for both");
+    _Static_assert((int)WF_ARGMAX_X == (int)WF_SAMPLE_X && (int)WF_ARGMAX_Y == (int)WF_SAMPLE_Y,
+                   "one function for both");
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, WF_ONCE, WF_ROWS_LOGITS);
     n.when = when;
     n.in[WF_SAMPLE_X] = WF_ALL(g->logits);
@@ -154,7 +159,8 @@ weft_status wf_graph_end(wf_graph *g)
     /* scratch, always from its first row */
     WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols));
     WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
-    wf_node greedy = sampler(g, WF_OP_ARGMAX, "argmax", WF_WHEN_GREEDY), n = sampler(g, WF_OP_SAMPLE, "sample", WF_WHEN_SAMPLED);
+    wf_node greedy = sampler(g, WF_OP_ARGMAX, "argmax", WF_WHEN_GREEDY),
+            n = sampler(g, WF_OP_SAMPLE, "sample", WF_WHEN_SAMPLED);
     n.in[WF_SAMPLE_PARAMS] = WF_ALL(g->inputs[WF_INPUT_SAMPLING]);
     n.in[WF_SAMPLE_KEY] = WF_ALL(g->inputs[WF_INPUT_SEEDS]);
     n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
@@ -169,5 +175,7 @@ weft_status wf_graph_end(wf_graph *g)
         n->out[WF_ATTENTION_RECOMPUTED] = (wf_operand){g->states[WF_STATE_RECOMPUTED], (uint32_t)n->layer, 1};
         counts = true;
     }
-    return counts ? add_copy(g, WF_NODE_DOWNLOAD, "download_counts", WF_ROWS_WHOLE, WF_ALWAYS, g->states[WF_STATE_RECOMPUTED]) : WEFT_OK;
+    return counts ? add_copy(g, WF_NODE_DOWNLOAD, "download_counts", WF_ROWS_WHOLE, WF_ALWAYS,
+                             g->states[WF_STATE_RECOMPUTED])
+                  : WEFT_OK;
 }

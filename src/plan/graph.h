@@ -29,7 +29,8 @@ enum wf_rows {
 enum wf_state {
     WF_STATE_IDS,        /* [logits] I32: the tokens that a step sampled */
     WF_STATE_LOGITS,     /* [most sampled at once, vocabulary] F32: SAMPLE's z */
-    WF_STATE_RECOMPUTED, /* [1, layers] I32: of each layer the rows that asynchronous softmax computed again, of all steps */
+    WF_STATE_RECOMPUTED, /* [1, layers] I32: of each layer the rows that asynchronous softmax computed again, of all
+                            steps */
     WF_N_STATES
 };
 
@@ -50,7 +51,8 @@ typedef struct wf_operand {
 #define WF_NONE ((wf_operand){-1, 0, 0})
 #define WF_ALL(v) ((wf_operand){(v), 0, 0})
 
-/* What a node is. Only kernels have an op; copies and network nodes name in in[0] and out[0] what they read and write. */
+/* What a node is. Only kernels have an op; copies and network nodes name in in[0] and out[0] what they read and write.
+ */
 enum wf_node_kind {
     WF_NODE_KERNEL,
     WF_NODE_UPLOAD,         /* the batch's arrays, from the host */
@@ -99,12 +101,13 @@ typedef struct wf_graph {
 int32_t wf_graph_value(wf_graph *g, wf_value v);
 int32_t wf_graph_node(wf_graph *g, const wf_node *n);
 weft_status wf_graph_init(wf_graph *g, int32_t n_layers); /* with the input values */
-/* Has layers with page tables of their own read and write by these. Takes l. Call it before plans are made. K and V of all layers are of one size. */
+/* Has layers with page tables of their own read and write by these. Takes l. Call it before plans are made. K and V of
+ * all layers are of one size. */
 weft_status wf_graph_lay_out_kv(wf_graph *g, wf_kv_layout *l);
 /* A node without operands. */
 wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows);
-/* The nodes around a model. Before it: KV pages to the host and back, upload, tokens that only the device knows. Behind it, when g->logits
- * is set and attention knows its range for an asynchronous softmax: sampling and download. */
+/* The nodes around a model. Before it: KV pages to the host and back, upload, tokens that only the device knows. Behind
+ * it, when g->logits is set and attention knows its range for an asynchronous softmax: sampling and download. */
 weft_status wf_graph_begin(wf_graph *g);
 weft_status wf_graph_end(wf_graph *g);
 void wf_graph_free(wf_graph *g);

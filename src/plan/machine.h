@@ -1,5 +1,5 @@
-/* machine: the constants of a device, or of several that work on one model together, that the cost model goes by. They are data: measured,
- * or read from a table (devices.txt).
+/* machine: the constants of a device, or of several that work on one model together, that the cost model goes by. They
+ * are data: measured, or read from a table (devices.txt).
  */
 #ifndef WF_MACHINE_H
 #define WF_MACHINE_H
@@ -18,7 +18,8 @@ typedef struct wf_machine {
     double static_power, power_limit; /* watts */
 } wf_machine;
 
-/* One device of a table; path: NULL: the one that weft was built with. WEFT_ERR_ARG: it has no such device; the message lists those it has. */
+/* One device of a table; path: NULL: the one that weft was built with. WEFT_ERR_ARG: it has no such device; the message
+ * lists those it has. */
 weft_status wf_machine_find(const char *path, const char *name, wf_machine *out);
 /* n of these. */
 wf_machine wf_machine_times(const wf_machine *one, uint32_t n);

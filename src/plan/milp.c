@@ -26,7 +26,8 @@ void wf_milp_term(wf_milp *m, int var, double coef)
             m->coef[i] += coef;
             return;
         }
-    if (!wf_grow(&m->var_of, m->n_terms, &m->cap_var_of, sizeof *m->var_of) || !wf_grow(&m->coef, m->n_terms, &m->cap_coef, sizeof *m->coef)) {
+    if (!wf_grow(&m->var_of, m->n_terms, &m->cap_var_of, sizeof *m->var_of) ||
+        !wf_grow(&m->coef, m->n_terms, &m->cap_coef, sizeof *m->coef)) {
         m->no_memory = true;
         return;
     }
@@ -64,7 +65,8 @@ weft_status wf_milp_solve(wf_milp *m, double seconds, uint32_t nodes, double *x,
     *found = false;
     if (m->no_memory) return wf_fail(WEFT_ERR_NOMEM, "no memory for a program of %zu rows", m->n_rows);
     Cbc_Model *c = Cbc_newModel();
-    for (const wf_milp_var *v = m->vars; v < m->vars + m->n_vars; v++) Cbc_addCol(c, "", v->low, v->high, v->cost, (char)v->integer, 0, NULL, NULL);
+    for (const wf_milp_var *v = m->vars; v < m->vars + m->n_vars; v++)
+        Cbc_addCol(c, "", v->low, v->high, v->cost, (char)v->integer, 0, NULL, NULL);
     for (const wf_milp_row *r = m->rows; r < m->rows + m->n_rows; r++)
         Cbc_addRow(c, "", (int)r->n, m->var_of + r->first, m->coef + r->first, r->sense, r->rhs);
     Cbc_setLogLevel(c, 0);
@@ -97,6 +99,7 @@ weft_status wf_milp_solve(wf_milp *m, double seconds, uint32_t nodes, double *x,
 {
     (void)m, (void)seconds, (void)nodes, (void)x;
     *found = false;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "this weft was built without CBC: install coinor-libcbc-dev and build with -Dcbc=enabled");
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "this weft was built without CBC: install coinor-libcbc-dev and build with -Dcbc=enabled");
 }
 #endif

@@ -31,8 +31,9 @@ int wf_milp_add(wf_milp *m, double low, double high, bool integer, double cost);
 /* One term of the row that is being built, which wf_milp_row_end ends. */
 void wf_milp_term(wf_milp *m, int var, double coef);
 void wf_milp_row_end(wf_milp *m, char sense, double rhs);
-/* Writes the best solution to x [n_vars]; *found: there is one. Ends after so many seconds or nodes of the tree, whichever comes first; with the
- * nodes as the limit the result is the same every time. Ctrl-C waits for its end. WEFT_ERR_UNSUPPORTED: built without CBC. */
+/* Writes the best solution to x [n_vars]; *found: there is one. Ends after so many seconds or nodes of the tree,
+ * whichever comes first; with the nodes as the limit the result is the same every time. Ctrl-C waits for its end.
+ * WEFT_ERR_UNSUPPORTED: built without CBC. */
 weft_status wf_milp_solve(wf_milp *m, double seconds, uint32_t nodes, double *x, bool *found);
 void wf_milp_free(wf_milp *m);
 

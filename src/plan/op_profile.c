@@ -9,7 +9,7 @@
 #define SAME    1e-6 /* shares that differ less do so by being written as text */
 #define SLOWEST 1e-3 /* rates are at least this: what runs ends */
 
-/* ---- between the points ------------------------------------------------------------------------------------------- */
+/* ---- between the points ------------------------------------------------------------------------------------------ */
 
 const wf_op_times *wf_op_profile_find(const wf_op_profile *p, const char *name)
 {
@@ -30,8 +30,8 @@ static curve curve_at(const wf_op_times *op, const wf_op_time *begin)
     return c;
 }
 
-/* Below the fewest rows a kernel is no faster, above the most it takes time in proportion. Measured times may fall from one point to the
- * next by noise: each counts as the largest so far. */
+/* Below the fewest rows a kernel is no faster, above the most it takes time in proportion. Measured times may fall from
+ * one point to the next by noise: each counts as the largest so far. */
 static double curve_us(curve c, uint32_t rows)
 {
     double before = c.begin->us, at = c.begin->tokens;
@@ -57,7 +57,9 @@ double wf_class_rate(const wf_op_profile *p, enum wf_class class, double share)
     for (size_t i = 0; i < t->n; i++) {
         /* What varies counts as slow: a plan must not win by noise. */
         double rate = WF_MAX(before, t->points[i].rate - t->points[i].spread);
-        if (share <= t->points[i].share) return t->points[i].share == at ? rate : before + (rate - before) * (share - at) / (t->points[i].share - at);
+        if (share <= t->points[i].share)
+            return t->points[i].share == at ? rate
+                                            : before + (rate - before) * (share - at) / (t->points[i].share - at);
         before = rate, at = t->points[i].share;
     }
     return before;
@@ -83,7 +85,7 @@ double wf_op_rate(const wf_op_profile *p, const wf_op_times *op, uint32_t rows, 
     return WF_MAX(alone ? rate : WF_MIN(rate, together), SLOWEST);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static weft_status read_class(const char *word, enum wf_class *out)
 {
@@ -119,11 +121,15 @@ static weft_status add_time(wf_op_profile *p, const char *name, const wf_op_time
 {
     wf_op_times *op = (wf_op_times *)wf_op_profile_find(p, name);
     if (!op) return wf_fail(WEFT_ERR_FORMAT, "no line 'op %s CLASS' before this one", name);
-    bool fits = t->tokens && is_share(t->share) && t->share > 0 && is_amount(t->us) && t->us > 0 && is_amount(t->spread);
+    bool fits = t->tokens && is_share(t->share) && t->share > 0 && is_amount(t->us) && t->us > 0 &&
+                is_amount(t->spread);
     if (!fits) return wf_fail(WEFT_ERR_FORMAT, "want tokens from 1, a share above 0 and up to 1, and a time above 0");
     size_t at = op->n;
-    while (at && (op->times[at - 1].share < t->share || (op->times[at - 1].share == t->share && op->times[at - 1].tokens > t->tokens))) at--;
-    if (at && op->times[at - 1].share == t->share && op->times[at - 1].tokens == t->tokens) return wf_fail(WEFT_ERR_FORMAT, "the same point for the second time");
+    while (at && (op->times[at - 1].share < t->share ||
+                  (op->times[at - 1].share == t->share && op->times[at - 1].tokens > t->tokens)))
+        at--;
+    if (at && op->times[at - 1].share == t->share && op->times[at - 1].tokens == t->tokens)
+        return wf_fail(WEFT_ERR_FORMAT, "the same point for the second time");
     if (!wf_grow(&op->times, op->n, &op->cap, sizeof *t)) return WEFT_ERR_NOMEM;
     memmove(op->times + at + 1, op->times + at, (op->n - at) * sizeof *t);
     op->times[at] = *t;
@@ -134,11 +140,13 @@ static weft_status add_time(wf_op_profile *p, const char *name, const wf_op_time
 weft_status wf_op_profile_add_rate(wf_op_profile *p, enum wf_class class, const wf_share_rate *r)
 {
     wf_share_table *t = &p->together[class];
-    if (!is_share(r->share) || !is_share(r->rate) || !is_amount(r->spread)) return wf_fail(WEFT_ERR_FORMAT, "want a share and a rate from 0 to 1");
+    if (!is_share(r->share) || !is_share(r->rate) || !is_amount(r->spread))
+        return wf_fail(WEFT_ERR_FORMAT, "want a share and a rate from 0 to 1");
     if (t->n == WF_MAX_SHARES) return wf_fail(WEFT_ERR_FORMAT, "more than %d shares of a class", WF_MAX_SHARES);
     size_t at = t->n;
     while (at && t->points[at - 1].share > r->share) at--;
-    if (at && t->points[at - 1].share == r->share) return wf_fail(WEFT_ERR_FORMAT, "the same share for the second time");
+    if (at && t->points[at - 1].share == r->share)
+        return wf_fail(WEFT_ERR_FORMAT, "the same share for the second time");
     memmove(t->points + at + 1, t->points + at, (t->n - at) * sizeof *r);
     t->points[at] = *r;
     t->n++;
@@ -166,7 +174,7 @@ bool wf_op_profile_has_rate(const wf_op_profile *p, enum wf_class class, double 
     return false;
 }
 
-/* ---- energy ---------------------------------------------------------------------------------------------------------- */
+/* ---- energy ------------------------------------------------------------------------------------------------------ */
 
 bool wf_op_profile_has_energy(const wf_op_profile *p, const char *name, uint32_t tokens, double share)
 {
@@ -178,10 +186,14 @@ bool wf_op_profile_has_energy(const wf_op_profile *p, const char *name, uint32_t
 weft_status wf_op_profile_add_energy(wf_op_profile *p, const wf_op_energy *e)
 {
     const wf_energy_point *x = &e->each;
-    bool fits = e->tokens && is_share(e->share) && e->share > 0 && is_amount(x->joules) && x->joules > 0 && is_amount(x->seconds) && x->seconds > 0;
+    bool fits = e->tokens && is_share(e->share) && e->share > 0 && is_amount(x->joules) && x->joules > 0 &&
+                is_amount(x->seconds) && x->seconds > 0;
     if (!fits || !(x->flops >= 0 && x->flops < 1e24 && x->bytes >= 0 && x->bytes < 1e24))
-        return wf_fail(WEFT_ERR_FORMAT, "want tokens from 1, a share above 0 and up to 1, joules and a time above 0, flops and bytes below 1e24");
-    if (wf_op_profile_has_energy(p, e->name, e->tokens, e->share)) return wf_fail(WEFT_ERR_FORMAT, "the same energy for the second time");
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "want tokens from 1, a share above 0 and up to 1, joules and a time above 0, flops and bytes below 1e24");
+    if (wf_op_profile_has_energy(p, e->name, e->tokens, e->share))
+        return wf_fail(WEFT_ERR_FORMAT, "the same energy for the second time");
     if (!wf_grow(&p->energies, p->n_energies, &p->cap_energies, sizeof *e)) return WEFT_ERR_NOMEM;
     p->energies[p->n_energies++] = *e;
     return WEFT_OK;
@@ -191,7 +203,8 @@ bool wf_op_profile_fit_energy(wf_op_profile *p)
 {
     wf_energy e = {.idle = p->energy.idle, .power_limit = p->energy.power_limit, .quick = p->energy.quick};
     wf_energy_point *points = wf_calloc(WF_MAX(p->n_energies, (size_t)1), sizeof *points);
-    for (size_t i = 0; points && i < p->n_energies; i++) points[i] = p->energies[i].each, e.quick |= p->energies[i].quick;
+    for (size_t i = 0; points && i < p->n_energies; i++)
+        points[i] = p->energies[i].each, e.quick |= p->energies[i].quick;
     bool told = points && p->n_energies && wf_energy_fit(points, p->n_energies, &e);
     free(points);
     p->energy = e;
@@ -206,7 +219,7 @@ static bool read_mark(const char *rest, bool *quick)
     return !rest[strspn(rest, " \t")];
 }
 
-/* ---- lines ----------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 /* "NAME rest of the line" into a text. */
 static bool read_text(const char *line, const char *name, char *out, size_t cap)
@@ -255,19 +268,27 @@ static weft_status read_line(void *user, char *line)
     wf_share_rate r = {0};
     enum wf_class class = WF_N_CLASSES;
     bool bad = false;
-    if (sscanf(line, " made-for %32[0-9a-f] %32[0-9a-f] %n", p->device_key, p->model_key, &end) == 2 && end && !line[end]) return WEFT_OK;
-    if (read_label(line, "device", p->device, sizeof p->device) || read_label(line, "model", p->model, sizeof p->model)) return WEFT_OK;
-    if (read_number(line, "groups", &p->groups, &bad) || read_number(line, "tile", &p->tile, &bad) || read_number(line, "context", &p->context, &bad))
+    if (sscanf(line, " made-for %32[0-9a-f] %32[0-9a-f] %n", p->device_key, p->model_key, &end) == 2 && end &&
+        !line[end])
+        return WEFT_OK;
+    if (read_label(line, "device", p->device, sizeof p->device) || read_label(line, "model", p->model, sizeof p->model))
+        return WEFT_OK;
+    if (read_number(line, "groups", &p->groups, &bad) || read_number(line, "tile", &p->tile, &bad) ||
+        read_number(line, "context", &p->context, &bad))
         return bad ? wf_fail(WEFT_ERR_FORMAT, "want a whole number from 1 to 1000000") : WEFT_OK;
     if (sscanf(line, " op %23s %23s %n", name, word, &end) == 2 && end && !line[end]) {
         WF_TRY(read_class(word, &class));
         return add_op(p, name, class);
     }
-    if (sscanf(line, " time %23s tokens %lf share %lf us %lf spread %lf %n", name, &tokens, &t.share, &t.us, &t.spread, &end) == 5 && end && read_mark(line + end, &t.quick)) {
+    if (sscanf(line, " time %23s tokens %lf share %lf us %lf spread %lf %n", name, &tokens, &t.share, &t.us, &t.spread,
+               &end) == 5 &&
+        end && read_mark(line + end, &t.quick)) {
         t.tokens = whole_tokens(tokens);
         return add_time(p, name, &t);
     }
-    if (sscanf(line, " together %23s share %lf rate %lf spread %lf %n", word, &r.share, &r.rate, &r.spread, &end) == 4 && end && read_mark(line + end, &r.quick)) {
+    if (sscanf(line, " together %23s share %lf rate %lf spread %lf %n", word, &r.share, &r.rate, &r.spread, &end) ==
+            4 &&
+        end && read_mark(line + end, &r.quick)) {
         WF_TRY(read_class(word, &class));
         return wf_op_profile_add_rate(p, class, &r);
     }
@@ -290,8 +311,10 @@ static weft_status read_line(void *user, char *line)
             return wf_fail(WEFT_ERR_FORMAT, "want watts and picojoules from 0");
         return p->energy = e, WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME tokens N share R us T spread S [quick]', "
-                                    "'together CLASS share R rate P spread S [quick]', 'energy NAME tokens N share R joules J us T gflop F mb B [quick]' or "
+    return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME "
+                                    "tokens N share R us T spread S [quick]', "
+                                    "'together CLASS share R rate P spread S [quick]', 'energy NAME tokens N share R "
+                                    "joules J us T gflop F mb B [quick]' or "
                                     "'power idle W static W limit W flop PJ byte PJ [quick]'");
 }
 
@@ -307,7 +330,7 @@ weft_status wf_op_profile_load(const char *path, wf_op_profile *out)
     return WEFT_OK;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static const char *mark_of(bool quick)
 {
@@ -318,10 +341,12 @@ static void write_energy(const wf_op_profile *p, FILE *f)
 {
     const wf_energy *c = &p->energy;
     for (const wf_op_energy *e = p->energies; e < p->energies + p->n_energies; e++)
-        fprintf(f, "energy %s tokens %u share %.10g joules %.10g us %.10g gflop %.10g mb %.10g%s\n", e->name, e->tokens, e->share, e->each.joules, e->each.seconds * 1e6, e->each.flops / 1e9,
-                e->each.bytes / 1e6, mark_of(e->quick));
+        fprintf(f, "energy %s tokens %u share %.10g joules %.10g us %.10g gflop %.10g mb %.10g%s\n", e->name, e->tokens,
+                e->share, e->each.joules, e->each.seconds * 1e6, e->each.flops / 1e9, e->each.bytes / 1e6,
+                mark_of(e->quick));
     if (c->idle > 0 || c->static_power > 0 || c->power_limit > 0)
-        fprintf(f, "power idle %.10g static %.10g limit %.10g flop %.10g byte %.10g%s\n", c->idle, c->static_power, c->power_limit, c->flop * 1e12, c->byte * 1e12, mark_of(c->quick));
+        fprintf(f, "power idle %.10g static %.10g limit %.10g flop %.10g byte %.10g%s\n", c->idle, c->static_power,
+                c->power_limit, c->flop * 1e12, c->byte * 1e12, mark_of(c->quick));
 }
 
 void wf_op_profile_write(const wf_op_profile *p, FILE *f)
@@ -334,12 +359,14 @@ void wf_op_profile_write(const wf_op_profile *p, FILE *f)
     for (const wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++) {
         fprintf(f, "op %s %s\n", op->name, wf_class_name(op->class));
         for (const wf_op_time *t = op->times; t < op->times + op->n; t++)
-            fprintf(f, "time %s tokens %u share %.10g us %.10g spread %.10g%s\n", op->name, t->tokens, t->share, t->us, t->spread, mark_of(t->quick));
+            fprintf(f, "time %s tokens %u share %.10g us %.10g spread %.10g%s\n", op->name, t->tokens, t->share, t->us,
+                    t->spread, mark_of(t->quick));
     }
     for (size_t c = 0; c < WF_N_CLASSES; c++)
         for (size_t i = 0; i < p->together[c].n; i++) {
             const wf_share_rate *r = &p->together[c].points[i];
-            fprintf(f, "together %s share %.10g rate %.10g spread %.10g%s\n", wf_class_name((enum wf_class)c), r->share, r->rate, r->spread, mark_of(r->quick));
+            fprintf(f, "together %s share %.10g rate %.10g spread %.10g%s\n", wf_class_name((enum wf_class)c), r->share,
+                    r->rate, r->spread, mark_of(r->quick));
         }
     write_energy(p, f);
 }
@@ -355,16 +382,21 @@ weft_status wf_op_profile_save(const wf_op_profile *p, const char *path)
 
 void wf_op_profile_print(const wf_op_profile *p, FILE *f)
 {
-    fprintf(f, "%s, %s: %u work-groups, contexts of %u\n\n%-20s %-8s %7s %6s %10s %9s\n", *p->device ? p->device : "a device", *p->model ? p->model : "a model",
-            p->groups, p->context, "op", "class", "tokens", "share", "us", "spread");
+    fprintf(f, "%s, %s: %u work-groups, contexts of %u\n\n%-20s %-8s %7s %6s %10s %9s\n",
+            *p->device ? p->device : "a device", *p->model ? p->model : "a model", p->groups, p->context, "op", "class",
+            "tokens", "share", "us", "spread");
     for (const wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++)
         for (const wf_op_time *t = op->times; t < op->times + op->n; t++)
-            fprintf(f, "%-20s %-8s %7u %6.2f %10.1f %9.1f%s\n", op->name, wf_class_name(op->class), t->tokens, t->share, t->us, t->spread, mark_of(t->quick));
+            fprintf(f, "%-20s %-8s %7u %6.2f %10.1f %9.1f%s\n", op->name, wf_class_name(op->class), t->tokens, t->share,
+                    t->us, t->spread, mark_of(t->quick));
     for (size_t c = 0; c < WF_N_CLASSES; c++) {
-        if (p->together[c].n) fprintf(f, "\n%s beside another class: share of the device, part of the full rate\n", wf_class_name((enum wf_class)c));
+        if (p->together[c].n)
+            fprintf(f, "\n%s beside another class: share of the device, part of the full rate\n",
+                    wf_class_name((enum wf_class)c));
         for (size_t i = 0; i < p->together[c].n; i++) {
             const wf_share_rate *r = &p->together[c].points[i];
-            fprintf(f, "%6.2f %6.2f +- %.2f  %.*s\n", r->share, r->rate, r->spread, (int)(r->rate * 50 + 0.5), "##################################################");
+            fprintf(f, "%6.2f %6.2f +- %.2f  %.*s\n", r->share, r->rate, r->spread, (int)(r->rate * 50 + 0.5),
+                    "##################################################");
         }
     }
     if (p->n_energies)
@@ -378,7 +410,7 @@ void wf_op_profile_print(const wf_op_profile *p, FILE *f)
                 p->energy.static_power);
 }
 
-/* ---- without a trial's ----------------------------------------------------------------------------------------------- */
+/* ---- without a trial's ------------------------------------------------------------------------------------------- */
 
 /* Keeps those of the n items of a list that are not quick; n becomes how many these are. */
 #define DROP_QUICK(list, n)                                        \

@@ -1,5 +1,5 @@
-/* op_profile: how fast the ops of a model run on a device, as measured: what the search for plans goes by (NanoFlow, section 4.1.1). Data
- * that is read and written as text:
+/* op_profile: how fast the ops of a model run on a device, as measured: what the search for plans goes by (NanoFlow,
+ * section 4.1.1). Data that is read and written as text:
  *
  *     weft-profile 1
  *     device NVIDIA H200
@@ -16,12 +16,13 @@
  *     energy qkv tokens 128 share 1 joules 0.0196 us 31.9 gflop 12.9 mb 52.4
  *     power idle 118 static 150 limit 700 flop 0.82 byte 77
  *
- * `time` is an op alone, on so many of its rows and with so large a share R of the device. `together` is the table R -> P: the rate of ops of
- * a class, as a part of their full rate, when they have the share R and an op of another class has the rest; without it P = R, which for
- * compute is so by definition (copies, made by engines of their own, have the share 0 and leave compute 1; without it P = 1). Ops that the profile does not name take no time. `energy` is an op that ran again
- * and again alone: all joules of one run, from one to the next, and the work in it; `power` is what these say of the device, in watts and
- * picojoules (energy.h), 0 what is unknown; both only where power can be read. `quick` is a number of a trial (`weft tune --overlap --quick`), which a run in
- * earnest measures again.
+ * `time` is an op alone, on so many of its rows and with so large a share R of the device. `together` is the table R ->
+ * P: the rate of ops of a class, as a part of their full rate, when they have the share R and an op of another class
+ * has the rest; without it P = R, which for compute is so by definition (copies, made by engines of their own, have the
+ * share 0 and leave compute 1; without it P = 1). Ops that the profile does not name take no time. `energy` is an op
+ * that ran again and again alone: all joules of one run, from one to the next, and the work in it; `power` is what
+ * these say of the device, in watts and picojoules (energy.h), 0 what is unknown; both only where power can be read.
+ * `quick` is a number of a trial (`weft tune --overlap --quick`), which a run in earnest measures again.
  */
 #ifndef WF_OP_PROFILE_H
 #define WF_OP_PROFILE_H
@@ -84,12 +85,14 @@ void wf_op_profile_write(const wf_op_profile *p, FILE *f);
 void wf_op_profile_print(const wf_op_profile *p, FILE *f);
 void wf_op_profile_free(wf_op_profile *p);
 weft_status wf_op_profile_save(const wf_op_profile *p, const char *path);
-/* A time of an op, which is new if there is none of that name; a rate of a class. WEFT_ERR_FORMAT: there is one for that point, or it makes no sense. */
+/* A time of an op, which is new if there is none of that name; a rate of a class. WEFT_ERR_FORMAT: there is one for
+ * that point, or it makes no sense. */
 weft_status wf_op_profile_add_time(wf_op_profile *p, const char *name, enum wf_class class, const wf_op_time *t);
 weft_status wf_op_profile_add_rate(wf_op_profile *p, enum wf_class class, const wf_share_rate *r);
 weft_status wf_op_profile_add_energy(wf_op_profile *p, const wf_op_energy *e);
 bool wf_op_profile_has_energy(const wf_op_profile *p, const char *name, uint32_t tokens, double share);
-/* Sets the constants of the device by the energies of ops. False: these do not tell them, and the constants are unknown. */
+/* Sets the constants of the device by the energies of ops. False: these do not tell them, and the constants are
+ * unknown. */
 bool wf_op_profile_fit_energy(wf_op_profile *p);
 bool wf_op_profile_has_time(const wf_op_profile *p, const char *name, uint32_t tokens, double share);
 bool wf_op_profile_has_rate(const wf_op_profile *p, enum wf_class class, double share);
@@ -102,7 +105,8 @@ const wf_op_times *wf_op_profile_find(const wf_op_profile *p, const char *name);
 double wf_op_us(const wf_op_times *op, uint32_t rows);
 /* P of a class at R, less its spread: never less for a larger share. */
 double wf_class_rate(const wf_op_profile *p, enum wf_class class, double share);
-/* The part of its full rate at which an op runs with a share, alone or beside others; never less for a larger share, and above 0. */
+/* The part of its full rate at which an op runs with a share, alone or beside others; never less for a larger share,
+ * and above 0. */
 double wf_op_rate(const wf_op_profile *p, const wf_op_times *op, uint32_t rows, double share, bool alone);
 
 #endif

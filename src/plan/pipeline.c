@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static const wf_op_times *times_of(const wf_pipeline *p, size_t line)
 {
@@ -42,7 +42,7 @@ static void join_block(const wf_pipeline *p, wf_block *b, size_t line, double *l
     b->class = times_of(p, line)->class;
 }
 
-/* ---- needs --------------------------------------------------------------------------------------------------------- */
+/* ---- needs ------------------------------------------------------------------------------------------------------- */
 
 static int find_block(const wf_pipeline *p, const wf_node *n)
 {
@@ -81,12 +81,14 @@ bool wf_slot_needs(const wf_pipeline *p, const wf_slot *of, const wf_slot *what,
     return need && what->first < of->end && ((need & WF_NEEDS_KEYS) || of->first < what->end);
 }
 
-weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue, double small, wf_pipeline *out)
+weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue,
+                             double small, wf_pipeline *out)
 {
     *out = (wf_pipeline){.g = g, .profile = profile, .batch = *b, .copy_queue = copy_queue};
     WF_TRY(wf_plan_sequential(g, copy_queue, &out->whole));
     while (out->begin < out->whole.n_lines && out->whole.lines[out->begin].where == WF_LINE_ONCE) out->begin++;
-    for (out->end = out->begin; out->end < out->whole.n_lines && out->whole.lines[out->end].where != WF_LINE_ONCE;) out->end++;
+    for (out->end = out->begin; out->end < out->whole.n_lines && out->whole.lines[out->end].where != WF_LINE_ONCE;)
+        out->end++;
     double all = 0, largest = 0;
     for (size_t l = out->begin; l < out->end; l++) all += whole_us(out, l);
     if (all <= 0)
@@ -138,14 +140,16 @@ double wf_slot_us(const wf_pipeline *p, const wf_slot *s, const wf_cut *c, doubl
     return us;
 }
 
-/* ---- plans --------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 void wf_schedule_init(const wf_pipeline *p, const wf_cut *c, const wf_split *split, wf_schedule *out)
 {
     *out = (wf_schedule){.cut = *c};
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         uint32_t n = split ? WF_MIN(split->parts[b], c->parts) : c->parts;
-        for (uint32_t i = 0; i < n; i++) out->slots[out->n++] = (wf_slot){.block = b, .first = i * c->parts / n, .end = (i + 1) * c->parts / n, .share = 1};
+        for (uint32_t i = 0; i < n; i++)
+            out->slots[out->n++] = (wf_slot){
+                .block = b, .first = i * c->parts / n, .end = (i + 1) * c->parts / n, .share = 1};
     }
 }
 
@@ -163,7 +167,8 @@ static int next_slot(const wf_pipeline *p, const wf_schedule *s, const bool *sta
     int best = -1;
     for (size_t i = 0; i < s->n; i++) {
         bool ready = !stands[i];
-        for (size_t k = 0; k < s->n && ready; k++) ready = stands[k] || k == i || !comes_behind(p, &s->slots[i], &s->slots[k]);
+        for (size_t k = 0; k < s->n && ready; k++)
+            ready = stands[k] || k == i || !comes_behind(p, &s->slots[i], &s->slots[k]);
         if (ready && (best < 0 || s->slots[i].begin < s->slots[best].begin)) best = (int)i;
     }
     return best;

@@ -1,11 +1,13 @@
-/* pipeline: one layer as the search for plans sees it (NanoFlow, section 4.1.2), and the plan that a schedule of it stands for.
+/* pipeline: one layer as the search for plans sees it (NanoFlow, section 4.1.2), and the plan that a schedule of it
+ * stands for.
  *
- * Ops that take little stand with the op in front of them as one block; blocks of one class run on one queue, since ops that the same resource
- * bounds gain nothing side by side. A cut divides the tokens of a batch into cells; a slot is a block on one or more cells that lie together. A block may have a
- * slot for each cell, or fewer (a split says how many), so that ops are cut into different numbers of nano-operations.
+ * Ops that take little stand with the op in front of them as one block; blocks of one class run on one queue, since ops
+ * that the same resource bounds gain nothing side by side. A cut divides the tokens of a batch into cells; a slot is a
+ * block on one or more cells that lie together. A block may have a slot for each cell, or fewer (a split says how
+ * many), so that ops are cut into different numbers of nano-operations.
  *
- * All layers run alike, so a schedule is one round of a cycle: in round l run the slots of layer l, and those marked `next` of layer l + 1. A
- * slot needs another if and only if the ops do and their tokens intersect.
+ * All layers run alike, so a schedule is one round of a cycle: in round l run the slots of layer l, and those marked
+ * `next` of layer l + 1. A slot needs another if and only if the ops do and their tokens intersect.
  */
 #ifndef WF_PIPELINE_H
 #define WF_PIPELINE_H
@@ -41,7 +43,8 @@ typedef struct wf_cut {
     wf_boundary at[WF_MAX_PARTS + 1];
 } wf_cut;
 
-/* Into how many slots each block is cut: at most as many as there are cells, which are shared out as equally as they can be. */
+/* Into how many slots each block is cut: at most as many as there are cells, which are shared out as equally as they
+ * can be. */
 typedef struct wf_split {
     uint32_t parts[WF_MAX_BLOCKS];
 } wf_split;
@@ -59,8 +62,10 @@ typedef struct wf_schedule {
     double period; /* of a round, as its stage expects it */
 } wf_schedule;
 
-/* small: the part of a layer's time below which an op stands with another one. The caller frees it, also after a failure. */
-weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue, double small, wf_pipeline *out);
+/* small: the part of a layer's time below which an op stands with another one. The caller frees it, also after a
+ * failure. */
+weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue,
+                             double small, wf_pipeline *out);
 void wf_pipeline_free(wf_pipeline *p);
 /* Microseconds of a slot with a share of the device; alone or beside others. */
 double wf_slot_us(const wf_pipeline *p, const wf_slot *s, const wf_cut *c, double share, bool alone);
@@ -68,7 +73,8 @@ double wf_slot_us(const wf_pipeline *p, const wf_slot *s, const wf_cut *c, doubl
 bool wf_slot_needs(const wf_pipeline *p, const wf_slot *of, const wf_slot *what, bool before);
 /* All slots, block after block. split NULL: one for each cell. */
 void wf_schedule_init(const wf_pipeline *p, const wf_cut *c, const wf_split *split, wf_schedule *out);
-/* In the order in which they begin, but behind what they need of the same round. WEFT_ERR_ARG: needs go round in a circle. */
+/* In the order in which they begin, but behind what they need of the same round. WEFT_ERR_ARG: needs go round in a
+ * circle. */
 weft_status wf_schedule_sort(const wf_pipeline *p, wf_schedule *s);
 /* The lines of a plan, in the order of the slots. */
 weft_status wf_schedule_plan(const wf_pipeline *p, const wf_schedule *s, wf_plan *out);

@@ -1,14 +1,16 @@
-/* place: gives every activation columns of a buffer, reusing those whose value is dead (FlashDecoding++Next, section V: a whole
- * layer needs only three buffers, and every layer reuses them).
+/* place: gives every activation columns of a buffer, reusing those whose value is dead (FlashDecoding++Next, section V:
+ * a whole layer needs only three buffers, and every layer reuses them).
  *
- * Values that are computed in place are one block: element-wise ops, as a residual's addition or SiLU, write over what they read. Blocks
- * are placed from the widest to the narrowest, each into the first gap of a buffer that is free as long as it lives, and else into a new
- * buffer, so that buffers never grow: in a Llama layer the widest is the result of gate and up, and holds what attention needs before it;
- * the second is the residual stream, the third the normalised input.
+ * Values that are computed in place are one block: element-wise ops, as a residual's addition or SiLU, write over what
+ * they read. Blocks are placed from the widest to the narrowest, each into the first gap of a buffer that is free as
+ * long as it lives, and else into a new buffer, so that buffers never grow: in a Llama layer the widest is the result
+ * of gate and up, and holds what attention needs before it; the second is the residual stream, the third the normalised
+ * input.
  *
- * Where all ops of a layer are cut at the same tokens, nano-batches never touch each other's rows, and what matters is the
- * order of the ops for one of them, which is the graph's. Else, and where layers are interleaved, it is the plan's. Queues that
- * run side by side are safe all the same: nano-operations whose rows and columns meet wait for each other (wait.c).
+ * Where all ops of a layer are cut at the same tokens, nano-batches never touch each other's rows, and what matters is
+ * the order of the ops for one of them, which is the graph's. Else, and where layers are interleaved, it is the plan's.
+ * Queues that run side by side are safe all the same: nano-operations whose rows and columns meet wait for each other
+ * (wait.c).
  */
 #include "plan/plan.h"
 
@@ -45,7 +47,8 @@ static bool same_boundary(wf_boundary a, wf_boundary b)
 static size_t count_lines(const wf_plan *p, const wf_plan_line *like)
 {
     size_t n = 0;
-    for (size_t i = 0; i < p->n_lines; i++) n += !strcmp(p->lines[i].name, like->name) && p->lines[i].where == like->where;
+    for (size_t i = 0; i < p->n_lines; i++)
+        n += !strcmp(p->lines[i].name, like->name) && p->lines[i].where == like->where;
     return n;
 }
 
@@ -53,7 +56,9 @@ static bool has_cut(const wf_plan *p, const wf_plan_line *op, const wf_plan_line
 {
     for (size_t i = 0; i < p->n_lines; i++) {
         const wf_plan_line *l = &p->lines[i];
-        if (l->where == op->where && !strcmp(l->name, op->name) && same_boundary(l->begin, cut->begin) && same_boundary(l->end, cut->end)) return true;
+        if (l->where == op->where && !strcmp(l->name, op->name) && same_boundary(l->begin, cut->begin) &&
+            same_boundary(l->end, cut->end))
+            return true;
     }
     return false;
 }
@@ -99,8 +104,8 @@ static bool read_by_others(const placer *s, int32_t value, uint32_t node)
     return false;
 }
 
-/* Values that a node may overwrite with its result, where nobody needs them afterwards: an input or a workspace that may share the
- * output's storage, as a residual or a gate, and what a collective combines in place. */
+/* Values that a node may overwrite with its result, where nobody needs them afterwards: an input or a workspace that
+ * may share the output's storage, as a residual or a gate, and what a collective combines in place. */
 static int32_t replaceable_value(const wf_node *n)
 {
     if (n->kind != WF_NODE_KERNEL) return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
@@ -118,18 +123,21 @@ static int32_t replaceable_value(const wf_node *n)
 /* Can a result be in the place of an older value? In its first columns only where the node writes the whole of it. */
 static bool fits_in(const wf_value *v, const wf_operand *written, const wf_value *old)
 {
-    return v->rows == old->rows && v->dtype == old->dtype && (v->cols == old->cols || (!written->cols && v->cols < old->cols));
+    return v->rows == old->rows && v->dtype == old->dtype &&
+           (v->cols == old->cols || (!written->cols && v->cols < old->cols));
 }
 
 static int32_t inherited_block(const placer *s, uint32_t node, int32_t value)
 {
     const wf_node *n = &s->g->nodes[node];
     int32_t old = n->out[0].value == value ? replaceable_value(n) : -1;
-    if (old < 0 || s->g->values[old].kind != WF_VALUE_ACT || s->dies[old] == READ_BY_HOST || read_by_others(s, old, node)) return -1;
+    if (old < 0 || s->g->values[old].kind != WF_VALUE_ACT || s->dies[old] == READ_BY_HOST ||
+        read_by_others(s, old, node))
+        return -1;
     return fits_in(&s->g->values[value], &n->out[0], &s->g->values[old]) ? s->block_of[old] : -1;
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 /* In the order of the nodes, and of one its workspaces first. Several may write columns or rows of one value. */
 static void find_blocks(placer *s)
@@ -164,13 +172,15 @@ static void by_width(const placer *s, uint32_t *order)
     }
 }
 
-/* ---- gaps ---------------------------------------------------------------------------------------------------------- */
+/* ---- gaps -------------------------------------------------------------------------------------------------------- */
 
 /* The end of a block that lives in these columns of the buffer while b does; `from` itself if there is none. */
 static uint32_t end_of_conflict(const placer *s, const block *b, int32_t buffer, uint32_t from)
 {
     for (const block *o = s->blocks; o < s->blocks + s->n_blocks; o++)
-        if (o->buffer == buffer && o->born <= b->dies && b->born <= o->dies && o->offset < from + b->width && from < o->offset + o->width) return o->offset + o->width;
+        if (o->buffer == buffer && o->born <= b->dies && b->born <= o->dies && o->offset < from + b->width &&
+            from < o->offset + o->width)
+            return o->offset + o->width;
     return from;
 }
 
@@ -235,8 +245,15 @@ weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad)
     weft_status s = WEFT_ERR_NOMEM;
     if (numbers && block_of && blocks && p->buffer_of && p->offset_of) {
         for (size_t v = 0; v < values; v++) p->buffer_of[v] = block_of[v] = -1;
-        placer placing = {.g = g, .p = p, .first = numbers, .last = numbers + nodes, .dies = numbers + 2 * nodes, .order = numbers + 2 * nodes + values,
-                          .block_of = block_of, .blocks = blocks, .pad = pad};
+        placer placing = {.g = g,
+                          .p = p,
+                          .first = numbers,
+                          .last = numbers + nodes,
+                          .dies = numbers + 2 * nodes,
+                          .order = numbers + 2 * nodes + values,
+                          .block_of = block_of,
+                          .blocks = blocks,
+                          .pad = pad};
         s = place_all(&placing);
     }
     free(numbers);
@@ -245,7 +262,7 @@ weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad)
     return s;
 }
 
-/* ---- one set of buffers for all plans -------------------------------------------------------------------------------- */
+/* ---- one set of buffers for all plans ---------------------------------------------------------------------------- */
 
 /* The n-th buffer of that kind of rows; -1: there are fewer. */
 static int32_t nth_buffer(const wf_plan *p, enum wf_rows rows, size_t n)
@@ -282,7 +299,8 @@ static weft_status merge_into(wf_plan *all, const wf_plan *p)
 static weft_status adopt_buffers(const wf_graph *g, wf_plan *p, const wf_plan *all)
 {
     for (size_t v = 0; v < g->n_values; v++)
-        if (p->buffer_of[v] >= 0) p->buffer_of[v] = nth_buffer(all, p->buffers[p->buffer_of[v]].rows, rank_of(p, p->buffer_of[v]));
+        if (p->buffer_of[v] >= 0)
+            p->buffer_of[v] = nth_buffer(all, p->buffers[p->buffer_of[v]].rows, rank_of(p, p->buffer_of[v]));
     wf_act_buffer *buffers = wf_calloc(all->n_buffers, sizeof *buffers);
     if (!buffers) return WEFT_ERR_NOMEM;
     memcpy(buffers, all->buffers, all->n_buffers * sizeof *buffers);

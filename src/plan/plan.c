@@ -14,14 +14,16 @@ weft_status wf_plan_add_line(wf_plan *p, const wf_plan_line *l)
 const wf_plan_line *wf_plan_find_line(const wf_plan *p, const wf_node *n)
 {
     for (size_t i = 0; i < p->n_lines; i++)
-        if ((p->lines[i].where != WF_LINE_ONCE) == (n->layer != WF_ONCE) && !strcmp(p->lines[i].name, n->name)) return &p->lines[i];
+        if ((p->lines[i].where != WF_LINE_ONCE) == (n->layer != WF_ONCE) && !strcmp(p->lines[i].name, n->name))
+            return &p->lines[i];
     return NULL;
 }
 
 const wf_node *wf_plan_find_node(const wf_graph *g, const wf_plan_line *l)
 {
     for (size_t i = 0; i < g->n_nodes; i++)
-        if ((g->nodes[i].layer != WF_ONCE) == (l->where != WF_LINE_ONCE) && !strcmp(g->nodes[i].name, l->name)) return &g->nodes[i];
+        if ((g->nodes[i].layer != WF_ONCE) == (l->where != WF_LINE_ONCE) && !strcmp(g->nodes[i].name, l->name))
+            return &g->nodes[i];
     return NULL;
 }
 
@@ -39,8 +41,8 @@ weft_status wf_plan_copy_lines(const wf_plan *p, wf_plan *out)
     return WEFT_OK;
 }
 
-/* Where the line of node i belongs: before that of the next op of its layer that has one. Layers may differ in their ops, for one fuses
- * what another cannot. */
+/* Where the line of node i belongs: before that of the next op of its layer that has one. Layers may differ in their
+ * ops, for one fuses what another cannot. */
 static size_t place_of(const wf_plan *p, const wf_graph *g, size_t i)
 {
     for (size_t next = i + 1; next < g->n_nodes && g->nodes[next].layer == g->nodes[i].layer; next++) {
@@ -133,9 +135,11 @@ static weft_status overlap_plan(const cut *c, bool copy_queue, wf_plan *out)
     return s;
 }
 
-weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue, wf_plans *out)
+weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue,
+                             wf_plans *out)
 {
-    if (n_parts < 2 || n_parts > WF_MAX_RANGES) return wf_fail(WEFT_ERR_ARG, "%u nano-batches: want 2 to %d", n_parts, WF_MAX_RANGES);
+    if (n_parts < 2 || n_parts > WF_MAX_RANGES)
+        return wf_fail(WEFT_ERR_ARG, "%u nano-batches: want 2 to %d", n_parts, WF_MAX_RANGES);
     size_t n = 1;
     while (n < 9 && max_tokens >> n >= WF_MAX(n_parts, 2u)) n++;
     *out = (wf_plans){0};
@@ -148,7 +152,7 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
     return WEFT_OK;
 }
 
-/* ---- the choice ---------------------------------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 /* Decodes of n_tokens, in whole ones, so that a share holds for any number of tokens. */
 static uint32_t decodes_of(float share, uint32_t n_tokens)

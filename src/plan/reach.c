@@ -10,12 +10,14 @@ typedef struct reach {
     double share;   /* of decodes, of the step that was won */
 } reach;
 
-static weft_status try_decodes(const reach *r, uint32_t tokens, uint32_t decodes, uint32_t context, enum wf_verdict *out)
+static weft_status try_decodes(const reach *r, uint32_t tokens, uint32_t decodes, uint32_t context,
+                               enum wf_verdict *out)
 {
     return r->p->try_step(r->p->user, &(wf_step_kind){tokens, decodes, context}, out);
 }
 
-/* A share of none or all has others beside it which have one token of the other kind, and with it all that such a token costs. */
+/* A share of none or all has others beside it which have one token of the other kind, and with it all that such a token
+ * costs. */
 static weft_status try_step(const reach *r, uint32_t tokens, double share, uint32_t context, enum wf_verdict *out)
 {
     uint32_t decodes = (uint32_t)(share * tokens + 1e-3), beside = !decodes ? 1 : tokens - 1;
@@ -40,8 +42,8 @@ static weft_status wins_at(const reach *r, uint32_t context, double share, bool 
     return WEFT_OK;
 }
 
-/* The largest number below `tokens` to be tried, of some between all and half of them and those just behind a cut, where a nano-batch has one token and costs
- * nearly as much as with many; 0: none. */
+/* The largest number below `tokens` to be tried, of some between all and half of them and those just behind a cut,
+ * where a nano-batch has one token and costs nearly as much as with many; 0: none. */
 static uint32_t fewer_tokens(const reach *r, uint32_t tokens)
 {
     uint32_t all = r->p->won.tokens, half = all - all / 2, next = 0;
@@ -57,7 +59,8 @@ static uint32_t fewer_tokens(const reach *r, uint32_t tokens)
 static weft_status find_contexts(const reach *r)
 {
     bool wins;
-    uint32_t context = r->p->won.context, less = WF_MAX(1u, context / 2), more = (uint32_t)WF_MIN(2 * (uint64_t)context, (uint64_t)r->p->most_context);
+    uint32_t context = r->p->won.context, less = WF_MAX(1u, context / 2),
+             more = (uint32_t)WF_MIN(2 * (uint64_t)context, (uint64_t)r->p->most_context);
     WF_TRY(wins_at(r, less, r->share, &wins));
     if (wins) r->out->least_context = less;
     if (more <= context) return WEFT_OK;
@@ -80,7 +83,7 @@ static weft_status find_share(const reach *r, double last, float *reached)
     return WEFT_OK;
 }
 
-/* ---- inside ------------------------------------------------------------------------------------------------------------ */
+/* ---- inside ------------------------------------------------------------------------------------------------------ */
 
 /* The step that was won, and what is a part of its tokens without being a round number as text. */
 static wf_bucket only_won(const reach *r)
@@ -88,7 +91,12 @@ static wf_bucket only_won(const reach *r)
     const wf_step_kind *w = &r->p->won;
     float share = (float)r->share;
     /* decodes alone are not all but one */
-    return (wf_bucket){w->tokens, w->tokens, w->context, w->context, share < 1 ? share * (1 - ROUNDING) : 1, WF_MIN(share * (1 + ROUNDING), 1.0f)};
+    return (wf_bucket){w->tokens,
+                       w->tokens,
+                       w->context,
+                       w->context,
+                       share < 1 ? share * (1 - ROUNDING) : 1,
+                       WF_MIN(share * (1 + ROUNDING), 1.0f)};
 }
 
 /* Does it win with some steps from all over what it has reached? */
@@ -99,7 +107,9 @@ static weft_status holds_inside(const reach *r, uint64_t seed, bool *holds)
     for (uint64_t i = 0; i < 3 * INSIDE && v != WF_LOSES; i += 3) {
         uint32_t tokens = b->least_tokens + (uint32_t)(wf_random(seed, i) % (b->tokens - b->least_tokens + 1));
         uint32_t context = b->least_context + (uint32_t)(wf_random(seed, i + 1) % (b->context - b->least_context + 1));
-        WF_TRY(try_step(r, tokens, (double)b->least_decodes + wf_random_unit(seed, i + 2) * (double)(b->decodes - b->least_decodes), context, &v));
+        WF_TRY(try_step(
+            r, tokens, (double)b->least_decodes + wf_random_unit(seed, i + 2) * (double)(b->decodes - b->least_decodes),
+            context, &v));
     }
     *holds = v != WF_LOSES;
     return WEFT_OK;

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define SMALL 0.04 /* of a layer: ops that take less stand with others */
-#define ENERGY_PART 0.01 /* of the time that joules would need beyond that of a plan, which tells plans apart and hides none */
+#define ENERGY_PART                                                                                                    \
+    0.01 /* of the time that joules would need beyond that of a plan, which tells plans apart and hides none */
 
 typedef struct search {
     const wf_search_params *params;
@@ -26,7 +27,7 @@ typedef struct search {
     bool stopped;
 } search;
 
-/* ---- results ------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static uint32_t n_kept(const search *s)
 {
@@ -38,8 +39,8 @@ static bool same_lines(const wf_plan *a, const wf_plan *b)
     if (a->n_lines != b->n_lines) return false;
     for (size_t i = 0; i < a->n_lines; i++) {
         const wf_plan_line *x = &a->lines[i], *y = &b->lines[i];
-        if (strcmp(x->name, y->name) || x->where != y->where || x->queue != y->queue || x->groups != y->groups || x->begin.tokens != y->begin.tokens ||
-            x->end.tokens != y->end.tokens || x->begin.decode != y->begin.decode)
+        if (strcmp(x->name, y->name) || x->where != y->where || x->queue != y->queue || x->groups != y->groups ||
+            x->begin.tokens != y->begin.tokens || x->end.tokens != y->end.tokens || x->begin.decode != y->begin.decode)
             return false;
     }
     return true;
@@ -50,7 +51,8 @@ static weft_status keep_plan(search *s, const wf_plan *plan, double us, const ch
 {
     wf_search_result *r = s->out;
     size_t at = r->n;
-    double joules_us = wf_simulate_energy(s->pl.g, plan, s->pl.profile, &s->params->batch), rank = us + ENERGY_PART * WF_MAX(0, joules_us - us);
+    double joules_us = wf_simulate_energy(s->pl.g, plan, s->pl.profile, &s->params->batch),
+           rank = us + ENERGY_PART * WF_MAX(0, joules_us - us);
     for (size_t i = 0; i < r->n; i++)
         if (same_lines(&r->list[i].plan, plan)) return WEFT_OK;
     while (at && r->list[at - 1].rank > rank) at--;
@@ -69,7 +71,7 @@ static weft_status keep_plan(search *s, const wf_plan *plan, double us, const ch
     return WEFT_OK;
 }
 
-/* ---- trying plans -------------------------------------------------------------------------------------------------- */
+/* ---- trying plans ------------------------------------------------------------------------------------------------ */
 
 /* Adds nano-operations, buffers and waits to the lines. */
 static weft_status finish_plan(const wf_graph *g, wf_plan *p)
@@ -89,7 +91,8 @@ static void set_groups(const search *s, wf_plan *p, enum wf_class class, double 
     for (size_t b = 0; b < s->pl.n_blocks; b++) {
         if (s->pl.blocks[b].class != class) continue;
         for (size_t i = 0; i < p->n_lines; i++)
-            if (p->lines[i].where != WF_LINE_ONCE && p->lines[i].queue == s->pl.blocks[b].queue) p->lines[i].groups = wf_groups_of_share(s->pl.profile, share);
+            if (p->lines[i].where != WF_LINE_ONCE && p->lines[i].queue == s->pl.blocks[b].queue)
+                p->lines[i].groups = wf_groups_of_share(s->pl.profile, share);
     }
     for (size_t i = 0; i < p->n_nanos; i++) p->nanos[i].groups = p->lines[p->nanos[i].line].groups;
 }
@@ -100,16 +103,19 @@ static weft_status try_shares(const search *s, wf_plan *p, double *best_us)
     uint32_t steps = wf_share_steps(s->pl.profile), best = steps;
     for (uint32_t r = steps; r > 0; r--) {
         double us, share = (double)r / steps;
-        for (size_t c = 0; c < WF_N_CLASSES; c++) set_groups(s, p, (enum wf_class)c, r == steps || c == WF_CLASS_COMPUTE ? share : 1 - share);
+        for (size_t c = 0; c < WF_N_CLASSES; c++)
+            set_groups(s, p, (enum wf_class)c, r == steps || c == WF_CLASS_COMPUTE ? share : 1 - share);
         WF_TRY(simulate_plan(s, p, &us));
         if (r == steps || us < *best_us) best = r, *best_us = us;
     }
     for (size_t c = 0; c < WF_N_CLASSES; c++)
-        set_groups(s, p, (enum wf_class)c, best == steps || c == WF_CLASS_COMPUTE ? (double)best / steps : (double)(steps - best) / steps);
+        set_groups(s, p, (enum wf_class)c,
+                   best == steps || c == WF_CLASS_COMPUTE ? (double)best / steps : (double)(steps - best) / steps);
     return WEFT_OK;
 }
 
-/* by_class: tries shares by class instead of those of the schedule. A schedule whose plan cannot be is no candidate, and takes for ever. */
+/* by_class: tries shares by class instead of those of the schedule. A schedule whose plan cannot be is no candidate,
+ * and takes for ever. */
 static weft_status try_schedule(search *s, const wf_schedule *schedule, bool by_class, const char *how, double *us)
 {
     wf_plan plan;
@@ -130,7 +136,7 @@ static weft_status try_schedule(search *s, const wf_schedule *schedule, bool by_
     return status == WEFT_ERR_ARG ? WEFT_OK : status;
 }
 
-/* ---- cuts ---------------------------------------------------------------------------------------------------------- */
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
 
 /* The boundary of `tiles` tiles, in parts that are multiples of so many. */
 static wf_boundary tiles_at(const search *s, uint32_t tiles)
@@ -139,7 +145,8 @@ static wf_boundary tiles_at(const search *s, uint32_t tiles)
 }
 
 /* All cuts of n tiles from `from` on into parts that are multiples of `by` tiles; the equal ones among them. */
-static void add_cuts(const search *s, wf_cut *c, uint32_t part, uint32_t from, uint32_t n, uint32_t by, wf_cut *list, size_t *n_list)
+static void add_cuts(const search *s, wf_cut *c, uint32_t part, uint32_t from, uint32_t n, uint32_t by, wf_cut *list,
+                     size_t *n_list)
 {
     if (part >= WF_MIN(c->parts, (uint32_t)WF_MAX_PARTS)) {
         c->at[part] = (wf_boundary){.end = true};
@@ -153,7 +160,7 @@ static void add_cuts(const search *s, wf_cut *c, uint32_t part, uint32_t from, u
     }
 }
 
-/* ---- built-in orders ----------------------------------------------------------------------------------------------- */
+/* ---- built-in orders --------------------------------------------------------------------------------------------- */
 
 /* The compute that a layer begins with. */
 static bool block_leads(const wf_pipeline *p, size_t block)
@@ -177,7 +184,8 @@ static weft_status init_built_in(const search *s, const wf_cut *cut, const wf_sp
         if (s->pl.blocks[b].class != WF_CLASS_COMPUTE) middle = b;
     for (wf_slot *l = out->slots; l < out->slots + out->n; l++) {
         l->next = early && block_leads(&s->pl, l->block);
-        l->begin = (l->end - 1) * BATCH + l->block + (l->block <= middle && !l->next ? 0 : REST) + (l->next ? WF_MAX_BLOCKS : 0);
+        l->begin = (l->end - 1) * BATCH + l->block + (l->block <= middle && !l->next ? 0 : REST) +
+                   (l->next ? WF_MAX_BLOCKS : 0);
     }
     return wf_schedule_sort(&s->pl, out);
 }
@@ -190,13 +198,14 @@ static weft_status try_built_in(search *s, const wf_cut *cut, const wf_split *sp
         wf_schedule schedule;
         double us;
         WF_TRY(init_built_in(s, cut, split, early, &schedule));
-        WF_TRY(try_schedule(s, &schedule, true, early ? "layers interleaved, shares by class" : "built-in order, shares by class", &us));
+        WF_TRY(try_schedule(s, &schedule, true,
+                            early ? "layers interleaved, shares by class" : "built-in order, shares by class", &us));
         *best = WF_MIN(*best, us);
     }
     return WEFT_OK;
 }
 
-/* ---- the search ---------------------------------------------------------------------------------------------------- */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 
 /* True: it is to end. */
 static bool search_step(search *s)
@@ -211,7 +220,8 @@ static bool search_step(search *s)
 /* No program takes more than a tenth of the time, so that a slow one leaves some to others. */
 static wf_stage_limits limits_of(const search *s)
 {
-    double left = (double)(s->end_ns - WF_MIN(s->end_ns, wf_now_ns())) / 1e9, all = s->params->seconds > 0 ? s->params->seconds : 600;
+    double left = (double)(s->end_ns - WF_MIN(s->end_ns, wf_now_ns())) / 1e9,
+           all = s->params->seconds > 0 ? s->params->seconds : 600;
     return (wf_stage_limits){WF_MIN(left, all / 10), s->params->nodes ? s->params->nodes : 2000};
 }
 
@@ -260,8 +270,9 @@ static weft_status improve_split(search *s, wf_split *split, bool *any)
     return WEFT_OK;
 }
 
-/* Fewer parts for some blocks, one after another as long as that helps: what gains nothing by being cut then costs no more than whole. Only the last of these
- * is kept, or others much like it would take the place of plans that are another idea. */
+/* Fewer parts for some blocks, one after another as long as that helps: what gains nothing by being cut then costs no
+ * more than whole. Only the last of these is kept, or others much like it would take the place of plans that are
+ * another idea. */
 static weft_status try_splits(search *s)
 {
     wf_split split;
@@ -336,7 +347,8 @@ static weft_status search_all(search *s)
 weft_status wf_search(const wf_graph *g, const wf_op_profile *profile, const wf_search_params *p, wf_search_result *out)
 {
     *out = (wf_search_result){0};
-    if (!p->batch.tokens || p->batch.decodes > p->batch.tokens) return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes", p->batch.tokens, p->batch.decodes);
+    if (!p->batch.tokens || p->batch.decodes > p->batch.tokens)
+        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes", p->batch.tokens, p->batch.decodes);
     search *s = wf_calloc(1, sizeof *s);
     if (!s) return WEFT_ERR_NOMEM;
     s->params = p;
@@ -383,10 +395,12 @@ weft_status wf_found_plans(const wf_graph *g, bool copy_queue, const wf_load_pla
     return put_plan(g, copy_queue, NULL, (wf_bucket){0}, out);
 }
 
-weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, bool copy_queue, const char *path)
+weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, bool copy_queue,
+                          const char *path)
 {
     wf_plans *file = wf_calloc(1, sizeof *file);
-    wf_load_plan l = {strcmp(f->how, "sequential") && b->tokens > 1 ? &f->plan : NULL, {.least_tokens = b->tokens / 2 + 1, .tokens = b->tokens}};
+    wf_load_plan l = {strcmp(f->how, "sequential") && b->tokens > 1 ? &f->plan : NULL,
+                      {.least_tokens = b->tokens / 2 + 1, .tokens = b->tokens}};
     if (!file) return WEFT_ERR_NOMEM;
     weft_status s = wf_found_plans(g, copy_queue, &l, 1, file);
     if (s == WEFT_OK) s = wf_plans_save(file, path);

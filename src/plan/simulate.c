@@ -44,7 +44,10 @@ static void list_jobs(sim *s, const wf_sim_batch *b)
         const wf_op_times *op = wf_op_profile_find(s->profile, node->name);
         uint32_t rows = wf_nano_range(node, n, b->decodes, b->tokens, b->logits).count;
         bool copies = op && op->class == WF_CLASS_COPY;
-        s->jobs[i] = (job){.op = op, .rows = rows, .us = wf_op_us(op, rows), .share = copies ? 0 : wf_share_of_groups(s->profile, n->groups)};
+        s->jobs[i] = (job){.op = op,
+                           .rows = rows,
+                           .us = wf_op_us(op, rows),
+                           .share = copies ? 0 : wf_share_of_groups(s->profile, n->groups)};
         *(last[n->queue] ? &s->jobs[last[n->queue] - 1].next : &s->head[n->queue]) = i + 1;
         last[n->queue] = i + 1;
     }
@@ -129,14 +132,21 @@ static weft_status run_queues(sim *s)
         WF_TRY(advance_clock(s, &any));
     }
     for (uint32_t q = 0; q < s->p->n_queues; q++)
-        if (s->head[q]) return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for ever", s->g->nodes[s->p->nanos[s->head[q] - 1].node].name);
+        if (s->head[q])
+            return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for ever",
+                           s->g->nodes[s->p->nanos[s->head[q] - 1].node].name);
     return WEFT_OK;
 }
 
-weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
-                               wf_sim_pieces *pieces, double *us)
+weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b,
+                               wf_sim_span *spans, wf_sim_pieces *pieces, double *us)
 {
-    sim s = {.g = g, .p = p, .profile = profile, .spans = spans, .pieces = pieces, .jobs = wf_calloc(p->n_nanos, sizeof *s.jobs)};
+    sim s = {.g = g,
+             .p = p,
+             .profile = profile,
+             .spans = spans,
+             .pieces = pieces,
+             .jobs = wf_calloc(p->n_nanos, sizeof *s.jobs)};
     if (!s.jobs) return WEFT_ERR_NOMEM;
     list_jobs(&s, b);
     weft_status status = run_queues(&s);
@@ -145,7 +155,8 @@ weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_
     return status;
 }
 
-weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us)
+weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b,
+                        wf_sim_span *spans, double *us)
 {
     return wf_simulate_pieces(g, p, profile, b, spans, NULL, us);
 }
@@ -173,6 +184,7 @@ void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *
         char tokens[24];
         snprintf(tokens, sizeof tokens, "%u-%u", r.first, r.first + r.count);
         if (r.count && spans[i].end > spans[i].begin)
-            fprintf(f, "%5d %-20s %5u %-11s %11.1f %11.1f\n", node->layer, node->name, p->nanos[i].queue, tokens, spans[i].begin, spans[i].end);
+            fprintf(f, "%5d %-20s %5u %-11s %11.1f %11.1f\n", node->layer, node->name, p->nanos[i].queue, tokens,
+                    spans[i].begin, spans[i].end);
     }
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- expansion: lines x layers -> nano-operations ------------------------------------------------------------------ */
+/* ---- expansion: lines x layers -> nano-operations ---------------------------------------------------------------- */
 
 /* The nodes of a layer lie somewhere in [begin, end). */
 typedef struct span {
@@ -38,7 +38,12 @@ static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, const sp
         return WEFT_OK;
     if (!wf_grow(&p->nanos, p->n_nanos, &p->cap_nanos, sizeof *p->nanos)) return WEFT_ERR_NOMEM;
     wf_nano *n = &p->nanos[p->n_nanos++];
-    *n = (wf_nano){.node = (uint32_t)node, .begin = l->begin, .end = l->end, .queue = l->queue, .groups = l->groups, .line = (uint32_t)line};
+    *n = (wf_nano){.node = (uint32_t)node,
+                   .begin = l->begin,
+                   .end = l->end,
+                   .queue = l->queue,
+                   .groups = l->groups,
+                   .line = (uint32_t)line};
     /* A node of decodes ends where they end, one of prefill begins there. Where prefill begins behind a range's end,
      * the range is empty. */
     if (g->nodes[node].rows == WF_ROWS_DECODE && n->end.end) n->end = (wf_boundary){.decode = true};
@@ -46,7 +51,7 @@ static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, const sp
     return WEFT_OK;
 }
 
-/* ---- cover -------------------------------------------------------------------------------------------------------- */
+/* ---- cover ------------------------------------------------------------------------------------------------------- */
 
 static bool same_boundary(enum wf_rows rows, wf_boundary a, wf_boundary b)
 {
@@ -74,30 +79,36 @@ static wf_nano *begins_at(wf_plan *p, const parts *of, enum wf_rows rows, uint32
 /* Where a batch has more decodes than the number of a boundary behind `decode`, that boundary moves up with them. */
 static wf_boundary boundary_behind(enum wf_rows rows, wf_boundary before, wf_boundary b)
 {
-    return (wf_boundary){WF_MAX(before.tokens, b.tokens), b.decode || (before.decode && rows != WF_ROWS_PREFILL), b.end || before.end};
+    return (wf_boundary){WF_MAX(before.tokens, b.tokens), b.decode || (before.decode && rows != WF_ROWS_PREFILL),
+                         b.end || before.end};
 }
 
 /* From the first boundary of its rows to the last, each range begins where one ends. */
 static weft_status check_cover(const wf_graph *g, wf_plan *p, const parts *parts, uint32_t node)
 {
     const wf_node *of = &g->nodes[node];
-    wf_boundary at = {.decode = of->rows == WF_ROWS_PREFILL}, floor = at, end = {.decode = of->rows == WF_ROWS_DECODE, .end = of->rows != WF_ROWS_DECODE};
+    wf_boundary at = {.decode = of->rows == WF_ROWS_PREFILL}, floor = at,
+                end = {.decode = of->rows == WF_ROWS_DECODE, .end = of->rows != WF_ROWS_DECODE};
     size_t left = 0;
     bool twice = false;
     for (uint32_t i = parts->first[node]; i; i = parts->next[i - 1]) left++;
     for (wf_nano *n; left && (n = begins_at(p, parts, of->rows, node, at, &twice)) && !twice; left--) {
         at = n->end;
-        n->begin.tokens = WF_MAX(n->begin.tokens, floor.tokens), n->begin.decode |= floor.decode, n->begin.end |= floor.end;
+        n->begin.tokens = WF_MAX(n->begin.tokens, floor.tokens), n->begin.decode |= floor.decode,
+        n->begin.end |= floor.end;
         n->end = floor = boundary_behind(of->rows, floor, n->end);
         if (same_boundary(of->rows, at, end) && left == 1) return WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_ARG, "%s: the lines of '%s' do not cover its tokens exactly once: each range must begin where another ends, from 0 to 'end'",
+    return wf_fail(WEFT_ERR_ARG,
+                   "%s: the lines of '%s' do not cover its tokens exactly once: each range must begin where another "
+                   "ends, from 0 to 'end'",
                    wf_line_place_of(p, wf_plan_find_line(p, of)).text, of->name);
 }
 
-/* ---- in a batch ---------------------------------------------------------------------------------------------------- */
+/* ---- in a batch -------------------------------------------------------------------------------------------------- */
 
-wf_range wf_nano_range(const wf_node *node, const wf_nano *nano, uint32_t n_decodes, uint32_t n_tokens, uint32_t n_logits)
+wf_range wf_nano_range(const wf_node *node, const wf_nano *nano, uint32_t n_decodes, uint32_t n_tokens,
+                       uint32_t n_logits)
 {
     enum wf_rows rows = node->rows;
     uint32_t n = rows == WF_ROWS_LOGITS ? n_logits : rows == WF_ROWS_WHOLE ? 1 : n_tokens;
@@ -107,7 +118,7 @@ wf_range wf_nano_range(const wf_node *node, const wf_nano *nano, uint32_t n_deco
     return (wf_range){begin, end - begin};
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p)
 {

@@ -1,25 +1,23 @@
 /* stages: the two mixed integer programs. See stages.h.
  *
- * A schedule is one round of a cycle (pipeline.h). T is the time from round to round, which both minimise: it is what a layer takes. A slot i
- * begins at u_i in the round, takes d_i and belongs to the layer behind if n_i = 1. Which cells a slot has is given (pipeline.h), and so who needs whom; how
- * large the cells are Stage I chooses.
+ * A schedule is one round of a cycle (pipeline.h). T is the time from round to round, which both minimise: it is what a
+ * layer takes. A slot i begins at u_i in the round, takes d_i and belongs to the layer behind if n_i = 1. Which cells a
+ * slot has is given (pipeline.h), and so who needs whom; how large the cells are Stage I chooses.
  *
- * Stage I (section 4.1.2), without interference. Variables: T, u_i >= 0, n_i in {0, 1}, z_c in {0, 1} (the cut c is taken), o_ij in {0, 1} (i
- * before j in their queue); d_i = sum of z_c D_i(c), with D_i(c) the time of the block alone on that many tokens.
- *   one cut         sum of z_c = 1
- *   dependency      j needs i, of its own layer (k = 0) or of the one before (k = 1): i runs k + n_i - n_j rounds before j, so that
- *                   k + n_i - n_j >= 0 and u_i + d_i <= u_j + w, 0 <= w <= T, w <= M (k + n_i - n_j)
- *   overlapping     of one queue, so of one class: u_i + d_i <= u_j + M (1 - o_ij), u_j + d_j <= u_i + M o_ij,
- *                   and with the next round: u_i + d_i <= u_j + T, u_j + d_j <= u_i + T; sum of the queue's d_i <= T
+ * Stage I (section 4.1.2), without interference. Variables: T, u_i >= 0, n_i in {0, 1}, z_c in {0, 1} (the cut c is
+ * taken), o_ij in {0, 1} (i before j in their queue); d_i = sum of z_c D_i(c), with D_i(c) the time of the block alone
+ * on that many tokens. one cut         sum of z_c = 1 dependency      j needs i, of its own layer (k = 0) or of the one
+ * before (k = 1): i runs k + n_i - n_j rounds before j, so that k + n_i - n_j >= 0 and u_i + d_i <= u_j + w, 0 <= w <=
+ * T, w <= M (k + n_i - n_j) overlapping     of one queue, so of one class: u_i + d_i <= u_j + M (1 - o_ij), u_j + d_j
+ * <= u_i + M o_ij, and with the next round: u_i + d_i <= u_j + T, u_j + d_j <= u_i + T; sum of the queue's d_i <= T
  *   symmetry        slots of the last block have n = 0
  *
- * Stage II (section 4.1.3): cut, n and the order of each queue are given. Variables: T, u_i, x_ir in {0, 1} (i has the share r), and for i and j of
- * different queues a_ij, b_ij, v_ij in {0, 1}; d_i = sum of x_ir D_i / P(r), R_i = sum of x_ir r.
- *   one share       sum of x_ir = 1
- *   dependency      u_i + d_i <= u_j + (k + n_i - n_j) T
- *   queues          each behind the one before it; the first of the next round behind the last
- *   resources       a + b + v = 1: i runs before j (and behind the j of the round before), or behind j, or they may overlap; then
- *                   R_i + R_j <= 1, and of three that overlap pair by pair R_i + R_j + R_k <= 1
+ * Stage II (section 4.1.3): cut, n and the order of each queue are given. Variables: T, u_i, x_ir in {0, 1} (i has the
+ * share r), and for i and j of different queues a_ij, b_ij, v_ij in {0, 1}; d_i = sum of x_ir D_i / P(r), R_i = sum of
+ * x_ir r. one share       sum of x_ir = 1 dependency      u_i + d_i <= u_j + (k + n_i - n_j) T queues          each
+ * behind the one before it; the first of the next round behind the last resources       a + b + v = 1: i runs before j
+ * (and behind the j of the round before), or behind j, or they may overlap; then R_i + R_j <= 1, and of three that
+ * overlap pair by pair R_i + R_j + R_k <= 1
  */
 #include "plan/stages.h"
 
@@ -58,7 +56,8 @@ static void find_times(stage *st)
     for (size_t i = 0; i < st->s->n; i++) {
         const wf_slot *s = &st->s->slots[i];
         for (size_t c = 0; c < st->n_cuts; c++) st->us[i][c] = wf_slot_us(st->p, s, &st->cuts[c], 1, true);
-        for (uint32_t r = 1; r <= st->steps; r++) st->us[i][r] = wf_slot_us(st->p, s, &st->s->cut, (double)r / st->steps, false);
+        for (uint32_t r = 1; r <= st->steps; r++)
+            st->us[i][r] = wf_slot_us(st->p, s, &st->s->cut, (double)r / st->steps, false);
     }
 }
 
@@ -83,7 +82,8 @@ static void row_behind(stage *st, size_t i, size_t j)
 static void add_common(stage *st)
 {
     st->period = wf_milp_add(&st->m, 0, st->far, false, 1);
-    for (size_t i = 0; i < st->s->n; i++) st->begin[i] = wf_milp_add(&st->m, 0, 2 * st->far, false, LATER / (double)st->s->n);
+    for (size_t i = 0; i < st->s->n; i++)
+        st->begin[i] = wf_milp_add(&st->m, 0, 2 * st->far, false, LATER / (double)st->s->n);
 }
 
 /* The sum of a queue's d is at most T. */
@@ -97,7 +97,7 @@ static void add_loads(stage *st)
     }
 }
 
-/* ---- stage I ------------------------------------------------------------------------------------------------------- */
+/* ---- stage I ----------------------------------------------------------------------------------------------------- */
 
 /* j needs i, k layers on. */
 static void add_need(stage *st, size_t j, size_t i, bool k)
@@ -147,7 +147,8 @@ static void take_order(const stage *st, const double *x)
 {
     for (size_t c = 0; c < st->n_cuts; c++)
         if (x[st->cut[c]] > 0.5) st->s->cut = st->cuts[c];
-    for (size_t i = 0; i < st->s->n; i++) st->s->slots[i].begin = x[st->begin[i]], st->s->slots[i].next = x[st->next[i]] > 0.5;
+    for (size_t i = 0; i < st->s->n; i++)
+        st->s->slots[i].begin = x[st->begin[i]], st->s->slots[i].next = x[st->next[i]] > 0.5;
     st->s->period = x[st->period];
 }
 
@@ -175,7 +176,8 @@ static weft_status end_stage(stage *st, weft_status s)
     return s;
 }
 
-weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, const wf_stage_limits *l, wf_schedule *s, bool *found)
+weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, const wf_stage_limits *l,
+                           wf_schedule *s, bool *found)
 {
     stage *st = new_stage(p, s);
     *found = false;
@@ -207,7 +209,7 @@ weft_status wf_stage_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cu
     return end_stage(st, status);
 }
 
-/* ---- stage II ------------------------------------------------------------------------------------------------------ */
+/* ---- stage II ---------------------------------------------------------------------------------------------------- */
 
 uint32_t wf_share_steps(const wf_op_profile *p)
 {
@@ -260,7 +262,8 @@ static void add_either(stage *st, int which, size_t i, size_t j)
 /* Returns v. */
 static int add_overlap(stage *st, size_t i, size_t j)
 {
-    int a = wf_milp_add(&st->m, 0, 1, true, 0), b = wf_milp_add(&st->m, 0, 1, true, 0), v = wf_milp_add(&st->m, 0, 1, true, 0);
+    int a = wf_milp_add(&st->m, 0, 1, true, 0), b = wf_milp_add(&st->m, 0, 1, true, 0),
+        v = wf_milp_add(&st->m, 0, 1, true, 0);
     wf_milp_term(&st->m, a, 1);
     wf_milp_term(&st->m, b, 1);
     wf_milp_term(&st->m, v, 1);

@@ -39,7 +39,10 @@ double wf_kv_bytes(const wf_graph *g, double keys, double window)
     double bytes = 0, held = all_local(g) && window > 0 ? WF_MIN(keys, window) : keys;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const wf_node *n = &g->nodes[i];
-        if (has_cache(n)) bytes += 2 * held * (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, (uint64_t)n->p.n_kv_head * n->p.head_dim);
+        if (has_cache(n))
+            bytes += 2 * held *
+                     (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype,
+                                            (uint64_t)n->p.n_kv_head * n->p.head_dim);
     }
     return bytes;
 }
@@ -92,7 +95,8 @@ enum wf_limit wf_limit_of(const wf_op_cost *c)
     return most;
 }
 
-/* Energy: joules of all that it does, by what ops draw one by one, over the watts that the power limit leaves beside static power. */
+/* Energy: joules of all that it does, by what ops draw one by one, over the watts that the power limit leaves beside
+ * static power. */
 static void set_seconds(wf_op_cost *c, const wf_machine *m, double rate)
 {
     c->seconds[WF_LIMIT_COMPUTE] = seconds_over(c->flops, rate);
@@ -181,7 +185,7 @@ void wf_step_cost_free(wf_step_cost *s)
     *s = (wf_step_cost){0};
 }
 
-/* ---- equations of the paper --------------------------------------------------------------------------------------- */
+/* ---- equations of the paper -------------------------------------------------------------------------------------- */
 
 wf_equations wf_equations_of(const wf_model_size *s, const wf_machine *m, double tokens)
 {

@@ -1,5 +1,6 @@
-/* step_cost: what a step of a load costs on a machine, by op and in total, and so what bounds the load and how many tokens per second are
- * possible (NanoFlow, section 3), and what the paper lacks: the energy that it takes, an estimate that bounds nothing. Pure functions; no device.
+/* step_cost: what a step of a load costs on a machine, by op and in total, and so what bounds the load and how many
+ * tokens per second are possible (NanoFlow, section 3), and what the paper lacks: the energy that it takes, an estimate
+ * that bounds nothing. Pure functions; no device.
  */
 #ifndef WF_STEP_COST_H
 #define WF_STEP_COST_H
@@ -10,7 +11,8 @@
 enum wf_limit { WF_LIMIT_COMPUTE, WF_LIMIT_MEMORY, WF_LIMIT_NETWORK, WF_LIMIT_ENERGY, WF_N_LIMITS };
 extern const char *const wf_limit_names[WF_N_LIMITS];
 
-/* A step: tokens of decodes, one for each sequence, and tokens of prompts, with the keys that each attends to on average. */
+/* A step: tokens of decodes, one for each sequence, and tokens of prompts, with the keys that each attends to on
+ * average. */
 typedef struct wf_load {
     double decodes, decode_keys, prefill, prefill_keys;
     double logits; /* rows whose logits are wanted */
@@ -21,13 +23,15 @@ static inline double wf_load_tokens(const wf_load *l)
     return l->decodes + l->prefill;
 }
 
-/* Requests of `in` prompt tokens and `out` generated ones on average. A sequence that decodes has in + out / 2 keys on average. */
+/* Requests of `in` prompt tokens and `out` generated ones on average. A sequence that decodes has in + out / 2 keys on
+ * average. */
 typedef struct wf_mix {
     double in, out;
 } wf_mix;
 /* The steady state: as many requests begin as end, so that each decode comes with in / out tokens of prompts. */
 wf_load wf_load_steady(const wf_mix *, double decodes, double window);
-/* Bytes of K and V that a sequence of this many keys holds. Keys outside windows are given back where all layers have one. */
+/* Bytes of K and V that a sequence of this many keys holds. Keys outside windows are given back where all layers have
+ * one. */
 double wf_kv_bytes(const wf_graph *, double keys, double window);
 /* Sequences whose KV cache the machine holds beside the weights (section 4.1.1); below 1: not one. */
 double wf_most_decodes(const wf_graph *, const wf_machine *, const wf_mix *, double weight_bytes, double window);

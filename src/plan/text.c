@@ -11,8 +11,8 @@
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-/* sscanf takes a sign and wraps what does not fit 32 bits: -1 and 2^32 would pass for other numbers. A range has a minus
- * between its ends, never in front of a number that begins a word. */
+/* sscanf takes a sign and wraps what does not fit 32 bits: -1 and 2^32 would pass for other numbers. A range has a
+ * minus between its ends, never in front of a number that begins a word. */
 static bool numbers_fit(const char *text)
 {
     size_t digits = 0;
@@ -51,15 +51,23 @@ static weft_status read_range(const char *word, uint32_t tile, wf_plan_line *l)
     char *end = strchr(text, '-');
     if (end) *end++ = 0;
     bool read = end && read_boundary(text, tile, &l->begin) && read_boundary(end, tile, &l->end);
-    if (read && ends_before(l->begin, l->end)) return wf_fail(WEFT_ERR_ARG, "token range %s ends before it begins", word);
-    return read ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
+    if (read && ends_before(l->begin, l->end))
+        return wf_fail(WEFT_ERR_ARG, "token range %s ends before it begins", word);
+    return read ? WEFT_OK
+                : wf_fail(WEFT_ERR_ARG,
+                          "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' "
+                          "or 'end'",
+                          word);
 }
 
 /* Devices fuse ops differently, so that a plan of one may name ops that another has not. */
 static weft_status no_such_op(const wf_plan_line *l)
 {
     const char *where = l->where == WF_LINE_ONCE ? "once" : "layer";
-    return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s' on this device (weft_engine_params.dump_plan writes the ops that it has)", where, l->name);
+    return wf_fail(
+        WEFT_ERR_ARG,
+        "this model has no %s op '%s' on this device (weft_engine_params.dump_plan writes the ops that it has)", where,
+        l->name);
 }
 
 static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text, unsigned number)
@@ -68,14 +76,18 @@ static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text, unsi
     char where[8], range[32];
     int end = 0;
     wf_plan_line l = {.number = number};
-    bool read = sscanf(text, " %7s %23s %31s queue %u kernel %23s groups %u %n", where, l.name, range, &l.queue, l.kernel, &l.groups, &end) == 6;
+    bool read = sscanf(text, " %7s %23s %31s queue %u kernel %23s groups %u %n", where, l.name, range, &l.queue,
+                       l.kernel, &l.groups, &end) == 6;
     size_t w = 0;
     while (read && w < WF_LEN(places) && strcmp(where, places[w])) w++;
     if (!read || text[end] || w == WF_LEN(places))
         return wf_fail(WEFT_ERR_ARG, "want 'once|layer|next OP BEGIN-END queue Q kernel NAME|auto groups G'");
     l.where = (enum wf_line_where)w;
     if (!wf_plan_find_node(g, &l)) return no_such_op(&l);
-    if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u, but 'queues %u' counts from 0: name a lower one, or ask for more queues", l.queue, p->n_queues);
+    if (l.queue >= p->n_queues)
+        return wf_fail(WEFT_ERR_ARG,
+                       "queue %u, but 'queues %u' counts from 0: name a lower one, or ask for more queues", l.queue,
+                       p->n_queues);
     WF_TRY(read_range(range, p->tile, &l));
     /* An op cut this often has nothing left to compute in a range, and what follows takes time by the square of the
      * ranges. */
@@ -126,7 +138,8 @@ static weft_status read_bucket(const char *text, wf_bucket *b)
     for (; sscanf(text, " %15s %47s%n", word, limits, &used) == 2; text += used)
         if (!read_limits(limits, &least, &most) || !put_limits(word, least, most, b)) break;
     if (!text[strspn(text, " \t")]) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share above 0 and up to 1, each the most, or LEAST-MOST");
+    return wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share above 0 and up to 1, "
+                                 "each the most, or LEAST-MOST");
 }
 
 static bool has_limits(const wf_bucket *b)
@@ -137,7 +150,8 @@ static bool has_limits(const wf_bucket *b)
 /* The lines above would have been read by another number. */
 static weft_status check_first(const wf_plan *p, const char *what)
 {
-    return p->n_lines ? wf_fail(WEFT_ERR_ARG, "'%s' behind ops: it must stand before those of its plan", what) : WEFT_OK;
+    return p->n_lines ? wf_fail(WEFT_ERR_ARG, "'%s' behind ops: it must stand before those of its plan", what)
+                      : WEFT_OK;
 }
 
 /* A line that is no op of a plan; *used: it was one. */
@@ -150,7 +164,8 @@ static weft_status read_header(wf_plans *all, const char *text, bool *used)
     if (sscanf(text, " queues %u %n", &n, &end) == 1 && !text[end]) {
         WF_TRY(check_first(p, "queues"));
         p->n_queues = n;
-        return n >= 1 && n <= WF_MAX_QUEUES ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "queues %u: want 1 to %d", n, WF_MAX_QUEUES);
+        return n >= 1 && n <= WF_MAX_QUEUES ? WEFT_OK
+                                            : wf_fail(WEFT_ERR_ARG, "queues %u: want 1 to %d", n, WF_MAX_QUEUES);
     }
     if (sscanf(text, " tile %u %n", &n, &end) == 1 && !text[end]) {
         WF_TRY(check_first(p, "tile"));
@@ -167,7 +182,9 @@ static weft_status begin_bucket(wf_plans *all, const char *text)
     wf_plan *p = &all->list[all->n - 1];
     bool limits = has_limits(&p->bucket);
     if (!p->n_lines && limits) return wf_fail(WEFT_ERR_ARG, "the bucket before this one has no ops");
-    if (p->n_lines && !limits) return wf_fail(WEFT_ERR_ARG, "the plan before this bucket has no limits and takes every batch: it must be the last");
+    if (p->n_lines && !limits)
+        return wf_fail(WEFT_ERR_ARG,
+                       "the plan before this bucket has no limits and takes every batch: it must be the last");
     if (p->n_lines) {
         if (all->n == WF_MAX_PLANS) return wf_fail(WEFT_ERR_ARG, "more than %d buckets", WF_MAX_PLANS);
         all->list[all->n++] = (wf_plan){.n_queues = p->n_queues, .tile = p->tile};
@@ -181,7 +198,8 @@ static weft_status read_line(const wf_graph *g, wf_plans *all, const char *text,
     int rest = 0;
     bool used;
     if (!numbers_fit(text)) return wf_fail(WEFT_ERR_ARG, "a number has a sign or more than 9 digits");
-    if (sscanf(text, " bucket%n", &rest) == 0 && rest && (!text[rest] || isspace((unsigned char)text[rest]))) return begin_bucket(all, text + rest);
+    if (sscanf(text, " bucket%n", &rest) == 0 && rest && (!text[rest] || isspace((unsigned char)text[rest])))
+        return begin_bucket(all, text + rest);
     WF_TRY(read_header(all, text, &used));
     return used ? WEFT_OK : read_op(g, &all->list[all->n - 1], text, number);
 }
@@ -193,7 +211,9 @@ static weft_status read_lines(const wf_graph *g, const char *path, char *text, w
         char *line = strsep(&rest, "\n");
         line[strcspn(line, "#\r")] = 0;
         if (number == 1 && strcmp(line, "weft-plan 2"))
-            return wf_fail(WEFT_ERR_FORMAT, "%s: not a plan: the first line is not 'weft-plan 2' (weft_engine_params.dump_plan writes one)", path);
+            return wf_fail(
+                WEFT_ERR_FORMAT,
+                "%s: not a plan: the first line is not 'weft-plan 2' (weft_engine_params.dump_plan writes one)", path);
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = read_line(g, all, line, number);
         if (s != WEFT_OK) return wf_fail_context(s, "%s:%u", path, number);
@@ -208,7 +228,8 @@ static weft_status check_complete(const wf_graph *g, const char *path, const wf_
     for (size_t p = 0; p < all->n; p++)
         for (size_t i = 0; i < g->n_nodes; i++)
             if (!wf_plan_find_line(&all->list[p], &g->nodes[i]))
-                return wf_fail(WEFT_ERR_ARG, "%s: no line for the op '%s'%s", path, g->nodes[i].name, all->n > 1 ? " in one of the buckets" : "");
+                return wf_fail(WEFT_ERR_ARG, "%s: no line for the op '%s'%s", path, g->nodes[i].name,
+                               all->n > 1 ? " in one of the buckets" : "");
     if (has_limits(last))
         return wf_fail(WEFT_ERR_ARG, "%s: the last bucket must take every batch: write 'bucket' without limits", path);
     return WEFT_OK;
@@ -252,12 +273,14 @@ void wf_plan_print(const wf_plan *p, FILE *f)
     if (b->decodes != 0) fprintf(f, "%g", (double)b->decodes);
     print_limits("context", b->least_context, b->context, f);
     fputc('\n', f);
-    fprintf(f, "queues %u\ntile %u\n# where op                tokens          queue    kernel       groups (0: all)\n", p->n_queues, p->tile);
+    fprintf(f, "queues %u\ntile %u\n# where op                tokens          queue    kernel       groups (0: all)\n",
+            p->n_queues, p->tile);
     for (size_t i = 0; i < p->n_lines; i++) {
         const wf_plan_line *l = &p->lines[i];
         char begin[16], end[16], range[32];
         snprintf(range, sizeof range, "%s-%s", boundary_text(l->begin, true, begin), boundary_text(l->end, false, end));
-        fprintf(f, "%-5s %-18s %-14s queue %u kernel %s groups %u\n", places[l->where], l->name, range, l->queue, l->kernel, l->groups);
+        fprintf(f, "%-5s %-18s %-14s queue %u kernel %s groups %u\n", places[l->where], l->name, range, l->queue,
+                l->kernel, l->groups);
     }
 }
 

@@ -49,7 +49,9 @@ static bool not_behind(wf_boundary a, wf_boundary b)
 /* Prefill attention reads the keys of all prefill tokens before its end; a decode reads, of this step, only its own. */
 static wf_boundary first_key(const wf_node *node, const wf_nano *n)
 {
-    return node->rows == WF_ROWS_PREFILL ? (wf_boundary){.decode = true} : node->rows == WF_ROWS_BATCH ? (wf_boundary){0} : n->begin;
+    return node->rows == WF_ROWS_PREFILL ? (wf_boundary){.decode = true}
+           : node->rows == WF_ROWS_BATCH ? (wf_boundary){0}
+                                         : n->begin;
 }
 
 static wf_boundary begin_of(const wf_graph *g, const wf_nano *n, const touch *t)
@@ -60,7 +62,8 @@ static wf_boundary begin_of(const wf_graph *g, const wf_nano *n, const touch *t)
 static bool touches_apart(const wf_graph *g, const wf_nano *a, const touch *ta, const wf_nano *b, const touch *tb)
 {
     if (ta->end <= tb->begin || tb->end <= ta->begin) return true;
-    return ta->tokens && tb->tokens && (not_behind(a->end, begin_of(g, b, tb)) || not_behind(b->end, begin_of(g, a, ta)));
+    return ta->tokens && tb->tokens &&
+           (not_behind(a->end, begin_of(g, b, tb)) || not_behind(b->end, begin_of(g, a, ta)));
 }
 
 /* Copies of pages touch all pools, the upload all inputs: by kind, since they are too many for operands. */
@@ -89,7 +92,7 @@ static bool meets_all(const wf_graph *g, const wf_node *a, const wf_node *b)
     return false;
 }
 
-/* ---- waits -------------------------------------------------------------------------------------------------------- */
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
 
 /* done[i * n_queues + q]: how many nano-operations of queue q have surely ended before nano-operation i starts. */
 typedef struct waiter {
@@ -97,7 +100,8 @@ typedef struct waiter {
     wf_plan *p;
     touches *touches;       /* by node */
     uint32_t *done, *rank;  /* rank[i]: position of i in its queue, from 1 */
-    uint32_t *before, *top; /* before[i]: the one before it in its queue, from 1; top[i]: the last node of [0, i] in the graph's order */
+    uint32_t *before, *top; /* before[i]: the one before it in its queue, from 1; top[i]: the last node of [0, i] in the
+                               graph's order */
     uint32_t last[WF_MAX_QUEUES]; /* of each queue so far, from 1; 0: none */
 } waiter;
 
@@ -143,8 +147,8 @@ static uint32_t latest_other(const waiter *w, size_t i, const uint32_t at[WF_MAX
     return best;
 }
 
-/* Latest first: waiting for the last of a queue covers the ones before it. So there is at most one wait a queue. Nodes that come later in
- * the graph have been compared. */
+/* Latest first: waiting for the last of a queue covers the ones before it. So there is at most one wait a queue. Nodes
+ * that come later in the graph have been compared. */
 static weft_status find_waits(waiter *w, size_t i)
 {
     wf_plan *p = w->p;
@@ -155,7 +159,8 @@ static weft_status find_waits(waiter *w, size_t i)
     for (uint32_t j; (j = latest_other(w, i, at)); at[p->nanos[j - 1].queue] = w->before[j - 1])
         if (p->nanos[j - 1].node <= n->node && depends_on(w, i, j - 1)) WF_TRY(add_wait(w, i, j - 1));
     if (n->n_waits < WF_MAX_QUEUES) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "%s: '%s' waits for %u others, more than the %d that a command can", place_of(w, n).text, w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
+    return wf_fail(WEFT_ERR_ARG, "%s: '%s' waits for %u others, more than the %d that a command can",
+                   place_of(w, n).text, w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
 }
 
 /* Queues nano-operation i behind the last one of its queue. */
@@ -213,7 +218,13 @@ weft_status wf_plan_wait(const wf_graph *g, wf_plan *p)
     size_t n = p->n_nanos;
     uint32_t *numbers = wf_calloc(n * (p->n_queues + 3), sizeof *numbers);
     touches *of = wf_calloc(g->n_nodes, sizeof *of);
-    waiter w = {.g = g, .p = p, .touches = of, .rank = numbers, .before = numbers + n, .top = numbers + 2 * n, .done = numbers + 3 * n};
+    waiter w = {.g = g,
+                .p = p,
+                .touches = of,
+                .rank = numbers,
+                .before = numbers + n,
+                .top = numbers + 2 * n,
+                .done = numbers + 3 * n};
     weft_status s = numbers && of ? wait_all(&w) : WEFT_ERR_NOMEM;
     free(numbers);
     free(of);

@@ -1,4 +1,5 @@
-/* fetch: one file. It grows as NAME.part, locked, beside the record NAME.pull, and is renamed when its length and checksum are right. */
+/* fetch: one file. It grows as NAME.part, locked, beside the record NAME.pull, and is renamed when its length and
+ * checksum are right. */
 #include "pull/internal.h"
 
 #include <errno.h>
@@ -46,7 +47,9 @@ weft_status wf_need_space(const char *folder, uint64_t bytes)
     if (bytes <= free_bytes) return WEFT_OK;
     wf_human(bytes, true, need, sizeof need);
     wf_human(free_bytes, true, have, sizeof have);
-    return wf_fail(WEFT_ERR_IO, "%s has %s free, and %s are to be fetched: make room, or name another folder by WEFT_MODELS", folder, have, need);
+    return wf_fail(WEFT_ERR_IO,
+                   "%s has %s free, and %s are to be fetched: make room, or name another folder by WEFT_MODELS", folder,
+                   have, need);
 }
 
 /* ---- checksums of files -------------------------------------------------------------------------- */
@@ -78,7 +81,9 @@ weft_status wf_fetch_look(const wf_http *h, const wf_remote *f, const char *path
     *out = WF_OTHER;
     int fd = *f->sum && f->known ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     if (fd < 0) return WEFT_OK;
-    wf_sum *sum = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->size ? wf_sum_new(f->git, f->size) : NULL;
+    wf_sum *sum = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->size
+                      ? wf_sum_new(f->git, f->size)
+                      : NULL;
     weft_status s = sum ? add_file(h, fd, path, f->size, sum) : WEFT_OK;
     wf_sum_end(sum, hex);
     close(fd);
@@ -88,7 +93,8 @@ weft_status wf_fetch_look(const wf_http *h, const wf_remote *f, const char *path
 
 /* ---- the unfinished file and its record ----------------------------------------------------------- */
 
-/* Another process may complete and rename the file between opening and locking it: then the lock is on something else. */
+/* Another process may complete and rename the file between opening and locking it: then the lock is on something else.
+ */
 static weft_status lock_part(fetch *t)
 {
     struct stat mine, there;
@@ -99,7 +105,9 @@ static weft_status lock_part(fetch *t)
             bool busy = errno == EWOULDBLOCK;
             return busy ? wf_fail(WEFT_ERR_IO, "another weft is fetching %s", t->f->name) : io_failed("lock", t->part);
         }
-        if (!fstat(t->fd, &mine) && !stat(t->part, &there) && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) break;
+        if (!fstat(t->fd, &mine) && !stat(t->part, &there) && mine.st_ino == there.st_ino &&
+            mine.st_dev == there.st_dev)
+            break;
         close(t->fd);
     }
     if (!S_ISREG(mine.st_mode)) return wf_fail(WEFT_ERR_IO, "%s is no regular file", t->part);
@@ -151,7 +159,8 @@ static weft_status restart_file(fetch *t, const char *why)
 static weft_status take_up(fetch *t)
 {
     wf_json *o = read_record(t);
-    bool same = o && !strcmp(text_of(o, "url"), t->f->url) && (!*t->sum || !strcmp(text_of(o, "sum"), t->sum)) && (!t->known || t->have <= t->total);
+    bool same = o && !strcmp(text_of(o, "url"), t->f->url) && (!*t->sum || !strcmp(text_of(o, "sum"), t->sum)) &&
+                (!t->known || t->have <= t->total);
     wf_copy(t->etag, sizeof t->etag, text_of(o, "etag"));
     if (same && !*t->sum) wf_copy(t->sum, sizeof t->sum, text_of(o, "sum"));
     bool sure = *t->sum || *t->etag;
@@ -188,7 +197,8 @@ static weft_status take_total(fetch *t)
     uint64_t total;
     if (!said_total(t, &total)) return WEFT_OK;
     if (t->known && total != t->total)
-        return wf_fail(WEFT_ERR_IO, "%s: the server sends %llu bytes, where it should have %llu: refused", t->f->name, (unsigned long long)total, (unsigned long long)t->total);
+        return wf_fail(WEFT_ERR_IO, "%s: the server sends %llu bytes, where it should have %llu: refused", t->f->name,
+                       (unsigned long long)total, (unsigned long long)t->total);
     t->total = total;
     t->known = true;
     return wf_need_space(t->folder, total > t->have ? total - t->have : 0);
@@ -208,9 +218,12 @@ static weft_status on_begin(void *user)
     bool odd = t->r.status == 206 && !is_rest(t);
     if (t->have && !is_rest(t)) {
         if (!*t->f->sum) t->known = t->f->known, t->total = t->f->size, t->sum[0] = 0;
-        WF_TRY(restart_file(t, odd ? "the server answers with other bytes than asked for" : "the server does not go on, or the file has changed there"));
+        WF_TRY(restart_file(t, odd ? "the server answers with other bytes than asked for"
+                                   : "the server does not go on, or the file has changed there"));
     }
-    if (odd) return t->r.again = true, wf_fail(WEFT_ERR_IO, "%s: the server answers with other bytes than asked for", t->f->name);
+    if (odd)
+        return t->r.again = true,
+               wf_fail(WEFT_ERR_IO, "%s: the server answers with other bytes than asked for", t->f->name);
     if (!*t->sum && is_sha256(t->r.linked_etag)) wf_copy(t->sum, sizeof t->sum, t->r.linked_etag);
     wf_copy(t->etag, sizeof t->etag, t->r.etag);
     WF_TRY(take_total(t));
@@ -235,11 +248,14 @@ static void draw_bar(fetch *t)
 static weft_status on_data(void *user, const char *bytes, size_t n)
 {
     fetch *t = user;
-    if (t->known && n > t->total - t->have) return wf_fail(WEFT_ERR_IO, "%s: the server sends more bytes than it has said: refused", t->f->name);
+    if (t->known && n > t->total - t->have)
+        return wf_fail(WEFT_ERR_IO, "%s: the server sends more bytes than it has said: refused", t->f->name);
     for (size_t done = 0; done < n;) {
         ssize_t put = pwrite(t->fd, bytes + done, n - done, (off_t)t->have);
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s; with more room the same command goes on from there", t->part, strerror(errno));
+        if (put <= 0)
+            return wf_fail(WEFT_ERR_IO, "cannot write %s: %s; with more room the same command goes on from there",
+                           t->part, strerror(errno));
         wf_sum_add(t->state, bytes + done, (size_t)put);
         done += (size_t)put;
         t->have += (uint64_t)put;
@@ -264,7 +280,12 @@ static weft_status nothing_behind(fetch *t)
 static weft_status try_once(fetch *t)
 {
     bool strong = *t->etag == '"';
-    wf_request q = {.url = t->f->url, .from = t->have, .if_range = strong ? t->etag : NULL, .sink = on_data, .begin = on_begin, .user = t};
+    wf_request q = {.url = t->f->url,
+                    .from = t->have,
+                    .if_range = strong ? t->etag : NULL,
+                    .sink = on_data,
+                    .begin = on_begin,
+                    .user = t};
     weft_status s = wf_http_get(t->h, &q, &t->r);
     wf_progress_hide(&t->bar);
     if (!s && t->r.status == 416) return nothing_behind(t);
@@ -304,7 +325,10 @@ static weft_status check_magic(fetch *t)
     char head[4] = "";
     if (n < 5 || strcasecmp(t->f->name + n - 5, ".gguf")) return WEFT_OK;
     if (pread(t->fd, head, 4, 0) == 4 && !memcmp(head, "GGUF", 4)) return WEFT_OK;
-    wf_fail(WEFT_ERR_IO, "what the server sent for %s is no GGUF file, perhaps a page for browsers: it is removed; check the address", t->f->name);
+    wf_fail(
+        WEFT_ERR_IO,
+        "what the server sent for %s is no GGUF file, perhaps a page for browsers: it is removed; check the address",
+        t->f->name);
     return discard_part(t);
 }
 
@@ -316,7 +340,8 @@ static weft_status check_sum(fetch *t)
     wf_sum_end(t->state, hex);
     t->state = NULL;
     if (!strcasecmp(hex, t->sum)) return WEFT_OK;
-    wf_fail(WEFT_ERR_IO, "%s: the checksum is %s, but should be %s: the file is removed; fetch it again", t->f->name, hex, t->sum);
+    wf_fail(WEFT_ERR_IO, "%s: the checksum is %s, but should be %s: the file is removed; fetch it again", t->f->name,
+            hex, t->sum);
     return discard_part(t);
 }
 
@@ -324,7 +349,8 @@ static weft_status give_name(fetch *t)
 {
     if (fsync(t->fd)) return io_failed("write", t->part); /* the name must not outlive the bytes */
     int rc = t->replace ? rename(t->part, t->path) : renameat2(AT_FDCWD, t->part, AT_FDCWD, t->path, RENAME_NOREPLACE);
-    if (rc && !t->replace && errno == EINVAL && access(t->path, F_OK)) rc = rename(t->part, t->path); /* a file system without that */
+    if (rc && !t->replace && errno == EINVAL && access(t->path, F_OK))
+        rc = rename(t->part, t->path); /* a file system without that */
     if (rc) return io_failed("write", t->path);
     unlink(t->record);
     return WEFT_OK;
@@ -341,7 +367,8 @@ static weft_status say_stopped(const fetch *t)
 {
     char have[32];
     wf_human(t->have, true, have, sizeof have);
-    return wf_fail(WEFT_ERR_CANCELLED, "stopped: %s of %s are there, and the same command goes on from there", have, t->f->name);
+    return wf_fail(WEFT_ERR_CANCELLED, "stopped: %s of %s are there, and the same command goes on from there", have,
+                   t->f->name);
 }
 
 static weft_status set_paths(fetch *t)
@@ -358,7 +385,8 @@ static void say_begin(const fetch *t)
     char have[32], total[32];
     wf_human(t->have, true, have, sizeof have);
     wf_human(t->total, true, total, sizeof total);
-    wf_pull_say(t->h->p, "fetching %s%s%s%s%s%s", t->f->name, t->known ? " (" : "", t->known ? total : "", t->known ? ")" : "", t->have ? ", goes on behind " : "", t->have ? have : "");
+    wf_pull_say(t->h->p, "fetching %s%s%s%s%s%s", t->f->name, t->known ? " (" : "", t->known ? total : "",
+                t->known ? ")" : "", t->have ? ", goes on behind " : "", t->have ? have : "");
 }
 
 static weft_status run_fetch(fetch *t)
@@ -376,7 +404,14 @@ static weft_status run_fetch(fetch *t)
 
 weft_status wf_fetch(wf_http *h, const wf_remote *f, const char *folder, bool replace)
 {
-    fetch t = {.h = h, .f = f, .folder = folder, .fd = -1, .replace = replace, .total = f->size, .known = f->known, .git = f->git};
+    fetch t = {.h = h,
+               .f = f,
+               .folder = folder,
+               .fd = -1,
+               .replace = replace,
+               .total = f->size,
+               .known = f->known,
+               .git = f->git};
     wf_copy(t.sum, sizeof t.sum, f->sum);
     WF_TRY(set_paths(&t));
     weft_status s = lock_part(&t);

@@ -35,7 +35,8 @@ static bool get_part(CURLU *u, CURLUPart part, unsigned flags, char *out, size_t
 /* For people: without what may be a key. */
 static void set_origin(CURLU *u, wf_files *out)
 {
-    static const CURLUPart secrets[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_OPTIONS, CURLUPART_QUERY, CURLUPART_FRAGMENT};
+    static const CURLUPart secrets[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_OPTIONS, CURLUPART_QUERY,
+                                        CURLUPART_FRAGMENT};
     for (size_t i = 0; i < WF_LEN(secrets); i++) curl_url_set(u, secrets[i], NULL, 0);
     get_part(u, CURLUPART_URL, 0, out->origin, sizeof out->origin);
 }
@@ -44,7 +45,8 @@ static weft_status add_url(CURLU *u, const char *path, const char *name, wf_file
 {
     char *url = NULL;
     wf_remote *f = wf_files_add(out);
-    if (!f || curl_url_set(u, CURLUPART_PATH, path, 0) || curl_url_get(u, CURLUPART_URL, &url, 0)) return wf_fail(WEFT_ERR_NOMEM, "cannot make the address of %s", name);
+    if (!f || curl_url_set(u, CURLUPART_PATH, path, 0) || curl_url_get(u, CURLUPART_URL, &url, 0))
+        return wf_fail(WEFT_ERR_NOMEM, "cannot make the address of %s", name);
     f->url = wf_strdup(url);
     curl_free(url);
     wf_copy(f->name, sizeof f->name, name);
@@ -94,7 +96,9 @@ static weft_status find_url(wf_http *h, const wf_source *s, wf_files *out)
 {
     CURLU *u = curl_url();
     char name[WF_PULL_NAME + 1];
-    weft_status st = u && !curl_url_set(u, CURLUPART_URL, s->url, CURLU_URLENCODE) ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "'%s' is no valid address", s->url);
+    weft_status st = u && !curl_url_set(u, CURLUPART_URL, s->url, CURLU_URLENCODE)
+                         ? WEFT_OK
+                         : wf_fail(WEFT_ERR_ARG, "'%s' is no valid address", s->url);
     if (!st) st = name_of(u, h->p, name, sizeof name);
     if (!st) st = add_parts(u, name, out);
     if (!st) set_origin(u, out);

@@ -1,5 +1,5 @@
-/* http: requests by libcurl. Redirects are followed here and not by libcurl, so that each hop is checked: TLS stays TLS, and the token of
- * the hub goes to the endpoint alone. */
+/* http: requests by libcurl. Redirects are followed here and not by libcurl, so that each hop is checked: TLS stays
+ * TLS, and the token of the hub goes to the endpoint alone. */
 #include "pull/internal.h"
 
 #include <ctype.h>
@@ -25,7 +25,8 @@ static const char *variable_of(const char *name)
 /* Where the hub's own tools keep it. */
 static void token_path(char *path, size_t cap)
 {
-    const char *own = variable_of("HF_TOKEN_PATH"), *home = variable_of("HF_HOME"), *cache = variable_of("XDG_CACHE_HOME"), *user = variable_of("HOME");
+    const char *own = variable_of("HF_TOKEN_PATH"), *home = variable_of("HF_HOME"),
+               *cache = variable_of("XDG_CACHE_HOME"), *user = variable_of("HOME");
     if (own) wf_copy(path, cap, own);
     else if (home) snprintf(path, cap, "%s/token", home);
     else if (cache) snprintf(path, cap, "%s/huggingface/token", cache);
@@ -60,7 +61,10 @@ static weft_status set_token(wf_http *h)
     if (whole && n) return WEFT_OK;
     free(h->token);
     h->token = NULL;
-    return n || !whole ? wf_fail(WEFT_ERR_ARG, "the token of the hub (HF_TOKEN, or the file token) is not one word of printable characters") : WEFT_OK;
+    return n || !whole
+               ? wf_fail(WEFT_ERR_ARG,
+                         "the token of the hub (HF_TOKEN, or the file token) is not one word of printable characters")
+               : WEFT_OK;
 }
 
 static weft_status set_endpoint(wf_http *h)
@@ -77,7 +81,8 @@ static weft_status set_endpoint(wf_http *h)
 weft_status wf_http_open(wf_http *h, const wf_pull_params *p)
 {
     *h = (wf_http){.p = p};
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) || !(h->curl = curl_easy_init())) return wf_fail(WEFT_ERR_NOMEM, "cannot initialise libcurl");
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) || !(h->curl = curl_easy_init()))
+        return wf_fail(WEFT_ERR_NOMEM, "cannot initialise libcurl");
     WF_TRY(set_endpoint(h));
     return set_token(h);
 }
@@ -103,8 +108,8 @@ static bool origin_of(const char *url, char *out, size_t cap)
 {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL;
-    bool ok = u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0) &&
-              !curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT);
+    bool ok = u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
+              !curl_url_get(u, CURLUPART_HOST, &host, 0) && !curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT);
     if (ok) ok = snprintf(out, cap, "%s://%s:%s", scheme, host, port) < (int)cap;
     for (char *c = out; ok && *c; c++) *c = (char)tolower((unsigned char)*c);
     curl_free(scheme);
@@ -156,13 +161,15 @@ static void unquote_text(char *text)
 static void read_range(wf_reply *r, const char *v)
 {
     unsigned long long from = 0, to, total;
-    if (sscanf(v, "bytes %llu-%llu/%llu", &from, &to, &total) == 3 || sscanf(v, "bytes */%llu", &total) == 1) r->range_from = from, r->range_total = total, r->has_range = true;
+    if (sscanf(v, "bytes %llu-%llu/%llu", &from, &to, &total) == 3 || sscanf(v, "bytes */%llu", &total) == 1)
+        r->range_from = from, r->range_total = total, r->has_range = true;
 }
 
 static void read_link(wf_reply *r, const char *v)
 {
     const char *end = strchr(v, '>');
-    if (*v == '<' && end && strstr(end, "rel=\"next\"") && (size_t)(end - v) < sizeof r->next) wf_copy(r->next, (size_t)(end - v), v + 1);
+    if (*v == '<' && end && strstr(end, "rel=\"next\"") && (size_t)(end - v) < sizeof r->next)
+        wf_copy(r->next, (size_t)(end - v), v + 1);
 }
 
 static size_t on_header(char *bytes, size_t size, size_t n, void *user)
@@ -175,7 +182,8 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *user)
     line[strcspn(line, "\r\n")] = 0;
     if (!strncmp(line, "HTTP/", 5)) r->etag[0] = r->next[0] = 0, r->has_range = false;
     if ((v = value_of(line, "ETag"))) wf_copy(r->etag, sizeof r->etag, v);
-    if ((v = value_of(line, "X-Linked-ETag"))) wf_copy(r->linked_etag, sizeof r->linked_etag, v), unquote_text(r->linked_etag);
+    if ((v = value_of(line, "X-Linked-ETag")))
+        wf_copy(r->linked_etag, sizeof r->linked_etag, v), unquote_text(r->linked_etag);
     if ((v = value_of(line, "X-Error-Code"))) wf_copy(r->code, sizeof r->code, v);
     if ((v = value_of(line, "Content-Range"))) read_range(r, v);
     if ((v = value_of(line, "Link"))) read_link(r, v);
@@ -276,7 +284,9 @@ static const char *host_of(const char *url, char *buf, size_t cap)
 
 static weft_status lost_connection(hop *p, CURLcode rc, const char *url)
 {
-    static const CURLcode final[] = {CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_TOO_MANY_REDIRECTS, CURLE_OUT_OF_MEMORY};
+    static const CURLcode final[] = {
+        CURLE_URL_MALFORMAT,      CURLE_UNSUPPORTED_PROTOCOL, CURLE_PEER_FAILED_VERIFICATION,
+        CURLE_SSL_CACERT_BADFILE, CURLE_TOO_MANY_REDIRECTS,   CURLE_OUT_OF_MEMORY};
     char host[512];
     p->r->again = true;
     for (size_t i = 0; i < WF_LEN(final); i++)
@@ -295,9 +305,14 @@ static weft_status refused_reply(hop *p, const char *url)
     p->r->wait_s = wait > 0 ? (uint64_t)wait : 0;
     p->r->again = status == 408 || status == 429 || status >= 500;
     if ((status == 401 || status == 403) && *p->h->page && is_same_origin(url, p->h->endpoint))
-        return wf_fail(WEFT_ERR_IO, "%ld, no access to %s: it is gated or private%s. Accept its licence on that page, and set HF_TOKEN to a token of %s/settings/tokens",
+        return wf_fail(WEFT_ERR_IO,
+                       "%ld, no access to %s: it is gated or private%s. Accept its licence on that page, and set "
+                       "HF_TOKEN to a token of %s/settings/tokens",
                        status, p->h->page, p->h->token ? ", or the token may not read it" : "", p->h->endpoint);
-    const char *why = status == 429 ? ", too many requests" : status == 404 ? ", not found" : status == 401 || status == 403 ? ", no access" : "";
+    const char *why = status == 429                    ? ", too many requests"
+                      : status == 404                  ? ", not found"
+                      : status == 401 || status == 403 ? ", no access"
+                                                       : "";
     return wf_fail(WEFT_ERR_IO, "%s answers %ld%s", host_of(url, host, sizeof host), status, why);
 }
 
@@ -319,11 +334,13 @@ static weft_status next_hop(hop *p, const char *from, bool plain, char **next)
     char host[512];
     const char *to = NULL;
     curl_easy_getinfo(p->h->curl, CURLINFO_RESPONSE_CODE, &p->r->status);
-    bool redirect = p->r->status == 301 || p->r->status == 302 || p->r->status == 303 || p->r->status == 307 || p->r->status == 308;
+    bool redirect = p->r->status == 301 || p->r->status == 302 || p->r->status == 303 || p->r->status == 307 ||
+                    p->r->status == 308;
     if (redirect) curl_easy_getinfo(p->h->curl, CURLINFO_REDIRECT_URL, &to);
     if (!to) return WEFT_OK;
     if (!is_tls(to) && (!plain || strncasecmp(to, "http://", 7)))
-        return wf_fail(WEFT_ERR_IO, "%s redirects to an address that is not https: refused", host_of(from, host, sizeof host));
+        return wf_fail(WEFT_ERR_IO, "%s redirects to an address that is not https: refused",
+                       host_of(from, host, sizeof host));
     *next = wf_strdup(to);
     return *next ? WEFT_OK : WEFT_ERR_NOMEM;
 }
@@ -349,7 +366,8 @@ weft_status wf_http_get(wf_http *h, const wf_request *q, wf_reply *r)
     for (int n = 0; !s; n++) {
         hop p = {.h = h, .q = q, .r = r};
         char *next = NULL;
-        if (n > MAX_HOPS) s = wf_fail(WEFT_ERR_IO, "%s redirects more than %d times", host_of(q->url, host, sizeof host), MAX_HOPS);
+        if (n > MAX_HOPS)
+            s = wf_fail(WEFT_ERR_IO, "%s redirects more than %d times", host_of(q->url, host, sizeof host), MAX_HOPS);
         if (!s) s = get_hop(&p, url, plain, &next);
         if (!next) break;
         plain = plain && !is_tls(next);
@@ -368,11 +386,14 @@ weft_status wf_http_retry(wf_http *h, const wf_reply *r, uint32_t n, const char 
     double wait = h->p->retry_s * (double)(1u << WF_MIN(n, 6u));
     wf_copy(why, sizeof why, weft_last_error());
     if (!r->again) return WEFT_ERR_IO;
-    if (r->wait_s > MAX_WAIT_S) return wf_fail(WEFT_ERR_IO, "%s; it asks to wait for %llu s: try again then", why, (unsigned long long)r->wait_s);
+    if (r->wait_s > MAX_WAIT_S)
+        return wf_fail(WEFT_ERR_IO, "%s; it asks to wait for %llu s: try again then", why,
+                       (unsigned long long)r->wait_s);
     if (n >= h->p->retries) return wf_fail(WEFT_ERR_IO, "%s; tried %u times", why, n + 1);
     wait = WF_MAX(wait, (double)r->wait_s);
     wf_log(WEFT_LOG_WARN, "%s: %s; trying again in %.3g s", what, why, wait);
-    for (uint64_t end = wf_now_ns() + (uint64_t)(wait * 1e9); wf_now_ns() < end && !wf_http_stopped(h);) wf_sleep_ns(20000000);
+    for (uint64_t end = wf_now_ns() + (uint64_t)(wait * 1e9); wf_now_ns() < end && !wf_http_stopped(h);)
+        wf_sleep_ns(20000000);
     return wf_http_stopped(h) ? wf_fail(WEFT_ERR_CANCELLED, "stopped") : WEFT_OK;
 }
 
@@ -384,7 +405,8 @@ typedef struct buffer {
 static weft_status keep_bytes(void *user, const char *bytes, size_t n)
 {
     buffer *b = user;
-    if (b->n + n >= MAX_TEXT) return wf_fail(WEFT_ERR_IO, "the hub's answer has more than %zu MiB: refused", MAX_TEXT >> 20);
+    if (b->n + n >= MAX_TEXT)
+        return wf_fail(WEFT_ERR_IO, "the hub's answer has more than %zu MiB: refused", MAX_TEXT >> 20);
     while (b->cap < b->n + n + 1)
         if (!wf_grow(&b->data, b->cap, &b->cap, 1)) return WEFT_ERR_NOMEM;
     memcpy(b->data + b->n, bytes, n);

@@ -12,9 +12,19 @@
 #define USUAL_TYPE "Q4_K_M"
 
 /* A model in a folder as Hugging Face lays it out; config.json makes a folder a model, so it comes last. */
-static const char *const folder_files[] = {"model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
-                                           "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "*.jinja",
-                                           "generation_config.json", "config.json"};
+static const char *const folder_files[] = {"model.safetensors",
+                                           "model-[0-9]*-of-[0-9]*.safetensors",
+                                           "model.safetensors.index.json",
+                                           "tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "tokenizer.model",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "*.jinja",
+                                           "generation_config.json",
+                                           "config.json"};
 
 typedef struct entry {
     const char *path, *name; /* in the repository; the last word of it */
@@ -78,13 +88,15 @@ static const char *type_of(const entry *e, size_t *len)
 static bool is_type(const entry *e, const char *type)
 {
     size_t n = strlen(type);
-    bool ends = n <= e->stem && !strncasecmp(e->name + e->stem - n, type, n) && (n == e->stem || strchr("-._", e->name[e->stem - n - 1]));
+    bool ends = n <= e->stem && !strncasecmp(e->name + e->stem - n, type, n) &&
+                (n == e->stem || strchr("-._", e->name[e->stem - n - 1]));
     return e->stem && (ends || !strcasecmp(e->name, type));
 }
 
 static bool is_same_model(const entry *a, const entry *b)
 {
-    return a->stem == b->stem && a->count == b->count && a->name - a->path == b->name - b->path && !strncmp(a->path, b->path, (size_t)(a->name - a->path) + a->stem);
+    return a->stem == b->stem && a->count == b->count && a->name - a->path == b->name - b->path &&
+           !strncmp(a->path, b->path, (size_t)(a->name - a->path) + a->stem);
 }
 
 /* ---- the list ------------------------------------------------------------------------------------- */
@@ -125,7 +137,8 @@ static weft_status next_page(const wf_http *h, const wf_reply *r, char **url)
     free(*url);
     *url = NULL;
     if (!*r->next) return WEFT_OK;
-    if (strncmp(r->next, h->endpoint, n) || r->next[n] != '/') return wf_fail(WEFT_ERR_IO, "the hub's list of files goes on elsewhere: refused");
+    if (strncmp(r->next, h->endpoint, n) || r->next[n] != '/')
+        return wf_fail(WEFT_ERR_IO, "the hub's list of files goes on elsewhere: refused");
     *url = wf_strdup(r->next);
     return *url ? WEFT_OK : WEFT_ERR_NOMEM;
 }
@@ -145,9 +158,12 @@ static weft_status explain_failure(wf_http *h, const wf_source *s, const wf_repl
 {
     char nearest[512] = "";
     bool absent = r->status == 404 || (r->status == 401 && !strcmp(r->code, "RepoNotFound"));
-    if (absent && !strcmp(r->code, "RevisionNotFound")) return wf_fail(WEFT_ERR_IO, "%s has no revision '%s'", s->repo, s->revision);
+    if (absent && !strcmp(r->code, "RevisionNotFound"))
+        return wf_fail(WEFT_ERR_IO, "%s has no revision '%s'", s->repo, s->revision);
     if (absent) say_nearest(h, s, nearest, sizeof nearest);
-    if (absent) return wf_fail(WEFT_ERR_IO, "the hub has no repository %s that can be seen%s%s", s->repo, h->token ? "" : " without a token (HF_TOKEN)", nearest);
+    if (absent)
+        return wf_fail(WEFT_ERR_IO, "the hub has no repository %s that can be seen%s%s", s->repo,
+                       h->token ? "" : " without a token (HF_TOKEN)", nearest);
     return WEFT_ERR_IO;
 }
 
@@ -158,7 +174,9 @@ static weft_status read_list(wf_http *h, const wf_source *s, listing *l)
     for (wf_reply r; !st && url;) {
         char *text = NULL;
         size_t len = 0;
-        if (l->n_pages == MAX_PAGES) st = wf_fail(WEFT_ERR_IO, "%s has more files than %d pages of the hub's list: name one by its address", s->repo, MAX_PAGES);
+        if (l->n_pages == MAX_PAGES)
+            st = wf_fail(WEFT_ERR_IO, "%s has more files than %d pages of the hub's list: name one by its address",
+                         s->repo, MAX_PAGES);
         if (!st && (st = wf_http_text(h, url, &text, &len, &r)) == WEFT_ERR_IO) st = explain_failure(h, s, &r);
         if (!st) st = add_page(l, text, len);
         free(text);
@@ -190,7 +208,8 @@ static void say_nearest(wf_http *h, const wf_source *s, char *out, size_t cap)
     char owner[WF_PULL_NAME + 1];
     wf_copy(owner, (size_t)(slash - s->repo) + 1, s->repo);
     for (size_t i = 0; i < 2; i++) {
-        char *text = NULL, *url = make_url("%s/api/models?%s=%s&limit=100%s", h->endpoint, by[i], i ? owner : slash + 1, "");
+        char *text = NULL,
+             *url = make_url("%s/api/models?%s=%s&limit=100%s", h->endpoint, by[i], i ? owner : slash + 1, "");
         wf_reply r;
         if (url && !wf_http_text(h, url, &text, &len, &r))
             n = add_found(found[i] = wf_json_read(text ? text : "", len, NULL, NULL), names, n);
@@ -226,9 +245,13 @@ static weft_status no_such(wf_http *h, const wf_source *s, const listing *l)
     for (size_t i = 0; i < l->n && n < WF_LEN(names); i++)
         if (!*s->path || l->v[i].stem) names[n++] = *s->path ? l->v[i].path : type_of(&l->v[i], &(size_t){0});
     list_types(l, types, sizeof types);
-    if (*s->path) return h->p->nearest(nearest, sizeof nearest, "", s->path, names, n), wf_fail(WEFT_ERR_IO, "%s has no file %s%s", s->repo, s->path, nearest);
+    if (*s->path)
+        return h->p->nearest(nearest, sizeof nearest, "", s->path, names, n),
+               wf_fail(WEFT_ERR_IO, "%s has no file %s%s", s->repo, s->path, nearest);
     if (!*types) return wf_fail(WEFT_ERR_IO, "%s has neither a GGUF file nor safetensors with config.json", s->repo);
-    if (!*s->type) return wf_fail(WEFT_ERR_IO, "%s has no %s; it has %s: name one, as in hf:%s:TYPE", s->repo, USUAL_TYPE, types, s->repo);
+    if (!*s->type)
+        return wf_fail(WEFT_ERR_IO, "%s has no %s; it has %s: name one, as in hf:%s:TYPE", s->repo, USUAL_TYPE, types,
+                       s->repo);
     return wf_fail(WEFT_ERR_IO, "%s has no type '%s'; it has %s", s->repo, s->type, types);
 }
 
@@ -236,9 +259,11 @@ static weft_status no_such(wf_http *h, const wf_source *s, const listing *l)
 
 static weft_status take_file(wf_http *h, const wf_source *s, const entry *e, wf_files *out)
 {
-    if (!wf_pull_name_ok(e->name, strlen(e->name))) return wf_fail(WEFT_ERR_IO, "the hub names a file '%s', which cannot be a name here: refused", e->path);
+    if (!wf_pull_name_ok(e->name, strlen(e->name)))
+        return wf_fail(WEFT_ERR_IO, "the hub names a file '%s', which cannot be a name here: refused", e->path);
     for (const char *p = e->path, *end; (end = strchr(p, '/')); p = end + 1)
-        if (!wf_pull_name_ok(p, (size_t)(end - p))) return wf_fail(WEFT_ERR_IO, "the hub names a file '%s', which cannot be a name here: refused", e->path);
+        if (!wf_pull_name_ok(p, (size_t)(end - p)))
+            return wf_fail(WEFT_ERR_IO, "the hub names a file '%s', which cannot be a name here: refused", e->path);
     wf_remote *f = wf_files_add(out);
     char *escaped = curl_easy_escape(NULL, e->path, 0);
     if (!f || !escaped) return curl_free(escaped), WEFT_ERR_NOMEM;
@@ -260,7 +285,9 @@ static weft_status take_model(wf_http *h, const wf_source *s, const listing *l, 
     for (unsigned part = one->count; part; part--) {
         size_t i = 0;
         while (i < l->n && !(l->v[i].stem && l->v[i].part == part && is_same_model(&l->v[i], one))) i++;
-        if (i == l->n) return wf_fail(WEFT_ERR_IO, "%s is incomplete: part %u of %u of %s is not there", s->repo, part, one->count, one->name);
+        if (i == l->n)
+            return wf_fail(WEFT_ERR_IO, "%s is incomplete: part %u of %u of %s is not there", s->repo, part, one->count,
+                           one->name);
         WF_TRY(take_file(h, s, &l->v[i], out));
     }
     return WEFT_OK;
@@ -279,7 +306,9 @@ static weft_status choose_model(const wf_source *s, const listing *l, const char
     for (size_t i = 0; i < l->n; i++) {
         const entry *e = &l->v[i];
         if (!is_wanted(s, e, type) || (*one && is_same_model(e, *one))) continue;
-        if (*one && type) return wf_fail(WEFT_ERR_IO, "%s has several files of type %s, such as %s and %s: name one, as in hf:%s:%s", s->repo, type, (*one)->name, e->name, s->repo, e->name);
+        if (*one && type)
+            return wf_fail(WEFT_ERR_IO, "%s has several files of type %s, such as %s and %s: name one, as in hf:%s:%s",
+                           s->repo, type, (*one)->name, e->name, s->repo, e->name);
         if (*one) return *one = NULL, WEFT_OK;
         *one = e;
     }
@@ -299,7 +328,8 @@ static weft_status take_folder(wf_http *h, const wf_source *s, const listing *l,
     wf_copy(out->name, sizeof out->name, strchr(s->repo, '/') + 1);
     for (size_t k = 0; k < WF_LEN(folder_files); k++)
         for (size_t i = 0; i < l->n; i++)
-            if (!strchr(l->v[i].path, '/') && !fnmatch(folder_files[k], l->v[i].path, FNM_PERIOD)) WF_TRY(take_file(h, s, &l->v[i], out));
+            if (!strchr(l->v[i].path, '/') && !fnmatch(folder_files[k], l->v[i].path, FNM_PERIOD))
+                WF_TRY(take_file(h, s, &l->v[i], out));
     return WEFT_OK;
 }
 
@@ -309,11 +339,13 @@ static weft_status pick_files(wf_http *h, const wf_source *s, const listing *l, 
     const char *type = *s->type ? s->type : USUAL_TYPE;
     bool any = false;
     for (size_t i = 0; i < l->n; i++) any |= l->v[i].stem > 0;
-    if (!any && !*s->type && !*s->path && has_file(l, "config.json") && has_file(l, "model*.safetensors")) return take_folder(h, s, l, out);
+    if (!any && !*s->type && !*s->path && has_file(l, "config.json") && has_file(l, "model*.safetensors"))
+        return take_folder(h, s, l, out);
     WF_TRY(choose_model(s, l, type, &one));
     if (!one && !*s->type && !*s->path) WF_TRY(choose_model(s, l, NULL, &one));
     if (!one) return no_such(h, s, l);
-    if (!one->stem) return wf_fail(WEFT_ERR_IO, "%s is no GGUF file with a model: name one, or the repository alone", one->path);
+    if (!one->stem)
+        return wf_fail(WEFT_ERR_IO, "%s is no GGUF file with a model: name one, or the repository alone", one->path);
     return take_model(h, s, l, one, out);
 }
 

@@ -98,7 +98,8 @@ wf_remote *wf_files_add(wf_files *f); /* NULL: no memory */
 /* ---- hub.c -------------------------------------------------------------------------------------- */
 
 weft_status wf_hub_files(wf_http *h, const wf_source *s, wf_files *out);
-/* The part number and count at the end of a name without .gguf, and the length of what is before; false: it is no part. */
+/* The part number and count at the end of a name without .gguf, and the length of what is before; false: it is no part.
+ */
 bool wf_part_of(const char *stem, size_t len, unsigned *part, unsigned *count, size_t *base);
 
 /* ---- fetch.c ------------------------------------------------------------------------------------ */

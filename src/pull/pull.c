@@ -91,14 +91,16 @@ static weft_status survey_files(wf_http *h, const wf_files *f, const char *folde
     uint64_t bytes = 0;
     for (size_t i = 0; i < f->n; i++) {
         char path[PATH_MAX];
-        if (!join_path(path, folder, f->v[i].name, "")) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
+        if (!join_path(path, folder, f->v[i].name, ""))
+            return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
         WF_TRY(wf_fetch_look(h, &f->v[i], path, &there[i]));
         if (there[i] != WF_SAME) bytes += f->v[i].size - part_of(folder, &f->v[i]);
     }
     return wf_need_space(h->p->folder, bytes);
 }
 
-static weft_status fetch_missing(wf_http *h, const wf_files *f, const char *folder, const enum wf_there *there, bool replace)
+static weft_status fetch_missing(wf_http *h, const wf_files *f, const char *folder, const enum wf_there *there,
+                                 bool replace)
 {
     for (size_t i = 0; i < f->n; i++)
         if (there[i] != WF_SAME) WF_TRY(wf_fetch(h, &f->v[i], folder, replace));
@@ -119,7 +121,10 @@ static weft_status pull_files(wf_http *h, const wf_files *f, enum wf_there *ther
     WF_TRY(survey_files(h, f, h->p->folder, there));
     for (size_t i = 0; i < f->n && !h->p->force; i++)
         if (there[i] == WF_OTHER)
-            return wf_fail(WEFT_ERR_IO, "%s/%s is there, and may be another file: -o NAME gives this one another name, --force replaces that one", h->p->folder, f->v[i].name);
+            return wf_fail(WEFT_ERR_IO,
+                           "%s/%s is there, and may be another file: -o NAME gives this one another name, --force "
+                           "replaces that one",
+                           h->p->folder, f->v[i].name);
     WF_TRY(fetch_missing(h, f, h->p->folder, there, h->p->force));
     for (size_t i = 0; i < f->n; i++) mark_origin(h->p->folder, f->v[i].name, f->origin);
     return WEFT_OK;
@@ -133,7 +138,8 @@ static weft_status lock_folder(const char *path, const char *name, int *fd)
     struct stat mine, there;
     *fd = mkdir(path, 0755) && errno != EEXIST ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (*fd < 0) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    bool mine_alone = !flock(*fd, LOCK_EX | LOCK_NB) && !fstat(*fd, &mine) && !stat(path, &there) && mine.st_ino == there.st_ino;
+    bool mine_alone = !flock(*fd, LOCK_EX | LOCK_NB) && !fstat(*fd, &mine) && !stat(path, &there) &&
+                      mine.st_ino == there.st_ino;
     return mine_alone ? WEFT_OK : wf_fail(WEFT_ERR_IO, "another weft is fetching %s", name);
 }
 
@@ -141,7 +147,8 @@ static weft_status fill_folder(wf_http *h, const wf_files *f, const char *part, 
 {
     WF_TRY(survey_files(h, f, part, there));
     WF_TRY(fetch_missing(h, f, part, there, true));
-    if (renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_NOREPLACE) && (errno != EINVAL || rename(part, path))) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_NOREPLACE) && (errno != EINVAL || rename(part, path)))
+        return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
     mark_origin(h->p->folder, f->name, f->origin);
     return WEFT_OK;
 }
@@ -150,10 +157,15 @@ static weft_status pull_folder(wf_http *h, const wf_files *f, enum wf_there *the
 {
     char path[PATH_MAX], part[PATH_MAX];
     int fd = -1;
-    if (!join_path(path, h->p->folder, f->name, "") || !join_path(part, h->p->folder, f->name, ".part")) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", h->p->folder);
+    if (!join_path(path, h->p->folder, f->name, "") || !join_path(part, h->p->folder, f->name, ".part"))
+        return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", h->p->folder);
     if (!access(path, F_OK)) {
         WF_TRY(survey_files(h, f, path, there));
-        return is_all(f, there, WF_SAME) ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s is there, and is another one: -o NAME gives this one another name, or remove that one with rm -r", path);
+        return is_all(f, there, WF_SAME) ? WEFT_OK
+                                         : wf_fail(WEFT_ERR_IO,
+                                                   "%s is there, and is another one: -o NAME gives this one another "
+                                                   "name, or remove that one with rm -r",
+                                                   path);
     }
     weft_status s = lock_folder(part, f->name, &fd);
     if (!s) s = fill_folder(h, f, part, path, there);
@@ -169,7 +181,8 @@ static void say_done(const wf_pull_params *p, const wf_files *f, bool news)
     size_t checked = 0, n = strlen(f->name);
     for (size_t i = 0; i < f->n; i++) checked += *f->v[i].sum != 0;
     const char *sum = checked == f->n ? ", and its checksum is right" : "";
-    wf_pull_say(p, "%s is %s%s: `weft run %.*s`", f->name, news ? "fetched" : "there already", sum, (int)(f->folder ? n : n - 5), f->name);
+    wf_pull_say(p, "%s is %s%s: `weft run %.*s`", f->name, news ? "fetched" : "there already", sum,
+                (int)(f->folder ? n : n - 5), f->name);
 }
 
 static weft_status fetch_all(wf_http *h, const wf_files *f)

@@ -1,8 +1,10 @@
-/* pull: fetches models over HTTP into the folder of models. Part of the program, not of the library; builds without libcurl use absent.c.
+/* pull: fetches models over HTTP into the folder of models. Part of the program, not of the library; builds without
+ * libcurl use absent.c.
  *
- * A source, as it is typed, becomes a list of files, of a repository of the hub or of an address. Each is written beside its name
- * (NAME.part, and NAME.pull, which says where it is from), goes on where it was broken off, and gets its name when its size and its
- * checksum are right. What servers say is not trusted: names stay in the folder, redirects keep to TLS, the token goes to the hub alone.
+ * A source, as it is typed, becomes a list of files, of a repository of the hub or of an address. Each is written
+ * beside its name (NAME.part, and NAME.pull, which says where it is from), goes on where it was broken off, and gets
+ * its name when its size and its checksum are right. What servers say is not trusted: names stay in the folder,
+ * redirects keep to TLS, the token goes to the hub alone.
  */
 #ifndef WF_PULL_H
 #define WF_PULL_H

@@ -27,7 +27,9 @@ static weft_status bad_source(const char *typed)
 /* Copies a word that goes into an address and maybe into a name. */
 static bool take_word(char *out, size_t cap, const char *word, size_t len)
 {
-    if (len >= cap || !wf_pull_name_ok(word, len) || memchr(word, '?', len) || memchr(word, '#', len) || memchr(word, '%', len)) return false;
+    if (len >= cap || !wf_pull_name_ok(word, len) || memchr(word, '?', len) || memchr(word, '#', len) ||
+        memchr(word, '%', len))
+        return false;
     wf_copy(out, len + 1, word);
     return true;
 }
@@ -88,11 +90,13 @@ static const char *behind_host(const char *text, const char *endpoint)
 weft_status wf_source_read(const char *typed, const char *endpoint, wf_source *s)
 {
     *s = (wf_source){0};
-    const char *path = !strncasecmp(typed, "hf:", 3) ? typed + 3 + strspn(typed + 3, "/") : behind_host(typed, endpoint);
+    const char *path = !strncasecmp(typed, "hf:", 3) ? typed + 3 + strspn(typed + 3, "/")
+                                                     : behind_host(typed, endpoint);
     bool web = !strncasecmp(typed, "https://", 8) || !strncasecmp(typed, "http://", 7);
     if (path && hub_path(path, s)) return WEFT_OK;
     if (path && !web) return bad_source(typed);
-    if (!web && strstr(typed, "://")) return wf_fail(WEFT_ERR_ARG, "'%s': only http and https addresses are fetched", typed);
+    if (!web && strstr(typed, "://"))
+        return wf_fail(WEFT_ERR_ARG, "'%s': only http and https addresses are fetched", typed);
     if (!web) return hub_path(typed, s) && !*s->path ? WEFT_OK : bad_source(typed);
     s->url = wf_strdup(typed);
     return s->url ? WEFT_OK : WEFT_ERR_NOMEM;

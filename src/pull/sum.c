@@ -15,7 +15,8 @@ wf_sum *wf_sum_new(bool git, uint64_t size)
     wf_sum *s = wf_calloc(1, sizeof *s);
     if (!s) return NULL;
     s->md = EVP_MD_CTX_new();
-    if (!s->md || !EVP_DigestInit_ex(s->md, git ? EVP_sha1() : EVP_sha256(), NULL)) return wf_sum_end(s, NULL), wf_fail(WEFT_ERR_NOMEM, "cannot compute checksums"), NULL;
+    if (!s->md || !EVP_DigestInit_ex(s->md, git ? EVP_sha1() : EVP_sha256(), NULL))
+        return wf_sum_end(s, NULL), wf_fail(WEFT_ERR_NOMEM, "cannot compute checksums"), NULL;
     int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)size);
     if (git) wf_sum_add(s, head, (size_t)n + 1);
     return s;

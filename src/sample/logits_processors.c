@@ -1,5 +1,5 @@
-/* logits_processors: change logits before sampling: logit bias, presence and frequency penalties over the answer, a repetition penalty
- * over the last tokens of prompt and answer, and min_tokens, which forbids the end of generation. */
+/* logits_processors: change logits before sampling: logit bias, presence and frequency penalties over the answer, a
+ * repetition penalty over the last tokens of prompt and answer, and min_tokens, which forbids the end of generation. */
 #include "sample/sampling.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@ static weft_status copy_bias(wf_logits_processors *a, const struct weft_request_
 {
     for (size_t i = 0; i < p->n_bias; i++)
         if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= n_vocab || !(fabsf(p->bias[i].bias) <= 1e6f))
-            return wf_fail(WEFT_ERR_ARG, "logit bias of token %d: want an id from 0 to %u and a bias from -1e6 to 1e6", p->bias[i].id, n_vocab - 1);
+            return wf_fail(WEFT_ERR_ARG, "logit bias of token %d: want an id from 0 to %u and a bias from -1e6 to 1e6",
+                           p->bias[i].id, n_vocab - 1);
     if (!p->n_bias) return WEFT_OK;
     if (!(a->bias = wf_calloc(p->n_bias, sizeof *a->bias))) return WEFT_ERR_NOMEM;
     memcpy(a->bias, p->bias, p->n_bias * sizeof *a->bias);
@@ -20,12 +21,14 @@ static weft_status copy_bias(wf_logits_processors *a, const struct weft_request_
 
 weft_status wf_logits_processors_add_end(wf_logits_processors *a, int32_t id)
 {
-    if (!wf_grow(&a->ends, a->n_ends, &a->cap_ends, sizeof *a->ends)) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a request");
+    if (!wf_grow(&a->ends, a->n_ends, &a->cap_ends, sizeof *a->ends))
+        return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a request");
     a->ends[a->n_ends++] = id;
     return WEFT_OK;
 }
 
-static weft_status count_prompt(wf_logits_processors *a, int32_t last_n, uint32_t n_vocab, const int32_t *prompt, size_t n)
+static weft_status count_prompt(wf_logits_processors *a, int32_t last_n, uint32_t n_vocab, const int32_t *prompt,
+                                size_t n)
 {
     a->window = last_n > 0 ? (uint32_t)last_n : UINT32_MAX;
     if (!(a->seen = wf_calloc(n_vocab, sizeof *a->seen))) return WEFT_ERR_NOMEM;
@@ -33,7 +36,8 @@ static weft_status count_prompt(wf_logits_processors *a, int32_t last_n, uint32_
     return WEFT_OK;
 }
 
-weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab, const struct weft_request_params *p, const int32_t *prompt, size_t n)
+weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab, const struct weft_request_params *p,
+                                      const int32_t *prompt, size_t n)
 {
     const struct weft_sampling *s = &p->sampling;
     bool repeat = s->repeat_penalty > 0 && s->repeat_penalty != 1;
@@ -73,9 +77,11 @@ static void penalise(const wf_logits_processors *a, const struct weft_sampling *
     }
 }
 
-void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
+void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c,
+                                uint32_t n_vocab)
 {
     if (a->seen) penalise(a, p, c, n_vocab);
     for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;
-    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) c[a->ends[i]].logit = -1e30f; /* finite, so that sums of exp do not become NaN */
+    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++)
+        c[a->ends[i]].logit = -1e30f; /* finite, so that sums of exp do not become NaN */
 }

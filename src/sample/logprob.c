@@ -18,7 +18,8 @@ float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_t
     for (uint32_t i = 1; i < n_vocab; i++) most = WF_MAX(most, logits[i]);
     for (uint32_t i = 0; i < n_vocab; i++) {
         sum += exp((double)logits[i] - most);
-        if (n_top && (i < n_top || logits[i] > top[n_top - 1].logprob)) insert(top, WF_MIN(i, n_top), n_top, (int32_t)i, logits[i]);
+        if (n_top && (i < n_top || logits[i] > top[n_top - 1].logprob))
+            insert(top, WF_MIN(i, n_top), n_top, (int32_t)i, logits[i]);
     }
     double norm = most + log(sum);
     for (uint32_t i = 0; i < n_top; i++) top[i].logprob = (float)(top[i].logprob - norm);

@@ -1,19 +1,21 @@
-/* sample: samples the next token from logits on the host. Penalties, top-k, top-p, min-p, temperature, in llama.cpp's order
- * (sample/sampler.h). The result depends on the logits, the seed and the position alone, not on the rest of the batch, and
- * equals that of the op SAMPLE on a device. */
+/* sample: samples the next token from logits on the host. Penalties, top-k, top-p, min-p, temperature, in llama.cpp's
+ * order (sample/sampler.h). The result depends on the logits, the seed and the position alone, not on the rest of the
+ * batch, and equals that of the op SAMPLE on a device. */
 #include "sample/sampling.h"
 
 #include <math.h>
 
 weft_status wf_sampling_check(const struct weft_sampling *p)
 {
-    if (!(p->temperature >= 0 && p->temperature <= 100)) return wf_fail(WEFT_ERR_ARG, "temperature %g: want 0 (greedy) to 100", p->temperature);
+    if (!(p->temperature >= 0 && p->temperature <= 100))
+        return wf_fail(WEFT_ERR_ARG, "temperature %g: want 0 (greedy) to 100", p->temperature);
     if (p->top_k < 0) return wf_fail(WEFT_ERR_ARG, "top_k %d: want 0 (off) or more", p->top_k);
     if (!(p->top_p >= 0 && p->top_p <= 1)) return wf_fail(WEFT_ERR_ARG, "top_p %g: want 0 (off) to 1", p->top_p);
     if (!(p->min_p >= 0 && p->min_p <= 1)) return wf_fail(WEFT_ERR_ARG, "min_p %g: want 0 (off) to 1", p->min_p);
     if (!(p->repeat_penalty >= 0 && p->repeat_penalty <= 100))
         return wf_fail(WEFT_ERR_ARG, "repeat_penalty %g: want 0 or 1 (off) to 100", p->repeat_penalty);
-    if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100)) return wf_fail(WEFT_ERR_ARG, "presence_penalty %g: want -100 to 100", p->presence_penalty);
+    if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100))
+        return wf_fail(WEFT_ERR_ARG, "presence_penalty %g: want -100 to 100", p->presence_penalty);
     if (!(p->frequency_penalty >= -100 && p->frequency_penalty <= 100))
         return wf_fail(WEFT_ERR_ARG, "frequency_penalty %g: want -100 to 100", p->frequency_penalty);
     return WEFT_OK;
@@ -21,7 +23,10 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
 
 static weft_status not_finite(uint32_t token)
 {
-    return wf_fail(WEFT_ERR_NOT_FINITE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
+    return wf_fail(WEFT_ERR_NOT_FINITE,
+                   "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; "
+                   "try weft selftest",
+                   token);
 }
 
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
@@ -51,8 +56,8 @@ static int32_t best(const wf_token_logit *c, uint32_t n)
     return c[b].id;
 }
 
-weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, uint64_t position,
-                      wf_token_logit *c, int32_t *out)
+weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits,
+                      uint32_t n_vocab, uint64_t position, wf_token_logit *c, int32_t *out)
 {
     WF_TRY(load(logits, n_vocab, c));
     if (processors) wf_logits_processors_apply(processors, p, c, n_vocab);

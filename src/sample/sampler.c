@@ -24,7 +24,8 @@ void wf_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]
 float wf_philox_unit(uint64_t seed, uint64_t counter)
 {
     uint32_t out[4];
-    wf_philox((uint32_t[4]){(uint32_t)counter, (uint32_t)(counter >> 32)}, (uint32_t[2]){(uint32_t)seed, (uint32_t)(seed >> 32)}, out);
+    wf_philox((uint32_t[4]){(uint32_t)counter, (uint32_t)(counter >> 32)},
+              (uint32_t[2]){(uint32_t)seed, (uint32_t)(seed >> 32)}, out);
     return (float)(out[0] >> 8) * 0x1p-24f;
 }
 
@@ -56,7 +57,7 @@ static wf_token_logit pop_largest(wf_token_logit *c, uint32_t n)
     return top;
 }
 
-/* ---- top_k, top_p, min_p: each returns the last candidate that it keeps ---------------------------------------------------------- */
+/* ---- top_k, top_p, min_p: each returns the last candidate that it keeps ------------------------------------------ */
 
 /* Not fmin: in a loop it ends gcc 12 for ARM with an internal error. */
 static void narrow_margin(double *margin, double distance)
@@ -66,7 +67,8 @@ static void narrow_margin(double *margin, double distance)
 
 /* The last of the fewest candidates whose weights reach `want`. `popped` of them lie in descending order at c[n - 1],
  * c[n - 2], ...; the rest is still a heap. */
-static wf_token_logit cut_top_p(wf_token_logit *c, uint32_t n, uint32_t popped, uint32_t kept, float top, double want, double sum, double *margin)
+static wf_token_logit cut_top_p(wf_token_logit *c, uint32_t n, uint32_t popped, uint32_t kept, float top, double want,
+                                double sum, double *margin)
 {
     double part = 0;
     for (uint32_t i = 0;; i++) {
@@ -102,7 +104,7 @@ static wf_token_logit cut_candidates(const wf_sampling_params *params, const flo
     return last.logit < limit ? (wf_token_logit){limit, INT32_MAX} : last;
 }
 
-/* ---- sampling: in the order of ids, so that nothing has to be sorted ------------------------------------------------- */
+/* ---- sampling: in the order of ids, so that nothing has to be sorted --------------------------------------------- */
 
 static double token_weight(const wf_sampling_params *params, const float *z, uint32_t i, float top, wf_token_logit last)
 {
@@ -125,7 +127,8 @@ static int32_t sample_token(const wf_sampling_params *params, const float *z, ui
     return (int32_t)chosen;
 }
 
-int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch, double *margin)
+int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch,
+                      double *margin)
 {
     double unused;
     uint32_t best = 0;

@@ -20,7 +20,8 @@ typedef struct wf_token_logit {
 
 /* z: n > 0 finite logits. scratch: n entries. *margin (or NULL): how far the nearest other
  * outcome is, in probability; where it is tiny, rounding decides. */
-int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch, double *margin);
+int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch,
+                      double *margin);
 
 /* Philox4x32-10 (Salmon et al. 2011): the same counter and key give the same words everywhere. */
 void wf_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

@@ -1,5 +1,5 @@
-/* sampling: what a request asks for, on the host: changes to logits, the next token, and log probabilities. The rule by which a
- * token is sampled is sampler.h's.
+/* sampling: what a request asks for, on the host: changes to logits, the next token, and log probabilities. The rule by
+ * which a token is sampled is sampler.h's.
  */
 #ifndef WF_SAMPLING_H
 #define WF_SAMPLING_H
@@ -9,7 +9,8 @@
 
 /* logits_processors.c: changes to logits before sampling: logit bias, penalties, min_tokens. Zero: none. */
 typedef struct wf_seen {
-    uint32_t recent, generated; /* how often a token is among those that the repetition penalty covers, and in the answer */
+    uint32_t recent,
+        generated; /* how often a token is among those that the repetition penalty covers, and in the answer */
 } wf_seen;
 typedef struct wf_logits_processors {
     struct weft_logit_bias *bias;
@@ -20,18 +21,22 @@ typedef struct wf_logits_processors {
     size_t n_ends, cap_ends;
     bool forbid_ends;
 } wf_logits_processors;
-weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab, const struct weft_request_params *p, const int32_t *prompt, size_t n);
+weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab, const struct weft_request_params *p,
+                                      const int32_t *prompt, size_t n);
 weft_status wf_logits_processors_add_end(wf_logits_processors *a, int32_t id);
-void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n); /* the last of all n was generated */
+void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens,
+                                    size_t n); /* the last of all n was generated */
 bool wf_logits_processors_active(const wf_logits_processors *a);
 void wf_logits_processors_free(wf_logits_processors *a);
 
-void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
+void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c,
+                                uint32_t n_vocab);
 /* sample.c: samples on the host. processors: NULL for none. scratch: 2 * n_vocab entries, reused between
  * calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
-weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, uint64_t position,
-                      wf_token_logit *scratch, int32_t *out);
-/* logprob.c: returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order. */
+weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits,
+                      uint32_t n_vocab, uint64_t position, wf_token_logit *scratch, int32_t *out);
+/* logprob.c: returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order.
+ */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 weft_status wf_sample_check(const float *logits, uint32_t n); /* WEFT_ERR_NOT_FINITE if one is not */
 /* The token that the device's ARGMAX chose; WEFT_ERR_NOT_FINITE if it found that a logit is not finite. */

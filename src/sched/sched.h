@@ -57,8 +57,9 @@ typedef struct wf_sched_params {
     /* no layer of a page table attends to more than these; window 0: some attend to all */
     wf_kv_window tables[WF_MAX_KV_TABLES];
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
-    uint32_t least_step;    /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a chunk have
-                             * no fewer tokens than these; 0: chunks fill the step */
+    uint32_t
+        least_step; /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but
+                     * steps with a chunk have no fewer tokens than these; 0: chunks fill the step */
     /* tokens of a prompt and of an answer of the expected load, as if WF_RATIO_SEQS of such sequences had finished;
      * 0 both: unknown */
     double prefill, decode;
@@ -66,7 +67,8 @@ typedef struct wf_sched_params {
 
 #define WF_PRIORITY_STEPS 1000
 #define WF_PRIORITY_TOKENS 100000 /* the same between clients: a level counts as this number of tokens less served */
-#define WF_FAIR_OUTPUT 2 /* service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper */
+#define WF_FAIR_OUTPUT                                                                                                 \
+    2 /* service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper */
 #define WF_IDLE_CLIENTS 1024 /* most clients without requests whose service is remembered */
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
 #define WF_RATIO_SEQS 64    /* that have finished last, about: over these the ratio P:D is an average */

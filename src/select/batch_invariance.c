@@ -1,5 +1,6 @@
-/* batch_invariance: see batch_invariance.h. Where times are modelled, the class that costs least over all numbers of rows; else one that has
- * kernels for few rows and for many; else the one that the backend would take for few rows comes first, since most steps decode. */
+/* batch_invariance: see batch_invariance.h. Where times are modelled, the class that costs least over all numbers of
+ * rows; else one that has kernels for few rows and for many; else the one that the backend would take for few rows
+ * comes first, since most steps decode. */
 #include "select/batch_invariance.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static wf_call with_rows(const wf_call *c, uint32_t m)
     return x;
 }
 
-static const uint32_t probes[] = {1, 8, 16, 64, 512, 65536}; /* the last: kernels with a limit fail there, if not before */
+static const uint32_t probes[] = {1,  8,   16,
+                                  64, 512, 65536}; /* the last: kernels with a limit fail there, if not before */
 
 /* Can the class run the call with any number of rows? */
 static bool serves_all(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)
@@ -48,7 +50,8 @@ static double best_us(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char
     return v >= 0 ? wf_expected_us(dev, c, v) : 0;
 }
 
-/* How much longer the class takes than what is the fastest for each number of rows, added up: decoding with few and many sequences, prompts. */
+/* How much longer the class takes than what is the fastest for each number of rows, added up: decoding with few and
+ * many sequences, prompts. */
 static double slowdown(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)
 {
     static const uint32_t rows[] = {16, 32, 64, 256, 1024};
@@ -75,7 +78,8 @@ static const char *modelled_class(wf_pick_in pick, wf_dev *dev, const wf_call *c
     const char *best = NULL;
     double least = 0;
     for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++) {
-        if (!(v->flags & WF_MODELLED) || (v->flags & WF_BATCH_DEPENDENT) || listed_before(dev, c->op, i, v->class)) continue;
+        if (!(v->flags & WF_MODELLED) || (v->flags & WF_BATCH_DEPENDENT) || listed_before(dev, c->op, i, v->class))
+            continue;
         if (!serves_all(pick, dev, c, v->class)) continue;
         double sum = slowdown(pick, dev, c, v->class);
         if (!best || sum < least) best = v->class, least = sum;
@@ -83,12 +87,15 @@ static const char *modelled_class(wf_pick_in pick, wf_dev *dev, const wf_call *c
     return best;
 }
 
-/* The class of the highest tier, of variants with all of these flags, that serves any number of rows; NULL: there is none. */
+/* The class of the highest tier, of variants with all of these flags, that serves any number of rows; NULL: there is
+ * none. */
 static const char *class_with(wf_pick_in pick, wf_dev *dev, const wf_call *c, uint32_t flags)
 {
     const wf_variant *v, *best = NULL;
     for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++)
-        if (!(v->flags & WF_BATCH_DEPENDENT) && (v->flags & flags) == flags && (!best || v->tier > best->tier) && serves_all(pick, dev, c, v->class)) best = v;
+        if (!(v->flags & WF_BATCH_DEPENDENT) && (v->flags & flags) == flags && (!best || v->tier > best->tier) &&
+            serves_all(pick, dev, c, v->class))
+            best = v;
     return best ? best->class : NULL;
 }
 
@@ -134,7 +141,8 @@ static wf_call behind_norm(const wf_dev *dev, const wf_call *c)
 {
     wf_call x = *c;
     x.in[WF_GEMM_NORM] = x.out[WF_GEMM_NORM_WS] = (wf_view){0};
-    x.in[WF_GEMM_X].dtype = (uint8_t)dev->act, x.in[WF_GEMM_X].offset = 0, x.in[WF_GEMM_X].stride = x.in[WF_GEMM_X].cols;
+    x.in[WF_GEMM_X].dtype = (uint8_t)dev->act, x.in[WF_GEMM_X].offset = 0,
+    x.in[WF_GEMM_X].stride = x.in[WF_GEMM_X].cols;
     return x;
 }
 

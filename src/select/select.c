@@ -16,7 +16,8 @@ typedef struct selection {
     bool loaded;
     int forced[WF_N_OPS]; /* the variant that params.force names, which takes precedence; -1: none */
     bool required[WF_N_OPS]; /* by its op's name, not by "*" */
-    bool warned[WF_N_OPS][WF_MAX_VARIANTS + 1]; /* of a measured choice that cannot run; the last: that does not exist */
+    bool warned[WF_N_OPS]
+               [WF_MAX_VARIANTS + 1]; /* of a measured choice that cannot run; the last: that does not exist */
     uint8_t dropped[WF_N_OPS][WF_MAX_VARIANTS]; /* a bit for each of wf_fusion_of */
     bool any_dropped[WF_N_OPS];
     wf_batch_invariance invariance;
@@ -78,8 +79,8 @@ static void read_if_there(wf_dev *dev, const char *path, wf_tuned_table *out)
     if (is_old) wf_tuned_forget_kernels(out);
 }
 
-/* Shipped files lie beside an installed program, else in the source tree whose build folder it runs from, else where the
- * program was to be installed. */
+/* Shipped files lie beside an installed program, else in the source tree whose build folder it runs from, else where
+ * the program was to be installed. */
 bool wf_tuned_shipped_path(const char *name, char *out, size_t cap)
 {
     static const char *const places[] = {"../share/weft/tuned", "../../../tuned"};
@@ -134,7 +135,8 @@ static bool is_usable(wf_dev *dev, const wf_call *c, const char *class, int vari
     return !is_dropped(dev, c, variant) && dev->fns->supports(dev, c, variant);
 }
 
-/* The forced variant, or the best that the backend offers and that was not dropped; of this class where it is not NULL. */
+/* The forced variant, or the best that the backend offers and that was not dropped; of this class where it is not NULL.
+ */
 static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
 {
     wf_candidate_kernel offered[WF_MAX_VARIANTS];
@@ -157,12 +159,14 @@ void wf_cannot_run_text(wf_dev *dev, enum wf_op op, int variant, const char *wha
 {
     wf_kernel_about a = {.needs = ""};
     if (dev->fns->about) dev->fns->about(dev, op, variant, &a);
-    if (wf_depends_on_batch(dev, op, variant)) a.needs = "determinism off (weft_engine_params.deterministic), for the bits of a row depend on the batch";
-    snprintf(text, cap, "kernel '%s' cannot run '%s' on %s%s%s%s", wf_variant_at(dev, op, variant)->name, what, dev->info.name, *a.needs ? " (it needs " : "",
-             a.needs, *a.needs ? ")" : "");
+    if (wf_depends_on_batch(dev, op, variant))
+        a.needs = "determinism off (weft_engine_params.deterministic), for the bits of a row depend on the batch";
+    snprintf(text, cap, "kernel '%s' cannot run '%s' on %s%s%s%s", wf_variant_at(dev, op, variant)->name, what,
+             dev->info.name, *a.needs ? " (it needs " : "", a.needs, *a.needs ? ")" : "");
 }
 
-/* Once for each kernel. One that was dropped has been warned about; a call in pieces has no kernel that runs it whole. */
+/* Once for each kernel. One that was dropped has been warned about; a call in pieces has no kernel that runs it whole.
+ */
 static void pass_over(wf_dev *dev, const wf_call *c, const char *name, int v)
 {
     char text[384];
@@ -171,7 +175,8 @@ static void pass_over(wf_dev *dev, const wf_call *c, const char *name, int v)
     *warned = true;
     if (v >= 0) wf_cannot_run_text(dev, c->op, v, wf_ops[c->op].name, text, sizeof text);
     else snprintf(text, sizeof text, "%s has no kernel '%s' for %s", dev->info.name, name, wf_ops[c->op].name);
-    wf_log(WEFT_LOG_WARN, "kernel choices: %s with %u rows; another is taken. Run `weft tune` again", text, c->out[0].rows);
+    wf_log(WEFT_LOG_WARN, "kernel choices: %s with %u rows; another is taken. Run `weft tune` again", text,
+           c->out[0].rows);
 }
 
 /* The variant that was measured as the fastest; -1: the backend decides. */
@@ -235,8 +240,10 @@ static double device_cost(const wf_tuned_table *t, const char *name)
 
 static void ceilings_of(const wf_tuned_table *t, wf_ceilings *out)
 {
-    *out = (wf_ceilings){device_cost(t, "read") * 1e9, {[WF_ARITH_F32] = device_cost(t, "f32") * 1e12, [WF_ARITH_F16] = device_cost(t, "f16") * 1e12,
-                                                        [WF_ARITH_Q8] = device_cost(t, "q8") * 1e12}};
+    *out = (wf_ceilings){device_cost(t, "read") * 1e9,
+                         {[WF_ARITH_F32] = device_cost(t, "f32") * 1e12,
+                          [WF_ARITH_F16] = device_cost(t, "f16") * 1e12,
+                          [WF_ARITH_Q8] = device_cost(t, "q8") * 1e12}};
 }
 
 void wf_select_ceilings(wf_dev *dev, wf_ceilings *out)
@@ -271,19 +278,24 @@ static int find_word(wf_dev *dev, enum wf_op op, const char *text, size_t n)
     return -1;
 }
 
-/* One "op=variant" of n characters; op "*" is every op that has such a variant. A wrong name would measure something else. */
+/* One "op=variant" of n characters; op "*" is every op that has such a variant. A wrong name would measure something
+ * else. */
 static weft_status force_one(wf_dev *dev, selection *s, const char *text, size_t n)
 {
     const char *equals = memchr(text, '=', n), *name = equals ? equals + 1 : text + n;
     size_t op_n = equals ? (size_t)(equals - text) : n;
     bool found = false;
     for (int op = 0; equals && op < WF_N_OPS; op++) {
-        int v = is_word("*", text, op_n) || is_word(wf_ops[op].name, text, op_n) ? find_word(dev, op, name, n - op_n - 1) : -1;
+        int v = is_word("*", text, op_n) || is_word(wf_ops[op].name, text, op_n)
+                    ? find_word(dev, op, name, n - op_n - 1)
+                    : -1;
         if (v >= 0) s->forced[op] = v, s->required[op] = !is_word("*", text, op_n), found = true;
     }
     if (found) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant of %s (`weft kernels` lists them); write op=variant, for example gemm=%s", (int)n, text,
-                   dev->info.id, wf_variant_at(dev, WF_OP_GEMM, 0)->name);
+    return wf_fail(WEFT_ERR_ARG,
+                   "force: \"%.*s\" names no kernel variant of %s (`weft kernels` lists them); write op=variant, for "
+                   "example gemm=%s",
+                   (int)n, text, dev->info.id, wf_variant_at(dev, WF_OP_GEMM, 0)->name);
 }
 
 static void close_selection(wf_dev *dev)

@@ -37,7 +37,8 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
     return *size != 0;
 }
 
-/* The row of that shape. Of several that differ in their number of sequences, the largest that is not above the call's. */
+/* The row of that shape. Of several that differ in their number of sequences, the largest that is not above the call's.
+ */
 static const wf_tuned_row *row_for(const wf_tuned_table *t, const wf_tuned_row *want)
 {
     const wf_tuned_row *best = NULL;

@@ -15,24 +15,26 @@
  * A row gives the kernel from a size on: rows of X for gemm, keys of the longest sequence for
  * decode_attention (of at least B sequences), rows of the longest sequence for prefill_attention. Calls whose
  * params allow the asynchronous softmax have rows of their own, decode_attention_async and
- * prefill_attention_async. In place of a kernel, `auto` leaves sizes to the backend. A line that begins with '#' is a comment.
+ * prefill_attention_async. In place of a kernel, `auto` leaves sizes to the backend. A line that begins with '#' is a
+ * comment.
  *
- * A row of the user's file, which `weft tune` writes, takes precedence over the same row of the shipped file; the backend
- * decides what neither has. A broken file, or one for another device, is ignored with a warning. A kernel that no longer
- * exists or cannot run the call is skipped. `dense_batch` is the number of rows beyond which the products of a step gain
- * little (measured for the model that was tuned last). `load 1155.4:245.3` has the tokens of a prompt and of an answer, on average, of the load that
- * `weft tune --dataset` was given last: the ratio P:D with which policy sarathi begins. `kernels` identifies the list of kernels that was measured: with
- * another list the choices are out of date, and are used only if the file was named.
+ * A row of the user's file, which `weft tune` writes, takes precedence over the same row of the shipped file; the
+ * backend decides what neither has. A broken file, or one for another device, is ignored with a warning. A kernel that
+ * no longer exists or cannot run the call is skipped. `dense_batch` is the number of rows beyond which the products of
+ * a step gain little (measured for the model that was tuned last). `load 1155.4:245.3` has the tokens of a prompt and
+ * of an answer, on average, of the load that `weft tune --dataset` was given last: the ratio P:D with which policy
+ * sarathi begins. `kernels` identifies the list of kernels that was measured: with another list the choices are out of
+ * date, and are used only if the file was named.
  *
- * A line `cost NAME KEY=VALUE,...` has coefficients of the cost model, by which the backend estimates the time of a kernel. The estimate
- * decides where no row does, and `weft plan --measure` shows it. Each file overrides coefficients of those before it: the defaults that
- * weft was built with (tuned/default/), the shipped file, the user's file.
+ * A line `cost NAME KEY=VALUE,...` has coefficients of the cost model, by which the backend estimates the time of a
+ * kernel. The estimate decides where no row does, and `weft plan --measure` shows it. Each file overrides coefficients
+ * of those before it: the defaults that weft was built with (tuned/default/), the shipped file, the user's file.
  *
- *     device       read: GB/s, f32, f16, q8: TFLOP/s of a kernel that only reads or computes; launch: us of one that does nothing
- *     OP           memory, compute: the fraction of these that kernels of an op reach, above 0, at most 1
- *     OP/VARIANT   the same for one kernel. Those that have such a line come first where they can run, by expected time: a file has both
- *                  coefficients, for all kernels of an op that may be the fastest, or for none
- *     wgmma        the cost model of wgmma GEMMs that do not pack X (cl/ops/gemm.c); wgmma_packed: of those that do
+ *     device       read: GB/s, f32, f16, q8: TFLOP/s of a kernel that only reads or computes; launch: us of one that
+ * does nothing OP           memory, compute: the fraction of these that kernels of an op reach, above 0, at most 1
+ *     OP/VARIANT   the same for one kernel. Those that have such a line come first where they can run, by expected
+ * time: a file has both coefficients, for all kernels of an op that may be the fastest, or for none wgmma        the
+ * cost model of wgmma GEMMs that do not pack X (cl/ops/gemm.c); wgmma_packed: of those that do
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H
@@ -87,8 +89,8 @@ typedef struct wf_tuned_table {
     size_t n_costs, cap_costs;
 } wf_tuned_table;
 
-/* Reads a file's text. info: the device that it must belong to; NULL: none, for a text without such lines. On failure *out is empty:
- * WEFT_ERR_FORMAT names the first bad line, WEFT_ERR_UNSUPPORTED is another device's file. */
+/* Reads a file's text. info: the device that it must belong to; NULL: none, for a text without such lines. On failure
+ * *out is empty: WEFT_ERR_FORMAT names the first bad line, WEFT_ERR_UNSUPPORTED is another device's file. */
 weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out);
 weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out);
 bool wf_tuned_has(const wf_tuned_table *t, const wf_tuned_row *shape); /* a row of just that shape */

@@ -202,7 +202,8 @@ static weft_status read_kernels(const char *p, int at, wf_tuned_table *t)
     return WEFT_OK;
 }
 
-/* A word of those that kernels and coefficients are called by, with its end; false: there is none, or it is too long. */
+/* A word of those that kernels and coefficients are called by, with its end; false: there is none, or it is too long.
+ */
 static bool read_name(const char **p, char *out, size_t cap)
 {
     size_t n = strspn(*p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/");

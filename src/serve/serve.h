@@ -1,8 +1,8 @@
 /* serve: an HTTP server for one engine, with an OpenAI-compatible API. http/ is the server, api/ what it serves.
  *
- * It uses the engine only through <weft/weft.h>. One thread owns all connections: it reads requests, submits them, and writes replies
- * and streams; a few more parse bodies and write large replies. The engine's thread only appends to a job's buffers and wakes that
- * thread. No input of a client may end the process. */
+ * It uses the engine only through <weft/weft.h>. One thread owns all connections: it reads requests, submits them, and
+ * writes replies and streams; a few more parse bodies and write large replies. The engine's thread only appends to a
+ * job's buffers and wakes that thread. No input of a client may end the process. */
 #ifndef WF_SERVE_H
 #define WF_SERVE_H
 
@@ -17,7 +17,8 @@ typedef struct wf_opening {
     /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
      * long is left: from then on the server answers /health. */
     void (*checked)(struct wf_opening *o);
-    bool (*stop)(const struct wf_opening *o); /* to be asked often: true: it shall end, with any exit code and no message */
+    bool (*stop)(
+        const struct wf_opening *o); /* to be asked often: true: it shall end, with any exit code and no message */
 } wf_opening;
 
 #define WF_KEY_BLANKS " \t\r\n" /* do not count around an API key */
@@ -28,12 +29,14 @@ typedef struct wf_serve_params {
     uint32_t port;              /* 0: any free port; the log has it */
     const char *model_name;     /* the model's name in the API; NULL: the file's name */
     const char *chat_template;  /* its text; NULL: the model's own */
-    const char *tool_call_parser; /* kind of calls in answers; "none": they stay text; NULL or "auto": by the chat template */
+    const char
+        *tool_call_parser; /* kind of calls in answers; "none": they stay text; NULL or "auto": by the chat template */
     const char *reasoning_parser; /* the same for thoughts */
     const char *const *api_keys; /* n_api_keys of them; requests need one of these, or of the file, if there are any */
     size_t n_api_keys;
     const char *api_key_file;   /* one key per line; NULL: none */
-    const char *const *trusted_proxies; /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose X-Forwarded-For is believed */
+    const char *const *trusted_proxies; /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose
+                                           X-Forwarded-For is believed */
     size_t n_trusted_proxies;
     bool allow_priority;        /* requests may have a priority other than 0 */
     const char *metrics_prefix; /* NULL: "weft:" */
@@ -49,8 +52,8 @@ typedef struct wf_serve_params {
     void *user;
 } wf_serve_params;
 
-/* Serves until SIGTERM or SIGINT, then waits for running requests. Returns the program's exit code. Call it once per process: it
- * takes over the signals. */
+/* Serves until SIGTERM or SIGINT, then waits for running requests. Returns the program's exit code. Call it once per
+ * process: it takes over the signals. */
 int wf_serve(const wf_serve_params *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* server: from start to SIGTERM. The calling thread waits for signals, checks the engine, and logs a line of statistics from time
- * to time. */
+/* server: from start to SIGTERM. The calling thread waits for signals, checks the engine, and logs a line of statistics
+ * from time to time. */
 #include "serve/api/internal.h"
 #include "base/options.h"
 
@@ -110,8 +110,9 @@ static void report_rates(wf_server *s, report *last)
 
 /* ---- model ----------------------------------------------------------------------------------------------- */
 
-/* The model's name in the API: the given one, or the file name without directory and extension; as much of it as fits in whole
- * characters. Clients send it back as JSON and metrics have it in quotes, so what is no text, or would end it there, is replaced. */
+/* The model's name in the API: the given one, or the file name without directory and extension; as much of it as fits
+ * in whole characters. Clients send it back as JSON and metrics have it in quotes, so what is no text, or would end it
+ * there, is replaced. */
 static void name_model(wf_server *s)
 {
     const char *path = weft_model_info(s->model)->path, *name = s->p.model_name;
@@ -145,8 +146,8 @@ static void on_signal(int sig)
     errno = saved;
 }
 
-/* Again and again: LLVM, inside an OpenCL driver, replaces the handlers when it first compiles a kernel, by ones that work once
- * and leave the default action behind, so that a second signal would end the process at once. */
+/* Again and again: LLVM, inside an OpenCL driver, replaces the handlers when it first compiles a kernel, by ones that
+ * work once and leave the default action behind, so that a second signal would end the process at once. */
 static void catch_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -201,7 +202,8 @@ static bool let_clients_in(wf_server *s)
 {
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
     s->listening = wf_work_start(s) && wf_httpd_start(s->http);
-    if (s->listening) say_line(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
+    if (s->listening)
+        say_line(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
     return s->listening;
 }
 
@@ -213,7 +215,8 @@ static uint32_t take_budget(const wf_server *s)
     if (weft_engine_budget(s->engine, &b)) return 1;
     wf_human(b.kv, true, size, sizeof size);
     wf_name_options(from, sizeof from, b.n_seqs_from);
-    say_line(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s", size, (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
+    say_line(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s",
+             size, (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
     return b.n_seqs;
 }
 
@@ -229,8 +232,11 @@ static void publish_model(wf_server *s, const loader *l)
     wf_chat_style_find(s);
     atomic_store(&s->loaded, true);
     say_line(s, "sampling of requests that do not say it: %s", l->opening.sampling_text);
-    if (!s->chat.usable) say_line(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
-    if (s->chat.tools && !s->chat.calls) say_line(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known here; see --tool-call-parser");
+    if (!s->chat.usable)
+        say_line(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
+    if (s->chat.tools && !s->chat.calls)
+        say_line(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known "
+                    "here; see --tool-call-parser");
     say_line(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
@@ -243,7 +249,8 @@ _Noreturn static void give_up(const wf_server *s, const loader *l)
     _exit(0);
 }
 
-/* Waits until the engine is open. Clients may connect when its parameters are known to be valid and only the slow part is left. */
+/* Waits until the engine is open. Clients may connect when its parameters are known to be valid and only the slow part
+ * is left. */
 static int wait_for_engine(wf_server *s, loader *l)
 {
     for (bool done = false; !done;) {
@@ -319,9 +326,9 @@ static void set_defaults(wf_server *s)
     DEFAULT(max_connections, 4096);
 }
 
-/* A client that has shown nothing yet gets as long as a slow line needs for a head; what takes a minute more to arrive, or to be taken, never
- * will be. 8 MiB hold a context of a million tokens, and 32 such bodies are little beside a model. Tests set others, as in
- * WEFT_SERVE_LIMITS="read_timeout=2 max_body=1000000". */
+/* A client that has shown nothing yet gets as long as a slow line needs for a head; what takes a minute more to arrive,
+ * or to be taken, never will be. 8 MiB hold a context of a million tokens, and 32 such bodies are little beside a
+ * model. Tests set others, as in WEFT_SERVE_LIMITS="read_timeout=2 max_body=1000000". */
 static void set_limits(wf_server *s)
 {
     wf_limits *l = &s->limits;
@@ -329,8 +336,9 @@ static void set_limits(wf_server *s)
     const struct {
         const char *name;
         uint64_t *limit, value;
-    } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60}, {"send_timeout=", &l->send_timeout_s, 60},
-               {"max_body=", &l->max_body, 8u << 20},         {"bodies=", &l->bodies, 256u << 20},       {"replies=", &l->replies, 256u << 20}};
+    } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60},
+               {"send_timeout=", &l->send_timeout_s, 60},     {"max_body=", &l->max_body, 8u << 20},
+               {"bodies=", &l->bodies, 256u << 20},           {"replies=", &l->replies, 256u << 20}};
     for (size_t i = 0; i < WF_LEN(all); i++) {
         const char *other = others ? strstr(others, all[i].name) : NULL;
         *all[i].limit = other ? strtoull(other + strlen(all[i].name), NULL, 10) : all[i].value;
@@ -346,8 +354,13 @@ static int serve_model(wf_server *s)
     bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
     sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
-    const wf_httpd_params http = {s->p.host, s->p.port, s->p.max_connections, s->limits.header_timeout_s, s->limits.read_timeout_s,
-                                  s->limits.send_timeout_s, wf_request_calls};
+    const wf_httpd_params http = {s->p.host,
+                                  s->p.port,
+                                  s->p.max_connections,
+                                  s->limits.header_timeout_s,
+                                  s->limits.read_timeout_s,
+                                  s->limits.send_timeout_s,
+                                  wf_request_calls};
     if (ok) s->http = wf_httpd_open(&http, s);
     if (!s->http) return say_error();
     if (pthread_create(&thread, NULL, load_model, &l)) return EXIT_FAIL;

@@ -81,7 +81,8 @@ static void store16(void *dst, size_t i, uint16_t h)
     memcpy((uint8_t *)dst + 2 * i, &h, 2);
 }
 
-/* Eight are loaded at a time: the thread sanitizer looks at each copy of an address that it does not know to be even. */
+/* Eight are loaded at a time: the thread sanitizer looks at each copy of an address that it does not know to be even.
+ */
 void wf_decode_f16(const void *src, float *dst, size_t n)
 {
     enum { EIGHT = 8 };

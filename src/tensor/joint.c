@@ -50,8 +50,9 @@ void wf_joint_from(enum wf_dtype from, const uint8_t *src, enum wf_dtype to, uin
         f->take(src, (uint32_t)k, &w);
         out = w;
         for (uint32_t g = 0; g < BLOCK / t->group; g++) { /* of groups that may be smaller */
-            /* scale * (q - zero) is scale * q - scale * zero, which F16 has exactly where it has it at all: zero is a power of
-             * two. Weights near the end of its range (scales of 512 in Q8_0) become infinite, as they would in F16. */
+            /* scale * (q - zero) is scale * q - scale * zero, which F16 has exactly where it has it at all: zero is a
+             * power of two. Weights near the end of its range (scales of 512 in Q8_0) become infinite, as they would in
+             * F16. */
             const uint32_t of = g * t->group / f->group;
             out.scale[g] = w.scale[of];
             out.min[g] = f->min ? w.min[of] : wf_float_to_half(-(float)f->zero * wf_half_to_float(w.scale[of]));
@@ -66,7 +67,8 @@ void wf_joint_decode(enum wf_dtype dtype, const void *src, float *dst, size_t n)
     for (size_t k = 0; k < n; k += BLOCK) {
         wf_numbers64 w;
         f->take(src, 0, &w);
-        for (uint32_t i = 0; i < BLOCK; i++) dst[k + i] = wf_half_to_float(w.scale[i / f->group]) * w.q[i] + wf_half_to_float(w.min[i / f->group]);
+        for (uint32_t i = 0; i < BLOCK; i++)
+            dst[k + i] = wf_half_to_float(w.scale[i / f->group]) * w.q[i] + wf_half_to_float(w.min[i / f->group]);
         src = (const uint8_t *)src + wf_dtypes[dtype].block_bytes;
     }
 }
@@ -78,7 +80,9 @@ static void encode_group(const wf_numbers *f, const float *x, wf_numbers64 *w, u
     w->min[g] = wf_float_to_half(min);
     w->scale[g] = wf_float_to_half((max - min) / most);
     float scale = wf_half_to_float(w->scale[g]), inverse = scale > 0 ? 1 / scale : 0;
-    for (int i = 0; i < f->group; i++) w->q[g * f->group + (uint32_t)i] = (uint8_t)wf_round_clamp((x[i] - wf_half_to_float(w->min[g])) * inverse, 0, (int)most);
+    for (int i = 0; i < f->group; i++)
+        w->q[g * f->group + (uint32_t)i] = (uint8_t)wf_round_clamp((x[i] - wf_half_to_float(w->min[g])) * inverse, 0,
+                                                                   (int)most);
 }
 
 void wf_joint_encode(enum wf_dtype dtype, const float *src, void *dst, size_t n)

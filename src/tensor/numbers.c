@@ -1,5 +1,6 @@
-/* numbers: quantised weights taken apart into numbers of few bits, scales and minimums; a row here and a function for each format that has
- * those (quant/ has their layouts). Scales become F16, which rounds those of formats with scales of scales. */
+/* numbers: quantised weights taken apart into numbers of few bits, scales and minimums; a row here and a function for
+ * each format that has those (quant/ has their layouts). Scales become F16, which rounds those of formats with scales
+ * of scales. */
 #include "tensor/numbers.h"
 
 #include "tensor/quant/grid_groups.h"
@@ -30,15 +31,19 @@ static void put_eight(uint8_t *q, uint64_t eight)
     memcpy(q, &eight, 8);
 }
 
-/* Blocks of 32 with scale, minimum where the format has one, fifth bits where it has them, and nibbles: their sizes tell which. */
+/* Blocks of 32 with scale, minimum where the format has one, fifth bits where it has them, and nibbles: their sizes
+ * tell which. */
 static void take_32(const uint8_t *row, uint32_t k, bool min, bool fifth, wf_numbers64 *out)
 {
     size_t bytes = 18 + 2 * min + 4 * fifth;
     for (int b = 0; b < 2; b++) {
-        const uint8_t *block = row + (k / 32 + (uint32_t)b) * bytes, *high = block + 2 + 2 * min, *low = high + 4 * fifth;
+        const uint8_t *block = row + (k / 32 + (uint32_t)b) * bytes, *high = block + 2 + 2 * min,
+                      *low = high + 4 * fifth;
         out->scale[b] = half_at(block);
         if (min) out->min[b] = half_at(block + 2);
-        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i % 16, i / 16 * 4, 15) | (fifth ? wf_spread_bits(high[i / 8]) << 4 : 0));
+        for (uint32_t i = 0; i < 32; i += 8)
+            put_eight(out->q + b * 32 + i,
+                      bits_of(low + i % 16, i / 16 * 4, 15) | (fifth ? wf_spread_bits(high[i / 8]) << 4 : 0));
     }
 }
 
@@ -70,7 +75,8 @@ static void take_k(const uint8_t *row, uint32_t k, bool fifth, wf_numbers64 *out
         wf_k_scale_at(block + 4, g, &scale, &min);
         out->scale[b] = wf_float_to_half(d * scale);
         out->min[b] = wf_float_to_half(-dmin * min);
-        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, b * 4, 15) | (fifth ? bits_of(high + i, g, 1) << 4 : 0));
+        for (uint32_t i = 0; i < 32; i += 8)
+            put_eight(out->q + b * 32 + i, bits_of(low + i, b * 4, 15) | (fifth ? bits_of(high + i, g, 1) << 4 : 0));
     }
 }
 
@@ -98,7 +104,8 @@ static void take_q2_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     const uint8_t *block = row + (size_t)(k / 256) * 84, *low = block + 16 + k % 256 / 128 * 32;
     float d = wf_half_to_float(half_at(block + 80)), dmin = wf_half_to_float(half_at(block + 82));
     for (uint32_t b = 0; b < 2; b++)
-        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, (k % 128 / 32 + b) * 2, 3));
+        for (uint32_t i = 0; i < 32; i += 8)
+            put_eight(out->q + b * 32 + i, bits_of(low + i, (k % 128 / 32 + b) * 2, 3));
     for (uint32_t g = 0; g < 4; g++) {
         uint8_t both = block[k % 256 / 16 + g];
         out->scale[g] = wf_float_to_half(d * (float)(both & 15));
@@ -112,9 +119,11 @@ static void take_q3_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     float d = wf_half_to_float(half_at(block + 108));
     for (uint32_t b = 0; b < 2; b++) {
         uint32_t run = k % 256 / 32 + b;
-        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run % 4 * 2, 3) | bits_of(block + i, run, 1) << 2);
+        for (uint32_t i = 0; i < 32; i += 8)
+            put_eight(out->q + b * 32 + i, bits_of(low + i, run % 4 * 2, 3) | bits_of(block + i, run, 1) << 2);
     }
-    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)wf_q3_k_scale_at(block + 96, k % 256 / 16 + g));
+    for (uint32_t g = 0; g < 4; g++)
+        out->scale[g] = wf_float_to_half(d * (float)wf_q3_k_scale_at(block + 96, k % 256 / 16 + g));
 }
 
 static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
@@ -124,12 +133,14 @@ static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     for (uint32_t b = 0; b < 2; b++) {
         uint32_t run = k % 128 / 32 + b, half = k % 256 / 128;
         const uint8_t *low = block + 64 * half + 32 * (run & 1), *high = block + 128 + 32 * half;
-        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run / 2 * 4, 15) | bits_of(high + i, 2 * run, 3) << 4);
+        for (uint32_t i = 0; i < 32; i += 8)
+            put_eight(out->q + b * 32 + i, bits_of(low + i, run / 2 * 4, 15) | bits_of(high + i, 2 * run, 3) << 4);
     }
     for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)(int8_t)block[192 + k % 256 / 16 + g]);
 }
 
-/* The table has twice the values. Weights beyond F16 are infinite, as they would be there; scales below 2^-24 are zero. */
+/* The table has twice the values. Weights beyond F16 are infinite, as they would be there; scales below 2^-24 are zero.
+ */
 static void take_mxfp4(const uint8_t *row, uint32_t k, wf_numbers64 *out)
 {
     for (uint32_t b = 0; b < 2; b++) {
@@ -161,7 +172,8 @@ static inline void take_grid(enum wf_dtype dtype, const uint8_t *row, uint32_t k
         const wf_grid_group w = wf_grid_group_at(dtype, block, k % 256 / 32 + b);
         for (uint32_t i = 0; i < 4; i++) put_eight(out->q + b * 32 + i * 8, wf_grid_codes(dtype, &w, i));
     }
-    for (uint32_t g = 0; g < n; g++) out->scale[g] = wf_float_to_half(wf_grid_step(dtype, block) * wf_grid_scale(scales, k % 256 / 16 + g * 4 / n));
+    for (uint32_t g = 0; g < n; g++)
+        out->scale[g] = wf_float_to_half(wf_grid_step(dtype, block) * wf_grid_scale(scales, k % 256 / 16 + g * 4 / n));
 }
 
 #define TAKE_GRID(name, dtype)                                                                     \
@@ -180,7 +192,9 @@ static void take_k6(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     const uint8_t *block = row + k;
     memcpy(out->scale, block, sizeof out->scale);
     memcpy(out->min, block + 8, sizeof out->min);
-    for (uint32_t i = 0; i < 64; i += 8) put_eight(out->q + i, bits_of(block + 16 + i % 32, i / 32 * 4, 15) | bits_of(block + 48 + i % 16, i / 16 * 2, 3) << 4);
+    for (uint32_t i = 0; i < 64; i += 8)
+        put_eight(out->q + i, bits_of(block + 16 + i % 32, i / 32 * 4, 15) | bits_of(block + 48 + i % 16, i / 16 * 2, 3)
+                                                                                 << 4);
 }
 
 static void take_k8(const uint8_t *row, uint32_t k, wf_numbers64 *out)

@@ -1,5 +1,5 @@
-/* numbers: quantised weights as numbers q of few bits: a weight is scale * (q - zero), or with a minimum scale * q + minimum. Where q is a code, its
- * value among 16 stands in place of it. Pure functions. */
+/* numbers: quantised weights as numbers q of few bits: a weight is scale * (q - zero), or with a minimum scale * q +
+ * minimum. Where q is a code, its value among 16 stands in place of it. Pure functions. */
 #ifndef WF_NUMBERS_H
 #define WF_NUMBERS_H
 
@@ -15,8 +15,10 @@ typedef struct wf_numbers64 {
 enum wf_codes { WF_NO_CODES, WF_CODES_MXFP4, WF_CODES_IQ4, WF_CODES_IQ2, WF_CODES_IQ3_XXS, WF_CODES_IQ3_S };
 
 typedef struct wf_numbers {
-    uint8_t bits, group, min, zero; /* of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by */
-    void (*take)(const uint8_t *row, uint32_t k, wf_numbers64 *out); /* those from k on, a multiple of 64, of the row whose blocks begin at `row` */
+    uint8_t bits, group, min,
+        zero; /* of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by */
+    void (*take)(const uint8_t *row, uint32_t k,
+                 wf_numbers64 *out); /* those from k on, a multiple of 64, of the row whose blocks begin at `row` */
     enum wf_codes codes;
 } wf_numbers;
 

@@ -1,5 +1,6 @@
-/* chars: what counts as a space and as part of a word where added tokens are found and text is stripped: the classes \s and \w of Rust's
- * regex, which Hugging Face's tokenizers use (Unicode's White_Space; Alphabetic, marks, digits, connectors and joiners). */
+/* chars: what counts as a space and as part of a word where added tokens are found and text is stripped: the classes \s
+ * and \w of Rust's regex, which Hugging Face's tokenizers use (Unicode's White_Space; Alphabetic, marks, digits,
+ * connectors and joiners). */
 #include "text/internal.h"
 
 #include <utf8proc.h>
@@ -24,18 +25,22 @@ static utf8proc_int32_t char_before(const char *p, size_t len, size_t *n)
 
 static bool is_space(utf8proc_int32_t c)
 {
-    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 /* Alphabetic, beside letters and letter numbers, are the circled and squared ones. */
 static bool is_word(utf8proc_int32_t c)
 {
     if (c < 0) return false;
-    if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189)) return true;
+    if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
+        (c >= 0x1f170 && c <= 0x1f189))
+        return true;
     utf8proc_category_t k = utf8proc_category(c);
-    bool letter = k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO, mark = k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
-    return letter || mark || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC || c == 0x200c || c == 0x200d;
+    bool letter = k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO,
+         mark = k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+    return letter || mark || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
+           c == 0x200c || c == 0x200d;
 }
 
 size_t wf_space_at(const char *p, size_t len)

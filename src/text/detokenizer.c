@@ -1,5 +1,5 @@
-/* detokenizer: incremental detokenization. A byte-level token may end inside a UTF-8 character; its bytes are held back until
- * the character is complete. */
+/* detokenizer: incremental detokenization. A byte-level token may end inside a UTF-8 character; its bytes are held back
+ * until the character is complete. */
 #include "text/stream.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* internal: what the files of this folder share. Only they and tests include it.
  *
- * Steps of tokenisation: tokenizer.c cuts out special tokens (special.c); the kind of tokenizer (spm.c, bpe.c) splits the
- * plain text between them into symbols; merge.c merges adjacent symbols until no pair forms a token.
+ * Steps of tokenisation: tokenizer.c cuts out special tokens (special.c); the kind of tokenizer (spm.c, bpe.c) splits
+ * the plain text between them into symbols; merge.c merges adjacent symbols until no pair forms a token.
  */
 #ifndef WF_TEXT_INTERNAL_H
 #define WF_TEXT_INTERNAL_H
@@ -50,8 +50,8 @@ typedef struct wf_specials {
     uint32_t first[257]; /* [byte]: index of the first text in ids that starts with it */
 } wf_specials;
 
-/* Collects the tokens whose type is in the mask (bit 1 << type). rules: of each token, WF_RULE_*; user-defined ones that are looked for in
- * normalised text are left out; NULL: none are. */
+/* Collects the tokens whose type is in the mask (bit 1 << type). rules: of each token, WF_RULE_*; user-defined ones
+ * that are looked for in normalised text are left out; NULL: none are. */
 weft_status wf_specials_init(wf_specials *, const wf_vocab_token *tokens, uint32_t n,
                              unsigned types, const uint8_t *rules);
 void wf_specials_free(wf_specials *);
@@ -65,8 +65,8 @@ int32_t wf_specials_next(const wf_specials *, const wf_vocab_token *tokens, cons
 int32_t wf_specials_match(const wf_specials *, const wf_vocab_token *tokens, const char *text,
                           size_t len, size_t *used);
 
-/* What a tokenizer.json asks of an added token where it is found. ADDED: the model's own vocabulary lacks it, so that text becomes it only
- * where it is found as a whole. */
+/* What a tokenizer.json asks of an added token where it is found. ADDED: the model's own vocabulary lacks it, so that
+ * text becomes it only where it is found as a whole. */
 enum { WF_RULE_LSTRIP = 1, WF_RULE_RSTRIP = 2, WF_RULE_SINGLE_WORD = 4, WF_RULE_NORMALIZED = 8, WF_RULE_ADDED = 16 };
 /* Is it a token there? Widens *found over the spaces that it takes, not beyond start. */
 bool wf_special_fits(uint8_t rules, const char *text, size_t len, size_t start, wf_text_span *found);
@@ -87,7 +87,8 @@ typedef struct wf_json_model {
     double *scores;       /* Unigram: [n_tokens] */
     double unknown_score;
     wf_specials pieces;   /* Unigram: what a cut may consist of */
-    wf_specials raw_user, raw_all; /* the tokenizer's user and all without those that are found in normalised text, which comes later */
+    wf_specials raw_user,
+        raw_all; /* the tokenizer's user and all without those that are found in normalised text, which comes later */
     wf_specials normal;   /* added tokens to find in normalised text; indexes of what follows */
     wf_vocab_token *normal_tokens; /* with their texts normalised */
     int32_t *normal_ids;
@@ -95,10 +96,11 @@ typedef struct wf_json_model {
 } wf_json_model;
 
 void wf_json_model_free(wf_json_model *);
-/* BPE of one piece of pre-tokenised text. ignore_merges: a piece that is a token becomes it, whatever the merges say. */
+/* BPE of one piece of pre-tokenised text. ignore_merges: a piece that is a token becomes it, whatever the merges say.
+ */
 weft_status wf_json_bpe(const wf_tokenizer *, const char *piece, size_t len, bool ignore_merges, wf_ids *out);
-/* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the call. n_vocab: rows of the
- * embedding table; 0: unknown. */
+/* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the
+ * call. n_vocab: rows of the embedding table; 0: unknown. */
 typedef weft_status (*wf_vocab_fn)(void *user, const wf_vocab_src *src);
 weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn fn, void *user);
 weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out);
@@ -179,8 +181,8 @@ weft_status wf_bpe_merges(wf_tokenizer *, const wf_vocab_src *);
 int32_t wf_piece_find(const wf_tokenizer *, const char *text, size_t len);
 /* The byte of a text like <0x0A>; -1: it is none. */
 int wf_byte_token(const char *text, size_t len);
-/* Byte fallback: appends the byte tokens of these bytes; the unknown token if one of them has no byte token; nothing if the
- * vocabulary has no unknown token either. */
+/* Byte fallback: appends the byte tokens of these bytes; the unknown token if one of them has no byte token; nothing if
+ * the vocabulary has no unknown token either. */
 weft_status wf_fallback(const wf_tokenizer *, const char *text, size_t len, wf_ids *out);
 
 /* ---- merging neighbours, best pair first (merge.c) ------------------------------------------- */

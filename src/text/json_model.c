@@ -1,6 +1,7 @@
-/* json_model: the kind of tokenizer that a tokenizer.json describes. Text is normalised, added tokens that say so are found in the result,
- * the rest is cut into pieces (steps.h), and each piece goes through the model: BPE over characters, with bytes for those that the
- * vocabulary lacks (tokenizers' models/bpe), or Unigram, the most probable cut (models/unigram; Kudo 2018). Read by json_read.c. */
+/* json_model: the kind of tokenizer that a tokenizer.json describes. Text is normalised, added tokens that say so are
+ * found in the result, the rest is cut into pieces (steps.h), and each piece goes through the model: BPE over
+ * characters, with bytes for those that the vocabulary lacks (tokenizers' models/bpe), or Unigram, the most probable
+ * cut (models/unigram; Kudo 2018). Read by json_read.c. */
 #include "text/internal.h"
 #include "text/steps.h"
 
@@ -34,7 +35,8 @@ static bool has_bytes(const wf_tokenizer *t, const char *p, size_t n)
     return t->json->byte_fallback;
 }
 
-/* A character as a symbol; its bytes, or the unknown token, where the vocabulary lacks it. *unknown: that was the last symbol. */
+/* A character as a symbol; its bytes, or the unknown token, where the vocabulary lacks it. *unknown: that was the last
+ * symbol. */
 static weft_status add_char(wf_merger *m, const char *p, size_t n, bool *unknown)
 {
     const wf_tokenizer *t = m->tok;
@@ -101,7 +103,8 @@ static weft_status push_piece(const wf_tokenizer *t, const char *p, size_t n, wf
     return WEFT_OK;
 }
 
-/* The cut, from its end: `start` of each best becomes the end of its piece's successor. Unknown neighbours are one piece. */
+/* The cut, from its end: `start` of each best becomes the end of its piece's successor. Unknown neighbours are one
+ * piece. */
 static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, const best *b, wf_ids *out)
 {
     wf_ends starts = {0};
@@ -111,7 +114,8 @@ static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, co
         bool joined = t->unk >= 0 && b[end].unknown && start && b[start].unknown;
         if (!joined) s = wf_ends_push(&starts, start);
     }
-    for (size_t i = starts.n; i-- > 0 && !s;) s = push_piece(t, p + starts.v[i], (i ? starts.v[i - 1] : len) - starts.v[i], out);
+    for (size_t i = starts.n; i-- > 0 && !s;)
+        s = push_piece(t, p + starts.v[i], (i ? starts.v[i - 1] : len) - starts.v[i], out);
     free(starts.v);
     return s;
 }
@@ -149,7 +153,8 @@ static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t l
 }
 
 /* Normalised text, with the added tokens that are looked for in it. */
-static weft_status encode_normal(const wf_tokenizer *t, const char *text, size_t len, size_t head, unsigned where, wf_ids *out)
+static weft_status encode_normal(const wf_tokenizer *t, const char *text, size_t len, size_t head, unsigned where,
+                                 wf_ids *out)
 {
     const wf_json_model *j = t->json;
     size_t start = 0, steps = 0;
@@ -159,7 +164,8 @@ static weft_status encode_normal(const wf_tokenizer *t, const char *text, size_t
         wf_text_span found = {i, i + used};
         i += k < 0 ? 1 : used;
         if (k < 0 || !wf_special_fits(j->rules[j->normal_ids[k]], text, len, start, &found)) continue;
-        if (found.begin > start) WF_TRY(encode_part(t, text + start, found.begin - start, head - WF_MIN(head, start), out));
+        if (found.begin > start)
+            WF_TRY(encode_part(t, text + start, found.begin - start, head - WF_MIN(head, start), out));
         WF_TRY(wf_ids_push(out, j->normal_ids[k]));
         start = found.end;
     }
@@ -189,7 +195,8 @@ static weft_status normalise_added(wf_tokenizer *t)
 {
     wf_json_model *j = t->json;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_tokens; i++) n += t->tokens[i].type == WF_TOKEN_USER && j->rules[i] & WF_RULE_NORMALIZED;
+    for (uint32_t i = 0; i < t->n_tokens; i++)
+        n += t->tokens[i].type == WF_TOKEN_USER && j->rules[i] & WF_RULE_NORMALIZED;
     j->normal_tokens = wf_calloc(n, sizeof *j->normal_tokens);
     j->normal_ids = wf_calloc(n, sizeof *j->normal_ids);
     if (!j->normal_tokens || !j->normal_ids) return WEFT_ERR_NOMEM;
@@ -208,7 +215,8 @@ static void fill_bytes(wf_tokenizer *t)
 {
     if (t->json->byte_level) wf_bpe_bytes(t);
     for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++)
-        if (t->tokens[i].type == WF_TOKEN_BYTE) t->byte_id[wf_byte_token(t->tokens[i].text, t->tokens[i].len)] = (int32_t)i;
+        if (t->tokens[i].type == WF_TOKEN_BYTE)
+            t->byte_id[wf_byte_token(t->tokens[i].text, t->tokens[i].len)] = (int32_t)i;
 }
 
 static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)

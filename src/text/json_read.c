@@ -1,5 +1,6 @@
-/* json_read: reads the tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, generation_config.json and
- * config.json say about its special tokens. The formats are those of the libraries tokenizers and transformers. */
+/* json_read: reads the tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json,
+ * generation_config.json and config.json say about its special tokens. The formats are those of the libraries
+ * tokenizers and transformers. */
 #include "base/file.h"
 #include "base/json.h"
 #include "model/model.h"
@@ -48,10 +49,13 @@ static weft_status load_all(reader *r)
     char path[PATH_MAX];
     bool has_tokenizer = is_there(r, "tokenizer.json", path);
     if (!has_tokenizer && !is_there(r, "config.json", path))
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "there is neither config.json nor tokenizer.json, so it is not the folder of a model");
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "there is neither config.json nor tokenizer.json, so it is not the folder of a model");
     if (!has_tokenizer)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "there is no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
-                       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+        return wf_fail(
+            WEFT_ERR_UNSUPPORTED,
+            "there is no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
     WF_TRY(load(r, "tokenizer.json", true, &r->root));
     WF_TRY(load(r, "tokenizer_config.json", false, &r->config));
     WF_TRY(load(r, "generation_config.json", false, &r->generation));
@@ -83,7 +87,8 @@ static weft_status read_bpe_vocab(reader *r, const wf_json *vocab)
         if (m->value.kind != WF_JSON_INT)
             return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' of the vocabulary has no integer as id", text);
         if (i >= 0 && i < r->src.n_tokens && r->tokens[i].text)
-            return wf_fail(WEFT_ERR_FORMAT, "tokens '%.64s' and '%.64s' have the same id %lld", r->tokens[i].text, text, (long long)i);
+            return wf_fail(WEFT_ERR_FORMAT, "tokens '%.64s' and '%.64s' have the same id %lld", r->tokens[i].text, text,
+                           (long long)i);
         WF_TRY(set_token(r, i, &m->name, type_of(r, &m->name)));
     }
     return WEFT_OK;
@@ -112,7 +117,10 @@ static weft_status read_rules(reader *r, const wf_json *o, int64_t id)
     static const struct {
         const char *key;
         uint8_t rule;
-    } rows[] = {{"lstrip", WF_RULE_LSTRIP}, {"rstrip", WF_RULE_RSTRIP}, {"single_word", WF_RULE_SINGLE_WORD}, {"normalized", WF_RULE_NORMALIZED}};
+    } rows[] = {{"lstrip", WF_RULE_LSTRIP},
+                {"rstrip", WF_RULE_RSTRIP},
+                {"single_word", WF_RULE_SINGLE_WORD},
+                {"normalized", WF_RULE_NORMALIZED}};
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         bool on = false;
         WF_TRY(wf_json_bool(o, rows[i].key, &on));
@@ -131,7 +139,8 @@ static weft_status read_added_token(reader *r, const wf_json *o)
     int64_t i = wf_json_int(id);
     const char *own = i >= 0 && i < r->src.n_tokens ? r->tokens[i].text : NULL;
     bool added = !own || strcmp(own, text->text);
-    uint8_t type = special ? WF_TOKEN_CONTROL : WF_TOKEN_USER; /* bytes stay bytes: text falls back to them, wherever they are listed */
+    uint8_t type = special ? WF_TOKEN_CONTROL
+                           : WF_TOKEN_USER; /* bytes stay bytes: text falls back to them, wherever they are listed */
     WF_TRY(set_token(r, i, text, type_of(r, text) == WF_TOKEN_BYTE ? WF_TOKEN_BYTE : type));
     r->json->rules[i] = added ? WF_RULE_ADDED : 0;
     return read_rules(r, o, i);
@@ -144,7 +153,9 @@ static weft_status count_tokens(const wf_json *vocab, const wf_json *added, uint
     WF_JSON_EACH_MEMBER(m, vocab) most = WF_MAX(most, wf_json_int(&m->value));
     WF_JSON_EACH(o, added) most = WF_MAX(most, wf_json_int(wf_json_get(o, "id")));
     if (most < 0) return wf_fail(WEFT_ERR_FORMAT, "the vocabulary is empty");
-    if (most >= MAX_TOKENS) return wf_fail(WEFT_ERR_UNSUPPORTED, "the highest id of the vocabulary is %lld, more than %u", (long long)most, MAX_TOKENS - 1);
+    if (most >= MAX_TOKENS)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the highest id of the vocabulary is %lld, more than %u", (long long)most,
+                       MAX_TOKENS - 1);
     *out = WF_MAX((uint32_t)most + 1, least);
     return WEFT_OK;
 }
@@ -214,7 +225,8 @@ static weft_status read_merges(reader *r, const wf_json *model)
 static int32_t find_text(const reader *r, const char *text)
 {
     for (uint32_t i = 0; text && i < r->src.n_tokens; i++)
-        if (r->tokens[i].len == strlen(text) && r->tokens[i].len && !memcmp(r->tokens[i].text, text, r->tokens[i].len)) return (int32_t)i;
+        if (r->tokens[i].len == strlen(text) && r->tokens[i].len && !memcmp(r->tokens[i].text, text, r->tokens[i].len))
+            return (int32_t)i;
     return -1;
 }
 
@@ -241,7 +253,8 @@ static weft_status read_unknown(reader *r, const wf_json *model)
         return WEFT_OK;
     }
     WF_TRY(wf_json_u32(model, "unk_id", &id));
-    if (id != UINT32_MAX && id >= r->src.n_tokens) return wf_fail(WEFT_ERR_FORMAT, "'unk_id' is %u, outside of the vocabulary", id);
+    if (id != UINT32_MAX && id >= r->src.n_tokens)
+        return wf_fail(WEFT_ERR_FORMAT, "'unk_id' is %u, outside of the vocabulary", id);
     r->src.unk = id == UINT32_MAX ? -1 : (int32_t)id;
     return WEFT_OK;
 }
@@ -256,8 +269,12 @@ static weft_status read_model(reader *r, uint32_t least)
     WF_TRY(wf_json_str(model, "type", &type));
     if (!type) type = wf_json_get(model, "merges") ? "BPE" : "of no type";
     r->json->unigram = !strcmp(type, "Unigram");
-    if (!r->json->unigram && strcmp(type, "BPE")) return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram)", type);
-    WF_TRY(wf_fields_known(model, "type vocab merges unk_token unk_id byte_fallback fuse_unk ignore_merges continuing_subword_prefix end_of_word_suffix dropout", "the model"));
+    if (!r->json->unigram && strcmp(type, "BPE"))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram)", type);
+    WF_TRY(wf_fields_known(model,
+                           "type vocab merges unk_token unk_id byte_fallback fuse_unk ignore_merges "
+                           "continuing_subword_prefix end_of_word_suffix dropout",
+                           "the model"));
     WF_TRY(wf_json_bool(model, "byte_fallback", &r->json->byte_fallback));
     WF_TRY(wf_json_bool(model, "fuse_unk", &r->json->fuse_unk));
     WF_TRY(wf_json_bool(model, "ignore_merges", &ignore_merges));
@@ -285,7 +302,9 @@ static weft_status read_steps(reader *r)
 static weft_status check_space(const char *from, const char *to)
 {
     if (from && to && !strcmp(from, "\xe2\x96\x81") && !strcmp(to, " ")) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "a decoder writes '%.32s' in place of '%.32s'; weft only writes spaces in place of U+2581", to ? to : "", from ? from : "a pattern");
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "a decoder writes '%.32s' in place of '%.32s'; weft only writes spaces in place of U+2581",
+                   to ? to : "", from ? from : "a pattern");
 }
 
 static weft_status read_strip(const wf_json *o, bool *prefix)
@@ -297,7 +316,10 @@ static weft_status read_strip(const wf_json *o, bool *prefix)
     WF_TRY(wf_json_u32(o, "stop", &stop));
     *prefix = start;
     if (!strcmp(content, " ") && start <= 1 && !stop) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "a decoder strips '%.32s' %u times at the start and %u at the end; weft only strips one space at the start", content, start, stop);
+    return wf_fail(
+        WEFT_ERR_UNSUPPORTED,
+        "a decoder strips '%.32s' %u times at the start and %u at the end; weft only strips one space at the start",
+        content, start, stop);
 }
 
 /* *prefix: text gets a space before the first word, which is taken away again. */
@@ -310,7 +332,8 @@ static weft_status read_metaspace(const wf_json *o, bool *prefix)
     if (!older) scheme = "never";
     WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
     *prefix = strcmp(scheme, "never");
-    if (!wf_listed("always first never", scheme)) return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' of the decoder is '%.32s'", scheme);
+    if (!wf_listed("always first never", scheme))
+        return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' of the decoder is '%.32s'", scheme);
     return check_space(mark, " ");
 }
 
@@ -333,7 +356,10 @@ static weft_status read_decoder(reader *r, const wf_json *o)
     WF_TRY(wf_json_str(o, "type", &type));
     WF_TRY(wf_json_array(o, "decoders", &list));
     if (!wf_listed("ByteLevel Metaspace Replace Strip ByteFallback Fuse Sequence", type))
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "decoder '%.32s' is not supported (supported: ByteLevel, Metaspace, Replace, Strip, ByteFallback, Fuse, Sequence)", type);
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "decoder '%.32s' is not supported (supported: ByteLevel, Metaspace, Replace, Strip, "
+                       "ByteFallback, Fuse, Sequence)",
+                       type);
     WF_TRY(wf_step_fields_known(o, type));
     WF_JSON_EACH(one, list) WF_TRY(read_decoder(r, one));
     r->json->byte_level |= !strcmp(type, "ByteLevel");
@@ -355,7 +381,8 @@ static weft_status special_of(const wf_json *processor, const wf_json *item, int
     const wf_json *one = wf_json_at(ids, 0);
     if (wf_json_count(ids) != 1 || !wf_json_is(one, WF_JSON_INT) || wf_json_int(one) < 0 ||
         wf_json_int(one) >= MAX_TOKENS)
-        return wf_fail(WEFT_ERR_FORMAT, "the post-processor's special token '%.64s' has no single id", text ? text : "");
+        return wf_fail(WEFT_ERR_FORMAT, "the post-processor's special token '%.64s' has no single id",
+                       text ? text : "");
     *id = (int32_t)wf_json_int(one);
     return WEFT_OK;
 }
@@ -374,7 +401,9 @@ static weft_status read_template(reader *r, const wf_json *o)
         int32_t *token = text ? &r->src.eos : &r->src.bos;
         text |= id < 0;
         if (id < 0) continue;
-        if (*flag) return wf_fail(WEFT_ERR_UNSUPPORTED, "the post-processor puts more than one token before or after the text");
+        if (*flag)
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "the post-processor puts more than one token before or after the text");
         *flag = 1, *token = id;
     }
     return WEFT_OK;
@@ -389,7 +418,9 @@ static weft_status read_processor(reader *r, const wf_json *o)
     WF_JSON_EACH(one, list) WF_TRY(read_processor(r, one));
     if (!strcmp(type, "TemplateProcessing")) return read_template(r, o);
     if (!strcmp(type, "ByteLevel") || !strcmp(type, "Sequence") || !*type) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "post-processor '%.32s' is not supported (supported: TemplateProcessing, ByteLevel, Sequence)", type);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "post-processor '%.32s' is not supported (supported: TemplateProcessing, ByteLevel, Sequence)",
+                   type);
 }
 
 /* ---- special tokens ------------------------------------------------------------------------------------- */

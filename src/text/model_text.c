@@ -55,8 +55,10 @@ static weft_status find_template(const struct weft_model *m, const char *own, bo
     in->name = own ? "chat template" : for_tools ? "the model's chat template for tools" : "the model's chat template";
     in->text = own ? own : for_tools ? for_tools : m->info.chat_template;
     in->len = in->text ? strlen(in->text) : 0;
-    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED,
-                                        "%s: this model has no chat template; give one (weft_chat_params.chat_template)", m->info.path);
+    return in->text ? WEFT_OK
+                    : wf_fail(WEFT_ERR_UNSUPPORTED,
+                              "%s: this model has no chat template; give one (weft_chat_params.chat_template)",
+                              m->info.path);
 }
 
 static weft_status render_chat(const struct weft_model *m, const struct weft_chat_params *p, wf_chat_text *out)

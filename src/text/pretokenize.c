@@ -1,11 +1,11 @@
 /* pretokenize: the table of pre-tokenizers and the splitting itself, by regex.h.
  *
- * A row lists patterns that apply in sequence: each one splits every piece into its matches and the text between them. A piece
- * is a subject of its own, so look-ahead and `$` see its end. The names are those of tokenizer.ggml.pre; patterns are facts from the models'
- * tokenizer.json files and llama.cpp's src/llama-vocab.cpp.
+ * A row lists patterns that apply in sequence: each one splits every piece into its matches and the text between them.
+ * A piece is a subject of its own, so look-ahead and `$` see its end. The names are those of tokenizer.ggml.pre;
+ * patterns are facts from the models' tokenizer.json files and llama.cpp's src/llama-vocab.cpp.
  *
- * To add one: add a row to rows[], and its patterns above it if they are new. Patterns must take linear time on any text: a part
- * that can scan far and then fail must not be retried one character further on.
+ * To add one: add a row to rows[], and its patterns above it if they are new. Patterns must take linear time on any
+ * text: a part that can scan far and then fail must not be retried one character further on.
  */
 #include "text/internal.h"
 

@@ -23,12 +23,14 @@ static weft_status compile(const char *pattern, uint32_t options, bool foreign, 
     *out = NULL;
     if (!r) return WEFT_ERR_NOMEM;
     r->foreign = foreign;
-    r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | options, &err, &at, NULL);
+    r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | options, &err, &at,
+                            NULL);
     if (!r->code) {
         char why[128];
         pcre2_get_error_message(err, (PCRE2_UCHAR *)why, sizeof why);
         free(r);
-        return wf_fail(foreign ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INTERNAL, "pre-tokenizer pattern '%.64s' does not compile: %s at %zu", pattern, why, at);
+        return wf_fail(foreign ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INTERNAL,
+                       "pre-tokenizer pattern '%.64s' does not compile: %s at %zu", pattern, why, at);
     }
     pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* where it is not available, pcre2_match interprets */
     *out = r;
@@ -136,10 +138,12 @@ static weft_status failed(int rc)
     pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
     if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer's pattern takes too many steps on this text");
-    return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL, "splitting text by pattern: %s", why);
+    return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL,
+                   "splitting text by pattern: %s", why);
 }
 
-weft_status wf_regex_next(const wf_matcher *m, const wf_regex *r, const char *text, size_t len, size_t offset, bool *found, size_t *start, size_t *end)
+weft_status wf_regex_next(const wf_matcher *m, const wf_regex *r, const char *text, size_t len, size_t offset,
+                          bool *found, size_t *start, size_t *end)
 {
     uint32_t limit = r->foreign ? FOREIGN_STEPS : UINT32_MAX;
     pcre2_set_match_limit(m->ctx, limit);
@@ -155,8 +159,8 @@ weft_status wf_regex_next(const wf_matcher *m, const wf_regex *r, const char *te
     return WEFT_OK;
 }
 
-/* Invalid UTF-8 becomes U+001A, which is neither space, letter, digit nor punctuation, like U+FFFD. U+180E, which PCRE2's \s matches
- * but which is no space since Unicode 6.3, becomes U+2060, a format character as well. */
+/* Invalid UTF-8 becomes U+001A, which is neither space, letter, digit nor punctuation, like U+FFFD. U+180E, which
+ * PCRE2's \s matches but which is no space since Unicode 6.3, becomes U+2060, a format character as well. */
 char *wf_regex_subject(const char *text, size_t len)
 {
     char *buf = wf_calloc(len, 1);

@@ -1,4 +1,5 @@
-/* regex: patterns that split text, through PCRE2. The table of pretokenize.c brings its own, tokenizer.json files theirs. */
+/* regex: patterns that split text, through PCRE2. The table of pretokenize.c brings its own, tokenizer.json files
+ * theirs. */
 #ifndef WF_TEXT_REGEX_H
 #define WF_TEXT_REGEX_H
 
@@ -8,8 +9,8 @@ typedef struct wf_regex wf_regex;
 
 /* A pattern of ours, in PCRE2's syntax. It takes linear time on any text, so nothing limits it. */
 weft_status wf_regex_open(const char *pattern, wf_regex **out);
-/* A pattern of a stranger, in Oniguruma's syntax, which Hugging Face's tokenizers use. What PCRE2 would read differently is refused. Its
- * matches may take only so many steps. */
+/* A pattern of a stranger, in Oniguruma's syntax, which Hugging Face's tokenizers use. What PCRE2 would read
+ * differently is refused. Its matches may take only so many steps. */
 weft_status wf_regex_open_foreign(const char *pattern, wf_regex **out);
 void wf_regex_close(wf_regex *);
 
@@ -19,9 +20,11 @@ typedef struct wf_matcher { /* what matching needs; one a thread */
 weft_status wf_matcher_open(wf_matcher *);
 void wf_matcher_close(wf_matcher *);
 
-/* A copy of the text for matching, of the same length; any bytes become what PCRE2 accepts. The caller frees it; NULL: no memory. */
+/* A copy of the text for matching, of the same length; any bytes become what PCRE2 accepts. The caller frees it; NULL:
+ * no memory. */
 char *wf_regex_subject(const char *text, size_t len);
 /* The next match in a subject from offset on. *found: there is one; it may be empty. */
-weft_status wf_regex_next(const wf_matcher *, const wf_regex *, const char *text, size_t len, size_t offset, bool *found, size_t *start, size_t *end);
+weft_status wf_regex_next(const wf_matcher *, const wf_regex *, const char *text, size_t len, size_t offset,
+                          bool *found, size_t *start, size_t *end);
 
 #endif

@@ -1,7 +1,8 @@
 /* special: finds special tokens in text, the longest one at each position.
  *
- * The tokens are sorted by text. Each further byte of the text narrows the range of tokens that can still match, by binary
- * search. So the work at a position depends on the length of the match, and hardly on the number of special tokens.
+ * The tokens are sorted by text. Each further byte of the text narrows the range of tokens that can still match, by
+ * binary search. So the work at a position depends on the length of the match, and hardly on the number of special
+ * tokens.
  */
 #include "text/internal.h"
 
@@ -97,7 +98,9 @@ bool wf_special_fits(uint8_t rules, const char *text, size_t len, size_t start, 
     size_t n;
     bool single = rules & WF_RULE_SINGLE_WORD;
     if (single && (wf_word_before(text, found->begin) || wf_word_at(text + found->end, len - found->end))) return false;
-    while (rules & WF_RULE_LSTRIP && found->begin > start && (n = wf_space_before(text + start, found->begin - start))) found->begin -= n;
-    while (rules & WF_RULE_RSTRIP && found->end < len && (n = wf_space_at(text + found->end, len - found->end))) found->end += n;
+    while (rules & WF_RULE_LSTRIP && found->begin > start && (n = wf_space_before(text + start, found->begin - start)))
+        found->begin -= n;
+    while (rules & WF_RULE_RSTRIP && found->end < len && (n = wf_space_at(text + found->end, len - found->end)))
+        found->end += n;
     return true;
 }

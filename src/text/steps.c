@@ -26,7 +26,8 @@ void wf_pieces_free(wf_pieces *p)
 
 /* ---- growing text ---------------------------------------------------------------------------- */
 
-/* Steps replace text by longer text, a character by 18 at most in NFKD; a file with many such steps could ask for any amount. */
+/* Steps replace text by longer text, a character by 18 at most in NFKD; a file with many such steps could ask for any
+ * amount. */
 static size_t limit_of(size_t len)
 {
     return WF_MIN(len, WF_TEXT_MAX) * 64 + (64u << 10);
@@ -35,11 +36,15 @@ static size_t limit_of(size_t len)
 static weft_status put(wf_pieces *o, const char *p, size_t n)
 {
     WF_TRY(wf_stop_asked(&o->n_steps));
-    if (n > o->limit - o->len) return wf_fail(WEFT_ERR_UNSUPPORTED, "the steps of tokenizer.json make text longer than %zu bytes, beyond what any tokenizer needs", o->limit);
+    if (n > o->limit - o->len)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "the steps of tokenizer.json make text longer than %zu bytes, beyond what any tokenizer needs",
+                       o->limit);
     if (o->cap_text - o->len < n + 1) { /* one for a NUL */
         size_t cap = (o->len + n + 64) * 3 / 2;
         char *text = realloc(o->text, cap);
-        if (!text) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a text of %zu bytes before tokenisation", o->len + n);
+        if (!text)
+            return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a text of %zu bytes before tokenisation", o->len + n);
         o->text = text;
         o->cap_text = cap;
     }
@@ -119,8 +124,11 @@ static weft_status take_form(const wf_step *s, const char *text, size_t len, wf_
             continue;
         }
         uint8_t *mapped = NULL;
-        utf8proc_ssize_t size = utf8proc_map((const uint8_t *)text + i, (utf8proc_ssize_t)(end - i), &mapped, (utf8proc_option_t)s->form);
-        if (size < 0) return wf_fail(size == UTF8PROC_ERROR_NOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL, "normalising text: %s", utf8proc_errmsg(size));
+        utf8proc_ssize_t size = utf8proc_map((const uint8_t *)text + i, (utf8proc_ssize_t)(end - i), &mapped,
+                                             (utf8proc_option_t)s->form);
+        if (size < 0)
+            return wf_fail(size == UTF8PROC_ERROR_NOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL, "normalising text: %s",
+                           utf8proc_errmsg(size));
         weft_status st = put(o, (const char *)mapped, (size_t)size);
         free(mapped);
         WF_TRY(st);
@@ -136,13 +144,15 @@ static size_t count_chars(const char *text, size_t len)
     return n;
 }
 
-/* The head has as many characters as it would have alone: one that joins it from behind becomes a part of its last one. */
+/* The head has as many characters as it would have alone: one that joins it from behind becomes a part of its last one.
+ */
 static weft_status form(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     wf_pieces alone = {.limit = o->limit};
     weft_status st = take_form(s, text, len, o);
     if (!st && head) st = take_form(s, text, head, &alone);
-    for (size_t n = st ? 0 : count_chars(alone.text, alone.len); n && o->head < o->len; n--) o->head += wf_head_of(o->text + o->head, o->len - o->head);
+    for (size_t n = st ? 0 : count_chars(alone.text, alone.len); n && o->head < o->len; n--)
+        o->head += wf_head_of(o->text + o->head, o->len - o->head);
     wf_pieces_free(&alone);
     return st;
 }
@@ -181,7 +191,8 @@ static void finder_close(finder *f)
 }
 
 /* The next match from `at` on in the piece that ends at `to` and begins at `from`; *found false: none. */
-static weft_status next_match(const finder *f, size_t from, size_t to, size_t at, bool *found, size_t *start, size_t *end)
+static weft_status next_match(const finder *f, size_t from, size_t to, size_t at, bool *found, size_t *start,
+                              size_t *end)
 {
     const char *find = f->step->find;
     if (f->step->regex) {
@@ -195,7 +206,8 @@ static weft_status next_match(const finder *f, size_t from, size_t to, size_t at
     return WEFT_OK;
 }
 
-/* Calls fn for every match and every stretch between them. An empty match cuts, unless it stands where the last one ended. */
+/* Calls fn for every match and every stretch between them. An empty match cuts, unless it stands where the last one
+ * ended. */
 typedef weft_status range_fn(void *user, size_t begin, size_t end, bool match);
 static weft_status each_range(const finder *f, size_t from, size_t to, range_fn *fn, void *user)
 {
@@ -222,7 +234,8 @@ typedef struct replacing {
 static weft_status put_range(void *user, size_t begin, size_t end, bool match)
 {
     const replacing *r = user;
-    size_t cut = WF_MIN(WF_MAX(begin, r->head), end); /* a stretch may be of the head in part, what replaces a match is where its end was */
+    size_t cut = WF_MIN(WF_MAX(begin, r->head),
+                        end); /* a stretch may be of the head in part, what replaces a match is where its end was */
     if (match) return put_from(r->out, r->step->text, strlen(r->step->text), end, r->head);
     WF_TRY(put_from(r->out, r->text + begin, cut - begin, cut, r->head));
     return put(r->out, r->text + cut, end - cut);
@@ -370,7 +383,9 @@ static weft_status metaspace(const wf_step *s, const wf_pieces *in, wf_pieces *o
         bool has = starts_with(text, len, " ") || starts_with(text, len, s->text);
         bool add = !has && (s->always || (s->first && at < in->head));
         if (add) WF_TRY(put(o, s->text, n));
-        for (size_t k = 0; k < len; k++) WF_TRY(text[k] == ' ' ? put_from(o, s->text, n, at + k + 1, in->head) : put_from(o, text + k, 1, at + k + 1, in->head));
+        for (size_t k = 0; k < len; k++)
+            WF_TRY(text[k] == ' ' ? put_from(o, s->text, n, at + k + 1, in->head)
+                                  : put_from(o, text + k, 1, at + k + 1, in->head));
         WF_TRY(s->cut ? cut_at_marks(o, begin, s->text) : cut(o, begin, o->len));
     }
     return WEFT_OK;

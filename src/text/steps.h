@@ -1,6 +1,7 @@
-/* steps: what a tokenizer.json does with text before its model sees it: normalisers, which rewrite text, and pre-tokenizers, which cut
- * it into pieces and may rewrite those. Both are lists of steps, read by steps_json.c and run by steps.c, in the order of the file.
- * Meanings: github.com/huggingface/tokenizers, tokenizers/src/normalizers and src/pre_tokenizers.
+/* steps: what a tokenizer.json does with text before its model sees it: normalisers, which rewrite text, and
+ * pre-tokenizers, which cut it into pieces and may rewrite those. Both are lists of steps, read by steps_json.c and run
+ * by steps.c, in the order of the file. Meanings: github.com/huggingface/tokenizers, tokenizers/src/normalizers and
+ * src/pre_tokenizers.
  */
 #ifndef WF_TEXT_STEPS_H
 #define WF_TEXT_STEPS_H
@@ -43,8 +44,9 @@ typedef struct wf_steps {
 
 void wf_steps_free(wf_steps *);
 
-/* head: so many bytes at the start of a text stand for the first character that the user gave, whatever steps have made of it; 0: that is elsewhere,
- * or a step took it away. The pieces that begin there are the first ones, as the library tells by what it calls alignments. */
+/* head: so many bytes at the start of a text stand for the first character that the user gave, whatever steps have made
+ * of it; 0: that is elsewhere, or a step took it away. The pieces that begin there are the first ones, as the library
+ * tells by what it calls alignments. */
 typedef struct wf_pieces { /* of one text, which they own */
     char *text;
     size_t len, head, cap_text;
@@ -55,18 +57,20 @@ typedef struct wf_pieces { /* of one text, which they own */
 
 /* The head of a text with which the user's begins. */
 size_t wf_head_of(const char *text, size_t len);
-/* The normalised text, which the caller frees, and its head. Any bytes are accepted: what is no UTF-8 stays as it is. */
+/* The normalised text, which the caller frees, and its head. Any bytes are accepted: what is no UTF-8 stays as it is.
+ */
 weft_status wf_normalise(const wf_steps *, const char *text, size_t len, char **out, size_t *out_len, size_t *head);
 /* Cuts text into pieces. */
 weft_status wf_pretokenise(const wf_steps *, const char *text, size_t len, size_t head, wf_pieces *out);
 void wf_pieces_free(wf_pieces *);
 
-/* One step of JSON, a normaliser or a pre-tokenizer with its type, and the steps that a Sequence holds. Unknown types are refused by name. */
+/* One step of JSON, a normaliser or a pre-tokenizer with its type, and the steps that a Sequence holds. Unknown types
+ * are refused by name. */
 struct wf_json;
 weft_status wf_steps_read_normaliser(wf_steps *, const struct wf_json *);
 weft_status wf_steps_read_pretokenizer(wf_steps *, const struct wf_json *);
-/* Fails, naming it, where an object has another field than those listed, with a space between, unless it is null, false, 0 or empty: a newer library may have
- * added it for other ids. */
+/* Fails, naming it, where an object has another field than those listed, with a space between, unless it is null,
+ * false, 0 or empty: a newer library may have added it for other ids. */
 weft_status wf_fields_known(const struct wf_json *, const char *fields, const char *of);
 weft_status wf_step_fields_known(const struct wf_json *,
                                  const char *type); /* the fields of a step or decoder of this type */

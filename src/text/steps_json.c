@@ -15,9 +15,16 @@
 static const struct {
     const char *types, *fields;
 } known[] = {
-    {"NFC NFD NFKC NFKD Lowercase StripAccents WhitespaceSplit ByteFallback Fuse", "type"}, {"Sequence", "type normalizers pretokenizers decoders"}, {"Strip", "type strip_left strip_right content start stop"}, {"Replace", "type pattern content"},
-    {"Prepend", "type prepend"}, {"Split", "type pattern behavior invert"}, {"ByteLevel", "type add_prefix_space trim_offsets use_regex"},
-    {"Metaspace", "type replacement add_prefix_space prepend_scheme split str_rep"}, {"Digits", "type individual_digits"}, {"Punctuation", "type behavior"},
+    {"NFC NFD NFKC NFKD Lowercase StripAccents WhitespaceSplit ByteFallback Fuse", "type"},
+    {"Sequence", "type normalizers pretokenizers decoders"},
+    {"Strip", "type strip_left strip_right content start stop"},
+    {"Replace", "type pattern content"},
+    {"Prepend", "type prepend"},
+    {"Split", "type pattern behavior invert"},
+    {"ByteLevel", "type add_prefix_space trim_offsets use_regex"},
+    {"Metaspace", "type replacement add_prefix_space prepend_scheme split str_rep"},
+    {"Digits", "type individual_digits"},
+    {"Punctuation", "type behavior"},
 };
 
 static bool is_set(const wf_json *v)
@@ -152,7 +159,10 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
     if (!strcmp(type, "Strip")) return read_strip(s, o);
     if (!strcmp(type, "Replace")) return read_replace(s, o);
     if (!strcmp(type, "Prepend")) return read_prepend(s, o);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "normaliser '%.32s' is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Sequence)", type);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "normaliser '%.32s' is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
+                   "Strip, Replace, Prepend, Sequence)",
+                   type);
 }
 
 /* ---- pre-tokenizers -------------------------------------------------------------------------------- */
@@ -200,11 +210,14 @@ static weft_status read_metaspace(wf_steps *s, const wf_json *o)
     WF_TRY(wf_json_bool(o, "add_prefix_space", &prefix));
     WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
     WF_TRY(wf_json_bool(o, "split", &step.cut));
-    if (scheme && !prefix && strcmp(scheme, "never")) return wf_fail(WEFT_ERR_FORMAT, "'add_prefix_space' is false, but 'prepend_scheme' is '%.32s'", scheme);
+    if (scheme && !prefix && strcmp(scheme, "never"))
+        return wf_fail(WEFT_ERR_FORMAT, "'add_prefix_space' is false, but 'prepend_scheme' is '%.32s'", scheme);
     if (!scheme) scheme = prefix ? "always" : "never";
     step.always = !strcmp(scheme, "always"), step.first = !strcmp(scheme, "first");
-    if (!step.always && !step.first && strcmp(scheme, "never")) return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' is '%.32s'", scheme);
-    if (!*mark || mark[wf_head_of(mark, strlen(mark))]) return wf_fail(WEFT_ERR_FORMAT, "'replacement' is '%.32s', not one character", mark);
+    if (!step.always && !step.first && strcmp(scheme, "never"))
+        return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' is '%.32s'", scheme);
+    if (!*mark || mark[wf_head_of(mark, strlen(mark))])
+        return wf_fail(WEFT_ERR_FORMAT, "'replacement' is '%.32s', not one character", mark);
     WF_TRY(copy(mark, &step.text));
     return add(s, step);
 }
@@ -235,7 +248,10 @@ weft_status wf_steps_read_pretokenizer(wf_steps *s, const wf_json *o)
     if (!strcmp(type, "Digits")) return read_digits(s, o);
     if (!strcmp(type, "Punctuation")) return read_punctuation(s, o);
     if (!strcmp(type, "WhitespaceSplit")) return add_regex(s, "\\s", WF_SPLIT_REMOVED, false);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "pre-tokenizer '%.32s' is not supported (supported: Split, ByteLevel, Metaspace, Digits, Punctuation, WhitespaceSplit, Sequence)", type);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "pre-tokenizer '%.32s' is not supported (supported: Split, ByteLevel, Metaspace, Digits, "
+                   "Punctuation, WhitespaceSplit, Sequence)",
+                   type);
 }
 
 /* ---- lengths ------------------------------------------------------------------------------------------ */
@@ -244,7 +260,8 @@ static bool shrinks(const wf_step *s)
 {
     if (s->kind == WF_STEP_SPLIT) return s->split == WF_SPLIT_REMOVED;
     if (s->kind == WF_STEP_REPLACE) return s->regex || strlen(s->text) < strlen(s->find);
-    return s->kind == WF_STEP_FORM || s->kind == WF_STEP_STRIP || s->kind == WF_STEP_STRIP_ACCENTS || s->kind == WF_STEP_LOWER;
+    return s->kind == WF_STEP_FORM || s->kind == WF_STEP_STRIP || s->kind == WF_STEP_STRIP_ACCENTS ||
+           s->kind == WF_STEP_LOWER;
 }
 
 bool wf_steps_shrink(const wf_steps *s)

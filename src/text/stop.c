@@ -1,5 +1,6 @@
-/* stop: texts that end generation. A stop text may span several tokens and begin anywhere in one. So the end of the text that
- * could be the start of a stop text is held back until that is decided: no part of a stop text is ever delivered. */
+/* stop: texts that end generation. A stop text may span several tokens and begin anywhere in one. So the end of the
+ * text that could be the start of a stop text is held back until that is decided: no part of a stop text is ever
+ * delivered. */
 #include "text/stream.h"
 
 #include <stdlib.h>
@@ -69,7 +70,8 @@ static size_t open_tail(const wf_stop *s)
     return longest;
 }
 
-weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len, bool *found)
+weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len,
+                        bool *found)
 {
     size_t at = 0, n = 0;
     *out = text, *out_len = len, *found = false;

@@ -34,9 +34,11 @@ typedef struct wf_stop {
     size_t n_held, n_shown, cap; /* n_shown: leading bytes of `held` that the last call delivered */
 } wf_stop;
 weft_status wf_stop_init(wf_stop *s, const char *const *texts, size_t n, bool include);
-/* Appends text and sets *out to the text that may be delivered, valid until the next call. *found: a stop text is complete, and
- * *out ends before it, or after it if `include`. armed false: nothing stops, and all text is delivered. */
-weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len, bool *found);
+/* Appends text and sets *out to the text that may be delivered, valid until the next call. *found: a stop text is
+ * complete, and *out ends before it, or after it if `include`. armed false: nothing stops, and all text is delivered.
+ */
+weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len,
+                        bool *found);
 size_t wf_stop_end(wf_stop *s, const char **out); /* the text held back; then nothing is */
 void wf_stop_free(wf_stop *s);
 

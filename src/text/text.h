@@ -1,9 +1,9 @@
 /* text: bytes to token ids and back, and chat templates.
  *
- * A tokenizer is read from a GGUF vocabulary or a tokenizer.json and read-only afterwards, so any thread may use it. There are three
- * kinds, one file each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score), bpe.c ("gpt2", byte-level BPE by merge rank
- * after a split by pattern) and json_model.c (what a tokenizer.json describes). The table of GGUF's kinds is in tokenizer.c, the table of
- * patterns in pretokenize.c.
+ * A tokenizer is read from a GGUF vocabulary or a tokenizer.json and read-only afterwards, so any thread may use it.
+ * There are three kinds, one file each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score), bpe.c
+ * ("gpt2", byte-level BPE by merge rank after a split by pattern) and json_model.c (what a tokenizer.json describes).
+ * The table of GGUF's kinds is in tokenizer.c, the table of patterns in pretokenize.c.
  */
 #ifndef WF_TEXT_H
 #define WF_TEXT_H
@@ -11,7 +11,14 @@
 #include "jinja/jinja.h"
 
 /* A vocabulary, independent of the file format: vocab.c fills it from GGUF. */
-enum wf_token_type { WF_TOKEN_NORMAL = 1, WF_TOKEN_UNKNOWN, WF_TOKEN_CONTROL, WF_TOKEN_USER, WF_TOKEN_UNUSED, WF_TOKEN_BYTE };
+enum wf_token_type {
+    WF_TOKEN_NORMAL = 1,
+    WF_TOKEN_UNKNOWN,
+    WF_TOKEN_CONTROL,
+    WF_TOKEN_USER,
+    WF_TOKEN_UNUSED,
+    WF_TOKEN_BYTE
+};
 typedef struct wf_vocab_token {
     const char *text; /* not NUL-terminated */
     uint32_t len;
@@ -22,8 +29,8 @@ typedef struct wf_vocab_merge { /* "left right" as in tokenizer.ggml.merges */
     const char *text;
     uint32_t len, left; /* left: bytes of the first text; 0: it has no space in it */
 } wf_vocab_merge;
-/* Where add_space_prefix puts its space: before every part of the text between special tokens, as GGUF's kind does; or, as a tokenizer.json
- * may say, before those parts, or the first one, that do not begin with a space. */
+/* Where add_space_prefix puts its space: before every part of the text between special tokens, as GGUF's kind does; or,
+ * as a tokenizer.json may say, before those parts, or the first one, that do not begin with a space. */
 enum wf_prepend { WF_PREPEND_EVERY, WF_PREPEND_ALWAYS, WF_PREPEND_FIRST };
 typedef struct wf_vocab_src {
     const char *model; /* "llama", "gpt2" */
@@ -43,11 +50,12 @@ typedef struct wf_vocab_src {
 typedef struct wf_tokenizer wf_tokenizer;
 
 struct wf_gguf;
-/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. Of a folder reads its
- * tokenizer.json and the files beside it. Nothing of the file is needed afterwards. */
+/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. Of a folder
+ * reads its tokenizer.json and the files beside it. Nothing of the file is needed afterwards. */
 weft_status wf_tokenizer_from_gguf(const struct wf_gguf *, wf_tokenizer **out);
-/* Adds the tokenizer.* keys of a folder's vocabulary to an object that is being filled (model/files/folder.h). WEFT_ERR_UNSUPPORTED: GGUF's kinds of
- * tokenizers cannot say what this one does; some texts are tokenised by both to find out. */
+/* Adds the tokenizer.* keys of a folder's vocabulary to an object that is being filled (model/files/folder.h).
+ * WEFT_ERR_UNSUPPORTED: GGUF's kinds of tokenizers cannot say what this one does; some texts are tokenised by both to
+ * find out. */
 weft_status wf_tokenizer_to_gguf(const struct wf_gguf *folder, struct wf_gguf *out);
 /* Copies all that it needs. Unknown model or pre: WEFT_ERR_UNSUPPORTED, with the known names. */
 weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out);
@@ -55,15 +63,17 @@ weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out);
 weft_status wf_tokenizer_from_json(const char *text, size_t len, wf_tokenizer **out);
 void wf_tokenizer_destroy(wf_tokenizer *);
 
-/* flags: enum weft_text_flags. The caller frees *ids. O(n log n) in len. Invalid UTF-8 is no error: it takes byte fallback. */
+/* flags: enum weft_text_flags. The caller frees *ids. O(n log n) in len. Invalid UTF-8 is no error: it takes byte
+ * fallback. */
 weft_status wf_tokenize(const wf_tokenizer *, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n);
-/* The same, but n_plain ranges of the text are plain: no control token is found in them, nor across their ends, nor any other special
- * token that occurs in the text around them, such as a marker of turns that the vocabulary holds as a user-defined token. Words may
- * cross the ends. */
-weft_status wf_tokenize_around(const wf_tokenizer *, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
-                               int32_t **ids, size_t *n);
+/* The same, but n_plain ranges of the text are plain: no control token is found in them, nor across their ends, nor any
+ * other special token that occurs in the text around them, such as a marker of turns that the vocabulary holds as a
+ * user-defined token. Words may cross the ends. */
+weft_status wf_tokenize_around(const wf_tokenizer *, const char *text, size_t len, const wf_text_span *plain,
+                               size_t n_plain, unsigned flags, int32_t **ids, size_t *n);
 weft_status wf_detokenize(const wf_tokenizer *, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len);
-/* Writes the text of one token in the middle of a text to buf (at most cap bytes). Returns its full length; 0: id out of range. */
+/* Writes the text of one token in the middle of a text to buf (at most cap bytes). Returns its full length; 0: id out
+ * of range. */
 size_t wf_token_piece(const wf_tokenizer *, int32_t id, unsigned flags, char *buf, size_t cap);
 /* The reverse of wf_tokenize. Drops the first space if add_space_prefix added it. */
 bool wf_token_is_eog(const wf_tokenizer *, int32_t id);     /* eos, eot, eom, and tokens with known end-of-turn texts */

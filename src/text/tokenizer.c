@@ -66,8 +66,9 @@ weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_
 
 /* ---- tokens that end generation -------------------------------------------------------------- */
 
-/* Found by text, because files often give the id of only one of them (the list follows llama.cpp's src/llama-vocab.cpp). A normal
- * token with such a text is plain text. A user-defined one becomes a control token, so that a prompt cannot inject it. */
+/* Found by text, because files often give the id of only one of them (the list follows llama.cpp's
+ * src/llama-vocab.cpp). A normal token with such a text is plain text. A user-defined one becomes a control token, so
+ * that a prompt cannot inject it. */
 static const char *const enders[] = {
     "<|eot_id|>",
     "<|im_end|>",
@@ -251,7 +252,9 @@ weft_status wf_tokenizer_of_kind(const wf_text_kind *kind, const wf_vocab_src *s
     if (!t) return wf_json_model_free(src->json), WEFT_ERR_NOMEM;
     t->kind = kind;
     t->json = src->json;
-    weft_status s = !src->n_tokens || src->n_tokens > INT32_MAX ? wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.tokens has %u entries", src->n_tokens) : WEFT_OK;
+    weft_status s = !src->n_tokens || src->n_tokens > INT32_MAX
+                        ? wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.tokens has %u entries", src->n_tokens)
+                        : WEFT_OK;
     if (!s) s = check_ids(src);
     if (!s) s = fill(t, src);
     if (s) return wf_tokenizer_destroy(t), s;
@@ -298,7 +301,8 @@ static bool is_blank(const wf_vocab_token *tok)
     return true;
 }
 
-/* A user-defined token at i, which may cross the ends of ranges. Not one that marks turns: text of others cannot have it. */
+/* A user-defined token at i, which may cross the ends of ranges. Not one that marks turns: text of others cannot have
+ * it. */
 static int32_t match_user(const encoder *e, size_t i, bool plain, size_t *used)
 {
     int32_t id = wf_specials_match(e->user, e->t->tokens, e->text + i, e->len - i, used);
@@ -356,24 +360,36 @@ static weft_status encode(encoder *e, wf_ids *out)
         wf_text_span found = {i, i + used};
         i += id < 0 ? 1 : used;
         if (id < 0 || !wf_special_fits(rules_of(e, id), e->text, e->len, start, &found)) continue;
-        if (found.begin > start) WF_TRY(t->kind->encode(t, e->text + start, found.begin - start, added | (start ? 0 : WF_ENCODE_FIRST), out));
+        if (found.begin > start)
+            WF_TRY(
+                t->kind->encode(t, e->text + start, found.begin - start, added | (start ? 0 : WF_ENCODE_FIRST), out));
         WF_TRY(wf_ids_push(out, id));
         start = found.end;
     }
-    return e->len > start ? t->kind->encode(t, e->text + start, e->len - start, added | (start ? 0 : WF_ENCODE_FIRST), out) : WEFT_OK;
+    return e->len > start
+               ? t->kind->encode(t, e->text + start, e->len - start, added | (start ? 0 : WF_ENCODE_FIRST), out)
+               : WEFT_OK;
 }
 
 /* Normalised text is searched later, by the kind; but not across plain ranges, whose ends it does not know. */
-static encoder encoder_of(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags)
+static encoder encoder_of(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain,
+                          size_t n_plain, unsigned flags)
 {
     bool later = t->json && !n_plain;
-    encoder e = {t, text, len, plain, n_plain ? plain + n_plain : plain, later ? &t->json->raw_user : &t->user, later ? &t->json->raw_all : &t->all, NULL};
+    encoder e = {t,
+                 text,
+                 len,
+                 plain,
+                 n_plain ? plain + n_plain : plain,
+                 later ? &t->json->raw_user : &t->user,
+                 later ? &t->json->raw_all : &t->all,
+                 NULL};
     if (flags & WEFT_TEXT_NO_PARSE_SPECIAL) e.specials = e.user;
     return e;
 }
 
-weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
-                               int32_t **ids, size_t *n)
+weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain,
+                               size_t n_plain, unsigned flags, int32_t **ids, size_t *n)
 {
     if (len > WF_TEXT_MAX)
         return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",

@@ -1,5 +1,6 @@
-/* vocab_keys: the vocabulary of a folder as the tokenizer.* keys of a GGUF file. A tokenizer.json describes what is done with text step by step; GGUF has
- * a few kinds by name. So which name fits is found by trying them, and the result is compared with the original on some texts. */
+/* vocab_keys: the vocabulary of a folder as the tokenizer.* keys of a GGUF file. A tokenizer.json describes what is
+ * done with text step by step; GGUF has a few kinds by name. So which name fits is found by trying them, and the result
+ * is compared with the original on some texts. */
 #include "model/files/folder.h"
 #include "text/internal.h"
 #include "text/steps.h"
@@ -9,14 +10,18 @@
 #include <string.h>
 
 #define KEY "tokenizer.ggml."
-#define BESIDE (WF_RULE_LSTRIP | WF_RULE_RSTRIP | WF_RULE_SINGLE_WORD) /* rules of added tokens about what stands beside them */
+#define BESIDE                                                                                                         \
+    (WF_RULE_LSTRIP | WF_RULE_RSTRIP | WF_RULE_SINGLE_WORD) /* rules of added tokens about what stands beside them */
 
-/* Words, contractions, numbers, capitals, runs of spaces and lines, punctuation, several scripts, emoji: where pre-tokenizers differ. */
+/* Words, contractions, numbers, capitals, runs of spaces and lines, punctuation, several scripts, emoji: where
+ * pre-tokenizers differ. */
 static const char probe[] =
     "Hello world, I'm sure you'll see: they've 1234567 apples & 3.14 pears!!\n\n\n  Indented\tTabs \n \r\n"
     "CamelCaseWORDS snake_case (brackets) [x] {y} <z> a/b\\c http://x.y/?q=1#z -- ... \"quotes\" $5+7=12 ^~|`%@;*  "
-    "Größe naïve ÉCOLE Ünïcödé DON'T We'RE it'S \xe4\xbd\xa0\xe5\xa5\xbd\xe4\xb8\x96\xe7\x95\x8c \xe3\x81\x93\xe3\x82\x93\xe3\x81\xab "
-    "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82 \xd9\x85\xd8\xb1\xd8\xad\xd8\xa8\xd8\xa7 \xf0\x9f\x98\x80\xf0\x9f\x9a\x80 \xc2\xbd\xc2\xb2 \xe2\x80\x9cx\xe2\x80\x9d   end   ";
+    "Größe naïve ÉCOLE Ünïcödé DON'T We'RE it'S \xe4\xbd\xa0\xe5\xa5\xbd\xe4\xb8\x96\xe7\x95\x8c "
+    "\xe3\x81\x93\xe3\x82\x93\xe3\x81\xab "
+    "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82 \xd9\x85\xd8\xb1\xd8\xad\xd8\xa8\xd8\xa7 "
+    "\xf0\x9f\x98\x80\xf0\x9f\x9a\x80 \xc2\xbd\xc2\xb2 \xe2\x80\x9cx\xe2\x80\x9d   end   ";
 
 typedef struct keys {
     const wf_vocab_src *src;
@@ -65,8 +70,10 @@ static weft_status add_types(const keys *k)
 {
     int32_t *types = wf_calloc(k->t->n_tokens, sizeof *types);
     if (!types) return WEFT_ERR_NOMEM;
-    for (uint32_t i = 0; i < k->t->n_tokens; i++) types[i] = (int32_t)i == k->t->unk && !k->t->json->byte_level ? WF_TOKEN_UNKNOWN : k->t->tokens[i].type;
-    weft_status s = wf_folder_array(k->out, KEY "token_type", WF_GGUF_I32, k->t->n_tokens, types, k->t->n_tokens * sizeof *types);
+    for (uint32_t i = 0; i < k->t->n_tokens; i++)
+        types[i] = (int32_t)i == k->t->unk && !k->t->json->byte_level ? WF_TOKEN_UNKNOWN : k->t->tokens[i].type;
+    weft_status s = wf_folder_array(k->out, KEY "token_type", WF_GGUF_I32, k->t->n_tokens, types,
+                                    k->t->n_tokens * sizeof *types);
     free(types);
     return s;
 }
@@ -82,7 +89,8 @@ static weft_status add_scores(const keys *k)
         const wf_bpe_pair *p = &t->pairs[i];
         if (p->key != UINT64_MAX && -(float)p->rank > scores[p->id]) scores[p->id] = -(float)p->rank;
     }
-    weft_status s = wf_folder_array(k->out, KEY "scores", WF_GGUF_F32, t->n_tokens, scores, t->n_tokens * sizeof *scores);
+    weft_status s = wf_folder_array(k->out, KEY "scores", WF_GGUF_F32, t->n_tokens, scores,
+                                    t->n_tokens * sizeof *scores);
     free(scores);
     return s;
 }
@@ -121,14 +129,15 @@ static weft_status differences(const char *name, const wf_pieces *theirs, size_t
     return s;
 }
 
-/* The name whose splits are nearest, and of such the one that treats merges as the folder does. "default" is what readers take for an unknown
- * name: it fits exactly or not. */
+/* The name whose splits are nearest, and of such the one that treats merges as the folder does. "default" is what
+ * readers take for an unknown name: it fits exactly or not. */
 static weft_status nearest_pre(const keys *k, const char **name, size_t *least, bool *same_merges)
 {
     wf_pieces theirs;
     const char *one;
     *least = SIZE_MAX;
-    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), wf_head_of(probe, strlen(probe)), &theirs);
+    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), wf_head_of(probe, strlen(probe)),
+                                   &theirs);
     for (size_t i = 0; s == WEFT_OK && (one = wf_pre_name(i)); i++) {
         size_t n = 0;
         bool ignores = false;
@@ -163,7 +172,8 @@ static weft_status ids_by_steps(const keys *k, const char *text, size_t len, wf_
     wf_pieces pieces;
     weft_status s = wf_pretokenise(&k->t->json->pretokenizers, text, len, wf_head_of(text, len), &pieces);
     for (size_t i = 0; i < pieces.n && s == WEFT_OK; i++)
-        s = wf_json_bpe(k->t, pieces.text + pieces.v[i].begin, pieces.v[i].end - pieces.v[i].begin, k->t->ignore_merges, out);
+        s = wf_json_bpe(k->t, pieces.text + pieces.v[i].begin, pieces.v[i].end - pieces.v[i].begin, k->t->ignore_merges,
+                        out);
     wf_pieces_free(&pieces);
     return s;
 }
@@ -179,7 +189,8 @@ static weft_status same_text(const keys *k, const wf_pre *pre, const char *text,
     return s;
 }
 
-/* A split in another place matters where a merge crosses it, and then it takes a token apart. So the ids of every token's own text tell. */
+/* A split in another place matters where a merge crosses it, and then it takes a token apart. So the ids of every
+ * token's own text tell. */
 static weft_status same_ids(const keys *k, const char *name, bool *same)
 {
     const wf_tokenizer *t = k->t;
@@ -223,11 +234,20 @@ static weft_status find_pre(const keys *k, const char **name)
     WF_TRY(nearest_pre(k, name, &n, &same_merges));
     if (!same_merges) WF_TRY(merges_make_all(k, &same));
     if (!same && !n)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "GGUF's '%s' splits text like this folder, but %s (ignore_merges), which changes ids: it cannot be converted, but runs as a folder",
-                       *name, k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "GGUF's '%s' splits text like this folder, but %s (ignore_merges), which changes ids: it cannot "
+                       "be converted, but runs as a folder",
+                       *name,
+                       k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
     if (same && n) WF_TRY(same_ids(k, *name, &same));
-    if (!same) return wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this folder: it cannot be converted, but runs as a folder");
-    if (n) wf_log(WEFT_LOG_INFO, "GGUF's '%s' does not split text in all places like this folder, but gives the ids of the folder for each of its tokens", *name);
+    if (!same)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this "
+                                             "folder: it cannot be converted, but runs as a folder");
+    if (n)
+        wf_log(WEFT_LOG_INFO,
+               "GGUF's '%s' does not split text in all places like this folder, but gives the ids of the folder for "
+               "each of its tokens",
+               *name);
     return WEFT_OK;
 }
 
@@ -246,7 +266,8 @@ static enum wf_prepend prepend_of(const wf_steps *pretokenizers)
 {
     for (size_t i = 0; i < pretokenizers->n; i++) {
         const wf_step *s = &pretokenizers->v[i];
-        if (s->kind == WF_STEP_METASPACE && (s->always || s->first)) return s->always ? WF_PREPEND_ALWAYS : WF_PREPEND_FIRST;
+        if (s->kind == WF_STEP_METASPACE && (s->always || s->first))
+            return s->always ? WF_PREPEND_ALWAYS : WF_PREPEND_FIRST;
     }
     return WF_PREPEND_EVERY;
 }
@@ -257,8 +278,11 @@ static weft_status add_prefix(const keys *k)
     enum wf_prepend prepend = prepend_of(&k->t->json->pretokenizers);
     WF_TRY(wf_folder_bool(k->out, KEY "add_space_prefix", k->t->add_space_prefix));
     if (!k->t->add_space_prefix || prepend == WF_PREPEND_EVERY) return WEFT_OK;
-    wf_log(WEFT_LOG_WARN, "the folder's tokenizer puts a space before text that does not begin with one%s: weft reads this from the file, other programs give other ids where text begins with a space%s",
-           prepend == WF_PREPEND_FIRST ? ", but not behind control tokens" : "", prepend == WF_PREPEND_FIRST ? ", and behind control tokens" : "");
+    wf_log(WEFT_LOG_WARN,
+           "the folder's tokenizer puts a space before text that does not begin with one%s: weft reads this from the "
+           "file, other programs give other ids where text begins with a space%s",
+           prepend == WF_PREPEND_FIRST ? ", but not behind control tokens" : "",
+           prepend == WF_PREPEND_FIRST ? ", and behind control tokens" : "");
     return wf_folder_str(k->out, WF_PREPEND_KEY, wf_prepend_names[prepend]);
 }
 
@@ -279,7 +303,10 @@ static weft_status add_ids(const keys *k)
     const struct {
         const char *key;
         int32_t id;
-    } ids[] = {{KEY "bos_token_id", t->bos}, {KEY "eos_token_id", t->eos}, {KEY "unknown_token_id", t->unk}, {KEY "eot_token_id", eot}};
+    } ids[] = {{KEY "bos_token_id", t->bos},
+               {KEY "eos_token_id", t->eos},
+               {KEY "unknown_token_id", t->unk},
+               {KEY "eot_token_id", eot}};
     for (size_t i = 0; i < WF_LEN(ids); i++)
         if (ids[i].id >= 0) WF_TRY(wf_folder_u32(k->out, ids[i].key, (uint32_t)ids[i].id));
     WF_TRY(wf_folder_bool(k->out, KEY "add_bos_token", t->add_bos));
@@ -289,8 +316,12 @@ static weft_status add_ids(const keys *k)
 static weft_status add_keys(const keys *k)
 {
     const wf_json_model *j = k->t->json;
-    if (j->unigram) return wf_fail(WEFT_ERR_UNSUPPORTED, "a Unigram tokenizer cannot be converted: no GGUF file that weft reads has one");
-    if (!j->byte_level && !j->byte_fallback) return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer knows neither bytes nor byte fallback, as GGUF's do: it cannot be converted");
+    if (j->unigram)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "a Unigram tokenizer cannot be converted: no GGUF file that weft reads has one");
+    if (!j->byte_level && !j->byte_fallback)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "the tokenizer knows neither bytes nor byte fallback, as GGUF's do: it cannot be converted");
     WF_TRY(j->byte_level ? add_bpe(k) : add_spm(k));
     WF_TRY(add_texts(k, KEY "tokens", k->t->n_tokens, token_text));
     WF_TRY(add_types(k));
@@ -335,15 +366,19 @@ static weft_status expect_same(comparison *c, const char *what, const char *text
     WF_TRY(tokenise_both(c, text));
     size_t i = first_difference(c);
     if (i == SIZE_MAX) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "as GGUF's '%s' the tokenizer would give other ids for %s: token %zu would be %s instead of %s; it cannot be converted, but runs as a folder",
-                   c->gguf->kind->model, what, i, name_token(c->gguf, &c->got, i, got), name_token(c->folder, &c->want, i, want));
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "as GGUF's '%s' the tokenizer would give other ids for %s: token %zu would be %s instead of %s; it "
+                   "cannot be converted, but runs as a folder",
+                   c->gguf->kind->model, what, i, name_token(c->gguf, &c->got, i, got),
+                   name_token(c->folder, &c->want, i, want));
 }
 
 /* Its neighbours are tokenised as any text. */
 static const wf_vocab_token *plain_control(const wf_tokenizer *t)
 {
     for (uint32_t i = 0; i < t->n_tokens; i++)
-        if (t->tokens[i].type == WF_TOKEN_CONTROL && t->tokens[i].len && !(t->json->rules[i] & BESIDE)) return &t->tokens[i];
+        if (t->tokens[i].type == WF_TOKEN_CONTROL && t->tokens[i].len && !(t->json->rules[i] & BESIDE))
+            return &t->tokens[i];
     return NULL;
 }
 
@@ -365,11 +400,14 @@ static weft_status warn_of_losses(comparison *c)
     const wf_tokenizer *t = c->folder;
     WF_TRY(tokenise_both(c, "e\xcc\x81 A\xcc\x8a"));
     if (first_difference(c) != SIZE_MAX)
-        wf_log(WEFT_LOG_WARN, "the folder's tokenizer normalises Unicode, which GGUF has no key for: accents that follow their letters get other ids");
+        wf_log(WEFT_LOG_WARN, "the folder's tokenizer normalises Unicode, which GGUF has no key for: accents that "
+                              "follow their letters get other ids");
     uint32_t i = 0;
     while (i < t->n_tokens && !(t->json->rules[i] & BESIDE)) i++;
     if (i < t->n_tokens)
-        wf_log(WEFT_LOG_WARN, "added tokens of the folder, such as '%.*s', take spaces beside them or match whole words only, which GGUF has no key for: ids beside them differ",
+        wf_log(WEFT_LOG_WARN,
+               "added tokens of the folder, such as '%.*s', take spaces beside them or match whole words only, which "
+               "GGUF has no key for: ids beside them differ",
                (int)WF_MIN(t->tokens[i].len, 40), t->tokens[i].text);
     return WEFT_OK;
 }
@@ -378,8 +416,10 @@ static weft_status compare(const wf_tokenizer *folder, const wf_tokenizer *gguf)
 {
     static const struct {
         const char *what, *text;
-    } texts[] = {{"a text of words, numbers and signs", probe}, {"an empty text", ""}, {"a text that begins with a space", " a"}, {"a text that begins with two spaces", "  a"},
-                 {"a text that begins with a line end", "\n a"}, {"a space", " "}, {"a text that begins with U+2581", "\xe2\x96\x81x"}};
+    } texts[] = {{"a text of words, numbers and signs", probe},      {"an empty text", ""},
+                 {"a text that begins with a space", " a"},          {"a text that begins with two spaces", "  a"},
+                 {"a text that begins with a line end", "\n a"},     {"a space", " "},
+                 {"a text that begins with U+2581", "\xe2\x96\x81x"}};
     comparison c = {folder, gguf, {0}, {0}};
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < WF_LEN(texts) && s == WEFT_OK; i++) s = expect_same(&c, texts[i].what, texts[i].text);

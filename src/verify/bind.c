@@ -1,6 +1,6 @@
-/* bind.c: see bind.h. Owns a device's self-test cache: each distinct kernel (variant, dtypes, operands present, head shape)
- * is built and compared with the reference on a small problem, once, unless it passed at an earlier start (kept.h); a wrong one is
- * dropped and the next one tried. */
+/* bind.c: see bind.h. Owns a device's self-test cache: each distinct kernel (variant, dtypes, operands present, head
+ * shape) is built and compared with the reference on a small problem, once, unless it passed at an earlier start
+ * (kept.h); a wrong one is dropped and the next one tried. */
 #include "verify/bind.h"
 #include "dev/front.h"
 #include "verify/check.h"
@@ -111,7 +111,8 @@ static wf_case case_of(const wf_call *c)
         k.norm = c->in[WF_GEMM_NORM].buf;
     }
     if (c->op == WF_OP_GROUPED_GEMM) {
-        k.used = c->in[WF_GROUPED_GEMM_IDS].cols, k.n = wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, k.used), k.k = c->in[WF_GROUPED_GEMM_W].cols;
+        k.used = c->in[WF_GROUPED_GEMM_IDS].cols, k.n = wf_expert_rows(&c->p, c->out[WF_GROUPED_GEMM_Y].cols, k.used),
+        k.k = c->in[WF_GROUPED_GEMM_W].cols;
         k.n_experts = c->in[WF_GROUPED_GEMM_W].rows / k.n;
         k.one_x = x->cols == k.k;
         k.bias = c->in[WF_GROUPED_GEMM_BIAS].buf;
@@ -165,7 +166,8 @@ enum { STEPS = 4 };
 static wf_case shrink_case(const wf_case *from, int step)
 {
     static const uint32_t rows[] = {1, 5, 33, 70};
-    /* A K of 512 is twice around the four slots of cl/nvidia/gemm.c, 300 keys are more tiles than cl/nvidia/attention.c has under way. */
+    /* A K of 512 is twice around the four slots of cl/nvidia/gemm.c, 300 keys are more tiles than cl/nvidia/attention.c
+     * has under way. */
     static const uint32_t sizes[STEPS][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
     wf_case c = *from;
     if (c.op != WF_OP_ROUTER) c.n = WF_MIN(c.n, sizes[step][0]); /* who may have chosen more */
@@ -247,7 +249,8 @@ static bool is_foreign(const wf_dev *dev, weft_status s)
 }
 
 /* Builds the variant for this very call, and tests it where none of its kind was tested. */
-static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, wf_bound *out, enum outcome *outcome)
+static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, wf_bound *out,
+                               enum outcome *outcome)
 {
     const char *op = wf_ops[c->op].name, *name = wf_variant_at(dev, c->op, variant)->name;
     wf_check_result r = {0};

@@ -21,8 +21,8 @@ typedef struct run {
     bool in_flight;
 } run;
 
-/* Ends a transfer: waits for the queue, and after an error once more, because other transfers may be in flight and their host
- * memory must outlive them. If that fails too, nothing tells when they end. */
+/* Ends a transfer: waits for the queue, and after an error once more, because other transfers may be in flight and
+ * their host memory must outlive them. If that fails too, nothing tells when they end. */
 static weft_status settle_transfer(run *r, weft_status s)
 {
     if (!s) s = wf_finish(r->q);
@@ -55,7 +55,8 @@ static weft_status make_buffer(run *r, int slot, uint64_t seed, const wf_check_o
     return WEFT_OK;
 }
 
-/* One write from the start of the buffer: oclgrind 21.10 takes memory that is written in other ways for uninitialised. */
+/* One write from the start of the buffer: oclgrind 21.10 takes memory that is written in other ways for uninitialised.
+ */
 static weft_status place_operand(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     WF_TRY(make_buffer(r, slot, seed, o, v));

@@ -1,10 +1,10 @@
-/* check: random problems for every op, and the error of a kernel variant on them. The op tests, the self-test before first
- * use and weft_selftest share it.
+/* check: random problems for every op, and the error of a kernel variant on them. The op tests, the self-test before
+ * first use and weft_selftest share it.
  *
- * A check holds the operands of a problem and the reference's result (variant "ref" of the CPU backend, F32 outputs). Every
- * operand lies between guard zones. These, the padding between rows, KV slots that no row attends to and pages outside the
- * tables hold NaN, so that a wild read shows in the result. Outputs are filled with NaN first, and memory that a call must
- * not write is compared afterwards.
+ * A check holds the operands of a problem and the reference's result (variant "ref" of the CPU backend, F32 outputs).
+ * Every operand lies between guard zones. These, the padding between rows, KV slots that no row attends to and pages
+ * outside the tables hold NaN, so that a wild read shows in the result. Outputs are filled with NaN first, and memory
+ * that a call must not write is compared afterwards.
  */
 #ifndef WF_CHECK_H
 #define WF_CHECK_H
@@ -12,12 +12,14 @@
 #include "dev/dev.h"
 
 /* One problem. The fields that each op uses:
- *   GET_ROWS m ids of n table rows of k columns, p.gain, rows to add if residual; ACTIVATE m rows of k, p.activation; RMSNORM m rows of n (0: 1) groups of k, residual; LAYERNORM m rows of k; GEMM m x n, depth k, with
- *   p.rope heads in p, of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
- *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink, p.softcap, sinks; SILU_MUL m x k outputs, p.activation;
- *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
- *   inputs, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
- *   n_experts each, n columns of each, depth k; fused ROUTER (norm) m rows, scores of n experts, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
+ *   GET_ROWS m ids of n table rows of k columns, p.gain, rows to add if residual; ACTIVATE m rows of k, p.activation;
+ * RMSNORM m rows of n (0: 1) groups of k, residual; LAYERNORM m rows of k; GEMM m x n, depth k, with p.rope heads in p,
+ * of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
+ *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink,
+ * p.softcap, sinks; SILU_MUL m x k outputs, p.activation; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k
+ * elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k inputs, logit adjustments if bias;
+ * ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of n_experts each, n columns of each,
+ * depth k; fused ROUTER (norm) m rows, scores of n experts, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
     WF_WINDOWS_MIXED, /* one of each kind, as far as there are query heads */
@@ -36,8 +38,10 @@ typedef struct wf_case {
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */
-    bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: the output is where the SHARED input is, such as a residual */
-    bool norm;       /* ROUTER: it is fused; GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with p.rope: q, k and v */
+    bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: the output is where the
+                                      SHARED input is, such as a residual */
+    bool norm; /* ROUTER: it is fused; GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with
+                  p.rope: q, k and v */
 } wf_case;
 
 typedef struct wf_check_operand {
@@ -69,15 +73,16 @@ typedef struct wf_check_result {
     char message[224];
 } wf_check_result;
 
-/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. With ref NULL the problem has no answer,
- * and its operands have shapes but no numbers: it is for functions that look at no memory. */
+/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. With ref NULL the
+ * problem has no answer, and its operands have shapes but no numbers: it is for functions that look at no memory. */
 weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out);
 void wf_check_free(wf_check *);
-/* Runs one variant, and measures it if timed. An error means that it could not run; a wrong result sets out->ok to false. */
+/* Runs one variant, and measures it if timed. An error means that it could not run; a wrong result sets out->ok to
+ * false. */
 weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
                          wf_check_result *out);
-/* The check of one row of k's first output alone, with the same operands, whose memory it borrows. False: the rows of this
- * op are not independent, or cannot be separated. */
+/* The check of one row of k's first output alone, with the same operands, whose memory it borrows. False: the rows of
+ * this op are not independent, or cannot be separated. */
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out);
 /* k without its windows, which must mask nothing: the same result. It borrows the memory of k's operands. */
 wf_check wf_check_no_windows(const wf_check *k);

@@ -72,7 +72,8 @@ static void scatter_rows(wf_gen *g, uint32_t m, int32_t *seq, int32_t *pos)
     }
 }
 
-/* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone, random. */
+/* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone,
+ * random. */
 static weft_status gen_windows(wf_check *k, wf_gen *g)
 {
     const wf_op_params *p = &k->c.p;
@@ -80,8 +81,12 @@ static weft_status gen_windows(wf_check *k, wf_gen *g)
     if (k->c.windows == WF_WINDOWS_NONE) return WEFT_OK;
     WF_TRY(wf_gen_ints(&k->in[WF_ATTENTION_WINDOWS], p->n_head, &windows));
     for (uint32_t h = 0, turn = wf_gen_below(g, 6); h < p->n_head; h++, turn++) {
-        const uint32_t kinds[] = {0, 1 + wf_gen_below(g, WF_MAX(p->sink, 1u)), p->page_tokens + 1 + wf_gen_below(g, p->page_tokens),
-                                  k->c.max_kv + wf_gen_below(g, 2), 1, 1 + wf_gen_below(g, k->c.max_kv)};
+        const uint32_t kinds[] = {0,
+                                  1 + wf_gen_below(g, WF_MAX(p->sink, 1u)),
+                                  p->page_tokens + 1 + wf_gen_below(g, p->page_tokens),
+                                  k->c.max_kv + wf_gen_below(g, 2),
+                                  1,
+                                  1 + wf_gen_below(g, k->c.max_kv)};
         windows[h] = (int32_t)(k->c.windows == WF_WINDOWS_WIDE ? kinds[turn % 2 * 3] : kinds[turn % 6]);
     }
     return WEFT_OK;
@@ -127,8 +132,10 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
 static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
 {
     const wf_op_params *p = &k->c.p;
-    uint32_t seq = ((const uint32_t *)k->in[WF_ATTENTION_SEQ].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
-    const int32_t *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data + ((const int32_t *)k->in[WF_ATTENTION_INDPTR].data)[seq];
+    uint32_t seq = ((const uint32_t *)k->in[WF_ATTENTION_SEQ].data)[m], kv_head = h / (p->n_head / p->n_kv_head),
+             d = p->head_dim;
+    const int32_t *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data +
+                           ((const int32_t *)k->in[WF_ATTENTION_INDPTR].data)[seq];
     int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = window_of(k, h);
     double top = -INFINITY;
     for (int32_t j = 0; j <= pos; j++) {
@@ -137,7 +144,8 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;
         for (uint32_t i = 0; i < d; i++)
-            s += (double)wf_gen_get(&k->in[WF_ATTENTION_Q], m, h * d + i) * wf_gen_get(&k->in[WF_ATTENTION_K_POOL], page, at + i);
+            s += (double)wf_gen_get(&k->in[WF_ATTENTION_Q], m, h * d + i) *
+                 wf_gen_get(&k->in[WF_ATTENTION_K_POOL], page, at + i);
         top = fmax(top, wf_attention_score(p, s));
     }
     return top;

@@ -29,16 +29,19 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
         n = snprintf(buf, cap, "M %u ", c->m);
         return n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
     case WF_OP_ATTENTION:
-        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
-                        p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
+        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s%s", c->n_seqs, c->max_kv, c->max_q,
+                        p->n_head, p->n_kv_head, p->head_dim, p->page_tokens,
+                        (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
     case WF_OP_ACTIVATE:
-        return snprintf(buf, cap, "%u x %u %s%s", c->m, c->k, activations[p->activation], c->in_place ? " in place" : "");
+        return snprintf(buf, cap, "%u x %u %s%s", c->m, c->k, activations[p->activation],
+                        c->in_place ? " in place" : "");
     case WF_OP_SILU_MUL: return snprintf(buf, cap, "%u x %u%s", c->m, c->k, c->in_place ? " in place" : "");
     case WF_OP_ROUTER:
         n = snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
         return c->norm && n > 0 && (size_t)n < cap ? n + snprintf(buf + n, cap - (size_t)n, " of %u", c->n) : n;
     case WF_OP_GROUPED_GEMM:
-        return snprintf(buf, cap, "M %u N %u K %u experts %u of %u%s", c->m, c->n, c->k, c->used, c->n_experts, c->one_x ? " one x" : "");
+        return snprintf(buf, cap, "M %u N %u K %u experts %u of %u%s", c->m, c->n, c->k, c->used, c->n_experts,
+                        c->one_x ? " one x" : "");
     case WF_OP_WEIGHTED_SUM: return snprintf(buf, cap, "%u x %u x %u", c->m, c->used, c->k);
     case WF_OP_RMSNORM: return snprintf(buf, cap, "%u x %u x %u", c->m, WF_MAX(c->n, 1u), c->k);
     case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u%s", c->m, c->k, c->bias ? " adjusted" : "");
@@ -59,14 +62,17 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     if ((size_t)n >= cap) return;
     bool weight = wf_case_has_weight(c), product = weight && c->op != WF_OP_GET_ROWS;
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
-             product ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
-             wf_dtypes[c->out].name, c->bias && product ? " bias" : "",
-             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : "",
-             c->p.activation == WF_GELU_TANH ? " gelu" : c->p.activation == WF_CLAMPED_SWIGLU ? " clamped" : "",
+             product ? "*" : "", weight ? wf_dtypes[c->weight].name : "", wf_dtypes[c->out].name,
+             c->bias && product ? " bias" : "", c->residual ? c->in_place ? " residual=Y" : " residual" : "",
+             c->norm ? " norm" : "", c->p.silu ? " silu" : "",
+             c->p.activation == WF_GELU_TANH        ? " gelu"
+             : c->p.activation == WF_CLAMPED_SWIGLU ? " clamped"
+                                                    : "",
              c->pad ? " padded" : "");
 }
 
-/* At least one row for each op but the row-wise ones, which are alike; the code below varies dtypes and a few flags over all their values. */
+/* At least one row for each op but the row-wise ones, which are alike; the code below varies dtypes and a few flags
+ * over all their values. */
 static const wf_case small[] = {
     {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
     {.op = WF_OP_GET_ROWS, .m = 7, .n = 12, .k = 256, .residual = true, .pad = 5, .p = {.gain = 12}},
@@ -79,25 +85,59 @@ static const wf_case small[] = {
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},
-    {.op = WF_OP_ROPE_KV, .m = 7, .n = 40, .pad = 2,
+    {.op = WF_OP_ROPE_KV,
+     .m = 7,
+     .n = 40,
+     .pad = 2,
      .p = {.n_head = 6, .n_kv_head = 2, .head_dim = 64, .n_rot = 64, .page_tokens = 16}},
-    {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
+    {.op = WF_OP_ROPE_KV,
+     .m = 5,
+     .n = 40,
      .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .page_tokens = 16}},
-    {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
+    {.op = WF_OP_ROPE_KV,
+     .m = 5,
+     .n = 40,
      .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .neox = 1, .page_tokens = 16}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .pad = 4,
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 4,
+     .max_kv = 77,
+     .max_q = 1,
+     .pad = 4,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 3,
+     .max_kv = 90,
+     .max_q = 21,
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 2, .max_kv = 610, .max_q = 40, /* several chunks of attention_split, whole ones too */
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 2,
+     .max_kv = 610,
+     .max_q = 40, /* several chunks of attention_split, whole ones too */
      .p = {.n_head = 4, .n_kv_head = 1, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .windows = WF_WINDOWS_MIXED,
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 4,
+     .max_kv = 77,
+     .max_q = 1,
+     .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21, .windows = WF_WINDOWS_MIXED,
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 3,
+     .max_kv = 90,
+     .max_q = 21,
+     .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 4, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .softcap = 1.5f}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21, .windows = WF_WINDOWS_MIXED, .sinks = true,
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 3,
+     .max_kv = 90,
+     .max_q = 21,
+     .windows = WF_WINDOWS_MIXED,
+     .sinks = true,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .sinks = true,
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 4,
+     .max_kv = 77,
+     .max_q = 1,
+     .sinks = true,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
     {.op = WF_OP_ACTIVATE, .m = 4, .k = 330, .p = {.activation = WF_SOFTCAP, .softcap = 3}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_RELU}},
@@ -109,10 +149,26 @@ static const wf_case small[] = {
     {.op = WF_OP_ROUTER, .m = 5, .n = 70, .k = 512, .used = 6, .norm = true, .pad = 3},
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 35, .k = 512, .n_experts = 5, .used = 3, .one_x = true, .bias = true},
     {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 80, .k = 256, .n_experts = 4, .used = 2, .pad = 8},
-    {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 48, .k = 512, .n_experts = 5, .used = 2}, /* for kernels of one token and whole blocks of rows */
+    {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 48, .k = 512, .n_experts = 5, .used = 2}, /* for kernels of one token and
+                                                                                         whole blocks of rows */
     {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 32, .k = 512, .n_experts = 3, .used = 2, .one_x = true, .p = {.silu = 1}},
-    {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 64, .k = 256, .n_experts = 3, .used = 2, .one_x = true, .pad = 8, .p = {.silu = 1}},
-    {.op = WF_OP_GROUPED_GEMM, .m = 3, .n = 38, .k = 256, .n_experts = 3, .used = 3, .one_x = true, .bias = true,
+    {.op = WF_OP_GROUPED_GEMM,
+     .m = 37,
+     .n = 64,
+     .k = 256,
+     .n_experts = 3,
+     .used = 2,
+     .one_x = true,
+     .pad = 8,
+     .p = {.silu = 1}},
+    {.op = WF_OP_GROUPED_GEMM,
+     .m = 3,
+     .n = 38,
+     .k = 256,
+     .n_experts = 3,
+     .used = 3,
+     .one_x = true,
+     .bias = true,
      .p = {.silu = 1, .activation = WF_CLAMPED_SWIGLU}},
     {.op = WF_OP_WEIGHTED_SUM, .m = 7, .k = 130, .used = 3, .residual = true, .in_place = true, .pad = 4},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
@@ -172,7 +228,8 @@ static bool small_row(size_t i, wf_case *out)
     if (i < WF_LEN(small)) return *out = small[i], true;
     i -= WF_LEN(small);
     for (int op = 0; op < WF_N_OPS; op++)
-        if (wf_op_row_wise((enum wf_op)op) && !i--) return *out = (wf_case){.op = (enum wf_op)op, .m = 3, .k = 331, .pad = 5}, true;
+        if (wf_op_row_wise((enum wf_op)op) && !i--)
+            return *out = (wf_case){.op = (enum wf_op)op, .m = 3, .k = 331, .pad = 5}, true;
     return false;
 }
 
@@ -190,10 +247,15 @@ bool wf_case_small(size_t i, uint64_t seed, wf_case *out)
     return false;
 }
 
-/* Two tiles of 128 rows of X and of W, neither full, and K enough to cut in eight; keys for more than one work-group. */
+/* Two tiles of 128 rows of X and of W, neither full, and K enough to cut in eight; keys for more than one work-group.
+ */
 static const wf_case larger[] = {
     {.op = WF_OP_GEMM, .in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 136, .n = 132, .k = 512, .residual = true},
-    {.op = WF_OP_ATTENTION, .n_seqs = 1, .max_kv = 512, .max_q = 1, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 1,
+     .max_kv = 512,
+     .max_q = 1,
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
 };
 
 size_t wf_cases_larger(const wf_case **out)

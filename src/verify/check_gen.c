@@ -46,7 +46,8 @@ static weft_status gen_layernorm(wf_check *k, wf_gen *g)
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_X], g, c->in, c->m, c->k, c->pad, 3));
     for (uint32_t m = 0; m < c->m; m++) {
         float mean = 8 * wf_gen_unit(g);
-        for (uint32_t i = 0; i < c->k; i++) wf_gen_set(&k->in[WF_LAYERNORM_X], m, i, wf_gen_get(&k->in[WF_LAYERNORM_X], m, i) + mean);
+        for (uint32_t i = 0; i < c->k; i++)
+            wf_gen_set(&k->in[WF_LAYERNORM_X], m, i, wf_gen_get(&k->in[WF_LAYERNORM_X], m, i) + mean);
     }
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_W], g, WF_F32, 1, c->k, 0, 2));
     WF_TRY(wf_gen_floats(&k->in[WF_LAYERNORM_B], g, WF_F32, 1, c->k, 0, 2));
@@ -57,7 +58,8 @@ static weft_status gen_layernorm(wf_check *k, wf_gen *g)
 }
 
 /* Table, pos and slot, and the pools, of a rotation of m rows. */
-static weft_status gen_rotation(wf_check *k, wf_gen *g, uint32_t positions, wf_check_operand in[3], wf_check_operand pools[2])
+static weft_status gen_rotation(wf_check *k, wf_gen *g, uint32_t positions, wf_check_operand in[3],
+                                wf_check_operand pools[2])
 {
     const wf_case *c = &k->c;
     const wf_op_params *p = &c->p;
@@ -99,8 +101,8 @@ static weft_status gen_gemm(wf_check *k, wf_gen *g)
     if (c->norm) WF_TRY(wf_gen_operand(&k->out[WF_GEMM_NORM_WS], WF_F32, c->m, c->k, c->pad));
     if (c->p.silu || c->p.rope) WF_TRY(wf_gen_operand(&k->out[WF_GEMM_GEMM_WS], WF_F32, c->m, c->n, c->pad));
     k->reduce = c->k;
-    /* sqrt(K) x rms of X x rms of W. Behind SiLU, where gate and up multiply each other's errors by about as much, the outputs'
-     * own size would be too little for the few large ones. */
+    /* sqrt(K) x rms of X x rms of W. Behind SiLU, where gate and up multiply each other's errors by about as much, the
+     * outputs' own size would be too little for the few large ones. */
     k->scale = 2.0 / 3;
     k->flops = 2.0 * c->m * c->n * c->k;
     return WEFT_OK;
@@ -110,7 +112,8 @@ static weft_status gen_rope_kv(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
     const wf_op_params *p = &c->p;
-    WF_TRY(wf_gen_floats(&k->in[WF_ROPE_KV_QKV], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * p->head_dim, c->pad, 2));
+    WF_TRY(
+        wf_gen_floats(&k->in[WF_ROPE_KV_QKV], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * p->head_dim, c->pad, 2));
     WF_TRY(gen_rotation(k, g, c->n, &k->in[WF_ROPE_KV_TABLE], &k->out[WF_ROPE_KV_K_POOL]));
     k->reduce = 2;
     return wf_gen_operand(&k->out[WF_ROPE_KV_Q], c->out, c->m, p->n_head * p->head_dim, c->pad);
@@ -120,13 +123,15 @@ static weft_status gen_silu_mul(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
     /* GELU by tanh ends as fast as exp(-x^3 / 14): what it takes is 11 at 4, where SiLU's is 11 at 11. */
-    WF_TRY(wf_gen_floats(&k->in[WF_SILU_MUL_GU], g, c->in, c->m, 2 * c->k, c->pad, c->p.activation == WF_GELU_TANH ? 4 : 10));
+    WF_TRY(wf_gen_floats(&k->in[WF_SILU_MUL_GU], g, c->in, c->m, 2 * c->k, c->pad,
+                         c->p.activation == WF_GELU_TANH ? 4 : 10));
     WF_TRY(wf_gen_operand(&k->out[WF_SILU_MUL_Y], c->out, c->m, c->k, c->in_place ? c->k + c->pad : c->pad));
     k->scale = c->p.activation == WF_CLAMPED_SWIGLU ? 3 : -1; /* of which up + 1 may be small by chance */
     return WEFT_OK;
 }
 
-/* The largest results are what a product sums up behind it: errors of the smallest, which GELU has, do not count against these. */
+/* The largest results are what a product sums up behind it: errors of the smallest, which GELU has, do not count
+ * against these. */
 static weft_status gen_activate(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
@@ -150,7 +155,8 @@ static void scores_of(const wf_check *k, const float *w, uint32_t row, double *s
     for (uint32_t i = 0; i < k->c.k; i++) squares += pow(wf_gen_get(x, row, i), 2);
     for (uint32_t e = 0; e < k->c.n; e++) {
         scores[e] = 0;
-        for (uint32_t i = 0; i < k->c.k; i++) scores[e] += (double)wf_gen_get(x, row, i) * norm[i] * w[(size_t)e * k->c.k + i];
+        for (uint32_t i = 0; i < k->c.k; i++)
+            scores[e] += (double)wf_gen_get(x, row, i) * norm[i] * w[(size_t)e * k->c.k + i];
         scores[e] /= sqrt(squares / k->c.k + k->c.p.eps);
     }
     qsort(scores, k->c.n, sizeof *scores, descending);
@@ -218,7 +224,8 @@ static weft_status gen_fused_router(wf_check *k, wf_gen *g)
     return wf_gen_operand(&k->out[WF_ROUTER_SCORES_WS], WF_F32, c->m, c->n, c->pad);
 }
 
-/* Scores are multiples of 2^-4, so that equal ones occur; a row in six has a NaN, a row in six the same score for all. */
+/* Scores are multiples of 2^-4, so that equal ones occur; a row in six has a NaN, a row in six the same score for all.
+ */
 static weft_status gen_scores(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
@@ -245,7 +252,8 @@ static weft_status gen_router(wf_check *k, wf_gen *g)
     return wf_gen_operand(&k->out[WF_ROUTER_WEIGHTS], WF_F32, c->m, c->used, 2 * c->pad);
 }
 
-/* As a router's: of each token others. By the seed all tokens take the same experts, so that others have none, and some ids name none. */
+/* As a router's: of each token others. By the seed all tokens take the same experts, so that others have none, and some
+ * ids name none. */
 static void gen_experts(wf_check *k, wf_gen *g)
 {
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
@@ -256,7 +264,8 @@ static void gen_experts(wf_check *k, wf_gen *g)
         int32_t *ids = (int32_t *)wf_gen_row(&k->in[WF_GROUPED_GEMM_IDS], m);
         if (!alike) first = wf_gen_below(g, c->n_experts);
         for (uint32_t t = 0; t < c->used; t++) ids[t] = (int32_t)((first + t) % c->n_experts);
-        if (some_wild && m % 5 == 2) ids[wf_gen_below(g, c->used)] = wf_gen_below(g, 4) ? wild[wf_gen_below(g, 3)] : (int32_t)c->n_experts;
+        if (some_wild && m % 5 == 2)
+            ids[wf_gen_below(g, c->used)] = wf_gen_below(g, 4) ? wild[wf_gen_below(g, 3)] : (int32_t)c->n_experts;
     }
 }
 
@@ -265,7 +274,8 @@ static weft_status gen_grouped_gemm(wf_check *k, wf_gen *g)
     wf_case *c = &k->c;
     if (!c->used) c->used = WF_MIN(2u, c->n_experts);
     WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_X], g, c->in, c->m, c->one_x ? c->k : c->used * c->k, c->pad, 2));
-    WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_W], g, c->weight, c->n_experts * c->n, c->k, c->pad, 1 / sqrtf((float)c->k)));
+    WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_W], g, c->weight, c->n_experts * c->n, c->k, c->pad,
+                         1 / sqrtf((float)c->k)));
     WF_TRY(wf_gen_operand(&k->in[WF_GROUPED_GEMM_IDS], WF_I32, c->m, c->used, c->pad));
     gen_experts(k, g);
     if (c->bias) WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_BIAS], g, WF_F32, 1, c->n_experts * c->n, 0, 1));
@@ -327,18 +337,22 @@ static weft_status gen_adjust(wf_check *k, wf_gen *g)
     return WEFT_OK;
 }
 
-/* Generates sampling parameters of a row until rounding cannot decide: the result must be the same in any arithmetic. */
+/* Generates sampling parameters of a row until rounding cannot decide: the result must be the same in any arithmetic.
+ */
 static void gen_params(wf_gen *g, const float *z, uint32_t n, wf_token_logit *scratch, float *params, int32_t *key)
 {
     const double clear = 5e-5;
     double margin = 0;
     for (int try = 0; try < 1000 && margin < clear; try++) {
-        wf_sampling_params c = {.temperature = wf_gen_below(g, 6) ? 0.25f + (float)wf_gen_below(g, 16) / 8 : 0, .seed = wf_gen_next(g), .counter = wf_gen_below(g, 3) ? wf_gen_below(g, 9999) : wf_gen_next(g)};
+        wf_sampling_params c = {.temperature = wf_gen_below(g, 6) ? 0.25f + (float)wf_gen_below(g, 16) / 8 : 0,
+                                .seed = wf_gen_next(g),
+                                .counter = wf_gen_below(g, 3) ? wf_gen_below(g, 9999) : wf_gen_next(g)};
         c.top_k = wf_gen_below(g, 2) || try > 500 ? 1 + (int32_t)wf_gen_below(g, try > 500 ? 20 : n + 2) : 0;
         c.top_p = wf_gen_below(g, 2) ? (float)wf_gen_below(g, 33) / 32 : 0;
         c.min_p = wf_gen_below(g, 3) ? 0 : (float)wf_gen_below(g, 33) / 32;
         params[0] = c.temperature, params[1] = c.top_p, params[2] = c.min_p;
-        key[0] = c.top_k, key[1] = (int32_t)c.seed, key[2] = (int32_t)(c.seed >> 32), key[3] = (int32_t)c.counter, key[4] = (int32_t)(c.counter >> 32);
+        key[0] = c.top_k, key[1] = (int32_t)c.seed, key[2] = (int32_t)(c.seed >> 32), key[3] = (int32_t)c.counter,
+        key[4] = (int32_t)(c.counter >> 32);
         wf_sample_row(&c, z, n, scratch, &margin);
     }
 }
@@ -359,7 +373,8 @@ static weft_status gen_all_params(wf_check *k, wf_gen *g)
             float v = z[ids[i]] + e[0];
             z[ids[i]] = (v > 0 ? v / e[1] : v * e[1]) + e[2];
         }
-        gen_params(g, z, n, scratch, (float *)wf_gen_row(&k->in[WF_SAMPLE_PARAMS], r), (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r));
+        gen_params(g, z, n, scratch, (float *)wf_gen_row(&k->in[WF_SAMPLE_PARAMS], r),
+                   (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r));
     }
     free(z);
     free(scratch);
@@ -379,7 +394,8 @@ static weft_status gen_sample(wf_check *k, wf_gen *g)
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 5, 0));
     if (c->bias) WF_TRY(gen_adjust(k, g));
     if (!g->shapes_only) WF_TRY(gen_all_params(k, g));
-    if (c->m > 3) ((float *)wf_gen_row(&k->in[WF_SAMPLE_X], 2))[wf_gen_below(g, c->k)] = wf_gen_below(g, 2) ? NAN : -INFINITY;
+    if (c->m > 3)
+        ((float *)wf_gen_row(&k->in[WF_SAMPLE_X], 2))[wf_gen_below(g, c->k)] = wf_gen_below(g, 2) ? NAN : -INFINITY;
     WF_TRY(wf_gen_operand(&k->out[WF_SAMPLE_Y], WF_I32, c->m, 1, 0));
     return wf_gen_operand(&k->out[WF_SAMPLE_Z], WF_F32, c->m, c->k, c->pad);
 }
@@ -398,7 +414,9 @@ static weft_status gen_page_copy(wf_check *k, wf_gen *g)
     for (uint32_t i = 0; i < c->m; i++) { /* in place, the second half of the order is read */
         dst[i] = (int32_t)order[i];
         src[i] = (int32_t)(c->in_place ? order[c->m + i] : wf_gen_below(g, pages));
-        if (i % 5 == 3) *(wf_gen_below(g, 2) ? &src[i] : &dst[i]) = wf_gen_below(g, 2) ? (int32_t)WF_MAX(pages, to) : wild[wf_gen_below(g, 3)];
+        if (i % 5 == 3)
+            *(wf_gen_below(g, 2) ? &src[i] : &dst[i]) = wf_gen_below(g, 2) ? (int32_t)WF_MAX(pages, to)
+                                                                           : wild[wf_gen_below(g, 3)];
     }
     free(order);
     k->scale = -1;
@@ -420,7 +438,8 @@ static weft_status gen_token_subst(wf_check *k, wf_gen *g)
         if (i % 7 == 5) ids[i] = wf_gen_below(g, 2) ? -1 - (int32_t)c->k : wild[wf_gen_below(g, 2)];
     }
     k->scale = -1;
-    return wf_gen_operand(&k->out[WF_TOKEN_SUBST_Y], WF_I32, k->in[WF_TOKEN_SUBST_IDS].view.rows, k->in[WF_TOKEN_SUBST_IDS].view.cols, 0);
+    return wf_gen_operand(&k->out[WF_TOKEN_SUBST_Y], WF_I32, k->in[WF_TOKEN_SUBST_IDS].view.rows,
+                          k->in[WF_TOKEN_SUBST_IDS].view.cols, 0);
 }
 
 static weft_status gen_attention(wf_check *k, wf_gen *g)
@@ -439,7 +458,8 @@ weft_status wf_check_generate(wf_check *c, bool shapes_only)
     wf_gen g = {.seed = c->c.seed, .shapes_only = shapes_only};
     c->reduce = c->amplify = 1;
     WF_TRY(gen_op[c->c.op](c, &g));
-    if (c->c.op == WF_OP_ATTENTION) c->bytes += (double)c->in[WF_ATTENTION_Q].bytes + (double)c->out[WF_ATTENTION_O].bytes;
+    if (c->c.op == WF_OP_ATTENTION)
+        c->bytes += (double)c->in[WF_ATTENTION_Q].bytes + (double)c->out[WF_ATTENTION_O].bytes;
     if (!c->bytes) c->bytes = wf_gen_bytes(c);
     return WEFT_OK;
 }

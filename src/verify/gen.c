@@ -83,8 +83,9 @@ static void mutate_byte(wf_gen *g, const wf_dtype_info *t, uint8_t *block)
     }
 }
 
-/* A block of a quantised format. Encoders search for the best scales, seconds for a matrix of millions, so that a block behind the first
- * FRESH is a copy of one of those, drawn anew for each: a block read from the wrong place still is another one. */
+/* A block of a quantised format. Encoders search for the best scales, seconds for a matrix of millions, so that a block
+ * behind the first FRESH is a copy of one of those, drawn anew for each: a block read from the wrong place still is
+ * another one. */
 static void fill_block(wf_check_operand *o, wf_gen *g, size_t at, float amplitude)
 {
     enum { FRESH = 64 };

@@ -16,14 +16,16 @@ uint32_t wf_gen_below(wf_gen *g, uint32_t n);
 float wf_gen_unit(wf_gen *g);
 /* Of 0 to n - 1, malloc'ed; NULL on shortage of memory. */
 uint32_t *wf_gen_permutation(wf_gen *g, uint32_t n);
-/* All bytes 0xFF: NaN in every float format, -1 as an id, and as a scale of a block format. pad: elements between rows. */
+/* All bytes 0xFF: NaN in every float format, -1 as an id, and as a scale of a block format. pad: elements between rows.
+ */
 weft_status wf_gen_operand(wf_check_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad);
 uint8_t *wf_gen_row(const wf_check_operand *o, uint32_t row);
 /* An element of F32 or F16. */
 float wf_gen_get(const wf_check_operand *o, uint32_t row, uint32_t col);
 void wf_gen_set(const wf_check_operand *o, uint32_t row, uint32_t col, float x);
 /* Filled with numbers up to the amplitude. */
-weft_status wf_gen_floats(wf_check_operand *o, wf_gen *g, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad, float amplitude);
+weft_status wf_gen_floats(wf_check_operand *o, wf_gen *g, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad,
+                          float amplitude);
 weft_status wf_gen_ints(wf_check_operand *o, uint32_t n, int32_t **values);
 /* Of keys or values: pages of which each holds so many elements. */
 weft_status wf_gen_pool(wf_check_operand *o, const wf_case *c, uint32_t pages, uint32_t page);

@@ -14,9 +14,12 @@ static void print_problem(const wf_case *c, char *buf, size_t cap)
     /* Parameters of an op are 32 bits each, so no padding is among these bytes. */
     const uint8_t *bytes = (const uint8_t *)&c->p;
     for (size_t i = 0; i < sizeof c->p; i++) snprintf(params + 2 * i, 3, "%02x", bytes[i]);
-    snprintf(buf, cap, "%d seed %llu dtypes %u %u %u sizes %u %u %u sequences %u %u %u experts %u %u %d windows %u %d pad %u groups %u flags %d%d%d%d params %s",
-             c->op, (unsigned long long)c->seed, c->in, c->weight, c->out, c->m, c->n, c->k, c->n_seqs, c->max_kv, c->max_q, c->n_experts, c->used, c->one_x,
-             c->windows, c->sinks, c->pad, c->max_groups, c->bias, c->residual, c->in_place, c->norm, params);
+    snprintf(buf, cap,
+             "%d seed %llu dtypes %u %u %u sizes %u %u %u sequences %u %u %u experts %u %u %d windows %u %d pad %u "
+             "groups %u flags %d%d%d%d params %s",
+             c->op, (unsigned long long)c->seed, c->in, c->weight, c->out, c->m, c->n, c->k, c->n_seqs, c->max_kv,
+             c->max_q, c->n_experts, c->used, c->one_x, c->windows, c->sinks, c->pad, c->max_groups, c->bias,
+             c->residual, c->in_place, c->norm, params);
 }
 
 static wf_cache_key key_of(wf_dev *dev, const wf_case *c, const wf_bound *b)
@@ -24,10 +27,12 @@ static wf_cache_key key_of(wf_dev *dev, const wf_case *c, const wf_bound *b)
     const struct weft_device_info *i = &dev->info;
     const wf_open_params *p = &dev->params;
     char kernel[256], problem[640];
-    if (!dev->fns->kernel_id || !*wf_build_id() || !dev->fns->kernel_id(dev, b, kernel, sizeof kernel)) return (wf_cache_key){0};
+    if (!dev->fns->kernel_id || !*wf_build_id() || !dev->fns->kernel_id(dev, b, kernel, sizeof kernel))
+        return (wf_cache_key){0};
     print_problem(c, problem, sizeof problem);
-    return wf_cache_key_of("self-test\n%s\n%s\n%s\n%s\n%s\ntier %d threads %u of %u max-alloc %llu\n%s %s\n%s", i->platform, i->name, i->driver, i->version,
-                           i->features, p->tier, p->threads, i->compute_units, (unsigned long long)p->max_alloc,
+    return wf_cache_key_of("self-test\n%s\n%s\n%s\n%s\n%s\ntier %d threads %u of %u max-alloc %llu\n%s %s\n%s",
+                           i->platform, i->name, i->driver, i->version, i->features, p->tier, p->threads,
+                           i->compute_units, (unsigned long long)p->max_alloc,
                            wf_variant_at(dev, c->op, (int)b->variant)->name, kernel, problem);
 }
 

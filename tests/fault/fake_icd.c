@@ -95,7 +95,8 @@ static bool is(const char *action)
 /* Events are created by every command, so that they do not count. */
 static bool creates(const char *function)
 {
-    return !strncmp(function, "clCreate", 8) || !strcmp(function, "clBuildProgram") || !strcmp(function, "clCompileProgram") || !strcmp(function, "clSVMAlloc");
+    return !strncmp(function, "clCreate", 8) || !strcmp(function, "clBuildProgram") ||
+           !strcmp(function, "clCompileProgram") || !strcmp(function, "clSVMAlloc");
 }
 
 /* Is this queue the one that is meant? q: NULL for what is no command. */
@@ -188,8 +189,8 @@ static cl_event *with_never(cl_command_queue q, cl_uint n, const cl_event *waits
 INT(clGetDeviceIDs, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id *d, cl_uint *out), p, t, n, d, out)
 INT(clGetDeviceInfo, (cl_device_id d, cl_device_info i, size_t n, void *v, size_t *out), d, i, n, v, out)
 INT(clGetEventInfo, (cl_event e_, cl_event_info i, size_t n, void *v, size_t *out), e_, i, n, v, out)
-INT(clGetKernelWorkGroupInfo, (cl_kernel k, cl_device_id d, cl_kernel_work_group_info i, size_t n, void *v, size_t *out),
-    k, d, i, n, v, out)
+INT(clGetKernelWorkGroupInfo,
+    (cl_kernel k, cl_device_id d, cl_kernel_work_group_info i, size_t n, void *v, size_t *out), k, d, i, n, v, out)
 INT(clGetProgramInfo, (cl_program p, cl_program_info i, size_t n, void *v, size_t *out), p, i, n, v, out)
 INT(clGetProgramBuildInfo, (cl_program p, cl_device_id d, cl_program_build_info i, size_t n, void *v, size_t *out),
     p, d, i, n, v, out)
@@ -211,20 +212,24 @@ CREATE(cl_context, clCreateContext,
 CREATE(cl_command_queue, clCreateCommandQueue,
        (cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int *err), c, d, p, err)
 CREATE(cl_mem, clCreateBuffer, (cl_context c, cl_mem_flags f, size_t n, void *h, cl_int *err), c, f, n, h, err)
-CREATE(cl_mem, clCreateSubBuffer, (cl_mem m, cl_mem_flags f, cl_buffer_create_type t, const void *i, cl_int *err), m, f, t, i, err)
+CREATE(cl_mem, clCreateSubBuffer, (cl_mem m, cl_mem_flags f, cl_buffer_create_type t, const void *i, cl_int *err), m, f,
+       t, i, err)
 CREATE(cl_mem, clCreateImage,
-       (cl_context c, cl_mem_flags f, const cl_image_format *i, const cl_image_desc *d, void *h, cl_int *err), c, f, i, d, h, err)
+       (cl_context c, cl_mem_flags f, const cl_image_format *i, const cl_image_desc *d, void *h, cl_int *err), c, f, i,
+       d, h, err)
 CREATE(cl_program, clCreateProgramWithSource,
        (cl_context c, cl_uint n, const char **s, const size_t *l, cl_int *err), c, n, s, l, err)
 CREATE(cl_program, clCreateProgramWithBinary,
-       (cl_context c, cl_uint n, const cl_device_id *d, const size_t *l, const unsigned char **b, cl_int *st, cl_int *err),
+       (cl_context c, cl_uint n, const cl_device_id *d, const size_t *l, const unsigned char **b, cl_int *st,
+        cl_int *err),
        c, n, d, l, b, st, err)
 CREATE(cl_kernel, clCreateKernel, (cl_program p, const char *name, cl_int *err), p, name, err)
 ENQUEUE(clEnqueueNDRangeKernel, (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *o, const size_t *g,
                                  const size_t *l, WAITS), q, k, dims, o, g, l)
 ENQUEUE(clEnqueueWriteBuffer, (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t s, const void *v, WAITS),
         q, m, b, o, s, v)
-ENQUEUE(clEnqueueReadBuffer, (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t s, void *v, WAITS), q, m, b, o, s, v)
+ENQUEUE(clEnqueueReadBuffer, (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t s, void *v, WAITS), q, m, b, o,
+        s, v)
 ENQUEUE(clEnqueueFillBuffer, (cl_command_queue q, cl_mem m, const void *p, size_t ps, size_t o, size_t s, WAITS),
         q, m, p, ps, o, s)
 ENQUEUE(clEnqueueBarrierWithWaitList, (cl_command_queue q, WAITS), q)
@@ -246,8 +251,9 @@ static void *CL_API_CALL my_clSVMAlloc(cl_context c, cl_svm_mem_flags f, size_t 
     return due("clSVMAlloc", &lose) ? NULL : real.clSVMAlloc(c, f, n, align);
 }
 
-static cl_int CL_API_CALL my_clCompileProgram(cl_program p, cl_uint n, const cl_device_id *d, const char *o, cl_uint nh, const cl_program *h,
-                                              const char **names, void(CL_CALLBACK *f)(cl_program, void *), void *u)
+static cl_int CL_API_CALL my_clCompileProgram(cl_program p, cl_uint n, const cl_device_id *d, const char *o, cl_uint nh,
+                                              const cl_program *h, const char **names,
+                                              void(CL_CALLBACK *f)(cl_program, void *), void *u)
 {
     bool lose;
     cl_int e = due("clCompileProgram", &lose);
@@ -257,13 +263,14 @@ static cl_int CL_API_CALL my_clCompileProgram(cl_program p, cl_uint n, const cl_
 static void patch(cl_icd_dispatch *t)
 {
 #define PATCH(name) t->name = my_##name;
-    PATCH(clGetDeviceIDs) PATCH(clGetDeviceInfo) PATCH(clGetEventInfo) PATCH(clGetKernelWorkGroupInfo)
-    PATCH(clGetProgramInfo) PATCH(clGetProgramBuildInfo) PATCH(clBuildProgram) PATCH(clSetKernelArg)
-    PATCH(clFlush) PATCH(clFinish) PATCH(clWaitForEvents) PATCH(clReleaseContext) PATCH(clReleaseCommandQueue)
-    PATCH(clReleaseMemObject) PATCH(clReleaseProgram) PATCH(clReleaseKernel) PATCH(clReleaseEvent)
-    PATCH(clCreateContext) PATCH(clCreateCommandQueue) PATCH(clCreateSubBuffer) PATCH(clCreateImage) PATCH(clCreateProgramWithSource)
-    PATCH(clSVMAlloc) PATCH(clCompileProgram)
-    t->clCreateBuffer = my_buffer;
+    PATCH(clGetDeviceIDs)
+    PATCH(clGetDeviceInfo) PATCH(clGetEventInfo) PATCH(clGetKernelWorkGroupInfo) PATCH(clGetProgramInfo)
+        PATCH(clGetProgramBuildInfo) PATCH(clBuildProgram) PATCH(clSetKernelArg) PATCH(clFlush) PATCH(clFinish)
+            PATCH(clWaitForEvents) PATCH(clReleaseContext) PATCH(clReleaseCommandQueue) PATCH(clReleaseMemObject)
+                PATCH(clReleaseProgram) PATCH(clReleaseKernel) PATCH(clReleaseEvent) PATCH(clCreateContext)
+                    PATCH(clCreateCommandQueue) PATCH(clCreateSubBuffer) PATCH(clCreateImage)
+                        PATCH(clCreateProgramWithSource) PATCH(clSVMAlloc) PATCH(clCompileProgram)
+                            t->clCreateBuffer = my_buffer;
     PATCH(clCreateProgramWithBinary) PATCH(clCreateKernel) PATCH(clEnqueueNDRangeKernel)
     PATCH(clEnqueueWriteBuffer) PATCH(clEnqueueReadBuffer) PATCH(clEnqueueFillBuffer)
     PATCH(clEnqueueBarrierWithWaitList) PATCH(clEnqueueMarkerWithWaitList)

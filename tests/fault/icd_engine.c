@@ -1,7 +1,8 @@
-/* icd_engine: an engine on the driver that counts. Once it is open it creates nothing on the device: no queue, program, kernel or memory,
- * whatever its steps hold. Swapped-out pages go to memory of the host, which does not count. If a command on one of its queues fails or never ends, all
- * requests end with the error, however many nano-batches steps have. `test_icd_engine FAKE_ICD.so [--lose FAULT NANO_BATCHES]`: the latter is one life of an
- * engine in a process of its own, which work that never ends keeps busy. */
+/* icd_engine: an engine on the driver that counts. Once it is open it creates nothing on the device: no queue, program,
+ * kernel or memory, whatever its steps hold. Swapped-out pages go to memory of the host, which does not count. If a
+ * command on one of its queues fails or never ends, all requests end with the error, however many nano-batches steps
+ * have. `test_icd_engine FAKE_ICD.so [--lose FAULT NANO_BATCHES]`: the latter is one life of an engine in a process of
+ * its own, which work that never ends keeps busy. */
 #include <weft/debug.h>
 
 #include <setjmp.h>
@@ -87,7 +88,11 @@ static void nothing_is_created_for_long_prompts(void **state)
 {
     static char prompt[1600];
     while (strlen(prompt) + 8 < sizeof prompt) strcat(prompt, "One day ");
-    open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2, .debug = &(struct weft_debug){.force = "attention=decode_split"}});
+    open_engine((struct weft_engine_params){.context = 512,
+                                            .n_seqs = 3,
+                                            .max_batched_tokens = 24,
+                                            .nano_batches = 2,
+                                            .debug = &(struct weft_debug){.force = "attention=decode_split"}});
     uint64_t before = created();
     run_alone("The sun was", 2, 1);
     run_together(prompt, 12, 3);
@@ -114,11 +119,15 @@ static void a_load_that_fails_leaves_nothing(void **state)
     }
 }
 
-/* ---- a queue that fails --------------------------------------------------------------------------------------------- */
+/* ---- a queue that fails ------------------------------------------------------------------------------------------ */
 
 static void open_small(uint32_t nano_batches)
 {
-    open_engine((struct weft_engine_params){.context = 64, .n_seqs = 4, .max_batched_tokens = 16, .nano_batches = nano_batches, .watchdog_ms = WATCHDOG_MS});
+    open_engine((struct weft_engine_params){.context = 64,
+                                            .n_seqs = 4,
+                                            .max_batched_tokens = 16,
+                                            .nano_batches = nano_batches,
+                                            .watchdog_ms = WATCHDOG_MS});
 }
 
 /* A fault in the steps of up to four requests; returns with what all of them end. */
@@ -158,7 +167,8 @@ static void any_queue_fails(void **state)
     for (size_t i = 0; i < sizeof queues / sizeof *queues * sizeof nth / sizeof *nth; i++) {
         char fault[80];
         size_t q = i % (sizeof queues / sizeof *queues);
-        snprintf(fault, sizeof fault, "clEnqueueNDRangeKernel:fail=-36@%d/%u", nth[i / (sizeof queues / sizeof *queues)], queues[q].queue); /* CL_INVALID_COMMAND_QUEUE */
+        snprintf(fault, sizeof fault, "clEnqueueNDRangeKernel:fail=-36@%d/%u",
+                 nth[i / (sizeof queues / sizeof *queues)], queues[q].queue); /* CL_INVALID_COMMAND_QUEUE */
         open_small(queues[q].nano_batches);
         assert_int_equal(fail_in_steps(fault), WEFT_ERR_DEVICE);
         weft_engine_close(engine);
@@ -186,7 +196,8 @@ static void lose_on_queue(uint32_t nano_batches, uint32_t queue)
     assert_int_equal(posix_spawn(&pid, self, NULL, NULL, argv, environ), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (!WIFEXITED(status)) fail_msg("%s, %u nano-batches: died of signal %d", fault, nano_batches, WTERMSIG(status));
-    if (WEXITSTATUS(status) != WEFT_ERR_TIMEOUT) fail_msg("%s, %u nano-batches: status %d", fault, nano_batches, WEXITSTATUS(status));
+    if (WEXITSTATUS(status) != WEFT_ERR_TIMEOUT)
+        fail_msg("%s, %u nano-batches: status %d", fault, nano_batches, WEXITSTATUS(status));
 }
 
 static void any_queue_hangs(void **state)
@@ -197,7 +208,8 @@ static void any_queue_hangs(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_load_that_fails_leaves_nothing),
-                                       cmocka_unit_test(nothing_is_created_for_many_sequences), cmocka_unit_test(nothing_is_created_for_long_prompts),
+                                       cmocka_unit_test(nothing_is_created_for_many_sequences),
+                                       cmocka_unit_test(nothing_is_created_for_long_prompts),
                                        cmocka_unit_test(any_queue_fails), cmocka_unit_test(any_queue_hangs)};
     struct weft_device_info info = {0};
     self = argv[0], library = argc > 1 ? argv[1] : "";
@@ -210,7 +222,8 @@ int main(int argc, char **argv)
     weft_devices(&info, 1);
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     build_once(&info);
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model))
+        return fprintf(stderr, "%s\n", weft_last_error()), 1;
     if (argc > 4 && !strcmp(argv[2], "--lose")) return lose_once(argv[3], (uint32_t)atoi(argv[4]));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);

@@ -202,10 +202,12 @@ static void launches_that_ask_too_much(void **state)
     works();
 }
 
-/* CLBlast builds in this process, and alone: our kernels come from the helper. Its refusal costs the variant, not the device. */
+/* CLBlast builds in this process, and alone: our kernels come from the helper. Its refusal costs the variant, not the
+ * device. */
 static void products_that_clblast_refuses(void **state)
 {
-    static const wf_case product = {.op = WF_OP_GEMM, .seed = 5, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
+    static const wf_case product = {
+        .op = WF_OP_GEMM, .seed = 5, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
     wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = PATIENT, .force = "gemm=clblast", .tuned = "none"};
     int before = alive();
     wf_dev *dev;
@@ -275,7 +277,7 @@ static void binaries_that_crash(void **state)
     assert_int_equal(run_self("clCreateProgramWithBinary:fail=-42@1000000"), 0);
 }
 
-/* ---- the n-th call of anything ------------------------------------------------------------------------------------ */
+/* ---- the n-th call of anything ----------------------------------------------------------------------------------- */
 
 static uint64_t calls_of_a_run(void)
 {
@@ -347,7 +349,7 @@ static void out_of_memory(void **state)
     works();
 }
 
-/* ---- devices that vanish -------------------------------------------------------------------------------------------- */
+/* ---- devices that vanish ----------------------------------------------------------------------------------------- */
 
 static void no_devices(void **state)
 {
@@ -384,7 +386,7 @@ static void lost_work(void **state)
     }
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------------------ */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static void prepare_problems(void)
 {
@@ -426,12 +428,20 @@ static bool find_library(const char *path)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(builds_that_crash), cmocka_unit_test(builds_that_hang),
-        cmocka_unit_test(builds_that_fail), cmocka_unit_test(launches_that_ask_too_much),
-        cmocka_unit_test(products_that_clblast_refuses), cmocka_unit_test(no_build_helper),
-        cmocka_unit_test(binaries_that_do_not_load), cmocka_unit_test(binaries_that_crash),
-        cmocka_unit_test(every_call_fails), cmocka_unit_test(every_call_fails_without_binaries),
-        cmocka_unit_test(polls_fail), cmocka_unit_test(out_of_memory), cmocka_unit_test(no_devices), cmocka_unit_test(no_platforms),
+        cmocka_unit_test(builds_that_crash),
+        cmocka_unit_test(builds_that_hang),
+        cmocka_unit_test(builds_that_fail),
+        cmocka_unit_test(launches_that_ask_too_much),
+        cmocka_unit_test(products_that_clblast_refuses),
+        cmocka_unit_test(no_build_helper),
+        cmocka_unit_test(binaries_that_do_not_load),
+        cmocka_unit_test(binaries_that_crash),
+        cmocka_unit_test(every_call_fails),
+        cmocka_unit_test(every_call_fails_without_binaries),
+        cmocka_unit_test(polls_fail),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(no_devices),
+        cmocka_unit_test(no_platforms),
         cmocka_unit_test(lost_work),
     };
     struct weft_device_info info;

@@ -1,5 +1,6 @@
-/* null_engine: an engine whose device fails, or whose work never ends, on any one of its queues, whether its steps run whole or in nano-batches on two
- * queues: each request ends once and with the error, the engine says that it has failed and takes no more, and nothing is left. */
+/* null_engine: an engine whose device fails, or whose work never ends, on any one of its queues, whether its steps run
+ * whole or in nano-batches on two queues: each request ends once and with the error, the engine says that it has failed
+ * and takes no more, and nothing is left. */
 #include <weft/weft.h>
 
 #include <setjmp.h>
@@ -29,8 +30,8 @@ static void on_event(void *user, const struct weft_event *ev)
     l->errors += ev->status != WEFT_OK;
 }
 
-/* The first request's end keeps the engine until the others are submitted, which begins when it has got there: they come at once, and every life makes
- * the same calls. */
+/* The first request's end keeps the engine until the others are submitted, which begins when it has got there: they
+ * come at once, and every life makes the same calls. */
 static sem_t gate, at_gate;
 
 static void wait_at_gate(void *user, const struct weft_event *ev)
@@ -45,7 +46,12 @@ static void ask(struct weft_engine *e, life *l)
     struct weft_request *r[REQUESTS];
     int n = 0;
     for (; n < REQUESTS; n++) {
-        struct weft_request_params p = {.tokens = prompt, .n_tokens = 20, .max_tokens = n ? 12 : 1, .ignore_eos = true, .on_event = n ? on_event : wait_at_gate, .user = l};
+        struct weft_request_params p = {.tokens = prompt,
+                                        .n_tokens = 20,
+                                        .max_tokens = n ? 12 : 1,
+                                        .ignore_eos = true,
+                                        .on_event = n ? on_event : wait_at_gate,
+                                        .user = l};
         if (weft_submit(e, &p, &r[n])) break;
         if (n == 0) sem_wait(&at_gate);
     }
@@ -59,7 +65,8 @@ static life live(const wf_null_config *c, uint32_t nano_batches)
 {
     life l = {0};
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = REQUESTS, .context = 64, .max_batched_tokens = 32, .nano_batches = nano_batches};
+    struct weft_engine_params p = {
+        .device = "null", .n_seqs = REQUESTS, .context = 64, .max_batched_tokens = 32, .nano_batches = nano_batches};
     wf_null_configure(c);
     sem_init(&gate, 0, 0), sem_init(&at_gate, 0, 0);
     l.opened = weft_engine_open(model, &p, &e);
@@ -89,7 +96,8 @@ static void fails_at(uint32_t nano_batches, wf_null_config c)
     weft_status want = c.status ? c.status : WEFT_ERR_TIMEOUT;
     life l = live(&c, nano_batches);
     if (!l.opened && !l.failed)
-        fail_msg("%u nano-batches: nobody noticed that call %u of slot %d on queue %u %s", nano_batches, c.nth, (int)c.slot, c.queue, c.status ? "fails" : "hangs");
+        fail_msg("%u nano-batches: nobody noticed that call %u of slot %d on queue %u %s", nano_batches, c.nth,
+                 (int)c.slot, c.queue, c.status ? "fails" : "hangs");
     assert_int_equal(l.opened ? l.opened : l.failed, want);
     if (l.failed) assert_true(l.errors > 0);
 }
@@ -100,7 +108,8 @@ static void fail_on_queue(uint32_t nano_batches, uint32_t queue, const uint64_t 
     static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_FLUSH};
     for (size_t s = 0; s < WF_LEN(slots); s++)
         for (uint64_t i = 0; i < PLACES && calls[slots[s]]; i++) {
-            wf_null_config c = {.queue = queue, .slot = slots[s], .nth = (uint32_t)(1 + (calls[slots[s]] - 1) * i / (PLACES - 1))};
+            wf_null_config c = {
+                .queue = queue, .slot = slots[s], .nth = (uint32_t)(1 + (calls[slots[s]] - 1) * i / (PLACES - 1))};
             if (c.slot != WF_NULL_FLUSH) fails_at(nano_batches, c); /* a flush has no end that could be missing */
             c.status = WEFT_ERR_DEVICE;
             fails_at(nano_batches, c);
@@ -131,7 +140,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(any_queue_fails)};
     weft_log_to(say_nothing, NULL, WEFT_LOG_ERROR);
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model))
+        return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);
     return failed;

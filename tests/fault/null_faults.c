@@ -106,7 +106,8 @@ static void every_call_of_every_slot_fails(void **state)
 
 static void work_that_never_ends(void **state)
 {
-    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_TRANSFER};
+    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK,
+                                              WF_NULL_TRANSFER};
     for (size_t s = 0; s < WF_LEN(slots); s++) {
         uint64_t n = calls_of(slots[s]);
         for (uint32_t i = 1; i <= n; i++) {
@@ -144,7 +145,8 @@ static void queues_overlap(void **state)
     assert_int_equal(wf_wait(r.done[1], 1), WEFT_OK);
     assert_int_equal(wf_null_now(r.dev), 10000);
     char host[64];
-    assert_int_equal(wf_read(r.q[0], r.y, 0, host, sizeof host, &r.done[1], 1, r.done[0]), WEFT_OK); /* a copy waits, too */
+    assert_int_equal(wf_read(r.q[0], r.y, 0, host, sizeof host, &r.done[1], 1, r.done[0]),
+                     WEFT_OK); /* a copy waits, too */
     assert_int_equal(wf_wait(r.done[0], 1), WEFT_OK);
     assert_int_equal(wf_null_now(r.dev), 11000);
     assert_int_equal(wf_transfer(r.q[0], 4096, NULL, 0, r.done[0]), WEFT_OK);

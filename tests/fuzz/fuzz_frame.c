@@ -1,6 +1,6 @@
-/* fuzz_frame: libFuzzer target. The input is what a client sends, behind a byte that says how it is divided. What the frame says of it
- * must be the same for any division. Written anew as requests, it must be read in one way only by the plain reader here, and by the
- * frame itself. */
+/* fuzz_frame: libFuzzer target. The input is what a client sends, behind a byte that says how it is divided. What the
+ * frame says of it must be the same for any division. Written anew as requests, it must be read in one way only by the
+ * plain reader here, and by the frame itself. */
 #include <string.h>
 #include <strings.h>
 
@@ -62,13 +62,17 @@ static wf_text feed(const char *data, size_t n, size_t step)
         wf_slice from = {data + at, piece}, part = {0};
         enum wf_frame_news news;
         while ((news = wf_frame_next(&f, &from, &part)) != WF_FRAME_MORE) {
-            CHECK(news != WF_FRAME_LACK && !ended && begun == (news == WF_FRAME_PART || news == WF_FRAME_WHOLE || (news == WF_FRAME_BAD && begun)));
+            CHECK(news != WF_FRAME_LACK && !ended &&
+                  begun == (news == WF_FRAME_PART || news == WF_FRAME_WHOLE || (news == WF_FRAME_BAD && begun)));
             if (news == WF_FRAME_HEAD) write_head(&f, &out), chunked = f.chunked, begun = true;
             if (news == WF_FRAME_PART) write_part(part, chunked, &out);
             if (news == WF_FRAME_WHOLE) wf_text_print(&out, chunked ? "0\r\n\r\n" : ""), begun = false;
             if (news == WF_FRAME_BAD) {
                 CHECK(strlen(f.bad) > 4);
-                wf_text_print(&out, begun ? "0\r\n" REFUSED "%s\r\n\r\n" : "BAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" REFUSED "%s\r\n\r\n", f.bad);
+                wf_text_print(&out,
+                              begun ? "0\r\n" REFUSED "%s\r\n\r\n"
+                                    : "BAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" REFUSED "%s\r\n\r\n",
+                              f.bad);
                 ended = true;
             }
         }
@@ -85,7 +89,8 @@ static wf_text feed(const char *data, size_t n, size_t step)
 typedef struct reader {
     const char *at, *end;
     bool refused;
-    bool full; /* a head is beyond the frame's own limits: it was not, before Host and Connection were added, and a blank behind each colon */
+    bool full; /* a head is beyond the frame's own limits: it was not, before Host and Connection were added, and a
+                  blank behind each colon */
 } reader;
 
 /* The next line, without its end, which must be there. */
@@ -141,7 +146,8 @@ static void read_request(reader *r)
     const char *head = r->at;
     CHECK(line(r, &n) && n);
     for (const char *f = line(r, &n), *v; n; f = line(r, &n)) {
-        CHECK(*f != ' ' && *f != '\t' && *f != ':' && memchr(f, ':', n) && !memchr(f, ' ', (size_t)((const char *)memchr(f, ':', n) - f)));
+        CHECK(*f != ' ' && *f != '\t' && *f != ':' && memchr(f, ':', n) &&
+              !memchr(f, ' ', (size_t)((const char *)memchr(f, ':', n) - f)));
         if ((v = value(f, "Content-Length:"))) framings++, length = strtoull(v, NULL, 10);
         if (value(f, "Transfer-Encoding:")) framings++, chunked = n == strlen("Transfer-Encoding: chunked");
         if (value(f, "Connection: close")) close = true;
@@ -160,7 +166,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
     const char *bytes = (const char *)data + 1;
-    wf_text whole = feed(bytes, size - 1, 0), parts = feed(bytes, size - 1, 1 + data[0]), again = feed(whole.data, whole.len, 0);
+    wf_text whole = feed(bytes, size - 1, 0), parts = feed(bytes, size - 1, 1 + data[0]),
+            again = feed(whole.data, whole.len, 0);
     CHECK(whole.len == parts.len && !memcmp(whole.data, parts.data, whole.len));
     reader r = {.at = whole.data, .end = whole.data + whole.len};
     while (r.at < r.end) read_request(&r);

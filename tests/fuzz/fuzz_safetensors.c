@@ -1,5 +1,5 @@
-/* fuzz_safetensors: any bytes as a safetensors file; what opens is then read from end to end. The input is header and data, with the
- * header's length taken from its first two bytes, because few inputs get far with eight. */
+/* fuzz_safetensors: any bytes as a safetensors file; what opens is then read from end to end. The input is header and
+ * data, with the header's length taken from its first two bytes, because few inputs get far with eight. */
 #include "model/files/safetensors.h"
 
 #include <stdlib.h>

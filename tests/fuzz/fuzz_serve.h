@@ -6,12 +6,15 @@
 
 #include "serve/api/internal.h"
 
-#define TEMPLATE "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls %}<tool_call>" \
-                 "{{ c.function | tojson }}</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+#define TEMPLATE                                                                                                       \
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% " \
+    "for c in m.tool_calls %}<tool_call>"                                                                              \
+    "{{ c.function | tojson }}</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 
 static inline wf_server *server(void)
 {
-    static wf_server s = {.name = "demo", .context = 128, .max_running = 16, .p = {.chat_template = TEMPLATE, .max_queue = 256}};
+    static wf_server s = {
+        .name = "demo", .context = 128, .max_running = 16, .p = {.chat_template = TEMPLATE, .max_queue = 256}};
     static struct weft_model *m;
     if (!m && weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) abort();
     if (!s.model) s.model = m, wf_chat_style_find(&s);

@@ -19,7 +19,8 @@ static const struct {
     {false, "{\"prompt\": \"One \\\"day\\\"\\n\", \"n\": 3, \"stream\": true, \"echo\": true, \"logprobs\": 2}"},
     {false, "{\"prompt\": [\"One\", \"Two\"], \"stream\": true, \"stream_options\": {\"include_usage\": true}}"},
     {true, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true, \"n\": 2}"},
-    {true, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true, \"logprobs\": true, \"top_logprobs\": 2,"
+    {true, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true, \"logprobs\": true, "
+           "\"top_logprobs\": 2,"
            " \"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": true}}"},
 };
 
@@ -79,7 +80,8 @@ static void begin(fuzz_stream *f, uint8_t which, size_t size)
     }
 }
 
-/* A token with its text and two alternatives; the arrays are as large as the script can make them: an op has two bytes. */
+/* A token with its text and two alternatives; the arrays are as large as the script can make them: an op has two bytes.
+ */
 static void add_token(fuzz_stream *f, wf_choice *c, const uint8_t *data, size_t len)
 {
     if (!c->text) {
@@ -93,7 +95,8 @@ static void add_token(fuzz_stream *f, wf_choice *c, const uint8_t *data, size_t 
     c->n_text += len;
     int32_t id = len ? data[0] : 0;
     for (int k = 0; k < 2; k++) c->top[c->n_top + (size_t)k] = (struct weft_logprob){id + k, -0.5f * (float)k};
-    c->tokens[c->n_tokens++] = (wf_token){.id = id, .logprob = -1.25f, .text_end = c->n_text, .top = c->n_top, .n_top = 2};
+    c->tokens[c->n_tokens++] = (wf_token){
+        .id = id, .logprob = -1.25f, .text_end = c->n_text, .top = c->n_top, .n_top = 2};
     c->n_top += 2;
     f->tokens++;
 }

@@ -1,6 +1,6 @@
-/* fuzz_tokenizer_json: a tokenizer.json up to the first zero byte, and a text behind it. Whatever they say, making the tokenizer either fails
- * with a message or gives one that turns the text into ids of its vocabulary and those into text. Only a pattern that takes too many steps
- * may fail later. */
+/* fuzz_tokenizer_json: a tokenizer.json up to the first zero byte, and a text behind it. Whatever they say, making the
+ * tokenizer either fails with a message or gives one that turns the text into ids of its vocabulary and those into
+ * text. Only a pattern that takes too many steps may fail later. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static void check(const wf_tokenizer *t, const char *text, size_t len, const wf_
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= wf_token_count(t)) abort();
     for (size_t i = wf_token_adds_bos(t); i < n && n_plain; i++)
-        if (wf_token_is_control(t, ids[i]) && ids[i] != t->eos && ids[i] != t->unk) abort(); /* all of the text is of others */
+        if (wf_token_is_control(t, ids[i]) && ids[i] != t->eos && ids[i] != t->unk)
+            abort(); /* all of the text is of others */
     if (wf_detokenize(t, ids, n, 0, &back, &back_len) || back[back_len]) abort();
     free(back);
     free(ids);

@@ -1,6 +1,7 @@
-/* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities alone and among
- * others, however its prompt is cut, whoever else is in its steps, by whatever plan they run, with a prompt from the prefix cache and after
- * it was preempted. All ways are compared with one: alone, one queue, nothing kept from before.
+/* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities
+ * alone and among others, however its prompt is cut, whoever else is in its steps, by whatever plan they run, with a
+ * prompt from the prefix cache and after it was preempted. All ways are compared with one: alone, one queue, nothing
+ * kept from before.
  *
  * Usage: batch_invariance DEVICE SOURCES   (DEVICE as golden)
  */
@@ -42,13 +43,22 @@ static void on_event(void *user, const struct weft_event *ev)
     a->n++;
 }
 
-/* Prompts of 1 to 90 tokens, and a long one; some draw, some ask for log probabilities, and the greedy ones are fed by the device. */
+/* Prompts of 1 to 90 tokens, and a long one; some draw, some ask for log probabilities, and the greedy ones are fed by
+ * the device. */
 static enum weft_status submit(struct weft_engine *e, int i, uint32_t max_tokens, answer *a, struct weft_request **r)
 {
     int32_t tokens[N_LONG];
     uint32_t n = i == LONG ? N_LONG : 1 + (uint32_t)i * 37 % 90, n_vocab = weft_model_info(model)->n_vocab;
     for (uint32_t k = 0; k < n; k++) tokens[k] = (int32_t)((k * 7919u + (uint32_t)i * 104729u) % n_vocab);
-    struct weft_request_params p = {.tokens = tokens, .n_tokens = n, .max_tokens = max_tokens, .ignore_eos = true, .logprobs = i % 3 > 0, .n_top = 2, .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = (uint64_t)i}, .on_event = on_event, .user = a};
+    struct weft_request_params p = {.tokens = tokens,
+                                    .n_tokens = n,
+                                    .max_tokens = max_tokens,
+                                    .ignore_eos = true,
+                                    .logprobs = i % 3 > 0,
+                                    .n_top = 2,
+                                    .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = (uint64_t)i},
+                                    .on_event = on_event,
+                                    .user = a};
     return weft_submit(e, &p, r);
 }
 
@@ -75,8 +85,14 @@ static const way ways[] = {
     {"two nano-batches", false, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 2, .no_prefix = true}},
     {"three nano-batches", false, false, {.n_seqs = 9, .max_batched_tokens = 64, .nano_batches = 3, .no_prefix = true}},
     {"prefixes reused", true, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 1}},
-    {"preempted", false, true, {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
-    {"two nano-batches, preempted, prefixes reused", true, true, {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 2}},
+    {"preempted",
+     false,
+     true,
+     {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
+    {"two nano-batches, preempted, prefixes reused",
+     true,
+     true,
+     {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 2}},
 };
 
 enum { ALL = sizeof ways / sizeof *ways,
@@ -92,14 +108,16 @@ static struct weft_engine *open_engine(struct weft_engine_params p)
 /* What each request gives alone, in steps that hold its whole prompt. */
 static bool run_alone(answer *a)
 {
-    struct weft_engine *e = open_engine((struct weft_engine_params){.max_batched_tokens = CONTEXT, .nano_batches = 1, .no_prefix = true});
+    struct weft_engine *e = open_engine(
+        (struct weft_engine_params){.max_batched_tokens = CONTEXT, .nano_batches = 1, .no_prefix = true});
     bool ok = e;
     for (int i = 0; ok && i < N; i++) ok = run(e, i, i + 1, a);
     weft_engine_close(e);
     return ok;
 }
 
-/* Answers of one token each, after which all answers seem to be short: too many requests are admitted, and some are preempted. */
+/* Answers of one token each, after which all answers seem to be short: too many requests are admitted, and some are
+ * preempted. */
 static bool run_short(struct weft_engine *e)
 {
     answer ignored = {.n = 0};
@@ -144,9 +162,11 @@ static void compare(const char *name, const way *w, const answer *alone)
     memset(together, 0, sizeof together);
     bool ok = run_together(w, together);
     int differ = 0, n = w->preempts ? MOST : N;
-    for (int i = 0; i < n; i++) differ += memcmp(&alone[i % N], &together[i], sizeof *alone) != 0 || alone[i % N].n != N_TOKENS;
+    for (int i = 0; i < n; i++)
+        differ += memcmp(&alone[i % N], &together[i], sizeof *alone) != 0 || alone[i % N].n != N_TOKENS;
     n_failed += !ok || differ;
-    printf("%-6s %s: %s, %s: %d of %d requests differ\n", ok && !differ ? "ok" : "FAILED", device, name, w->name, differ, n);
+    printf("%-6s %s: %s, %s: %d of %d requests differ\n", ok && !differ ? "ok" : "FAILED", device, name, w->name,
+           differ, n);
 }
 
 /* n: of the ways, the first ones. */
@@ -170,7 +190,9 @@ static int check_quantised(const char *sources, const char *type)
     char from[1024], to[] = "/tmp/weft-invariance-XXXXXX";
     int fd = mkstemp(to);
     snprintf(from, sizeof from, "%s/models/demo.gguf", sources);
-    bool made = fd >= 0 && !weft_convert(&(struct weft_convert_params){.path = from, .out = to, .type = type, .force = true}, NULL);
+    bool made = fd >= 0 &&
+                !weft_convert(&(struct weft_convert_params){.path = from, .out = to, .type = type, .force = true},
+                              NULL);
     int bad = made ? check_model(type, to, ALL) : (puts(weft_last_error()), 1);
     if (fd >= 0) close(fd), unlink(to);
     return bad;
@@ -193,11 +215,13 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < n && i < 16 && !device; i++)
             if (!strncmp(list[i].id, "opencl:", 7)) device = list[i].id;
     }
-    for (size_t i = 0; device && i < n && i < 16; i++) no_kernel_cache |= !strcmp(list[i].id, device) && build_once(&list[i]);
+    for (size_t i = 0; device && i < n && i < 16; i++)
+        no_kernel_cache |= !strcmp(list[i].id, device) && build_once(&list[i]);
     if (argc < 3 || !device) return skip_program("no OpenCL device");
     const bool cpu = !strcmp(device, "cpu");
     const size_t n_ways = cpu ? ALL : QUEUES; /* kernels that are compiled for a model take the time */
-    int bad = check_model("demo", WEFT_DEMO, ALL) + check_experts(argv[2], n_ways) + (cpu ? check_quantised(argv[2], "Q4_K_M") : 0);
+    int bad = check_model("demo", WEFT_DEMO, ALL) + check_experts(argv[2], n_ways) +
+              (cpu ? check_quantised(argv[2], "Q4_K_M") : 0);
     const char *path = test_data("stories260K.gguf");
     if (!path) return bad || n_failed ? 1 : skip_program(NO_TEST_DATA);
     return check_model("stories260K", path, n_ways) || bad || n_failed;

@@ -1,4 +1,5 @@
-/* encode: float32 from the standard input, as blocks of a format on the standard output: for tests of formats that `weft convert` does not write.
+/* encode: float32 from the standard input, as blocks of a format on the standard output: for tests of formats that
+ * `weft convert` does not write.
  *
  * Usage: encode FORMAT
  */

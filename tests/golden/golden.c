@@ -48,7 +48,8 @@ static void on_event(void *user, const struct weft_event *ev)
     if (ev->kind == WEFT_EVENT_DONE) snprintf(r->message, sizeof r->message, "%s", ev->message);
     if (ev->kind != WEFT_EVENT_TOKEN) return;
     if (ev->id >= 0 && r->n < N_TOKENS) r->ids[r->n++] = ev->id;
-    if (r->len + ev->text_len < sizeof r->text) memcpy(r->text + r->len, ev->text, ev->text_len), r->len += ev->text_len;
+    if (r->len + ev->text_len < sizeof r->text)
+        memcpy(r->text + r->len, ev->text, ev->text_len), r->len += ev->text_len;
 }
 
 /* prompt: BOS and this many of the expected ids; the rest is generated. */
@@ -61,8 +62,12 @@ static int generate(const struct weft_engine_params *p, int prompt, result *r)
     struct weft_request *q = NULL;
     r->n = prompt;
     if (weft_engine_open(model, p, &e)) return snprintf(r->message, sizeof r->message, "%s", weft_last_error());
-    struct weft_request_params rp = {.tokens = tokens, .n_tokens = (size_t)prompt + 1, .max_tokens = (uint32_t)(N_TOKENS - prompt),
-                                     .ignore_eos = true, .on_event = on_event, .user = r};
+    struct weft_request_params rp = {.tokens = tokens,
+                                     .n_tokens = (size_t)prompt + 1,
+                                     .max_tokens = (uint32_t)(N_TOKENS - prompt),
+                                     .ignore_eos = true,
+                                     .on_event = on_event,
+                                     .user = r};
     int status = weft_submit(e, &rp, &q);
     if (!status) status = weft_wait(q, 0);
     weft_request_free(q);
@@ -82,13 +87,14 @@ static void check_from(const char *what, struct weft_engine_params p, int prompt
     p.context = 256;
     int status = generate(&p, prompt, r), same = 0;
     while (same < r->n && r->ids[same] == expected[same]) same++;
-    bool text_ok = prompt || same < N_TOKENS || (r->len == strlen(expected_text) && !memcmp(r->text, expected_text, r->len));
+    bool text_ok = prompt || same < N_TOKENS ||
+                   (r->len == strlen(expected_text) && !memcmp(r->text, expected_text, r->len));
     bool ok = !status && same >= EXACT && text_ok;
     n_runs++;
     n_failed += !ok;
     n_flipped += ok && same < N_TOKENS;
-    printf("%-6s %s: %s: %d of %d ids%s%s%s\n", ok ? "ok" : "FAILED", device, what, same, N_TOKENS, text_ok ? "" : ", text differs",
-           status ? ": " : "", r->message);
+    printf("%-6s %s: %s: %d of %d ids%s%s%s\n", ok ? "ok" : "FAILED", device, what, same, N_TOKENS,
+           text_ok ? "" : ", text differs", status ? ": " : "", r->message);
     free(r);
 }
 
@@ -99,7 +105,11 @@ static void check(const char *what, struct weft_engine_params p)
 
 static void check_refused(const char *force)
 {
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", DEBUG(.force = force)};
+    struct weft_engine_params p = {.device = device,
+                                   .no_kernel_cache = no_kernel_cache,
+                                   .context = 256,
+                                   .calibration = "none",
+                                   DEBUG(.force = force)};
     struct weft_engine *e = NULL;
     bool ok = weft_engine_open(model, &p, &e) == WEFT_ERR_ARG && strstr(weft_last_error(), "cannot run");
     n_runs++;
@@ -117,13 +127,16 @@ static void check_pages(void)
     check("pages of 1", (struct weft_engine_params){.page_tokens = 1, DEBUG(.shuffle_pages = 11)});
     check("pages of 32", (struct weft_engine_params){.page_tokens = 32});
     check("small buffers", (struct weft_engine_params){DEBUG(.max_alloc = 600000)});
-    check("buffers for K or V of a layer", (struct weft_engine_params){DEBUG(.max_alloc = 160000, .shuffle_pages = 5), .n_seqs = 4, .max_batched_tokens = 16});
+    check("buffers for K or V of a layer", (struct weft_engine_params){DEBUG(.max_alloc = 160000, .shuffle_pages = 5),
+                                                                       .n_seqs = 4, .max_batched_tokens = 16});
     check_from("prefill of 150", (struct weft_engine_params){0}, 150);
-    check_from("prefill of 150 in chunks of 32", (struct weft_engine_params){.max_batched_tokens = 32, DEBUG(.shuffle_pages = 3)}, 150);
+    check_from("prefill of 150 in chunks of 32",
+               (struct weft_engine_params){.max_batched_tokens = 32, DEBUG(.shuffle_pages = 3)}, 150);
     check("base tier", (struct weft_engine_params){.tier = "base"});
 }
 
-/* Whether k, which cannot run here, is of another op than the last such variant, or needs something else: what refuses a name knows no more. */
+/* Whether k, which cannot run here, is of another op than the last such variant, or needs something else: what refuses
+ * a name knows no more. */
 static bool is_new_refusal(const struct weft_kernel *k)
 {
     static char last[128];
@@ -140,8 +153,8 @@ static bool knows_positions(const char *op)
     return !strcmp(op, "attention") || !strcmp(op, "rope_kv");
 }
 
-/* Each variant that can run in some step of this model: in a step of 151 rows and in those of one row behind it, and where it knows of positions in
- * steps of one row from the first token on. Naming another one is an error. */
+/* Each variant that can run in some step of this model: in a step of 151 rows and in those of one row behind it, and
+ * where it knows of positions in steps of one row from the first token on. Naming another one is an error. */
 static void check_variant(void *user, const struct weft_kernel *k)
 {
     char force[96];
@@ -155,7 +168,8 @@ static void check_variant(void *user, const struct weft_kernel *k)
 
 static void check_variants(void)
 {
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none"};
+    struct weft_engine_params p = {
+        .device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none"};
     struct weft_engine *e = NULL;
     if (weft_engine_open(model, &p, &e) || weft_engine_kernels(e, check_variant, NULL)) {
         printf("FAILED %s: %s\n", device, weft_last_error());
@@ -202,7 +216,12 @@ static void check_plans(void)
 static bool stored_path(bool deterministic, char *path, size_t cap)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", .nano_batches = 1, .deterministic = deterministic};
+    struct weft_engine_params p = {.device = device,
+                                   .no_kernel_cache = no_kernel_cache,
+                                   .context = 256,
+                                   .calibration = "none",
+                                   .nano_batches = 1,
+                                   .deterministic = deterministic};
     bool ok = !weft_engine_open(model, &p, &e) && !wf_stored_path(e->dev, &e->layout.graph, "plan", path, cap);
     char folder[600];
     snprintf(folder, sizeof folder, "%.*s", ok ? (int)(strrchr(path, '/') - path) : 0, path);
@@ -219,7 +238,12 @@ static void store(bool deterministic)
 {
     char path[600];
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .calibration = "none", .nano_batches = 2, .deterministic = deterministic};
+    struct weft_engine_params p = {.device = device,
+                                   .no_kernel_cache = no_kernel_cache,
+                                   .context = 256,
+                                   .calibration = "none",
+                                   .nano_batches = 2,
+                                   .deterministic = deterministic};
     bool ok = stored_path(deterministic, path, sizeof path) && !weft_engine_open(model, &p, &e) && !keep_plans(e, path);
     weft_engine_close(e);
     e = NULL;
@@ -236,7 +260,8 @@ static void check_stored(bool deterministic)
     check_from("prefill of 150 by a stored plan", (struct weft_engine_params){.deterministic = deterministic}, 150);
 }
 
-/* Nano-batches as weft tune --overlap may find them, which engines take by themselves. The cache is another one for that time, for the user may have such plans. */
+/* Nano-batches as weft tune --overlap may find them, which engines take by themselves. The cache is another one for
+ * that time, for the user may have such plans. */
 static void check_stored_plans(void)
 {
     char cache[] = "/tmp/weft-cache-XXXXXX", command[128];
@@ -252,8 +277,8 @@ static void check_stored_plans(void)
     free(before);
 }
 
-/* A maximum of the softmax that suits all rows, some, and none: what leaves its range is recomputed. Devices without kernels for that
- * compute as ever. */
+/* A maximum of the softmax that suits all rows, some, and none: what leaves its range is recomputed. Devices without
+ * kernels for that compute as ever. */
 static void check_async(void)
 {
     static const char *const ranges[] = {"phi 4 a -55 b 10.39", "phi 1 a -2 b 1", "phi -40 a -6 b 7"};
@@ -306,12 +331,14 @@ int main(int argc, char **argv)
     if (!find_device(argc > 1 ? argv[1] : "cpu")) return skip_program("no OpenCL device");
     if (!read_expected()) return skip_program(NO_TEST_DATA);
     struct weft_model *m = NULL;
-    if (weft_model_open(&(struct weft_model_params){.path = test_data("stories260K.gguf")}, &m)) return puts(weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = test_data("stories260K.gguf")}, &m))
+        return puts(weft_last_error()), 1;
     model = m;
     check_pages();
     check_variants();
     check("residual stream in F16", (struct weft_engine_params){.f16_residual = true});
-    check_from("prefill of 150, residual stream in F16", (struct weft_engine_params){.f16_residual = true, .nano_batches = 2}, 150);
+    check_from("prefill of 150, residual stream in F16",
+               (struct weft_engine_params){.f16_residual = true, .nano_batches = 2}, 150);
     check_plans();
     check_stored_plans();
     check_async();

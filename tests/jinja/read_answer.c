@@ -1,6 +1,7 @@
-/* read_answer: takes answers apart, for calls.py: reads records of a chat template, tools as JSON, two prompts and the answer
- * (each its length, a line end, and as many bytes). For each writes a line of JSON: the kinds that the template shows, what the answer is, and as
- * "cut" what else it is in pieces. The answer begins inside thoughts if it has only their end, and one of the prompts ends in what opens them. */
+/* read_answer: takes answers apart, for calls.py: reads records of a chat template, tools as JSON, two prompts and the
+ * answer (each its length, a line end, and as many bytes). For each writes a line of JSON: the kinds that the template
+ * shows, what the answer is, and as "cut" what else it is in pieces. The answer begins inside thoughts if it has only
+ * their end, and one of the prompts ends in what opens them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ static wf_text take_apart(const wf_answer_style *style, const char *text, size_t
     const wf_call_out out = {on_text, on_thought, on_call, &r};
     wf_answer *a = wf_answer_new(style);
     bool good = a != NULL;
-    for (size_t at = 0; good && at < len; at += piece) good = wf_answer_feed(a, text + at, WF_MIN(piece, len - at), &out);
+    for (size_t at = 0; good && at < len; at += piece)
+        good = wf_answer_feed(a, text + at, WF_MIN(piece, len - at), &out);
     if (!good || !wf_answer_end(a, false, &out)) exit(2);
     wf_answer_free(a);
     wf_text all = {0};

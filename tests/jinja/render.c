@@ -1,6 +1,6 @@
-/* render: renders what it reads from standard input, for compare.py: records of template, messages, tools, further arguments (each its length, a line
- * end, and as many bytes; 0: none) and whether the answer is to begin. For each writes "ok LENGTH RANGES\n", its text and the ranges that
- * came with the data, or "error LENGTH\n" and the message. */
+/* render: renders what it reads from standard input, for compare.py: records of template, messages, tools, further
+ * arguments (each its length, a line end, and as many bytes; 0: none) and whether the answer is to begin. For each
+ * writes "ok LENGTH RANGES\n", its text and the ranges that came with the data, or "error LENGTH\n" and the message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,16 @@ int main(void)
         size_t len[N_PARTS];
         for (size_t i = 0; i < N_PARTS; i++)
             if (!(part[i] = read_part(&len[i]))) return i ? 2 : 0;
-        wf_jinja_input in = {.name = "template", .text = part[0], .len = len[0], .bos = "<s>", .eos = "</s>", .messages = len[1] ? part[1] : "[]",
-                             .tools = len[2] ? part[2] : NULL, .kwargs = len[3] ? part[3] : NULL, .add_generation_prompt = len[4] > 0, .now = 1721995200};
+        wf_jinja_input in = {.name = "template",
+                             .text = part[0],
+                             .len = len[0],
+                             .bos = "<s>",
+                             .eos = "</s>",
+                             .messages = len[1] ? part[1] : "[]",
+                             .tools = len[2] ? part[2] : NULL,
+                             .kwargs = len[3] ? part[3] : NULL,
+                             .add_generation_prompt = len[4] > 0,
+                             .now = 1721995200};
         wf_jinja_output out;
         print(wf_jinja_render(&in, &out), &out);
         wf_jinja_output_free(&out);

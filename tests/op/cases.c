@@ -58,7 +58,11 @@ static bool rows(op_cases *s)
 static bool activations(op_cases *s)
 {
     for (uint32_t i = 0; i < 4 * WF_N_ACTIVATIONS; i++) {
-        wf_case c = {.op = WF_OP_ACTIVATE, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts), .k = i % 3 ? ANY(s, sizes) : LARGE,
+        wf_case c = {.op = WF_OP_ACTIVATE,
+                     .in = acts[i % 2],
+                     .out = acts[i / 2 % 2],
+                     .m = ANY(s, row_counts),
+                     .k = i % 3 ? ANY(s, sizes) : LARGE,
                      .p = {.activation = i / 4, .softcap = 3}};
         if (!add(s, c)) return false;
     }
@@ -90,9 +94,19 @@ static bool head_norms(op_cases *s, uint8_t out)
 static bool more_vectors(op_cases *s, uint8_t out)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
-        wf_case norm = {.op = WF_OP_RMSNORM, .in = ANY(s, acts), .out = i % 4 == 1 ? WF_F32 : out, .m = ANY(s, row_counts), .k = sizes[i / 2], .residual = true,
+        wf_case norm = {.op = WF_OP_RMSNORM,
+                        .in = ANY(s, acts),
+                        .out = i % 4 == 1 ? WF_F32 : out,
+                        .m = ANY(s, row_counts),
+                        .k = sizes[i / 2],
+                        .residual = true,
                         .in_place = i % 2};
-        wf_case gelu = {.op = WF_OP_SILU_MUL, .in = acts[i % 2], .out = out, .m = ANY(s, row_counts), .k = sizes[i / 2], .p = {.activation = WF_GELU_TANH}};
+        wf_case gelu = {.op = WF_OP_SILU_MUL,
+                        .in = acts[i % 2],
+                        .out = out,
+                        .m = ANY(s, row_counts),
+                        .k = sizes[i / 2],
+                        .p = {.activation = WF_GELU_TANH}};
         wf_case clamped = gelu;
         clamped.p.activation = WF_CLAMPED_SWIGLU;
         if (!add(s, norm) || !add(s, gelu) || !add(s, clamped)) return false;
@@ -115,8 +129,12 @@ static bool vectors(op_cases *s)
 static bool in_place(op_cases *s)
 {
     for (uint32_t i = 0; i < 4 * WF_LEN(sizes) + 4; i++) {
-        wf_case c = {.op = i / 2 % 2 ? WF_OP_ACTIVATE : WF_OP_SILU_MUL, .in = acts[i % 2], .out = acts[i % 2], .m = ANY(s, row_counts),
-                     .k = i / 4 < WF_LEN(sizes) ? sizes[i / 4] : LARGE, .in_place = true};
+        wf_case c = {.op = i / 2 % 2 ? WF_OP_ACTIVATE : WF_OP_SILU_MUL,
+                     .in = acts[i % 2],
+                     .out = acts[i % 2],
+                     .m = ANY(s, row_counts),
+                     .k = i / 4 < WF_LEN(sizes) ? sizes[i / 4] : LARGE,
+                     .in_place = true};
         if (!add(s, c)) return false;
     }
     return true;
@@ -128,7 +146,8 @@ static bool argmaxes(op_cases *s)
 {
     static const uint32_t long_rows[] = {LARGE, 32000, 128256};
     for (size_t i = 0; i < 2 * WF_LEN(sizes) + WF_LEN(long_rows); i++) {
-        wf_case c = {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = sizes[i % WF_LEN(sizes)]};
+        wf_case c = {
+            .op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = sizes[i % WF_LEN(sizes)]};
         if (i >= 2 * WF_LEN(sizes)) c.k = long_rows[i - 2 * WF_LEN(sizes)], c.m = 1 + below(s, 3);
         if (!add(s, c)) return false;
     }
@@ -138,7 +157,12 @@ static bool argmaxes(op_cases *s)
 static bool samples(op_cases *s)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes) + 2; i++) {
-        wf_case c = {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = sizes[i / 2 % WF_LEN(sizes)], .bias = i % 2};
+        wf_case c = {.op = WF_OP_SAMPLE,
+                     .in = WF_F32,
+                     .out = WF_I32,
+                     .m = ANY(s, row_counts),
+                     .k = sizes[i / 2 % WF_LEN(sizes)],
+                     .bias = i % 2};
         if (i >= 2 * WF_LEN(sizes)) c.k = i % 2 ? 32000 : LARGE, c.m = 4;
         if (!add(s, c)) return false;
     }
@@ -149,7 +173,13 @@ static bool page_copies(op_cases *s)
 {
     static const uint32_t page[] = {1, 7, 8, 130, 2048, 16384};
     for (size_t i = 0; i < 2 * WF_LEN(page); i++) {
-        wf_case c = {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = ANY(s, row_counts), .n = ANY(s, sizes), .k = page[i / 2], .in_place = i % 2};
+        wf_case c = {.op = WF_OP_PAGE_COPY,
+                     .in = WF_F16,
+                     .out = WF_F16,
+                     .m = ANY(s, row_counts),
+                     .n = ANY(s, sizes),
+                     .k = page[i / 2],
+                     .in_place = i % 2};
         if (!add(s, c)) return false;
     }
     return true;
@@ -158,7 +188,12 @@ static bool page_copies(op_cases *s)
 static bool feeds(op_cases *s)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
-        wf_case c = {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = ANY(s, sizes), .k = sizes[i / 2], .in_place = i % 2};
+        wf_case c = {.op = WF_OP_TOKEN_SUBST,
+                     .in = WF_I32,
+                     .out = WF_I32,
+                     .m = ANY(s, sizes),
+                     .k = sizes[i / 2],
+                     .in_place = i % 2};
         if (!add(s, c)) return false;
     }
     return true;
@@ -197,7 +232,8 @@ static bool gemm_grid(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
     return true;
 }
 
-/* Rows that can be read by eight, which the largest tiles want, and few of them; random cases may have none of some format. */
+/* Rows that can be read by eight, which the largest tiles want, and few of them; random cases may have none of some
+ * format. */
 static bool gemm_aligned(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
     static const uint32_t ms[] = {70, 1, 3, 7};
@@ -212,7 +248,8 @@ static bool gemm_large(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
     uint32_t k = whole_blocks(4096, w) + (wf_dtypes[w].block == 1 ? 3 : wf_dtypes[w].block);
     bool ok = gemm(s, w, in, out, 1, LARGE, k) && gemm(s, w, in, out, 5, LARGE, 256) &&
-              gemm(s, w, in, out, 127, 65, k) && gemm(s, w, in, out, 131, 515, 512) && (w != WF_F16 || gemm(s, w, in, out, 7, WIDE, 264));
+              gemm(s, w, in, out, 127, 65, k) && gemm(s, w, in, out, 131, 515, 512) &&
+              (w != WF_F16 || gemm(s, w, in, out, 7, WIDE, 264));
     if (!ok || s->level != OP_LONG) return ok;
     return gemm(s, w, in, out, 7, LARGE, k) && gemm(s, w, in, out, 65, LARGE, k) &&
            gemm(s, w, in, out, 515, 2048, 2048);
@@ -237,7 +274,8 @@ static bool gemm_halves(op_cases *s)
     return true;
 }
 
-/* The same for kernels that pack X, which want K by 64 and N by 4: odd and even numbers of such steps, several tiles. */
+/* The same for kernels that pack X, which want K by 64 and N by 4: odd and even numbers of such steps, several tiles.
+ */
 static bool gemm_packed(op_cases *s)
 {
     static const uint32_t ns[] = {196, 260, 388}, ks[] = {192, 448, 576, 832};
@@ -249,7 +287,8 @@ static bool gemm_packed(op_cases *s)
 /* Q8_0 in strips of 16 rows and groups of 64 columns: whole ones and not, one panel of 256 columns and several. */
 static bool gemm_q8_0x16(op_cases *s)
 {
-    static const uint32_t ms[] = {1, 1, 2, 4, 5, 7, 16, 17, 33, 70}, ns[] = {16, 40, 64, 72, 200}, ks[] = {64, 192, 256, 320, 768};
+    static const uint32_t ms[] = {1, 1, 2, 4, 5, 7, 16, 17, 33, 70}, ns[] = {16, 40, 64, 72, 200},
+                          ks[] = {64, 192, 256, 320, 768};
     for (size_t m = 0; m < WF_LEN(ms); m++)
         if (!gemm(s, WF_Q8_0, ANY(s, acts), ANY(s, acts), ms[m], ANY(s, ns), ANY(s, ks))) return false;
     return true;
@@ -260,8 +299,16 @@ static bool gemm_fused(op_cases *s)
 {
     static const uint32_t ms[] = {1, 2, 7, 8}, ks[] = {64, 480, 1056};
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 48 : 6); i++) {
-        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % 4], .n = 64 * (1 + below(s, 9)),
-                     .k = ANY(s, ks), .norm = i % 3 != 0, .bias = below(s, 2), .p = {.eps = 1e-5f, .silu = i % 3 != 1}};
+        wf_case c = {.op = WF_OP_GEMM,
+                     .weight = WF_F16,
+                     .in = WF_F16,
+                     .out = ANY(s, acts),
+                     .m = ms[i % 4],
+                     .n = 64 * (1 + below(s, 9)),
+                     .k = ANY(s, ks),
+                     .norm = i % 3 != 0,
+                     .bias = below(s, 2),
+                     .p = {.eps = 1e-5f, .silu = i % 3 != 1}};
         c.residual = !c.p.silu && below(s, 2);
         if (c.norm) c.in = ANY(s, acts);
         if (!add(s, c)) return false;
@@ -274,8 +321,15 @@ static bool gemm_silu(op_cases *s)
 {
     static const uint32_t ms[] = {12, 31, 64, 100, 131, 300}, ks[] = {64, 192, 448, 832};
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * WF_LEN(ms); i++) {
-        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % WF_LEN(ms)], .n = 32 * (1 + below(s, 20)),
-                     .k = ANY(s, ks), .bias = below(s, 2), .p = {.silu = 1}};
+        wf_case c = {.op = WF_OP_GEMM,
+                     .weight = WF_F16,
+                     .in = WF_F16,
+                     .out = ANY(s, acts),
+                     .m = ms[i % WF_LEN(ms)],
+                     .n = 32 * (1 + below(s, 20)),
+                     .k = ANY(s, ks),
+                     .bias = below(s, 2),
+                     .p = {.silu = 1}};
         if (!add(s, c)) return false;
     }
     return true;
@@ -290,14 +344,22 @@ static wf_op_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
     return p;
 }
 
-/* q, k and v that are rotated and go to their slots behind the product: each head size, with both orders of pairs where the device has both. */
+/* q, k and v that are rotated and go to their slots behind the product: each head size, with both orders of pairs where
+ * the device has both. */
 static bool gemm_rope(op_cases *s)
 {
     static const uint32_t ms[] = {1, 2, 7, 8, 13, 16, 60, 270}, ks[] = {64, 480, 512, 1056};
     uint32_t turn = below(s, 30);
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * 2 * WF_LEN(head_dims); i++, turn++) {
-        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ANY(s, ms), .k = ANY(s, ks),
-                     .norm = below(s, 3), .bias = below(s, 2), .p = heads(s, head_dims[i / 2 % WF_LEN(head_dims)], turn)};
+        wf_case c = {.op = WF_OP_GEMM,
+                     .weight = WF_F16,
+                     .in = WF_F16,
+                     .out = ANY(s, acts),
+                     .m = ANY(s, ms),
+                     .k = ANY(s, ks),
+                     .norm = below(s, 3),
+                     .bias = below(s, 2),
+                     .p = heads(s, head_dims[i / 2 % WF_LEN(head_dims)], turn)};
         if (c.norm) c.in = ANY(s, acts);
         c.p.eps = 1e-5f;
         c.p.rope = 1;
@@ -312,13 +374,14 @@ static bool gemm_rope(op_cases *s)
 
 static bool gemms(op_cases *s)
 {
-    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_q8_0x16(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
+    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_q8_0x16(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s))
+        return false;
     uint32_t turn = below(s, 2);
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);
         bool ok = s->level == OP_LONG ? gemms_long(s, w)
-                                      : gemm_small(s, w, in, out) && gemm_small(s, w, in, out) && gemm_aligned(s, w, in, out) &&
-                                            gemm_large(s, w, in, out);
+                                      : gemm_small(s, w, in, out) && gemm_small(s, w, in, out) &&
+                                            gemm_aligned(s, w, in, out) && gemm_large(s, w, in, out);
         if (!ok) return false;
     }
     return true;
@@ -330,11 +393,21 @@ static bool grouped(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m,
 {
     static const uint32_t counts[][2] = {{1, 1}, {4, 2}, {8, 2}, {5, 5}, {33, 4}, {3, 1}};
     const uint32_t *experts = counts[below(s, WF_LEN(counts))];
-    return add(s, (wf_case){.op = WF_OP_GROUPED_GEMM, .weight = w, .in = in, .out = out, .m = m, .n = n, .k = whole_blocks(k, w),
-                            .n_experts = experts[0], .used = experts[1], .one_x = below(s, 2), .bias = below(s, 2)});
+    return add(s, (wf_case){.op = WF_OP_GROUPED_GEMM,
+                            .weight = w,
+                            .in = in,
+                            .out = out,
+                            .m = m,
+                            .n = n,
+                            .k = whole_blocks(k, w),
+                            .n_experts = experts[0],
+                            .used = experts[1],
+                            .one_x = below(s, 2),
+                            .bias = below(s, 2)});
 }
 
-/* Rows that can be read by eight and rows that cannot, of few experts and of many: random cases may have none of some format. */
+/* Rows that can be read by eight and rows that cannot, of few experts and of many: random cases may have none of some
+ * format. */
 static bool experts_aligned(op_cases *s, uint8_t w)
 {
     for (uint32_t i = 0; i < 3; i++) {
@@ -353,22 +426,42 @@ static bool experts_silu(op_cases *s)
     static const uint32_t gates[] = {WF_SILU, WF_SILU, WF_GELU_TANH, WF_CLAMPED_SWIGLU};
     for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 8 : 2); i++) {
         const uint32_t *of = counts[below(s, WF_LEN(counts))];
-        wf_case c = {.op = WF_OP_GROUPED_GEMM, .weight = ANY(s, blocks), .in = WF_F16, .out = ANY(s, acts), .m = ms[i % WF_LEN(ms)],
-                     .n = 32 * (1 + below(s, 9)), .k = 512, .n_experts = of[0], .used = of[1], .one_x = below(s, 4) > 0, .bias = below(s, 3) == 0,
+        wf_case c = {.op = WF_OP_GROUPED_GEMM,
+                     .weight = ANY(s, blocks),
+                     .in = WF_F16,
+                     .out = ANY(s, acts),
+                     .m = ms[i % WF_LEN(ms)],
+                     .n = 32 * (1 + below(s, 9)),
+                     .k = 512,
+                     .n_experts = of[0],
+                     .used = of[1],
+                     .one_x = below(s, 4) > 0,
+                     .bias = below(s, 3) == 0,
                      .p = {.silu = 1, .activation = ANY(s, gates)}};
         if (!add(s, c)) return false;
     }
     return true;
 }
 
-/* A router with its norm and its product: few rows and experts, in sizes that are whole vectors and that are not, and what is too much for it. */
+/* A router with its norm and its product: few rows and experts, in sizes that are whole vectors and that are not, and
+ * what is too much for it. */
 static bool routers(op_cases *s)
 {
-    static const uint32_t ms[] = {1, 1, 2, 5, 8, 9}, counts[][2] = {{8, 2}, {1, 1}, {60, 4}, {128, 8}, {257, 4}, {5, 5}, {33, 7}}, ks[] = {7, 64, 512, 515, 1056, 2048};
+    static const uint32_t ms[] = {1, 1, 2, 5, 8, 9},
+                          counts[][2] = {{8, 2}, {1, 1}, {60, 4}, {128, 8}, {257, 4}, {5, 5}, {33, 7}},
+                          ks[] = {7, 64, 512, 515, 1056, 2048};
     for (size_t i = 0; i < (s->level == OP_LONG ? 128 : 16); i++) {
         const uint32_t *of = counts[i % WF_LEN(counts)];
         uint8_t w = i % 2 ? WF_F32 : (uint8_t)below(s, WF_N_WEIGHT_DTYPES);
-        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .weight = w, .in = acts[i / 2 % 2], .out = ANY(s, acts), .m = ANY(s, ms), .n = of[0], .used = of[1], .k = whole_blocks(ANY(s, ks), w), .norm = true}))
+        if (!add(s, (wf_case){.op = WF_OP_ROUTER,
+                              .weight = w,
+                              .in = acts[i / 2 % 2],
+                              .out = ANY(s, acts),
+                              .m = ANY(s, ms),
+                              .n = of[0],
+                              .used = of[1],
+                              .k = whole_blocks(ANY(s, ks), w),
+                              .norm = true}))
             return false;
     }
     return true;
@@ -389,8 +482,17 @@ static bool experts(op_cases *s)
         if (!grouped(s, ANY(s, blocks), WF_F16, WF_F32, 1, 64, 512)) return false;
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t k = ANY(s, sizes), used = 1 + below(s, WF_MIN(k, 8u));
-        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used})) return false;
-        wf_case sum = {.op = WF_OP_WEIGHTED_SUM, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts), .k = ANY(s, sizes), .used = 1 + i, .residual = below(s, 2)};
+        if (!add(s,
+                 (wf_case){
+                     .op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used}))
+            return false;
+        wf_case sum = {.op = WF_OP_WEIGHTED_SUM,
+                       .in = acts[i % 2],
+                       .out = acts[i / 2 % 2],
+                       .m = ANY(s, row_counts),
+                       .k = ANY(s, sizes),
+                       .used = 1 + i,
+                       .residual = below(s, 2)};
         sum.in_place = sum.residual && below(s, 2);
         if (!add(s, sum)) return false;
     }
@@ -405,8 +507,11 @@ static bool ropes(op_cases *s)
     uint32_t turn = below(s, 15);
     for (size_t d = 0; d < WF_LEN(head_dims); d++) {
         for (uint32_t i = 0; i < (s->adjacent_pairs ? 2u : 4u); i++) { /* the last two: what the CPU's vectors take */
-            wf_case c = {.op = WF_OP_ROPE_KV, .in = i < 2 ? acts[(i + d) & 1] : WF_F32, .out = i < 2 ? ANY(s, acts) : WF_F32,
-                         .m = ms[turn % 3], .n = 1 + below(s, 100)};
+            wf_case c = {.op = WF_OP_ROPE_KV,
+                         .in = i < 2 ? acts[(i + d) & 1] : WF_F32,
+                         .out = i < 2 ? ANY(s, acts) : WF_F32,
+                         .m = ms[turn % 3],
+                         .n = 1 + below(s, 100)};
             c.p = heads(s, head_dims[d], turn++);
             c.p.neox = i % 2 && !s->adjacent_pairs;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
@@ -427,12 +532,14 @@ static void gen_phi(op_cases *s, wf_op_params *p)
     p->phi = one[0], p->phi_lo = one[1], p->phi_hi = one[2];
 }
 
-static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_op_params *p, uint8_t windows, bool with_sinks)
+static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_op_params *p, uint8_t windows,
+                      bool with_sinks)
 {
     static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
     wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows, .sinks = with_sinks};
     if (windows) c.p.sink = ANY(s, sinks);
-    if (windows == WF_WINDOWS_MIXED && mode % 2 && !(with_sinks && s->few_programs)) c.p.softcap = 1.5f; /* of scores; the sink joins their sum */
+    if (windows == WF_WINDOWS_MIXED && mode % 2 && !(with_sinks && s->few_programs))
+        c.p.softcap = 1.5f; /* of scores; the sink joins their sum */
     c.max_kv = ANY(s, lengths);
     gen_phi(s, &c.p);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
@@ -453,12 +560,14 @@ static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool 
         if (!attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_WINDOWS_WIDE : WF_WINDOWS_MIXED, false)) return false;
     }
     for (int i = 0; windows && i < 2 * N_MODES; i++) {
-        if (!attention(s, i % N_MODES, in, out, &p, i < N_MODES ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, true)) return false;
+        if (!attention(s, i % N_MODES, in, out, &p, i < N_MODES ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, true))
+            return false;
     }
     return true;
 }
 
-/* Where a program takes seconds to compile, a case has types and heads of one that is there already, with the same head size or as much besides. */
+/* Where a program takes seconds to compile, a case has types and heads of one that is there already, with the same head
+ * size or as much besides. */
 static void share_programs(const op_cases *s, wf_case *c)
 {
     for (size_t i = 0; i < s->n && s->few_programs; i++) {
@@ -474,7 +583,12 @@ static void share_programs(const op_cases *s, wf_case *c)
 /* Many rows in F16, which matrix units want. */
 static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t windows)
 {
-    wf_case c = {.op = WF_OP_ATTENTION, .in = q > 1 ? WF_F16 : ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .windows = windows,
+    wf_case c = {.op = WF_OP_ATTENTION,
+                 .in = q > 1 ? WF_F16 : ANY(s, acts),
+                 .n_seqs = n_seqs,
+                 .max_kv = kv,
+                 .max_q = q,
+                 .windows = windows,
                  .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16, .sink = 21}};
     c.out = c.in;
     share_programs(s, &c);
@@ -486,8 +600,15 @@ static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t
 static bool sinks_long(op_cases *s)
 {
     for (int i = 0; i < 4; i++) {
-        wf_case c = {.op = WF_OP_ATTENTION, .in = acts[i % 2], .out = acts[i % 2], .n_seqs = 1 + below(s, 2), .max_kv = 700 + below(s, 1800), .max_q = 1,
-                     .windows = i < 2 ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, .sinks = true, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}};
+        wf_case c = {.op = WF_OP_ATTENTION,
+                     .in = acts[i % 2],
+                     .out = acts[i % 2],
+                     .n_seqs = 1 + below(s, 2),
+                     .max_kv = 700 + below(s, 1800),
+                     .max_q = 1,
+                     .windows = i < 2 ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED,
+                     .sinks = true,
+                     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}};
         share_programs(s, &c);
         if (!add(s, c)) return false;
     }
@@ -498,7 +619,8 @@ static bool attentions(op_cases *s)
 {
     uint32_t turn = below(s, 15), repeat = s->level == OP_LONG ? 15 : 1;
     for (uint32_t r = 0; r < repeat; r++) {
-        size_t with_windows = below(s, 3); /* of small heads, for the reference takes its time, and of those that all variants meet */
+        size_t with_windows = below(
+            s, 3); /* of small heads, for the reference takes its time, and of those that all variants meet */
         for (size_t d = 0; d < WF_LEN(head_dims); d++) {
             if (!attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_windows)) return false;
         }
@@ -509,16 +631,19 @@ static bool attentions(op_cases *s)
     for (uint32_t i = 1; i <= 16; i++) { /* a row's keys in every number of parts */
         if (!attention_long(s, 64, 256 * i - below(s, 255), 1, 1, WF_WINDOWS_NONE)) return false;
     }
-    bool ok = sinks_long(s) && attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
+    bool ok = sinks_long(s) && attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) &&
+              attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
               attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
-              attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) && attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);
+              attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) &&
+              attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);
     if (!ok || s->level != OP_LONG) return ok;
-    return attention_long(s, 128, LARGE, 515, 3, WF_WINDOWS_NONE) && attention_long(s, 128, 30000, 1, 3, WF_WINDOWS_NONE);
+    return attention_long(s, 128, LARGE, 515, 3, WF_WINDOWS_NONE) &&
+           attention_long(s, 128, 30000, 1, 3, WF_WINDOWS_NONE);
 }
 
-/* On the CPU path, which an emulator runs for seconds a case, a shape of experts' products meets each format with one pair of types of X and Y,
- * and all pairs by turns; and the longest keys meet one pair. Finding an expert, decoding a format and reading a type know nothing of each
- * other: a format meets all types in products without experts. */
+/* On the CPU path, which an emulator runs for seconds a case, a shape of experts' products meets each format with one
+ * pair of types of X and Y, and all pairs by turns; and the longest keys meet one pair. Finding an expert, decoding a
+ * format and reading a type know nothing of each other: a format meets all types in products without experts. */
 static bool is_quick(const op_cases *s, const wf_case *c, unsigned shape)
 {
     unsigned pair = (c->in == WF_F16) + 2u * (c->out == WF_F16);
@@ -542,38 +667,74 @@ static bool quick(op_cases *s)
 
 static bool tiny(op_cases *s)
 {
-    wf_op_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1}, some_leave = heads;
+    wf_op_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1},
+                 some_leave = heads;
     some_leave.phi = 1, some_leave.phi_lo = -2, some_leave.phi_hi = 3;
     uint8_t in = ANY(s, acts), out = ANY(s, acts);
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint32_t k = whole_blocks(32, w);
         wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .out = out, .m = 2, .n = 3, .k = k};
-        if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k) || !grouped(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
+        if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k) || !grouped(s, w, in, out, w % 2 ? 1 : 3, 5, k))
+            return false;
     }
     for (int op = 0; op < WF_N_OPS; op++) {
-        wf_case c = {.op = (enum wf_op)op, .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32, .out = out, .m = 2, .k = 33};
+        wf_case c = {.op = (enum wf_op)op,
+                     .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32,
+                     .out = out,
+                     .m = 2,
+                     .k = 33};
         if (wf_op_row_wise(c.op) && !add(s, c)) return false;
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = in, .out = out, .m = 2, .n = 3, .k = 8}) &&
-           add(s, (wf_case){.op = WF_OP_ROUTER, .in = in, .out = out, .m = 2, .n = 9, .k = 40, .used = 3, .norm = true}) &&
+           add(s,
+               (wf_case){.op = WF_OP_ROUTER, .in = in, .out = out, .m = 2, .n = 9, .k = 40, .used = 3, .norm = true}) &&
            add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = in, .m = 2, .k = 33, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ACTIVATE, .in = in, .out = in, .m = 2, .k = 36, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&
-           add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true}) &&
+           add(s,
+               (wf_case){
+                   .op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = 9, .k = 5, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ROPE_KV, .in = in, .out = out, .m = 3, .n = 5, .p = heads}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
+           add(s,
+               (wf_case){
+                   .op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6, .max_q = 1}) &&
+           add(s,
+               (wf_case){
+                   .op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6, .max_q = 3}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION,
+                            .in = in,
+                            .out = out,
+                            .p = some_leave,
+                            .n_seqs = 2,
+                            .max_kv = 70,
                             .max_q = 1}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
+           add(s, (wf_case){.op = WF_OP_ATTENTION,
+                            .in = in,
+                            .out = out,
+                            .p = some_leave,
+                            .n_seqs = 2,
+                            .max_kv = 9,
                             .max_q = 3}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = some_leave, .n_seqs = 2, .max_kv = 70, .max_q = 1}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = some_leave, .n_seqs = 2, .max_kv = 9, .max_q = 3}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
-                            .max_q = 2, .windows = WF_WINDOWS_MIXED}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
-                            .max_q = 2, .windows = WF_WINDOWS_MIXED, .sinks = true});
+           add(s, (wf_case){.op = WF_OP_ATTENTION,
+                            .in = in,
+                            .out = out,
+                            .p = heads,
+                            .n_seqs = 2,
+                            .max_kv = 9,
+                            .max_q = 2,
+                            .windows = WF_WINDOWS_MIXED}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION,
+                            .in = in,
+                            .out = out,
+                            .p = heads,
+                            .n_seqs = 2,
+                            .max_kv = 9,
+                            .max_q = 2,
+                            .windows = WF_WINDOWS_MIXED,
+                            .sinks = true});
 }
 
 bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cases *out)
@@ -583,5 +744,6 @@ bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cas
                       .few_programs = !cpu && dev->info.type == WEFT_DEVICE_CPU};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out) && in_place(out);
+    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) &&
+           feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out) && in_place(out);
 }

@@ -7,8 +7,8 @@
 
 #include "verify/check.h"
 
-/* OP_TINY: every op and storage format once, for simulators; OP_QUICK: the cases of weft_selftest, on the CPU path some of them
- * with one pair of types of X and Y. */
+/* OP_TINY: every op and storage format once, for simulators; OP_QUICK: the cases of weft_selftest, on the CPU path some
+ * of them with one pair of types of X and Y. */
 enum op_level { OP_TINY, OP_QUICK, OP_NORMAL, OP_LONG };
 
 typedef struct op_cases {

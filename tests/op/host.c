@@ -1,4 +1,5 @@
-/* See host.h. Documents: AMD's ISA guides (CDNA3 7.1, RDNA3 7.9, RDNA4 7.12), Intel's extension text, NVIDIA's PTX ISA. */
+/* See host.h. Documents: AMD's ISA guides (CDNA3 7.1, RDNA3 7.9, RDNA4 7.12), Intel's extension text, NVIDIA's PTX ISA.
+ */
 #undef _FORTIFY_SOURCE /* which takes a jump to another stack for a mistake */
 #include "op/host.h"
 
@@ -56,7 +57,8 @@ const unit *host_unit_named(const char *name)
 enum stop { NOT_STARTED, RUNNING, AT_BARRIER, AT_UNIT, AT_WORDS, ENDED };
 
 typedef struct item {
-    ucontext_t start; /* for its first step alone: a swap of contexts asks the kernel for the signal mask, a jump does not */
+    ucontext_t
+        start; /* for its first step alone: a swap of contexts asks the kernel for the signal mask, a jump does not */
     jmp_buf at;
     char *stack;
     enum stop stop;
@@ -65,7 +67,8 @@ typedef struct item {
     uint32_t word, from, got, ballot; /* given, and whose is asked for; that one, and a bit for each that is not 0 */
 } item;
 
-/* A barrier that counts bytes (mbarrier): its phase ends when the one that expects them has come, and all bytes have. */
+/* A barrier that counts bytes (mbarrier): its phase ends when the one that expects them has come, and all bytes have.
+ */
 typedef struct bar {
     unsigned at, phase;
     bool expected; /* in this phase */

@@ -1,6 +1,7 @@
-/* host: plays a GPU's work-groups on the processor at hand, for kernels that clang compiles to a shared library: a coroutine
- * a work-item, which stops where others have to come, too: the whole work-group at a barrier, the lanes of a wave at its
- * matrix unit and where they exchange words. What the units do is written from the vendors' documents alone.
+/* host: plays a GPU's work-groups on the processor at hand, for kernels that clang compiles to a shared library: a
+ * coroutine a work-item, which stops where others have to come, too: the whole work-group at a barrier, the lanes of a
+ * wave at its matrix unit and where they exchange words. What the units do is written from the vendors' documents
+ * alone.
  */
 #ifndef WF_TEST_HOST_H
 #define WF_TEST_HOST_H
@@ -25,7 +26,8 @@ const unit *host_unit_named(const char *name); /* NULL: there is none */
 
 /* Runs the groups one after the other; body calls the kernel with the arguments of a work-item. */
 typedef struct host_run {
-    unsigned mistakes, products, barriers; /* of all so far: lanes that do not meet or disagree; matrix products; meetings of a work-group */
+    unsigned mistakes, products,
+        barriers; /* of all so far: lanes that do not meet or disagree; matrix products; meetings of a work-group */
 } host_run;
 void host_start(const unit *u);
 void host_groups(unsigned items, unsigned groups, void (*body)(void));

@@ -4,7 +4,8 @@
 
 #include "verify/judge.h"
 
-/* rows: output o of the check, which was filled with bytes of 0xFF, NaN, before. An infinite error is a write outside of its columns. */
+/* rows: output o of the check, which was filled with bytes of 0xFF, NaN, before. An infinite error is a write outside
+ * of its columns. */
 wf_check_result judged(const wf_check *k, int o, const uint8_t *rows);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "base/base.h"
 
-const char *const leaving_pattern[LEAVING_PATTERNS] = {"none", "one above", "one below", "one late", "some", "all above", "all below", "all in the middle"};
+const char *const leaving_pattern[LEAVING_PATTERNS] = {"none", "one above", "one below", "one late",
+                                                       "some", "all above", "all below", "all in the middle"};
 
 static int32_t last_key(const leaving_rows *r, int32_t seq)
 {
@@ -35,14 +36,16 @@ void leaving_key(const leaving_rows *r, int32_t seq, int32_t j, float columns[LE
 
 void leaving_query(enum leaves l, float columns[LEAVING_COLUMNS])
 {
-    static const float of[][LEAVING_COLUMNS] = {[STAYS] = {0.25f}, [ABOVE] = {30}, [BELOW] = {-30}, [LATE] = {0.25f, 10}, [MIDDLE] = {0.25f, 0, 10}};
+    static const float of[][LEAVING_COLUMNS] = {
+        [STAYS] = {0.25f}, [ABOVE] = {30}, [BELOW] = {-30}, [LATE] = {0.25f, 10}, [MIDDLE] = {0.25f, 0, 10}};
     memcpy(columns, of[l], sizeof of[l]);
 }
 
 static void choose_some(const leaving_rows *r, uint8_t *left)
 {
     for (uint32_t m = 0; m < r->n; m++) {
-        if (is_last(r, m)) left[m * r->heads + (uint32_t)r->seq[m] % r->heads] = LATE, left[m * r->heads + r->heads - 1] = ABOVE;
+        if (is_last(r, m))
+            left[m * r->heads + (uint32_t)r->seq[m] % r->heads] = LATE, left[m * r->heads + r->heads - 1] = ABOVE;
         if (is_first(r, m)) left[m * r->heads + r->heads / 2] = BELOW;
     }
 }
@@ -65,7 +68,10 @@ static void choose_all(const leaving_rows *r, enum leaves how, uint8_t *left)
 
 uint32_t leaving_choose(const leaving_rows *r, const char *pattern, uint8_t *left)
 {
-    enum leaves how = strstr(pattern, "below") ? BELOW : strstr(pattern, "late") ? LATE : strstr(pattern, "middle") ? MIDDLE : ABOVE;
+    enum leaves how = strstr(pattern, "below")    ? BELOW
+                      : strstr(pattern, "late")   ? LATE
+                      : strstr(pattern, "middle") ? MIDDLE
+                                                  : ABOVE;
     uint32_t n = 0;
     memset(left, STAYS, r->n * r->heads);
     if (!strncmp(pattern, "all", 3)) choose_all(r, how, left);
@@ -75,7 +81,8 @@ uint32_t leaving_choose(const leaving_rows *r, const char *pattern, uint8_t *lef
     return n;
 }
 
-const char *leaving_wrong(const leaving_rows *r, const uint8_t *left, const leaving_results *got, uint32_t *row, uint32_t *head)
+const char *leaving_wrong(const leaving_rows *r, const uint8_t *left, const leaving_results *got, uint32_t *row,
+                          uint32_t *head)
 {
     for (uint32_t i = 0; i < r->n * r->heads; i++) {
         uint64_t at = i / r->heads * got->stride + i % r->heads * got->head;

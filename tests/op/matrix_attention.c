@@ -1,12 +1,13 @@
-/* matrix_attention: runs attention_matrix.cl on AMD's and Intel's matrix units as host.c plays them, all variants on the same problems.
+/* matrix_attention: runs attention_matrix.cl on AMD's and Intel's matrix units as host.c plays them, all variants on
+ * the same problems.
  *
- *   matrix_attention --knobs          a line for each unit, program and variant: unit, kernel, program, variant, then build options
- *   matrix_attention FOLDER UNIT PROGRAM    runs the kernels VARIANT.so, built with those (matrix.py)
+ *   matrix_attention --knobs          a line for each unit, program and variant: unit, kernel, program, variant, then
+ * build options matrix_attention FOLDER UNIT PROGRAM    runs the kernels VARIANT.so, built with those (matrix.py)
  *
- * Synchronous: the reference's result; the same bits by one work-group, of rows alone, and by matrix_decode as by matrix_prefill. Asynchronous: the
- * same tolerance, and rows counted that leave a narrow range. Where every row leaves, above the range or below, the result is the synchronous
- * kernel's bit for bit; and above it, all have left by the first tile that they see, for no more than that is multiplied before they are computed
- * again.
+ * Synchronous: the reference's result; the same bits by one work-group, of rows alone, and by matrix_decode as by
+ * matrix_prefill. Asynchronous: the same tolerance, and rows counted that leave a narrow range. Where every row leaves,
+ * above the range or below, the result is the synchronous kernel's bit for bit; and above it, all have left by the
+ * first tile that they see, for no more than that is multiplied before they are computed again.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -45,22 +46,44 @@ static const cl_variant *variant_named(const char *name)
     return v;
 }
 
-/* One prompt, several at once, decodes, a decode with chunks of two lengths. Some rows leave the range of the asynchronous softmax, above it or below. */
+/* One prompt, several at once, decodes, a decode with chunks of two lengths. Some rows leave the range of the
+ * asynchronous softmax, above it or below. */
 static wf_case case_of(const struct program *p, uint32_t turn)
 {
-    static const uint32_t seqs[] = {1, 5, 4, 1}, keys[] = {150, 70, 100, 1250}, rows[] = {60, 30, 1, 1}, sinks[] = {5, 0, 16, 3};
+    static const uint32_t seqs[] = {1, 5, 4, 1}, keys[] = {150, 70, 100, 1250}, rows[] = {60, 30, 1, 1},
+                          sinks[] = {5, 0, 16, 3};
     uint32_t i = turn % CASES;
-    wf_case c = {.op = WF_OP_ATTENTION, .seed = SEED + turn, .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i], .max_kv = keys[i],
-                 .max_q = rows[i], .windows = p->masked ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE, .sinks = p->masked, .pad = i * 8};
-    c.p = (wf_op_params){.n_head = (1 + i % 2) * p->per_kv, .n_kv_head = 1 + i % 2, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
-                      .sink = sinks[i], .softcap = p->masked ? 9 : 0, .phi = 4, .phi_lo = -2, .phi_hi = 1};
+    wf_case c = {.op = WF_OP_ATTENTION,
+                 .seed = SEED + turn,
+                 .in = WF_F16,
+                 .out = turn % 2 ? WF_F16 : WF_F32,
+                 .n_seqs = seqs[i],
+                 .max_kv = keys[i],
+                 .max_q = rows[i],
+                 .windows = p->masked ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE,
+                 .sinks = p->masked,
+                 .pad = i * 8};
+    c.p = (wf_op_params){.n_head = (1 + i % 2) * p->per_kv,
+                         .n_kv_head = 1 + i % 2,
+                         .head_dim = p->head_dim,
+                         .page_tokens = p->page_tokens,
+                         .sink = sinks[i],
+                         .softcap = p->masked ? 9 : 0,
+                         .phi = 4,
+                         .phi_lo = -2,
+                         .phi_hi = 1};
     return c;
 }
 
 static bool configure(const unit *u, const char *variant, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
-    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
+    const cl_caps caps = {.max_group = 256,
+                          .mem_align = 128,
+                          .local_bytes = 64 << 10,
+                          .gpu = true,
+                          .lanes = (uint32_t)u->lanes,
+                          .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(variant);
     wf_call call;
     wf_check_stand_in(k, NULL, &stand_in, &call);
@@ -68,7 +91,7 @@ static bool configure(const unit *u, const char *variant, const wf_check *k, cl_
     return v && v->configure(&caps, v, &call, 0, l);
 }
 
-/* ---- a run ----------------------------------------------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
 
 static void *kernels[KINDS][WAYS];
 static const struct program *program;
@@ -81,16 +104,20 @@ static float *scratch;
 static uint32_t count, pass;
 
 #define VIEW const void *, uint64_t
-#define HEAD VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float
+#define HEAD                                                                                                           \
+    VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t,      \
+        uint32_t, uint32_t, uint32_t, float
 #define AT(i) p->in[i].data, 0
 #define WITH(...) , __VA_ARGS__
 #define BLOCKS uint32_t, uint32_t, float *, uint32_t
 /* types, given: the arguments that are there only where keys are masked. */
-#define CALL(types, given)                                                                                                              \
-    {                                                                                                                                   \
-        void *kernel = kernels[kind][way];                                                                                              \
-        if (way == SYNC) ((void (*)(HEAD types, BLOCKS, uint32_t))kernel)(BEGIN given, THE_BLOCKS, pass);                                \
-        else ((void (*)(HEAD types, BLOCKS, void *, uint64_t, float, float, uint32_t))kernel)(BEGIN given, THE_BLOCKS, &count, 0, a[-2].f32, a[-1].f32, pass); \
+#define CALL(types, given)                                                                                             \
+    {                                                                                                                  \
+        void *kernel = kernels[kind][way];                                                                             \
+        if (way == SYNC) ((void (*)(HEAD types, BLOCKS, uint32_t))kernel)(BEGIN given, THE_BLOCKS, pass);              \
+        else                                                                                                           \
+            ((void (*)(HEAD types, BLOCKS, void *, uint64_t, float, float, uint32_t))kernel)(                          \
+                BEGIN given, THE_BLOCKS, &count, 0, a[-2].f32, a[-1].f32, pass);                                       \
     }
 
 /* The arguments of the last launch that say how rows are dealt out. */
@@ -107,10 +134,13 @@ static void call_kernel(void)
     const wf_view *q = &p->in[WF_ATTENTION_Q].view, *o = &p->out[WF_ATTENTION_O].view;
     const wf_op_params *w = &p->c.p;
     const cl_arg *a = &launch.arg[launch.n_args - 1];
-#define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
-              p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
+#define BEGIN                                                                                                          \
+    AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head,  \
+        w->page_tokens, p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
 #define THE_BLOCKS blocks_arg(ROWS), blocks_arg(HEADS), scratch, blocks_arg(CHUNKS)
-    if (program->masked) CALL(WITH(VIEW, int32_t, float, VIEW), WITH(AT(WF_ATTENTION_WINDOWS), (int32_t)w->sink, w->softcap, AT(WF_ATTENTION_SINKS)))
+    if (program->masked)
+        CALL(WITH(VIEW, int32_t, float, VIEW),
+             WITH(AT(WF_ATTENTION_WINDOWS), (int32_t)w->sink, w->softcap, AT(WF_ATTENTION_SINKS)))
     else CALL(, )
 }
 
@@ -137,7 +167,7 @@ static uint8_t *simulate(int by, const wf_check *k, uint32_t *products)
     return result;
 }
 
-/* ---- what must hold --------------------------------------------------------------------------------------------------- */
+/* ---- what must hold ---------------------------------------------------------------------------------------------- */
 
 static bool same_by_one_group(const wf_check *k, const uint8_t *expect)
 {
@@ -192,12 +222,14 @@ static bool all_again(const wf_check *k, bool above, const uint8_t *sync, uint32
     uint32_t products, pairs = k->out[WF_ATTENTION_O].view.rows * k->c.p.n_head;
     far.c.p.phi = above ? -100000 : 100000;
     uint8_t *bits = simulate(ASYNC, &far, &products);
-    bool same = bits && !memcmp(bits, sync, k->out[WF_ATTENTION_O].bytes), at_once = products == sync_products + products_of_first_tiles(&far);
+    bool same = bits && !memcmp(bits, sync, k->out[WF_ATTENTION_O].bytes),
+         at_once = products == sync_products + products_of_first_tiles(&far);
     free(bits);
     if (!same) printf("all rows %s the range: other bits than the synchronous kernel's\n", above ? "above" : "below");
     if (count != pairs) printf("all rows %s the range: %u counted of %u\n", above ? "above" : "below", count, pairs);
     if (above && !k->c.windows && !at_once)
-        printf("rows went on: %u products, %u of the synchronous kernel and %u of first tiles\n", products, sync_products, products_of_first_tiles(&far));
+        printf("rows went on: %u products, %u of the synchronous kernel and %u of first tiles\n", products,
+               sync_products, products_of_first_tiles(&far));
     return same && count == pairs && (at_once || !above || k->c.windows);
 }
 
@@ -211,8 +243,9 @@ static bool run_way(int by, const wf_check *k, uint8_t **bits, uint32_t *product
     uint32_t left = count;
     bool counted = by == ASYNC ? count >= k->redo_least && count <= k->redo_most : !count;
     bool ok = r.ok && counted && !host_result().mistakes && *products;
-    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", variants[kind][by], text, r.error, left,
-           k->redo_least, k->redo_most, *products, host_result().mistakes, r.message);
+    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products, %u mistakes %s\n",
+           ok ? "ok" : "FAIL", variants[kind][by], text, r.error, left, k->redo_least, k->redo_most, *products,
+           host_result().mistakes, r.message);
     return ok;
 }
 
@@ -223,7 +256,8 @@ static bool same_where_left(const wf_check *k, const uint8_t *sync, const uint8_
     uint64_t head = wf_dtype_bytes(o->dtype, k->c.p.head_dim), stride = wf_dtype_bytes(o->dtype, o->stride);
     uint32_t same = 0;
     for (uint32_t m = 0; m < o->rows; m++)
-        for (uint32_t h = 0; h < k->c.p.n_head; h++) same += !memcmp(sync + m * stride + h * head, async + m * stride + h * head, head);
+        for (uint32_t h = 0; h < k->c.p.n_head; h++)
+            same += !memcmp(sync + m * stride + h * head, async + m * stride + h * head, head);
     if (same < left) printf("%u rows left, %u have the synchronous kernel's bits\n", left, same);
     return same >= left;
 }
@@ -239,12 +273,13 @@ static bool run_kind(const wf_check *k, uint32_t turn, uint8_t **bits)
 {
     uint32_t products[WAYS] = {0};
     bool ok = run_way(SYNC, k, &bits[SYNC], &products[SYNC]);
-    if (!variants[kind][ASYNC]) return ok && (turn != SEVERAL || (same_by_one_group(k, bits[SYNC]) && same_alone(SYNC, k, bits[SYNC])));
+    if (!variants[kind][ASYNC])
+        return ok && (turn != SEVERAL || (same_by_one_group(k, bits[SYNC]) && same_alone(SYNC, k, bits[SYNC])));
     ok = run_way(ASYNC, k, &bits[ASYNC], &products[ASYNC]) && ok;
     ok = ok && same_where_left(k, bits[SYNC], bits[ASYNC], count) && all_again(k, true, bits[SYNC], products[SYNC]);
     if (turn == SEVERAL)
-        ok = ok && all_again(k, false, bits[SYNC], products[SYNC]) && same_by_one_group(k, bits[SYNC]) && same_alone(SYNC, k, bits[SYNC]) &&
-             same_alone(ASYNC, k, bits[ASYNC]);
+        ok = ok && all_again(k, false, bits[SYNC], products[SYNC]) && same_by_one_group(k, bits[SYNC]) &&
+             same_alone(SYNC, k, bits[SYNC]) && same_alone(ASYNC, k, bits[ASYNC]);
     return ok;
 }
 
@@ -262,7 +297,7 @@ static bool run_case(wf_dev *ref, uint32_t turn)
     return ok && !host_result().mistakes;
 }
 
-/* ---- the program ----------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static int print_knobs(void)
 {
@@ -299,7 +334,9 @@ static int run(wf_dev *ref, const char *folder, const char *unit_name, const cha
 {
     bool ok = true;
     for (int i = 0; i < KINDS * WAYS; i++)
-        if (variants[i / WAYS][i % WAYS] && !(kernels[i / WAYS][i % WAYS] = kernel_in(folder, variants[i / WAYS][i % WAYS]))) return 1;
+        if (variants[i / WAYS][i % WAYS] &&
+            !(kernels[i / WAYS][i % WAYS] = kernel_in(folder, variants[i / WAYS][i % WAYS])))
+            return 1;
     for (size_t i = 0; i < WF_LEN(programs); i++)
         if (!strcmp(programs[i].name, name)) program = &programs[i];
     the_unit = host_unit_named(unit_name);

@@ -1,8 +1,9 @@
 /* matrix_host: runs gemm_matrix.cl on AMD's and Intel's matrix units as host.c plays them, so that it can be run where
  * neither is: do its loads, its stores and the documented layouts of the units fit together?
  *
- *   matrix_host --knobs               a line for each unit, variant and format: unit, kernel, variant, format, then build options
- *   matrix_host KERNEL.so UNIT PROGRAM FORMAT    runs the kernel, built with those (matrix.py), and compares
+ *   matrix_host --knobs               a line for each unit, variant and format: unit, kernel, variant, format, then
+ * build options matrix_host KERNEL.so UNIT PROGRAM FORMAT    runs the kernel, built with those (matrix.py), and
+ * compares
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -57,7 +58,8 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
     char text[160];
     wf_case_text(c, text, sizeof text);
     bool ok = r.ok && !host.mistakes && host.products;
-    printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", text, r.error, host.products, host.mistakes, r.message);
+    printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", text, r.error,
+           host.products, host.mistakes, r.message);
     free(result);
     wf_check_free(problem);
     return ok;
@@ -69,7 +71,11 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
 static const struct program {
     const char *name, *variant;
     uint32_t first, n;
-} programs[] = {{"matrix8", "matrix8", 0, 4}, {"matrix8_wide", "matrix8", 4, 1}, {"matrix16", "matrix16", 0, 4}, {"matrix64", "matrix64", 0, 4}, {"matrix128", "matrix128", 0, 4}};
+} programs[] = {{"matrix8", "matrix8", 0, 4},
+                {"matrix8_wide", "matrix8", 4, 1},
+                {"matrix16", "matrix16", 0, 4},
+                {"matrix64", "matrix64", 0, 4},
+                {"matrix128", "matrix128", 0, 4}};
 
 static const struct program *program_named(const char *name)
 {
@@ -108,7 +114,8 @@ static int print_knobs(void)
         for (size_t v = 0; v < WF_LEN(programs); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
                 if (!configure(&host_units[u], programs[v].variant, format_ids[f], programs[v].first, &l)) return 1;
-                printf("%s gemm_matrix %s %s %s", host_units[u].name, programs[v].name, formats[f], host_units[u].macros);
+                printf("%s gemm_matrix %s %s %s", host_units[u].name, programs[v].name, formats[f],
+                       host_units[u].macros);
                 for (uint32_t i = 0; i < l.n_knobs; i++) printf(" -D%s=%d", l.knob[i].name, l.knob[i].value);
                 printf("\n");
             }

@@ -5,11 +5,12 @@
  *   op_test --devices
  *
  * Inputs are random in each run; the seed that is printed repeats it. Exit code 0: all right, 1: not,
- * 77: no such device. --every: on OpenCL devices of CPUs, too, each variant meets each format and head size that is meant for it (is_meant), and one
- * that misses any fails. A variant must give the same bits twice, and variants of one invariance class
- * the same bits as each other. --bench times each variant in the same loop: one line each. --jobs: processes that share the cases (workers.h), on a GPU by
- * default as many as cores, else one. --times says where they spent their time. Where WEFT_TEST_PART names a
- * part (support/part.h), products meet a part of the formats, and attention of the head sizes.
+ * 77: no such device. --every: on OpenCL devices of CPUs, too, each variant meets each format and head size that is
+ * meant for it (is_meant), and one that misses any fails. A variant must give the same bits twice, and variants of one
+ * invariance class the same bits as each other. --bench times each variant in the same loop: one line each. --jobs:
+ * processes that share the cases (workers.h), on a GPU by default as many as cores, else one. --times says where they
+ * spent their time. Where WEFT_TEST_PART names a part (support/part.h), products meet a part of the formats, and
+ * attention of the head sizes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -373,10 +374,9 @@ static void check_case(session *s, const wf_case *c)
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: op_test --devices | DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--times] [--jobs N] "
-        "[--tiny | --quick | --every | --long]\n");
+    fprintf(stderr, "usage: op_test --devices | DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] "
+                    "[--times] [--jobs N] "
+                    "[--tiny | --quick | --every | --long]\n");
     return 2;
 }
 
@@ -528,10 +528,10 @@ static void summary(session *s)
     if (s->o->times) {
         double compile = (double)all->compile_ns / 1e9, reference = (double)all->reference_ns / 1e9,
                took = (double)all->all_ns / 1e9;
-        printf(
-            "times: %d processes, %.1f s; of their %.1f s together compilers %.1f, references %.1f, runs and the rest %.1f\n",
-            s->o->jobs, (double)(wf_now_ns() - all->began_ns) / 1e9, took, compile, reference,
-            took - compile - reference);
+        printf("times: %d processes, %.1f s; of their %.1f s together compilers %.1f, references %.1f, runs and the "
+               "rest %.1f\n",
+               s->o->jobs, (double)(wf_now_ns() - all->began_ns) / 1e9, took, compile, reference,
+               took - compile - reference);
     }
     printf("%u cases, %u runs, %u failed\n", all->cases, all->runs, all->failed);
 }

@@ -1,4 +1,5 @@
-/* recompute: rows that leave the range of the asynchronous softmax, provoked on a device (leaving.h): none, one, some, all; in decodes and prompts.
+/* recompute: rows that leave the range of the asynchronous softmax, provoked on a device (leaving.h): none, one, some,
+ * all; in decodes and prompts.
  *
  *   recompute DEVICE      exit code 0: all right, 1: not, 77: no such device
  */
@@ -11,7 +12,17 @@
 #include "support/build_once.h"
 #include "support/skip.h"
 
-enum { HEADS = 8, KV_HEADS = 2, D = 64, PAGE = 16, SEQS = 3, MOST_ROWS = 90, MOST_PAGES = 300, COLS = HEADS * D, PAGE_COLS = KV_HEADS * PAGE * D };
+enum {
+    HEADS = 8,
+    KV_HEADS = 2,
+    D = 64,
+    PAGE = 16,
+    SEQS = 3,
+    MOST_ROWS = 90,
+    MOST_PAGES = 300,
+    COLS = HEADS * D,
+    PAGE_COLS = KV_HEADS * PAGE * D
+};
 
 typedef struct problem {
     const char *name;
@@ -25,7 +36,11 @@ static const problem problems[] = {
     {"decode, windows, sinks", {40, 700, 1300}, {1, 1, 1}, true, true},
     {"prompts", {53, 600, 20}, {53, 17, 20}, false, false},
     {"prompts, windows, sinks", {53, 600, 20}, {53, 17, 20}, true, true},
-    {"prompts, many keys", {1700, 1500, 0}, {30, 10, 0}, false, false}, /* a warpgroup that looks now and then stops, too */
+    {"prompts, many keys",
+     {1700, 1500, 0},
+     {30, 10, 0},
+     false,
+     false}, /* a warpgroup that looks now and then stops, too */
 };
 
 typedef struct session {
@@ -68,7 +83,8 @@ static wf_view view(session *s, uint8_t dtype, uint32_t rows, uint32_t cols, con
 static void draw_keys(const leaving_rows *rows, const problem *p, const int32_t *indptr, uint16_t *k, uint16_t *v)
 {
     float columns[LEAVING_COLUMNS];
-    for (uint32_t i = 0; i < MOST_PAGES * PAGE_COLS; i++) k[i] = wf_float_to_half(draw()), v[i] = wf_float_to_half(draw());
+    for (uint32_t i = 0; i < MOST_PAGES * PAGE_COLS; i++)
+        k[i] = wf_float_to_half(draw()), v[i] = wf_float_to_half(draw());
     for (uint32_t s = 0; s < SEQS; s++)
         for (uint32_t j = 0; j < p->lengths[s]; j++)
             for (uint32_t h = 0; h < KV_HEADS; h++) {
@@ -97,7 +113,8 @@ static void make_rows(session *s, const problem *p)
     for (uint32_t i = 0; i < SEQS; i++)
         for (uint32_t r = 0; r < p->rows[i]; r++, m++) {
             s->seq[m] = (int32_t)i, s->pos[m] = (int32_t)(p->lengths[i] - p->rows[i] + r);
-            s->call.p.max_q = WF_MAX(s->call.p.max_q, p->rows[i]), s->call.p.max_kv = WF_MAX(s->call.p.max_kv, p->lengths[i]);
+            s->call.p.max_q = WF_MAX(s->call.p.max_q, p->rows[i]),
+            s->call.p.max_kv = WF_MAX(s->call.p.max_kv, p->lengths[i]);
         }
     s->rows = (leaving_rows){m, HEADS, s->seq, s->pos, p->windows};
     for (uint32_t i = 0; i < m * COLS; i++) s->queries[i] = draw();
@@ -114,7 +131,15 @@ static void make(session *s, const problem *p)
     static const float sinks[HEADS] = {-1, 0, 1, 2, 3, 4, 5, 6};
     memset(&s->call, 0, sizeof s->call);
     s->call.op = WF_OP_ATTENTION;
-    s->call.p = (wf_op_params){.n_head = HEADS, .n_kv_head = KV_HEADS, .head_dim = D, .page_tokens = PAGE, .scale = 0.125f, .phi = 0.5f, .phi_lo = -6, .phi_hi = 7, .sink = 4};
+    s->call.p = (wf_op_params){.n_head = HEADS,
+                               .n_kv_head = KV_HEADS,
+                               .head_dim = D,
+                               .page_tokens = PAGE,
+                               .scale = 0.125f,
+                               .phi = 0.5f,
+                               .phi_lo = -6,
+                               .phi_hi = 7,
+                               .sink = 4};
     make_rows(s, p);
     make_keys(s, p);
     if (p->windows) s->call.in[WF_ATTENTION_WINDOWS] = view(s, WF_I32, 1, HEADS, windows);
@@ -156,9 +181,11 @@ static uint32_t run(session *s, int variant, float *out)
     return after - before;
 }
 
-static void complain(session *s, const problem *p, int variant, const char *pattern, const char *what, uint32_t row, uint32_t head)
+static void complain(session *s, const problem *p, int variant, const char *pattern, const char *what, uint32_t row,
+                     uint32_t head)
 {
-    printf("FAIL %s, %s, %s: %s (row %u, head %u)\n", wf_variant_at(s->dev, WF_OP_ATTENTION, variant)->name, p->name, pattern, what, row, head);
+    printf("FAIL %s, %s, %s: %s (row %u, head %u)\n", wf_variant_at(s->dev, WF_OP_ATTENTION, variant)->name, p->name,
+           pattern, what, row, head);
     s->failed++;
 }
 
@@ -200,7 +227,8 @@ static void check_problem(session *s, const problem *p, enum wf_tier tier)
     s->act = tier == WF_TIER_MATRIX ? WF_F16 : WF_F32;
     make(s, p);
     for (int i = 0; (v = wf_variant_at(s->dev, WF_OP_ATTENTION, i)); i++)
-        if ((v->flags & WF_ASYNC_SOFTMAX) && (v->tier == WF_TIER_MATRIX) == (tier == WF_TIER_MATRIX)) check_variant(s, p, i, synchronous(s->dev, v->name));
+        if ((v->flags & WF_ASYNC_SOFTMAX) && (v->tier == WF_TIER_MATRIX) == (tier == WF_TIER_MATRIX))
+            check_variant(s, p, i, synchronous(s->dev, v->name));
     destroy(s);
 }
 
@@ -224,7 +252,8 @@ int main(int argc, char **argv)
     if (st == WEFT_ERR_NODEVICE) return skip_program(weft_last_error());
     check(st);
     check(wf_queue_create(s.dev, &s.q));
-    for (size_t i = 0; i < WF_LEN(problems); i++) check_problem(&s, &problems[i], WF_TIER_BASE), check_problem(&s, &problems[i], WF_TIER_MATRIX);
+    for (size_t i = 0; i < WF_LEN(problems); i++)
+        check_problem(&s, &problems[i], WF_TIER_BASE), check_problem(&s, &problems[i], WF_TIER_MATRIX);
     wf_queue_destroy(s.q);
     wf_dev_close(s.dev);
     printf("%u runs, %u failed\n", s.runs, s.failed);

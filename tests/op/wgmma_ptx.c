@@ -1,11 +1,12 @@
 /* wgmma_ptx: prints what wgmma.py and wgmma_attention.py simulate.
  *
- *   wgmma_ptx                          a line for each variant of wgmma that does not cut K: its name, rows of W, of X, and 1 if it packs X
- *   wgmma_ptx VARIANT SPLIT_K FORMAT [silu | HEAD N_ROT]   the program of that variant for weights of a format, but with K in so many parts, below 0: of
- *                                      one work-group, with a t behind it only of tiles of the last round; with SiLU, or with heads that turn
- *   wgmma_ptx formats                  a line for each format that has programs: its name, and the numbers of cl_fragments
- *   wgmma_ptx weights FORMAT ROWS K    weights from a seed: ROWS x K in F32, then as the programs read them
- *   wgmma_ptx attention HEAD_SIZE [async | chunks]   the program of attention, with the asynchronous softmax or by chunks, few of which do not grow
+ *   wgmma_ptx                          a line for each variant of wgmma that does not cut K: its name, rows of W, of X,
+ * and 1 if it packs X wgmma_ptx VARIANT SPLIT_K FORMAT [silu | HEAD N_ROT]   the program of that variant for weights of
+ * a format, but with K in so many parts, below 0: of one work-group, with a t behind it only of tiles of the last
+ * round; with SiLU, or with heads that turn wgmma_ptx formats                  a line for each format that has
+ * programs: its name, and the numbers of cl_fragments wgmma_ptx weights FORMAT ROWS K    weights from a seed: ROWS x K
+ * in F32, then as the programs read them wgmma_ptx attention HEAD_SIZE [async | chunks]   the program of attention,
+ * with the asynchronous softmax or by chunks, few of which do not grow
  */
 #include "cl/cl.h"
 
@@ -37,7 +38,8 @@ static int print_attention(int head_dim, bool async, bool chunks)
         int32_t knob[WF_LEN(v->tile)];
         memcpy(knob, v->tile, sizeof knob);
         if (chunks) knob[4] = 32; /* rows that are short enough to be simulated have grown chunks */
-        if (v->configure == wf_cl_configure_attention_wgmma && knob[2] == async && !knob[3] == !chunks) return print_text(wf_cl_attention_ptx(knob, head_dim));
+        if (v->configure == wf_cl_configure_attention_wgmma && knob[2] == async && !knob[3] == !chunks)
+            return print_text(wf_cl_attention_ptx(knob, head_dim));
     }
     return 1;
 }
@@ -60,7 +62,8 @@ static int print_formats(void)
 
 static int print_weights(enum wf_dtype d, uint32_t rows, uint32_t k)
 {
-    size_t n = (size_t)rows * k, bytes = rows * wf_dtype_bytes(d, k), packed_bytes = wf_cl_weight_bytes(NULL, WF_CL_FRAGMENT_MAJOR, d, rows, k);
+    size_t n = (size_t)rows * k, bytes = rows * wf_dtype_bytes(d, k),
+           packed_bytes = wf_cl_weight_bytes(NULL, WF_CL_FRAGMENT_MAJOR, d, rows, k);
     float *x = malloc(n * sizeof *x);
     uint8_t *blocks = malloc(bytes), *packed = malloc(packed_bytes);
     bool ok = x && blocks && packed;
@@ -78,8 +81,11 @@ static int print_weights(enum wf_dtype d, uint32_t rows, uint32_t k)
 int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "formats")) return print_formats();
-    if (argc == 5 && !strcmp(argv[1], "weights")) return print_weights(dtype_of(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]));
-    if (argc >= 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]), argc > 3 && !strcmp(argv[3], "async"), argc > 3 && !strcmp(argv[3], "chunks"));
+    if (argc == 5 && !strcmp(argv[1], "weights"))
+        return print_weights(dtype_of(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]));
+    if (argc >= 3 && !strcmp(argv[1], "attention"))
+        return print_attention(atoi(argv[2]), argc > 3 && !strcmp(argv[3], "async"),
+                               argc > 3 && !strcmp(argv[3], "chunks"));
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->configure != wf_cl_configure_wgmma || v->tile[4] != 1) continue;

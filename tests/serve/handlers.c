@@ -1,5 +1,6 @@
-/* handlers: preloaded into the server, behaves as LLVM does inside an OpenCL driver: when the thread that loads the model begins, handlers
- * of signals are replaced by one that works once and then leaves the signal to the default action, which ends the process. */
+/* handlers: preloaded into the server, behaves as LLVM does inside an OpenCL driver: when the thread that loads the
+ * model begins, handlers of signals are replaced by one that works once and then leaves the signal to the default
+ * action, which ends the process. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,7 +22,8 @@ static void replace(void)
     sigaction(SIGINT, &sa, NULL);
 }
 
-__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*work)(void *), void *arg)
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                                                          void *(*work)(void *), void *arg)
 {
     int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
         (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(RTLD_NEXT, "pthread_create");

@@ -1,5 +1,6 @@
-/* build_once: asked for a kernel's binary, PoCL compiles it once more, for work-groups of any size, which costs as much as the kernel in use.
- * The cache of kernels and the helper that builds them ask; they have tests of their own, and tests of kernels do without them. */
+/* build_once: asked for a kernel's binary, PoCL compiles it once more, for work-groups of any size, which costs as much
+ * as the kernel in use. The cache of kernels and the helper that builds them ask; they have tests of their own, and
+ * tests of kernels do without them. */
 #ifndef WF_TEST_BUILD_ONCE_H
 #define WF_TEST_BUILD_ONCE_H
 

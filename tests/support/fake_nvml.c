@@ -1,5 +1,6 @@
-/* fake_nvml: NVIDIA's management library as far as weft reads power from it, for one device, whose numbers are files in the folder FAKE_NVML_STATE: `of` has its
- * address, `energy` millijoules, `milliwatts` what it draws; a file without a number is a device without that. `open` is there from init to shutdown. */
+/* fake_nvml: NVIDIA's management library as far as weft reads power from it, for one device, whose numbers are files in
+ * the folder FAKE_NVML_STATE: `of` has its address, `energy` millijoules, `milliwatts` what it draws; a file without a
+ * number is a device without that. `open` is there from init to shutdown. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* fewer: of many inputs that go the same ways and differ in their numbers alone, a test takes one of so many under the address sanitizer, which looks
- * at how memory is accessed; other builds take all. */
+/* fewer: of many inputs that go the same ways and differ in their numbers alone, a test takes one of so many under the
+ * address sanitizer, which looks at how memory is accessed; other builds take all. */
 #ifndef WF_TEST_FEWER_H
 #define WF_TEST_FEWER_H
 

@@ -4,7 +4,8 @@
 
 #include "engine/engine.h"
 
-/* Writes the plans of this engine as if they had been measured with all steps that it has, for a kept plan says with which. */
+/* Writes the plans of this engine as if they had been measured with all steps that it has, for a kept plan says with
+ * which. */
 static inline weft_status keep_plans(struct weft_engine *e, const char *path)
 {
     for (size_t i = 0; i + 1 < e->layout.plans.n; i++) {

@@ -302,7 +302,9 @@ static size_t null_rank(wf_dev *dev, const wf_call *c, const char *class, wf_can
     const wf_variant *list;
     size_t n = null_variants(dev, c->op, &list), found = 0;
     for (size_t i = 0; i < n && found < cap; i++)
-        if (!(list[i].flags & WF_ON_REQUEST) && (!class || !strcmp(class, list[i].class))) out[found++] = (wf_candidate_kernel){(int)i, state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
+        if (!(list[i].flags & WF_ON_REQUEST) && (!class || !strcmp(class, list[i].class)))
+            out[found++] = (wf_candidate_kernel){(int)i,
+                                                 state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
     return found;
 }
 
@@ -348,11 +350,19 @@ static const wf_dev_fns fns = {
 static size_t null_list(struct weft_device_info *out, size_t cap)
 {
     if (!cap) return 1;
-    *out = (struct weft_device_info){.id = "null", .name = "null device", .platform = "weft null",
-                                     .driver = WF_VERSION, .version = "fake", .tiers = "base",
-                                     .type = WEFT_DEVICE_OTHER, .available = state.c.available,
-                                     .memory = state.c.memory ? state.c.memory : 1ull << 40, .own_memory = state.c.own_memory ? state.c.memory : 0,
-                                     .max_alloc = state.c.max_alloc ? state.c.max_alloc : 1ull << 40, .compute_units = WF_MAX(1u, state.c.compute_units), .max_group = 1};
+    *out = (struct weft_device_info){.id = "null",
+                                     .name = "null device",
+                                     .platform = "weft null",
+                                     .driver = WF_VERSION,
+                                     .version = "fake",
+                                     .tiers = "base",
+                                     .type = WEFT_DEVICE_OTHER,
+                                     .available = state.c.available,
+                                     .memory = state.c.memory ? state.c.memory : 1ull << 40,
+                                     .own_memory = state.c.own_memory ? state.c.memory : 0,
+                                     .max_alloc = state.c.max_alloc ? state.c.max_alloc : 1ull << 40,
+                                     .compute_units = WF_MAX(1u, state.c.compute_units),
+                                     .max_group = 1};
     return 1;
 }
 
@@ -365,7 +375,8 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
     null_list(&dev->base.info, 1);
     dev->base.fns = &fns;
     dev->base.params = *p;
-    if (p->force && !strstr(p->force, "=null")) dev->base.params.force = NULL; /* those of other devices: one is as good as another */
+    if (p->force && !strstr(p->force, "=null"))
+        dev->base.params.force = NULL; /* those of other devices: one is as good as another */
     dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc)
                                        : dev->base.info.max_alloc;
     if (state.c.pci) wf_copy(dev->base.pci, sizeof dev->base.pci, state.c.pci);

@@ -1,5 +1,5 @@
-/* null_device: a device made of malloc, which a program that links null_device.c opens as "null". It does no arithmetic unless a test
- * lends it some, keeps a fake clock on which its queues overlap, and fails on demand. */
+/* null_device: a device made of malloc, which a program that links null_device.c opens as "null". It does no arithmetic
+ * unless a test lends it some, keeps a fake clock on which its queues overlap, and fails on demand. */
 #ifndef WF_NULL_H
 #define WF_NULL_H
 
@@ -27,7 +27,8 @@ enum wf_null_slot {
 typedef struct wf_null_config {
     enum wf_null_slot slot; /* the slot that fails */
     uint32_t nth;           /* at its nth call, counted from 1 over all null devices; 0: never */
-    uint32_t queue;         /* only calls on the queue that a device made as its first, second, ... (from 1) count; 0: all calls */
+    uint32_t
+        queue; /* only calls on the queue that a device made as its first, second, ... (from 1) count; 0: all calls */
     weft_status status;     /* with this status; 0: the work never ends, and waits for it time out at once */
     uint32_t variants;      /* of each op; 0: 1 */
     uint8_t flags[3];       /* of each variant (enum wf_variant_flag) */
@@ -36,16 +37,18 @@ typedef struct wf_null_config {
     weft_status (*compute)(const wf_call *);
     void (*bound)(const wf_call *);       /* is told of each call that is bound, or NULL */
     uint64_t (*transfer_ns)(uint64_t bytes); /* of a network node on the fake clock; NULL: 1000 */
-    uint64_t (*read_ns)(uint64_t bytes, bool beside); /* of a copy to the host; beside: another queue works; NULL: 1000 */
+    uint64_t (*read_ns)(uint64_t bytes,
+                        bool beside);     /* of a copy to the host; beside: another queue works; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
     uint32_t compute_units; /* 0: 1 */
     uint64_t available;     /* bytes of memory that nobody uses; 0: unknown */
     uint64_t memory, max_alloc; /* bytes; 0: 1 TiB */
     bool own_memory;        /* `memory` is not the host's */
-    uint64_t full;          /* bytes of buffers that it really has: those that would exceed them are refused; 0: no limit */
+    uint64_t full; /* bytes of buffers that it really has: those that would exceed them are refused; 0: no limit */
     const char *pci;        /* address on a bus; NULL: it has none */
-    double (*beside)(const wf_call *, enum wf_op other); /* factor of the cost of a call that begins while another queue works, last on this op (WF_N_OPS: a
-                                                            copy or transfer); NULL: 1 */
+    double (*beside)(const wf_call *,
+                     enum wf_op other); /* factor of the cost of a call that begins while another queue works, last on
+                                           this op (WF_N_OPS: a copy or transfer); NULL: 1 */
     uint64_t (*expected_ns)(const wf_call *); /* what rank() expects of a call; NULL: it does not know */
 } wf_null_config;
 

@@ -1,5 +1,5 @@
-/* part: long tests share their cases out over runs. Where WEFT_TEST_PART has a word AREA=K/N, a test of that area runs the cases of part K only; test.sh
- * sets it, by the commit, where nothing that they test has changed. */
+/* part: long tests share their cases out over runs. Where WEFT_TEST_PART has a word AREA=K/N, a test of that area runs
+ * the cases of part K only; test.sh sets it, by the commit, where nothing that they test has changed. */
 #ifndef WF_TEST_PART_H
 #define WF_TEST_PART_H
 

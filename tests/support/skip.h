@@ -1,5 +1,5 @@
-/* skip: how a test says that it was not run, and why, in a line that tests/count.py reads. Where CI is set that counts as a
- * failure, unless the reason says that other hardware is needed. */
+/* skip: how a test says that it was not run, and why, in a line that tests/count.py reads. Where CI is set that counts
+ * as a failure, unless the reason says that other hardware is needed. */
 #ifndef WF_TEST_SKIP_H
 #define WF_TEST_SKIP_H
 

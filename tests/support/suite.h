@@ -1,4 +1,5 @@
-/* suite: the cases of one file of tests/unit. Each file is a suite of the program `unit` (unit/unit.c), named like the file. */
+/* suite: the cases of one file of tests/unit. Each file is a suite of the program `unit` (unit/unit.c), named like the
+ * file. */
 #ifndef WF_TEST_SUITE_H
 #define WF_TEST_SUITE_H
 
@@ -39,7 +40,8 @@ static inline int remove_folder_at(const char *path)
         return cmocka_run_group_tests_name(#name, tests, setup, teardown); \
     }
 
-/* The same with a body of its own, which has the words of the command line that follow the suite's name in argv[1] and later. */
+/* The same with a body of its own, which has the words of the command line that follow the suite's name in argv[1] and
+ * later. */
 #define SUITE_MAIN(name)                    \
     int unit_##name(int argc, char **argv); \
     int unit_##name(int argc, char **argv)

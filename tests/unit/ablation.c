@@ -10,12 +10,15 @@ typedef struct table {
 
 static void on_row(void *user, const struct weft_ablation_row *r)
 {
-    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only", "overlap", "overlap + offload", "tuned"};
+    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only",
+                                                                                         "overlap", "overlap + offload",
+                                                                                         "tuned"};
     table *t = user;
     size_t load = 0, plan = 0;
     while (strcmp(loads[load], r->load)) assert_true(++load < 3);
     while (strcmp(plans[plan], r->plan)) assert_true(++plan < 5);
-    assert_true(r->us > 0 && r->spread_us == 0 && r->tokens == (load ? TOKENS : SEQS) && r->decodes < (load ? SEQS : SEQS + 1u));
+    assert_true(r->us > 0 && r->spread_us == 0 && r->tokens == (load ? TOKENS : SEQS) &&
+                r->decodes < (load ? SEQS : SEQS + 1u));
     t->speedup[load][plan] = r->speedup, t->watts[load][plan] = r->watts, t->joules[load][plan] = r->joules_per_token;
     assert_string_equal(r->power_source, r->watts > 0 ? "hwmon" : "not readable");
     t->n++;
@@ -25,20 +28,23 @@ static table ablate(void)
 {
     table t = {0};
     struct weft_engine *e = open_engine(1);
-    if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = on_row, .user = &t})) fail_msg("%s", weft_last_error());
+    if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = on_row, .user = &t}))
+        fail_msg("%s", weft_last_error());
     assert_int_equal(answer(e), WEFT_OK);
     weft_engine_close(e);
     return t;
 }
 
-/* Splitting costs a launch of each op more, and overlapping pays where attention and products hardly slow each other down. */
+/* Splitting costs a launch of each op more, and overlapping pays where attention and products hardly slow each other
+ * down. */
 static void test_ablation(void **state)
 {
     char *said;
     set_world(gains);
     table t = ablate();
     assert_int_equal(t.n, 12);
-    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][0] == 1 && t.speedup[load][1] < 1 && t.speedup[load][2] > t.speedup[load][1]);
+    for (size_t load = 0; load < 3; load++)
+        assert_true(t.speedup[load][0] == 1 && t.speedup[load][1] < 1 && t.speedup[load][2] > t.speedup[load][1]);
     assert_true(t.speedup[2][2] > 1);
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     free(said);
@@ -47,7 +53,8 @@ static void test_ablation(void **state)
     for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][4] >= 1 && t.watts[load][4] == 0);
 }
 
-/* Copies that are shorter than a step cost nothing on this device, and longer ones last as long as they last: four pages of 64 tokens. */
+/* Copies that are shorter than a step cost nothing on this device, and longer ones last as long as they last: four
+ * pages of 64 tokens. */
 static uint64_t read_time;
 
 static uint64_t fixed_read(uint64_t bytes, bool beside)
@@ -64,7 +71,9 @@ static void test_offload(void **state)
         wf_null_configure(&c);
         table t = ablate();
         assert_int_equal(t.n, 12);
-        for (size_t load = 0; load < 3; load++) assert_true(read_time ? t.speedup[load][3] < t.speedup[load][2] / 2 : t.speedup[load][3] == t.speedup[load][2]);
+        for (size_t load = 0; load < 3; load++)
+            assert_true(read_time ? t.speedup[load][3] < t.speedup[load][2] / 2
+                                  : t.speedup[load][3] == t.speedup[load][2]);
     }
 }
 
@@ -77,7 +86,8 @@ static void test_ablation_draws(void **state)
     assert_int_equal(t.n, 12);
     for (size_t load = 0; load < 3; load++)
         for (size_t plan = 0; plan < 4; plan++)
-            if (!(t.watts[load][plan] > OTHER_W && t.watts[load][plan] < PRODUCT_W && t.joules[load][plan] > 0)) fail_msg("load %zu, plan %zu: %g W", load, plan, t.watts[load][plan]);
+            if (!(t.watts[load][plan] > OTHER_W && t.watts[load][plan] < PRODUCT_W && t.joules[load][plan] > 0))
+                fail_msg("load %zu, plan %zu: %g W", load, plan, t.watts[load][plan]);
     assert_true(t.joules[0][1] > t.joules[0][0]); /* split: each op is launched twice */
     wf_power_configure(NULL);
 }
@@ -92,7 +102,9 @@ static void test_ablation_refuses(void **state)
     struct weft_engine *e = open_engine(1);
     table t = {0};
     assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .rounds = 2}), WEFT_ERR_ARG);
-    assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .user = &t, .stop = stop_at_once}), WEFT_ERR_CANCELLED);
+    assert_int_equal(
+        weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .user = &t, .stop = stop_at_once}),
+        WEFT_ERR_CANCELLED);
     assert_int_equal(t.n, 0);
     weft_engine_close(e);
     e = open_engine(2);
@@ -107,26 +119,32 @@ static void test_ablation_without_a_damaged_plan(void **state)
     assert_int_equal(ablate().n, 12);
 }
 
-/* ---- small engines ------------------------------------------------------------------------------------------------- */
+/* ---- small engines ----------------------------------------------------------------------------------------------- */
 
 static void count_loads(void *user, const struct weft_ablation_row *r)
 {
     bool prefill = strcmp(r->load, "decode") != 0;
-    assert_true(r->us > 0 && r->tokens > 0 && prefill == (r->decodes < r->tokens) && (r->decodes > 0 || !strcmp(r->load, "prefill")));
+    assert_true(r->us > 0 && r->tokens > 0 && prefill == (r->decodes < r->tokens) &&
+                (r->decodes > 0 || !strcmp(r->load, "prefill")));
     *(uint32_t *)user += !strcmp(r->plan, "no split");
 }
 
-/* As many kinds of load as there are: a step of both needs two sequences, two tokens, and pages for a prompt and a decode. */
+/* As many kinds of load as there are: a step of both needs two sequences, two tokens, and pages for a prompt and a
+ * decode. */
 static void test_small_engines(void **state)
 {
-    static const uint32_t seqs[] = {1, 2, SEQS}, contexts[] = {1, 16, CONTEXT}, tokens[] = {1, 2, SEQS, 4 * CONTEXT}, kv[] = {1, SEQS};
+    static const uint32_t seqs[] = {1, 2, SEQS}, contexts[] = {1, 16, CONTEXT}, tokens[] = {1, 2, SEQS, 4 * CONTEXT},
+                          kv[] = {1, SEQS};
     set_world(gains);
     for (size_t i = 0; i < WF_LEN(seqs) * WF_LEN(contexts) * WF_LEN(tokens) * WF_LEN(kv); i++) {
         uint32_t loads = 0, s = seqs[i % 3], c = contexts[i / 3 % 3], t = tokens[i / 9 % 4], k = kv[i / 36];
         struct weft_engine *e = open_small(s, c, t, k);
-        bool never = e->layout.limits.seqs == 1 || e->layout.limits.step_tokens == 1, always = !never && wf_limits_guaranteed_pages(&e->layout.limits) > e->layout.limits.seq_pages;
-        if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads})) fail_msg("-c %u: %s", c, weft_last_error());
-        if (loads < 2u + always || loads > 3u - never) fail_msg("%u sequences of %u tokens, steps of %u, a KV cache of %u: %u loads", s, c, t, k, loads);
+        bool never = e->layout.limits.seqs == 1 || e->layout.limits.step_tokens == 1,
+             always = !never && wf_limits_guaranteed_pages(&e->layout.limits) > e->layout.limits.seq_pages;
+        if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads}))
+            fail_msg("-c %u: %s", c, weft_last_error());
+        if (loads < 2u + always || loads > 3u - never)
+            fail_msg("%u sequences of %u tokens, steps of %u, a KV cache of %u: %u loads", s, c, t, k, loads);
         weft_engine_close(e);
     }
 }
@@ -143,7 +161,8 @@ static void test_fewer_pages(void **state)
         struct weft_engine *e = open_small(SEQS, CONTEXT, TOKENS, SEQS);
         e->layout.apart.pages = CONTEXT / e->sched.p.page_tokens + SEQS;
         enum weft_status s = tunes ? weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)
-                                   : weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads});
+                                   : weft_ablation(e, &(struct weft_ablation_params){
+                                                          .rounds = 3, .on_row = count_loads, .user = &loads});
         if (s) fail_msg("%s", weft_last_error());
         fclose(f);
         assert_int_equal(loads, tunes ? 0 : 3);

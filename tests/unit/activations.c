@@ -1,4 +1,5 @@
-/* activations: how many bytes a token of a step takes in the buffers of a model of known shape, and that nothing is read after it died. */
+/* activations: how many bytes a token of a step takes in the buffers of a model of known shape, and that nothing is
+ * read after it died. */
 #include "support/null_device.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- bytes a token ------------------------------------------------------------------------------------------------- */
+/* ---- bytes a token ----------------------------------------------------------------------------------------------- */
 
 typedef struct shape {
     struct weft_model *m;
@@ -21,7 +22,9 @@ static shape open_shape(const char *name, enum wf_dtype act, enum wf_dtype resid
 {
     shape s = {0};
     assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = name, .layers = 3}, &s.m), WEFT_OK);
-    assert_int_equal(wf_model_build(s.m->arch, s.m->file, &s.m->hp, &(wf_build_params){act, residual, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w), WEFT_OK);
+    assert_int_equal(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
+                                    &(wf_build_params){act, residual, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w),
+                     WEFT_OK);
     assert_int_equal(wf_graph_end(&s.g), WEFT_OK);
     return s;
 }
@@ -65,7 +68,8 @@ static wf_dev *open_device(enum fusion fusion, wf_dev_fns *fns)
 }
 
 /* n_parts 1: the sequential plan. */
-static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype residual, enum fusion fusion, uint32_t n_parts)
+static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype residual, enum fusion fusion,
+                              uint32_t n_parts)
 {
     wf_dev_fns fns;
     shape s = open_shape(name, act, residual);
@@ -82,9 +86,10 @@ static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype
     return bytes;
 }
 
-/* A residual stream of F32, a normalised input, and the feed-forward's widest value, in F16: 16,384 + 8,192 + 28,672. A device that
- * never keeps the normalised input needs only two of these; one without fused kernels has gate and up, and what SiLU makes of them in
- * gate's place: 16,384 + 8,192 + 57,344. In F16 the residual stream takes 8,192. Of experts it lies beside them. */
+/* A residual stream of F32, a normalised input, and the feed-forward's widest value, in F16: 16,384 + 8,192 + 28,672. A
+ * device that never keeps the normalised input needs only two of these; one without fused kernels has gate and up, and
+ * what SiLU makes of them in gate's place: 16,384 + 8,192 + 57,344. In F16 the residual stream takes 8,192. Of experts
+ * it lies beside them. */
 static void test_bytes_a_token(void **state)
 {
     for (uint32_t parts = 1; parts <= 3; parts++) {
@@ -96,7 +101,7 @@ static void test_bytes_a_token(void **state)
     }
 }
 
-/* ---- what is dead ---------------------------------------------------------------------------------------------------- */
+/* ---- what is dead ------------------------------------------------------------------------------------------------ */
 
 enum { N_TOKENS = 60 };
 typedef struct poisoner {
@@ -123,7 +128,9 @@ static bool replaced(const poisoner *x, const wf_node *n, int32_t value)
     const wf_plan *p = &x->e->layout.plans.list[0];
     for (int i = 0; i < WF_MAX_OUT; i++) {
         int32_t out = wf_node_out(n, (size_t)i);
-        if (out >= 0 && out != value && p->buffer_of[out] >= 0 && same_columns(p, out, value) && read_later(&x->e->layout.graph, n, out)) return true;
+        if (out >= 0 && out != value && p->buffer_of[out] >= 0 && same_columns(p, out, value) &&
+            read_later(&x->e->layout.graph, n, out))
+            return true;
     }
     return false;
 }
@@ -131,12 +138,14 @@ static bool replaced(const poisoner *x, const wf_node *n, int32_t value)
 static weft_status fill_rows(poisoner *x, wf_queue *q, const wf_view *v)
 {
     uint64_t bytes = wf_dtype_bytes(v->dtype, v->cols) & ~3ull, pitch = wf_dtype_bytes(v->dtype, v->stride);
-    for (uint32_t r = 0; r < v->rows; r++, x->filled++) WF_TRY(wf_fill(q, v->buf, v->offset + r * pitch, bytes, 0x7fc07fc0u)); /* NaN in F32 and F16 */
+    for (uint32_t r = 0; r < v->rows; r++, x->filled++)
+        WF_TRY(wf_fill(q, v->buf, v->offset + r * pitch, bytes, 0x7fc07fc0u)); /* NaN in F32 and F16 */
     return wf_finish(q);
 }
 
 /* A wf_exec_observer: NaN in every operand that nobody reads later. */
-static weft_status poison_dead(void *user, wf_queue *q, const wf_node *n, const wf_batch *b, uint32_t first, const wf_call *c)
+static weft_status poison_dead(void *user, wf_queue *q, const wf_node *n, const wf_batch *b, uint32_t first,
+                               const wf_call *c)
 {
     poisoner *x = user;
     const wf_graph *g = &x->e->layout.graph;
@@ -169,13 +178,25 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
     struct weft_request *r;
     story s = {.n = 0};
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
-    struct weft_engine_params ep = {.device = "cpu", .context = 256, .n_seqs = 16, .threads = 1, .max_batched_tokens = 16, .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}};
+    struct weft_engine_params ep = {
+        .device = "cpu",
+        .context = 256,
+        .n_seqs = 16,
+        .threads = 1,
+        .max_batched_tokens = 16,
+        .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}};
     if (weft_engine_open(m, &ep, &e)) fail_msg("%s", weft_last_error());
     assert_int_equal(e->layout.limits.pool.n, parts);
     s.pool_bytes = wf_unified_pool_bytes(&e->layout.limits.pool);
     poisoner x = {.e = e};
-    if (poison) wf_exec_observe(e->exec, poison_dead, &x); /* the engine is idle; its lock publishes this along with the request */
-    struct weft_request_params p = {.prompt = "Once upon a time there was a little dog who had a red ball and", .max_tokens = N_TOKENS, .ignore_eos = true, .on_event = on_event, .user = &s};
+    if (poison)
+        wf_exec_observe(e->exec, poison_dead,
+                        &x); /* the engine is idle; its lock publishes this along with the request */
+    struct weft_request_params p = {.prompt = "Once upon a time there was a little dog who had a red ball and",
+                                    .max_tokens = N_TOKENS,
+                                    .ignore_eos = true,
+                                    .on_event = on_event,
+                                    .user = &s};
     assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
     weft_request_free(r);
@@ -195,7 +216,7 @@ static void test_nothing_dead_is_read(void **state)
     assert_true(as_ever.filled == 0 && poisoned.filled > 1000);
 }
 
-/* ---- one space for pages and activations ----------------------------------------------------------------------------- */
+/* ---- one space for pages and activations ------------------------------------------------------------------------- */
 
 typedef struct span {
     const wf_buf *buf;
@@ -248,10 +269,13 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
     wf_limits_unify_pool(&l, &s.g, &p.list[0], 256, d->max_alloc);
     assert_int_equal(l.pool.n, parts);
     assert_true(wf_limits_guaranteed_pages(&l) == pages);
-    if (parts) assert_true((l.pages - pages) * wf_page_bytes(&s.g) > acts * 6 / 10 && wf_unified_pool_bytes(&l.pool) <= all + acts);
+    if (parts)
+        assert_true((l.pages - pages) * wf_page_bytes(&s.g) > acts * 6 / 10 &&
+                    wf_unified_pool_bytes(&l.pool) <= all + acts);
     assert_int_equal(wf_memory_init(&m, d, &s.g, &p.list[0], &l), WEFT_OK);
     m.limits.pages = l.pages;
-    for (size_t i = 0; i < m.kv.n_slabs; i++) m.kv.slabs[i].buf = (wf_buf *)(uintptr_t)(i + 1); /* as if they were there */
+    for (size_t i = 0; i < m.kv.n_slabs; i++)
+        m.kv.slabs[i].buf = (wf_buf *)(uintptr_t)(i + 1); /* as if they were there */
     for (size_t i = 0; i < m.steps.n_slabs; i++) m.steps.slabs[i].buf = (wf_buf *)(uintptr_t)(i + 100);
     for (uint32_t tokens = 1; tokens <= 1024; tokens = tokens * 3 + 1) check_step(&m, tokens, WF_MIN(tokens, 64u));
     check_step(&m, 1024, 64);
@@ -262,7 +286,8 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
     close_shape(&s);
 }
 
-/* A router with a bias has no matrix: its scores come of a product of their own. Layers before and behind may have other routers. */
+/* A router with a bias has no matrix: its scores come of a product of their own. Layers before and behind may have
+ * other routers. */
 static void test_routers_without_a_matrix(void **state)
 {
     wf_dev_fns fns;
@@ -297,7 +322,7 @@ static void test_story_in_several_buffers(void **state)
     assert_memory_equal(one.ids, two.ids, sizeof one.ids);
 }
 
-/* ---- workspaces ------------------------------------------------------------------------------------------------------ */
+/* ---- workspaces -------------------------------------------------------------------------------------------------- */
 
 static uint64_t activation_bytes(const wf_null_config *c)
 {
@@ -306,7 +331,9 @@ static uint64_t activation_bytes(const wf_null_config *c)
     struct weft_stats stats;
     wf_null_configure(c);
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
-    if (weft_engine_open(m, &(struct weft_engine_params){.device = "null", .context = 128, .max_batched_tokens = 64}, &e)) fail_msg("%s", weft_last_error());
+    if (weft_engine_open(m, &(struct weft_engine_params){.device = "null", .context = 128, .max_batched_tokens = 64},
+                         &e))
+        fail_msg("%s", weft_last_error());
     weft_engine_stats(e, &stats);
     weft_engine_close(e);
     weft_model_close(m);
@@ -318,7 +345,9 @@ static void test_workspaces(void **state)
 {
     uint64_t all = activation_bytes(NULL), omitted = activation_bytes(&(wf_null_config){.fused = true});
     assert_true(omitted < all);
-    assert_int_equal(activation_bytes(&(wf_null_config){.fused = true, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_UNSUPPORTED}), all);
+    assert_int_equal(activation_bytes(&(wf_null_config){
+                         .fused = true, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_UNSUPPORTED}),
+                     all);
     wf_null_configure(NULL);
 }
 

@@ -63,7 +63,8 @@ static void test_broken_files(void **state)
         {HEAD TWO "layer -1 1 1\n", "line 4: want 'layer N'"},
         {HEAD TWO "layer\n", "line 4: want 'layer N'"},
         {HEAD TWO TWO, "line 4: layer 1 appears twice"},
-        {HEAD "layer 0 1\n", "line 2: layer 0 has 1 windows: want 4, one for each query head, or 2, one for each KV head"},
+        {HEAD "layer 0 1\n",
+         "line 2: layer 0 has 1 windows: want 4, one for each query head, or 2, one for each KV head"},
         {HEAD "layer 0\n", "line 2: layer 0 has 0 windows"},
         {HEAD "layer 0 1 2 3\n", "line 2: layer 0 has 3 windows"},
         {HEAD "layer 0 1 2 3 4 5\n", "line 2: layer 0 has 5 windows"},
@@ -116,7 +117,8 @@ static void write_first_layer(const struct weft_model *m, uint32_t n_heads)
     int at = snprintf(text, sizeof text, HEAD "sink 3\n");
     for (uint32_t i = 0; i < m->hp.n_layer; i++) {
         at += snprintf(text + at, sizeof text - (size_t)at, "layer %u", i);
-        for (uint32_t h = 0; h < n_heads; h++) at += snprintf(text + at, sizeof text - (size_t)at, " %u", i ? 0 : 10 + h);
+        for (uint32_t h = 0; h < n_heads; h++)
+            at += snprintf(text + at, sizeof text - (size_t)at, " %u", i ? 0 : 10 + h);
         at += snprintf(text + at, sizeof text - (size_t)at, "\n");
     }
     write_bytes(text, (size_t)at);

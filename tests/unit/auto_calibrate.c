@@ -1,4 +1,5 @@
-/* auto_calibrate: when an engine measures ranges by itself, what it keeps of that, and that a start which measures leads to what a later one finds. */
+/* auto_calibrate: when an engine measures ranges by itself, what it keeps of that, and that a start which measures
+ * leads to what a later one finds. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +141,8 @@ static void later_starts_are_alike(void **state)
 /* Most rows of another text, which `weft calibrate` measures, are in the middle of them. */
 static void ranges_are_those_of_a_text(void **state)
 {
-    static const char text[] = "One day a little girl found a red ball by the door. She gave it to the cat, and the cat was happy. They played until the sun went down.";
+    static const char text[] = "One day a little girl found a red ball by the door. She gave it to the cat, and the "
+                               "cat was happy. They played until the sun went down.";
     struct weft_engine_params p = usual();
     struct weft_engine *e = NULL;
     struct weft_calibration *c = NULL;
@@ -148,10 +150,13 @@ static void ranges_are_those_of_a_text(void **state)
     struct weft_model *m = open_model(model_path);
     p.calibration = "none";
     if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c)) fail_msg("%s", weft_last_error());
+    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c))
+        fail_msg("%s", weft_last_error());
     for (int i = 0; i < LAYERS; i++) {
-        if (o.ranges[i].a < o.ranges[i].b) assert_true(weft_logit_quantile(&c->layers[i].rows, 0.5) > o.ranges[i].phi + WF_PHI_F16_A);
-        if (o.ranges[i].a < o.ranges[i].b) assert_true(weft_logit_quantile(&c->layers[i].rows, 0.5) < o.ranges[i].phi + WF_PHI_B);
+        if (o.ranges[i].a < o.ranges[i].b)
+            assert_true(weft_logit_quantile(&c->layers[i].rows, 0.5) > o.ranges[i].phi + WF_PHI_F16_A);
+        if (o.ranges[i].a < o.ranges[i].b)
+            assert_true(weft_logit_quantile(&c->layers[i].rows, 0.5) < o.ranges[i].phi + WF_PHI_B);
     }
     weft_calibration_free(c);
     weft_engine_close(e);
@@ -160,7 +165,9 @@ static void ranges_are_those_of_a_text(void **state)
 
 static void damaged_entries_are_measured_again(void **state)
 {
-    static const char *const damage[] = {"truncate -s 100 '%s'", "truncate -s -1 '%s'", "printf x | dd of='%s' bs=1 seek=90 conv=notrunc status=none", "printf foreign > '%s'", ": > '%s'"};
+    static const char *const damage[] = {"truncate -s 100 '%s'", "truncate -s -1 '%s'",
+                                         "printf x | dd of='%s' bs=1 seek=90 conv=notrunc status=none",
+                                         "printf foreign > '%s'", ": > '%s'"};
     char path[640] = "";
     opened first = open_usual();
     assert_int_equal(find_entry(NULL, path, sizeof path), 1);
@@ -224,7 +231,8 @@ static void not_where_it_would_not_be_used(void **state)
     is_none(RANDOM, &none, "");
     none.calibration = NULL;
     is_none(RANDOM, &none, "a model that is no file is not measured");
-    is_none(WEFT_DEMO, &(struct weft_engine_params){.device = "cpu", .context = CONTEXT, .threads = 1}, "a model that is no file is not measured");
+    is_none(WEFT_DEMO, &(struct weft_engine_params){.device = "cpu", .context = CONTEXT, .threads = 1},
+            "a model that is no file is not measured");
 }
 
 /* Names, in *p, a file by which the device has these rates. */
@@ -237,7 +245,8 @@ static void set_rates(const char *rates, char path[400], struct weft_engine_para
     snprintf(path, 400, "%s/rates.tune", cache);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fprintf(f, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\ncost device %s\n", list[cpu].name, list[cpu].platform, list[cpu].compute_units, rates);
+    fprintf(f, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\ncost device %s\n", list[cpu].name, list[cpu].platform,
+            list[cpu].compute_units, rates);
     fclose(f);
     p->tuned = path;
 }
@@ -265,7 +274,8 @@ static void few_tokens_where_it_takes_a_while(void **state)
     set_rates("read=1,f32=0.0004,f16=0.0004,q8=0.0004", path, &p);
     opened few = open_at(model_path, &p);
     said_only("measured on 128 tokens");
-    for (int i = 0; i < LAYERS; i++) assert_int_equal(few.ranges[i].a < few.ranges[i].b, all.ranges[i].a < all.ranges[i].b);
+    for (int i = 0; i < LAYERS; i++)
+        assert_int_equal(few.ranges[i].a < few.ranges[i].b, all.ranges[i].a < all.ranges[i].b);
     opened again = open_usual(); /* on a faster machine, as it were */
     said_only(KEPT);
     assert_memory_equal(few.ranges, again.ranges, sizeof few.ranges);
@@ -329,7 +339,8 @@ static void kernel_that_is_named(void **state)
     opened forced = open_at(model_path, &p);
     said_only(MEASURED);
     assert_in_range(forced.n_async, 1, LAYERS - 1); /* those that fit, not the ones that stood in */
-    for (int i = 0; i < LAYERS; i++) assert_int_equal(first.ranges[i].a < first.ranges[i].b, forced.ranges[i].a < forced.ranges[i].b);
+    for (int i = 0; i < LAYERS; i++)
+        assert_int_equal(first.ranges[i].a < first.ranges[i].b, forced.ranges[i].a < forced.ranges[i].b);
 }
 
 static void on_progress(void *user, const char *what, double fraction)
@@ -372,7 +383,8 @@ static void on_first_piece(void *user, const char *what, double fraction)
     *nth = -1;
 }
 
-/* One allocation fails while pieces are measured, in a step or between two: the engine opens without ranges, and says why. */
+/* One allocation fails while pieces are measured, in a step or between two: the engine opens without ranges, and says
+ * why. */
 static void opens_without_memory_to_measure(void **state)
 {
     int without = 0;
@@ -383,7 +395,8 @@ static void opens_without_memory_to_measure(void **state)
         opened o = open_at(model_path, &p);
         atomic_store(&test_alloc_countdown, -1);
         if (strstr(said, MEASURED)) shell("rm -r '%s'%s", entries, ""); /* it could do without */
-        else if (o.n_async || !strstr(said, "the softmax is synchronous: ") || !strstr(said, "out of host memory")) fail_msg("allocation %d: %s", i, said);
+        else if (o.n_async || !strstr(said, "the softmax is synchronous: ") || !strstr(said, "out of host memory"))
+            fail_msg("allocation %d: %s", i, said);
         else without++;
     }
     assert_true(without > 20);

@@ -1,5 +1,5 @@
-/* The class of kernels that --deterministic takes for a shape, on a device of this test's, whose kernels have a least and a largest number of
- * rows. The backend's own choice is the first in its list that can run a call. */
+/* The class of kernels that --deterministic takes for a shape, on a device of this test's, whose kernels have a least
+ * and a largest number of rows. The backend's own choice is the first in its list that can run a call. */
 #include <string.h>
 
 #include "select/batch_invariance.h"
@@ -30,7 +30,8 @@ static int pick(wf_dev *d, const wf_call *c, const char *class)
 {
     uint32_t rows = c->out[0].rows;
     for (size_t i = 0; i < n_kernels; i++)
-        if (rows >= kernels[i].least && rows <= kernels[i].most && (!class || !strcmp(class, variants[i].class))) return (int)i;
+        if (rows >= kernels[i].least && rows <= kernels[i].most && (!class || !strcmp(class, variants[i].class)))
+            return (int)i;
     return -1;
 }
 
@@ -66,21 +67,27 @@ static const uint8_t flag = WF_FOR_ANY_ROWS;
 /* Without the flag the class of one row serves all, however slow it is with many. */
 static void the_flag_takes_precedence(void **state)
 {
-    EXPECT("row", "row", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY), KERNEL("few", WF_TIER_SIMD, "both", 0, 1, 64), KERNEL("many", WF_TIER_SIMD, "both", 0, 65, ANY));
-    EXPECT("few", "many", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY), KERNEL("few", WF_TIER_SIMD, "both", flag, 1, 64), KERNEL("many", WF_TIER_SIMD, "both", flag, 65, ANY));
-    EXPECT("few", "many", KERNEL("row", WF_TIER_MATRIX, "row", 0, 1, ANY), KERNEL("many", WF_TIER_BASE, "both", flag, 65, ANY), KERNEL("few", WF_TIER_BASE, "both", flag, 1, 64));
+    EXPECT("row", "row", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY), KERNEL("few", WF_TIER_SIMD, "both", 0, 1, 64),
+           KERNEL("many", WF_TIER_SIMD, "both", 0, 65, ANY));
+    EXPECT("few", "many", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY),
+           KERNEL("few", WF_TIER_SIMD, "both", flag, 1, 64), KERNEL("many", WF_TIER_SIMD, "both", flag, 65, ANY));
+    EXPECT("few", "many", KERNEL("row", WF_TIER_MATRIX, "row", 0, 1, ANY),
+           KERNEL("many", WF_TIER_BASE, "both", flag, 65, ANY), KERNEL("few", WF_TIER_BASE, "both", flag, 1, 64));
 }
 
 /* A class that runs some numbers of rows only is none, nor is a kernel whose bits depend on the rest of the batch. */
 static void the_flag_promises_any_rows(void **state)
 {
-    EXPECT("row", "row", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY), KERNEL("few", WF_TIER_SIMD, "both", flag, 1, 64));
-    EXPECT("row", "row", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY), KERNEL("both", WF_TIER_SIMD, "both", WF_FOR_ANY_ROWS | WF_BATCH_DEPENDENT, 1, ANY));
+    EXPECT("row", "row", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY),
+           KERNEL("few", WF_TIER_SIMD, "both", flag, 1, 64));
+    EXPECT("row", "row", KERNEL("row", WF_TIER_SIMD, "row", 0, 1, ANY),
+           KERNEL("both", WF_TIER_SIMD, "both", WF_FOR_ANY_ROWS | WF_BATCH_DEPENDENT, 1, ANY));
 }
 
 static void of_two_flagged_the_higher_tier(void **state)
 {
-    EXPECT("simd", "simd", KERNEL("row", WF_TIER_BASE, "row", 0, 1, ANY), KERNEL("base", WF_TIER_BASE, "base", flag, 1, ANY), KERNEL("simd", WF_TIER_SIMD, "simd", flag, 1, ANY));
+    EXPECT("simd", "simd", KERNEL("row", WF_TIER_BASE, "row", 0, 1, ANY),
+           KERNEL("base", WF_TIER_BASE, "base", flag, 1, ANY), KERNEL("simd", WF_TIER_SIMD, "simd", flag, 1, ANY));
 }
 
 SUITE(batch_invariance, NULL, NULL, CASE(the_flag_takes_precedence), CASE(the_flag_promises_any_rows),

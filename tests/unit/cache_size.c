@@ -1,5 +1,6 @@
-/* cache_size: how large a server's KV cache is by default, and how many sequences it is for. On devices that are only described, expected values come
- * from the models' shapes; on the null device engines take what it has, and less where it has less than it says. */
+/* cache_size: how large a server's KV cache is by default, and how many sequences it is for. On devices that are only
+ * described, expected values come from the models' shapes; on the null device engines take what it has, and less where
+ * it has less than it says. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,16 +21,18 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
     if (level == WEFT_LOG_WARN) snprintf(said + n, sizeof said - n, "%s\n", line);
 }
 
-/* ---- devices by their numbers ------------------------------------------------------------------------------------------ */
+/* ---- devices by their numbers ------------------------------------------------------------------------------------ */
 
 static struct weft_model *model_of(const char *shape, const char *type)
 {
     struct weft_model *m = NULL;
-    if (weft_model_open(&(struct weft_model_params){.shape = shape, .type = type}, &m)) fail_msg("%s", weft_last_error());
+    if (weft_model_open(&(struct weft_model_params){.shape = shape, .type = type}, &m))
+        fail_msg("%s", weft_last_error());
     return m;
 }
 
-static struct weft_budget budget_of(const struct weft_model *m, const struct weft_device_info *d, const struct weft_engine_params *p)
+static struct weft_budget budget_of(const struct weft_model *m, const struct weft_device_info *d,
+                                    const struct weft_engine_params *p)
 {
     struct weft_budget b;
     if (weft_device_budget(m, p, d, &b)) fail_msg("%s", weft_last_error());
@@ -38,7 +41,13 @@ static struct weft_budget budget_of(const struct weft_model *m, const struct wef
 
 static struct weft_device_info card(uint64_t memory, uint64_t free, uint64_t max_alloc)
 {
-    return (struct weft_device_info){.id = "opencl:0.0", .name = "a card", .type = WEFT_DEVICE_GPU, .own_memory = memory, .memory = memory, .available = free, .max_alloc = max_alloc};
+    return (struct weft_device_info){.id = "opencl:0.0",
+                                     .name = "a card",
+                                     .type = WEFT_DEVICE_GPU,
+                                     .own_memory = memory,
+                                     .memory = memory,
+                                     .available = free,
+                                     .max_alloc = max_alloc};
 }
 
 /* bytes: of a token in the KV cache; full: the sequences cannot use more. */
@@ -64,7 +73,8 @@ static void caches_are_what_cards_leave(void **state)
         struct weft_model *m = model_of(cards[i].shape, cards[i].type);
         struct weft_device_info d = card(cards[i].memory, cards[i].free, cards[i].max_alloc);
         struct weft_budget b = budget_of(m, &d, &(struct weft_engine_params){.memory_utilization = cards[i].part});
-        uint64_t may = (uint64_t)((double)(d.available ? d.available : d.memory) * (double)cards[i].part), each = cards[i].bytes * b.context;
+        uint64_t may = (uint64_t)((double)(d.available ? d.available : d.memory) * (double)cards[i].part),
+                 each = cards[i].bytes * b.context;
         uint64_t contexts = (may - b.weights - b.activations) / each, taken = b.weights + b.activations + b.kv;
         assert_int_equal(b.kv_bytes_per_token, cards[i].bytes);
         assert_true(taken <= may);
@@ -107,7 +117,8 @@ static void what_was_given_stays(void **state)
 {
     struct weft_model *m = model_of("llama3-8b", "F16");
     struct weft_device_info d = card(141 * GIB, 0, 35 * GIB);
-    struct weft_budget b = budget_of(m, &d, &(struct weft_engine_params){.memory_utilization = 0.9f, .kv_memory = 45 * GIB});
+    struct weft_budget b = budget_of(m, &d,
+                                     &(struct weft_engine_params){.memory_utilization = 0.9f, .kv_memory = 45 * GIB});
     assert_int_equal(b.kv, 45 * GIB);
     assert_int_equal(b.n_seqs, 90);
     b = budget_of(m, &d, &(struct weft_engine_params){.memory_utilization = 0.9f, .n_seqs = 5});
@@ -121,15 +132,17 @@ static void what_was_given_stays(void **state)
     assert_int_equal(b.n_seqs, 1);
     b = budget_of(m, &d, &(struct weft_engine_params){.memory_utilization = 0.9f, .max_batched_tokens = 100});
     assert_int_equal(b.n_seqs, 100); /* each has a token in a step */
-    assert_int_equal(weft_device_budget(m, &(struct weft_engine_params){.memory_utilization = 1.5f}, &d, &b), WEFT_ERR_ARG);
+    assert_int_equal(weft_device_budget(m, &(struct weft_engine_params){.memory_utilization = 1.5f}, &d, &b),
+                     WEFT_ERR_ARG);
     weft_model_close(m);
 }
 
-/* ---- engines ------------------------------------------------------------------------------------------------------------ */
+/* ---- engines ----------------------------------------------------------------------------------------------------- */
 
 static struct weft_engine_params server(void)
 {
-    return (struct weft_engine_params){.device = "null", .context = CONTEXT, .memory_utilization = 0.5f, .calibration = "none"};
+    return (struct weft_engine_params){
+        .device = "null", .context = CONTEXT, .memory_utilization = 0.5f, .calibration = "none"};
 }
 
 /* WEFT_OK: the engine ran a request. */
@@ -142,7 +155,9 @@ static enum weft_status open_once(const struct weft_engine_params *p, const wf_n
     enum weft_status s = weft_engine_open(demo, p, &e);
     if (s) return s;
     assert_int_equal(weft_engine_budget(e, b), WEFT_OK);
-    assert_int_equal(weft_submit(e, &(struct weft_request_params){.prompt = "One day", .max_tokens = 3, .ignore_eos = true}, &r), WEFT_OK);
+    assert_int_equal(
+        weft_submit(e, &(struct weft_request_params){.prompt = "One day", .max_tokens = 3, .ignore_eos = true}, &r),
+        WEFT_OK);
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
     weft_request_free(r);
     weft_engine_close(e);
@@ -187,7 +202,8 @@ static void the_report_has_the_engines_sequences(void **state)
     assert_int_equal(all.workspace, same.workspace);
 }
 
-/* Every buffer in turn cannot be allocated, once: the cache becomes smaller if it is one of those that it lies in, or of those behind them. */
+/* Every buffer in turn cannot be allocated, once: the cache becomes smaller if it is one of those that it lies in, or
+ * of those behind them. */
 static void a_shortage_makes_the_cache_smaller(void **state)
 {
     wf_null_config c = memory_for(100);
@@ -202,7 +218,8 @@ static void a_shortage_makes_the_cache_smaller(void **state)
         assert_int_equal(wf_null_alive(), 0);
         if (s == WEFT_OK && wf_null_calls(WF_NULL_BUF_CREATE) < c.nth) break;
         if (s) assert_int_equal(s, WEFT_ERR_NOMEM), failed++;
-        else if (!strstr(said, "becomes smaller")) assert_int_equal(b.kv, whole.kv); /* memory of the host that cannot be pinned */
+        else if (!strstr(said, "becomes smaller"))
+            assert_int_equal(b.kv, whole.kv); /* memory of the host that cannot be pinned */
         else assert_true(b.kv < whole.kv && b.kv > whole.kv * 3 / 4), smaller++;
     }
     assert_true(smaller > 1 && failed > 0);
@@ -235,7 +252,8 @@ SUITE_MAIN(cache_size)
     const struct CMUnitTest tests[] = {CASE(caches_are_what_cards_leave), CASE(one_context_stays),
         CASE(shared_memory_is_left_to_others), CASE(what_was_given_stays), CASE(engines_take_what_devices_leave),
         CASE(the_report_has_the_engines_sequences), CASE(a_shortage_makes_the_cache_smaller), CASE(little_is_enough)};
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &demo)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &demo))
+        return fprintf(stderr, "%s\n", weft_last_error()), 1;
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(demo);

@@ -41,14 +41,16 @@ static struct weft_logit_histogram uniform(double low, double high)
 {
     struct weft_logit_histogram l = {.min = low, .max = high, .bins = calloc(WEFT_LOGIT_BINS, sizeof *l.bins)};
     assert_non_null(l.bins);
-    for (int i = 0; i < 100000; i++, l.n++) l.bins[(size_t)((low + (high - low) * i / 1e5 - WEFT_LOGIT_LOW) / WEFT_LOGIT_STEP)]++;
+    for (int i = 0; i < 100000; i++, l.n++)
+        l.bins[(size_t)((low + (high - low) * i / 1e5 - WEFT_LOGIT_LOW) / WEFT_LOGIT_STEP)]++;
     return l;
 }
 
 static void test_quantiles(void **state)
 {
     struct weft_logit_histogram l = uniform(-3, 7), none = {.bins = l.bins};
-    for (double part = 0; part <= 1; part += 0.01) assert_true(fabs(weft_logit_quantile(&l, part) - (-3 + 10 * part)) <= WEFT_LOGIT_STEP);
+    for (double part = 0; part <= 1; part += 0.01)
+        assert_true(fabs(weft_logit_quantile(&l, part) - (-3 + 10 * part)) <= WEFT_LOGIT_STEP);
     assert_true(isnan(weft_logit_quantile(&none, 0.5)));
     free(l.bins);
 }
@@ -76,7 +78,8 @@ static void test_rule(void **state)
 
 static void test_good_files(void **state)
 {
-    static const char *const good[] = {HEAD TWO, HEAD "# remark\n\n \t\n" TWO, TWO, "weft-calibration 1\r\nmodel 1000 bytes\r\n" TWO};
+    static const char *const good[] = {HEAD TWO, HEAD "# remark\n\n \t\n" TWO, TWO,
+                                       "weft-calibration 1\r\nmodel 1000 bytes\r\n" TWO};
     for (size_t i = 0; i < WF_LEN(good); i++) {
         wf_phi p[2] = {{0}};
         char text[512];
@@ -173,8 +176,10 @@ static unsigned used_layers(const struct weft_model *m, const char *file, wf_op_
 static void write_layers(const struct weft_model *m, uint32_t n, const char *range)
 {
     char text[8192];
-    int at = snprintf(text, sizeof text, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)weft_model_info(m)->file_bytes);
-    for (uint32_t i = 0; i < n; i++) at += snprintf(text + at, sizeof text - (size_t)at, "layer %u phi 4.25 %s\n", i, i ? range : "a -2 b 10");
+    int at = snprintf(text, sizeof text, "weft-calibration 1\nmodel %llu bytes\n",
+                      (unsigned long long)weft_model_info(m)->file_bytes);
+    for (uint32_t i = 0; i < n; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "layer %u phi 4.25 %s\n", i, i ? range : "a -2 b 10");
     write_bytes(text, (size_t)at);
 }
 
@@ -215,7 +220,8 @@ static void test_engine(void **state)
 static void test_round_trip(void **state)
 {
     struct weft_model *m = copy_of_demo();
-    struct weft_calibration_layer layers[2] = {{.all = uniform(-9, 30), .rows = uniform(2, 8)}, {.all = uniform(-9, 30), .rows = uniform(-90, 90)}};
+    struct weft_calibration_layer layers[2] = {{.all = uniform(-9, 30), .rows = uniform(2, 8)},
+                                               {.all = uniform(-9, 30), .rows = uniform(-90, 90)}};
     struct weft_calibration c = {.n_layers = 2, .n_tokens = 7, .context = 5, .layers = layers};
     wf_phi p[2];
     for (int i = 0; i < 2; i++) {
@@ -225,7 +231,8 @@ static void test_round_trip(void **state)
     assert_int_equal(weft_calibration_save(&c, m, path), WEFT_OK);
     assert_int_equal(wf_calibration_load(path, weft_model_info(m)->file_bytes, 2, p), WEFT_OK);
     for (int i = 0; i < 2; i++) {
-        assert_true(fabsf(p[i].phi - layers[i].phi) < 1e-4f && fabsf(p[i].a - layers[i].a) < 1e-4f && fabsf(p[i].b - layers[i].b) < 1e-4f);
+        assert_true(fabsf(p[i].phi - layers[i].phi) < 1e-4f && fabsf(p[i].a - layers[i].a) < 1e-4f &&
+                    fabsf(p[i].b - layers[i].b) < 1e-4f);
         assert_int_equal(wf_phi_fits(&p[i]), i == 0);
         free(layers[i].all.bins);
         free(layers[i].rows.bins);
@@ -240,7 +247,8 @@ static const wf_dev_fns *own_fns;
 static uint64_t page_bytes; /* K of a page in one layer */
 static unsigned page_reads;
 
-static weft_status count_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+static weft_status count_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *const *waits,
+                              uint32_t n_waits, wf_event *signal)
 {
     page_reads += size == page_bytes;
     return own_fns->read(q, buf, off, dst, size, waits, n_waits, signal);
@@ -252,7 +260,8 @@ static const char text[] = "One day a cat sat by the door. The cat was sad. A do
 static struct weft_engine *open_engine(struct weft_model *m)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu", .context = 128, .n_seqs = SEQS, .max_batched_tokens = 128, .page_tokens = PAGE, .threads = 1};
+    struct weft_engine_params p = {
+        .device = "cpu", .context = 128, .n_seqs = SEQS, .max_batched_tokens = 128, .page_tokens = PAGE, .threads = 1};
     if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
     page_bytes = wf_dtype_bytes(WF_F16, e->model->hp.n_kv_head * e->model->hp.head_dim * PAGE), page_reads = 0;
     own_fns = e->dev->fns;
@@ -260,18 +269,22 @@ static struct weft_engine *open_engine(struct weft_model *m)
 }
 
 /* With another way to read. */
-static weft_status calibrate(struct weft_engine *e, weft_status (*read)(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *), weft_stop_fn stop,
-                             struct weft_calibration **c)
+static weft_status calibrate(struct weft_engine *e,
+                             weft_status (*read)(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *,
+                                                 uint32_t, wf_event *),
+                             weft_stop_fn stop, struct weft_calibration **c)
 {
     wf_dev_fns fns = *own_fns;
     fns.read = read;
     e->dev->fns = &fns;
-    weft_status s = weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1, .stop = stop}, c);
+    weft_status s = weft_calibrate(
+        e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1, .stop = stop}, c);
     e->dev->fns = own_fns;
     return s;
 }
 
-/* Of each layer's keys only the pages of the sequence are read, not the whole pool, which may be most of a device's memory. */
+/* Of each layer's keys only the pages of the sequence are read, not the whole pool, which may be most of a device's
+ * memory. */
 static void test_pages_of_the_sequence(void **state)
 {
     struct weft_model *m = copy_of_demo();
@@ -297,14 +310,16 @@ static bool stop_in_step(void *user)
 }
 
 /* The first waits until what was answered has had its effect: then the question comes again. */
-static weft_status read_until_stopped(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+static weft_status read_until_stopped(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size,
+                                      wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     atomic_store(&reads, true);
     while (atomic_load(&stopped) < 2) wf_sleep_ns(1000000);
     return count_read(q, buf, off, dst, size, waits, n_waits, signal);
 }
 
-/* A step that is looked at ends behind the layer in which nobody wants it any more, which may be a minute before its last one. The engine goes on. */
+/* A step that is looked at ends behind the layer in which nobody wants it any more, which may be a minute before its
+ * last one. The engine goes on. */
 static void test_stops_between_layers(void **state)
 {
     struct weft_model *m = copy_of_demo();
@@ -313,7 +328,8 @@ static void test_stops_between_layers(void **state)
     assert_int_equal(calibrate(e, read_until_stopped, stop_in_step, &c), WEFT_ERR_CANCELLED);
     assert_null(c);
     assert_in_range(page_reads, 1, 128 / PAGE); /* of the first one */
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c)) fail_msg("%s", weft_last_error());
+    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c))
+        fail_msg("%s", weft_last_error());
     weft_calibration_free(c);
     weft_engine_close(e);
     weft_model_close(m);

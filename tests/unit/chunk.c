@@ -1,4 +1,5 @@
-/* chunk: which steps `weft tune --dataset` chooses for a load, on the null device, whose steps take as long as the test says; and the ratio that it keeps. */
+/* chunk: which steps `weft tune --dataset` chooses for a load, on the null device, whose steps take as long as the test
+ * says; and the ratio that it keeps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,9 @@ static double (*step_ms)(uint32_t tokens);
 /* Of an op that each layer has once. */
 static uint64_t cost(const wf_call *c)
 {
-    uint64_t ns = c->op == WF_OP_ROPE_KV && step_ms ? (uint64_t)(step_ms(c->out[0].rows) * MS / weft_model_info(model)->n_layer) : 0;
+    uint64_t ns = c->op == WF_OP_ROPE_KV && step_ms
+                      ? (uint64_t)(step_ms(c->out[0].rows) * MS / weft_model_info(model)->n_layer)
+                      : 0;
     test_clock_ahead += ns;
     return ns;
 }
@@ -68,7 +71,13 @@ static bool stop(void *user)
 static struct weft_engine *open_engine(const char *policy, const char *tuned)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .policy = policy, .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS, .tuned = tuned, .watchdog_ms = 1000000000};
+    struct weft_engine_params p = {.device = "null",
+                                   .policy = policy,
+                                   .n_seqs = SEQS,
+                                   .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS,
+                                   .tuned = tuned,
+                                   .watchdog_ms = 1000000000};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -78,7 +87,14 @@ static weft_status tune_with(weft_stop_fn stops, uint32_t prompt, uint32_t gener
     struct weft_engine *e = open_engine("sarathi", NULL);
     const uint32_t prompts[] = {prompt, prompt}, answers[] = {generated, generated};
     *t = (table){.n = 0};
-    struct weft_chunk_params p = {.prompts = prompts, .generated = answers, .n = 2, .path = path, .ratio = &t->ratio, .on_row = on_row, .stop = stops, .user = t};
+    struct weft_chunk_params p = {.prompts = prompts,
+                                  .generated = answers,
+                                  .n = 2,
+                                  .path = path,
+                                  .ratio = &t->ratio,
+                                  .on_row = on_row,
+                                  .stop = stops,
+                                  .user = t};
     weft_status s = weft_tune_chunk(e, &p, NULL, 0);
     weft_engine_close(e);
     return s;
@@ -93,7 +109,8 @@ static table tune(double (*ms)(uint32_t), uint32_t prompt, uint32_t generated)
     return t;
 }
 
-/* Time of a load with such steps, one step after another: prompts come with decodes, then what is left of the answers decodes alone. */
+/* Time of a load with such steps, one step after another: prompts come with decodes, then what is left of the answers
+ * decodes alone. */
 static double seconds(const struct weft_chunk_row *r, double (*ms)(uint32_t), double n, double prompt, double generated)
 {
     double time = 0, prompts = n * prompt, answers = n * generated;
@@ -116,7 +133,8 @@ static void rates(void **state)
             double rate = n * (p + d) / seconds(r, until_128, n, p, d);
             assert_true(r->chunk + r->decodes <= r->tokens && r->decodes < SEQS && r->decodes <= r->chunk * d / p + 1);
             bool true_rate = r->rate < 1.02 * rate && rate < 1.02 * r->rate; /* whole steps */
-            if (!true_rate) fail_msg("%g:%g, %s, %u tokens: %g tokens/s, not %g", p, d, r->policy, r->tokens, r->rate, rate);
+            if (!true_rate)
+                fail_msg("%g:%g, %s, %u tokens: %g tokens/s, not %g", p, d, r->policy, r->tokens, r->rate, rate);
         }
     }
 }
@@ -126,9 +144,11 @@ static void steps(void **state)
 {
     table t = tune(per_token, 500, 100);
     bool balanced = false;
-    for (const struct weft_chunk_row *r = t.rows; r < t.rows + t.n; r++) balanced |= r->tokens == 90 && r->decodes >= 14 && !strcmp(r->policy, "sarathi");
+    for (const struct weft_chunk_row *r = t.rows; r < t.rows + t.n; r++)
+        balanced |= r->tokens == 90 && r->decodes >= 14 && !strcmp(r->policy, "sarathi");
     assert_true(balanced && t.rows[0].tokens == 64 && t.rows[t.n - 1].tokens == TOKENS);
-    for (size_t i = 1; i < t.n; i++) assert_true(t.rows[i].tokens > t.rows[i - 1].tokens || strcmp(t.rows[i].policy, t.rows[i - 1].policy));
+    for (size_t i = 1; i < t.n; i++)
+        assert_true(t.rows[i].tokens > t.rows[i - 1].tokens || strcmp(t.rows[i].policy, t.rows[i - 1].policy));
 }
 
 static void choices(void **state)

@@ -1,5 +1,5 @@
-/* Products by CLBlast beyond what the op test sees: its kernels for large ones, panels in several parts, events, who picks it,
- * and that nothing of a device stays behind. */
+/* Products by CLBlast beyond what the op test sees: its kernels for large ones, panels in several parts, events, who
+ * picks it, and that nothing of a device stays behind. */
 #include "select/select.h"
 #include "unit/cl_test.h"
 
@@ -26,7 +26,8 @@ static void check(wf_dev *dev, wf_queue *q, wf_case c)
     c.op = WF_OP_GEMM;
     c.seed = 11;
     assert_int_equal(wf_check_new(reference, &c, &k), WEFT_OK);
-    if (wf_check_run(k, dev, q, wf_variant_find(dev, WF_OP_GEMM, "clblast"), false, &r)) fail_msg("%s", weft_last_error());
+    if (wf_check_run(k, dev, q, wf_variant_find(dev, WF_OP_GEMM, "clblast"), false, &r))
+        fail_msg("%s", weft_last_error());
     assert_true(r.supported);
     if (!r.ok) fail_msg("%s", r.message);
     wf_check_free(k);
@@ -46,15 +47,18 @@ static void check_on(wf_open_params p, const wf_case *c, size_t n)
 static size_t temporary(wf_queue *q, const wf_case *c)
 {
     size_t bytes = 0;
-    assert_int_equal(CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, c->m, c->n, c->k,
-                                                0, c->k, 0, c->k, 0, c->n, &((cl_q *)q)->q, &bytes), CLBlastSuccess);
+    assert_int_equal(CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, c->m,
+                                                c->n, c->k, 0, c->k, 0, c->k, 0, c->n, &((cl_q *)q)->q, &bytes),
+                     CLBlastSuccess);
     return bytes;
 }
 
-/* Small products take one kernel of its own; large ones others, behind some that pad the operands. The bound is the device's. */
+/* Small products take one kernel of its own; large ones others, behind some that pad the operands. The bound is the
+ * device's. */
 static void large_product(void **state)
 {
-    wf_case c = {.in = WF_F16, .weight = WF_Q8_0, .out = WF_F32, .m = 130, .n = 700, .k = 1216, .residual = true, .pad = 3};
+    wf_case c = {
+        .in = WF_F16, .weight = WF_Q8_0, .out = WF_F32, .m = 130, .n = 700, .k = 1216, .residual = true, .pad = 3};
     wf_dev *dev = open_first((wf_open_params){0});
     wf_queue *q;
     assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
@@ -70,8 +74,24 @@ static void large_product(void **state)
 static void panels_in_parts(void **state)
 {
     static const wf_case cases[] = {
-        {.in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 7, .n = 300, .k = 64, .bias = true, .residual = true, .pad = 5},
-        {.in = WF_F32, .weight = WF_Q8_0, .out = WF_F32, .m = 5, .n = 333, .k = 128, .bias = true, .residual = true, .in_place = true},
+        {.in = WF_F16,
+         .weight = WF_F16,
+         .out = WF_F16,
+         .m = 7,
+         .n = 300,
+         .k = 64,
+         .bias = true,
+         .residual = true,
+         .pad = 5},
+        {.in = WF_F32,
+         .weight = WF_Q8_0,
+         .out = WF_F32,
+         .m = 5,
+         .n = 333,
+         .k = 128,
+         .bias = true,
+         .residual = true,
+         .in_place = true},
         {.in = WF_F32, .weight = WF_Q4_0, .out = WF_F32, .m = 3, .n = 200, .k = 96},
     };
     check_on((wf_open_params){.max_alloc = 64 << 10}, cases, WF_LEN(cases));
@@ -89,7 +109,8 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
 static wf_dev *selected(const char *force)
 {
     wf_dev *dev;
-    if (wf_select_open("opencl:0.0", &(wf_open_params){.tier = WF_TIER_MATRIX, .force = force}, &dev)) fail_msg("%s", weft_last_error());
+    if (wf_select_open("opencl:0.0", &(wf_open_params){.tier = WF_TIER_MATRIX, .force = force}, &dev))
+        fail_msg("%s", weft_last_error());
     return dev;
 }
 
@@ -184,7 +205,8 @@ static void nothing_stays_behind(void **state)
 /* Its kernels may be those of another version at the next start, so they have no id to keep a passed self-test by. */
 static void its_kernels_have_no_id(void **state)
 {
-    static const wf_case product = {.op = WF_OP_GEMM, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
+    static const wf_case product = {
+        .op = WF_OP_GEMM, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
     wf_dev *dev = open_first((wf_open_params){0});
     wf_buf *buf;
     wf_check *k;

@@ -1,4 +1,5 @@
-/* Decode attention: with rings of keys in local memory, where those fit and are taken, and on the matrix units of others than NVIDIA. */
+/* Decode attention: with rings of keys in local memory, where those fit and are taken, and on the matrix units of
+ * others than NVIDIA. */
 #include "unit/cl_offline.h"
 
 #include "select/batch_invariance.h"
@@ -10,7 +11,13 @@ static wf_call attention(uint32_t seqs, uint32_t keys, uint32_t head_dim, uint32
     enum { KV_HEADS = 8, PAGE = 16 };
     wf_call c = {.op = WF_OP_ATTENTION, .variant = -1};
     uint32_t row = heads * head_dim, page = KV_HEADS * PAGE * head_dim, pages = (keys + PAGE - 1) / PAGE * seqs;
-    c.p = (wf_op_params){.n_head = heads, .n_kv_head = KV_HEADS, .head_dim = head_dim, .page_tokens = PAGE, .max_kv = keys, .max_q = 1, .scale = 1};
+    c.p = (wf_op_params){.n_head = heads,
+                         .n_kv_head = KV_HEADS,
+                         .head_dim = head_dim,
+                         .page_tokens = PAGE,
+                         .max_kv = keys,
+                         .max_q = 1,
+                         .scale = 1};
     c.in[WF_ATTENTION_Q] = c.out[WF_ATTENTION_O] = (wf_view){&stand_in, 0, seqs, row, row, WF_F16, 0};
     c.in[WF_ATTENTION_K_POOL] = c.in[WF_ATTENTION_V_POOL] = (wf_view){&stand_in, 0, pages, page, page, WF_F16, 0};
     c.in[WF_ATTENTION_SEQ] = c.in[WF_ATTENTION_POS] = (wf_view){&stand_in, 0, 1, seqs, seqs, WF_I32, 0};
@@ -31,7 +38,8 @@ static cl_dev *with_rings(uint32_t local_kib)
 static int32_t ring_bytes(const cl_launch *l)
 {
     int32_t d = knob(l, "D"), warps = (int32_t)l->group / 32, pair = 2 * d + 4;
-    int32_t slot = 2 * (8 * d * 2 + 64) + 4 * (4 * d * 2 + 32), sums = warps * (knob(l, "COLS") / 2 * pair * 4 + 8 * 8) + 8;
+    int32_t slot = 2 * (8 * d * 2 + 64) + 4 * (4 * d * 2 + 32),
+            sums = warps * (knob(l, "COLS") / 2 * pair * 4 + 8 * 8) + 8;
     return warps * knob(l, "SLOTS") * (slot + 8) + sums;
 }
 
@@ -94,13 +102,15 @@ static void decodes_with_a_share(void **state)
 static cl_dev *with_lanes(uint32_t lanes)
 {
     cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
-    d->ref.caps = (cl_caps){.gpu = true, .max_group = 256, .units = 96, .local_bytes = 64 << 10, .lanes = lanes, .tier = WF_TIER_MATRIX};
+    d->ref.caps = (cl_caps){
+        .gpu = true, .max_group = 256, .units = 96, .local_bytes = 64 << 10, .lanes = lanes, .tier = WF_TIER_MATRIX};
     d->base.fns = &offline_fns;
     return d;
 }
 
-/* AMD's and Intel's matrix units: rows of one sequence for each KV head, padded to the unit's; chunks of keys where those are too few for the
- * device. With --deterministic kernels of one class for decodes and prompts. A head that the unit has no registers for is the base tier's. */
+/* AMD's and Intel's matrix units: rows of one sequence for each KV head, padded to the unit's; chunks of keys where
+ * those are too few for the device. With --deterministic kernels of one class for decodes and prompts. A head that the
+ * unit has no registers for is the base tier's. */
 static void decodes_on_other_units(void **state)
 {
     static const struct {

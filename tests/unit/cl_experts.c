@@ -9,8 +9,10 @@ static void experts_by_pairs(void **state)
         uint32_t tokens, n;
         uint8_t layout;
         const char *variant;
-    } cases[] = {{1, 14336, 1, "row_int16"}, {2, 14336, 1, "flat8"}, {1, 1536, 1, "flat8_split"}, {16, 14336, 1, "flat8"}, {40, 14336, 1, "flat16"}, {100, 14336, 1, "frag64"},
-                 {512, 14336, 1, "frag256"}, {1, 14344, 1, NULL}, {1, 14336, 0, "gemv"}, {64, 14336, 0, "mma16"}, {512, 14336, 0, "mma64"}};
+    } cases[] = {{1, 14336, 1, "row_int16"}, {2, 14336, 1, "flat8"},   {1, 1536, 1, "flat8_split"},
+                 {16, 14336, 1, "flat8"},    {40, 14336, 1, "flat16"}, {100, 14336, 1, "frag64"},
+                 {512, 14336, 1, "frag256"}, {1, 14344, 1, NULL},      {1, 14336, 0, "gemv"},
+                 {64, 14336, 0, "mma16"},    {512, 14336, 0, "mma64"}};
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -21,8 +23,8 @@ static void experts_by_pairs(void **state)
     }
 }
 
-/* Gate and up of experts are one product and one launch with SiLU, with the kernels that dense ones have for it; other gates and rows as in the
- * file have SILU_MUL behind, and so do those with a bias. */
+/* Gate and up of experts are one product and one launch with SiLU, with the kernels that dense ones have for it; other
+ * gates and rows as in the file have SILU_MUL behind, and so do those with a bias. */
 static void experts_gates(void **state)
 {
     static const struct {
@@ -56,16 +58,17 @@ static void experts_gates(void **state)
     }
 }
 
-/* One launch for few tokens and as much of W as one work-group reads in little time, which lies as in the file. Lanes follow from the experts
- * alone: the bits of a token must not depend on others. */
+/* One launch for few tokens and as much of W as one work-group reads in little time, which lies as in the file. Lanes
+ * follow from the experts alone: the bits of a token must not depend on others. */
 static void routers_of_few_tokens(void **state)
 {
     static const struct {
         uint32_t tokens, experts, k;
         uint8_t layout;
         int32_t lanes; /* 0: in pieces */
-    } cases[] = {{1, 8, 4096, 0, 512}, {8, 8, 4096, 0, 512}, {9, 8, 4096, 0, 0}, {1, 4, 4096, 0, 1024}, {1, 64, 2048, 0, 64}, {1, 256, 512, 0, 32},
-                 {1, 257, 256, 0, 0},  {1, 128, 2048, 0, 0}, {1, 8, 4096, 1, 0}};
+    } cases[] = {{1, 8, 4096, 0, 512},  {8, 8, 4096, 0, 512}, {9, 8, 4096, 0, 0},
+                 {1, 4, 4096, 0, 1024}, {1, 64, 2048, 0, 64}, {1, 256, 512, 0, 32},
+                 {1, 257, 256, 0, 0},   {1, 128, 2048, 0, 0}, {1, 8, 4096, 1, 0}};
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns, d->base.has_fused_router = true;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -84,7 +87,8 @@ static void routers_of_few_tokens(void **state)
         assert_int_equal(l.groups, cases[i].tokens);
         assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
     }
-    wf_call scores = wf_piece_of(&(wf_call){.op = WF_OP_ROUTER, .in = {with_router(9, 8, 64).out[WF_ROUTER_SCORES_WS]}}, WF_PIECE_WHOLE);
+    wf_call scores = wf_piece_of(&(wf_call){.op = WF_OP_ROUTER, .in = {with_router(9, 8, 64).out[WF_ROUTER_SCORES_WS]}},
+                                 WF_PIECE_WHOLE);
     assert_string_equal(wf_cl_variant_at(WF_OP_ROUTER, best_of(d, &scores))->name, "naive");
 }
 

@@ -10,18 +10,20 @@ static int pick_but_tree(wf_dev *d, const wf_call *c, const char *class)
     return c->op == WF_OP_RMSNORM ? -1 : pick_in_class(d, c, class);
 }
 
-/* One class for any number of rows, and within it tiles that fit them: as many parts of K as few rows need and many bear. A share of the
- * device takes other tiles of that class, be it the first call of its shape. */
+/* One class for any number of rows, and within it tiles that fit them: as many parts of K as few rows need and many
+ * bear. A share of the device takes other tiles of that class, be it the first call of its shape. */
 static void batch_invariant_products(void **state)
 {
     static const struct {
         uint32_t m, n, k, groups;
         const char *variant;
-    } cases[] = {{1, 28672, 4096, 0, "flat_whole"},  {8, 28672, 4096, 0, "flat_whole"},      {9, 28672, 4096, 0, "narrow16"},
-                 {64, 28672, 4096, 0, "wgmma64"},
-                 {2048, 28672, 4096, 0, "packed256"}, {64, 4096, 14336, 3, "wgmma64_p4"},     {1, 4096, 14336, 0, "flat_k4"},     {2, 4096, 14336, 0, "narrow16_k4"},
-                 {64, 4096, 14336, 0, "wgmma64_k4"},  {256, 4096, 14336, 0, "wgmma128_k4"},   {2048, 4096, 14336, 0, "packed192_p4"},
-                 {1, 6144, 4096, 0, "flat_k4"},   {2048, 6144, 4096, 0, "packed192_p4"}};
+    } cases[] = {{1, 28672, 4096, 0, "flat_whole"},      {8, 28672, 4096, 0, "flat_whole"},
+                 {9, 28672, 4096, 0, "narrow16"},        {64, 28672, 4096, 0, "wgmma64"},
+                 {2048, 28672, 4096, 0, "packed256"},    {64, 4096, 14336, 3, "wgmma64_p4"},
+                 {1, 4096, 14336, 0, "flat_k4"},         {2, 4096, 14336, 0, "narrow16_k4"},
+                 {64, 4096, 14336, 0, "wgmma64_k4"},     {256, 4096, 14336, 0, "wgmma128_k4"},
+                 {2048, 4096, 14336, 0, "packed192_p4"}, {1, 6144, 4096, 0, "flat_k4"},
+                 {2048, 6144, 4096, 0, "packed192_p4"}};
     wf_batch_invariance b = {0};
     cl_dev *d = with_wgmma();
     take_default_costs(d);
@@ -34,8 +36,9 @@ static void batch_invariant_products(void **state)
     wf_batch_invariance_reset(&b);
 }
 
-/* SiLU behind a product is one kernel for any number of rows, also of experts; a bias of experts, or a router's norm and scores,
- * for none: few rows would have other bits than many. A norm before a product is in its kernel where rows have room in local memory, with the bits of a norm alone. */
+/* SiLU behind a product is one kernel for any number of rows, also of experts; a bias of experts, or a router's norm
+ * and scores, for none: few rows would have other bits than many. A norm before a product is in its kernel where rows
+ * have room in local memory, with the bits of a norm alone. */
 static void batch_invariant_fusions(void **state)
 {
     static const uint32_t rows[] = {1, 8, 64, 2048};
@@ -58,7 +61,8 @@ static void batch_invariant_fusions(void **state)
         assert_int_equal(wf_pick_batch_invariant(&b, pick_but_tree, &d->base, &c), -1);
         wf_call experts = with_gates(rows[i], 14336, WF_CL_FRAGMENT_MAJOR), biased = experts;
         biased.in[WF_GROUPED_GEMM_BIAS] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 8 * 28672, 8 * 28672, WF_F32, 0};
-        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &biased), -1); /* first: that it has no class is not the others' */
+        assert_int_equal(wf_pick_batch_invariant(&b, pick_in_class, &d->base, &biased),
+                         -1); /* first: that it has no class is not the others' */
         v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &experts);
         assert_true(v >= 0);
         assert_string_equal(wf_variant_at(&d->base, WF_OP_GROUPED_GEMM, v)->class, "fragments");
@@ -75,7 +79,8 @@ static wf_call turning(uint32_t m, uint32_t heads, uint32_t kv_heads, uint32_t h
     uint32_t page = kv_heads * head * PAGE;
     wf_call c = product(m, (heads + 2 * kv_heads) * head, 4096);
     wf_buf *b = c.in[WF_GEMM_X].buf;
-    c.p = (wf_op_params){.rope = 1, .n_head = heads, .n_kv_head = kv_heads, .head_dim = head, .n_rot = head, .page_tokens = PAGE};
+    c.p = (wf_op_params){
+        .rope = 1, .n_head = heads, .n_kv_head = kv_heads, .head_dim = head, .n_rot = head, .page_tokens = PAGE};
     c.in[WF_GEMM_TABLE] = (wf_view){b, 0, 8192, head, head, WF_F32, 0};
     c.in[WF_GEMM_POS] = c.in[WF_GEMM_SLOT] = (wf_view){b, 0, m, 1, 1, WF_I32, 0};
     c.out[WF_GEMM_K_POOL] = c.out[WF_GEMM_V_POOL] = (wf_view){b, 0, PAGES, page, page, WF_F16, 0};
@@ -83,7 +88,8 @@ static wf_call turning(uint32_t m, uint32_t heads, uint32_t kv_heads, uint32_t h
     return c;
 }
 
-/* For any number of rows in one class, and not at all where pairs are halves of a head: they are interleaved as they are loaded. */
+/* For any number of rows in one class, and not at all where pairs are halves of a head: they are interleaved as they
+ * are loaded. */
 static void rotation_has_a_class(void **state)
 {
     static const uint32_t rows[] = {1, 8, 16, 64, 1024, 2048};

@@ -1,4 +1,5 @@
-/* How products are launched: local memory, work-groups, and in how many launches with what stands before and behind them. */
+/* How products are launched: local memory, work-groups, and in how many launches with what stands before and behind
+ * them. */
 #include "unit/cl_offline.h"
 #include "support/suite.h"
 
@@ -27,7 +28,8 @@ static wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
     wf_call c = product(m, 48 * head_dim, 4096);
     wf_buf *stand_in = c.in[WF_GEMM_X].buf;
     uint32_t page = 8 * 16 * head_dim;
-    c.p = (wf_op_params){.rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
+    c.p = (wf_op_params){
+        .rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
     c.out[WF_GEMM_GEMM_WS] = c.out[WF_GEMM_Y];
     c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 32 * head_dim;
     c.in[WF_GEMM_TABLE] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
@@ -42,8 +44,9 @@ static void rotations_behind_products(void **state)
     static const struct {
         uint32_t m, head_dim, n_rot, neox;
         const char *variant;
-    } cases[] = {{1, 128, 128, 0, "flat8"}, {8, 128, 128, 0, "flat8"}, {13, 256, 64, 0, "flat16"}, {1, 80, 40, 0, "flat8_split"},
-                 {1, 64, 64, 0, "flat8_split"}, {2, 128, 80, 0, "flat8"}, {2, 128, 128, 1, NULL}, {17, 128, 128, 0, NULL}};
+    } cases[] = {{1, 128, 128, 0, "flat8"},     {8, 128, 128, 0, "flat8"},     {13, 256, 64, 0, "flat16"},
+                 {1, 80, 40, 0, "flat8_split"}, {1, 64, 64, 0, "flat8_split"}, {2, 128, 80, 0, "flat8"},
+                 {2, 128, 128, 1, NULL},        {17, 128, 128, 0, NULL}};
     const cl_dev *d = with_units(132, 227);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = qkv(cases[i].m, cases[i].head_dim, cases[i].n_rot, cases[i].neox);
@@ -59,7 +62,8 @@ static void rotations_behind_products(void **state)
     }
 }
 
-/* Behind a norm few rows have as many work-groups as run at once, each of which normalises once for all of its tiles; else one a tile. */
+/* Behind a norm few rows have as many work-groups as run at once, each of which normalises once for all of its tiles;
+ * else one a tile. */
 static void work_groups_behind_a_norm(void **state)
 {
     static const struct {
@@ -68,8 +72,9 @@ static void work_groups_behind_a_norm(void **state)
         uint32_t n;
         bool norm;
         uint64_t groups;
-    } cases[] = {{"row_int16", WF_Q4_K, 28672, true, 3 * 132}, {"row_int16", WF_Q8_0, 28672, true, 2 * 132}, {"flat8", WF_F16, 28672, true, 2 * 132},
-                 {"flat8", WF_Q4_0, 6144, true, 192},          {"row_int16", WF_Q4_K, 28672, false, 896},    {"flat8", WF_F16, 28672, false, 896}};
+    } cases[] = {{"row_int16", WF_Q4_K, 28672, true, 3 * 132}, {"row_int16", WF_Q8_0, 28672, true, 2 * 132},
+                 {"flat8", WF_F16, 28672, true, 2 * 132},      {"flat8", WF_Q4_0, 6144, true, 192},
+                 {"row_int16", WF_Q4_K, 28672, false, 896},    {"flat8", WF_F16, 28672, false, 896}};
     const cl_dev *d = with_wgmma();
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = product(1, cases[i].n, 4096);
@@ -82,8 +87,8 @@ static void work_groups_behind_a_norm(void **state)
     }
 }
 
-/* Few rows in the order of wgmma: one work-group a multiprocessor, as large as the others, for X is kept by each; where more rounds would be needed the
- * norm is a launch of its own. */
+/* Few rows in the order of wgmma: one work-group a multiprocessor, as large as the others, for X is kept by each; where
+ * more rounds would be needed the norm is a launch of its own. */
 static void work_groups_that_keep_x(void **state)
 {
     static const struct {
@@ -91,9 +96,11 @@ static void work_groups_that_keep_x(void **state)
         uint32_t m, n, k;
         bool norm, silu;
         uint32_t group, groups; /* 0: in pieces */
-    } cases[] = {{"flat_whole", 1, 28672, 4096, true, true, 448, 128}, {"flat_k4", 1, 6144, 4096, true, false, 384, 128},  {"flat_k4", 1, 4096, 14336, false, false, 256, 128},
-                 {"flat_whole", 1, 57344, 4096, true, true, 448, 132}, {"flat_whole", 1, 28672, 4096, false, true, 64, 896}, {"flat_whole", 1, 128256, 4096, true, false, 0, 0},
-                 {"flat_k4", 2, 4096, 14336, false, false, 0, 0},      {"flat_k8", 4, 4096, 4096, true, false, 512, 128}};
+    } cases[] = {
+        {"flat_whole", 1, 28672, 4096, true, true, 448, 128}, {"flat_k4", 1, 6144, 4096, true, false, 384, 128},
+        {"flat_k4", 1, 4096, 14336, false, false, 256, 128},  {"flat_whole", 1, 57344, 4096, true, true, 448, 132},
+        {"flat_whole", 1, 28672, 4096, false, true, 64, 896}, {"flat_whole", 1, 128256, 4096, true, false, 0, 0},
+        {"flat_k4", 2, 4096, 14336, false, false, 0, 0},      {"flat_k8", 4, 4096, 4096, true, false, 512, 128}};
     const cl_dev *d = with_wgmma();
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = product(cases[i].m, cases[i].n, cases[i].k);
@@ -117,7 +124,8 @@ static void products_keep_what_follows(void **state)
         uint32_t m;
         bool wgmma;
         size_t parts;
-    } cases[] = {{4, true, 1}, {4, false, 1}, {12, true, 2}, {12, false, 2}, {64, true, 2}, {2048, true, 2}, {64, false, 2}};
+    } cases[] = {{4, true, 1},  {4, false, 1},   {12, true, 2}, {12, false, 2},
+                 {64, true, 2}, {2048, true, 2}, {64, false, 2}};
     static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank};
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         cl_dev *d = (cl_dev *)with_units(132, 227);
@@ -137,7 +145,8 @@ static void products_keep_what_follows(void **state)
         if (cases[i].parts != 2) continue;
         wf_call norm = wf_piece_of(&c, piece[0]), rest = wf_piece_of(&c, piece[1]);
         assert_int_equal(norm.op, WF_OP_RMSNORM);
-        assert_true(rest.op == WF_OP_GEMM && rest.p.silu && !rest.in[WF_GEMM_NORM].buf && !rest.out[WF_GEMM_NORM_WS].buf);
+        assert_true(rest.op == WF_OP_GEMM && rest.p.silu && !rest.in[WF_GEMM_NORM].buf &&
+                    !rest.out[WF_GEMM_NORM_WS].buf);
         assert_int_equal(rest.in[WF_GEMM_X].dtype, WF_F16);
     }
 }

@@ -34,7 +34,8 @@ static void check_product(uint32_t rows, uint32_t cols)
         for (uint32_t k = 0; k < cols; k += 16)
             for (uint32_t lane = 0; lane < 32; lane++)
                 for (uint32_t r = 0; r < 4; r++)
-                    for (uint32_t e = 0; e < 2; e++) y[row + a_row(lane, r)] += wf_half_to_float(*at++) * x[k + a_k(lane, r, e)];
+                    for (uint32_t e = 0; e < 2; e++)
+                        y[row + a_row(lane, r)] += wf_half_to_float(*at++) * x[k + a_k(lane, r, e)];
     for (uint32_t n = 0; n < padded; n++) {
         float want = 0;
         for (uint32_t k = 0; k < cols && n < rows; k++) want += wf_half_to_float(w[(size_t)n * cols + k]) * x[k];

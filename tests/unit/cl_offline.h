@@ -1,4 +1,5 @@
-/* What tests of the choice of kernels share: devices that nobody has to have, calls on operands without numbers, and what a kernel is launched with. */
+/* What tests of the choice of kernels share: devices that nobody has to have, calls on operands without numbers, and
+ * what a kernel is launched with. */
 #ifndef CL_OFFLINE_H
 #define CL_OFFLINE_H
 
@@ -21,8 +22,12 @@ static inline wf_dev *device(bool mma, enum wf_tier tier)
 static inline const cl_dev *with_units(uint32_t units, uint32_t local_kib)
 {
     cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
-    d->ref.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units, .nv_local_bytes = local_kib << 10,
-                              .tier = WF_TIER_MATRIX};
+    d->ref.caps = (cl_caps){.gpu = true,
+                            .nv_mma = true,
+                            .max_group = 1024,
+                            .units = units,
+                            .nv_local_bytes = local_kib << 10,
+                            .tier = WF_TIER_MATRIX};
     return d;
 }
 
@@ -88,7 +93,8 @@ static inline wf_call with_experts(uint32_t tokens, uint32_t n, uint32_t k, uint
 {
     wf_call c = product(tokens, n, k);
     c.op = WF_OP_GROUPED_GEMM;
-    c.in[WF_GROUPED_GEMM_W].dtype = WF_Q4_K, c.in[WF_GROUPED_GEMM_W].rows = 8 * n, c.in[WF_GROUPED_GEMM_W].layout = layout;
+    c.in[WF_GROUPED_GEMM_W].dtype = WF_Q4_K, c.in[WF_GROUPED_GEMM_W].rows = 8 * n,
+    c.in[WF_GROUPED_GEMM_W].layout = layout;
     c.in[WF_GROUPED_GEMM_IDS] = (wf_view){.buf = c.in[0].buf, .rows = tokens, .cols = 2, .stride = 2, .dtype = WF_I32};
     c.out[WF_GROUPED_GEMM_Y].cols = c.out[WF_GROUPED_GEMM_Y].stride = 2 * n;
     return c;
@@ -107,10 +113,13 @@ static inline wf_call with_router(uint32_t tokens, uint32_t experts, uint32_t k)
 {
     wf_call c = {.op = WF_OP_ROUTER, .p = {.scale = 1, .eps = 1e-5f}};
     wf_buf *buf = product(1, 16, 64).in[0].buf;
-    c.in[WF_ROUTER_X] = (wf_view){buf, 0, tokens, k, k, WF_F32, 0}, c.in[WF_ROUTER_W] = (wf_view){buf, 0, experts, k, k, WF_F32, 0};
+    c.in[WF_ROUTER_X] = (wf_view){buf, 0, tokens, k, k, WF_F32, 0},
+    c.in[WF_ROUTER_W] = (wf_view){buf, 0, experts, k, k, WF_F32, 0};
     c.in[WF_ROUTER_NORM] = (wf_view){buf, 0, 1, k, k, WF_F32, 0};
-    c.out[WF_ROUTER_IDS] = (wf_view){buf, 0, tokens, 2, 2, WF_I32, 0}, c.out[WF_ROUTER_WEIGHTS] = (wf_view){buf, 0, tokens, 2, 2, WF_F32, 0};
-    c.out[WF_ROUTER_Y] = (wf_view){buf, 0, tokens, k, k, WF_F16, 0}, c.out[WF_ROUTER_SCORES_WS] = (wf_view){buf, 0, tokens, experts, experts, WF_F32, 0};
+    c.out[WF_ROUTER_IDS] = (wf_view){buf, 0, tokens, 2, 2, WF_I32, 0},
+    c.out[WF_ROUTER_WEIGHTS] = (wf_view){buf, 0, tokens, 2, 2, WF_F32, 0};
+    c.out[WF_ROUTER_Y] = (wf_view){buf, 0, tokens, k, k, WF_F16, 0},
+    c.out[WF_ROUTER_SCORES_WS] = (wf_view){buf, 0, tokens, experts, experts, WF_F32, 0};
     return c;
 }
 

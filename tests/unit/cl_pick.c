@@ -66,10 +66,22 @@ static void products_follow_the_model(void **state)
         uint32_t m, n, k;
         const char *variant;
         enum wf_dtype w;
-    } fastest[] = {{1, 6144, 4096, "flat8"},         {8, 4096, 4096, "flat8_split"},  {16, 28672, 4096, "narrow16"},   {32, 28672, 4096, "wgmma32"},
-                   {128, 28672, 4096, "wgmma128"},   {1024, 6144, 4096, "packed192"}, {2048, 28672, 4096, "packed256"},
-                   {1, 28672, 4096, "row_int16", WF_Q4_0}, {1, 6144, 4096, "row_int16", WF_K6}, {1, 6144, 4096, "row_int16", WF_K8}, {1, 4096, 14336, "flat8_split", WF_Q6_K}, {2, 28672, 4096, "flat8", WF_Q4_0}, {16, 28672, 4096, "narrow16", WF_Q4_0},
-                   {64, 28672, 4096, "wgmma64", WF_Q4_0}, {64, 28672, 4096, "wgmma64", WF_Q8_0}, {128, 28672, 4096, "wgmma128", WF_Q4_0},
+    } fastest[] = {{1, 6144, 4096, "flat8"},
+                   {8, 4096, 4096, "flat8_split"},
+                   {16, 28672, 4096, "narrow16"},
+                   {32, 28672, 4096, "wgmma32"},
+                   {128, 28672, 4096, "wgmma128"},
+                   {1024, 6144, 4096, "packed192"},
+                   {2048, 28672, 4096, "packed256"},
+                   {1, 28672, 4096, "row_int16", WF_Q4_0},
+                   {1, 6144, 4096, "row_int16", WF_K6},
+                   {1, 6144, 4096, "row_int16", WF_K8},
+                   {1, 4096, 14336, "flat8_split", WF_Q6_K},
+                   {2, 28672, 4096, "flat8", WF_Q4_0},
+                   {16, 28672, 4096, "narrow16", WF_Q4_0},
+                   {64, 28672, 4096, "wgmma64", WF_Q4_0},
+                   {64, 28672, 4096, "wgmma64", WF_Q8_0},
+                   {128, 28672, 4096, "wgmma128", WF_Q4_0},
                    {2048, 28672, 4096, "packed256", WF_Q8_0}};
     cl_dev *d = with_wgmma();
     take_default_costs(d);
@@ -96,14 +108,17 @@ static void cuts_have_names(void **state)
     assert_false(wf_cl_supports(&d->base, &few, cut));
 }
 
-/* On a share of the device the tiles of the last round share their K, by as many work-groups as that round has room for; on all of it nobody measured
- * that, and batch-invariant kernels never do. */
+/* On a share of the device the tiles of the last round share their K, by as many work-groups as that round has room
+ * for; on all of it nobody measured that, and batch-invariant kernels never do. */
 static void last_round_is_short(void **state)
 {
     static const struct {
         uint32_t groups, shared_by, whole;
         const char *variant;
-    } cases[] = {{0, 0, 0, "packed256"}, {108, 5, 108, "packed256_tail"}, {96, 3, 96, "packed256_tail"}, {64, 0, 0, "packed256"}};
+    } cases[] = {{0, 0, 0, "packed256"},
+                 {108, 5, 108, "packed256_tail"},
+                 {96, 3, 96, "packed256_tail"},
+                 {64, 0, 0, "packed256"}};
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -112,7 +127,8 @@ static void last_round_is_short(void **state)
         c.max_groups = cases[i].groups;
         int v = best_of(d, &c);
         assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
-        assert_string_not_equal(wf_cl_variant_at(WF_OP_GEMM, pick_in_class(&d->base, &c, "wgmma"))->name, "packed256_tail");
+        assert_string_not_equal(wf_cl_variant_at(WF_OP_GEMM, pick_in_class(&d->base, &c, "wgmma"))->name,
+                                "packed256_tail");
         assert_true(wf_cl_configure(d, v, &c, &l));
         if (!cases[i].shared_by) continue;
         assert_int_equal(knob(&l, "SPLIT_K"), cases[i].shared_by);
@@ -121,10 +137,14 @@ static void last_round_is_short(void **state)
     }
 }
 
-/* `weft selftest` has a problem for each variant, one with rows enough for the largest tile and K enough for the most cuts. */
+/* `weft selftest` has a problem for each variant, one with rows enough for the largest tile and K enough for the most
+ * cuts. */
 static void selftest_meets_wgmma(void **state)
 {
-    static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants, .weight_layout = wf_cl_weight_layout};
+    static const wf_dev_fns fns = {.supports = wf_cl_supports,
+                                   .rank = wf_cl_rank,
+                                   .variants = wf_cl_variants,
+                                   .weight_layout = wf_cl_weight_layout};
     const wf_case *larger;
     wf_check *k;
     assert_true(wf_cases_larger(&larger) > 0 && larger[0].op == WF_OP_GEMM && larger[0].m > 128);

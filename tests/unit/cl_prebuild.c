@@ -1,5 +1,5 @@
-/* Compiling side by side: programs end in the kernel cache, where binding finds them; a helper that dies or hangs costs no more than time; and no
- * process or descriptor is left. */
+/* Compiling side by side: programs end in the kernel cache, where binding finds them; a helper that dies or hangs costs
+ * no more than time; and no process or descriptor is left. */
 #include "unit/cl_test.h"
 
 #include <dirent.h>
@@ -170,15 +170,19 @@ static void helpers_that_hang(void **state)
     nothing_is_lost();
 }
 
-/* The first does what the text says; once it is gone the others are real ones. Killed it may wait for its parent, but without a program. */
+/* The first does what the text says; once it is gone the others are real ones. Killed it may wait for its parent, but
+ * without a program. */
 static void use_first_helper(const char *does)
 {
     char text[1200], real[300] = "";
     ssize_t n = readlink("/proc/self/exe", real, sizeof real - 1);
     assert_true(n > 0);
     *strrchr(real, '/') = 0;
-    snprintf(text, sizeof text, "cd '%s'\nif mkdir first 2>/dev/null; then echo $$ >pid; mv pid first; %s; fi\nuntil [ -f first/pid ] && ! [ -e /proc/$(cat first/pid)/exe ]; do sleep 0.05; done\n"
-             "exec '%s/../../cl/weft-clbuild'", cache, does, real);
+    snprintf(text, sizeof text,
+             "cd '%s'\nif mkdir first 2>/dev/null; then echo $$ >pid; mv pid first; %s; fi\nuntil [ -f first/pid ] && "
+             "! [ -e /proc/$(cat first/pid)/exe ]; do sleep 0.05; done\n"
+             "exec '%s/../../cl/weft-clbuild'",
+             cache, does, real);
     use_helper(text);
 }
 

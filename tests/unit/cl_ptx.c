@@ -1,5 +1,5 @@
-/* The generated programs of wgmma and of its attention, without the device that runs them: sound as texts, and for NVIDIA's assembler, where there is
- * one. */
+/* The generated programs of wgmma and of its attention, without the device that runs them: sound as texts, and for
+ * NVIDIA's assembler, where there is one. */
 #include "unit/cl_test.h"
 #include "support/suite.h"
 
@@ -51,7 +51,8 @@ static void assemble(const char *text, const char *name)
     if (rc) fail_msg("%s does not assemble", name);
 }
 
-/* Not in sanitized builds: the texts are the same there, and the assembler, which takes most of this test's time, is not sanitized. */
+/* Not in sanitized builds: the texts are the same there, and the assembler, which takes most of this test's time, is
+ * not sanitized. */
 static bool can_assemble(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -86,7 +87,9 @@ static bool is_repeated(enum wf_dtype dtype)
     const cl_fragments *w = wf_cl_fragments(dtype);
     for (int d = 0; d < (int)dtype && w; d++) {
         const cl_fragments *f = wf_cl_fragments((enum wf_dtype)d);
-        if (f && f->bits == w->bits && f->group == w->group && f->min == w->min && f->zero == w->zero && !f->codes == !w->codes) return true;
+        if (f && f->bits == w->bits && f->group == w->group && f->min == w->min && f->zero == w->zero &&
+            !f->codes == !w->codes)
+            return true;
     }
     return false;
 }
@@ -100,14 +103,17 @@ static void wgmma_programs_are_sound(void **state)
         if (v->configure != wf_cl_configure_wgmma) continue;
         for (int dtype = 0; dtype < WF_N_WEIGHT_DTYPES; dtype++) {
             const cl_fragments *w = wf_cl_fragments((enum wf_dtype)dtype);
-            if (is_repeated((enum wf_dtype)dtype) || (dtype != WF_F16 && v->tile[4] != 1)) continue; /* cuts of K are the same text for all */
-            for (int more = 0; more < (dtype == WF_F16 ? 3 : 2) && w; more++, found++) { /* nothing, SiLU, the rotation, whose text no format changes */
+            if (is_repeated((enum wf_dtype)dtype) || (dtype != WF_F16 && v->tile[4] != 1))
+                continue; /* cuts of K are the same text for all */
+            for (int more = 0; more < (dtype == WF_F16 ? 3 : 2) && w;
+                 more++, found++) { /* nothing, SiLU, the rotation, whose text no format changes */
                 bool silu = more == 1;
                 cl_rotation rope = more == 2 ? (cl_rotation){128, 96} : (cl_rotation){0};
                 int32_t knob[WF_LEN(v->tile)];
                 memcpy(knob, v->tile, sizeof knob);
                 if (!knob[4]) knob[4] = 5; /* what a call decides */
-                check_program(wf_cl_wgmma_ptx(knob, silu, rope, w), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(knob, silu, w).resident);
+                check_program(wf_cl_wgmma_ptx(knob, silu, rope, w), v->name, kinds,
+                              MULTIPROCESSOR / wf_cl_wgmma_shape(knob, silu, w).resident);
             }
         }
     }
@@ -121,7 +127,8 @@ static void attention_programs_are_sound(void **state)
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
         if (v->configure != wf_cl_configure_attention_wgmma) continue;
-        for (int d = 64; d <= 128; d += 64) check_program(wf_cl_attention_ptx(v->tile, d), v->name, kinds, MULTIPROCESSOR);
+        for (int d = 64; d <= 128; d += 64)
+            check_program(wf_cl_attention_ptx(v->tile, d), v->name, kinds, MULTIPROCESSOR);
         found++;
     }
     assert_true(found > 0);

@@ -63,7 +63,10 @@ static float cell(wf_queue *q, wf_buf *b, int i)
 
 static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *wait, wf_event *signal)
 {
-    wf_call c = {.op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .waits = &wait, .n_waits = wait ? 1 : 0,
+    wf_call c = {.op = WF_OP_GEMM,
+                 .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"),
+                 .waits = &wait,
+                 .n_waits = wait ? 1 : 0,
                  .signal = signal};
     wf_view v = {.buf = b, .rows = 1, .cols = 1, .stride = 1};
     c.in[WF_GEMM_X] = c.in[WF_GEMM_W] = c.in[WF_GEMM_BIAS] = c.out[WF_GEMM_Y] = v;
@@ -96,7 +99,8 @@ static void ping_pong(void **state)
     f->buf_destroy(&d->base, b);
 }
 
-/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and back. */
+/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and
+ * back. */
 static void copies_wait(void **state)
 {
     wf_queue *work = queue_of(), *copies = queue_of();
@@ -197,7 +201,8 @@ static void too_much_memory(void **state)
     assert_false(d->base.lost);
 }
 
-/* Submits it until a wait of 1 ms is too short: this thread may get its processor back when the work is done. blocked: by the last flush. */
+/* Submits it until a wait of 1 ms is too short: this thread may get its processor back when the work is done. blocked:
+ * by the last flush. */
 static weft_status submit_until_late(wf_queue *q, const wf_call *c, uint64_t *blocked)
 {
     weft_status st = WEFT_OK;
@@ -222,7 +227,8 @@ static void watchdog(void **state)
     assert_int_equal(f->buf_create(&d->base, M * K * 4, &x), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
-    wf_call c = {.op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .max_groups = 1, .signal = e};
+    wf_call c = {
+        .op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .max_groups = 1, .signal = e};
     c.in[WF_GEMM_X] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
     c.in[WF_GEMM_W] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
     c.out[WF_GEMM_Y] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
@@ -260,7 +266,8 @@ static void offers(void **state)
     assert_int_equal(one[0].variant, all[0].variant);
     n = f->rank(&d->base, &c, "serial", all, WF_LEN(all));
     assert_true(n > 0);
-    for (size_t i = 0; i < n; i++) assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, all[i].variant)->class, "serial");
+    for (size_t i = 0; i < n; i++)
+        assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, all[i].variant)->class, "serial");
     assert_int_equal(f->rank(&d->base, &c, "no such class", all, WF_LEN(all)), 0);
 }
 
@@ -274,7 +281,8 @@ static uint32_t word_at(wf_queue *q, wf_buf *b, uint64_t off)
     return word;
 }
 
-/* A buffer is filled in pieces of 256 MiB: what begins in one and ends in the next but one, in the last, and what is a whole buffer. */
+/* A buffer is filled in pieces of 256 MiB: what begins in one and ends in the next but one, in the last, and what is a
+ * whole buffer. */
 static void fills_of_several_pieces(void **state)
 {
     const uint64_t mib = 1 << 20, size = 530 * mib, begin = 200 * mib + 4, end = 520 * mib + 8;
@@ -295,10 +303,12 @@ static void fills_of_several_pieces(void **state)
 
 /* In front of the driver's. */
 static size_t largest_launch;
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset, const size_t *global, const size_t *local,
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dims,
+                                                       const size_t *offset, const size_t *global, const size_t *local,
                                                        cl_uint n, const cl_event *waits, cl_event *event)
 {
-    cl_int (*next)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint, const cl_event *, cl_event *);
+    cl_int (*next)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint,
+                   const cl_event *, cl_event *);
     *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueNDRangeKernel");
     largest_launch = WF_MAX(largest_launch, global[0]);
     return next(q, k, dims, offset, global, local, n, waits, event);

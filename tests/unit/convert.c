@@ -1,5 +1,5 @@
-/* convert: a conversion that is stopped, or has no memory or no room on the disk, leaves nothing behind but a message, and a file that it was
- * to replace as it was. */
+/* convert: a conversion that is stopped, or has no memory or no room on the disk, leaves nothing behind but a message,
+ * and a file that it was to replace as it was. */
 #include "support/wraps.h"
 #include "base/base.h"
 #include "support/suite.h"
@@ -44,7 +44,10 @@ static int remove_top(void **state)
 
 static weft_status convert(const char *model, const char *type, bool (*stop)(void *), int *calls)
 {
-    return weft_convert(&(struct weft_convert_params){.path = model, .out = out, .type = type, .force = true, .threads = 1, .stop = stop, .user = calls}, NULL);
+    return weft_convert(
+        &(struct weft_convert_params){
+            .path = model, .out = out, .type = type, .force = true, .threads = 1, .stop = stop, .user = calls},
+        NULL);
 }
 
 /* ---- tests --------------------------------------------------------------------------------------------- */

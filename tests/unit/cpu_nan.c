@@ -50,8 +50,9 @@ static void check(const wf_call *c, const float *without, uint32_t bad, uint32_t
         for (uint32_t n = 0; n < N; n++) {
             float got = floats(y)[m * N + n];
             if (m == bad ? isfinite(got) : got != without[m * N + n])
-                fail_msg("%s, %s, %u rows: %g in row %u, element %u, gives %g in row %u, column %u", wf_variant_at(dev, WF_OP_GEMM, c->variant)->name,
-                         wf_dtypes[c->in[WF_GEMM_W].dtype].name, c->out[WF_GEMM_Y].rows, (double)what, bad, at, (double)got, m, n);
+                fail_msg("%s, %s, %u rows: %g in row %u, element %u, gives %g in row %u, column %u",
+                         wf_variant_at(dev, WF_OP_GEMM, c->variant)->name, wf_dtypes[c->in[WF_GEMM_W].dtype].name,
+                         c->out[WF_GEMM_Y].rows, (double)what, bad, at, (double)got, m, n);
         }
 }
 
@@ -89,8 +90,9 @@ SUITE_MAIN(cpu_nan)
 {
     const struct CMUnitTest tests[] = {CASE(products_keep_what_is_no_number)};
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 2};
-    if (wf_dev_open("cpu", &p, &dev) || wf_queue_create(dev, &queue) || wf_buf_create(dev, sizeof(float) * M_MAX * K, &x) ||
-        wf_buf_create(dev, sizeof(float) * N * K, &w) || wf_buf_create(dev, sizeof(float) * M_MAX * N, &y))
+    if (wf_dev_open("cpu", &p, &dev) || wf_queue_create(dev, &queue) ||
+        wf_buf_create(dev, sizeof(float) * M_MAX * K, &x) || wf_buf_create(dev, sizeof(float) * N * K, &w) ||
+        wf_buf_create(dev, sizeof(float) * M_MAX * N, &y))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     wf_buf_destroy(x);

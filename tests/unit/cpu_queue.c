@@ -92,7 +92,8 @@ static void test_order(void **state)
     dev->fns->close(dev);
 }
 
-/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and back. */
+/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and
+ * back. */
 static void test_copies_wait(void **state)
 {
     wf_dev *dev = open_with(2);
@@ -214,7 +215,8 @@ static void test_threads_agree(void **state)
     }
 }
 
-/* A queue that waits for something that never comes is a lost device, and can still be closed; also behind its events, as wf_finish does. */
+/* A queue that waits for something that never comes is a lost device, and can still be closed; also behind its events,
+ * as wf_finish does. */
 static void test_timeout(void **state)
 {
     wf_dev *dev = open_with(2);
@@ -333,7 +335,8 @@ static void test_few_of_a_team(void **state)
     wf_call c = {.out[0] = view_of(b, 0, 1, 4)};
     const uint32_t *ran = b->host;
     alone a = alone_of(4);
-    for (uint32_t i = 0; i < TURNS * 4; i++) assert_int_equal(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}), WEFT_OK);
+    for (uint32_t i = 0; i < TURNS * 4; i++)
+        assert_int_equal(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}), WEFT_OK);
     for (uint32_t id = 0; id < 4; id++) assert_int_equal(ran[id], TURNS * (4 - id));
     end_alone(a);
     dev->fns->buf_destroy(dev, b);
@@ -409,7 +412,8 @@ static void test_late_attention(void **state)
         m.indptr[i + 1] = i + 1;
         for (int d = 0; d < DIM; d++) m.v[i][d] = wf_float_to_half((float)i);
     }
-#define VIEW(field, dtype_) {.buf = &b, .offset = offsetof(__typeof__(m), field), .rows = ROWS, .cols = DIM, .stride = DIM, .dtype = dtype_}
+#define VIEW(field, dtype_)                                                                                            \
+    {.buf = &b, .offset = offsetof(__typeof__(m), field), .rows = ROWS, .cols = DIM, .stride = DIM, .dtype = dtype_}
     wf_call c = {.op = WF_OP_ATTENTION,
                  .in = {VIEW(q, WF_F32), VIEW(k, WF_F16), VIEW(v, WF_F16), VIEW(seq, WF_F32), VIEW(pos, WF_F32),
                         VIEW(indptr, WF_F32), VIEW(pages, WF_F32)},
@@ -492,13 +496,18 @@ static void count_earlier(const wf_cpu_work *w)
     if (w->id == 0) atomic_store(result(w), atomic_fetch_add(&seen.begun, 1));
 }
 
-static const wf_cpu_variant meets = {.run = meet}, holds = {.run = hold}, holds_until_one_waits = {.run = hold_until_one_waits},
-                            counts_cores = {.run = count_cores}, counts_earlier = {.run = count_earlier};
+static const wf_cpu_variant meets = {.run = meet}, holds = {.run = hold},
+                            holds_until_one_waits = {.run = hold_until_one_waits}, counts_cores = {.run = count_cores},
+                            counts_earlier = {.run = count_earlier};
 
 /* A call of so much work that all cores would take part. */
 static void launch(wf_queue *q, const wf_cpu_variant *v, uint32_t number, uint32_t limit, wf_event *signal)
 {
-    wf_call c = {.op = WF_OP_SILU_MUL, .max_groups = limit, .signal = signal, .p.n_head = number, .out[0] = {.rows = 1000, .cols = 1000}};
+    wf_call c = {.op = WF_OP_SILU_MUL,
+                 .max_groups = limit,
+                 .signal = signal,
+                 .p.n_head = number,
+                 .out[0] = {.rows = 1000, .cols = 1000}};
     const wf_bound b = {0, (void *)v}; /* read-only */
     assert_int_equal(q->dev->fns->launch(q, &c, &b), WEFT_OK);
 }
@@ -589,7 +598,8 @@ static bool has_run(uint32_t number)
     return atomic_load(&seen.result[number]) != 0;
 }
 
-/* What waits for a call that was dropped has no inputs: it must not run when the queue of that call is destroyed, which fires its events. */
+/* What waits for a call that was dropped has no inputs: it must not run when the queue of that call is destroyed, which
+ * fires its events. */
 static void test_lost_runs_nothing(void **state)
 {
     queues s = begin_cores();
@@ -621,8 +631,8 @@ static void go_on_late(const wf_cpu_work *w)
 
 static const wf_cpu_variant goes_on_late = {.run = go_on_late};
 
-/* The call itself ends at its next chunk. Until then it may use its memory, here as much as free() gives back to the system at once, and its
- * event, though they have been destroyed. */
+/* The call itself ends at its next chunk. Until then it may use its memory, here as much as free() gives back to the
+ * system at once, and its event, though they have been destroyed. */
 static void test_lost_still_runs(void **state)
 {
     queues s = begin_cores();

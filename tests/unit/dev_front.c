@@ -54,11 +54,16 @@ static wf_call good(fixture *f, enum wf_op op)
 #define V(dtype, rows, cols) view(f, &at, WF_##dtype, rows, cols)
     switch (op) {
     case WF_OP_GET_ROWS:
-        c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3), c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
+        c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3),
+        c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
         break;
-    case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.in[WF_RMSNORM_RESIDUAL] = V(F16, 3, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
+    case WF_OP_RMSNORM:
+        c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10),
+        c.in[WF_RMSNORM_RESIDUAL] = V(F16, 3, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10);
+        break;
     case WF_OP_LAYERNORM:
-        c.in[WF_LAYERNORM_X] = V(F32, 3, 10), c.in[WF_LAYERNORM_W] = V(F32, 1, 10), c.in[WF_LAYERNORM_B] = V(F32, 1, 10);
+        c.in[WF_LAYERNORM_X] = V(F32, 3, 10), c.in[WF_LAYERNORM_W] = V(F32, 1, 10),
+        c.in[WF_LAYERNORM_B] = V(F32, 1, 10);
         c.out[WF_LAYERNORM_Y] = V(F16, 3, 10);
         break;
     case WF_OP_GEMM:
@@ -66,9 +71,11 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_GEMM_RESIDUAL] = V(F32, 3, 5), c.out[WF_GEMM_Y] = V(F32, 3, 5);
         break;
     case WF_OP_ROPE_KV:
-        c.in[WF_ROPE_KV_QKV] = V(F32, 3, 64), c.in[WF_ROPE_KV_TABLE] = V(F32, 20, 8), c.in[WF_ROPE_KV_POS] = V(I32, 1, 3);
+        c.in[WF_ROPE_KV_QKV] = V(F32, 3, 64), c.in[WF_ROPE_KV_TABLE] = V(F32, 20, 8),
+        c.in[WF_ROPE_KV_POS] = V(I32, 1, 3);
         c.in[WF_ROPE_KV_SLOT] = V(I32, 3, 1);
-        c.out[WF_ROPE_KV_Q] = V(F32, 3, 32), c.out[WF_ROPE_KV_K_POOL] = V(F16, 6, 64), c.out[WF_ROPE_KV_V_POOL] = V(F16, 6, 64);
+        c.out[WF_ROPE_KV_Q] = V(F32, 3, 32), c.out[WF_ROPE_KV_K_POOL] = V(F16, 6, 64),
+        c.out[WF_ROPE_KV_V_POOL] = V(F16, 6, 64);
         break;
     case WF_OP_ATTENTION:
         c.in[WF_ATTENTION_Q] = V(F32, 3, 32), c.in[WF_ATTENTION_K_POOL] = V(F16, 6, 64);
@@ -82,7 +89,8 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_ROUTER_X] = V(F32, 3, 10), c.out[WF_ROUTER_IDS] = V(I32, 3, 2), c.out[WF_ROUTER_WEIGHTS] = V(F32, 3, 2);
         break;
     case WF_OP_GROUPED_GEMM:
-        c.in[WF_GROUPED_GEMM_X] = V(F16, 3, 64), c.in[WF_GROUPED_GEMM_W] = V(Q8_0, 20, 64), c.in[WF_GROUPED_GEMM_IDS] = V(I32, 3, 2);
+        c.in[WF_GROUPED_GEMM_X] = V(F16, 3, 64), c.in[WF_GROUPED_GEMM_W] = V(Q8_0, 20, 64),
+        c.in[WF_GROUPED_GEMM_IDS] = V(I32, 3, 2);
         c.in[WF_GROUPED_GEMM_BIAS] = V(F32, 1, 20), c.out[WF_GROUPED_GEMM_Y] = V(F32, 3, 10);
         break;
     case WF_OP_WEIGHTED_SUM:
@@ -96,7 +104,8 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_SAMPLE_ADJUST] = V(F32, 6, 3), c.out[WF_SAMPLE_Y] = V(I32, 3, 1), c.out[WF_SAMPLE_Z] = V(F32, 3, 10);
         break;
     case WF_OP_PAGE_COPY:
-        c.in[WF_PAGE_COPY_FROM] = V(F16, 6, 64), c.in[WF_PAGE_COPY_SRC] = V(I32, 1, 3), c.in[WF_PAGE_COPY_DST] = V(I32, 3, 1);
+        c.in[WF_PAGE_COPY_FROM] = V(F16, 6, 64), c.in[WF_PAGE_COPY_SRC] = V(I32, 1, 3),
+        c.in[WF_PAGE_COPY_DST] = V(I32, 3, 1);
         c.out[WF_PAGE_COPY_TO] = V(F16, 5, 64);
         break;
     case WF_OP_TOKEN_SUBST:
@@ -172,8 +181,8 @@ static void refused(fixture *f, const wf_call *c, const char *what, int i, int h
     if (!strstr(weft_last_error(), op)) fail_msg("%s: the message is \"%s\"", op, weft_last_error());
 }
 
-/* Lengths of these are free: of indptr and pages, tokens chosen before, the table's rows, both pools' together, a row to search, and
- * pools to copy between. */
+/* Lengths of these are free: of indptr and pages, tokens chosen before, the table's rows, both pools' together, a row
+ * to search, and pools to copy between. */
 static bool may_grow(const wf_call *c, bool out, int i, int how)
 {
     if (how != 0 && how != 1) return false;
@@ -181,7 +190,8 @@ static bool may_grow(const wf_call *c, bool out, int i, int how)
     if (c->op == WF_OP_PAGE_COPY && (out || i == WF_PAGE_COPY_FROM)) return how == 0;
     if (c->op == WF_OP_TOKEN_SUBST && !out && i == WF_TOKEN_SUBST_FROM) return true;
     if (c->op == WF_OP_ATTENTION && !out && (i == WF_ATTENTION_INDPTR || i == WF_ATTENTION_PAGES)) return true;
-    return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == WF_ROPE_KV_TABLE) || (c->op == WF_OP_GET_ROWS && i == WF_GET_ROWS_TABLE));
+    return how == 0 && !out &&
+           ((c->op == WF_OP_ROPE_KV && i == WF_ROPE_KV_TABLE) || (c->op == WF_OP_GET_ROWS && i == WF_GET_ROWS_TABLE));
 }
 
 static void spoil_operands(fixture *f, enum wf_op op, bool out)
@@ -214,7 +224,9 @@ static void missing_and_extra_operands(void **state)
             wf_call c = good(f, (enum wf_op)op);
             if (op == WF_OP_GEMM && (i == WF_GEMM_BIAS || i == WF_GEMM_RESIDUAL)) continue;
             if (op == WF_OP_RMSNORM && i == WF_RMSNORM_RESIDUAL) continue;
-            if ((op == WF_OP_GROUPED_GEMM && i == WF_GROUPED_GEMM_BIAS) || (op == WF_OP_WEIGHTED_SUM && i == WF_WEIGHTED_SUM_RESIDUAL)) continue;
+            if ((op == WF_OP_GROUPED_GEMM && i == WF_GROUPED_GEMM_BIAS) ||
+                (op == WF_OP_WEIGHTED_SUM && i == WF_WEIGHTED_SUM_RESIDUAL))
+                continue;
             if (op == WF_OP_ATTENTION && (i == WF_ATTENTION_WINDOWS || i == WF_ATTENTION_SINKS)) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
@@ -267,13 +279,16 @@ static void fused_experts(void **state)
     uint64_t at = 0;
     wf_call c = {.op = WF_OP_GROUPED_GEMM, .variant = -1, .p = {.silu = 1, .activation = WF_CLAMPED_SWIGLU}};
     c.in[WF_GROUPED_GEMM_X] = view(f, &at, WF_F16, 3, 64), c.in[WF_GROUPED_GEMM_W] = view(f, &at, WF_Q8_0, 4 * 10, 64);
-    c.in[WF_GROUPED_GEMM_IDS] = view(f, &at, WF_I32, 3, 2), c.in[WF_GROUPED_GEMM_BIAS] = view(f, &at, WF_F32, 1, 4 * 10);
-    c.out[WF_GROUPED_GEMM_Y] = view(f, &at, WF_F32, 3, 2 * 5), c.out[WF_GROUPED_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 2 * 10);
+    c.in[WF_GROUPED_GEMM_IDS] = view(f, &at, WF_I32, 3, 2),
+    c.in[WF_GROUPED_GEMM_BIAS] = view(f, &at, WF_F32, 1, 4 * 10);
+    c.out[WF_GROUPED_GEMM_Y] = view(f, &at, WF_F32, 3, 2 * 5),
+    c.out[WF_GROUPED_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 2 * 10);
     assert_true(wf_is_fused(&c));
     if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
     wf_call silu = wf_piece_of(&c, WF_PIECE_AFTER), plain = wf_piece_of(&c, WF_PIECE_PRODUCT);
     assert_true(plain.out[0].cols == 20 && !plain.p.silu && wf_call_check(f->dev, &plain) == WEFT_OK);
-    assert_true(silu.op == WF_OP_SILU_MUL && silu.in[0].rows == 3 && silu.in[0].cols == 20 && silu.p.groups == 2 && wf_call_check(f->dev, &silu) == WEFT_OK);
+    assert_true(silu.op == WF_OP_SILU_MUL && silu.in[0].rows == 3 && silu.in[0].cols == 20 && silu.p.groups == 2 &&
+                wf_call_check(f->dev, &silu) == WEFT_OK);
     wf_call lacks = c, wide = c, gate = c, unfused = c;
     lacks.out[WF_GROUPED_GEMM_GEMM_WS].buf = NULL;
     assert_int_equal(wf_call_check(f->dev, &lacks), WEFT_ERR_UNSUPPORTED);
@@ -288,7 +303,8 @@ static void fused_experts(void **state)
 static wf_call fused_router(fixture *f, uint64_t *at)
 {
     wf_call c = {.op = WF_OP_ROUTER, .variant = -1, .p = {.eps = 1e-5f, .scale = 1, .normalise = 1}};
-    c.in[WF_ROUTER_X] = view(f, at, WF_F32, 3, 64), c.in[WF_ROUTER_W] = view(f, at, WF_Q8_0, 6, 64), c.in[WF_ROUTER_NORM] = view(f, at, WF_F32, 1, 64);
+    c.in[WF_ROUTER_X] = view(f, at, WF_F32, 3, 64), c.in[WF_ROUTER_W] = view(f, at, WF_Q8_0, 6, 64),
+    c.in[WF_ROUTER_NORM] = view(f, at, WF_F32, 1, 64);
     c.out[WF_ROUTER_IDS] = view(f, at, WF_I32, 3, 2), c.out[WF_ROUTER_WEIGHTS] = view(f, at, WF_F32, 3, 2);
     c.out[WF_ROUTER_Y] = view(f, at, WF_F16, 3, 64), c.out[WF_ROUTER_SCORES_WS] = view(f, at, WF_F32, 3, 6);
     return c;
@@ -431,9 +447,11 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_INDPTR].cols = c.in[WF_ATTENTION_INDPTR].stride = 1);
     REFUSED(WF_OP_ATTENTION, (c.in[WF_ATTENTION_K_POOL].rows = 3));
     /* another stride than V's */
-    REFUSED(WF_OP_ATTENTION, (c.in[WF_ATTENTION_K_POOL].rows = c.in[WF_ATTENTION_V_POOL].rows = 2, c.in[WF_ATTENTION_K_POOL].stride = 96));
+    REFUSED(WF_OP_ATTENTION, (c.in[WF_ATTENTION_K_POOL].rows = c.in[WF_ATTENTION_V_POOL].rows = 2,
+                              c.in[WF_ATTENTION_K_POOL].stride = 96));
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_K_POOL].stride = c.in[WF_ATTENTION_V_POOL].stride = UINT32_MAX);
-    REFUSED(WF_OP_ROPE_KV, (c.out[WF_ROPE_KV_K_POOL].rows = c.out[WF_ROPE_KV_V_POOL].rows = 2, c.out[WF_ROPE_KV_V_POOL].stride = 96));
+    REFUSED(WF_OP_ROPE_KV,
+            (c.out[WF_ROPE_KV_K_POOL].rows = c.out[WF_ROPE_KV_V_POOL].rows = 2, c.out[WF_ROPE_KV_V_POOL].stride = 96));
     REFUSED(WF_OP_PAGE_COPY, c.in[WF_PAGE_COPY_FROM].stride = UINT32_MAX);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 0);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 3);

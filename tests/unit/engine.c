@@ -26,7 +26,8 @@ static struct weft_model *model;
 static struct weft_engine *open_engine(const char *device, uint32_t n_seqs)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
+    struct weft_engine_params p = {
+        .device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -67,7 +68,8 @@ static void *submit_some(void *arg)
     for (int i = 0; i < 3; i++) {
         struct weft_request *r = NULL;
         struct weft_stats stats;
-        struct weft_request_params p = {.prompt = w->prompt, .max_tokens = 20, .ignore_eos = true, .on_event = on_event, .user = &w->t[i]};
+        struct weft_request_params p = {
+            .prompt = w->prompt, .max_tokens = 20, .ignore_eos = true, .on_event = on_event, .user = &w->t[i]};
         if (weft_submit(w->engine, &p, &r)) return (void *)weft_last_error();
         weft_engine_stats(w->engine, &stats);
         if (i == 1) weft_cancel(r);
@@ -114,8 +116,12 @@ static void submit_all(struct weft_engine *e, tally *t, int n)
 {
     struct weft_request *r[16];
     for (int i = 0; i < n; i++) {
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER, .ignore_eos = true,
-                                        .sampling = {.temperature = 1, .seed = (uint64_t)i}, .on_event = on_event, .user = &t[i]};
+        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was",
+                                        .max_tokens = ANSWER,
+                                        .ignore_eos = true,
+                                        .sampling = {.temperature = 1, .seed = (uint64_t)i},
+                                        .on_event = on_event,
+                                        .user = &t[i]};
         assert_int_equal(weft_submit(e, &p, &r[i]), WEFT_OK);
     }
     for (int i = 0; i < n; i++) {
@@ -132,10 +138,18 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
     tally tight[8] = {{0}};
     struct weft_engine *e = NULL;
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32, .nano_batches = nano_batches};
+    struct weft_engine_params p = {.device = "cpu",
+                                   .n_seqs = 8,
+                                   .kv_seqs = 1,
+                                   .context = 128,
+                                   .threads = 2,
+                                   .debug = &plain,
+                                   .max_batched_tokens = 32,
+                                   .nano_batches = nano_batches};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
+    for (int i = 0; i < 60; i++)
+        assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
     for (int i = 0; i < 8; i++) tight[i].engine = e;
     submit_all(e, tight, 8);
     uint32_t most = 0;
@@ -177,15 +191,25 @@ static void write_windows(const char *path, int sink, int window, int last)
     fclose(f);
 }
 
-/* n requests with those windows, and a KV cache of so many bytes, 0: for all that run; the most pages that were in use. */
-static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint64_t kv_memory, tally *t, struct weft_stats *stats)
+/* n requests with those windows, and a KV cache of so many bytes, 0: for all that run; the most pages that were in use.
+ */
+static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint64_t kv_memory, tally *t,
+                              struct weft_stats *stats)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_memory = kv_memory, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32,
-                                   .page_tokens = page, .attention_windows = windows};
+    struct weft_engine_params p = {.device = "cpu",
+                                   .n_seqs = n_seqs,
+                                   .kv_memory = kv_memory,
+                                   .context = 128,
+                                   .threads = 2,
+                                   .debug = &plain,
+                                   .max_batched_tokens = 32,
+                                   .page_tokens = page,
+                                   .attention_windows = windows};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
+    for (int i = 0; i < 60; i++)
+        assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
     for (int i = 0; i < 8; i++) t[i].engine = e;
     submit_all(e, t, 8);
     uint32_t most = 0;
@@ -196,7 +220,8 @@ static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seq
     return most;
 }
 
-/* Pages that all windows have passed are used again, and the texts are those of a cache with one page a sequence, which never goes back. */
+/* Pages that all windows have passed are used again, and the texts are those of a cache with one page a sequence, which
+ * never goes back. */
 static void test_passed_pages(void **state)
 {
     enum { WINDOW = 9, PAGE = 4, LENGTH = ANSWER + 4 };
@@ -218,10 +243,12 @@ static void test_passed_pages(void **state)
     unlink(path);
 }
 
-/* Where a layer attends to all keys, its pages stay, and those of the others go back; where all attend to the first ones, these stay. */
+/* Where a layer attends to all keys, its pages stay, and those of the others go back; where all attend to the first
+ * ones, these stay. */
 static void test_needed_pages(void **state)
 {
-    static const int files[][3] = {{0, 9, 0}, {6, 9, 9}, {0, 24, 0}}; /* the sink, and the windows of the layers and of the last */
+    static const int files[][3] = {
+        {0, 9, 0}, {6, 9, 9}, {0, 24, 0}}; /* the sink, and the windows of the layers and of the last */
     char path[] = "/tmp/weft-windows-XXXXXX";
     close(mkstemp(path));
     for (int k = 0; k < 3; k++) {
@@ -256,7 +283,8 @@ static void cancel_other(void *user, const struct weft_event *ev)
 
 enum { VISITORS = 12, SHORT_ONES = 60 };
 
-/* Closed while visitors are submitted: they come at once, however slow the machine is, so that some must be swapped out. */
+/* Closed while visitors are submitted: they come at once, however slow the machine is, so that some must be swapped
+ * out. */
 static sem_t gate;
 
 static void wait_at_gate(void *user, const struct weft_event *ev)
@@ -264,11 +292,19 @@ static void wait_at_gate(void *user, const struct weft_event *ev)
     if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
 }
 
-/* Submits short requests first, so that all seem to be short; the last one holds the engine up. NULL: the engine does not open. */
+/* Submits short requests first, so that all seem to be short; the last one holds the engine up. NULL: the engine does
+ * not open. */
 static struct weft_engine *open_tight(const char *device)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32, .nano_batches = 2};
+    struct weft_engine_params p = {.device = device,
+                                   .n_seqs = 8,
+                                   .kv_seqs = 1,
+                                   .context = 128,
+                                   .threads = 2,
+                                   .debug = &plain,
+                                   .max_batched_tokens = 32,
+                                   .nano_batches = 2};
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     if (weft_engine_open(model, &p, &e)) return NULL;
     sem_init(&gate, 0, 0);
@@ -284,8 +320,13 @@ static int submit_visitors(struct weft_engine *e, visitor *v, struct weft_reques
 {
     for (int i = 0; i < VISITORS; i++) {
         v[i] = (visitor){.other = i % 3 == 1 ? r[i - 1] : NULL, .after = 1 + (round * 7 + i * 5) % ANSWER};
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER, .ignore_eos = true, .on_event = cancel_other, .user = &v[i],
-                                        .want_logits = i == 6, .prompt_logprobs = i == 6};
+        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was",
+                                        .max_tokens = ANSWER,
+                                        .ignore_eos = true,
+                                        .on_event = cancel_other,
+                                        .user = &v[i],
+                                        .want_logits = i == 6,
+                                        .prompt_logprobs = i == 6};
         if (weft_submit(e, &p, &r[i])) return i;
     }
     return VISITORS;
@@ -322,7 +363,8 @@ static void test_preemption_with_cancels(void **state)
         assert_true(s == WEFT_OK || (s == WEFT_ERR_CANCELLED && i % 3 == 0));
     }
     struct weft_stats stats = end_visit(e, v, r, VISITORS);
-    for (int i = 2; i < VISITORS; i++) assert_memory_equal(v[i].t.ids, v[i % 2 ? 1 : 2].t.ids, (size_t)v[i].t.tokens * sizeof(int32_t));
+    for (int i = 2; i < VISITORS; i++)
+        assert_memory_equal(v[i].t.ids, v[i % 2 ? 1 : 2].t.ids, (size_t)v[i].t.tokens * sizeof(int32_t));
     assert_int_equal(v[2].t.tokens, ANSWER);
     assert_true(stats.preempted > 0 && stats.swapped_out_bytes > 0);
     assert_int_equal(stats.kv_pages_used, 0);
@@ -358,10 +400,12 @@ static struct weft_stats visit_null(const wf_null_config *c, int round)
     return e ? end_visit(e, v, r, visit(e, v, r, round)) : (struct weft_stats){0};
 }
 
-/* The device is lost, or hangs, somewhere in the life of an engine that swaps: each request ends once, and nothing is left. */
+/* The device is lost, or hangs, somewhere in the life of an engine that swaps: each request ends once, and nothing is
+ * left. */
 static void test_lost_while_swapping(void **state)
 {
-    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_FLUSH, WF_NULL_WAIT};
+    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ,  WF_NULL_SUBMIT,
+                                              WF_NULL_MARK,  WF_NULL_FLUSH, WF_NULL_WAIT};
     enum { PLACES = 8, N_SLOTS = sizeof slots / sizeof *slots };
     int failed_with_swaps = 0;
     uint64_t calls[WF_NULL_N_SLOTS];
@@ -370,7 +414,10 @@ static void test_lost_while_swapping(void **state)
     for (int i = 0; i < N_SLOTS * PLACES; i++) {
         enum wf_null_slot slot = slots[i % N_SLOTS];
         uint64_t nth = 1 + calls[slot] * (uint64_t)(i / N_SLOTS) / PLACES;
-        struct weft_stats stats = visit_null(&(wf_null_config){.slot = slot, .nth = (uint32_t)nth, .status = (i + i / N_SLOTS) % 2 ? WEFT_ERR_DEVICE : WEFT_OK}, i);
+        struct weft_stats stats = visit_null(
+            &(wf_null_config){
+                .slot = slot, .nth = (uint32_t)nth, .status = (i + i / N_SLOTS) % 2 ? WEFT_ERR_DEVICE : WEFT_OK},
+            i);
         failed_with_swaps += stats.failed && stats.swapped_out_bytes;
         assert_int_equal(wf_null_alive(), 0);
     }
@@ -407,7 +454,8 @@ static void test_kv_memory(void **state)
 
 static void check_near(uint64_t told, uint64_t taken)
 {
-    if (told > taken + taken / 10 || told < taken - taken / 10) fail_msg("told %llu bytes, taken %llu", (unsigned long long)told, (unsigned long long)taken);
+    if (told > taken + taken / 10 || told < taken - taken / 10)
+        fail_msg("told %llu bytes, taken %llu", (unsigned long long)told, (unsigned long long)taken);
 }
 
 /* What weft_model_budget says beforehand is what an engine takes. */
@@ -417,7 +465,10 @@ static void test_budget(void **state)
     struct weft_stats stats;
     struct weft_budget b;
     weft_engine_stats(e, &stats);
-    assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .max_batched_tokens = 32}, &b), WEFT_OK);
+    assert_int_equal(
+        weft_model_budget(model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .max_batched_tokens = 32},
+                          &b),
+        WEFT_OK);
     check_near(b.weights, stats.weight_bytes);
     check_near(b.kv, stats.kv_bytes);
     assert_int_equal(b.kv_tokens, 128 * 8);
@@ -552,7 +603,10 @@ static void test_bad_requests(void **state)
     refuse(e, (struct weft_request_params){.prompt = "a", .sampling.min_p = -1});
     tally t = {0};
     struct weft_request *r = NULL;
-    assert_int_equal(weft_submit(e, &(struct weft_request_params){.prompt = "a", .max_tokens = 4, .on_event = on_event, .user = &t}, &r), WEFT_OK);
+    assert_int_equal(
+        weft_submit(e, &(struct weft_request_params){.prompt = "a", .max_tokens = 4, .on_event = on_event, .user = &t},
+                    &r),
+        WEFT_OK);
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
     weft_request_free(r);
     weft_engine_close(e);
@@ -560,8 +614,13 @@ static void test_bad_requests(void **state)
 
 static void test_bad_engines(void **state)
 {
-    const struct weft_engine_params bad[] = {{.device = "no such device"}, {.device = "opencl:99.0"}, {.tier = "warp"}, {.page_tokens = 1u << 30},
-                                             {.max_batched_tokens = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .debug = &(struct weft_debug){.max_alloc = 1000}}};
+    const struct weft_engine_params bad[] = {{.device = "no such device"},
+                                             {.device = "opencl:99.0"},
+                                             {.tier = "warp"},
+                                             {.page_tokens = 1u << 30},
+                                             {.max_batched_tokens = 1u << 30},
+                                             {.device = "cpu", .plan = "/nonexistent"},
+                                             {.device = "cpu", .debug = &(struct weft_debug){.max_alloc = 1000}}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_engine *e = NULL;
         if (weft_engine_open(model, &bad[i], &e) == WEFT_OK) fail_msg("engine %zu opened", i);
@@ -573,10 +632,20 @@ static void test_bad_engines(void **state)
 static void test_ranges(void **state)
 {
     const struct weft_debug newer = {.reserved = {1}};
-    const struct weft_engine_params bad[] = {{.context = UINT32_MAX}, {.context = UINT32_MAX - 14}, {.context = (1u << 24) + 1}, {.page_tokens = UINT32_MAX},
-                                             {.page_tokens = UINT32_MAX - 5}, {.page_tokens = 1u << 30}, {.page_tokens = 1u << 31}, {.page_tokens = 1025},
-                                             {.n_seqs = 65537}, {.n_seqs = UINT32_MAX}, {.max_batched_tokens = 65537}, {.threads = UINT32_MAX},
-                                             {.tile = UINT32_MAX}, {.debug = &newer}};
+    const struct weft_engine_params bad[] = {{.context = UINT32_MAX},
+                                             {.context = UINT32_MAX - 14},
+                                             {.context = (1u << 24) + 1},
+                                             {.page_tokens = UINT32_MAX},
+                                             {.page_tokens = UINT32_MAX - 5},
+                                             {.page_tokens = 1u << 30},
+                                             {.page_tokens = 1u << 31},
+                                             {.page_tokens = 1025},
+                                             {.n_seqs = 65537},
+                                             {.n_seqs = UINT32_MAX},
+                                             {.max_batched_tokens = 65537},
+                                             {.threads = UINT32_MAX},
+                                             {.tile = UINT32_MAX},
+                                             {.debug = &newer}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_engine_params p = bad[i];
         struct weft_engine *e = NULL;
@@ -597,10 +666,12 @@ static void test_ranges(void **state)
 /* Processor time: a machine with much else to do takes its own. */
 static double worked_s(const struct rusage *u)
 {
-    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
-/* An engine too large for any machine is refused before tables are made that grow with its context, gigabytes in minutes. */
+/* An engine too large for any machine is refused before tables are made that grow with its context, gigabytes in
+ * minutes. */
 static void test_refused_at_once(void **state)
 {
     struct weft_engine *e = NULL;

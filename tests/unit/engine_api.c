@@ -1,5 +1,6 @@
-/* engine_api: what programs build on: events that are pulled, opening that is given up, objects closed in any order, prompts of all kinds,
- * and parameters of a program for a newer weft. On the null device, and on the CPU's own kernels. */
+/* engine_api: what programs build on: events that are pulled, opening that is given up, objects closed in any order,
+ * prompts of all kinds, and parameters of a program for a newer weft. On the null device, and on the CPU's own kernels.
+ */
 #include <weft/debug.h>
 #include "lab/lab.h"
 
@@ -24,7 +25,8 @@ static struct weft_model *model;
 static struct weft_engine *open_engine(const char *device)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = 2, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
+    struct weft_engine_params p = {
+        .device = device, .n_seqs = 2, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -51,8 +53,8 @@ static void tell(void *user, const struct weft_event *ev)
     s->strangers += s->n++ && ev->request != s->of;
     s->of = ev->request;
     float first = ev->logits ? ev->logits[0] : ev->n_top ? ev->top[ev->n_top - 1].logprob : 0;
-    s->len += (size_t)snprintf(s->text + s->len, sizeof s->text - s->len, "%d %d %u '%.*s' %g %g|", ev->kind, ev->id, ev->position, (int)ev->text_len, ev->text,
-                               (double)ev->logprob, (double)first);
+    s->len += (size_t)snprintf(s->text + s->len, sizeof s->text - s->len, "%d %d %u '%.*s' %g %g|", ev->kind, ev->id,
+                               ev->position, (int)ev->text_len, ev->text, (double)ev->logprob, (double)first);
     if (ev->kind == WEFT_EVENT_DONE) s->end = *ev;
 }
 
@@ -72,8 +74,17 @@ static void pulls_what_callbacks_get(void **state)
 {
     struct weft_engine *e = open_engine("cpu");
     story told = {.n = 0}, pulled = {.n = 0};
-    struct weft_request_params p = {.prompt = "One day a cat", .max_tokens = 12, .ignore_eos = true, .logprobs = true, .prompt_logprobs = true, .n_top = 3, .want_logits = true,
-                                    .stop = (const char *const[]){"zzz"}, .n_stop = 1, .on_event = tell, .user = &told};
+    struct weft_request_params p = {.prompt = "One day a cat",
+                                    .max_tokens = 12,
+                                    .ignore_eos = true,
+                                    .logprobs = true,
+                                    .prompt_logprobs = true,
+                                    .n_top = 3,
+                                    .want_logits = true,
+                                    .stop = (const char *const[]){"zzz"},
+                                    .n_stop = 1,
+                                    .on_event = tell,
+                                    .user = &told};
     struct weft_request *r = submit(e, p);
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
     assert_ptr_equal(told.of, r);
@@ -127,7 +138,8 @@ static void pulls_in_time(void **state)
     const struct weft_event *ev;
     story rest = {.n = 0};
     close_gate(e);
-    struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 5, .ignore_eos = true, .pull = true});
+    struct weft_request *r = submit(
+        e, (struct weft_request_params){.prompt = "a", .max_tokens = 5, .ignore_eos = true, .pull = true});
     int fd = weft_request_fd(r);
     refuse_pull(r, WEFT_ERR_TIMEOUT, "0 ms");
     assert_int_equal(weft_next(r, 20, &ev), WEFT_ERR_TIMEOUT);
@@ -151,7 +163,8 @@ static void pulls_in_time(void **state)
 static void polls_late(void **state)
 {
     struct weft_engine *e = open_engine("null");
-    struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 2, .ignore_eos = true, .pull = true});
+    struct weft_request *r = submit(
+        e, (struct weft_request_params){.prompt = "a", .max_tokens = 2, .ignore_eos = true, .pull = true});
     story s = {.n = 0};
     weft_wait(r, 0);
     assert_true(readable(weft_request_fd(r)));
@@ -224,7 +237,8 @@ static void pull_inside(void *user, const struct weft_event *ev)
 {
     const struct weft_event *other;
     struct weft_request *r = *(struct weft_request **)user;
-    if (ev->kind == WEFT_EVENT_DONE) inside = weft_next(r, -1, &other); /* which can have none before the callback has returned */
+    if (ev->kind == WEFT_EVENT_DONE)
+        inside = weft_next(r, -1, &other); /* which can have none before the callback has returned */
 }
 
 static void pulls_in_a_callback(void **state)
@@ -232,7 +246,9 @@ static void pulls_in_a_callback(void **state)
     struct weft_engine *e = open_engine("null");
     struct weft_request *r = NULL;
     close_gate(e);
-    struct weft_request *first = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 1, .ignore_eos = true, .on_event = pull_inside, .user = &r, .priority = 9});
+    struct weft_request *first = submit(
+        e, (struct weft_request_params){
+               .prompt = "a", .max_tokens = 1, .ignore_eos = true, .on_event = pull_inside, .user = &r, .priority = 9});
     r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 30, .ignore_eos = true, .pull = true});
     sem_post(&gate);
     weft_wait(first, 0);
@@ -250,7 +266,8 @@ static void events_find_no_memory(void **state)
     for (int n = 0; n < 12; n++) {
         story s = {.n = 0};
         close_gate(e);
-        struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 6, .ignore_eos = true, .pull = true});
+        struct weft_request *r = submit(
+            e, (struct weft_request_params){.prompt = "a", .max_tokens = 6, .ignore_eos = true, .pull = true});
         test_alloc_countdown = n;
         sem_post(&gate);
         weft_status status = weft_wait(r, 0);
@@ -272,8 +289,10 @@ static void requests_outlive_their_engine(void **state)
 {
     struct weft_engine *e = open_engine("cpu");
     story told = {.n = 0}, pulled = {.n = 0};
-    struct weft_request *called = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .on_event = tell, .user = &told});
-    struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "One day", .ignore_eos = true, .pull = true});
+    struct weft_request *called = submit(
+        e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .on_event = tell, .user = &told});
+    struct weft_request *r = submit(
+        e, (struct weft_request_params){.prompt = "One day", .ignore_eos = true, .pull = true});
     struct weft_request *waits = submit(e, (struct weft_request_params){.prompt = "The sun", .ignore_eos = true});
     const struct weft_event *ev;
     assert_int_equal(weft_next(r, -1, &ev), WEFT_OK);
@@ -300,7 +319,8 @@ static void closed_beside_readers(void **state)
 {
     for (int round = 0; round < 20; round++) {
         struct weft_engine *e = open_engine("null");
-        struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
+        struct weft_request *r = submit(e,
+                                        (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
         struct weft_request *waits = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true});
         pthread_t reader, closer;
         pthread_create(&reader, NULL, pull_slowly, r);
@@ -322,7 +342,9 @@ static void close_inside(void *user, const struct weft_event *ev)
 static void closed_in_a_callback(void **state)
 {
     struct weft_engine *e = open_engine("null");
-    struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 2, .ignore_eos = true, .on_event = close_inside, .user = &e});
+    struct weft_request *r = submit(
+        e, (struct weft_request_params){
+               .prompt = "a", .max_tokens = 2, .ignore_eos = true, .on_event = close_inside, .user = &e});
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
     weft_request_free(r);
     weft_engine_close(e);
@@ -333,11 +355,16 @@ static void engines_keep_their_model(void **state)
     struct weft_model *m = NULL;
     struct weft_engine *e[2];
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
-    for (int i = 0; i < 2; i++) assert_int_equal(weft_engine_open(m, &(struct weft_engine_params){.device = "cpu", .context = 64, .threads = 1, .debug = &plain}, &e[i]), WEFT_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            weft_engine_open(
+                m, &(struct weft_engine_params){.device = "cpu", .context = 64, .threads = 1, .debug = &plain}, &e[i]),
+            WEFT_OK);
     weft_model_close(m);
     struct weft_request *last = NULL;
     for (int i = 0; i < 2; i++) {
-        struct weft_request *r = submit(e[i], (struct weft_request_params){.prompt = "One day", .max_tokens = 3, .pull = true});
+        struct weft_request *r = submit(
+            e[i], (struct weft_request_params){.prompt = "One day", .max_tokens = 3, .pull = true});
         assert_int_equal(weft_wait(r, 0), WEFT_OK);
         weft_request_free(last);
         last = r;
@@ -399,7 +426,8 @@ static void opening_is_given_up(void **state)
 {
     weft_log_to(no_complaint, NULL, WEFT_LOG_WARN);
     assert_true(give_up(&(struct weft_engine_params){.device = "null", .context = 64}) > 10);
-    assert_true(give_up(&(struct weft_engine_params){.device = "cpu", .context = 64, .threads = 1, .debug = &plain, .no_kernel_cache = true}) > 30);
+    assert_true(give_up(&(struct weft_engine_params){
+                    .device = "cpu", .context = 64, .threads = 1, .debug = &plain, .no_kernel_cache = true}) > 30);
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
 }
 
@@ -442,7 +470,9 @@ static void prompts_have_a_length(void **state)
     weft_engine_close(e);
 }
 
-#define TEMPLATE "{{ bos_token }}{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+#define TEMPLATE                                                                                                       \
+    "{{ bos_token }}{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}{% if "              \
+    "add_generation_prompt %}assistant:{% endif %}"
 
 static size_t count(const int32_t *ids, size_t n, int32_t id)
 {
@@ -471,7 +501,8 @@ static void chats_are_prompts(void **state)
     struct weft_request *r = NULL;
     assert_error(weft_submit(e, &(struct weft_request_params){.chat = &chat}, &r), WEFT_ERR_ARG, "not so");
     chat.chat_template = NULL;
-    assert_int_equal(weft_submit(e, &(struct weft_request_params){.chat = &chat}, &r), WEFT_ERR_UNSUPPORTED); /* the demo model has none */
+    assert_int_equal(weft_submit(e, &(struct weft_request_params){.chat = &chat}, &r),
+                     WEFT_ERR_UNSUPPORTED); /* the demo model has none */
     assert_null(r);
     weft_engine_close(e);
 }
@@ -479,11 +510,20 @@ static void chats_are_prompts(void **state)
 static void contradictions_are_refused(void **state)
 {
     struct weft_engine *e = open_engine("null");
-    const struct weft_chat_params chat = {.chat_template = TEMPLATE}, nobody = {.chat_template = TEMPLATE, .n_messages = 1};
+    const struct weft_chat_params chat = {.chat_template = TEMPLATE},
+                                  nobody = {.chat_template = TEMPLATE, .n_messages = 1};
     const int32_t id = 1;
-    const struct weft_request_params bad[] = {{.prompt = "a", .tokens = &id, .n_tokens = 1}, {.prompt = "a", .chat = &chat}, {.tokens = &id, .n_tokens = 1, .chat = &chat},
-                                              {.prompt_len = 3}, {.prompt = "a", .pull = true, .on_event = tell}, {.n_tokens = 3}, {.prompt = "a", .n_stop_ids = 2},
-                                              {.prompt = "a", .n_stop = 1}, {.prompt = "a", .n_bias = 1}, {.prompt = "a", .n_show_ids = 1}, {.chat = &nobody}};
+    const struct weft_request_params bad[] = {{.prompt = "a", .tokens = &id, .n_tokens = 1},
+                                              {.prompt = "a", .chat = &chat},
+                                              {.tokens = &id, .n_tokens = 1, .chat = &chat},
+                                              {.prompt_len = 3},
+                                              {.prompt = "a", .pull = true, .on_event = tell},
+                                              {.n_tokens = 3},
+                                              {.prompt = "a", .n_stop_ids = 2},
+                                              {.prompt = "a", .n_stop = 1},
+                                              {.prompt = "a", .n_bias = 1},
+                                              {.prompt = "a", .n_show_ids = 1},
+                                              {.chat = &nobody}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_request *r = NULL;
         assert_int_equal(weft_submit(e, &bad[i], &r), WEFT_ERR_ARG);
@@ -531,9 +571,11 @@ static void one_source_of_each(void **state)
     struct weft_message turn = {"user", "a"};
     char *text;
     size_t len;
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .shape = "llama3-8b"}, &m), WEFT_ERR_ARG);
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .shape = "llama3-8b"}, &m),
+                     WEFT_ERR_ARG);
     assert_says("shape");
-    struct weft_chat_params both = {.chat_template = TEMPLATE, .messages = &turn, .n_messages = 1, .messages_json = "[]"};
+    struct weft_chat_params both = {
+        .chat_template = TEMPLATE, .messages = &turn, .n_messages = 1, .messages_json = "[]"};
     assert_error(weft_chat_render(model, &both, &text, &len), WEFT_ERR_ARG, "messages_json");
 }
 
@@ -549,13 +591,16 @@ static void failures_leave_no_object(void **state)
     struct weft_profile *profile = (void *)&anything;
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = "/nonexistent"}, &m), WEFT_ERR_IO);
     assert_null(m);
-    assert_int_equal(weft_engine_open(model, &(struct weft_engine_params){.device = "null", .tile = UINT32_MAX}, &other), WEFT_ERR_ARG);
+    assert_int_equal(
+        weft_engine_open(model, &(struct weft_engine_params){.device = "null", .tile = UINT32_MAX}, &other),
+        WEFT_ERR_ARG);
     assert_null(other);
     assert_int_equal(weft_submit(e, &(struct weft_request_params){.prompt_len = 3}, &r), WEFT_ERR_ARG);
     assert_null(r);
     assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.measure = true}, &timeline), WEFT_ERR_ARG);
     assert_null(timeline);
-    assert_int_equal(weft_calibrate(e, &(struct weft_calibrate_params){.text = "a", .len = 1}, &calibration), WEFT_ERR_ARG);
+    assert_int_equal(weft_calibrate(e, &(struct weft_calibrate_params){.text = "a", .len = 1}, &calibration),
+                     WEFT_ERR_ARG);
     assert_null(calibration);
     assert_true(weft_profile_read("/nonexistent", &profile));
     assert_null(profile);
@@ -576,7 +621,8 @@ static void stop_functions_nest(void **state)
 {
     int n = 0;
     struct weft_model *m = NULL;
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .stop = opens, .user = &n}, &m), WEFT_ERR_CANCELLED);
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .stop = opens, .user = &n}, &m),
+                     WEFT_ERR_CANCELLED);
     assert_int_equal(n, 2);
 }
 
@@ -593,10 +639,14 @@ static void folders_tell_how_far_they_are(void **state)
 {
     double last = 0, none = 0;
     struct weft_model *m = NULL;
-    if (weft_model_open(&(struct weft_model_params){.path = "tests/model/data/gpt-oss", .on_progress = hears, .user = &last}, &m)) fail_msg("%s", weft_last_error());
+    if (weft_model_open(
+            &(struct weft_model_params){.path = "tests/model/data/gpt-oss", .on_progress = hears, .user = &last}, &m))
+        fail_msg("%s", weft_last_error());
     weft_model_close(m);
     assert_true(last > 0);
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .on_progress = hears, .user = &none}, &m), WEFT_OK);
+    assert_int_equal(
+        weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .on_progress = hears, .user = &none}, &m),
+        WEFT_OK);
     weft_model_close(m);
     assert_true(none == 0);
 }
@@ -620,7 +670,8 @@ static void calibration_is_stopped(void **state)
         assert_int_equal(weft_calibrate(e, &p, &c), WEFT_ERR_CANCELLED);
         assert_null(c);
     }
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = 200}, &c)) fail_msg("%s", weft_last_error());
+    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = 200}, &c))
+        fail_msg("%s", weft_last_error());
     weft_calibration_free(c);
     weft_engine_close(e);
 }
@@ -647,7 +698,8 @@ static void is_newer(weft_status s)
     assert_error(s, WEFT_ERR_UNSUPPORTED, "newer weft");
 }
 
-#define NEWER .reserved = {[sizeof((struct weft_model_params *)0)->reserved / sizeof(uint64_t) - 1] = 1} /* the shortest */
+#define NEWER                                                                                                          \
+    .reserved = {[sizeof((struct weft_model_params *)0)->reserved / sizeof(uint64_t) - 1] = 1} /* the shortest */
 
 /* Parameters that this weft does not know of are not ignored. */
 static void newer_programs_are_refused(void **state)

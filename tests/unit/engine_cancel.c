@@ -1,6 +1,7 @@
-/* engine_cancel: what cancelling and closing do to a long step on the CPU, and to the requests beside it. Two layers of a model of 1.1B
- * parameters with random weights, whose steps take seconds on slow machines and some tenths of one on fast ones: long enough for the device to ask whether
- * they are still wanted. That question is the gate at which the test does what it does: what comes of the step depends on the answer alone. */
+/* engine_cancel: what cancelling and closing do to a long step on the CPU, and to the requests beside it. Two layers of
+ * a model of 1.1B parameters with random weights, whose steps take seconds on slow machines and some tenths of one on
+ * fast ones: long enough for the device to ask whether they are still wanted. That question is the gate at which the
+ * test does what it does: what comes of the step depends on the answer alone. */
 #include "engine/engine.h"
 #include "support/suite.h"
 
@@ -43,12 +44,14 @@ static bool at_gate(void *user)
 static struct weft_engine *open_engine(uint32_t n_seqs)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .context = 2048, .max_batched_tokens = 2048, .threads = N_THREADS};
+    struct weft_engine_params p = {
+        .device = "cpu", .n_seqs = n_seqs, .context = 2048, .max_batched_tokens = 2048, .threads = N_THREADS};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
 
-/* The first step with so many requests stays at the gate until it is opened, or nobody wants the step any more. Before they are submitted. */
+/* The first step with so many requests stays at the gate until it is opened, or nobody wants the step any more. Before
+ * they are submitted. */
 static void close_gate(struct weft_engine *e, uint32_t n)
 {
     gate.e = e, gate.n = n;
@@ -68,7 +71,9 @@ static uint64_t worked_ms(void)
 /* What is broken off takes less work than what is not, however long that is. */
 static void assert_broken_off(uint64_t began, uint64_t ended)
 {
-    if (2 * (ended - began) > step_ms) fail_msg("%llu ms of work until the end, of %llu", (unsigned long long)(ended - began), (unsigned long long)step_ms);
+    if (2 * (ended - began) > step_ms)
+        fail_msg("%llu ms of work until the end, of %llu", (unsigned long long)(ended - began),
+                 (unsigned long long)step_ms);
 }
 
 static struct weft_stats stats_of(const struct weft_engine *e)
@@ -99,13 +104,14 @@ static struct weft_request *submit(struct weft_engine *e, int32_t seed, uint32_t
     struct weft_request *r = NULL;
     for (uint32_t i = 0; i < n; i++) tokens[i] = 1000 + seed + (int32_t)(i * 7 % 1000);
     *a = (answer){0};
-    struct weft_request_params p = {.tokens = tokens, .n_tokens = n, .max_tokens = N_NEW, .ignore_eos = true, .on_event = on_event, .user = a};
+    struct weft_request_params p = {
+        .tokens = tokens, .n_tokens = n, .max_tokens = N_NEW, .ignore_eos = true, .on_event = on_event, .user = a};
     if (weft_submit(e, &p, &r)) fail_msg("%s", weft_last_error());
     return r;
 }
 
-/* The step ends soon, counts as not done, and leaves nothing in the prefix cache: the same prompt is computed as a whole. What comes behind
- * it is computed, too. */
+/* The step ends soon, counts as not done, and leaves nothing in the prefix cache: the same prompt is computed as a
+ * whole. What comes behind it is computed, too. */
 static void test_step_is_broken_off(void **state)
 {
     struct weft_engine *e = open_engine(2);
@@ -123,7 +129,8 @@ static void test_step_is_broken_off(void **state)
     assert_int_equal(behind.n_cached, 0);
     weft_request_free(a);
     weft_request_free(b);
-    weft_request_free(a = submit(e, 0, N_PROMPT, &again)); /* cancelled at its start, most of it in the prefix cache: that stays */
+    weft_request_free(
+        a = submit(e, 0, N_PROMPT, &again)); /* cancelled at its start, most of it in the prefix cache: that stays */
     a = submit(e, 0, N_PROMPT, &cached);
     assert_int_equal(weft_wait(a, 0), WEFT_OK);
     assert_true(cached.n_cached > N_PROMPT / 2);
@@ -192,7 +199,8 @@ static void measure_step(void)
 
 static int setup(void **state)
 {
-    if (weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2, .type = "Q8_0"}, &model)) return -1;
+    if (weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2, .type = "Q8_0"}, &model))
+        return -1;
     measure_step();
     return 0;
 }

@@ -1,5 +1,5 @@
-/* engine_requests: requests beside others on the null device, whose arithmetic this test lends it: every row gives the token
- * TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
+/* engine_requests: requests beside others on the null device, whose arithmetic this test lends it: every row gives the
+ * token TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
 #include <weft/weft.h>
 
 #include <stdatomic.h>
@@ -60,13 +60,20 @@ static void on_event(void *user, const struct weft_event *ev)
     t->n_cached = ev->n_cached;
 }
 
-static struct weft_request *submit(tally *t, uint64_t client, int32_t first, uint32_t n_prompt, uint32_t n_answer, int32_t priority)
+static struct weft_request *submit(tally *t, uint64_t client, int32_t first, uint32_t n_prompt, uint32_t n_answer,
+                                   int32_t priority)
 {
     int32_t prompt[CONTEXT];
     struct weft_request *r = NULL;
     for (uint32_t i = 0; i < n_prompt; i++) prompt[i] = first;
-    struct weft_request_params p = {.tokens = prompt, .n_tokens = n_prompt, .max_tokens = n_answer, .ignore_eos = true, .client = client,
-                                    .priority = priority, .on_event = on_event, .user = t};
+    struct weft_request_params p = {.tokens = prompt,
+                                    .n_tokens = n_prompt,
+                                    .max_tokens = n_answer,
+                                    .ignore_eos = true,
+                                    .client = client,
+                                    .priority = priority,
+                                    .on_event = on_event,
+                                    .user = t};
     *t = (tally){0};
     if (weft_submit(engine, &p, &r)) fail_msg("%s", weft_last_error());
     return r;
@@ -83,7 +90,8 @@ static void wait_at_gate(void *user, const struct weft_event *ev)
 static void close_gate(void)
 {
     const int32_t prompt = 1;
-    struct weft_request_params p = {.tokens = &prompt, .n_tokens = 1, .max_tokens = 1, .ignore_eos = true, .client = 99, .on_event = wait_at_gate};
+    struct weft_request_params p = {
+        .tokens = &prompt, .n_tokens = 1, .max_tokens = 1, .ignore_eos = true, .client = 99, .on_event = wait_at_gate};
     sem_init(&gate, 0, 0);
     sem_init(&closed, 0, 0);
     assert_int_equal(weft_submit(engine, &p, NULL), WEFT_OK);
@@ -131,8 +139,9 @@ static void clients_take_turns(void **state)
     for (int i = 2; i < 2 * MANY; i++) assert_true(t[i].place > t[i - 2].place); /* of a client: as they came */
 }
 
-/* Random loads of up to six clients: until another's first token come no more tokens than of one request for each place and each client, and
- * what was computed beside it (src/sched/fair.c says why). All of them together are many times that. */
+/* Random loads of up to six clients: until another's first token come no more tokens than of one request for each place
+ * and each client, and what was computed beside it (src/sched/fair.c says why). All of them together are many times
+ * that. */
 static void newcomers_wait_for_few_tokens(void **state)
 {
     enum { LOADS = 60, RIVALS = 6, LONGEST = 40 };
@@ -146,7 +155,8 @@ static void newcomers_wait_for_few_tokens(void **state)
         weft_engine_stats(engine, &before);
         close_gate();
         for (int i = 0; i < many; i++) {
-            uint64_t client = wf_random(load, n++) % rivals, prompt = 1 + wf_random(load, n++) % (LONGEST / 2), answer = 1 + wf_random(load, n++) % (LONGEST / 2);
+            uint64_t client = wf_random(load, n++) % rivals, prompt = 1 + wf_random(load, n++) % (LONGEST / 2),
+                     answer = 1 + wf_random(load, n++) % (LONGEST / 2);
             r[i] = submit(&t[i], client, 1 + (int32_t)(n % 200), (uint32_t)prompt, (uint32_t)answer, 0);
             all += prompt + answer;
         }
@@ -154,7 +164,9 @@ static void newcomers_wait_for_few_tokens(void **state)
         open_and_end(r, many + 1);
         const struct weft_stats *seen = &t[many].seen;
         uint64_t waited = seen->step_tokens - before.step_tokens, bound = (SEQS + rivals + SEQS) * LONGEST;
-        if (waited > bound) fail_msg("load %d: %d tokens of %d came first, at most %d may", (int)load, (int)waited, (int)all, (int)bound);
+        if (waited > bound)
+            fail_msg("load %d: %d tokens of %d came first, at most %d may", (int)load, (int)waited, (int)all,
+                     (int)bound);
         assert_true(all > 2 * bound);
     }
 }
@@ -264,13 +276,15 @@ static void nothing_is_allocated_after_the_start(void **state)
     assert_int_equal(wf_null_calls(WF_NULL_EVENT_CREATE), 0);
 }
 
-/* That short prompts get short answers says nothing about longer ones: of these no more are admitted than surely fit. */
+/* That short prompts get short answers says nothing about longer ones: of these no more are admitted than surely fit.
+ */
 static void lengths_are_predicted_apart(void **state)
 {
     tally t[60];
     struct weft_request *r[60];
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "null", .n_seqs = 8, .kv_seqs = 1, .context = CONTEXT, .max_batched_tokens = 32, .no_prefix = true};
+    struct weft_engine_params p = {
+        .device = "null", .n_seqs = 8, .kv_seqs = 1, .context = CONTEXT, .max_batched_tokens = 32, .no_prefix = true};
     weft_engine_close(engine);
     wf_null_configure(NULL);
     assert_int_equal(weft_engine_open(model, &p, &engine), WEFT_OK);
@@ -286,14 +300,15 @@ static void lengths_are_predicted_apart(void **state)
     for (int i = 0; i < 8; i++) assert_int_equal(t[i].tokens, 60);
 }
 
-/* ---- a device with little memory ------------------------------------------------------------------------------------ */
+/* ---- a device with little memory --------------------------------------------------------------------------------- */
 
 enum { MANY_SEQS = 64, HELD = 20 };
 
 /* Opens an engine for MANY_SEQS contexts on a device with that much memory. */
 static enum weft_status open_with(uint64_t available, uint64_t kv_memory)
 {
-    struct weft_engine_params p = {.device = "null", .n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64, .kv_memory = kv_memory};
+    struct weft_engine_params p = {
+        .device = "null", .n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64, .kv_memory = kv_memory};
     weft_engine_close(engine);
     engine = NULL;
     wf_null_configure(&(wf_null_config){.available = available});
@@ -302,13 +317,17 @@ static enum weft_status open_with(uint64_t available, uint64_t kv_memory)
     return s;
 }
 
-/* The cache holds the contexts that have room and leaves an eighth to others, but one context at least; what was asked for is not changed. */
+/* The cache holds the contexts that have room and leaves an eighth to others, but one context at least; what was asked
+ * for is not changed. */
 static void small_devices_have_small_caches(void **state)
 {
     tally t;
     struct weft_stats stats;
     struct weft_budget b;
-    assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64}, &b), WEFT_OK);
+    assert_int_equal(
+        weft_model_budget(
+            model, &(struct weft_engine_params){.n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64}, &b),
+        WEFT_OK);
     uint64_t each = b.kv / MANY_SEQS, fixed = b.weights + b.activations;
     if (open_with((fixed + HELD * each) * 8 / 7, 0)) fail_msg("%s", weft_last_error());
     weft_engine_stats(engine, &stats);
@@ -327,7 +346,7 @@ static void small_devices_have_small_caches(void **state)
     assert_int_equal(stats.kv_bytes, b.kv);
 }
 
-/* ---- what the asynchronous softmax computes again ----------------------------------------------------------------- */
+/* ---- what the asynchronous softmax computes again ---------------------------------------------------------------- */
 
 enum { ROWS_A_CALL = 0x30000001 }; /* so many that the device's counter of 32 bits wraps */
 static uint64_t computed_again;
@@ -358,7 +377,8 @@ static void recomputed_rows_are_counted(void **state)
     tally t;
     struct weft_stats stats;
     char path[] = "/tmp/weft-calibration-XXXXXX";
-    struct weft_engine_params p = {.device = "null", .n_seqs = 2, .context = CONTEXT, .max_batched_tokens = 32, .calibration = path};
+    struct weft_engine_params p = {
+        .device = "null", .n_seqs = 2, .context = CONTEXT, .max_batched_tokens = 32, .calibration = path};
     close(mkstemp(path));
     write_calibration(path);
     weft_engine_close(engine);
@@ -417,7 +437,8 @@ SUITE_MAIN(engine_requests)
         CASE_IN(lengths_are_predicted_apart, set_up, tear_down),
         CASE_IN(small_devices_have_small_caches, set_up, tear_down),
         CASE_IN(recomputed_rows_are_counted, set_up, tear_down), CASE_IN(lost_device, set_up, tear_down)};
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model))
+        return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);
     return failed;

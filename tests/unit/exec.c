@@ -1,4 +1,5 @@
-/* exec: programs on the null device, whose fake clock shows what runs beside what. A small graph by hand, with a sum over processes. */
+/* exec: programs on the null device, whose fake clock shows what runs beside what. A small graph by hand, with a sum
+ * over processes. */
 #include "support/null_device.h"
 #include "exec/exec.h"
 #include "select/select.h"
@@ -21,7 +22,7 @@ typedef struct fixture {
     wf_batch b;
 } fixture;
 
-/* ---- the graph: embed, up, sum over processes, down, logits ------------------------------------------------------- */
+/* ---- the graph: embed, up, sum over processes, down, logits ------------------------------------------------------ */
 
 static int32_t weight(fixture *f, uint32_t rows, uint32_t cols)
 {
@@ -36,7 +37,8 @@ static int32_t act(fixture *f, enum wf_rows rows, uint32_t cols)
     return wf_graph_value(&f->g, (wf_value){WF_VALUE_ACT, rows, WF_F32, cols, 0});
 }
 
-static int32_t add(fixture *f, enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows, int32_t a, int32_t b, uint32_t cols)
+static int32_t add(fixture *f, enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer,
+                   enum wf_rows rows, int32_t a, int32_t b, uint32_t cols)
 {
     wf_node n = wf_graph_blank(kind, op, name, layer, rows);
     n.in[0] = WF_ALL(a);
@@ -70,17 +72,20 @@ static void make_graph(fixture *f)
     assert_int_equal(wf_graph_init(g, 1), WEFT_OK);
     assert_int_equal(wf_graph_begin(g), WEFT_OK);
     for (uint32_t id = 0; id < 2; id++) wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, WIDTH, id, 0});
-    int32_t x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_BATCH, weight(f, VOCAB, WIDTH), g->inputs[WF_INPUT_TOKEN], WIDTH);
+    int32_t x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_BATCH, weight(f, VOCAB, WIDTH),
+                    g->inputs[WF_INPUT_TOKEN], WIDTH);
     x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "up", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
     x = add(f, network, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH, x, -1, WIDTH);
     x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "down", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
     if (with_routers) add_router(f, "router_few", x, FEW_EXPERTS), add_router(f, "router_more", x, MORE_EXPERTS);
-    x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "gather_logits", WF_ONCE, WF_ROWS_LOGITS, x, g->inputs[WF_INPUT_LOGIT_ROWS], WIDTH);
-    g->logits = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, x, weight(f, VOCAB, WIDTH), VOCAB);
+    x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "gather_logits", WF_ONCE, WF_ROWS_LOGITS, x,
+            g->inputs[WF_INPUT_LOGIT_ROWS], WIDTH);
+    g->logits = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, x, weight(f, VOCAB, WIDTH),
+                    VOCAB);
     assert_int_equal(wf_graph_end(g), WEFT_OK);
 }
 
-/* ---- an exec ------------------------------------------------------------------------------------------------------ */
+/* ---- an exec ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t slow_products(const wf_call *c)
 {
@@ -95,7 +100,8 @@ static uint64_t slow_network(uint64_t bytes)
 static double modest_rate; /* of devices opened from now on */
 
 /* What binding the plan gives. fns: of the device; NULL: its own. */
-static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const wf_null_config *config, const wf_dev_fns *fns)
+static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const wf_null_config *config,
+                           const wf_dev_fns *fns)
 {
     *f = (fixture){.limits = {.step_tokens = tokens, .logit_rows = 4, .seqs = 4, .seq_pages = 4, .pages = 8}};
     wf_null_configure(config);
@@ -124,7 +130,9 @@ static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const 
 
 static void open_limited(fixture *f, const char *plan, uint32_t tokens)
 {
-    assert_int_equal(open_on(f, plan, tokens, &(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network}, NULL), WEFT_OK);
+    assert_int_equal(
+        open_on(f, plan, tokens, &(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network}, NULL),
+        WEFT_OK);
 }
 
 static void open_with(fixture *f, const char *plan)
@@ -155,12 +163,15 @@ static uint64_t step(fixture *f, const wf_step_io *io)
 
 #define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
 #define LINE(op, range, q) "layer " op " " range " queue " q " kernel auto groups 0\n"
-#define PLAN(layers)                                                                                                                                \
-    "weft-plan 2\nqueues 3\n" ONCE("swap_out", "2") ONCE("swap_in", "2") ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0") layers     \
-        ONCE("gather_logits", "0") ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
+#define PLAN(layers)                                                                                                   \
+    "weft-plan 2\nqueues 3\n" ONCE("swap_out", "2") ONCE("swap_in", "2") ONCE("upload", "0") ONCE("token_subst", "0")  \
+        ONCE("embed", "0") layers ONCE("gather_logits", "0") ONCE("logits", "0") ONCE("argmax", "0")                   \
+            ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
 #define ONE_BATCH LINE("up", "0-end", "0") LINE("sum", "0-end", "1") LINE("down", "0-end", "0")
-#define TWO_BATCHES                                                                                                                                 \
-    LINE("up", "0-16", "0") LINE("sum", "0-16", "1") LINE("up", "16-end", "0") LINE("sum", "16-end", "1") LINE("down", "0-16", "0") LINE("down", "16-end", "0")
+#define TWO_BATCHES                                                                                                    \
+    LINE("up", "0-16", "0")                                                                                            \
+    LINE("sum", "0-16", "1") LINE("up", "16-end", "0") LINE("sum", "16-end", "1") LINE("down", "0-16", "0")            \
+        LINE("down", "16-end", "0")
 
 /* What one nano-batch exchanges goes while the other's product runs; its results are waited for. */
 static void test_network_overlaps(void **state)
@@ -181,7 +192,8 @@ static void test_network_overlaps(void **state)
     network = WF_NODE_ALL_REDUCE;
 }
 
-/* A page goes to the host, is overwritten, and comes back to another place, on the queue of copies; others stay as they are. */
+/* A page goes to the host, is overwritten, and comes back to another place, on the queue of copies; others stay as they
+ * are. */
 static void test_swaps(void **state)
 {
     fixture f;
@@ -258,7 +270,7 @@ static void test_large_steps_are_bound(void **state)
     close_all(&f);
 }
 
-/* ---- what will be built ------------------------------------------------------------------------------------------------ */
+/* ---- what will be built ------------------------------------------------------------------------------------------ */
 
 static struct {
     wf_call calls[1024];
@@ -279,7 +291,9 @@ static bool is_foreseen(const wf_call *c)
     const wf_view *y = &c->out[0];
     for (const wf_call *f = foreseen.calls; f < foreseen.calls + foreseen.n; f++) {
         const wf_view *z = &f->out[0];
-        if (f->op == c->op && f->variant == 0 && z->cols == y->cols && z->rows <= y->rows && z->rows + z->rows / 8 >= y->rows) return true;
+        if (f->op == c->op && f->variant == 0 && z->cols == y->cols && z->rows <= y->rows &&
+            z->rows + z->rows / 8 >= y->rows)
+            return true;
     }
     return false;
 }
@@ -302,7 +316,8 @@ static wf_dev_fns fns_that_prebuild(void)
     return fns;
 }
 
-/* Once it built a kernel, the device is told of all calls before the next is bound, at the limit of rows and below it. */
+/* Once it built a kernel, the device is told of all calls before the next is bound, at the limit of rows and below it.
+ */
 static void test_bound_calls_are_foreseen(void **state)
 {
     enum { MOST = 300 };
@@ -328,7 +343,7 @@ static void test_failures_foresee_nothing(void **state)
     close_all(&f);
 }
 
-/* ---- submissions of less than a second ------------------------------------------------------------------------------ */
+/* ---- submissions of less than a second --------------------------------------------------------------------------- */
 
 enum { SECOND = 1000000000, SLOW_ROW = 90000000 };
 static uint64_t longest, gathered, flushes; /* nanoseconds of a call; between flushes; flushes seen */
@@ -349,7 +364,8 @@ static weft_status note_call(const wf_call *c)
     return WEFT_OK;
 }
 
-/* A prompt whose products take 3 s each on a slow device: each is cut, and what gathers is flushed; every row is computed once. */
+/* A prompt whose products take 3 s each on a slow device: each is cut, and what gathers is flushed; every row is
+ * computed once. */
 static void test_submissions_are_short(void **state)
 {
     fixture f;
@@ -402,7 +418,7 @@ static void test_failures(void **state)
     }
 }
 
-/* ---- kernels that the plan names ---------------------------------------------------------------------------------- */
+/* ---- kernels that the plan names --------------------------------------------------------------------------------- */
 
 enum { NAMED = 1 /* null2 */, FEW = 8 };
 static uint32_t rows_that_may; /* that the named kernel runs at most */
@@ -428,11 +444,13 @@ static weft_status open_named(fixture *f, wf_dev_fns *fns, uint32_t rows)
     *fns = *plain->fns;
     fns->supports = supports_few;
     wf_dev_close(plain);
-    return open_on(f, PLAN("layer up 0-end queue 0 kernel null2 groups 0\n" LINE("sum", "0-end", "1") LINE("down", "0-end", "0")), TOKENS,
-                   &(wf_null_config){.variants = 2, .cost_ns = note_rows}, fns);
+    return open_on(
+        f, PLAN("layer up 0-end queue 0 kernel null2 groups 0\n" LINE("sum", "0-end", "1") LINE("down", "0-end", "0")),
+        TOKENS, &(wf_null_config){.variants = 2, .cost_ns = note_rows}, fns);
 }
 
-/* It runs the numbers of rows that it can, and the device chooses for the others; checking every call changes nothing. */
+/* It runs the numbers of rows that it can, and the device chooses for the others; checking every call changes nothing.
+ */
 static void test_named_kernel_of_few_rows(void **state)
 {
     fixture f;
@@ -453,7 +471,7 @@ static void test_named_kernel_of_no_rows(void **state)
     close_all(&f);
 }
 
-/* ---- kernels that calls share --------------------------------------------------------------------------------------- */
+/* ---- kernels that calls share ------------------------------------------------------------------------------------ */
 
 static uint32_t most_experts; /* that the kernel for few of them had */
 
@@ -481,14 +499,16 @@ static void test_routers_share_no_kernel(void **state)
     fns = *plain->fns;
     fns.rank = rank_by_experts;
     wf_dev_close(plain);
-    assert_int_equal(open_on(&f, NULL, TOKENS, &(wf_null_config){.variants = 2, .fused = true, .cost_ns = note_experts}, &fns), WEFT_OK);
+    assert_int_equal(
+        open_on(&f, NULL, TOKENS, &(wf_null_config){.variants = 2, .fused = true, .cost_ns = note_experts}, &fns),
+        WEFT_OK);
     step(&f, &(wf_step_io){0});
     assert_int_equal(most_experts, FEW_EXPERTS);
     close_all(&f);
     with_routers = false;
 }
 
-/* ---- estimates ------------------------------------------------------------------------------------------------------- */
+/* ---- estimates --------------------------------------------------------------------------------------------------- */
 
 /* At a byte a second: what the upload of a step takes. */
 static double upload_bytes(fixture *f, const wf_explain *x)
@@ -508,7 +528,8 @@ static void test_upload_of_all_tables(void **state)
 {
     enum { DECODES = 3, CONTEXT = 4 };
     const wf_explain x = {.tokens = DECODES, .decodes = DECODES, .context = CONTEXT, .byte_rate = 1};
-    const double slots = DECODES, pages = DECODES * CONTEXT /* of one token, for there is no attention */, words = 3 * DECODES + DECODES + 1 + DECODES;
+    const double slots = DECODES, pages = DECODES * CONTEXT /* of one token, for there is no attention */,
+                 words = 3 * DECODES + DECODES + 1 + DECODES;
     fixture f;
     open_with(&f, NULL);
     for (uint32_t tables = 1; tables <= 3; tables++) {

@@ -1,8 +1,8 @@
-/* exec_order: random plans, and texts of plans with something changed, on the null device, with every command noted. Each
- * word of a value says which row of which value of which step it is, so that a kernel's rows are known from what it reads;
- * whatever exec believes, each row of each node has to be computed once, in a range of the plan and on its queue, from rows
- * that are there, behind all that it depends on, and a step has ended when all of it has. Nothing here knows how exec finds
- * waits and addresses. */
+/* exec_order: random plans, and texts of plans with something changed, on the null device, with every command noted.
+ * Each word of a value says which row of which value of which step it is, so that a kernel's rows are known from what
+ * it reads; whatever exec believes, each row of each node has to be computed once, in a range of the plan and on its
+ * queue, from rows that are there, behind all that it depends on, and a step has ended when all of it has. Nothing here
+ * knows how exec finds waits and addresses. */
 #include "plan_writer.h"
 #include "shadow.h"
 
@@ -11,9 +11,18 @@
 #include "select/select.h"
 #include "support/suite.h"
 
-enum { LAYERS = 2, WIDTH = 16, QKV = 3 * WIDTH, VOCAB = 8, POSITIONS = 64, PAGE = 4 /* tokens */, HEAD = WIDTH * 2 /* bytes of K or V of a token */ };
+enum {
+    LAYERS = 2,
+    WIDTH = 16,
+    QKV = 3 * WIDTH,
+    VOCAB = 8,
+    POSITIONS = 64,
+    PAGE = 4 /* tokens */,
+    HEAD = WIDTH * 2 /* bytes of K or V of a token */
+};
 enum { TOKENS = 48, SEQS = 12, CONTEXT = 8, PAGES = 160, STEPS = 4, MAX_NODES = 64, SWAPS = 3 };
-static const wf_limits limits = {.step_tokens = TOKENS, .logit_rows = TOKENS, .seqs = SEQS, .seq_pages = POSITIONS / PAGE, .pages = PAGES};
+static const wf_limits limits = {
+    .step_tokens = TOKENS, .logit_rows = TOKENS, .seqs = SEQS, .seq_pages = POSITIONS / PAGE, .pages = PAGES};
 
 /* A step, as the test made it, and what came of it. */
 typedef struct step {
@@ -48,7 +57,7 @@ static struct {
     uint64_t recomputed[LAYERS];
 } m;
 
-/* ---- the graph ------------------------------------------------------------------------------------------------------ */
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
 
 static int32_t weight(uint32_t rows, uint32_t cols)
 {
@@ -61,31 +70,38 @@ static int32_t act(enum wf_rows rows, uint32_t cols)
     return wf_graph_value(&m.g, (wf_value){WF_VALUE_ACT, rows, WF_F32, cols, 0, 0});
 }
 
-static int32_t add(enum wf_op op, const char *name, int32_t layer, enum wf_rows rows, const int32_t *in, size_t n, int32_t out)
+static int32_t add(enum wf_op op, const char *name, int32_t layer, enum wf_rows rows, const int32_t *in, size_t n,
+                   int32_t out)
 {
     wf_node node = wf_graph_blank(WF_NODE_KERNEL, op, name, layer, rows);
     for (size_t i = 0; i < n; i++) node.in[i] = WF_ALL(in[i]);
     node.out[0] = WF_ALL(out);
-    node.p = (wf_op_params){.n_head = 1, .n_kv_head = 1, .head_dim = WIDTH, .n_rot = WIDTH, .page_tokens = PAGE, .scale = 1};
-    if (op == WF_OP_ATTENTION) node.p.phi_hi = 1; /* it may count rows that it computes again, which is all of them here */
+    node.p = (wf_op_params){
+        .n_head = 1, .n_kv_head = 1, .head_dim = WIDTH, .n_rot = WIDTH, .page_tokens = PAGE, .scale = 1};
+    if (op == WF_OP_ATTENTION)
+        node.p.phi_hi = 1; /* it may count rows that it computes again, which is all of them here */
     int32_t at = wf_graph_node(&m.g, &node);
     assert_true(at >= 0);
     return at;
 }
 
-#define ADD(op, name, layer, rows, out, ...) add(op, name, layer, rows, (int32_t[]){__VA_ARGS__}, WF_LEN(((int32_t[]){__VA_ARGS__})), out)
+#define ADD(op, name, layer, rows, out, ...)                                                                           \
+    add(op, name, layer, rows, (int32_t[]){__VA_ARGS__}, WF_LEN(((int32_t[]){__VA_ARGS__})), out)
 
 static int32_t add_layer(int32_t l, int32_t x, int32_t table)
 {
     const int32_t *in = m.g.inputs;
-    int32_t qkv = act(WF_ROWS_BATCH, QKV), q = act(WF_ROWS_BATCH, WIDTH), o = act(WF_ROWS_BATCH, WIDTH), y = act(WF_ROWS_BATCH, WIDTH), kv[2];
-    for (uint32_t i = 0; i < 2; i++) kv[i] = wf_graph_value(&m.g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, PAGE * WIDTH, 2 * (uint32_t)l + i, 0});
+    int32_t qkv = act(WF_ROWS_BATCH, QKV), q = act(WF_ROWS_BATCH, WIDTH), o = act(WF_ROWS_BATCH, WIDTH),
+            y = act(WF_ROWS_BATCH, WIDTH), kv[2];
+    for (uint32_t i = 0; i < 2; i++)
+        kv[i] = wf_graph_value(&m.g,
+                               (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, PAGE * WIDTH, 2 * (uint32_t)l + i, 0});
     ADD(WF_OP_GEMM, "qkv", l, WF_ROWS_BATCH, qkv, x, weight(QKV, WIDTH));
     int32_t rope = ADD(WF_OP_ROPE_KV, "rope", l, WF_ROWS_BATCH, q, qkv, table, in[WF_INPUT_POS], in[WF_INPUT_SLOT]);
     for (int i = 0; i < 2; i++) m.g.nodes[rope].out[WF_ROPE_KV_K_POOL + i] = WF_ALL(kv[i]);
     for (int i = 0; i < 2; i++)
-        ADD(WF_OP_ATTENTION, i ? "prefill_attention" : "decode_attention", l, i ? WF_ROWS_PREFILL : WF_ROWS_DECODE, o, q, kv[0], kv[1], in[WF_INPUT_SEQ],
-            in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]);
+        ADD(WF_OP_ATTENTION, i ? "prefill_attention" : "decode_attention", l, i ? WF_ROWS_PREFILL : WF_ROWS_DECODE, o,
+            q, kv[0], kv[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]);
     ADD(WF_OP_GEMM, "out", l, WF_ROWS_BATCH, y, o, weight(WIDTH, WIDTH), -1, x);
     return y;
 }
@@ -114,7 +130,7 @@ static uint32_t node_at(enum wf_node_kind kind, enum wf_when when)
     return n;
 }
 
-/* ---- what lies in memory -------------------------------------------------------------------------------------------- */
+/* ---- what lies in memory ----------------------------------------------------------------------------------------- */
 
 /* Of a row of a value in the step that is being submitted. */
 static uint32_t tag(int32_t value, uint32_t row)
@@ -137,7 +153,9 @@ static uint32_t row_at(const wf_view *v, uint32_t at, int32_t value)
 {
     uint32_t row = word_at(v, at)[0] & 255;
     for (uint32_t c = 0; c < v->cols; c++)
-        if (word_at(v, at)[c] != tag(value, row)) fail_msg("%s reads %08x, which is no row of its operand (%08x)", shadow.name, word_at(v, at)[c], tag(value, 0));
+        if (word_at(v, at)[c] != tag(value, row))
+            fail_msg("%s reads %08x, which is no row of its operand (%08x)", shadow.name, word_at(v, at)[c],
+                     tag(value, 0));
     return row;
 }
 
@@ -148,7 +166,9 @@ static void expect_row(const wf_view *v, uint32_t at, int32_t value, uint32_t ro
 
 static void expect_input(const wf_view *v, uint32_t at, enum wf_input i, uint32_t row)
 {
-    if ((int32_t)*word_at(v, at) != m.now->b.in[i][row]) fail_msg("%s: input %d of row %u is %d, not %d", shadow.name, i, row, (int32_t)*word_at(v, at), m.now->b.in[i][row]);
+    if ((int32_t)*word_at(v, at) != m.now->b.in[i][row])
+        fail_msg("%s: input %d of row %u is %d, not %d", shadow.name, i, row, (int32_t)*word_at(v, at),
+                 m.now->b.in[i][row]);
 }
 
 static uint32_t find(const int32_t *list, uint32_t n, int32_t x)
@@ -165,7 +185,7 @@ static int32_t sampled(uint32_t number, uint32_t k)
     return (int32_t)(1000 * (number + 1) + k);
 }
 
-/* ---- kernels: each gives the row of the batch that row i of a call is -------------------------------------------------- */
+/* ---- kernels: each gives the row of the batch that row i of a call is -------------------------------------------- */
 
 static uint32_t get_row(const wf_node *n, const wf_call *c, uint32_t i)
 {
@@ -187,7 +207,8 @@ static uint32_t product(const wf_node *n, const wf_call *c, uint32_t i)
 /* K or V of a slot, as one row. */
 static wf_view slot_of(const wf_view *pool, int32_t slot)
 {
-    uint64_t at = pool->offset + (uint64_t)(slot / PAGE) * wf_dtype_bytes(WF_F16, pool->stride) + (uint64_t)(slot % PAGE) * HEAD;
+    uint64_t at = pool->offset + (uint64_t)(slot / PAGE) * wf_dtype_bytes(WF_F16, pool->stride) +
+                  (uint64_t)(slot % PAGE) * HEAD;
     return (wf_view){.buf = pool->buf, .offset = at, .rows = 1, .cols = HEAD / 4, .stride = HEAD / 4, .dtype = WF_F32};
 }
 
@@ -208,7 +229,8 @@ static uint32_t rotate(const wf_node *n, const wf_call *c, uint32_t i)
 static void read_key(const wf_node *n, const wf_call *c, uint32_t row, int32_t pos)
 {
     const wf_batch *b = &m.now->b;
-    int32_t seq = b->in[WF_INPUT_SEQ][row], slot = b->in[WF_INPUT_PAGES][b->in[WF_INPUT_INDPTR][seq] + pos / PAGE] * PAGE + pos % PAGE;
+    int32_t seq = b->in[WF_INPUT_SEQ][row],
+            slot = b->in[WF_INPUT_PAGES][b->in[WF_INPUT_INDPTR][seq] + pos / PAGE] * PAGE + pos % PAGE;
     int32_t back = b->in[WF_INPUT_POS][row] - pos;
     bool here = back <= (int32_t)row && b->in[WF_INPUT_SEQ][row - (uint32_t)back] == seq;
     for (int kv = WF_ATTENTION_K_POOL; kv <= WF_ATTENTION_V_POOL; kv++) {
@@ -245,7 +267,8 @@ static uint32_t substitute(const wf_node *n, const wf_call *c, uint32_t i)
     int32_t id = (int32_t)*word_at(&c->in[WF_TOKEN_SUBST_IDS], i);
     if (id >= 0) return find(m.now->tokens, m.now->b.n_tokens, id);
     assert_true((uint32_t)(-1 - id) < c->in[WF_TOKEN_SUBST_FROM].rows);
-    assert_int_equal(*word_at(&c->in[WF_TOKEN_SUBST_FROM], (uint32_t)(-1 - id)), sampled(m.now->number - 1, (uint32_t)(-1 - id)));
+    assert_int_equal(*word_at(&c->in[WF_TOKEN_SUBST_FROM], (uint32_t)(-1 - id)),
+                     sampled(m.now->number - 1, (uint32_t)(-1 - id)));
     return (uint32_t)m.now->pending_row[-1 - id];
 }
 
@@ -269,7 +292,7 @@ static void write_result(const wf_node *n, const wf_call *c, uint32_t i, uint32_
     else write_row(&c->out[0], i, n->out[0].value, row);
 }
 
-/* ---- commands ------------------------------------------------------------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
 
 /* These rows of a node are one range of the plan, or a part of one, and run on its queue. */
 static void note_rows(uint32_t node, uint32_t first, uint32_t n)
@@ -278,9 +301,12 @@ static void note_rows(uint32_t node, uint32_t first, uint32_t n)
     bool planned = false;
     for (size_t i = 0; i < p->n_nanos; i++) {
         rows r = rows_of_nano(&m.g, &p->nanos[i], &m.now->rows);
-        planned |= p->nanos[i].node == node && r.first <= first && first + n <= r.end && p->nanos[i].queue == shadow.queue;
+        planned |= p->nanos[i].node == node && r.first <= first && first + n <= r.end &&
+                   p->nanos[i].queue == shadow.queue;
     }
-    if (!planned) fail_msg("no range of %s has its rows %u to %u on queue %u", m.g.nodes[node].name, first, first + n, shadow.queue);
+    if (!planned)
+        fail_msg("no range of %s has its rows %u to %u on queue %u", m.g.nodes[node].name, first, first + n,
+                 shadow.queue);
     for (uint32_t i = first; i < first + n; i++) m.now->times[node][i]++;
 }
 
@@ -325,15 +351,21 @@ static bool between(const void *p, const void *low, size_t bytes)
 static void note_copy(const void *host, uint64_t bytes, bool out)
 {
     step *s = m.now;
-    bool swap = between(host, s->host, sizeof s->host), ids = between(host, s->ids, sizeof s->ids), logits = between(host, s->logits, sizeof s->logits);
+    bool swap = between(host, s->host, sizeof s->host), ids = between(host, s->ids, sizeof s->ids),
+         logits = between(host, s->logits, sizeof s->logits);
     if (swap) s->times[node_at(out ? WF_NODE_SWAP_OUT : WF_NODE_SWAP_IN, WF_ALWAYS)][0]++;
     else if (!out) note_rows(node_at(WF_NODE_UPLOAD, WF_ALWAYS), 0, 1);
-    else if (ids) note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_IDS), (uint32_t)((const int32_t *)host - s->ids), (uint32_t)bytes / 4);
-    else if (logits) note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_LOGITS), (uint32_t)((const float *)host - s->logits[0]) / VOCAB, (uint32_t)bytes / 4 / VOCAB);
+    else if (ids)
+        note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_IDS), (uint32_t)((const int32_t *)host - s->ids),
+                  (uint32_t)bytes / 4);
+    else if (logits)
+        note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_LOGITS), (uint32_t)((const float *)host - s->logits[0]) / VOCAB,
+                  (uint32_t)bytes / 4 / VOCAB);
     else note_rows(node_at(WF_NODE_DOWNLOAD, WF_ALWAYS), 0, (uint32_t)bytes / 4 / LAYERS); /* the counters */
 }
 
-static weft_status on_write(wf_queue *q, wf_buf *b, uint64_t off, const void *from, uint64_t bytes, wf_event *const *waits, uint32_t n, wf_event *signal)
+static weft_status on_write(wf_queue *q, wf_buf *b, uint64_t off, const void *from, uint64_t bytes,
+                            wf_event *const *waits, uint32_t n, wf_event *signal)
 {
     shadow_begin(q, waits, n, "a copy to the device");
     shadow_touch(b, off, bytes, true);
@@ -342,7 +374,8 @@ static weft_status on_write(wf_queue *q, wf_buf *b, uint64_t off, const void *fr
     return m.plain->write(q, b, off, from, bytes, waits, n, signal);
 }
 
-static weft_status on_read(wf_queue *q, wf_buf *b, uint64_t off, void *to, uint64_t bytes, wf_event *const *waits, uint32_t n, wf_event *signal)
+static weft_status on_read(wf_queue *q, wf_buf *b, uint64_t off, void *to, uint64_t bytes, wf_event *const *waits,
+                           uint32_t n, wf_event *signal)
 {
     shadow_begin(q, waits, n, "a copy to the host");
     shadow_touch(b, off, bytes, false);
@@ -380,7 +413,7 @@ static weft_status on_wait(wf_event *e, uint32_t ms)
     return m.plain->wait(e, ms);
 }
 
-/* ---- batches -------------------------------------------------------------------------------------------------------- */
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
 
 static void add_seq(step *s, uint32_t tokens, uint32_t *at)
 {
@@ -414,9 +447,13 @@ static void want_logits(step *s)
 {
     s->b.n_logits = 0;
     for (uint32_t row = 0, all = draw(2); row < s->b.n_tokens; row++)
-        if (all || draw(3) == 0 || row + 1 == s->b.n_tokens) s->b.in[WF_INPUT_LOGIT_ROWS][s->b.n_logits++] = (int32_t)row;
-    for (uint32_t k = 0; k < s->b.n_logits; k++) s->sampling[k] = (wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1};
-    s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL, .logits = draw(3) ? NULL : s->logits[0], .sampling = draw(2) ? s->sampling : NULL};
+        if (all || draw(3) == 0 || row + 1 == s->b.n_tokens)
+            s->b.in[WF_INPUT_LOGIT_ROWS][s->b.n_logits++] = (int32_t)row;
+    for (uint32_t k = 0; k < s->b.n_logits; k++)
+        s->sampling[k] = (wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1};
+    s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL,
+                         .logits = draw(3) ? NULL : s->logits[0],
+                         .sampling = draw(2) ? s->sampling : NULL};
 }
 
 /* Decodes whose token the step before has sampled. */
@@ -446,7 +483,8 @@ static void make_copies(step *s)
 
 static batch counted(const step *s)
 {
-    bool holds[WF_N_WHEN] = {true, s->b.n_pending, s->io.ids && !s->io.sampling, s->io.ids && s->io.sampling, s->io.ids, s->io.logits};
+    bool holds[WF_N_WHEN] = {true,      s->b.n_pending, s->io.ids && !s->io.sampling, s->io.ids && s->io.sampling,
+                             s->io.ids, s->io.logits};
     batch b = {.tokens = s->b.n_tokens, .decodes = s->b.n_decodes, .logits = s->b.n_logits};
     for (uint32_t w = 0; w < WF_N_WHEN; w++) b.absent |= (uint32_t)!holds[w] << w;
     return b;
@@ -467,7 +505,7 @@ static void submit(uint32_t number)
     memcpy(s->recomputed, m.recomputed, sizeof s->recomputed);
 }
 
-/* ---- what came of a step -------------------------------------------------------------------------------------------- */
+/* ---- what came of a step ----------------------------------------------------------------------------------------- */
 
 static uint32_t times_of(const step *s, const wf_node *n)
 {
@@ -485,7 +523,8 @@ static void check_rows(const step *s)
         rows all = rows_of_node(&m.g.nodes[n], &s->rows);
         for (uint32_t row = all.first; row < all.end; row++)
             if (s->times[n][row] != times_of(s, &m.g.nodes[n]))
-                fail_msg("row %u of %s was computed %u times, not %u", row, m.g.nodes[n].name, s->times[n][row], times_of(s, &m.g.nodes[n]));
+                fail_msg("row %u of %s was computed %u times, not %u", row, m.g.nodes[n].name, s->times[n][row],
+                         times_of(s, &m.g.nodes[n]));
     }
 }
 
@@ -510,9 +549,10 @@ static void finish(uint32_t number)
     for (int l = 0; l < LAYERS; l++) assert_int_equal(wf_exec_stats_of(m.e)->softmax[l].recomputed, s->recomputed[l]);
 }
 
-/* ---- plans ---------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-static const char *const once_behind[] = {"gather_logits", "logits", "argmax", "sample", "download", "download_logits", "download_counts"};
+static const char *const once_behind[] = {"gather_logits", "logits",          "argmax",         "sample",
+                                          "download",      "download_logits", "download_counts"};
 
 static void open_device(void)
 {
@@ -521,7 +561,8 @@ static void open_device(void)
     assert_int_equal(wf_select_open("null", NULL, &m.dev), WEFT_OK);
     m.plain = m.dev->fns;
     m.fns = *m.plain;
-    m.fns.queue_create = on_queue_create, m.fns.submit = on_submit, m.fns.write = on_write, m.fns.read = on_read, m.fns.fill = on_fill, m.fns.mark = on_mark, m.fns.wait = on_wait;
+    m.fns.queue_create = on_queue_create, m.fns.submit = on_submit, m.fns.write = on_write, m.fns.read = on_read,
+    m.fns.fill = on_fill, m.fns.mark = on_mark, m.fns.wait = on_wait;
     m.dev->fns = &m.fns;
     assert_int_equal(wf_buf_create(m.dev, POSITIONS * WIDTH * sizeof(float), &m.buf), WEFT_OK);
     make_graph();
@@ -584,15 +625,42 @@ static uint32_t count_lines(const char *text)
 /* One line taken away, put elsewhere, or a word or a byte of it replaced. */
 static void change(char *text, size_t cap)
 {
-    static const char *const words[] = {"end", "decode", "prefill", "0", "7", "48", "2t", "999999999", "-", "next", "layer", "once", "queues 1", "queues 8",
-                                        "bucket", "bucket tokens 9", "tile 65536", "queue 7", "\n", " ", "#", "auto", "groups 999999999", "0-end", "end-7", "7-end", "7-5"};
+    static const char *const words[] = {"end",
+                                        "decode",
+                                        "prefill",
+                                        "0",
+                                        "7",
+                                        "48",
+                                        "2t",
+                                        "999999999",
+                                        "-",
+                                        "next",
+                                        "layer",
+                                        "once",
+                                        "queues 1",
+                                        "queues 8",
+                                        "bucket",
+                                        "bucket tokens 9",
+                                        "tile 65536",
+                                        "queue 7",
+                                        "\n",
+                                        " ",
+                                        "#",
+                                        "auto",
+                                        "groups 999999999",
+                                        "0-end",
+                                        "end-7",
+                                        "7-end",
+                                        "7-5"};
     char line[512] = "", *at = nth_line(text, 1 + draw(count_lines(text)));
     size_t len = strcspn(at, "\n") + (strchr(at, '\n') != NULL), what = draw(5);
     snprintf(line, sizeof line, "%.*s", (int)WF_MIN(len, sizeof line - 1), at);
     if (what < 3) memmove(at, at + len, strlen(at + len) + 1); /* moved, or left out */
     if (what == 0) return;
     if (what < 3) at = nth_line(text, 1 + draw(count_lines(text)));
-    if (what == 3) snprintf(line, sizeof line, "%s%s", words[draw(WF_LEN(words))], draw(2) ? "\n" : ""), at += draw((uint32_t)len + 1);
+    if (what == 3)
+        snprintf(line, sizeof line, "%s%s", words[draw(WF_LEN(words))], draw(2) ? "\n" : ""),
+            at += draw((uint32_t)len + 1);
     if (what == 4 && len > 1) { at[draw((uint32_t)len - 1)] = (char)(1 + draw(126)); return; }
     size_t more = strlen(line);
     if (strlen(text) + more + 1 > cap) return;
@@ -618,7 +686,8 @@ static void test_own_plans(void **state)
         for (int i = 0; i < 10; i++) {
             open_device();
             m.plans.n = 1;
-            if (parts > 1) assert_int_equal(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans), WEFT_OK);
+            if (parts > 1)
+                assert_int_equal(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans), WEFT_OK);
             else assert_int_equal(wf_plan_sequential(&m.g, i % 2, &m.plans.list[0]), WEFT_OK);
             assert_int_equal(wf_plans_finish(&m.g, &m.plans, m.dev->align), WEFT_OK);
             run_steps();

@@ -1,5 +1,5 @@
-/* fair: clients that share the scheduler. Random loads of some that flood it and some that come once, on many seeds, policies and
- * sizes; the bounds that src/sched/fair.c states hold in each, counted in tokens and steps.
+/* fair: clients that share the scheduler. Random loads of some that flood it and some that come once, on many seeds,
+ * policies and sizes; the bounds that src/sched/fair.c states hold in each, counted in tokens and steps.
  *
  * Service is counted here anew: prompt tokens that were computed, and WF_FAIR_OUTPUT for each token of an answer. */
 #include "sched/sched.h"
@@ -9,7 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PAGE = 4, LONGEST = 64, PROMPT = 40, ANSWER = LONGEST - PROMPT, CLIENTS = 4, VISITORS = 24, SENDERS = CLIENTS + VISITORS };
+enum {
+    PAGE = 4,
+    LONGEST = 64,
+    PROMPT = 40,
+    ANSWER = LONGEST - PROMPT,
+    CLIENTS = 4,
+    VISITORS = 24,
+    SENDERS = CLIENTS + VISITORS
+};
 
 typedef struct request {
     wf_seq q; /* first, so that it is found from its sequence */
@@ -140,7 +148,8 @@ static void note_admitted(world *w, request *r)
 /* Youngest first: no younger one that held pages runs on. */
 static void check_victim(world *w, const request *v)
 {
-    for (const wf_seq *q = w->s.running; q; q = q->next) assert_true(q->order < v->q.order || !((const request *)q)->had_pages);
+    for (const wf_seq *q = w->s.running; q; q = q->next)
+        assert_true(q->order < v->q.order || !((const request *)q)->had_pages);
     w->preempted++;
 }
 
@@ -158,7 +167,8 @@ static void end_request(world *w, request *r, bool finished)
     request **at = &w->alive;
     while (*at != r) at = &(*at)->link;
     *at = r->link;
-    if (!r->admitted) w->of[r->sender].waiting--, w->of[r->sender].admitted++; /* it was the first or the last that waits */
+    if (!r->admitted)
+        w->of[r->sender].waiting--, w->of[r->sender].admitted++; /* it was the first or the last that waits */
     w->of[r->sender].waits = false;
     wf_sched_remove(&w->s, &r->q, finished);
     free(r);
@@ -218,8 +228,12 @@ static void arrivals(world *w, uint64_t seed, uint64_t t)
 {
     for (uint32_t c = 0; c < CLIENTS; c++) {
         uint64_t dice = wf_random(seed, 1000 * t + c);
-        uint32_t most = 1 + PROMPT * (c + 1) / CLIENTS, n = c ? (dice % 40 == 0) * (1 + dice / 64 % 12) : t == 0 ? 60 : dice % 4 == 0;
-        for (uint32_t i = 0; i < n; i++) send(w, c, size_of(seed, 1000 * t + 10 * c + i + 5, most), size_of(seed, 1000 * t + 500 + 20 * c + i, ANSWER));
+        uint32_t most = 1 + PROMPT * (c + 1) / CLIENTS, n = c        ? (dice % 40 == 0) * (1 + dice / 64 % 12)
+                                                            : t == 0 ? 60
+                                                                     : dice % 4 == 0;
+        for (uint32_t i = 0; i < n; i++)
+            send(w, c, size_of(seed, 1000 * t + 10 * c + i + 5, most),
+                 size_of(seed, 1000 * t + 500 + 20 * c + i, ANSWER));
     }
     for (uint32_t v = CLIENTS; v < SENDERS; v++)
         if (t == 3 + wf_random(seed, v) % 150) send(w, v, size_of(seed, 77 * v, PROMPT), size_of(seed, 78 * v, ANSWER));
@@ -259,8 +273,10 @@ static void test_bounds(void **state)
     for (size_t i = 0; i < WF_LEN(worlds); i++) {
         int waited = 0, preempted = 0, furthest = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
-            for (int policy = 0; policy < 4; policy++) play(&worlds[i], (enum wf_policy)policy, seed, &waited, &preempted, &furthest);
-        printf("%d cases: counters at most %d apart, %d admitted before visitors, %d preempted\n", 4 * SEEDS, furthest, waited, preempted);
+            for (int policy = 0; policy < 4; policy++)
+                play(&worlds[i], (enum wf_policy)policy, seed, &waited, &preempted, &furthest);
+        printf("%d cases: counters at most %d apart, %d admitted before visitors, %d preempted\n", 4 * SEEDS, furthest,
+               waited, preempted);
         assert_true(waited > SEEDS && furthest > PROMPT); /* or nothing was tried */
         if (i == 2) assert_true(preempted > SEEDS);
     }
@@ -272,7 +288,11 @@ static void test_bounds(void **state)
 static void test_none_overtakes(void **state)
 {
     world w;
-    open_world(&w, &(wf_limits){.step_tokens = 24, .logit_rows = 6, .seqs = 6, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 2}, WF_POLICY_NANOFLOW, 0);
+    open_world(
+        &w,
+        &(wf_limits){
+            .step_tokens = 24, .logit_rows = 6, .seqs = 6, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 2},
+        WF_POLICY_NANOFLOW, 0);
     send(&w, 0, PROMPT, ANSWER)->q.max_tokens = LONGEST - 8;
     step(&w);
     request *large = send(&w, 1, PROMPT, 4), *small = send(&w, 1, 1, 1), *other = send(&w, 2, 1, 1);
@@ -325,7 +345,8 @@ static void test_priority_between_clients(void **state)
     step(&w);
     w.of[1].sent = 1, w.of[1].waiting = 1;
     *urgent = (request){.want = 12, .sender = 1, .link = w.alive};
-    urgent->q = (wf_seq){.tokens = urgent->tokens, .n_tokens = 10, .max_tokens = LONGEST, .client_id = 2, .priority = 1};
+    urgent->q = (wf_seq){
+        .tokens = urgent->tokens, .n_tokens = 10, .max_tokens = LONGEST, .client_id = 2, .priority = 1};
     w.alive = urgent;
     wf_sched_add(&w.s, &urgent->q);
     urgent->q.client->served += WF_PRIORITY_TOKENS / 2; /* less than the level is worth */
@@ -337,7 +358,8 @@ static void test_priority_between_clients(void **state)
         wf_sched_advance(&w.s, false);
         for (request *r = w.alive, *next; r; r = next) {
             next = r->link;
-            if (r->q.state == WF_SEQ_RUNNING && r->q.n_scheduled && r->q.n_computed == r->q.n_tokens) r->tokens[r->q.n_tokens++] = 7;
+            if (r->q.state == WF_SEQ_RUNNING && r->q.n_scheduled && r->q.n_computed == r->q.n_tokens)
+                r->tokens[r->q.n_tokens++] = 7;
             if (r->q.n_tokens >= r->want && r != urgent) end_request(&w, r, true);
         }
     }
@@ -372,14 +394,15 @@ static void test_memory_is_bounded(void **state)
     close_world(&w);
 }
 
-/* ---- places of the server's queue --------------------------------------------------------------------------------- */
+/* ---- places of the server's queue -------------------------------------------------------------------------------- */
 
 /* Clients that take what they can get in any order, all or some of it, and give some back. */
 static void take_and_leave(uint64_t seed, size_t places, size_t n_clients)
 {
     size_t own[8] = {0}, used = 0;
     for (uint64_t k = 0; k < 400; k++) {
-        size_t c = wf_random(seed, 3 * k) % n_clients, most = own[c] ? own[c] : 1, n = 1 + wf_random(seed, 3 * k + 1) % places;
+        size_t c = wf_random(seed, 3 * k) % n_clients, most = own[c] ? own[c] : 1,
+               n = 1 + wf_random(seed, 3 * k + 1) % places;
         if (wf_random(seed, 3 * k + 2) % 4) {
             while (n && !wf_places_allow(places, used, own[c], n)) n--;
             used += n;
@@ -397,7 +420,8 @@ static void take_and_leave(uint64_t seed, size_t places, size_t n_clients)
 static void test_no_client_fills_the_queue(void **state)
 {
     for (uint64_t seed = 0; seed < 200; seed++)
-        for (size_t n_clients = 1; n_clients <= 8; n_clients++) take_and_leave(seed, 2 + 2 * (wf_random(seed, n_clients) % 600), n_clients);
+        for (size_t n_clients = 1; n_clients <= 8; n_clients++)
+            take_and_leave(seed, 2 + 2 * (wf_random(seed, n_clients) % 600), n_clients);
     assert_true(wf_places_allow(8, 0, 0, 4));
     assert_false(wf_places_allow(8, 4, 4, 1));
     assert_true(wf_places_allow(8, 4, 0, 2));

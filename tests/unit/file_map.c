@@ -305,7 +305,8 @@ static size_t pages_held(const wf_map *m)
     assert_true(fd >= 0);
     for (size_t at = 0; at < m->size; at += page) {
         uint64_t entry;
-        assert_int_equal(pread(fd, &entry, sizeof entry, (off_t)(((uintptr_t)m->data + at) / page * sizeof entry)), sizeof entry);
+        assert_int_equal(pread(fd, &entry, sizeof entry, (off_t)(((uintptr_t)m->data + at) / page * sizeof entry)),
+                         sizeof entry);
         n += entry >> 63;
     }
     close(fd);

@@ -1,4 +1,5 @@
-/* gguf_split: models in several files, whole ones and ones with a part that is missing, of another model, or not the first. */
+/* gguf_split: models in several files, whole ones and ones with a part that is missing, of another model, or not the
+ * first. */
 #include "model/files/gguf.h"
 #include "support/bytes.h"
 #include "support/suite.h"

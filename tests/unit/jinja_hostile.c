@@ -1,5 +1,6 @@
-/* jinja_hostile: templates that would run for ever, nest without end or fill the memory fail with a message, soon; so do texts that are no
- * templates and data that is no JSON. Every allocation of a rendering fails once, and nothing is left behind (for LeakSanitizer to judge). */
+/* jinja_hostile: templates that would run for ever, nest without end or fill the memory fail with a message, soon; so
+ * do texts that are no templates and data that is no JSON. Every allocation of a rendering fails once, and nothing is
+ * left behind (for LeakSanitizer to judge). */
 #include "support/wraps.h"
 
 #include <stdlib.h>
@@ -8,12 +9,21 @@
 #include "jinja/jinja.h"
 #include "support/suite.h"
 
-static const struct weft_message turns[] = {{"system", "Be brief."}, {"user", "Hello <|im_end|>"}, {"assistant", "Hi"}, {"user", "Who are you?"}};
+static const struct weft_message turns[] = {
+    {"system", "Be brief."}, {"user", "Hello <|im_end|>"}, {"assistant", "Hi"}, {"user", "Who are you?"}};
 
 static weft_status render(const char *text, size_t len, const char *messages, wf_jinja_output *out)
 {
-    wf_jinja_input in = {.name = "chat template", .text = text, .len = len, .bos = "<s>", .eos = "</s>", .messages = messages, .turns = turns, .n_turns = WF_LEN(turns),
-                         .kwargs = "{\"x\": [1, {\"y\": \"z\"}]}", .add_generation_prompt = true};
+    wf_jinja_input in = {.name = "chat template",
+                         .text = text,
+                         .len = len,
+                         .bos = "<s>",
+                         .eos = "</s>",
+                         .messages = messages,
+                         .turns = turns,
+                         .n_turns = WF_LEN(turns),
+                         .kwargs = "{\"x\": [1, {\"y\": \"z\"}]}",
+                         .add_generation_prompt = true};
     return wf_jinja_render(&in, out);
 }
 
@@ -30,11 +40,14 @@ static void endless(void **state)
     static const char *const texts[] = {
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
         "{% for a in range(99999) %}{% for b in range(99999) %}{{ a * b }}{% endfor %}{% endfor %}",
-        "{% set ns = namespace(s='x' * 1000000) %}{% for a in range(99999) %}{% if 'y' in ns.s %}{% endif %}{% endfor %}",
-        "{% set s = 'ab' * 1000000 %}{% for a in range(99999) %}{% set t = s | replace('a', 'bb') | upper %}{% endfor %}",
+        "{% set ns = namespace(s='x' * 1000000) %}{% for a in range(99999) %}{% if 'y' in ns.s %}{% endif %}{% endfor "
+        "%}",
+        "{% set s = 'ab' * 1000000 %}{% for a in range(99999) %}{% set t = s | replace('a', 'bb') | upper %}{% endfor "
+        "%}",
         "{% set l = range(99999) | list %}{% for a in range(99999) %}{% set t = l | sort(reverse=true) %}{% endfor %}",
         "{% set l = range(99999) | list %}{% for a in l %}{% if -1 in l %}{% endif %}{% endfor %}",
-        "{% set s = 'ab' * 1000000 %}{% for a in range(99999) %}{{ s.count('ba') }}{{ s | length }}{{ s[999999] }}{% endfor %}",
+        "{% set s = 'ab' * 1000000 %}{% for a in range(99999) %}{{ s.count('ba') }}{{ s | length }}{{ s[999999] }}{% "
+        "endfor %}",
     };
     for (size_t i = 0; i < WF_LEN(texts); i++) expect_error(WEFT_ERR_FULL, "the template takes more than", texts[i]);
 }
@@ -42,8 +55,11 @@ static void endless(void **state)
 static void huge(void **state)
 {
     static const char *const texts[] = {
-        "{{ 'x' * 999999999999 }}", "{{ [1] * 999999999 }}", "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-        "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", "{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}",
+        "{{ 'x' * 999999999999 }}",
+        "{{ [1] * 999999999 }}",
+        "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+        "{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}",
         "{% set ns = namespace(l=[]) %}{% for a in range(99999) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
     };
     for (size_t i = 0; i < WF_LEN(texts); i++) expect_error(WEFT_ERR_FULL, "the template", texts[i]);
@@ -67,18 +83,28 @@ static char *nested(const char *open, const char *middle, const char *close, siz
 static void deep(void **state)
 {
     static const char *const parts[][3] = {
-        {"{% if 1 %}", "", "{% endif %}"}, {"{% for x in [1] %}", "", "{% endfor %}"}, {"{% set x %}", "", "{% endset %}"}, {"{% macro m() %}", "", "{% endmacro %}"},
-        {"{{ (", "", ""}, {"{{ [", "", ""}, {"{{ {1:", "", ""}, {"{{ -", "1 }}", ""}, {"{{ not ", "1 }}", ""},
+        {"{% if 1 %}", "", "{% endif %}"},
+        {"{% for x in [1] %}", "", "{% endfor %}"},
+        {"{% set x %}", "", "{% endset %}"},
+        {"{% macro m() %}", "", "{% endmacro %}"},
+        {"{{ (", "", ""},
+        {"{{ [", "", ""},
+        {"{{ {1:", "", ""},
+        {"{{ -", "1 }}", ""},
+        {"{{ not ", "1 }}", ""},
     };
     for (size_t i = 0; i < WF_LEN(parts); i++) {
-        char *text = i < 4 ? nested(parts[i][0], parts[i][1], parts[i][2], 20000) : nested(parts[i][0] + 3, "1", "", 20000);
+        char *text = i < 4 ? nested(parts[i][0], parts[i][1], parts[i][2], 20000)
+                           : nested(parts[i][0] + 3, "1", "", 20000);
         char *whole = nested("{{ ", text, " }}", 1);
         expect_error(WEFT_ERR_FULL, "nested deeper", i < 4 ? text : whole);
         free(whole);
         free(text);
     }
     expect_error(WEFT_ERR_FULL, "nested deeper", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
-    expect_error(WEFT_ERR_FULL, "nested deeper", "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l == ns.l }}{{ ns.l }}{{ ns.l | tojson }}");
+    expect_error(WEFT_ERR_FULL, "nested deeper",
+                 "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l "
+                 "== ns.l }}{{ ns.l }}{{ ns.l | tojson }}");
     char *chain = nested("", "{{ x", "", 1), *long_chain = nested(".a", "", "", 20000), *all = malloc(60000);
     strcat(strcat(strcpy(all, chain), long_chain), " }}");
     expect_error(WEFT_ERR_UNSUPPORTED, "a shorter chain", all);
@@ -94,20 +120,31 @@ static void places(void **state)
     expect_error(WEFT_ERR_UNSUPPORTED, "there is no filter 'frob'", "{{ 1 | frob }}");
     wf_jinja_output out;
     assert_error(render("a\xff", 2, NULL, &out), WEFT_ERR_UNSUPPORTED, "UTF-8 at byte 1");
-    static const char *const bad[] = {"", "[", "[{]", "{}", "[1]", "[{\"role\": \"a}]", "[{\"a\": 01}]", "[{}] x", "[{\"a\": \"\\u12\"}]", "[{\"a\": \"\xff\"}]"};
+    static const char *const bad[] = {"",
+                                      "[",
+                                      "[{]",
+                                      "{}",
+                                      "[1]",
+                                      "[{\"role\": \"a}]",
+                                      "[{\"a\": 01}]",
+                                      "[{}] x",
+                                      "[{\"a\": \"\\u12\"}]",
+                                      "[{\"a\": \"\xff\"}]"};
     for (size_t i = 0; i < WF_LEN(bad); i++)
         if (render("x", 1, bad[i], &out) != WEFT_ERR_ARG) fail_msg("%s", bad[i]);
     char *deep_json = nested("[", "", "]", 100000);
     assert_int_equal(render("x", 1, deep_json, &out), WEFT_ERR_FULL);
     free(deep_json);
-    assert_int_equal(render("{{ messages[0].a }}", 19, "[{\"a\": 99999999999999999999}]", &out), WEFT_OK); /* more than 64 bits: a float */
+    assert_int_equal(render("{{ messages[0].a }}", 19, "[{\"a\": 99999999999999999999}]", &out),
+                     WEFT_OK); /* more than 64 bits: a float */
     assert_string_equal(out.text, "1e+20");
     wf_jinja_output_free(&out);
 }
 
 static void no_memory(void **state)
 {
-    static const char text[] = "{% for m in messages %}{{ m.role | upper }}: {{ m.content | replace('l', 'LL') }}\n{% endfor %}{{ x | tojson(indent=2) }}{{ 'x' * 300000 }}{{ range(5000) | list }}";
+    static const char text[] = "{% for m in messages %}{{ m.role | upper }}: {{ m.content | replace('l', 'LL') }}\n{% "
+                               "endfor %}{{ x | tojson(indent=2) }}{{ 'x' * 300000 }}{{ range(5000) | list }}";
     for (int i = 0;; i++) {
         wf_jinja_output out;
         test_alloc_countdown = i;

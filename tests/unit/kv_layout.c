@@ -6,7 +6,8 @@
 
 enum { LAYERS = 64 };
 
-/* Every layer has a place of its own in a table whose window is as long as its own, and no sequence takes more memory than with one table. */
+/* Every layer has a place of its own in a table whose window is as long as its own, and no sequence takes more memory
+ * than with one table. */
 static void check(const wf_kv_layout *l, const wf_kv_window *windows, uint32_t n, const wf_kv_growth *g)
 {
     bool taken[WF_MAX_KV_TABLES * LAYERS] = {false};
@@ -19,7 +20,8 @@ static void check(const wf_kv_layout *l, const wf_kv_window *windows, uint32_t n
         taken[table * l->n_slots + slot] = true;
         assert_true(!t.window || (w.window && w.window <= t.window));
         assert_true(w.sink <= t.sink);
-        one.tables[0] = (wf_kv_window){w.window && one.tables[0].window ? WF_MAX(w.window, one.tables[0].window) : 0, WF_MAX(w.sink, one.tables[0].sink)};
+        one.tables[0] = (wf_kv_window){w.window && one.tables[0].window ? WF_MAX(w.window, one.tables[0].window) : 0,
+                                       WF_MAX(w.sink, one.tables[0].sink)};
     }
     uint64_t most = (uint64_t)n * wf_kv_layout_pages(&one, g), takes = (uint64_t)l->n_slots * wf_kv_layout_pages(l, g);
     assert_true(l->n_tables == 1 ? takes == most : takes <= most - most / 16);
@@ -80,7 +82,8 @@ static void random_windows(void **state)
 {
     uint32_t several = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
-        const wf_kv_growth g = {1u << wf_random(seed, 0) % 6, 1 + wf_random(seed, 1) % 600, 1 + wf_random(seed, 2) % 4000};
+        const wf_kv_growth g = {1u << wf_random(seed, 0) % 6, 1 + wf_random(seed, 1) % 600,
+                                1 + wf_random(seed, 2) % 4000};
         uint32_t n = 1 + wf_random(seed, 3) % LAYERS, kinds = 1 + wf_random(seed, 4) % 10;
         wf_kv_window windows[LAYERS];
         for (uint32_t i = 0; i < n; i++) {

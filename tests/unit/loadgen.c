@@ -136,7 +136,8 @@ static void test_goodput(void **state)
     size_t n;
     wf_request_result *a = played(&n);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
-        const double limits[WF_N_METRICS] = {[WF_TTFT] = cases[i].ttft, [WF_TPOT] = cases[i].tpot, [WF_E2EL] = cases[i].e2el};
+        const double limits[WF_N_METRICS] = {
+            [WF_TTFT] = cases[i].ttft, [WF_TPOT] = cases[i].tpot, [WF_E2EL] = cases[i].e2el};
         wf_load_stats s;
         assert_int_equal(wf_load_stats_make(a, n, 2, limits, &s), WEFT_OK);
         assert_int_equal(s.good, cases[i].good);
@@ -233,10 +234,15 @@ static void test_trace(void **state)
 
 static void test_bad_traces(void **state)
 {
-    static const struct { const char *text, *says; } cases[] = {
-        {"", "ContextTokens"}, {"a,b\n1,2\n", "ContextTokens"}, {"ContextTokens,GeneratedTokens\n", "no requests"},
-        {"ContextTokens,GeneratedTokens\n1,2\n3\n", "line 3"}, {"ContextTokens,GeneratedTokens\n-1,2\n", "line 2"},
-        {"ContextTokens,GeneratedTokens\n1,2x\n", "line 2"}, {"ContextTokens,GeneratedTokens\n99999999999999999999,2\n", "line 2"},
+    static const struct { const char *text, *says;
+    } cases[] = {
+        {"", "ContextTokens"},
+        {"a,b\n1,2\n", "ContextTokens"},
+        {"ContextTokens,GeneratedTokens\n", "no requests"},
+        {"ContextTokens,GeneratedTokens\n1,2\n3\n", "line 3"},
+        {"ContextTokens,GeneratedTokens\n-1,2\n", "line 2"},
+        {"ContextTokens,GeneratedTokens\n1,2x\n", "line 2"},
+        {"ContextTokens,GeneratedTokens\n99999999999999999999,2\n", "line 2"},
         {"ContextTokens,GeneratedTokens\n1,20000000\n", "line 2"},
     };
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -257,7 +263,8 @@ static bool collect(void *user, const char *data, size_t len)
 
 static void test_events(void **state)
 {
-    static const char text[] = ": comment\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:b\n\ndata:\ndata:  c \n\nid\ndata: [DONE]\n\n";
+    static const char text[] =
+        ": comment\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:b\n\ndata:\ndata:  c \n\nid\ndata: [DONE]\n\n";
     for (size_t cut = 0; cut < sizeof text; cut++) {
         char got[256] = "";
         wf_sse s = {0};

@@ -44,7 +44,8 @@ static void every_length(void **state)
 static void options_for_parameters(void **state)
 {
     char named[128];
-    wf_name_options(named, sizeof named, "take weft_cost_params.n_devices, weft_cost_params.devices or weft_model_params.path");
+    wf_name_options(named, sizeof named,
+                    "take weft_cost_params.n_devices, weft_cost_params.devices or weft_model_params.path");
     assert_string_equal(named, "take --n-devices, --devices FILE or -m FILE");
 }
 

@@ -1,4 +1,5 @@
-/* mem: the arena's slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested with the scheduler. */
+/* mem: the arena's slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested
+ * with the scheduler. */
 #include <string.h>
 
 #include "support/null_device.h"
@@ -28,7 +29,8 @@ static void regions_lie_apart(void **state)
         assert_int_equal(wf_arena_reserve(&a, bytes[i], &r[i]), WEFT_OK);
         assert_int_equal(r[i].offset % d->align, 0);
         assert_true(r[i].offset + bytes[i] <= LARGEST);
-        for (uint64_t j = 0; j < i; j++) assert_true(r[j].slab != r[i].slab || r[j].offset + WF_MAX(bytes[j], 1) <= r[i].offset);
+        for (uint64_t j = 0; j < i; j++)
+            assert_true(r[j].slab != r[i].slab || r[j].offset + WF_MAX(bytes[j], 1) <= r[i].offset);
     }
     assert_int_equal(wf_arena_commit(&a), WEFT_OK);
     for (size_t i = 0; i < N; i++) assert_true(r[i].offset + bytes[i] <= wf_arena_buf(&a, r[i])->size);

@@ -1,5 +1,5 @@
-/* null_args: public functions called with NULL where weft.h does not allow it, and where they do. Each pointer of each function of include/weft has a
- * call here: the last test reads the header and compares. */
+/* null_args: public functions called with NULL where weft.h does not allow it, and where they do. Each pointer of each
+ * function of include/weft has a call here: the last test reads the header and compares. */
 #include <weft/debug.h>
 
 #include <ctype.h>
@@ -35,7 +35,8 @@ static void note(const char *name, const char *args)
 
 static void check_refused(const char *name, const char *args, weft_status s)
 {
-    if (s != WEFT_ERR_ARG || !strstr(weft_last_error(), "NULL")) fail_msg("%s(%s): %s: %s", name, args, weft_status_name(s), weft_last_error());
+    if (s != WEFT_ERR_ARG || !strstr(weft_last_error(), "NULL"))
+        fail_msg("%s(%s): %s: %s", name, args, weft_status_name(s), weft_last_error());
 }
 
 static void check_passes(const char *name, const char *args, weft_status s)
@@ -44,7 +45,8 @@ static void check_passes(const char *name, const char *args, weft_status s)
 }
 
 #define REFUSES(f, ...) (note(#f, #__VA_ARGS__), check_refused(#f, #__VA_ARGS__, f(__VA_ARGS__)))
-#define PASSES(f, ...)  (note(#f, #__VA_ARGS__), check_passes(#f, #__VA_ARGS__, f(__VA_ARGS__))) /* that NULL is none of its errors */
+#define PASSES(f, ...)                                                                                                 \
+    (note(#f, #__VA_ARGS__), check_passes(#f, #__VA_ARGS__, f(__VA_ARGS__))) /* that NULL is none of its errors */
 #define IGNORES(f, ...) (note(#f, #__VA_ARGS__), f(__VA_ARGS__))
 #define GIVES(v, f, ...) (note(#f, #__VA_ARGS__), assert_true(f(__VA_ARGS__) == (v)))
 
@@ -114,7 +116,8 @@ static void chats(void **state)
     size_t n;
     char *text;
     struct weft_message none = {0};
-    struct weft_chat_params p = {.chat_template = "{{ messages }}"}, empty = {.chat_template = "{{ messages }}", .messages = &none, .n_messages = 1};
+    struct weft_chat_params p = {.chat_template = "{{ messages }}"},
+                            empty = {.chat_template = "{{ messages }}", .messages = &none, .n_messages = 1};
     REFUSES(weft_chat_tokenize, NULL, &p, &ids, &n);
     REFUSES(weft_chat_tokenize, model, NULL, &ids, &n);
     REFUSES(weft_chat_tokenize, model, &p, NULL, &n);
@@ -215,7 +218,9 @@ static bool has_call(const char *name, size_t n, size_t i)
 {
     for (size_t k = 0; k < n_calls; k++) {
         size_t len;
-        const char *args = calls[k].args, *arg = strncmp(calls[k].name, name, n) || calls[k].name[n] ? NULL : part(args, args + strlen(args), i, &len);
+        const char *args = calls[k].args, *arg = strncmp(calls[k].name, name, n) || calls[k].name[n]
+                                                     ? NULL
+                                                     : part(args, args + strlen(args), i, &len);
         if (arg && len == 4 && !memcmp(arg, "NULL", 4)) return true;
     }
     return false;
@@ -236,7 +241,8 @@ static size_t check_function(const char *p, const char *end)
     while (name > p && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) name--;
     for (size_t i = 0; (parameter = part(open + 1, end - 1, i, &len)); i++) {
         if (!is_pointer(parameter, len)) continue;
-        if (!has_call(name, (size_t)(open - name), i)) fail_msg("no call here has NULL for '%.*s' of %.*s", (int)len, parameter, (int)(open - name), name);
+        if (!has_call(name, (size_t)(open - name), i))
+            fail_msg("no call here has NULL for '%.*s' of %.*s", (int)len, parameter, (int)(open - name), name);
         found++;
     }
     return found;
@@ -266,7 +272,8 @@ static int setup(void **state)
 {
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     struct weft_engine_params p = {.device = "null", .n_seqs = 2, .context = 64};
-    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model) || weft_engine_open(model, &p, &engine);
+    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model) ||
+           weft_engine_open(model, &p, &engine);
 }
 
 static int teardown(void **state)

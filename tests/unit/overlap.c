@@ -2,13 +2,15 @@
 #include "unit/overlap_world.h"
 #include "support/suite.h"
 
-/* What was measured is kept for engines of any context: only tables of positions are longer. A plan says for which contexts it is. */
+/* What was measured is kept for engines of any context: only tables of positions are longer. A plan says for which
+ * contexts it is. */
 static void test_any_context(void **state)
 {
     char path[2][600];
     for (uint32_t i = 0; i < 2; i++) {
         struct weft_engine *e = NULL;
-        struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT << i, .max_batched_tokens = TOKENS};
+        struct weft_engine_params p = {
+            .device = "null", .n_seqs = SEQS, .context = CONTEXT << i, .max_batched_tokens = TOKENS};
         assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
         assert_int_equal(wf_stored_path(e->dev, &e->layout.graph, "plan", path[i], sizeof path[i]), WEFT_OK);
         weft_engine_close(e);
@@ -16,7 +18,7 @@ static void test_any_context(void **state)
     assert_string_equal(path[0], path[1]);
 }
 
-/* ---- the profile --------------------------------------------------------------------------------------------------- */
+/* ---- the profile ------------------------------------------------------------------------------------------------- */
 
 static void test_profile(void **state)
 {
@@ -66,7 +68,7 @@ static void test_copies(void **state)
     free(said);
 }
 
-/* ---- energy -------------------------------------------------------------------------------------------------------- */
+/* ---- energy ------------------------------------------------------------------------------------------------------ */
 
 static const wf_op_energy *energy_of(const wf_op_profile *p, const char *name, double share)
 {
@@ -79,9 +81,11 @@ static const wf_op_energy *energy_of(const wf_op_profile *p, const char *name, d
 static void draws(const wf_op_profile *p, const char *name, double share, double bend, double watts)
 {
     const wf_op_energy *e = energy_of(p, name, share);
-    double us = wf_op_us(wf_op_profile_find(p, name), e->tokens) / 1e6, longer = us / pow(share, bend), joules = STATIC_W * longer + (watts - STATIC_W) * us;
+    double us = wf_op_us(wf_op_profile_find(p, name), e->tokens) / 1e6, longer = us / pow(share, bend),
+           joules = STATIC_W * longer + (watts - STATIC_W) * us;
     if (fabs(e->each.seconds / longer - 1) > 1e-3 || fabs(e->each.joules / joules - 1) > 1e-3)
-        fail_msg("%s with %g: %g J in %g s, where %g and %g were wanted", name, share, e->each.joules, e->each.seconds, joules, longer);
+        fail_msg("%s with %g: %g J in %g s, where %g and %g were wanted", name, share, e->each.joules, e->each.seconds,
+                 joules, longer);
     assert_true(e->each.bytes > 0 && e->quick);
 }
 
@@ -127,7 +131,7 @@ static void test_no_energy(void **state)
     free(said);
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------------ */
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
 
 /* Ends when so many batches have been measured, which progress is told of before each. */
 static void count_batch(void *user, const char *what, double fraction)
@@ -154,12 +158,14 @@ static void test_goes_on(void **state)
     assert_int_equal(tune((struct weft_overlap_params){0}, &whole), WEFT_OK);
     assert_int_equal(wf_op_profile_load(path, &all), WEFT_OK);
     assert_true(all.n_ops >= part.n_ops);
-    assert_true(wf_op_us(wf_op_profile_find(&all, "down"), TOKENS) == wf_op_us(wf_op_profile_find(&part, "down"), TOKENS));
+    assert_true(wf_op_us(wf_op_profile_find(&all, "down"), TOKENS) ==
+                wf_op_us(wf_op_profile_find(&part, "down"), TOKENS));
     wf_op_profile_free(&part);
     free(said);
     assert_int_equal(tune((struct weft_overlap_params){.anew = true}, &said), WEFT_OK);
     assert_int_equal(wf_op_profile_load(path, &part), WEFT_OK);
-    assert_true(wf_op_us(wf_op_profile_find(&part, "down"), TOKENS) > 1.5 * wf_op_us(wf_op_profile_find(&all, "down"), TOKENS));
+    assert_true(wf_op_us(wf_op_profile_find(&part, "down"), TOKENS) >
+                1.5 * wf_op_us(wf_op_profile_find(&all, "down"), TOKENS));
     wf_op_profile_free(&part);
     wf_op_profile_free(&all);
     free(said);
@@ -184,7 +190,9 @@ static void test_quick_times_are_replaced(void **state)
     stored("profile", path, sizeof path);
     double trial = product_us(path);
     world.product *= 2;
-    assert_int_equal(tune_as((struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said), WEFT_OK);
+    assert_int_equal(
+        tune_as((struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said),
+        WEFT_OK);
     free(said);
     double earnest = product_us(path);
     assert_true(earnest > 1.5 * trial);
@@ -223,7 +231,8 @@ static void test_profile_of_others(void **state)
         free(said);
         struct weft_engine *e = open_engine(1);
         FILE *f = fopen("/dev/null", "w");
-        assert_int_equal(weft_search(e, &(struct weft_search_params){.profile = path, .seconds = 1}, f, NULL), nth ? WEFT_ERR_ARG : WEFT_OK);
+        assert_int_equal(weft_search(e, &(struct weft_search_params){.profile = path, .seconds = 1}, f, NULL),
+                         nth ? WEFT_ERR_ARG : WEFT_OK);
         fclose(f);
         weft_engine_close(e);
     }

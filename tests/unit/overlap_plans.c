@@ -1,4 +1,5 @@
-/* overlap_plans: what `weft tune --overlap` keeps, and what engines take of it by themselves: never what is slower than the sequential plan. */
+/* overlap_plans: what `weft tune --overlap` keeps, and what engines take of it by themselves: never what is slower than
+ * the sequential plan. */
 #include "unit/overlap_world.h"
 
 #include "support/fewer.h"
@@ -15,18 +16,23 @@ static double step_us(struct weft_engine *e, wf_step_load x, uint32_t context)
     return us;
 }
 
-/* ---- what engines take --------------------------------------------------------------------------------------------- */
+/* ---- what engines take ------------------------------------------------------------------------------------------- */
 
-/* Those that plans are searched for, and others: prompts of as many tokens as there are decodes, smaller ones, other parts of decodes. */
-static const wf_step_load loads[] = {{SEQS, 0},         {1, TOKENS - 1}, {SEQS - 1, TOKENS - SEQS + 1}, {0, SEQS},    {1, SEQS - 1},        {SEQS / 2, 0},
-                                     {SEQS / 2, SEQS / 2}, {0, TOKENS},     {0, TOKENS / 2},               {1, TOKENS / 2}, {SEQS - 1, TOKENS / 2}, {SEQS - 1, 1}};
+/* Those that plans are searched for, and others: prompts of as many tokens as there are decodes, smaller ones, other
+ * parts of decodes. */
+static const wf_step_load loads[] = {{SEQS, 0},       {1, TOKENS - 1}, {SEQS - 1, TOKENS - SEQS + 1}, {0, SEQS},
+                                     {1, SEQS - 1},   {SEQS / 2, 0},   {SEQS / 2, SEQS / 2},          {0, TOKENS},
+                                     {0, TOKENS / 2}, {1, TOKENS / 2}, {SEQS - 1, TOKENS / 2},        {SEQS - 1, 1}};
 static const uint32_t contexts[] = {16, CONTEXT / 4, CONTEXT / 2, 3 * CONTEXT / 4, CONTEXT};
 
-static double gain_with(struct weft_engine *sequential, struct weft_engine *own, wf_step_load x, uint32_t context, const char *what)
+static double gain_with(struct weft_engine *sequential, struct weft_engine *own, wf_step_load x, uint32_t context,
+                        const char *what)
 {
     if (!wf_load_fits(own, x, context)) return 0;
     double us = step_us(own, x, context), before = step_us(sequential, x, context);
-    if (us > before) fail_msg("%s: %u decodes and %u tokens of prompts, contexts of %u: %g us, sequential %g", what, x.decodes, x.prefill, context, us, before);
+    if (us > before)
+        fail_msg("%s: %u decodes and %u tokens of prompts, contexts of %u: %g us, sequential %g", what, x.decodes,
+                 x.prefill, context, us, before);
     return 1 - us / before;
 }
 
@@ -36,7 +42,8 @@ static double compare_with_sequential(const char *what)
     struct weft_engine *sequential = open_engine(1), *own = open_engine(0);
     double gain = 0;
     for (size_t i = 0; i < WF_LEN(loads) * WF_LEN(contexts); i++)
-        gain = WF_MAX(gain, gain_with(sequential, own, loads[i / WF_LEN(contexts)], contexts[i % WF_LEN(contexts)], what));
+        gain = WF_MAX(gain,
+                      gain_with(sequential, own, loads[i / WF_LEN(contexts)], contexts[i % WF_LEN(contexts)], what));
     weft_engine_close(sequential);
     weft_engine_close(own);
     return gain;
@@ -46,7 +53,11 @@ static double compare_with_sequential(const char *what)
 static void expect_source(uint32_t nano_batches, const char *want)
 {
     char words[600];
-    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches};
+    struct weft_engine_params p = {.device = "null",
+                                   .n_seqs = SEQS,
+                                   .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS,
+                                   .nano_batches = nano_batches};
     struct weft_engine *e = open_engine(nano_batches);
     assert_string_equal(weft_engine_plan_source(e), want);
     weft_engine_close(e);
@@ -105,8 +116,10 @@ static void test_never_slower(void **state)
     want_programs();
     for (uint64_t seed = ONE_OF(2); seed <= WORLDS; seed += ONE_OF(2)) {
         char *said, what[32];
-        set_world((struct world){{between(0.1, 0.5, seed, 1), between(0.1, 0.5, seed, 2)}, {between(0.8, 1.3, seed, 3), between(0.8, 1.3, seed, 4)},
-                                 between(60, 160, seed, 5), between(3000, 7000, seed, 6)});
+        set_world((struct world){{between(0.1, 0.5, seed, 1), between(0.1, 0.5, seed, 2)},
+                                 {between(0.8, 1.3, seed, 3), between(0.8, 1.3, seed, 4)},
+                                 between(60, 160, seed, 5),
+                                 between(3000, 7000, seed, 6)});
         if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
         snprintf(what, sizeof what, "world %d", (int)seed);
         gained += compare_with_sequential(what) > 0;
@@ -120,7 +133,12 @@ static void test_never_slower(void **state)
 static struct weft_engine *open_sized(uint32_t seqs, uint32_t nano_batches)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = true};
+    struct weft_engine_params p = {.device = "null",
+                                   .n_seqs = seqs,
+                                   .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS,
+                                   .nano_batches = nano_batches,
+                                   .profile = true};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -143,7 +161,8 @@ static void tune_sized(struct world w, uint32_t seqs, const char *kind)
     FILE *f = open_memstream(&said, &len);
     set_world(w);
     struct weft_engine *e = open_sized(seqs, 1);
-    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, f, NULL)) fail_msg("%s", weft_last_error());
+    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, f, NULL))
+        fail_msg("%s", weft_last_error());
     fclose(f);
     weft_engine_close(e);
     const char *at = strstr(said, kind);
@@ -184,7 +203,8 @@ static void test_kinds(void **state)
     assert_int_equal(wf_batch_init(&b, &e->layout.limits), WEFT_OK);
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
         assert_int_equal(wf_load_of_kind(e, &wf_load_kinds[i], CONTEXT, &share[i], &b), WEFT_OK);
-        assert_in_range(b.n_decodes, (uint32_t)((double)share[i].least * b.n_tokens), (uint32_t)((double)share[i].most * b.n_tokens));
+        assert_in_range(b.n_decodes, (uint32_t)((double)share[i].least * b.n_tokens),
+                        (uint32_t)((double)share[i].most * b.n_tokens));
     }
     assert_true(share[WF_LOAD_DECODE].least == 1 && share[WF_LOAD_DECODE].most == 1);
     assert_true(share[WF_LOAD_PREFILL].least == 0 && share[WF_LOAD_PREFILL].most > 0);
@@ -224,7 +244,8 @@ static void test_tune_small_engines(void **state)
         FILE *f = open_memstream(&said, &len);
         set_world(gains);
         struct weft_engine *e = open_small(engines[i].seqs, engines[i].context, engines[i].tokens, engines[i].kv);
-        if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)) fail_msg("engine %zu: %s", i, weft_last_error());
+        if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL))
+            fail_msg("engine %zu: %s", i, weft_last_error());
         fclose(f);
         assert_non_null(strstr(said, "\ndecode: "));
         assert_non_null(strstr(said, "\nprefill: "));
@@ -234,7 +255,7 @@ static void test_tune_small_engines(void **state)
     }
 }
 
-/* ---- what goes wrong ----------------------------------------------------------------------------------------------- */
+/* ---- what goes wrong --------------------------------------------------------------------------------------------- */
 
 static void test_damaged_files(void **state)
 {
@@ -254,7 +275,9 @@ static void test_damaged_files(void **state)
 /* Whatever fails, the error is told, nothing is left, and requests are answered or refused. */
 static void test_failures(void **state)
 {
-    static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_WAIT, WF_NULL_BIND};
+    static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE,
+                                              WF_NULL_SUBMIT,     WF_NULL_MARK,         WF_NULL_WAIT,
+                                              WF_NULL_BIND};
     int failed = 0;
     for (size_t i = 0; i < WF_LEN(slots); i++)
         for (uint32_t nth = 1; nth < 3000; nth *= 150) {
@@ -280,7 +303,7 @@ static void test_failures(void **state)
     assert_true(failed > 6);
 }
 
-/* ---- time that runs out while kernels are built ---------------------------------------------------------------------- */
+/* ---- time that runs out while kernels are built ------------------------------------------------------------------ */
 
 static uint32_t built, most_built;
 
@@ -304,7 +327,8 @@ static void tune_until(uint32_t most, char **said)
     c.bound = on_build;
     wf_null_configure(&c);
     built = 0, most_built = most;
-    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .stop = is_late}, f, NULL)) fail_msg("%s", weft_last_error());
+    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .stop = is_late}, f, NULL))
+        fail_msg("%s", weft_last_error());
     fclose(f);
     wf_null_configure(&clock_of_world);
     assert_int_equal(answer(e), WEFT_OK);
@@ -337,7 +361,9 @@ static void test_builds_end_in_time(void **state)
     tune_until(plans / 2, &said);
     free(said);
     uint32_t stopped = built, sequential = built_for_one(); /* which are built again, when the plan is back */
-    if (stopped > plans / 2 + WF_MAX_PIECES + sequential) fail_msg("%u kernels were built, where %u were to be the end, and %u are sequential", stopped, plans / 2, sequential);
+    if (stopped > plans / 2 + WF_MAX_PIECES + sequential)
+        fail_msg("%u kernels were built, where %u were to be the end, and %u are sequential", stopped, plans / 2,
+                 sequential);
     wf_null_configure(&clock_of_world);
     empty_cache();
     uint32_t most = (first - plans) / 2; /* while ops are measured */
@@ -354,7 +380,8 @@ static void test_output(void **state)
     snprintf(file, sizeof file, "%s/profile", cache);
     snprintf(link_to, sizeof link_to, "%s/link", cache);
     snprintf(other, sizeof other, "%s/../%s/profile", cache, strrchr(cache, '/') + 1);
-    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = other}, &said), WEFT_ERR_ARG); /* neither is there yet */
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = other}, &said),
+                     WEFT_ERR_ARG); /* neither is there yet */
     free(said);
     assert_int_equal(tune((struct weft_overlap_params){.profile = file}, &said), WEFT_OK);
     assert_non_null(strstr(said, "\nkept in "));

@@ -1,4 +1,5 @@
-/* overlap_world: the null device for tests of overlap. Its clock knows what each op costs with each share and beside others, and a sensor what it draws. */
+/* overlap_world: the null device for tests of overlap. Its clock knows what each op costs with each share and beside
+ * others, and a sensor what it draws. */
 #ifndef OVERLAP_WORLD_H
 #define OVERLAP_WORLD_H
 
@@ -19,13 +20,14 @@ enum { UNITS = 8, SEQS = 8, TOKENS = 64, CONTEXT = 128 };
 static struct weft_model *model;
 static char cache[64];
 
-/* ---- worlds -------------------------------------------------------------------------------------------------------- */
+/* ---- worlds ------------------------------------------------------------------------------------------------------ */
 
 static struct world {
     double bend[2];   /* of products and of all else: rate = share ^ bend */
     double beside[2]; /* factors of the time beside others */
     double product, attention;
-    uint32_t least_keys, most_keys; /* with other contexts attention takes four times as long beside others; 0: with none */
+    uint32_t least_keys,
+        most_keys; /* with other contexts attention takes four times as long beside others; 0: with none */
     int kernel; /* so does attention of decodes by any but this variant; 0: by none */
 } world;
 
@@ -91,12 +93,17 @@ static inline void want_programs(void)
     skip();
 }
 
-/* ---- engines ------------------------------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------------------------------------- */
 
 static inline struct weft_engine *open_engine(uint32_t nano_batches)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = true};
+    struct weft_engine_params p = {.device = "null",
+                                   .n_seqs = SEQS,
+                                   .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS,
+                                   .nano_batches = nano_batches,
+                                   .profile = true};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -104,7 +111,12 @@ static inline struct weft_engine *open_engine(uint32_t nano_batches)
 static inline struct weft_engine *open_small(uint32_t seqs, uint32_t context, uint32_t tokens, uint32_t contexts)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = context, .max_batched_tokens = tokens, .kv_seqs = contexts, .nano_batches = 1,
+    struct weft_engine_params p = {.device = "null",
+                                   .n_seqs = seqs,
+                                   .context = context,
+                                   .max_batched_tokens = tokens,
+                                   .kv_seqs = contexts,
+                                   .nano_batches = 1,
                                    .profile = true};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
@@ -114,7 +126,8 @@ static inline enum weft_status answer(struct weft_engine *e)
 {
     static const int32_t prompt[] = {1, 2, 3};
     struct weft_request *r = NULL;
-    enum weft_status s = weft_submit(e, &(struct weft_request_params){.tokens = prompt, .n_tokens = 3, .max_tokens = 2, .ignore_eos = true}, &r);
+    enum weft_status s = weft_submit(
+        e, &(struct weft_request_params){.tokens = prompt, .n_tokens = 3, .max_tokens = 2, .ignore_eos = true}, &r);
     if (s == WEFT_OK) s = weft_wait(r, 0);
     weft_request_free(r);
     return s;
@@ -148,7 +161,8 @@ static inline void set_tuned_world(void)
         assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
         free(said);
     }
-    snprintf(command, sizeof command, first ? "cp -r %2$s/weft/overlap %1$s" : "cp -r %1$s %2$s/weft/overlap", kept, cache);
+    snprintf(command, sizeof command, first ? "cp -r %2$s/weft/overlap %1$s" : "cp -r %1$s %2$s/weft/overlap", kept,
+             cache);
     assert_int_equal(system(command), 0);
 }
 
@@ -160,7 +174,7 @@ static inline void stored(const char *what, char *path, size_t cap)
     weft_engine_close(e);
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 typedef struct text {
     char v[1 << 16];
@@ -198,7 +212,7 @@ static inline void keep_damaged_plan(void)
     spoil("plan", "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
 }
 
-/* ---- a sensor ------------------------------------------------------------------------------------------------------ */
+/* ---- a sensor ---------------------------------------------------------------------------------------------------- */
 
 #define PCI "0000:19:00.0"
 
@@ -241,7 +255,7 @@ static inline void make_sensor(void)
     wf_power_configure(&(wf_power_config){.root = cache, .nvml = "/absent/nvml", .now_ns = clock_of_sensor});
 }
 
-/* ---- a program ----------------------------------------------------------------------------------------------------- */
+/* ---- a program --------------------------------------------------------------------------------------------------- */
 
 static inline int setup(void **state)
 {

@@ -25,7 +25,8 @@ static void test_sequential(void **state)
     wf_graph_free(&g);
 }
 
-/* One layer fuses what another does not: its op has a place among those of the other layers, and steps run in the order of the graph. */
+/* One layer fuses what another does not: its op has a place among those of the other layers, and steps run in the order
+ * of the graph. */
 static void test_layers_differ(void **state)
 {
     wf_graph g = make_graph();
@@ -64,9 +65,11 @@ static void check_live(const wf_graph *g, const wf_plan *p)
             if (v < 0 || p->buffer_of[v] < 0) continue;
             for (int k = 0; k < WF_MAX_IN; k++) {
                 int32_t in = g->nodes[n].in[k].value;
-                if (in >= 0 && p->buffer_of[in] >= 0 && share_columns(g, p, v, in)) assert_true(k == 3 && p->offset_of[v] == p->offset_of[in]); /* the residual */
+                if (in >= 0 && p->buffer_of[in] >= 0 && share_columns(g, p, v, in))
+                    assert_true(k == 3 && p->offset_of[v] == p->offset_of[in]); /* the residual */
             }
-            for (size_t o = 0; o < g->n_values; o++) there[o] = there[o] && (p->buffer_of[o] < 0 || !share_columns(g, p, v, (int32_t)o));
+            for (size_t o = 0; o < g->n_values; o++)
+                there[o] = there[o] && (p->buffer_of[o] < 0 || !share_columns(g, p, v, (int32_t)o));
             there[v] = true;
             assert_true(p->buffers[p->buffer_of[v]].pitch >= end_of(g, p, v));
         }
@@ -97,7 +100,8 @@ static wf_plans load_text(const wf_graph *g, const char *text)
 #define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
 #define BEGIN ONCE("swap_out", "0") ONCE("swap_in", "0") ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0")
 #define HEAD "weft-plan 2\nqueues 2\ntile 16\n" BEGIN
-#define TAIL ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
+#define TAIL                                                                                                           \
+    ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
 #define AT(where, op, range, q) where " " op " " range " queue " q " kernel auto groups 0\n"
 #define LINE(op, range, q) AT("layer", op, range, q)
 #define CUT(op) LINE(op, "0-3t", "0") LINE(op, "48-end", "1")
@@ -145,9 +149,10 @@ static void test_two_queues(void **state)
 static void test_named_ranges(void **state)
 {
     wf_graph g = make_graph();
-    wf_plans all = load_text(&g, HEAD LINE("qkv", "0-decode", "0") LINE("qkv", "prefill-end", "1") LINE("rope", "0-decode", "0")
-                                      LINE("rope", "prefill-end", "1") DECODES LINE("prefill_attention", "0-end", "1")
-                                      LINE("out", "0-decode", "0") LINE("out", "prefill-end", "1") TAIL);
+    wf_plans all = load_text(&g, HEAD LINE("qkv", "0-decode", "0") LINE("qkv", "prefill-end", "1")
+                                     LINE("rope", "0-decode", "0") LINE("rope", "prefill-end", "1")
+                                         DECODES LINE("prefill_attention", "0-end", "1") LINE("out", "0-decode", "0")
+                                             LINE("out", "prefill-end", "1") TAIL);
     const wf_plan *p = &all.list[0];
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "decode_attention", 0)].n_waits, 0);
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "prefill_attention", 0)].n_waits, 0);
@@ -160,7 +165,8 @@ static void test_all_cut_at_decode(void **state)
 {
     wf_graph g = make_graph();
 #define APART(op) LINE(op, "0-decode", "0") LINE(op, "prefill-end", "1")
-    wf_plans all = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention") APART("out") TAIL);
+    wf_plans all = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention")
+                                     APART("out") TAIL);
     assert_int_equal(all.list[0].n_nanos, 10 + LAYERS * 8);
     wf_plans_free(&all);
     wf_graph_free(&g);
@@ -180,8 +186,9 @@ static void test_boundaries(void **state)
 static void test_interleaved(void **state)
 {
     wf_graph g = make_graph();
-    wf_plans all = load_text(&g, HEAD LINE("qkv", "48-end", "0") WHOLE("rope") DECODES WHOLE("prefill_attention") LINE("out", "0-48", "0")
-                                      AT("next", "qkv", "0-48", "0") LINE("out", "48-end", "0") TAIL);
+    wf_plans all = load_text(&g, HEAD LINE("qkv", "48-end", "0") WHOLE("rope") DECODES WHOLE("prefill_attention")
+                                     LINE("out", "0-48", "0") AT("next", "qkv", "0-48", "0") LINE("out", "48-end", "0")
+                                         TAIL);
     const wf_plan *p = &all.list[0];
     size_t next = find_nano(&g, p, 1, "qkv", 0), out = find_nano(&g, p, 0, "out", 48);
     assert_true(next < out);
@@ -194,9 +201,11 @@ static void test_interleaved(void **state)
 static void test_buckets(void **state)
 {
     wf_graph g = make_graph();
-    const char *text = "weft-plan 2\nqueues 1\nbucket tokens 16\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
-                       "bucket tokens 64 decodes 0.5 context 100\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
-                       "bucket\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL;
+    const char *text = "weft-plan 2\nqueues 1\nbucket tokens 16\n" BEGIN WHOLE("qkv") WHOLE("rope")
+        DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
+        "bucket tokens 64 decodes 0.5 context 100\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention")
+            WHOLE("out") TAIL "bucket\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention")
+                WHOLE("out") TAIL;
     wf_plans all = load_text(&g, text);
     assert_int_equal(all.n, 3);
     assert_int_equal(wf_plans_choose(&all, 16, 16, 5000), 0);
@@ -205,18 +214,24 @@ static void test_buckets(void **state)
     assert_int_equal(wf_plans_choose(&all, 17, 8, 101), 2);
     assert_int_equal(wf_plans_choose(&all, 65, 1, 1), 2);
     wf_plans_free(&all);
-    all = load_text(&g, "weft-plan 2\nqueues 1\nbucket tokens 8-16 decodes 0.25-0.5 context 100-200\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES
-                        WHOLE("prefill_attention") WHOLE("out") TAIL "bucket\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL);
-    static const struct { uint32_t tokens, decodes, context; size_t plan; } least[] = {{8, 2, 100, 0},  {7, 2, 100, 1},  {8, 1, 100, 1},  {8, 2, 99, 1},
-                                                                                      {16, 8, 200, 0}, {17, 8, 200, 1}, {16, 9, 200, 1}, {16, 8, 201, 1},
-                                                                                      {11, 2, 100, 0}, {11, 1, 100, 1}, {11, 6, 100, 1}};
+    all = load_text(&g,
+                    "weft-plan 2\nqueues 1\nbucket tokens 8-16 decodes 0.25-0.5 context 100-200\n" BEGIN WHOLE("qkv")
+                        WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL "bucket\n" BEGIN WHOLE("qkv")
+                            WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL);
+    static const struct {
+        uint32_t tokens, decodes, context;
+        size_t plan;
+    } least[] = {{8, 2, 100, 0},  {7, 2, 100, 1},  {8, 1, 100, 1},  {8, 2, 99, 1},   {16, 8, 200, 0}, {17, 8, 200, 1},
+                 {16, 9, 200, 1}, {16, 8, 201, 1}, {11, 2, 100, 0}, {11, 1, 100, 1}, {11, 6, 100, 1}};
     for (size_t i = 0; i < WF_LEN(least); i++)
-        if (wf_plans_choose(&all, least[i].tokens, least[i].decodes, least[i].context) != least[i].plan) fail_msg("step %zu", i);
+        if (wf_plans_choose(&all, least[i].tokens, least[i].decodes, least[i].context) != least[i].plan)
+            fail_msg("step %zu", i);
     wf_plans_free(&all);
     wf_graph_free(&g);
 }
 
-/* Copies of pages on a queue of their own: the first kernel that touches the cache waits, and nobody behind it in its queue again. */
+/* Copies of pages on a queue of their own: the first kernel that touches the cache waits, and nobody behind it in its
+ * queue again. */
 static void test_copy_queue(void **state)
 {
     wf_graph g = make_graph();
@@ -244,7 +259,8 @@ static void test_collective(void **state)
     wf_graph_node(&g, &sum);
     node(&g, WF_OP_GEMM, "up", 0, z, -1, end);
     g.logits = end;
-    wf_plans all = load_text(&g, "weft-plan 2\nqueues 2\n" WHOLE("embed") WHOLE("out") LINE("sum", "0-end", "1") WHOLE("up"));
+    wf_plans all = load_text(&g, "weft-plan 2\nqueues 2\n" WHOLE("embed") WHOLE("out") LINE("sum", "0-end", "1")
+                                     WHOLE("up"));
     const wf_plan *p = &all.list[0];
     assert_int_equal(p->buffer_of[z], p->buffer_of[y]);
     assert_true(waits_for(p, 2, 1));
@@ -260,26 +276,49 @@ static void test_bad_plans(void **state)
 #define FOR(limits) "weft-plan 2\nbucket " limits "\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN
 #define WHOLE_PLAN "bucket\n" BEGIN BODY(CUT("out"))
     static const char *const bad[] = {
-        "", "weft-plan 1\n", HEAD TAIL, HEAD BODY(LINE("out", "0-48", "0")), HEAD BODY(CUT("out") LINE("out", "0-48", "0")),
+        "",
+        "weft-plan 1\n",
+        HEAD TAIL,
+        HEAD BODY(LINE("out", "0-48", "0")),
+        HEAD BODY(CUT("out") LINE("out", "0-48", "0")),
         HEAD CUT("rope") CUT("qkv") DECODES PREFILL CUT("out") TAIL, /* wrong order */
-        HEAD BODY(LINE("out", "0-end", "2")), HEAD BODY(LINE("out", "0-end", "-1")), HEAD BODY(LINE("out", "1-end", "0")),
+        HEAD BODY(LINE("out", "0-end", "2")),
+        HEAD BODY(LINE("out", "0-end", "-1")),
+        HEAD BODY(LINE("out", "1-end", "0")),
         HEAD BODY(LINE("out", "0-48", "0") LINE("out", "48-16", "0") LINE("out", "16-end", "0")),
-        HEAD BODY(LINE("out", "0-48", "0") LINE("out", "64-end", "0")), HEAD BODY(LINE("out", "0-48", "0") LINE("out", "32-end", "0")),
-        HEAD BODY(LINE("out", "end-0", "0")), HEAD BODY(LINE("out", "0", "0")), HEAD BODY(LINE("out", "0-x", "0")),
-        HEAD BODY(LINE("out", "0-9999999999", "0") LINE("out", "9999999999-end", "0")), HEAD BODY(LINE("out", "0-999999999t", "0")),
-        HEAD BODY(LINE("oat", "0-end", "0")), HEAD BODY(LINE("out", "0-end", "4294967296")),
+        HEAD BODY(LINE("out", "0-48", "0") LINE("out", "64-end", "0")),
+        HEAD BODY(LINE("out", "0-48", "0") LINE("out", "32-end", "0")),
+        HEAD BODY(LINE("out", "end-0", "0")),
+        HEAD BODY(LINE("out", "0", "0")),
+        HEAD BODY(LINE("out", "0-x", "0")),
+        HEAD BODY(LINE("out", "0-9999999999", "0") LINE("out", "9999999999-end", "0")),
+        HEAD BODY(LINE("out", "0-999999999t", "0")),
+        HEAD BODY(LINE("oat", "0-end", "0")),
+        HEAD BODY(LINE("out", "0-end", "4294967296")),
         HEAD BODY("layer out 0-end queue 0 kernel auto groups -1\n"),
         HEAD BODY(AT("next", "decode_attention", "0-end", "0") CUT("out")), /* twice */
-        "weft-plan 2\nqueues 99\n", "weft-plan 2\ntile 0\n", "weft-plan 2\nonce embed\n",
+        "weft-plan 2\nqueues 99\n",
+        "weft-plan 2\ntile 0\n",
+        "weft-plan 2\nonce embed\n",
         FEW BODY(CUT("out")), /* none for longer batches */
-        HEAD BODY(CUT("out")) "queues 1\n", HEAD BODY(CUT("out")) "tile 1\n",                              /* behind lines that they are for */
-        HEAD BODY(LINE("out", "0-end", "0") LINE("out", "end-7", "0") LINE("out", "7-end", "0")),         /* the last tokens twice */
+        HEAD BODY(CUT("out")) "queues 1\n",
+        HEAD BODY(CUT("out")) "tile 1\n", /* behind lines that they are for */
+        HEAD BODY(LINE("out", "0-end", "0") LINE("out", "end-7", "0")
+                      LINE("out", "7-end", "0")), /* the last tokens twice */
         "weft-plan 2\nbucket tokens 16\nbucket\nqueues 2\n" BEGIN BODY(CUT("out")),
-        "weft-plan 2\nbucket tokens\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket tokens 0.5\nqueues 2\n" BEGIN BODY(CUT("out")),
+        "weft-plan 2\nbucket tokens\nqueues 2\n" BEGIN BODY(CUT("out")),
+        "weft-plan 2\nbucket tokens 0.5\nqueues 2\n" BEGIN BODY(CUT("out")),
         "weft-plan 2\nbucket wide\nqueues 2\n" BEGIN BODY(CUT("out")),
-        FOR("tokens 9-8"), FOR("tokens 8-"), FOR("context 1-2-3"), FOR("context -7"), FOR("decodes 0.5-2"), FOR("decodes 0-0"),
+        FOR("tokens 9-8"),
+        FOR("tokens 8-"),
+        FOR("context 1-2-3"),
+        FOR("context -7"),
+        FOR("decodes 0.5-2"),
+        FOR("decodes 0-0"),
         "weft-plan 2\nbucket decodes 1e-60\nqueues 2\n" BEGIN BODY(CUT("out")),
-        FEW BODY(CUT("out")) "bucket decodes 2\n" WHOLE_PLAN, FEW BODY(CUT("out")) "bucket tokens -1\n" WHOLE_PLAN, FEW BODY(CUT("out")) "bucket\n" TAIL,
+        FEW BODY(CUT("out")) "bucket decodes 2\n" WHOLE_PLAN,
+        FEW BODY(CUT("out")) "bucket tokens -1\n" WHOLE_PLAN,
+        FEW BODY(CUT("out")) "bucket\n" TAIL,
         HEAD BODY(CUT("out")) "bucket tokens 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN, /* the first takes every batch */
     };
     wf_graph g = make_graph();
@@ -310,7 +349,8 @@ static void test_errors_name_the_line(void **state)
         char path[64] = "";
         unsigned line = 0;
         if (load_from(&g, bad[i].text, &p) == WEFT_OK) fail_msg("plan %zu was accepted", i);
-        if (sscanf(wf_error(), "plan: %63[^:]:%u: ", path, &line) != 2 || line < 2 || !strstr(wf_error(), bad[i].error)) fail_msg("%zu: %s", i, wf_error());
+        if (sscanf(wf_error(), "plan: %63[^:]:%u: ", path, &line) != 2 || line < 2 || !strstr(wf_error(), bad[i].error))
+            fail_msg("%zu: %s", i, wf_error());
         wf_plans_free(&p);
     }
     wf_graph_free(&g);
@@ -331,7 +371,8 @@ static void test_round_trip(void **state)
     for (size_t i = 0; i < p.n; i++) {
         assert_int_equal(p.list[i].n_lines, q.list[i].n_lines);
         assert_memory_equal(&p.list[i].bucket, &q.list[i].bucket, sizeof q.list[i].bucket);
-        for (size_t l = 0; l < q.list[i].n_lines; l++) q.list[i].lines[l].number = 0; /* those of the file; the built-in plan has none */
+        for (size_t l = 0; l < q.list[i].n_lines; l++)
+            q.list[i].lines[l].number = 0; /* those of the file; the built-in plan has none */
         assert_memory_equal(p.list[i].lines, q.list[i].lines, p.list[i].n_lines * sizeof *p.list[i].lines);
     }
     unlink(path);
@@ -360,7 +401,8 @@ static void test_overlap(void **state)
     wf_graph_free(&g);
 }
 
-/* Pairs compared for the waits of a plan with as many ranges as are allowed, each op of a layer on one of two queues. */
+/* Pairs compared for the waits of a plan with as many ranges as are allowed, each op of a layer on one of two queues.
+ */
 static uint64_t compared(int32_t layers, size_t *n_nanos)
 {
     wf_graph g = make_graph_of(layers);
@@ -390,7 +432,8 @@ static void test_too_many_ranges(void **state)
     wf_plans p;
     char text[16384] = HEAD CUT("qkv") CUT("rope") DECODES PREFILL;
     size_t at = strlen(text);
-    for (int i = 0; i <= WF_MAX_RANGES; i++) at += (size_t)snprintf(text + at, sizeof text - at, "layer out %d-%d queue 0 kernel auto groups 0\n", i, i + 1);
+    for (int i = 0; i <= WF_MAX_RANGES; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "layer out %d-%d queue 0 kernel auto groups 0\n", i, i + 1);
     assert_error(load_from(&g, text, &p), WEFT_ERR_ARG, "more than 64 lines for the op 'out'");
     wf_plans_free(&p);
     wf_graph_free(&g);

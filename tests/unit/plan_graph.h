@@ -11,7 +11,8 @@ static int32_t act(wf_graph *g, uint32_t cols)
     return wf_graph_value(g, (wf_value){WF_VALUE_ACT, WF_ROWS_BATCH, WF_F32, cols, 0});
 }
 
-static int32_t node(wf_graph *g, enum wf_op op, const char *name, int32_t layer, int32_t in, int32_t residual, int32_t out)
+static int32_t node(wf_graph *g, enum wf_op op, const char *name, int32_t layer, int32_t in, int32_t residual,
+                    int32_t out)
 {
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, layer, WF_ROWS_BATCH);
     n.in[0] = WF_ALL(in);
@@ -20,8 +21,10 @@ static int32_t node(wf_graph *g, enum wf_op op, const char *name, int32_t layer,
     return wf_graph_node(g, &n);
 }
 
-/* x -> (a: norm, b: attention of decodes and prefill over keys that rope wrote, c: GEMM + residual x) per layer, and the nodes around. */
-static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_rows rows, int32_t q, int32_t k, int32_t o)
+/* x -> (a: norm, b: attention of decodes and prefill over keys that rope wrote, c: GEMM + residual x) per layer, and
+ * the nodes around. */
+static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_rows rows, int32_t q, int32_t k,
+                         int32_t o)
 {
     int32_t at = node(g, WF_OP_ATTENTION, name, layer, q, -1, o);
     g->nodes[at].in[1] = WF_ALL(k);

@@ -20,7 +20,8 @@ static inline uint64_t null_cost(const wf_call *c)
     return c->in[0].offset;
 }
 
-static inline void null_submit(const null_clock *clock, const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, size_t i, wf_queue *const *queues, wf_event **events)
+static inline void null_submit(const null_clock *clock, const wf_graph *g, const wf_plan *p, const wf_sim_batch *b,
+                               size_t i, wf_queue *const *queues, wf_event **events)
 {
     const wf_nano *n = &p->nanos[i];
     const wf_node *node = &g->nodes[n->node];
@@ -42,7 +43,8 @@ static inline uint64_t null_time(const null_clock *clock, const wf_graph *g, con
     assert_non_null(events);
     wf_null_configure(&(wf_null_config){.cost_ns = null_cost, .beside = clock->beside});
     assert_int_equal(wf_backend_null.open(0, &open, &dev), WEFT_OK);
-    for (uint32_t q = 0; q < p->n_queues; q++) assert_int_equal(dev->fns->queue_create(dev, false, &queues[q]), WEFT_OK);
+    for (uint32_t q = 0; q < p->n_queues; q++)
+        assert_int_equal(dev->fns->queue_create(dev, false, &queues[q]), WEFT_OK);
     for (size_t i = 0; i < p->n_nanos; i++) {
         assert_int_equal(dev->fns->event_create(dev, &events[i]), WEFT_OK);
         null_submit(clock, g, p, b, i, queues, events);

@@ -5,13 +5,15 @@
 #include <math.h>
 
 #define HEAD "weft-profile 1\n"
-#define TEXT                                                                                                                           \
-    HEAD "device a device\nmodel a model\ngroups 100\ntile 64\ncontext 1024\n"                                                          \
-         "op qkv compute\n"                                                                                                            \
-         "time qkv tokens 128 share 1 us 30 spread 1\ntime qkv tokens 256 share 1 us 50 spread 1\ntime qkv tokens 384 share 1 us 45 spread 1\n" \
-         "time qkv tokens 128 share 0.5 us 40 spread 1\ntime qkv tokens 256 share 0.5 us 80 spread 1\n"                                 \
-         "op attention memory\ntime attention tokens 64 share 1 us 10 spread 0\n"                                                       \
-         "together memory share 0 rate 0 spread 0\ntogether memory share 0.2 rate 0.6 spread 0.02\ntogether memory share 0.5 rate 0.55 spread 0.1\n" \
+#define TEXT                                                                                                           \
+    HEAD "device a device\nmodel a model\ngroups 100\ntile 64\ncontext 1024\n"                                         \
+         "op qkv compute\n"                                                                                            \
+         "time qkv tokens 128 share 1 us 30 spread 1\ntime qkv tokens 256 share 1 us 50 spread 1\ntime qkv tokens "    \
+         "384 share 1 us 45 spread 1\n"                                                                                \
+         "time qkv tokens 128 share 0.5 us 40 spread 1\ntime qkv tokens 256 share 0.5 us 80 spread 1\n"                \
+         "op attention memory\ntime attention tokens 64 share 1 us 10 spread 0\n"                                      \
+         "together memory share 0 rate 0 spread 0\ntogether memory share 0.2 rate 0.6 spread 0.02\ntogether memory "   \
+         "share 0.5 rate 0.55 spread 0.1\n"                                                                            \
          "together memory share 1 rate 1 spread 0\n"
 
 static void near(double got, double want)
@@ -58,16 +60,19 @@ static void test_monotone(void **state)
         char text[8192] = HEAD "op a memory\n";
         size_t len = strlen(text);
         for (uint32_t i = 0; i < 24; i++)
-            len += (size_t)snprintf(text + len, sizeof text - len, "time a tokens %u share %g us %g spread 0\n", 64 * (1 + i / 4), 1 - 0.25 * (i % 4), 1 + 99 * wf_random_unit(seed, i));
+            len += (size_t)snprintf(text + len, sizeof text - len, "time a tokens %u share %g us %g spread 0\n",
+                                    64 * (1 + i / 4), 1 - 0.25 * (i % 4), 1 + 99 * wf_random_unit(seed, i));
         for (uint32_t i = 0; i <= 5; i++)
-            len += (size_t)snprintf(text + len, sizeof text - len, "together memory share %g rate %g spread 0\n", i / 5.0, wf_random_unit(seed, 100 + i));
+            len += (size_t)snprintf(text + len, sizeof text - len, "together memory share %g rate %g spread 0\n",
+                                    i / 5.0, wf_random_unit(seed, 100 + i));
         wf_op_profile p = profile_of(text);
         for (uint32_t n = 0; n < 500; n += 7) assert_true(wf_op_us(p.ops, n) <= wf_op_us(p.ops, n + 7) + 1e-9);
         for (uint32_t n = 1; n < 500; n += 41)
             for (int alone = 0; alone < 2; alone++)
                 for (double r = 0; r < 1; r += 0.03) {
                     double slow = wf_op_rate(&p, p.ops, n, r, alone), fast = wf_op_rate(&p, p.ops, n, r + 0.03, alone);
-                    if (slow > fast + 1e-9 || slow <= 0) fail_msg("seed %d: share %g: %g, then %g", (int)seed, r, slow, fast);
+                    if (slow > fast + 1e-9 || slow <= 0)
+                        fail_msg("seed %d: share %g: %g, then %g", (int)seed, r, slow, fast);
                 }
         wf_op_profile_free(&p);
     }
@@ -98,25 +103,29 @@ static void test_text(void **state)
     wf_op_profile_free(&again);
 }
 
-/* What is left of a trial's profile is one that can be read again: without ops whose times with the whole device are gone. */
+/* What is left of a trial's profile is one that can be read again: without ops whose times with the whole device are
+ * gone. */
 static void test_quick(void **state)
 {
-    wf_op_profile p = profile_of(HEAD "made-for 0123456789abcdef fedcba9876543210\nop a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 2 share 1 us 2 spread 0 quick\n"
-                                      "op b memory\ntime b tokens 1 share 1 us 1 spread 0 quick \ntime b tokens 1 share 0.5 us 1 spread 0\n"
-                                      "together memory share 0.5 rate 0.6 spread 0 quick\ntogether memory share 1 rate 1 spread 0\n");
+    wf_op_profile p = profile_of(
+        HEAD "made-for 0123456789abcdef fedcba9876543210\nop a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a "
+             "tokens 2 share 1 us 2 spread 0 quick\n"
+             "op b memory\ntime b tokens 1 share 1 us 1 spread 0 quick \ntime b tokens 1 share 0.5 us 1 spread 0\n"
+             "together memory share 0.5 rate 0.6 spread 0 quick\ntogether memory share 1 rate 1 spread 0\n");
     char *all = text_of(&p);
     assert_non_null(strstr(all, "time a tokens 2 share 1 us 2 spread 0 quick\n"));
     assert_non_null(strstr(all, "together memory share 0.5 rate 0.6 spread 0 quick\n"));
     wf_op_profile_drop_quick(&p);
     char *left = text_of(&p);
-    assert_string_equal(left, HEAD "made-for 0123456789abcdef fedcba9876543210\ngroups 1\ntile 1\ncontext 1\nop a compute\ntime a tokens 1 share 1 us 1 spread 0\n"
+    assert_string_equal(left, HEAD "made-for 0123456789abcdef fedcba9876543210\ngroups 1\ntile 1\ncontext 1\nop a "
+                                   "compute\ntime a tokens 1 share 1 us 1 spread 0\n"
                                    "together memory share 1 rate 1 spread 0\n");
     free(all);
     free(left);
     wf_op_profile_free(&p);
 }
 
-/* ---- energy ---------------------------------------------------------------------------------------------------------- */
+/* ---- energy ------------------------------------------------------------------------------------------------------ */
 
 #define ONE "op a compute\ntime a tokens 1 share 1 us 1 spread 0\n"
 
@@ -133,7 +142,8 @@ static wf_energy_point point_of(double seconds, double gflop, double mb)
 
 static void test_energy_fit(void **state)
 {
-    wf_energy_point points[] = {point_of(400e-6, 224, 60), point_of(250e-6, 4, 1070), point_of(800e-6, 224, 60), point_of(480e-6, 4, 1070)};
+    wf_energy_point points[] = {point_of(400e-6, 224, 60), point_of(250e-6, 4, 1070), point_of(800e-6, 224, 60),
+                                point_of(480e-6, 4, 1070)};
     wf_energy e = {.idle = 120, .power_limit = 700};
     assert_true(wf_energy_fit(points, 4, &e));
     is_about(e.static_power, 150), is_about(e.flop, 0.8e-12), is_about(e.byte, 80e-12);
@@ -147,7 +157,8 @@ static void test_energy_fit(void **state)
     assert_false(wf_energy_fit(alike, 2, &e));
     assert_false(wf_energy_fit(alike, 0, &e));
     assert_true(e.static_power == 0 && e.flop == 0 && e.byte == 0 && e.idle == 100);
-    wf_energy_point more = {.joules = 1e-3, .seconds = 1e-5, .flops = 1}; /* more than idle watts would explain: no negative constants */
+    wf_energy_point more = {
+        .joules = 1e-3, .seconds = 1e-5, .flops = 1}; /* more than idle watts would explain: no negative constants */
     points[1] = more;
     e = (wf_energy){.idle = 500};
     assert_false(wf_energy_fit(points, 2, &e));
@@ -155,10 +166,12 @@ static void test_energy_fit(void **state)
 
 static void test_energy_text(void **state)
 {
-    wf_op_profile p = profile_of(HEAD ONE "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a tokens 1 share 0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
-                                 "power idle 118 static 150 limit 700 flop 0.82 byte 77\n");
+    wf_op_profile p = profile_of(HEAD ONE "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a "
+                                          "tokens 1 share 0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
+                                          "power idle 118 static 150 limit 700 flop 0.82 byte 77\n");
     char *text = text_of(&p);
-    assert_non_null(strstr(text, "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a tokens 1 share 0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
+    assert_non_null(strstr(text, "energy a tokens 1 share 1 joules 0.2 us 400 gflop 224 mb 60\nenergy a tokens 1 share "
+                                 "0.5 joules 0.3 us 800 gflop 224 mb 60 quick\n"
                                  "power idle 118 static 150 limit 700 flop 0.82 byte 77\n"));
     free(text);
     is_about(p.energy.byte, 77e-12), is_about(p.energy.power_limit, 700);
@@ -187,7 +200,8 @@ static void test_errors(void **state)
         {HEAD "op a compute\ntime a tokens 1 share 1.5 us 1 spread 0\n", "a share"},
         {HEAD "op a compute\ntime a tokens 1 share 1 us nan spread 0\n", "a time"},
         {HEAD "op a compute\ntime a tokens 1 share 1 us -1 spread 0\n", "a time"},
-        {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 1 share 1 us 2 spread 0\n", "line 4: the same point"},
+        {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 1 share 1 us 2 spread 0\n",
+         "line 4: the same point"},
         {HEAD "together memory share 2 rate 1 spread 0\n", "a share and a rate"},
         {HEAD "together memory share 1 rate 1 spread 0\ntogether memory share 1 rate 1 spread 0\n", "the same share"},
         {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0 slow\n", "want device"},
@@ -201,7 +215,9 @@ static void test_errors(void **state)
         {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1e300\n", "flops and bytes below"},
         {HEAD ONE "energy a tokens 0 share 1 joules 1 us 1 gflop 1 mb 1\n", "tokens from 1"},
         {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1\n", "want device"},
-        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\nenergy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\n", "the same energy"},
+        {HEAD ONE
+         "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\nenergy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\n",
+         "the same energy"},
         {HEAD ONE "power idle 1 static -1 limit 1 flop 1 byte 1\n", "watts and picojoules from 0"},
         {HEAD ONE "power idle 1 static 1\n", "want device"},
     };

@@ -1,5 +1,5 @@
-/* plan_search: both programs against brute force, searches on sample profiles, and what makes overlap safe: whatever the search believed, what
- * the measured selection takes is never slower than the sequential plan. */
+/* plan_search: both programs against brute force, searches on sample profiles, and what makes overlap safe: whatever
+ * the search believed, what the measured selection takes is never slower than the sequential plan. */
 #include "plan_graph.h"
 #include "profile_text.h"
 
@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-/* ---- random profiles -------------------------------------------------------------------------------------------------- */
+/* ---- random profiles --------------------------------------------------------------------------------------------- */
 
 typedef struct text {
     char s[16384];
@@ -33,7 +33,8 @@ static double moved(double x, double noise, uint64_t world, uint32_t at)
     return x * (1 + noise * (2 * wf_random_unit(world, at) - 1));
 }
 
-/* Ops of random classes and times, and random tables, which `noise` moves differently for each world; in some worlds sharing gains, in others it loses. */
+/* Ops of random classes and times, and random tables, which `noise` moves differently for each world; in some worlds
+ * sharing gains, in others it loses. */
 static wf_op_profile random_profile(const char *const *names, size_t n, uint64_t seed, double noise, uint64_t world)
 {
     static const char *const classes[] = {"compute", "memory", "compute", "memory", "network"};
@@ -45,15 +46,19 @@ static wf_op_profile random_profile(const char *const *names, size_t n, uint64_t
         double fixed = 20 * wf_random_unit(seed, 500 + (uint32_t)i), each = 4 * wf_random_unit(seed, 600 + (uint32_t)i);
         add(&t, "op %s %s\n", names[i], classes[wf_random(seed, 700 + i) % WF_LEN(classes)]);
         for (uint32_t tokens = 8; tokens <= 64; tokens *= 2)
-            add(&t, "time %s tokens %u share 1 us %.6f spread 0\n", names[i], tokens, moved(fixed + each * tokens + 1, noise, world, at++));
+            add(&t, "time %s tokens %u share 1 us %.6f spread 0\n", names[i], tokens,
+                moved(fixed + each * tokens + 1, noise, world, at++));
     }
     for (size_t c = 0; c < 3; c++)
         for (int r = 0; r <= 10; r++)
-            add(&t, "together %s share %g rate %.6f spread 0\n", classes[c == 2 ? 4 : c], r / 10.0, fmin(1, moved(pow(r / 10.0, bend) * (0.7 + 0.6 * wf_random_unit(seed, 800 + (uint32_t)(c * 16) + (uint32_t)r)), noise, world, at++)));
+            add(&t, "together %s share %g rate %.6f spread 0\n", classes[c == 2 ? 4 : c], r / 10.0,
+                fmin(1, moved(pow(r / 10.0, bend) *
+                                  (0.7 + 0.6 * wf_random_unit(seed, 800 + (uint32_t)(c * 16) + (uint32_t)r)),
+                              noise, world, at++)));
     return profile_of(t.s);
 }
 
-/* ---- brute force ------------------------------------------------------------------------------------------------------ */
+/* ---- brute force ------------------------------------------------------------------------------------------------- */
 
 /* u_b >= u_a + us - rounds * T */
 typedef struct edge {
@@ -137,7 +142,8 @@ static void try_order(brute *b)
         }
     for (size_t x = 0; x < b->s.n; x++)
         for (size_t y = 0; y < b->s.n; y++)
-            if (queue_of(b, b->order[x]) == queue_of(b, b->order[y])) put(&e, b->order[x], b->order[y], us_alone(b, b->order[x]), x >= y);
+            if (queue_of(b, b->order[x]) == queue_of(b, b->order[y]))
+                put(&e, b->order[x], b->order[y], us_alone(b, b->order[x]), x >= y);
     b->best = least_period(&e, b->s.n, b->best);
 }
 
@@ -170,7 +176,8 @@ static double brute_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cut
                 if (queue_of(&b, i) == q) b.order[n++] = i;
         for (uint32_t rounds = 0; rounds < 1u << b.s.n; rounds++) {
             bool last = false;
-            for (size_t i = 0; i < b.s.n; i++) b.s.slots[i].next = rounds >> i & 1, last |= b.s.slots[i].next && b.s.slots[i].block + 1 == p->n_blocks;
+            for (size_t i = 0; i < b.s.n; i++)
+                b.s.slots[i].next = rounds >> i & 1, last |= b.s.slots[i].next && b.s.slots[i].block + 1 == p->n_blocks;
             if (!last) permute(&b, 0);
         }
         best = b.best;
@@ -205,7 +212,8 @@ static void check_order(const wf_pipeline *p, uint64_t seed, const wf_split *spl
     wf_schedule_init(p, &two_cuts[0], split, &s);
     assert_int_equal(wf_stage_order(p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
     double want = brute_order(p, two_cuts, WF_LEN(two_cuts), split);
-    if (!found || fabs(s.period - want) > 2e-3 * want) fail_msg("seed %d, split %td: %g instead of %g", (int)seed, split - splits, found ? s.period : NAN, want);
+    if (!found || fabs(s.period - want) > 2e-3 * want)
+        fail_msg("seed %d, split %td: %g instead of %g", (int)seed, split - splits, found ? s.period : NAN, want);
 }
 
 static void test_order_is_optimal(void **state)
@@ -233,7 +241,9 @@ static wf_op_profile free_profile(uint64_t seed)
     for (uint32_t i = 0; i < 3; i++) {
         double fixed = (i == 2 ? 150 : 30) * wf_random_unit(seed, i), each = 2 * wf_random_unit(seed, 10 + i);
         for (uint32_t tokens = 16; tokens <= 64; tokens += 16)
-            assert_int_equal(wf_op_profile_add_time(&p, names[i], i == 1 ? WF_CLASS_MEMORY : WF_CLASS_COMPUTE, &(wf_op_time){tokens, 1, fixed + each * tokens, 0, false}), WEFT_OK);
+            assert_int_equal(wf_op_profile_add_time(&p, names[i], i == 1 ? WF_CLASS_MEMORY : WF_CLASS_COMPUTE,
+                                                    &(wf_op_time){tokens, 1, fixed + each * tokens, 0, false}),
+                             WEFT_OK);
     }
     for (size_t c = 0; c < WF_N_CLASSES; c++) p.together[c] = (wf_share_table){{{0, 1, 0, false}, {1, 1, 0, false}}, 2};
     return p;
@@ -243,16 +253,20 @@ static wf_op_profile free_profile(uint64_t seed)
 static double brute_split(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts, double *uniform)
 {
     double best = *uniform = brute_order(p, cuts, n_cuts, NULL);
-    for (uint32_t i = 0; i < 8; i++) best = fmin(best, brute_order(p, cuts, n_cuts, &(wf_split){{1 + (i & 1), 1 + (i >> 1 & 1), 1 + (i >> 2)}}));
+    for (uint32_t i = 0; i < 8; i++)
+        best = fmin(best, brute_order(p, cuts, n_cuts, &(wf_split){{1 + (i & 1), 1 + (i >> 1 & 1), 1 + (i >> 2)}}));
     return best;
 }
 
 enum { MANY = 32 };
 
-/* Many layers take as many rounds, and what begins and ends, which is less than two more. Returns whether ops cut differently are the best. */
+/* Many layers take as many rounds, and what begins and ends, which is less than two more. Returns whether ops cut
+ * differently are the best. */
 static bool check_split(const wf_graph *g, uint64_t seed)
 {
-    static const wf_cut cuts[] = {{2, {{0}, {.tokens = 16}, {.end = true}}}, {2, {{0}, {.tokens = 32}, {.end = true}}}, {2, {{0}, {.tokens = 48}, {.end = true}}}};
+    static const wf_cut cuts[] = {{2, {{0}, {.tokens = 16}, {.end = true}}},
+                                  {2, {{0}, {.tokens = 32}, {.end = true}}},
+                                  {2, {{0}, {.tokens = 48}, {.end = true}}}};
     wf_op_profile profile = free_profile(seed);
     wf_search_params params = {.batch = decodes, .max_parts = 2, .seconds = 1000};
     wf_pipeline p;
@@ -287,7 +301,8 @@ typedef struct pair {
     size_t i, j;
 } pair;
 
-/* Of a schedule whose order is given: the least T over all shares and, of each pair, i before j, behind it or beside it. */
+/* Of a schedule whose order is given: the least T over all shares and, of each pair, i before j, behind it or beside
+ * it. */
 static double brute_shares(const wf_pipeline *p, const wf_schedule *s)
 {
     static edges e;
@@ -296,7 +311,8 @@ static double brute_shares(const wf_pipeline *p, const wf_schedule *s)
     double best = 1e6;
     for (size_t j = 0; j < s->n; j++)
         for (size_t i = 0; i < j; i++)
-            if (p->blocks[s->slots[i].block].queue != p->blocks[s->slots[j].block].queue) pairs[n_pairs++] = (pair){i, j}, relations *= 3;
+            if (p->blocks[s->slots[i].block].queue != p->blocks[s->slots[j].block].queue)
+                pairs[n_pairs++] = (pair){i, j}, relations *= 3;
     for (size_t i = 0; i < s->n; i++) combinations *= STEPS;
     for (size_t c = 0; c < combinations; c++) {
         double share[WF_MAX_SLOTS], us[WF_MAX_SLOTS];
@@ -315,8 +331,10 @@ static double brute_shares(const wf_pipeline *p, const wf_schedule *s)
             for (size_t j = 0; j < s->n && allowed; j++)
                 for (size_t i = 0; i < s->n; i++) {
                     for (int k = 0; k < 2; k++)
-                        if (wf_slot_needs(p, &s->slots[j], &s->slots[i], k)) put(&e, i, j, us[i], k + s->slots[i].next - s->slots[j].next);
-                    if (p->blocks[s->slots[i].block].queue == p->blocks[s->slots[j].block].queue) put(&e, i, j, us[i], i >= j);
+                        if (wf_slot_needs(p, &s->slots[j], &s->slots[i], k))
+                            put(&e, i, j, us[i], k + s->slots[i].next - s->slots[j].next);
+                    if (p->blocks[s->slots[i].block].queue == p->blocks[s->slots[j].block].queue)
+                        put(&e, i, j, us[i], i >= j);
                 }
             if (allowed) best = least_period(&e, s->n, best);
         }
@@ -340,7 +358,8 @@ static void test_shares_are_optimal(void **state)
         assert_int_equal(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
         double want = brute_shares(&p, &s);
         assert_int_equal(wf_stage_shares(&p, &s, STEPS, &enough, &found), WEFT_OK);
-        if (!found || fabs(s.period - want) > 2e-3 * want) fail_msg("seed %d: %g instead of %g", (int)seed, found ? s.period : NAN, want);
+        if (!found || fabs(s.period - want) > 2e-3 * want)
+            fail_msg("seed %d: %g instead of %g", (int)seed, found ? s.period : NAN, want);
         for (size_t i = 0; i < s.n; i++) overlapped += s.slots[i].share < 1;
         wf_pipeline_free(&p);
         wf_op_profile_free(&profile);
@@ -349,11 +368,12 @@ static void test_shares_are_optimal(void **state)
     wf_graph_free(&g);
 }
 
-/* ---- sample profiles -------------------------------------------------------------------------------------------------- */
+/* ---- sample profiles --------------------------------------------------------------------------------------------- */
 
 static int32_t layer_of(wf_graph *g, int32_t l, int32_t x)
 {
-    int32_t n = act(g, 64), h = act(g, 192), q = act(g, 64), o = act(g, 64), y = act(g, 64), m = act(g, 64), w = act(g, 256), v = act(g, 128), z = act(g, 64);
+    int32_t n = act(g, 64), h = act(g, 192), q = act(g, 64), o = act(g, 64), y = act(g, 64), m = act(g, 64),
+            w = act(g, 256), v = act(g, 128), z = act(g, 64);
     int32_t k = wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});
     node(g, WF_OP_RMSNORM, "attn_norm", l, x, -1, n);
     node(g, WF_OP_GEMM, "qkv", l, n, -1, h);
@@ -427,7 +447,8 @@ static void test_finds_overlap(void **state)
 {
     for (int programs = 0; programs < 2; programs++) {
         wf_search_result r;
-        search_sample("h200-streaming", (wf_search_params){.no_programs = !programs, .max_parts = 2, .nodes = 200, .seconds = 1000}, &r);
+        search_sample("h200-streaming",
+                      (wf_search_params){.no_programs = !programs, .max_parts = 2, .nodes = 200, .seconds = 1000}, &r);
         assert_true(r.n > 1 && r.list[0].us < 0.93 * r.list[r.n - 1].us);
         wf_search_free(&r);
     }
@@ -449,7 +470,8 @@ static void test_energy_bounds_nothing(void **state)
     }
     assert_int_equal(r[0].n, r[1].n);
     assert_true(r[1].n > 1 && r[1].list[0].us == r[0].list[0].us);
-    for (size_t i = 0; i + 1 < r[1].n; i++) assert_true(r[1].list[i].rank > r[1].list[i].us && r[1].list[i].us < r[1].list[r[1].n - 1].us);
+    for (size_t i = 0; i + 1 < r[1].n; i++)
+        assert_true(r[1].list[i].rank > r[1].list[i].us && r[1].list[i].us < r[1].list[r[1].n - 1].us);
     wf_search_free(&r[0]);
     wf_search_free(&r[1]);
     wf_graph_free(&g);
@@ -526,7 +548,8 @@ static void test_refuses(void **state)
 {
     wf_search_result r;
     wf_graph g = llama(2);
-    wf_op_profile other = profile_of("weft-profile 1\nop nothing compute\ntime nothing tokens 1 share 1 us 1 spread 0\n");
+    wf_op_profile other = profile_of(
+        "weft-profile 1\nop nothing compute\ntime nothing tokens 1 share 1 us 1 spread 0\n");
     assert_int_equal(wf_search(&g, &other, &(wf_search_params){.batch = load_of_1024}, &r), WEFT_ERR_ARG);
     assert_says("no time of any op");
     wf_search_free(&r);
@@ -536,7 +559,7 @@ static void test_refuses(void **state)
     wf_graph_free(&g);
 }
 
-/* ---- never slower ----------------------------------------------------------------------------------------------------- */
+/* ---- never slower ------------------------------------------------------------------------------------------------ */
 
 typedef struct world {
     const wf_graph *g;
@@ -563,7 +586,10 @@ static wf_graph random_graph(uint64_t seed, char names[][24], size_t n)
             bool more = wf_random(seed, 40 + i) % 3 == 0;
             values[i + 1] = act(&g, 16);
             snprintf(names[i], 24, "op%zu", i);
-            node(&g, WF_OP_GEMM, names[i], l, values[i + 1 == n ? i : wf_random(seed, 20 + i) % 3 ? i : wf_random(seed, 60 + i) % (i + 1)],
+            node(&g, WF_OP_GEMM, names[i], l,
+                 values[i + 1 == n                    ? i
+                        : wf_random(seed, 20 + i) % 3 ? i
+                                                      : wf_random(seed, 60 + i) % (i + 1)],
                  more ? values[wf_random(seed, 80 + i) % (i + 1)] : -1, values[i + 1]);
         }
         x = values[n];
@@ -573,7 +599,8 @@ static wf_graph random_graph(uint64_t seed, char names[][24], size_t n)
 }
 
 /* The way of a plan that was taken over a file to the steps that it is for; others are sequential. */
-static void check_stored(uint64_t seed, const wf_graph *g, const wf_search_result *r, size_t taken, const wf_sim_batch *b, const world *w)
+static void check_stored(uint64_t seed, const wf_graph *g, const wf_search_result *r, size_t taken,
+                         const wf_sim_batch *b, const world *w)
 {
     char path[] = "/tmp/weft-stored-XXXXXX";
     wf_plans made, p;
@@ -587,15 +614,18 @@ static void check_stored(uint64_t seed, const wf_graph *g, const wf_search_resul
     for (uint32_t tokens = 1; tokens <= b->tokens + 2; tokens++) {
         const wf_plan *chosen = &p.list[wf_plans_choose(&p, tokens, 0, 1)];
         bool measured = plan && tokens >= l.bucket.least_tokens && tokens <= l.bucket.tokens;
-        if ((chosen->n_lines != sequential->n_lines) != (measured && plan->n_lines != sequential->n_lines)) fail_msg("seed %d: %u tokens take the wrong plan", (int)seed, tokens);
+        if ((chosen->n_lines != sequential->n_lines) != (measured && plan->n_lines != sequential->n_lines))
+            fail_msg("seed %d: %u tokens take the wrong plan", (int)seed, tokens);
     }
-    double us = measure((void *)w, &p.list[wf_plans_choose(&p, b->tokens, 0, 1)]), before = measure((void *)w, sequential);
+    double us = measure((void *)w, &p.list[wf_plans_choose(&p, b->tokens, 0, 1)]),
+           before = measure((void *)w, sequential);
     if (us > before) fail_msg("seed %d: stored %g us, sequential %g", (int)seed, us, before);
     wf_plans_free(&made);
     wf_plans_free(&p);
 }
 
-/* The search believes one world; the selection measures in another. Returns whether another plan than the sequential one was taken. */
+/* The search believes one world; the selection measures in another. Returns whether another plan than the sequential
+ * one was taken. */
 static bool check_never_slower(uint64_t seed, bool programs, size_t *found)
 {
     char names[8][24];
@@ -606,13 +636,15 @@ static bool check_never_slower(uint64_t seed, bool programs, size_t *found)
     for (size_t i = 0; i < n; i++) list[i] = names[i];
     wf_op_profile believed = random_profile(list, n, seed, 0, 0), real = random_profile(list, n, seed, 0.4, 1 + seed);
     wf_search_result r;
-    wf_search_params params = {.batch = b, .max_parts = 2 + seed % 2, .no_programs = !programs, .nodes = 20, .seconds = 5};
+    wf_search_params params = {
+        .batch = b, .max_parts = 2 + seed % 2, .no_programs = !programs, .nodes = 20, .seconds = 5};
     if (wf_search(&g, &believed, &params, &r) != WEFT_OK) fail_msg("seed %d: %s", (int)seed, wf_error());
     world w = {&g, &real, &b};
     size_t taken = wf_fastest(&r, 0.01, measure, &w);
     double us = measure(&w, &r.list[taken].plan), sequential = measure(&w, &r.list[r.n - 1].plan);
     bool other = taken + 1 < r.n;
-    if (us > sequential || (other && us > 0.99 * sequential)) fail_msg("seed %d: %g us, sequential %g", (int)seed, us, sequential);
+    if (us > sequential || (other && us > 0.99 * sequential))
+        fail_msg("seed %d: %g us, sequential %g", (int)seed, us, sequential);
     for (size_t i = 0; i + 1 < r.n; i++)
         if (r.list[i].us >= r.list[r.n - 1].us) fail_msg("seed %d: a result that is no faster", (int)seed);
     check_stored(seed, &g, &r, taken, &b, &w);
@@ -644,12 +676,15 @@ static void test_selection(void **state)
     static const struct {
         double us[3];
         size_t want;
-    } cases[] = {{{90, 80, 100}, 1}, {{100, 120, 100}, 2}, {{99.5, 100, 100}, 2}, {{NAN, 95, 100}, 1}, {{NAN, NAN, 100}, 2}, {{90, 80, NAN}, 1}, {{NAN, NAN, NAN}, 2}};
+    } cases[] = {{{90, 80, 100}, 1},   {{100, 120, 100}, 2}, {{99.5, 100, 100}, 2}, {{NAN, 95, 100}, 1},
+                 {{NAN, NAN, 100}, 2}, {{90, 80, NAN}, 1},   {{NAN, NAN, NAN}, 2}};
     wf_search_result r = {.n = 3};
     for (uint32_t i = 0; i < 3; i++) r.list[i].plan.tile = i;
-    for (size_t i = 0; i < WF_LEN(cases); i++) assert_int_equal(wf_fastest(&r, 0.01, listed, (void *)cases[i].us), cases[i].want);
+    for (size_t i = 0; i < WF_LEN(cases); i++)
+        assert_int_equal(wf_fastest(&r, 0.01, listed, (void *)cases[i].us), cases[i].want);
 }
 
 SUITE(plan_search, NULL, NULL, CASE(test_order_is_optimal), CASE(test_splits_are_good), CASE(test_shares_are_optimal),
-      CASE(test_finds_overlap), CASE(test_energy_bounds_nothing), CASE(test_chooses_sequential), CASE(test_is_deterministic), CASE(test_writes_plans),
-      CASE(test_stops), CASE(test_refuses), CASE(test_selection), CASE(test_never_slower))
+      CASE(test_finds_overlap), CASE(test_energy_bounds_nothing), CASE(test_chooses_sequential),
+      CASE(test_is_deterministic), CASE(test_writes_plans), CASE(test_stops), CASE(test_refuses), CASE(test_selection),
+      CASE(test_never_slower))

@@ -1,5 +1,5 @@
-/* plan_simulate: simulated plans against times computed by hand, and, where nothing interferes, against the clock of the null device, which
- * knows queues and events only. */
+/* plan_simulate: simulated plans against times computed by hand, and, where nothing interferes, against the clock of
+ * the null device, which knows queues and events only. */
 #include "plan_graph.h"
 #include "plan_null.h"
 #include "plan_writer.h"
@@ -8,19 +8,23 @@
 
 #include <math.h>
 
-#define ONCE "once swap_out 0-end queue 0 kernel auto groups 0\nonce swap_in 0-end queue 0 kernel auto groups 0\nonce upload 0-end queue 0 kernel auto groups 0\n" \
-             "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n"
-#define BEHIND "once logits 0-end queue 0 kernel auto groups 0\nonce argmax 0-end queue 0 kernel auto groups 0\nonce sample 0-end queue 0 kernel auto groups 0\n" \
-               "once download 0-end queue 0 kernel auto groups 0\nonce download_logits 0-end queue 0 kernel auto groups 0\n"
+#define ONCE                                                                                                           \
+    "once swap_out 0-end queue 0 kernel auto groups 0\nonce swap_in 0-end queue 0 kernel auto groups 0\nonce upload "  \
+    "0-end queue 0 kernel auto groups 0\n"                                                                             \
+    "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n"
+#define BEHIND                                                                                                         \
+    "once logits 0-end queue 0 kernel auto groups 0\nonce argmax 0-end queue 0 kernel auto groups 0\nonce sample "     \
+    "0-end queue 0 kernel auto groups 0\n"                                                                             \
+    "once download 0-end queue 0 kernel auto groups 0\nonce download_logits 0-end queue 0 kernel auto groups 0\n"
 #define L(op, range, queue, groups) "layer " op " " range " queue " #queue " kernel auto groups " #groups "\n"
 
 /* Ops by tokens, P = R but for memory. */
-#define PROFILE                                                                                                              \
-    "weft-profile 1\ngroups 100\ntile 128\n"                                                                                  \
-    "op qkv compute\ntime qkv tokens 128 share 1 us 100 spread 0\ntime qkv tokens 256 share 1 us 150 spread 0\n"               \
-    "op decode_attention memory\ntime decode_attention tokens 128 share 1 us 80 spread 0\n"                                   \
-    "op prefill_attention compute\ntime prefill_attention tokens 128 share 1 us 40 spread 0\n"                                \
-    "op out compute\ntime out tokens 128 share 1 us 60 spread 0\ntime out tokens 256 share 1 us 100 spread 0\n"                \
+#define PROFILE                                                                                                        \
+    "weft-profile 1\ngroups 100\ntile 128\n"                                                                           \
+    "op qkv compute\ntime qkv tokens 128 share 1 us 100 spread 0\ntime qkv tokens 256 share 1 us 150 spread 0\n"       \
+    "op decode_attention memory\ntime decode_attention tokens 128 share 1 us 80 spread 0\n"                            \
+    "op prefill_attention compute\ntime prefill_attention tokens 128 share 1 us 40 spread 0\n"                         \
+    "op out compute\ntime out tokens 128 share 1 us 60 spread 0\ntime out tokens 256 share 1 us 100 spread 0\n"        \
     "together memory share 0.3 rate 0.5 spread 0\ntogether memory share 1 rate 1 spread 0\n"
 
 static const wf_sim_batch half = {256, 128, 256};
@@ -47,20 +51,23 @@ static void test_sequential(void **state)
     for (int32_t layers = 1; layers <= 3; layers += 2) {
         wf_graph g = make_graph_of(layers);
         near(simulated(&g,
-                       "weft-plan 2\n" ONCE L("qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0) L("decode_attention", "0-end", 0, 0) L("prefill_attention", "0-end", 0, 0)
-                           L("out", "0-end", 0, 0) BEHIND,
+                       "weft-plan 2\n" ONCE L("qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0)
+                           L("decode_attention", "0-end", 0, 0) L("prefill_attention", "0-end", 0, 0)
+                               L("out", "0-end", 0, 0) BEHIND,
                        PROFILE, NULL),
              layers * (150 + 80 + 40 + 100.0));
         wf_graph_free(&g);
     }
 }
 
-#define OVERLAP                                                                                                                                 \
-    "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0) L("decode_attention", "0-end", 1, 30) L("qkv", "prefill-end", 0, 70) \
-        L("rope", "prefill-end", 0, 0) L("prefill_attention", "0-end", 0, 70) L("out", "0-end", 0, 0) BEHIND
+#define OVERLAP                                                                                                        \
+    "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0)                              \
+        L("decode_attention", "0-end", 1, 30) L("qkv", "prefill-end", 0, 70) L("rope", "prefill-end", 0, 0)            \
+            L("prefill_attention", "0-end", 0, 70) L("out", "0-end", 0, 0) BEHIND
 
-/* QKV of the decodes alone until 100. Then attention at half its rate until 260, beside QKV of the rest at 0.7 until 242.86 and prefill attention
- * at 0.7 until 300, the last 40 of them alone but still limited; then the product with the whole device. */
+/* QKV of the decodes alone until 100. Then attention at half its rate until 260, beside QKV of the rest at 0.7 until
+ * 242.86 and prefill attention at 0.7 until 300, the last 40 of them alone but still limited; then the product with the
+ * whole device. */
 static void test_shares(void **state)
 {
     wf_sim_span spans[64] = {0};
@@ -78,7 +85,8 @@ static void test_shares(void **state)
 /* What a device may draw bounds no plan. The joules of all ops need twice as long with half the watts for them. */
 static void test_power_limit(void **state)
 {
-    static const char *const powers[] = {"power idle 0 static 50 limit 52 flop 1e6 byte 1e6\n", "power idle 0 static 50 limit 51 flop 1e6 byte 1e6\n",
+    static const char *const powers[] = {"power idle 0 static 50 limit 52 flop 1e6 byte 1e6\n",
+                                         "power idle 0 static 50 limit 51 flop 1e6 byte 1e6\n",
                                          "power idle 0 static 50 limit 0 flop 1e6 byte 1e6\n" /* unknown */};
     wf_graph g = make_graph_of(1);
     double free_us = simulated(&g, OVERLAP, PROFILE, NULL), us[WF_LEN(powers)];
@@ -97,14 +105,16 @@ static void test_power_limit(void **state)
     wf_graph_free(&g);
 }
 
-/* Without limits the shares are 1 and 1: each gets half, and runs at half its rate, although memory alone would have more for it. Attention would take 160
- * beside a product; the products end at 100 + 200 and 100 + 200 - 40 + ..., so: QKV 100 to 260 beside attention, and 20 more alone. */
+/* Without limits the shares are 1 and 1: each gets half, and runs at half its rate, although memory alone would have
+ * more for it. Attention would take 160 beside a product; the products end at 100 + 200 and 100 + 200 - 40 + ..., so:
+ * QKV 100 to 260 beside attention, and 20 more alone. */
 static void test_no_limits(void **state)
 {
     wf_graph g = make_graph_of(1);
     near(simulated(&g,
-                   "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0) L("decode_attention", "0-end", 1, 0) L("qkv", "prefill-end", 0, 0)
-                       L("rope", "prefill-end", 0, 0) L("prefill_attention", "0-end", 0, 0) L("out", "0-end", 0, 0) BEHIND,
+                   "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0)
+                       L("decode_attention", "0-end", 1, 0) L("qkv", "prefill-end", 0, 0) L("rope", "prefill-end", 0, 0)
+                           L("prefill_attention", "0-end", 0, 0) L("out", "0-end", 0, 0) BEHIND,
                    PROFILE, NULL),
          100 + 160 + 20 + 40 + 100);
     wf_graph_free(&g);
@@ -114,15 +124,20 @@ static void test_no_limits(void **state)
 static void test_copies(void **state)
 {
     wf_graph g = make_graph_of(1);
-    const char *text = "weft-plan 2\nqueues 2\nonce swap_out 0-end queue 1 kernel auto groups 0\nonce swap_in 0-end queue 1 kernel auto groups 0\nonce upload 0-end queue 0 kernel auto groups 0\n"
-                       "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n" L("qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0)
-                           L("decode_attention", "0-end", 0, 0) L("prefill_attention", "0-end", 0, 0) L("out", "0-end", 0, 0) BEHIND;
-    near(simulated(&g, text, PROFILE "op swap_out copy\ntime swap_out tokens 1 share 1 us 120 spread 0\n", NULL), 150 + 80 + 40 + 100);
-    near(simulated(&g, text, PROFILE "op swap_out copy\ntime swap_out tokens 1 share 1 us 500 spread 0\n", NULL), 500 + 80 + 40 + 100);
+    const char *text =
+        "weft-plan 2\nqueues 2\nonce swap_out 0-end queue 1 kernel auto groups 0\nonce swap_in 0-end queue 1 kernel "
+        "auto groups 0\nonce upload 0-end queue 0 kernel auto groups 0\n"
+        "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n" L(
+            "qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0) L("decode_attention", "0-end", 0, 0)
+            L("prefill_attention", "0-end", 0, 0) L("out", "0-end", 0, 0) BEHIND;
+    near(simulated(&g, text, PROFILE "op swap_out copy\ntime swap_out tokens 1 share 1 us 120 spread 0\n", NULL),
+         150 + 80 + 40 + 100);
+    near(simulated(&g, text, PROFILE "op swap_out copy\ntime swap_out tokens 1 share 1 us 500 spread 0\n", NULL),
+         500 + 80 + 40 + 100);
     wf_graph_free(&g);
 }
 
-/* ---- the null device's clock ------------------------------------------------------------------------------------------ */
+/* ---- the null device's clock ------------------------------------------------------------------------------------- */
 
 static uint64_t full_rate_ns(const void *profile, const wf_node *node, uint32_t rows, uint32_t groups)
 {
@@ -130,12 +145,16 @@ static uint64_t full_rate_ns(const void *profile, const wf_node *node, uint32_t 
 }
 
 /* A hundredth of the device each, at the full rate. */
-#define FREE                                                                                                                    \
-    "weft-profile 1\ngroups 100\ntile 8\ntogether compute share 0 rate 1 spread 0\ntogether memory share 0 rate 1 spread 0\n"     \
-    "op qkv compute\ntime qkv tokens 8 share 1 us 16 spread 0\nop rope memory\ntime rope tokens 16 share 1 us 8 spread 0\n"       \
-    "op decode_attention memory\ntime decode_attention tokens 1 share 1 us 3 spread 0\nop prefill_attention compute\n"            \
-    "time prefill_attention tokens 8 share 1 us 24 spread 0\nop out compute\ntime out tokens 32 share 1 us 40 spread 0\n"         \
-    "op embed memory\ntime embed tokens 4 share 1 us 4 spread 0\nop logits compute\ntime logits tokens 8 share 1 us 64 spread 0\n"
+#define FREE                                                                                                           \
+    "weft-profile 1\ngroups 100\ntile 8\ntogether compute share 0 rate 1 spread 0\ntogether memory share 0 rate 1 "    \
+    "spread 0\n"                                                                                                       \
+    "op qkv compute\ntime qkv tokens 8 share 1 us 16 spread 0\nop rope memory\ntime rope tokens 16 share 1 us 8 "      \
+    "spread 0\n"                                                                                                       \
+    "op decode_attention memory\ntime decode_attention tokens 1 share 1 us 3 spread 0\nop prefill_attention compute\n" \
+    "time prefill_attention tokens 8 share 1 us 24 spread 0\nop out compute\ntime out tokens 32 share 1 us 40 spread " \
+    "0\n"                                                                                                              \
+    "op embed memory\ntime embed tokens 4 share 1 us 4 spread 0\nop logits compute\ntime logits tokens 8 share 1 us "  \
+    "64 spread 0\n"
 
 static const char *const once_behind[] = {"logits", "argmax", "sample", "download", "download_logits"};
 

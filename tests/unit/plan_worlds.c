@@ -1,6 +1,7 @@
-/* plan_worlds: thousands of random graphs, each on a device of its own, whose table of interference is random as well. The device is the null device's
- * clock; the search goes by a profile of it that is off. Whatever the world, the plan that is taken is not slower than the sequential one, and those that are
- * kept hold over the tokens, contexts and decodes that they are kept for: between the few steps that were run plans may lose, and all but one in some hundred
+/* plan_worlds: thousands of random graphs, each on a device of its own, whose table of interference is random as well.
+ * The device is the null device's clock; the search goes by a profile of it that is off. Whatever the world, the plan
+ * that is taken is not slower than the sequential one, and those that are kept hold over the tokens, contexts and
+ * decodes that they are kept for: between the few steps that were run plans may lose, and all but one in some hundred
  * do not. Where overlap pays by construction nearly all worlds get a plan that wins. */
 #include "plan_graph.h"
 #include "plan_null.h"
@@ -31,7 +32,7 @@ typedef struct world {
 
 static world w; /* the null device's clock has no user */
 
-/* ---- worlds -------------------------------------------------------------------------------------------------------------- */
+/* ---- worlds ------------------------------------------------------------------------------------------------------ */
 
 static double uniform(double low, double high, uint64_t at)
 {
@@ -66,7 +67,8 @@ static void add_op(int32_t layer, uint32_t i, int32_t *values)
 /* Keys come from the op in front; decodes and prompts have an attention each. */
 static void add_attention(int32_t layer, int32_t *x)
 {
-    int32_t k = wf_graph_value(&w.g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 16, 2 * (uint32_t)layer}), q = act(&w.g, 16), o = act(&w.g, 16);
+    int32_t k = wf_graph_value(&w.g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 16, 2 * (uint32_t)layer}),
+            q = act(&w.g, 16), o = act(&w.g, 16);
     int32_t rope = node(&w.g, WF_OP_ROPE_KV, "rope", layer, *x, -1, q);
     w.g.nodes[rope].out[1] = WF_ALL(k);
     attention(&w.g, "decode_attention", layer, WF_ROWS_DECODE, q, k, o);
@@ -95,7 +97,9 @@ static void make_tables(void)
     double bend = uniform(0.2, 1.4, 90);
     for (uint32_t k = 0; k < KINDS; k++) {
         for (uint32_t r = 0; r <= STEPS; r++)
-            w.rate[k][r] = w.pays ? fmin(1, 2.0 * r / STEPS) : fmin(1, fmax(r ? w.rate[k][r - 1] : 0, pow((double)r / STEPS, bend) * uniform(0.7, 1.3, 100 + k * 16 + r)));
+            w.rate[k][r] = w.pays ? fmin(1, 2.0 * r / STEPS)
+                                  : fmin(1, fmax(r ? w.rate[k][r - 1] : 0,
+                                                 pow((double)r / STEPS, bend) * uniform(0.7, 1.3, 100 + k * 16 + r)));
         for (uint32_t o = 0; o < KINDS; o++) w.beside[k][o] = w.pays ? 1 : uniform(0.9, 1.8, 200 + k * KINDS + o);
         w.rate[k][STEPS] = 1;
     }
@@ -116,7 +120,7 @@ static void make_world(uint64_t seed, bool pays)
     if (wf_random(seed, 7) % 2) w.few = uniform(1, 100, 8), w.many = uniform(w.few, 140, 9);
 }
 
-/* ---- their clock ----------------------------------------------------------------------------------------------------------- */
+/* ---- their clock ------------------------------------------------------------------------------------------------- */
 
 static uint32_t number_of(const wf_node *n)
 {
@@ -144,10 +148,12 @@ static double beside(const wf_call *c, enum wf_op other)
 static double us_by(const wf_plan *finished, const wf_step_kind *s)
 {
     w.context = s->context;
-    return (double)null_time(&(null_clock){ns_of, beside, NULL}, &w.g, finished, &(wf_sim_batch){s->tokens, s->decodes, s->tokens}) / 1000;
+    return (double)null_time(&(null_clock){ns_of, beside, NULL}, &w.g, finished,
+                             &(wf_sim_batch){s->tokens, s->decodes, s->tokens}) /
+           1000;
 }
 
-/* ---- what the search believes -------------------------------------------------------------------------------------------------- */
+/* ---- what the search believes ------------------------------------------------------------------------------------ */
 
 static double off(double x, uint64_t at)
 {
@@ -157,7 +163,8 @@ static double off(double x, uint64_t at)
 static void believe_times(wf_op_profile *p, const wf_node *n)
 {
     for (uint32_t tokens = TILE; tokens <= 128; tokens *= 2) {
-        wf_op_time t = {tokens, 1, off(us_of(n, tokens, w.most.context / 2), 400 + 8 * number_of(n) + tokens / TILE), 0, false};
+        wf_op_time t = {tokens, 1, off(us_of(n, tokens, w.most.context / 2), 400 + 8 * number_of(n) + tokens / TILE), 0,
+                        false};
         assert_int_equal(wf_op_profile_add_time(p, n->name, class_of_kind[kind_of(n->op)], &t), WEFT_OK);
     }
 }
@@ -170,17 +177,19 @@ static wf_op_profile believed(void)
         if (n->layer == 0 && n->op != WF_OP_ROPE_KV) believe_times(&p, n);
     for (uint32_t k = 0; k < KINDS; k++)
         for (uint32_t r = 0; r <= STEPS; r++) {
-            wf_share_rate rate = {(double)r / STEPS, fmin(1, off(w.rate[k][r] / w.beside[k][!k], 500 + k * 16 + r)), 0, false};
+            wf_share_rate rate = {(double)r / STEPS, fmin(1, off(w.rate[k][r] / w.beside[k][!k], 500 + k * 16 + r)), 0,
+                                  false};
             assert_int_equal(wf_op_profile_add_rate(&p, class_of_kind[k], &rate), WEFT_OK);
         }
     return p;
 }
 
-/* ---- what is kept ------------------------------------------------------------------------------------------------------------- */
+/* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
 static void finish(wf_plan *p)
 {
-    if (wf_plan_split(&w.g, p) || wf_plan_place(&w.g, p, 64) || wf_plan_wait(&w.g, p)) fail_msg("world %d: %s", (int)w.seed, wf_error());
+    if (wf_plan_split(&w.g, p) || wf_plan_place(&w.g, p, 64) || wf_plan_wait(&w.g, p))
+        fail_msg("world %d: %s", (int)w.seed, wf_error());
 }
 
 static double measure(void *user, const wf_plan *plan)
@@ -203,7 +212,8 @@ static weft_status try_step(void *user, const wf_step_kind *s, enum wf_verdict *
 static size_t search(wf_search_result *r, const wf_step_kind *step)
 {
     wf_op_profile profile = believed();
-    wf_search_params params = {.batch = {step->tokens, step->decodes, step->tokens}, .max_parts = 3, .no_programs = true};
+    wf_search_params params = {
+        .batch = {step->tokens, step->decodes, step->tokens}, .max_parts = 3, .no_programs = true};
     if (wf_search(&w.g, &profile, &params, r)) fail_msg("world %d: %s", (int)w.seed, wf_error());
     wf_op_profile_free(&profile);
     for (size_t i = 0; i < r->n; i++) finish(&r->list[i].plan);
@@ -222,12 +232,13 @@ static void keep(const pair *p, const wf_step_kind *won, wf_plans *plans)
 
 static wf_step_kind any_step(uint64_t at)
 {
-    wf_step_kind s = {1 + (uint32_t)(wf_random(w.seed, at) % (w.most.tokens + 2)), 0, 1 + (uint32_t)(wf_random(w.seed, at + 1) % w.most.context)};
+    wf_step_kind s = {1 + (uint32_t)(wf_random(w.seed, at) % (w.most.tokens + 2)), 0,
+                      1 + (uint32_t)(wf_random(w.seed, at + 1) % w.most.context)};
     s.decodes = w.most.decodes == w.most.tokens ? s.tokens : (uint32_t)(wf_random(w.seed, at + 2) % (s.tokens + 1));
     return s;
 }
 
-/* ---- the tests -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the tests --------------------------------------------------------------------------------------------------- */
 
 static struct {
     int found, kept, losing; /* plans */
@@ -274,8 +285,9 @@ static void run_worlds(int n, bool pays)
 {
     memset(&sum, 0, sizeof sum);
     for (int seed = 1; seed <= n; seed++) check_world((uint64_t)seed, pays);
-    printf("%d worlds: faster plans found for %d, kept for %d; %d of these lose somewhere, with %d of %d steps, at worst %.3f times as long\n", n, sum.found, sum.kept, sum.losing, sum.lost,
-           sum.steps, sum.worst);
+    printf("%d worlds: faster plans found for %d, kept for %d; %d of these lose somewhere, with %d of %d steps, at "
+           "worst %.3f times as long\n",
+           n, sum.found, sum.kept, sum.losing, sum.lost, sum.steps, sum.worst);
 }
 
 /* Most plans that are promised lose, or gain less than they have to. */

@@ -1,5 +1,5 @@
-/* Plans at random, as text, for a graph with the ops of plan_graph.h; and which rows a nano-operation has, counted without the code that
- * runs them. */
+/* Plans at random, as text, for a graph with the ops of plan_graph.h; and which rows a nano-operation has, counted
+ * without the code that runs them. */
 #ifndef PLAN_WRITER_H
 #define PLAN_WRITER_H
 
@@ -27,7 +27,7 @@ static void seed_from_environment(void)
     if (from) seed = strtoull(from, NULL, 10);
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 typedef struct batch {
     uint32_t tokens, decodes, logits, absent; /* bits by `when`: conditions that do not hold in this step */
@@ -63,7 +63,7 @@ static inline rows rows_of_nano(const wf_graph *g, const wf_nano *n, const batch
     return (rows){first, clamp(wf_boundary_at(n->end, b->decodes, count), first, all.end)};
 }
 
-/* ---- plans ---------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 static const char *const once_before[] = {"swap_out", "swap_in", "upload", "token_subst", "embed"};
 static const char *const layer[] = {"qkv", "rope", "decode_attention", "prefill_attention", "out"};
@@ -76,10 +76,12 @@ typedef struct writer {
 
 static void add_line(writer *w, const char *where, const char *op, const char *range)
 {
-    w->len += (size_t)snprintf(w->text + w->len, sizeof w->text - w->len, "%s %s %s queue %u kernel auto groups 0\n", where, op, range, draw(w->queues));
+    w->len += (size_t)snprintf(w->text + w->len, sizeof w->text - w->len, "%s %s %s queue %u kernel auto groups 0\n",
+                               where, op, range, draw(w->queues));
 }
 
-/* Up to four ranges; `decode` is one place to cut. Those of prefill cannot be cut there, nor those of decodes usefully. */
+/* Up to four ranges; `decode` is one place to cut. Those of prefill cannot be cut there, nor those of decodes usefully.
+ */
 static uint32_t cut(bool named, char out[4][32])
 {
     uint32_t n = 1 + draw(4), at = 0;
@@ -95,7 +97,8 @@ static uint32_t cut(bool named, char out[4][32])
     return n;
 }
 
-/* All ranges of an op behind those of the one before, or layer by layer in nano-batches where all are cut alike; at times `next`. */
+/* All ranges of an op behind those of the one before, or layer by layer in nano-batches where all are cut alike; at
+ * times `next`. */
 static void add_layers(writer *w)
 {
     char alike[4][32], ranges[4][32];

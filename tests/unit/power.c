@@ -1,4 +1,5 @@
-/* power: readers of power on files and a library that the test makes: counters that start again, sources that only tell watts, and machines that tell nothing. */
+/* power: readers of power on files and a library that the test makes: counters that start again, sources that only tell
+ * watts, and machines that tell nothing. */
 #include "lab/power.h"
 #include "support/suite.h"
 
@@ -18,7 +19,7 @@ static uint64_t fake_now(void)
     return now_ns;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static void put(const char *path, const char *text)
 {
@@ -64,10 +65,11 @@ static void reads(wf_power *p, double joules, double seconds)
 static void use(const char *nvml)
 {
     now_ns = 1000000000;
-    wf_power_configure(&(wf_power_config){.root = root, .nvml = nvml ? nvml : "/absent/libnvidia-ml.so.1", .now_ns = fake_now});
+    wf_power_configure(
+        &(wf_power_config){.root = root, .nvml = nvml ? nvml : "/absent/libnvidia-ml.so.1", .now_ns = fake_now});
 }
 
-/* ---- sources --------------------------------------------------------------------------------------------------------------- */
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
 
 static void test_nothing(void **state)
 {
@@ -149,7 +151,7 @@ static void test_hwmon_watts(void **state)
     clear();
 }
 
-/* ---- a library ------------------------------------------------------------------------------------------------------------- */
+/* ---- a library --------------------------------------------------------------------------------------------------- */
 
 static void say_nvml(const char *energy, const char *milliwatts)
 {

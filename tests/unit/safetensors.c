@@ -1,4 +1,5 @@
-/* safetensors: files, folders and indexes, right and wrong. Each wrong one must give an error whose message names what is wrong. */
+/* safetensors: files, folders and indexes, right and wrong. Each wrong one must give an error whose message names what
+ * is wrong. */
 #include "model/files/safetensors.h"
 #include "support/bytes.h"
 #include "tensor/tensor.h"
@@ -12,8 +13,11 @@
 
 /* ---- one file ------------------------------------------------------------------------------------ */
 
-#define T(name, type, shape, from, to) "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
-#define GOOD "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "BF16", "[2,3]", "16", "28") "," T("a", "F32", "[4]", "0", "16") "}   "
+#define T(name, type, shape, from, to)                                                                                 \
+    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define GOOD                                                                                                           \
+    "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "BF16", "[2,3]", "16", "28") "," T("a", "F32", "[4]", "0",         \
+                                                                                       "16") "}   "
 
 static void build(bytes *b, uint64_t len, const char *header, size_t data)
 {
@@ -130,7 +134,9 @@ static void lengths(void **state)
     static const struct {
         uint64_t len;
         const char *message;
-    } cases[] = {{UINT64_MAX, "at most"}, {1ull << 63, "at most"}, {(100u << 20) + 1, "at most"}, {100u << 20, "only"}, {strlen(GOOD) + 29, "only"}, {0, "'{'"}, {1, "bad JSON"}};
+    } cases[] = {{UINT64_MAX, "at most"}, {1ull << 63, "at most"},     {(100u << 20) + 1, "at most"},
+                 {100u << 20, "only"},    {strlen(GOOD) + 29, "only"}, {0, "'{'"},
+                 {1, "bad JSON"}};
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         bytes b = {0};
         build(&b, cases[i].len, GOOD, 28);
@@ -276,7 +282,8 @@ static void twice(void **state)
 {
     wf_safetensors *s;
     two_shards(MAP(ONE, TWO));
-    write_tensors("model-00002-of-00002.safetensors", "{" T("b", "F16", "[1]", "0", "2") "," T("a", "F16", "[1]", "2", "4") "}", 4);
+    write_tensors("model-00002-of-00002.safetensors",
+                  "{" T("b", "F16", "[1]", "0", "2") "," T("a", "F16", "[1]", "2", "4") "}", 4);
     assert_error(wf_safetensors_open(folder, &s), WEFT_ERR_FORMAT, "tensor 'a' is in two files");
 }
 

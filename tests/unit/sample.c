@@ -22,7 +22,8 @@ static uint32_t below(uint32_t n)
 /* Known answers of Random123's kat_vectors. */
 static void test_philox(void **state)
 {
-    static const uint32_t in[3][6] = {{0}, {~0u, ~0u, ~0u, ~0u, ~0u, ~0u}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0}};
+    static const uint32_t in[3][6] = {
+        {0}, {~0u, ~0u, ~0u, ~0u, ~0u, ~0u}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0}};
     static const uint32_t want[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
                                         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
                                         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
@@ -76,9 +77,12 @@ static int32_t by_sorting(const wf_sampling_params *params, const float *z)
 
 static wf_sampling_params random_params(void)
 {
-    return (wf_sampling_params){.temperature = below(6) ? 0.2f + (float)below(20) / 10 : 0, .top_k = below(2) ? (int32_t)below(N + 50) : 0,
-                       .top_p = below(2) ? (float)below(101) / 100 : 0, .min_p = below(3) ? 0 : (float)below(101) / 100,
-                       .seed = wf_random(seed, draws++), .counter = below(1000)};
+    return (wf_sampling_params){.temperature = below(6) ? 0.2f + (float)below(20) / 10 : 0,
+                                .top_k = below(2) ? (int32_t)below(N + 50) : 0,
+                                .top_p = below(2) ? (float)below(101) / 100 : 0,
+                                .min_p = below(3) ? 0 : (float)below(101) / 100,
+                                .seed = wf_random(seed, draws++),
+                                .counter = below(1000)};
 }
 
 static void random_logits(float *z)
@@ -99,8 +103,8 @@ static void test_rule(void **state)
         int32_t got = wf_sample_row(&params, z, N, scratch, &margin), want = by_sorting(&params, z);
         clear += margin > 1e-6;
         if (got != want && margin > 1e-6)
-            fail_msg("seed %llu, %d: temperature %g top_k %d top_p %g min_p %g: %d, not %d", (unsigned long long)seed, i, params.temperature, params.top_k,
-                     params.top_p, params.min_p, got, want);
+            fail_msg("seed %llu, %d: temperature %g top_k %d top_p %g min_p %g: %d, not %d", (unsigned long long)seed,
+                     i, params.temperature, params.top_k, params.top_p, params.min_p, got, want);
     }
     assert_true(clear > 10000); /* else the margin would excuse everything */
 }
@@ -113,7 +117,9 @@ static void test_frequencies(void **state)
     wf_token_logit scratch[5];
     int count[5] = {0}, n = 100000;
     for (int i = 0; i < 5; i++) z[i] = (float)log(share[i]);
-    for (int i = 0; i < n; i++) count[wf_sample_row(&(wf_sampling_params){.temperature = 1, .seed = seed, .counter = (uint64_t)i}, z, 5, scratch, NULL)]++;
+    for (int i = 0; i < n; i++)
+        count[wf_sample_row(&(wf_sampling_params){.temperature = 1, .seed = seed, .counter = (uint64_t)i}, z, 5,
+                            scratch, NULL)]++;
     double chi2 = 0;
     for (int i = 0; i < 5; i++) chi2 += (count[i] - n * share[i]) * (count[i] - n * share[i]) / (n * share[i]);
     assert_true(chi2 < 33.4);
@@ -165,10 +171,12 @@ static void put(device *d, int operand, const void *data, size_t size)
 }
 
 /* A request's repetition penalty becomes logit adjustments, each token of the window once. */
-static int32_t on_device(device *d, const struct weft_sampling *s, const float *x, const int32_t *recent, uint32_t n, uint64_t position)
+static int32_t on_device(device *d, const struct weft_sampling *s, const float *x, const int32_t *recent, uint32_t n,
+                         uint64_t position)
 {
     float params[3] = {s->temperature, s->top_p, s->min_p}, adjust[WINDOW][3];
-    int32_t key[5] = {s->top_k, (int32_t)s->seed, (int32_t)(s->seed >> 32), (int32_t)position, (int32_t)(position >> 32)};
+    int32_t key[5] = {s->top_k, (int32_t)s->seed, (int32_t)(s->seed >> 32), (int32_t)position,
+                      (int32_t)(position >> 32)};
     int32_t indptr[2] = {0}, ids[WINDOW] = {0}, id = -1;
     for (uint32_t i = 0; i < n; i++) {
         bool seen = false;
@@ -196,18 +204,23 @@ static void compare_on(const char *name)
     open_device(name, &d);
     for (int i = 0; i < 300; i++) {
         wf_sampling_params params = random_params();
-        struct weft_sampling s = {params.temperature, params.top_k, params.top_p, params.min_p, below(2) ? 1 + (float)below(8) / 8 : 0, params.seed};
+        struct weft_sampling s = {
+            params.temperature, params.top_k, params.top_p, params.min_p, below(2) ? 1 + (float)below(8) / 8 : 0,
+            params.seed};
         uint32_t n = below(WINDOW + 1);
         double margin = 1;
         random_logits(x);
         for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
         wf_seen seen[N] = {0};
         for (uint32_t k = 0; k < n; k++) seen[recent[k]].recent++;
-        assert_int_equal(wf_sample(&s, &(wf_logits_processors){.seen = seen}, x, N, params.counter, scratch, &want), WEFT_OK);
+        assert_int_equal(wf_sample(&s, &(wf_logits_processors){.seen = seen}, x, N, params.counter, scratch, &want),
+                         WEFT_OK);
         if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_sample_row(&params, z, N, more, &margin);
         int32_t got = on_device(&d, &s, x, recent, n, params.counter);
         unclear += margin < 2e-5;
-        if (got != want && margin >= 2e-5) fail_msg("%s, seed %llu, %d: %d on the device, %d on the host", name, (unsigned long long)seed, i, got, want);
+        if (got != want && margin >= 2e-5)
+            fail_msg("%s, seed %llu, %d: %d on the device, %d on the host", name, (unsigned long long)seed, i, got,
+                     want);
     }
     assert_true(unclear < 150);
     close_device(&d);
@@ -235,7 +248,8 @@ static void test_not_finite(void **state)
     int32_t id = 0;
     x[7] = NAN;
     for (int hot = 0; hot < 2; hot++) {
-        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, NULL, x, N, 1, scratch, &id), WEFT_ERR_NOT_FINITE);
+        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, NULL, x, N, 1, scratch, &id),
+                         WEFT_ERR_NOT_FINITE);
         assert_says("token 7");
     }
     assert_error(wf_sample_chosen(-8, &id), WEFT_ERR_NOT_FINITE, "token 7");
@@ -243,8 +257,9 @@ static void test_not_finite(void **state)
     assert_int_equal(id, 7);
 }
 
-/* As vLLM has them: the repetition penalty divides positive logits of tokens of prompt or answer and multiplies others; presence
- * and frequency are subtracted after it, for tokens of the answer alone. Powers of two: every value is exact. */
+/* As vLLM has them: the repetition penalty divides positive logits of tokens of prompt or answer and multiplies others;
+ * presence and frequency are subtracted after it, for tokens of the answer alone. Powers of two: every value is exact.
+ */
 static void test_penalties(void **state)
 {
     static wf_seen seen[8] = {{0, 0}, {1, 0}, {2, 0}, {1, 1}, {1, 1}, {3, 3}, {4, 3}, {0, 0}};
@@ -262,9 +277,11 @@ static void test_penalties(void **state)
 static void test_penalty_window(void **state)
 {
     static const int32_t tokens[6] = {0, 1, 1, 2, 1, 3}; /* three of them the prompt */
-    static const struct { uint32_t window; wf_seen want[4]; } rows[] = {
-        {UINT32_MAX, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {6, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {5, {{0, 0}, {3, 1}, {1, 1}, {1, 1}}},
-        {3, {{0, 0}, {1, 1}, {1, 1}, {1, 1}}}, {1, {{0, 0}, {0, 1}, {0, 1}, {1, 1}}},
+    static const struct { uint32_t window; wf_seen want[4];
+    } rows[] = {
+        {UINT32_MAX, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {6, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}},
+        {5, {{0, 0}, {3, 1}, {1, 1}, {1, 1}}},          {3, {{0, 0}, {1, 1}, {1, 1}, {1, 1}}},
+        {1, {{0, 0}, {0, 1}, {0, 1}, {1, 1}}},
     };
     for (size_t k = 0; k < WF_LEN(rows); k++) {
         wf_seen seen[4] = {0};

@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-/* ---- tests --------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void test_random_requests(void **state)
 {
@@ -21,11 +21,13 @@ static void test_too_few_pages(void **state)
 {
     int moved = 0, torn = 0;
     for (uint64_t seed = 1; seed <= 40; seed++)
-        for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2, seed / 2 % 2, &torn);
+        for (int policy = 0; policy < 4; policy++)
+            moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2, seed / 2 % 2, &torn);
     assert_true(moved > 100); /* or nothing was tried */
 }
 
-/* No page list, record of a swap or client may be had at times: every request still ends, with what it would have written. */
+/* No page list, record of a swap or client may be had at times: every request still ends, with what it would have
+ * written. */
 static void test_host_without_memory(void **state)
 {
     uint64_t preempted = 0, again = 0;
@@ -59,7 +61,8 @@ static void test_unified_pool(void **state)
     assert_true(torn > 1000 && moved > 100); /* or nothing was tried */
 }
 
-/* Pages before the windows go back, whatever else happens; a cache for no more than a window and a step lets every request end. */
+/* Pages before the windows go back, whatever else happens; a cache for no more than a window and a step lets every
+ * request end. */
 static void test_windows(void **state)
 {
     uint64_t preempted = 0, hits = 0;
@@ -110,7 +113,8 @@ static void test_tables(void **state)
         for (uint32_t i = 0; i < l.pages; i++) mates += w.s.prefix.mate_of[i] >= 0;
         close_world(&w);
     }
-    printf("%lu preempted, %lu tokens found, %lu mates left\n", (unsigned long)preempted, (unsigned long)hits, (unsigned long)mates);
+    printf("%lu preempted, %lu tokens found, %lu mates left\n", (unsigned long)preempted, (unsigned long)hits,
+           (unsigned long)mates);
     assert_true(preempted > 100 && hits > 1000 && mates > 100); /* or nothing was tried */
 }
 
@@ -134,7 +138,12 @@ static void test_windows_let_more_run(void **state)
     uint32_t running[2];
     for (int i = 0; i < 2; i++) {
         world w;
-        wf_limits l = {.step_tokens = 8, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .held_pages = i ? 5 : 0, .pages = 40};
+        wf_limits l = {.step_tokens = 8,
+                       .logit_rows = 12,
+                       .seqs = 12,
+                       .seq_pages = LONGEST / PAGE,
+                       .held_pages = i ? 5 : 0,
+                       .pages = 40};
         open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
         w.s.p.tables[0].window = i ? 8 : 0, w.spacious = false;
         for (int k = 0; k < 30; k++) add(&w, 40, 23, 1000 * k, 0);
@@ -167,7 +176,8 @@ static void test_dense_batch_is_full(void **state)
     run_out(&w);
 }
 
-/* While a sequence is alone its prompt comes in pieces of at most that many tokens, and whole once another one is there. */
+/* While a sequence is alone its prompt comes in pieces of at most that many tokens, and whole once another one is
+ * there. */
 static void test_alone(void **state)
 {
     static const enum wf_policy policies[] = {WF_POLICY_NANOFLOW, WF_POLICY_SARATHI, WF_POLICY_ORCA};
@@ -207,7 +217,8 @@ static double riding(uint32_t least_step)
     return (double)ride / decodes;
 }
 
-/* Chunks as long as P:D says last as long as decodes; those that fill the step leave decodes behind that ride on none. */
+/* Chunks as long as P:D says last as long as decodes; those that fill the step leave decodes behind that ride on none.
+ */
 static void test_chunks_by_ratio(void **state)
 {
     double filled = riding(0), balanced = riding(8);
@@ -215,7 +226,8 @@ static void test_chunks_by_ratio(void **state)
     assert_true(balanced > 0.95 && filled < 0.9);
 }
 
-/* Until sequences have finished P:D is that of the load which is expected, and then moves away from it as from so many others. */
+/* Until sequences have finished P:D is that of the load which is expected, and then moves away from it as from so many
+ * others. */
 static void test_expected_ratio(void **state)
 {
     world w;
@@ -232,7 +244,8 @@ static void test_expected_ratio(void **state)
         step(&w);
         assert_true(wf_sched_ratio(&w.s) <= before);
     }
-    assert_true(wf_sched_ratio(&w.s) > 0.8 && wf_sched_ratio(&w.s) < 1.2); /* two thirds of the way from 30:10 to 8:20, which is 0.4 */
+    assert_true(wf_sched_ratio(&w.s) > 0.8 &&
+                wf_sched_ratio(&w.s) < 1.2); /* two thirds of the way from 30:10 to 8:20, which is 0.4 */
     run_out(&w);
 }
 
@@ -264,7 +277,8 @@ static void test_least_chunk(void **state)
     assert_int_equal(first_chunk(8, 100, 1, 8), 24);  /* all that a step has room for */
 }
 
-/* A load without answers, and one whose prompts are all in the prefix cache, leave chunks as they are or at their least. */
+/* A load without answers, and one whose prompts are all in the prefix cache, leave chunks as they are or at their
+ * least. */
 static void test_ratio_of_odd_loads(void **state)
 {
     world w;
@@ -386,7 +400,8 @@ static void test_prefix_is_compared_whole(void **state)
 static void test_prediction_learns(void **state)
 {
     world w;
-    const wf_limits l = {.step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 3 * LONGEST / PAGE};
+    const wf_limits l = {
+        .step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 3 * LONGEST / PAGE};
     uint32_t most[2] = {0};
     open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
     for (int round = 0; round < 2; round++) {
@@ -417,7 +432,8 @@ static void test_policies_compared(void **state)
         steps[policy] = w.steps;
         close_world(&w);
     }
-    assert_true(steps[WF_POLICY_NANOFLOW] <= steps[WF_POLICY_SARATHI] && steps[WF_POLICY_NANOFLOW] <= steps[WF_POLICY_ORCA]);
+    assert_true(steps[WF_POLICY_NANOFLOW] <= steps[WF_POLICY_SARATHI] &&
+                steps[WF_POLICY_NANOFLOW] <= steps[WF_POLICY_ORCA]);
     assert_true(4 * steps[WF_POLICY_NANOFLOW] < 3 * steps[WF_POLICY_REQUEST]);
     printf("steps: nanoflow %d, sarathi %d, orca %d, request %d\n", steps[0], steps[1], steps[2], steps[3]);
 }
@@ -447,8 +463,10 @@ static void test_unified_pool_compared(void **state)
     wf_limits apart = {.step_tokens = 64, .logit_rows = 20, .seqs = 20, .seq_pages = LONGEST / PAGE, .pages = 120};
     const wf_limits one = sharing(apart, 60, 90);
     outcome a = answer_all(&apart), b = answer_all(&one);
-    uint64_t kept = apart.pages * one.pool.parts->page + wf_pool_part_step_bytes(one.pool.parts, apart.step_tokens, apart.logit_rows);
-    printf("%llu bytes apart: %u sequences, %d steps; in one space: %u, %d\n", (unsigned long long)kept, a.running, a.steps, b.running, b.steps);
+    uint64_t kept = apart.pages * one.pool.parts->page +
+                    wf_pool_part_step_bytes(one.pool.parts, apart.step_tokens, apart.logit_rows);
+    printf("%llu bytes apart: %u sequences, %d steps; in one space: %u, %d\n", (unsigned long long)kept, a.running,
+           a.steps, b.running, b.steps);
     assert_int_equal(wf_unified_pool_bytes(&one.pool), kept);
     assert_true(b.running > a.running && b.steps < a.steps && b.bytes <= kept);
     uint32_t least = apart.pages + 1;
@@ -460,7 +478,8 @@ static void test_unified_pool_compared(void **state)
     }
     assert_true(least < apart.pages);
     uint64_t enough = kept - (apart.pages - least - 1) * one.pool.parts->page; /* least were one too few */
-    printf("as fast in one space: %llu bytes, %.0f %% less\n", (unsigned long long)enough, 100.0 * (double)(kept - enough) / (double)kept);
+    printf("as fast in one space: %llu bytes, %.0f %% less\n", (unsigned long long)enough,
+           100.0 * (double)(kept - enough) / (double)kept);
     assert_true(100 * enough < 95 * kept);
 }
 
@@ -473,6 +492,7 @@ SUITE_MAIN(sched)
         CASE(test_nobody_starves), CASE(test_shared_prefix), CASE(test_prediction_learns),
         CASE(test_prefix_is_compared_whole), CASE(test_policies_compared), CASE(test_chunks_by_ratio),
         CASE(test_least_chunk), CASE(test_ratio_of_odd_loads)};
-    setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}); /* of less than one: a list that has become a ring is no test without an end */
+    setrlimit(RLIMIT_CPU,
+              &(struct rlimit){10, 10}); /* of less than one: a list that has become a ring is no test without an end */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

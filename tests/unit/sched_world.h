@@ -6,14 +6,14 @@
  *
  * In worlds with a unified pool, each step overwrites all slots that its activations cover.
  *
- * In unlucky worlds the host has often no memory for what the scheduler wants: a request may then have to compute again what it had
- * computed, but it ends as others do.
+ * In unlucky worlds the host has often no memory for what the scheduler wants: a request may then have to compute again
+ * what it had computed, but it ends as others do.
  *
- * In worlds with windows, only slots within them are compared, and no sequence holds more pages than its windows and a step need. Sequences may have
- * several page tables; what a slot holds then depends on the table.
+ * In worlds with windows, only slots within them are compared, and no sequence holds more pages than its windows and a
+ * step need. Sequences may have several page tables; what a slot holds then depends on the table.
  *
- * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN in
- * their place. */
+ * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN
+ * in their place. */
 #ifndef SCHED_WORLD_H
 #define SCHED_WORLD_H
 
@@ -69,10 +69,13 @@ typedef struct world {
     bool unlucky;
 } world;
 
-static const wf_limits tight = {.step_tokens = 24, .logit_rows = 6, .seqs = 5, .seq_pages = LONGEST / PAGE, .pages = 40};
-static const wf_limits roomy = {.step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
+static const wf_limits tight = {
+    .step_tokens = 24, .logit_rows = 6, .seqs = 5, .seq_pages = LONGEST / PAGE, .pages = 40};
+static const wf_limits roomy = {
+    .step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
 /* Far fewer pages than the sequences may want: the prediction is wrong again and again. */
-static const wf_limits starved = {.step_tokens = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
+static const wf_limits starved = {
+    .step_tokens = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
 
 /* As an engine with memory for l's pages beside activations of row and logit_row bytes, pages being of 100. */
 static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
@@ -186,26 +189,31 @@ static uint32_t top_page(const wf_seq *q)
 {
     uint32_t top = 0;
     for (uint32_t t = 0; t < q->n_tables; t++)
-        for (uint32_t i = 0; i < q->n_pages; i++) top = holds(q, t, i) ? WF_MAX(top, (uint32_t)wf_seq_table(q, t)[i] + 1) : top;
+        for (uint32_t i = 0; i < q->n_pages; i++)
+            top = holds(q, t, i) ? WF_MAX(top, (uint32_t)wf_seq_table(q, t)[i] + 1) : top;
     return top;
 }
 
 /* No page in use overlaps the step's activations. */
 static void simulate_activations(world *w)
 {
-    uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits), top = wf_limits_guaranteed_pages(&w->s.limits);
+    uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits),
+             top = wf_limits_guaranteed_pages(&w->s.limits);
     for (const wf_seq *q = w->s.running; q; q = q->next) top = WF_MAX(top, top_page(q));
     assert_true(top <= left);
-    /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for prompts. */
+    /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for
+     * prompts. */
     uint32_t rows = WF_MIN(w->s.limits.step_tokens, w->s.n_running + w->s.limits.step_tokens / 4);
     assert_true(top <= wf_limits_pages(&w->s.limits, rows, w->s.n_running));
     assert_int_equal(top, wf_pages_high_water(&w->s.pages));
-    for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++) w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
+    for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++)
+        w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
     const wf_pool_part *s = w->s.limits.pool.parts;
     w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_pool_part_step_bytes(s, w->b.n_tokens, w->b.n_logits));
     w->most_running = WF_MAX(w->most_running, w->s.n_running);
     w->most_used = WF_MAX(w->most_used, wf_pages_in_use(&w->s.pages));
-    for (const wf_seq *q = w->s.running; q; q = q->next) w->most_held = WF_MAX(w->most_held, wf_seq_held(q, q->n_pages));
+    for (const wf_seq *q = w->s.running; q; q = q->next)
+        w->most_held = WF_MAX(w->most_held, wf_seq_held(q, q->n_pages));
 }
 
 /* ---- rules of every step ------------------------------------------------------------------------------------- */
@@ -229,9 +237,11 @@ static bool ending(const wf_seq *q)
 static void check_row(world *w, uint32_t r, uint32_t table, char *used)
 {
     const wf_batch *b = &w->b;
-    int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r], slot = wf_batch_table(b, WF_INPUT_SLOT, table)[r];
+    int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r],
+            slot = wf_batch_table(b, WF_INPUT_SLOT, table)[r];
     int32_t at = b->in[WF_INPUT_INDPTR][seq] + pos / PAGE;
-    assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv && at < b->in[WF_INPUT_INDPTR][seq + 1]);
+    assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv &&
+                at < b->in[WF_INPUT_INDPTR][seq + 1]);
     assert_int_equal(slot, wf_batch_table(b, WF_INPUT_PAGES, table)[at] * PAGE + pos % PAGE);
     assert_false(used[slot]);
     used[slot] = 1;
@@ -275,8 +285,11 @@ static void check_mates(const world *w)
         int32_t of = x->mate_of[i], listed = 0;
         for (uint32_t t = 1; of >= 0 && t <= x->n_mates; t++) listed += wf_prefix_mate(x, of, t) == i;
         assert_int_equal(listed, of >= 0);
-        if (of >= 0) assert_true(w->s.pages.list[i].cached && w->s.pages.list[of].cached && x->mate_of[of] < 0 && x->entries[of].block);
-        for (uint32_t t = 1; t <= x->n_mates; t++) assert_true(wf_prefix_mate(x, i, t) < 0 || x->mate_of[wf_prefix_mate(x, i, t)] == i);
+        if (of >= 0)
+            assert_true(w->s.pages.list[i].cached && w->s.pages.list[of].cached && x->mate_of[of] < 0 &&
+                        x->entries[of].block);
+        for (uint32_t t = 1; t <= x->n_mates; t++)
+            assert_true(wf_prefix_mate(x, i, t) < 0 || x->mate_of[wf_prefix_mate(x, i, t)] == i);
     }
 }
 
@@ -307,7 +320,8 @@ static void check_tiles(world *w)
     assert_true(!over || over >= w->b.n_tokens - decodes);
 }
 
-/* What a client was promised is what its sequences have not computed of their prompts yet; computing it again costs nothing. */
+/* What a client was promised is what its sequences have not computed of their prompts yet; computing it again costs
+ * nothing. */
 static void check_accounts(const world *w)
 {
     for (const wf_client *c = w->s.clients; c; c = c->next) {
@@ -341,12 +355,15 @@ static sim *new_request(world *w, uint64_t seed, uint64_t i)
 {
     sim *r = calloc(1, sizeof *r);
     uint32_t prompt = 1 + wf_random(seed, 5 * i) % 40, common = wf_random(seed, 5 * i + 1) % 3 ? prompt : 13;
-    for (uint32_t k = 0; k < prompt; k++) r->tokens[k] = (int32_t)(k < common ? k + i % 2 : wf_random(seed, 1000 * i + k) % 1000);
+    for (uint32_t k = 0; k < prompt; k++)
+        r->tokens[k] = (int32_t)(k < common ? k + i % 2 : wf_random(seed, 1000 * i + k) % 1000);
     uint32_t from = i % 3 ? 0 : PAGE * (1 + (uint32_t)wf_random(seed, 5 * i + 1) % 10);
     for (uint32_t k = 0; from && k < prompt; k++) r->tokens[k] = answer(from + k);
     set_truth(r, prompt);
     r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
-    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
+    r->q = (wf_seq){.tokens = r->tokens,
+                    .n_tokens = prompt,
+                    .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
     r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
     r->q.client_id = wf_random(~seed, i) % 4;
     r->q.no_logits = r->want == prompt;
@@ -371,7 +388,8 @@ static void end_request(world *w, sim *r, bool finished)
     w->ended++;
 }
 
-/* Who has rows in the step just formed. Where all logits are wanted, the host gets them and learns its tokens at once. */
+/* Who has rows in the step just formed. Where all logits are wanted, the host gets them and learns its tokens at once.
+ */
 static void note_step(world *w)
 {
     w->now = (sim_step){.sync = !w->ahead};
@@ -403,8 +421,14 @@ static void complete_step(world *w, sim_step *f)
 
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
 {
-    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at), .spacious = l->pages == l->seqs * l->seq_pages * wf_limits_tables(l)};
-    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed, .least_step = seed % 2 ? 2 * tile : 0};
+    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv),
+                 .row_at = calloc(l->pages * PAGE, sizeof *w->row_at),
+                 .spacious = l->pages == l->seqs * l->seq_pages * wf_limits_tables(l)};
+    wf_sched_params p = {.policy = policy,
+                         .page_tokens = PAGE,
+                         .tile = tile,
+                         .shuffle_pages = seed,
+                         .least_step = seed % 2 ? 2 * tile : 0};
     assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
     assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
 }
@@ -430,7 +454,8 @@ static void step(world *w)
     check_mates(w);
     check_turns(w);
     check_tiles(w);
-    if (!w->b.n_tokens) assert_int_equal(w->s.n_swaps, 0); /* an engine submits no step without tokens, and its copies with it */
+    if (!w->b.n_tokens)
+        assert_int_equal(w->s.n_swaps, 0); /* an engine submits no step without tokens, and its copies with it */
     note_step(w);
     simulate_swaps(w, true);
     simulate_swaps(w, false);
@@ -460,7 +485,8 @@ static void cancel_one(world *w, uint64_t seed)
 /* Some come at once. */
 static void arrive(world *w, uint64_t seed, int n_requests)
 {
-    for (; w->sent < n_requests && wf_random(seed, 1000000 + (uint64_t)w->steps * 50 + (uint64_t)w->sent) % 3; w->sent++) {
+    for (; w->sent < n_requests && wf_random(seed, 1000000 + (uint64_t)w->steps * 50 + (uint64_t)w->sent) % 3;
+         w->sent++) {
         sim *r = new_request(w, seed, (uint64_t)w->sent);
         test_alloc_denied = w->unlucky ? denied : NULL;
         wf_sched_add(&w->s, &r->q);
@@ -481,7 +507,8 @@ static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
 }
 
 /* Returns how many were preempted. */
-static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel, bool ahead, int *torn)
+static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel,
+                bool ahead, int *torn)
 {
     world w;
     open_world(&w, l, policy, tile, seed);

@@ -1,5 +1,6 @@
-/* Shipped tuning files: each is read as its own device would read it, has that device's name, coefficients that the backend knows, and rows
- * that name kernels which exist and were measured with the kernels of this version. The defaults likewise. No device is needed. */
+/* Shipped tuning files: each is read as its own device would read it, has that device's name, coefficients that the
+ * backend knows, and rows that name kernels which exist and were measured with the kernels of this version. The
+ * defaults likewise. No device is needed. */
 #include "unit/cl_test.h"
 
 #include "base/file.h"
@@ -8,7 +9,8 @@
 
 #include <dirent.h>
 
-static const wf_dev_fns offline_fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants, .set_costs = wf_cl_set_costs};
+static const wf_dev_fns offline_fns = {
+    .supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants, .set_costs = wf_cl_set_costs};
 
 static void read_text(const char *path, char **out)
 {
@@ -67,11 +69,14 @@ static void check_rows(wf_dev *d, const wf_tuned_table *t, const char *path)
 {
     for (const wf_tuned_row *r = t->rows; r < t->rows + t->n; r++)
         for (uint32_t i = 0; i < r->n_steps; i++)
-            if (strcmp(r->step[i].variant, WF_TUNED_AUTO) && wf_variant_find(d, wf_tuned_kinds[r->kind].op, r->step[i].variant) < 0)
+            if (strcmp(r->step[i].variant, WF_TUNED_AUTO) &&
+                wf_variant_find(d, wf_tuned_kinds[r->kind].op, r->step[i].variant) < 0)
                 fail_msg("%s: there is no kernel %s; on that device, run `weft tune` again", path, r->step[i].variant);
     if (t->n && t->kernels != wf_tuned_kernels(d))
-        fail_msg("%s was measured with other kernels (%08x) than there are now (%08x): on that device, run `weft tune --shape ... -f %s` for its shapes, or "
-                 "take its rows and `kernels` out", path, t->kernels, wf_tuned_kernels(d), path);
+        fail_msg("%s was measured with other kernels (%08x) than there are now (%08x): on that device, run `weft tune "
+                 "--shape ... -f %s` for its shapes, or "
+                 "take its rows and `kernels` out",
+                 path, t->kernels, wf_tuned_kernels(d), path);
 }
 
 static void check_file(const char *name)
@@ -108,7 +113,8 @@ static wf_call some_product(void)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     wf_call c = {.op = WF_OP_GEMM};
-    c.in[WF_GEMM_X] = (wf_view){&stand_in, 0, 4, 64, 64, WF_F32, 0}, c.in[WF_GEMM_W] = (wf_view){&stand_in, 0, 32, 64, 64, WF_F32, 0};
+    c.in[WF_GEMM_X] = (wf_view){&stand_in, 0, 4, 64, 64, WF_F32, 0},
+    c.in[WF_GEMM_W] = (wf_view){&stand_in, 0, 32, 64, 64, WF_F32, 0};
     c.out[WF_GEMM_Y] = (wf_view){&stand_in, 0, 4, 32, 32, WF_F32, 0};
     return c;
 }
@@ -118,7 +124,9 @@ static void defaults_are_whole(void **state)
 {
     static const struct {
         const char *path, *platform;
-    } defaults[] = {{"tuned/default/opencl-gpu.tune", "any"}, {"tuned/default/opencl-cpu.tune", "any"}, {"tuned/default/cpu.tune", "weft cpu"}};
+    } defaults[] = {{"tuned/default/opencl-gpu.tune", "any"},
+                    {"tuned/default/opencl-cpu.tune", "any"},
+                    {"tuned/default/cpu.tune", "weft cpu"}};
     wf_call c = some_product();
     for (size_t i = 0; i < WF_LEN(defaults); i++) {
         wf_tuned_table t;

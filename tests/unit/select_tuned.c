@@ -196,7 +196,8 @@ static int remove_folder(void **state)
 static void costs_are_read(void **state)
 {
     wf_tuned_table t;
-    if (wf_tuned_parse("weft-tuned 1\ncost a b=1,c=0.25\ncost a/x b=3\ncost a b=2\n", NULL, &t)) fail_msg("%s", weft_last_error());
+    if (wf_tuned_parse("weft-tuned 1\ncost a b=1,c=0.25\ncost a/x b=3\ncost a b=2\n", NULL, &t))
+        fail_msg("%s", weft_last_error());
     assert_int_equal(t.n_costs, 3);
     assert_string_equal(t.costs[0].of, "a");
     assert_string_equal(t.costs[0].name, "b");
@@ -211,9 +212,10 @@ static void written_reads_back(void **state)
     struct weft_device_info info = null_info();
     wf_tuned_table t, back;
     char path[256];
-    assert_int_equal(
-        wf_tuned_parse(HEAD "cost device read=4545.5,launch=0.0001\ncost gemm/x memory=0.3333\n" ROW "prefill_attention F16 H=4,KV=2,D=64 1:null\n", &info, &t),
-        WEFT_OK);
+    assert_int_equal(wf_tuned_parse(HEAD "cost device read=4545.5,launch=0.0001\ncost gemm/x memory=0.3333\n" ROW
+                                         "prefill_attention F16 H=4,KV=2,D=64 1:null\n",
+                                    &info, &t),
+                     WEFT_OK);
     wf_tuned_row row = t.rows[0];
     row.n_steps = 1;
     memset(&row.step[1], 0, sizeof row.step[1]);
@@ -229,7 +231,8 @@ static void written_reads_back(void **state)
     assert_memory_equal(back.rows, t.rows, t.n * sizeof *t.rows);
     assert_int_equal(back.n_costs, 3);
     for (size_t i = 0; i < 3; i++)
-        assert_true(back.costs[i].value == t.costs[i].value && !strcmp(back.costs[i].of, t.costs[i].of) && !strcmp(back.costs[i].name, t.costs[i].name));
+        assert_true(back.costs[i].value == t.costs[i].value && !strcmp(back.costs[i].of, t.costs[i].of) &&
+                    !strcmp(back.costs[i].name, t.costs[i].name));
     wf_tuned_forget_kernels(&back);
     assert_true(!back.n && !back.n_costs && !back.dense_batch && back.load.prompt == 1155.25);
     wf_tuned_free(&t);
@@ -309,7 +312,8 @@ static wf_call some_product(uint32_t m, enum wf_dtype weights)
 /* Choices of attention were measured with all of the device; with a share of it other kernels are the fastest. */
 static void shares_are_not_tuned(void **state)
 {
-    wf_call c = {.op = WF_OP_ATTENTION, .p = {.n_head = 32, .n_kv_head = 8, .head_dim = 128, .max_q = 1, .max_kv = 100}};
+    wf_call c = {.op = WF_OP_ATTENTION,
+                 .p = {.n_head = 32, .n_kv_head = 8, .head_dim = 128, .max_q = 1, .max_kv = 100}};
     wf_tuned_row row;
     uint32_t size;
     assert_true(wf_tuned_key(&c, &row, &size));
@@ -327,7 +331,8 @@ static void forced_by_name(void **state)
     assert_string_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref");
     assert_int_equal(wf_weight_layout(dev, WF_OP_GEMM, WF_Q8_0, 32, 64), 0); /* what the reference reads */
     wf_drop(dev, &c, wf_pick(dev, &c));
-    assert_string_not_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref"); /* wrong ones not even then */
+    assert_string_not_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name,
+                            "ref"); /* wrong ones not even then */
     wf_dev_close(dev);
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         p.force = bad[i];
@@ -344,7 +349,8 @@ static weft_status open_with_lines(const char *lines, wf_dev **dev)
     char path[256], text[1024];
     assert_true(wf_backend_cpu.list(&cpu, 1) == 1);
     snprintf(path, sizeof path, "%s/costs.tune", folder);
-    snprintf(text, sizeof text, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\n%s", cpu.name, cpu.platform, cpu.compute_units, lines);
+    snprintf(text, sizeof text, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\n%s", cpu.name, cpu.platform,
+             cpu.compute_units, lines);
     FILE *f = fopen(path, "w");
     assert_true(f && fputs(text, f) >= 0 && !fclose(f));
     p.tuned = path;
@@ -365,13 +371,16 @@ static const char *picked_with(const char *lines)
 /* Measured kernels come first, by expected time; a kernel with half of its coefficients is none. */
 static void costs_order_kernels(void **state)
 {
-    static const char *const bad[] = {"cost device speed=1\n", "cost gemm/none memory=1\n", "cost gemm memory=1.5\n", "cost wgmma unit=1\n", "cost x y=1\n"};
+    static const char *const bad[] = {"cost device speed=1\n", "cost gemm/none memory=1\n", "cost gemm memory=1.5\n",
+                                      "cost wgmma unit=1\n", "cost x y=1\n"};
     wf_dev *dev;
     assert_string_equal(picked_with("cost device read=1,f32=1\n"), "rows-c");
     assert_string_equal(picked_with("cost gemm/ref memory=0.5,compute=0.5\n"), "ref");
     assert_string_equal(picked_with("cost gemm/ref memory=0.5\n"), "rows-c");
-    assert_string_equal(picked_with("cost gemm/ref memory=0.0002,compute=0.0001\ncost gemm/rows-c memory=0.5,compute=0.5\n"), "rows-c");
-    assert_string_equal(picked_with("cost gemm/ref memory=0.6,compute=0.6\ncost gemm/rows-c memory=0.5,compute=0.5\n"), "ref");
+    assert_string_equal(
+        picked_with("cost gemm/ref memory=0.0002,compute=0.0001\ncost gemm/rows-c memory=0.5,compute=0.5\n"), "rows-c");
+    assert_string_equal(picked_with("cost gemm/ref memory=0.6,compute=0.6\ncost gemm/rows-c memory=0.5,compute=0.5\n"),
+                        "ref");
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         assert_error(open_with_lines(bad[i], &dev), WEFT_ERR_ARG, "line 5");
     }
@@ -396,7 +405,8 @@ static void dropped_until_none_is_left(void **state)
     wf_dev_close(dev);
 }
 
-/* A fused kernel that fails is dropped alone: not the plain one, not other fusions of it; a wrong plain one in all ways. */
+/* A fused kernel that fails is dropped alone: not the plain one, not other fusions of it; a wrong plain one in all
+ * ways. */
 static void fused_ones_are_dropped_alone(void **state)
 {
     wf_dev *dev;

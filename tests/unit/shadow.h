@@ -1,5 +1,6 @@
-/* Shadow memory: who wrote and who read each word of a device, in an order that only queues, events and waits of the host give. A command
- * that touches a word which another one may still be using is a race, whatever the device did in fact. One device at a time. */
+/* Shadow memory: who wrote and who read each word of a device, in an order that only queues, events and waits of the
+ * host give. A command that touches a word which another one may still be using is a race, whatever the device did in
+ * fact. One device at a time. */
 #ifndef SHADOW_H
 #define SHADOW_H
 
@@ -98,9 +99,11 @@ static word *words_of(const wf_buf *buf)
 
 static void touch_word(word *w, bool writes)
 {
-    if (w->writer != shadow.queue && w->wrote > shadow.now.of[w->writer]) fail_msg("%s does not wait for what writes its operand", shadow.name);
+    if (w->writer != shadow.queue && w->wrote > shadow.now.of[w->writer])
+        fail_msg("%s does not wait for what writes its operand", shadow.name);
     for (uint32_t q = 0; writes && q < SHADOW_QUEUES; q++)
-        if (q != shadow.queue && w->read[q] > shadow.now.of[q]) fail_msg("%s does not wait for what reads the memory that it writes", shadow.name);
+        if (q != shadow.queue && w->read[q] > shadow.now.of[q])
+            fail_msg("%s does not wait for what reads the memory that it writes", shadow.name);
     if (writes) *w = (word){.wrote = shadow.submitted[shadow.queue], .writer = shadow.queue};
     else w->read[shadow.queue] = shadow.submitted[shadow.queue];
 }
@@ -116,7 +119,8 @@ static void shadow_touch(const wf_buf *buf, uint64_t off, uint64_t bytes, bool w
 static void shadow_touch_view(const wf_view *v, bool writes)
 {
     for (uint32_t row = 0; row < v->rows; row++)
-        shadow_touch(v->buf, v->offset + row * wf_dtype_bytes(v->dtype, v->stride), wf_dtype_bytes(v->dtype, v->cols), writes);
+        shadow_touch(v->buf, v->offset + row * wf_dtype_bytes(v->dtype, v->stride), wf_dtype_bytes(v->dtype, v->cols),
+                     writes);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* shipped_plans: the plans in tuned/plans are of devices and models that weft builds graphs for as they did when they were measured; and a build without CBC
- * takes such plans, where nothing is kept. For that this program runs once more from a folder that looks as if weft were installed there. */
+/* shipped_plans: the plans in tuned/plans are of devices and models that weft builds graphs for as they did when they
+ * were measured; and a build without CBC takes such plans, where nothing is kept. For that this program runs once more
+ * from a folder that looks as if weft were installed there. */
 #include "base/file.h"
 #include "plan/milp.h"
 #include "select/select.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what is shipped --------------------------------------------------------------------------------------------------- */
+/* ---- what is shipped --------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *device, *shape, *type;
@@ -48,10 +49,13 @@ static void check_measured(size_t i)
     wf_graph g;
     wf_plans plans;
     wf_dev *dev = open_as(measured[i].device);
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = measured[i].shape, .type = measured[i].type}, &m), WEFT_OK);
+    assert_int_equal(
+        weft_model_open(&(struct weft_model_params){.shape = measured[i].shape, .type = measured[i].type}, &m),
+        WEFT_OK);
     graph_of(m, dev, &g);
     assert_int_equal(wf_shipped_plans_name(dev, &g, name, sizeof name), WEFT_OK);
-    snprintf(path, sizeof path, "tuned/%s", name); /* of the source tree: where this build lies decides whether the program finds it */
+    snprintf(path, sizeof path, "tuned/%s",
+             name); /* of the source tree: where this build lies decides whether the program finds it */
     if (access(path, R_OK)) fail_msg("%s is not there: %s, %s", path, measured[i].device, measured[i].shape);
     if (wf_plans_load(&g, path, &plans)) fail_msg("%s", wf_error());
     assert_true(plans.n > 0);
@@ -76,14 +80,15 @@ static void test_tuned(void **state)
     assert_int_equal(files, WF_LEN(measured)); /* others would be of graphs that no model has any more */
 }
 
-/* ---- an engine --------------------------------------------------------------------------------------------------------- */
+/* ---- an engine --------------------------------------------------------------------------------------------------- */
 
 static char home[64];
 
 static struct weft_engine *open_engine(struct weft_model *m, uint32_t nano_batches)
 {
     struct weft_engine *e;
-    struct weft_engine_params p = {.device = "null", .n_seqs = 4, .context = 64, .max_batched_tokens = 16, .nano_batches = nano_batches};
+    struct weft_engine_params p = {
+        .device = "null", .n_seqs = 4, .context = 64, .max_batched_tokens = 16, .nano_batches = nano_batches};
     if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -153,7 +158,8 @@ static int setup(void **state)
     snprintf(home, sizeof home, "/tmp/weft-shipped-XXXXXX");
     if (n <= 0 || !mkdtemp(home) || setenv("XDG_CACHE_HOME", home, 1)) return -1;
     exe[n] = 0;
-    snprintf(command, sizeof command, "mkdir -p %s/bin %s/share/weft/tuned/plans && cp '%s' %s/bin/weft", home, home, exe, home);
+    snprintf(command, sizeof command, "mkdir -p %s/bin %s/share/weft/tuned/plans && cp '%s' %s/bin/weft", home, home,
+             exe, home);
     return system(command);
 }
 

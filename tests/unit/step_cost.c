@@ -1,4 +1,5 @@
-/* The cost model against published figures: NanoFlow's table 2 and equation 5, and the energy that was measured on an H200; and the table of devices. */
+/* The cost model against published figures: NanoFlow's table 2 and equation 5, and the energy that was measured on an
+ * H200; and the table of devices. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static wf_machine known(const char *name, uint32_t n)
     return wf_machine_times(&one, n);
 }
 
-/* ---- a model as the paper counts it: products of F16 without residual, attention, nothing else ---------------------------------- */
+/* ---- a model as the paper counts it: products of F16 without residual, attention, nothing else ------------------- */
 
 typedef struct sizes {
     uint32_t hidden, heads, kv_heads, head_dim, ffn;
@@ -31,7 +32,8 @@ static const sizes llama_70b = {8192, 64, 8, 128, 28672, WF_F16}, llama_8b = {40
 
 static int32_t value(wf_graph *g, enum wf_value_kind kind, enum wf_dtype dtype, uint32_t cols, uint32_t rows)
 {
-    return wf_graph_value(g, (wf_value){kind, kind == WF_VALUE_ACT ? WF_ROWS_BATCH : WF_ROWS_WHOLE, dtype, cols, 0, rows});
+    return wf_graph_value(g,
+                          (wf_value){kind, kind == WF_VALUE_ACT ? WF_ROWS_BATCH : WF_ROWS_WHOLE, dtype, cols, 0, rows});
 }
 
 static int32_t product(wf_graph *g, const sizes *s, const char *name, int32_t layer, int32_t x, uint32_t cols)
@@ -44,7 +46,8 @@ static int32_t product(wf_graph *g, const sizes *s, const char *name, int32_t la
     return n.out[WF_GEMM_Y].value;
 }
 
-static void attend(wf_graph *g, const sizes *s, const char *name, int32_t layer, enum wf_rows rows, int32_t q, const int32_t *pools, int32_t windows, int32_t o)
+static void attend(wf_graph *g, const sizes *s, const char *name, int32_t layer, enum wf_rows rows, int32_t q,
+                   const int32_t *pools, int32_t windows, int32_t o)
 {
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ATTENTION, name, layer, rows);
     n.p = (wf_op_params){.n_head = s->heads, .n_kv_head = s->kv_heads, .head_dim = s->head_dim};
@@ -60,13 +63,16 @@ static wf_graph graph_of(const sizes *s, int32_t layers, int32_t local)
 {
     wf_graph g;
     assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
-    wf_node embed = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_LOGITS); /* of which there are none */
-    int32_t x = value(&g, WF_VALUE_ACT, WF_F16, s->hidden, 0), windows = value(&g, WF_VALUE_WEIGHT, WF_I32, s->kv_heads, 1);
+    wf_node embed = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE,
+                                   WF_ROWS_LOGITS); /* of which there are none */
+    int32_t x = value(&g, WF_VALUE_ACT, WF_F16, s->hidden, 0),
+            windows = value(&g, WF_VALUE_WEIGHT, WF_I32, s->kv_heads, 1);
     embed.out[WF_GET_ROWS_Y] = WF_ALL(x);
     wf_graph_node(&g, &embed);
     for (int32_t l = 0; l < layers; l++) {
         uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-        int32_t pools[] = {value(&g, WF_VALUE_KV, WF_F16, kv * 16, 0), value(&g, WF_VALUE_KV, WF_F16, kv * 16, 0)}, o = value(&g, WF_VALUE_ACT, WF_F16, q, 0);
+        int32_t pools[] = {value(&g, WF_VALUE_KV, WF_F16, kv * 16, 0), value(&g, WF_VALUE_KV, WF_F16, kv * 16, 0)},
+                o = value(&g, WF_VALUE_ACT, WF_F16, q, 0);
         int32_t qkv = product(&g, s, "KQV", l, x, q + 2 * kv);
         attend(&g, s, "DecAttn", l, WF_ROWS_DECODE, qkv, pools, l < local ? windows : -1, o);
         attend(&g, s, "PfAttn", l, WF_ROWS_PREFILL, qkv, pools, l < local ? windows : -1, o);
@@ -86,10 +92,11 @@ static const wf_op_cost *find(const wf_step_cost *s, const char *name)
     return NULL;
 }
 
-/* ---- NanoFlow ------------------------------------------------------------------------------------------------------------ */
+/* ---- NanoFlow ---------------------------------------------------------------------------------------------------- */
 
-/* Table 2, LLaMA-2-70B on 8 A100, 2,048 tokens of which 1,024 are decodes. The paper's attention has 4096/3 keys a decode and 1024/3 a prompt
- * token, by its operations. It counts 0.3 % more bytes for decodes (462.2) and fewer for prompts (2.1: less than q, o, K and V once). */
+/* Table 2, LLaMA-2-70B on 8 A100, 2,048 tokens of which 1,024 are decodes. The paper's attention has 4096/3 keys a
+ * decode and 1024/3 a prompt token, by its operations. It counts 0.3 % more bytes for decodes (462.2) and fewer for
+ * prompts (2.1: less than q, o, K and V once). */
 static void table_2(void **state)
 {
     static const struct {
@@ -132,7 +139,8 @@ static void table_2(void **state)
     wf_graph_free(&g);
 }
 
-/* The paper's optimum of 1,857 tokens/s a GPU follows from 260 TFLOP/s, although its text names a peak of 280; 47,400 from cuBLAS's 762. */
+/* The paper's optimum of 1,857 tokens/s a GPU follows from 260 TFLOP/s, although its text names a peak of 280; 47,400
+ * from cuBLAS's 762. */
 static void equations(void **state)
 {
     wf_machine a100 = known("a100-80", 8), h200 = known("h200", 1);
@@ -153,7 +161,8 @@ static void equations(void **state)
     assert_true(e.network == 0); /* one device */
 }
 
-/* Section 3.3: "the maximum batch size of decode requests is on the order of 1024", and 2,048 tokens with those of prompts. */
+/* Section 3.3: "the maximum batch size of decode requests is on the order of 1024", and 2,048 tokens with those of
+ * prompts. */
 static void largest_batch(void **state)
 {
     wf_machine m = known("a100-80", 8);
@@ -170,32 +179,35 @@ static void largest_batch(void **state)
     wf_graph_free(&g);
 }
 
-/* ---- energy ---------------------------------------------------------------------------------------------------------------- */
+/* ---- energy ------------------------------------------------------------------------------------------------------ */
 
 static double layer_energy_us(double tokens, double sequences)
 {
     wf_machine m = known("h200", 1);
     wf_graph g = graph_of(&llama_8b, 1, 0);
-    wf_load products = {.prefill = tokens, .prefill_keys = 1e-9}, attention = {.decodes = sequences, .decode_keys = 1024};
+    wf_load products = {.prefill = tokens, .prefill_keys = 1e-9},
+            attention = {.decodes = sequences, .decode_keys = 1024};
     wf_step_cost a, b;
     assert_int_equal(wf_step_cost_make(&g, &products, &m, &a), WEFT_OK);
     assert_int_equal(wf_step_cost_make(&g, &attention, &m, &b), WEFT_OK);
-    double us = (a.total.seconds[WF_LIMIT_ENERGY] - find(&a, "PfAttn")->seconds[WF_LIMIT_ENERGY] + find(&b, "DecAttn")->seconds[WF_LIMIT_ENERGY]) * 1e6;
+    double us = (a.total.seconds[WF_LIMIT_ENERGY] - find(&a, "PfAttn")->seconds[WF_LIMIT_ENERGY] +
+                 find(&b, "DecAttn")->seconds[WF_LIMIT_ENERGY]) *
+                1e6;
     wf_step_cost_free(&a);
     wf_step_cost_free(&b);
     wf_graph_free(&g);
     return us;
 }
 
-/* Products of 512 and 1,024 tokens and decode attention of 256 x 1,024 keys of one layer: by their measured power, together they take at least 573
- * and 876 us. One energy for a flop and one for a byte gives both within 4 %. */
+/* Products of 512 and 1,024 tokens and decode attention of 256 x 1,024 keys of one layer: by their measured power,
+ * together they take at least 573 and 876 us. One energy for a flop and one for a byte gives both within 4 %. */
 static void joules_bound_a_device(void **state)
 {
     near("512 tokens", layer_energy_us(512, 256), 573, 573 * 0.04);
     near("1024 tokens", layer_energy_us(1024, 256), 876, 876 * 0.04);
 }
 
-/* ---- formats, windows ---------------------------------------------------------------------------------------------------------- */
+/* ---- formats, windows -------------------------------------------------------------------------------------------- */
 
 static void bytes_are_those_of_the_format(void **state)
 {
@@ -231,7 +243,7 @@ static void windows_limit_what_is_read(void **state)
     wf_graph_free(&all);
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static weft_status read_table(const char *text, const char *name, wf_machine *out)
 {
@@ -250,7 +262,11 @@ static weft_status read_table(const char *text, const char *name, wf_machine *ou
 static void table_of_a_user(void **state)
 {
     wf_machine m;
-    assert_int_equal(read_table(HEAD "# mine\n" MINE " flop=10 byte=100 static=5 limit=65 # at home\ndevice other memory=1 read=1 f16=1\n", "mine", &m), WEFT_OK);
+    assert_int_equal(read_table(HEAD
+                                "# mine\n" MINE
+                                " flop=10 byte=100 static=5 limit=65 # at home\ndevice other memory=1 read=1 f16=1\n",
+                                "mine", &m),
+                     WEFT_OK);
     near("memory", m.memory, 16e9, 1);
     near("rate", wf_machine_rate(&m, WF_Q4_0), 0.5e12, 1);
     near("power", wf_machine_power(&m), 60, 1e-9);

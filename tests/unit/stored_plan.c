@@ -1,4 +1,5 @@
-/* stored_plan: what engines do with a kept plan that was damaged: whatever is in its place, they open, and write the same text as without it. */
+/* stored_plan: what engines do with a kept plan that was damaged: whatever is in its place, they open, and write the
+ * same text as without it. */
 #include "base/file.h"
 #include "kept/plans.h"
 #include "support/kept_plan.h"
@@ -12,7 +13,8 @@
 enum { MOST_BYTES = 1 << 14, MOST_LINES = 200, N_TOKENS = 8, SEEDS = 150 };
 
 static struct weft_model *model;
-static char cache[64], path[600], plan[MOST_BYTES], *lines[MOST_LINES]; /* where each line of the plan begins, and the end */
+static char cache[64], path[600], plan[MOST_BYTES],
+    *lines[MOST_LINES]; /* where each line of the plan begins, and the end */
 static size_t n_lines;
 
 typedef struct answer {
@@ -21,7 +23,7 @@ typedef struct answer {
 } answer;
 static answer sequential;
 
-/* ---- engines --------------------------------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------------------------------------- */
 
 static struct weft_engine *open_engine(struct weft_engine_params p)
 {
@@ -41,7 +43,11 @@ static answer write_with(struct weft_engine *e)
 {
     answer a = {.n = 0};
     struct weft_request *q = NULL;
-    struct weft_request_params p = {.prompt = "One day there was a little girl who", .max_tokens = N_TOKENS, .ignore_eos = true, .on_event = on_event, .user = &a};
+    struct weft_request_params p = {.prompt = "One day there was a little girl who",
+                                    .max_tokens = N_TOKENS,
+                                    .ignore_eos = true,
+                                    .on_event = on_event,
+                                    .user = &a};
     if (weft_submit(e, &p, &q) || weft_wait(q, 0)) fail_msg("%s", weft_last_error());
     weft_request_free(q);
     return a;
@@ -53,13 +59,14 @@ static bool check_same(const char *what, size_t at)
     struct weft_engine *e = open_engine((struct weft_engine_params){0});
     bool taken = strstr(e->layout.plan_from, "weft tune --overlap found");
     answer a = write_with(e);
-    if (a.n != N_TOKENS || memcmp(a.ids, sequential.ids, sizeof a.ids)) fail_msg("%s %zu: other tokens (%s)", what, at, e->layout.plan_from);
+    if (a.n != N_TOKENS || memcmp(a.ids, sequential.ids, sizeof a.ids))
+        fail_msg("%s %zu: other tokens (%s)", what, at, e->layout.plan_from);
     if (!taken && !strstr(e->layout.plan_from, "cannot be used")) fail_msg("%s %zu: %s", what, at, e->layout.plan_from);
     weft_engine_close(e);
     return taken;
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static void write_bytes(const char *bytes, size_t n)
 {
@@ -86,7 +93,7 @@ static void write_turned(size_t middle, size_t begin, size_t end)
     write_bytes(text, n);
 }
 
-/* ---- damage ---------------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
 
 static void test_whole(void **state)
 {
@@ -119,7 +126,8 @@ static void test_lines_missing_or_twice(void **state)
         for (int times = 0; times <= 2; times += 2) {
             size_t begin = at_line(i), end = at_line(i + 1);
             int line = times ? (int)(end - begin) : 0;
-            int n = snprintf(text, sizeof text, "%.*s%.*s%.*s%s", (int)begin, plan, line, plan + begin, line, plan + begin, plan + end);
+            int n = snprintf(text, sizeof text, "%.*s%.*s%.*s%s", (int)begin, plan, line, plan + begin, line,
+                             plan + begin, plan + end);
             write_bytes(text, (size_t)n);
             check_same(times ? "twice line" : "without line", i);
         }
@@ -133,7 +141,8 @@ static void test_kernels(void **state)
     for (size_t i = 0; i < n_lines; i++) {
         const char *at = strstr(lines[i], "kernel auto"), *next = lines[i + 1];
         if (!at || at > next) continue;
-        int n = snprintf(text, sizeof text, "%.*skernel %s%s", (int)(at - plan), plan, names[i % WF_LEN(names)], at + strlen("kernel auto"));
+        int n = snprintf(text, sizeof text, "%.*skernel %s%s", (int)(at - plan), plan, names[i % WF_LEN(names)],
+                         at + strlen("kernel auto"));
         write_bytes(text, (size_t)n);
         assert_false(check_same("kernel in line", i));
     }
@@ -149,7 +158,8 @@ static void test_random_bytes(void **state)
             static const char digits[] = "0123456789-", bytes[] = "\0\n\r#\x80\xff tautolayer";
             size_t at = wf_random(seed, 2 * k) % n;
             bool digit = text[at] >= '0' && text[at] <= '9';
-            text[at] = digit ? digits[wf_random(seed, 2 * k + 1) % (sizeof digits - 1)] : bytes[wf_random(seed, 2 * k + 1) % (sizeof bytes - 1)];
+            text[at] = digit ? digits[wf_random(seed, 2 * k + 1) % (sizeof digits - 1)]
+                             : bytes[wf_random(seed, 2 * k + 1) % (sizeof bytes - 1)];
         }
         write_bytes(text, n);
         taken += check_same("random bytes", (size_t)seed);
@@ -174,7 +184,7 @@ static void test_no_files(void **state)
     assert_false(check_same("empty file", 0));
 }
 
-/* ---- the plan -------------------------------------------------------------------------------------------------------- */
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 static void find_lines(void)
 {

@@ -137,10 +137,13 @@ static void assert_numbers(enum wf_dtype t, const wf_numbers *f, const uint8_t *
     wf_numbers64 w;
     for (uint32_t i = 0; i < 256; i++) {
         if (i % 64 == 0) f->take(b, i, &w);
-        const uint32_t g = i % 64 / f->group, q = w.q[i % 64], code = f->codes ? FRAGMENT_TABLE(f->codes, q / 4) >> q % 4 * 8 & 255 : q;
-        const float number = (float)((int)code - f->zero), min = f->min ? wf_half_to_float(w.min[g]) : 0, x = number * wf_half_to_float(w.scale[g]);
+        const uint32_t g = i % 64 / f->group, q = w.q[i % 64],
+                       code = f->codes ? FRAGMENT_TABLE(f->codes, q / 4) >> q % 4 * 8 & 255 : q;
+        const float number = (float)((int)code - f->zero), min = f->min ? wf_half_to_float(w.min[g]) : 0,
+                    x = number * wf_half_to_float(w.scale[g]);
         const float rounded = 0x1p-11f * (fabsf(x) + fabsf(min)) + 0x1p-25f * (fabsf(number) + 1);
-        if (isfinite(x) && !(fabsf(x + min - want[i]) <= rounded)) fail_msg("%s: weight %u is %a, by numbers %a", wf_dtypes[t].name, i, want[i], x + min);
+        if (isfinite(x) && !(fabsf(x + min - want[i]) <= rounded))
+            fail_msg("%s: weight %u is %a, by numbers %a", wf_dtypes[t].name, i, want[i], x + min);
     }
 }
 
@@ -169,7 +172,8 @@ static void known_values(void **state)
         met[t] = true;
     }
     for (int t = 0; t < WF_N_WEIGHT_DTYPES; t++)
-        if (wf_dtypes[t].block > 1 && !met[t] && wf_dtypes[t].ggml != WF_NO_GGML) fail_msg("no known values of %s", wf_dtypes[t].name);
+        if (wf_dtypes[t].block > 1 && !met[t] && wf_dtypes[t].ggml != WF_NO_GGML)
+            fail_msg("no known values of %s", wf_dtypes[t].name);
 }
 
 /* Weights of very different size from block to block, and both signs as the largest. */
@@ -247,7 +251,8 @@ static void round_trip(void **state)
     free(b);
 }
 
-/* A joint format says of each weight exactly what its format's numbers say once its scales are F16, and what the format says within that rounding. */
+/* A joint format says of each weight exactly what its format's numbers say once its scales are F16, and what the format
+ * says within that rounding. */
 static void assert_holds(enum wf_dtype joint, enum wf_dtype t)
 {
     enum { N = 256 * 64 };
@@ -263,9 +268,13 @@ static void assert_holds(enum wf_dtype joint, enum wf_dtype t)
         wf_numbers64 w;
         f->take(b, (uint32_t)k, &w);
         for (size_t i = 0; i < 64; i++) {
-            float scale = wf_half_to_float(w.scale[i / f->group]), min = f->min ? wf_half_to_float(w.min[i / f->group]) : 0;
-            if (y[k + i] != scale * ((float)w.q[i] - f->zero) + min) fail_msg("%s in %s: weight %zu is %a", wf_dtypes[t].name, wf_dtypes[joint].name, k + i, y[k + i]);
-            assert_true(fabsf(y[k + i] - x[k + i]) <= bounds[joint].group * (fabsf(scale) * (float)((1 << wf_numbers_of(joint)->bits) - 1) + fabsf(min)));
+            float scale = wf_half_to_float(w.scale[i / f->group]),
+                  min = f->min ? wf_half_to_float(w.min[i / f->group]) : 0;
+            if (y[k + i] != scale * ((float)w.q[i] - f->zero) + min)
+                fail_msg("%s in %s: weight %zu is %a", wf_dtypes[t].name, wf_dtypes[joint].name, k + i, y[k + i]);
+            assert_true(fabsf(y[k + i] - x[k + i]) <=
+                        bounds[joint].group *
+                            (fabsf(scale) * (float)((1 << wf_numbers_of(joint)->bits) - 1) + fabsf(min)));
         }
     }
     free(x), free(y), free(b), free(held);
@@ -280,13 +289,15 @@ static enum wf_dtype joint_of(enum wf_dtype a, enum wf_dtype b, enum wf_dtype c)
 
 static void assert_joint(enum wf_dtype a, enum wf_dtype b, enum wf_dtype c, enum wf_dtype dtype)
 {
-    const enum wf_dtype of[] = {joint_of(a, b, c), joint_of(a, c, b), joint_of(b, a, c), joint_of(b, c, a), joint_of(c, a, b), joint_of(c, b, a)};
+    const enum wf_dtype of[] = {joint_of(a, b, c), joint_of(a, c, b), joint_of(b, a, c),
+                                joint_of(b, c, a), joint_of(c, a, b), joint_of(c, b, a)};
     for (size_t i = 0; i < WF_LEN(of); i++) assert_int_equal(of[i], dtype);
 }
 
 static void joint_formats_hold_others(void **state)
 {
-    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q2_K, WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
+    static const enum wf_dtype six[] = {WF_Q4_0, WF_Q4_1, WF_Q5_0, WF_Q5_1, WF_Q2_K,
+                                        WF_Q3_K, WF_Q4_K, WF_Q5_K, WF_Q6_K};
     for (size_t i = 0; i < WF_LEN(six); i++) {
         bool narrow = wf_numbers_of(six[i])->group == 32;
         assert_holds(WF_K6, six[i]);
@@ -313,7 +324,8 @@ static void scales_of_mxfp4(void **state)
         blocks[0] = blocks[17] = (uint8_t)e;
         wf_numbers_of(WF_MXFP4)->take(blocks, 0, &w);
         for (int g = 0; g < 2; g++)
-            if (wf_half_to_float(w.scale[g]) != want) fail_msg("exponent %d: scale %a", e, wf_half_to_float(w.scale[g]));
+            if (wf_half_to_float(w.scale[g]) != want)
+                fail_msg("exponent %d: scale %a", e, wf_half_to_float(w.scale[g]));
     }
 }
 

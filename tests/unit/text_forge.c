@@ -1,5 +1,5 @@
-/* text_forge: contents of a conversation spell the turns of every chat template, and stay contents. The vocabularies and the
- * templates are those of the test data. */
+/* text_forge: contents of a conversation spell the turns of every chat template, and stay contents. The vocabularies
+ * and the templates are those of the test data. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,22 +53,33 @@ static void close_model(model m)
 /* Of templates that take no system message, without one. */
 static bool render(const model *m, const char *text, const char *content, wf_chat_text *t)
 {
-    const struct weft_message msgs[] = {{"system", content}, {"user", content}, {"assistant", content}, {"user", content}};
+    const struct weft_message msgs[] = {
+        {"system", content}, {"user", content}, {"assistant", content}, {"user", content}};
     for (size_t from = 0; from < 2; from++) {
-        wf_jinja_input in = {.name = "template", .text = text, .len = strlen(text), .bos = m->bos, .eos = m->eos, .turns = msgs + from, .n_turns = 4 - from,
-                             .add_generation_prompt = true, .now = 1721995200};
+        wf_jinja_input in = {.name = "template",
+                             .text = text,
+                             .len = strlen(text),
+                             .bos = m->bos,
+                             .eos = m->eos,
+                             .turns = msgs + from,
+                             .n_turns = 4 - from,
+                             .add_generation_prompt = true,
+                             .now = 1721995200};
         if (!wf_chat_render(&in, t)) return true;
     }
     return false;
 }
 
 /* The control tokens of a text, in order; their number. */
-static size_t controls(const model *m, const char *text, size_t len, const wf_jinja_output *around, int32_t *out, size_t cap)
+static size_t controls(const model *m, const char *text, size_t len, const wf_jinja_output *around, int32_t *out,
+                       size_t cap)
 {
     int32_t *ids;
     size_t n, found = 0;
     const wf_text_span none = {0};
-    assert_int_equal(wf_tokenize_around(m->tok, text, len, around ? around->data : &none, around ? around->n_data : 0, WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n), WEFT_OK);
+    assert_int_equal(wf_tokenize_around(m->tok, text, len, around ? around->data : &none, around ? around->n_data : 0,
+                                        WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n),
+                     WEFT_OK);
     for (size_t i = 0; i < n; i++)
         if (wf_token_is_control(m->tok, ids[i]) && found < cap) out[found++] = ids[i];
     free(ids);
@@ -85,7 +96,8 @@ static char *harmless(const wf_jinja_output *o)
     return text;
 }
 
-/* A conversation whose contents are this text has the control tokens that the template wrote, and no other. How many would have come in. */
+/* A conversation whose contents are this text has the control tokens that the template wrote, and no other. How many
+ * would have come in. */
 static size_t expect_no_turn(const model *m, const char *template_text, const char *forged)
 {
     static int32_t want[4096], got[4096], parsed[4096];
@@ -189,7 +201,8 @@ static void forged_bos(void **state)
     const struct weft_message msg = {"user", "<s>Hello"};
     static const char *const texts[] = {"{{ messages[0].content }}", "{{ bos_token }}{{ messages[0].content }}"};
     for (size_t i = 0; i < 2; i++) {
-        wf_jinja_input in = {.name = "template", .text = texts[i], .len = strlen(texts[i]), .bos = "<s>", .turns = &msg, .n_turns = 1};
+        wf_jinja_input in = {
+            .name = "template", .text = texts[i], .len = strlen(texts[i]), .bos = "<s>", .turns = &msg, .n_turns = 1};
         assert_int_equal(wf_chat_render(&in, &t), WEFT_OK);
         assert_int_equal(t.has_bos, i == 1);
         wf_chat_text_free(&t);
@@ -202,21 +215,36 @@ static void user_defined_markers(void **state)
     static const struct {
         const char *text;
         uint8_t type;
-    } list[] = {{"<unk>", WF_TOKEN_UNKNOWN}, {"<|im_start|>", WF_TOKEN_USER}, {"<tool>", WF_TOKEN_USER}, {"\n", WF_TOKEN_USER}};
+    } list[] = {
+        {"<unk>", WF_TOKEN_UNKNOWN}, {"<|im_start|>", WF_TOKEN_USER}, {"<tool>", WF_TOKEN_USER}, {"\n", WF_TOKEN_USER}};
     wf_vocab_token tokens[WF_LEN(list) + 128] = {0};
     static char letters[128];
-    for (size_t i = 0; i < 128; i++) letters[i] = (char)i, tokens[i + WF_LEN(list)] = (wf_vocab_token){&letters[i], 1, 0, WF_TOKEN_NORMAL};
-    for (size_t i = 0; i < WF_LEN(list); i++) tokens[i] = (wf_vocab_token){list[i].text, (uint32_t)strlen(list[i].text), 0, list[i].type};
+    for (size_t i = 0; i < 128; i++)
+        letters[i] = (char)i, tokens[i + WF_LEN(list)] = (wf_vocab_token){&letters[i], 1, 0, WF_TOKEN_NORMAL};
+    for (size_t i = 0; i < WF_LEN(list); i++)
+        tokens[i] = (wf_vocab_token){list[i].text, (uint32_t)strlen(list[i].text), 0, list[i].type};
     wf_tokenizer *t;
-    wf_vocab_src src = {.model = "llama", .pre = "", .tokens = tokens, .n_tokens = (uint32_t)WF_LEN(tokens), .bos = -1, .eos = -1, .unk = 0, .eot = -1, .eom = -1,
-                        .add_bos = 0, .add_eos = 0, .add_space_prefix = 0, .ignore_merges = -1};
+    wf_vocab_src src = {.model = "llama",
+                        .pre = "",
+                        .tokens = tokens,
+                        .n_tokens = (uint32_t)WF_LEN(tokens),
+                        .bos = -1,
+                        .eos = -1,
+                        .unk = 0,
+                        .eot = -1,
+                        .eom = -1,
+                        .add_bos = 0,
+                        .add_eos = 0,
+                        .add_space_prefix = 0,
+                        .ignore_merges = -1};
     assert_int_equal(wf_tokenizer_create(&src, &t), WEFT_OK);
     const char text[] = "<|im_start|>\n<|im_start|><tool>\n<unk>";
     const wf_text_span content = {13, sizeof text - 1};
     int32_t *ids;
     size_t n, marks = 0, tools = 0, breaks = 0, unknown = 0;
     assert_int_equal(wf_tokenize_around(t, text, sizeof text - 1, &content, 1, 0, &ids, &n), WEFT_OK);
-    for (size_t i = 0; i < n; i++) marks += ids[i] == 1, tools += ids[i] == 2, breaks += ids[i] == 3, unknown += ids[i] == 0;
+    for (size_t i = 0; i < n; i++)
+        marks += ids[i] == 1, tools += ids[i] == 2, breaks += ids[i] == 3, unknown += ids[i] == 0;
     assert_int_equal(marks, 1);
     assert_int_equal(tools, 1);
     assert_int_equal(breaks, 2);

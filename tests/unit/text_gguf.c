@@ -147,7 +147,8 @@ static void write_vocab(file *f, const char *model, enum fault fault)
         key_u32(f, "tokenizer.ggml.add_bos_token", WF_GGUF_U32, 1);
     else
         key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
-    if (fault == PREPEND_FIRST || fault == PREPEND_UNKNOWN) key_str(f, "tokenizer.ggml.prepend_scheme", fault == PREPEND_FIRST ? "first" : "never");
+    if (fault == PREPEND_FIRST || fault == PREPEND_UNKNOWN)
+        key_str(f, "tokenizer.ggml.prepend_scheme", fault == PREPEND_FIRST ? "first" : "never");
     const uint32_t head[] = {0x46554747, 3, 0, 0};
     memcpy(f->data, head, 16);
     memcpy(f->data + 16, &f->n_kv, 8);

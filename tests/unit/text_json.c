@@ -1,5 +1,5 @@
-/* text_json: tokenizers as tokenizer.json describes them. The fixtures of tests/text/data were trained and their ids made with Hugging Face's
- * library (make_tokenizers.py there). What is wrong in a file gives an error that names it. */
+/* text_json: tokenizers as tokenizer.json describes them. The fixtures of tests/text/data were trained and their ids
+ * made with Hugging Face's library (make_tokenizers.py there). What is wrong in a file gives an error that names it. */
 #include "base/file.h"
 #include "base/json.h"
 #include "text/internal.h"
@@ -136,10 +136,13 @@ static void no_forged_tokens(void **state)
         wf_text_span all = {0, sizeof text - 1};
         int32_t *v;
         size_t n;
-        assert_int_equal(wf_tokenize_around(t, text, sizeof text - 1, &all, 1, WEFT_TEXT_NO_ADD_SPECIAL, &v, &n), WEFT_OK);
+        assert_int_equal(wf_tokenize_around(t, text, sizeof text - 1, &all, 1, WEFT_TEXT_NO_ADD_SPECIAL, &v, &n),
+                         WEFT_OK);
         for (size_t k = 0; k < n; k++) assert_false(wf_token_is_control(t, v[k]));
         free(v);
-        assert_int_equal(wf_tokenize(t, text, sizeof text - 1, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &v, &n), WEFT_OK);
+        assert_int_equal(
+            wf_tokenize(t, text, sizeof text - 1, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &v, &n),
+            WEFT_OK);
         for (size_t k = 0; k < n; k++) assert_false(wf_token_is_control(t, v[k]));
         free(v);
         wf_tokenizer_destroy(t);
@@ -148,7 +151,9 @@ static void no_forged_tokens(void **state)
 
 /* ---- wrong files ------------------------------------------------------------------------------------ */
 
-#define BPE(more) "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" more "}" /* more closes the model */
+#define BPE(more)                                                                                                      \
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" more                      \
+    "}" /* more closes the model */
 #define UNIGRAM(vocab, more) "{\"model\":{\"type\":\"Unigram\",\"vocab\":" vocab more "}}"
 
 static const struct {
@@ -181,15 +186,19 @@ static const struct {
     {BPE(",\"merge_backwards\":true}"), "'merge_backwards' of the model"},
     {BPE(",\"merge_backwards\":\"no\"}"), "a GGUF file of the model"},
     {BPE("},\"normalizer\":{\"type\":\"NFC\",\"upper\":true}"), "'upper' of NFC"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"most\":3}]}"), "'most' of Digits"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"most\":3}]}"),
+     "'most' of Digits"},
     {BPE("},\"decoder\":{}"), "'of no type'"},
     {BPE("},\"decoder\":{\"type\":\"WordPiece\"}"), "decoder 'WordPiece'"},
     {BPE("},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"CTC\"}]}"), "decoder 'CTC'"},
     {BPE("},\"decoder\":{\"type\":\"ByteLevel\",\"bits\":7}"), "'bits' of ByteLevel"},
     {BPE("},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}"), "in place of '_'"},
-    {BPE("},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"last\"}"), "'last'"},
-    {BPE("},\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\" \"}"), "in place of 'a pattern'"},
-    {BPE("},\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\"-\"}"), "writes '-'"},
+    {BPE("},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"last\"}"),
+     "'last'"},
+    {BPE("},\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\" \"}"),
+     "in place of 'a pattern'"},
+    {BPE("},\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\"-\"}"),
+     "writes '-'"},
     {BPE("},\"decoder\":{\"type\":\"Strip\",\"content\":\"a\",\"start\":1}"), "strips 'a'"},
     {BPE("},\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"stop\":1}"), "1 at the end"},
     {BPE(",\"end_of_word_suffix\":\"</w>\"}"), "end_of_word_suffix"},
@@ -200,23 +209,34 @@ static const struct {
     {BPE("},\"added_tokens\":[{\"id\":1e9,\"content\":\"x\"}]"), "'added_tokens'"},
     {BPE("},\"added_tokens\":[{\"id\":4194304,\"content\":\"x\"}]"), "4194304"},
     {BPE("},\"added_tokens\":{}"), "'added_tokens' is not an array"},
-    {BPE("},\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}"), "'Precompiled' is not supported"},
+    {BPE("},\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}"),
+     "'Precompiled' is not supported"},
     {BPE("},\"normalizer\":{\"type\":\"Replace\",\"content\":\"\"}"), "'pattern'"},
     {BPE("},\"normalizer\":{\"type\":\"Sequence\"}"), "'normalizers'"},
     {BPE("},\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[7]}"), "'type'"},
     {BPE("},\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}"), "UnicodeScripts"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"), "does not compile"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}"), "intersections"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":\"Isolated\"}"), "\\h"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{2}+\"},\"behavior\":\"Isolated\"}"), "repetition"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Sideways\"}"), "Sideways"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"),
+     "does not compile"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}"),
+     "intersections"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":\"Isolated\"}"),
+     "\\h"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{2}+\"},\"behavior\":\"Isolated\"}"),
+     "repetition"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Sideways\"}"),
+     "Sideways"},
     {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\"}"), "'replacement'"},
     {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"), "last"},
     {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}"), "'replacement' is '__'"},
-    {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false,\"prepend_scheme\":\"first\"}"), "'prepend_scheme' is 'first'"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false,\"prepend_"
+         "scheme\":\"first\"}"),
+     "'prepend_scheme' is 'first'"},
     {BPE("},\"post_processor\":{\"type\":\"BertProcessing\"}"), "BertProcessing"},
-    {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"), "'x' has no single id"},
-    {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[7]}}}"), "7"},
+    {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"),
+     "'x' has no single id"},
+    {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
+         "\"special_tokens\":{\"x\":{\"ids\":[7]}}}"),
+     "7"},
     {UNIGRAM("{}", ""), "'vocab'"},
     {UNIGRAM("[]", ""), "empty"},
     {UNIGRAM("[[\"a\"]]", ""), "entry 0"},
@@ -238,9 +258,11 @@ static void wrong_files(void **state)
 /* Fields that switch nothing on are no reason to refuse a file, and a decoder's older form of "never" is that. */
 static void harmless_files(void **state)
 {
-    static const char *const files[] = {BPE(",\"merge_backwards\":false,\"most\":0,\"named\":\"\",\"list\":[],\"nothing\":null}"),
-                                        BPE("},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"str_rep\":\"\xe2\x96\x81\",\"add_prefix_space\":false}"),
-                                        BPE("},\"decoder\":null")};
+    static const char *const files[] = {
+        BPE(",\"merge_backwards\":false,\"most\":0,\"named\":\"\",\"list\":[],\"nothing\":null}"),
+        BPE("},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"str_rep\":\"\xe2\x96\x81\",\"add_"
+            "prefix_space\":false}"),
+        BPE("},\"decoder\":null")};
     for (size_t i = 0; i < WF_LEN(files); i++) {
         wf_tokenizer *t;
         char *back;
@@ -256,7 +278,8 @@ static void harmless_files(void **state)
 /* A pattern of a file that would take exponential time ends in an error. */
 static void slow_pattern(void **state)
 {
-    static const char json[] = BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$|(a+)+b\"},\"behavior\":\"Isolated\"}");
+    static const char json[] = BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$|(a+)+b\"}"
+                                   ",\"behavior\":\"Isolated\"}");
     char text[64];
     wf_tokenizer *t;
     int32_t *v;
@@ -268,17 +291,21 @@ static void slow_pattern(void **state)
     wf_tokenizer_destroy(t);
 }
 
-/* Added tokens that are looked for in normalised text come after those that are not, however long they are (tokenizers' added_vocabulary.rs). */
+/* Added tokens that are looked for in normalised text come after those that are not, however long they are (tokenizers'
+ * added_vocabulary.rs). */
 static void normalised_later(void **state)
 {
-#define ADDED(normaliser) "{" normaliser "\"added_tokens\":[{\"id\":4,\"content\":\"ab\",\"normalized\":false},{\"id\":5,\"content\":\"abc\",\"normalized\":true}]," \
-                          "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"x\":3},\"merges\":[]}}"
+#define ADDED(normaliser)                                                                                              \
+    "{" normaliser "\"added_tokens\":[{\"id\":4,\"content\":\"ab\",\"normalized\":false},{\"id\":5,\"content\":"       \
+                   "\"abc\",\"normalized\":true}],"                                                                    \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"x\":3},\"merges\":[]}}"
     static const char *const files[] = {ADDED(""), ADDED("\"normalizer\":{\"type\":\"NFC\"},")};
     static const struct {
         const char *text;
         size_t n;
         int32_t ids[5];
-    } rows[] = {{"xabcx", 4, {3, 4, 2, 3}}, {"abc", 2, {4, 2}}, {"acab", 3, {0, 2, 4}}, {"xabxabc", 5, {3, 4, 3, 4, 2}}};
+    } rows[] = {
+        {"xabcx", 4, {3, 4, 2, 3}}, {"abc", 2, {4, 2}}, {"acab", 3, {0, 2, 4}}, {"xabxabc", 5, {3, 4, 3, 4, 2}}};
     for (size_t i = 0; i < WF_LEN(files); i++) {
         wf_tokenizer *t;
         if (wf_tokenizer_from_json(files[i], strlen(files[i]), &t)) fail_msg("%s", wf_error());
@@ -286,18 +313,22 @@ static void normalised_later(void **state)
             int32_t *v;
             size_t n;
             assert_int_equal(wf_tokenize(t, rows[k].text, strlen(rows[k].text), 0, &v, &n), WEFT_OK);
-            if (n != rows[k].n || memcmp(v, rows[k].ids, n * sizeof *v)) fail_msg("%s: other ids: %zu, the second one %d", rows[k].text, n, v[1]);
+            if (n != rows[k].n || memcmp(v, rows[k].ids, n * sizeof *v))
+                fail_msg("%s: other ids: %zu, the second one %d", rows[k].text, n, v[1]);
             free(v);
         }
         wf_tokenizer_destroy(t);
     }
 }
 
-/* Characters that the vocabulary lacks become bytes, also where the file lists these among its added tokens, and are text again. */
+/* Characters that the vocabulary lacks become bytes, also where the file lists these among its added tokens, and are
+ * text again. */
 static void added_bytes(void **state)
 {
-    static const char file[] = "{\"added_tokens\":[{\"id\":1,\"content\":\"<0x48>\",\"special\":true},{\"id\":2,\"content\":\"<0x49>\"}],"
-                               "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0,\"<0x48>\":1,\"<0x49>\":2},\"merges\":[]},\"decoder\":{\"type\":\"ByteFallback\"}}";
+    static const char file[] =
+        "{\"added_tokens\":[{\"id\":1,\"content\":\"<0x48>\",\"special\":true},{\"id\":2,\"content\":\"<0x49>\"}],"
+        "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0,\"<0x48>\":1,\"<0x49>\":2},\"merges\":[]"
+        "},\"decoder\":{\"type\":\"ByteFallback\"}}";
     static const int32_t want[] = {1, 0, 2};
     wf_tokenizer *t;
     int32_t *v;
@@ -317,12 +348,17 @@ static void added_bytes(void **state)
 static void growing_text(void **state)
 {
     static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"o\"},\"content\":\"oo\"}";
-    static const char cut[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"; /* a space becomes two bytes above 127, as each of those */
+    static const char cut[] =
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"; /* a space becomes two bytes above
+                                                                                      127, as each of those */
     for (int pre = 0; pre < 2; pre++) {
         char json[8192];
-        int n = snprintf(json, sizeof json, "{\"%s\":{\"type\":\"Sequence\",\"%s\":[", pre ? "pre_tokenizer" : "normalizer", pre ? "pretokenizers" : "normalizers");
-        for (int i = 0; i < 60; i++) n += snprintf(json + n, sizeof json - (size_t)n, "%s%s", i ? "," : "", pre ? cut : step);
-        snprintf(json + n, sizeof json - (size_t)n, "]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"o\":0},\"merges\":[]}}");
+        int n = snprintf(json, sizeof json, "{\"%s\":{\"type\":\"Sequence\",\"%s\":[",
+                         pre ? "pre_tokenizer" : "normalizer", pre ? "pretokenizers" : "normalizers");
+        for (int i = 0; i < 60; i++)
+            n += snprintf(json + n, sizeof json - (size_t)n, "%s%s", i ? "," : "", pre ? cut : step);
+        snprintf(json + n, sizeof json - (size_t)n,
+                 "]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"o\":0},\"merges\":[]}}");
         wf_tokenizer *t;
         int32_t *v;
         size_t count;

@@ -1,5 +1,5 @@
-/* timeline: when each op of a step runs and what it uses, predicted as the simulator says, and measured on the null device, whose clock knows what each op
- * costs. */
+/* timeline: when each op of a step runs and what it uses, predicted as the simulator says, and measured on the null
+ * device, whose clock knows what each op costs. */
 #include "support/null_device.h"
 #include "plan/simulate.h"
 #include "lab/overlap.h"
@@ -23,7 +23,11 @@ static uint64_t cost(const wf_call *c)
 static struct weft_engine *open_engine(uint32_t nano_batches, bool profile)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS + 1, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches,
+    struct weft_engine_params p = {.device = "null",
+                                   .n_seqs = SEQS + 1,
+                                   .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS,
+                                   .nano_batches = nano_batches,
                                    .profile = profile};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
@@ -42,19 +46,24 @@ static void write_profile(void)
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("weft-profile 1\ndevice a test\ngroups 8\ntile 8\ncontext 128\n", f);
-    static const char *const ops[] = {"q compute 20", "k compute 12.5", "attn_out compute 20", "decode_attention memory 40", "prefill_attention compute 33",
+    static const char *const ops[] = {"q compute 20",
+                                      "k compute 12.5",
+                                      "attn_out compute 20",
+                                      "decode_attention memory 40",
+                                      "prefill_attention compute 33",
                                       "down compute 30"};
     for (size_t i = 0; i < WF_LEN(ops); i++) {
         char name[24], class[16];
         double us;
         assert_int_equal(sscanf(ops[i], "%23s %15s %lf", name, class, &us), 3);
-        fprintf(f, "op %s %s\ntime %s tokens 8 share 1 us %g spread 0\ntime %s tokens 64 share 1 us %g spread 0\n", name, class, name, us, name, us * 5);
+        fprintf(f, "op %s %s\ntime %s tokens 8 share 1 us %g spread 0\ntime %s tokens 64 share 1 us %g spread 0\n",
+                name, class, name, us, name, us * 5);
     }
     fputs("together memory share 0.3 rate 0.5 spread 0\ntogether memory share 1 rate 1 spread 0\n", f);
     assert_int_equal(fclose(f), 0);
 }
 
-/* ---- what holds for each step ------------------------------------------------------------------------------------------ */
+/* ---- what holds for each step ------------------------------------------------------------------------------------ */
 
 static void queues_in_order(const struct weft_timeline_step *s)
 {
@@ -83,19 +92,21 @@ static size_t count_work(const struct weft_engine *e, const wf_plan *p, const wf
     for (size_t i = 0; i < p->n_nanos; i++) {
         const wf_node *node = &e->layout.graph.nodes[p->nanos[i].node];
         bool swap = node->kind == WF_NODE_SWAP_IN || node->kind == WF_NODE_SWAP_OUT;
-        bool not_here = swap || node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED || node->when == WF_WHEN_LOGITS;
+        bool not_here = swap || node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED ||
+                        node->when == WF_WHEN_LOGITS;
         n += !not_here && wf_nano_range(node, &p->nanos[i], b->decodes, b->tokens, b->logits).count;
     }
     return n;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void agree(struct weft_engine *e, uint32_t decodes)
 {
     wf_op_profile profile;
     wf_sim_batch b = {TOKENS, decodes, decodes + 1};
-    struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = decodes, .profile = path});
+    struct weft_timeline *t = draw(
+        e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = decodes, .profile = path});
     const wf_plan *p = &e->layout.plans.list[wf_plans_choose(&e->layout.plans, TOKENS, decodes, CONTEXT)];
     wf_sim_span *spans = calloc(p->n_nanos, sizeof *spans);
     double us;
@@ -168,7 +179,8 @@ static void test_measured(void **state)
 {
     wf_null_configure(&(wf_null_config){.cost_ns = cost, .compute_units = 8});
     struct weft_engine *e = open_engine(2, true);
-    struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = 8, .profile = path, .measure = true});
+    struct weft_timeline *t = draw(
+        e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = 8, .profile = path, .measure = true});
     assert_true(t->predicted.n_ops && t->measured.n_ops);
     size_t products = 0;
     for (const struct weft_timeline_op *op = t->measured.ops; op < t->measured.ops + t->measured.n_ops; op++)
@@ -193,10 +205,12 @@ static void test_other_model(void **state)
         snprintf(other, sizeof other, "%s.made", path);
         FILE *from = fopen(path, "r"), *f = fopen(other, "w");
         size_t n = fread(copy, 1, sizeof copy, from);
-        snprintf(line, sizeof line, "made-for %s %s\n", own.device_key, same ? own.model_key : "0123456789abcdef0123456789abcdef");
+        snprintf(line, sizeof line, "made-for %s %s\n", own.device_key,
+                 same ? own.model_key : "0123456789abcdef0123456789abcdef");
         fwrite(copy, 1, n, f), fputs(line, f);
         fclose(from), fclose(f);
-        assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = other}, &t), same ? WEFT_OK : WEFT_ERR_ARG);
+        assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = other}, &t),
+                         same ? WEFT_OK : WEFT_ERR_ARG);
         if (!same) assert_says("another shape");
     }
     weft_timeline_free(t);
@@ -210,11 +224,17 @@ static void test_refused(void **state)
     struct weft_engine *e = open_engine(1, false);
     assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS}, &t), WEFT_ERR_ARG);
     assert_says("weft tune --overlap");
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.measure = true, .profile = path}, &t), WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = 4, .decodes = 5, .profile = path}, &t), WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = "/absent/profile"}, &t), WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.context = CONTEXT + 1, .profile = path}, &t), WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .estimate = true}, &t), WEFT_ERR_UNSUPPORTED);
+    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.measure = true, .profile = path}, &t),
+                     WEFT_ERR_ARG);
+    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = 4, .decodes = 5, .profile = path}, &t),
+                     WEFT_ERR_ARG);
+    assert_int_equal(
+        weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = "/absent/profile"}, &t),
+        WEFT_ERR_ARG);
+    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.context = CONTEXT + 1, .profile = path}, &t),
+                     WEFT_ERR_ARG);
+    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .estimate = true}, &t),
+                     WEFT_ERR_UNSUPPORTED);
     assert_null(t);
     weft_timeline_free(NULL);
     weft_engine_close(e);

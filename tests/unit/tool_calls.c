@@ -1,4 +1,5 @@
-/* tool_calls: calls in answers of each kind, well-formed and not, cut at every byte; and which kind the templates of the test data show. */
+/* tool_calls: calls in answers of each kind, well-formed and not, cut at every byte; and which kind the templates of
+ * the test data show. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static char *read_cut(const char *kind, bool cut, const char *text, size_t len, 
     wf_calls *c = wf_calls_new(k, &types);
     assert_non_null(c);
     wf_text_add(&r.line, "", 0);
-    assert_true(wf_calls_feed(c, text, a, &out) && wf_calls_feed(c, text + a, b - a, &out) && wf_calls_feed(c, text + b, len - b, &out));
+    assert_true(wf_calls_feed(c, text, a, &out) && wf_calls_feed(c, text + a, b - a, &out) &&
+                wf_calls_feed(c, text + b, len - b, &out));
     assert_true(wf_calls_end(c, cut, &out));
     size_t marks = 0;
     for (size_t i = 0; i < r.line.len; i++) marks += r.line.data[i] == 1;
@@ -115,12 +117,14 @@ static const struct {
     {"hermes", "Hello \n", "T:Hello \n"},
     {"hermes", "<tool_call>\n" F "\n</tool_call>", F1},
     {"hermes", "\n\n<tool_call>" F "</tool_call>\n", F1},
-    {"hermes", "Let me look. \n<tool_call>\n" F "\n</tool_call>\n<tool_call>\n" F "\n</tool_call>\n", "T:Let me look." F1 F1},
+    {"hermes", "Let me look. \n<tool_call>\n" F "\n</tool_call>\n<tool_call>\n" F "\n</tool_call>\n",
+     "T:Let me look." F1 F1},
     {"hermes", "<tool_call>" F "</tool_call>\n That was it.", F1 "T:That was it."},
-    {"hermes", "<tool_call>" F, F1},                   /* only what closes it is missing */
+    {"hermes", "<tool_call>" F, F1}, /* only what closes it is missing */
     {"hermes", "<tool_call>" F "\n</tool", F1},
     {"hermes", "<tool_call>[" F "," F "]</tool_call>", F1 F1},
-    {"hermes", "<tool_call>{\"arguments\": {\"b\": \"\\\"}</tool_call>é\", \"a\" : [ {} ] }, \"name\": \"get_x\"}</tool_call>",
+    {"hermes",
+     "<tool_call>{\"arguments\": {\"b\": \"\\\"}</tool_call>é\", \"a\" : [ {} ] }, \"name\": \"get_x\"}</tool_call>",
      CALL("", "get_x", "{\"b\": \"\\\"}</tool_call>é\", \"a\" : [ {} ] }")},
     {"hermes", "<tool_call>{\"name\": \"other\"}</tool_call>", CALL("", "other", "{}")},
     {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", CALL("", "f", "{}")},
@@ -131,11 +135,15 @@ static const struct {
     {"hermes", " <tool_call> no", "T: <tool_call> no"},
     {"hermes", "<tool_call>{}</tool_call>", "T:<tool_call>{}</tool_call>"},
     {"hermes", "x <tool_call>[]</tool_call> ", "T:x <tool_call>[]</tool_call> "},
-    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>", "T:<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>"},
-    {"hermes", "<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>", "T:<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>"},
-    {"hermes", "<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>", "T:<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>",
+     "T:<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>",
+     "T:<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>",
+     "T:<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>"},
     {"hermes", "<tool_call>{'name': 'f'}</tool_call>", "T:<tool_call>{'name': 'f'}</tool_call>"},
-    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 01}}</tool_call>", "T:<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 01}}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 01}}</tool_call>",
+     "T:<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 01}}</tool_call>"},
     {"hermes", "<tool_call>" F "}</tool_call>", "T:<tool_call>" F "}</tool_call>"},
     {"hermes", "<tool_call>{\"name\": \"f\"", "T:<tool_call>{\"name\": \"f\""},
     {"hermes", "</tool_call> x", "T:</tool_call> x"},
@@ -160,8 +168,9 @@ static const struct {
     {"llama3_json", P "; " P, F1 F1},
     {"llama3_json", P ";<|python_tag|>x", F1 "T:;<|python_tag|>x"},
     {"llama3_json", "{\"type\": \"function\", \"name\": \"get_x\", \"parameters\": {}}", CALL("", "get_x", "{}")},
-    {"llama3_json", "Text " P, "T:Text " P},                                         /* only at the beginning */
-    {"llama3_json", "{\"name\": \"Tom\", \"parameters\": {}}", "T:{\"name\": \"Tom\", \"parameters\": {}}"}, /* JSON that was asked for */
+    {"llama3_json", "Text " P, "T:Text " P}, /* only at the beginning */
+    {"llama3_json", "{\"name\": \"Tom\", \"parameters\": {}}",
+     "T:{\"name\": \"Tom\", \"parameters\": {}}"}, /* JSON that was asked for */
     {"llama3_json", "{\"a\": [1]} " P, "T:{\"a\": [1]} " P},
     {"llama3_json", "{}", "T:{}"},
     {"llama3_json", "{ is a bracket", "T:{ is a bracket"},
@@ -173,16 +182,23 @@ static const struct {
     {"granite", "<|tool_call|> " F " more", F1 "T:more"},
     {"firefunction", " functools[" F "]", F1},
     {"firefunction", "functools are", "T:functools are"},
-    {"cohere", "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"x\": 1}}\n]<|END_ACTION|>", F1},
+    {"cohere",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"x\": "
+     "1}}\n]<|END_ACTION|>",
+     F1},
     {"kimi_k2",
-     "Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"x\": 1}<|tool_call_end|><|tool_call_begin|>functions.get_x:1"
+     "Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"x\": "
+     "1}<|tool_call_end|><|tool_call_begin|>functions.get_x:1"
      "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
      "T:Hm." CALL("functions.f:0", "f", "{\"x\": 1}") CALL("functions.get_x:1", "get_x", "{}")},
-    {"kimi_k2", "<|tool_calls_section_begin|>x<|tool_calls_section_end|>", "T:<|tool_calls_section_begin|>x<|tool_calls_section_end|>"},
-    {"deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", F1},
+    {"kimi_k2", "<|tool_calls_section_begin|>x<|tool_calls_section_end|>",
+     "T:<|tool_calls_section_begin|>x<|tool_calls_section_end|>"},
+    {"deepseek_v31",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", F1},
     {"deepseek_v31", "é<｜tool▁calls▁end｜>", "T:é<｜tool▁calls▁end｜>"},
     {"deepseek_v3",
-     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": 1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_x\n```json\n{}\n```"
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": "
+     "1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_x\n```json\n{}\n```"
      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      F1 CALL("", "get_x", "{}")},
 };
@@ -196,7 +212,8 @@ static void all_answers(void **state)
 
 #define QWEN(name, parameters)    "<tool_call>\n<function=" name ">\n" parameters "</function>\n</tool_call>"
 #define Q(key, value)             "<parameter=" key ">\n" value "\n</parameter>\n"
-#define MINIMAX(name, parameters) "<minimax:tool_call>\n<invoke name=\"" name "\">\n" parameters "</invoke>\n</minimax:tool_call>"
+#define MINIMAX(name, parameters)                                                                                      \
+    "<minimax:tool_call>\n<invoke name=\"" name "\">\n" parameters "</invoke>\n</minimax:tool_call>"
 #define M(key, value)             "<parameter name=\"" key "\">" value "</parameter>\n"
 #define GLM(name, parameters)     "<tool_call>" name "\n" parameters "</tool_call>"
 #define G(key, value)             "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
@@ -212,11 +229,15 @@ static const struct {
     {"qwen3_coder", QWEN("f", Q("x", "1")) "\nDone.", F1 "T:Done."},
     {"qwen3_coder", "<function=f><parameter=x>1</parameter></function>", F1}, /* without what stands around it */
     {"qwen3_coder", QWEN("f", Q("s", "5") Q("x", "5")), CALL("", "f", "{\"s\": \"5\", \"x\": 5}")}, /* by the type */
-    {"qwen3_coder", QWEN("f", Q("s", "\n a\t\"\\ \n")), CALL("", "f", "{\"s\": \"\\n a\\t\\\"\\\\ \\n\"}")}, /* one line end on each side is not of the value */
-    {"qwen3_coder", QWEN("f", "<parameter=s></parameter>" Q("t", "") Q("u", "\n")), CALL("", "f", "{\"s\": \"\", \"t\": \"\", \"u\": \"\\n\"}")},
-    {"qwen3_coder", QWEN("other", Q("a", "[1, {\"b\": null}]") Q("c", "[1,") Q("d", "True") Q("e", " None ") Q("f", "1.50")),
+    {"qwen3_coder", QWEN("f", Q("s", "\n a\t\"\\ \n")),
+     CALL("", "f", "{\"s\": \"\\n a\\t\\\"\\\\ \\n\"}")}, /* one line end on each side is not of the value */
+    {"qwen3_coder", QWEN("f", "<parameter=s></parameter>" Q("t", "") Q("u", "\n")),
+     CALL("", "f", "{\"s\": \"\", \"t\": \"\", \"u\": \"\\n\"}")},
+    {"qwen3_coder",
+     QWEN("other", Q("a", "[1, {\"b\": null}]") Q("c", "[1,") Q("d", "True") Q("e", " None ") Q("f", "1.50")),
      CALL("", "other", "{\"a\": [1, {\"b\": null}], \"c\": \"[1,\", \"d\": true, \"e\": null, \"f\": 1.50}")},
-    {"qwen3_coder", QWEN("f", Q("x", "1") Q("s", "a") Q("x", "2")), CALL("", "f", "{\"s\": \"a\", \"x\": 2}")}, /* the last one counts */
+    {"qwen3_coder", QWEN("f", Q("x", "1") Q("s", "a") Q("x", "2")),
+     CALL("", "f", "{\"s\": \"a\", \"x\": 2}")}, /* the last one counts */
     {"qwen3_coder", QWEN("f", Q("s", "<tool_call>{}</tool_call></function></parameter>b</tool_call><parameter=y>")),
      CALL("", "f", "{\"s\": \"<tool_call>{}</tool_call></function></parameter>b</tool_call><parameter=y>\"}")},
     {"qwen3_coder", QWEN("f", Q("a\"b", "\xc3\xa9")), CALL("", "f", "{\"a\\\"b\": \"\xc3\xa9\"}")},
@@ -231,31 +252,43 @@ static const struct {
     {"qwen3_coder", "<function=f><parameter=x>1</parameter>\n</", F1}, /* cut, but nothing can come in between */
     {"qwen3_coder", "<tool_call>\n<function=f><parameter=x>1</parameter></function>\n</tool_c", F1},
     {"qwen3_coder", "if (a <function= b) </tool_call> x", NULL},
-    {"qwen3_coder", "<function=f><function=f><parameter=x>1</parameter></function>", "T:<function=f>" F1}, /* what is none hides no call */
+    {"qwen3_coder", "<function=f><function=f><parameter=x>1</parameter></function>",
+     "T:<function=f>" F1}, /* what is none hides no call */
     {"minimax_m2", MINIMAX("f", M("x", "1")), F1},
-    {"minimax_m2", "<minimax:tool_call>\n<invoke name=\"f\">" M("x", "1") "</invoke>\n<invoke name=\"get_x\">\n</invoke>\n</minimax:tool_call>", F1 CALL("", "get_x", "{}")},
+    {"minimax_m2",
+     "<minimax:tool_call>\n<invoke name=\"f\">" M(
+         "x", "1") "</invoke>\n<invoke name=\"get_x\">\n</invoke>\n</minimax:tool_call>",
+     F1 CALL("", "get_x", "{}")},
     {"minimax_m2", MINIMAX("f", M("s", "\n1\n")), CALL("", "f", "{\"s\": \"\\n1\\n\"}")},
     {"minimax_m2", "<invoke name='f'></invoke>", NULL},
     {"glm45", GLM("f", G("x", "1")), F1},
-    {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call><tool_call>get_x</tool_call>", F1 CALL("", "get_x", "{}")},
-    {"glm45", "Hm." GLM("f", G("s", "</arg_value> <arg_value>")), "T:Hm." CALL("", "f", "{\"s\": \"</arg_value> <arg_value>\"}")},
+    {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call><tool_call>get_x</tool_call>",
+     F1 CALL("", "get_x", "{}")},
+    {"glm45", "Hm." GLM("f", G("s", "</arg_value> <arg_value>")),
+     "T:Hm." CALL("", "f", "{\"s\": \"</arg_value> <arg_value>\"}")},
     {"glm45", "<tool_call>f<arg_key>x</arg_key>1<arg_value>1</arg_value></tool_call>", NULL},
     {"glm45", "<tool_call>f", NULL},
     {"minicpm5", CPM("f", P5("x", "1")) CPM("get_x", ""), F1 CALL("", "get_x", "{}")},
-    {"minicpm5", CPM("f", P5("s", "<![CDATA[<b>\n</param></function>]] >]]>")), CALL("", "f", "{\"s\": \"<b>\\n</param></function>]] >\"}")},
+    {"minicpm5", CPM("f", P5("s", "<![CDATA[<b>\n</param></function>]] >]]>")),
+     CALL("", "f", "{\"s\": \"<b>\\n</param></function>]] >\"}")},
     {"minicpm5", CPM("f", P5("x", "\n<![CDATA[[1]]]>\n")), CALL("", "f", "{\"x\": [1]}")},
     {"minicpm5", CPM("f", P5("s", "a<![CDATA[b]]>")), CALL("", "f", "{\"s\": \"a<![CDATA[b]]>\"}")},
 };
 
 /* ---- answers in forms of their own ----------------------------------------------------------------------- */
 
-#define DSML(name, parameters)    "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"" name "\">\n" parameters "</｜DSML｜invoke>\n</｜DSML｜function_calls>"
-#define D(key, string, value)     "<｜DSML｜parameter name=\"" key "\" string=\"" string "\">" value "</｜DSML｜parameter>\n"
+#define DSML(name, parameters)                                                                                         \
+    "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"" name "\">\n" parameters                                    \
+    "</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+#define D(key, string, value)                                                                                          \
+    "<｜DSML｜parameter name=\"" key "\" string=\"" string "\">" value "</｜DSML｜parameter>\n"
 #define NS                        "]<]minimax[>["
-#define M3(name, elements)        NS "<tool_call>\n" NS "<invoke name=\"" name "\">" elements NS "</invoke>\n" NS "</tool_call>"
+#define M3(name, elements)                                                                                             \
+    NS "<tool_call>\n" NS "<invoke name=\"" name "\">" elements NS "</invoke>\n" NS "</tool_call>"
 #define E3(tag, value)            NS "<" tag ">" value NS "</" tag ">"
 #define K3(name, elements)        "<|open|>call tool=\"" name "\" index=\"1\"<|sep|>" elements "<|close|>call<|sep|>"
-#define A3(key, type, value)      "<|open|>argument key=\"" key "\" type=\"" type "\"<|sep|>" value "<|close|>argument<|sep|>"
+#define A3(key, type, value)                                                                                           \
+    "<|open|>argument key=\"" key "\" type=\"" type "\"<|sep|>" value "<|close|>argument<|sep|>"
 #define GEMMA(call)               "<|tool_call>call:" call "<tool_call|>"
 #define GQ(text)                  "<|\"|>" text "<|\"|>"
 #define LFM(calls)                "<|tool_call_start|>[" calls "]<|tool_call_end|>"
@@ -265,34 +298,50 @@ static const struct {
     const char *kind, *text, *want;
 } formed[] = {
     {"deepseek_v32", "Hm." DSML("f", D("x", "false", "1")), "T:Hm." F1},
-    {"deepseek_v32", DSML("f", D("x", "true", "1") D("s", "false", "1")), CALL("", "f", "{\"x\": \"1\", \"s\": 1}")}, /* the model says the type */
+    {"deepseek_v32", DSML("f", D("x", "true", "1") D("s", "false", "1")),
+     CALL("", "f", "{\"x\": \"1\", \"s\": 1}")}, /* the model says the type */
     {"deepseek_v32", DSML("get_x", "\n"), CALL("", "get_x", "{}")},
-    {"deepseek_v32", DSML("f", D("s", "true", "</｜DSML｜invoke>\n")), CALL("", "f", "{\"s\": \"</｜DSML｜invoke>\\n\"}")},
-    {"deepseek_v32", "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\">1</｜DSML｜parameter></｜DSML｜invoke>", NULL},
+    {"deepseek_v32", DSML("f", D("s", "true", "</｜DSML｜invoke>\n")),
+     CALL("", "f", "{\"s\": \"</｜DSML｜invoke>\\n\"}")},
+    {"deepseek_v32", "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\">1</｜DSML｜parameter></｜DSML｜invoke>",
+     NULL},
     {"deepseek_v32", "<｜DSML｜invoke name=\"f\">" D("x", "abcdefghijklmnopq", "1"), NULL},
     {"deepseek_v32", "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\" string=\"tr", NULL},
-    {"deepseek_v4", "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n" D("x", "false", "1") "</｜DSML｜invoke>\n</｜DSML｜tool_calls>", F1},
-    {"muse_glimmer", "<atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter name=\"x\">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>", F1},
+    {"deepseek_v4",
+     "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n" D("x", "false",
+                                                             "1") "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+     F1},
+    {"muse_glimmer",
+     "<atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter "
+     "name=\"x\">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",
+     F1},
     {"hy_v3",
-     "<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>x</arg_key:opensource>\n<arg_value:opensource>1</arg_value:opensource>\n"
-     "</tool_call:opensource>\n<tool_call:opensource>get_x<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+     "<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>x</"
+     "arg_key:opensource>\n<arg_value:opensource>1</arg_value:opensource>\n"
+     "</tool_call:opensource>\n<tool_call:opensource>get_x<tool_sep:opensource>\n</tool_call:opensource>\n</"
+     "tool_calls:opensource>",
      F1 CALL("", "get_x", "{}")},
     {"minimax_m3", M3("f", E3("x", "1")), F1},
-    {"minimax_m3", "Hm." NS "<tool_call>\n" NS "<invoke name=\"f\">" E3("x", "1") NS "</invoke>\n" NS "<invoke name=\"get_x\">" NS "</invoke>\n"
-     NS "</tool_call>\n",
+    {"minimax_m3",
+     "Hm." NS "<tool_call>\n" NS "<invoke name=\"f\">" E3("x", "1") NS "</invoke>\n" NS "<invoke name=\"get_x\">" NS
+                                                                       "</invoke>\n" NS "</tool_call>\n",
      "T:Hm." F1 CALL("", "get_x", "{}")},
-    {"minimax_m3", M3("f", E3("s", "5") E3("t", E3("item", "5") E3("item", E3("a", "<b>") E3("item", "")))), CALL("", "f",
-     "{\"s\": \"5\", \"t\": [5, {\"a\": \"<b>\", \"item\": \"\"}]}")},
-    {"minimax_m3", M3("f", E3("l", E3("item", "5")) E3("o", E3("q", "5"))), CALL("", "f", "{\"l\": [\"5\"], \"o\": {\"q\": \"5\"}}")}, /* by types within */
+    {"minimax_m3", M3("f", E3("s", "5") E3("t", E3("item", "5") E3("item", E3("a", "<b>") E3("item", "")))),
+     CALL("", "f", "{\"s\": \"5\", \"t\": [5, {\"a\": \"<b>\", \"item\": \"\"}]}")},
+    {"minimax_m3", M3("f", E3("l", E3("item", "5")) E3("o", E3("q", "5"))),
+     CALL("", "f", "{\"l\": [\"5\"], \"o\": {\"q\": \"5\"}}")},               /* by types within */
     {"minimax_m3", M3("f", E3("item", "1")), CALL("", "f", "{\"item\": 1}")}, /* arguments are an object */
     {"minimax_m3", M3("f", NS "<x>1" NS "</y>"), NULL},
     {"minimax_m3", M3("f", E3("l", E3("item", "1") E3("x", "1"))), NULL},
     {"minimax_m3", M3("a b", ""), NULL},
     {"minimax_m3", M3("f", "x"), NULL},
-    {"minimax_m3", NS "<invoke name=\"f\">" NS "<invoke name=\"f\">" E3("x", "1") NS "</invoke>", "T:" NS "<invoke name=\"f\">" F1},
-     /* what is none hides no call */
-    {"kimi_k3", "<|open|>tools<|sep|>" K3("f", A3("x", "number", "1")) K3("get_x", "") "<|close|>tools<|sep|>", F1 CALL("", "get_x", "{}")},
-    {"kimi_k3", K3("f", A3("x", "string", "1") A3("a&amp;&quot;b", "object", "{\"c\": []}")), CALL("", "f", "{\"x\": \"1\", \"a&\\\"b\": {\"c\": []}}")},
+    {"minimax_m3", NS "<invoke name=\"f\">" NS "<invoke name=\"f\">" E3("x", "1") NS "</invoke>",
+     "T:" NS "<invoke name=\"f\">" F1},
+    /* what is none hides no call */
+    {"kimi_k3", "<|open|>tools<|sep|>" K3("f", A3("x", "number", "1")) K3("get_x", "") "<|close|>tools<|sep|>",
+     F1 CALL("", "get_x", "{}")},
+    {"kimi_k3", K3("f", A3("x", "string", "1") A3("a&amp;&quot;b", "object", "{\"c\": []}")),
+     CALL("", "f", "{\"x\": \"1\", \"a&\\\"b\": {\"c\": []}}")},
     {"kimi_k3", K3("f", "<|open|>json type=\"object\"<|sep|>{\"x\": 1}<|close|>json<|sep|>"), F1},
     {"kimi_k3", K3("f", "<|open|>json type=\"object\"<|sep|>1, \"name\": \"g\"<|close|>json<|sep|>"), NULL},
     {"kimi_k3", K3("f", "<|open|>argument key=\"x\"<|sep|>1<|close|>argument<|sep|>"), NULL},
@@ -319,11 +368,13 @@ static const struct {
     {"gemma4", "<|tool_call>call:f{x:1}", F1},
     {"gemma4", "<|tool_call>call:f{x:1}<tool_", F1},
     {"gemma4", "<|tool_call>call:f{" GEMMA("f{x:1}"), "T:<|tool_call>call:f{" F1},
-    {"gemma4", GEMMA("f{x:" GQ("a"))  GEMMA("f{x:1}"), "T:<|tool_call>call:f{x:<|\"|>a<|\"|><tool_call|>" F1},
+    {"gemma4", GEMMA("f{x:" GQ("a")) GEMMA("f{x:1}"), "T:<|tool_call>call:f{x:<|\"|>a<|\"|><tool_call|>" F1},
     {"lfm2", LFM("f(x=1)"), F1},
     {"lfm2", "Hm." LFM("f(x=1), get_x()") "\n", "T:Hm." F1 CALL("", "get_x", "{}")},
     {"lfm2", LFM("f(s='it\\'s \\x41\\u00e9\\n\"', t=\"it's\", l=[1, (True, None), {'a': \"b\"}], n=-1.5)"),
-     CALL("", "f", "{\"s\": \"it's A\303\251\\n\\\"\", \"t\": \"it's\", \"l\": [1, [true, null], {\"a\": \"b\"}], \"n\": -1.5}")},
+     CALL(
+         "", "f",
+         "{\"s\": \"it's A\303\251\\n\\\"\", \"t\": \"it's\", \"l\": [1, [true, null], {\"a\": \"b\"}], \"n\": -1.5}")},
     {"lfm2", LFM("f(s='it's\nso')"), CALL("", "f", "{\"s\": \"it's\\nso\"}")}, /* without escapes */
     {"lfm2", LFM("f(s='<|tool_call_end|>')"), CALL("", "f", "{\"s\": \"<|tool_call_end|>\"}")},
     {"lfm2", LFM("{\"name\": \"f\", \"arguments\": {\"x\": 1}}"), F1},
@@ -341,7 +392,8 @@ static const struct {
     {"lfm2", LFM("f(s=\"\"x\"\")"), NULL},
     {"lfm2", LFM("f(s='''x''''y')"), NULL},
     {"lfm2", LFM("f(s='\\ud83d\\ude00')"), CALL("", "f", "{\"s\": \"\360\237\230\200\"}")},
-    {"lfm2", LFM("f(s='\\ude00\\ud83d\\ud83d\\ude0')"), CALL("", "f", "{\"s\": \"\357\277\275\357\277\275\357\277\275\\\\ude0\"}")}, /* surrogates alone */
+    {"lfm2", LFM("f(s='\\ude00\\ud83d\\ud83d\\ude0')"),
+     CALL("", "f", "{\"s\": \"\357\277\275\357\277\275\357\277\275\\\\ude0\"}")}, /* surrogates alone */
     {"lfm2", LFM(""), NULL},
     {"lfm2", LFM("f(1)"), NULL},
     {"lfm2", LFM("f(x=y)"), NULL},
@@ -351,8 +403,9 @@ static const struct {
     {"apertus", "<|tools_prefix|>[{\"f\": {\"x\": 1}}, {\"get_x\": {}}]<|tools_suffix|>", F1 CALL("", "get_x", "{}")},
     {"apertus", "<|tools_prefix|>[{\"f\": {}, \"get_x\": {}}]<|tools_suffix|>", NULL},
     {"apertus", "<|tools_prefix|>[{}]<|tools_suffix|>", NULL},
-    {"solar_open", "<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>f<|tool_call:args|>{\"x\": 1}<|tool_call:end|><|calls|>", CALL("a1", "f",
-     "{\"x\": 1}")},
+    {"solar_open",
+     "<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>f<|tool_call:args|>{\"x\": 1}<|tool_call:end|><|calls|>",
+     CALL("a1", "f", "{\"x\": 1}")},
     {"solar_open", "<|tool_call:begin|>f<|tool_call:args|>{\"x\": 1}<|tool_call:end|>", NULL},
     {"gigachat3", "Hm.<|message_sep|>\n\nfunction call<|role_sep|>\n" F "<|message_sep|>\n\n", "T:Hm." F1},
     {"gigachat3", "function call<|role_sep|>\n" F, F1},
@@ -360,10 +413,11 @@ static const struct {
     {"functionary_v3", ">>>f\n{\"x\": 1}>>>get_x\n{}", F1 CALL("", "get_x", "{}")},
     {"functionary_v3", ">>> 1 > 0\nTrue", NULL},
     {"command_r", "Sure.\nAction: ```json\n[{\"tool_name\": \"f\", \"parameters\": {\"x\": 1}}]\n```", "T:Sure." F1},
-    {"command_r", "Action: ```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]\n```", NULL}, /* none of the tools */
+    {"command_r", "Action: ```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]\n```",
+     NULL}, /* none of the tools */
     {"command_r", "Action: none", NULL},
-    {"minicpm5", CPM("f", P5("l", "['a', True]") P5("s", "['a']") P5("t", "(1, 2)")), CALL("", "f",
-     "{\"l\": [\"a\", true], \"s\": \"['a']\", \"t\": \"(1, 2)\"}")},
+    {"minicpm5", CPM("f", P5("l", "['a', True]") P5("s", "['a']") P5("t", "(1, 2)")),
+     CALL("", "f", "{\"l\": [\"a\", true], \"s\": \"['a']\", \"t\": \"(1, 2)\"}")},
 };
 
 static void all_formed(void **state)
@@ -375,7 +429,8 @@ static void all_formed(void **state)
     }
 }
 
-/* What follows if nothing closes the call: it is whole if the model ended it so, but parameters may be missing if it was cut. */
+/* What follows if nothing closes the call: it is whole if the model ended it so, but parameters may be missing if it
+ * was cut. */
 static const struct {
     const char *kind, *text, *want;
 } unclosed[] = {
@@ -407,25 +462,109 @@ static void all_tagged(void **state)
 
 /* ---- any answer ------------------------------------------------------------------------------------------ */
 
-static const char *const words[] = {"<tool_call>", "</tool_call>", "{", "}", "[", "]", "\"", "\\", "\"name\": \"f\"", "\"arguments\": {}", ", ", " ", "\n", "x", "<", "é", ";",
-                                    F, P, "[" F "]", "[TOOL_CALLS]", "[ARGS]", "f", "<|python_tag|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
-                                    "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "{\"x\": 1}",
+static const char *const words[] = {"<tool_call>",
+                                    "</tool_call>",
+                                    "{",
+                                    "}",
+                                    "[",
+                                    "]",
+                                    "\"",
+                                    "\\",
+                                    "\"name\": \"f\"",
+                                    "\"arguments\": {}",
+                                    ", ",
+                                    " ",
+                                    "\n",
+                                    "x",
+                                    "<",
+                                    "é",
+                                    ";",
+                                    F,
+                                    P,
+                                    "[" F "]",
+                                    "[TOOL_CALLS]",
+                                    "[ARGS]",
+                                    "f",
+                                    "<|python_tag|>",
+                                    "<|tool_calls_section_begin|>",
+                                    "<|tool_calls_section_end|>",
+                                    "<|tool_call_begin|>",
+                                    "<|tool_call_argument_begin|>",
+                                    "<|tool_call_end|>",
+                                    "{\"x\": 1}",
                                     "                                                                 "};
 
-static const char *const tag_words[] = {"<function=f>", "<function=f><parameter=x>", "</parameter></function>", "<parameter=x>", "</parameter>", "</function>", "<invoke name=\"f\">", "<parameter name=\"x\">", "<invoke name=\"f\"><parameter name=\"x\">",
-                                    "</parameter></invoke>", "</invoke>", "<tool_call>f", "<tool_call>f<arg_key>x</arg_key><arg_value>", "</arg_value></tool_call>",
-                                    "<arg_key>x</arg_key>", "<arg_value>", "</arg_value>", "<function name=\"f\">", "<param name=\"x\">", "<![CDATA[", "]]>", "</param>",
-                                    "<function name=\"f\"><param name=\"x\">", "</param></function>",
-                                        "<tool_call>", "</tool_call>", " ", "\n", "x", "<", "1", "                                                                 "};
+static const char *const tag_words[] = {"<function=f>",
+                                        "<function=f><parameter=x>",
+                                        "</parameter></function>",
+                                        "<parameter=x>",
+                                        "</parameter>",
+                                        "</function>",
+                                        "<invoke name=\"f\">",
+                                        "<parameter name=\"x\">",
+                                        "<invoke name=\"f\"><parameter name=\"x\">",
+                                        "</parameter></invoke>",
+                                        "</invoke>",
+                                        "<tool_call>f",
+                                        "<tool_call>f<arg_key>x</arg_key><arg_value>",
+                                        "</arg_value></tool_call>",
+                                        "<arg_key>x</arg_key>",
+                                        "<arg_value>",
+                                        "</arg_value>",
+                                        "<function name=\"f\">",
+                                        "<param name=\"x\">",
+                                        "<![CDATA[",
+                                        "]]>",
+                                        "</param>",
+                                        "<function name=\"f\"><param name=\"x\">",
+                                        "</param></function>",
+                                        "<tool_call>",
+                                        "</tool_call>",
+                                        " ",
+                                        "\n",
+                                        "x",
+                                        "<",
+                                        "1",
+                                        "                                                                 "};
 
-static const char *const form_words[] = {"<｜DSML｜invoke name=\"f\">", "<｜DSML｜parameter name=\"x\" string=\"", "true\">", "</｜DSML｜parameter>",
-                                         "</｜DSML｜invoke>", NS, "<x>", "</x>",
-                                         NS "<invoke name=\"f\">", NS "</invoke>", NS "<x>1" NS "</x>", NS "<item>", NS "</item>",
-                                          "<|open|>call tool=\"f\" index=\"1\"<|sep|>",
-                                         A3("x", "number", "1"), "<|open|>json type=\"object\"<|sep|>{}<|close|>json<|sep|>", "<|close|>call<|sep|>",
-                                          "<|tool_call>call:f", "{x:1}", "{x:",
-                                         "}", "<|\"|>", "<tool_call|>", GEMMA("f{x:1}"), LFM("f(x=1)"), "<|tool_call_start|>[", "f(x=1)", "f(x=", "'", ")",
-                                          "]<|tool_call_end|>", "[", "]", ", ", "1", " ", "\n", "<"};
+static const char *const form_words[] = {"<｜DSML｜invoke name=\"f\">",
+                                         "<｜DSML｜parameter name=\"x\" string=\"",
+                                         "true\">",
+                                         "</｜DSML｜parameter>",
+                                         "</｜DSML｜invoke>",
+                                         NS,
+                                         "<x>",
+                                         "</x>",
+                                         NS "<invoke name=\"f\">",
+                                         NS "</invoke>",
+                                         NS "<x>1" NS "</x>",
+                                         NS "<item>",
+                                         NS "</item>",
+                                         "<|open|>call tool=\"f\" index=\"1\"<|sep|>",
+                                         A3("x", "number", "1"),
+                                         "<|open|>json type=\"object\"<|sep|>{}<|close|>json<|sep|>",
+                                         "<|close|>call<|sep|>",
+                                         "<|tool_call>call:f",
+                                         "{x:1}",
+                                         "{x:",
+                                         "}",
+                                         "<|\"|>",
+                                         "<tool_call|>",
+                                         GEMMA("f{x:1}"),
+                                         LFM("f(x=1)"),
+                                         "<|tool_call_start|>[",
+                                         "f(x=1)",
+                                         "f(x=",
+                                         "'",
+                                         ")",
+                                         "]<|tool_call_end|>",
+                                         "[",
+                                         "]",
+                                         ", ",
+                                         "1",
+                                         " ",
+                                         "\n",
+                                         "<"};
 
 static wf_text some_answer(uint64_t seed, const wf_call_kind *k)
 {
@@ -443,17 +582,20 @@ static wf_text some_answer(uint64_t seed, const wf_call_kind *k)
 /* Where it is cut makes no difference, and what has no calls comes out as it went in. */
 static void any_answer(void **state)
 {
-    static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2", "qwen3_coder", "minimax_m2", "glm45", "minicpm5",
-                                        "deepseek_v32", "minimax_m3", "kimi_k3", "gemma4", "lfm2"};
+    static const char *const kinds[] = {"hermes",     "mistral", "llama3_json", "kimi_k2",      "qwen3_coder",
+                                        "minimax_m2", "glm45",   "minicpm5",    "deepseek_v32", "minimax_m3",
+                                        "kimi_k3",    "gemma4",  "lfm2"};
     size_t n_calls[WF_LEN(kinds)] = {0};
     for (uint64_t seed = 0; seed < 97500; seed++) {
         const char *kind = kinds[seed % WF_LEN(kinds)];
         wf_text t = some_answer(seed, wf_call_kind_named(kind));
         size_t a = wf_random(seed, 100) % (t.len + 1), b = a + wf_random(seed, 101) % (t.len - a + 1);
-        char *whole = read_cut(kind, seed & 8, t.data, t.len, t.len, t.len), *cut = read_cut(kind, seed & 8, t.data, t.len, a, b), *bytes = read_bytes(kind, seed & 8, t.data, t.len);
+        char *whole = read_cut(kind, seed & 8, t.data, t.len, t.len, t.len),
+             *cut = read_cut(kind, seed & 8, t.data, t.len, a, b), *bytes = read_bytes(kind, seed & 8, t.data, t.len);
         bool calls = strchr(whole, 1);
         n_calls[seed % WF_LEN(kinds)] += calls;
-        if (strcmp(whole, cut) || strcmp(whole, bytes)) fail_msg("%s: %s\ngives\n%s\n%s\n%s", kind, t.data, whole, cut, bytes);
+        if (strcmp(whole, cut) || strcmp(whole, bytes))
+            fail_msg("%s: %s\ngives\n%s\n%s\n%s", kind, t.data, whole, cut, bytes);
         if (!calls) assert_string_equal(whole + 2, t.data);
         free(whole);
         free(cut);
@@ -466,8 +608,10 @@ static void any_answer(void **state)
 
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
-/* A call of `len` bytes behind its head, in pieces of `piece`. Returns whether it is one; if not, it is text, and whole. */
-static bool long_call(const char *kind, const char *head, const char *start, const char *finish, const char *tail, size_t len, size_t piece)
+/* A call of `len` bytes behind its head, in pieces of `piece`. Returns whether it is one; if not, it is text, and
+ * whole. */
+static bool long_call(const char *kind, const char *head, const char *start, const char *finish, const char *tail,
+                      size_t len, size_t piece)
 {
     result r = {0};
     wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
@@ -476,7 +620,8 @@ static bool long_call(const char *kind, const char *head, const char *start, con
     for (size_t i = strlen(start) + strlen(finish); i < len; i++) wf_text_add(&t, "a", 1);
     wf_text_print(&t, "%s%s", finish, tail);
     wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &types);
-    for (size_t at = 0; at < t.len; at += piece) assert_true(wf_calls_feed(c, t.data + at, WF_MIN(piece, t.len - at), &out));
+    for (size_t at = 0; at < t.len; at += piece)
+        assert_true(wf_calls_feed(c, t.data + at, WF_MIN(piece, t.len - at), &out));
     assert_true(wf_calls_end(c, false, &out));
     bool call = wf_calls_count(c) == 1;
     if (!call) assert_true(r.line.len == t.len + 2 && !memcmp(r.line.data + 2, t.data, t.len));
@@ -498,7 +643,9 @@ static void long_calls(void **state)
             size_t len = WF_CALL_MAX - strlen(rows[k].head) - 4 + i;
             const size_t pieces[] = {len, 1000 + i, 1};
             for (size_t p = 0; p < WF_LEN(pieces); p++)
-                assert_int_equal(long_call(rows[k].kind, rows[k].head, rows[k].start, rows[k].finish, rows[k].tail, len, pieces[p]), i <= 4);
+                assert_int_equal(
+                    long_call(rows[k].kind, rows[k].head, rows[k].start, rows[k].finish, rows[k].tail, len, pieces[p]),
+                    i <= 4);
         }
 }
 
@@ -507,10 +654,11 @@ static void many_parameters(void **state)
 {
     static const struct {
         const char *kind, *head, *one, *tail;
-    } rows[] = {{"qwen3_coder", "<function=f>", "<parameter=p%u>%u</parameter>", "</function>"},
-                {"minimax_m3", NS "<invoke name=\"f\">", E3("p%u", "%u"), NS "</invoke>"},
-                {"kimi_k3", "<|open|>call tool=\"f\" index=\"1\"<|sep|>", A3("p%u", "number", "%u"), "<|close|>call<|sep|>"},
-                {"lfm2", "<|tool_call_start|>[", "f(p%u=%u), ", "]<|tool_call_end|>"}};
+    } rows[] = {
+        {"qwen3_coder", "<function=f>", "<parameter=p%u>%u</parameter>", "</function>"},
+        {"minimax_m3", NS "<invoke name=\"f\">", E3("p%u", "%u"), NS "</invoke>"},
+        {"kimi_k3", "<|open|>call tool=\"f\" index=\"1\"<|sep|>", A3("p%u", "number", "%u"), "<|close|>call<|sep|>"},
+        {"lfm2", "<|tool_call_start|>[", "f(p%u=%u), ", "]<|tool_call_end|>"}};
     assert_int_equal(WF_MAX_CALLS, WF_MAX_PARAMETERS);
     for (size_t k = 0; k < WF_LEN(rows); k++)
         for (unsigned n = WF_MAX_PARAMETERS; n <= WF_MAX_PARAMETERS + 1; n++) {
@@ -599,10 +747,14 @@ static void many_tools(void **state)
 /* Openings without an end take no more time or memory than their text. */
 static void many_openings(void **state)
 {
-    static const char *const rows[][2] = {{"hermes", "<tool_call>{"}, {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>"}, {"qwen3_coder", "<function=f>"},
-                                           {"gemma4", "<|tool_call>call:f{x:<|\"|>"}, {"gemma4", "<|tool_call>call:f{x:<|\"|><tool_call|>"}, {"gemma4",
-                                            "<|tool_call>call:f{x:[[[[<tool_call|>"},
-                                           {"lfm2", "<|tool_call_start|>[f(x=' "}, {"minimax_m3", NS "<invoke name=\"f\">" NS "<x>"}};
+    static const char *const rows[][2] = {{"hermes", "<tool_call>{"},
+                                          {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>"},
+                                          {"qwen3_coder", "<function=f>"},
+                                          {"gemma4", "<|tool_call>call:f{x:<|\"|>"},
+                                          {"gemma4", "<|tool_call>call:f{x:<|\"|><tool_call|>"},
+                                          {"gemma4", "<|tool_call>call:f{x:[[[[<tool_call|>"},
+                                          {"lfm2", "<|tool_call_start|>[f(x=' "},
+                                          {"minimax_m3", NS "<invoke name=\"f\">" NS "<x>"}};
     for (size_t k = 0; k < WF_LEN(rows); k++) {
         result r = {0};
         wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
@@ -624,22 +776,57 @@ static void kinds_of_templates(void **state)
     static const struct {
         const char *file, *kind;
     } rows[] = {
-        {"Qwen-Qwen2.5-7B-Instruct", "hermes"}, {"Qwen-Qwen3-0.6B", "hermes"}, {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
-        {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "hermes"}, {"Bielik-11B-v3.0-Instruct", "hermes"}, {"MiMo-VL", "hermes"}, {"Reka-Edge", "hermes"},
-        {"ibm-granite-granite-4.0", "hermes"}, {"ibm-granite-granite-3.3-2B-Instruct", "granite"}, {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json"},
-        {"meta-llama-Llama-3.2-3B-Instruct", "llama3_json"}, {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
-        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"}, {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
-        {"unsloth-mistral-Devstral-Small-2507", "mistral"}, {"NVIDIA-Nemotron-Nano-v2", "nemotron"}, {"Apriel-1.6-15b-Thinker-fixed", "apriel"},
-        {"fireworks-ai-llama-3-firefunction-v2", "firefunction"}, {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere"}, {"Cohere2MoE", "cohere"},
-        {"Kimi-K2-Instruct", "kimi_k2"}, {"Kimi-K2-Thinking", "kimi_k2"}, {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
-        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3"}, {"llama-cpp-deepseek-r1", "deepseek_v3"}, {"Qwen3-Coder", "qwen3_coder"},
-        {"StepFun3.5-Flash", "qwen3_coder"}, {"GLM-4.7-Flash", "glm45"}, {"MiniMax-M2", "minimax_m2"}, {"openai-gpt-oss-120b", "openai"},
-        {"Spark2.5", "glm45"}, {"inclusionai-ling-3.0-flash", "glm45"}, {"poolside-Laguna-XS.2", "glm45"}, {"openbmb-MiniCPM5-1B", "minicpm5"},
-        {"deepseek-ai-DeepSeek-V3.2", "deepseek_v32"}, {"deepseek-ai-DeepSeek-V4", "deepseek_v4"}, {"MiniMax-M3", "minimax_m3"}, {"Kimi-K3", "kimi_k3"},
-        {"google-gemma-4-31B-it", "gemma4"}, {"LFM2.5-8B-A1B", "lfm2"}, {"LFM2.5-Instruct", "lfm2"}, {"muse-glimmer", "muse_glimmer"}, {"tencent-Hy3", "hy_v3"},
-        {"upstage-Solar-Open-100B", "solar_open"}, {"Apertus-8B-Instruct", "apertus"}, {"GigaChat3-10B-A1.8B", "gigachat3"},
-        {"GigaChat3.1-10B-A1.8B", "gigachat31"}, {"meetkai-functionary-medium-v3.2", "functionary_v3"},
-        {"CohereForAI-c4ai-command-r-plus-tool_use", "command_r"}, {"google-gemma-2-2b-it", ""}, {"microsoft-Phi-3.5-mini-instruct", ""},
+        {"Qwen-Qwen2.5-7B-Instruct", "hermes"},
+        {"Qwen-Qwen3-0.6B", "hermes"},
+        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
+        {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "hermes"},
+        {"Bielik-11B-v3.0-Instruct", "hermes"},
+        {"MiMo-VL", "hermes"},
+        {"Reka-Edge", "hermes"},
+        {"ibm-granite-granite-4.0", "hermes"},
+        {"ibm-granite-granite-3.3-2B-Instruct", "granite"},
+        {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3_json"},
+        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
+        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"},
+        {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
+        {"unsloth-mistral-Devstral-Small-2507", "mistral"},
+        {"NVIDIA-Nemotron-Nano-v2", "nemotron"},
+        {"Apriel-1.6-15b-Thinker-fixed", "apriel"},
+        {"fireworks-ai-llama-3-firefunction-v2", "firefunction"},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere"},
+        {"Cohere2MoE", "cohere"},
+        {"Kimi-K2-Instruct", "kimi_k2"},
+        {"Kimi-K2-Thinking", "kimi_k2"},
+        {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3"},
+        {"llama-cpp-deepseek-r1", "deepseek_v3"},
+        {"Qwen3-Coder", "qwen3_coder"},
+        {"StepFun3.5-Flash", "qwen3_coder"},
+        {"GLM-4.7-Flash", "glm45"},
+        {"MiniMax-M2", "minimax_m2"},
+        {"openai-gpt-oss-120b", "openai"},
+        {"Spark2.5", "glm45"},
+        {"inclusionai-ling-3.0-flash", "glm45"},
+        {"poolside-Laguna-XS.2", "glm45"},
+        {"openbmb-MiniCPM5-1B", "minicpm5"},
+        {"deepseek-ai-DeepSeek-V3.2", "deepseek_v32"},
+        {"deepseek-ai-DeepSeek-V4", "deepseek_v4"},
+        {"MiniMax-M3", "minimax_m3"},
+        {"Kimi-K3", "kimi_k3"},
+        {"google-gemma-4-31B-it", "gemma4"},
+        {"LFM2.5-8B-A1B", "lfm2"},
+        {"LFM2.5-Instruct", "lfm2"},
+        {"muse-glimmer", "muse_glimmer"},
+        {"tencent-Hy3", "hy_v3"},
+        {"upstage-Solar-Open-100B", "solar_open"},
+        {"Apertus-8B-Instruct", "apertus"},
+        {"GigaChat3-10B-A1.8B", "gigachat3"},
+        {"GigaChat3.1-10B-A1.8B", "gigachat31"},
+        {"meetkai-functionary-medium-v3.2", "functionary_v3"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "command_r"},
+        {"google-gemma-2-2b-it", ""},
+        {"microsoft-Phi-3.5-mini-instruct", ""},
     };
     if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
     for (size_t i = 0; i < WF_LEN(rows); i++) {
@@ -648,7 +835,8 @@ static void kinds_of_templates(void **state)
         snprintf(path, sizeof path, "templates/%s.jinja", rows[i].file);
         assert_int_equal(wf_read_file(test_data(path), 1 << 20, &text, &len), WEFT_OK);
         const wf_call_kind *k = wf_call_kind_of(text);
-        if (strcmp(k ? k->name : "", rows[i].kind)) fail_msg("%s: %s, not %s", rows[i].file, k ? k->name : "none", rows[i].kind);
+        if (strcmp(k ? k->name : "", rows[i].kind))
+            fail_msg("%s: %s, not %s", rows[i].file, k ? k->name : "none", rows[i].kind);
         free(text);
     }
 }

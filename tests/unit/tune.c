@@ -151,7 +151,8 @@ static weft_status product(const wf_call *c)
     for (uint32_t r = 0; r < c->out[WF_GEMM_Y].rows; r++)
         for (uint32_t n = 0; n < c->out[WF_GEMM_Y].cols; n++) {
             float sum = 0;
-            for (uint32_t i = 0; i < c->in[WF_GEMM_X].cols; i++) sum += at(&c->in[WF_GEMM_X], r)[i] * at(&c->in[WF_GEMM_W], n)[i];
+            for (uint32_t i = 0; i < c->in[WF_GEMM_X].cols; i++)
+                sum += at(&c->in[WF_GEMM_X], r)[i] * at(&c->in[WF_GEMM_W], n)[i];
             at(&c->out[WF_GEMM_Y], r)[n] = sum;
         }
     runs[c->variant]++;
@@ -164,7 +165,8 @@ static void tune(uint8_t flags, const char *name)
 {
     char path[] = "/tmp/weft-tune-XXXXXX", text[4096] = "";
     const char *const shapes[] = {"N=8,K=32"};
-    const struct weft_tune_params p = {.device = "null", .shapes = shapes, .n_shapes = 1, .dtypes = "F32", .max_size = 2, .rotate = 1, .path = path};
+    const struct weft_tune_params p = {
+        .device = "null", .shapes = shapes, .n_shapes = 1, .dtypes = "F32", .max_size = 2, .rotate = 1, .path = path};
     close(mkstemp(path));
     unlink(path);
     memset(runs, 0, sizeof runs);
@@ -212,13 +214,21 @@ static uint32_t kept_in(const char *path)
     return kept;
 }
 
-/* A shape takes more than a second here, so that in a second one is measured, and each run begins with one that the file lacks. */
+/* A shape takes more than a second here, so that in a second one is measured, and each run begins with one that the
+ * file lacks. */
 static void a_run_goes_on_from_the_last(void **state)
 {
     char path[] = "/tmp/weft-tune-XXXXXX";
     const char *const shapes[SHAPES] = {"N=8,K=32", "N=9,K=32", "N=10,K=32"};
     uint64_t left;
-    struct weft_tune_params p = {.device = "null", .shapes = shapes, .n_shapes = SHAPES, .dtypes = "F32", .max_size = 4, .rotate = 1, .path = path, .left = &left};
+    struct weft_tune_params p = {.device = "null",
+                                 .shapes = shapes,
+                                 .n_shapes = SHAPES,
+                                 .dtypes = "F32",
+                                 .max_size = 4,
+                                 .rotate = 1,
+                                 .path = path,
+                                 .left = &left};
     close(mkstemp(path));
     unlink(path);
     wf_null_configure(&(wf_null_config){.compute = product, .variants = 3});

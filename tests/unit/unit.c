@@ -1,4 +1,5 @@
-/* unit: one program of all suites. `unit NAME [WORD...]` runs one; without a name each runs in a process of its own, so that a crash ends one suite. */
+/* unit: one program of all suites. `unit NAME [WORD...]` runs one; without a name each runs in a process of its own, so
+ * that a crash ends one suite. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -29,7 +30,8 @@ static int run_all(const char *program)
         int status = 0;
         pid_t pid = fork();
         if (!pid) return execl("/proc/self/exe", program, suites[i].name, (char *)NULL);
-        if (pid < 0 || waitpid(pid, &status, 0) < 0 || (status && WEXITSTATUS(status) != 77)) printf("FAILED: %s\n", suites[i].name), failed++;
+        if (pid < 0 || waitpid(pid, &status, 0) < 0 || (status && WEXITSTATUS(status) != 77))
+            printf("FAILED: %s\n", suites[i].name), failed++;
     }
     printf("%zu suites, %d failed\n", N_SUITES, failed);
     return failed > 0;

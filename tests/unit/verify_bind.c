@@ -25,7 +25,8 @@ static void builds_what_was_tested(void **state)
     for (int i = 0; i < 2; i++) assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
     assert_int_equal(wf_null_calls(WF_NULL_BIND), 2);
     assert_int_equal(computed, 1);
-    assert_true(b.n == 1 && b.part[0].piece == WF_PIECE_WHOLE && b.part[0].op == WF_OP_SILU_MUL && b.part[0].b.variant == 0);
+    assert_true(b.n == 1 && b.part[0].piece == WF_PIECE_WHOLE && b.part[0].op == WF_OP_SILU_MUL &&
+                b.part[0].b.variant == 0);
     assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
     assert_int_equal(b.part[0].b.variant, 1);
     assert_int_equal(computed, 2);
@@ -106,7 +107,8 @@ static void rmsnorm(const wf_call *c)
         float sum = 0;
         for (uint32_t i = 0; i < x->cols; i++) sum += at(x, r)[i] * at(x, r)[i];
         for (uint32_t i = 0; i < x->cols; i++)
-            at(&c->out[WF_RMSNORM_Y], r)[i] = at(x, r)[i] / sqrtf(sum / (float)x->cols + c->p.eps) * at(&c->in[WF_RMSNORM_W], 0)[i];
+            at(&c->out[WF_RMSNORM_Y], r)[i] = at(x, r)[i] / sqrtf(sum / (float)x->cols + c->p.eps) *
+                                              at(&c->in[WF_RMSNORM_W], 0)[i];
     }
 }
 
@@ -115,7 +117,8 @@ static void product(const wf_call *c)
     for (uint32_t r = 0; r < c->out[WF_GEMM_Y].rows; r++)
         for (uint32_t n = 0; n < c->out[WF_GEMM_Y].cols; n++) {
             float sum = 0;
-            for (uint32_t i = 0; i < c->in[WF_GEMM_X].cols; i++) sum += at(&c->in[WF_GEMM_X], r)[i] * at(&c->in[WF_GEMM_W], n)[i];
+            for (uint32_t i = 0; i < c->in[WF_GEMM_X].cols; i++)
+                sum += at(&c->in[WF_GEMM_X], r)[i] * at(&c->in[WF_GEMM_W], n)[i];
             at(&c->out[WF_GEMM_Y], r)[n] = sum;
         }
 }
@@ -201,7 +204,8 @@ static void fused_kernels_that_are_wrong(void **state)
         assert_non_null(strstr(warnings, "gemm kernel null computes wrong results"));
         wf_call norm_only = c;
         norm_only.p.silu = 0;
-        assert_int_equal(wf_has_fused_kernel(f.dev, &norm_only), !norm_apart); /* another kind of fusion is not dropped */
+        assert_int_equal(wf_has_fused_kernel(f.dev, &norm_only),
+                         !norm_apart); /* another kind of fusion is not dropped */
         assert_int_equal(wf_pieces(f.dev, &c, piece), 3);
         assert_int_equal(wf_bind(f.dev, &without, &b), WEFT_ERR_UNSUPPORTED); /* the parts lack a workspace */
         wf_call plain = wf_piece_of(&c, piece[1]);
@@ -212,7 +216,7 @@ static void fused_kernels_that_are_wrong(void **state)
     }
 }
 
-/* ---- what is left for a step to do -------------------------------------------------------------------------------- */
+/* ---- what is left for a step to do ------------------------------------------------------------------------------- */
 
 static const wf_dev_fns *real_fns;
 static int searches, launches;
@@ -267,7 +271,8 @@ static void a_launch_only_enqueues(void **state)
     assert_int_equal(searches, 0);
     assert_int_equal(launches, 3);
     assert_true(launched[0].op == WF_OP_RMSNORM && launched[0].waits == c.waits && launched[0].signal == ev[1]);
-    assert_true(launched[1].op == WF_OP_GEMM && !launched[1].n_waits && !launched[1].signal && launched[1].out[WF_GEMM_Y].cols == 16);
+    assert_true(launched[1].op == WF_OP_GEMM && !launched[1].n_waits && !launched[1].signal &&
+                launched[1].out[WF_GEMM_Y].cols == 16);
     assert_true(launched[2].op == WF_OP_SILU_MUL && !launched[2].n_waits && launched[2].signal == ev[2]);
     f.dev->fns = real_fns;
     for (int i = 0; i < 3; i++) wf_event_destroy(ev[i]);

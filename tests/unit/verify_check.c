@@ -182,12 +182,14 @@ static double least_seen(devices *d, wf_check *k, enum spoil kind)
     return by;
 }
 
-/* One element may be off by eight standard deviations, all of them on average by one: the largest is about four times as large as most. */
+/* One element may be off by eight standard deviations, all of them on average by one: the largest is about four times
+ * as large as most. */
 static void the_mean_square_counts(void **state)
 {
     devices *d = *state;
     wf_check *k;
-    wf_case c = {.op = WF_OP_GEMM, .in = WF_F32, .weight = WF_F32, .out = WF_F32, .m = 7, .n = 129, .k = 256, .seed = 5};
+    wf_case c = {
+        .op = WF_OP_GEMM, .in = WF_F32, .weight = WF_F32, .out = WF_F32, .m = 7, .n = 129, .k = 256, .seed = 5};
     assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
     double each = least_seen(d, k, EACH_BY), one = least_seen(d, k, LARGEST_BY);
     printf("each by %g, the largest by %g\n", each, one);

@@ -1,5 +1,5 @@
-/* Self-tests that were passed at an earlier start: what is taken for passed, and what is tested again. Each start is a null device of
- * its own with a kernel that claims to be the same one. */
+/* Self-tests that were passed at an earlier start: what is taken for passed, and what is tested again. Each start is a
+ * null device of its own with a kernel that claims to be the same one. */
 #include "unit/verify_null.h"
 
 #include <glob.h>
@@ -118,8 +118,9 @@ static void fewer_rows(fixture *f)
 
 static void any_change_tests_again(void **state)
 {
-    static void (*const changes[])(fixture *) = {new_driver, new_device, new_version, new_platform, new_features, new_units, new_tier,
-                                                 new_threads, new_limit, other_variant, fewer_columns, fewer_rows};
+    static void (*const changes[])(fixture *) = {new_driver,   new_device,    new_version,   new_platform,
+                                                 new_features, new_units,     new_tier,      new_threads,
+                                                 new_limit,    other_variant, fewer_columns, fewer_rows};
     assert_start(NULL, 1, 0, 0);
     for (size_t i = 0; i < WF_LEN(changes); i++) {
         assert_int_equal(start_with(changes[i]).tested, 1);
@@ -166,7 +167,7 @@ static void the_build_has_an_id(void **state)
     assert_int_equal(strspn(wf_build_id(), "0123456789abcdef"), 40);
 }
 
-/* ---- what is not kept ------------------------------------------------------------------------------------------------ */
+/* ---- what is not kept -------------------------------------------------------------------------------------------- */
 
 static void failures_are_tested_at_each_start(void **state)
 {
@@ -209,7 +210,7 @@ static void a_pass_ends_with_a_failure(void **state)
     assert_start(NULL, 2, 0, 1);
 }
 
-/* ---- what is found on disk --------------------------------------------------------------------------------------------- */
+/* ---- what is found on disk --------------------------------------------------------------------------------------- */
 
 static void rewrite(const char *path, const char *data, size_t n)
 {

@@ -1,5 +1,6 @@
-/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut, in whatever formats
- * the matrices of a stack are, and with the rows of heads in the order that the device wants; each call of the device may fail in the middle of it. */
+/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are
+ * cut, in whatever formats the matrices of a stack are, and with the rows of heads in the order that the device wants;
+ * each call of the device may fail in the middle of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, TURN = 700, SMALL_ROWS = 40, SMALL_COLS = 128 };
 
-/* ---- a device with a layout of its own, whose copies happen as late as they may -------------------------------------- */
+/* ---- a device with a layout of its own, whose copies happen as late as they may ---------------------------------- */
 
 static struct {
     wf_buf *buf;
@@ -24,10 +25,12 @@ static size_t n_late, most_late;
 static wf_dev_fns fns;
 static const wf_dev_fns *null_fns;
 
-static weft_status write_late(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size, wf_event *const *waits, uint32_t n, wf_event *done)
+static weft_status write_late(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
+                              wf_event *const *waits, uint32_t n, wf_event *done)
 {
     assert_true(n_late < 64);
-    late[n_late].buf = b, late[n_late].off = off, late[n_late].src = src, late[n_late].size = size, late[n_late].done = done;
+    late[n_late].buf = b, late[n_late].off = off, late[n_late].src = src, late[n_late].size = size,
+    late[n_late].done = done;
     n_late++;
     if (n_late > most_late) most_late = n_late;
     return null_fns->write(q, b, off, src, 0, waits, n, done);
@@ -87,7 +90,7 @@ static wf_dev *open_device(void)
     return dev;
 }
 
-/* ---- weights ----------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 typedef struct model {
     wf_gguf file;
@@ -100,22 +103,34 @@ typedef struct model {
 static const wf_gguf_tensor *tensor(model *m, uint64_t rows, uint64_t cols, uint64_t *at)
 {
     wf_gguf_tensor *t = &m->tensors[m->n_tensors++];
-    *t = (wf_gguf_tensor){.name = {"t", 1}, .n_dims = 2, .dims = {cols, rows, 1, 1}, .dtype = WF_F16, .data = m->data + *at, .bytes = rows * cols * 2};
+    *t = (wf_gguf_tensor){.name = {"t", 1},
+                          .n_dims = 2,
+                          .dims = {cols, rows, 1, 1},
+                          .dtype = WF_F16,
+                          .data = m->data + *at,
+                          .bytes = rows * cols * 2};
     *at += t->bytes + 2 * (m->n_tensors % 2); /* every other one lies as it comes */
     return t;
 }
 
 static void add(model *m, uint32_t rows, uint32_t cols, uint32_t n_parts, bool matrix)
 {
-    wf_weight w = {.parts = calloc(n_parts, sizeof *w.parts), .n_parts = n_parts, .dtype = WF_F16, .rows = rows, .cols = cols, .matrix = matrix};
+    wf_weight w = {.parts = calloc(n_parts, sizeof *w.parts),
+                   .n_parts = n_parts,
+                   .dtype = WF_F16,
+                   .rows = rows,
+                   .cols = cols,
+                   .matrix = matrix};
     assert_true(wf_grow(&m->w.list, m->w.n, &m->w.cap, sizeof w));
     m->w.list[m->w.n++] = w;
 }
 
-/* big: also three stacked matrices of more than a piece, cut at no band, and two of which each of two experts has rows. */
+/* big: also three stacked matrices of more than a piece, cut at no band, and two of which each of two experts has rows.
+ */
 static void make(model *m, bool big)
 {
-    uint64_t at = 0, bytes = (big ? (1617u + 4 * TURN) * BIG_COLS : 0) * 2 + 8 + SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4) + 16;
+    uint64_t at = 0,
+             bytes = (big ? (1617u + 4 * TURN) * BIG_COLS : 0) * 2 + 8 + SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4) + 16;
     memset(m, 0, sizeof *m);
     m->file.path = "t.gguf";
     m->data = malloc(bytes);
@@ -149,7 +164,8 @@ static void check_weight(wf_dev *dev, const wf_weight *w)
     uint64_t bytes = w->rows * wf_dtype_bytes(w->dtype, w->cols), at = 0;
     uint64_t want_bytes = w->view.layout ? packed_bytes(dev, LAYOUT, w->dtype, w->rows, w->cols) : bytes;
     uint8_t *rows = malloc(bytes), *want = malloc(want_bytes);
-    for (uint32_t i = 0; i < w->n_parts && !w->turn; at += w->parts[i++]->bytes) memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    for (uint32_t i = 0; i < w->n_parts && !w->turn; at += w->parts[i++]->bytes)
+        memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
     for (uint64_t i = 0, n = w->turn * wf_dtype_bytes(w->dtype, w->cols); w->turn && at < bytes; i++, at += n)
         memcpy(rows + at, w->parts[i % 2]->data + i / 2 * n, n);
     for (int i = 0; !w->n_parts && i < 8; i++) ((float *)(void *)rows)[i] = (float)i;
@@ -194,7 +210,7 @@ static void all_is_where_it_belongs(void **state)
     wf_dev_close(dev);
 }
 
-/* ---- matrices of different formats in one ------------------------------------------------------------------------------ */
+/* ---- matrices of different formats in one ------------------------------------------------------------------------ */
 
 static const wf_linear qkv[] = {{"q", "attn_q", 48, 48}, {"k", "attn_k", 16, 16}, {"v", "attn_v", 17}};
 enum { MIXED_COLS = 1 << 16, MIXED_ROWS = 48 + 16 + 17 }; /* so wide that v is a piece of its own */
@@ -213,8 +229,13 @@ typedef struct mixed {
 static void add_vector(mixed *m, int i, const char *name, uint32_t n)
 {
     snprintf(m->names[i], sizeof m->names[i], "blk.0.%s", name);
-    m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])}, .n_dims = 1, .dims = {n, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml,
-                                     .dtype = WF_F32, .data = (const uint8_t *)m->vector, .bytes = n * sizeof *m->vector};
+    m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])},
+                                     .n_dims = 1,
+                                     .dims = {n, 1, 1, 1},
+                                     .ggml_type = wf_dtypes[WF_F32].ggml,
+                                     .dtype = WF_F32,
+                                     .data = (const uint8_t *)m->vector,
+                                     .bytes = n * sizeof *m->vector};
 }
 
 static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacking)
@@ -233,12 +254,18 @@ static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacki
     for (int i = 0; i < 3; i++) {
         uint64_t n = (uint64_t)qkv[i].rows * MIXED_COLS, bytes = wf_dtype_bytes(dtypes[i], n);
         snprintf(m->names[i], sizeof m->names[i], "blk.0.%s.weight", qkv[i].tensor);
-        m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])}, .n_dims = 2, .dims = {MIXED_COLS, qkv[i].rows, 1, 1},
-                                         .ggml_type = wf_dtypes[dtypes[i]].ggml, .dtype = dtypes[i], .data = m->data + at, .bytes = bytes};
+        m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])},
+                                         .n_dims = 2,
+                                         .dims = {MIXED_COLS, qkv[i].rows, 1, 1},
+                                         .ggml_type = wf_dtypes[dtypes[i]].ggml,
+                                         .dtype = dtypes[i],
+                                         .data = m->data + at,
+                                         .bytes = bytes};
         at += bytes;
     }
     assert_int_equal(wf_gguf_index(m->file), WEFT_OK);
-    m->b = (wf_builder){.file = m->file, .graph = &m->graph, .weights = &m->weights, .stack_weights = stacking, .used = m->used};
+    m->b = (wf_builder){
+        .file = m->file, .graph = &m->graph, .weights = &m->weights, .stack_weights = stacking, .used = m->used};
 }
 
 static void unmix(mixed *m)
@@ -267,7 +294,8 @@ static void assert_can_stack(const enum wf_dtype dtypes[3], enum wf_stacking sta
 
 static void formats_stack_where_one_holds_them(void **state)
 {
-    static const enum wf_dtype q4_k_m[] = {WF_Q4_K, WF_Q4_K, WF_Q6_K}, q5_k_m[] = {WF_Q5_K, WF_Q5_K, WF_Q6_K}, experts[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0}, wide[] = {WF_Q4_K, WF_Q6_K, WF_Q8_0},
+    static const enum wf_dtype q4_k_m[] = {WF_Q4_K, WF_Q4_K, WF_Q6_K}, q5_k_m[] = {WF_Q5_K, WF_Q5_K, WF_Q6_K},
+                               experts[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0}, wide[] = {WF_Q4_K, WF_Q6_K, WF_Q8_0},
                                late[] = {WF_Q4_K, WF_Q8_0, WF_Q6_K}, alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
     assert_can_stack(q4_k_m, WF_STACK_MIXED, 3, WF_K6);
     assert_can_stack(q5_k_m, WF_STACK_MIXED, 3, WF_K6);
@@ -279,16 +307,19 @@ static void formats_stack_where_one_holds_them(void **state)
     assert_can_stack(alike, WF_STACK_ALIKE, 3, WF_Q8_0);
 }
 
-/* Not where one matrix would be so much larger than several that reading it takes longer than the launches that it saves. */
+/* Not where one matrix would be so much larger than several that reading it takes longer than the launches that it
+ * saves. */
 static void wide_stacks_stay_apart(void **state)
 {
     static const enum wf_dtype experts[] = {WF_Q4_K, WF_Q8_0, WF_Q8_0};
     mixed m;
     mix(&m, experts, WF_STACK_MIXED);
     uint64_t bytes = m.tensors[0].bytes, rows = m.tensors[0].dims[1];
-    m.tensors[0].dims[1] = (48u << 20) / MIXED_COLS, m.tensors[0].bytes = wf_dtype_bytes(WF_Q4_K, 48u << 20); /* 27 MB wider */
+    m.tensors[0].dims[1] = (48u << 20) / MIXED_COLS,
+    m.tensors[0].bytes = wf_dtype_bytes(WF_Q4_K, 48u << 20); /* 27 MB wider */
     assert_int_equal(wf_build_can_stack(&m.b, qkv, 3), 3);
-    m.tensors[0].dims[1] = (96u << 20) / MIXED_COLS, m.tensors[0].bytes = wf_dtype_bytes(WF_Q4_K, 96u << 20); /* 54 MB */
+    m.tensors[0].dims[1] = (96u << 20) / MIXED_COLS,
+    m.tensors[0].bytes = wf_dtype_bytes(WF_Q4_K, 96u << 20); /* 54 MB */
     assert_int_equal(wf_build_can_stack(&m.b, qkv, 3), 1);
     m.tensors[0].bytes = bytes, m.tensors[0].dims[1] = rows;
     unmix(&m);
@@ -328,7 +359,7 @@ static void mixed_formats_become_one(void **state)
     assert_become((const enum wf_dtype[]){WF_Q4_K, WF_Q8_0, WF_Q8_0}, WF_K8);
 }
 
-/* ---- heads whose pairs become neighbours -------------------------------------------------------------------------------- */
+/* ---- heads whose pairs become neighbours ------------------------------------------------------------------------- */
 
 enum { HEAD = 8, ROTATED = 6 };
 static const uint32_t in_head[HEAD] = {0, 3, 1, 4, 2, 5, 6, 7}; /* three pairs, and two elements that do not turn */
@@ -357,7 +388,8 @@ static void row_of(const mixed *m, const wf_linear *l, uint32_t r, enum wf_dtype
 }
 
 /* The rows that the device has of n matrices, of which the first so many are of heads that turn. */
-static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint32_t n, uint32_t rotated, enum wf_dtype joint)
+static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint32_t n, uint32_t rotated,
+                        enum wf_dtype joint)
 {
     mixed m;
     wf_queue *q;
@@ -373,7 +405,8 @@ static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint3
     const wf_view *v = &m.weights.list[0].view;
     for (uint32_t r = 0; r < v->rows; r++) {
         row_of(&m, l, from_row(r, rotated), joint, want);
-        if (memcmp((const uint8_t *)v->buf->host + v->offset + r * each, want, each)) fail_msg("row %u of %u matrices", r, n);
+        if (memcmp((const uint8_t *)v->buf->host + v->offset + r * each, want, each))
+            fail_msg("row %u of %u matrices", r, n);
     }
     wf_queue_destroy(q);
     unmix(&m);
@@ -405,8 +438,10 @@ static void vectors_follow_their_rows(void **state)
     mixed m;
     mix_heads(&m, alike);
     const float *bias = made(&m, wf_build_stacked_bias(&m.b, qkv, 3, MIXED_ROWS));
-    const float *norm = made(&m, wf_build_rotated_vector(&m.b, "attn_q_norm", 48)), *other = made(&m, wf_build_vector(&m.b, "attn_q_norm", 48));
-    for (uint32_t i = 0; i < MIXED_ROWS; i++) assert_true(bias[i] == (i < 48 ? (float)from_row(i, 48) : i < 48 + 16 ? 0 : (float)(i - 48 - 16)));
+    const float *norm = made(&m, wf_build_rotated_vector(&m.b, "attn_q_norm", 48)),
+                *other = made(&m, wf_build_vector(&m.b, "attn_q_norm", 48));
+    for (uint32_t i = 0; i < MIXED_ROWS; i++)
+        assert_true(bias[i] == (i < 48 ? (float)from_row(i, 48) : i < 48 + 16 ? 0 : (float)(i - 48 - 16)));
     for (uint32_t i = 0; i < 48; i++) assert_true(norm[i] == (float)from_row(i, 48) && other[i] == (float)i);
     unmix(&m);
 }
@@ -463,14 +498,16 @@ static void some_files_are_used_in_place(void **state)
         model m;
         wf_dev *dev = make_wrapped(&m);
         const uint8_t *second = m.w.list[FIRST].parts[0]->data, *last = m.w.list[SMALL - 1].parts[0]->data;
-        wf_map maps[] = {{m.data, (size_t)(second - m.data), -1}, {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0]->bytes, -1}};
+        wf_map maps[] = {{m.data, (size_t)(second - m.data), -1},
+                         {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0]->bytes, -1}};
         m.file.maps = maps, m.file.n_maps = 2, refused = maps[without].data;
         upload_all(&m, dev);
         for (size_t i = 0; i < SMALL; i++) {
             const wf_view *v = &m.w.list[i].view;
             bool copied = (i >= FIRST) == without;
             assert_true(copied ? v->buf != m.w.files[!without] : v->buf == m.w.files[!without]);
-            for (size_t k = 0; k < i; k++) assert_true(v->buf != m.w.list[k].view.buf || v->offset != m.w.list[k].view.offset);
+            for (size_t k = 0; k < i; k++)
+                assert_true(v->buf != m.w.list[k].view.buf || v->offset != m.w.list[k].view.offset);
         }
         refused = NULL;
         end(&m);
@@ -502,7 +539,9 @@ static void rows_where_memory_is_short(void **state)
 static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf_graph *g)
 {
     wf_weights w = {0};
-    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp, &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w), WEFT_OK);
+    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp,
+                                    &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w),
+                     WEFT_OK);
     return w;
 }
 
@@ -539,7 +578,7 @@ static void host_memory_is_filled_in_place(void **state)
     wf_dev_close(dev);
 }
 
-/* ---- faults -------------------------------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 static weft_status attempt(const wf_null_config *config, bool *lost)
 {
@@ -568,14 +607,17 @@ static uint64_t calls_of(enum wf_null_slot slot)
 
 static void every_call_may_fail(void **state)
 {
-    static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_WRITE, WF_NULL_MARK, WF_NULL_FLUSH, WF_NULL_WAIT};
+    static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE,
+                                              WF_NULL_WRITE,      WF_NULL_MARK,         WF_NULL_FLUSH,
+                                              WF_NULL_WAIT};
     static const weft_status kinds[] = {WEFT_ERR_DEVICE, WEFT_ERR_NOMEM};
     for (size_t s = 0; s < WF_LEN(slots); s++) {
         uint64_t n = calls_of(slots[s]);
         assert_true(n > 0);
         for (uint32_t i = 1; i <= n; i++)
             for (size_t k = 0; k < WF_LEN(kinds); k++) {
-                bool lost, pinned = slots[s] == WF_NULL_BUF_CREATE && i == n && kinds[k] == WEFT_ERR_NOMEM; /* plain memory serves as well */
+                bool lost, pinned = slots[s] == WF_NULL_BUF_CREATE && i == n &&
+                                    kinds[k] == WEFT_ERR_NOMEM; /* plain memory serves as well */
                 wf_null_config config = {.slot = slots[s], .nth = i, .status = kinds[k]};
                 assert_int_equal(attempt(&config, &lost), pinned ? WEFT_OK : kinds[k]);
                 assert_int_equal(lost, kinds[k] == WEFT_ERR_DEVICE);
@@ -589,7 +631,8 @@ static void copies_that_never_end(void **state)
 {
     for (uint64_t i = 1, n = calls_of(WF_NULL_WRITE); i <= n; i++) {
         bool lost;
-        assert_int_equal(attempt(&(wf_null_config){.slot = WF_NULL_WRITE, .nth = (uint32_t)i}, &lost), WEFT_ERR_TIMEOUT);
+        assert_int_equal(attempt(&(wf_null_config){.slot = WF_NULL_WRITE, .nth = (uint32_t)i}, &lost),
+                         WEFT_ERR_TIMEOUT);
         assert_true(lost);
     }
     wf_null_configure(NULL);

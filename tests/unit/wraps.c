@@ -18,7 +18,8 @@ uint64_t __wrap_wf_now_ns(void);
 
 static bool allocation_fails(void)
 {
-    return (test_alloc_denied && test_alloc_denied()) || (atomic_load(&test_alloc_countdown) >= 0 && atomic_fetch_sub(&test_alloc_countdown, 1) == 0);
+    return (test_alloc_denied && test_alloc_denied()) ||
+           (atomic_load(&test_alloc_countdown) >= 0 && atomic_fetch_sub(&test_alloc_countdown, 1) == 0);
 }
 
 void *__wrap_malloc(size_t n)

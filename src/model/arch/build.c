@@ -1,5 +1,5 @@
-/* build: the parts that graphs of architectures consist of. The first error is kept in the builder and turns later calls into no-ops, so that
- * an architecture reads as a list of its parts. */
+/* build: the parts that graphs of architectures consist of. The first error is kept in the builder and turns later
+ * calls into no-ops, so that an architecture reads as a list of its parts. */
 #include "model/arch/build.h"
 
 #include <math.h>
@@ -18,8 +18,15 @@ static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enu
 {
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
     const wf_hparams *hp = b->hp;
-    n.p = (wf_op_params){.eps = hp->eps, .scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
-                      .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox && !b->interleave, .page_tokens = b->page_tokens, .activation = hp->gate};
+    n.p = (wf_op_params){.eps = hp->eps,
+                         .scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_dim),
+                         .n_head = hp->n_head,
+                         .n_kv_head = hp->n_kv_head,
+                         .head_dim = hp->head_dim,
+                         .n_rot = hp->n_rot,
+                         .neox = hp->neox && !b->interleave,
+                         .page_tokens = b->page_tokens,
+                         .activation = hp->gate};
     return n;
 }
 
@@ -39,7 +46,8 @@ bool wf_build_has(const wf_builder *b, const char *tensor)
 }
 
 /* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
-static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add, enum wf_dtype out)
+static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add,
+                      enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
     wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
@@ -125,7 +133,8 @@ static void rotation(const wf_builder *b, const int32_t *pools, wf_operand in[3]
 }
 
 /* One GEMM into columns [col, col + rows of the matrices) of y, after a norm of x and before a SiLU if so asked. */
-static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, wf_operand y)
+static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse,
+                   int32_t residual, wf_operand y)
 {
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
@@ -179,7 +188,8 @@ static uint32_t cols_left(const wf_builder *b, const wf_fuse *fuse, uint32_t col
     return fuse && fuse->silu ? cols / 2 : cols;
 }
 
-/* Products into neighbouring columns of y, as few as the formats of their matrices allow, named like all that they hold: "qk", "v". */
+/* Products into neighbouring columns of y, as few as the formats of their matrices allow, named like all that they
+ * hold: "qk", "v". */
 static void parts(wf_builder *b, const wf_linear *l, uint32_t n, int32_t x, const char *norm, int32_t y)
 {
     bool fused = norm && b->stack_weights;
@@ -197,7 +207,8 @@ static void parts(wf_builder *b, const wf_linear *l, uint32_t n, int32_t x, cons
     }
 }
 
-int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out)
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x,
+                         const wf_fuse *fuse, int32_t residual, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
     uint32_t cols = 0;
@@ -241,23 +252,27 @@ int32_t wf_build_embed(wf_builder *b)
     if (w < 0) return -1;
     b->embedding = w;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
-    int32_t x = gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1, b->hp->learned_positions ? WF_F32 : b->residual);
+    int32_t x = gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1,
+                       b->hp->learned_positions ? WF_F32 : b->residual);
     return b->hp->learned_positions ? add_positions(b, x) : x;
 }
 
 static int32_t kv_value(wf_builder *b, uint32_t v)
 {
     uint32_t cols = b->hp->n_kv_head * b->hp->head_dim * b->page_tokens;
-    int32_t value = wf_graph_value(b->graph, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, cols, 2 * (uint32_t)b->layer + v});
+    int32_t value = wf_graph_value(b->graph,
+                                   (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, cols, 2 * (uint32_t)b->layer + v});
     return value < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : value;
 }
 
 /* Attention of decodes or of prefill, which want other kernels, into the rows of o that are theirs. */
-static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int32_t q, const int32_t *pools, int32_t sinks, int32_t o)
+static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int32_t q, const int32_t *pools,
+                        int32_t sinks, int32_t o)
 {
     const int32_t *in = b->graph->inputs;
     wf_node attend = node_of(b, WF_OP_ATTENTION, name, rows);
-    int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
+    int32_t attend_in[] = {
+        q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
     if (b->windows >= 0 && is_local(b)) attend.in[WF_ATTENTION_WINDOWS] = WF_ALL(b->windows);
     attend.in[WF_ATTENTION_SINKS] = WF_ALL(sinks);
@@ -283,7 +298,8 @@ static int32_t attention(wf_builder *b, const char *norm, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const uint32_t q_rows = hp->n_head * hp->head_dim, kv_rows = hp->n_kv_head * hp->head_dim;
-    const wf_linear qkv[] = {{"q", "attn_q", q_rows, q_rows}, {"k", "attn_k", kv_rows, kv_rows}, {"v", "attn_v", kv_rows}};
+    const wf_linear qkv[] = {
+        {"q", "attn_q", q_rows, q_rows}, {"k", "attn_k", kv_rows, kv_rows}, {"v", "attn_v", kv_rows}};
     const wf_linear one = {"qkv", "attn_qkv", q_rows + 2 * kv_rows, q_rows + kv_rows};
     if (b->status != WEFT_OK) return -1;
     bool in_one = wf_build_has(b, one.tensor);
@@ -298,7 +314,8 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
     return attention(b, "attn_norm", x, x);
 }
 
-/* What comes between the product and RoPE forbids to fuse them. q and k stay F32 until their norm, which writes them beside v. */
+/* What comes between the product and RoPE forbids to fuse them. q and k stay F32 until their norm, which writes them
+ * beside v. */
 int32_t wf_build_attention_qk_norm(wf_builder *b, int32_t x)
 {
     const uint32_t q = b->hp->n_head * b->hp->head_dim, kv = b->hp->n_kv_head * b->hp->head_dim;
@@ -328,7 +345,8 @@ static int32_t swiglu(wf_builder *b, const char *norm, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->intermediate_size}, {"up", "ffn_up", hp->intermediate_size}};
-    const wf_linear down = {"down", "ffn_down", hp->hidden_size}, one = {"gate_up", "ffn_up", 2 * hp->intermediate_size};
+    const wf_linear down = {"down", "ffn_down", hp->hidden_size},
+                    one = {"gate_up", "ffn_up", 2 * hp->intermediate_size};
     const wf_fuse around = {.norm = norm, .silu = true};
     if (b->status != WEFT_OK) return -1;
     bool in_one = !wf_build_has(b, "ffn_gate") && hp->gate_in_up;
@@ -432,13 +450,25 @@ static int32_t windows(wf_builder *b)
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens)
 {
     if (!dev) return (wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, page_tokens};
-    return (wf_build_params){dev->act, dev->residual, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs, context, page_tokens};
+    return (wf_build_params){dev->act, dev->residual, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs,
+                             context,  page_tokens};
 }
 
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p, wf_graph *graph, wf_weights *weights)
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p,
+                           wf_graph *graph, wf_weights *weights)
 {
-    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = p->act, .residual = p->residual, .stack_weights = p->stack_weights, .context = p->context,
-                    .interleave = hp->neox && p->adjacent_pairs, .page_tokens = p->page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
+    wf_builder b = {.file = f,
+                    .hp = hp,
+                    .graph = graph,
+                    .weights = weights,
+                    .act = p->act,
+                    .residual = p->residual,
+                    .stack_weights = p->stack_weights,
+                    .context = p->context,
+                    .interleave = hp->neox && p->adjacent_pairs,
+                    .page_tokens = p->page_tokens,
+                    .layer = WF_ONCE,
+                    .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);

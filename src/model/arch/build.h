@@ -1,4 +1,5 @@
-/* build.h: what build.c, tensors.c and rope_table.c share of a wf_builder. All keep the first error in it and give -1 from then on. */
+/* build.h: what build.c, tensors.c and rope_table.c share of a wf_builder. All keep the first error in it and give -1
+ * from then on. */
 #ifndef WF_MODEL_BUILD_H
 #define WF_MODEL_BUILD_H
 
@@ -9,10 +10,13 @@ int32_t wf_build_fail(wf_builder *b, weft_status s);
 int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols);
 void wf_build_node(wf_builder *b, const wf_node *n);
 
-/* ---- tensors.c: values of the graph from tensors of the file; "<tensor>.<suffix>", in a layer "blk.<layer>.<tensor>.<suffix>" ---- */
+/* ---- tensors.c: values of the graph from tensors of the file; "<tensor>.<suffix>", in a layer
+ * "blk.<layer>.<tensor>.<suffix>" ---- */
 
-const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor, const char *suffix); /* NULL: the file has none */
-weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out); /* checked to be finite */
+const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor,
+                                    const char *suffix); /* NULL: the file has none */
+weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n,
+                                   float *out); /* checked to be finite */
 int32_t wf_build_weight(wf_builder *b, const wf_weight *w);
 int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols); /* takes `made` */
 int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n);
@@ -28,9 +32,13 @@ uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n)
 
 /* ---- rope_table.c ---- */
 
-enum wf_rope_table { WF_ROPE_NONE, WF_ROPE_LOCAL, WF_ROPE_ALL }; /* no rotation; that of layers with a window; that of the others */
-/* [context, n_rot] pairs (cos, sin), computed in double on the host, once they are uploaded: more accurate than any device's sin(), and one load per
- * row. */
+enum wf_rope_table {
+    WF_ROPE_NONE,
+    WF_ROPE_LOCAL,
+    WF_ROPE_ALL
+}; /* no rotation; that of layers with a window; that of the others */
+/* [context, n_rot] pairs (cos, sin), computed in double on the host, once they are uploaded: more accurate than any
+ * device's sin(), and one load per row. */
 int32_t wf_build_rope_table(wf_builder *b, enum wf_rope_table how);
 
 #endif

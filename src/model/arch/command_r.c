@@ -1,5 +1,6 @@
-/* command-r: Command R and Aya 23. Attention and SwiGLU both read the residual stream as it is before the block, through one LayerNorm
- * without a bias, and both are added to it. RoPE over adjacent pairs, and logits with a factor. */
+/* command-r: Command R and Aya 23. Attention and SwiGLU both read the residual stream as it is before the block,
+ * through one LayerNorm without a bias, and both are added to it. RoPE over adjacent pairs, and logits with a factor.
+ */
 #include "base/json.h"
 #include "model/model.h"
 
@@ -26,7 +27,9 @@ static weft_status read(wf_gguf *g, const wf_json *config)
     (void)g;
     bool norms = false;
     WF_TRY(wf_json_bool(config, "use_qk_norm", &norms));
-    return norms ? wf_fail(WEFT_ERR_UNSUPPORTED, "'use_qk_norm' is true, as in Command R+; weft computes this architecture without norms of q and k") : WEFT_OK;
+    return norms ? wf_fail(WEFT_ERR_UNSUPPORTED, "'use_qk_norm' is true, as in Command R+; weft computes this "
+                                                 "architecture without norms of q and k")
+                 : WEFT_OK;
 }
 
 static const wf_folder_key rows[] = {

@@ -1,12 +1,11 @@
-/* experts: the feed-forward of a mixture of experts, as nodes of the graph. A row of every value is a token, so nano-operations split
- * them as others:
+/* experts: the feed-forward of a mixture of experts, as nodes of the graph. A row of every value is a token, so
+ * nano-operations split them as others:
  *
  *   h = norm(x)                       [tokens, hidden]
- *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp: one node with the norm, if that is RMSNorm
- *   f(gate) x up                      [tokens, used x size] of each token, with the matrices of its experts: one product where both are
- *                                     of one format, else each by itself
- *   down                              [tokens, used x hidden]
- *   x + sum of down by weights        [tokens, hidden]
+ *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp: one node with the norm,
+ * if that is RMSNorm f(gate) x up                      [tokens, used x size] of each token, with the matrices of its
+ * experts: one product where both are of one format, else each by itself down                              [tokens,
+ * used x hidden] x + sum of down by weights        [tokens, hidden]
  *
  * An expert that all tokens take besides is weighed by the sigmoid of a score of its own: a router over one expert.
  */
@@ -37,7 +36,8 @@ static choice add_router(wf_builder *b, wf_node *node, uint32_t used)
 }
 
 /* Scores by that tensor, of which the `used` largest count. */
-static choice route(wf_builder *b, const char *name, const char *tensor, int32_t h, uint32_t n, uint32_t used, const wf_op_params *p)
+static choice route(wf_builder *b, const char *name, const char *tensor, int32_t h, uint32_t n, uint32_t used,
+                    const wf_op_params *p)
 {
     char scores[24];
     snprintf(scores, sizeof scores, "%s_scores", name);
@@ -50,7 +50,8 @@ static choice route(wf_builder *b, const char *name, const char *tensor, int32_t
 
 static wf_op_params router_params(const wf_hparams *hp)
 {
-    return (wf_op_params){.eps = hp->eps, .sigmoid = hp->expert_sigmoid, .normalise = hp->expert_normalise, .scale = hp->expert_scale};
+    return (wf_op_params){
+        .eps = hp->eps, .sigmoid = hp->expert_sigmoid, .normalise = hp->expert_normalise, .scale = hp->expert_scale};
 }
 
 static choice route_experts(wf_builder *b, int32_t h)
@@ -77,8 +78,10 @@ static choice norm_and_route(wf_builder *b, int32_t x, int32_t *h)
     return add_router(b, &node, hp->n_expert_used);
 }
 
-/* The product with each token's experts into y. Of two matrices, which are gate and up, the first's f times the second's. */
-static void multiply(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, uint32_t cols, int32_t ids, wf_operand y)
+/* The product with each token's experts into y. Of two matrices, which are gate and up, the first's f times the
+ * second's. */
+static void multiply(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, uint32_t cols,
+                     int32_t ids, wf_operand y)
 {
     wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GROUPED_GEMM, name, b->layer, WF_ROWS_BATCH);
     if (b->status != WEFT_OK) return;
@@ -132,7 +135,8 @@ static int32_t gate_up(wf_builder *b, int32_t h, int32_t ids)
         return y;
     }
     int32_t both = value(b, b->act, 2 * cols);
-    for (uint32_t i = 0; i < 2; i++) multiply(b, l[i].name, &l[i], 1, h, hp->hidden_size, ids, (wf_operand){both, i * cols, cols});
+    for (uint32_t i = 0; i < 2; i++)
+        multiply(b, l[i].name, &l[i], 1, h, hp->hidden_size, ids, (wf_operand){both, i * cols, cols});
     return b->status == WEFT_OK ? silu(b, both, cols) : -1;
 }
 
@@ -151,7 +155,8 @@ static int32_t chosen(wf_builder *b, int32_t h, choice c, int32_t x)
 static int32_t shared(wf_builder *b, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
-    const wf_linear gate_up[] = {{"shared_gate", "ffn_gate_shexp", hp->shared_size}, {"shared_up", "ffn_up_shexp", hp->shared_size}};
+    const wf_linear gate_up[] = {{"shared_gate", "ffn_gate_shexp", hp->shared_size},
+                                 {"shared_up", "ffn_up_shexp", hp->shared_size}};
     const wf_linear down = {"shared_down", "ffn_down_shexp", hp->hidden_size};
     const wf_fuse silu_too = {.silu = true};
     const wf_op_params p = {.sigmoid = 1, .scale = 1};

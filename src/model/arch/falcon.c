@@ -1,6 +1,7 @@
-/* falcon: Falcon 7B, 40B, 180B and Falcon 2. Attention and a feed-forward of GELU without a gate both read the residual stream as it is before
- * the block, through one LayerNorm or each through its own, and both are added to it. One matrix for q, k and v: in a folder the
- * queries of a KV head stand before it, in a GGUF file all of q stand before all of k and v. */
+/* falcon: Falcon 7B, 40B, 180B and Falcon 2. Attention and a feed-forward of GELU without a gate both read the residual
+ * stream as it is before the block, through one LayerNorm or each through its own, and both are added to it. One matrix
+ * for q, k and v: in a folder the queries of a KV head stand before it, in a GGUF file all of q stand before all of k
+ * and v. */
 #include "model/model.h"
 
 #include "base/json.h"
@@ -30,10 +31,13 @@ static void graph(wf_builder *b)
 /* Rows of a weight or elements of a bias: from q, k and v of each KV head to all q, all k and all v. */
 static weft_status regroup(wf_gguf *g, wf_gguf_tensor *t)
 {
-    uint32_t heads = wf_folder_get(g, "falcon.attention.head_count"), kv = wf_folder_get(g, "falcon.attention.head_count_kv");
-    uint64_t rows = t->n_dims > 1 ? t->dims[1] : t->dims[0], of_head = rows / (heads + 2ull * kv), each = t->bytes / WF_MAX(rows, 1u);
+    uint32_t heads = wf_folder_get(g, "falcon.attention.head_count"),
+             kv = wf_folder_get(g, "falcon.attention.head_count_kv");
+    uint64_t rows = t->n_dims > 1 ? t->dims[1] : t->dims[0], of_head = rows / (heads + 2ull * kv),
+             each = t->bytes / WF_MAX(rows, 1u);
     if (!heads || !kv || heads % kv || rows != of_head * (heads + 2ull * kv))
-        return wf_fail(WEFT_ERR_FORMAT, "%llu rows of q, k and v do not fit %u heads and %u KV heads", (unsigned long long)rows, heads, kv);
+        return wf_fail(WEFT_ERR_FORMAT, "%llu rows of q, k and v do not fit %u heads and %u KV heads",
+                       (unsigned long long)rows, heads, kv);
     uint64_t head = of_head * each, q = heads / kv;
     uint8_t *out = wf_folder_keep(g, t->data, t->bytes);
     if (!out) return WEFT_ERR_NOMEM;
@@ -64,7 +68,8 @@ static weft_status config(wf_gguf *g, const wf_json *o)
     WF_TRY(wf_json_bool(o, "parallel_attn", &parallel));
     WF_TRY(wf_json_bool(o, "alibi", &alibi));
     if (alibi) return wf_fail(WEFT_ERR_UNSUPPORTED, "'alibi' is true; weft computes rotary positions for Falcon");
-    if (!newer && !parallel) return wf_fail(WEFT_ERR_UNSUPPORTED, "'parallel_attn' is false, which weft does not compute for Falcon");
+    if (!newer && !parallel)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "'parallel_attn' is false, which weft does not compute for Falcon");
     WF_TRY(wf_json_u32(o, "num_attention_heads", &heads));
     WF_TRY(wf_json_u32(o, "hidden_size", &hidden));
     uint32_t kv = heads;
@@ -82,8 +87,10 @@ static const wf_folder_key rows[] = {
     {"layer_norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_bias biases[] = {{"attn_qkv attn_output ffn_up ffn_down", "bias"}, {"attn_norm attn_norm_2 output_norm"}, {NULL}};
-static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation", .acts = "gelu", .tied = true, .read = config};
+static const wf_folder_bias biases[] = {
+    {"attn_qkv attn_output ffn_up ffn_down", "bias"}, {"attn_norm attn_norm_2 output_norm"}, {NULL}};
+static const wf_folder_keys keys = {
+    .biases = biases, .rows = rows, .act = "activation", .acts = "gelu", .tied = true, .read = config};
 
 static const wf_mix_row down[] = {
     {WF_FILE_Q2_K, WF_Q3_K, WF_Q3_K},

@@ -37,7 +37,8 @@ weft_status wf_gemma_hparams(const wf_gguf *f, const char *arch, uint32_t layers
     hp->post_norms = true;
     WF_TRY(wf_hparams_read(f, arch, hp));
     hp->embedding_gain = sqrtf((float)hp->hidden_size);
-    if (hp->n_layer == layers_27b && !(hp->attention_scale > 0)) hp->attention_scale = 1 / sqrtf((float)hp->hidden_size / (float)hp->n_head);
+    if (hp->n_layer == layers_27b && !(hp->attention_scale > 0))
+        hp->attention_scale = 1 / sqrtf((float)hp->hidden_size / (float)hp->n_head);
     return WEFT_OK;
 }
 
@@ -47,7 +48,8 @@ weft_status wf_gemma_config(wf_gguf *g, const char *arch, const wf_json *config)
     float scalar = 256;
     const wf_json *both = wf_json_get(config, "use_bidirectional_attention");
     if (!wf_json_absent(both) && !(wf_json_is(both, WF_JSON_BOOL) && !both->b))
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "'use_bidirectional_attention' is set: tokens would attend to later ones, as in a model of embeddings, which weft does not compute");
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "'use_bidirectional_attention' is set: tokens would attend to later ones, "
+                                             "as in a model of embeddings, which weft does not compute");
     WF_TRY(wf_json_float(config, "query_pre_attn_scalar", &scalar));
     if (!(scalar > 0) || !isfinite(scalar)) return wf_fail(WEFT_ERR_FORMAT, "'query_pre_attn_scalar' is not positive");
     snprintf(k, sizeof k, "%s.attention.scale", arch);

@@ -1,5 +1,6 @@
-/* gemma2: Gemma 2. Norms before and behind each block, whose weights a folder has without the 1 that is added to them, GeGLU, embeddings
- * scaled by sqrt(width), soft caps of scores and logits, and a sliding window in every other layer, from the first on. */
+/* gemma2: Gemma 2. Norms before and behind each block, whose weights a folder has without the 1 that is added to them,
+ * GeGLU, embeddings scaled by sqrt(width), soft caps of scores and logits, and a sliding window in every other layer,
+ * from the first on. */
 #include "model/arch/gemma.h"
 #include "base/json.h"
 #include "model/model.h"
@@ -31,5 +32,11 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .biases = biases, .read = read};
+static const wf_folder_keys keys = {.rows = rows,
+                                    .act = "hidden_activation",
+                                    .acts = "gelu_pytorch_tanh",
+                                    .windows = true,
+                                    .tied = true,
+                                    .biases = biases,
+                                    .read = read};
 const wf_arch wf_arch_gemma2 = {"gemma2", "Gemma2ForCausalLM", wf_gemma_names, hparams, graph, &keys};

@@ -1,5 +1,5 @@
-/* gemma3: Gemma 3, text. As Gemma 2, but q and k are normalised head by head instead of a soft cap, five layers of six have a sliding
- * window, and these rotate with a base of their own. */
+/* gemma3: Gemma 3, text. As Gemma 2, but q and k are normalised head by head instead of a soft cap, five layers of six
+ * have a sliding window, and these rotate with a base of their own. */
 #include "model/arch/gemma.h"
 #include "base/json.h"
 #include "model/model.h"
@@ -25,7 +25,8 @@ static weft_status check_local(const wf_json *local)
     const char *type = "default";
     WF_TRY(wf_json_str(local, "rope_type", &type));
     if (!strcmp(type, "default")) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' of 'sliding_attention' is not supported (supported: default)", type);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "RoPE scaling '%.32s' of 'sliding_attention' is not supported (supported: default)", type);
 }
 
 static weft_status read(wf_gguf *g, const wf_json *config)
@@ -50,9 +51,17 @@ static const wf_folder_key rows[] = {
     {"head_dim", "attention.value_length", false, 256},
     {"sliding_window", "attention.sliding_window", false, 4096},
     {"rope_theta", "rope.freq_base", true, 1e6f},
-    {"final_logit_softcapping", "final_logit_softcapping", true, 0}, /* attn_logit_softcapping is read by transformers, too, and never used */
+    {"final_logit_softcapping", "final_logit_softcapping", true,
+     0}, /* attn_logit_softcapping is read by transformers, too, and never used */
     {NULL, NULL, false, 0},
 };
 static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .biases = biases, .read = read};
-const wf_arch wf_arch_gemma3 = {"gemma3", "Gemma3ForCausalLM Gemma3ForConditionalGeneration", wf_gemma_names, hparams, graph, &keys};
+static const wf_folder_keys keys = {.rows = rows,
+                                    .act = "hidden_activation",
+                                    .acts = "gelu_pytorch_tanh",
+                                    .windows = true,
+                                    .tied = true,
+                                    .biases = biases,
+                                    .read = read};
+const wf_arch wf_arch_gemma3 = {
+    "gemma3", "Gemma3ForCausalLM Gemma3ForConditionalGeneration", wf_gemma_names, hparams, graph, &keys};

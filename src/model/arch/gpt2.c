@@ -1,5 +1,5 @@
-/* gpt2: GPT-2. LayerNorm before blocks, learned positions instead of rotation, one matrix for q, k and v, a bias on every product, and a
- * feed-forward of GELU without a gate. A folder has its matrices transposed. */
+/* gpt2: GPT-2. LayerNorm before blocks, learned positions instead of rotation, one matrix for q, k and v, a bias on
+ * every product, and a feed-forward of GELU without a gate. A folder has its matrices transposed. */
 #include "model/model.h"
 
 #include "base/json.h"
@@ -36,7 +36,10 @@ static weft_status config(wf_gguf *g, const wf_json *o)
     WF_TRY(wf_json_bool(o, "add_cross_attention", &cross));
     if (!scaled || by_layer || cross)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is %s, which weft does not compute",
-                       !scaled ? "scale_attn_weights" : by_layer ? "scale_attn_by_inverse_layer_idx" : "add_cross_attention", scaled ? "true" : "false");
+                       !scaled    ? "scale_attn_weights"
+                       : by_layer ? "scale_attn_by_inverse_layer_idx"
+                                  : "add_cross_attention",
+                       scaled ? "true" : "false");
     WF_TRY(wf_json_u32(o, "n_embd", &hidden));
     WF_TRY(wf_json_u32(o, "n_inner", &inner));
     return wf_folder_u32(g, "gpt2.feed_forward_length", inner || hidden > UINT32_MAX / 4 ? inner : 4 * hidden);
@@ -52,6 +55,12 @@ static const wf_folder_key rows[] = {
     {"layer_norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_bias biases[] = {{"attn_qkv attn_output ffn_up ffn_down attn_norm ffn_norm output_norm"}, {NULL}};
-static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation_function", .acts = "gelu_new gelu_pytorch_tanh", .tied = true, .read = config};
+static const wf_folder_bias biases[] = {{"attn_qkv attn_output ffn_up ffn_down attn_norm ffn_norm output_norm"},
+                                        {NULL}};
+static const wf_folder_keys keys = {.biases = biases,
+                                    .rows = rows,
+                                    .act = "activation_function",
+                                    .acts = "gelu_new gelu_pytorch_tanh",
+                                    .tied = true,
+                                    .read = config};
 const wf_arch wf_arch_gpt2 = {"gpt2", "GPT2LMHeadModel", names, hparams, graph, &keys};

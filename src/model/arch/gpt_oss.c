@@ -1,8 +1,10 @@
-/* gpt-oss: gpt-oss 20B and 120B. Attention with sinks and a bias on every product, whose first layer of two has a sliding window; a mixture of
- * experts whose gate is clamped and whose weights are a softmax over the chosen experts; YaRN whose bounds are not rounded.
+/* gpt-oss: gpt-oss 20B and 120B. Attention with sinks and a bias on every product, whose first layer of two has a
+ * sliding window; a mixture of experts whose gate is clamped and whose weights are a softmax over the chosen experts;
+ * YaRN whose bounds are not rounded.
  *
- * A folder has gate and up of all experts as one tensor, their columns in turns, and matrices the other way round than GGUF. Where they are
- * quantised (MXFP4), rows stand as in GGUF, and scales beside the blocks, in which neighbours share a byte. */
+ * A folder has gate and up of all experts as one tensor, their columns in turns, and matrices the other way round than
+ * GGUF. Where they are quantised (MXFP4), rows stand as in GGUF, and scales beside the blocks, in which neighbours
+ * share a byte. */
 #include "base/json.h"
 #include "model/model.h"
 #include "model/files/safetensors.h"
@@ -37,7 +39,8 @@ static weft_status take(wf_gguf *g, const wf_gguf_tensor *t, uint64_t first, uin
 {
     bool bias = t->n_dims == 2;
     uint64_t cols = t->dims[0], rows = bias ? 1 : t->dims[1], n = bias ? t->dims[1] : t->dims[2], kept = cols / step;
-    if ((!bias && t->n_dims != 3) || cols % step || !t->bytes) return wf_fail(WEFT_ERR_FORMAT, "it is not of all experts, gate and up in turns");
+    if ((!bias && t->n_dims != 3) || cols % step || !t->bytes)
+        return wf_fail(WEFT_ERR_FORMAT, "it is not of all experts, gate and up in turns");
     size_t each = t->bytes / (cols * rows * n);
     uint8_t *to = wf_folder_keep(g, NULL, t->bytes / step);
     if (!to) return WEFT_ERR_NOMEM;
@@ -46,7 +49,8 @@ static weft_status take(wf_gguf *g, const wf_gguf_tensor *t, uint64_t first, uin
     out->dims[0] = bias ? kept : rows, out->dims[1] = bias ? n : kept;
     for (uint64_t e = 0; e < n; e++)
         for (uint64_t c = 0; c < kept; c++)
-            for (uint64_t r = 0; r < rows; r++, to += each) memcpy(to, t->data + ((e * rows + r) * cols + first + c * step) * each, each);
+            for (uint64_t r = 0; r < rows; r++, to += each)
+                memcpy(to, t->data + ((e * rows + r) * cols + first + c * step) * each, each);
     return WEFT_OK;
 }
 
@@ -93,11 +97,13 @@ static weft_status find_scales(const wf_gguf *g, const wf_gguf_tensor *t, const 
     if (!s) return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' is missing", name);
     bool fit = !strcmp(s->type, "U8") && t->n_dims == 4 && t->dims[0] == CODES && s->n_dims == 3;
     for (uint32_t i = 0; fit && i < 3; i++) fit = s->shape[i] == t->dims[3 - i];
-    return fit ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "its shape does not fit that of '%s', or has not 16 bytes last", name);
+    return fit ? WEFT_OK
+               : wf_fail(WEFT_ERR_FORMAT, "its shape does not fit that of '%s', or has not 16 bytes last", name);
 }
 
 /* Rows `first`, first + step, ... of all experts. */
-static weft_status join(wf_gguf *g, const wf_gguf_tensor *t, const wf_safetensor *scales, uint64_t first, uint64_t step, wf_gguf_tensor *out)
+static weft_status join(wf_gguf *g, const wf_gguf_tensor *t, const wf_safetensor *scales, uint64_t first, uint64_t step,
+                        wf_gguf_tensor *out)
 {
     uint64_t blocks = t->dims[1], rows = t->dims[2], kept = rows / step, size = 1 + CODES, row = blocks * t->dims[3];
     if (rows % step) return wf_fail(WEFT_ERR_FORMAT, "it has not as many rows of gate as of up");
@@ -163,7 +169,8 @@ static weft_status read(wf_gguf *g, const wf_json *config)
     WF_TRY(wf_json_float(config, "swiglu_limit", &limit));
     WF_TRY(wf_json_float(config, "swiglu_alpha", &alpha));
     if (limit != WF_SWIGLU_LIMIT || alpha != WF_SWIGLU_ALPHA)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "'swiglu_limit' is %g and 'swiglu_alpha' %g; weft computes %g and %g", limit, alpha, WF_SWIGLU_LIMIT, WF_SWIGLU_ALPHA);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "'swiglu_limit' is %g and 'swiglu_alpha' %g; weft computes %g and %g",
+                       limit, alpha, WF_SWIGLU_LIMIT, WF_SWIGLU_ALPHA);
     const wf_json *older = wf_json_get(config, "rope_scaling"), *rope = wf_json_get(config, "rope_parameters");
     if (!wf_json_is(older, WF_JSON_OBJECT) && !wf_json_is(rope, WF_JSON_OBJECT))
         return wf_fail(WEFT_ERR_FORMAT, "both 'rope_scaling' and 'rope_parameters' are missing");
@@ -181,5 +188,6 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias", true}, {"ffn_gate_inp"}, {NULL}};
-static const wf_folder_keys keys = {.biases = biases, .rows = rows, .windows = true, .quantised = "mxfp4", .read = read};
+static const wf_folder_keys keys = {
+    .biases = biases, .rows = rows, .windows = true, .quantised = "mxfp4", .read = read};
 const wf_arch wf_arch_gpt_oss = {"gpt-oss", "GptOssForCausalLM", names, hparams, graph, &keys};

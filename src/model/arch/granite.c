@@ -1,8 +1,9 @@
-/* granite: Granite 3 without experts. As llama, with factors of the embedding, of what blocks add to the residual stream, of the attention's
- * scores, and a divisor of the logits.
+/* granite: Granite 3 without experts. As llama, with factors of the embedding, of what blocks add to the residual
+ * stream, of the attention's scores, and a divisor of the logits.
  *
- * The residual stream is kept divided by its factor r: then blocks add to it as they are, and the embedding is multiplied by 1 / r
- * besides. All that reads the stream is an RMSNorm, to which only eps / r^2 tells the difference. */
+ * The residual stream is kept divided by its factor r: then blocks add to it as they are, and the embedding is
+ * multiplied by 1 / r besides. All that reads the stream is an RMSNorm, to which only eps / r^2 tells the difference.
+ */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

@@ -1,5 +1,5 @@
-/* hparams: finds the architecture of a file and reads the hyperparameters that llama-like architectures share. It checks every
- * number, so that the graph and kernels can trust them. Keys: ggml's docs/gguf.md. */
+/* hparams: finds the architecture of a file and reads the hyperparameters that llama-like architectures share. It
+ * checks every number, so that the graph and kernels can trust them. Keys: ggml's docs/gguf.md. */
 #include "model/model.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@ static const wf_arch *const archs[] = {
 #undef X
 };
 
-#define MAX_WIDTH (1u << 20) /* of any matrix dimension except the vocabulary; far above real models, far below overflow */
+#define MAX_WIDTH                                                                                                      \
+    (1u << 20) /* of any matrix dimension except the vocabulary; far above real models, far below overflow */
 
 const wf_arch *wf_arch_named(wf_str name)
 {
@@ -33,8 +34,8 @@ weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
     if ((*out = wf_arch_named(name))) return WEFT_OK;
     for (size_t i = 0; i < WF_LEN(archs); i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", archs[i]->name);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported (supported: %s)", f->path, (int)WF_MIN(name.len, 64),
-                   name.data, known);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported (supported: %s)", f->path,
+                   (int)WF_MIN(name.len, 64), name.data, known);
 }
 
 /* Is the word one of the list's? */
@@ -63,7 +64,8 @@ static const char *key(char buf[96], const char *arch, const char *name)
     return buf;
 }
 
-static weft_status read_u32(const wf_gguf *f, const char *arch, const char *name, bool required, uint32_t max, uint32_t *out)
+static weft_status read_u32(const wf_gguf *f, const char *arch, const char *name, bool required, uint32_t max,
+                            uint32_t *out)
 {
     char k[96];
     WF_TRY(wf_gguf_u32(f, key(k, arch, name), required, out));
@@ -75,7 +77,8 @@ static weft_status read_f32(const wf_gguf *f, const char *arch, const char *name
 {
     char k[96];
     WF_TRY(wf_gguf_f32(f, key(k, arch, name), required, out));
-    if (!isfinite(*out) || *out <= 0) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want a positive number", f->path, k, *out);
+    if (!isfinite(*out) || *out <= 0)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want a positive number", f->path, k, *out);
     return WEFT_OK;
 }
 
@@ -107,7 +110,9 @@ static weft_status read_cap(const wf_gguf *f, const char *arch, const char *name
 {
     char k[96];
     WF_TRY(wf_gguf_f32(f, key(k, arch, name), false, out));
-    return isfinite(*out) && *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want 0 or a positive number", f->path, k, *out);
+    return isfinite(*out) && *out >= 0
+               ? WEFT_OK
+               : wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want 0 or a positive number", f->path, k, *out);
 }
 
 /* What keeps what the architecture has set, unless the file says otherwise. */
@@ -115,7 +120,8 @@ static weft_status read_attention(const wf_gguf *f, const char *arch, wf_hparams
 {
     char k[96];
     WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.sliding_window"), false, &hp->window));
-    if (hp->window > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %u, want at most %d", f->path, k, hp->window, INT32_MAX);
+    if (hp->window > INT32_MAX)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %u, want at most %d", f->path, k, hp->window, INT32_MAX);
     WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.sliding_window_pattern"), false, &hp->window_period));
     WF_TRY(wf_hparams_factor(f, arch, "attention.scale", &hp->attention_scale));
     WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.longest_context"), false, &hp->longest_context));
@@ -130,7 +136,8 @@ static weft_status read_rope(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_f32(f, arch, "rope.freq_base", false, &hp->rope_base));
     hp->n_rot = hp->head_dim;
     WF_TRY(read_u32(f, arch, "rope.dimension_count", false, hp->head_dim, &hp->n_rot));
-    if (hp->n_rot % 2) return wf_fail(WEFT_ERR_FORMAT, "%s: %s.rope.dimension_count %u is odd", f->path, arch, hp->n_rot);
+    if (hp->n_rot % 2)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.rope.dimension_count %u is odd", f->path, arch, hp->n_rot);
     char k[96];
     wf_str type = {"none", 4};
     hp->rope_factor = 1;
@@ -156,7 +163,9 @@ static weft_status read_gating(const wf_gguf *f, const char *arch, wf_hparams *h
     uint32_t gating = 1;
     hp->expert_scale = 1;
     WF_TRY(wf_gguf_u32(f, key(k, arch, "expert_gating_func"), false, &gating));
-    if (gating != 1 && gating != 2) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u, which weft does not know (1: softmax, 2: sigmoid)", f->path, k, gating);
+    if (gating != 1 && gating != 2)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u, which weft does not know (1: softmax, 2: sigmoid)", f->path,
+                       k, gating);
     hp->expert_sigmoid = gating == 2;
     WF_TRY(wf_gguf_bool(f, key(k, arch, "expert_weights_norm"), false, &hp->expert_normalise));
     return read_f32(f, arch, "expert_weights_scale", false, &hp->expert_scale);
@@ -174,21 +183,26 @@ static weft_status read_experts(const wf_gguf *f, const char *arch, wf_hparams *
     hp->expert_size = hp->intermediate_size;
     WF_TRY(read_u32(f, arch, "expert_feed_forward_length", false, MAX_WIDTH / 2, &hp->expert_size));
     hp->shared_size = hp->expert_shared ? hp->intermediate_size : 0;
-    if (hp->expert_shared) WF_TRY(read_u32(f, arch, "expert_shared_feed_forward_length", false, MAX_WIDTH / 2, &hp->shared_size));
+    if (hp->expert_shared)
+        WF_TRY(read_u32(f, arch, "expert_shared_feed_forward_length", false, MAX_WIDTH / 2, &hp->shared_size));
     uint64_t widest = WF_MAX(hp->expert_size, hp->hidden_size);
     if (2 * widest * hp->n_expert > UINT32_MAX || 2 * widest * hp->n_expert_used > UINT32_MAX)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u experts of %u are more than weft can run", f->path, hp->n_expert, hp->expert_size);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u experts of %u are more than weft can run", f->path, hp->n_expert,
+                       hp->expert_size);
     return read_gating(f, arch, hp);
 }
 
 weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
-    if (!f->n_tensors) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s holds a vocabulary only, no weights: it can tokenize, not write", f->path);
+    if (!f->n_tensors)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s holds a vocabulary only, no weights: it can tokenize, not write",
+                       f->path);
     WF_TRY(read_u32(f, arch, "block_count", true, (uint32_t)WF_MIN(f->n_tensors, 4096), &hp->n_layer));
     WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->hidden_size));
     WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->intermediate_size));
     WF_TRY(read_u32(f, arch, "context_length", true, 1u << 24, &hp->context));
-    WF_TRY(read_f32(f, arch, hp->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", true, &hp->eps));
+    WF_TRY(read_f32(f, arch, hp->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", true,
+                    &hp->eps));
     WF_TRY(read_u32(f, arch, "attention.head_count", true, 65536, &hp->n_head));
     hp->n_kv_head = hp->n_head;
     WF_TRY(read_u32(f, arch, "attention.head_count_kv", false, hp->n_head, &hp->n_kv_head));
@@ -214,8 +228,12 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_attention(f, arch, hp));
     WF_TRY(read_experts(f, arch, hp));
     const wf_gguf_tensor *embd = wf_gguf_tensor_find(f, "token_embd.weight");
-    if (!embd) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing%s", f->path, f->n_tensors ? "" : " (this is a vocabulary without a model)");
-    if (embd->dims[1] < 1 || embd->dims[1] > 1u << 24) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %llu rows", f->path, (unsigned long long)embd->dims[1]);
+    if (!embd)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing%s", f->path,
+                       f->n_tensors ? "" : " (this is a vocabulary without a model)");
+    if (embd->dims[1] < 1 || embd->dims[1] > 1u << 24)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %llu rows", f->path,
+                       (unsigned long long)embd->dims[1]);
     hp->n_vocab = (uint32_t)embd->dims[1];
     return WEFT_OK;
 }

@@ -1,6 +1,6 @@
-/* llama: Llama 1 to 3.3, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama; with experts Mixtral. Pre-norm blocks
- * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward, or a
- * mixture of them. */
+/* llama: Llama 1 to 3.3, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama; with experts Mixtral. Pre-norm
+ * blocks with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a
+ * SwiGLU feed-forward, or a mixture of them. */
 #include "model/model.h"
 #include "model/files/recipe.h"
 
@@ -18,7 +18,8 @@ static void graph(wf_builder *b)
 
 static const wf_folder_key rows[] = {
     {"sliding_window", "attention.sliding_window", false, 4096, WF_NULL_IS_NONE, "MistralForCausalLM"},
-    {"sliding_window", "attention.sliding_window", false, 0, WF_NULL_IS_MISSING, "MixtralForCausalLM"}, /* Llama ignores it, as copies of Mistral's config.json have it */
+    {"sliding_window", "attention.sliding_window", false, 0, WF_NULL_IS_MISSING,
+     "MixtralForCausalLM"}, /* Llama ignores it, as copies of Mistral's config.json have it */
     {"rope_theta", "rope.freq_base", true, 1e6f, WF_NULL_IS_MISSING, "MixtralForCausalLM"},
     {NULL, NULL, false, 0},
 };
@@ -36,4 +37,5 @@ static const wf_folder_name names[] = { /* Mixtral's */
     {NULL, NULL},
 };
 static const wf_mix mix = {.large_layers = 80, .large_shares = true}; /* Llama 2 and 3; Llama 1 has as many */
-const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", names, hparams, graph, &keys, &mix};
+const wf_arch wf_arch_llama = {
+    "llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", names, hparams, graph, &keys, &mix};

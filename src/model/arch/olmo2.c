@@ -1,5 +1,5 @@
-/* olmo2: OLMo 2. As llama, with norms behind attention and feed-forward instead of before them, and of all of q and all of k, before RoPE, whose
- * pairs are half a head apart. */
+/* olmo2: OLMo 2. As llama, with norms behind attention and feed-forward instead of before them, and of all of q and all
+ * of k, before RoPE, whose pairs are half a head apart. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

@@ -1,5 +1,6 @@
-/* opt: OPT. llama.cpp has no files of it, so they are folders, or what weft converts. LayerNorm before blocks, learned positions instead of rotation,
- * whose table begins with two rows that no token has, a bias on every product, and a feed-forward of ReLU without a gate. */
+/* opt: OPT. llama.cpp has no files of it, so they are folders, or what weft converts. LayerNorm before blocks, learned
+ * positions instead of rotation, whose table begins with two rows that no token has, a bias on every product, and a
+ * feed-forward of ReLU without a gate. */
 #include "model/model.h"
 
 #include "base/json.h"
@@ -21,7 +22,8 @@ static weft_status skip_two(wf_gguf *g, wf_gguf_tensor *t)
 {
     enum { UNUSED = 2 };
     (void)g;
-    if (t->dims[1] <= UNUSED) return wf_fail(WEFT_ERR_FORMAT, "the table of positions has only %llu rows", (unsigned long long)t->dims[1]);
+    if (t->dims[1] <= UNUSED)
+        return wf_fail(WEFT_ERR_FORMAT, "the table of positions has only %llu rows", (unsigned long long)t->dims[1]);
     uint64_t skipped = t->bytes / t->dims[1] * UNUSED;
     t->data += skipped, t->offset += skipped, t->bytes -= skipped;
     t->dims[1] -= UNUSED;
@@ -45,11 +47,16 @@ static weft_status config(wf_gguf *g, const wf_json *o)
     bool before = true;
     uint32_t hidden = 0;
     WF_TRY(wf_json_bool(o, "do_layer_norm_before", &before));
-    if (!before) return wf_fail(WEFT_ERR_UNSUPPORTED, "'do_layer_norm_before' is false; weft computes norms before blocks (OPT of any size but 350M)");
+    if (!before)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "'do_layer_norm_before' is false; weft computes norms before blocks (OPT of any size but 350M)");
     WF_TRY(wf_json_u32(o, "hidden_size", &hidden));
     uint32_t embedding = hidden;
     WF_TRY(wf_json_u32(o, "word_embed_proj_dim", &embedding));
-    if (embedding != hidden) return wf_fail(WEFT_ERR_UNSUPPORTED, "'word_embed_proj_dim' is %u and 'hidden_size' %u; weft projects no embeddings", embedding, hidden);
+    if (embedding != hidden)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "'word_embed_proj_dim' is %u and 'hidden_size' %u; weft projects no embeddings", embedding,
+                       hidden);
     return wf_folder_f32(g, "opt.attention.layer_norm_epsilon", 1e-5f); /* PyTorch's, for the file has none */
 }
 
@@ -58,6 +65,9 @@ static const wf_folder_key rows[] = {
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES " ffn_up ffn_down", "enable_bias", true}, {"attn_norm ffn_norm output_norm", "layer_norm_elementwise_affine", true}, {NULL}};
-static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "activation_function", .acts = "relu", .tied = true, .read = config};
+static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES " ffn_up ffn_down", "enable_bias", true},
+                                        {"attn_norm ffn_norm output_norm", "layer_norm_elementwise_affine", true},
+                                        {NULL}};
+static const wf_folder_keys keys = {
+    .biases = biases, .rows = rows, .act = "activation_function", .acts = "relu", .tied = true, .read = config};
 const wf_arch wf_arch_opt = {"opt", "OPTForCausalLM", names, hparams, graph, &keys};

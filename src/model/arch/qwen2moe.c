@@ -1,5 +1,5 @@
-/* qwen2moe: Qwen 1.5 and 2 with experts. As qwen2, but each token takes a few of many experts, whose weights need not add up to one, and
- * besides them one that all tokens take, gated by a sigmoid. */
+/* qwen2moe: Qwen 1.5 and 2 with experts. As qwen2, but each token takes a few of many experts, whose weights need not
+ * add up to one, and besides them one that all tokens take, gated by a sigmoid. */
 #include "model/arch/qwen.h"
 #include "model/model.h"
 
@@ -20,7 +20,8 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_bias biases[] = {{"attn_q attn_k attn_v", "qkv_bias", true}, {NULL}};
-static const wf_folder_keys keys = {.biases = biases, .rows = rows, .early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config};
+static const wf_folder_keys keys = {
+    .biases = biases, .rows = rows, .early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config};
 static const wf_folder_name names[] = {
     {"model.layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
     {"model.layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},

@@ -1,5 +1,5 @@
-/* qwen3: Qwen 3 without experts. As qwen2, but q and k are normalised head by head before RoPE, nothing has a bias, and heads
- * may be larger than their share of the hidden size. */
+/* qwen3: Qwen 3 without experts. As qwen2, but q and k are normalised head by head before RoPE, nothing has a bias, and
+ * heads may be larger than their share of the hidden size. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

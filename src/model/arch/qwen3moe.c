@@ -1,5 +1,5 @@
-/* qwen3moe: Qwen 3 with experts. As qwen3, but each token takes a few of many experts; their weights add up to one where the model says
- * so, which all that are published do. */
+/* qwen3moe: Qwen 3 with experts. As qwen3, but each token takes a few of many experts; their weights add up to one
+ * where the model says so, which all that are published do. */
 #include "model/arch/qwen.h"
 #include "model/model.h"
 
@@ -17,5 +17,6 @@ static void graph(wf_builder *b)
 }
 
 static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {NULL}};
-static const wf_folder_keys keys = {.early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config, .biases = biases};
+static const wf_folder_keys keys = {
+    .early_windows = true, .window = WF_QWEN_WINDOW, .read = wf_qwen_moe_config, .biases = biases};
 const wf_arch wf_arch_qwen3moe = {"qwen3moe", "Qwen3MoeForCausalLM", NULL, hparams, graph, &keys};

@@ -1,4 +1,5 @@
-/* rope_table: how far each pair turns from position to position, by the base, the factors of a file, linear scaling and YaRN. */
+/* rope_table: how far each pair turns from position to position, by the base, the factors of a file, linear scaling and
+ * YaRN. */
 #include "model/arch/build.h"
 
 #include <math.h>
@@ -12,12 +13,13 @@ static weft_status decode_rope_factors(wf_builder *b, const char *name, float *f
     if (!t) return WEFT_OK;
     WF_TRY(wf_build_decode_vector(b, t, pairs, factors));
     for (uint32_t i = 0; i < pairs; i++)
-        if (factors[i] == 0) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' holds a zero at %u", b->file->path, name, i);
+        if (factors[i] == 0)
+            return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' holds a zero at %u", b->file->path, name, i);
     return WEFT_OK;
 }
 
-/* Llama 3.1 has one list of factors. Phi has two: one for contexts as long as the model had first, one for longer ones; the one that counts is
- * read last. */
+/* Llama 3.1 has one list of factors. Phi has two: one for contexts as long as the model had first, one for longer ones;
+ * the one that counts is read last. */
 static weft_status read_rope_factors(wf_builder *b, float *factors)
 {
     static const char *const lists[] = {"rope_factors_long.weight", "rope_factors_short.weight"};
@@ -63,7 +65,10 @@ int32_t wf_build_rope_table(wf_builder *b, enum wf_rope_table how)
     if (s == WEFT_OK) *rope = (wf_rope){pairs, how == WF_ROPE_ALL && hp->rope_gain > 0 ? hp->rope_gain : 1};
     for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) rope->step[i] = rope_step(hp, how, factors, i);
     free(factors);
-    int32_t v = s == WEFT_OK ? wf_build_weight(b, &(wf_weight){.rope = rope, .dtype = WF_F32, .rows = b->context, .cols = hp->n_rot}) : wf_build_fail(b, s);
+    int32_t v = s == WEFT_OK
+                    ? wf_build_weight(
+                          b, &(wf_weight){.rope = rope, .dtype = WF_F32, .rows = b->context, .cols = hp->n_rot})
+                    : wf_build_fail(b, s);
     if (v < 0) free(rope);
     return v;
 }

@@ -31,7 +31,8 @@ static weft_status config(wf_gguf *g, const wf_json *o)
     for (uint32_t i = 0; list && i < layers; i++)
         if (!wf_json_is(wf_json_at(list, i), WF_JSON_INT) ||
             (wf_json_int(wf_json_at(list, i)) != 0) != (!step || (i + 1) % step != 0))
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "'no_rope_layers' is not every layer but each %uth, as 'no_rope_layer_interval' says", step);
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "'no_rope_layers' is not every layer but each %uth, as 'no_rope_layer_interval' says", step);
     return wf_folder_u32(g, "smollm3.rope.unrotated_step", step);
 }
 
@@ -40,5 +41,6 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"}, {WF_MLP_BIASES, "mlp_bias"}, {NULL}};
-static const wf_folder_keys keys = {.rows = rows, .early_windows = true, .tied = true, .read = config, .biases = biases};
+static const wf_folder_keys keys = {
+    .rows = rows, .early_windows = true, .tied = true, .read = config, .biases = biases};
 const wf_arch wf_arch_smollm3 = {"smollm3", "SmolLM3ForCausalLM", NULL, hparams, graph, &keys};

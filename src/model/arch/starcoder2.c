@@ -1,4 +1,5 @@
-/* starcoder2: StarCoder 2. As llama, with LayerNorm, a bias on every product, and a feed-forward of GELU without a gate. */
+/* starcoder2: StarCoder 2. As llama, with LayerNorm, a bias on every product, and a feed-forward of GELU without a
+ * gate. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
@@ -25,6 +26,12 @@ static const wf_folder_key rows[] = {
     {"sliding_window", "attention.sliding_window", false, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES " ffn_up ffn_down", "use_bias", true}, {"attn_norm ffn_norm output_norm"}, {NULL}};
-static const wf_folder_keys keys = {.biases = biases, .rows = rows, .act = "hidden_act", .acts = "gelu_pytorch_tanh gelu_new", .windows = true, .tied = true};
+static const wf_folder_bias biases[] = {
+    {WF_ATTENTION_BIASES " ffn_up ffn_down", "use_bias", true}, {"attn_norm ffn_norm output_norm"}, {NULL}};
+static const wf_folder_keys keys = {.biases = biases,
+                                    .rows = rows,
+                                    .act = "hidden_act",
+                                    .acts = "gelu_pytorch_tanh gelu_new",
+                                    .windows = true,
+                                    .tied = true};
 const wf_arch wf_arch_starcoder2 = {"starcoder2", "Starcoder2ForCausalLM", names, hparams, graph, &keys};

@@ -1,4 +1,5 @@
-/* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices share their input. */
+/* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices
+ * share their input. */
 #include "model/arch/build.h"
 #include "model/files/folder.h"
 
@@ -31,8 +32,9 @@ const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor, con
 static weft_status check_stack(const wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
 {
     if (t->dims[0] == cols && t->dims[1] == rows && t->dims[2] == n && t->dims[3] == 1) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu, %llu], want [%u, %u, %u]", b->file->path, (int)t->name.len, t->name.data,
-                   (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], cols, rows, n);
+    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu, %llu], want [%u, %u, %u]", b->file->path,
+                   (int)t->name.len, t->name.data, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                   (unsigned long long)t->dims[2], cols, rows, n);
 }
 
 /* Checks shape (n > 1: of n matrices) and type, and marks the tensor as used. */
@@ -43,12 +45,15 @@ static weft_status check_tensors(wf_builder *b, const wf_gguf_tensor *t, uint32_
     int len = (int)t->name.len;
     if (n > 1) WF_TRY(check_stack(b, t, rows, cols, n));
     else if (t->dims[2] != 1 || t->dims[3] != 1)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len, t->name.data, cols, rows);
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len,
+                       t->name.data, cols, rows);
     else if (t->dims[0] != cols || t->dims[1] != rows)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s'%s is [%llu, %llu], want [%u, %u]", path, len, t->name.data, wf_folder_their_name(b->file, t->name, buf),
-                       (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s'%s is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
+                       wf_folder_their_name(b->file, t->name, buf), (unsigned long long)t->dims[0],
+                       (unsigned long long)t->dims[1], cols, rows);
     if (t->dtype < 0 || t->dtype == WF_I32)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads %s (requantise the model)",
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "%s: tensor '%.*s' has type %s, which weft does not read; it reads %s (requantise the model)",
                        path, len, t->name.data, wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
     b->used[t - b->file->tensors] = 1;
     return WEFT_OK;
@@ -68,7 +73,8 @@ int32_t wf_build_weight(wf_builder *b, const wf_weight *w)
 /* F32 values computed on the host; takes ownership of `made`. */
 int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols)
 {
-    int32_t v = made ? wf_build_weight(b, &(wf_weight){.made = made, .dtype = WF_F32, .rows = rows, .cols = cols}) : wf_build_fail(b, WEFT_ERR_NOMEM);
+    int32_t v = made ? wf_build_weight(b, &(wf_weight){.made = made, .dtype = WF_F32, .rows = rows, .cols = cols})
+                     : wf_build_fail(b, WEFT_ERR_NOMEM);
     if (v < 0) free(made);
     return v;
 }
@@ -77,7 +83,8 @@ static weft_status check_finite(const wf_builder *b, const wf_gguf_tensor *t, co
 {
     for (uint32_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' holds a value that is not finite at %u", b->file->path, (int)t->name.len, t->name.data, i);
+            return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' holds a value that is not finite at %u", b->file->path,
+                           (int)t->name.len, t->name.data, i);
     return WEFT_OK;
 }
 
@@ -117,7 +124,8 @@ static weft_status reorder(const wf_pairs *p, float *x, uint32_t n)
 static weft_status missing(const wf_builder *b, const char *name)
 {
     char buf[256];
-    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s'%s is missing", b->file->path, name, wf_folder_their_name(b->file, (wf_str){name, strlen(name)}, buf));
+    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s'%s is missing", b->file->path, name,
+                   wf_folder_their_name(b->file, (wf_str){name, strlen(name)}, buf));
 }
 
 static int32_t build_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n, wf_pairs order)
@@ -217,14 +225,16 @@ static stack stack_of(const wf_gguf_tensor *t)
     return (stack){wf_joint_of((enum wf_dtype)t->dtype), weights_of(t), t->bytes};
 }
 
-/* A wider format is read with each token. Two launches less of a layer are worth about as much as reading 40 MB: an H200 saved 8 us where queries, keys
- * and values of Mixtral joined, 9 MB wider, and reads 28 MB in that time. */
+/* A wider format is read with each token. Two launches less of a layer are worth about as much as reading 40 MB: an
+ * H200 saved 8 us where queries, keys and values of Mixtral joined, 9 MB wider, and reads 28 MB in that time. */
 static bool can_stack(const wf_builder *b, stack *s, const wf_gguf_tensor *t)
 {
     enum { WIDENED_BY = 40 << 20 };
     stack with = {s->of, s->weights + weights_of(t), s->bytes + t->bytes};
     if (!can_join(b, t, &with.of)) return false;
-    if (with.of.dtype != (enum wf_dtype)t->dtype && wf_dtype_bytes(with.of.dtype, with.weights) > with.bytes + WIDENED_BY) return false;
+    if (with.of.dtype != (enum wf_dtype)t->dtype &&
+        wf_dtype_bytes(with.of.dtype, with.weights) > with.bytes + WIDENED_BY)
+        return false;
     *s = with;
     return true;
 }
@@ -238,8 +248,8 @@ static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t r
     if (b->status != WEFT_OK) return;
     weft_status s = t ? check_tensor(b, t, rows, w->cols) : missing(b, name);
     if (s == WEFT_OK && !can_join_parts(b, w, t))
-        s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
-                    wf_dtypes[w->parts[0]->dtype].name);
+        s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name,
+                    wf_dtypes[t->dtype].name, wf_dtypes[w->parts[0]->dtype].name);
     if (s == WEFT_OK) w->parts[w->n_parts++] = t;
     else wf_build_fail(b, s);
 }
@@ -305,7 +315,8 @@ static weft_status decode_experts(wf_builder *b, const wf_linear *l, uint32_t ev
     float *x = wf_calloc(n, sizeof *x);
     if (!x) return WEFT_ERR_NOMEM;
     wf_dtypes[t->dtype].decode(t->data, x, n);
-    for (uint32_t e = 0; e < experts; e++) memcpy(out + (size_t)e * every, x + (size_t)e * l->rows, l->rows * sizeof *x);
+    for (uint32_t e = 0; e < experts; e++)
+        memcpy(out + (size_t)e * every, x + (size_t)e * l->rows, l->rows * sizeof *x);
     weft_status s = check_finite(b, t, x, n);
     free(x);
     return s;

@@ -1,5 +1,5 @@
-/* config: config.json of a folder as metadata under GGUF's keys. What would change the numbers and is not known is refused by name.
- * Keys and their defaults: transformers' configuration classes. */
+/* config: config.json of a folder as metadata under GGUF's keys. What would change the numbers and is not known is
+ * refused by name. Keys and their defaults: transformers' configuration classes. */
 #include "model/files/folder.h"
 #include "base/json.h"
 #include "model/model.h"
@@ -77,11 +77,13 @@ static weft_status copy_numbers(const reader *r)
     for (size_t i = 0; i < WF_LEN(rows); i++)
         if (!own_row(r, rows[i].ours)) WF_TRY(copy_number(r, r->config, &rows[i]));
     for (const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL; row && row->ours; row++)
-        if (own_row(r, row->ours) == row && strcmp(row->ours, context_row.ours) && strcmp(row->ours, theta_row.ours)) WF_TRY(copy_number(r, r->config, row));
+        if (own_row(r, row->ours) == row && strcmp(row->ours, context_row.ours) && strcmp(row->ours, theta_row.ours))
+            WF_TRY(copy_number(r, r->config, row));
     return WEFT_OK;
 }
 
-/* Has one of the layers a sliding window? Qwen 2 and SmolLM 3 say so by keys of their own, of which use_sliding_window is false where it is missing. */
+/* Has one of the layers a sliding window? Qwen 2 and SmolLM 3 say so by keys of their own, of which use_sliding_window
+ * is false where it is missing. */
 static weft_status has_local(const reader *r, uint32_t *window, bool *out)
 {
     uint32_t first = 28, layers = 1;
@@ -112,7 +114,10 @@ static weft_status copy_context(const reader *r)
     WF_TRY(has_local(r, &window, &local));
     if (!context) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing or 0", row->theirs);
     if (local && !(r->arch->keys && r->arch->keys->windows) && window < context) {
-        wf_log(WEFT_LOG_WARN, "layers of the model attend to the last %u tokens (sliding_window), which weft does not compute for %s: its context of %u is cut to that", window, r->arch->name, context);
+        wf_log(WEFT_LOG_WARN,
+               "layers of the model attend to the last %u tokens (sliding_window), which weft does not compute for %s: "
+               "its context of %u is cut to that",
+               window, r->arch->name, context);
         context = window;
         WF_TRY(wf_folder_u32(r->g, key(r, k, "attention.longest_context"), window));
     }
@@ -126,11 +131,14 @@ static weft_status period_of(const wf_json *list, uint32_t *period)
     for (size_t i = 0; i < list->n; i++) {
         const char *name = wf_json_text(wf_json_at(list, i));
         if (!name || !wf_listed("full_attention sliding_attention", name))
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "'layer_types' has '%.32s'; weft knows full_attention and sliding_attention", name ? name : "what is no name");
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "'layer_types' has '%.32s'; weft knows full_attention and sliding_attention",
+                           name ? name : "what is no name");
         bool full = *name == 'f';
         if (full && !*period) *period = (uint32_t)i + 1;
         if (full != (*period && (i + 1) % *period == 0))
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "'layer_types' does not have full_attention every so many layers, at %zu", i);
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "'layer_types' does not have full_attention every so many layers, at %zu", i);
     }
     return WEFT_OK;
 }
@@ -169,8 +177,8 @@ static weft_status copy_normalise(const reader *r)
 
 /* ---- rotation -------------------------------------------------------------------------------------- */
 
-/* Llama 3.1 divides the low frequencies by a factor and leaves the high ones alone, with a smooth passage between (transformers'
- * modeling_rope_utils.py). */
+/* Llama 3.1 divides the low frequencies by a factor and leaves the high ones alone, with a smooth passage between
+ * (transformers' modeling_rope_utils.py). */
 static double llama3_factor(double frequency, double factor, double low, double high, double old)
 {
     double length = 2 * M_PI / frequency;
@@ -183,7 +191,9 @@ static double llama3_factor(double frequency, double factor, double low, double 
 static weft_status positive(const wf_json *o, const char *name, float *out)
 {
     WF_TRY(wf_json_float(o, name, out));
-    return isfinite(*out) && *out > 0 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is missing or not positive", name);
+    return isfinite(*out) && *out > 0
+               ? WEFT_OK
+               : wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is missing or not positive", name);
 }
 
 /* Of the part that rotates. */
@@ -195,7 +205,9 @@ static weft_status head_pairs(const reader *r, uint32_t *pairs)
     WF_TRY(wf_json_u32(r->config, "head_dim", &dim));
     if (!dim && heads) dim = hidden / heads;
     *pairs = (uint32_t)(dim * r->rotated) / 2;
-    return *pairs && *pairs <= MAX_PAIRS ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
+    return *pairs && *pairs <= MAX_PAIRS
+               ? WEFT_OK
+               : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
 }
 
 static weft_status read_llama3(const reader *r, const wf_json *o, float base)
@@ -209,7 +221,8 @@ static weft_status read_llama3(const reader *r, const wf_json *o, float base)
                     "original_max_position_embeddings", &old));
     if (!(low < high)) return wf_fail(WEFT_ERR_FORMAT, "'low_freq_factor' is not below 'high_freq_factor'");
     WF_TRY(head_pairs(r, &pairs));
-    for (uint32_t i = 0; i < pairs; i++) values[i] = (float)llama3_factor(pow(base, -(double)i / pairs), factor, low, high, old);
+    for (uint32_t i = 0; i < pairs; i++)
+        values[i] = (float)llama3_factor(pow(base, -(double)i / pairs), factor, low, high, old);
     *r->n_rope = pairs;
     *r->rope = wf_folder_keep(r->g, values, pairs * sizeof *values);
     return *r->rope ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -269,10 +282,16 @@ static weft_status push_factors(const reader *r, const wf_json *o, const char *t
         return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is not a list of %u numbers", theirs, pairs);
     for (uint32_t i = 0; i < pairs; i++) {
         values[i] = (float)wf_json_number(wf_json_at(list, i));
-        if (!(values[i] > 0) || !isfinite(values[i])) return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling has no positive number at %u", theirs, i);
+        if (!(values[i] > 0) || !isfinite(values[i]))
+            return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling has no positive number at %u", theirs, i);
     }
-    wf_gguf_tensor t = {.name = {ours, strlen(ours)}, .n_dims = 1, .dims = {pairs, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
-                        .data = wf_folder_keep(r->g, values, pairs * sizeof *values), .bytes = pairs * sizeof *values};
+    wf_gguf_tensor t = {.name = {ours, strlen(ours)},
+                        .n_dims = 1,
+                        .dims = {pairs, 1, 1, 1},
+                        .ggml_type = wf_dtypes[WF_F32].ggml,
+                        .dtype = WF_F32,
+                        .data = wf_folder_keep(r->g, values, pairs * sizeof *values),
+                        .bytes = pairs * sizeof *values};
     return t.data ? wf_folder_push(r->g, &t) : WEFT_ERR_NOMEM;
 }
 
@@ -300,8 +319,8 @@ static weft_status copy_rotated(const reader *r)
     return wf_folder_u32(r->g, key(r, k, "rope.dimension_count"), 2 * pairs);
 }
 
-/* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation, and where both are there, as in folders to
- * which it was added for a longer context, it counts, as there. */
+/* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation,
+ * and where both are there, as in folders to which it was added for a longer context, it counts, as there. */
 static weft_status read_rope(const reader *r)
 {
     const wf_json *o, *newer;
@@ -327,7 +346,8 @@ static weft_status read_rope(const reader *r)
     if (!strcmp(type, "llama3")) return read_llama3(r, o, base);
     if (!strcmp(type, "yarn")) return read_yarn(r, o);
     if (!strcmp(type, "longrope") || !strcmp(type, "su")) return read_longrope(r, o);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' is not supported (supported: default, linear, llama3, yarn, longrope)", type);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "RoPE scaling '%.32s' is not supported (supported: default, linear, llama3, yarn, longrope)", type);
 }
 
 /* ---- what weft has no place for ---------------------------------------------------------------------- */
@@ -345,8 +365,11 @@ static weft_status check_quantisation(const reader *r)
         WF_TRY(wf_json_str(o, "quant_method", &method));
         const wf_folder_keys *own = r->arch->keys;
         if (own && own->quantised && wf_listed(own->quantised, method)) continue;
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "the weights are quantised (%s: %.32s), which weft does not read; take the folder of the unquantised model, "
-                       "which `weft convert` can quantise, or a GGUF file", keys[i], method);
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "the weights are quantised (%s: %.32s), which weft does not read; take the folder of the "
+                       "unquantised model, "
+                       "which `weft convert` can quantise, or a GGUF file",
+                       keys[i], method);
     }
     return WEFT_OK;
 }
@@ -354,7 +377,8 @@ static weft_status check_quantisation(const reader *r)
 static weft_status check_activation(const reader *r)
 {
     const wf_folder_keys *own = r->arch->keys;
-    const char *key = own && own->act ? own->act : "hidden_act", *known = own && own->acts ? own->acts : "silu swish", *act = NULL;
+    const char *key = own && own->act ? own->act : "hidden_act", *known = own && own->acts ? own->acts : "silu swish",
+               *act = NULL;
     WF_TRY(wf_json_str(r->config, key, &act));
     if (!act || wf_listed(known, act)) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is '%.32s'; weft computes %s for this architecture", key, act, known);
@@ -368,8 +392,12 @@ static weft_status check_rotated(reader *r)
     WF_TRY(wf_json_object(r->config, "rope_parameters", &rope));
     if (rope) WF_TRY(wf_json_float(rope, "partial_rotary_factor", &r->rotated));
     bool partial = r->arch->keys && r->arch->keys->partial;
-    if (r->rotated != 1 && !partial) return wf_fail(WEFT_ERR_UNSUPPORTED, "'partial_rotary_factor' is %g; weft rotates whole heads in this architecture", r->rotated);
-    return r->rotated > 0 && r->rotated <= 1 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'partial_rotary_factor' is %g, want more than 0 and at most 1", r->rotated);
+    if (r->rotated != 1 && !partial)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "'partial_rotary_factor' is %g; weft rotates whole heads in this architecture", r->rotated);
+    return r->rotated > 0 && r->rotated <= 1
+               ? WEFT_OK
+               : wf_fail(WEFT_ERR_FORMAT, "'partial_rotary_factor' is %g, want more than 0 and at most 1", r->rotated);
 }
 
 static weft_status check_rest(reader *r)
@@ -401,7 +429,8 @@ static const wf_folder_bias *find_bias(const reader *r, const char *of)
     return b && b->of ? b : NULL;
 }
 
-/* transformers leaves out biases that its class lacks or config.json does not announce, and says so. Who is right, only the model's author knows. */
+/* transformers leaves out biases that its class lacks or config.json does not announce, and says so. Who is right, only
+ * the model's author knows. */
 static weft_status check_biases(const reader *r)
 {
     const char *of;
@@ -409,11 +438,17 @@ static weft_status check_biases(const reader *r)
     for (size_t at = 0; (t = wf_folder_next_bias(r->g, r->arch->names, &at, &of));) {
         const wf_folder_bias *b = find_bias(r, of);
         if (!b)
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is there, but transformers' %s has no such biases and leaves them out: name the class that the model was trained as, or remove them", t->name, r->class);
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "tensor '%.200s' is there, but transformers' %s has no such biases and leaves them out: "
+                           "name the class that the model was trained as, or remove them",
+                           t->name, r->class);
         bool there = !b->key || (b->missing && !wf_json_get(r->config, b->key)); /* null is no */
         if (b->key) WF_TRY(wf_json_bool(r->config, b->key, &there));
         if (!there)
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is there, but '%s' is not true, so transformers leaves such biases out: make it true if the model was trained with them, or remove them", t->name, b->key);
+            return wf_fail(WEFT_ERR_UNSUPPORTED,
+                           "tensor '%.200s' is there, but '%s' is not true, so transformers leaves such biases out: "
+                           "make it true if the model was trained with them, or remove them",
+                           t->name, b->key);
     }
     return WEFT_OK;
 }
@@ -445,7 +480,8 @@ weft_status wf_folder_class(const char *path)
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
-weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope)
+weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope,
+                             uint32_t *n_rope)
 {
     wf_json *config;
     *tied = false, *rope = NULL, *n_rope = 0;

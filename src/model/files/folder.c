@@ -72,7 +72,8 @@ static weft_status add_meta(wf_gguf *g, const char *key, enum wf_gguf_type type,
     return copy_meta(g, key, (wf_gguf_kv){.type = type, .count = 1, .bytes = bytes}, data);
 }
 
-weft_status wf_folder_array(wf_gguf *g, const char *key, enum wf_gguf_type item, uint64_t count, const void *data, size_t bytes)
+weft_status wf_folder_array(wf_gguf *g, const char *key, enum wf_gguf_type item, uint64_t count, const void *data,
+                            size_t bytes)
 {
     return copy_meta(g, key, (wf_gguf_kv){.type = WF_GGUF_ARRAY, .item = item, .count = count, .bytes = bytes}, data);
 }
@@ -131,7 +132,8 @@ uint32_t wf_folder_get(const wf_gguf *g, const char *key)
 
 #define MAX_NUMBERS 2 /* in a name: of the layer, of an expert */
 
-/* Does name consist of the pattern and a last part, unless that is whole? numbers: the digits at each '#'; *rest: ".weight". */
+/* Does name consist of the pattern and a last part, unless that is whole? numbers: the digits at each '#'; *rest:
+ * ".weight". */
 static bool fits(const char *name, const char *pattern, bool whole, wf_str numbers[MAX_NUMBERS], const char **rest)
 {
     for (; *pattern; pattern++) {
@@ -152,7 +154,8 @@ static void transpose(const uint8_t *from, uint8_t *to, uint64_t rows, uint64_t 
     for (uint64_t r0 = 0; r0 < rows; r0 += TILE)
         for (uint64_t c0 = 0; c0 < cols; c0 += TILE)
             for (uint64_t r = r0; r < WF_MIN(r0 + TILE, rows); r++)
-                for (uint64_t c = c0; c < WF_MIN(c0 + TILE, cols); c++) memcpy(to + (c * rows + r) * each, from + (r * cols + c) * each, each);
+                for (uint64_t c = c0; c < WF_MIN(c0 + TILE, cols); c++)
+                    memcpy(to + (c * rows + r) * each, from + (r * cols + c) * each, each);
 }
 
 weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t)
@@ -179,7 +182,8 @@ static size_t fill_in(char *out, size_t cap, const char *pattern, const wf_str *
     return n < cap ? n : 0;
 }
 
-static const wf_folder_name *find_in(const wf_folder_name *list, const char *name, wf_str numbers[MAX_NUMBERS], const char **rest)
+static const wf_folder_name *find_in(const wf_folder_name *list, const char *name, wf_str numbers[MAX_NUMBERS],
+                                     const char **rest)
 {
     for (; list && list->theirs; list++)
         if (fits(name, list->theirs, list->whole, numbers, rest)) return list;
@@ -189,7 +193,8 @@ static const wf_folder_name *find_in(const wf_folder_name *list, const char *nam
 /* The name of a tensor of text as a model without other parts has it; NULL: it is of such a part. */
 static const char *text_name(const char *name, char buf[256])
 {
-    static const char *const others[] = {"vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector."};
+    static const char *const others[] = {"vision_tower.", "model.vision_tower.", "multi_modal_projector.",
+                                         "model.multi_modal_projector."};
     for (size_t i = 0; i < WF_LEN(others); i++)
         if (begins(name, others[i])) return NULL;
     if (begins(name, "language_model.")) return name + strlen("language_model.");
@@ -199,14 +204,16 @@ static const char *text_name(const char *name, char buf[256])
 }
 
 /* The architecture's own before Llama's. */
-static const wf_folder_name *find_row(const wf_folder_name *own, const char *name, wf_str numbers[MAX_NUMBERS], const char **rest)
+static const wf_folder_name *find_row(const wf_folder_name *own, const char *name, wf_str numbers[MAX_NUMBERS],
+                                      const char **rest)
 {
     const wf_folder_name *row = find_in(own, name, numbers, rest);
     return row ? row : find_in(llama_names, name, numbers, rest);
 }
 
 /* The row of a tensor, and GGUF's name, kept by g; NULL: it is no weight. */
-static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *name, const wf_folder_name **row, const char **out)
+static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *name, const wf_folder_name **row,
+                             const char **out)
 {
     wf_str numbers[MAX_NUMBERS];
     const char *rest;
@@ -217,7 +224,9 @@ static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *
     *row = find_row(own, name, numbers, &rest);
     if (*row && !(*row)->ours) return WEFT_OK;
     if (*row) n = fill_in(ours, sizeof ours, (*row)->ours, numbers, rest);
-    if (!n || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
+    if (!n || n > 64)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it",
+                       name);
     *out = wf_folder_keep(g, ours, n);
     return *out ? WEFT_OK : WEFT_ERR_NOMEM;
 }
@@ -228,7 +237,8 @@ static bool has_any(const wf_safetensors *w, const wf_folder_name *row)
     const char *rest, *name;
     char buf[256];
     for (size_t i = 0; i < w->n_tensors; i++)
-        if ((name = text_name(w->tensors[i].name, buf)) && fits(name, row->theirs, row->whole, numbers, &rest)) return true;
+        if ((name = text_name(w->tensors[i].name, buf)) && fits(name, row->theirs, row->whole, numbers, &rest))
+            return true;
     return false;
 }
 
@@ -241,7 +251,8 @@ const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256])
     snprintf(name, sizeof name, "%.*s", (int)ours.len, ours.data);
     for (size_t i = 0; i < WF_LEN(lists); i++)
         for (const wf_folder_name *row = lists[i]; row && row->theirs; row++)
-            if (row->ours && fits(name, row->ours, row->whole, numbers, &rest) && has_any(g->folder->weights, row) && fill_in(theirs, sizeof theirs, row->theirs, numbers, rest))
+            if (row->ours && fits(name, row->ours, row->whole, numbers, &rest) && has_any(g->folder->weights, row) &&
+                fill_in(theirs, sizeof theirs, row->theirs, numbers, rest))
                 return snprintf(out, 256, " (%s)", theirs), out;
     return "";
 }
@@ -260,10 +271,18 @@ static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_
     WF_TRY(translate(g, names, from->name, &row, &name));
     if (!name) return WEFT_OK;
     if (row->bytes ? strcmp(from->type, "U8") != 0 : from->dtype < 0)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads %s", from->name, from->type, row->bytes ? "U8" : "BF16, F16 and F32");
-    if (from->n_dims < 1 || from->n_dims > 4) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' has %u dimensions", from->name, from->n_dims);
-    wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = row->bytes ? 0 : wf_dtypes[from->dtype].ggml,
-                        .dtype = from->dtype, .data = from->data, .bytes = from->bytes, .offset = from->offset};
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads %s", from->name, from->type,
+                       row->bytes ? "U8" : "BF16, F16 and F32");
+    if (from->n_dims < 1 || from->n_dims > 4)
+        return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' has %u dimensions", from->name, from->n_dims);
+    wf_gguf_tensor t = {.name = {name, strlen(name)},
+                        .n_dims = from->n_dims,
+                        .dims = {1, 1, 1, 1},
+                        .ggml_type = row->bytes ? 0 : wf_dtypes[from->dtype].ggml,
+                        .dtype = from->dtype,
+                        .data = from->data,
+                        .bytes = from->bytes,
+                        .offset = from->offset};
     for (uint32_t i = 0; i < t.n_dims; i++) t.dims[i] = from->shape[t.n_dims - 1 - i];
     weft_status s = row->change ? row->change(g, &t) : WEFT_OK;
     return s ? wf_fail_context(s, "tensor '%.200s'", from->name) : wf_folder_push(g, &t);
@@ -302,8 +321,8 @@ static weft_status same_tensor(const wf_gguf_tensor *a, const wf_safetensor *b, 
     return WEFT_OK;
 }
 
-/* A model that ties the output to the embedding table may still store it twice. Where the two differ the output is what was trained, as
- * transformers has it. */
+/* A model that ties the output to the embedding table may still store it twice. Where the two differ the output is what
+ * was trained, as transformers has it. */
 static weft_status add_tied(wf_gguf *g, const wf_folder_name *names, const wf_safetensor *head)
 {
     bool same = false;
@@ -326,7 +345,8 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
 {
     const wf_safetensor *head = wf_safetensors_find(w, "lm_head.weight");
     if (!head) head = wf_safetensors_find(w, "language_model.lm_head.weight");
-    if (!tied && !head && w->n_tensors) return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
+    if (!tied && !head && w->n_tensors)
+        return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
     uint64_t total = 0, done = 0;
     for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].bytes;
     for (size_t i = 0; i < w->n_tensors; done += w->tensors[i++].bytes) {
@@ -340,8 +360,13 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
 
 static weft_status add_rope(wf_gguf *g, const float *factors, uint32_t n)
 {
-    wf_gguf_tensor t = {.name = {"rope_freqs.weight", 17}, .n_dims = 1, .dims = {n, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
-                        .data = (const uint8_t *)factors, .bytes = n * sizeof *factors};
+    wf_gguf_tensor t = {.name = {"rope_freqs.weight", 17},
+                        .n_dims = 1,
+                        .dims = {n, 1, 1, 1},
+                        .ggml_type = wf_dtypes[WF_F32].ggml,
+                        .dtype = WF_F32,
+                        .data = (const uint8_t *)factors,
+                        .bytes = n * sizeof *factors};
     return factors ? wf_folder_push(g, &t) : WEFT_OK;
 }
 
@@ -374,7 +399,8 @@ static weft_status read_model(wf_gguf *g, wf_safetensors *w)
 #define MAX_TEMPLATES 64
 #define MAX_NAME      64
 
-typedef struct templates { /* of a folder: the names of those that are not the default, as an array of GGUF holds them */
+typedef struct templates { /* of a folder: the names of those that are not the default, as an array of GGUF holds them
+                            */
     wf_gguf *g;
     char names[MAX_TEMPLATES * (8 + MAX_NAME)];
     size_t bytes, n;
@@ -384,7 +410,10 @@ typedef struct templates { /* of a folder: the names of those that are not the d
 static size_t clean_name(const char *name, char out[MAX_NAME])
 {
     size_t n = 0;
-    for (; name[n] && n < MAX_NAME; n++) out[n] = (name[n] | 32) >= 'a' && (name[n] | 32) <= 'z' ? name[n] : name[n] >= '0' && name[n] <= '9' ? name[n] : '_';
+    for (; name[n] && n < MAX_NAME; n++)
+        out[n] = (name[n] | 32) >= 'a' && (name[n] | 32) <= 'z' ? name[n]
+                 : name[n] >= '0' && name[n] <= '9'             ? name[n]
+                                                                : '_';
     return n;
 }
 
@@ -393,12 +422,14 @@ static weft_status add_template(templates *t, const char *name, const char *text
     char key[128], clean[MAX_NAME];
     size_t n = clean_name(name, clean);
     if (!strcmp(name, "default")) return wf_folder_str(t->g, "tokenizer.chat_template", text);
-    if (t->n == MAX_TEMPLATES) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has more than %d chat templates", t->g->path, MAX_TEMPLATES);
+    if (t->n == MAX_TEMPLATES)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has more than %d chat templates", t->g->path, MAX_TEMPLATES);
     snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", (int)n, clean);
     memcpy(t->names + t->bytes, &(uint64_t){n}, 8);
     memcpy(t->names + t->bytes + 8, clean, n);
     t->bytes += 8 + n, t->n++;
-    return n ? wf_folder_str(t->g, key, text) : wf_fail(WEFT_ERR_FORMAT, "%s has a chat template without a name", t->g->path);
+    return n ? wf_folder_str(t->g, key, text)
+             : wf_fail(WEFT_ERR_FORMAT, "%s has a chat template without a name", t->g->path);
 }
 
 /* One text, or several with names. */
@@ -454,7 +485,8 @@ static weft_status templates_of_dir(templates *t, const char *dir)
     return s;
 }
 
-/* In files of their own since transformers 4.50, before in tokenizer_config.json, which counts where there is no file. */
+/* In files of their own since transformers 4.50, before in tokenizer_config.json, which counts where there is no file.
+ */
 static weft_status find_templates(templates *t)
 {
     char path[PATH_MAX];
@@ -475,7 +507,8 @@ static weft_status read_templates(wf_gguf *g)
     return t.n ? wf_folder_array(g, "tokenizer.chat_templates", WF_GGUF_STRING, t.n, t.names, t.bytes) : WEFT_OK;
 }
 
-/* Of a folder without weights, and without the tokenizer that would make it a vocabulary: what says more than that they are missing. */
+/* Of a folder without weights, and without the tokenizer that would make it a vocabulary: what says more than that they
+ * are missing. */
 static weft_status check_lacks(const char *folder)
 {
     char path[PATH_MAX];
@@ -540,7 +573,10 @@ weft_status wf_model_file_open(const char *path, wf_gguf **out)
     *out = NULL;
     if (!stat(path, &st) && S_ISDIR(st.st_mode)) return open_folder(path, true, out);
     if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
-        return wf_fail(WEFT_ERR_ARG, "%s is one file of a model: pass the folder that it lies in, with its config.json and tokenizer.json", path);
+        return wf_fail(
+            WEFT_ERR_ARG,
+            "%s is one file of a model: pass the folder that it lies in, with its config.json and tokenizer.json",
+            path);
     return wf_gguf_open(path, out);
 }
 

@@ -69,8 +69,8 @@ bool wf_gguf_is_file(const wf_gguf *);      /* on disk, not in memory */
 const wf_gguf_kv *wf_gguf_find(const wf_gguf *, const char *key);
 const wf_gguf_tensor *wf_gguf_tensor_find(const wf_gguf *, const char *name);
 
-/* Typed access. If the key is absent and not required, *out does not change and the result is WEFT_OK. A wrong type or a value
- * out of range is WEFT_ERR_FORMAT with the key's name. u32 accepts any integer type whose value fits. */
+/* Typed access. If the key is absent and not required, *out does not change and the result is WEFT_OK. A wrong type or
+ * a value out of range is WEFT_ERR_FORMAT with the key's name. u32 accepts any integer type whose value fits. */
 weft_status wf_gguf_u32(const wf_gguf *, const char *key, bool required, uint32_t *out);
 weft_status wf_gguf_f32(const wf_gguf *, const char *key, bool required, float *out);
 weft_status wf_gguf_bool(const wf_gguf *, const char *key, bool required, bool *out);

@@ -47,7 +47,10 @@ static weft_status check_part(const wf_gguf *part, uint32_t no, uint32_t count)
     place p;
     WF_TRY(place_of(part, &p));
     if (p.no == no && p.count == count) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "the file says that it is part %" PRIu32 " of %" PRIu32 " (split.no, split.count); are all files of one model?", p.no + 1, p.count);
+    return wf_fail(WEFT_ERR_FORMAT,
+                   "the file says that it is part %" PRIu32 " of %" PRIu32
+                   " (split.no, split.count); are all files of one model?",
+                   p.no + 1, p.count);
 }
 
 static weft_status join(wf_gguf *g, uint32_t no, uint32_t count)
@@ -74,7 +77,9 @@ static weft_status check_total(const wf_gguf *g)
     uint32_t total = (uint32_t)g->n_tensors;
     WF_TRY(wf_gguf_u32(g, "split.tensors.count", false, &total));
     if (total == g->n_tensors) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "the parts have %zu tensors, not the %" PRIu32 " that the first one counts (split.tensors.count); are all files of one model?",
+    return wf_fail(WEFT_ERR_FORMAT,
+                   "the parts have %zu tensors, not the %" PRIu32
+                   " that the first one counts (split.tensors.count); are all files of one model?",
                    g->n_tensors, total);
 }
 

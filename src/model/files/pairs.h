@@ -1,7 +1,8 @@
 /* pairs: rows of q and k in an order in which the two elements that a rotation turns together are neighbours.
  *
- * Files have pair i of a head in elements 2i and 2i + 1, or in i and i + n_rot / 2: in halves. The product of a query and a key stays the same if the
- * elements of both are permuted alike, so whoever loads or writes such matrices may interleave the halves.
+ * Files have pair i of a head in elements 2i and 2i + 1, or in i and i + n_rot / 2: in halves. The product of a query
+ * and a key stays the same if the elements of both are permuted alike, so whoever loads or writes such matrices may
+ * interleave the halves.
  */
 #ifndef WF_PAIRS_H
 #define WF_PAIRS_H
@@ -10,7 +11,7 @@
 
 typedef struct wf_pairs {
     uint32_t head, n_rot; /* rows of a head, and how many of them, the first, turn: two halves */
-    uint64_t rows;        /* so many, whole heads, are interleaved; those behind stay where they are, as all do with 0 */
+    uint64_t rows; /* so many, whole heads, are interleaved; those behind stay where they are, as all do with 0 */
 } wf_pairs;
 
 /* Where the file has the row that is the r-th in the new order. */

@@ -22,8 +22,10 @@ static const struct type *find_type(const char *name)
     for (size_t i = 0; i < WF_LEN(types); i++)
         if (name && !strcasecmp(types[i].name, name)) return &types[i];
     char known[256] = "";
-    for (size_t i = 0, n = 0; i < WF_LEN(types); i++) n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].name);
-    wf_fail(WEFT_ERR_ARG, "'%.32s' is no type that a model can be converted to; choose one of %s", name ? name : "", known);
+    for (size_t i = 0, n = 0; i < WF_LEN(types); i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].name);
+    wf_fail(WEFT_ERR_ARG, "'%.32s' is no type that a model can be converted to; choose one of %s", name ? name : "",
+            known);
     return NULL;
 }
 
@@ -100,8 +102,10 @@ static bool is(const wf_gguf_tensor *t, const char *name)
 /* Matrices, and stacks of them, except those that are small and matter much. */
 static bool is_weight(const wf_gguf_tensor *t)
 {
-    static const char *const kept[] = {"_norm.weight", "ffn_gate_inp.weight", "position_embd", "token_types", "attn_rel_b.weight"};
-    bool weight = t->name.len > 6 && !memcmp(t->name.data + t->name.len - 6, "weight", 6) && t->dims[1] * t->dims[2] * t->dims[3] > 1;
+    static const char *const kept[] = {"_norm.weight", "ffn_gate_inp.weight", "position_embd", "token_types",
+                                       "attn_rel_b.weight"};
+    bool weight = t->name.len > 6 && !memcmp(t->name.data + t->name.len - 6, "weight", 6) &&
+                  t->dims[1] * t->dims[2] * t->dims[3] > 1;
     for (size_t i = 0; i < WF_LEN(kept); i++) weight = weight && !has(t, kept[i]);
     return weight;
 }
@@ -144,7 +148,8 @@ static enum wf_dtype in_layer(const wf_recipe *r, const wf_mix_row *row, uint32_
 
 static enum wf_dtype attention_output(const wf_recipe *r, uint32_t layer)
 {
-    bool few_bits = r->dtype == WF_Q2_K || r->dtype == WF_Q3_K || r->dtype == WF_Q4_K || r->dtype == WF_IQ4_NL || r->dtype == WF_IQ4_XS;
+    bool few_bits = r->dtype == WF_Q2_K || r->dtype == WF_Q3_K || r->dtype == WF_Q4_K || r->dtype == WF_IQ4_NL ||
+                    r->dtype == WF_IQ4_XS;
     if (r->n_expert == 8) return few_bits && r->file_type != WF_FILE_Q3_K_L ? WF_Q5_K : r->dtype;
     return in_layer(r, r->mix.attention_output, layer);
 }

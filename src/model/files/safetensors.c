@@ -21,9 +21,10 @@ static const struct {
     uint32_t bits;
     int dtype;
 } types[] = {
-    {"F32", 32, WF_F32},  {"F16", 16, WF_F16},  {"BF16", 16, WF_BF16}, {"F64", 64, -1},    {"I64", 64, -1},    {"U64", 64, -1},    {"I32", 32, -1},
-    {"U32", 32, -1},      {"I16", 16, -1},      {"U16", 16, -1},       {"I8", 8, -1},      {"U8", 8, -1},      {"BOOL", 8, -1},    {"F8_E4M3", 8, -1},
-    {"F8_E5M2", 8, -1},   {"F8_E8M0", 8, -1},   {"F4", 4, -1},         {"F6_E2M3", 6, -1}, {"F6_E3M2", 6, -1}, {"C64", 64, -1},
+    {"F32", 32, WF_F32}, {"F16", 16, WF_F16}, {"BF16", 16, WF_BF16}, {"F64", 64, -1},    {"I64", 64, -1},
+    {"U64", 64, -1},     {"I32", 32, -1},     {"U32", 32, -1},       {"I16", 16, -1},    {"U16", 16, -1},
+    {"I8", 8, -1},       {"U8", 8, -1},       {"BOOL", 8, -1},       {"F8_E4M3", 8, -1}, {"F8_E5M2", 8, -1},
+    {"F8_E8M0", 8, -1},  {"F4", 4, -1},       {"F6_E2M3", 6, -1},    {"F6_E3M2", 6, -1}, {"C64", 64, -1},
 };
 
 static weft_status read_type(const wf_json *o, wf_safetensor *t, uint32_t *bits)
@@ -76,7 +77,10 @@ static weft_status read_range(const wf_json *o, wf_safetensor *t, uint64_t size)
     WF_TRY(number_at(range, 0, "'data_offsets'", &begin));
     WF_TRY(number_at(range, 1, "'data_offsets'", &end));
     if (begin > end || end > size)
-        return wf_fail(WEFT_ERR_FORMAT, "bytes %" PRIu64 " to %" PRIu64 " are no range in the %" PRIu64 " bytes of data; is the file cut short?", begin, end, size);
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "bytes %" PRIu64 " to %" PRIu64 " are no range in the %" PRIu64
+                       " bytes of data; is the file cut short?",
+                       begin, end, size);
     t->offset = begin, t->bytes = end - begin;
     return WEFT_OK;
 }
@@ -89,9 +93,11 @@ static weft_status read_tensor(const wf_json *o, wf_safetensor *t, uint64_t size
     WF_TRY(read_type(o, t, &bits));
     WF_TRY(read_shape(o, t, &n));
     WF_TRY(read_range(o, t, size));
-    if (__builtin_mul_overflow(n, bits, &want) || want % 8) return wf_fail(WEFT_ERR_FORMAT, "%" PRIu64 " elements of %s are no whole number of bytes", n, t->type);
+    if (__builtin_mul_overflow(n, bits, &want) || want % 8)
+        return wf_fail(WEFT_ERR_FORMAT, "%" PRIu64 " elements of %s are no whole number of bytes", n, t->type);
     if (want / 8 != t->bytes)
-        return wf_fail(WEFT_ERR_FORMAT, "its shape takes %" PRIu64 " bytes of %s, its data_offsets span %" PRIu64, want / 8, t->type, t->bytes);
+        return wf_fail(WEFT_ERR_FORMAT, "its shape takes %" PRIu64 " bytes of %s, its data_offsets span %" PRIu64,
+                       want / 8, t->type, t->bytes);
     return WEFT_OK;
 }
 
@@ -110,8 +116,11 @@ static weft_status check_ranges(wf_safetensor *t, size_t n, uint64_t size)
     uint64_t at = 0;
     if (n) qsort(t, n, sizeof *t, by_offset);
     for (size_t i = 0; i < n; at = t[i].offset + t[i].bytes, i++) {
-        if (t[i].offset < at) return wf_fail(WEFT_ERR_FORMAT, "tensors '%.200s' and '%.200s' overlap", t[i - 1].name, t[i].name);
-        if (t[i].offset > at) return wf_fail(WEFT_ERR_FORMAT, "bytes %" PRIu64 " to %" PRIu64 " before tensor '%.200s' belong to none", at, t[i].offset, t[i].name);
+        if (t[i].offset < at)
+            return wf_fail(WEFT_ERR_FORMAT, "tensors '%.200s' and '%.200s' overlap", t[i - 1].name, t[i].name);
+        if (t[i].offset > at)
+            return wf_fail(WEFT_ERR_FORMAT, "bytes %" PRIu64 " to %" PRIu64 " before tensor '%.200s' belong to none",
+                           at, t[i].offset, t[i].name);
     }
     return at == size ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "the last %" PRIu64 " bytes belong to no tensor", size - at);
 }
@@ -133,7 +142,8 @@ static weft_status add_tensors(wf_safetensors *s, const wf_json *header, const u
     if (s->n_tensors == first) return size ? check_ranges(NULL, 0, size) : WEFT_OK;
     wf_safetensor *mine = s->tensors + first;
     WF_TRY(check_ranges(mine, s->n_tensors - first, size));
-    for (size_t i = 0; i < s->n_tensors - first; i++) mine[i].data = data + mine[i].offset, mine[i].offset += (uint64_t)(data - s->maps[s->n_maps - 1].data);
+    for (size_t i = 0; i < s->n_tensors - first; i++)
+        mine[i].data = data + mine[i].offset, mine[i].offset += (uint64_t)(data - s->maps[s->n_maps - 1].data);
     return WEFT_OK;
 }
 
@@ -145,8 +155,14 @@ static weft_status read_header(wf_safetensors *s, const char *name)
     wf_json *header;
     if (m->size < 8) return wf_fail(WEFT_ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file", name, m->size);
     memcpy(&len, m->data, 8);
-    if (len > MAX_HEADER) return wf_fail(WEFT_ERR_FORMAT, "%s: a header of %" PRIu64 " bytes is no safetensors header; at most %u are allowed", name, len, MAX_HEADER);
-    if (len > m->size - 8) return wf_fail(WEFT_ERR_FORMAT, "%s: the header takes %" PRIu64 " bytes, but only %zu remain; is the file cut short?", name, len, m->size - 8);
+    if (len > MAX_HEADER)
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "%s: a header of %" PRIu64 " bytes is no safetensors header; at most %u are allowed", name, len,
+                       MAX_HEADER);
+    if (len > m->size - 8)
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "%s: the header takes %" PRIu64 " bytes, but only %zu remain; is the file cut short?", name, len,
+                       m->size - 8);
     if (!len || m->data[8] != '{') return wf_fail(WEFT_ERR_FORMAT, "%s: the header does not begin with '{'", name);
     WF_TRY(wf_json_load((const char *)m->data + 8, (size_t)len, name, WF_JSON_UNIQUE | WF_JSON_AN_OBJECT, &header));
     weft_status st = add_tensors(s, header, m->data + 8 + len, m->size - 8 - len);
@@ -181,7 +197,8 @@ static weft_status sort(wf_safetensors *s)
 {
     if (s->n_tensors) qsort(s->tensors, s->n_tensors, sizeof *s->tensors, by_name);
     for (size_t i = 1; i < s->n_tensors; i++)
-        if (!by_name(&s->tensors[i - 1], &s->tensors[i])) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' is in two files", s->tensors[i].name);
+        if (!by_name(&s->tensors[i - 1], &s->tensors[i]))
+            return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' is in two files", s->tensors[i].name);
     return WEFT_OK;
 }
 
@@ -204,7 +221,8 @@ static weft_status check_shard(const char *tensor, const wf_json *file)
     const char *name = wf_json_text(file);
     if (!name) return wf_fail(WEFT_ERR_FORMAT, "the file of tensor '%.200s' is not a name", tensor);
     if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
-        return wf_fail(WEFT_ERR_FORMAT, "the file '%.200s' of tensor '%.200s' does not lie in this folder", name, tensor);
+        return wf_fail(WEFT_ERR_FORMAT, "the file '%.200s' of tensor '%.200s' does not lie in this folder", name,
+                       tensor);
     return WEFT_OK;
 }
 
@@ -239,7 +257,8 @@ static weft_status check_index(const wf_safetensors *s, const wf_json *map, cons
     WF_JSON_EACH_MEMBER(m, map) {
         const char *tensor = m->name.text, *name = m->value.text;
         const wf_safetensor *t = wf_safetensors_find(s, tensor);
-        if (!t || strcmp(a->names[map_of(s, t)], name)) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' is not in %.200s, where the index has it", tensor, name);
+        if (!t || strcmp(a->names[map_of(s, t)], name))
+            return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' is not in %.200s, where the index has it", tensor, name);
     }
     return WEFT_OK;
 }

@@ -1,9 +1,9 @@
 /* safetensors: reads model.safetensors, or the shards that model.safetensors.index.json lists, memory-mapped
  * (github.com/huggingface/safetensors, README.md: Format).
  *
- * A file is a length of 8 bytes, a JSON header of that length, and the tensors' bytes, which the header divides without holes and
- * overlaps. All of that is checked before anything is read. Files may be symbolic links, as in Hugging Face's cache; the index names
- * only files of its own folder. Read-only after opening, so any thread may use it.
+ * A file is a length of 8 bytes, a JSON header of that length, and the tensors' bytes, which the header divides without
+ * holes and overlaps. All of that is checked before anything is read. Files may be symbolic links, as in Hugging Face's
+ * cache; the index names only files of its own folder. Read-only after opening, so any thread may use it.
  */
 #ifndef WF_SAFETENSORS_H
 #define WF_SAFETENSORS_H
@@ -30,7 +30,8 @@ typedef struct wf_safetensors {
     size_t n_tensors;
 } wf_safetensors;
 
-/* The weights of a folder. A folder without any gives no tensors, unless it holds weights in another format, which the error names. */
+/* The weights of a folder. A folder without any gives no tensors, unless it holds weights in another format, which the
+ * error names. */
 weft_status wf_safetensors_open(const char *folder, wf_safetensors **out);
 /* One file from memory that outlives the object; name is for messages. */
 weft_status wf_safetensors_open_memory(const void *data, size_t size, const char *name, wf_safetensors **out);

@@ -22,14 +22,16 @@ static const struct row {
     {WEFT_SAMPLING_TOP_K, "general.sampling.top_k", "top_k", AT(top_k), true, 0, -1, INT_MAX},
     {WEFT_SAMPLING_TOP_P, "general.sampling.top_p", "top_p", AT(top_p), false, 1, 1e-6, 1},
     {WEFT_SAMPLING_MIN_P, "general.sampling.min_p", "min_p", AT(min_p), false, 0, 0, 1},
-    {WEFT_SAMPLING_REPEAT_PENALTY, "general.sampling.penalty_repeat", "repetition_penalty", AT(repeat_penalty), false, 1, 1e-3, 100},
+    {WEFT_SAMPLING_REPEAT_PENALTY, "general.sampling.penalty_repeat", "repetition_penalty", AT(repeat_penalty), false,
+     1, 1e-3, 100},
     {WEFT_SAMPLING_REPEAT_LAST_N, "general.sampling.penalty_last_n", NULL, AT(repeat_last_n), true, 0, -1, INT_MAX},
 };
 
 static void put(struct weft_sampling *s, const struct row *w, double v)
 {
     char *at = (char *)s + w->at;
-    if (w->whole) memcpy(at, &(int32_t){v > 0 ? (int32_t)v : 0}, sizeof(int32_t)); /* -1 is off, or all, in other programs */
+    if (w->whole)
+        memcpy(at, &(int32_t){v > 0 ? (int32_t)v : 0}, sizeof(int32_t)); /* -1 is off, or all, in other programs */
     else memcpy(at, &(float){(float)v}, sizeof(float));
 }
 
@@ -37,7 +39,9 @@ static void put(struct weft_sampling *s, const struct row *w, double v)
 static bool sensible(const wf_gguf *g, const struct row *w, const char *name, bool number, double v)
 {
     bool good = number && v >= w->min && v <= w->max && (!w->whole || v == (double)(int64_t)v);
-    if (!good) wf_log(WEFT_LOG_WARN, "%s: %s is no %s from %g to %g: it is ignored", g->path, name, w->whole ? "whole number" : "number", w->min, w->max);
+    if (!good)
+        wf_log(WEFT_LOG_WARN, "%s: %s is no %s from %g to %g: it is ignored", g->path, name,
+               w->whole ? "whole number" : "number", w->min, w->max);
     return good;
 }
 

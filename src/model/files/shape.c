@@ -151,17 +151,28 @@ static weft_status add_layer(wf_gguf *g, const shape *s, uint32_t layer)
 {
     uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const char *ffn_norm = has(s, 'S') ? "post_attention_norm.weight" : "ffn_norm.weight";
-    const row rows[] = {{"attn_norm.weight", s->hidden, 0, 0},     {"attn_q.weight", s->hidden, q, 0},       {"attn_k.weight", s->hidden, kv, 0},
-                        {"attn_v.weight", s->hidden, kv, 0},       {"attn_q.bias", q, 0, 'B'},               {"attn_k.bias", kv, 0, 'B'},
-                        {"attn_v.bias", kv, 0, 'B'},               {"attn_q_norm.weight", s->head_dim, 0, 'N'}, {"attn_k_norm.weight", s->head_dim, 0, 'N'},
-                        {"attn_output.weight", q, s->hidden, 0},   {"attn_output.bias", s->hidden, 0, 'S'},            {"attn_sinks.weight", s->heads, 0, 'S'},
-                        {ffn_norm, s->hidden, 0, 0},              {"ffn_gate.weight", s->hidden, s->ffn, 'D'},
-                        {"ffn_up.weight", s->hidden, s->ffn, 'D'}, {"ffn_down.weight", s->ffn, s->hidden, 'D'}};
+    const row rows[] = {{"attn_norm.weight", s->hidden, 0, 0},
+                        {"attn_q.weight", s->hidden, q, 0},
+                        {"attn_k.weight", s->hidden, kv, 0},
+                        {"attn_v.weight", s->hidden, kv, 0},
+                        {"attn_q.bias", q, 0, 'B'},
+                        {"attn_k.bias", kv, 0, 'B'},
+                        {"attn_v.bias", kv, 0, 'B'},
+                        {"attn_q_norm.weight", s->head_dim, 0, 'N'},
+                        {"attn_k_norm.weight", s->head_dim, 0, 'N'},
+                        {"attn_output.weight", q, s->hidden, 0},
+                        {"attn_output.bias", s->hidden, 0, 'S'},
+                        {"attn_sinks.weight", s->heads, 0, 'S'},
+                        {ffn_norm, s->hidden, 0, 0},
+                        {"ffn_gate.weight", s->hidden, s->ffn, 'D'},
+                        {"ffn_up.weight", s->hidden, s->ffn, 'D'},
+                        {"ffn_down.weight", s->ffn, s->hidden, 'D'}};
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         char name[64];
         if (rows[i].part && !has(s, rows[i].part)) continue;
         snprintf(name, sizeof name, "blk.%u.%s", layer, rows[i].name);
-        WF_TRY(rows[i].rows ? matrix(g, name, rows[i].cols, rows[i].rows) : vector(g, name, rows[i].cols, strstr(name, "bias") ? 0 : 1));
+        WF_TRY(rows[i].rows ? matrix(g, name, rows[i].cols, rows[i].rows)
+                            : vector(g, name, rows[i].cols, strstr(name, "bias") ? 0 : 1));
     }
     return s->experts ? add_experts(g, s, layer) : WEFT_OK;
 }

@@ -44,9 +44,11 @@ static void share_windows(int32_t *windows, uint32_t n_heads, uint32_t n_kv_head
 
 static weft_status bad_count(const reader *r, uint32_t layer, uint32_t n)
 {
-    if (r->n_heads == r->n_kv_heads) return wf_fail(WEFT_ERR_FORMAT, "layer %u has %u windows: want %u, one for each head", layer, n, r->n_heads);
-    return wf_fail(WEFT_ERR_FORMAT, "layer %u has %u windows: want %u, one for each query head, or %u, one for each KV head", layer, n, r->n_heads,
-                   r->n_kv_heads);
+    if (r->n_heads == r->n_kv_heads)
+        return wf_fail(WEFT_ERR_FORMAT, "layer %u has %u windows: want %u, one for each head", layer, n, r->n_heads);
+    return wf_fail(WEFT_ERR_FORMAT,
+                   "layer %u has %u windows: want %u, one for each query head, or %u, one for each KV head", layer, n,
+                   r->n_heads, r->n_kv_heads);
 }
 
 static weft_status read_windows(const reader *r, uint32_t layer, char *rest)
@@ -55,7 +57,8 @@ static weft_status read_windows(const reader *r, uint32_t layer, char *rest)
     uint32_t n = 0, window;
     for (const char *word; (word = strtok_r(NULL, " \t", &rest)); n++) {
         if (!number(word, INT32_MAX, &window))
-            return wf_fail(WEFT_ERR_FORMAT, "layer %u: '%.32s' is not an attention window: want 0 (all keys) to %d", layer, word, INT32_MAX);
+            return wf_fail(WEFT_ERR_FORMAT, "layer %u: '%.32s' is not an attention window: want 0 (all keys) to %d",
+                           layer, word, INT32_MAX);
         if (n < r->n_heads) own[n] = (int32_t)window;
     }
     if (n != r->n_heads && n != r->n_kv_heads) return bad_count(r, layer, n);
@@ -68,7 +71,8 @@ static weft_status read_layer(reader *r, char *rest)
     const char *word = strtok_r(NULL, " \t", &rest);
     uint32_t layer;
     if (!word || !number(word, UINT32_MAX, &layer)) return wf_fail(WEFT_ERR_FORMAT, "want 'layer N' and its windows");
-    if (layer >= r->n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, r->n_layers - 1);
+    if (layer >= r->n_layers)
+        return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, r->n_layers - 1);
     if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u appears twice", layer);
     r->seen[layer] = true;
     return read_windows(r, layer, rest);
@@ -82,7 +86,8 @@ static weft_status read_line(void *user, char *line)
     return wf_fail(WEFT_ERR_FORMAT, "'%.32s': want 'sink N' or 'layer N' and a window for each head", word);
 }
 
-weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint32_t n_head, uint32_t n_kv_head, int32_t *out, uint32_t *sink)
+weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint32_t n_head, uint32_t n_kv_head,
+                                      int32_t *out, uint32_t *sink)
 {
     reader r = {n_layers, n_head, n_kv_head, out, sink, wf_calloc((size_t)n_layers + 1, sizeof *r.seen)};
     if (!r.seen) return WEFT_ERR_NOMEM;
@@ -128,7 +133,9 @@ static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t 
         all += first;
         if (!hides(own, n_heads)) continue;
         if (n->in[WF_ATTENTION_WINDOWS].value >= 0)
-            return wf_fail(WEFT_ERR_ARG, "layer %d: the model has a sliding window there; give it the window 0 for each head", n->layer);
+            return wf_fail(WEFT_ERR_ARG,
+                           "layer %d: the model has a sliding window there; give it the window 0 for each head",
+                           n->layer);
         WF_TRY(add_constant(own, n_heads, g, w, &value));
         n->in[WF_ATTENTION_WINDOWS] = WF_ALL(value);
         n->p.sink = sink;
@@ -170,7 +177,9 @@ weft_status wf_attention_windows_use(const struct weft_model *m, const char *pat
     uint32_t sink;
     if (!path) return WEFT_OK;
     int32_t *windows = wf_calloc((size_t)m->hp.n_layer * m->hp.n_head, sizeof *windows);
-    weft_status s = windows ? wf_attention_windows_load(path, m->hp.n_layer, m->hp.n_head, m->hp.n_kv_head, windows, &sink) : WEFT_ERR_NOMEM;
+    weft_status s = windows
+                        ? wf_attention_windows_load(path, m->hp.n_layer, m->hp.n_head, m->hp.n_kv_head, windows, &sink)
+                        : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) s = set_nodes(windows, m->hp.n_head, sink, g, w);
     free(windows);
     return wf_fail_param(s, "attention_windows");

@@ -51,7 +51,10 @@ static weft_status add_pool(wf_filler *f, const wf_gguf_tensor *t)
 {
     WF_TRY(wf_stop_now()); /* the encoders of some formats take their time */
     enum wf_dtype dtype = (enum wf_dtype)t->dtype;
-    pool p = {.dtype = t->dtype, .k = t->dims[0], .bytes = wf_dtype_bytes(dtype, POOL), .row_bytes = wf_dtype_bytes(dtype, t->dims[0])};
+    pool p = {.dtype = t->dtype,
+              .k = t->dims[0],
+              .bytes = wf_dtype_bytes(dtype, POOL),
+              .row_bytes = wf_dtype_bytes(dtype, t->dims[0])};
     if (!wf_grow(&f->list, f->n, &f->cap, sizeof p)) return WEFT_ERR_NOMEM;
     float *x = wf_calloc(POOL, sizeof *x);
     p.data = wf_calloc(p.bytes, 1);

@@ -1,9 +1,11 @@
 /* upload: weights on their way from the files to the device.
  *
- *   files --> packers, threads: a piece of a weight, in the layout that the device wants --> a slot of pinned memory --> copy, in order
+ *   files --> packers, threads: a piece of a weight, in the layout that the device wants --> a slot of pinned memory
+ * --> copy, in order
  *
- * Slots form a ring: piece i has slot i % n_slots, which is free again once the copy of piece i - n_slots has ended. A device whose memory
- * is the host's needs neither slots nor copies: packers write where the weights are to be. See upload.h.
+ * Slots form a ring: piece i has slot i % n_slots, which is free again once the copy of piece i - n_slots has ended. A
+ * device whose memory is the host's needs neither slots nor copies: packers write where the weights are to be. See
+ * upload.h.
  */
 #include "model/weights/upload.h"
 
@@ -52,7 +54,7 @@ static uint64_t row_bytes(const wf_weight *w)
     return wf_dtype_bytes(w->dtype, w->cols);
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
 static weft_status add_pieces(upload *u, const wf_weight *w)
 {
@@ -84,7 +86,7 @@ static weft_status cut_weights(upload *u, const wf_weights *w)
     return WEFT_OK;
 }
 
-/* ---- packing, on a thread ------------------------------------------------------------------------------------------ */
+/* ---- packing, on a thread ---------------------------------------------------------------------------------------- */
 
 /* Bytes of a tensor from `at` on; *n, how many are wanted, is cut to how many there are together. */
 static const uint8_t *bytes_of(const upload *u, const wf_gguf_tensor *t, uint64_t at, uint64_t *n)
@@ -172,7 +174,7 @@ static void *run_packer(void *arg)
     return NULL;
 }
 
-/* ---- copying, on the thread of the caller ---------------------------------------------------------------------------- */
+/* ---- copying, on the thread of the caller ------------------------------------------------------------------------ */
 
 /* Puts piece i in the queue, and waits for the copy that is COPIES before it. */
 static weft_status copy_piece(upload *u, size_t i)
@@ -208,7 +210,7 @@ static weft_status copy_all(upload *u, wf_weights *w, weft_progress_fn progress,
     return WEFT_OK;
 }
 
-/* ---- from beginning to end --------------------------------------------------------------------------------------------- */
+/* ---- from beginning to end --------------------------------------------------------------------------------------- */
 
 static weft_status make_slots(upload *u)
 {
@@ -263,7 +265,8 @@ static weft_status fill_all(upload *u, wf_weights *w, weft_progress_fn progress,
     return s == WEFT_OK ? finished : s;
 }
 
-weft_status wf_upload(wf_weights *w, const wf_filler *fill, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user)
+weft_status wf_upload(wf_weights *w, const wf_filler *fill, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
+                      void *user)
 {
     upload u = {.dev = dev, .q = q, .fill = fill};
     pthread_mutex_init(&u.lock, NULL);

@@ -16,6 +16,7 @@ const uint8_t *wf_filler_bytes(const wf_filler *, const wf_gguf_tensor *t, uint6
 /* Fills every weight that has a view outside of the files. The calling thread alone uses the device, and calls
  * progress. fill: bytes of tensors without; NULL: all have theirs. On failure nothing is in flight, unless the device
  * is lost. */
-weft_status wf_upload(wf_weights *w, const wf_filler *fill, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);
+weft_status wf_upload(wf_weights *w, const wf_filler *fill, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
+                      void *user);
 
 #endif

@@ -1,5 +1,5 @@
-/* weights: places a model's matrices on a device. A device that prefers host memory uses the mapped file in place; any other
- * one gets slabs, which upload.c fills in the layout that it requests. */
+/* weights: places a model's matrices on a device. A device that prefers host memory uses the mapped file in place; any
+ * other one gets slabs, which upload.c fills in the layout that it requests. */
 #include "model/weights/upload.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static uint64_t row_bytes(const wf_weight *w)
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one)
 {
     if (!wf_grow(&w->list, w->n, &w->cap, sizeof *one)) return -1;
-    int32_t v = wf_graph_value(g, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, one->dtype, one->cols, (uint32_t)w->n, one->rows});
+    int32_t v = wf_graph_value(
+        g, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, one->dtype, one->cols, (uint32_t)w->n, one->rows});
     if (v >= 0) w->list[w->n++] = *one;
     return v;
 }
@@ -24,7 +25,9 @@ static uint64_t parts_bytes(const wf_weight *w)
     uint64_t sum = 0;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const wf_gguf_tensor *t = w->parts[p];
-        sum += (enum wf_dtype)t->dtype == w->dtype ? t->bytes : wf_dtype_bytes(w->dtype, wf_dtype_elements((enum wf_dtype)t->dtype, t->bytes));
+        sum += (enum wf_dtype)t->dtype == w->dtype
+                   ? t->bytes
+                   : wf_dtype_bytes(w->dtype, wf_dtype_elements((enum wf_dtype)t->dtype, t->bytes));
     }
     return sum;
 }
@@ -61,7 +64,8 @@ static wf_source stacked_source_of(const wf_weight *w, uint64_t row)
 {
     uint32_t i = 0;
     uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
-    if (w->turn) return (wf_source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
+    if (w->turn)
+        return (wf_source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
     while (row >= part_rows(w, w->parts[i])) row -= part_rows(w, w->parts[i++]);
     return (wf_source){w->parts[i], row, part_rows(w, w->parts[i]) - row};
 }
@@ -90,7 +94,9 @@ static bool view_in_file(wf_weights *all, const wf_dev *dev, const wf_gguf *f, w
 {
     size_t i;
     uint64_t offset;
-    if (w->n_parts != 1 || w->pairs.rows || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) || !all->files[i] || offset % dev->align) return false;
+    if (w->n_parts != 1 || w->pairs.rows || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) ||
+        !all->files[i] || offset % dev->align)
+        return false;
     w->view = (wf_view){all->files[i], offset, w->rows, w->cols, w->cols, w->dtype, 0};
     all->in_file = true;
     return true;
@@ -104,7 +110,9 @@ static uint8_t layout_of(wf_dev *dev, const wf_weight *w)
     uint32_t rows = w->rows / w->experts;
     uint8_t layout = wf_weight_layout(dev, WF_OP_GROUPED_GEMM, w->dtype, rows, w->cols);
     uint64_t (*bytes)(wf_dev *, uint8_t, enum wf_dtype, uint32_t, uint32_t) = dev->fns->weight_bytes;
-    if (!layout || bytes(dev, layout, w->dtype, w->rows, w->cols) != w->experts * bytes(dev, layout, w->dtype, rows, w->cols)) return 0;
+    if (!layout ||
+        bytes(dev, layout, w->dtype, w->rows, w->cols) != w->experts * bytes(dev, layout, w->dtype, rows, w->cols))
+        return 0;
     return layout;
 }
 
@@ -129,7 +137,8 @@ static weft_status reserve_weight(wf_weights *all, wf_dev *dev, wf_weight *w, wf
 {
     w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout_of(dev, w)};
     weft_status s = wf_arena_reserve(&all->arena, wf_laid_out_bytes(dev, w, w->rows), r);
-    if (s != WEFT_OK && w->n_parts) return wf_fail_context(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
+    if (s != WEFT_OK && w->n_parts)
+        return wf_fail_context(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
     return s;
 }
 
@@ -148,7 +157,8 @@ static weft_status place_weights(wf_weights *w, wf_dev *dev, const wf_gguf *f)
     return s;
 }
 
-/* Those that the device can use in place; what lies in others is copied. Their sizes decide together, as they take memory together. */
+/* Those that the device can use in place; what lies in others is copied. Their sizes decide together, as they take
+ * memory together. */
 static weft_status wrap_files(wf_weights *w, const wf_gguf *f, wf_dev *dev)
 {
     uint64_t together = 0;
@@ -172,7 +182,8 @@ static void free_made(wf_weights *w)
     }
 }
 
-weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user)
+weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
+                              void *user)
 {
     wf_filler *fill = NULL;
     wf_arena_init(&w->arena, dev, "weights", "use a file with smaller weights");

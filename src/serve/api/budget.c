@@ -1,5 +1,5 @@
-/* budget: the memory that requests may take, each client's and all together. A little is always granted, so that what is large has no
- * effect on what is small: above its limit a budget grows by that much per connection at most. */
+/* budget: the memory that requests may take, each client's and all together. A little is always granted, so that what
+ * is large has no effect on what is small: above its limit a budget grows by that much per connection at most. */
 #include "serve/api/internal.h"
 #include "serve/api/places.h"
 
@@ -29,7 +29,8 @@ static bool hold_bytes(const wf_job *j, wf_budget *b, size_t *held, size_t bytes
 static size_t prompt_bytes(const wf_job *j)
 {
     size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids;
-    for (size_t i = 0; i < j->params.n_prompts; i++) n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids + j->params.prompts[i].len;
+    for (size_t i = 0; i < j->params.n_prompts; i++)
+        n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids + j->params.prompts[i].len;
     return n;
 }
 
@@ -37,7 +38,9 @@ static bool hold_body(wf_job *j, size_t bytes, size_t granted)
 {
     wf_budget *b = &j->server->bodies;
     return hold_bytes(j, b, &j->body_held, bytes, granted) ||
-           wf_refuse(&j->refusal, 503, "", "the server is busy: requests take the %zu bytes that one client's may, or all; try again later", b->limit);
+           wf_refuse(&j->refusal, 503, "",
+                     "the server is busy: requests take the %zu bytes that one client's may, or all; try again later",
+                     b->limit);
 }
 
 bool wf_budget_body(wf_job *j, size_t bytes)
@@ -57,7 +60,9 @@ bool wf_budget_reply(wf_job *j, size_t bytes)
 
 void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r)
 {
-    wf_refuse(r, 503, "", "the server is busy: replies that are not read yet take the %zu bytes that one client's may, or all; try again later",
+    wf_refuse(r, 503, "",
+              "the server is busy: replies that are not read yet take the %zu bytes that one client's may, or all; try "
+              "again later",
               j->server->replies.limit);
 }
 

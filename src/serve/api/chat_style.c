@@ -1,5 +1,5 @@
-/* chat_style: how a chat template wants conversations with tools. Nothing says so but the template itself, so it is tried at the start of the
- * server with a tool and with a call whose names stand nowhere else. */
+/* chat_style: how a chat template wants conversations with tools. Nothing says so but the template itself, so it is
+ * tried at the start of the server with a tool and with a call whose names stand nowhere else. */
 #include "serve/api/internal.h"
 #include "answers/answer.h"
 
@@ -8,8 +8,11 @@
 
 #define FUNCTION "probe_of_tools"
 #define ARGUMENT "probe_of_arguments"
-#define TOOL     "[{\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION "\",\"description\":\"It does.\",\"parameters\":{\"type\":\"object\"," \
-                 "\"properties\":{\"" ARGUMENT "\":{\"type\":\"string\",\"description\":\"It is.\"}},\"required\":[\"" ARGUMENT "\"]}}}]"
+#define TOOL                                                                                                           \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION                                                       \
+    "\",\"description\":\"It does.\",\"parameters\":{\"type\":\"object\","                                             \
+    "\"properties\":{\"" ARGUMENT "\":{\"type\":\"string\",\"description\":\"It is.\"}},\"required\":[\"" ARGUMENT     \
+    "\"]}}}]"
 #define USER     "{\"role\":\"user\",\"content\":\"Hi\"}"
 
 /* What the template makes of it; NULL: it fails. Free it with weft_free. */
@@ -35,15 +38,21 @@ static bool writes_tools(const wf_server *s)
     return known;
 }
 
-/* Is a call written so, with its arguments as JSON or in words of the template, but not as Python shows a dictionary? */
+/* Is a call written so, with its arguments as JSON or in words of the template, but not as Python shows a dictionary?
+ */
 static bool writes_call(const wf_server *s, bool string, bool null)
 {
     wf_text m = {0};
-    wf_text_print(&m, "[" USER ",{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION
-                  "\",\"arguments\":%s}}]},{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"" FUNCTION "\",\"content\":\"{}\"}]",
-                  null ? "null" : "\"\"", string ? "\"{\\\"" ARGUMENT "\\\": \\\"1\\\"}\"" : "{\"" ARGUMENT "\":\"1\"}");
+    wf_text_print(&m,
+                  "[" USER ",{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":"
+                           "\"function\",\"function\":{\"name\":\"" FUNCTION
+                  "\",\"arguments\":%s}}]},{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"" FUNCTION
+                  "\",\"content\":\"{}\"}]",
+                  null ? "null" : "\"\"",
+                  string ? "\"{\\\"" ARGUMENT "\\\": \\\"1\\\"}\"" : "{\"" ARGUMENT "\":\"1\"}");
     char *text = m.failed ? NULL : render(s, m.data, tool_template(s) ? TOOL : NULL);
-    bool good = text && strstr(text, FUNCTION) && strstr(text, ARGUMENT) && !strstr(text, "'" ARGUMENT "'") && !strstr(text, "\\\"" ARGUMENT);
+    bool good = text && strstr(text, FUNCTION) && strstr(text, ARGUMENT) && !strstr(text, "'" ARGUMENT "'") &&
+                !strstr(text, "\\\"" ARGUMENT);
     weft_free(text);
     free(m.data);
     return good;
@@ -68,13 +77,15 @@ bool wf_chat_style_check(const wf_server *s)
 {
     const char *calls = s->p.tool_call_parser, *thoughts = s->p.reasoning_parser;
     return check_parser("--tool-call-parser", calls, calls && wf_call_kind_named(calls), wf_call_kinds_list) &&
-           check_parser("--reasoning-parser", thoughts, thoughts && wf_thought_kind_named(thoughts), wf_thought_kinds_list);
+           check_parser("--reasoning-parser", thoughts, thoughts && wf_thought_kind_named(thoughts),
+                        wf_thought_kinds_list);
 }
 
 static void find_thoughts(const wf_server *s, wf_chat_style *c, const char *text)
 {
     const char *name = s->p.reasoning_parser;
-    c->thought_name = !strstr(text, "reasoning_content") && strstr(text, ".thinking") ? "thinking" : "reasoning_content";
+    c->thought_name = !strstr(text, "reasoning_content") && strstr(text, ".thinking") ? "thinking"
+                                                                                      : "reasoning_content";
     c->thoughts = is_auto(name) ? wf_thought_kind_of(text) : wf_thought_kind_named(name);
     if (c->thoughts) wf_thoughts_show(c->thoughts, s->model, &c->show);
     c->n_show_thoughts = c->show.n;

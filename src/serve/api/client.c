@@ -1,6 +1,6 @@
-/* client: who sends a request, as a number by which the engine lets clients take turns. With API keys it is the key; else the
- * address, of IPv6 its first 64 bits, which one subscriber has for himself. A proxy is believed only if --trusted-proxy names it,
- * since anybody can write X-Forwarded-For. */
+/* client: who sends a request, as a number by which the engine lets clients take turns. With API keys it is the key;
+ * else the address, of IPv6 its first 64 bits, which one subscriber has for himself. A proxy is believed only if
+ * --trusted-proxy names it, since anybody can write X-Forwarded-For. */
 #include "serve/api/internal.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { V4_AT = 12, V4_BITS = 8 * V4_AT };
-static const unsigned char v4_prefix[V4_AT] = {[10] = 0xff, [11] = 0xff}; /* of an IPv4 address among those of IPv6: ::ffff:1.2.3.4 */
+static const unsigned char v4_prefix[V4_AT] = {
+    [10] = 0xff, [11] = 0xff}; /* of an IPv4 address among those of IPv6: ::ffff:1.2.3.4 */
 
 /* ---- addresses ----------------------------------------------------------------------------------------------- */
 
@@ -88,8 +89,8 @@ static bool read_address(const char *text, unsigned char out[16])
     return true;
 }
 
-/* Each proxy appends who asked it. So from the right, those that are trusted are passed over; what is left of the first that is
- * not, anybody may have written. */
+/* Each proxy appends who asked it. So from the right, those that are trusted are passed over; what is left of the first
+ * that is not, anybody may have written. */
 static void pass_proxies(const wf_server *s, char *list, unsigned char a[16])
 {
     for (char *comma; is_trusted(s, a) && (comma = strrchr(list, ',')); *comma = 0)

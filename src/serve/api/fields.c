@@ -1,5 +1,6 @@
-/* fields: the fields of requests that are one value are rows of a table, so that each one is checked and each error names its field. What
- * other servers know and weft does not is in fields.def. Unknown fields are ignored, as in other servers, and logged once. */
+/* fields: the fields of requests that are one value are rows of a table, so that each one is checked and each error
+ * names its field. What other servers know and weft does not is in fields.def. Unknown fields are ignored, as in other
+ * servers, and logged once. */
 #include "serve/api/internal.h"
 
 #include <float.h>
@@ -31,14 +32,16 @@ typedef struct row {
 #define MANY       2147483647.0
 
 static const row rows[] = {
-    {"temperature", REAL, BOTH, AT(sampling.temperature), 0, 0, 100}, /* those in `sampling` begin as the server's defaults */
+    {"temperature", REAL, BOTH, AT(sampling.temperature), 0, 0,
+     100}, /* those in `sampling` begin as the server's defaults */
     {"top_p", SHARE, BOTH, AT(sampling.top_p), 0, 0, 1},
     {"min_p", REAL, BOTH, AT(sampling.min_p), 0, 0, 1},
     {"top_k", I32, BOTH, AT(sampling.top_k), 0, -1, MANY},
     {"presence_penalty", REAL, BOTH, AT(sampling.presence_penalty), 0, -2, 2},
     {"frequency_penalty", REAL, BOTH, AT(sampling.frequency_penalty), 0, -2, 2},
     {"repetition_penalty", REAL, BOTH, AT(sampling.repeat_penalty), 0, 1e-3, 2, WF_GIVEN_REPETITION_PENALTY},
-    {"repeat_penalty", REAL, BOTH, AT(sampling.repeat_penalty), 0, 1e-3, 2, WF_GIVEN_REPEAT_PENALTY}, /* as llama.cpp calls it */
+    {"repeat_penalty", REAL, BOTH, AT(sampling.repeat_penalty), 0, 1e-3, 2,
+     WF_GIVEN_REPEAT_PENALTY}, /* as llama.cpp calls it */
     {"repeat_last_n", I32, BOTH, AT(sampling.repeat_last_n), 0, -1, MANY},
     {"n", WHOLE, BOTH, AT(n), 1, 1, 128},
     {"priority", WHOLE, BOTH, AT(priority), 0, -1000, 1000},
@@ -105,7 +108,8 @@ static bool read_row(const wf_json *body, const row *w, wf_params *p, wf_http_er
         return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
                          w->kind >= I32 ? "whole number" : "number");
     if (w->kind == SEED) return read_seed(v, w, p, r);
-    if (w->kind == SHARE && x == 0) return wf_refuse(r, 400, w->name, "%s must be above 0 and at most %g", w->name, w->max);
+    if (w->kind == SHARE && x == 0)
+        return wf_refuse(r, 400, w->name, "%s must be above 0 and at most %g", w->name, w->max);
     if (!(x >= w->min && x <= w->max))
         return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,
                          w->max);
@@ -131,7 +135,8 @@ static bool check_together(wf_params *p, wf_http_error *r)
         return wf_refuse(r, 400, "max_tokens",
                          "max_tokens must be at least 1 (0 is possible with echo)");
     if (WF_GIVEN(p, REPEAT_PENALTY) && WF_GIVEN(p, REPETITION_PENALTY))
-        return wf_refuse(r, 400, "repeat_penalty", "repeat_penalty is another name of repetition_penalty: send one of them");
+        return wf_refuse(r, 400, "repeat_penalty",
+                         "repeat_penalty is another name of repetition_penalty: send one of them");
     if (WF_GIVEN(p, BEST_OF) && p->best_of != p->n)
         return wf_refuse_unsupported(r, "best_of", "best_of other than n is not supported: leave it out");
     if (p->top_logprobs && !p->chat_logprobs)
@@ -184,7 +189,8 @@ static bool check_unread(const wf_json *body, bool chat, wf_http_error *r)
     for (size_t i = 0; i < WF_LEN(unread); i++) {
         const struct unread *u = &unread[i];
         const wf_json *v = u->neutral && is_here(u->where, chat) ? wf_field(body, u->name) : NULL;
-        if (v && !is_neutral(v, u->neutral)) return wf_refuse_unsupported(r, u->name, "%s is not supported: %s", u->name, u->instead);
+        if (v && !is_neutral(v, u->neutral))
+            return wf_refuse_unsupported(r, u->name, "%s is not supported: %s", u->name, u->instead);
     }
     return true;
 }
@@ -201,8 +207,12 @@ static const struct {
     const char *name;
     enum where where;
 } others[] = {
-    {"model", BOTH}, {"prompt", TEXT}, {"messages", CHAT}, {"stop", BOTH}, {"stop_token_ids", BOTH}, {"logit_bias", BOTH}, {"stream_options", BOTH},
-    {"tools", CHAT}, {"tool_choice", CHAT}, {"parallel_tool_calls", BOTH}, {"response_format", BOTH}, {"chat_template_kwargs", CHAT},
+    {"model", BOTH},           {"prompt", TEXT},
+    {"messages", CHAT},        {"stop", BOTH},
+    {"stop_token_ids", BOTH},  {"logit_bias", BOTH},
+    {"stream_options", BOTH},  {"tools", CHAT},
+    {"tool_choice", CHAT},     {"parallel_tool_calls", BOTH},
+    {"response_format", BOTH}, {"chat_template_kwargs", CHAT},
 };
 
 static bool is_known(const char *name, bool chat)
@@ -236,7 +246,8 @@ static void log_once(wf_server *s, const char *name)
 /* What a stream may say of itself; include_obfuscation pads chunks, which is for secrecy and changes no text. */
 static bool is_stream_option(const char *name)
 {
-    return !strcmp(name, "include_usage") || !strcmp(name, "continuous_usage_stats") || !strcmp(name, "include_obfuscation");
+    return !strcmp(name, "include_usage") || !strcmp(name, "continuous_usage_stats") ||
+           !strcmp(name, "include_obfuscation");
 }
 
 void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat)

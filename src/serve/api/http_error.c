@@ -9,8 +9,9 @@ static const char *type_of(int status)
     static const struct {
         int status;
         const char *type;
-    } all[] = {{401, "authentication_error"}, {403, "permission_error"},  {404, "not_found_error"}, {500, "server_error"},
-               {501, "not_supported_error"},  {503, "unavailable_error"}, {504, "timeout_error"}};
+    } all[] = {{401, "authentication_error"}, {403, "permission_error"},    {404, "not_found_error"},
+               {500, "server_error"},         {501, "not_supported_error"}, {503, "unavailable_error"},
+               {504, "timeout_error"}};
     for (size_t i = 0; i < WF_LEN(all); i++)
         if (all[i].status == status) return all[i].type;
     return "invalid_request_error";

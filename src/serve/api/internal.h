@@ -1,11 +1,13 @@
 /* serve, internal: the server, its jobs, and what their files share.
  *
- * A job is one HTTP request, from its head to the last byte of its reply. The thread of the HTTP server (below: the loop) has it, but for the
- * time in which a thread of work.c reads its body or writes its reply; the engine's thread appends to its choices.
+ * A job is one HTTP request, from its head to the last byte of its reply. The thread of the HTTP server (below: the
+ * loop) has it, but for the time in which a thread of work.c reads its body or writes its reply; the engine's thread
+ * appends to its choices.
  *
- * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and who is to be woken; server.lock guards the list of jobs;
- * metrics and the queue of bodies have their own locks. No thread takes a lock while it holds another, except that who aborts a job at
- * shutdown takes job.lock and work.lock inside server.lock, and that the HTTP server's own lock, of wf_httpd_wake, is the innermost. */
+ * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and who is to be woken; server.lock
+ * guards the list of jobs; metrics and the queue of bodies have their own locks. No thread takes a lock while it holds
+ * another, except that who aborts a job at shutdown takes job.lock and work.lock inside server.lock, and that the HTTP
+ * server's own lock, of wf_httpd_wake, is the innermost. */
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
@@ -32,11 +34,12 @@ typedef struct wf_http_error {
 } wf_http_error;
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
-/* The same for what weft cannot do: status 400, which clients do not send again as they do 501, and the code not_supported. */
+/* The same for what weft cannot do: status 400, which clients do not send again as they do 501, and the code
+ * not_supported. */
 bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...) WF_PRINTF(3, 4);
 void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as JSON */
 
-/* ---- fields.c and params.c: JSON to request --------------------------------------------------------------------------- */
+/* ---- fields.c and params.c: JSON to request ---------------------------------------------------------------------- */
 
 typedef struct wf_prompt {
     int32_t *ids;
@@ -62,7 +65,8 @@ typedef struct wf_params {
     wf_prompt *prompts;
     size_t n_prompts;
     /* Named like the fields of requests; their ranges are in fields.c. */
-    struct weft_sampling sampling; /* the model's, over it the server's options, over them what the request says; all but the seed */
+    struct weft_sampling
+        sampling; /* the model's, over it the server's options, over them what the request says; all but the seed */
     int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
     bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
@@ -265,7 +269,8 @@ typedef struct wf_route {
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
     bool (*read)(wf_job *j, const wf_json *body);
     bool (*answer)(wf_job *j, wf_text *text); /* false: the job's refusal is set */
-    enum wf_httpd_more (*stream)(void *job, wf_slice *part); /* JSON, as the client reads it. Neither this nor answer: it generates */
+    enum wf_httpd_more (*stream)(
+        void *job, wf_slice *part); /* JSON, as the client reads it. Neither this nor answer: it generates */
     const char *content_type; /* NULL: JSON */
     void (*fields)(const wf_job *j, wf_text *fields); /* adds some to the reply's; NULL: none */
     bool chat;                                        /* of routes that generate */
@@ -330,8 +335,8 @@ typedef struct wf_work {
 } wf_work;
 bool wf_work_start(wf_server *s);
 void wf_work_stop(wf_server *s); /* after the bodies that wait. Allowed if it was not started */
-/* Has a thread read the body (wf_job_read), unless there are too many large ones (refusal is set); a body that has been read: has the
- * reply written (wf_reply_write). Then wf_job_worked. */
+/* Has a thread read the body (wf_job_read), unless there are too many large ones (refusal is set); a body that has been
+ * read: has the reply written (wf_reply_write). Then wf_job_worked. */
 void wf_work_add(wf_job *j);
 void wf_work_remove(wf_job *j); /* if it waits, it does so no longer */
 unsigned wf_work_waiting(wf_server *s);
@@ -344,7 +349,8 @@ typedef struct wf_budget {
     atomic_size_t used, of[WF_CLIENT_SLOTS]; /* by all, by client */
     size_t limit; /* of one client; all together may take twice as much (places.h) */
 } wf_budget;
-/* A job holds `bytes` from now on, instead of what it held; false: there is no room, nothing changes, and refusal is set. */
+/* A job holds `bytes` from now on, instead of what it held; false: there is no room, nothing changes, and refusal is
+ * set. */
 bool wf_budget_body(wf_job *j, size_t bytes);
 bool wf_budget_prompts(wf_job *j); /* in place of the body: what has been read from it */
 /* The same for the reply. Call it with job.lock held; it sets no refusal. */

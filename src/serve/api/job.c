@@ -1,5 +1,5 @@
-/* job: one HTTP request and its sequences. It has three owners: the request, the engine until the last choice is done, and a thread that
- * reads its body or writes its reply. The last one frees it. */
+/* job: one HTTP request and its sequences. It has three owners: the request, the engine until the last choice is done,
+ * and a thread that reads its body or writes its reply. The last one frees it. */
 #include "serve/api/internal.h"
 #include "base/options.h"
 #include "serve/api/places.h"
@@ -124,7 +124,8 @@ static void record_latency(wf_choice *c, const struct weft_event *ev)
         c->last_ns = now;
     }
     if (ev->kind == WEFT_EVENT_DONE)
-        wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9, c->index % (uint32_t)j->params.n == 0);
+        wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9,
+                        c->index % (uint32_t)j->params.n == 0);
 }
 
 static void leave_places(wf_job *j, size_t n)
@@ -172,7 +173,7 @@ static void on_event(void *user, const struct weft_event *ev)
     if (last) job_free(j);
 }
 
-/* ---- from the loop and the threads of work.c ----------------------------------------------------------------------------------- */
+/* ---- from the loop and the threads of work.c --------------------------------------------------------------------- */
 
 /* The allocator keeps what a large body took, in each thread that has read one. */
 static void give_memory_back(size_t body)
@@ -263,7 +264,8 @@ static unsigned count_places(const wf_server *s, uint64_t client)
     return n;
 }
 
-/* Reserves n places of those that may run or wait: one client has as many as the options say, all together twice that. */
+/* Reserves n places of those that may run or wait: one client has as many as the options say, all together twice that.
+ */
 static bool reserve_places(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
@@ -273,7 +275,10 @@ static bool reserve_places(wf_job *j, size_t n)
     bool fits = wf_places_allow(places, used, own, n);
     if (fits) atomic_fetch_add(&s->in_flight, (unsigned)n), atomic_fetch_add(&j->places, (unsigned)n);
     pthread_mutex_unlock(&s->lock);
-    if (!fits) return wf_refuse(&j->refusal, 503, "", "the server is busy: %u sequences run or wait, %u of them of this client; try again later", used, own);
+    if (!fits)
+        return wf_refuse(&j->refusal, 503, "",
+                         "the server is busy: %u sequences run or wait, %u of them of this client; try again later",
+                         used, own);
     if (j->admitted) return true;
     leave_places(j, n);
     return wf_refuse(&j->refusal, 503, "", "the server is shutting down");

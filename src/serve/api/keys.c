@@ -1,5 +1,5 @@
-/* keys: API keys of the command line, and from a file, one per line. Empty lines and those that begin with # are skipped. Blanks around a key do
- * not count: no header could carry them. */
+/* keys: API keys of the command line, and from a file, one per line. Empty lines and those that begin with # are
+ * skipped. Blanks around a key do not count: no header could carry them. */
 #include "serve/api/internal.h"
 #include "base/file.h"
 
@@ -20,7 +20,8 @@ static char *trimmed_key(const char *key)
 
 static bool add_key(wf_server *s, const char *key, size_t *cap)
 {
-    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = trimmed_key(key))) return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
+    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = trimmed_key(key)))
+        return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
     s->n_keys++;
     return true;
 }
@@ -35,7 +36,10 @@ static bool add_file(wf_server *s, const char *path, size_t *cap)
         line += strspn(line, WF_KEY_BLANKS);
         if (*line && *line != '#') ok = add_key(s, line, cap);
     }
-    if (ok && s->n_keys == before) ok = false, wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line, or leave out --api-key-file to serve without one", path);
+    if (ok && s->n_keys == before)
+        ok = false,
+        wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line, or leave out --api-key-file to serve without one",
+                path);
     explicit_bzero(text, len);
     free(text);
     return ok;
@@ -46,7 +50,9 @@ bool wf_keys_load(wf_server *s)
     size_t cap = 0;
     for (size_t i = 0; i < s->p.n_api_keys; i++) {
         const char *key = s->p.api_keys[i];
-        if (!key || !key[strspn(key, WF_KEY_BLANKS)]) return wf_fail(WEFT_ERR_ARG, "--api-key is empty: give it a key, or leave it out to serve without one"), false;
+        if (!key || !key[strspn(key, WF_KEY_BLANKS)])
+            return wf_fail(WEFT_ERR_ARG, "--api-key is empty: give it a key, or leave it out to serve without one"),
+                   false;
         if (!add_key(s, key, &cap)) return false;
     }
     return !s->p.api_key_file || add_file(s, s->p.api_key_file, &cap);

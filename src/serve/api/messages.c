@@ -1,6 +1,6 @@
-/* messages: the conversation and the tools of a request, as JSON for the chat template. They go there whole, since templates differ in what
- * they read; what templates differ in how they want it (wf_chat_style) is said in one way by clients. All of it counts as data there, so
- * that nothing in it becomes a control token. */
+/* messages: the conversation and the tools of a request, as JSON for the chat template. They go there whole, since
+ * templates differ in what they read; what templates differ in how they want it (wf_chat_style) is said in one way by
+ * clients. All of it counts as data there, so that nothing in it becomes a control token. */
 #include "serve/api/internal.h"
 #include "answers/tool_types.h"
 
@@ -31,7 +31,9 @@ static bool add_part(const wf_json *part, wf_text *out, wf_http_error *r)
     const wf_json *text = wf_json_get(part, "text");
     const char *type = wf_json_text(wf_json_get(part, "type"));
     if (!type) return wf_refuse(r, 400, "messages", "a part of a message's content must be an object with a type");
-    if (strcmp(type, "text")) return wf_refuse_unsupported(r, "messages", "content of type '%.40s' is not supported, only text: leave it out", type);
+    if (strcmp(type, "text"))
+        return wf_refuse_unsupported(r, "messages", "content of type '%.40s' is not supported, only text: leave it out",
+                                     type);
     if (!wf_json_is(text, WF_JSON_STRING)) return wf_refuse(r, 400, "messages", "a part of type text must have a text");
     wf_text_add(out, wf_json_text(text), wf_json_bytes(text));
     return true;
@@ -80,7 +82,8 @@ static bool put_arguments(writer *w, const wf_json *v)
     w->out.failed |= dumped.failed;
     w->bytes += len;
     free(dumped.data);
-    return good || w->out.failed || wf_refuse(w->r, 400, "messages", "arguments of a tool call must be the text of a JSON object");
+    return good || w->out.failed ||
+           wf_refuse(w->r, 400, "messages", "arguments of a tool call must be the text of a JSON object");
 }
 
 static bool put_call(writer *w, const wf_json *call, bool first)
@@ -89,7 +92,8 @@ static bool put_call(writer *w, const wf_json *call, bool first)
     const wf_json *function = wf_json_get(call, "function"), *name = wf_json_get(function, "name"),
                   *id = wf_field(call, "id"), *arguments = wf_field(function, "arguments");
     if (!wf_json_bytes(name) || (id && !wf_json_is(id, WF_JSON_STRING)))
-        return wf_refuse(w->r, 400, "messages", "each of tool_calls must be an object with an id, and a function with name and arguments");
+        return wf_refuse(w->r, 400, "messages",
+                         "each of tool_calls must be an object with an id, and a function with name and arguments");
     wf_text_print(&w->out, "%s{\"type\":\"function\"", first ? "" : ",");
     if (id) put_member(&w->out, "id", id);
     wf_text_print(&w->out, ",\"function\":{\"name\":");
@@ -142,7 +146,9 @@ static bool put_message(writer *w, const wf_json *m)
 {
     const char *sent = wf_json_text(wf_json_get(m, "role")), *role = sent ? role_of(w, sent) : NULL;
     if (!sent) return wf_refuse(w->r, 400, "messages", "each of messages must be an object with a role");
-    if (!role) return wf_refuse(w->r, 400, "messages", "unknown role '%.40s'; want system, developer, user, assistant or tool", sent);
+    if (!role)
+        return wf_refuse(w->r, 400, "messages", "unknown role '%.40s'; want system, developer, user, assistant or tool",
+                         sent);
     wf_text_print(&w->out, "{\"role\":\"%s\"", role);
     bool ok = put_content(w, m) && put_strings(w, m) && put_calls(w, m);
     wf_text_print(&w->out, "}");
@@ -178,7 +184,8 @@ static bool check_tool(const wf_json *tool, wf_http_error *r)
         !wf_json_is(function, WF_JSON_OBJECT))
         return wf_refuse(r, 400, "tools", "each of tools must be an object of type function, with a function");
     if (!wf_json_is(name, WF_JSON_STRING) || !wf_tool_name_good(wf_json_text(name), wf_json_bytes(name)))
-        return wf_refuse(r, 400, "tools", "the name of a function must have 1 to %d letters, digits, '_', '-' or '.'", WF_TOOL_NAME_MAX);
+        return wf_refuse(r, 400, "tools", "the name of a function must have 1 to %d letters, digits, '_', '-' or '.'",
+                         WF_TOOL_NAME_MAX);
     if (about && !wf_json_is(about, WF_JSON_STRING))
         return wf_refuse(r, 400, "tools", "the description of %s must be a string", wf_json_text(name));
     if (parameters && !wf_json_is(parameters, WF_JSON_OBJECT))
@@ -210,9 +217,14 @@ static bool check_named(const wf_json *tools, const wf_json *choice, wf_http_err
     const wf_json *function = wf_json_get(choice, "function");
     const char *type = wf_json_text(wf_json_get(choice, "type")), *name = wf_json_text(wf_json_get(function, "name"));
     if (!type || strcmp(type, "function") || !name)
-        return wf_refuse(r, 400, "tool_choice", "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": ...}}");
-    if (!has_tool(tools, name)) return wf_refuse(r, 400, "tool_choice", "tool_choice names the function '%.64s', which is not in tools", name);
-    return wf_refuse_unsupported(r, "tool_choice", "tool_choice with a function is not supported, since answers cannot be constrained: send \"auto\", and ask for the call in a message");
+        return wf_refuse(r, 400, "tool_choice",
+                         "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", "
+                         "\"function\": {\"name\": ...}}");
+    if (!has_tool(tools, name))
+        return wf_refuse(r, 400, "tool_choice", "tool_choice names the function '%.64s', which is not in tools", name);
+    return wf_refuse_unsupported(r, "tool_choice",
+                                 "tool_choice with a function is not supported, since answers cannot be constrained: "
+                                 "send \"auto\", and ask for the call in a message");
 }
 
 /* Whether the model shall know the tools. */
@@ -224,7 +236,9 @@ static bool check_choice(const wf_json *body, const wf_json *tools, bool *wanted
     if (!v || (word && (!strcmp(word, "auto") || !strcmp(word, "none")))) return true;
     if (!word || strcmp(word, "required")) return check_named(tools, v, r);
     if (!wf_json_count(tools)) return wf_refuse(r, 400, "tool_choice", "tool_choice \"required\" needs tools");
-    return wf_refuse_unsupported(r, "tool_choice", "tool_choice \"required\" is not supported, since answers cannot be constrained: send \"auto\", and ask for a call in a message");
+    return wf_refuse_unsupported(r, "tool_choice",
+                                 "tool_choice \"required\" is not supported, since answers cannot be constrained: send "
+                                 "\"auto\", and ask for a call in a message");
 }
 
 bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r)
@@ -238,11 +252,14 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
     if (!p->tools) return true;
     if (style->calls) p->calls = style;
     if (!style->tools)
-        return wf_refuse_unsupported(r, "tools", "the chat template of this model does not tell it about tools: leave tools out, send tool_choice \"none\", or start the "
-                         "server with a --chat-template that does");
+        return wf_refuse_unsupported(r, "tools",
+                                     "the chat template of this model does not tell it about tools: leave tools out, "
+                                     "send tool_choice \"none\", or start the "
+                                     "server with a --chat-template that does");
     wf_json_put(out, tools);
     wf_tool_types_add(&p->tool_types, tools);
     if (out->failed || p->tool_types.failed) return wf_refuse(r, 500, "", "out of memory");
-    if (out->len > MAX_TOOL_BYTES) return wf_refuse(r, 400, "tools", "tools have %zu bytes, at most %u are possible", out->len, MAX_TOOL_BYTES);
+    if (out->len > MAX_TOOL_BYTES)
+        return wf_refuse(r, 400, "tools", "tools have %zu bytes, at most %u are possible", out->len, MAX_TOOL_BYTES);
     return true;
 }

@@ -126,11 +126,12 @@ static void print_step(const wf_server *s, wf_text *out, const char *class, uint
     print_line(s, out, "step_seconds", "_count", label, class, (double)n);
 }
 
-/* Step times: as a whole, or by class if the engine was opened with `profile` and the device reports times. A device that
- * does not report any has none after the first step. */
+/* Step times: as a whole, or by class if the engine was opened with `profile` and the device reports times. A device
+ * that does not report any has none after the first step. */
 static void print_steps(const wf_server *s, wf_text *out, const struct weft_stats *e)
 {
-    print_head(s, out, "step_seconds", "summary", "Time of a step; by class: time of its ops, or time that the device waited for the host.");
+    print_head(s, out, "step_seconds", "summary",
+               "Time of a step; by class: time of its ops, or time that the device waited for the host.");
     if (!s->p.profile || (e->steps && !e->busy_ns)) {
         print_step(s, out, NULL, e->step_ns, e->steps);
         return;
@@ -140,17 +141,19 @@ static void print_steps(const wf_server *s, wf_text *out, const struct weft_stat
     print_step(s, out, "network", e->network_ns, e->steps);
     print_step(s, out, "copy", e->copy_ns, e->steps);
     print_step(s, out, "host", e->idle_ns, e->steps);
-    print_one(s, out, "nano_batch_overlap_ratio", "gauge", "Fraction of the device's busy time in which ops of two queues overlapped, since the start.",
+    print_one(s, out, "nano_batch_overlap_ratio", "gauge",
+              "Fraction of the device's busy time in which ops of two queues overlapped, since the start.",
               e->busy_ns ? WF_MIN((double)e->overlap_ns / (double)e->busy_ns, 1.0) : 0);
 }
 
 static void print_swapped(const wf_server *s, wf_text *out, const char *direction, uint64_t bytes)
 {
-    wf_text_print(out, "%skv_swapped_bytes_total{model_name=\"%s\",direction=\"%s\",tier=\"host\"} %llu\n", s->p.metrics_prefix,
-                  s->name, direction, (unsigned long long)bytes);
+    wf_text_print(out, "%skv_swapped_bytes_total{model_name=\"%s\",direction=\"%s\",tier=\"host\"} %llu\n",
+                  s->p.metrics_prefix, s->name, direction, (unsigned long long)bytes);
 }
 
-static void print_layers(const wf_server *s, wf_text *out, const char *name, const char *help, const uint32_t *layers, const uint64_t *values, uint32_t n)
+static void print_layers(const wf_server *s, wf_text *out, const char *name, const char *help, const uint32_t *layers,
+                         const uint64_t *values, uint32_t n)
 {
     char layer[16];
     print_head(s, out, name, "counter", help);
@@ -166,8 +169,13 @@ static void print_softmax(const wf_server *s, wf_text *out)
     uint32_t n = weft_engine_softmax(s->engine, NULL, NULL, NULL, 0), *layers = wf_calloc(n, sizeof *layers);
     uint64_t *rows = wf_calloc(n, sizeof *rows), *recomputed = wf_calloc(n, sizeof *recomputed);
     if (n && layers && rows && recomputed && weft_engine_softmax(s->engine, layers, rows, recomputed, n) == n) {
-        print_layers(s, out, "softmax_async_layer_total", "Softmax rows (query and head) computed with the asynchronous softmax, of each layer that uses it.", layers, rows, n);
-        print_layers(s, out, "softmax_recompute_layer_total", "Softmax rows recomputed, of each layer that uses the asynchronous softmax.", layers, recomputed, n);
+        print_layers(
+            s, out, "softmax_async_layer_total",
+            "Softmax rows (query and head) computed with the asynchronous softmax, of each layer that uses it.", layers,
+            rows, n);
+        print_layers(s, out, "softmax_recompute_layer_total",
+                     "Softmax rows recomputed, of each layer that uses the asynchronous softmax.", layers, recomputed,
+                     n);
     }
     free(layers);
     free(rows);
@@ -184,24 +192,31 @@ static void print_engine(wf_server *s, wf_text *out)
     for (size_t i = 0; i < WEFT_STEP_TOKENS_BUCKETS; i++) bounds[i] = (double)(1u << i);
     print_one(s, out, "num_requests_running", "gauge", "Sequences that are running.", e.running);
     print_one(s, out, "num_requests_waiting", "gauge", "Sequences that are waiting.", e.waiting);
-    print_one(s, out, "num_clients_waiting", "gauge", "Clients with sequences that have not run yet.", e.waiting_clients);
-    print_one(s, out, "longest_wait_seconds", "gauge", "How long the sequence that has not run yet and came first has been waiting.",
+    print_one(s, out, "num_clients_waiting", "gauge", "Clients with sequences that have not run yet.",
+              e.waiting_clients);
+    print_one(s, out, "longest_wait_seconds", "gauge",
+              "How long the sequence that has not run yet and came first has been waiting.",
               (double)e.longest_wait_ns * 1e-9);
     print_one(s, out, "kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.",
               e.kv_pages ? (double)e.kv_pages_used / e.kv_pages : 0);
     print_one(s, out, "num_preemptions_total", "counter", "Sequences preempted because the KV cache was full.",
               (double)e.preempted);
-    print_one(s, out, "recomputed_tokens_total", "counter", "Tokens of preempted sequences computed again, because the host had no memory for their KV pages.",
+    print_one(s, out, "recomputed_tokens_total", "counter",
+              "Tokens of preempted sequences computed again, because the host had no memory for their KV pages.",
               (double)e.recomputed_tokens);
     print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               (double)e.prefix_queries);
-    print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", (double)e.prefix_hits);
-    print_one(s, out, "prefill_decode_ratio", "gauge", "Prompt tokens computed for each generated token, over about the last 64 requests that finished.",
+    print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
+              (double)e.prefix_hits);
+    print_one(s, out, "prefill_decode_ratio", "gauge",
+              "Prompt tokens computed for each generated token, over about the last 64 requests that finished.",
               e.prefill_decode_ratio);
-    print_one(s, out, "softmax_recompute_total", "counter", "Softmax rows (query and head) recomputed because their scores left the calibrated range.",
+    print_one(s, out, "softmax_recompute_total", "counter",
+              "Softmax rows (query and head) recomputed because their scores left the calibrated range.",
               (double)e.softmax_recomputed);
     print_softmax(s, out);
-    print_head(s, out, "kv_swapped_bytes_total", "counter", "Bytes of KV cache of preempted sequences: swapped out to another tier, and swapped in.");
+    print_head(s, out, "kv_swapped_bytes_total", "counter",
+               "Bytes of KV cache of preempted sequences: swapped out to another tier, and swapped in.");
     print_swapped(s, out, "out", e.swapped_out_bytes);
     print_swapped(s, out, "in", e.swapped_in_bytes);
     print_steps(s, out, &e);
@@ -213,9 +228,11 @@ void wf_metrics_print(wf_server *s, wf_text *out)
 {
     wf_metrics *m = &s->metrics;
     print_engine(s, out);
-    print_one(s, out, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.", (double)atomic_load(&s->bodies.used));
+    print_one(s, out, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.",
+              (double)atomic_load(&s->bodies.used));
     print_one(s, out, "reply_memory_bytes", "gauge", "Memory of replies.", (double)atomic_load(&s->replies.used));
-    print_one(s, out, "bodies_read_total", "counter", "Large requests that were read.", (double)atomic_load(&s->work.n_read));
+    print_one(s, out, "bodies_read_total", "counter", "Large requests that were read.",
+              (double)atomic_load(&s->work.n_read));
     print_one(s, out, "bodies_given_up_total", "counter", "Large requests whose client left while they were read.",
               (double)atomic_load(&s->work.n_given_up));
     print_one(s, out, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
@@ -224,8 +241,10 @@ void wf_metrics_print(wf_server *s, wf_text *out)
               (double)m->prompt_tokens);
     print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.",
               (double)m->generation_tokens);
-    print_one(s, out, "requests_started_total", "counter", "Sequences that were accepted; each ends in request_success_total.", (double)m->started);
-    print_one(s, out, "corrupted_requests_total", "counter", "Sequences that failed because the model gave a logit that is not a finite number.",
+    print_one(s, out, "requests_started_total", "counter",
+              "Sequences that were accepted; each ends in request_success_total.", (double)m->started);
+    print_one(s, out, "corrupted_requests_total", "counter",
+              "Sequences that failed because the model gave a logit that is not a finite number.",
               (double)m->corrupted);
     print_head(s, out, "request_success_total", "counter", "Sequences that have ended.");
     for (size_t i = 0; i < WF_LEN(finishes); i++)

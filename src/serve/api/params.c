@@ -1,5 +1,5 @@
-/* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the fields that are one
- * value, messages.c the conversation. */
+/* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the
+ * fields that are one value, messages.c the conversation. */
 #include "serve/api/internal.h"
 #include "answers/answer.h"
 #include "base/options.h"
@@ -41,7 +41,8 @@ wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
 static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error *r)
 {
     if (!p->priority || s->p.allow_priority) return true;
-    return wf_refuse(r, 400, "priority", "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
+    return wf_refuse(r, 400, "priority",
+                     "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
 }
 
 /* ---- lists ----------------------------------------------------------------------------------------------- */
@@ -79,7 +80,8 @@ static bool read_id(const wf_server *s, const wf_json *v, const char *name, int3
     if (!wf_is_whole(v))
         return wf_refuse(r, 400, name, "%s must hold token ids, which are whole numbers", name);
     if (!(id >= 0 && id < n_vocab))
-        return wf_refuse(r, 400, name, "%s holds the token id %.15g; the vocabulary has 0 to %u", name, id, n_vocab - 1);
+        return wf_refuse(r, 400, name, "%s holds the token id %.15g; the vocabulary has 0 to %u", name, id,
+                         n_vocab - 1);
     *out = (int32_t)id;
     return true;
 }
@@ -135,8 +137,8 @@ static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_htt
     uint64_t most;
     if (!wf_exceeds_context(s->model, s->context, len, &most)) return true;
     r->code = "context_length_exceeded";
-    return wf_refuse(r, 400, name, "%s has %zu bytes, but at most %llu fit the context of %u tokens", name, len, (unsigned long long)most,
-                     s->context);
+    return wf_refuse(r, 400, name, "%s has %zu bytes, but at most %llu fit the context of %u tokens", name, len,
+                     (unsigned long long)most, s->context);
 }
 
 /* Do all sequences fit into the server at once? What never fits is not told to come later. */
@@ -144,7 +146,8 @@ static bool check_choices(const wf_server *s, const wf_params *p, size_t n_promp
 {
     size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->max_running + s->p.max_queue);
     if (n_prompts <= most && n_prompts * (size_t)p->n <= most) return true;
-    return wf_refuse(r, 400, p->n > 1 ? "n" : "prompt", "n times the number of prompts is %zu, at most %zu are possible", n_prompts * (size_t)p->n, most);
+    return wf_refuse(r, 400, p->n > 1 ? "n" : "prompt",
+                     "n times the number of prompts is %zu, at most %zu are possible", n_prompts * (size_t)p->n, most);
 }
 
 static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned flags,
@@ -229,7 +232,10 @@ static void read_style(const wf_server *s, wf_params *p)
 
 wf_answer *wf_params_answer(const wf_params *p)
 {
-    const wf_answer_style style = {.calls = p->calls ? p->calls->calls : NULL, .thoughts = p->thoughts, .thinking = p->thinking, .tool_types = &p->tool_types};
+    const wf_answer_style style = {.calls = p->calls ? p->calls->calls : NULL,
+                                   .thoughts = p->thoughts,
+                                   .thinking = p->thinking,
+                                   .tool_types = &p->tool_types};
     return wf_answer_new(&style);
 }
 
@@ -239,9 +245,12 @@ static bool read_chat(const wf_server *s, const wf_json *body, wf_params *p, wf_
     size_t bytes = 0;
     if (!(p->prompts = wf_calloc(1, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
     p->n_prompts = 1;
-    bool ok = wf_messages_read(body, &s->chat, &messages, &bytes, r) && wf_tools_read(body, &s->chat, p, &tools, r) && read_kwargs(body, &kwargs, r) &&
-              check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
-    struct weft_chat_params chat = {.chat_template = s->p.chat_template, .messages_json = messages.data, .tools_json = tools.data, .kwargs_json = kwargs.data};
+    bool ok = wf_messages_read(body, &s->chat, &messages, &bytes, r) && wf_tools_read(body, &s->chat, p, &tools, r) &&
+              read_kwargs(body, &kwargs, r) && check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
+    struct weft_chat_params chat = {.chat_template = s->p.chat_template,
+                                    .messages_json = messages.data,
+                                    .tools_json = tools.data,
+                                    .kwargs_json = kwargs.data};
     if (ok) ok = render(s, &chat, &p->prompts[0], r);
     if (ok) read_style(s, p);
     free(messages.data);

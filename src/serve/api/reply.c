@@ -206,7 +206,8 @@ static unsigned put_message_in_parts(const wf_job *j, const wf_choice *c, wf_tex
     said s = {.job = j};
     wf_answer *a = wf_params_answer(&j->params);
     wf_call_out out = {on_text, on_thought, on_call, &s};
-    bool ok = a && wf_answer_feed(a, c->text ? c->text : "", c->n_text, &out) && wf_answer_end(a, wf_reply_is_cut(&c->end), &out);
+    bool ok = a && wf_answer_feed(a, c->text ? c->text : "", c->n_text, &out) &&
+              wf_answer_end(a, wf_reply_is_cut(&c->end), &out);
     wf_answer_free(a);
     wf_json_print(to, "{'role':'assistant','content':");
     if (s.n_calls && !s.text.len) wf_text_add(to, "null", 4);

@@ -1,5 +1,5 @@
-/* request: what the HTTP server calls while a request comes, is answered and ends. The head is checked at once, but an error is sent only
- * after the body has arrived, because many clients do not read while they write. */
+/* request: what the HTTP server calls while a request comes, is answered and ends. The head is checked at once, but an
+ * error is sent only after the body has arrived, because many clients do not read while they write. */
 #include "serve/api/internal.h"
 
 #include <arpa/inet.h>
@@ -35,13 +35,15 @@ static bool check_host(wf_job *j, const char *host)
     wf_copy(text, WF_MIN(n + 1, sizeof text), host);
     if (n < sizeof text && inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127) return true;
     if (n == strlen(own) && !strncasecmp(host, own, n)) return true;
-    return wf_refuse(&j->refusal, 403, "", "the Host header names '%.80s', but this server is for this machine only", host);
+    return wf_refuse(&j->refusal, 403, "", "the Host header names '%.80s', but this server is for this machine only",
+                     host);
 }
 
 static bool check_origin(wf_job *j, const char *origin, const char *host)
 {
     const char *allowed = j->server->p.allow_origin, *site = origin ? strstr(origin, "://") : NULL;
-    if (!origin || (site && host && !strcasecmp(site + 3, host))) return true; /* not a browser, or the server's own page */
+    if (!origin || (site && host && !strcasecmp(site + 3, host)))
+        return true; /* not a browser, or the server's own page */
     if (allowed && (!strcmp(allowed, "*") || !strcmp(allowed, origin))) return true;
     return wf_refuse(&j->refusal, 403, "", "pages of %.100s may not use this server; see --allow-origin", origin);
 }
@@ -69,8 +71,8 @@ static bool check_head(wf_job *j, const wf_httpd_request *r)
     if (!strcmp(j->method, "OPTIONS")) return true;
     if (!check_key(j, wf_httpd_field(r, "Authorization", NULL))) return false;
     if (r->length > s->limits.max_body)
-        return wf_refuse(&j->refusal, 413, "", "the body has %llu bytes, at most %llu are possible", (unsigned long long)r->length,
-                         (unsigned long long)s->limits.max_body);
+        return wf_refuse(&j->refusal, 413, "", "the body has %llu bytes, at most %llu are possible",
+                         (unsigned long long)r->length, (unsigned long long)s->limits.max_body);
     if (!j->route) j->refusal = none; /* without a key a client does not learn which routes exist */
     if (!j->route || j->route->early) return j->route != NULL;
     if (!atomic_load(&s->loaded)) return wf_refuse(&j->refusal, 503, "", "Loading model");
@@ -113,7 +115,8 @@ static void send_reply(wf_job *j, int status, const char *type, wf_httpd_reply *
 /* Takes over the text. */
 static void send_text(wf_job *j, int status, const char *type, wf_text text)
 {
-    static const char lack[] = "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":\"server_error\",\"param\":null,\"code\":500}}";
+    static const char lack[] = "{\"error\":{\"message\":\"out of memory for the "
+                               "answer\",\"type\":\"server_error\",\"param\":null,\"code\":500}}";
     if (text.failed) {
         free(text.data);
         text = (wf_text){0};
@@ -216,8 +219,11 @@ static void count_request(wf_job *j)
     const wf_server *s = j->server;
     bool open = j->route && j->route->open;
     if (j->refusal.status == 401 || (open && s->n_keys)) return;
-    if (wf_httpd_count(j->request, j->client, !j->refusal.status) || open || j->refusal.status || wf_httpd_displace(j->request)) return;
-    wf_refuse(&j->refusal, 503, "", "the server is busy: %u connections have requests, as many as are possible; try again later",
+    if (wf_httpd_count(j->request, j->client, !j->refusal.status) || open || j->refusal.status ||
+        wf_httpd_displace(j->request))
+        return;
+    wf_refuse(&j->refusal, 503, "",
+              "the server is busy: %u connections have requests, as many as are possible; try again later",
               wf_httpd_max_connections(s->http));
     j->close = true;
 }
@@ -244,7 +250,8 @@ static void request_body(wf_httpd_request *r, const char *data, size_t n)
     wf_job *j = r->user;
     uint64_t most = j->server->limits.max_body;
     if (!j->refusal.status && j->body.len + n > most)
-        wf_refuse(&j->refusal, 413, "", "the body has more than the %llu bytes that are possible", (unsigned long long)most);
+        wf_refuse(&j->refusal, 413, "", "the body has more than the %llu bytes that are possible",
+                  (unsigned long long)most);
     if (!j->refusal.status && !wf_budget_body(j, j->body.len + n)) {
         free(j->body.data);
         j->body = (wf_text){0};
@@ -294,4 +301,5 @@ static void request_end(wf_httpd_request *r)
     wf_job_detach(r->user);
 }
 
-const wf_httpd_calls wf_request_calls = {.begin = request_begin, .body = request_body, .whole = request_whole, .late = request_late, .end = request_end};
+const wf_httpd_calls wf_request_calls = {
+    .begin = request_begin, .body = request_body, .whole = request_whole, .late = request_late, .end = request_end};

@@ -107,7 +107,8 @@ static const wf_route routes[] = {
      .content_type = "application/json"},
 };
 
-/* Clients leave /v1 out, have it twice, or end with a slash: the path ends as that of a route does, or the other way round. NULL: none. */
+/* Clients leave /v1 out, have it twice, or end with a slash: the path ends as that of a route does, or the other way
+ * round. NULL: none. */
 static const char *meant(const char *path)
 {
     size_t len = strlen(path);
@@ -126,9 +127,12 @@ static bool no_route(const char *path, wf_http_error *r)
     size_t len = 0;
     const char *near = meant(path);
     bool base = near && !strncmp(near, "/v1/", 4);
-    if (near) return wf_refuse(r, 404, "", "there is no %.100s here; did you mean %s?%s", path, near, base ? " The base URL of OpenAI's clients ends with /v1" : "");
+    if (near)
+        return wf_refuse(r, 404, "", "there is no %.100s here; did you mean %s?%s", path, near,
+                         base ? " The base URL of OpenAI's clients ends with /v1" : "");
     for (size_t i = 0; i < WF_LEN(routes) && len < sizeof all; i++)
-        if (!routes[i].prefix) len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? ", " : "", routes[i].path);
+        if (!routes[i].prefix)
+            len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? ", " : "", routes[i].path);
     return wf_refuse(r, 404, "", "there is no %.100s here, only %s", path, all);
 }
 

@@ -1,6 +1,6 @@
-/* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
- * and longer ones, but of a limited length: the loop has other connections, too. The new parts are copied under the lock and
- * formatted outside it, so that JSON costs the engine no time. */
+/* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader
+ * gets fewer and longer ones, but of a limited length: the loop has other connections, too. The new parts are copied
+ * under the lock and formatted outside it, so that JSON costs the engine no time. */
 #include "serve/api/internal.h"
 #include "answers/answer.h"
 

@@ -1,5 +1,5 @@
-/* tokens: /tokenize and /detokenize. A text has many tokens, and each takes tens of bytes of JSON, so the list is written as the
- * client reads it: a request holds its ids and one block of text. */
+/* tokens: /tokenize and /detokenize. A text has many tokens, and each takes tens of bytes of JSON, so the list is
+ * written as the client reads it: a request holds its ids and one block of text. */
 #include "serve/api/internal.h"
 #include "base/options.h"
 
@@ -24,7 +24,8 @@ static size_t most_bytes(const wf_server *s)
 static bool check_bytes(wf_job *j, const char *name, size_t len)
 {
     size_t most = most_bytes(j->server);
-    return len <= most || wf_refuse(&j->refusal, 400, name, "the text has %zu bytes, at most %zu are possible", len, most);
+    return len <= most ||
+           wf_refuse(&j->refusal, 400, name, "the text has %zu bytes, at most %zu are possible", len, most);
 }
 
 static bool check_tokens(wf_job *j, const char *name, size_t n)

@@ -1,5 +1,5 @@
-/* webui: the web UI at /. It is one file, webui.html, embedded in the program. The content security policy admits its only script
- * and style by a nonce: the request id, which is random and unique to the response. */
+/* webui: the web UI at /. It is one file, webui.html, embedded in the program. The content security policy admits its
+ * only script and style by a nonce: the request id, which is random and unique to the response. */
 #include "serve/api/internal.h"
 
 #include <string.h>
@@ -22,10 +22,12 @@ bool wf_webui_print(wf_job *j, wf_text *text)
 
 void wf_webui_fields(const wf_job *j, wf_text *fields)
 {
-    wf_text_print(fields, "Content-Security-Policy: default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "
-                  "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-                  "require-trusted-types-for 'script'; trusted-types 'none'\r\n" /* so that no text can become HTML or script */
-                  "Cache-Control: no-store\r\n" /* a nonce must not be reused */
-                  "Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n",
-                  j->id, j->id);
+    wf_text_print(
+        fields,
+        "Content-Security-Policy: default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'\r\n" /* so that no text can become HTML or script */
+        "Cache-Control: no-store\r\n"                                  /* a nonce must not be reused */
+        "Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n",
+        j->id, j->id);
 }

@@ -1,13 +1,15 @@
-/* work: threads that read bodies and write large replies. To parse and tokenise a body, or to write thousands of log probabilities as
- * JSON, takes up to a second, in which the loop would serve no connection. Half of the threads take small bodies only, as they come; the
- * others go last where processors are short, since all wait for the small ones. The request may be aborted meanwhile. */
+/* work: threads that read bodies and write large replies. To parse and tokenise a body, or to write thousands of log
+ * probabilities as JSON, takes up to a second, in which the loop would serve no connection. Half of the threads take
+ * small bodies only, as they come; the others go last where processors are short, since all wait for the small ones.
+ * The request may be aborted meanwhile. */
 #include "serve/api/internal.h"
 #include "serve/api/places.h"
 
 #include <sys/resource.h>
 
 #define MAX_WAITING 256 /* of one client; of all twice as many (places.h) */
-#define SHORT       (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
+#define SHORT                                                                                                          \
+    (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
 #define NICE        10
 
 static bool is_small(const wf_job *j)
@@ -34,7 +36,8 @@ static wf_job *take_body(wf_work *w, size_t most)
     return j;
 }
 
-/* How many bodies of this client wait. Its next turn is behind them, or, if there are none, that of the body which comes next. */
+/* How many bodies of this client wait. Its next turn is behind them, or, if there are none, that of the body which
+ * comes next. */
 static unsigned waiting_of(const wf_work *w, const wf_job *j, unsigned *turn)
 {
     unsigned n = 0;
@@ -72,7 +75,8 @@ static wf_job *next_body(wf_work *w, size_t most)
 {
     wf_job *j;
     pthread_mutex_lock(&w->lock);
-    while (!(j = take_body(w, most)) && !w->ending) pthread_cond_wait(most <= WF_SMALL_BODY ? &w->more_small : &w->more, &w->lock);
+    while (!(j = take_body(w, most)) && !w->ending)
+        pthread_cond_wait(most <= WF_SMALL_BODY ? &w->more_small : &w->more, &w->lock);
     pthread_mutex_unlock(&w->lock);
     return j;
 }
@@ -134,7 +138,9 @@ void wf_work_add(wf_job *j)
     pthread_mutex_unlock(&w->lock);
     if (room) return;
     if (!j->read)
-        wf_refuse(&j->refusal, 503, "", "the server is busy: as many large requests wait to be read as one client, or all, may have; try again later");
+        wf_refuse(&j->refusal, 503, "",
+                  "the server is busy: as many large requests wait to be read as one client, or all, may have; try "
+                  "again later");
     else wf_reply_write(j); /* the server ends, and its threads have */
     wf_job_worked(j);
 }

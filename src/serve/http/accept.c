@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define NO_SOCKET (-1)
-#define UNSENT    65536 /* bytes that the system takes beyond what a client's window lets it send; else megabytes of each reply */
+#define UNSENT                                                                                                         \
+    65536 /* bytes that the system takes beyond what a client's window lets it send; else megabytes of each reply */
 
 static bool is_loopback(const struct sockaddr *a)
 {
@@ -36,7 +37,9 @@ static int take_address(const struct addrinfo *a)
     if (!bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
     /* Connections of a server before us may linger. Not from the start: two that may share an address before they
      * listen would both have it. */
-    if (errno == EADDRINUSE && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) && !bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
+    if (errno == EADDRINUSE && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+        !bind(fd, a->ai_addr, a->ai_addrlen))
+        return fd;
     int e = errno;
     close(fd);
     errno = e;
@@ -45,8 +48,8 @@ static int take_address(const struct addrinfo *a)
 
 static bool cannot_listen(const wf_httpd *h)
 {
-    return !wf_fail(WEFT_ERR_IO, "cannot listen on %s port %u: %s; choose another with --port or --host", h->p.host, h->p.port,
-                    strerror(errno));
+    return !wf_fail(WEFT_ERR_IO, "cannot listen on %s port %u: %s; choose another with --port or --host", h->p.host,
+                    h->p.port, strerror(errno));
 }
 
 bool wf_accept_bind(wf_httpd *h)
@@ -75,7 +78,8 @@ uint32_t wf_httpd_port(const wf_httpd *h)
 bool wf_accept_listen(wf_httpd *h)
 {
     const int on = 1;
-    setsockopt(h->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of this server may linger while its successor starts */
+    setsockopt(h->listener, SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof on); /* connections of this server may linger while its successor starts */
     return !listen(h->listener, SOMAXCONN) || cannot_listen(h);
 }
 

@@ -1,4 +1,5 @@
-/* conn: one connection: it reads a request through a wf_frame, has it answered, and sends the reply; then the next one. */
+/* conn: one connection: it reads a request through a wf_frame, has it answered, and sends the reply; then the next one.
+ */
 #include "serve/http/conn.h"
 
 #include <errno.h>
@@ -149,10 +150,22 @@ static const char *reason_of(int status)
         int status;
         const char *reason;
     } all[] = {
-        {200, "OK"}, {204, "No Content"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"}, {404, "Not Found"},
-        {405, "Method Not Allowed"}, {413, "Content Too Large"}, {414, "URI Too Long"}, {417, "Expectation Failed"},
-        {431, "Request Header Fields Too Large"}, {500, "Internal Server Error"}, {501, "Not Implemented"},
-        {503, "Service Unavailable"}, {504, "Gateway Timeout"}, {505, "HTTP Version Not Supported"},
+        {200, "OK"},
+        {204, "No Content"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {413, "Content Too Large"},
+        {414, "URI Too Long"},
+        {417, "Expectation Failed"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+        {505, "HTTP Version Not Supported"},
     };
     for (size_t i = 0; i < WF_LEN(all); i++)
         if (all[i].status == status) return all[i].reason;
@@ -167,9 +180,9 @@ static const char *date_now(wf_httpd *h)
     struct tm t;
     if (now == h->date_s || !gmtime_r(&now, &t)) return h->date;
     h->date_s = now;
-    snprintf(h->date, sizeof h->date, "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT", days + 3 * t.tm_wday, (unsigned)t.tm_mday % 100,
-             months + 3 * t.tm_mon, (unsigned)(t.tm_year + 1900) % 10000, (unsigned)t.tm_hour % 100, (unsigned)t.tm_min % 100,
-             (unsigned)t.tm_sec % 100);
+    snprintf(h->date, sizeof h->date, "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT", days + 3 * t.tm_wday,
+             (unsigned)t.tm_mday % 100, months + 3 * t.tm_mon, (unsigned)(t.tm_year + 1900) % 10000,
+             (unsigned)t.tm_hour % 100, (unsigned)t.tm_min % 100, (unsigned)t.tm_sec % 100);
     return h->date;
 }
 

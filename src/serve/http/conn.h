@@ -25,7 +25,11 @@ typedef struct wf_conn {
     wf_frame frame;
     wf_text in;      /* bytes from in_at on came behind the request in progress */
     size_t in_at;
-    enum { WF_CONN_READS, WF_CONN_WAITS, WF_CONN_SENDS } state; /* a request, possibly none yet; for its reply; the reply */
+    enum {
+        WF_CONN_READS,
+        WF_CONN_WAITS,
+        WF_CONN_SENDS
+    } state;         /* a request, possibly none yet; for its reply; the reply */
     bool open;       /* `begin` has been called, and `end` not yet */
     bool last;       /* the connection ends with this request */
     bool old, headless, chunked; /* its client speaks HTTP/1.0; its reply has no body; or one in chunks */
@@ -69,7 +73,8 @@ struct wf_httpd {
     char date[32];
     char block[WF_HTTP_BLOCK];
     pthread_mutex_t lock;
-    wf_conn *awake, **awake_end; /* under lock: those that another thread woke, or that have more to do; they take turns */
+    wf_conn *awake,
+        **awake_end; /* under lock: those that another thread woke, or that have more to do; they take turns */
     size_t n_awake;
     bool asleep; /* under lock: the thread waits for sockets, and has to be roused */
 };

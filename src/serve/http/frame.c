@@ -1,5 +1,5 @@
-/* frame: cuts what a client sends into heads, bodies and chunks; frame.h says how strictly. Extensions of chunks and trailers are
- * checked and dropped. */
+/* frame: cuts what a client sends into heads, bodies and chunks; frame.h says how strictly. Extensions of chunks and
+ * trailers are checked and dropped. */
 #include "serve/http/frame.h"
 
 #include <stdlib.h>
@@ -90,7 +90,8 @@ static const char *read_line(wf_frame *f)
 static const char *check_length(const wf_frame *f, size_t n)
 {
     if (f->state == WF_FRAME_CHUNK_END) return n > 2 ? "400 a chunk does not end where its size says" : NULL;
-    if (f->state == WF_FRAME_SIZE) return n > MAX_SIZE_LINE ? "400 the line with the size of a chunk is too long" : NULL;
+    if (f->state == WF_FRAME_SIZE)
+        return n > MAX_SIZE_LINE ? "400 the line with the size of a chunk is too long" : NULL;
     if (f->n_bytes + n <= WF_FRAME_MAX_HEAD) return NULL;
     return f->state == WF_FRAME_REQUEST ? "414 the request line has more than 32768 bytes" : too_long;
 }
@@ -107,7 +108,8 @@ static enum wf_frame_news take_line(wf_frame *f, wf_slice *from)
     from->p += n;
     from->n -= n;
     if (!f->bad && !lf) return WF_FRAME_MORE;
-    if (!f->bad && (f->line.len < 2 || f->line.data[f->line.len - 2] != '\r')) f->bad = "400 a line does not end in CR and LF";
+    if (!f->bad && (f->line.len < 2 || f->line.data[f->line.len - 2] != '\r'))
+        f->bad = "400 a line does not end in CR and LF";
     if (!f->bad) {
         f->line.data[f->line.len -= 2] = 0;
         f->bad = read_line(f);

@@ -1,5 +1,6 @@
-/* serve, frame: where the requests of a connection begin and end, by RFC 9112. Read strictly: what the grammar does not allow is
- * refused, since a proxy in front may have understood it in another way, and behind a refusal nothing is read any more. */
+/* serve, frame: where the requests of a connection begin and end, by RFC 9112. Read strictly: what the grammar does not
+ * allow is refused, since a proxy in front may have understood it in another way, and behind a refusal nothing is read
+ * any more. */
 #ifndef WF_SERVE_FRAME_H
 #define WF_SERVE_FRAME_H
 
@@ -26,7 +27,8 @@ typedef struct wf_frame {
     enum wf_frame_state state;
     uint64_t left;
     wf_text line; /* the line that is being read */
-    wf_text head; /* of this request: method, path, then names and values, each with its NUL; one more NUL behind the last */
+    wf_text head; /* of this request: method, path, then names and values, each with its NUL; one more NUL behind the
+                     last */
     size_t n_bytes, n_fields, n_cookies; /* of this head, or of the lines between chunks and behind them */
     bool old;            /* HTTP/1.0 */
     bool absolute;       /* the target had a host, which counts */
@@ -47,7 +49,8 @@ enum wf_frame_news {
     WF_FRAME_LACK  /* out of memory */
 };
 
-/* Takes bytes from the start of `from` until there is something to say. Any division of the bytes into calls says the same. */
+/* Takes bytes from the start of `from` until there is something to say. Any division of the bytes into calls says the
+ * same. */
 enum wf_frame_news wf_frame_next(wf_frame *f, wf_slice *from, wf_slice *part);
 void wf_frame_free(wf_frame *f);
 

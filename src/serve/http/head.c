@@ -1,5 +1,5 @@
-/* head: the request line and the fields of a head, read by the grammar of RFC 9112 (sections 2, 3, 5 and 6) and RFC 9110 (5, 7).
- * Whatever the grammar does not allow is refused. */
+/* head: the request line and the fields of a head, read by the grammar of RFC 9112 (sections 2, 3, 5 and 6) and RFC
+ * 9110 (5, 7). Whatever the grammar does not allow is refused. */
 #include "serve/http/frame.h"
 
 #include <string.h>
@@ -123,7 +123,8 @@ const char *wf_head_request(wf_frame *f, const char *line, size_t n)
     bool asterisk = slice_is(query, "*") && slice_is(method, "OPTIONS");
     if (!bad && !asterisk && !(query.n && *query.p == '/')) bad = read_authority(f, &query, &host);
     if (bad) return bad;
-    if (!asterisk && !is_uri(query, "-._~!$&'()*+,;=:@/?")) return "400 the target of the request has characters that belong percent-encoded";
+    if (!asterisk && !is_uri(query, "-._~!$&'()*+,;=:@/?"))
+        return "400 the target of the request has characters that belong percent-encoded";
     wf_slice path = cut_at(&query, '?');
     if (count_parts(query, '&') > WF_FRAME_MAX_PARTS) return "400 the query has more than 100 arguments";
     add_text(f, method);

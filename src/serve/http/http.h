@@ -1,9 +1,10 @@
-/* serve, http: a strict HTTP/1.1 server. One thread owns all sockets: it accepts connections, says where requests begin and end
- * (frame.h), and sends replies. What a request means is the business of who gives it the calls below, and of nobody here.
+/* serve, http: a strict HTTP/1.1 server. One thread owns all sockets: it accepts connections, says where requests begin
+ * and end (frame.h), and sends replies. What a request means is the business of who gives it the calls below, and of
+ * nobody here.
  *
- * A connection has one request at a time. Behind it nothing is read before its reply has been sent, so that a client that asks and
- * does not read costs the memory of one request. A stream is asked for its next part when the last one has left for the system's
- * buffers, so that a slow reader holds up only itself. */
+ * A connection has one request at a time. Behind it nothing is read before its reply has been sent, so that a client
+ * that asks and does not read costs the memory of one request. A stream is asked for its next part when the last one
+ * has left for the system's buffers, so that a slow reader holds up only itself. */
 #ifndef WF_SERVE_HTTP_H
 #define WF_SERVE_HTTP_H
 
@@ -24,8 +25,8 @@ typedef struct wf_httpd_request {
     void *user;      /* of who answers it */
 } wf_httpd_request;
 
-/* The value of the next field of this name behind `last`; NULL behind the last one. last NULL: the first one. The fields of the
- * framing and cookies are left out, and the host is that of the target where it has one. */
+/* The value of the next field of this name behind `last`; NULL behind the last one. last NULL: the first one. The
+ * fields of the framing and cookies are left out, and the host is that of the target where it has one. */
 const char *wf_httpd_field(const wf_httpd_request *r, const char *name, const char *last);
 
 enum wf_httpd_more {
@@ -46,9 +47,11 @@ typedef struct wf_httpd_reply {
 
 /* What happens, on the thread of the server. */
 typedef struct wf_httpd_calls {
-    void (*begin)(void *user, wf_httpd_request *r);              /* the head is here; a reply now is given before the body has come */
+    void (*begin)(void *user,
+                  wf_httpd_request *r); /* the head is here; a reply now is given before the body has come */
     void (*body)(wf_httpd_request *r, const char *data, size_t n); /* some of the body */
-    void (*whole)(wf_httpd_request *r); /* all of it is here: to be answered now, or when this is called again after wf_httpd_wake */
+    void (*whole)(wf_httpd_request
+                      *r); /* all of it is here: to be answered now, or when this is called again after wf_httpd_wake */
     void (*late)(wf_httpd_request *r);  /* its deadline has passed */
     void (*end)(wf_httpd_request *r);   /* the reply is sent, or the client is gone, or it had to make room */
 } wf_httpd_calls;
@@ -61,10 +64,11 @@ void wf_httpd_wake(wf_httpd_request *r);
 void wf_httpd_watch(wf_httpd_request *r, uint64_t deadline_ns);
 void wf_httpd_drop(wf_httpd_request *r); /* closes the connection, once the call that we are in has returned */
 
-/* Counts a request of this client among those that connections have, until it ends. known: it was admitted, so that its connection
- * makes room for others later. false: there are more than --max-connections. */
+/* Counts a request of this client among those that connections have, until it ends. known: it was admitted, so that its
+ * connection makes room for others later. false: there are more than --max-connections. */
 bool wf_httpd_count(wf_httpd_request *r, uint64_t client, bool known);
-/* Ends a connection of a client that has more requests than this one's, whose own has not arrived whole. false: none has. */
+/* Ends a connection of a client that has more requests than this one's, whose own has not arrived whole. false: none
+ * has. */
 bool wf_httpd_displace(const wf_httpd_request *r);
 
 typedef struct wf_httpd_params {
@@ -77,7 +81,8 @@ typedef struct wf_httpd_params {
     wf_httpd_calls calls;
 } wf_httpd_params;
 
-/* Binds the address, so that a conflict shows early; clients cannot connect before wf_httpd_start. user: for `begin`. NULL: the error is set. */
+/* Binds the address, so that a conflict shows early; clients cannot connect before wf_httpd_start. user: for `begin`.
+ * NULL: the error is set. */
 wf_httpd *wf_httpd_open(const wf_httpd_params *p, void *user);
 bool wf_httpd_start(wf_httpd *h); /* false: the error is set */
 bool wf_httpd_is_local(const wf_httpd *h); /* bound to a loopback address */

@@ -1,8 +1,8 @@
-/* loop: the thread of a server, and how others reach it. It waits for sockets, and for connections that another thread woke: the
- * engine's events come in bursts, of which the first one costs a system call.
+/* loop: the thread of a server, and how others reach it. It waits for sockets, and for connections that another thread
+ * woke: the engine's events come in bursts, of which the first one costs a system call.
  *
- * A few more connections are accepted than may have requests, so that /health is always answered. When there is no room, one that
- * can be spared ends (room.c); if none can, others wait in the queue of the listening socket. */
+ * A few more connections are accepted than may have requests, so that /health is always answered. When there is no
+ * room, one that can be spared ends (room.c); if none can, others wait in the queue of the listening socket. */
 #include "serve/http/conn.h"
 
 #include <errno.h>
@@ -155,8 +155,8 @@ static void *http_thread(void *arg)
 
 /* ---- start and end --------------------------------------------------------------------------------------- */
 
-/* Each connection takes a file descriptor, so the limit of connections respects RLIMIT_NOFILE. At that limit new connections wait;
- * without descriptors devices would fail. */
+/* Each connection takes a file descriptor, so the limit of connections respects RLIMIT_NOFILE. At that limit new
+ * connections wait; without descriptors devices would fail. */
 static void fit_file_limit(wf_httpd *h)
 {
     struct rlimit l;
@@ -166,8 +166,8 @@ static void fit_file_limit(wf_httpd *h)
     rlim_t fit = l.rlim_cur > SPARE_FILES ? l.rlim_cur - SPARE_FILES : 0;
     if (l.rlim_cur == RLIM_INFINITY || fit >= h->p.max_connections) return;
     h->p.max_connections = (uint32_t)WF_MAX(fit, LEAST);
-    wf_log(WEFT_LOG_WARN, "%llu files may be open, so there can be %u connections; ulimit -Hn allows more", (unsigned long long)l.rlim_cur,
-           h->p.max_connections);
+    wf_log(WEFT_LOG_WARN, "%llu files may be open, so there can be %u connections; ulimit -Hn allows more",
+           (unsigned long long)l.rlim_cur, h->p.max_connections);
 }
 
 wf_httpd *wf_httpd_open(const wf_httpd_params *p, void *user)
@@ -187,13 +187,15 @@ wf_httpd *wf_httpd_open(const wf_httpd_params *p, void *user)
 
 bool wf_httpd_start(wf_httpd *h)
 {
-    struct epoll_event wake = {.events = EPOLLIN, .data.ptr = &h->wake}, listener = {.events = EPOLLIN, .data.ptr = &h->listener};
+    struct epoll_event wake = {.events = EPOLLIN, .data.ptr = &h->wake},
+                       listener = {.events = EPOLLIN, .data.ptr = &h->listener};
     fit_file_limit(h);
     if (!wf_accept_listen(h)) return false;
     h->epoll = epoll_create1(EPOLL_CLOEXEC);
     h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     h->started = h->epoll >= 0 && h->wake >= 0 && !epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->wake, &wake) &&
-                 !epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->listener, &listener) && !pthread_create(&h->thread, NULL, http_thread, h);
+                 !epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->listener, &listener) &&
+                 !pthread_create(&h->thread, NULL, http_thread, h);
     if (!h->started) wf_fail(WEFT_ERR_IO, "cannot start the HTTP server; too few threads or files? See ulimit -a");
     return h->started;
 }

@@ -1,5 +1,6 @@
-/* room: which connection ends when there are too many. First those that ask for nothing, the oldest first and those that never
- * asked before others; then the oldest whose request has not arrived whole, of the client that has most requests. */
+/* room: which connection ends when there are too many. First those that ask for nothing, the oldest first and those
+ * that never asked before others; then the oldest whose request has not arrived whole, of the client that has most
+ * requests. */
 #include "serve/http/conn.h"
 
 #include <string.h>

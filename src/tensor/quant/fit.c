@@ -1,5 +1,5 @@
-/* fit: see fit.h. Least squares give the best scale (and minimum) for given q, so what is tried is how to round: with a few scales
- * around the one that just reaches the largest weight. */
+/* fit: see fit.h. Least squares give the best scale (and minimum) for given q, so what is tried is how to round: with a
+ * few scales around the one that just reaches the largest weight. */
 #include "tensor/quant/fit.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #define TRY_STEP  0.1f /* of a step of q */
 #define MOST      32   /* weights of a group */
 
-/* wf_round_clamp of small numbers without a call: adding 1.5 * 2^23 leaves the whole part, rounded to even, in the lowest bits. */
+/* wf_round_clamp of small numbers without a call: adding 1.5 * 2^23 leaves the whole part, rounded to even, in the
+ * lowest bits. */
 static inline int nearest(float x, int lo, int hi)
 {
     const float magic = 0x1.8p23f;
@@ -119,7 +120,8 @@ static line least_squares(const float *x, const float *w, int n, const int *q)
         sw += wi, sq += wq, sqq += wq * q[i];
         sx += wi * x[i], sxq += wq * x[i];
     }
-    double det = sw * sqq - sq * sq, d = det > 0 ? (sw * sxq - sq * sx) / det : 0, least = det > 0 ? (sqq * sx - sq * sxq) / det : 0;
+    double det = sw * sqq - sq * sq, d = det > 0 ? (sw * sxq - sq * sx) / det : 0,
+           least = det > 0 ? (sqq * sx - sq * sxq) / det : 0;
     if (least > 0) d = sqq > 0 ? sxq / sqq : 0, least = 0;
     return (line){(float)d, (float)-least};
 }
@@ -169,7 +171,8 @@ static float round_to(const line *l, int n, int levels, bool mins, uint16_t *hal
 }
 
 /* Of the rounded scale and minimum and their neighbours, those that fit a group best; q gets its weights. */
-static void settle_group(const float *x, int n, int most, int levels, const line *unit, uint8_t *scale, uint8_t *min, uint8_t *out)
+static void settle_group(const float *x, int n, int most, int levels, const line *unit, uint8_t *scale, uint8_t *min,
+                         uint8_t *out)
 {
     float w[MOST];
     double best = INFINITY;
@@ -192,6 +195,8 @@ void wf_fit_groups_mins(const float x[WF_SUPER], int group, int most, int levels
     int n = WF_SUPER / group;
     memset(out, 0, sizeof *out);
     for (int g = 0; g < n; g++) l[g] = fit_line(x + g * group, group, most);
-    line unit = {round_to(l, n, levels, false, &out->d, out->scale), round_to(l, n, levels, true, &out->dmin, out->min)};
-    for (int g = 0; g < n; g++) settle_group(x + g * group, group, most, levels, &unit, &out->scale[g], &out->min[g], out->q + g * group);
+    line unit = {round_to(l, n, levels, false, &out->d, out->scale),
+                 round_to(l, n, levels, true, &out->dmin, out->min)};
+    for (int g = 0; g < n; g++)
+        settle_group(x + g * group, group, most, levels, &unit, &out->scale[g], &out->min[g], out->q + g * group);
 }

@@ -1,4 +1,5 @@
-/* fit: how encoders choose the scales of a group of weights: those for which the weighted sum of squared errors is least among some tries. */
+/* fit: how encoders choose the scales of a group of weights: those for which the weighted sum of squared errors is
+ * least among some tries. */
 #ifndef WF_FIT_H
 #define WF_FIT_H
 
@@ -8,7 +9,8 @@
 
 /* The largest of n weights by magnitude, with its sign. */
 float wf_fit_largest(const float *x, int n);
-/* The scale d, of either sign, for x = d * q with lo <= q <= hi; n at most 32. Large weights count most, by their square. */
+/* The scale d, of either sign, for x = d * q with lo <= q <= hi; n at most 32. Large weights count most, by their
+ * square. */
 float wf_fit_scale(const float *x, int n, int lo, int hi);
 /* The same where q is one of 16 values, in ascending order. */
 float wf_fit_scale_values(const float *x, int n, const int8_t values[16]);
@@ -23,7 +25,8 @@ typedef struct wf_fit_mins {
 } wf_fit_mins;
 void wf_fit_groups_mins(const float x[WF_SUPER], int group, int most, int levels, wf_fit_mins *out);
 
-/* Rounds the scales of groups to multiples of a common one, the largest to -levels. Returns that, as the f16 in *half says. */
+/* Rounds the scales of groups to multiples of a common one, the largest to -levels. Returns that, as the f16 in *half
+ * says. */
 float wf_fit_common(const float *scale, int n, int levels, uint16_t *half, int *rounded);
 
 #endif

@@ -1,4 +1,5 @@
-/* grid: the encoder, see grid.h. Scales are fitted as if each weight could have any level; then comes the nearest entry of all. */
+/* grid: the encoder, see grid.h. Scales are fitted as if each weight could have any level; then comes the nearest entry
+ * of all. */
 #include "tensor/quant/grid.h"
 
 #include <math.h>
@@ -77,7 +78,8 @@ static void encode_block(const wf_grid *g, const search *s, const float *x, wf_g
         float step = d * (float)(2 * out->scale[i / g->group] + 1), inv = step != 0 ? 1 / step : 0, eight[EIGHT];
         for (int j = 0; j < EIGHT; j++) eight[j] = x[i + j] * inv;
         out->signs[i / EIGHT] = signs_of(g, eight);
-        for (int j = 0; j < EIGHT; j += g->width) out->entry[(i + j) / g->width] = (uint16_t)nearest_entry(g, s, eight + j);
+        for (int j = 0; j < EIGHT; j += g->width)
+            out->entry[(i + j) / g->width] = (uint16_t)nearest_entry(g, s, eight + j);
     }
 }
 

@@ -1,6 +1,7 @@
-/* grid: formats of two and three bits, whose weights come in fours or eights: x = d * (2 * scale + 1) * unit * level, with a sign. The
- * levels of four or of eight weights are an entry of a list that the format has (grids/<fmt>.def, of which OpenCL C makes its own
- * list), and a block names entries by their numbers. What a block says is the same in all of these formats; where it says it is not. */
+/* grid: formats of two and three bits, whose weights come in fours or eights: x = d * (2 * scale + 1) * unit * level,
+ * with a sign. The levels of four or of eight weights are an entry of a list that the format has (grids/<fmt>.def, of
+ * which OpenCL C makes its own list), and a block names entries by their numbers. What a block says is the same in all
+ * of these formats; where it says it is not. */
 #ifndef WF_GRID_H
 #define WF_GRID_H
 

@@ -1,8 +1,9 @@
-/* grid_groups: blocks of the formats of two and three bits (grid.h), a group of 32 weights at a time: what their decoders, the numbers that devices
- * hold, and the kernels of CPUs read them by. The files of the
- * formats say how blocks lie, and write what is read here.
+/* grid_groups: blocks of the formats of two and three bits (grid.h), a group of 32 weights at a time: what their
+ * decoders, the numbers that devices hold, and the kernels of CPUs read them by. The files of the formats say how
+ * blocks lie, and write what is read here.
  *
- * A weight is a code of four bits, which stands for one of the 16 values of its format: the lower three are the level, the upper one is its minus.
+ * A weight is a code of four bits, which stands for one of the 16 values of its format: the lower three are the level,
+ * the upper one is its minus.
  */
 #ifndef WF_GRID_GROUPS_H
 #define WF_GRID_GROUPS_H
@@ -11,7 +12,8 @@
 
 #include <string.h>
 
-extern const uint16_t wf_iq2_xxs_entries[256], wf_iq2_xs_entries[512], wf_iq2_s_entries[1024], wf_iq3_xxs_entries[256], wf_iq3_s_entries[512];
+extern const uint16_t wf_iq2_xxs_entries[256], wf_iq2_xs_entries[512], wf_iq2_s_entries[1024], wf_iq3_xxs_entries[256],
+    wf_iq3_s_entries[512];
 
 static const int8_t wf_iq2_values[16] = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43};
 static const int8_t wf_iq3_xxs_values[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
@@ -19,7 +21,8 @@ static const int8_t wf_iq3_s_values[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5
 
 /* 32 weights. */
 typedef struct wf_grid_group {
-    uint64_t levels[2]; /* the entries, 16 bits each, the first lowest: of eight weights, four of them, or of four weights */
+    uint64_t
+        levels[2]; /* the entries, 16 bits each, the first lowest: of eight weights, four of them, or of four weights */
     uint32_t minus;     /* a bit a weight */
 } wf_grid_group;
 
@@ -48,7 +51,8 @@ static inline uint32_t wf_grid_word(const uint8_t *p)
     return w;
 }
 
-/* Signs of four times eight weights, of which the lower seven are given: with the eighth, the number of minuses is even. */
+/* Signs of four times eight weights, of which the lower seven are given: with the eighth, the number of minuses is
+ * even. */
 static inline uint32_t wf_grid_even(uint32_t sevens)
 {
     uint32_t parity = sevens ^ sevens >> 4;
@@ -70,7 +74,8 @@ static inline uint64_t wf_grid_four(const uint16_t *entries, uint32_t a, uint32_
 static inline wf_grid_group wf_iq2_xxs_group(const uint8_t *block, uint32_t g)
 {
     const uint8_t *q = block + 2 + 8 * g;
-    return (wf_grid_group){{wf_grid_four(wf_iq2_xxs_entries, q[0], q[1], q[2], q[3])}, wf_grid_word_signs(wf_grid_word(q + 4))};
+    return (wf_grid_group){{wf_grid_four(wf_iq2_xxs_entries, q[0], q[1], q[2], q[3])},
+                           wf_grid_word_signs(wf_grid_word(q + 4))};
 }
 
 static inline wf_grid_group wf_iq2_xs_group(const uint8_t *block, uint32_t g)
@@ -78,14 +83,16 @@ static inline wf_grid_group wf_iq2_xs_group(const uint8_t *block, uint32_t g)
     uint64_t q;
     memcpy(&q, block + 2 + 8 * g, sizeof q);
     uint32_t sevens = (uint32_t)((q >> 9 & 0x7f) | (q >> 17 & 0x7f00) | (q >> 25 & 0x7f0000) | (q >> 33 & 0x7f000000));
-    return (wf_grid_group){{wf_grid_four(wf_iq2_xs_entries, q & 511, q >> 16 & 511, q >> 32 & 511, q >> 48 & 511)}, wf_grid_even(sevens)};
+    return (wf_grid_group){{wf_grid_four(wf_iq2_xs_entries, q & 511, q >> 16 & 511, q >> 32 & 511, q >> 48 & 511)},
+                           wf_grid_even(sevens)};
 }
 
 static inline wf_grid_group wf_iq2_s_group(const uint8_t *block, uint32_t g)
 {
     const uint8_t *q = block + 2 + 4 * g;
     uint32_t high = (uint32_t)block[66 + g] << 8;
-    uint64_t four = wf_grid_four(wf_iq2_s_entries, q[0] | (high & 768), q[1] | (high >> 2 & 768), q[2] | (high >> 4 & 768), q[3] | (high >> 6 & 768));
+    uint64_t four = wf_grid_four(wf_iq2_s_entries, q[0] | (high & 768), q[1] | (high >> 2 & 768),
+                                 q[2] | (high >> 4 & 768), q[3] | (high >> 6 & 768));
     return (wf_grid_group){{four}, wf_grid_word(block + 34 + 4 * g)};
 }
 
@@ -93,7 +100,8 @@ static inline wf_grid_group wf_iq3_xxs_group(const uint8_t *block, uint32_t g)
 {
     const uint8_t *q = block + 2 + 8 * g;
     const uint16_t *e = wf_iq3_xxs_entries;
-    return (wf_grid_group){{wf_grid_four(e, q[0], q[1], q[2], q[3]), wf_grid_four(e, q[4], q[5], q[6], q[7])}, wf_grid_word_signs(wf_grid_word(block + 66 + 4 * g))};
+    return (wf_grid_group){{wf_grid_four(e, q[0], q[1], q[2], q[3]), wf_grid_four(e, q[4], q[5], q[6], q[7])},
+                           wf_grid_word_signs(wf_grid_word(block + 66 + 4 * g))};
 }
 
 static inline wf_grid_group wf_iq3_s_group(const uint8_t *block, uint32_t g)
@@ -101,8 +109,10 @@ static inline wf_grid_group wf_iq3_s_group(const uint8_t *block, uint32_t g)
     const uint8_t *q = block + 2 + 8 * g;
     const uint16_t *e = wf_iq3_s_entries;
     uint32_t high = (uint32_t)block[66 + g] << 8;
-    uint64_t first = wf_grid_four(e, q[0] | (high & 256), q[1] | (high >> 1 & 256), q[2] | (high >> 2 & 256), q[3] | (high >> 3 & 256));
-    uint64_t second = wf_grid_four(e, q[4] | (high >> 4 & 256), q[5] | (high >> 5 & 256), q[6] | (high >> 6 & 256), q[7] | (high >> 7 & 256));
+    uint64_t first = wf_grid_four(e, q[0] | (high & 256), q[1] | (high >> 1 & 256), q[2] | (high >> 2 & 256),
+                                  q[3] | (high >> 3 & 256));
+    uint64_t second = wf_grid_four(e, q[4] | (high >> 4 & 256), q[5] | (high >> 5 & 256), q[6] | (high >> 6 & 256),
+                                   q[7] | (high >> 7 & 256));
     return (wf_grid_group){{first, second}, wf_grid_word(block + 74 + 4 * g)};
 }
 
@@ -131,11 +141,13 @@ static inline uint32_t wf_grid_halves(enum wf_dtype dtype, const uint8_t *block)
 {
     uint32_t halves = 0;
     if (dtype == WF_IQ3_S) return wf_grid_word(block + 106);
-    for (uint32_t g = 0; g < 8; g++) halves |= wf_grid_word(block + (dtype == WF_IQ2_XXS ? 6 + 8 * g : 66 + 4 * g)) >> 28 << 4 * g;
+    for (uint32_t g = 0; g < 8; g++)
+        halves |= wf_grid_word(block + (dtype == WF_IQ2_XXS ? 6 + 8 * g : 66 + 4 * g)) >> 28 << 4 * g;
     return halves;
 }
 
-/* What values are multiplied with in each 16 weights of a block, a byte each, of which d and the format's unit are factors, too: odd, 1 to 31. */
+/* What values are multiplied with in each 16 weights of a block, a byte each, of which d and the format's unit are
+ * factors, too: odd, 1 to 31. */
 static inline void wf_grid_scales(enum wf_dtype dtype, const uint8_t *block, uint64_t scales[2])
 {
     const uint64_t each = 0x0101010101010101;

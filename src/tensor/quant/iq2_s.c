@@ -1,5 +1,5 @@
-/* iq2_s: 256 weights a block in 16 groups of 16, as grid.h says, with all signs. Of the ten bits of an entry's number the lower eight are a
- * byte of q, the upper two bits 2 (i % 4) of high[i / 4]. Scales are halves of bytes. */
+/* iq2_s: 256 weights a block in 16 groups of 16, as grid.h says, with all signs. Of the ten bits of an entry's number
+ * the lower eight are a byte of q, the upper two bits 2 (i % 4) of high[i / 4]. Scales are halves of bytes. */
 #include "tensor/quant/grid.h"
 
 struct block {

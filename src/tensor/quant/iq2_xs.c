@@ -1,5 +1,5 @@
-/* iq2_xs: 256 weights a block in 16 groups of 16, as grid.h says, with an even number of minuses. For each eight weights there are 16 bits:
- * nine of the entry's number, then seven signs. Scales are halves of bytes. */
+/* iq2_xs: 256 weights a block in 16 groups of 16, as grid.h says, with an even number of minuses. For each eight
+ * weights there are 16 bits: nine of the entry's number, then seven signs. Scales are halves of bytes. */
 #include "tensor/quant/grid.h"
 
 struct block {

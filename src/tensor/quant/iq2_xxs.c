@@ -1,5 +1,5 @@
-/* iq2_xxs: 256 weights a block in eight groups of 32, as grid.h says, with an even number of minuses. A group is four bytes, the numbers of
- * its entries, and a word as in IQ3_XXS. */
+/* iq2_xxs: 256 weights a block in eight groups of 32, as grid.h says, with an even number of minuses. A group is four
+ * bytes, the numbers of its entries, and a word as in IQ3_XXS. */
 #include "tensor/quant/grid.h"
 
 struct block {

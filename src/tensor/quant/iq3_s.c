@@ -1,5 +1,5 @@
-/* iq3_s: 256 weights a block in eight groups of 32, as grid.h says, with all signs. Of the nine bits of an entry's number the lower eight
- * are a byte of q, the upper one is bit i % 8 of high[i / 8]. Scales are halves of bytes. */
+/* iq3_s: 256 weights a block in eight groups of 32, as grid.h says, with all signs. Of the nine bits of an entry's
+ * number the lower eight are a byte of q, the upper one is bit i % 8 of high[i / 8]. Scales are halves of bytes. */
 #include "tensor/quant/grid.h"
 
 struct block {

@@ -1,5 +1,6 @@
-/* iq3_xxs: 256 weights a block in eight groups of 32, as grid.h says, with an even number of minuses. The eight numbers of a group's entries
- * are bytes; its word has seven signs of each eight weights, and in the upper four bits the scale. */
+/* iq3_xxs: 256 weights a block in eight groups of 32, as grid.h says, with an even number of minuses. The eight numbers
+ * of a group's entries are bytes; its word has seven signs of each eight weights, and in the upper four bits the scale.
+ */
 #include "tensor/quant/grid.h"
 
 struct block {

@@ -1,4 +1,5 @@
-/* iq4_values: what the 16 codes of IQ4_NL and IQ4_XS stand for: closer to each other near zero, where most weights are. */
+/* iq4_values: what the 16 codes of IQ4_NL and IQ4_XS stand for: closer to each other near zero, where most weights are.
+ */
 #ifndef WF_IQ4_VALUES_H
 #define WF_IQ4_VALUES_H
 

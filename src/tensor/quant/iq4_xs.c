@@ -1,5 +1,5 @@
-/* iq4_xs: 256 weights a block in eight groups of 32, x = d * scale * value[code] (iq4_values.h) with scale in -32..31. Each group's codes
- * lie as nibbles.h says, the scales as k_scales.h. */
+/* iq4_xs: 256 weights a block in eight groups of 32, x = d * scale * value[code] (iq4_values.h) with scale in -32..31.
+ * Each group's codes lie as nibbles.h says, the scales as k_scales.h. */
 #include "tensor/quant/fit.h"
 #include "tensor/quant/iq4_values.h"
 #include "tensor/quant/k_scales.h"

@@ -1,5 +1,6 @@
-/* k6: 64 weights a block, x = scale * q + minimum with q in 0..63 and a scale and a minimum in F16 for each 16 weights. No file has it: it holds
- * formats of up to six bits, groups of 16 or 32, with or without minimums, so that a device can keep matrices of several in one (joint.h). */
+/* k6: 64 weights a block, x = scale * q + minimum with q in 0..63 and a scale and a minimum in F16 for each 16 weights.
+ * No file has it: it holds formats of up to six bits, groups of 16 or 32, with or without minimums, so that a device
+ * can keep matrices of several in one (joint.h). */
 #include "tensor/joint.h"
 
 #include <string.h>

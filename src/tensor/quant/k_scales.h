@@ -1,9 +1,10 @@
 /* k_scales: scales of 6 bits in few bytes.
  *
- * Q4_K and Q5_K have eight scales and eight minima in 12 bytes. Byte j < 4 holds scale j, byte 4 + j minimum j, with the upper two bits of
- * scale and minimum 4 + j above them; byte 8 + j the lower four of both. Q3_K has 16 scales + 32 there: group g has the lower four bits in
- * byte g % 8, in the low half for g < 8, and the upper two at bit g / 4 * 2 of byte 8 + g % 4. IQ4_XS has eight scales + 32: the lower four
- * bits are halves of four bytes, the upper two bits 2 g of a word in front of them. */
+ * Q4_K and Q5_K have eight scales and eight minima in 12 bytes. Byte j < 4 holds scale j, byte 4 + j minimum j, with
+ * the upper two bits of scale and minimum 4 + j above them; byte 8 + j the lower four of both. Q3_K has 16 scales + 32
+ * there: group g has the lower four bits in byte g % 8, in the low half for g < 8, and the upper two at bit g / 4 * 2
+ * of byte 8 + g % 4. IQ4_XS has eight scales + 32: the lower four bits are halves of four bytes, the upper two bits 2 g
+ * of a word in front of them. */
 #ifndef WF_K_SCALES_H
 #define WF_K_SCALES_H
 

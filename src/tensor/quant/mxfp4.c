@@ -1,5 +1,5 @@
-/* mxfp4: 32 weights a block, x = 2^(e - 127) * v, where v is a float of four bits (mxfp4_values.h), lying as nibbles.h says. Blocks have
- * 17 bytes: nothing in them is aligned. */
+/* mxfp4: 32 weights a block, x = 2^(e - 127) * v, where v is a float of four bits (mxfp4_values.h), lying as nibbles.h
+ * says. Blocks have 17 bytes: nothing in them is aligned. */
 #include "tensor/quant/mxfp4_values.h"
 #include "tensor/quant/nibbles.h"
 #include "tensor/tensor.h"
@@ -43,7 +43,8 @@ void wf_encode_mxfp4(const float *src, void *dst, size_t n)
         float max = 0;
         int q[BLOCK], e = 0;
         for (int i = 0; i < BLOCK; i++) max = fmaxf(max, fabsf(src[i]));
-        if (max > 0) frexpf(fminf(max, 0x1p127f), &e), k.e = (uint8_t)wf_round_clamp((float)(e - 1 - TOP + 127), 0, 254);
+        if (max > 0)
+            frexpf(fminf(max, 0x1p127f), &e), k.e = (uint8_t)wf_round_clamp((float)(e - 1 - TOP + 127), 0, 254);
         float inv = ldexpf(1, 128 - k.e);
         for (int i = 0; i < BLOCK; i++) q[i] = nearest_code(src[i] * inv);
         wf_nibbles_pack(q, k.q);

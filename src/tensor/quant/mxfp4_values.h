@@ -1,4 +1,5 @@
-/* mxfp4_values: what a block of MXFP4 is made of (OCP Microscaling Formats 1.0): floats of four bits and a power of two. */
+/* mxfp4_values: what a block of MXFP4 is made of (OCP Microscaling Formats 1.0): floats of four bits and a power of
+ * two. */
 #ifndef WF_MXFP4_VALUES_H
 #define WF_MXFP4_VALUES_H
 

@@ -1,4 +1,5 @@
-/* nibbles: how blocks of 32 weights with 4 bits each lie in memory. Byte j holds weight j in its low half and weight j + 16 in its high half. */
+/* nibbles: how blocks of 32 weights with 4 bits each lie in memory. Byte j holds weight j in its low half and weight j
+ * + 16 in its high half. */
 #ifndef WF_NIBBLES_H
 #define WF_NIBBLES_H
 

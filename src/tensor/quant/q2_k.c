@@ -1,5 +1,6 @@
-/* q2_k: 256 weights a block in 16 groups of 16, x = d * scale * q - dmin * min with q in 0..3; a byte holds a group's scale in its
- * low and its minimum in its high half. Run r of half h (of 32 weights and 128) has bits 2 r of q[32 h ..]. */
+/* q2_k: 256 weights a block in 16 groups of 16, x = d * scale * q - dmin * min with q in 0..3; a byte holds a group's
+ * scale in its low and its minimum in its high half. Run r of half h (of 32 weights and 128) has bits 2 r of q[32 h
+ * ..]. */
 #include "tensor/quant/fit.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* q3_k: 256 weights a block in 16 groups of 16, x = d * scale * q with scale in -32..31 and q in -4..3.
  *
- * The lower two bits of q + 4 lie as in Q2_K; the upper one is bit i / 32 of high[i % 32]. The scales lie as k_scales.h says. */
+ * The lower two bits of q + 4 lie as in Q2_K; the upper one is bit i / 32 of high[i % 32]. The scales lie as k_scales.h
+ * says. */
 #include "tensor/quant/fit.h"
 #include "tensor/quant/k_scales.h"
 

@@ -1,5 +1,5 @@
-/* q4_k: 256 weights a block in eight groups of 32, x = d * scale * q - dmin * min with q in 0..15; scales and minima lie as k_scales.h
- * says. Byte 32 c + l of q holds weight 64 c + l in its low and 64 c + 32 + l in its high half. */
+/* q4_k: 256 weights a block in eight groups of 32, x = d * scale * q - dmin * min with q in 0..15; scales and minima
+ * lie as k_scales.h says. Byte 32 c + l of q holds weight 64 c + l in its low and 64 c + 32 + l in its high half. */
 #include "tensor/quant/fit.h"
 #include "tensor/quant/k_scales.h"
 

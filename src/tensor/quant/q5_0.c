@@ -1,5 +1,5 @@
-/* q5_0: 32 weights a block, x = d * (q - 16) with q in 0..31. The lower four bits lie as nibbles.h says; bit i of high is the fifth of
- * weight i. d takes the sign that puts the largest weight at q = 0. */
+/* q5_0: 32 weights a block, x = d * (q - 16) with q in 0..31. The lower four bits lie as nibbles.h says; bit i of high
+ * is the fifth of weight i. d takes the sign that puts the largest weight at q = 0. */
 #include "tensor/quant/fit.h"
 #include "tensor/quant/nibbles.h"
 
