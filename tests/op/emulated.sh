@@ -33,7 +33,7 @@ arm() {
     src=$root/src
     # shellcheck disable=SC2086 # a word for each file
     compile base "$src"/base/*.c "$src"/tensor/*.c "$src"/tensor/quant/*.c "$src"/sample/*.c "$src"/dev/*.c "$src"/verify/*.c &&
-        compile ref "$cpu"/ref/*.c && compile stub "$root/cl/stub.c" && compile test "$root"/tests/op/op_test.c "$root"/tests/op/cases.c "$root"/tests/op/coverage.c &&
+        compile ref "$cpu"/ref/*.c && compile stub "$root/cl/stub.c" && compile test "$root"/tests/op/op_test.c "$root"/tests/op/cases.c "$root"/tests/op/coverage.c "$root"/tests/op/workers.c &&
         compile cpu $(find "$cpu" -maxdepth 1 -name '*.c' ! -name blas.c) "$cpu/x86/amx_absent.c" "$cpu/ops/grouped_gemm.c" &&
         compile c -fstack-reuse=none -DWF_LEVEL=c $ops && compile neon -DWF_LEVEL=neon $ops &&
         compile dotprod -DWF_LEVEL=dotprod -march=armv8.2-a+dotprod "$cpu/ops/gemm_int8.c" "$cpu/ops/probe.c" &&
