@@ -269,7 +269,7 @@ choose_cases() {
 # build; the rest runs in the plain build: what spends its time in drivers and kernels, which have no sanitizer, what measures memory, which the sanitizers keep
 # when it is freed, and what builds, installs or preloads something.
 sanitized_tests='^(unit|fault|cli|serve) '
-plain_tests='^(cli (soak|api|static|install|pages|readme|ops)|serve (soak|kill|json_faults|large|signals|webui|markdown|chats))$'
+plain_tests='^(cli (soak|api|static|install|pages|readme|ops)|serve (soak|kill|large|signals|webui|markdown|chats))$'
 # Three builds of all that there is, of which a run has one where nothing about them has changed.
 builds_of_all='^(packages deb|packages dist|cli static)$'
 

@@ -627,7 +627,7 @@ struct weft_stats {
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
     double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that
-                                    have finished, before those of the load that `weft tune --dataset` has kept; 0:
+                                    have finished, before those of the load that `weft tune --dataset-path` has kept; 0:
                                     neither is known */
     uint64_t reserved[7];
 };

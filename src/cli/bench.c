@@ -199,8 +199,7 @@ const wf_command wf_cmd_bench = {
         "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
         "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
         "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this "
-        "process "
-        "and `weft bench serve` a server.",
+        "process and `weft bench serve` a server.",
     .groups = groups,
     .run = cmd_bench,
 };

@@ -159,10 +159,8 @@ static const wf_opt rows[] = {
      AT(ops), .words = "gemm decode_attention prefill_attention"},
     {0, "shape", "SHAPE",
      "M=8,N=6144,K=4096: a GEMM of M tokens with N x K weights (without M: 1 to 2048); or B=64,L=4096: attention of B "
-     "sequences "
-     "with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last 1024 keys); "
-     "repeatable "
-     "(default: those of Llama-3-8B)",
+     "sequences with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last "
+     "1024 keys); repeatable (default: those of Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
     {0, "type", "TYPE,...", "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT, AT(dtypes),
      .words = wf_weight_types},
@@ -181,10 +179,8 @@ const wf_command wf_cmd_bench_ops = {
     .name = "bench ops",
     .usage = "[--op OP,...] [--shape SHAPE]... [options]",
     .summary = "Measures single ops. Prints the kernel variant, time, rate, and the fraction of the device's "
-               "ceiling, which is "
-               "measured first. Rates are GB/s of minimal memory traffic for decode attention "
-               "and for gemm with fewer than 128 rows, otherwise "
-               "TFLOP/s.",
+               "ceiling, which is measured first. Rates are GB/s of minimal memory traffic for decode attention "
+               "and for gemm with fewer than 128 rows, otherwise TFLOP/s.",
     .groups = groups,
     .run = cmd_bench_ops,
 };

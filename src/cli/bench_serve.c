@@ -235,8 +235,7 @@ static const wf_opt data_rows[] = {
      AT(load.dataset)},
     {0, "dataset-path", "FILE",
      "sharegpt: ShareGPT's JSON, or a CSV trace with the columns ContextTokens and GeneratedTokens "
-     "(random prompts of these lengths); custom: "
-     "JSON lines with \"prompt\"",
+     "(random prompts of these lengths); custom: JSON lines with \"prompt\"",
      WF_OPT_TEXT, AT(load.dataset_path)},
     {0, "num-prompts", "N", "number of requests (default 1000)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
     {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32, AT(load.input_len), 1,

@@ -529,8 +529,7 @@ static int cmd_bench_throughput(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "const", "IN:OUT,...",
      "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset-path: 512:512, or "
-     "half "
-     "the context each if that is less)",
+     "half the context each if that is less)",
      WF_OPT_TEXT, AT(load.lengths)},
     {0, "dataset-path", "FILE",
      "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; repeatable",
@@ -546,8 +545,7 @@ static const wf_opt rows[] = {
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
     {0, "on", "NAME",
      "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that "
-     "runs, as it was "
-     "measured; default: the one whose name is part of the device's)",
+     "runs, as it was measured; default: the one whose name is part of the device's)",
      WF_OPT_TEXT, AT(load.cost_on)},
 };
 static const WF_GROUP(group, "Load", rows);
@@ -565,9 +563,8 @@ const wf_command wf_cmd_bench_throughput = {
     .name = "bench throughput",
     .usage = "[-m FILE | --shape NAME] [options]",
     .summary = "Measures throughput and latencies of whole loads for each scheduling policy. Runs in this process, "
-               "without a server. "
-               "Prompts are random tokens, and EOS is ignored. Requests that do not fit the context (-c) are skipped "
-               "and counted.",
+               "without a server. Prompts are random tokens, and EOS is ignored. Requests that do not fit the "
+               "context (-c) are skipped and counted.",
     .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
             "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
             "For known devices (--on) \"% of model\" is the share of the cost model's\n"

@@ -225,7 +225,7 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_calibrate = {
     .name = "calibrate",
-    .usage = "-m FILE -f TEXT [options]",
+    .usage = "[-m FILE] (-p TEXT | -f FILE) [options]",
     .summary = "Measures the ranges of attention logits on a text, for the asynchronous softmax of "
                "FlashDecoding++. With them attention kernels subtract one constant per layer instead of each row's "
                "maximum. Rows outside the range are recomputed, so the results stay correct. A layer "

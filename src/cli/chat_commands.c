@@ -177,8 +177,7 @@ static enum wf_chat_next do_system(wf_chat *c, const char *text)
     if (s) return wf_say_error(s), WF_CHAT_FAILED;
     if (c->plain && !none)
         wf_note(&c->o, "the model does not see the system message, which is only kept for /save: without a chat "
-                       "template each line is continued as plain text; "
-                       "`weft run` takes one with --chat-template FILE");
+                       "template each line is continued as plain text; `weft run` takes one with --chat-template FILE");
     return WF_CHAT_GO_ON;
 }
 

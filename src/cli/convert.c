@@ -60,8 +60,7 @@ static const wf_opt rows[] = {
     {'o', "output", "FILE", "the GGUF file to write", WF_OPT_TEXT, AT(write_to)},
     {0, "type", "TYPE",
      "storage format: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, "
-     "Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, "
-     "IQ4_XS or MXFP4",
+     "Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS or MXFP4",
      WF_OPT_TEXT, AT(type), .words = wf_file_types},
     {0, "force", NULL, "replace the output file if it exists", WF_OPT_FLAG, AT(force)},
     {'t', "threads", "N", "threads (default: one a core)", WF_OPT_U32, AT(engine.threads), 1, 1024},

@@ -98,10 +98,8 @@ WF_GROUP(wf_group_batching, "Batching", batching);
 static const wf_opt profile[] = {
     {0, "profile", NULL,
      "record device timestamps. `bench throughput` then reports how long the device idled while work was waiting, and "
-     "/metrics "
-     "has step_seconds by class of work (compute, memory, network, copy, host) and nano_batch_overlap_ratio. On GPUs "
-     "this can slow "
-     "a single sequence by up to 15 %",
+     "/metrics has step_seconds by class of work (compute, memory, network, copy, host) and "
+     "nano_batch_overlap_ratio. On GPUs this can slow a single sequence by up to 15 %",
      WF_OPT_FLAG, AT(engine.profile)},
 };
 WF_GROUP(wf_group_profile, "Profile", profile);
@@ -134,9 +132,8 @@ WF_GROUP(wf_group_kernels, "Choice of kernels", kernels);
 static const wf_opt testing[] = {
     {0, "nano-batches", "auto|N",
      "auto: each step as `weft tune --overlap` found it to be the fastest on this device, if that has run; N: split "
-     "each step into N nano-batches, "
-     "so that the attention of one overlaps with the GEMMs of the others, on a second queue; 1: no split (default "
-     "auto)",
+     "each step into N nano-batches, so that the attention of one overlaps with the GEMMs of the others, on a second "
+     "queue; 1: no split (default auto)",
      WF_OPT_U32, AT(engine.nano_batches), 1, 64},
     {0, "plan", "FILE",
      "run the execution plan in this file, which WEFT_DUMP_PLAN wrote and you may have edited (docs/plans.md)",
@@ -147,14 +144,12 @@ static const wf_opt testing[] = {
      WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE|auto|none",
      "attention logit ranges for the asynchronous softmax: those that `weft calibrate` wrote; auto: MODEL.calibration "
-     "if it exists, else "
-     "measured at the model's first start, where it gains, and kept; none: synchronous softmax (default auto; "
-     "perplexity and calibrate do not measure)",
+     "if it exists, else measured at the model's first start, where it gains, and kept; none: synchronous softmax "
+     "(default auto; perplexity and calibrate do not measure)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE",
      "file with the attention window, in keys, of each query head or KV head of each layer (sparse attention; "
-     "docs/tuning.md "
-     "has an example)",
+     "docs/tuning.md has an example)",
      WF_OPT_TEXT, AT(engine.attention_windows)},
 };
 WF_GROUP(wf_group_testing, "Advanced", testing);

@@ -80,11 +80,9 @@ const wf_command wf_cmd_kernels = {
     .name = "kernels",
     .usage = "[--device DEVICE] [NAME | OP/NAME | --shape SHAPE]",
     .summary = "Lists the kernels for a device, or prints the source of one. Each op has several variants. A row shows "
-               "what a variant "
-               "needs, whether this device can run it, and whether its results depend on the rest of the batch. "
-               "Variants of one "
-               "invariance class give the same bits. With a name it prints what the device's compiler gets for a small "
-               "problem: "
+               "what a variant needs, whether this device can run it, and whether its results depend on the rest of "
+               "the batch. Variants of one invariance class give the same bits. With a name it prints what the "
+               "device's compiler gets for a small problem: "
                "OpenCL C with the compiler options in the first line, or PTX.",
     .groups = groups,
     .takes_args = true,

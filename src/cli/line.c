@@ -374,7 +374,7 @@ static weft_status open_editor(wf_line *l)
     el_set(l->el, EL_BIND, "^C", "weft-drop-line", NULL);
     el_set(l->el, EL_ADDFN, "weft-stop", "stop the program", stop_here);
     el_set(l->el, EL_BIND, "^Z", "weft-stop", NULL);
-    el_set(l->el, EL_ADDFN, "weft-read_paste", "insert pasted text", read_paste);
+    el_set(l->el, EL_ADDFN, "weft-paste", "insert pasted text", read_paste);
     el_set(l->el, EL_BIND, "\\e[200~", "weft-paste", NULL);
     el_source(l->el, NULL); /* the user's ~/.editrc */
     return WEFT_OK;

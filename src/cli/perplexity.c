@@ -283,7 +283,7 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_perplexity = {
     .name = "perplexity",
     .usage =
-        "-m FILE -f TEXT [options]\n       weft perplexity -m FILE --tokens 1,2,3 --logits OUT.npy",
+        "[-m FILE] (-p TEXT | -f FILE) [options]\n       weft perplexity [-m FILE] --tokens 1,2,3 --logits OUT.npy",
     .summary =
         "Measures the perplexity of a text, or writes logits. The text is split into chunks of one context "
         "(-c), and the second half of each chunk counts, as in llama.cpp.",

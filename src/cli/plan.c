@@ -214,9 +214,8 @@ const wf_command wf_cmd_plan = {
     .name = "plan",
     .usage = "[-m FILE] [--tokens N] [--cost | --timeline FILE] [options]",
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it "
-               "waits for, its share of the "
-               "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in "
-               "microseconds (with --measure), and its kernels. Of the "
+               "waits for, its share of the device in work-groups, what bounds it, the least MB and Gflop it needs, "
+               "the estimated time in microseconds (with --measure), and its kernels. Of the "
                "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan "
                "FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
                "--timeline FILE.svg draws, and FILE.json writes for Perfetto, when each op runs and how much of the "
@@ -224,9 +223,8 @@ const wf_command wf_cmd_plan = {
                "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates "
                "from peak rates; with --measure also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network "
-               "and energy take by themselves, which of "
-               "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on "
-               "no device.",
+               "and energy take by themselves, which of them bounds the load, and the tokens per second that are "
+               "possible. It needs no weights, and with --on no device.",
     .groups = groups,
     .run = cmd_plan,
 };

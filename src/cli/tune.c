@@ -325,10 +325,9 @@ const wf_command wf_cmd_tune = {
     .name = "tune",
     .usage = "[-m FILE | --shape SHAPE...] [options]",
     .summary = "Finds the fastest kernels for a model on a device. For each shape it measures which kernel is the "
-               "fastest at each "
-               "batch size, and how many tokens a step should have. The choices are saved "
+               "fastest at each batch size, and how many tokens a step should have. The choices are saved "
                "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same "
-               "device load them. Without such a file weft goes by default costs. With --dataset it finds which steps "
+               "device load them. Without such a file weft goes by default costs. With --dataset-path it finds which steps "
                "suit a load.",
     .explicit_model = true,
     .groups = groups,

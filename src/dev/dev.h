@@ -278,10 +278,8 @@ enum wf_variant_flag {
     WF_ON_REQUEST = 8,      /* runs only where it is forced, or was measured as the fastest */
     WF_MODELLED = 16, /* a model of its kind expects its times: they tell the kernels of that kind apart, for any number
                          of rows */
-    WF_SHARES_UNITS = 32, /* ATTENTION of decodes: so small that it runs on a compute unit beside another kernel, for
-                             plans that name it */
-    WF_FOR_ANY_ROWS =
-        64, /* its class has kernels for few rows and for many: with params.deterministic it takes precedence */
+    /* Its class has kernels for few rows and for many: with params.deterministic it takes precedence. */
+    WF_FOR_ANY_ROWS = 32,
 };
 
 /* One implementation of one op. The backend's list is its variants.def. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* NULL but in tests, which link tests/support/null_device.c. Only its own name finds it. */
-extern const wf_backend wf_backend_null __attribute__((weak));
+extern const wf_backend wf_backend_null __attribute__((weak, visibility("hidden")));
 
 static const wf_backend *const backends[] = {
 #define X(name) &wf_backend_##name,
@@ -131,8 +131,7 @@ static weft_status none_such(const candidates *all, const char *spec)
     }
     if (!strcasecmp(spec, "gpu")) {
         return wf_fail(WEFT_ERR_NODEVICE,
-                       "no GPU found; there is: %s. Is its OpenCL driver "
-                       "installed (see `clinfo -l`)?",
+                       "no GPU found; there is: %s. Is its OpenCL driver installed (see `clinfo -l`)?",
                        len ? names : "no device at all");
     }
     return wf_fail(WEFT_ERR_NODEVICE, "no device \"%s\"; there is: %s", spec, len ? names : "no device at all");

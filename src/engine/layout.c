@@ -244,8 +244,7 @@ void wf_layout_save_memory(wf_dev *dev, const wf_weights *w)
     if (dev->saves_memory)
         wf_log(WEFT_LOG_WARN,
                "weights would take %.2f GiB as the fastest kernels read them, and %s has %.2f GiB: those that the file "
-               "has in "
-               "fewer bytes stay as they are, %.2f GiB in all, and are slower",
+               "has in fewer bytes stay as they are, %.2f GiB in all, and are slower",
                laid / 0x1p30, d->name, has / 0x1p30, wf_weights_bytes_on(w, dev) / 0x1p30);
 }
 
@@ -398,8 +397,7 @@ weft_status wf_layout_check_available(const wf_layout *l)
     if (n.all - n.in_file > left) return too_little(l, &n);
     wf_log(WEFT_LOG_WARN,
            "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file "
-           "again and "
-           "again, which is slow",
+           "again and again, which is slow",
            n.all / 0x1p30, left / 0x1p30);
     return WEFT_OK;
 }

@@ -29,8 +29,7 @@ void wf_startup_ready(struct weft_engine *e)
     const wf_kernel_work *k = &e->dev->kernel_work;
     wf_log(WEFT_LOG_INFO,
            "start, kernels: %u built side by side in %.2f s and %u one by one in %.2f s, %u from the kernel cache in "
-           "%.2f s, %u "
-           "self-tests in %.2f s with what they built, %u passed at an earlier start",
+           "%.2f s, %u self-tests in %.2f s with what they built, %u passed at an earlier start",
            k->prebuilt, seconds(k->prebuilt_ns), k->built, seconds(k->built_ns), k->kept, seconds(k->kept_ns),
            k->tested, seconds(k->tested_ns), k->tested_before);
 }

@@ -15,8 +15,7 @@ static const char text[] =
     "The ferry left the harbour at six in the morning, before the fog had lifted. Most of the passengers slept on the "
     "benches below; two students stood at the rail "
     "and counted the buoys aloud. \"Nine,\" said one of them, \"and there should be ten.\" The captain, who had sailed "
-    "this route for twenty-three years, heard it and "
-    "slowed the engine. Nobody complained.\n\n"
+    "this route for twenty-three years, heard it and slowed the engine. Nobody complained.\n\n"
     "## How to store grain\n\n"
     "1. Dry it until it holds less than 14 % of water.\n2. Keep it cool: between 5 and 15 degrees.\n3. Look for "
     "insects every week; throw away what smells of mould.\n\n"
@@ -31,8 +30,7 @@ static const char text[] =
     "In 1854 a physician marked each case of cholera on a map of the district, and most of the marks lay around a "
     "single pump. The theory of the time blamed bad air; "
     "the map suggested water. When the handle of the pump was taken off, fewer people fell ill, although the epidemic "
-    "may already have been past its peak. "
-    "If f(x) = 3x^2 - 2x + 1, then f'(x) = 6x - 2, which is zero at x = 1/3.";
+    "may already have been past its peak. If f(x) = 3x^2 - 2x + 1, then f'(x) = 6x - 2, which is zero at x = 1/3.";
 
 /* With 128 tokens the same layers have ranges as with 256, and somewhat more rows leave them; with 64 layers get one
  * in which more rows leave than may (docs/tuning.md). */
@@ -284,8 +282,7 @@ weft_status wf_ranges_measure_missing(const wf_ranges_runner *run, const struct 
     if (!*ran) {
         wf_log(WEFT_LOG_INFO,
                "calibration: none, the softmax is synchronous: measuring it takes an estimated %.1f s, and more than "
-               "%.0f s are left to "
-               "weft calibrate",
+               "%.0f s are left to weft calibrate",
                seconds, MOST_SECONDS);
         return WEFT_OK;
     }

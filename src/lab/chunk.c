@@ -1,4 +1,4 @@
-/* chunk: `weft tune --dataset`: which chunk suits a load (SARATHI, section 4.4). Prompts last as long as decodes
+/* chunk: `weft tune --dataset-path`: which chunk suits a load (SARATHI, section 4.4). Prompts last as long as decodes
  * where P:D = C / decodes, and longer steps take less time a token: so steps of several sizes are timed, each with
  * the decodes that P:D gives work for, and what a load gives with them follows. The ratio is kept in the device's
  * file (select/tuned.h).

@@ -247,8 +247,8 @@ static weft_status find_times(view *v)
     if (!known)
         return wf_fail(WEFT_ERR_ARG,
                        "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or "
-                       "ask for estimates "
-                       "(weft_timeline_params.estimate) or for a measured step (weft_timeline_params.measure)",
+                       "ask for estimates (weft_timeline_params.estimate) or for a measured step "
+                       "(weft_timeline_params.measure)",
                        v->e->dev->info.name);
     wf_copy(v->out->profile, sizeof v->out->profile, path);
     weft_status s = wf_fail_param(wf_op_profile_load(path, &v->profile), "profile");

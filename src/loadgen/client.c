@@ -58,7 +58,7 @@ static weft_status summarise(const wf_target *t, const wf_load_run *r, wf_load_s
 static weft_status run_beside(const wf_target *t, wf_load_run *r, size_t n_large, wf_beside_result *out)
 {
     wf_beside *b = wf_beside_start(t, n_large);
-    if (!b) return wf_fail(WEFT_ERR_NOMEM, "out of memory or threads for --large-bodies");
+    if (!b) return wf_fail(WEFT_ERR_NOMEM, "out of memory or threads for WEFT_LARGE_BODIES");
     weft_status s = wf_load_run_execute(r, t, t->p->max_concurrency);
     wf_beside_end(b, out);
     wf_beside_free(b);

@@ -314,8 +314,8 @@ static weft_status read_line(void *user, char *line)
     return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME "
                                     "tokens N share R us T spread S [quick]', "
                                     "'together CLASS share R rate P spread S [quick]', 'energy NAME tokens N share R "
-                                    "joules J us T gflop F mb B [quick]' or "
-                                    "'power idle W static W limit W flop PJ byte PJ [quick]'");
+                                    "joules J us T gflop F mb B [quick]' or 'power idle W static W limit W flop PJ "
+                                    "byte PJ [quick]'");
 }
 
 weft_status wf_op_profile_load(const char *path, wf_op_profile *out)

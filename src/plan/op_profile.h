@@ -22,7 +22,7 @@
  * share 0 and leave compute 1; without it P = 1). Ops that the profile does not name take no time. `energy` is an op
  * that ran again and again alone: all joules of one run, from one to the next, and the work in it; `power` is what
  * these say of the device, in watts and picojoules (energy.h), 0 what is unknown; both only where power can be read.
- * `quick` is a number of a trial (`weft tune --overlap --quick`), which a run in earnest measures again.
+ * `quick` is a number of a trial (WEFT_QUICK=1), which a run in earnest measures again.
  */
 #ifndef WF_OP_PROFILE_H
 #define WF_OP_PROFILE_H

@@ -22,7 +22,7 @@
  * backend decides what neither has. A broken file, or one for another device, is ignored with a warning. A kernel that
  * no longer exists or cannot run the call is skipped. `dense_batch` is the number of rows beyond which the products of
  * a step gain little (measured for the model that was tuned last). `load 1155.4:245.3` has the tokens of a prompt and
- * of an answer, on average, of the load that `weft tune --dataset` was given last: the ratio P:D with which policy
+ * of an answer, on average, of the load that `weft tune --dataset-path` was given last: the ratio P:D with which policy
  * sarathi begins. `kernels` identifies the list of kernels that was measured: with another list the choices are out of
  * date, and are used only if the file was named.
  *

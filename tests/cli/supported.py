@@ -39,7 +39,7 @@ def archs():
     """Of each: its name in GGUF files, transformers' classes, the models."""
     for arch in found(r"(?m)^X\((\w+)\)", "src/model/archs.def"):
         path = f"src/model/arch/{arch}.c"
-        row, = found(rf'(?m)^const wf_arch wf_arch_{arch} = {{"([\w-]+)", "([\w ]+)"', path)
+        row, = found(rf'(?m)^const wf_arch wf_arch_{arch} = {{\s*"([\w-]+)",\s*"([\w ]+)"', path)
         models, = found(r"\A/\* [\w-]+: ((?:[^.]|\.\d)+)\.\s", path)
         yield *row, " ".join(models.replace("\n *", " ").split())
 

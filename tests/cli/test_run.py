@@ -461,7 +461,7 @@ class Chat(cli.TestCase):
             again = self.said(["forgotten", f"/load {path} ", "And then?"])
             self.assertEqual(again.text.splitlines()[-1], whole.text.splitlines()[-1])
             self.assertEqual(self.ok("template", "--chat-template", cli.CHATML, "--messages", path).out.count(b"Be brief."), 1)
-            for content, told in (("{", "line 1: "), ("{}", "no list of messages"), ('[{"role": "user"}]', "message 0 has no role"), ('[{"role": "x", "content": "y"}]', "'x' is no role")):
+            for content, told in (("{", "line 1, "), ("{}", "no list of messages"), ('[{"role": "user"}]', "message 0 has no role"), ('[{"role": "x", "content": "y"}]', "'x' is no role")):
                 pathlib.Path(path).write_text(content)
                 r = self.said(["Hello", f"/load {path}", "And then?"], code=RUNTIME)
                 self.assertIn(told, r.err)

@@ -1,4 +1,4 @@
-/* chunk: which steps `weft tune --dataset` chooses for a load, on the null device, whose steps take as long as the test
+/* chunk: which steps `weft tune --dataset-path` chooses for a load, on the null device, whose steps take as long as the test
  * says; and the ratio that it keeps. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -577,10 +577,14 @@ static void close_device(void)
     assert_int_equal(wf_null_alive(), 0);
 }
 
-/* Steps as an engine has them: the next one is submitted before the one under way has ended. */
-static void run_steps(void)
+/* Steps as an engine has them: the next one is submitted before the one under way has ended. false: the plan names a
+ * kernel that the device does not have. */
+static bool run_steps(void)
 {
-    assert_int_equal(wf_exec_create(m.dev, &m.g, &m.plans, m.weights, &limits, &m.e), WEFT_OK);
+    weft_status s = wf_exec_create(m.dev, &m.g, &m.plans, m.weights, &limits, &m.e);
+    if (s == WEFT_ERR_ARG) assert_non_null(strstr(wf_error(), "has no kernel"));
+    else assert_int_equal(s, WEFT_OK);
+    if (s != WEFT_OK) return false;
     for (uint32_t i = 0; i < WF_EXEC_DEPTH; i++) assert_int_equal(wf_batch_init(&m.steps[i].b, &limits), WEFT_OK);
     for (uint32_t i = 0; i < STEPS; i++) {
         if (i >= WF_EXEC_DEPTH) finish(i - WF_EXEC_DEPTH);
@@ -589,13 +593,13 @@ static void run_steps(void)
     for (uint32_t i = STEPS - WF_EXEC_DEPTH; i < STEPS; i++) finish(i);
     for (uint32_t i = 0; i < WF_EXEC_DEPTH; i++) wf_batch_free(&m.steps[i].b);
     wf_exec_destroy(m.e);
+    return true;
 }
 
 static bool try_plan(const char *text)
 {
     open_device();
-    bool accepted = load_from(&m.g, text, &m.plans) == WEFT_OK;
-    if (accepted) run_steps();
+    bool accepted = load_from(&m.g, text, &m.plans) == WEFT_OK && run_steps();
     close_device();
     return accepted;
 }
@@ -690,7 +694,7 @@ static void test_own_plans(void **state)
                 assert_int_equal(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans), WEFT_OK);
             else assert_int_equal(wf_plan_sequential(&m.g, i % 2, &m.plans.list[0]), WEFT_OK);
             assert_int_equal(wf_plans_finish(&m.g, &m.plans, m.dev->align), WEFT_OK);
-            run_steps();
+            assert_true(run_steps());
             close_device();
         }
 }

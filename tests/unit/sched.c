@@ -492,7 +492,7 @@ SUITE_MAIN(sched)
         CASE(test_nobody_starves), CASE(test_shared_prefix), CASE(test_prediction_learns),
         CASE(test_prefix_is_compared_whole), CASE(test_policies_compared), CASE(test_chunks_by_ratio),
         CASE(test_least_chunk), CASE(test_ratio_of_odd_loads)};
-    setrlimit(RLIMIT_CPU,
-              &(struct rlimit){10, 10}); /* of less than one: a list that has become a ring is no test without an end */
+    /* Of some seconds, more with sanitizers: a list that has become a ring is no test without an end. */
+    setrlimit(RLIMIT_CPU, &(struct rlimit){100, 100});
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -367,8 +367,7 @@ static weft_status check_quantisation(const reader *r)
         if (own && own->quantised && wf_listed(own->quantised, method)) continue;
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "the weights are quantised (%s: %.32s), which weft does not read; take the folder of the "
-                       "unquantised model, "
-                       "which `weft convert` can quantise, or a GGUF file",
+                       "unquantised model, which `weft convert` can quantise, or a GGUF file",
                        keys[i], method);
     }
     return WEFT_OK;

@@ -254,8 +254,7 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
     if (!style->tools)
         return wf_refuse_unsupported(r, "tools",
                                      "the chat template of this model does not tell it about tools: leave tools out, "
-                                     "send tool_choice \"none\", or start the "
-                                     "server with a --chat-template that does");
+                                     "send tool_choice \"none\", or start the server with a --chat-template that does");
     wf_json_put(out, tools);
     wf_tool_types_add(&p->tool_types, tools);
     if (out->failed || p->tool_types.failed) return wf_refuse(r, 500, "", "out of memory");

@@ -400,6 +400,7 @@ void wf_conn_event(wf_conn *c, uint32_t what)
     if (what & EPOLLOUT) {
         c->blocked = false;
         if (c->state == WF_CONN_READS) write_left(c);
+        if (c->dead) return;
     }
     if (what & (EPOLLIN | EPOLLRDHUP) && reads) read_bytes(c);
     else if (what & EPOLLRDHUP) {
