@@ -66,13 +66,16 @@ static int say_error(void)
     return EXIT_FAIL;
 }
 
-void wf_log_request(const wf_job *j)
+void wf_log_request(wf_job *j)
 {
     const wf_server *s = j->server;
     double ms = (double)(wf_now_ns() - j->start_ns) * 1e-6;
     size_t generated = 0;
     if (s->p.quiet || !(s->p.log_json || s->p.verbose)) return;
-    for (size_t i = 0; i < j->n_choices; i++) generated += j->choices[i].generated;
+    pthread_mutex_lock(&j->lock);
+    bool known = !j->working; /* else its client left, and a work thread still writes the reply */
+    pthread_mutex_unlock(&j->lock);
+    for (size_t i = 0; known && i < j->n_choices; i++) generated += j->choices[i].generated;
     wf_text line = {0};
     if (s->p.log_json) {
         wf_json_print(

@@ -413,6 +413,6 @@ bool wf_keys_load(wf_server *s);
 /* Number of the key in this header, from 1 on; 0: none fits. */
 size_t wf_key_find(const wf_server *s, const char *authorization);
 void wf_keys_free(wf_server *s);
-void wf_log_request(const wf_job *j);
+void wf_log_request(wf_job *j);
 
 #endif
