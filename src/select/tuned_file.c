@@ -349,8 +349,8 @@ weft_status wf_tuned_write(const char *path, const struct weft_device_info *info
     struct tm tm;
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &tm));
     fprintf(out.f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
-    fprintf(out.f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform, info->compute_units,
-            info->driver);
+    fprintf(out.f, "device %s\nplatform %s\nunits %u\n", info->name, info->platform, info->compute_units);
+    if (*info->driver) fprintf(out.f, "driver %s\n", info->driver); /* CPUs without OpenBLAS have none */
     if (t->kernels) fprintf(out.f, "kernels %08x\n", t->kernels);
     if (t->dense_batch) fprintf(out.f, "dense_batch %u\n", t->dense_batch);
     if (t->load.prompt > 0) fprintf(out.f, "load %.4f:%.4f\n", t->load.prompt, t->load.generated);

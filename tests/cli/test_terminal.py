@@ -39,7 +39,7 @@ class Terminal(cli.TestCase):
         self.assertEqual(len(name), len(b"stories260K"))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder.encode(), NASTY.replace(b"/", b"") + b".gguf")
-            pathlib.Path(path).write_bytes(model.replace(b"stories260K", name, 1))
+            pathlib.Path(os.fsdecode(path)).write_bytes(model.replace(b"stories260K", name, 1))
             p = self.harmless(b"info", b"-m", path, b"-v", shown=b"\\x1b[31m\\xc2\\x9b2J\\x07x")
             self.assertEqual(p.returncode, 0, p.stderr)
             with open(path, "wb") as f:  # a tensor's name, which is then unknown
