@@ -327,7 +327,8 @@ const wf_command wf_cmd_tune = {
     .summary = "Finds the fastest kernels for a model on a device. For each shape it measures which kernel is the "
                "fastest at each batch size, and how many tokens a step should have. The choices are saved "
                "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same "
-               "device load them. Without such a file weft goes by default costs. With --dataset-path it finds which steps "
+               "device load them. Without such a file weft goes by default costs. With --dataset-path it finds "
+               "which steps "
                "suit a load.",
     .explicit_model = true,
     .groups = groups,

@@ -19,7 +19,8 @@
 #define USUAL_CONTEXTS 8      /* of a server's KV cache in memory that others use as well */
 #define LEAST_SEQS 64u        /* of a server by default: few sequences fill their context */
 #define MOST_SEQS  256u       /* likewise: each has a row of logits, and a token in each step */
-#define SPARE          8 /* of memory that is shared with others, a cache that has to be smaller leaves one in so many parts */
+/* Of memory that is shared with others, a cache that has to be smaller leaves an eighth. */
+#define SPARE 8
 #define ALIGN 256             /* bytes, as most devices want it */
 
 /* ---- parameters ---------------------------------------------------------------------------------------------- */
