@@ -174,17 +174,3 @@ double wf_simulate_energy(const wf_graph *g, const wf_plan *p, const wf_op_profi
     }
     return profile->energy.flop > 0 ? 1e6 * wf_energy_seconds(&profile->energy, all.flops, all.bytes) : 0;
 }
-
-void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f)
-{
-    fprintf(f, "%5s %-20s %5s %-11s %11s %11s\n", "layer", "op", "queue", "tokens", "begin us", "end us");
-    for (size_t i = 0; i < p->n_nanos; i++) {
-        const wf_node *node = &g->nodes[p->nanos[i].node];
-        wf_range r = wf_nano_range(node, &p->nanos[i], b->decodes, b->tokens, b->logits);
-        char tokens[24];
-        snprintf(tokens, sizeof tokens, "%u-%u", r.first, r.first + r.count);
-        if (r.count && spans[i].end > spans[i].begin)
-            fprintf(f, "%5d %-20s %5u %-11s %11.1f %11.1f\n", node->layer, node->name, p->nanos[i].queue, tokens,
-                    spans[i].begin, spans[i].end);
-    }
-}

@@ -39,8 +39,6 @@ weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_
 /* Microseconds in which a device at its power limit draws the joules of all ops of the plan, by what they drew one by
  * one; 0: unknown. It tells plans apart that take about as long. */
 double wf_simulate_energy(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b);
-/* One line for each nano-operation that has work: op, layer, queue, tokens, begin, end. */
-void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f);
 /* Work-groups of a share, as plans have them (0: all), and back. */
 uint32_t wf_groups_of_share(const wf_op_profile *p, double share);
 double wf_share_of_groups(const wf_op_profile *p, uint32_t groups);
