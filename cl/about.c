@@ -36,7 +36,8 @@ void wf_cl_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
 {
     const cl_variant *v = wf_cl_variant_at(op, variant);
     (void)d;
-    out->layout = v->layout == WF_CL_FRAGMENT_MAJOR ? "MMA-fragment-major" : "rows";
+    static const char *const layouts[] = {"rows", "MMA-fragment-major", "planes"};
+    out->layout = layouts[v->layout];
     out->needs = needs_of(v);
     if (v->configure == wf_cl_configure_wgmma) wf_copy(out->file, sizeof out->file, "cl/nvidia/gemm.c");
     else if (v->configure == wf_cl_configure_attention_wgmma)
@@ -48,7 +49,7 @@ void wf_cl_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
 static cl_caps able_caps(const cl_caps *real)
 {
     cl_caps c = *real;
-    c.gpu = c.fp16 = c.subgroup = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
+    c.gpu = c.dot = c.fp16 = c.subgroup = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
     c.max_group = 1024;
     c.units = WF_MAX(c.units, 64u);
     c.local_bytes = 48 << 10;

@@ -145,10 +145,23 @@ static bool has_matrix(const cl_device_ref *ref, const char *ext)
     return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
+/* The instruction of kernels/device/dot4.clh: AMD's by name of the target, from gfx906 on, but not gfx1010. */
+static bool has_dot4(cl_device_ref *ref, const char *ext)
+{
+    unsigned gfx = 0;
+    if (has_word(ext, "cl_nv_device_attribute_query"))
+        return get_number(ref->device, NV_CAPABILITY_MAJOR) * 10 + get_number(ref->device, NV_CAPABILITY_MINOR) >= 61;
+    if (has_word(ext, "cl_amd_device_attribute_query"))
+        return sscanf(ref->info.name, "gfx%x", &gfx) == 1 && gfx >= 0x906 && gfx != 0x909 && gfx != 0x1010;
+    ref->caps.dot_khr = has_word(ext, "cl_khr_integer_dot_product");
+    return ref->caps.dot_khr || has_word(ext, "cl_arm_integer_dot_product_accumulate_int8");
+}
+
 static void get_tiers(cl_device_ref *ref, const char *ext)
 {
     enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
     cl_caps *c = &ref->caps;
+    c->dot = has_dot4(ref, ext);
     c->fp16 = has_word(ext, "cl_khr_fp16");
     c->subgroup = has_word(ext, "cl_khr_subgroups") || has_word(ext, "cl_intel_subgroups") ||
                   get_number(ref->device, MAX_NUM_SUB_GROUPS) > 0;
@@ -164,8 +177,9 @@ static void get_tiers(cl_device_ref *ref, const char *ext)
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
               : c->fp16     ? WF_TIER_FP16
-                            : WF_TIER_BASE;
-    snprintf(ref->info.tiers, sizeof ref->info.tiers, "%s%s%s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
+                            : WF_TIER_DOT; /* in plain C where there is no instruction */
+    snprintf(ref->info.tiers, sizeof ref->info.tiers, "%s %s%s%s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
+             wf_tier_name(WF_TIER_DOT),
              c->fp16 ? " " : "", c->fp16 ? wf_tier_name(WF_TIER_FP16) : "", c->subgroup ? " " : "",
              c->subgroup ? wf_tier_name(WF_TIER_SUBGROUP) : "", c->matrix ? " " : "",
              c->matrix ? wf_tier_name(WF_TIER_MATRIX) : "");

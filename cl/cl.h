@@ -24,7 +24,7 @@ typedef struct cl_dev cl_dev;
 
 #define WF_CL_MAX_QUEUES 64
 #define WF_CL_MAX_ARGS   40
-#define WF_CL_MAX_KNOBS  20
+#define WF_CL_MAX_KNOBS  24
 #define WF_CL_MAX_WAITS  64 /* events of other queues that one call waits for */
 
 /* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
@@ -35,6 +35,8 @@ typedef struct cl_caps {
     uint32_t mhz;
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
+    bool dot;      /* four products of bytes are one instruction (kernels/device/dot4.clh), */
+    bool dot_khr;  /* that of cl_khr_integer_dot_product, which OpenCL C has from 3.0 on */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     uint32_t nv_local_bytes; /* of local memory (shared memory) that a work-group may declare by inline PTX */
@@ -137,6 +139,7 @@ typedef struct cl_launch {
     /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
     uint64_t then_groups;
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
+    bool c3;      /* its text is OpenCL C 3.0 */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
 } cl_launch;
 
@@ -146,6 +149,8 @@ void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* gr
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
+/* The storage format of weights, a file of kernels/quant with its knobs: the launch's wtype. False: there is none. */
+bool wf_cl_weight_format(cl_launch *l, const wf_view *w);
 bool wf_cl_vec8_ok(const wf_view *v); /* can its rows be read and written in vectors of eight elements, 16 bytes? */
 /* can its rows be read and written in vectors of four elements? an absent one can */
 bool wf_cl_vec4_ok(const wf_view *v);
@@ -174,7 +179,7 @@ struct cl_variant {
     enum wf_op op;
     const char *name;
     enum wf_tier tier;
-    uint8_t layout;      /* of the weights that it reads */
+    uint8_t layout;      /* of the weights that it reads; products of rows read planes, too */
     const char *family;  /* kernels/<family>.cl, or made by a function; it holds a kernel of that name */
     int32_t tile[5];     /* knobs of the family, see variants.def */
     cl_configure_fn configure;
@@ -228,7 +233,8 @@ double wf_cl_expected_us(cl_dev *, const wf_call *, int variant); /* 0: unknown 
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
 
-enum { WF_CL_ROWS, WF_CL_FRAGMENT_MAJOR };
+enum { WF_CL_ROWS, WF_CL_FRAGMENT_MAJOR, WF_CL_PLANES };
+uint64_t wf_cl_plane_bytes(enum wf_dtype, uint32_t cols); /* of a row in planes */
 uint8_t wf_cl_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
 void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,

@@ -16,7 +16,22 @@ void wf_cl_act(cl_launch *l, const wf_view *in)
 uint64_t wf_cl_row_bytes(const wf_view *v)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    if (v->layout == WF_CL_PLANES) return wf_cl_plane_bytes(v->dtype, v->cols);
     return (uint64_t)v->stride / t->block * t->block_bytes;
+}
+
+bool wf_cl_weight_format(cl_launch *l, const wf_view *w)
+{
+    l->wtype = w->layout == WF_CL_PLANES ? "planes" : wf_dtypes[w->dtype].name;
+    if (w->layout == WF_CL_PLANES) {
+        const wf_numbers *f = wf_numbers_of(w->dtype);
+        wf_cl_knob(l, "W_BITS", f->bits);
+        wf_cl_knob(l, "W_GROUP", f->group);
+        wf_cl_knob(l, "W_MIN", f->min);
+        wf_cl_knob(l, "W_ZERO", f->bits == 8 ? 0 : f->zero);
+        wf_cl_knob(l, "W_CODES", f->codes);
+    }
+    return wf_cl_has_format(l->wtype);
 }
 
 void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group)

@@ -7,14 +7,75 @@
  *      (row l / 4, k 2 (l % 4)), the same 8 rows further, 8 of K further, and both. Tiles follow each other
  *      along K, then along the rows; missing rows are zeros. Quantised weights stay so, in tiles of 16 rows x 64 of K
  *        (fragments.c).
+ *   2  planes (kernels/plane_bytes.clh): rows of quantised weights, for kernels without matrix units.
  *
  * So one warp reads a tile as 512 bytes in a row and multiplies it without touching local memory, for one row of
  * activations as for thousands. Pure functions of the host. */
 #include "cl/cl.h"
+#include "cl/kernels/plane_bytes.clh"
 
 #include <string.h>
 
 enum { TILE = 16, LANES = 32, MIN_K = 32 };
+
+/* ---- planes ------------------------------------------------------------------------------------------------- */
+
+/* The last block of a row takes as much room as the others, so that short rows would waste too much of it. */
+static bool can_be_planes(enum wf_dtype dtype, uint32_t cols)
+{
+    return wf_numbers_of(dtype) && cols >= PLANES_K && cols % (PLANES_K / 2) == 0;
+}
+
+uint64_t wf_cl_plane_bytes(enum wf_dtype dtype, uint32_t cols)
+{
+    const wf_numbers *f = wf_numbers_of(dtype);
+    return (uint64_t)((cols + PLANES_K - 1) / PLANES_K) * (uint64_t)PLANES_BYTES(f->bits, f->group, f->min);
+}
+
+/* 32 weights, of which a byte of q has one. */
+static void pack_low(const wf_numbers *f, const uint8_t *q, uint8_t *to)
+{
+    for (uint32_t i = 0; i < 32; i += 8, to += f->bits == 8 ? 8 : 4) {
+        uint64_t eight;
+        memcpy(&eight, q + i, 8);
+        if (f->bits == 8) eight ^= 0x8080808080808080ull;
+        else eight = (eight & 0x0f0f0f0f) | (eight >> 28 & 0xf0f0f0f0);
+        memcpy(to, &eight, f->bits == 8 ? 8 : 4);
+    }
+}
+
+static void pack_high(const wf_numbers *f, const uint8_t *q, uint8_t *to)
+{
+    uint32_t word[2] = {0}, each = f->bits - 4u, four;
+    for (uint32_t i = 0; i < 8; i++) {
+        memcpy(&four, q + 4 * i, 4);
+        if (each == 1) word[0] |= (four >> 4 & 0x01010101) << i;
+        else word[i / 4] |= (four >> 4 & 0x03030303) << i % 4 * 2;
+    }
+    memcpy(to, word, 4 * each);
+}
+
+static void pack_planes(enum wf_dtype dtype, uint32_t cols, const uint8_t *src, uint8_t *dst)
+{
+    const wf_numbers *f = wf_numbers_of(dtype);
+    const uint32_t groups = 32 / f->group, bytes = (uint32_t)PLANES_BYTES(f->bits, f->group, f->min);
+    for (uint32_t k = 0; k < cols; k += 64) {
+        uint8_t *block = dst + k / PLANES_K * bytes;
+        wf_numbers64 w;
+        f->take(src, k, &w);
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t at = k / 32 % 8 + half;
+            uint8_t *scales = block + PLANES_SCALES_AT(f->bits) + at * PLANES_SCALES(f->group, f->min);
+            pack_low(f, w.q + half * 32, block + at * PLANES_LOW(f->bits));
+            if (PLANES_HIGH(f->bits))
+                pack_high(f, w.q + half * 32, block + PLANES_HIGH_AT(f->bits) + at * PLANES_HIGH(f->bits));
+            memcpy(scales, w.scale + half * groups, 2 * groups);
+            if (f->min) memcpy(scales + 2 * groups, w.min + half * groups, 2 * groups);
+        }
+    }
+}
+
+/* ---- MMA-fragment-major ------------------------------------------------------------------------------------- */
 
 /* Of K, of which rows of W are whole multiples. */
 static uint32_t whole_k(const cl_fragments *f)
@@ -27,13 +88,15 @@ uint8_t wf_cl_weight_layout(wf_dev *base, enum wf_dtype dtype, uint32_t rows, ui
     const cl_dev *d = (const cl_dev *)base;
     const cl_fragments *f = wf_cl_fragments(dtype);
     (void)rows;
-    if (!d->ref.caps.nv_mma || base->params.tier < WF_TIER_MATRIX) return WF_CL_ROWS;
+    if (!d->ref.caps.nv_mma || base->params.tier < WF_TIER_MATRIX)
+        return can_be_planes(dtype, cols) ? WF_CL_PLANES : WF_CL_ROWS;
     return f && cols % whole_k(f) == 0 ? WF_CL_FRAGMENT_MAJOR : WF_CL_ROWS;
 }
 
 uint64_t wf_cl_weight_bytes(wf_dev *base, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
     (void)base;
+    if (layout == WF_CL_PLANES) return rows * wf_cl_plane_bytes(dtype, cols);
     if (layout != WF_CL_FRAGMENT_MAJOR) return (uint64_t)rows * wf_dtype_bytes(dtype, cols);
     const cl_fragments *f = wf_cl_fragments(dtype);
     return (uint64_t)((rows + TILE - 1) / TILE) * (cols / wf_cl_fragment_k(f)) * wf_cl_fragment_bytes(f);
@@ -54,6 +117,12 @@ void wf_cl_weight_pack(wf_dev *base, uint8_t layout, enum wf_dtype dtype, uint32
                        void *dst)
 {
     (void)base;
+    if (layout == WF_CL_PLANES) {
+        for (uint32_t r = 0; r < rows; r++)
+            pack_planes(dtype, cols, (const uint8_t *)src + r * wf_dtype_bytes(dtype, cols),
+                        (uint8_t *)dst + r * wf_cl_plane_bytes(dtype, cols));
+        return;
+    }
     if (layout != WF_CL_FRAGMENT_MAJOR) {
         memcpy(dst, src, (size_t)rows * wf_dtype_bytes(dtype, cols));
         return;

@@ -114,7 +114,7 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
 
 void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap)
 {
-    size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", quirks->options);
+    size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL%s %s", l->c3 ? "3.0" : "1.2", quirks->options);
     for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
         n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
 }

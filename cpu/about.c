@@ -44,7 +44,7 @@ void wf_cpu_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
 {
     const wf_variant *v = wf_variant_at(d, op, variant);
     const char *file = op == WF_OP_GROUPED_GEMM ? NULL : look_up(files, WF_LEN(files), v->name, NULL);
-    out->layout = v->layout == WF_CPU_Q8_0X16 ? "q8_0x16" : "rows";
+    out->layout = wf_reads_layout(v, WF_CPU_Q8_0X16) ? "q8_0x16" : "rows";
     out->needs = look_up(needs, WF_LEN(needs), v->name, "");
     if (!strcmp(v->name, "blas")) wf_copy(out->file, sizeof out->file, "cpu/blas.c");
     else if (!strncmp(v->name, "ref", 3)) snprintf(out->file, sizeof out->file, "cpu/ref/%s.c", wf_ops[op].name);

@@ -26,7 +26,7 @@ typedef struct variant_row {
 
 static const variant_row rows[] = {
 #define XL(layout_, op_, name_, tier_, class_, arith_, flags_, run_, rank_, scratch_)              \
-    {WF_OP_##op_, {{name_, WF_TIER_##tier_, layout_, class_, WF_ARITH_##arith_, flags_}, run_, rank_, scratch_}},
+    {WF_OP_##op_, {{name_, WF_TIER_##tier_, 1u << layout_, class_, WF_ARITH_##arith_, flags_}, run_, rank_, scratch_}},
 #define X(...) XL(0, __VA_ARGS__)
 #define XG(id, name, tier, class, arith, flags, ...)                                                                   \
     X(GROUPED_GEMM, name, tier, class, arith, flags, wf_cpu_grouped_##id, wf_cpu_rank_grouped_##id,                    \
@@ -72,7 +72,7 @@ static uint32_t rank_of(const wf_dev *dev, const wf_call *c, int variant)
     size_t n;
     const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
     if (variant < 0 || (size_t)variant >= n || list[variant].pub.tier > dev->params.tier) return 0;
-    if (c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout != list[variant].pub.layout) return 0;
+    if (c->op == WF_OP_GEMM && !wf_reads_layout(&list[variant].pub, c->in[WF_GEMM_W].layout)) return 0;
     return list[variant].rank(c);
 }
 

@@ -1,6 +1,7 @@
 /* gemv: Y = X W^T + bias + residual for few rows of X; bound by the reading of W, which happens once.
  *
  *            k ->   lane 0   lane 1   ...  lane LANES-1   lane 0 ...
+ * (8 elems: 32 of planes)
  *   W row n       [ 8 elems | 8 elems |   |   8 elems   | 8 elems | ... ]
  *
  * LANES work-items share the K of RPL neighbouring rows of W: neighbours read neighbouring 8 elements,
@@ -41,13 +42,18 @@
 static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RPL], const __global act_t *x,
                              uint x_stride, uint M, uint k, int n)
 {
-    vec_t w[UNROLL][RPL];
+    w_part w[UNROLL][RPL];
     for (int u = 0; u < n; u++)
         for (int r = 0; r < RPL; r++) w[u][r] = W_LOAD(row[r], k + u * LANES * STEP);
     for (int u = 0; u < n; u++)
-        for (int m = 0; m < MR; m++) {
-            vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP);
-            for (int r = 0; r < RPL; r++) acc[m * RPL + r] = dot_add(w[u][r], v, acc[m * RPL + r]);
+#pragma unroll
+        for (int i = 0; i < PARTS_OF_STEP; i++) {
+            vec_t part[RPL];
+            for (int r = 0; r < RPL; r++) part[r] = W_PART(w[u][r], i);
+            for (int m = 0; m < MR; m++) {
+                vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP + 8 * i);
+                for (int r = 0; r < RPL; r++) acc[m * RPL + r] = dot_add(part[r], v, acc[m * RPL + r]);
+            }
         }
 }
 

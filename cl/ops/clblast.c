@@ -37,7 +37,6 @@ cl_panels wf_cl_panels(const cl_caps *caps, const wf_call *c)
 bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res,
                            const wf_view *to, uint32_t limit, cl_launch *l)
 {
-    l->wtype = wf_dtypes[from->dtype].name;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_columns(l, to->rows, to->cols);
     wf_cl_arg_view(l, from);
@@ -49,7 +48,7 @@ bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_vi
     wf_cl_arg_u64(l, wf_cl_row_bytes(from));
     wf_cl_arg_u32(l, res->stride);
     wf_cl_arg_u32(l, to->stride);
-    return wf_cl_has_format(l->wtype);
+    return wf_cl_weight_format(l, from);
 }
 
 /* The launch is that of the panel of W, the kernel that differs between formats. */
@@ -58,7 +57,7 @@ bool wf_cl_configure_clblast(const cl_caps *caps, const cl_variant *v, const wf_
     const wf_view *w = &c->in[WF_GEMM_W];
     wf_view panel = {.rows = w->rows, .cols = w->cols, .stride = w->cols, .dtype = WF_F32};
     cl_panels p = wf_cl_panels(caps, c);
-    if (w->layout != v->layout || wf_is_fused(c) || c->max_groups) return false;
+    if ((w->layout != v->layout && w->layout != WF_CL_PLANES) || wf_is_fused(c) || c->max_groups) return false;
     if (p.bytes > caps->panels || !wf_cl_configure_panel(caps, w, &none, &none, &panel, limit, l)) return false;
     if (!c->out[WF_GEMM_Y].rows) l->groups = 0; /* no work */
     l->library = true;

@@ -25,8 +25,8 @@ bool wf_cl_gemm_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *res = &c->in[WF_GEMM_RESIDUAL],
                   *y = &c->out[WF_GEMM_Y];
-    if (w->layout != v->layout || !can_fuse(v, c)) return false;
-    l->wtype = wf_dtypes[w->dtype].name;
+    bool reads = w->layout == v->layout || (w->layout == WF_CL_PLANES && v->layout == WF_CL_ROWS);
+    if (!reads || !can_fuse(v, c) || !wf_cl_weight_format(l, w)) return false;
     wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, y);
@@ -37,7 +37,7 @@ bool wf_cl_gemm_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
     wf_cl_arg_u64(l, wf_cl_row_bytes(w));
     wf_cl_arg_u32(l, res->stride);
     wf_cl_arg_u32(l, y->stride);
-    return wf_cl_has_format(l->wtype);
+    return true;
 }
 
 /* How W lies (kernels/fragments.clh). False where it is of no format that can lie so. */
@@ -83,7 +83,9 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "RPL", (int32_t)per_lane);
     wf_cl_knob(l, "LANES", (int32_t)lanes);
     wf_cl_knob(l, "VEC", eights);
-    wf_cl_knob(l, "UNROLL", rows > 1 ? 2 : 4);
+    uint32_t steps = rows > 1 ? 2 : 4;
+    if (c->in[WF_GEMM_W].layout == WF_CL_PLANES) steps /= 2; /* which are longer */
+    wf_cl_knob(l, "UNROLL", (int32_t)steps);
     uint32_t outputs = group / lanes * per_lane;
     l->groups = (n + outputs - 1) / outputs;
     return wf_cl_gemm_arguments(v, c, l);
@@ -143,6 +145,70 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "VEC", reads_vectors(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * ((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
     return wf_cl_gemm_arguments(v, c, l);
+}
+
+/* For processors: one row of X, or any number. */
+bool wf_cl_configure_host(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_view *y = &c->out[WF_GEMM_Y];
+    const uint32_t bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1];
+    (void)limit;
+    if (caps->gpu || !reads_vectors(c)) return false;
+    wf_cl_group_knobs(l, caps, 1);
+    wf_cl_knob(l, "BM", (int32_t)bm);
+    wf_cl_knob(l, "BN", (int32_t)bn);
+    wf_cl_knob(l, "MR", y->rows == 1);
+    l->groups = (uint64_t)((y->rows + bm - 1) / bm) * ((y->cols + bn - 1) / bn);
+    return wf_cl_gemm_arguments(v, c, l);
+}
+
+/* For processors, few rows of X; codes that stand for bytes without a sign are too large for its sums. */
+bool wf_cl_configure_gemv_host(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                               cl_launch *l)
+{
+    enum { MOST_ROWS = 4, LEAST_W = 32, LEAST_K = 2048, X_BYTES = 3 };
+    const wf_view *y = &c->out[WF_GEMM_Y], *w = &c->in[WF_GEMM_W];
+    const wf_numbers *f = wf_numbers_of(w->dtype);
+    uint32_t rows = y->rows == 1 ? 1 : MOST_ROWS, k = LEAST_K, turns = (uint32_t)v->tile[0];
+    uint32_t bn = WF_MAX(y->cols / (turns * caps->units), (uint32_t)LEAST_W);
+    (void)limit;
+    while (k < w->cols) k *= 2; /* few programs */
+    if (caps->gpu || w->layout != WF_CL_PLANES || f->codes || !wf_cl_vec8_ok(&c->in[WF_GEMM_X])) return false;
+    if (y->rows > MOST_ROWS || (uint64_t)rows * k * X_BYTES > caps->local_bytes) return false;
+    wf_cl_group_knobs(l, caps, 1);
+    wf_cl_knob(l, "MR", (int32_t)rows);
+    wf_cl_knob(l, "KC", (int32_t)k);
+    l->groups = (y->cols + bn - 1) / bn;
+    bool fits = wf_cl_gemm_arguments(v, c, l);
+    wf_cl_arg_u32(l, bn);
+    return fits;
+}
+
+/* Local memory holds at least two chunks of 32 of K, and one for each team. */
+bool wf_cl_configure_dot(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { LEAST_CHUNKS = 2 };
+    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *y = &c->out[WF_GEMM_Y];
+    const uint32_t bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1], parts = (uint32_t)v->tile[4],
+                   group = bm / (uint32_t)v->tile[2] * (bn / (uint32_t)v->tile[3]) * parts,
+                   chunks = WF_MAX(parts, (uint32_t)LEAST_CHUNKS);
+    const wf_numbers *f = wf_numbers_of(w->dtype);
+    if (w->layout != WF_CL_PLANES || !wf_cl_vec8_ok(x) || wf_cl_group(caps, group, limit) < group) return false;
+    uint64_t rows = (y->rows + bm - 1) / bm * bm, scratch = DOT_SCRATCH_AT + DOT_X_BYTES(rows, (uint64_t)x->cols);
+    if (chunks * 4ull * DOT_CHUNK_WORDS(bm, bn, f->group, f->min) > caps->local_bytes || scratch > caps->panels)
+        return false;
+    wf_cl_group_knobs(l, caps, group);
+    static const char *const names[] = {"BM", "BN", "TM", "TN", "PARTS"};
+    for (size_t i = 0; i < WF_LEN(names); i++) wf_cl_knob(l, names[i], v->tile[i]);
+    wf_cl_knob(l, "CH", (int32_t)chunks);
+    l->c3 = caps->dot_khr;
+    wf_cl_items(l, rows * (x->cols / 32));
+    l->then_groups = rows / bm * ((y->cols + bn - 1) / bn);
+    if (!y->rows) l->groups = 0;
+    bool fits = wf_cl_gemm_arguments(v, c, l);
+    wf_cl_arg_scratch(l, scratch);
+    wf_cl_arg_u32(l, 0);
+    return fits;
 }
 
 /* The tile of a work-group, that of a warp, and how many parts of K are in flight, for NVIDIA. */

@@ -27,7 +27,7 @@ int wf_op_input(enum wf_op op, enum wf_operand_kind kind)
     return -1;
 }
 
-static const char *const tier_names[] = {"base", "fp16", "subgroup", "matrix"};
+static const char *const tier_names[] = {"base", "dot", "fp16", "subgroup", "matrix"};
 
 const char *wf_tier_name(enum wf_tier t)
 {
@@ -48,7 +48,7 @@ weft_status wf_tier_parse(const char *name, enum wf_tier *out)
         *out = (enum wf_tier)i;
         return WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, fp16 (on CPUs simd), subgroup or matrix", name);
+    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, dot, fp16 (on CPUs simd), subgroup or matrix", name);
 }
 
 /* ---- a lost device -------------------------------------------------------------------------------- */
@@ -223,7 +223,7 @@ static bool reads_layout(wf_dev *dev, enum wf_op op, uint8_t layout)
 {
     const wf_variant *v;
     for (int i = 0; (v = wf_variant_at(dev, op, i)); i++)
-        if (v->layout == layout) return true;
+        if (wf_reads_layout(v, layout)) return true;
     return false;
 }
 
@@ -234,6 +234,6 @@ uint8_t wf_weight_layout(wf_dev *dev, enum wf_op op, enum wf_dtype dtype, uint32
         dev->fns->weight_bytes(dev, layout, dtype, rows, cols) > rows * wf_dtype_bytes(dtype, cols))
         layout = 0;
     int forced = dev->selector ? dev->selector->forced(dev, op) : -1;
-    if (forced >= 0) return wf_variant_at(dev, op, forced)->layout == layout ? layout : 0;
+    if (forced >= 0) return wf_reads_layout(wf_variant_at(dev, op, forced), layout) ? layout : 0;
     return reads_layout(dev, op, layout) ? layout : 0;
 }

@@ -137,7 +137,7 @@ int wf_op_input(enum wf_op, enum wf_operand_kind); /* the first input of that ki
 
 /* Capability tiers, each including the ones before; 0 is the lowest, base. cl/kernels/README.md says what they mean for
  * OpenCL. A CPU has base, simd and matrix. */
-enum wf_tier { WF_TIER_BASE, WF_TIER_FP16, WF_TIER_SIMD = WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
+enum wf_tier { WF_TIER_BASE, WF_TIER_DOT, WF_TIER_FP16, WF_TIER_SIMD = WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
 
 typedef struct wf_dev wf_dev;
 typedef struct wf_buf wf_buf;     /* device memory */
@@ -269,7 +269,13 @@ typedef struct wf_binding {
 #define WF_MAX_VARIANTS 96 /* of an op on a device */
 
 /* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
-enum wf_arith { WF_ARITH_F32, WF_ARITH_F16, WF_ARITH_Q8 /* activations rounded to 8 bits */, WF_N_ARITH };
+enum wf_arith {
+    WF_ARITH_F32,
+    WF_ARITH_F16,
+    WF_ARITH_Q8, /* integers, of activations in 15 bits or more */
+    WF_ARITH_I8, /* bytes: activations in 8 bits, a scale for 32 */
+    WF_N_ARITH
+};
 
 enum wf_variant_flag {
     WF_REFERENCE = 1,       /* plain loops that others are compared with: too slow to be worth measuring */
@@ -286,11 +292,16 @@ enum wf_variant_flag {
 typedef struct wf_variant {
     const char *name;
     enum wf_tier tier;
-    uint8_t layout;     /* weight layout that it reads; 0: rows */
+    uint8_t layouts;    /* weight layouts that it reads, a bit each; bit 0: rows */
     const char *class;  /* invariance class: two variants of one class give bit-identical rows */
     uint8_t arith;      /* enum wf_arith */
     uint8_t flags;      /* of enum wf_variant_flag */
 } wf_variant;
+
+static inline bool wf_reads_layout(const wf_variant *v, uint8_t layout)
+{
+    return v->layouts >> layout & 1;
+}
 
 /* A variant that a backend offers for a call. */
 typedef struct wf_candidate_kernel {

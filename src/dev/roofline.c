@@ -6,7 +6,8 @@
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
-static const char *const units[WF_N_ARITH] = {[WF_ARITH_F32] = "f32", [WF_ARITH_F16] = "f16", [WF_ARITH_Q8] = "q8"};
+static const char *const units[WF_N_ARITH] = {
+    [WF_ARITH_F32] = "f32", [WF_ARITH_F16] = "f16", [WF_ARITH_Q8] = "q8", [WF_ARITH_I8] = "dot"};
 
 static wf_cost device_cost(const char *name, double value)
 {

@@ -16,7 +16,7 @@ static bool can_run(const wf_bind_to *to, const wf_call *c, enum wf_op op, int v
     wf_call as = *c;
     int w = wf_op_input(op, WF_OPERAND_WEIGHT);
     if (c->op != op) return false;
-    if (w >= 0 && !wf_variant_at(to->dev, op, variant)->layout) as.in[w].layout = 0;
+    if (w >= 0 && !wf_reads_layout(wf_variant_at(to->dev, op, variant), as.in[w].layout)) as.in[w].layout = 0;
     return wf_can_use(to->dev, &as, variant);
 }
 

@@ -29,7 +29,8 @@ weft_status wf_keep_ceilings(wf_dev *dev, wf_tuned_table *t, wf_ceilings *top)
     wf_ceilings own = {0};
     wf_cost costs[WF_CEILING_COSTS];
     if (dev->fns->measure) WF_TRY(dev->fns->measure(dev, &own));
-    double *const rates[] = {&own.read, &own.ops[WF_ARITH_F32], &own.ops[WF_ARITH_F16], &own.ops[WF_ARITH_Q8]};
+    double *const rates[] = {&own.read, &own.ops[WF_ARITH_F32], &own.ops[WF_ARITH_F16], &own.ops[WF_ARITH_Q8],
+                             &own.ops[WF_ARITH_I8]};
     _Static_assert(WF_N_ARITH + 1 == WF_LEN(rates), "a rate of each kind");
     /* as the file has them, to four digits, so that what follows is the same now and later */
     for (size_t i = 0; i < WF_LEN(rates); i++) {

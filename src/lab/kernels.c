@@ -119,7 +119,7 @@ static weft_status source_of(wf_dev *d, const char *name, char **text)
             wf_buf stand_in = {d, UINT64_MAX, NULL};
             WF_TRY(problem_of(op, i, &k, &past));
             if (k && (elsewhere || wf_check_supported(k, d, variant))) {
-                wf_check_stand_in(k, wf_variant_at(d, op, variant), &stand_in, &c);
+                wf_check_stand_in(k, d, wf_variant_at(d, op, variant), &stand_in, &c);
                 s = d->fns->source(d, &c, variant, text);
             }
             wf_check_free(k);

@@ -102,6 +102,8 @@ static wf_case case_of(const wf_call *c)
     const wf_view *x = &c->in[0];
     wf_case k = {.op = c->op, .seed = 1, .in = x->dtype, .weight = c->in[1].dtype,
                  .out = c->out[0].dtype, .m = c->out[0].rows, .k = x->cols, .p = c->p};
+    int weight = wf_op_input(c->op, WF_OPERAND_WEIGHT);
+    k.file_layout = weight >= 0 && !c->in[weight].layout;
     if (c->op == WF_OP_GET_ROWS) k.weight = x->dtype, k.n = x->rows, k.residual = c->in[WF_GET_ROWS_ADD].buf;
     if (c->op == WF_OP_GEMM) {
         k.n = c->in[WF_GEMM_W].rows;

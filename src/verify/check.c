@@ -165,13 +165,17 @@ static weft_status read_back(run *r, int i, uint8_t **image)
 
 static weft_status judge_all(run *r, const wf_check *k, const wf_variant *variant, wf_check_result *out)
 {
+    int w = weight_slot(k->c.op);
+    wf_variant judged = *variant;
+    /* Packing rounds scales of scales to F16. */
+    if (w >= 0 && r->call.in[w].layout && judged.arith == WF_ARITH_F32) judged.arith = WF_ARITH_F16;
     out->hash = WF_JUDGE_HASH;
     for (int o = 0; o < WF_MAX_OUT; o++) {
         if (!k->out[o].data || wf_is_workspace(k->c.op, o)) continue; /* whose contents mean nothing */
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
         const wf_view *v = &r->call.out[o];
-        if (!s) wf_judge_output(k, variant, o, image, v, out);
+        if (!s) wf_judge_output(k, &judged, o, image, v, out);
         if (r->in_flight) wf_leak_on_purpose(image);
         else free(image);
         WF_TRY(s);
@@ -211,21 +215,37 @@ static weft_status measure_run(run *r, double *median)
 
 /* ---- a check ------------------------------------------------------------------------------------------- */
 
-void wf_check_call(const wf_check *k, const wf_variant *v, wf_call *out)
+/* How the weights of a check lie for a variant: as the device wants them or, where the case says so, as in the file.
+ * False: it reads neither, and they lie as it would read them. */
+static bool layout_for(const wf_check *k, wf_dev *dev, const wf_variant *v, uint8_t *layout)
+{
+    const wf_view *w = &k->in[weight_slot(k->c.op)].view;
+    *layout = dev->fns->weight_layout ? dev->fns->weight_layout(dev, w->dtype, w->rows, w->cols) : 0;
+    if (k->c.file_layout || !wf_reads_layout(v, *layout)) {
+        if (wf_reads_layout(v, 0)) *layout = 0;
+        else if (!wf_reads_layout(v, *layout)) {
+            for (*layout = 0; !wf_reads_layout(v, *layout);) ++*layout;
+            return false;
+        }
+    }
+    return true;
+}
+
+void wf_check_call(const wf_check *k, wf_dev *dev, const wf_variant *v, wf_call *out)
 {
     int w = weight_slot(k->c.op);
     *out = (wf_call){.op = k->c.op, .variant = -1, .max_groups = k->c.max_groups, .p = k->c.p};
     for (int i = 0; i < WF_MAX_IN; i++) out->in[i] = k->in[i].view;
     for (int i = 0; i < WF_MAX_OUT; i++) out->out[i] = k->out[i].view;
-    if (w < 0 || !v || !v->layout) return;
-    out->in[w].layout = v->layout;
-    out->in[w].stride = out->in[w].cols;
+    if (w < 0 || !v) return;
+    layout_for(k, dev, v, &out->in[w].layout);
+    if (out->in[w].layout) out->in[w].stride = out->in[w].cols;
 }
 
 /* An operand without buf is absent, so present ones get a stand-in, which is never read. */
-void wf_check_stand_in(const wf_check *k, const wf_variant *v, wf_buf *stand_in, wf_call *c)
+void wf_check_stand_in(const wf_check *k, wf_dev *dev, const wf_variant *v, wf_buf *stand_in, wf_call *c)
 {
-    wf_check_call(k, v, c);
+    wf_check_call(k, dev, v, c);
     for (int i = 0; i < WF_MAX_IN; i++) c->in[i].buf = c->in[i].rows ? stand_in : NULL;
     for (int i = 0; i < WF_MAX_OUT; i++) c->out[i].buf = c->out[i].rows ? stand_in : NULL;
 }
@@ -233,14 +253,10 @@ void wf_check_stand_in(const wf_check *k, const wf_variant *v, wf_buf *stand_in,
 bool wf_check_supported_call(const wf_check *k, wf_dev *dev, int variant, wf_buf *stand_in, wf_call *out)
 {
     const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
-    int w = weight_slot(k->c.op);
+    uint8_t layout;
     wf_call c;
-    wf_check_stand_in(k, v, stand_in, &c);
-    if (v->layout && w >= 0) {
-        const wf_view *t = &c.in[w];
-        if (!dev->fns->weight_layout) return false;
-        if (dev->fns->weight_layout(dev, t->dtype, t->rows, t->cols) != v->layout) return false;
-    }
+    wf_check_stand_in(k, dev, v, stand_in, &c);
+    if (weight_slot(k->c.op) >= 0 && !layout_for(k, dev, v, &layout)) return false;
     *out = with_longer_contexts(dev, &c, variant);
     out->variant = variant;
     return dev->fns->supports(dev, out, variant);
@@ -323,9 +339,10 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
     if (!v) return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[k->c.op].name, variant);
     if (!wf_check_supported(k, dev, variant)) return WEFT_OK;
     out->supported = true;
-    wf_check_call(k, v, &r.call);
+    wf_check_call(k, dev, v, &r.call);
     r.call.variant = variant;
-    weft_status s = place_all(&r, k, v->layout);
+    int w = weight_slot(k->c.op);
+    weft_status s = place_all(&r, k, w >= 0 ? r.call.in[w].layout : 0);
     if (!s) s = bind_attention(&r, variant);
     if (!s) s = run_once(&r);
     if (s == WEFT_ERR_UNSUPPORTED && !wf_check_supported(k, dev, variant)) {
@@ -398,7 +415,7 @@ static weft_status run_reference(wf_check *k, wf_dev *ref)
     asked.c.max_groups = 0;
     asked.c.in_place &= k->c.op == WF_OP_PAGE_COPY;
     weft_status s = widen_residuals(&asked, &wide);
-    wf_check_call(&asked, NULL, &r.call);
+    wf_check_call(&asked, NULL, NULL, &r.call);
     r.call.variant = variant;
     if (!s) s = place_all(&r, &asked, 0);
     if (!s) s = run_pieces(&r);

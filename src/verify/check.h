@@ -32,6 +32,7 @@ typedef struct wf_case {
     uint32_t m, n, k;
     uint32_t n_seqs, max_kv, max_q;
     uint32_t n_experts, used; /* used 0: two, where there are two */
+    bool file_layout; /* weights lie as in the file for variants that read that */
     bool one_x;      /* GROUPED_GEMM: all experts of a token take the same row of X */
     uint8_t windows; /* enum wf_case_windows */
     bool sinks;      /* ATTENTION: query heads have some */
@@ -99,9 +100,9 @@ bool wf_case_has_weight(const wf_case *);
 /* Are the dtypes of all of an op's operands fixed, as far as they are not optional? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check, for supports() and rank(): complete except for the buffers. */
-void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
+void wf_check_call(const wf_check *, wf_dev *, const wf_variant *, wf_call *out);
 /* The same with `stand_in` for the buffer of each operand that is there, for functions that look at no memory. */
-void wf_check_stand_in(const wf_check *, const wf_variant *, wf_buf *stand_in, wf_call *out);
+void wf_check_stand_in(const wf_check *, wf_dev *, const wf_variant *, wf_buf *stand_in, wf_call *out);
 /* Can the device run the variant on this problem? *out: what is bound or submitted for it then, with stand-ins. */
 bool wf_check_supported_call(const wf_check *, wf_dev *, int variant, wf_buf *stand_in, wf_call *out);
 bool wf_check_supported(const wf_check *, wf_dev *, int variant);

@@ -10,7 +10,7 @@ static const struct tolerance {
     double f32;
     double nmse[WF_N_ARITH];
 } tolerances[WF_N_OPS] = {
-#define OP(op, f32_, f16, q8) [WF_OP_##op] = {.f32 = f32_, .nmse = {0, f16, q8}},
+#define OP(op, f32_, f16, q8, i8) [WF_OP_##op] = {.f32 = f32_, .nmse = {0, f16, q8, i8}},
 #define FORMAT(...)
 #define MODEL(...)
 #define MATRIX(...)

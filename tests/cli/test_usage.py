@@ -150,7 +150,7 @@ class Wrong(cli.TestCase):
         self.usage("'b'", "serve", "-m", "a", "b")
         self.usage("conflict", "run", "-p", "x", "-f", "y")
         self.usage("conflict", "tokenize", "-p", "x", "-f", "y")
-        self.usage("base|simd|fp16|subgroup|matrix", "run", "--tier", "best")
+        self.usage("base|dot|simd|fp16|subgroup|matrix", "run", "--tier", "best")
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
         self.usage("need a model", "info", "--kv-memory", "1G")

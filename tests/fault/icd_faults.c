@@ -71,7 +71,7 @@ static const wf_case cases[N_CASES] = {
 static weft_status make_call(const wf_check *k, wf_buf *buf, wf_call *c)
 {
     uint64_t at = 0;
-    wf_check_call(k, NULL, c);
+    wf_check_call(k, NULL, NULL, c);
     for (int i = 0; i < WF_MAX_IN + WF_MAX_OUT; i++) {
         wf_view *v = i < WF_MAX_IN ? &c->in[i] : &c->out[i - WF_MAX_IN];
         if (!v->rows) continue;
@@ -217,7 +217,7 @@ static void products_that_clblast_refuses(void **state)
     arm("clCreateProgramWithSource:fail=-6");
     assert_int_equal(wf_check_new(reference, &product, &k), WEFT_OK);
     assert_int_equal(wf_select_open("opencl:0.0", &p, &dev), WEFT_OK);
-    wf_check_call(k, NULL, &c);
+    wf_check_call(k, NULL, NULL, &c);
     bool built_in = dev->fns->supports(dev, &c, wf_variant_find(dev, WF_OP_GEMM, "clblast"));
     problems[N_CASES] = k;
     weft_status s = run_on(dev, N_CASES, 1);

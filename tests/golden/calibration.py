@@ -139,7 +139,7 @@ def start(model, folder, calibration):
     ids = run(weft, 'tokenize', '-m', model, '-p', TEXT).split()[:CONTEXT]
     out = os.path.join(folder, 'logits')
     done = subprocess.run([weft, 'perplexity', '-m', model, '-v', '--tokens', ','.join(ids), '--logits', out, '--device', device, '--calibration', calibration],
-                          capture_output=True, text=True, env={**os.environ, 'XDG_CACHE_HOME': os.path.join(folder, 'cache')})
+                          capture_output=True, text=True, env={**{k: v for k, v in os.environ.items() if k not in ('WEFT_CLBUILD', 'WEFT_NO_KERNEL_CACHE')}, 'XDG_CACHE_HOME': os.path.join(folder, 'cache')})
     if done.returncode:
         raise RuntimeError(done.stderr[-500:])
     return np.fromfile(out, np.float32), re.findall('calibration: (.*)', done.stderr)

@@ -28,6 +28,7 @@ static bool add(op_cases *s, wf_case c)
     c.pad = below(s, 2) ? 1 + below(s, 9) : 0;
     c.max_groups = ANY(s, groups);
     c.seed = wf_random(s->seed, s->draws++);
+    c.file_layout = c.seed >> 8 & 1;
     s->list[s->n++] = c;
     return true;
 }

@@ -75,9 +75,9 @@ bool op_coverage_can(wf_dev *d, enum wf_op op, int variant)
     const wf_variant *v = wf_variant_at(d, op, variant);
     if (!strcmp(d->info.id, "cpu")) return cpu_has(d, op, variant);
     if (d->info.type == WEFT_DEVICE_CPU && !strcmp(v->name, "wide128")) return false;
-    bool layout = v->layout == 0;
+    bool layout = wf_reads_layout(v, 0);
     for (int t = 0; t < WF_N_WEIGHT_DTYPES && !layout && d->fns->weight_layout; t++)
-        layout = d->fns->weight_layout(d, (enum wf_dtype)t, 4096, 4096) == v->layout;
+        layout = wf_reads_layout(v, d->fns->weight_layout(d, (enum wf_dtype)t, 4096, 4096));
     return layout && strstr(d->info.tiers, wf_tier_name_on(d, v->tier));
 }
 

@@ -86,7 +86,7 @@ static bool configure(const unit *u, const char *variant, const wf_check *k, cl_
                           .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(variant);
     wf_call call;
-    wf_check_stand_in(k, NULL, &stand_in, &call);
+    wf_check_stand_in(k, NULL, NULL, &stand_in, &call);
     *l = (cl_launch){0};
     return v && v->configure(&caps, v, &call, 0, l);
 }

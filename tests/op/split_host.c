@@ -127,7 +127,7 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
                           .nv_local_bytes = 227 << 10,
                           .tier = WF_TIER_MATRIX};
     wf_call call;
-    wf_check_call(k, NULL, &call);
+    wf_check_call(k, NULL, NULL, &call);
     for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;
     for (int i = 0; i < WF_MAX_OUT; i++) call.out[i].buf = call.out[i].rows ? &stand_in : NULL;
     if (p->chunk) v.tile[2] = p->chunk, v.tile[3] = p->grows;

@@ -278,9 +278,9 @@ static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
 static size_t null_variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
 {
     static wf_variant all[] = {
-        {"null", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
-        {"null2", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
-        {"null3", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
+        {"null", WF_TIER_BASE, 1, "null", WF_ARITH_F32},
+        {"null2", WF_TIER_BASE, 1, "null", WF_ARITH_F32},
+        {"null3", WF_TIER_BASE, 1, "null", WF_ARITH_F32},
     };
     (void)dev;
     (void)op;

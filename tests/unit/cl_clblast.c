@@ -214,7 +214,7 @@ static void its_kernels_have_no_id(void **state)
     char id[64];
     assert_int_equal(wf_check_new(NULL, &product, &k), WEFT_OK);
     assert_int_equal(wf_buf_create(dev, 4096, &buf), WEFT_OK);
-    wf_check_stand_in(k, NULL, buf, &c);
+    wf_check_stand_in(k, NULL, NULL, buf, &c);
     for (int ours = 0; ours < 2; ours++) {
         wf_bound b;
         int variant = ours ? wf_pick(dev, &c) : wf_variant_find(dev, WF_OP_GEMM, "clblast");

@@ -61,6 +61,11 @@ static void layout_follows_the_device(void **state)
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_BF16, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_BASE), WF_F16, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_ROWS);
+    /* Without matrix units, or where they may not be used, quantised weights lie in planes. */
+    assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_MATRIX), WF_Q4_0, 8, 384), WF_CL_PLANES);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_BASE), WF_Q6_K, 8, 256), WF_CL_PLANES);
+    assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_BASE), WF_Q4_0, 8, 320), WF_CL_ROWS);
+    assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_BASE), WF_Q4_0, 8, 128), WF_CL_ROWS);
 }
 
 /* Weights get a layout that their op has kernels for. */

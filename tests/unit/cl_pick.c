@@ -37,7 +37,7 @@ static void flat_tiles_suit_gpus(void **state)
     assert_string_equal(picked_of_rows(true, 9), "tile8");
     assert_string_equal(picked_of_rows(true, 16), "tile8");
     assert_string_equal(picked_of_rows(true, 17), "tile16");
-    assert_string_equal(picked_of_rows(false, 16), "tile16");
+    assert_string_equal(picked_of_rows(false, 16), "host");
     assert_non_null(strstr(picked_of_rows(true, 8), "gemv"));
 }
 

@@ -56,7 +56,7 @@ static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t col
 /* The kernel that reads it. */
 static size_t variants(wf_dev *d, enum wf_op op, const wf_variant **list)
 {
-    static const wf_variant only[] = {{.name = "backwards", .layout = LAYOUT}};
+    static const wf_variant only[] = {{.name = "backwards", .layouts = 1u << LAYOUT}};
     *list = only;
     return 1;
 }
