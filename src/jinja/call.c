@@ -1,8 +1,6 @@
 /* call: builtins, whose arguments are bound to parameters, and macros. */
 #include "jinja/internal.h"
 
-#include <stdio.h>
-
 const wf_jbuiltin *wf_jrow_find(const wf_jbuiltin *rows, size_t n, wf_jstr name)
 {
     for (size_t i = 0; i < n; i++)
@@ -25,10 +23,7 @@ int64_t wf_jarg_int(wf_jrun *r, wf_jvalue v, int64_t absent, const char *what)
     return wf_jinteger(v);
 }
 
-bool wf_jarg_true(wf_jvalue v, bool absent)
-{
-    return wf_jgiven(v) ? wf_jtrue(v) : absent;
-}
+bool wf_jarg_true(wf_jvalue v, bool absent) { return wf_jgiven(v) ? wf_jtrue(v) : absent; }
 
 /* ---- builtins ---------------------------------------------------------------------------------------------- */
 
@@ -54,33 +49,35 @@ static void bind(wf_jrun *r, const wf_jbuiltin *fn, const char *what, const wf_j
 wf_jvalue wf_jcall_builtin(wf_jrun *r, const wf_jbuiltin *fn, const char *what, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue v[WF_JMAX_PARAMS];
-    wf_jargs bound = {.v = v, .n = WF_JMAX_PARAMS, .frame = a->frame};
+    wf_jargs bound = *a;
     wf_jstep(r, 0);
     wf_jenter(r);
-    if (!fn->any) bind(r, fn, what, a, v);
-    wf_jvalue out = fn->fn(r, self, fn->any ? a : &bound);
+    if (!fn->any) {
+        bind(r, fn, what, a, v);
+        bound = (wf_jargs){.v = v, .n = WF_JMAX_PARAMS};
+    }
+    bound.option = fn->option;
+    wf_jvalue out = fn->fn(r, self, &bound);
     wf_jleave(r);
     return out;
 }
 
+static wf_jvalue call_named(wf_jrun *r, const wf_jbuiltin *fn, const char *what, wf_jstr name, wf_jvalue self,
+                            const wf_jargs *a)
+{
+    if (fn) return wf_jcall_builtin(r, fn, what, self, a);
+    wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no %s '%.*s': use another template (weft_chat_params.chat_template)",
+             what, (int)WF_MIN(name.len, 80u), name.p);
+}
+
 wf_jvalue wf_jcall_filter(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 {
-    const wf_jbuiltin *fn = wf_jfilter_find(name);
-    if (!fn)
-        wf_jfail(r, WEFT_ERR_UNSUPPORTED,
-                 "there is no filter '%.*s': use another template (weft_chat_params.chat_template)",
-                 (int)WF_MIN(name.len, 80u), name.p);
-    return wf_jcall_builtin(r, fn, "filter", self, a);
+    return call_named(r, wf_jfilter_find(name), "filter", name, self, a);
 }
 
 bool wf_jcall_test(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 {
-    const wf_jbuiltin *fn = wf_jtest_find(name);
-    if (!fn)
-        wf_jfail(r, WEFT_ERR_UNSUPPORTED,
-                 "there is no test '%.*s': use another template (weft_chat_params.chat_template)",
-                 (int)WF_MIN(name.len, 80u), name.p);
-    return wf_jtrue(wf_jcall_builtin(r, fn, "test", self, a));
+    return wf_jtrue(call_named(r, wf_jtest_find(name), "test", name, self, a));
 }
 
 /* ---- macros ---------------------------------------------------------------------------------------------------- */

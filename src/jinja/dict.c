@@ -38,10 +38,7 @@ static void grow(wf_jrun *r, wf_jdict *d)
     for (size_t i = 0; i < d->n; i++) *slot_of(r, d, e[i].key) = (uint32_t)i + 1;
 }
 
-wf_jvalue wf_jdict_new(wf_jrun *r)
-{
-    return WF_JVALUE(WF_JDICT, d, wf_jalloc(r, 1, sizeof(wf_jdict)));
-}
+wf_jvalue wf_jdict_new(wf_jrun *r) { return WF_JVALUE(WF_JDICT, d, wf_jalloc(r, 1, sizeof(wf_jdict))); }
 
 const wf_jvalue *wf_jdict_get(wf_jrun *r, const wf_jdict *d, wf_jvalue key)
 {

@@ -57,19 +57,12 @@ static wf_jvalue eval_call(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
     return wf_jcall(r, callee, &a);
 }
 
-static wf_jvalue eval_filter(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
+static wf_jvalue eval_filter_or_test(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
 {
     wf_jvalue self = wf_jeval(r, f, n->a);
     wf_jargs a = wf_jeval_args(r, f, n);
     r->at = n->at;
-    return wf_jcall_filter(r, n->name->text, self, &a);
-}
-
-static wf_jvalue eval_test(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
-{
-    wf_jvalue self = wf_jeval(r, f, n->a);
-    wf_jargs a = wf_jeval_args(r, f, n);
-    r->at = n->at;
+    if (n->kind == WF_JN_FILTER) return wf_jcall_filter(r, n->name->text, self, &a);
     return wf_jbool(wf_jcall_test(r, n->name->text, self, &a));
 }
 
@@ -96,8 +89,7 @@ static wf_jvalue eval(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
     case WF_JN_ITEM: return a = wf_jeval(r, f, n->a), wf_jitem(r, a, wf_jeval(r, f, n->b));
     case WF_JN_SLICE: return eval_slice(r, f, n);
     case WF_JN_CALL: return eval_call(r, f, n);
-    case WF_JN_FILTER: return eval_filter(r, f, n);
-    case WF_JN_TEST: return eval_test(r, f, n);
+    case WF_JN_FILTER: case WF_JN_TEST: return eval_filter_or_test(r, f, n);
     case WF_JN_UNARY: return eval_unary(r, f, n);
     case WF_JN_COMPARE: return eval_compare(r, f, n);
     case WF_JN_BINARY: return a = wf_jeval(r, f, n->a), wf_joperate(r, n->op, a, wf_jeval(r, f, n->b));
@@ -122,12 +114,7 @@ static void add_keyword(wf_jrun *r, wf_jargs *a, size_t *cap, const wf_jname *na
     wf_jstep(r, a->n_kw / 4);
     for (size_t i = 0; i < a->n_kw; i++)
         if (a->kw[i].name == name) wf_jfail(r, WEFT_ERR_ARG, "the argument '%.80s' is given twice", name->p);
-    if (a->n_kw == *cap) {
-        *cap = *cap * 2 + 4;
-        wf_jvar *kw = wf_jalloc(r, *cap, sizeof *kw);
-        if (a->n_kw) memcpy(kw, a->kw, a->n_kw * sizeof *kw);
-        a->kw = kw;
-    }
+    a->kw = wf_jgrow(r, a->kw, a->n_kw, cap, sizeof *a->kw);
     a->kw[a->n_kw++] = (wf_jvar){name, v};
 }
 
@@ -143,7 +130,7 @@ static void add_keywords(wf_jrun *r, wf_jargs *a, size_t *cap, wf_jvalue d)
 wf_jargs wf_jeval_args(wf_jrun *r, wf_jframe *f, const wf_jnode *call)
 {
     wf_jlist l = {0};
-    wf_jargs a = {.frame = f};
+    wf_jargs a = {0};
     size_t cap = 0;
     for (const wf_jnode *x = call->list; x; x = x->next) {
         wf_jvalue v = wf_jeval(r, f, x->a);

@@ -3,18 +3,10 @@
 
 static wf_jnode *parse_unary(wf_jparser *p, bool filters);
 
-static wf_jnode *binary(wf_jparser *p, enum wf_jop op, wf_jnode *a, wf_jnode *b)
-{
-    wf_jnode *n = wf_jnode_new(p, WF_JN_BINARY);
-    n->op = (uint8_t)op, n->a = a, n->b = b;
-    return n;
-}
-
-typedef struct level {
+static const struct {
     const char *ops[5];
     enum wf_jop kinds[4];
-} level;
-static const level levels[] = {
+} levels[] = {
     {{"+", "-"}, {WF_JADD, WF_JSUB}},
     {{"~"}, {WF_JCONCAT}},
     {{"*", "/", "//", "%"}, {WF_JMUL, WF_JDIV, WF_JFLOORDIV, WF_JMOD}},
@@ -27,13 +19,14 @@ static wf_jnode *parse_level(wf_jparser *p, size_t i)
     if (i == WF_LEN(levels)) return parse_unary(p, true);
     wf_jnode *left = parse_level(p, i + 1);
     for (size_t k = 0; levels[i].ops[k];) {
-        size_t at = p->tok.at;
-        if (!wf_jskip_op(p, levels[i].ops[k])) {
+        if (!wf_jat_op(p, levels[i].ops[k])) {
             k++;
             continue;
         }
-        left = binary(p, levels[i].kinds[k], left, parse_level(p, i + 1));
-        left->at = at;
+        wf_jnode *n = wf_jnode_new(p, WF_JN_BINARY);
+        wf_jnext(p);
+        n->op = (uint8_t)levels[i].kinds[k], n->a = left, n->b = parse_level(p, i + 1);
+        left = n;
         k = 0;
     }
     return left;
@@ -81,30 +74,28 @@ static wf_jnode *parse_not(wf_jparser *p)
     return n;
 }
 
-static wf_jnode *parse_and(wf_jparser *p)
+/* Operands with a word between them, from the left. */
+static wf_jnode *parse_logic(wf_jparser *p, const char *word, enum wf_jnode_kind kind,
+                             wf_jnode *(*operand)(wf_jparser *))
 {
-    wf_jnode *left = parse_not(p);
-    while (wf_jat_name(p, "and")) {
-        wf_jnode *n = wf_jnode_new(p, WF_JN_AND);
+    wf_jnode *left = operand(p);
+    while (wf_jat_name(p, word)) {
+        wf_jnode *n = wf_jnode_new(p, kind);
         wf_jnext(p);
-        n->a = left, n->b = parse_not(p);
+        n->a = left, n->b = operand(p);
         left = n;
     }
     return left;
 }
 
+static wf_jnode *parse_and(wf_jparser *p) { return parse_logic(p, "and", WF_JN_AND, parse_not); }
+
 wf_jnode *wf_jparse_or(wf_jparser *p)
 {
     wf_jenter(p->r);
-    wf_jnode *left = parse_and(p);
-    while (wf_jat_name(p, "or")) {
-        wf_jnode *n = wf_jnode_new(p, WF_JN_OR);
-        wf_jnext(p);
-        n->a = left, n->b = parse_and(p);
-        left = n;
-    }
+    wf_jnode *n = parse_logic(p, "or", WF_JN_OR, parse_and);
     wf_jleave(p->r);
-    return left;
+    return n;
 }
 
 wf_jnode *wf_jparse_expression(wf_jparser *p)
@@ -176,12 +167,7 @@ static wf_jnode *parse_list(wf_jparser *p)
 {
     wf_jnode *n = wf_jnode_new(p, WF_JN_LIST);
     wf_jexpect_op(p, "[");
-    while (!wf_jat_op(p, "]")) {
-        if (n->list) wf_jexpect_op(p, ",");
-        if (wf_jat_op(p, "]")) break;
-        wf_jnode_add(n, wf_jparse_expression(p));
-    }
-    wf_jexpect_op(p, "]");
+    while (wf_jnext_element(p, n, "]")) wf_jnode_add(n, wf_jparse_expression(p));
     return n;
 }
 
@@ -189,16 +175,13 @@ static wf_jnode *parse_dict(wf_jparser *p)
 {
     wf_jnode *n = wf_jnode_new(p, WF_JN_DICT);
     wf_jexpect_op(p, "{");
-    while (!wf_jat_op(p, "}")) {
-        if (n->list) wf_jexpect_op(p, ",");
-        if (wf_jat_op(p, "}")) break;
+    while (wf_jnext_element(p, n, "}")) {
         wf_jnode *pair = wf_jnode_new(p, WF_JN_PAIR);
         pair->a = wf_jparse_expression(p);
         wf_jexpect_op(p, ":");
         pair->b = wf_jparse_expression(p);
         wf_jnode_add(n, pair);
     }
-    wf_jexpect_op(p, "}");
     return n;
 }
 
@@ -280,15 +263,12 @@ void wf_jparse_args(wf_jparser *p, wf_jnode *call)
 {
     bool keywords = false;
     wf_jexpect_op(p, "(");
-    while (!wf_jat_op(p, ")")) {
-        if (call->list) wf_jexpect_op(p, ",");
-        if (wf_jat_op(p, ")")) break;
+    while (wf_jnext_element(p, call, ")")) {
         wf_jnode *arg = parse_arg(p);
         if (arg->op == WF_JPOSITIONAL && keywords) wf_junexpected(p, "no further argument without a name");
         keywords |= arg->op == WF_JKEYWORD || arg->op == WF_JSTARS;
         wf_jnode_add(call, arg);
     }
-    wf_jexpect_op(p, ")");
 }
 
 static wf_jnode *parse_call(wf_jparser *p, wf_jnode *a)

@@ -161,11 +161,6 @@ static wf_jvalue filter_tojson(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return wf_jjson_write(r, self, &style);
 }
 
-static wf_jvalue filter_safe(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return filter_string(r, self, a);
-}
-
 static wf_jvalue filter_attr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jstr name = wf_jarg_str(r, a->v[0], "name");
@@ -175,18 +170,18 @@ static wf_jvalue filter_attr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 }
 
 const wf_jbuiltin wf_jfilters_value[] = {
-    {"default", filter_default, {"default_value", "boolean"}, 0, false},
-    {"d", filter_default, {"default_value", "boolean"}, 0, false},
-    {"string", filter_string, {NULL}, 0, false},
-    {"length", filter_length, {NULL}, 0, false},
-    {"count", filter_length, {NULL}, 0, false},
-    {"abs", filter_abs, {NULL}, 0, false},
-    {"int", filter_int, {"default", "base"}, 0, false},
-    {"float", filter_float, {"default"}, 0, false},
-    {"round", filter_round, {"precision", "method"}, 0, false},
-    {"tojson", filter_tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}, 0, false},
-    {"safe", filter_safe, {NULL}, 0, false},
-    {"attr", filter_attr, {"name"}, 1, false},
+    {"default", filter_default, {"default_value", "boolean"}},
+    {"d", filter_default, {"default_value", "boolean"}},
+    {"string", filter_string},
+    {"safe", filter_string},
+    {"length", filter_length},
+    {"count", filter_length},
+    {"abs", filter_abs},
+    {"int", filter_int, {"default", "base"}},
+    {"float", filter_float, {"default"}},
+    {"round", filter_round, {"precision", "method"}},
+    {"tojson", filter_tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+    {"attr", filter_attr, {"name"}, 1},
 };
 const size_t wf_jn_filters_value = WF_LEN(wf_jfilters_value);
 

@@ -90,25 +90,16 @@ static wf_jvalue filter_dictsort(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return values_of(r, e, self.d->n);
 }
 
-static wf_jvalue extreme(wf_jrun *r, wf_jvalue self, const wf_jargs *a, int sign)
+/* option: the sign of a comparison with all others */
+static wf_jvalue filter_extreme(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jlist *l = wf_jiterate(r, self);
     wf_jvalue best = wf_jundefined("the largest or smallest of nothing"), best_key = best;
     for (size_t i = 0; i < l->n; i++) {
         wf_jvalue key = folded(r, attribute(r, l->v[i], a->v[1]), wf_jarg_true(a->v[0], false));
-        if (!i || wf_jcompare(r, key, best_key) == sign) best = l->v[i], best_key = key;
+        if (!i || wf_jcompare(r, key, best_key) == a->option) best = l->v[i], best_key = key;
     }
     return best;
-}
-
-static wf_jvalue filter_max(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return extreme(r, self, a, 1);
-}
-
-static wf_jvalue filter_min(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return extreme(r, self, a, -1);
 }
 
 static wf_jvalue filter_reverse(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -126,18 +117,12 @@ static wf_jvalue filter_reverse(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 /* ---- a part of it ------------------------------------------------------------------------------------------------ */
 
-static wf_jvalue filter_first(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+/* option: the last one */
+static wf_jvalue filter_end(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jlist *l = wf_jiterate(r, self);
-    (void)a;
-    return l->n ? l->v[0] : wf_jundefined("the first of nothing");
-}
-
-static wf_jvalue filter_last(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    const wf_jlist *l = wf_jiterate(r, self);
-    (void)a;
-    return l->n ? l->v[l->n - 1] : wf_jundefined("the last of nothing");
+    if (!l->n) return wf_jundefined(a->option ? "the last of nothing" : "the first of nothing");
+    return l->v[a->option ? l->n - 1 : 0];
 }
 
 static wf_jvalue filter_unique(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -196,11 +181,10 @@ static wf_jargs rest_of(const wf_jargs *a, size_t n)
     return rest;
 }
 
-static wf_jvalue keyword(wf_jrun *r, const wf_jargs *a, const char *name)
+static wf_jvalue keyword(const wf_jargs *a, const char *name)
 {
     for (size_t i = 0; i < a->n_kw; i++)
         if (wf_jstr_is(a->kw[i].name->text, name)) return a->kw[i].value;
-    (void)r;
     return (wf_jvalue){.kind = WF_JABSENT};
 }
 
@@ -208,7 +192,7 @@ static wf_jvalue keyword(wf_jrun *r, const wf_jargs *a, const char *name)
 static wf_jvalue filter_map(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jlist *l = wf_jiterate(r, self);
-    wf_jvalue out = wf_jlist_new(r, WF_JLIST), name = keyword(r, a, "attribute"), otherwise = keyword(r, a, "default");
+    wf_jvalue out = wf_jlist_new(r, WF_JLIST), name = keyword(a, "attribute"), otherwise = keyword(a, "default");
     wf_jargs rest = rest_of(a, 1);
     if (!a->n && !wf_jgiven(name)) wf_jfail(r, WEFT_ERR_ARG, "map needs the name of a filter or an attribute");
     for (size_t i = 0; i < l->n; i++)
@@ -218,9 +202,11 @@ static wf_jvalue filter_map(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return out;
 }
 
-/* attr: the first argument is an attribute. Then a test with its arguments; none: truth. */
-static wf_jvalue pick(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool attr, bool wanted)
+/* ATTR: the first argument is an attribute. Then a test with its arguments; none: truth. */
+enum { ATTR = 1, WANTED = 2 };
+static wf_jvalue filter_pick(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
+    bool attr = a->option & ATTR, wanted = a->option & WANTED;
     const wf_jlist *l = wf_jiterate(r, self);
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     wf_jargs rest = rest_of(a, 1 + attr);
@@ -231,17 +217,6 @@ static wf_jvalue pick(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool attr, 
         if (is == wanted) wf_jpush(r, out.l, l->v[i]);
     }
     return out;
-}
-
-static wf_jvalue filter_select(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return pick(r, self, a, false, true); }
-static wf_jvalue filter_reject(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return pick(r, self, a, false, false); }
-static wf_jvalue filter_selectattr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return pick(r, self, a, true, true);
-}
-static wf_jvalue filter_rejectattr(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return pick(r, self, a, true, false);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -266,13 +241,13 @@ static wf_jvalue filter_sum(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return sum;
 }
 
-static wf_jvalue filter_list(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+wf_jvalue wf_jbuiltin_list(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     (void)a;
     return WF_JVALUE(WF_JLIST, l, wf_jiterate(r, self));
 }
 
-static wf_jvalue filter_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+wf_jvalue wf_jbuiltin_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     (void)a;
@@ -284,24 +259,24 @@ static wf_jvalue filter_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 }
 
 const wf_jbuiltin wf_jfilters_list[] = {
-    {"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}, 0, false},
-    {"dictsort", filter_dictsort, {"case_sensitive", "by", "reverse"}, 0, false},
-    {"max", filter_max, {"case_sensitive", "attribute"}, 0, false},
-    {"min", filter_min, {"case_sensitive", "attribute"}, 0, false},
-    {"reverse", filter_reverse, {NULL}, 0, false},
-    {"first", filter_first, {NULL}, 0, false},
-    {"last", filter_last, {NULL}, 0, false},
-    {"unique", filter_unique, {"case_sensitive", "attribute"}, 0, false},
-    {"batch", filter_batch, {"linecount", "fill_with"}, 1, false},
-    {"slice", filter_slice, {"slices", "fill_with"}, 1, false},
-    {"map", filter_map, {NULL}, 0, true},
-    {"select", filter_select, {NULL}, 0, true},
-    {"reject", filter_reject, {NULL}, 0, true},
-    {"selectattr", filter_selectattr, {NULL}, 0, true},
-    {"rejectattr", filter_rejectattr, {NULL}, 0, true},
-    {"join", filter_join, {"d", "attribute"}, 0, false},
-    {"sum", filter_sum, {"attribute", "start"}, 0, false},
-    {"list", filter_list, {NULL}, 0, false},
-    {"items", filter_items, {NULL}, 0, false},
+    {"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}},
+    {"dictsort", filter_dictsort, {"case_sensitive", "by", "reverse"}},
+    {"max", filter_extreme, {"case_sensitive", "attribute"}, .option = 1},
+    {"min", filter_extreme, {"case_sensitive", "attribute"}, .option = -1},
+    {"reverse", filter_reverse},
+    {"first", filter_end},
+    {"last", filter_end, .option = true},
+    {"unique", filter_unique, {"case_sensitive", "attribute"}},
+    {"batch", filter_batch, {"linecount", "fill_with"}, 1},
+    {"slice", filter_slice, {"slices", "fill_with"}, 1},
+    {"map", filter_map, .any = true},
+    {"select", filter_pick, .any = true, .option = WANTED},
+    {"reject", filter_pick, .any = true},
+    {"selectattr", filter_pick, .any = true, .option = ATTR | WANTED},
+    {"rejectattr", filter_pick, .any = true, .option = ATTR},
+    {"join", filter_join, {"d", "attribute"}},
+    {"sum", filter_sum, {"attribute", "start"}},
+    {"list", wf_jbuiltin_list},
+    {"items", wf_jbuiltin_items},
 };
 const size_t wf_jn_filters_list = WF_LEN(wf_jfilters_list);

@@ -4,40 +4,6 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <utf8proc.h>
-
-static wf_jvalue filter_trim(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    bool all = !wf_jgiven(a->v[0]) || a->v[0].kind == WF_JNONE;
-    wf_jstr chars = all ? wf_jstr_of("") : wf_jarg_str(r, a->v[0], "chars");
-    wf_jstr s = wf_jto_str(r, self);
-    wf_jstep(r, s.len / 64);
-    return wf_jstring(r, wf_jstr_strip(s, all ? NULL : &chars, 3));
-}
-
-static wf_jvalue filter_upper(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, wf_jto_str(r, self), WF_JUPPER));
-}
-
-static wf_jvalue filter_lower(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, wf_jto_str(r, self), WF_JLOWER));
-}
-
-static wf_jvalue filter_capitalize(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, wf_jto_str(r, self), WF_JCAPITALIZE));
-}
-
-static wf_jvalue filter_title(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_title(r, wf_jto_str(r, self)));
-}
 
 static wf_jvalue filter_replace(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -85,21 +51,11 @@ static wf_jvalue filter_wordcount(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jstep(r, s.len / 16);
     for (size_t at = 0, len; at < s.len; at += len) {
         uint32_t c = wf_jchar(s.p + at, &len);
-        utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-        bool word = c == '_' || (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
-                    (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
+        bool word = c == '_' || wf_jchar_is(c, WF_JLETTER | WF_JNUMBER);
         n += word && !inside;
         inside = word;
     }
     return wf_jint(n);
-}
-
-static wf_jvalue filter_center(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    wf_jvalue args[] = {wf_jgiven(a->v[0]) ? a->v[0] : wf_jint(80), {.kind = WF_JABSENT}},
-              text = wf_jstring(r, wf_jto_str(r, self));
-    return wf_jmethod_find(text, wf_jstr_of("center"))
-        ->fn(r, text, &(wf_jargs){.v = args, .n = WF_LEN(args), .frame = a->frame});
 }
 
 /* Cut at a space, unless killwords, where it is longer than length by more than leeway. */
@@ -173,19 +129,19 @@ static wf_jvalue filter_urlencode(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 }
 
 const wf_jbuiltin wf_jfilters_text[] = {
-    {"trim", filter_trim, {"chars"}, 0, false},
-    {"upper", filter_upper, {NULL}, 0, false},
-    {"lower", filter_lower, {NULL}, 0, false},
-    {"capitalize", filter_capitalize, {NULL}, 0, false},
-    {"title", filter_title, {NULL}, 0, false},
-    {"replace", filter_replace, {"old", "new", "count"}, 2, false},
-    {"indent", filter_indent, {"width", "first", "blank"}, 0, false},
-    {"format", filter_format, {NULL}, 0, true},
-    {"center", filter_center, {"width"}, 0, false},
-    {"truncate", filter_truncate, {"length", "killwords", "end", "leeway"}, 0, false},
-    {"escape", filter_escape, {NULL}, 0, false},
-    {"e", filter_escape, {NULL}, 0, false},
-    {"urlencode", filter_urlencode, {NULL}, 0, false},
-    {"wordcount", filter_wordcount, {NULL}, 0, false},
+    {"trim", wf_jbuiltin_strip, {"chars"}, .option = 3},
+    {"upper", wf_jbuiltin_case, .option = WF_JUPPER},
+    {"lower", wf_jbuiltin_case, .option = WF_JLOWER},
+    {"capitalize", wf_jbuiltin_case, .option = WF_JCAPITALIZE},
+    {"title", wf_jbuiltin_case, .option = WF_JWORDS},
+    {"replace", filter_replace, {"old", "new", "count"}, 2},
+    {"indent", filter_indent, {"width", "first", "blank"}},
+    {"format", filter_format, .any = true},
+    {"center", wf_jbuiltin_justify, {"width"}, .option = 3},
+    {"truncate", filter_truncate, {"length", "killwords", "end", "leeway"}},
+    {"escape", filter_escape},
+    {"e", filter_escape},
+    {"urlencode", filter_urlencode},
+    {"wordcount", filter_wordcount},
 };
 const size_t wf_jn_filters_text = WF_LEN(wf_jfilters_text);

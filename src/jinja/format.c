@@ -14,26 +14,17 @@ typedef struct spec {
     int width, precision;   /* precision -1: not given */
 } spec;
 
-static _Noreturn void bad(wf_jrun *r, const char *what)
-{
-    wf_jfail(r, WEFT_ERR_ARG, "format: %s", what);
-}
+static _Noreturn void bad(wf_jrun *r, const char *what) { wf_jfail(r, WEFT_ERR_ARG, "format: %s", what); }
 
 /* ---- one value --------------------------------------------------------------------------------------------------- */
 
-static wf_jstr made(wf_jrun *r, const char *text, bool data)
-{
-    wf_jbuf b = {.r = r};
-    wf_jbuf_add(&b, text, strlen(text), data);
-    return wf_jbuf_take(&b);
-}
-
 static wf_jstr with_sign(wf_jrun *r, const spec *s, bool negative, const char *digits, bool data)
 {
-    char text[512];
-    char sign[2] = {negative ? '-' : s->sign == '+' ? '+' : s->sign == ' ' ? ' ' : 0, 0};
-    snprintf(text, sizeof text, "%s%s", sign, digits);
-    return made(r, text, data);
+    wf_jbuf b = {.r = r};
+    char sign = negative ? '-' : s->sign == '+' || s->sign == ' ' ? s->sign : 0;
+    if (sign) wf_jbuf_add(&b, &sign, 1, data);
+    wf_jbuf_add(&b, digits, strlen(digits), data);
+    return wf_jbuf_take(&b);
 }
 
 static wf_jstr integer_text(wf_jrun *r, const spec *s, wf_jvalue v)
@@ -86,11 +77,6 @@ static wf_jstr value_text(wf_jrun *r, const spec *s, wf_jvalue v)
                                                      : text;
 }
 
-static void put_fill(wf_jbuf *b, const spec *s, int64_t n)
-{
-    for (; n > 0; n--) wf_jbuf_text(b, s->fill);
-}
-
 static void put(wf_jbuf *b, const spec *s, wf_jvalue v)
 {
     wf_jstr text = value_text(b->r, s, v);
@@ -98,9 +84,10 @@ static void put(wf_jbuf *b, const spec *s, wf_jvalue v)
     char align = s->align ? s->align : wf_jis_number(v) && v.kind != WF_JBOOL ? '>' : '<';
     size_t sign = align == '=' && text.len && strchr("+- ", text.p[0]) ? 1 : 0;
     wf_jbuf_str(b, wf_jstr_sub(text, 0, sign));
-    put_fill(b, s, align == '<' ? 0 : align == '^' ? missing / 2 : missing);
+    int64_t before = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
+    for (int64_t i = 0; i < before; i++) wf_jbuf_text(b, s->fill);
     wf_jbuf_str(b, wf_jstr_sub(text, sign, text.len));
-    put_fill(b, s, align == '<' ? missing : align == '^' ? missing - missing / 2 : 0);
+    for (int64_t i = before; i < missing; i++) wf_jbuf_text(b, s->fill);
 }
 
 static int number(wf_jrun *r, wf_jstr s, size_t *at)

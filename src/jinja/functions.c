@@ -60,31 +60,26 @@ static void add_pairs(wf_jrun *r, wf_jdict *d, wf_jvalue from)
     }
 }
 
+/* option: its kind */
 static wf_jvalue dict(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue v = wf_jdict_new(r);
     (void)self;
+    v.kind = (uint8_t)a->option;
     if (a->n > 1) wf_jfail(r, WEFT_ERR_ARG, "a dict is made of one value and of names");
     if (a->n) wf_jneed(r, a->v[0]), add_pairs(r, v.d, a->v[0]);
     for (size_t i = 0; i < a->n_kw; i++) wf_jdict_set(r, v.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
     return v;
 }
 
-static wf_jvalue namespace(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    wf_jvalue v = dict(r, self, a);
-    v.kind = WF_JNAMESPACE;
-    return v;
-}
-
 void wf_jfunctions(wf_jrun *r, wf_jframe *f)
 {
     static const wf_jbuiltin rows[] = {
-        {"raise_exception", raise_exception, {"message"}, 1, false},
-        {"strftime_now", strftime_now, {"format"}, 1, false},
-        {"range", range, {"start", "stop", "step"}, 1, false},
-        {"dict", dict, {NULL}, 0, true},
-        {"namespace", namespace, {NULL}, 0, true},
+        {"raise_exception", raise_exception, {"message"}, 1},
+        {"strftime_now", strftime_now, {"format"}, 1},
+        {"range", range, {"start", "stop", "step"}, 1},
+        {"dict", dict, .any = true, .option = WF_JDICT},
+        {"namespace", dict, .any = true, .option = WF_JNAMESPACE},
     };
     for (size_t i = 0; i < WF_LEN(rows); i++) wf_jset_text(r, f, rows[i].name, WF_JVALUE(WF_JFUNCTION, fn, &rows[i]));
 }

@@ -39,6 +39,8 @@ struct wf_jrun {
 
 /* Zeroed memory that lasts as long as the run. */
 void *wf_jalloc(wf_jrun *r, size_t n, size_t size);
+/* The list v of n values, with room for one more: itself, or a larger copy. */
+void *wf_jgrow(wf_jrun *r, void *v, size_t n, size_t *cap, size_t size);
 void wf_jrun_free(wf_jrun *r);
 /* Leaves the run with a message, which gets the place in the template. */
 _Noreturn void wf_jfail(wf_jrun *r, weft_status s, const char *fmt, ...) WF_PRINTF(3, 4);
@@ -87,10 +89,11 @@ size_t wf_jchar_put(uint32_t c, char out[4]);
 bool wf_jspace(uint32_t c);                         /* str.isspace() */
 /* sides: 1 left, 2 right. chars: NULL: white space. */
 wf_jstr wf_jstr_strip(wf_jstr s, const wf_jstr *chars, unsigned sides);
-enum wf_jcase { WF_JUPPER, WF_JLOWER, WF_JCAPITALIZE, WF_JTITLE };
+/* WORDS: what a filter calls the title: words begin behind spaces, brackets and hyphens. */
+enum wf_jcase { WF_JUPPER, WF_JLOWER, WF_JCAPITALIZE, WF_JTITLE, WF_JWORDS };
 wf_jstr wf_jstr_case(wf_jrun *r, wf_jstr s, enum wf_jcase c);
-/* What a filter calls the title: words also begin behind brackets and hyphens. */
-wf_jstr wf_jstr_title(wf_jrun *r, wf_jstr s);
+enum wf_jclass { WF_JLETTER = 1, WF_JDIGIT = 2, WF_JNUMBER = 4, WF_JSPACE = 8 };
+bool wf_jchar_is(uint32_t c, int classes); /* enum wf_jclass: of any of these */
 /* count < 0: all. */
 wf_jstr wf_jstr_replace(wf_jrun *r, wf_jstr s, wf_jstr from, wf_jstr to, int64_t count);
 /* The next line of str.splitlines() from *at on; false: there is none. */
@@ -99,20 +102,8 @@ bool wf_jstr_line(wf_jstr s, size_t *at, wf_jstr *line, wf_jstr *end);
 /* ---- values (value.c, dict.c) --------------------------------------------------------------------------- */
 
 enum wf_jkind {
-    WF_JUNDEFINED,
-    WF_JNONE,
-    WF_JBOOL,
-    WF_JINT,
-    WF_JFLOAT,
-    WF_JSTRING,
-    WF_JLIST,
-    WF_JTUPLE,
-    WF_JDICT,
-    WF_JNAMESPACE,
-    WF_JLOOP,
-    WF_JMACRO,
-    WF_JFUNCTION,
-    WF_JMETHOD,
+    WF_JUNDEFINED, WF_JNONE, WF_JBOOL, WF_JINT, WF_JFLOAT, WF_JSTRING, WF_JLIST, WF_JTUPLE, WF_JDICT, WF_JNAMESPACE,
+    WF_JLOOP, WF_JMACRO, WF_JFUNCTION, WF_JMETHOD,
     WF_JABSENT /* an argument that was not given */
 };
 
@@ -187,28 +178,26 @@ bool wf_jcontains(wf_jrun *r, wf_jvalue all, wf_jvalue one);
 /* Its elements, keys or characters as a list; fails for what cannot be iterated. */
 wf_jlist *wf_jiterate(wf_jrun *r, wf_jvalue v);
 size_t wf_jlength(wf_jrun *r, wf_jvalue v);
-/* By key, stable also in reverse (sort.c). */
+/* By key, stable also in reverse. */
 void wf_jsort(wf_jrun *r, wf_jentry *e, size_t n, bool reverse);
 /* Fails where a value is undefined and what is done with it needs one. */
 void wf_jneed(wf_jrun *r, wf_jvalue v);
 
-/* print.c: str() and repr() of Python. */
+/* print.c: str() and repr() of Python, and JSON. */
 wf_jstr wf_jto_str(wf_jrun *r, wf_jvalue v);
 void wf_jprint(wf_jbuf *b, wf_jvalue v);
 void wf_jrepr(wf_jbuf *b, wf_jvalue v);
-void wf_jfloat_text(double f, char out[40]);
-/* format.c: "%s" % args, and str.format. */
-wf_jvalue wf_jpercent(wf_jrun *r, wf_jstr format, wf_jvalue args);
-struct wf_jargs;
-wf_jvalue wf_jformat(wf_jrun *r, wf_jvalue self, const struct wf_jargs *a);
-/* json.c, json_read.c */
 typedef struct wf_jjson_style {
     const wf_jstr *indent;       /* NULL: all in one line */
     wf_jstr comma, colon;
     bool ensure_ascii, sort_keys;
 } wf_jjson_style;
 wf_jvalue wf_jjson_write(wf_jrun *r, wf_jvalue v, const wf_jjson_style *style);
-/* All of it counts as data. what: for messages. At most four times in a run. */
+/* format.c: "%s" % args, and str.format. */
+wf_jvalue wf_jpercent(wf_jrun *r, wf_jstr format, wf_jvalue args);
+struct wf_jargs;
+wf_jvalue wf_jformat(wf_jrun *r, wf_jvalue self, const struct wf_jargs *a);
+/* json_read.c. All of it counts as data. what: for messages. At most four times in a run. */
 wf_jvalue wf_jjson_read(wf_jrun *r, const char *text, const char *what);
 
 /* ---- the parsed template (lexer.c, expression.c, parser.c) ------------------------------------------------ */
@@ -220,15 +209,7 @@ typedef struct wf_jname { /* one for each name, so that names are compared by ad
 const wf_jname *wf_jintern(wf_jrun *r, const char *p, size_t len);
 
 enum wf_jtoken_kind {
-    WF_JT_END,
-    WF_JT_TEXT,
-    WF_JT_PRINT,
-    WF_JT_BLOCK,
-    WF_JT_CLOSE,
-    WF_JT_NAME,
-    WF_JT_STRING,
-    WF_JT_INT,
-    WF_JT_FLOAT,
+    WF_JT_END, WF_JT_TEXT, WF_JT_PRINT, WF_JT_BLOCK, WF_JT_CLOSE, WF_JT_NAME, WF_JT_STRING, WF_JT_INT, WF_JT_FLOAT,
     WF_JT_OP
 };
 typedef struct wf_jtoken {
@@ -249,57 +230,17 @@ typedef struct wf_jlexer {
 wf_jtoken wf_jlex(wf_jlexer *l);
 
 enum wf_jnode_kind {
-    WF_JN_CONST,
-    WF_JN_NAME,
-    WF_JN_LIST,
-    WF_JN_TUPLE,
-    WF_JN_DICT,
-    WF_JN_PAIR,
-    WF_JN_ATTR,
-    WF_JN_ITEM,
-    WF_JN_SLICE,
-    WF_JN_CALL,
-    WF_JN_FILTER,
-    WF_JN_TEST,
-    WF_JN_UNARY,
-    WF_JN_BINARY,
-    WF_JN_AND,
-    WF_JN_OR,
-    WF_JN_NOT,
-    WF_JN_COMPARE,
-    WF_JN_COND,
-    WF_JN_ARG,
-    WF_JN_TEXT,
-    WF_JN_PRINT,
-    WF_JN_IF,
-    WF_JN_FOR,
-    WF_JN_SET,
-    WF_JN_SET_BLOCK,
-    WF_JN_MACRO,
-    WF_JN_CALL_BLOCK,
-    WF_JN_FILTER_BLOCK,
-    WF_JN_WITH,
-    WF_JN_BREAK,
-    WF_JN_CONTINUE,
-    WF_JN_SCOPE
+    /* expressions */
+    WF_JN_CONST, WF_JN_NAME, WF_JN_LIST, WF_JN_TUPLE, WF_JN_DICT, WF_JN_PAIR, WF_JN_ATTR, WF_JN_ITEM, WF_JN_SLICE,
+    WF_JN_CALL, WF_JN_FILTER, WF_JN_TEST, WF_JN_UNARY, WF_JN_BINARY, WF_JN_AND, WF_JN_OR, WF_JN_NOT, WF_JN_COMPARE,
+    WF_JN_COND, WF_JN_ARG,
+    /* statements */
+    WF_JN_TEXT, WF_JN_PRINT, WF_JN_IF, WF_JN_FOR, WF_JN_SET, WF_JN_SET_BLOCK, WF_JN_MACRO, WF_JN_CALL_BLOCK,
+    WF_JN_FILTER_BLOCK, WF_JN_WITH, WF_JN_BREAK, WF_JN_CONTINUE, WF_JN_SCOPE
 };
 enum wf_jop {
-    WF_JADD,
-    WF_JSUB,
-    WF_JMUL,
-    WF_JDIV,
-    WF_JFLOORDIV,
-    WF_JMOD,
-    WF_JPOW,
-    WF_JCONCAT,
-    WF_JEQ,
-    WF_JNE,
-    WF_JLT,
-    WF_JLE,
-    WF_JGT,
-    WF_JGE,
-    WF_JIN,
-    WF_JNOT_IN
+    WF_JADD, WF_JSUB, WF_JMUL, WF_JDIV, WF_JFLOORDIV, WF_JMOD, WF_JPOW, WF_JCONCAT,
+    WF_JEQ, WF_JNE, WF_JLT, WF_JLE, WF_JGT, WF_JGE, WF_JIN, WF_JNOT_IN
 };
 enum wf_jarg_kind { WF_JPOSITIONAL, WF_JKEYWORD, WF_JSTAR, WF_JSTARS };
 
@@ -330,6 +271,8 @@ bool wf_jskip_op(wf_jparser *p, const char *op);
 bool wf_jskip_name(wf_jparser *p, const char *name);
 void wf_jexpect_op(wf_jparser *p, const char *op);
 _Noreturn void wf_junexpected(wf_jparser *p, const char *wanted);
+/* Is there another element of a list behind its bracket? Else the closing one is passed. */
+bool wf_jnext_element(wf_jparser *p, const wf_jnode *list, const char *close);
 wf_jnode *wf_jnode_new(wf_jparser *p, enum wf_jnode_kind kind);
 void wf_jnode_add(wf_jnode *list, wf_jnode *one);
 const wf_jname *wf_jparse_name(wf_jparser *p);
@@ -374,7 +317,7 @@ typedef struct wf_jargs {
     size_t n;
     wf_jvar *kw;
     size_t n_kw;
-    wf_jframe *frame; /* of the caller */
+    int option; /* of the builtin's row */
 } wf_jargs;
 
 #define WF_JMAX_PARAMS 4
@@ -384,7 +327,16 @@ typedef struct wf_jbuiltin {
     const char *params[WF_JMAX_PARAMS];
     uint8_t required; /* of these */
     bool any;         /* gets all arguments as they are */
+    int option;       /* what tells it from other rows of the same function */
 } wf_jbuiltin;
+
+/* Builtins that several tables have. */
+wf_jvalue wf_jbuiltin_strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a);   /* option: sides */
+wf_jvalue wf_jbuiltin_case(wf_jrun *r, wf_jvalue self, const wf_jargs *a);    /* enum wf_jcase */
+wf_jvalue wf_jbuiltin_justify(wf_jrun *r, wf_jvalue self, const wf_jargs *a); /* side */
+wf_jvalue wf_jbuiltin_is_case(wf_jrun *r, wf_jvalue self, const wf_jargs *a); /* WF_JUPPER or WF_JLOWER */
+wf_jvalue wf_jbuiltin_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a);
+wf_jvalue wf_jbuiltin_list(wf_jrun *r, wf_jvalue self, const wf_jargs *a);
 
 const wf_jbuiltin *wf_jfilter_find(wf_jstr name);
 const wf_jbuiltin *wf_jtest_find(wf_jstr name);

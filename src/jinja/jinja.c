@@ -104,10 +104,7 @@ static void set_variables(wf_jrun *r, wf_jframe *f)
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
 
-static bool marked(wf_jstr s, size_t i)
-{
-    return s.marks ? s.marks[i] : s.data;
-}
+static bool marked(wf_jstr s, size_t i) { return s.marks ? s.marks[i] : s.data; }
 
 static weft_status add_span(wf_jinja_output *out, size_t *cap, size_t begin, size_t end)
 {

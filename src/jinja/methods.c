@@ -1,8 +1,6 @@
 /* methods: of strings, dicts, lists and loops, as Python's. Those that would change their object are missing. */
 #include "jinja/internal.h"
 
-#include <utf8proc.h>
-
 static const wf_jstr *chars_of(wf_jrun *r, wf_jvalue v, wf_jstr *chars)
 {
     if (!wf_jgiven(v) || v.kind == WF_JNONE) return NULL;
@@ -10,35 +8,16 @@ static const wf_jstr *chars_of(wf_jrun *r, wf_jvalue v, wf_jstr *chars)
     return chars;
 }
 
-static wf_jvalue strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a, unsigned sides)
+wf_jvalue wf_jbuiltin_strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    wf_jstr chars;
-    wf_jstep(r, self.s->len / 64);
-    return wf_jstring(r, wf_jstr_strip(*self.s, chars_of(r, a->v[0], &chars), sides));
+    wf_jstr s = wf_jto_str(r, self), chars;
+    wf_jstep(r, s.len / 64);
+    return wf_jstring(r, wf_jstr_strip(s, chars_of(r, a->v[0], &chars), (unsigned)a->option));
 }
 
-static wf_jvalue str_strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return strip(r, self, a, 3); }
-static wf_jvalue str_lstrip(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return strip(r, self, a, 1); }
-static wf_jvalue str_rstrip(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return strip(r, self, a, 2); }
-static wf_jvalue str_upper(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+wf_jvalue wf_jbuiltin_case(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JUPPER));
-}
-static wf_jvalue str_lower(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JLOWER));
-}
-static wf_jvalue str_title(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JTITLE));
-}
-static wf_jvalue str_capitalize(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jstring(r, wf_jstr_case(r, *self.s, WF_JCAPITALIZE));
+    return wf_jstring(r, wf_jstr_case(r, wf_jto_str(r, self), (enum wf_jcase)a->option));
 }
 
 /* ---- splitting --------------------------------------------------------------------------------------------------- */
@@ -92,23 +71,21 @@ static void split_from_end(wf_jrun *r, wf_jstr s, wf_jstr gap, int64_t most, wf_
     while (back.n) wf_jpush(r, l, back.v[--back.n]);
 }
 
-static wf_jvalue split(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool from_end)
+/* option: from the end */
+static wf_jvalue str_split(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     wf_jstr gap;
     int64_t most = wf_jarg_int(r, a->v[1], -1, "maxsplit");
     bool words = !chars_of(r, a->v[0], &gap);
     if (!words && !gap.len) wf_jfail(r, WEFT_ERR_ARG, "split needs a separator that is not empty");
-    if (words && from_end && most >= 0)
+    if (words && a->option && most >= 0)
         wf_jfail(r, WEFT_ERR_UNSUPPORTED, "rsplit at white space with a limit is not supported");
     if (words) split_words(r, *self.s, most, out.l);
-    else if (from_end) split_from_end(r, *self.s, gap, most, out.l);
+    else if (a->option) split_from_end(r, *self.s, gap, most, out.l);
     else split_at(r, *self.s, gap, most, out.l);
     return out;
 }
-
-static wf_jvalue str_split(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return split(r, self, a, false); }
-static wf_jvalue str_rsplit(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return split(r, self, a, true); }
 
 static wf_jvalue str_splitlines(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -119,59 +96,44 @@ static wf_jvalue str_splitlines(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return out;
 }
 
-static wf_jvalue three_parts(wf_jrun *r, wf_jstr s, size_t found, size_t n, bool from_end)
+/* The parts before, of and behind the separator; option: the last one. */
+static wf_jvalue str_partition(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    wf_jvalue t = wf_jlist_new(r, WF_JTUPLE);
-    bool none = found == SIZE_MAX;
-    push_part(r, t.l, s, 0, none ? (from_end ? 0 : s.len) : found);
-    push_part(r, t.l, s, none ? 0 : found, none ? 0 : found + n);
-    push_part(r, t.l, s, none ? (from_end ? 0 : s.len) : found + n, s.len);
-    return t;
-}
-
-static wf_jvalue partition(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool from_end)
-{
-    wf_jstr gap = wf_jarg_str(r, a->v[0], "sep");
+    wf_jstr s = *self.s, gap = wf_jarg_str(r, a->v[0], "sep");
+    wf_jvalue parts = wf_jlist_new(r, WF_JTUPLE);
     if (!gap.len) wf_jfail(r, WEFT_ERR_ARG, "partition needs a separator that is not empty");
-    return three_parts(r, *self.s, from_end ? find_last(*self.s, gap) : wf_jstr_find(*self.s, gap, 0), gap.len,
-                       from_end);
+    size_t at = a->option ? find_last(s, gap) : wf_jstr_find(s, gap, 0), n = gap.len;
+    if (at == SIZE_MAX) at = a->option ? 0 : s.len, n = 0;
+    push_part(r, parts.l, s, 0, at);
+    push_part(r, parts.l, s, at, at + n);
+    push_part(r, parts.l, s, at + n, s.len);
+    return parts;
 }
-
-static wf_jvalue str_partition(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return partition(r, self, a, false); }
-static wf_jvalue str_rpartition(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return partition(r, self, a, true); }
 
 /* ---- looking for something --------------------------------------------------------------------------------------- */
 
-static bool begins(wf_jstr s, wf_jstr with) { return s.len >= with.len && !memcmp(s.p, with.p, with.len); }
-static bool ends(wf_jstr s, wf_jstr with)
+static bool has_affix(wf_jstr s, wf_jstr x, bool suffix)
 {
-    return s.len >= with.len && !memcmp(s.p + s.len - with.len, with.p, with.len);
+    return s.len >= x.len && !memcmp(s.p + (suffix ? s.len - x.len : 0), x.p, x.len);
 }
 
-/* One text or a tuple of them; from the character start on. */
-static wf_jvalue affix(wf_jrun *r, wf_jvalue self, const wf_jargs *a, bool (*has)(wf_jstr, wf_jstr))
+/* One text or a tuple of them; from the character start on. option: it is a suffix */
+static wf_jvalue str_begins_or_ends(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue bounds[3] = {a->v[1], a->v[2], wf_jnone()};
     wf_jstr s = wf_jgiven(a->v[1]) ? *wf_jslice(r, self, bounds).s : *self.s;
+    const wf_jlist one = {a->v, 1, 1}, *all = a->v[0].kind == WF_JTUPLE ? a->v[0].l : &one;
     bool found = false;
-    if (a->v[0].kind != WF_JTUPLE) return wf_jbool(has(s, wf_jarg_str(r, a->v[0], "prefix or suffix")));
-    for (size_t i = 0; i < a->v[0].l->n; i++) found |= has(s, wf_jarg_str(r, a->v[0].l->v[i], "prefix or suffix"));
+    for (size_t i = 0; i < all->n; i++) found |= has_affix(s, wf_jarg_str(r, all->v[i], "prefix or suffix"), a->option);
     return wf_jbool(found);
 }
 
-static wf_jvalue str_startswith(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return affix(r, self, a, begins); }
-static wf_jvalue str_endswith(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return affix(r, self, a, ends); }
-
-static wf_jvalue str_removeprefix(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+/* option: it is a suffix */
+static wf_jvalue str_remove(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    wf_jstr x = wf_jarg_str(r, a->v[0], "prefix");
-    return begins(*self.s, x) ? wf_jstring(r, wf_jstr_sub(*self.s, x.len, self.s->len)) : self;
-}
-
-static wf_jvalue str_removesuffix(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    wf_jstr x = wf_jarg_str(r, a->v[0], "suffix");
-    return ends(*self.s, x) ? wf_jstring(r, wf_jstr_sub(*self.s, 0, self.s->len - x.len)) : self;
+    wf_jstr s = *self.s, x = wf_jarg_str(r, a->v[0], a->option ? "suffix" : "prefix");
+    if (!has_affix(s, x, a->option)) return self;
+    return wf_jstring(r, a->option ? wf_jstr_sub(s, 0, s.len - x.len) : wf_jstr_sub(s, x.len, s.len));
 }
 
 static int64_t character(wf_jstr s, size_t at)
@@ -179,26 +141,21 @@ static int64_t character(wf_jstr s, size_t at)
     return at == SIZE_MAX ? -1 : (int64_t)wf_jstr_count(wf_jstr_sub(s, 0, at));
 }
 
+/* option: it must be there */
 static wf_jvalue str_find(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
+    wf_jstr s = *self.s, what = wf_jarg_str(r, a->v[0], "sub");
     int64_t start = wf_jarg_int(r, a->v[1], 0, "start"), n = (int64_t)wf_jlength(r, self);
     if (start < 0) start = WF_MAX(start + n, 0);
-    if (start > n) return wf_jint(-1);
-    return wf_jint(character(
-        *self.s, wf_jstr_find(*self.s, wf_jarg_str(r, a->v[0], "sub"), wf_jstr_offset(*self.s, (size_t)start))));
+    size_t at = start > n ? SIZE_MAX : wf_jstr_find(s, what, wf_jstr_offset(s, (size_t)start));
+    if (at == SIZE_MAX && a->option) wf_jfail(r, WEFT_ERR_ARG, "index: the text is not in the string");
+    return wf_jint(character(s, at));
 }
 
 static wf_jvalue str_rfind(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jstep(r, self.s->len / 16);
     return wf_jint(character(*self.s, find_last(*self.s, wf_jarg_str(r, a->v[0], "sub"))));
-}
-
-static wf_jvalue str_index(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    wf_jvalue v = str_find(r, self, a);
-    if (v.i < 0) wf_jfail(r, WEFT_ERR_ARG, "index: the text is not in the string");
-    return v;
 }
 
 static wf_jvalue str_count(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -211,58 +168,13 @@ static wf_jvalue str_count(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return wf_jint(n);
 }
 
-/* ---- classes of characters --------------------------------------------------------------------------------------- */
-
-static bool is_letter(uint32_t c)
+/* Is all of it of these classes? option: enum wf_jclass */
+static wf_jvalue str_is(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
-}
-
-static bool is_digit(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_ND; }
-
-static bool is_letter_or_number(uint32_t c)
-{
-    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-    return is_letter(c) || (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
-}
-
-static wf_jvalue all_are(wf_jrun *r, wf_jstr s, bool (*is)(uint32_t))
-{
-    bool all = s.len;
-    wf_jstep(r, s.len / 16);
-    for (size_t at = 0, n; all && at < s.len; at += n) all = is(wf_jchar(s.p + at, &n));
+    bool all = self.s->len;
+    wf_jstep(r, self.s->len / 16);
+    for (size_t at = 0, n; all && at < self.s->len; at += n) all = wf_jchar_is(wf_jchar(self.s->p + at, &n), a->option);
     return wf_jbool(all);
-}
-
-static wf_jvalue str_isdigit(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return all_are(r, *self.s, is_digit);
-}
-static wf_jvalue str_isalpha(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return all_are(r, *self.s, is_letter);
-}
-static wf_jvalue str_isalnum(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return all_are(r, *self.s, is_letter_or_number);
-}
-static wf_jvalue str_isspace(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return all_are(r, *self.s, wf_jspace);
-}
-
-static wf_jvalue str_isupper(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return wf_jbool(wf_jcall_test(r, wf_jstr_of("upper"), self, &(wf_jargs){.frame = a->frame}));
-}
-static wf_jvalue str_islower(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return wf_jbool(wf_jcall_test(r, wf_jstr_of("lower"), self, &(wf_jargs){.frame = a->frame}));
 }
 
 /* ---- other strings ----------------------------------------------------------------------------------------------- */
@@ -286,25 +198,22 @@ static wf_jvalue str_join(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return wf_jstring(r, wf_jbuf_take(&b));
 }
 
-/* side: 1 the text is at the left, 2 at the right. */
-static wf_jvalue justify(wf_jrun *r, wf_jvalue self, const wf_jargs *a, unsigned side)
+/* option: 1 the text is at the left, 2 at the right, 3 in the middle */
+wf_jvalue wf_jbuiltin_justify(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    wf_jstr fill = wf_jgiven(a->v[1]) ? wf_jarg_str(r, a->v[1], "fillchar") : wf_jstr_of(" ");
-    int64_t width = wf_jarg_int(r, a->v[0], 0, "width"), missing = width - (int64_t)wf_jlength(r, self);
+    wf_jstr s = wf_jto_str(r, self), fill = wf_jgiven(a->v[1]) ? wf_jarg_str(r, a->v[1], "fillchar") : wf_jstr_of(" ");
+    wf_jstep(r, s.len / 64);
+    int64_t width = wf_jarg_int(r, a->v[0], 80, "width"), missing = width - (int64_t)wf_jstr_count(s);
     wf_jbuf b = {.r = r};
     if (wf_jstr_count(fill) != 1) wf_jfail(r, WEFT_ERR_ARG, "fillchar must be one character");
-    int64_t left = side == 1 ? 0 : side == 2 ? missing : missing / 2 + (missing & width & 1);
+    int64_t left = a->option == 1 ? 0 : a->option == 2 ? missing : missing / 2 + (missing & width & 1);
     for (int64_t i = 0; i < missing; i++) {
-        if (i == left) wf_jbuf_str(&b, *self.s);
+        if (i == left) wf_jbuf_str(&b, s);
         wf_jbuf_str(&b, fill);
     }
-    if (missing <= left || missing <= 0) wf_jbuf_str(&b, *self.s);
+    if (missing <= left || missing <= 0) wf_jbuf_str(&b, s);
     return wf_jstring(r, wf_jbuf_take(&b));
 }
-
-static wf_jvalue str_ljust(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return justify(r, self, a, 1); }
-static wf_jvalue str_rjust(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return justify(r, self, a, 2); }
-static wf_jvalue str_center(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { return justify(r, self, a, 3); }
 
 static wf_jvalue str_zfill(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
@@ -325,23 +234,12 @@ static wf_jvalue dict_get(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return v ? *v : wf_jgiven(a->v[1]) ? a->v[1] : wf_jnone();
 }
 
-static wf_jvalue dict_keys(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    (void)a;
-    return WF_JVALUE(WF_JLIST, l, wf_jiterate(r, self));
-}
-
 static wf_jvalue dict_values(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     (void)a;
     for (size_t i = 0; i < self.d->n; i++) wf_jpush(r, out.l, self.d->e[i].value);
     return out;
-}
-
-static wf_jvalue dict_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    return wf_jcall_filter(r, wf_jstr_of("items"), self, &(wf_jargs){.frame = a->frame});
 }
 
 static wf_jvalue copy(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)r, (void)a; return self; }
@@ -376,54 +274,52 @@ static wf_jvalue loop_changed(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 }
 
 static const wf_jbuiltin of_strings[] = {
-    {"strip", str_strip, {"chars"}, 0, false},
-    {"lstrip", str_lstrip, {"chars"}, 0, false},
-    {"rstrip", str_rstrip, {"chars"}, 0, false},
-    {"upper", str_upper, {NULL}, 0, false},
-    {"lower", str_lower, {NULL}, 0, false},
-    {"title", str_title, {NULL}, 0, false},
-    {"capitalize", str_capitalize, {NULL}, 0, false},
-    {"split", str_split, {"sep", "maxsplit"}, 0, false},
-    {"rsplit", str_rsplit, {"sep", "maxsplit"}, 0, false},
-    {"splitlines", str_splitlines, {"keepends"}, 0, false},
-    {"partition", str_partition, {"sep"}, 1, false},
-    {"rpartition", str_rpartition, {"sep"}, 1, false},
-    {"startswith", str_startswith, {"prefix", "start", "end"}, 1, false},
-    {"endswith", str_endswith, {"suffix", "start", "end"}, 1, false},
-    {"removeprefix", str_removeprefix, {"prefix"}, 1, false},
-    {"removesuffix", str_removesuffix, {"suffix"}, 1, false},
-    {"find", str_find, {"sub", "start"}, 1, false},
-    {"rfind", str_rfind, {"sub"}, 1, false},
-    {"index", str_index, {"sub", "start"}, 1, false},
-    {"count", str_count, {"sub"}, 1, false},
-    {"replace", str_replace, {"old", "new", "count"}, 2, false},
-    {"join", str_join, {"iterable"}, 1, false},
-    {"isdigit", str_isdigit, {NULL}, 0, false},
-    {"isdecimal", str_isdigit, {NULL}, 0, false},
-    {"isnumeric", str_isdigit, {NULL}, 0, false},
-    {"isalpha", str_isalpha, {NULL}, 0, false},
-    {"isalnum", str_isalnum, {NULL}, 0, false},
-    {"isspace", str_isspace, {NULL}, 0, false},
-    {"isupper", str_isupper, {NULL}, 0, false},
-    {"islower", str_islower, {NULL}, 0, false},
-    {"ljust", str_ljust, {"width", "fillchar"}, 1, false},
-    {"rjust", str_rjust, {"width", "fillchar"}, 1, false},
-    {"center", str_center, {"width", "fillchar"}, 1, false},
-    {"zfill", str_zfill, {"width"}, 1, false},
-    {"format", wf_jformat, {NULL}, 0, true},
+    {"strip", wf_jbuiltin_strip, {"chars"}, .option = 3},
+    {"lstrip", wf_jbuiltin_strip, {"chars"}, .option = 1},
+    {"rstrip", wf_jbuiltin_strip, {"chars"}, .option = 2},
+    {"upper", wf_jbuiltin_case, .option = WF_JUPPER},
+    {"lower", wf_jbuiltin_case, .option = WF_JLOWER},
+    {"title", wf_jbuiltin_case, .option = WF_JTITLE},
+    {"capitalize", wf_jbuiltin_case, .option = WF_JCAPITALIZE},
+    {"split", str_split, {"sep", "maxsplit"}},
+    {"rsplit", str_split, {"sep", "maxsplit"}, .option = true},
+    {"splitlines", str_splitlines, {"keepends"}},
+    {"partition", str_partition, {"sep"}, 1},
+    {"rpartition", str_partition, {"sep"}, 1, .option = true},
+    {"startswith", str_begins_or_ends, {"prefix", "start", "end"}, 1},
+    {"endswith", str_begins_or_ends, {"suffix", "start", "end"}, 1, .option = true},
+    {"removeprefix", str_remove, {"prefix"}, 1},
+    {"removesuffix", str_remove, {"suffix"}, 1, .option = true},
+    {"find", str_find, {"sub", "start"}, 1},
+    {"rfind", str_rfind, {"sub"}, 1},
+    {"index", str_find, {"sub", "start"}, 1, .option = true},
+    {"count", str_count, {"sub"}, 1},
+    {"replace", str_replace, {"old", "new", "count"}, 2},
+    {"join", str_join, {"iterable"}, 1},
+    {"isdigit", str_is, .option = WF_JDIGIT},
+    {"isdecimal", str_is, .option = WF_JDIGIT},
+    {"isnumeric", str_is, .option = WF_JDIGIT},
+    {"isalpha", str_is, .option = WF_JLETTER},
+    {"isalnum", str_is, .option = WF_JLETTER | WF_JNUMBER},
+    {"isspace", str_is, .option = WF_JSPACE},
+    {"isupper", wf_jbuiltin_is_case, .option = WF_JUPPER},
+    {"islower", wf_jbuiltin_is_case, .option = WF_JLOWER},
+    {"ljust", wf_jbuiltin_justify, {"width", "fillchar"}, 1, .option = 1},
+    {"rjust", wf_jbuiltin_justify, {"width", "fillchar"}, 1, .option = 2},
+    {"center", wf_jbuiltin_justify, {"width", "fillchar"}, 1, .option = 3},
+    {"zfill", str_zfill, {"width"}, 1},
+    {"format", wf_jformat, .any = true},
 };
 static const wf_jbuiltin of_dicts[] = {
-    {"get", dict_get, {"key", "default"}, 1, false},
-    {"keys", dict_keys, {NULL}, 0, false},
-    {"values", dict_values, {NULL}, 0, false},
-    {"items", dict_items, {NULL}, 0, false},
-    {"copy", copy, {NULL}, 0, false},
+    {"get", dict_get, {"key", "default"}, 1},
+    {"keys", wf_jbuiltin_list},
+    {"values", dict_values},
+    {"items", wf_jbuiltin_items},
+    {"copy", copy},
 };
-static const wf_jbuiltin of_lists[] = {{"index", list_index, {"value"}, 1, false},
-                                       {"count", list_count, {"value"}, 1, false},
-                                       {"copy", copy, {NULL}, 0, false}};
-static const wf_jbuiltin of_loops[] = {{"cycle", loop_cycle, {NULL}, 0, true},
-                                       {"changed", loop_changed, {NULL}, 0, true}};
+static const wf_jbuiltin of_lists[] = {
+    {"index", list_index, {"value"}, 1}, {"count", list_count, {"value"}, 1}, {"copy", copy}};
+static const wf_jbuiltin of_loops[] = {{"cycle", loop_cycle, .any = true}, {"changed", loop_changed, .any = true}};
 
 const wf_jbuiltin *wf_jmethod_find(wf_jvalue self, wf_jstr name)
 {

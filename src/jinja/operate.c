@@ -13,10 +13,7 @@ static _Noreturn void no_operator(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jv
     wf_jfail(r, WEFT_ERR_ARG, "%s %s %s is not possible", wf_jtype(a), signs[op], wf_jtype(b));
 }
 
-static _Noreturn void too_large(wf_jrun *r)
-{
-    wf_jfail(r, WEFT_ERR_ARG, "an integer needs more than 64 bits");
-}
+static _Noreturn void too_large(wf_jrun *r) { wf_jfail(r, WEFT_ERR_ARG, "an integer needs more than 64 bits"); }
 
 /* ---- numbers ---------------------------------------------------------------------------------------------- */
 
@@ -134,10 +131,7 @@ static wf_jvalue repeat(wf_jrun *r, wf_jvalue v, int64_t n)
     return v.kind == WF_JSTRING ? wf_jstring(r, wf_jbuf_take(&b)) : l;
 }
 
-static bool repeats(wf_jvalue a, wf_jvalue b)
-{
-    return (a.kind == WF_JSTRING || wf_jis_list(a)) && wf_jis_integer(b);
-}
+static bool repeats(wf_jvalue a, wf_jvalue b) { return (a.kind == WF_JSTRING || wf_jis_list(a)) && wf_jis_integer(b); }
 
 static wf_jvalue concat(wf_jrun *r, wf_jvalue a, wf_jvalue b)
 {

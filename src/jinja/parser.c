@@ -49,10 +49,7 @@ wf_jtoken *wf_jpeek(wf_jparser *p)
     return &p->ahead;
 }
 
-bool wf_jat_op(const wf_jparser *p, const char *op)
-{
-    return p->tok.kind == WF_JT_OP && wf_jstr_is(p->tok.text, op);
-}
+bool wf_jat_op(const wf_jparser *p, const char *op) { return p->tok.kind == WF_JT_OP && wf_jstr_is(p->tok.text, op); }
 
 bool wf_jat_name(const wf_jparser *p, const char *name)
 {
@@ -75,16 +72,8 @@ bool wf_jskip_name(wf_jparser *p, const char *name)
 
 void wf_junexpected(wf_jparser *p, const char *wanted)
 {
-    static const char *const kinds[] = {"the end of the template",
-                                        "text",
-                                        "{{",
-                                        "{%",
-                                        "the end of the tag",
-                                        "",
-                                        "a string",
-                                        "a number",
-                                        "a number",
-                                        ""};
+    static const char *const kinds[] = {"the end of the template", "text", "{{", "{%", "the end of the tag", "",
+                                        "a string", "a number", "a number", ""};
     char what[80];
     if (p->tok.kind == WF_JT_NAME || p->tok.kind == WF_JT_OP)
         snprintf(what, sizeof what, "'%.*s'", (int)WF_MIN(p->tok.text.len, 60u), p->tok.text.p);
@@ -98,6 +87,12 @@ void wf_jexpect_op(wf_jparser *p, const char *op)
     char wanted[16];
     snprintf(wanted, sizeof wanted, "'%s'", op);
     if (!wf_jskip_op(p, op)) wf_junexpected(p, wanted);
+}
+
+bool wf_jnext_element(wf_jparser *p, const wf_jnode *list, const char *close)
+{
+    if (list->list && !wf_jat_op(p, close)) wf_jexpect_op(p, ",");
+    return !wf_jskip_op(p, close);
 }
 
 const wf_jname *wf_jparse_name(wf_jparser *p)
@@ -228,15 +223,12 @@ static wf_jnode *parse_set(wf_jparser *p)
 static void parse_params(wf_jparser *p, wf_jnode *macro)
 {
     wf_jexpect_op(p, "(");
-    while (!wf_jat_op(p, ")")) {
-        if (macro->list) wf_jexpect_op(p, ",");
-        if (wf_jat_op(p, ")")) break;
+    while (wf_jnext_element(p, macro, ")")) {
         wf_jnode *param = wf_jnode_new(p, WF_JN_ARG);
         param->name = wf_jparse_name(p);
         if (wf_jskip_op(p, "=")) param->a = wf_jparse_expression(p);
         wf_jnode_add(macro, param);
     }
-    wf_jexpect_op(p, ")");
 }
 
 /* macro: list are the parameters, b is the body. No loop around goes on in it. */

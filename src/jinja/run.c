@@ -40,6 +40,14 @@ void *wf_jalloc(wf_jrun *r, size_t n, size_t size)
     return (char *)b + b->used - bytes;
 }
 
+void *wf_jgrow(wf_jrun *r, void *v, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap) return v;
+    *cap = *cap * 2 + 4;
+    void *grown = wf_jalloc(r, *cap, size);
+    return n ? memcpy(grown, v, n * size) : grown;
+}
+
 void wf_jrun_free(wf_jrun *r)
 {
     for (struct wf_jblock *b = r->blocks, *next; b; b = next) {

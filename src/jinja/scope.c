@@ -17,12 +17,7 @@ void wf_jset(wf_jrun *r, wf_jframe *f, const wf_jname *name, wf_jvalue v)
             f->vars[i].value = v;
             return;
         }
-    if (f->n == f->cap) {
-        size_t cap = f->cap * 2 + 4;
-        wf_jvar *vars = wf_jalloc(r, cap, sizeof *vars);
-        if (f->n) memcpy(vars, f->vars, f->n * sizeof *vars);
-        f->vars = vars, f->cap = cap;
-    }
+    f->vars = wf_jgrow(r, f->vars, f->n, &f->cap, sizeof *f->vars);
     f->vars[f->n++] = (wf_jvar){name, v};
 }
 

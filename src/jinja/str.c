@@ -2,6 +2,8 @@
  * piece. */
 #include "jinja/internal.h"
 
+#include <utf8proc.h>
+
 static void grow(wf_jbuf *b, size_t more)
 {
     if (b->cap - b->len > more) return;
@@ -33,10 +35,7 @@ void wf_jbuf_str(wf_jbuf *b, wf_jstr s)
     for (size_t i = 0; i < s.len; i++) b->n_data += s.marks[i];
 }
 
-void wf_jbuf_text(wf_jbuf *b, const char *s)
-{
-    wf_jbuf_add(b, s, strlen(s), false);
-}
+void wf_jbuf_text(wf_jbuf *b, const char *s) { wf_jbuf_add(b, s, strlen(s), false); }
 
 wf_jstr wf_jbuf_take(wf_jbuf *b)
 {
@@ -44,10 +43,7 @@ wf_jstr wf_jbuf_take(wf_jbuf *b)
     return (wf_jstr){b->p ? b->p : "", mixed ? b->marks : NULL, b->len, b->n_data == b->len && b->len};
 }
 
-wf_jstr wf_jstr_of(const char *s)
-{
-    return (wf_jstr){.p = s, .len = strlen(s)};
-}
+wf_jstr wf_jstr_of(const char *s) { return (wf_jstr){.p = s, .len = strlen(s)}; }
 
 wf_jstr wf_jstr_sub(wf_jstr s, size_t begin, size_t end)
 {
@@ -56,15 +52,9 @@ wf_jstr wf_jstr_sub(wf_jstr s, size_t begin, size_t end)
     return (wf_jstr){s.p + begin, s.marks ? s.marks + begin : NULL, end - begin, s.data};
 }
 
-bool wf_jstr_eq(wf_jstr a, wf_jstr b)
-{
-    return a.len == b.len && !memcmp(a.p, b.p, a.len);
-}
+bool wf_jstr_eq(wf_jstr a, wf_jstr b) { return a.len == b.len && !memcmp(a.p, b.p, a.len); }
 
-bool wf_jstr_is(wf_jstr a, const char *b)
-{
-    return wf_jstr_eq(a, wf_jstr_of(b));
-}
+bool wf_jstr_is(wf_jstr a, const char *b) { return wf_jstr_eq(a, wf_jstr_of(b)); }
 
 int wf_jstr_cmp(wf_jstr a, wf_jstr b)
 {
@@ -72,10 +62,7 @@ int wf_jstr_cmp(wf_jstr a, wf_jstr b)
     return c ? c : (a.len > b.len) - (a.len < b.len);
 }
 
-bool wf_jstr_has_data(wf_jstr s)
-{
-    return s.marks ? memchr(s.marks, 1, s.len) != NULL : s.data;
-}
+bool wf_jstr_has_data(wf_jstr s) { return s.marks ? memchr(s.marks, 1, s.len) != NULL : s.data; }
 
 size_t wf_jstr_find(wf_jstr s, wf_jstr what, size_t from)
 {
@@ -113,10 +100,7 @@ uint32_t wf_jchar(const char *p, size_t *n)
 
 size_t wf_jchar_put(uint32_t c, char out[4])
 {
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6) out[i] = (char)(0x80 | (c & 0x3F));
-    out[0] = (char)(n == 1 ? c : (0xF00u >> n & 0xFF) | c);
-    return n;
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
 }
 
 bool wf_jspace(uint32_t c)

@@ -10,19 +10,11 @@ wf_jvalue wf_jstring(wf_jrun *r, wf_jstr s)
     return WF_JVALUE(WF_JSTRING, s, copy);
 }
 
-wf_jvalue wf_jlist_new(wf_jrun *r, enum wf_jkind kind)
-{
-    return WF_JVALUE(kind, l, wf_jalloc(r, 1, sizeof(wf_jlist)));
-}
+wf_jvalue wf_jlist_new(wf_jrun *r, enum wf_jkind kind) { return WF_JVALUE(kind, l, wf_jalloc(r, 1, sizeof(wf_jlist))); }
 
 void wf_jpush(wf_jrun *r, wf_jlist *l, wf_jvalue v)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap * 2 + 4;
-        wf_jvalue *grown = wf_jalloc(r, cap, sizeof *grown);
-        if (l->n) memcpy(grown, l->v, l->n * sizeof *grown);
-        l->v = grown, l->cap = cap;
-    }
+    l->v = wf_jgrow(r, l->v, l->n, &l->cap, sizeof *l->v);
     if (l->n % 16 == 15) wf_jstep(r, 0);
     l->v[l->n++] = v;
 }
@@ -189,3 +181,27 @@ size_t wf_jlength(wf_jrun *r, wf_jvalue v)
     wf_jstep(r, v.s->len / 64);
     return wf_jstr_count(*v.s);
 }
+
+/* ---- sorting -------------------------------------------------------------------------------------------------- */
+
+/* Stable as in Python; by merging, because a comparison may leave the run, which libc's sorts do not expect. */
+static void merge(wf_jrun *r, wf_jentry *e, size_t half, size_t n, bool reverse, wf_jentry *out)
+{
+    for (size_t i = 0, a = 0, b = half; i < n; i++) {
+        bool left = b == n;
+        if (!left && a < half)
+            left = reverse ? wf_jcompare(r, e[a].key, e[b].key) >= 0 : wf_jcompare(r, e[b].key, e[a].key) >= 0;
+        out[i] = left ? e[a++] : e[b++];
+    }
+    memcpy(e, out, n * sizeof *e);
+}
+
+static void sort(wf_jrun *r, wf_jentry *e, size_t n, bool reverse, wf_jentry *spare)
+{
+    if (n < 2) return;
+    sort(r, e, n / 2, reverse, spare);
+    sort(r, e + n / 2, n - n / 2, reverse, spare);
+    merge(r, e, n / 2, n, reverse, spare);
+}
+
+void wf_jsort(wf_jrun *r, wf_jentry *e, size_t n, bool reverse) { sort(r, e, n, reverse, wf_jalloc(r, n, sizeof *e)); }
