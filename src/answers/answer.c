@@ -53,10 +53,7 @@ static void give_call(void *user, wf_slice id, wf_slice name, wf_slice arguments
     a->out->call(a->out->user, id, name, arguments);
 }
 
-static wf_call_out given(wf_answer *a)
-{
-    return (wf_call_out){.text = give_text, .call = give_call, .user = a};
-}
+static wf_call_out given(wf_answer *a) { return (wf_call_out){.text = give_text, .call = give_call, .user = a}; }
 
 static void on_text(void *user, const char *text, size_t len)
 {

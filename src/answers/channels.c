@@ -10,10 +10,7 @@
 
 const char *const wf_channel_markers[] = {"<|start|>", "<|channel|>", "<|constrain|>", MESSAGE, "<|end|>", NULL};
 
-static wf_slice held(const wf_channels *c)
-{
-    return (wf_slice){c->held.data, c->held.len};
-}
+static wf_slice held(const wf_channels *c) { return (wf_slice){c->held.data, c->held.len}; }
 
 static void drop(wf_channels *c, size_t n)
 {

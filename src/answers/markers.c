@@ -3,10 +3,7 @@
 
 #include <string.h>
 
-bool wf_is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
+bool wf_is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 size_t wf_skip_blanks(wf_slice text, size_t at)
 {

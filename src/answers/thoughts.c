@@ -99,10 +99,7 @@ void wf_thoughts_show(const wf_thought_kind *k, const struct weft_model *m, wf_s
 
 /* ---- the reader ------------------------------------------------------------------------------------------ */
 
-static wf_slice held(const wf_thoughts *t)
-{
-    return (wf_slice){t->held.data, t->held.len};
-}
+static wf_slice held(const wf_thoughts *t) { return (wf_slice){t->held.data, t->held.len}; }
 
 static void drop(wf_thoughts *t, size_t n)
 {

@@ -43,17 +43,11 @@ void wf_calls_free(wf_calls *c)
     free(c);
 }
 
-unsigned wf_calls_count(const wf_calls *c)
-{
-    return c->n_calls;
-}
+unsigned wf_calls_count(const wf_calls *c) { return c->n_calls; }
 
 /* ---- what is held ---------------------------------------------------------------------------------------- */
 
-static wf_slice held(const wf_calls *c)
-{
-    return (wf_slice){c->held.data, c->held.len};
-}
+static wf_slice held(const wf_calls *c) { return (wf_slice){c->held.data, c->held.len}; }
 
 static void drop(wf_calls *c, size_t n)
 {
@@ -195,10 +189,7 @@ static bool read_body(wf_calls *c, const wf_call_out *out)
 
 /* ---- a whole call ---------------------------------------------------------------------------------------- */
 
-static bool is(wf_slice s, const char *word)
-{
-    return s.n == strlen(word) && !memcmp(s.p, word, s.n);
-}
+static bool is(wf_slice s, const char *word) { return s.n == strlen(word) && !memcmp(s.p, word, s.n); }
 
 static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
 {

@@ -18,15 +18,9 @@ typedef struct reader {
     wf_text *out;
 } reader;
 
-static void put(reader *r, const char *text)
-{
-    wf_text_add(r->out, text, strlen(text));
-}
+static void put(reader *r, const char *text) { wf_text_add(r->out, text, strlen(text)); }
 
-static bool pass(reader *r, const char *marker)
-{
-    return wf_pass(r->in, &r->at, marker) == WF_YES;
-}
+static bool pass(reader *r, const char *marker) { return wf_pass(r->in, &r->at, marker) == WF_YES; }
 
 /* Up to the marker, behind which r->at moves; p is NULL: it is missing, and r->at is at the end. */
 static wf_slice up_to(reader *r, const char *marker)

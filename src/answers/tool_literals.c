@@ -20,10 +20,7 @@ typedef struct reader {
 
 static bool value(reader *r);
 
-static void put(reader *r, const char *text)
-{
-    wf_text_add(r->out, text, strlen(text));
-}
+static void put(reader *r, const char *text) { wf_text_add(r->out, text, strlen(text)); }
 
 /* The next byte that is not blank; 0: there is none. */
 static char peek(reader *r)

@@ -105,10 +105,7 @@ enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, w
 
 /* ---- as JSON --------------------------------------------------------------------------------------------- */
 
-static bool same(wf_slice a, wf_slice b)
-{
-    return a.n == b.n && !memcmp(a.p, b.p, a.n);
-}
+static bool same(wf_slice a, wf_slice b) { return a.n == b.n && !memcmp(a.p, b.p, a.n); }
 
 static wf_slice trim(wf_slice s)
 {
@@ -144,10 +141,7 @@ void wf_tag_value(wf_slice value, bool string, wf_text *out)
     else put_value(out, value);
 }
 
-static wf_slice name_of(wf_slice text, const wf_tag_parameter *p)
-{
-    return (wf_slice){text.p + p->name, p->n_name};
-}
+static wf_slice name_of(wf_slice text, const wf_tag_parameter *p) { return (wf_slice){text.p + p->name, p->n_name}; }
 
 static bool comes_again(wf_slice text, const wf_tag_scan *s, unsigned i)
 {

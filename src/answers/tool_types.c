@@ -35,10 +35,7 @@ static bool is_string(const wf_json *schema)
     return wf_json_is(type, WF_JSON_LIST) ? all_strings(type) : is_word(type, "string");
 }
 
-static void add_word(wf_text *types, const char *word)
-{
-    wf_text_add(types, word, strlen(word) + 1);
-}
+static void add_word(wf_text *types, const char *word) { wf_text_add(types, word, strlen(word) + 1); }
 
 /* n: of its tool so far. */
 static void add_string(wf_text *types, unsigned *n, const char *path)
@@ -105,10 +102,7 @@ void wf_tool_types_add(wf_text *types, const wf_json *tools)
     WF_JSON_EACH(one, tools) add_tool(types, wf_json_get(one, "function"));
 }
 
-static bool same(wf_slice a, const char *word)
-{
-    return a.n == strlen(word) && !memcmp(a.p, word, a.n);
-}
+static bool same(wf_slice a, const char *word) { return a.n == strlen(word) && !memcmp(a.p, word, a.n); }
 
 const char *wf_tool_strings(const wf_text *types, wf_slice tool)
 {

@@ -74,10 +74,7 @@ static weft_status check_values(const wf_encode_tensor *t, const float *x, uint6
 }
 
 /* Bytes of one row; of a type that weft does not read, too. */
-static uint64_t row_bytes(const wf_gguf_tensor *t, const shape *s)
-{
-    return t->bytes / s->rows;
-}
+static uint64_t row_bytes(const wf_gguf_tensor *t, const shape *s) { return t->bytes / s->rows; }
 
 static weft_status encode_rows(const worker *w, const wf_encode_tensor *t, const shape *s, uint64_t first, uint64_t n)
 {

@@ -56,15 +56,13 @@ static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right
 }
 
 /* Adds "left right". A merge whose texts are not in the vocabulary can never apply and is left out. */
-static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined,
-                             bool *used)
+static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined, bool *used)
 {
     const char *space = m->left ? m->text + m->left : m->len > 2 ? memchr(m->text + 1, ' ', m->len - 2) : NULL;
     if (!space)
-        return wf_fail(
-            WEFT_ERR_FORMAT,
-            "tokenizer.ggml.merges: entry %u ('%.*s') is not two texts with a space between", rank,
-            (int)WF_MIN(m->len, 40), m->text);
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "tokenizer.ggml.merges: entry %u ('%.*s') is not two texts with a space between", rank,
+                       (int)WF_MIN(m->len, 40), m->text);
     size_t left = (size_t)(space - m->text), right = m->len - left - 1;
     memcpy(joined, m->text, left);
     memcpy(joined + left, space + 1, right);
@@ -73,8 +71,7 @@ static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t 
     *used = l >= 0 && r >= 0 && id >= 0;
     if (!*used) return WEFT_OK;
     wf_bpe_pair *p = pair_slot(t, l, r);
-    if (p->key == UINT64_MAX)
-        *p = (wf_bpe_pair){(uint64_t)(uint32_t)l << 32 | (uint32_t)r, rank, id};
+    if (p->key == UINT64_MAX) *p = (wf_bpe_pair){(uint64_t)(uint32_t)l << 32 | (uint32_t)r, rank, id};
     return WEFT_OK;
 }
 
@@ -95,8 +92,7 @@ weft_status wf_bpe_merges(wf_tokenizer *t, const wf_vocab_src *src)
         dead += !used;
     }
     if (!s && dead)
-        wf_log(WEFT_LOG_INFO,
-               "tokenizer.ggml.merges: %u of %u join texts that tokenizer.ggml.tokens lacks", dead,
+        wf_log(WEFT_LOG_INFO, "tokenizer.ggml.merges: %u of %u join texts that tokenizer.ggml.tokens lacks", dead,
                src->n_merges);
     free(joined);
     return s;
@@ -173,8 +169,7 @@ static size_t bpe_piece(const wf_tokenizer *t, const wf_vocab_token *tok, char *
     size_t n = 0;
     for (size_t i = 0; i < tok->len;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t used =
-            utf8proc_iterate((const uint8_t *)tok->text + i, (utf8proc_ssize_t)(tok->len - i), &c);
+        utf8proc_ssize_t used = utf8proc_iterate((const uint8_t *)tok->text + i, (utf8proc_ssize_t)(tok->len - i), &c);
         bool byte = used > 0 && (size_t)c < WF_LEN(t->char_byte) && t->char_byte[c] >= 0;
         size_t out = byte || used <= 0 ? 1 : (size_t)used; /* a character that stands for no byte is copied */
         for (size_t k = 0; k < out; k++, n++)
@@ -186,8 +181,7 @@ static size_t bpe_piece(const wf_tokenizer *t, const wf_vocab_token *tok, char *
 
 const wf_text_kind wf_text_bpe = {
     .model = "gpt2",
-    .plain =
-        1u << WF_TOKEN_NORMAL | 1u << WF_TOKEN_USER | 1u << WF_TOKEN_UNUSED | 1u << WF_TOKEN_BYTE,
+    .plain = 1u << WF_TOKEN_NORMAL | 1u << WF_TOKEN_USER | 1u << WF_TOKEN_UNUSED | 1u << WF_TOKEN_BYTE,
     .init = bpe_init,
     .encode = bpe_encode,
     .piece = bpe_piece,

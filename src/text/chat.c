@@ -14,7 +14,4 @@ weft_status wf_chat_render(const wf_jinja_input *in, wf_chat_text *out)
     return WEFT_OK;
 }
 
-void wf_chat_text_free(wf_chat_text *t)
-{
-    wf_jinja_output_free(&t->rendered);
-}
+void wf_chat_text_free(wf_chat_text *t) { wf_jinja_output_free(&t->rendered); }

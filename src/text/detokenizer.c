@@ -25,10 +25,7 @@ static unsigned flags_of(const wf_detokenizer *s, int32_t id)
     return s->flags;
 }
 
-void wf_detokenizer_free(wf_detokenizer *s)
-{
-    free(s->text);
-}
+void wf_detokenizer_free(wf_detokenizer *s) { free(s->text); }
 
 /* Bytes at the end of the text that start an incomplete character: 0 to 3. */
 static size_t open_tail(const char *text, size_t len)

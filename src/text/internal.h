@@ -152,8 +152,7 @@ typedef struct wf_text_kind {
     const char *model; /* tokenizer.ggml.model */
     unsigned plain;    /* types of tokens that plain text can become, as bits 1 << type */
     bool add_bos, add_space_prefix; /* defaults */
-    weft_status (*init)(wf_tokenizer *,
-                        const wf_vocab_src *); /* called after the members above `pre` are filled */
+    weft_status (*init)(wf_tokenizer *, const wf_vocab_src *); /* called after the members above `pre` are filled */
     /* Appends the ids of plain text, which lies between special tokens. where: WF_ENCODE_*. */
     weft_status (*encode)(const wf_tokenizer *, const char *text, size_t len, unsigned where, wf_ids *out);
     /* The bytes of an ordinary token, at most t->len; writes as many as fit, returns their number.
@@ -203,8 +202,7 @@ typedef struct wf_merger {
     const wf_tokenizer *tok;
     const char *text;
     /* Do two adjacent symbols form a token? Its id and priority (lower merges first). */
-    bool (*pair)(const struct wf_merger *, const wf_symbol *l, const wf_symbol *r,
-                 uint32_t *priority, int32_t *id);
+    bool (*pair)(const struct wf_merger *, const wf_symbol *l, const wf_symbol *r, uint32_t *priority, int32_t *id);
     wf_symbol *sym;
     size_t n_sym, cap_sym;
     wf_candidate *heap;

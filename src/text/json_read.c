@@ -512,10 +512,7 @@ weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn
     return s;
 }
 
-static weft_status create(void *out, const wf_vocab_src *src)
-{
-    return wf_tokenizer_of_kind(&wf_text_hf, src, out);
-}
+static weft_status create(void *out, const wf_vocab_src *src) { return wf_tokenizer_of_kind(&wf_text_hf, src, out); }
 
 weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out)
 {

@@ -65,8 +65,7 @@ static weft_status consider(wf_merger *m, int32_t left)
     uint32_t priority;
     int32_t id;
     if (!m->pair(m, l, r, &priority, &id)) return WEFT_OK;
-    return heap_push(
-        m, (wf_candidate){(uint64_t)priority << 32 | (uint32_t)left, l->len + r->len, id});
+    return heap_push(m, (wf_candidate){(uint64_t)priority << 32 | (uint32_t)left, l->len + r->len, id});
 }
 
 static weft_status merge_best(wf_merger *m)
@@ -93,10 +92,8 @@ weft_status wf_merger_run(wf_merger *m, wf_ids *out)
     while (m->n_heap) WF_TRY(merge_best(m));
     for (int32_t i = 0; i >= 0; i = m->sym[i].next) {
         const wf_symbol *s = &m->sym[i];
-        if (s->id >= 0)
-            WF_TRY(wf_ids_push(out, s->id));
-        else
-            WF_TRY(wf_fallback(m->tok, m->text + s->start, s->len, out));
+        if (s->id >= 0) WF_TRY(wf_ids_push(out, s->id));
+        else WF_TRY(wf_fallback(m->tok, m->text + s->start, s->len, out));
     }
     m->n_sym = 0;
     return WEFT_OK;

@@ -15,23 +15,20 @@
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-#define CONTRACTION                                                                                \
-    "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]" /* ASCII only, unlike (?i) */
-#define SPACES   "\\s+(?!\\S)|\\s+" /* leaves the last space of a run to the word after it */
-#define WORD     "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define SYMBOLS  " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-#define NEWLINES "\\s*[\\r\\n]+"
+#define CONTRACTION "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]" /* ASCII only, unlike (?i) */
+#define SPACES      "\\s+(?!\\S)|\\s+" /* leaves the last space of a run to the word after it */
+#define WORD        "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define SYMBOLS     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+#define NEWLINES    "\\s*[\\r\\n]+"
 
 #define GPT2   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" SPACES
 #define LLAMA3 CONTRACTION "|" WORD "|\\p{N}{1,3}|" SYMBOLS "|" NEWLINES "|" SPACES
 #define QWEN2  CONTRACTION "|" WORD "|\\p{N}|" SYMBOLS "|" NEWLINES "|" SPACES
 
 /* Letters that may begin and end a word written in capitals, as o200k and Tekken cut it. */
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(end)                                                                                 \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER     \
-    "*" end
+#define UPPER         "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER         "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(end)    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end
 #define SYMBOLS_SLASH " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"
 
 #define CJK_KANA     "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
@@ -62,8 +59,7 @@
     "\\x{fb13}-\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}"               \
     "\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}"         \
     "\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}]+"
-#define DEEPSEEK_PUNCTUATION                                                                       \
-    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
+#define DEEPSEEK_PUNCTUATION "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
 /* The model's \s+$, with a look-behind so that a run of spaces is scanned only once. */
 #define SPACES_AT_END "(?<!\\s)\\s++$"
 
@@ -76,30 +72,25 @@ static patterns p_gpt2 = {wf_pattern_gpt2};
 static patterns p_llama3 = {LLAMA3};
 static patterns p_qwen2 = {QWEN2};
 static patterns p_qwen35 = {
-    CONTRACTION
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" NEWLINES
-    "|" SPACES};
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" NEWLINES
+                "|" SPACES};
 static patterns p_deepseek_llm = {"[\\r\\n]",    DEEPSEEK_WORD, DEEPSEEK_PUNCTUATION,
                                   SPACES_AT_END, DEEPSEEK_CJK,  "\\p{N}+"};
-static patterns p_deepseek_coder = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK,
-                                    "\\p{N}"};
+static patterns p_deepseek_coder = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}"};
 static patterns p_deepseek3 = {"\\p{N}{1,3}", CJK_KANA, DEEPSEEK3};
 static patterns p_falcon = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"};
 static patterns p_starcoder = {"\\p{N}", GPT2};
 static patterns p_bloom = {BLOOM};
 static patterns p_viking = {BLOOM, "\\p{N}"};
 static patterns p_tekken = {CASED("") "|\\p{N}|" SYMBOLS_SLASH "|" NEWLINES "|" SPACES};
-static patterns p_gpt4o = {CASED("(?:" CONTRACTION ")?") "|\\p{N}{1,3}|" SYMBOLS_SLASH "|" NEWLINES
-                                                         "|" SPACES};
+static patterns p_gpt4o = {CASED("(?:" CONTRACTION ")?") "|\\p{N}{1,3}|" SYMBOLS_SLASH "|" NEWLINES "|" SPACES};
 static patterns p_chameleon = {"<sentinel:[0-9]+>",      "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
                                "([\\t\\n]|    |  )",     "\\p{N}",
                                "[\\p{P}!-/:-@\\[-`{-~]", GPT2};
 static patterns p_bailing = {"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|" WORD "|\\p{N}|" SYMBOLS
                              "|\\s*[\\r\\n]|" SPACES};
-static patterns p_seed_coder = {CONTRACTION "|" WORD "|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" NEWLINES
-                                            "|" SPACES};
-static patterns p_minicpm5 = {"\\p{N}{1,3}",
-                              CONTRACTION "|" WORD "|\\p{N}+|" SYMBOLS "|" NEWLINES "|" SPACES};
+static patterns p_seed_coder = {CONTRACTION "|" WORD "|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" NEWLINES "|" SPACES};
+static patterns p_minicpm5 = {"\\p{N}{1,3}", CONTRACTION "|" WORD "|\\p{N}+|" SYMBOLS "|" NEWLINES "|" SPACES};
 
 static const struct wf_pre_row {
     const char *name;
@@ -163,10 +154,7 @@ static const struct wf_pre_row {
     {"chameleon", p_chameleon, false, true},
 };
 
-const char *wf_pre_name(size_t i)
-{
-    return i < WF_LEN(rows) ? rows[i].name : NULL;
-}
+const char *wf_pre_name(size_t i) { return i < WF_LEN(rows) ? rows[i].name : NULL; }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
@@ -176,21 +164,14 @@ struct wf_pre {
     size_t n;
 };
 
-bool wf_pre_ignores_merges(const wf_pre *p)
-{
-    return p->row->ignore_merges;
-}
+bool wf_pre_ignores_merges(const wf_pre *p) { return p->row->ignore_merges; }
 
-bool wf_pre_adds_bos(const wf_pre *p)
-{
-    return p->row->add_bos;
-}
+bool wf_pre_adds_bos(const wf_pre *p) { return p->row->add_bos; }
 
 static const struct wf_pre_row *row_find(const char *name)
 {
     if (!*name) {
-        wf_log(WEFT_LOG_WARN,
-               "tokenizer.ggml.pre is missing: splitting text by the 'default' patterns");
+        wf_log(WEFT_LOG_WARN, "tokenizer.ggml.pre is missing: splitting text by the 'default' patterns");
         name = "default";
     }
     for (size_t i = 0; i < WF_LEN(rows); i++)
@@ -198,8 +179,7 @@ static const struct wf_pre_row *row_find(const char *name)
     char known[768] = "";
     for (size_t i = 0, n = 0; i < WF_LEN(rows) && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", rows[i].name);
-    wf_fail(WEFT_ERR_UNSUPPORTED,
-            "tokenizer.ggml.pre is '%.64s', a pre-tokenizer that weft does not know; it knows %s",
+    wf_fail(WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%.64s', a pre-tokenizer that weft does not know; it knows %s",
             name, known);
     return NULL;
 }

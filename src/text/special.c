@@ -55,15 +55,12 @@ void wf_specials_free(wf_specials *s)
 }
 
 /* First index in [lo, hi) whose byte at depth is at least b. All of them are longer than depth. */
-static uint32_t lower(const wf_specials *s, const wf_vocab_token *tokens, uint32_t lo, uint32_t hi,
-                      size_t depth, int b)
+static uint32_t lower(const wf_specials *s, const wf_vocab_token *tokens, uint32_t lo, uint32_t hi, size_t depth, int b)
 {
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if ((uint8_t)tokens[s->ids[mid]].text[depth] < b)
-            lo = mid + 1;
-        else
-            hi = mid;
+        if ((uint8_t)tokens[s->ids[mid]].text[depth] < b) lo = mid + 1;
+        else hi = mid;
     }
     return lo;
 }

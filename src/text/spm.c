@@ -20,8 +20,7 @@ static uint32_t priority_of(float score)
     return u >> 31 ? u : ~(u | 0x80000000u);
 }
 
-static bool spm_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority,
-                     int32_t *id)
+static bool spm_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority, int32_t *id)
 {
     *id = wf_piece_find(m->tok, m->text + l->start, (size_t)l->len + r->len);
     if (*id < 0) return false;
@@ -59,10 +58,8 @@ static weft_status spm_encode(const wf_tokenizer *t, const char *text, size_t le
     if (!buf) return WEFT_ERR_NOMEM;
     if (prefix) p = (char *)memcpy(p, SPACE, 3) + 3;
     for (size_t i = 0; i < len; i++) {
-        if (text[i] == ' ')
-            p = (char *)memcpy(p, SPACE, 3) + 3;
-        else
-            *p++ = text[i];
+        if (text[i] == ' ') p = (char *)memcpy(p, SPACE, 3) + 3;
+        else *p++ = text[i];
     }
     weft_status s = merge_text(t, buf, (size_t)(p - buf), out);
     free(buf);
@@ -86,8 +83,7 @@ static weft_status spm_init(wf_tokenizer *t, const wf_vocab_src *src)
     (void)src;
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         int b = wf_byte_token(t->tokens[i].text, t->tokens[i].len);
-        if (b >= 0 && (t->byte_id[b] < 0 || t->tokens[i].type == WF_TOKEN_BYTE))
-            t->byte_id[b] = (int32_t)i;
+        if (b >= 0 && (t->byte_id[b] < 0 || t->tokens[i].type == WF_TOKEN_BYTE)) t->byte_id[b] = (int32_t)i;
     }
     return WEFT_OK;
 }

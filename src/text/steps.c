@@ -28,10 +28,7 @@ void wf_pieces_free(wf_pieces *p)
 
 /* Steps replace text by longer text, a character by 18 at most in NFKD; a file with many such steps could ask for any
  * amount. */
-static size_t limit_of(size_t len)
-{
-    return WF_MIN(len, WF_TEXT_MAX) * 64 + (64u << 10);
-}
+static size_t limit_of(size_t len) { return WF_MIN(len, WF_TEXT_MAX) * 64 + (64u << 10); }
 
 static weft_status put(wf_pieces *o, const char *p, size_t n)
 {
@@ -70,10 +67,7 @@ static weft_status put_from(wf_pieces *o, const char *p, size_t n, size_t end, s
     return WEFT_OK;
 }
 
-size_t wf_head_of(const char *text, size_t len)
-{
-    return len ? WF_MAX(wf_utf8_len(text, len), (size_t)1) : 0;
-}
+size_t wf_head_of(const char *text, size_t len) { return len ? WF_MAX(wf_utf8_len(text, len), (size_t)1) : 0; }
 
 /* ---- normalisers ------------------------------------------------------------------------------ */
 

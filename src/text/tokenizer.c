@@ -106,8 +106,7 @@ static bool ends_generation(const wf_vocab_token *tok)
     bool control = tok->type == WF_TOKEN_CONTROL, found = false;
     if (!control && tok->type != WF_TOKEN_USER) return false;
     for (size_t i = 0; i < WF_LEN(enders); i++) found = found || has_text(tok, enders[i]);
-    for (size_t i = 0; control && i < WF_LEN(control_enders); i++)
-        found = found || has_text(tok, control_enders[i]);
+    for (size_t i = 0; control && i < WF_LEN(control_enders); i++) found = found || has_text(tok, control_enders[i]);
     return found;
 }
 
@@ -127,8 +126,7 @@ static void find_enders(wf_tokenizer *t, const wf_vocab_src *src)
     }
     /* In the harmony format <|end|> ends a message; <|return|> or <|call|> end the answer. */
     int32_t end = ender_named(t, "<|end|>");
-    if (end >= 0 && ender_named(t, "<|return|>") >= 0 && ender_named(t, "<|call|>") >= 0)
-        t->eog[end] = 0;
+    if (end >= 0 && ender_named(t, "<|return|>") >= 0 && ender_named(t, "<|call|>") >= 0) t->eog[end] = 0;
     const int32_t named[] = {src->eos, src->eot, src->eom};
     for (size_t i = 0; i < WF_LEN(named); i++)
         if (named[i] >= 0) t->eog[named[i]] = 1;
@@ -149,25 +147,17 @@ static weft_status check_ids(const wf_vocab_src *src)
     const struct {
         const char *key;
         int32_t id;
-    } ids[] = {{"bos", src->bos},
-               {"eos", src->eos},
-               {"unknown", src->unk},
-               {"eot", src->eot},
-               {"eom", src->eom}};
+    } ids[] = {{"bos", src->bos}, {"eos", src->eos}, {"unknown", src->unk}, {"eot", src->eot}, {"eom", src->eom}};
     for (size_t i = 0; i < WF_LEN(ids); i++)
         if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= src->n_tokens))
-            return wf_fail(
-                WEFT_ERR_FORMAT,
-                "tokenizer.ggml.%s_token_id is %d, outside of the vocabulary of %u tokens",
-                ids[i].key, ids[i].id, src->n_tokens);
+            return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.%s_token_id is %d, outside of the vocabulary of %u tokens",
+                           ids[i].key, ids[i].id, src->n_tokens);
     if (src->add_bos > 0 && src->bos < 0)
-        return wf_fail(
-            WEFT_ERR_FORMAT,
-            "tokenizer.ggml.add_bos_token is true but there is no tokenizer.ggml.bos_token_id");
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "tokenizer.ggml.add_bos_token is true but there is no tokenizer.ggml.bos_token_id");
     if (src->add_eos > 0 && src->eos < 0)
-        return wf_fail(
-            WEFT_ERR_FORMAT,
-            "tokenizer.ggml.add_eos_token is true but there is no tokenizer.ggml.eos_token_id");
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "tokenizer.ggml.add_eos_token is true but there is no tokenizer.ggml.eos_token_id");
     return WEFT_OK;
 }
 
@@ -221,8 +211,7 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
     t->unk = src->unk;
     t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
     t->add_eos = src->add_eos > 0;
-    t->add_space_prefix =
-        src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
+    t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
     t->prepend = src->prepend;
     memset(t->byte_id, -1, sizeof t->byte_id);
     WF_TRY(copy_tokens(t, src));
@@ -310,10 +299,7 @@ static int32_t match_user(const encoder *e, size_t i, bool plain, size_t *used)
     return mark && !is_blank(&e->t->tokens[id]) ? -1 : id;
 }
 
-static uint8_t rules_of(const encoder *e, int32_t id)
-{
-    return e->t->json ? e->t->json->rules[id] : 0;
-}
+static uint8_t rules_of(const encoder *e, int32_t id) { return e->t->json ? e->t->json->rules[id] : 0; }
 
 /* The special token at i and its length; -1: none. */
 static int32_t match(encoder *e, size_t i, size_t *used)
@@ -339,10 +325,8 @@ static weft_status find_marks(encoder *e)
     for (size_t i = 0, used = 0; i < e->len; i += used) {
         WF_TRY(wf_stop_asked(&steps));
         int32_t id = in_plain(e, i) ? -1 : match(e, i, &used);
-        if (id >= 0)
-            e->marks[id / 8] |= (uint8_t)(1 << id % 8);
-        else
-            used = in_plain(e, i) ? e->plain->end - i : 1;
+        if (id >= 0) e->marks[id / 8] |= (uint8_t)(1 << id % 8);
+        else used = in_plain(e, i) ? e->plain->end - i : 1;
     }
     e->plain = first;
     return WEFT_OK;
@@ -392,8 +376,7 @@ weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t l
                                size_t n_plain, unsigned flags, int32_t **ids, size_t *n)
 {
     if (len > WF_TEXT_MAX)
-        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",
-                       len, WF_TEXT_MAX);
+        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu", len, WF_TEXT_MAX);
     wf_ids out = {0};
     encoder e = encoder_of(t, text, len, plain, n_plain, flags);
     bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
@@ -409,8 +392,7 @@ weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t l
     return WEFT_OK;
 }
 
-weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags,
-                        int32_t **ids, size_t *n)
+weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n)
 {
     return wf_tokenize_around(t, text, len, (const wf_text_span[1]){{0}}, 0, flags, ids, n);
 }
@@ -419,8 +401,7 @@ weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, uns
 
 static bool is_special(const wf_vocab_token *tok)
 {
-    return tok->type == WF_TOKEN_CONTROL || tok->type == WF_TOKEN_UNKNOWN ||
-           tok->type == WF_TOKEN_USER;
+    return tok->type == WF_TOKEN_CONTROL || tok->type == WF_TOKEN_UNKNOWN || tok->type == WF_TOKEN_USER;
 }
 
 size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *buf, size_t cap)
@@ -446,8 +427,7 @@ static bool puts_space_behind(const wf_tokenizer *t, const int32_t *ids, size_t 
 }
 
 /* Length of the text without the spaces that tokenisation added; also writes the text if buf is not NULL. */
-static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf,
-                     size_t cap)
+static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf, size_t cap)
 {
     size_t len = 0;
     bool prefix = t->add_space_prefix;
@@ -467,13 +447,11 @@ static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsign
     return len;
 }
 
-weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
-                          char **text, size_t *len)
+weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= t->n_tokens)
-            return wf_fail(WEFT_ERR_ARG,
-                           "token id %d at position %zu is outside of the vocabulary of %u tokens",
+            return wf_fail(WEFT_ERR_ARG, "token id %d at position %zu is outside of the vocabulary of %u tokens",
                            ids[i], i, t->n_tokens);
     size_t need = decode(t, ids, n, flags, NULL, 0);
     char *buf = wf_calloc(need + 2, 1); /* one for a space that is dropped, one for the NUL */
@@ -486,40 +464,22 @@ weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, u
 
 /* ---- properties ------------------------------------------------------------------------------ */
 
-bool wf_token_is_eog(const wf_tokenizer *t, int32_t id)
-{
-    return id >= 0 && (uint32_t)id < t->n_tokens && t->eog[id];
-}
+bool wf_token_is_eog(const wf_tokenizer *t, int32_t id) { return id >= 0 && (uint32_t)id < t->n_tokens && t->eog[id]; }
 
 bool wf_token_is_control(const wf_tokenizer *t, int32_t id)
 {
     return id >= 0 && (uint32_t)id < t->n_tokens && t->tokens[id].type == WF_TOKEN_CONTROL;
 }
 
-int32_t wf_token_bos(const wf_tokenizer *t)
-{
-    return t->bos;
-}
+int32_t wf_token_bos(const wf_tokenizer *t) { return t->bos; }
 
-int32_t wf_token_eos(const wf_tokenizer *t)
-{
-    return t->eos;
-}
+int32_t wf_token_eos(const wf_tokenizer *t) { return t->eos; }
 
-bool wf_token_adds_bos(const wf_tokenizer *t)
-{
-    return t->add_bos;
-}
+bool wf_token_adds_bos(const wf_tokenizer *t) { return t->add_bos; }
 
-bool wf_token_adds_space(const wf_tokenizer *t)
-{
-    return t->add_space_prefix;
-}
+bool wf_token_adds_space(const wf_tokenizer *t) { return t->add_space_prefix; }
 
-uint32_t wf_token_count(const wf_tokenizer *t)
-{
-    return t->n_tokens;
-}
+uint32_t wf_token_count(const wf_tokenizer *t) { return t->n_tokens; }
 
 uint32_t wf_token_longest(const wf_tokenizer *t)
 {

@@ -18,24 +18,20 @@ typedef struct reader {
 static weft_status take_token(void *user, uint64_t i, wf_str s)
 {
     reader *r = user;
-    if (s.len > UINT32_MAX)
-        return wf_fail(WEFT_ERR_FORMAT, KEY "tokens: entry %u is too long", (unsigned)i);
-    r->tokens[i] =
-        (wf_vocab_token){.text = s.data, .len = (uint32_t)s.len, .type = WF_TOKEN_NORMAL};
+    if (s.len > UINT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "tokens: entry %u is too long", (unsigned)i);
+    r->tokens[i] = (wf_vocab_token){.text = s.data, .len = (uint32_t)s.len, .type = WF_TOKEN_NORMAL};
     return WEFT_OK;
 }
 
 static weft_status take_merge(void *user, uint64_t i, wf_str s)
 {
     reader *r = user;
-    if (s.len > UINT32_MAX)
-        return wf_fail(WEFT_ERR_FORMAT, KEY "merges: entry %u is too long", (unsigned)i);
+    if (s.len > UINT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "merges: entry %u is too long", (unsigned)i);
     r->merges[i] = (wf_vocab_merge){s.data, (uint32_t)s.len, 0};
     return WEFT_OK;
 }
 
-static weft_status read_name(const wf_gguf *g, const char *key, bool required, char *buf,
-                             size_t cap)
+static weft_status read_name(const wf_gguf *g, const char *key, bool required, char *buf, size_t cap)
 {
     wf_str s = {"", 0};
     WF_TRY(wf_gguf_str(g, key, required, &s));
@@ -50,8 +46,7 @@ static weft_status read_tokens(reader *r)
 {
     uint64_t n = 0;
     WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, &n, NULL, NULL));
-    if (!n || n > INT32_MAX)
-        return wf_fail(WEFT_ERR_FORMAT, KEY "tokens has %llu entries", (unsigned long long)n);
+    if (!n || n > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "tokens has %llu entries", (unsigned long long)n);
     if (!(r->tokens = wf_calloc(n, sizeof *r->tokens))) return WEFT_ERR_NOMEM;
     WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, NULL, take_token, r));
     r->src.tokens = r->tokens;
@@ -63,8 +58,7 @@ static weft_status read_merges(reader *r)
 {
     uint64_t n = 0;
     WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, &n, NULL, NULL));
-    if (n > INT32_MAX)
-        return wf_fail(WEFT_ERR_FORMAT, KEY "merges has %llu entries", (unsigned long long)n);
+    if (n > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "merges has %llu entries", (unsigned long long)n);
     if (!(r->merges = wf_calloc(n, sizeof *r->merges))) return WEFT_ERR_NOMEM;
     WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, NULL, take_merge, r));
     r->src.merges = r->merges;
@@ -73,16 +67,14 @@ static weft_status read_merges(reader *r)
 }
 
 /* An array with one number per token; *out NULL: the file has none. */
-static weft_status find_numbers(const reader *r, const char *key, bool floats,
-                                const wf_gguf_kv **out)
+static weft_status find_numbers(const reader *r, const char *key, bool floats, const wf_gguf_kv **out)
 {
     const wf_gguf_kv *kv = *out = wf_gguf_find(r->file, key);
     if (!kv) return WEFT_OK;
     bool real = kv->item == WF_GGUF_F32 || kv->item == WF_GGUF_F64;
     bool text = kv->item == WF_GGUF_STRING || kv->item == WF_GGUF_ARRAY || kv->item == WF_GGUF_BOOL;
     if (kv->type != WF_GGUF_ARRAY || text || (real && !floats))
-        return wf_fail(WEFT_ERR_FORMAT, "%s is not an array of %s", key,
-                       floats ? "numbers" : "integers");
+        return wf_fail(WEFT_ERR_FORMAT, "%s is not an array of %s", key, floats ? "numbers" : "integers");
     if (kv->count < r->src.n_tokens)
         return wf_fail(WEFT_ERR_FORMAT, "%s has %llu entries for the %u of " KEY "tokens", key,
                        (unsigned long long)kv->count, r->src.n_tokens);
@@ -97,8 +89,7 @@ static weft_status read_scores_and_types(reader *r)
     for (uint32_t i = 0; i < r->src.n_tokens; i++) {
         if (scores) r->tokens[i].score = (float)wf_gguf_num_at(scores, i);
         int64_t type = types ? wf_gguf_int_at(types, i) : WF_TOKEN_NORMAL;
-        r->tokens[i].type =
-            type >= WF_TOKEN_NORMAL && type <= WF_TOKEN_BYTE ? (uint8_t)type : WF_TOKEN_NORMAL;
+        r->tokens[i].type = type >= WF_TOKEN_NORMAL && type <= WF_TOKEN_BYTE ? (uint8_t)type : WF_TOKEN_NORMAL;
     }
     return WEFT_OK;
 }
@@ -111,8 +102,7 @@ static weft_status read_id(const reader *r, const char *key, int32_t fallback, i
     WF_TRY(wf_gguf_u32(r->file, key, false, &id));
     if (id == UINT32_MAX) return WEFT_OK; /* absent, or written as -1: none */
     if (id >= r->src.n_tokens)
-        return wf_fail(WEFT_ERR_FORMAT, "%s is %u, outside of the vocabulary of %u tokens", key, id,
-                       r->src.n_tokens);
+        return wf_fail(WEFT_ERR_FORMAT, "%s is %u, outside of the vocabulary of %u tokens", key, id, r->src.n_tokens);
     *out = (int32_t)id;
     return WEFT_OK;
 }
