@@ -14,9 +14,8 @@ static wf_slice held(const wf_channels *c) { return (wf_slice){c->held.data, c->
 
 static void drop(wf_channels *c, size_t n)
 {
-    c->held.len -= n;
     c->search = 0;
-    memmove(c->held.data, c->held.data + n, c->held.len);
+    wf_held_drop(&c->held, n);
 }
 
 /* The first of these markers from c->search on, which moves there; else to where one may begin, or the end. */
@@ -51,7 +50,7 @@ static void begin(wf_channels *c, wf_slice header)
     wf_slice to = word_behind(header, "to="), channel = word_behind(header, "<|channel|>");
     bool call = c->calls && to.n > sizeof prefix - 1 && to.n < sizeof c->name &&
                 !memcmp(to.p, prefix, sizeof prefix - 1);
-    bool thought = c->thoughts && channel.n == 8 && !memcmp(channel.p, "analysis", 8);
+    bool thought = c->thoughts && wf_slice_is(channel, "analysis");
     if (call) wf_copy(c->name, to.n - sizeof prefix + 2, to.p + sizeof prefix - 1);
     c->sort = call ? WF_CALL_OF : thought ? WF_THOUGHT : WF_TO_USER;
     c->state = WF_BODY;
@@ -82,8 +81,8 @@ static bool read_header(wf_channels *c)
         return true;
     }
     if (good == WF_PARTLY || (good == WF_YES && c->search <= MAX_HEADER)) return false;
-    begin(c, (wf_slice){
-                 "", 0}); /* none: text for the user, with its first marker, which else would begin this header again */
+    /* none: text for the user, with its first marker, which else would begin this header again */
+    begin(c, (wf_slice){"", 0});
     c->search = good == WF_YES ? wf_skip_blanks(held(c), 0) + 1 : 0;
     return true;
 }

@@ -3,6 +3,33 @@
 
 #include <string.h>
 
+#define PIECE 4096
+
+bool wf_slice_is(wf_slice s, const char *word) { return s.n == strlen(word) && !memcmp(s.p, word, s.n); }
+
+void wf_held_drop(wf_text *held, size_t n)
+{
+    held->len -= n;
+    if (n) memmove(held->data, held->data + n, held->len);
+}
+
+bool wf_held_add(wf_text *held, const char **text, size_t *len)
+{
+    size_t n = WF_MIN(*len, (size_t)PIECE);
+    if (!n || held->failed) return false;
+    wf_text_add(held, *text, n);
+    *text += n, *len -= n;
+    return !held->failed;
+}
+
+void wf_list_name(char *list, size_t cap, const char *name)
+{
+    size_t n = strlen(list);
+    wf_copy(list + n, cap - n, n ? ", " : "");
+    n += strlen(list + n);
+    wf_copy(list + n, cap - n, name);
+}
+
 bool wf_is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 size_t wf_skip_blanks(wf_slice text, size_t at)

@@ -9,6 +9,14 @@
 
 enum wf_found { WF_NO, WF_PARTLY, WF_YES };
 
+bool wf_slice_is(wf_slice s, const char *word);
+/* Drops the first n bytes. */
+void wf_held_drop(wf_text *held, size_t n);
+/* Moves some of a text to what is held: not all at once, since what is held is moved often. false: nothing is left, or
+ * held has failed. */
+bool wf_held_add(wf_text *held, const char **text, size_t *len);
+/* Adds a name to a list of them with commas. */
+void wf_list_name(char *list, size_t cap, const char *name);
 bool wf_is_blank(char c);
 /* The first place from `at` on that is not white space, or the end. */
 size_t wf_skip_blanks(wf_slice text, size_t at);

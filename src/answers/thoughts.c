@@ -6,48 +6,28 @@
 
 #include <string.h>
 
-#define PIECE       4096
 #define LAST_TOKENS 16 /* of a prompt, which may have what opens thoughts, and white space */
 
 /* The first row whose sign a template has. */
 static const wf_thought_kind kinds[] = {
     {.name = "openai_gptoss", .sign = "<|channel|>analysis", .channels = true},
     {.name = "mistral", .sign = "[THINK]", .open = "[THINK]", .close = "[/THINK]"},
-    {.name = "cohere",
-     .sign = "<|START_THINKING|>",
-     .open = "<|START_THINKING|>",
-     .close = "<|END_THINKING|>",
+    {.name = "cohere", .sign = "<|START_THINKING|>", .open = "<|START_THINKING|>", .close = "<|END_THINKING|>",
      .frames = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
-    {.name = "apriel",
-     .sign = "[BEGIN FINAL RESPONSE]",
-     .open = "Here are my reasoning steps:",
+    {.name = "apriel", .sign = "[BEGIN FINAL RESPONSE]", .open = "Here are my reasoning steps:",
      .close = "[BEGIN FINAL RESPONSE]"},
-    {.name = "apertus",
-     .sign = "<|inner_prefix|>",
-     .open = "<|inner_prefix|>",
-     .close = "<|inner_suffix|>",
+    {.name = "apertus", .sign = "<|inner_prefix|>", .open = "<|inner_prefix|>", .close = "<|inner_suffix|>",
      .until = "<|tools_prefix|>"},
     {.name = "gemma4", .sign = "<|channel>thought", .open = "<|channel>thought", .close = "<channel|>"},
-    {.name = "minimax_m3",
-     .sign = "</mm:think>",
-     .open = "<mm:think>",
-     .close = "</mm:think>",
-     .frames = {"</mm:think>"}}, /* also before no thoughts */
+    /* its frame also stands before no thoughts */
+    {.name = "minimax_m3", .sign = "</mm:think>", .open = "<mm:think>", .close = "</mm:think>",
+     .frames = {"</mm:think>"}},
     {.name = "hy_v3", .sign = ":opensource", .open = "<think:opensource>", .close = "</think:opensource>"},
-    {.name = "kimi_k3",
-     .sign = "<|open|>",
-     .open = "<|open|>think<|sep|>",
-     .close = "<|close|>think<|sep|>",
+    {.name = "kimi_k3", .sign = "<|open|>", .open = "<|open|>think<|sep|>", .close = "<|close|>think<|sep|>",
      .frames = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"}},
-    {.name = "muse_glimmer",
-     .sign = "to=self<|message|>",
-     .open = "to=self<|message|>",
-     .close = "<|eom|>",
+    {.name = "muse_glimmer", .sign = "to=self<|message|>", .open = "to=self<|message|>", .close = "<|eom|>",
      .frames = {"<|start|>assistant", " to=*<|message|>", "<|eom|>", "<|eot|>"}},
-    {.name = "solar_open",
-     .sign = "<|begin|>assistant<|think|>",
-     .open = "<|think|>",
-     .close = "<|end|>",
+    {.name = "solar_open", .sign = "<|begin|>assistant<|think|>", .open = "<|think|>", .close = "<|end|>",
      .frames = {"<|begin|>assistant", "<|content|>", "<|end|>"}},
     {.name = "functionary_v3", .sign = ">>>all", .begins = ">>>", .frames = {">>>all\n"}},
     {.name = "deepseek_r1", .sign = "</think>", .open = "<think>", .close = "</think>"},
@@ -63,12 +43,7 @@ const wf_thought_kind *wf_thought_kind_named(const char *name)
 void wf_thought_kinds_list(char *out, size_t cap)
 {
     *out = 0;
-    for (size_t i = 0; i < WF_LEN(kinds); i++) {
-        size_t n = strlen(out);
-        wf_copy(out + n, cap - n, i ? ", " : "");
-        n = strlen(out);
-        wf_copy(out + n, cap - n, kinds[i].name);
-    }
+    for (size_t i = 0; i < WF_LEN(kinds); i++) wf_list_name(out, cap, kinds[i].name);
 }
 
 const wf_thought_kind *wf_thought_kind_of(const char *chat_template)
@@ -101,17 +76,11 @@ void wf_thoughts_show(const wf_thought_kind *k, const struct weft_model *m, wf_s
 
 static wf_slice held(const wf_thoughts *t) { return (wf_slice){t->held.data, t->held.len}; }
 
-static void drop(wf_thoughts *t, size_t n)
-{
-    t->held.len -= n;
-    memmove(t->held.data, t->held.data + n, t->held.len);
-}
-
 /* n bytes of what is held, to where they belong. */
 static void release(wf_thoughts *t, size_t n, const wf_call_out *out)
 {
     if (n) (t->state == WF_INSIDE ? out->thought : out->text)(out->user, t->held.data, n);
-    if (n) drop(t, n);
+    wf_held_drop(&t->held, n);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------------------- */
@@ -156,7 +125,7 @@ static bool answer(wf_thoughts *t, const wf_call_out *out)
         if (f == WF_PARTLY) break;
     }
     if (f == WF_NO && at > from) out->text(out->user, t->held.data + from, at - from), from = at;
-    drop(t, from);
+    wf_held_drop(&t->held, from);
     if (thoughts) t->state = WF_INSIDE, t->any = false;
     return thoughts;
 }
@@ -171,7 +140,7 @@ static bool before(wf_thoughts *t, const wf_call_out *out)
     (void)out;
     if (f == WF_PARTLY) return false;
     t->state = f == WF_YES || t->inside ? WF_INSIDE : WF_ANSWER;
-    drop(t, at);
+    wf_held_drop(&t->held, at);
     return true;
 }
 
@@ -187,13 +156,13 @@ static bool inside(wf_thoughts *t, const wf_call_out *out)
 {
     size_t at = 0, end, len = 0;
     enum wf_found f = WF_NO;
-    if (!t->any) drop(t, wf_skip_blanks(held(t), 0));
+    if (!t->any) wf_held_drop(&t->held, wf_skip_blanks(held(t), 0));
     while (at < t->held.len && (f = ends(t, at, &len)) == WF_NO) at++;
     for (end = at; end && at - end < WF_MAX_BLANKS && wf_is_blank(t->held.data[end - 1]);) end--;
     t->any |= end > 0;
     release(t, end, out);
     if (f != WF_YES) return false;
-    drop(t, at - end + len);
+    wf_held_drop(&t->held, at - end + len);
     t->state = WF_BEHIND;
     return true;
 }
@@ -201,28 +170,21 @@ static bool inside(wf_thoughts *t, const wf_call_out *out)
 static bool behind(wf_thoughts *t, const wf_call_out *out)
 {
     (void)out;
-    drop(t, wf_skip_blanks(held(t), 0));
+    wf_held_drop(&t->held, wf_skip_blanks(held(t), 0));
     if (t->held.len) t->state = WF_ANSWER;
     return t->held.len;
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------------------- */
 
-static void run(wf_thoughts *t, const wf_call_out *out)
+bool wf_thoughts_feed(wf_thoughts *t, const char *text, size_t len, const wf_call_out *out)
 {
     static bool (*const steps[])(wf_thoughts *, const wf_call_out *) = {
         [WF_BEFORE] = before, [WF_INSIDE] = inside, [WF_BEHIND] = behind, [WF_ANSWER] = answer};
-    while (steps[t->state](t, out)) {}
-}
-
-bool wf_thoughts_feed(wf_thoughts *t, const char *text, size_t len, const wf_call_out *out)
-{
     if (!t->begun && t->kind->begins) wf_text_add(&t->held, t->kind->begins, t->put_in = strlen(t->kind->begins));
     t->begun = true;
-    for (size_t n; len && !t->held.failed; text += n, len -= n) {
-        n = WF_MIN(len, (size_t)PIECE); /* what is held is moved often */
-        wf_text_add(&t->held, text, n);
-        if (!t->held.failed) run(t, out);
+    while (wf_held_add(&t->held, &text, &len)) {
+        while (steps[t->state](t, out)) {}
     }
     return !t->held.failed;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define MAX_NAME  256 /* bytes until behind_name */
-#define PIECE     4096
 #define MAX_TRIES 8   /* times that the end of an answer is looked through again */
 #define MAX_ENDS  64  /* what closes a call may stand in its strings so often */
 
@@ -49,12 +48,6 @@ unsigned wf_calls_count(const wf_calls *c) { return c->n_calls; }
 
 static wf_slice held(const wf_calls *c) { return (wf_slice){c->held.data, c->held.len}; }
 
-static void drop(wf_calls *c, size_t n)
-{
-    c->held.len -= n;
-    memmove(c->held.data, c->held.data + n, c->held.len);
-}
-
 /* Gives out the first n bytes as text; blanks between a call and what follows go with the call. */
 static void release(wf_calls *c, size_t n, const wf_call_out *out)
 {
@@ -65,7 +58,7 @@ static void release(wf_calls *c, size_t n, const wf_call_out *out)
         c->after = false;
     }
     for (size_t i = 0; i < n && !c->begun; i++) c->begun = !wf_is_blank(c->held.data[i]);
-    drop(c, n);
+    wf_held_drop(&c->held, n);
 }
 
 /* ---- text ------------------------------------------------------------------------------------------------ */
@@ -161,7 +154,7 @@ static bool read_head(wf_calls *c, const wf_call_out *out)
 {
     size_t at = c->call;
     if (c->after && c->kind->wrap[1] && wf_look(held(c), at, c->kind->wrap[1]) == WF_YES) { /* behind all calls */
-        drop(c, at + strlen(c->kind->wrap[1]));
+        wf_held_drop(&c->held, at + strlen(c->kind->wrap[1]));
         c->state = TEXT;
         return true;
     }
@@ -189,12 +182,10 @@ static bool read_body(wf_calls *c, const wf_call_out *out)
 
 /* ---- a whole call ---------------------------------------------------------------------------------------- */
 
-static bool is(wf_slice s, const char *word) { return s.n == strlen(word) && !memcmp(s.p, word, s.n); }
-
 static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
 {
     static const char none[] = "{}";
-    if (!arguments->n || is(*arguments, "null")) *arguments = (wf_slice){none, 2};
+    if (!arguments->n || wf_slice_is(*arguments, "null")) *arguments = (wf_slice){none, 2};
     return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) &&
            (!(c->kind->bare || c->kind->only_tools) || wf_tool_strings(c->types, name));
 }
@@ -217,8 +208,8 @@ static bool read_object(const wf_calls *c, wf_slice object, wf_slice *name, wf_s
     if (object.p[0] != '{') return false;
     for (const char *at = object.p + 1; wf_json_next(&at, object.p + object.n, &key, &value);) {
         bool string = value.p[0] == '"';
-        if ((is(key, "name") || is(key, "tool_name")) && string) *name = (wf_slice){value.p + 1, value.n - 2};
-        if (is(key, "arguments") || is(key, "parameters")) *arguments = value;
+        if ((wf_slice_is(key, "name") || wf_slice_is(key, "tool_name")) && string) *name = (wf_slice){value.p + 1, value.n - 2};
+        if (wf_slice_is(key, "arguments") || wf_slice_is(key, "parameters")) *arguments = value;
     }
     return check_call(c, *name, arguments);
 }
@@ -279,7 +270,7 @@ static bool taken(wf_calls *c, unsigned n, size_t end)
     c->n_calls += n;
     c->begun = c->after = true;
     c->state = TEXT;
-    drop(c, end);
+    wf_held_drop(&c->held, end);
     return true;
 }
 
@@ -385,19 +376,15 @@ static bool end_form(wf_calls *c, const wf_call_out *out)
 
 static void run(wf_calls *c, const wf_call_out *out)
 {
-    static bool (*const steps[])(wf_calls *,
-                                 const wf_call_out *) = {[TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body,
-                                                         [TAIL] = read_tail, [TAGS] = read_tags, [FORM] = read_form};
+    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {
+        [TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body,
+        [TAIL] = read_tail, [TAGS] = read_tags, [FORM] = read_form};
     while (steps[c->state](c, out)) {}
 }
 
 bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out *out)
 {
-    for (size_t n; len && !c->held.failed; text += n, len -= n) {
-        n = WF_MIN(len, (size_t)PIECE); /* what is held is moved often */
-        wf_text_add(&c->held, text, n);
-        if (!c->held.failed) run(c, out);
-    }
+    while (wf_held_add(&c->held, &text, &len)) run(c, out);
     return !c->held.failed;
 }
 

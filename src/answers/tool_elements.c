@@ -38,9 +38,7 @@ static bool name(reader *r, const wf_text *types, const char *behind)
     wf_slice s = up_to(r, behind);
     if (!s.p || !wf_tool_name_good(s.p, s.n)) return false;
     r->strings = wf_tool_strings(types, s);
-    put(r, "{\"name\": ");
-    wf_json_put_string(r->out, s.p, s.n);
-    put(r, ", \"arguments\": ");
+    wf_json_print(r->out, "{'name': %.*s, 'arguments': ", (int)s.n, s.p);
     return true;
 }
 
@@ -85,10 +83,7 @@ static bool content(reader *r, const path *p)
 static bool element(reader *r, const path *p, bool list, wf_slice tag)
 {
     path inner = within(p, tag);
-    if (!list) {
-        wf_json_put_string(r->out, tag.p, tag.n);
-        put(r, ": ");
-    }
+    if (!list) wf_json_print(r->out, "%.*s: ", (int)tag.n, tag.p);
     if (!content(r, &inner) || !pass(r, MARK "</")) return false;
     wf_slice end = up_to(r, ">");
     return end.p && end.n == tag.n && !memcmp(end.p, tag.p, tag.n);
@@ -103,7 +98,7 @@ static bool elements(reader *r, const path *p, bool top)
     for (; at_tag(r); any = true) {
         pass(r, MARK "<");
         wf_slice tag = up_to(r, ">");
-        bool item = !top && tag.n == 4 && !memcmp(tag.p, "item", 4);
+        bool item = !top && wf_slice_is(tag, "item");
         if (!tag.n || tag.n > WF_TOOL_PATH_MAX || (list && !item) || (top && ++n > WF_MAX_PARAMETERS)) return false;
         if (!any) list = item;
         put(r, any ? ", " : list ? "[" : "{");
@@ -148,7 +143,7 @@ static bool argument(reader *r)
     if (!text.p || !key.n) return false;
     put_key(r, key);
     put(r, ": ");
-    wf_tag_value(text, type.n == 6 && !memcmp(type.p, "string", 6), r->out);
+    wf_tag_value(text, wf_slice_is(type, "string"), r->out);
     return true;
 }
 

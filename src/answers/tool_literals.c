@@ -171,33 +171,23 @@ static bool bare_key(reader *r)
     return end > from && r->at < r->in.n && r->in.p[r->at] == ':';
 }
 
-/* Behind its bracket. */
-static bool dictionary(reader *r)
+/* Up to the bracket that closes what one begins to read; a comma may stand before it. */
+static bool elements(reader *r, char close, bool (*one)(reader *))
 {
-    put(r, "{");
-    for (bool any = false; !pass(r, '}'); any = true) {
-        if (any && !pass(r, ',')) return false;
-        if (any && pass(r, '}')) break; /* a last comma */
-        if (any) put(r, ", ");
-        if (!(is_string(r) ? string(r) : r->gemma && bare_key(r)) || !pass(r, ':')) return false;
-        put(r, ": ");
-        if (!value(r)) return false;
-    }
-    put(r, "}");
-    return true;
-}
-
-static bool list(reader *r, char close)
-{
-    put(r, "[");
     for (bool any = false; !pass(r, close); any = true) {
         if (any && !pass(r, ',')) return false;
         if (any && pass(r, close)) break;
         if (any) put(r, ", ");
-        if (!value(r)) return false;
+        if (!one(r)) return false;
     }
-    put(r, "]");
     return true;
+}
+
+static bool member(reader *r)
+{
+    if (!(is_string(r) ? string(r) : r->gemma && bare_key(r)) || !pass(r, ':')) return false;
+    put(r, ": ");
+    return value(r);
 }
 
 /* A number, or a word of Python's or of JSON's. */
@@ -209,7 +199,7 @@ static bool word(reader *r)
     while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr(",)]}", r->in.p[r->at])) r->at++;
     size_t n = r->at - from;
     for (size_t i = 0; i < WF_LEN(words); i++)
-        if (n == strlen(words[i][0]) && !memcmp(r->in.p + from, words[i][0], n)) return put(r, words[i][1]), true;
+        if (wf_slice_is((wf_slice){r->in.p + from, n}, words[i][0])) return put(r, words[i][1]), true;
     if (!wf_json_whole(r->in.p + from, n)) return false;
     wf_text_add(r->out, r->in.p + from, n);
     return true;
@@ -222,9 +212,11 @@ static bool value(reader *r)
     if (c != '{' && c != '[' && c != '(') return c && word(r);
     if (++r->depth > MAX_DEPTH || (r->gemma && c == '(')) return false;
     r->at++;
-    bool good = c == '{' ? dictionary(r) : list(r, c == '[' ? ']' : ')');
+    put(r, c == '{' ? "{" : "[");
+    if (!(c == '{' ? elements(r, '}', member) : elements(r, c == '[' ? ']' : ')', value))) return false;
+    put(r, c == '{' ? "}" : "]");
     r->depth--;
-    return good;
+    return true;
 }
 
 bool wf_python_json(wf_slice literal, wf_text *out)
@@ -243,10 +235,16 @@ static bool name(reader *r)
 {
     size_t from = (peek(r), r->at);
     while (r->at < r->in.n && wf_tool_name_good(r->in.p + from, r->at + 1 - from)) r->at++;
-    put(r, "{\"name\": ");
-    wf_json_put_string(r->out, r->in.p + from, r->at - from);
-    put(r, ", \"arguments\": ");
+    wf_json_print(r->out, "{'name': %.*s, 'arguments': ", (int)(r->at - from), r->in.p + from);
     return r->at > from;
+}
+
+static bool python_argument(reader *r)
+{
+    size_t from = (peek(r), r->at);
+    while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr("=,()[]{}'\"", r->in.p[r->at])) r->at++;
+    wf_json_print(r->out, "%.*s: ", (int)(r->at - from), r->in.p + from);
+    return r->at > from && pass(r, '=') && value(r);
 }
 
 /* f(a=1, b='x') */
@@ -254,39 +252,8 @@ static bool python_call(reader *r)
 {
     if (!name(r) || !pass(r, '(')) return false;
     put(r, "{");
-    for (bool any = false; !pass(r, ')'); any = true) {
-        if (any && !pass(r, ',')) return false;
-        if (any && pass(r, ')')) break;
-        if (any) put(r, ", ");
-        size_t from = (peek(r), r->at);
-        while (r->at < r->in.n && !wf_is_blank(r->in.p[r->at]) && !strchr("=,()[]{}'\"", r->in.p[r->at])) r->at++;
-        wf_json_put_string(r->out, r->in.p + from, r->at - from);
-        if (r->at == from || !pass(r, '=')) return false;
-        put(r, ": ");
-        if (!value(r)) return false;
-    }
+    if (!elements(r, ')', python_argument)) return false;
     put(r, "}}");
-    return true;
-}
-
-static bool python_calls(reader *r)
-{
-    if (!pass(r, '[')) return false;
-    put(r, "[");
-    for (bool any = false; !pass(r, ']'); any = true) {
-        if (any && !pass(r, ',')) return false;
-        if (any && pass(r, ']')) break;
-        if (any) put(r, ", ");
-        if (!python_call(r)) return false;
-    }
-    put(r, "]");
-    return true;
-}
-
-static bool gemma_call(reader *r)
-{
-    if (!name(r) || peek(r) != '{' || !value(r)) return false;
-    put(r, "}");
     return true;
 }
 
@@ -297,7 +264,9 @@ enum wf_found wf_form_python(wf_slice call, const wf_text *types, wf_text *json)
     (void)types;
     if (wf_json_whole(text.p, text.n))
         return wf_text_add(json, text.p, text.n), WF_YES; /* these models may be told to write JSON */
-    bool good = python_calls(&r);
+    put(&r, "[");
+    bool good = pass(&r, '[') && elements(&r, ']', python_call);
+    put(&r, "]");
     return wf_form_found(call, r.at, good);
 }
 
@@ -305,6 +274,7 @@ enum wf_found wf_form_gemma(wf_slice call, const wf_text *types, wf_text *json)
 {
     reader r = {.in = call, .gemma = true, .out = json};
     (void)types;
-    bool good = gemma_call(&r);
+    bool good = name(&r) && peek(&r) == '{' && value(&r);
+    put(&r, "}");
     return wf_form_found(call, r.at, good);
 }

@@ -27,8 +27,7 @@ static enum wf_found pass_type(const wf_tags *t, wf_slice text, size_t *at, wf_t
     while (p < text.n && p - *at <= MAX_TYPE && text.p[p] >= 'a' && text.p[p] <= 'z') p++;
     if (p == text.n) return WF_PARTLY;
     if (p == *at || p - *at > MAX_TYPE) return WF_NO;
-    bool string = p - *at == strlen(t->string) && !memcmp(text.p + *at, t->string, p - *at);
-    out->type = string ? WF_TAG_STRING : WF_TAG_JSON;
+    out->type = wf_slice_is((wf_slice){text.p + *at, p - *at}, t->string) ? WF_TAG_STRING : WF_TAG_JSON;
     *at = p;
     return WF_YES;
 }
@@ -125,14 +124,10 @@ static wf_slice trim_lines(wf_slice s)
 /* As JSON, also where Python's words and lists stand for its own; else as a string. */
 static void put_value(wf_text *out, wf_slice value)
 {
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     wf_slice bare = trim(value);
-    for (size_t i = 0; i < WF_LEN(words); i++)
-        if (same(bare, (wf_slice){words[i][0], strlen(words[i][0])}))
-            bare = (wf_slice){words[i][1], strlen(words[i][1])};
-    bool bracket = bare.n && (*bare.p == '[' || *bare.p == '{');
+    bool python = bare.n && *bare.p && strchr("[{TFN", *bare.p);
     if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
-    else if (!bracket || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);
+    else if (!python || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);
 }
 
 void wf_tag_value(wf_slice value, bool string, wf_text *out)
@@ -161,8 +156,7 @@ void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slic
         if (comes_again(text, s, i)) continue;
         if (t->lines && !p->raw) value = trim_lines(value);
         if (out->len > 1) wf_text_add(out, ", ", 2);
-        wf_json_put_string(out, name.p, name.n);
-        wf_text_add(out, ": ", 2);
+        wf_json_print(out, "%.*s: ", (int)name.n, name.p);
         wf_tag_value(value, p->type == WF_TAG_STRING || (p->type == WF_TAG_UNTYPED && wf_tool_string_in(strings, name)),
                      out);
     }

@@ -1,6 +1,7 @@
 /* tool_types: see the header. Parameters whose schema does not say that they are strings are left to what the model
  * writes. */
 #include "answers/tool_types.h"
+#include "answers/markers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,14 +103,12 @@ void wf_tool_types_add(wf_text *types, const wf_json *tools)
     WF_JSON_EACH(one, tools) add_tool(types, wf_json_get(one, "function"));
 }
 
-static bool same(wf_slice a, const char *word) { return a.n == strlen(word) && !memcmp(a.p, word, a.n); }
-
 const char *wf_tool_strings(const wf_text *types, wf_slice tool)
 {
     size_t at = 0;
     while (!types->failed && at < types->len) {
         const char *name = types->data + at, *size = name + strlen(name) + 1, *strings = size + SIZE_BYTES;
-        if (same(tool, name)) return strings;
+        if (wf_slice_is(tool, name)) return strings;
         at = (size_t)(strings - types->data) + strtoul(size, NULL, 16);
     }
     return NULL;
@@ -118,7 +117,7 @@ const char *wf_tool_strings(const wf_text *types, wf_slice tool)
 bool wf_tool_string_in(const char *strings, wf_slice parameter)
 {
     for (; strings && *strings; strings += strlen(strings) + 1)
-        if (same(parameter, strings)) return true;
+        if (wf_slice_is(parameter, strings)) return true;
     return false;
 }
 
