@@ -207,8 +207,8 @@ static bool read_object(const wf_calls *c, wf_slice object, wf_slice *name, wf_s
     *name = *arguments = (wf_slice){0};
     if (object.p[0] != '{') return false;
     for (const char *at = object.p + 1; wf_json_next(&at, object.p + object.n, &key, &value);) {
-        bool string = value.p[0] == '"';
-        if ((wf_slice_is(key, "name") || wf_slice_is(key, "tool_name")) && string) *name = (wf_slice){value.p + 1, value.n - 2};
+        bool names = wf_slice_is(key, "name") || wf_slice_is(key, "tool_name");
+        if (names && value.p[0] == '"') *name = (wf_slice){value.p + 1, value.n - 2};
         if (wf_slice_is(key, "arguments") || wf_slice_is(key, "parameters")) *arguments = value;
     }
     return check_call(c, *name, arguments);

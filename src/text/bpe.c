@@ -100,9 +100,11 @@ weft_status wf_bpe_merges(wf_tokenizer *t, const wf_vocab_src *src)
 
 static weft_status bpe_init(wf_tokenizer *t, const wf_vocab_src *src)
 {
-    WF_TRY(wf_pre_open(src->pre ? src->pre : "", &t->pre));
-    t->ignore_merges = src->ignore_merges < 0 ? wf_pre_ignores_merges(t->pre) : src->ignore_merges;
-    if (src->add_bos < 0 && t->bos >= 0) t->add_bos = wf_pre_adds_bos(t->pre);
+    const wf_pre *pre;
+    WF_TRY(wf_pre_find(src->pre ? src->pre : "", &pre));
+    WF_TRY(wf_pre_steps(pre, &t->pre));
+    t->ignore_merges = src->ignore_merges < 0 ? pre->ignore_merges : src->ignore_merges;
+    if (src->add_bos < 0 && t->bos >= 0) t->add_bos = pre->add_bos;
     wf_bpe_bytes(t);
     return wf_bpe_merges(t, src);
 }
@@ -151,13 +153,13 @@ static weft_status bpe_encode(const wf_tokenizer *t, const char *text, size_t le
         memcpy(spaced + 1, text, len++);
         text = spaced;
     }
-    wf_ends ends = {0};
+    wf_pieces words;
     wf_merger m = {.tok = t, .pair = wf_bpe_pair_of};
-    weft_status s = wf_pre_split(t->pre, text, len, &ends);
-    for (size_t i = 0, start = 0; !s && i < ends.n; start = ends.v[i++])
-        s = encode_word(&m, text + start, ends.v[i] - start, out);
+    weft_status s = wf_pretokenise(&t->pre, text, len, 0, &words);
+    for (size_t i = 0; !s && i < words.n; i++)
+        s = encode_word(&m, words.text.data + words.v[i].begin, words.v[i].end - words.v[i].begin, out);
     wf_merger_free(&m);
-    free(ends.v);
+    wf_pieces_free(&words);
     free(spaced);
     return s;
 }

@@ -19,28 +19,22 @@ typedef struct wf_ids {
     size_t n, cap;
 } wf_ids;
 
-typedef struct wf_ends { /* end offsets of consecutive pieces; the first piece starts at 0 */
-    uint32_t *v;
-    size_t n, cap;
-    size_t n_steps; /* for wf_stop_asked */
-} wf_ends;
-
 weft_status wf_ids_push(wf_ids *, int32_t id);
-weft_status wf_ends_push(wf_ends *, size_t end);
 
-/* ---- pre-tokenizer: splits text by patterns (pretokenize.c) ---------------------------------- */
+/* ---- pre-tokenizers of GGUF, which split text by patterns (pretokenize.c) ---------------------- */
 
-typedef struct wf_pre wf_pre;
+typedef struct wf_pre {
+    const char *name; /* tokenizer.ggml.pre */
+    const char *const *patterns; /* NULL behind the last one */
+    bool ignore_merges, add_bos; /* as models of that name require */
+} wf_pre;
 
-/* name: tokenizer.ggml.pre; "" is "default". Unknown: WEFT_ERR_UNSUPPORTED with the known names. */
-weft_status wf_pre_open(const char *name, wf_pre **out);
-void wf_pre_close(wf_pre *);
-bool wf_pre_ignores_merges(const wf_pre *); /* as models of that name require */
-bool wf_pre_adds_bos(const wf_pre *);
-/* Splits text and appends to ends. Accepts any bytes: invalid UTF-8 counts as control characters. Thread-safe. */
-weft_status wf_pre_split(const wf_pre *, const char *text, size_t len, wf_ends *ends);
-/* i-th name of the table; NULL after the last one. */
-const char *wf_pre_name(size_t i);
+/* The i-th of the table; NULL after the last one. */
+const wf_pre *wf_pre_at(size_t i);
+/* "" is "default". Unknown: WEFT_ERR_UNSUPPORTED with the known names. */
+weft_status wf_pre_find(const char *name, const wf_pre **out);
+/* Adds its steps, which accept any bytes: invalid UTF-8 counts as control characters. */
+weft_status wf_pre_steps(const wf_pre *, wf_steps *out);
 
 /* ---- special tokens found in text (special.c) ------------------------------------------------ */
 
@@ -141,7 +135,7 @@ struct wf_tokenizer {
 
     wf_json_model *json; /* of a tokenizer.json; NULL: a vocabulary of GGUF */
 
-    wf_pre *pre; /* bpe only, from here on */
+    wf_steps pre; /* bpe only, from here on */
     wf_bpe_pair *pairs;
     uint32_t pair_mask;
     uint16_t byte_char[256]; /* the character that stands for a byte in the vocabulary */

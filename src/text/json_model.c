@@ -97,25 +97,22 @@ static void extend(const wf_tokenizer *t, const char *p, size_t len, size_t at, 
 static weft_status push_piece(const wf_tokenizer *t, const char *p, size_t n, wf_ids *out)
 {
     int32_t id = wf_piece_find(t, p, n);
-    if (id >= 0) return wf_ids_push(out, id);
-    if (!has_bytes(t, p, n)) return t->unk < 0 ? WEFT_OK : wf_ids_push(out, t->unk);
-    for (size_t i = 0; i < n; i++) WF_TRY(wf_ids_push(out, t->byte_id[(uint8_t)p[i]]));
-    return WEFT_OK;
+    return id >= 0 ? wf_ids_push(out, id) : wf_fallback(t, p, n, out);
 }
 
 /* The cut, from its end: `start` of each best becomes the end of its piece's successor. Unknown neighbours are one
  * piece. */
 static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, const best *b, wf_ids *out)
 {
-    wf_ends starts = {0};
+    wf_ids starts = {0};
     weft_status s = WEFT_OK;
     for (size_t end = len; end && !s; end = b[end].start) {
         size_t start = b[end].start;
         bool joined = t->unk >= 0 && b[end].unknown && start && b[start].unknown;
-        if (!joined) s = wf_ends_push(&starts, start);
+        if (!joined) s = wf_ids_push(&starts, (int32_t)start);
     }
     for (size_t i = starts.n; i-- > 0 && !s;)
-        s = push_piece(t, p + starts.v[i], (i ? starts.v[i - 1] : len) - starts.v[i], out);
+        s = push_piece(t, p + (uint32_t)starts.v[i], (i ? (uint32_t)starts.v[i - 1] : len) - (uint32_t)starts.v[i], out);
     free(starts.v);
     return s;
 }
@@ -143,7 +140,7 @@ static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t l
     wf_merger m = {.tok = t, .pair = wf_bpe_pair_of};
     weft_status s = wf_pretokenise(&t->json->pretokenizers, text, len, head, &pieces);
     for (size_t i = 0; i < pieces.n && !s; i++) {
-        const char *p = m.text = pieces.text + pieces.v[i].begin;
+        const char *p = m.text = pieces.text.data + pieces.v[i].begin;
         size_t n = pieces.v[i].end - pieces.v[i].begin;
         s = t->json->unigram ? encode_unigram(t, p, n, out) : encode_bpe(&m, p, n, t->ignore_merges, out);
     }

@@ -1,4 +1,4 @@
-/* pretokenize: the table of pre-tokenizers and the splitting itself, by regex.h.
+/* pretokenize: the table of pre-tokenizers.
  *
  * A row lists patterns that apply in sequence: each one splits every piece into its matches and the text between them.
  * A piece is a subject of its own, so look-ahead and `$` see its end. The names are those of tokenizer.ggml.pre;
@@ -10,7 +10,6 @@
 #include "text/internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -92,11 +91,7 @@ static patterns p_bailing = {"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|" WORD 
 static patterns p_seed_coder = {CONTRACTION "|" WORD "|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" NEWLINES "|" SPACES};
 static patterns p_minicpm5 = {"\\p{N}{1,3}", CONTRACTION "|" WORD "|\\p{N}+|" SYMBOLS "|" NEWLINES "|" SPACES};
 
-static const struct wf_pre_row {
-    const char *name;
-    const char *const *patterns;
-    bool ignore_merges, add_bos;
-} rows[] = {
+static const wf_pre rows[] = {
     {"default", p_default},
     {"gpt-2", p_gpt2},
     {"llama-bpe", p_llama3, true, true},
@@ -154,94 +149,29 @@ static const struct wf_pre_row {
     {"chameleon", p_chameleon, false, true},
 };
 
-const char *wf_pre_name(size_t i) { return i < WF_LEN(rows) ? rows[i].name : NULL; }
+const wf_pre *wf_pre_at(size_t i) { return i < WF_LEN(rows) ? &rows[i] : NULL; }
 
-/* ---- compiling ------------------------------------------------------------------------------- */
-
-struct wf_pre {
-    const struct wf_pre_row *row;
-    wf_regex *codes[MAX_PATTERNS];
-    size_t n;
-};
-
-bool wf_pre_ignores_merges(const wf_pre *p) { return p->row->ignore_merges; }
-
-bool wf_pre_adds_bos(const wf_pre *p) { return p->row->add_bos; }
-
-static const struct wf_pre_row *row_find(const char *name)
+weft_status wf_pre_find(const char *name, const wf_pre **out)
 {
     if (!*name) {
         wf_log(WEFT_LOG_WARN, "tokenizer.ggml.pre is missing: splitting text by the 'default' patterns");
         name = "default";
     }
     for (size_t i = 0; i < WF_LEN(rows); i++)
-        if (!strcmp(rows[i].name, name)) return &rows[i];
+        if (!strcmp(rows[i].name, name)) return *out = &rows[i], WEFT_OK;
     char known[768] = "";
     for (size_t i = 0, n = 0; i < WF_LEN(rows) && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", rows[i].name);
-    wf_fail(WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%.64s', a pre-tokenizer that weft does not know; it knows %s",
-            name, known);
-    return NULL;
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "tokenizer.ggml.pre is '%.64s', a pre-tokenizer that weft does not know; it knows %s", name, known);
 }
 
-weft_status wf_pre_open(const char *name, wf_pre **out)
+weft_status wf_pre_steps(const wf_pre *p, wf_steps *out)
 {
-    const struct wf_pre_row *row = row_find(name);
-    if (!row) return WEFT_ERR_UNSUPPORTED;
-    wf_pre *p = wf_calloc(1, sizeof *p);
-    if (!p) return WEFT_ERR_NOMEM;
-    p->row = row;
-    for (; row->patterns[p->n]; p->n++) {
-        weft_status s = wf_regex_open(row->patterns[p->n], &p->codes[p->n]);
-        if (s) return wf_pre_close(p), s;
+    for (const char *const *pattern = p->patterns; *pattern; pattern++) {
+        wf_step step = {.kind = WF_STEP_SPLIT, .split = WF_SPLIT_ISOLATED};
+        WF_TRY(wf_regex_open(*pattern, &step.regex));
+        WF_TRY(wf_steps_add(out, step));
     }
-    *out = p;
     return WEFT_OK;
-}
-
-void wf_pre_close(wf_pre *p)
-{
-    if (!p) return;
-    for (size_t i = 0; i < p->n; i++) wf_regex_close(p->codes[i]);
-    free(p);
-}
-
-/* ---- splitting ------------------------------------------------------------------------------- */
-
-/* Splits text[from, to) into the matches of a pattern and the text between them. */
-static weft_status split_piece(const wf_matcher *m, const wf_regex *code, const char *text,
-                               size_t from, size_t to, wf_ends *out)
-{
-    size_t done = 0, len = to - from;
-    while (done < len) {
-        bool found;
-        size_t start, end;
-        WF_TRY(wf_regex_next(m, code, text + from, len, done, &found, &start, &end));
-        if (!found || end <= start) break;
-        if (start > done) WF_TRY(wf_ends_push(out, from + start));
-        WF_TRY(wf_ends_push(out, from + end));
-        done = end;
-    }
-    return done < len ? wf_ends_push(out, to) : WEFT_OK;
-}
-
-weft_status wf_pre_split(const wf_pre *p, const char *text, size_t len, wf_ends *ends)
-{
-    wf_matcher m = {0};
-    char *clean = wf_regex_subject(text, len);
-    weft_status s = clean ? wf_matcher_open(&m) : WEFT_ERR_NOMEM;
-    if (!s && len) s = wf_ends_push(ends, len);
-    wf_ends next = {0};
-    for (size_t k = 0; !s && k < p->n; k++) {
-        next.n = 0;
-        for (size_t i = 0, from = 0; !s && i < ends->n; from = ends->v[i++])
-            s = split_piece(&m, p->codes[k], clean, from, ends->v[i], &next);
-        wf_ends swap = *ends;
-        *ends = next;
-        next = swap;
-    }
-    free(next.v);
-    free(clean);
-    wf_matcher_close(&m);
-    return s;
 }

@@ -119,11 +119,16 @@ weft_status wf_regex_open_foreign(const char *pattern, wf_regex **out)
 
 /* ---- matching ---------------------------------------------------------------------------------- */
 
-weft_status wf_matcher_open(wf_matcher *m)
+weft_status wf_matcher_open(wf_matcher *m, const wf_regex *r)
 {
+    uint32_t limit = r->foreign ? FOREIGN_STEPS : UINT32_MAX;
+    m->regex = r;
     m->ctx = pcre2_match_context_create(NULL);
     m->data = pcre2_match_data_create(1, NULL);
-    return m->ctx && m->data ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory: a pattern match");
+    if (!m->ctx || !m->data) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a pattern match");
+    pcre2_set_match_limit(m->ctx, limit);
+    pcre2_set_depth_limit(m->ctx, limit);
+    return WEFT_OK;
 }
 
 void wf_matcher_close(wf_matcher *m)
@@ -142,15 +147,13 @@ static weft_status failed(int rc)
                    "splitting text by pattern: %s", why);
 }
 
-weft_status wf_regex_next(const wf_matcher *m, const wf_regex *r, const char *text, size_t len, size_t offset,
-                          bool *found, size_t *start, size_t *end)
+weft_status wf_regex_next(const wf_matcher *m, const char *text, size_t len, size_t offset, bool *found, size_t *start,
+                          size_t *end)
 {
-    uint32_t limit = r->foreign ? FOREIGN_STEPS : UINT32_MAX;
-    pcre2_set_match_limit(m->ctx, limit);
-    pcre2_set_depth_limit(m->ctx, limit);
-    int rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
+    const pcre2_code *code = m->regex->code;
+    int rc = pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter takes its stack from the heap */
-        rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->ctx);
+        rc = pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->ctx);
     *found = rc >= 0;
     if (rc == PCRE2_ERROR_NOMATCH) return WEFT_OK;
     if (rc < 0) return failed(rc);

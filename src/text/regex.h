@@ -14,17 +14,18 @@ weft_status wf_regex_open(const char *pattern, wf_regex **out);
 weft_status wf_regex_open_foreign(const char *pattern, wf_regex **out);
 void wf_regex_close(wf_regex *);
 
-typedef struct wf_matcher { /* what matching needs; one a thread */
+typedef struct wf_matcher { /* of one pattern, and of one thread */
+    const wf_regex *regex;
     void *ctx, *data;
 } wf_matcher;
-weft_status wf_matcher_open(wf_matcher *);
+weft_status wf_matcher_open(wf_matcher *, const wf_regex *);
 void wf_matcher_close(wf_matcher *);
 
 /* A copy of the text for matching, of the same length; any bytes become what PCRE2 accepts. The caller frees it; NULL:
  * no memory. */
 char *wf_regex_subject(const char *text, size_t len);
 /* The next match in a subject from offset on. *found: there is one; it may be empty. */
-weft_status wf_regex_next(const wf_matcher *, const wf_regex *, const char *text, size_t len, size_t offset,
-                          bool *found, size_t *start, size_t *end);
+weft_status wf_regex_next(const wf_matcher *, const char *text, size_t len, size_t offset, bool *found, size_t *start,
+                          size_t *end);
 
 #endif

@@ -84,6 +84,7 @@ int32_t wf_specials_match(const wf_specials *s, const wf_vocab_token *tokens, co
 {
     int32_t best = -1;
     wf_walk w = {0};
+    if (!len || s->first[(uint8_t)*text] == s->first[(uint8_t)*text + 1]) return -1; /* as at most places */
     /* Of equal ones the last counts, as in wf_piece_find. */
     for (int32_t id; (id = wf_specials_next(s, tokens, text, len, &w)) >= 0; best = id) *used = w.depth;
     return best;

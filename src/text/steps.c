@@ -6,6 +6,19 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#define MAX_STEPS 64
+
+weft_status wf_steps_add(wf_steps *s, wf_step step)
+{
+    weft_status st = s->n < MAX_STEPS ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "more than %d steps", MAX_STEPS);
+    if (!st && !wf_grow(&s->v, s->n, &s->cap, sizeof *s->v)) st = WEFT_ERR_NOMEM;
+    if (!st) return s->v[s->n++] = step, WEFT_OK;
+    wf_regex_close(step.regex);
+    free(step.find);
+    free(step.text);
+    return st;
+}
+
 void wf_steps_free(wf_steps *s)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -19,7 +32,8 @@ void wf_steps_free(wf_steps *s)
 
 void wf_pieces_free(wf_pieces *p)
 {
-    free(p->text);
+    free(p->text.data);
+    free(p->subject);
     free(p->v);
     *p = (wf_pieces){0};
 }
@@ -33,21 +47,14 @@ static size_t limit_of(size_t len) { return WF_MIN(len, WF_TEXT_MAX) * 64 + (64u
 static weft_status put(wf_pieces *o, const char *p, size_t n)
 {
     WF_TRY(wf_stop_asked(&o->n_steps));
-    if (n > o->limit - o->len)
+    if (n > o->limit - o->text.len)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "the steps of tokenizer.json make text longer than %zu bytes, beyond what any tokenizer needs",
                        o->limit);
-    if (o->cap_text - o->len < n + 1) { /* one for a NUL */
-        size_t cap = (o->len + n + 64) * 3 / 2;
-        char *text = realloc(o->text, cap);
-        if (!text)
-            return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a text of %zu bytes before tokenisation", o->len + n);
-        o->text = text;
-        o->cap_text = cap;
-    }
-    if (n) memcpy(o->text + o->len, p, n);
-    o->text[o->len += n] = 0;
-    return WEFT_OK;
+    wf_text_add(&o->text, p, n);
+    return o->text.failed ? wf_fail(WEFT_ERR_NOMEM, "out of host memory: a text of %zu bytes before tokenisation",
+                                    o->text.len + n)
+                          : WEFT_OK;
 }
 
 static weft_status cut(wf_pieces *o, size_t begin, size_t end)
@@ -63,7 +70,7 @@ static weft_status cut(wf_pieces *o, size_t begin, size_t end)
 static weft_status put_from(wf_pieces *o, const char *p, size_t n, size_t end, size_t head)
 {
     WF_TRY(put(o, p, n));
-    if (head && end <= head) o->head = o->len;
+    if (head && end <= head) o->head = o->text.len;
     return WEFT_OK;
 }
 
@@ -92,7 +99,7 @@ static bool is_mark(utf8proc_int32_t c)
 static weft_status each_char(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     for (size_t i = 0, n; i < len; i += n) {
-        if (i == head) o->head = o->len;
+        if (i == head) o->head = o->text.len;
         utf8proc_int32_t c;
         n = wf_utf8_len(text + i, len - i);
         if (!n) {
@@ -103,7 +110,7 @@ static weft_status each_char(const wf_step *s, const char *text, size_t len, siz
         if (s->kind == WF_STEP_LOWER) WF_TRY(lower(o, c));
         else if (!is_mark(c)) WF_TRY(put(o, text + i, n));
     }
-    if (head >= len) o->head = o->len;
+    if (head >= len) o->head = o->text.len;
     return WEFT_OK;
 }
 
@@ -145,8 +152,8 @@ static weft_status form(const wf_step *s, const char *text, size_t len, size_t h
     wf_pieces alone = {.limit = o->limit};
     weft_status st = take_form(s, text, len, o);
     if (!st && head) st = take_form(s, text, head, &alone);
-    for (size_t n = st ? 0 : count_chars(alone.text, alone.len); n && o->head < o->len; n--)
-        o->head += wf_head_of(o->text + o->head, o->len - o->head);
+    for (size_t n = st ? 0 : count_chars(alone.text.data, alone.text.len); n && o->head < o->text.len; n--)
+        o->head += wf_head_of(o->text.data + o->head, o->text.len - o->head);
     wf_pieces_free(&alone);
     return st;
 }
@@ -162,86 +169,84 @@ static weft_status strip(const wf_step *s, const char *text, size_t len, size_t 
 
 /* ---- matches ------------------------------------------------------------------------------------ */
 
-typedef struct finder { /* of a step in one text */
+typedef struct range {
+    size_t begin, end;
+    bool match;
+} range;
+
+typedef struct finder { /* of a step in the pieces of a text */
     const wf_step *step;
     wf_matcher m;
     const char *text; /* or its subject, for a pattern */
-    char *subject;
-    size_t len;
+    size_t from, to, done, at; /* the piece; what has been given out; where to look for the next match */
+    wf_text_span match;        /* found, but not yet given out */
+    bool found;
 } finder;
 
-static weft_status finder_open(finder *f, const wf_step *s, const char *text, size_t len)
+/* *subject: that of the text, which is made if the step needs it and it is NULL; the caller's. */
+static weft_status finder_open(finder *f, const wf_step *s, const char *text, size_t len, char **subject)
 {
-    *f = (finder){.step = s, .text = text, .len = len};
+    *f = (finder){.step = s, .text = text, .to = len};
     if (!s->regex) return WEFT_OK;
-    f->text = f->subject = wf_regex_subject(text, len);
-    return f->subject ? wf_matcher_open(&f->m) : WEFT_ERR_NOMEM;
+    if (!*subject) *subject = wf_regex_subject(text, len);
+    f->text = *subject;
+    return f->text ? wf_matcher_open(&f->m, s->regex) : WEFT_ERR_NOMEM;
 }
 
-static void finder_close(finder *f)
-{
-    if (f->step->regex) wf_matcher_close(&f->m);
-    free(f->subject);
-}
-
-/* The next match from `at` on in the piece that ends at `to` and begins at `from`; *found false: none. */
-static weft_status next_match(const finder *f, size_t from, size_t to, size_t at, bool *found, size_t *start,
-                              size_t *end)
+static weft_status next_match(finder *f, bool *found, wf_text_span *match)
 {
     const char *find = f->step->find;
     if (f->step->regex) {
-        WF_TRY(wf_regex_next(&f->m, f->step->regex, f->text + from, to - from, at - from, found, start, end));
-        *start += from, *end += from;
+        WF_TRY(wf_regex_next(&f->m, f->text + f->from, f->to - f->from, f->at - f->from, found, &match->begin,
+                             &match->end));
+        match->begin += f->from, match->end += f->from;
         return WEFT_OK;
     }
-    const char *p = *find ? memmem(f->text + at, to - at, find, strlen(find)) : NULL;
+    const char *p = *find ? memmem(f->text + f->at, f->to - f->at, find, strlen(find)) : NULL;
     *found = p != NULL;
-    if (p) *start = (size_t)(p - f->text), *end = *start + strlen(find);
+    if (p) *match = (wf_text_span){(size_t)(p - f->text), (size_t)(p - f->text) + strlen(find)};
     return WEFT_OK;
 }
 
-/* Calls fn for every match and every stretch between them. An empty match cuts, unless it stands where the last one
- * ended. */
-typedef weft_status range_fn(void *user, size_t begin, size_t end, bool match);
-static weft_status each_range(const finder *f, size_t from, size_t to, range_fn *fn, void *user)
+/* The next match in the piece, or the stretch before it. An empty match cuts, unless it stands where the last one
+ * ended. *more false: the piece is at its end. */
+static weft_status next_range(finder *f, range *r, bool *more)
 {
-    size_t done = from, at = from, start = 0, end = 0;
-    for (bool found = true; at <= to;) {
-        WF_TRY(next_match(f, from, to, at, &found, &start, &end));
-        if (!found) break;
-        bool empty = start == end, stale = empty && start == done && start > from;
-        if (!stale && start > done) WF_TRY(fn(user, done, start, false));
-        if (!stale) WF_TRY(fn(user, start, end, true));
-        if (!stale) done = end;
-        at = empty ? end + WF_MAX(end < to ? wf_utf8_len(f->text + end, to - end) : 1, (size_t)1) : end;
+    while (!f->found && f->at <= f->to) {
+        bool found = false;
+        wf_text_span m = {0};
+        WF_TRY(next_match(f, &found, &m));
+        bool empty = m.begin == m.end, stale = empty && m.begin == f->done && m.begin > f->from;
+        size_t behind = empty ? m.end + (m.end < f->to ? wf_head_of(f->text + m.end, f->to - m.end) : 1) : m.end;
+        f->at = found ? behind : f->to + 1;
+        f->found = found && !stale;
+        if (f->found) f->match = m;
     }
-    return done < to ? fn(user, done, to, false) : WEFT_OK;
-}
-
-typedef struct replacing {
-    wf_pieces *out;
-    const wf_step *step;
-    const char *text;
-    size_t head;
-} replacing;
-
-static weft_status put_range(void *user, size_t begin, size_t end, bool match)
-{
-    const replacing *r = user;
-    size_t cut = WF_MIN(WF_MAX(begin, r->head),
-                        end); /* a stretch may be of the head in part, what replaces a match is where its end was */
-    if (match) return put_from(r->out, r->step->text, strlen(r->step->text), end, r->head);
-    WF_TRY(put_from(r->out, r->text + begin, cut - begin, cut, r->head));
-    return put(r->out, r->text + cut, end - cut);
+    size_t next = f->found ? f->match.begin : f->to;
+    bool match = f->found && f->done == next;
+    *more = f->found || f->done < f->to;
+    *r = (range){f->done, match ? f->match.end : next, match};
+    f->done = r->end;
+    if (match) f->found = false;
+    return WEFT_OK;
 }
 
 static weft_status replace(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     finder f;
-    replacing r = {o, s, text, head};
-    weft_status st = finder_open(&f, s, text, len);
-    if (!st) st = each_range(&f, 0, len, put_range, &r);
-    finder_close(&f);
+    range r;
+    bool more = true;
+    char *subject = NULL;
+    weft_status st = finder_open(&f, s, text, len, &subject);
+    while (!st && !(st = next_range(&f, &r, &more)) && more) {
+        /* a stretch may be of the head in part, what replaces a match is where its end was */
+        size_t cut = WF_MIN(WF_MAX(r.begin, head), r.end);
+        if (r.match) st = put_from(o, s->text, strlen(s->text), r.end, head);
+        else st = put_from(o, text + r.begin, cut - r.begin, cut, head);
+        if (!st && !r.match) st = put(o, text + cut, r.end - cut);
+    }
+    wf_matcher_close(&f.m);
+    free(subject);
     return st;
 }
 
@@ -271,82 +276,50 @@ weft_status wf_normalise(const wf_steps *steps, const char *text, size_t len, ch
     weft_status st = put(&at, text, len);
     for (size_t i = 0; i < steps->n && !st; i++) {
         wf_pieces next = {.limit = at.limit};
-        st = normalise_one(&steps->v[i], at.text, at.len, at.head, &next);
-        free(at.text);
+        st = normalise_one(&steps->v[i], at.text.data, at.text.len, at.head, &next);
+        free(at.text.data);
         at = next;
     }
-    if (st) return free(at.text), st;
-    *out = at.text, *out_len = at.len, *head = at.head;
+    if (st) return free(at.text.data), st;
+    *out = at.text.data, *out_len = at.text.len, *head = at.head;
     return WEFT_OK;
 }
 
 /* ---- splitting ----------------------------------------------------------------------------------- */
 
-typedef struct splitting {
-    wf_pieces *out;
-    const wf_step *step;
-    size_t first;  /* piece of `out` that is the first one of the piece that is split */
-    bool previous; /* was the last range a match? */
-} splitting;
-
-static weft_status add_range(void *user, size_t begin, size_t end, bool match)
+/* Pieces of one piece. */
+static weft_status split_piece(finder *f, wf_pieces *out)
 {
-    splitting *s = user;
-    enum wf_split how = s->step->split;
-    match ^= s->step->invert;
-    bool previous = s->previous, any = s->out->n > s->first;
-    s->previous = match;
-    if (how == WF_SPLIT_REMOVED && match) return WEFT_OK;
-    bool join = how == WF_SPLIT_CONTIGUOUS ? match == previous : how == WF_SPLIT_WITH_PREVIOUS && match && !previous;
-    if (join && any && s->out->v[s->out->n - 1].end == begin) return s->out->v[s->out->n - 1].end = end, WEFT_OK;
-    return cut(s->out, begin, end);
-}
-
-/* All ranges of a piece: WF_SPLIT_WITH_NEXT looks ahead. */
-typedef struct range {
-    size_t begin, end;
-    bool match;
-} range;
-typedef struct ranges {
-    range *v;
-    size_t n, cap;
-    bool invert;
-} ranges;
-
-static weft_status keep_range(void *user, size_t begin, size_t end, bool match)
-{
-    ranges *r = user;
-    if (!wf_grow(&r->v, r->n, &r->cap, sizeof *r->v)) return WEFT_ERR_NOMEM;
-    r->v[r->n++] = (range){begin, end, match ^ r->invert};
+    enum wf_split how = f->step->split;
+    size_t first = out->n;
+    bool previous = false, wide = false; /* was the last range a match, and not empty? */
+    for (range r; f->done < f->to; wide = r.end > r.begin) { /* an empty match at the end cuts nothing */
+        bool more, before = previous;
+        WF_TRY(next_range(f, &r, &more));
+        bool match = previous = r.match ^ f->step->invert;
+        if (how == WF_SPLIT_REMOVED && match) continue;
+        bool join = how == WF_SPLIT_CONTIGUOUS      ? match == before
+                    : how == WF_SPLIT_WITH_PREVIOUS ? match && !before
+                                                    : how == WF_SPLIT_WITH_NEXT && !match && before && wide;
+        if (join && out->n > first && out->v[out->n - 1].end == r.begin) out->v[out->n - 1].end = r.end;
+        else WF_TRY(cut(out, r.begin, r.end));
+    }
     return WEFT_OK;
 }
 
-static weft_status with_next(const finder *f, wf_text_span piece, wf_pieces *out)
-{
-    ranges r = {.invert = f->step->invert};
-    weft_status st = each_range(f, piece.begin, piece.end, keep_range, &r);
-    for (size_t i = 0; i < r.n && !st; i++) {
-        size_t begin = r.v[i].begin;
-        /* As from the right: a match joins its right neighbour where that is no match. */
-        if (r.v[i].match && i + 1 < r.n && !r.v[i + 1].match) i++;
-        st = cut(out, begin, r.v[i].end);
-    }
-    free(r.v);
-    return st;
-}
-
-static weft_status split(const wf_step *s, const wf_pieces *in, wf_pieces *out)
+static weft_status split(const wf_step *s, wf_pieces *in, wf_pieces *out)
 {
     finder f;
-    weft_status st = finder_open(&f, s, in->text, in->len);
+    weft_status st = finder_open(&f, s, in->text.data, in->text.len, &in->subject);
     for (size_t i = 0; i < in->n && !st; i++) {
-        splitting to = {out, s, out->n, false};
-        if (s->split == WF_SPLIT_WITH_NEXT) st = with_next(&f, in->v[i], out);
-        else st = each_range(&f, in->v[i].begin, in->v[i].end, add_range, &to);
+        f.from = f.done = f.at = in->v[i].begin, f.to = in->v[i].end, f.found = false;
+        st = split_piece(&f, out);
     }
-    finder_close(&f);
+    wf_matcher_close(&f.m);
     out->head = in->head;
-    return st ? st : put(out, in->text, in->len);
+    out->text = in->text, in->text = (wf_text){0}; /* it stays as it is */
+    out->subject = in->subject, in->subject = NULL;
+    return st;
 }
 
 /* ---- pieces that are rewritten -------------------------------------------------------------------- */
@@ -360,27 +333,27 @@ static bool starts_with(const char *text, size_t len, const char *what)
 /* Every mark but the first byte begins a new piece. */
 static weft_status cut_at_marks(wf_pieces *o, size_t begin, const char *mark)
 {
-    for (size_t at = begin + 1; at < o->len; at++) {
-        if (!starts_with(o->text + at, o->len - at, mark)) continue;
+    for (size_t at = begin + 1; at < o->text.len; at++) {
+        if (!starts_with(o->text.data + at, o->text.len - at, mark)) continue;
         WF_TRY(cut(o, begin, at));
         begin = at;
     }
-    return cut(o, begin, o->len);
+    return cut(o, begin, o->text.len);
 }
 
 static weft_status metaspace(const wf_step *s, const wf_pieces *in, wf_pieces *o)
 {
     size_t n = strlen(s->text);
     for (size_t i = 0; i < in->n; i++) {
-        size_t begin = o->len, at = in->v[i].begin, len = in->v[i].end - at;
-        const char *text = in->text + at;
+        size_t begin = o->text.len, at = in->v[i].begin, len = in->v[i].end - at;
+        const char *text = in->text.data + at;
         bool has = starts_with(text, len, " ") || starts_with(text, len, s->text);
         bool add = !has && (s->always || (s->first && at < in->head));
         if (add) WF_TRY(put(o, s->text, n));
         for (size_t k = 0; k < len; k++)
             WF_TRY(text[k] == ' ' ? put_from(o, s->text, n, at + k + 1, in->head)
                                   : put_from(o, text + k, 1, at + k + 1, in->head));
-        WF_TRY(s->cut ? cut_at_marks(o, begin, s->text) : cut(o, begin, o->len));
+        WF_TRY(s->cut ? cut_at_marks(o, begin, s->text) : cut(o, begin, o->text.len));
     }
     return WEFT_OK;
 }
@@ -390,12 +363,12 @@ static weft_status bytes(const wf_pieces *in, wf_pieces *o)
     uint16_t chars[256];
     wf_byte_chars(chars);
     for (size_t i = 0; i < in->n; i++) {
-        size_t begin = o->len;
+        size_t begin = o->text.len;
         for (size_t k = in->v[i].begin; k < in->v[i].end; k++) {
-            WF_TRY(put_char(o, chars[(uint8_t)in->text[k]]));
-            if (k < in->head) o->head = o->len;
+            WF_TRY(put_char(o, chars[(uint8_t)in->text.data[k]]));
+            if (k < in->head) o->head = o->text.len;
         }
-        WF_TRY(cut(o, begin, o->len));
+        WF_TRY(cut(o, begin, o->text.len));
     }
     return WEFT_OK;
 }
@@ -405,13 +378,17 @@ weft_status wf_pretokenise(const wf_steps *steps, const char *text, size_t len, 
     *out = (wf_pieces){.limit = limit_of(len), .head = head};
     weft_status st = put(out, text, len);
     if (!st) st = cut(out, 0, len);
+    wf_pieces spare = {0};
     for (size_t i = 0; i < steps->n && !st; i++) {
         const wf_step *s = &steps->v[i];
-        wf_pieces next = {.limit = out->limit};
+        wf_pieces next = {.limit = out->limit, .v = spare.v, .cap = spare.cap};
         if (s->kind == WF_STEP_SPLIT) st = split(s, out, &next);
         else st = s->kind == WF_STEP_METASPACE ? metaspace(s, out, &next) : bytes(out, &next);
+        spare = (wf_pieces){.v = out->v, .cap = out->cap};
+        out->v = NULL;
         wf_pieces_free(out);
         *out = next;
     }
+    wf_pieces_free(&spare);
     return st;
 }

@@ -6,6 +6,7 @@
 #ifndef WF_TEXT_STEPS_H
 #define WF_TEXT_STEPS_H
 
+#include "base/text.h"
 #include "text/regex.h"
 #include "text/text.h"
 
@@ -42,14 +43,17 @@ typedef struct wf_steps {
     size_t n, cap;
 } wf_steps;
 
+/* Takes ownership of what the step holds, also on failure. */
+weft_status wf_steps_add(wf_steps *, wf_step);
 void wf_steps_free(wf_steps *);
 
 /* head: so many bytes at the start of a text stand for the first character that the user gave, whatever steps have made
  * of it; 0: that is elsewhere, or a step took it away. The pieces that begin there are the first ones, as the library
  * tells by what it calls alignments. */
 typedef struct wf_pieces { /* of one text, which they own */
-    char *text;
-    size_t len, head, cap_text;
+    wf_text text;
+    char *subject; /* the text for patterns; NULL: none has looked at it */
+    size_t head;
     size_t limit; /* that the text may not outgrow */
     wf_text_span *v;
     size_t n, cap, n_steps; /* n_steps: for wf_stop_asked */

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define MAX_STEPS 64
-
 /* ---- fields ------------------------------------------------------------------------------------ */
 
 /* Of each type of step and of decoder: what the library writes, and wrote once. */
@@ -53,18 +51,6 @@ weft_status wf_step_fields_known(const wf_json *o, const char *type)
 
 /* ---- adding steps ------------------------------------------------------------------------------ */
 
-/* Takes ownership of what the step holds, also on failure. */
-static weft_status add(wf_steps *s, wf_step step)
-{
-    weft_status st = s->n < MAX_STEPS ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "more than %d steps", MAX_STEPS);
-    if (!st && !wf_grow(&s->v, s->n, &s->cap, sizeof *s->v)) st = WEFT_ERR_NOMEM;
-    if (!st) return s->v[s->n++] = step, WEFT_OK;
-    wf_regex_close(step.regex);
-    free(step.find);
-    free(step.text);
-    return st;
-}
-
 static weft_status copy(const char *s, char **out)
 {
     *out = wf_strdup(s);
@@ -94,7 +80,7 @@ static weft_status add_regex(wf_steps *s, const char *pattern, enum wf_split spl
 {
     wf_step step = {.kind = WF_STEP_SPLIT, .split = split, .invert = invert};
     WF_TRY(wf_regex_open(pattern, &step.regex));
-    return add(s, step);
+    return wf_steps_add(s, step);
 }
 
 /* ---- normalisers -------------------------------------------------------------------------------- */
@@ -106,7 +92,7 @@ static weft_status read_replace(wf_steps *s, const wf_json *o)
     WF_TRY(need_str(o, "content", &content));
     WF_TRY(read_pattern(o, &step));
     weft_status st = copy(content, &step.text);
-    if (!st) return add(s, step);
+    if (!st) return wf_steps_add(s, step);
     wf_regex_close(step.regex);
     free(step.find);
     return st;
@@ -118,7 +104,7 @@ static weft_status read_prepend(wf_steps *s, const wf_json *o)
     const char *text;
     WF_TRY(need_str(o, "prepend", &text));
     WF_TRY(copy(text, &step.text));
-    return add(s, step);
+    return wf_steps_add(s, step);
 }
 
 static weft_status read_strip(wf_steps *s, const wf_json *o)
@@ -126,7 +112,7 @@ static weft_status read_strip(wf_steps *s, const wf_json *o)
     wf_step step = {.kind = WF_STEP_STRIP, .left = true, .right = true};
     WF_TRY(wf_json_bool(o, "strip_left", &step.left));
     WF_TRY(wf_json_bool(o, "strip_right", &step.right));
-    return add(s, step);
+    return wf_steps_add(s, step);
 }
 
 static weft_status read_sequence(wf_steps *s, const wf_json *o, const char *key,
@@ -152,10 +138,10 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
     WF_TRY(need_str(o, "type", &type));
     WF_TRY(wf_step_fields_known(o, type));
     for (size_t i = 0; i < WF_LEN(forms); i++)
-        if (!strcmp(forms[i].type, type)) return add(s, (wf_step){.kind = WF_STEP_FORM, .form = forms[i].options});
+        if (!strcmp(forms[i].type, type)) return wf_steps_add(s, (wf_step){.kind = WF_STEP_FORM, .form = forms[i].options});
     if (!strcmp(type, "Sequence")) return read_sequence(s, o, "normalizers", wf_steps_read_normaliser);
-    if (!strcmp(type, "Lowercase")) return add(s, (wf_step){.kind = WF_STEP_LOWER});
-    if (!strcmp(type, "StripAccents")) return add(s, (wf_step){.kind = WF_STEP_STRIP_ACCENTS});
+    if (!strcmp(type, "Lowercase")) return wf_steps_add(s, (wf_step){.kind = WF_STEP_LOWER});
+    if (!strcmp(type, "StripAccents")) return wf_steps_add(s, (wf_step){.kind = WF_STEP_STRIP_ACCENTS});
     if (!strcmp(type, "Strip")) return read_strip(s, o);
     if (!strcmp(type, "Replace")) return read_replace(s, o);
     if (!strcmp(type, "Prepend")) return read_prepend(s, o);
@@ -183,7 +169,7 @@ static weft_status read_own_split(wf_steps *s, const wf_json *o)
     WF_TRY(read_split(o, &step.split));
     WF_TRY(wf_json_bool(o, "invert", &step.invert));
     WF_TRY(read_pattern(o, &step));
-    return add(s, step);
+    return wf_steps_add(s, step);
 }
 
 static weft_status read_bytes(wf_steps *s, const wf_json *o)
@@ -194,10 +180,10 @@ static weft_status read_bytes(wf_steps *s, const wf_json *o)
     WF_TRY(wf_json_bool(o, "use_regex", &regex));
     if (prefix) {
         WF_TRY(copy(" ", &space.text));
-        WF_TRY(add(s, space));
+        WF_TRY(wf_steps_add(s, space));
     }
     if (regex) WF_TRY(add_regex(s, wf_pattern_gpt2, WF_SPLIT_ISOLATED, false));
-    return add(s, (wf_step){.kind = WF_STEP_BYTES});
+    return wf_steps_add(s, (wf_step){.kind = WF_STEP_BYTES});
 }
 
 /* Older files say add_prefix_space in place of prepend_scheme. */
@@ -219,7 +205,7 @@ static weft_status read_metaspace(wf_steps *s, const wf_json *o)
     if (!*mark || mark[wf_head_of(mark, strlen(mark))])
         return wf_fail(WEFT_ERR_FORMAT, "'replacement' is '%.32s', not one character", mark);
     WF_TRY(copy(mark, &step.text));
-    return add(s, step);
+    return wf_steps_add(s, step);
 }
 
 static weft_status read_digits(wf_steps *s, const wf_json *o)

@@ -17,14 +17,6 @@ weft_status wf_ids_push(wf_ids *a, int32_t id)
     return WEFT_OK;
 }
 
-weft_status wf_ends_push(wf_ends *a, size_t end)
-{
-    WF_TRY(wf_stop_asked(&a->n_steps));
-    if (!wf_grow(&a->v, a->n, &a->cap, sizeof *a->v)) return WEFT_ERR_NOMEM;
-    a->v[a->n++] = (uint32_t)end;
-    return WEFT_OK;
-}
-
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -57,7 +49,7 @@ int32_t wf_piece_find(const wf_tokenizer *t, const char *text, size_t len)
 
 weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_ids *out)
 {
-    bool bytes = true;
+    bool bytes = !t->json || t->json->byte_fallback;
     for (size_t i = 0; i < len; i++) bytes = bytes && t->byte_id[(uint8_t)text[i]] >= 0;
     if (!bytes) return t->unk < 0 ? WEFT_OK : wf_ids_push(out, t->unk);
     for (size_t i = 0; i < len; i++) WF_TRY(wf_ids_push(out, t->byte_id[(uint8_t)text[i]]));
@@ -254,7 +246,7 @@ weft_status wf_tokenizer_of_kind(const wf_text_kind *kind, const wf_vocab_src *s
 void wf_tokenizer_destroy(wf_tokenizer *t)
 {
     if (!t) return;
-    wf_pre_close(t->pre);
+    wf_steps_free(&t->pre);
     wf_json_model_free(t->json);
     wf_specials_free(&t->user);
     wf_specials_free(&t->all);

@@ -97,92 +97,75 @@ static weft_status add_scores(const keys *k)
 
 /* ---- the pre-tokenizer's name ------------------------------------------------------------------------- */
 
-static size_t count_chars(const char *p, size_t len)
+/* How many ends of pieces are not common to both. */
+static size_t count_differences(const wf_pieces *a, const wf_pieces *b)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++) n += (p[i] & 0xc0) != 0x80;
-    return n;
-}
-
-/* How many ends of pieces in the probe are not common to both: a byte of text is a character of a piece. */
-static size_t count_differences(const wf_pieces *theirs, const wf_ends *ours)
-{
-    size_t n = 0, i = 0, at = 0;
-    for (size_t k = 0; k < theirs->n; k++) {
-        at += count_chars(theirs->text + theirs->v[k].begin, theirs->v[k].end - theirs->v[k].begin);
-        for (; i < ours->n && ours->v[i] < at; i++) n++;
-        if (i < ours->n && ours->v[i] == at) i++;
+    size_t n = 0, k = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        for (; k < b->n && b->v[k].end < a->v[i].end; k++) n++;
+        if (k < b->n && b->v[k].end == a->v[i].end) k++;
         else n++;
     }
-    return n + ours->n - i;
+    return n + b->n - k;
 }
 
-static weft_status differences(const char *name, const wf_pieces *theirs, size_t *n, bool *ignores)
+/* What GGUF's kind does before it merges, as a tokenizer.json says it. */
+static weft_status steps_of(const wf_pre *pre, wf_steps *out)
 {
-    wf_pre *pre;
-    wf_ends ends = {0};
-    WF_TRY(wf_pre_open(name, &pre));
-    weft_status s = wf_pre_split(pre, probe, strlen(probe), &ends);
-    if (s == WEFT_OK) *n = count_differences(theirs, &ends), *ignores = wf_pre_ignores_merges(pre);
-    free(ends.v);
-    wf_pre_close(pre);
+    WF_TRY(wf_pre_steps(pre, out));
+    return wf_steps_add(out, (wf_step){.kind = WF_STEP_BYTES});
+}
+
+static weft_status differences(const wf_pre *pre, const wf_pieces *theirs, size_t *n)
+{
+    wf_steps steps = {0};
+    wf_pieces ours = {0};
+    weft_status s = steps_of(pre, &steps);
+    if (s == WEFT_OK) s = wf_pretokenise(&steps, probe, strlen(probe), 0, &ours);
+    if (s == WEFT_OK) *n = count_differences(theirs, &ours);
+    wf_pieces_free(&ours);
+    wf_steps_free(&steps);
     return s;
 }
 
 /* The name whose splits are nearest, and of such the one that treats merges as the folder does. "default" is what
  * readers take for an unknown name: it fits exactly or not. */
-static weft_status nearest_pre(const keys *k, const char **name, size_t *least, bool *same_merges)
+static weft_status nearest_pre(const keys *k, const wf_pre **nearest, size_t *least, bool *same_merges)
 {
     wf_pieces theirs;
-    const char *one;
+    const wf_pre *one;
     *least = SIZE_MAX;
     weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), wf_head_of(probe, strlen(probe)),
                                    &theirs);
-    for (size_t i = 0; s == WEFT_OK && (one = wf_pre_name(i)); i++) {
+    for (size_t i = 0; s == WEFT_OK && (one = wf_pre_at(i)); i++) {
         size_t n = 0;
-        bool ignores = false;
-        s = differences(one, &theirs, &n, &ignores);
-        bool same = ignores == k->t->ignore_merges;
-        if ((n && !strcmp(one, "default")) || n > *least || (n == *least && (*same_merges || !same))) continue;
-        *name = one, *least = n, *same_merges = same;
+        s = differences(one, &theirs, &n);
+        bool same = one->ignore_merges == k->t->ignore_merges;
+        if ((n && !strcmp(one->name, "default")) || n > *least || (n == *least && (*same_merges || !same))) continue;
+        *nearest = one, *least = n, *same_merges = same;
     }
     wf_pieces_free(&theirs);
     return s;
 }
 
-/* Ids of text that a pre-tokenizer of GGUF splits, by the folder's merges. */
-static weft_status ids_by_pre(const keys *k, const wf_pre *pre, const char *text, size_t len, wf_ids *out)
-{
-    wf_step bytes = {.kind = WF_STEP_BYTES};
-    const wf_steps steps = {&bytes, 1, 1};
-    wf_ends ends = {0};
-    weft_status s = wf_pre_split(pre, text, len, &ends);
-    for (size_t i = 0, from = 0; i < ends.n && s == WEFT_OK; from = ends.v[i++]) {
-        wf_pieces piece;
-        s = wf_pretokenise(&steps, text + from, ends.v[i] - from, 0, &piece);
-        if (s == WEFT_OK) s = wf_json_bpe(k->t, piece.text, piece.len, wf_pre_ignores_merges(pre), out);
-        wf_pieces_free(&piece);
-    }
-    free(ends.v);
-    return s;
-}
-
-static weft_status ids_by_steps(const keys *k, const char *text, size_t len, wf_ids *out)
+static weft_status ids_by(const keys *k, const wf_steps *steps, bool ignore_merges, const char *text, size_t len,
+                          wf_ids *out)
 {
     wf_pieces pieces;
-    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, text, len, wf_head_of(text, len), &pieces);
+    weft_status s = wf_pretokenise(steps, text, len, wf_head_of(text, len), &pieces);
     for (size_t i = 0; i < pieces.n && s == WEFT_OK; i++)
-        s = wf_json_bpe(k->t, pieces.text + pieces.v[i].begin, pieces.v[i].end - pieces.v[i].begin, k->t->ignore_merges,
+        s = wf_json_bpe(k->t, pieces.text.data + pieces.v[i].begin, pieces.v[i].end - pieces.v[i].begin, ignore_merges,
                         out);
     wf_pieces_free(&pieces);
     return s;
 }
 
-static weft_status same_text(const keys *k, const wf_pre *pre, const char *text, size_t len, bool *same)
+static weft_status same_text(const keys *k, const wf_pre *pre, const wf_steps *steps, const char *text, size_t len,
+                             bool *same)
 {
     wf_ids a = {0}, b = {0};
-    weft_status s = ids_by_steps(k, text, len, &a);
-    if (s == WEFT_OK) s = ids_by_pre(k, pre, text, len, &b);
+    weft_status s = ids_by(k, &k->t->json->pretokenizers, k->t->ignore_merges, text, len, &a);
+    if (s == WEFT_OK) s = ids_by(k, steps, pre->ignore_merges, text, len, &b);
     *same = a.n == b.n && (!a.n || !memcmp(a.v, b.v, a.n * sizeof *a.v));
     free(a.v);
     free(b.v);
@@ -191,21 +174,19 @@ static weft_status same_text(const keys *k, const wf_pre *pre, const char *text,
 
 /* A split in another place matters where a merge crosses it, and then it takes a token apart. So the ids of every
  * token's own text tell. */
-static weft_status same_ids(const keys *k, const char *name, bool *same)
+static weft_status same_ids(const keys *k, const wf_pre *pre, bool *same)
 {
     const wf_tokenizer *t = k->t;
-    wf_pre *pre;
+    wf_steps steps = {0};
     char *buf = wf_calloc(t->max_len + 1, 1);
-    if (!buf) return WEFT_ERR_NOMEM;
-    weft_status s = wf_pre_open(name, &pre);
-    if (s) return free(buf), s;
-    s = same_text(k, pre, probe, strlen(probe), same);
+    weft_status s = buf ? steps_of(pre, &steps) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) s = same_text(k, pre, &steps, probe, strlen(probe), same);
     for (uint32_t i = 0; i < t->n_tokens && s == WEFT_OK && *same; i++) {
         if (t->tokens[i].type != WF_TOKEN_NORMAL || !t->tokens[i].len) continue;
         size_t n = t->kind->piece(t, &t->tokens[i], buf, t->max_len);
-        if (wf_utf8_valid(buf, n) == n) s = same_text(k, pre, buf, n, same);
+        if (wf_utf8_valid(buf, n) == n) s = same_text(k, pre, &steps, buf, n, same);
     }
-    wf_pre_close(pre);
+    wf_steps_free(&steps);
     free(buf);
     return s;
 }
@@ -227,19 +208,19 @@ static weft_status merges_make_all(const keys *k, bool *all)
     return s;
 }
 
-static weft_status find_pre(const keys *k, const char **name)
+static weft_status find_pre(const keys *k, const wf_pre **pre)
 {
     size_t n;
     bool same_merges = false, same = true;
-    WF_TRY(nearest_pre(k, name, &n, &same_merges));
+    WF_TRY(nearest_pre(k, pre, &n, &same_merges));
+    const char *name = (*pre)->name;
     if (!same_merges) WF_TRY(merges_make_all(k, &same));
     if (!same && !n)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "GGUF's '%s' splits text like this folder, but %s (ignore_merges), which changes ids: it cannot "
                        "be converted, but runs as a folder",
-                       *name,
-                       k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
-    if (same && n) WF_TRY(same_ids(k, *name, &same));
+                       name, k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
+    if (same && n) WF_TRY(same_ids(k, *pre, &same));
     if (!same)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this "
                                              "folder: it cannot be converted, but runs as a folder");
@@ -247,7 +228,7 @@ static weft_status find_pre(const keys *k, const char **name)
         wf_log(WEFT_LOG_INFO,
                "GGUF's '%s' does not split text in all places like this folder, but gives the ids of the folder for "
                "each of its tokens",
-               *name);
+               name);
     return WEFT_OK;
 }
 
@@ -255,10 +236,10 @@ static weft_status find_pre(const keys *k, const char **name)
 
 static weft_status add_bpe(const keys *k)
 {
-    const char *pre = "";
+    const wf_pre *pre = NULL;
     WF_TRY(find_pre(k, &pre));
     WF_TRY(wf_folder_str(k->out, KEY "model", "gpt2"));
-    WF_TRY(wf_folder_str(k->out, KEY "pre", pre));
+    WF_TRY(wf_folder_str(k->out, KEY "pre", pre->name));
     return add_texts(k, KEY "merges", k->src->n_merges, merge_text);
 }
 

@@ -54,9 +54,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input in = {data, data + size};
     uint8_t kind = take(&in), flags = take(&in);
     size_t names = 0;
-    while (wf_pre_name(names)) names++;
+    while (wf_pre_at(names)) names++;
     wf_vocab_src src = {.model = kind & 1 ? "llama" : "gpt2",
-                        .pre = wf_pre_name((kind >> 1) % names),
+                        .pre = wf_pre_at((kind >> 1) % names)->name,
                         .tokens = tokens,
                         .merges = merges};
     src.add_bos = (int8_t)(flags % 3) - 1;

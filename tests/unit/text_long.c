@@ -157,25 +157,24 @@ static void stop(void **state)
 static void every_pattern(void **state)
 {
     char *text = malloc(PART);
-    wf_ends ends = {0};
     assert_non_null(text);
-    for (size_t k = 0; wf_pre_name(k); k++) {
-        wf_pre *p;
+    for (size_t k = 0; wf_pre_at(k); k++) {
+        wf_steps steps = {0};
         double worst = 0;
         size_t at = 0;
-        assert_int_equal(wf_pre_open(wf_pre_name(k), &p), WEFT_OK);
+        assert_int_equal(wf_pre_steps(wf_pre_at(k), &steps), WEFT_OK);
         for (size_t i = 0; i < WF_LEN(texts); i++) {
+            wf_pieces pieces;
             size_t len = fill(text, i, PART);
             uint64_t start = wf_now_ns();
-            ends.n = 0;
-            assert_int_equal(wf_pre_split(p, text, len, &ends), WEFT_OK);
-            assert_int_equal(ends.v[ends.n - 1], len);
+            assert_int_equal(wf_pretokenise(&steps, text, len, 0, &pieces), WEFT_OK);
+            assert_int_equal(pieces.v[pieces.n - 1].end, len);
+            wf_pieces_free(&pieces);
             if (ms_since(start) > worst) worst = ms_since(start), at = i;
         }
-        print_message("%-18s worst %8.1f ms: %s\n", wf_pre_name(k), worst, texts[at].name);
-        wf_pre_close(p);
+        print_message("%-18s worst %8.1f ms: %s\n", wf_pre_at(k)->name, worst, texts[at].name);
+        wf_steps_free(&steps);
     }
-    free(ends.v);
     free(text);
 }
 

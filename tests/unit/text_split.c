@@ -8,24 +8,33 @@
 #include "text/internal.h"
 #include "support/suite.h"
 
-/* Pieces are joined by "|"; no text here contains that character. */
-static void expect(const char *pre, const char *text, const char *expected)
+/* Free the pieces. */
+static wf_pieces split(const char *name, const char *text, size_t len)
 {
-    wf_pre *p;
-    wf_ends ends = {0};
+    const wf_pre *pre;
+    wf_steps steps = {0};
+    wf_pieces pieces;
+    assert_int_equal(wf_pre_find(name, &pre), WEFT_OK);
+    assert_int_equal(wf_pre_steps(pre, &steps), WEFT_OK);
+    assert_int_equal(wf_pretokenise(&steps, text, len, 0, &pieces), WEFT_OK);
+    wf_steps_free(&steps);
+    size_t at = 0;
+    for (size_t i = 0; i < pieces.n; at = pieces.v[i++].end)
+        assert_true(pieces.v[i].begin == at && pieces.v[i].end > at);
+    assert_int_equal(at, len);
+    return pieces;
+}
+
+/* Pieces are joined by "|"; no text here contains that character. */
+static void expect(const char *name, const char *text, const char *expected)
+{
     char got[512] = "";
-    size_t n = 0, start = 0;
-    assert_int_equal(wf_pre_open(pre, &p), WEFT_OK);
-    assert_int_equal(wf_pre_split(p, text, strlen(text), &ends), WEFT_OK);
-    for (size_t i = 0; i < ends.n; start = ends.v[i++]) {
-        assert_true(ends.v[i] > start);
+    wf_pieces pieces = split(name, text, strlen(text));
+    for (size_t i = 0, n = 0; i < pieces.n; i++)
         n += (size_t)snprintf(got + n, sizeof got - n, "%s%.*s", i ? "|" : "",
-                              (int)(ends.v[i] - start), text + start);
-    }
-    assert_int_equal(start, strlen(text));
+                              (int)(pieces.v[i].end - pieces.v[i].begin), text + pieces.v[i].begin);
     assert_string_equal(got, expected);
-    free(ends.v);
-    wf_pre_close(p);
+    wf_pieces_free(&pieces);
 }
 
 static const struct {
@@ -111,32 +120,24 @@ static void other_families(void **state)
 /* Every row compiles and loses no byte of a text with a bit of everything. */
 static void every_name(void **state)
 {
-    static const char text[] =
-        "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
+    static const char text[] = "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
     size_t names = 0;
-    for (; wf_pre_name(names); names++) {
-        wf_pre *p;
-        wf_ends ends = {0};
-        assert_int_equal(wf_pre_open(wf_pre_name(names), &p), WEFT_OK);
-        assert_int_equal(wf_pre_split(p, text, sizeof text - 1, &ends), WEFT_OK);
-        assert_true(ends.n > 3);
-        for (size_t i = 0; i < ends.n; i++) assert_true(ends.v[i] > (i ? ends.v[i - 1] : 0));
-        assert_int_equal(ends.v[ends.n - 1], sizeof text - 1);
-        free(ends.v);
-        wf_pre_close(p);
-        for (size_t k = 0; k < names; k++)
-            assert_string_not_equal(wf_pre_name(k), wf_pre_name(names));
+    for (const wf_pre *pre; (pre = wf_pre_at(names)); names++) {
+        wf_pieces pieces = split(pre->name, text, sizeof text - 1);
+        assert_true(pieces.n > 3);
+        wf_pieces_free(&pieces);
+        for (size_t k = 0; k < names; k++) assert_string_not_equal(wf_pre_at(k)->name, pre->name);
     }
     assert_true(names > 20);
 }
 
 static void unknown_name(void **state)
 {
-    wf_pre *p;
-    assert_error(wf_pre_open("klingon-bpe", &p), WEFT_ERR_UNSUPPORTED, "klingon-bpe");
+    const wf_pre *pre;
+    assert_error(wf_pre_find("klingon-bpe", &pre), WEFT_ERR_UNSUPPORTED, "klingon-bpe");
     assert_says("tokenizer.ggml.pre");
     assert_says("llama-bpe");
-    assert_says(wf_pre_name(0));
+    assert_says(wf_pre_at(0)->name);
 }
 
 SUITE(text_split, NULL, NULL, CASE(three_families), CASE(other_families), CASE(every_name), CASE(unknown_name))
