@@ -23,25 +23,17 @@ void wf_stop_free(wf_stop *s)
 {
     for (size_t i = 0; i < s->n; i++) free(s->texts[i]);
     free(s->texts);
-    free(s->held);
+    free(s->held.data);
 }
 
 /* Drops what the last call delivered, and appends text to the rest. */
 static weft_status append(wf_stop *s, const char *text, size_t len)
 {
-    s->n_held -= s->n_shown;
-    if (s->n_shown) memmove(s->held, s->held + s->n_shown, s->n_held);
+    s->held.len -= s->n_shown;
+    if (s->n_shown) memmove(s->held.data, s->held.data + s->n_shown, s->held.len);
     s->n_shown = 0;
-    if (s->n_held + len > s->cap) {
-        size_t cap = 2 * (s->n_held + len);
-        char *grown = realloc(s->held, cap);
-        if (!grown) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for text");
-        s->held = grown;
-        s->cap = cap;
-    }
-    if (len) memcpy(s->held + s->n_held, text, len);
-    s->n_held += len;
-    return WEFT_OK;
+    wf_text_add(&s->held, text, len);
+    return s->held.failed ? wf_fail(WEFT_ERR_NOMEM, "out of host memory for text") : WEFT_OK;
 }
 
 /* The stop text that begins first, and of these the longest. false: none is complete. */
@@ -50,8 +42,8 @@ static bool find(const wf_stop *s, size_t *at, size_t *len)
     bool found = false;
     for (size_t i = 0; i < s->n; i++) {
         size_t n = strlen(s->texts[i]);
-        const char *hit = memmem(s->held, s->n_held, s->texts[i], n);
-        size_t pos = hit ? (size_t)(hit - s->held) : 0;
+        const char *hit = memmem(s->held.data, s->held.len, s->texts[i], n);
+        size_t pos = hit ? (size_t)(hit - s->held.data) : 0;
         if (!hit || (found && (pos > *at || (pos == *at && n <= *len)))) continue;
         found = true, *at = pos, *len = n;
     }
@@ -63,8 +55,8 @@ static size_t open_tail(const wf_stop *s)
 {
     size_t longest = 0;
     for (size_t i = 0; i < s->n; i++) {
-        size_t n = WF_MIN(strlen(s->texts[i]) - 1, s->n_held);
-        while (n > longest && memcmp(s->held + s->n_held - n, s->texts[i], n)) n--;
+        size_t n = WF_MIN(strlen(s->texts[i]) - 1, s->held.len);
+        while (n > longest && memcmp(s->held.data + s->held.len - n, s->texts[i], n)) n--;
         longest = WF_MAX(longest, n);
     }
     return longest;
@@ -78,17 +70,17 @@ weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, co
     if (!s->n) return WEFT_OK;
     WF_TRY(append(s, text, len));
     *found = armed && find(s, &at, &n);
-    if (*found) s->n_held = at + (s->include ? n : 0); /* the rest is never delivered */
-    s->n_shown = s->n_held - (*found || !armed ? 0 : open_tail(s));
-    *out = s->held;
+    if (*found) s->held.len = at + (s->include ? n : 0); /* the rest is never delivered */
+    s->n_shown = s->held.len - (*found || !armed ? 0 : open_tail(s));
+    *out = s->held.data;
     *out_len = s->n_shown;
     return WEFT_OK;
 }
 
 size_t wf_stop_end(wf_stop *s, const char **out)
 {
-    size_t n = s->n_held - s->n_shown;
-    *out = s->held ? s->held + s->n_shown : "";
-    s->n_shown = s->n_held;
+    size_t n = s->held.len - s->n_shown;
+    *out = s->held.data ? s->held.data + s->n_shown : "";
+    s->n_shown = s->held.len;
     return n;
 }

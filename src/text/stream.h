@@ -2,6 +2,7 @@
 #ifndef WF_STREAM_H
 #define WF_STREAM_H
 
+#include "base/text.h"
 #include "text/text.h"
 
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
@@ -30,8 +31,8 @@ typedef struct wf_stop {
     char **texts; /* copies */
     size_t n;
     bool include;
-    char *held;
-    size_t n_held, n_shown, cap; /* n_shown: leading bytes of `held` that the last call delivered */
+    wf_text held;
+    size_t n_shown; /* leading bytes of `held` that the last call delivered */
 } wf_stop;
 weft_status wf_stop_init(wf_stop *s, const char *const *texts, size_t n, bool include);
 /* Appends text and sets *out to the text that may be delivered, valid until the next call. *found: a stop text is

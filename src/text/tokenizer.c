@@ -62,29 +62,10 @@ weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_
  * src/llama-vocab.cpp). A normal token with such a text is plain text. A user-defined one becomes a control token, so
  * that a prompt cannot inject it. */
 static const char *const enders[] = {
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<|end_of_turn|>",
-    "<EOT>",
-    "_<EOT>",
-    "\xe2\x96\x81<EOT>",
-    "<|EOT|>",
-    "<end_of_utterance>",
-    "[EOT]",
-    "[EOS]",
-    "<|fim_pad|>",
-    "<|repo_name|>",
-    "<|file_sep|>",
-    ("<\xef\xbd\x9c"
-     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
-};
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>",
+    "<|end_of_text|>", "<|end_of_turn|>", "<EOT>", "_<EOT>", "\xe2\x96\x81<EOT>", "<|EOT|>", "<end_of_utterance>",
+    "[EOT]", "[EOS]", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+    ("<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>")};
 /* As user-defined tokens these are HTML (Gemma). */
 static const char *const control_enders[] = {"</s>", "<eos>"};
 

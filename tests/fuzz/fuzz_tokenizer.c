@@ -17,10 +17,7 @@ typedef struct input {
     const uint8_t *p, *end;
 } input;
 
-static uint8_t take(input *in)
-{
-    return in->p < in->end ? *in->p++ : 0;
-}
+static uint8_t take(input *in) { return in->p < in->end ? *in->p++ : 0; }
 
 /* A length byte and that many bytes, less where the input ends. */
 static const char *take_text(input *in, uint32_t *len)

@@ -25,10 +25,7 @@ typedef struct result {
     wf_text text, thoughts, calls;
 } result;
 
-static void on_text(void *user, const char *text, size_t len)
-{
-    wf_text_add(&((result *)user)->text, text, len);
-}
+static void on_text(void *user, const char *text, size_t len) { wf_text_add(&((result *)user)->text, text, len); }
 
 static void on_thought(void *user, const char *text, size_t len)
 {

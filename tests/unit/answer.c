@@ -25,15 +25,9 @@ static void put(result *r, char what, const char *text, size_t len)
     r->last = what;
 }
 
-static void on_text(void *user, const char *text, size_t len)
-{
-    put(user, 'T', text, len);
-}
+static void on_text(void *user, const char *text, size_t len) { put(user, 'T', text, len); }
 
-static void on_thought(void *user, const char *text, size_t len)
-{
-    put(user, 'H', text, len);
-}
+static void on_thought(void *user, const char *text, size_t len) { put(user, 'H', text, len); }
 
 static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 {
@@ -197,45 +191,13 @@ static void all_answers(void **state)
 
 /* ---- any answer ------------------------------------------------------------------------------------------ */
 
-static const char *const words[] = {"<think>",
-                                    "</think>",
-                                    "<tool_call>",
-                                    "</tool_call>",
-                                    "{\"name\": \"f\"}",
-                                    "<|channel|>",
-                                    "analysis",
-                                    "commentary",
-                                    "final",
-                                    "<|message|>",
-                                    "<|end|>",
-                                    "<|start|>",
-                                    "assistant",
-                                    "to=functions.f",
-                                    "<|call|>",
-                                    "{}",
-                                    " ",
-                                    "\n",
-                                    "x",
-                                    "<",
-                                    "<|",
-                                    "\xc3\xa9",
-                                    CH "analysis" MSG,
-                                    NEXT CH "final" MSG,
-                                    NEXT " to=functions.f" CH "commentary" MSG "{}",
-                                    CALL,
-                                    BLANKS,
-                                    OPEN("think"),
-                                    SHUT("think"),
-                                    OPEN("response"),
-                                    SHUT("response"),
-                                    OPEN("call tool=\"f\" index=\"1\"") SHUT("call"),
-                                    " to=self<|message|>",
-                                    "<|eom|><|start|>assistant",
-                                    " to=user",
-                                    ATEM,
-                                    ">>>",
-                                    "all\n",
-                                    "f\n{}"};
+static const char *const words[] = {
+    "<think>", "</think>", "<tool_call>", "</tool_call>", "{\"name\": \"f\"}", "<|channel|>", "analysis", "commentary",
+    "final", "<|message|>", "<|end|>", "<|start|>", "assistant", "to=functions.f", "<|call|>", "{}", " ", "\n", "x",
+    "<", "<|", "\xc3\xa9", CH "analysis" MSG, NEXT CH "final" MSG, NEXT " to=functions.f" CH "commentary" MSG "{}",
+    CALL, BLANKS, OPEN("think"), SHUT("think"), OPEN("response"), SHUT("response"),
+    OPEN("call tool=\"f\" index=\"1\"") SHUT("call"), " to=self<|message|>", "<|eom|><|start|>assistant", " to=user",
+    ATEM, ">>>", "all\n", "f\n{}"};
 
 /* Where it is cut makes no difference. */
 static void any_answer(void **state)
@@ -283,27 +245,16 @@ static void long_messages(void **state)
 
 static void kinds_of_templates(void **state)
 {
-    static const char *const files[][2] = {{"Qwen-Qwen3-0.6B", "deepseek_r1"},
-                                           {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_r1"},
-                                           {"GLM-4.7-Flash", "deepseek_r1"},
-                                           {"MiniMax-M2", "deepseek_r1"},
-                                           {"StepFun3.5-Flash", "deepseek_r1"},
-                                           {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
-                                           {"Cohere2MoE", "cohere"},
-                                           {"openai-gpt-oss-120b", "openai_gptoss"},
-                                           {"MiniMax-M3", "minimax_m3"},
-                                           {"Kimi-K3", "kimi_k3"},
-                                           {"google-gemma-4-31B-it", "gemma4"},
-                                           {"muse-glimmer", "muse_glimmer"},
-                                           {"tencent-Hy3", "hy_v3"},
-                                           {"upstage-Solar-Open-100B", "solar_open"},
-                                           {"Apertus-8B-Instruct", "apertus"},
-                                           {"Apriel-1.6-15b-Thinker-fixed", "apriel"},
-                                           {"meetkai-functionary-medium-v3.2", "functionary_v3"},
-                                           {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere"},
-                                           {"Qwen-Qwen2.5-7B-Instruct", ""},
-                                           {"meta-llama-Llama-3.1-8B-Instruct", ""},
-                                           {"Qwen3-Coder", ""}};
+    static const char *const files[][2] = {
+        {"Qwen-Qwen3-0.6B", "deepseek_r1"}, {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_r1"},
+        {"GLM-4.7-Flash", "deepseek_r1"}, {"MiniMax-M2", "deepseek_r1"}, {"StepFun3.5-Flash", "deepseek_r1"},
+        {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"}, {"Cohere2MoE", "cohere"},
+        {"openai-gpt-oss-120b", "openai_gptoss"}, {"MiniMax-M3", "minimax_m3"}, {"Kimi-K3", "kimi_k3"},
+        {"google-gemma-4-31B-it", "gemma4"}, {"muse-glimmer", "muse_glimmer"}, {"tencent-Hy3", "hy_v3"},
+        {"upstage-Solar-Open-100B", "solar_open"}, {"Apertus-8B-Instruct", "apertus"},
+        {"Apriel-1.6-15b-Thinker-fixed", "apriel"}, {"meetkai-functionary-medium-v3.2", "functionary_v3"},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere"}, {"Qwen-Qwen2.5-7B-Instruct", ""},
+        {"meta-llama-Llama-3.1-8B-Instruct", ""}, {"Qwen3-Coder", ""}};
     if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
     for (size_t i = 0; i < WF_LEN(files); i++) {
         char path[160], *text;

@@ -52,10 +52,7 @@ static weft_status convert(const char *model, const char *type, bool (*stop)(voi
 
 /* ---- tests --------------------------------------------------------------------------------------------- */
 
-static bool stop_later(void *user)
-{
-    return --*(int *)user == 0;
-}
+static bool stop_later(void *user) { return --*(int *)user == 0; }
 
 static void stopped(void **state)
 {

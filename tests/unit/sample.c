@@ -14,10 +14,7 @@
 
 static uint64_t seed, draws;
 
-static uint32_t below(uint32_t n)
-{
-    return (uint32_t)(wf_random(seed, draws++) % n);
-}
+static uint32_t below(uint32_t n) { return (uint32_t)(wf_random(seed, draws++) % n); }
 
 /* Known answers of Random123's kat_vectors. */
 static void test_philox(void **state)
@@ -226,10 +223,7 @@ static void compare_on(const char *name)
     close_device(&d);
 }
 
-static void test_cpu(void **state)
-{
-    compare_on("cpu");
-}
+static void test_cpu(void **state) { compare_on("cpu"); }
 
 /* A device that is listed and cannot be opened fails the test. */
 static void test_opencl(void **state)

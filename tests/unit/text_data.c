@@ -27,8 +27,7 @@ static model open_model(const char *name)
     model m;
     char path[128];
     snprintf(path, sizeof path, strchr(name, '.') ? "%s" : "vocab/%s.gguf", name);
-    if (wf_gguf_open(test_data(path), &m.file) || wf_tokenizer_from_gguf(m.file, &m.tok))
-        fail_msg("%s", wf_error());
+    if (wf_gguf_open(test_data(path), &m.file) || wf_tokenizer_from_gguf(m.file, &m.tok)) fail_msg("%s", wf_error());
     return m;
 }
 
@@ -57,8 +56,7 @@ static size_t read_ids(const char **line, int32_t *ids, size_t cap)
     return n;
 }
 
-static void check_case(const model *m, const char *text, size_t len, const int32_t *expected,
-                       size_t n_expected)
+static void check_case(const model *m, const char *text, size_t len, const int32_t *expected, size_t n_expected)
 {
     int32_t *ids;
     size_t n, back_len;
@@ -107,16 +105,14 @@ static void story(void **state)
     size_t list_len, text_len, len, n = 0, n_again;
     int32_t ids[1024], *again;
     char *text;
-    char *list = read_data("stories260K.tokens.txt", &list_len),
-         *expected = read_data("stories260K.txt", &text_len);
+    char *list = read_data("stories260K.tokens.txt", &list_len), *expected = read_data("stories260K.txt", &text_len);
     model m = open_model("stories260K.gguf");
     for (const char *p = list; *p;) n += read_ids(&p, ids + n, WF_LEN(ids) - n);
     while (text_len && expected[text_len - 1] == '\n') text_len--;
     assert_int_equal(wf_detokenize(m.tok, ids, n, WEFT_TEXT_HIDE_SPECIAL, &text, &len), WEFT_OK);
     assert_true(len >= text_len);
     assert_memory_equal(text, expected, text_len);
-    assert_int_equal(wf_tokenize(m.tok, text, len, WEFT_TEXT_NO_ADD_SPECIAL, &again, &n_again),
-                     WEFT_OK);
+    assert_int_equal(wf_tokenize(m.tok, text, len, WEFT_TEXT_NO_ADD_SPECIAL, &again, &n_again), WEFT_OK);
     assert_int_equal(n_again, n);
     assert_memory_equal(again, ids, n * sizeof *ids);
     assert_true(wf_token_adds_space(m.tok));
@@ -127,8 +123,7 @@ static void story(void **state)
     close_model(m);
 }
 
-static void expect_ids(const model *m, const char *text, unsigned flags, size_t n,
-                       const int32_t *expected)
+static void expect_ids(const model *m, const char *text, unsigned flags, size_t n, const int32_t *expected)
 {
     int32_t *ids;
     size_t got;
@@ -142,8 +137,7 @@ static void expect_ids(const model *m, const char *text, unsigned flags, size_t 
 
 static void special_tokens(void **state)
 {
-    model spm = open_model("llama-spm"), gpt = open_model("gpt-2"),
-          deep = open_model("deepseek-llm");
+    model spm = open_model("llama-spm"), gpt = open_model("gpt-2"), deep = open_model("deepseek-llm");
     EXPECT(spm, "Hello", 0, 1, 15043);
     EXPECT(spm, "Hello", WEFT_TEXT_NO_ADD_SPECIAL, 15043);
     EXPECT(spm, "</s>", WEFT_TEXT_NO_ADD_SPECIAL, 2);
@@ -151,17 +145,13 @@ static void special_tokens(void **state)
     EXPECT(gpt, "Hello<|endoftext|>", 0, 15496, 50256);
     EXPECT(gpt, "<|endoftext|>", PLAIN, 27, 91, 437, 1659, 5239, 91, 29);
     EXPECT(deep, "Hello", 0, 100000, 17464);
-    EXPECT(deep, "\xc3\xb8", PLAIN,
-           100002); /* a user-defined token matches whatever the flags say */
+    EXPECT(deep, "\xc3\xb8", PLAIN, 100002); /* a user-defined token matches whatever the flags say */
     EXPECT(deep, "a[PAD100015]", PLAIN, 64, 100015);
     assert_int_equal(wf_token_bos(spm.tok), 1);
     assert_int_equal(wf_token_eos(deep.tok), 100001);
-    assert_true(wf_token_adds_bos(spm.tok) && wf_token_adds_bos(deep.tok) &&
-                !wf_token_adds_bos(gpt.tok));
-    assert_true(wf_token_is_eog(spm.tok, 2) && wf_token_is_eog(gpt.tok, 50256) &&
-                wf_token_is_eog(deep.tok, 100001));
-    assert_false(wf_token_is_eog(spm.tok, 1) || wf_token_is_eog(spm.tok, -1) ||
-                 wf_token_is_eog(spm.tok, 32000));
+    assert_true(wf_token_adds_bos(spm.tok) && wf_token_adds_bos(deep.tok) && !wf_token_adds_bos(gpt.tok));
+    assert_true(wf_token_is_eog(spm.tok, 2) && wf_token_is_eog(gpt.tok, 50256) && wf_token_is_eog(deep.tok, 100001));
+    assert_false(wf_token_is_eog(spm.tok, 1) || wf_token_is_eog(spm.tok, -1) || wf_token_is_eog(spm.tok, 32000));
     assert_true(wf_token_is_control(spm.tok, 1) && !wf_token_is_control(spm.tok, 15043));
     assert_int_equal(wf_token_count(deep.tok), 102400);
     close_model(spm);
@@ -179,8 +169,7 @@ static void pieces(void **state)
     size_t n, len = 0;
     assert_int_equal(wf_tokenize(m.tok, "\xf0\x9f\xa6\x99", 4, PLAIN, &ids, &n), WEFT_OK);
     assert_int_equal(n, 5); /* the space and four bytes */
-    for (size_t i = 1; i < n; i++)
-        len += wf_token_piece(m.tok, ids[i], 0, all + len, sizeof all - len);
+    for (size_t i = 1; i < n; i++) len += wf_token_piece(m.tok, ids[i], 0, all + len, sizeof all - len);
     assert_int_equal(len, 4);
     assert_memory_equal(all, "\xf0\x9f\xa6\x99", 4);
     free(ids);
@@ -228,8 +217,7 @@ typedef struct job {
     size_t wrong;
 } job;
 
-#define JOB_TEXT                                                                                   \
-    "It's a   test: \xe4\xbd\xa0\xe5\xa5\xbd 12345 \xf0\x9f\x9a\x80\n\n</s><|endoftext|>"
+#define JOB_TEXT "It's a   test: \xe4\xbd\xa0\xe5\xa5\xbd 12345 \xf0\x9f\x9a\x80\n\n</s><|endoftext|>"
 
 static void *run_job(void *arg)
 {

@@ -32,10 +32,7 @@ static void put(file *f, const void *p, size_t n)
     f->len += n;
 }
 
-static void put_u32(file *f, uint32_t v)
-{
-    put(f, &v, 4);
-}
+static void put_u32(file *f, uint32_t v) { put(f, &v, 4); }
 
 static void put_str(file *f, const char *s)
 {
@@ -101,22 +98,17 @@ static void write_arrays(file *f, enum fault fault)
     static const char *const texts[] = {"<unk>", "<s>", "</s>", SP "a"};
     const float scores[] = {0, 0, 0, -1};
     const int32_t types[] = {2, 3, 3, 1};
-    if (fault == TOKENS_U32)
-        key_array(f, "tokenizer.ggml.tokens", WF_GGUF_U32, 4), put(f, types, 16);
+    if (fault == TOKENS_U32) key_array(f, "tokenizer.ggml.tokens", WF_GGUF_U32, 4), put(f, types, 16);
     else if (fault != NO_TOKENS) {
         key_array(f, "tokenizer.ggml.tokens", WF_GGUF_STRING, fault == EMPTY ? 0 : 4);
         for (int i = 0; i < 4 && fault != EMPTY; i++) put_str(f, texts[i]);
     }
     uint64_t n_scores = fault == SHORT_SCORES ? 3 : 4, n_types = fault == SHORT_TYPES ? 3 : 4;
-    if (fault == SCORES_STR)
-        key_str(f, "tokenizer.ggml.scores", "0");
-    else
-        key_array(f, "tokenizer.ggml.scores", WF_GGUF_F32, n_scores), put(f, scores, 4 * n_scores);
-    key_array(f, "tokenizer.ggml.token_type", fault == TYPES_F32 ? WF_GGUF_F32 : WF_GGUF_I32,
-              n_types);
+    if (fault == SCORES_STR) key_str(f, "tokenizer.ggml.scores", "0");
+    else key_array(f, "tokenizer.ggml.scores", WF_GGUF_F32, n_scores), put(f, scores, 4 * n_scores);
+    key_array(f, "tokenizer.ggml.token_type", fault == TYPES_F32 ? WF_GGUF_F32 : WF_GGUF_I32, n_types);
     put(f, types, 4 * n_types);
-    if (fault == MERGES_U32)
-        key_array(f, "tokenizer.ggml.merges", WF_GGUF_U32, 4), put(f, types, 16);
+    if (fault == MERGES_U32) key_array(f, "tokenizer.ggml.merges", WF_GGUF_U32, 4), put(f, types, 16);
     else if (fault != NO_MERGES) {
         key_array(f, "tokenizer.ggml.merges", WF_GGUF_STRING, 1);
         put_str(f, fault == MERGE_BAD ? "ab" : "a b");
@@ -129,24 +121,16 @@ static void write_vocab(file *f, const char *model, enum fault fault)
     memset(name, 'm', sizeof name);
     name[99] = 0;
     *f = (file){.len = 24};
-    if (fault == MODEL_U32)
-        key_u32(f, "tokenizer.ggml.model", WF_GGUF_U32, 1);
+    if (fault == MODEL_U32) key_u32(f, "tokenizer.ggml.model", WF_GGUF_U32, 1);
     else if (fault != NO_MODEL)
-        key_str(f, "tokenizer.ggml.model",
-                fault == MODEL_T5     ? "t5"
-                : fault == MODEL_LONG ? name
-                                      : model);
+        key_str(f, "tokenizer.ggml.model", fault == MODEL_T5 ? "t5" : fault == MODEL_LONG ? name : model);
     key_str(f, "tokenizer.ggml.pre", fault == PRE_UNKNOWN ? "klingon" : "default");
     write_arrays(f, fault);
     key_u32(f, "tokenizer.ggml.bos_token_id", WF_GGUF_U32, fault == BOS_HIGH ? 4 : 1);
-    if (fault == EOS_STR)
-        key_str(f, "tokenizer.ggml.eos_token_id", "2");
-    else
-        key_u32(f, "tokenizer.ggml.eos_token_id", WF_GGUF_I32, 2);
-    if (fault == BOS_BOOL_U32)
-        key_u32(f, "tokenizer.ggml.add_bos_token", WF_GGUF_U32, 1);
-    else
-        key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
+    if (fault == EOS_STR) key_str(f, "tokenizer.ggml.eos_token_id", "2");
+    else key_u32(f, "tokenizer.ggml.eos_token_id", WF_GGUF_I32, 2);
+    if (fault == BOS_BOOL_U32) key_u32(f, "tokenizer.ggml.add_bos_token", WF_GGUF_U32, 1);
+    else key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
     if (fault == PREPEND_FIRST || fault == PREPEND_UNKNOWN)
         key_str(f, "tokenizer.ggml.prepend_scheme", fault == PREPEND_FIRST ? "first" : "never");
     const uint32_t head[] = {0x46554747, 3, 0, 0};
@@ -154,8 +138,7 @@ static void write_vocab(file *f, const char *model, enum fault fault)
     memcpy(f->data + 16, &f->n_kv, 8);
 }
 
-static weft_status open_vocab(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t,
-                              file *f)
+static weft_status open_vocab(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t, file *f)
 {
     *t = NULL;
     write_vocab(f, model, fault);
@@ -216,11 +199,9 @@ static void gguf_errors(void **state)
         wf_gguf *g;
         wf_tokenizer *t;
         weft_status s = open_vocab(expected[i].model, i, &g, &t, &f);
-        if (s != expected[i].status)
-            fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
+        if (s != expected[i].status) fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
         assert_null(t);
-        if (!strstr(wf_error(), expected[i].word))
-            fail_msg("no '%s' in: %s", expected[i].word, wf_error());
+        if (!strstr(wf_error(), expected[i].word)) fail_msg("no '%s' in: %s", expected[i].word, wf_error());
         wf_gguf_close(g);
     }
 }

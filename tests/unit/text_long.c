@@ -48,16 +48,12 @@ static size_t fill(char *text, size_t i, size_t size)
     if (!texts[i].unit)
         for (; n < size; n++) text[n] = (char)wf_random(1, n);
     else
-        for (size_t u = strlen(texts[i].unit); n + u + end <= size; n += u)
-            memcpy(text + n, texts[i].unit, u);
+        for (size_t u = strlen(texts[i].unit); n + u + end <= size; n += u) memcpy(text + n, texts[i].unit, u);
     memcpy(text + n, texts[i].end, end);
     return n + end;
 }
 
-static double ms_since(uint64_t start)
-{
-    return (double)(wf_now_ns() - start) * 1e-6;
-}
+static double ms_since(uint64_t start) { return (double)(wf_now_ns() - start) * 1e-6; }
 
 static void tokenise_all(const char *name, const wf_tokenizer *tok, bool all_bytes)
 {
@@ -68,12 +64,10 @@ static void tokenise_all(const char *name, const wf_tokenizer *tok, bool all_byt
         size_t n, len = fill(text, i, SIZE), back_len;
         uint64_t start = wf_now_ns();
         assert_int_equal(wf_tokenize(tok, text, len, WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n), WEFT_OK);
-        print_message("%-12s %-30s %8.1f ms, %zu tokens\n", name, texts[i].name, ms_since(start),
-                      n);
+        print_message("%-12s %-30s %8.1f ms, %zu tokens\n", name, texts[i].name, ms_since(start), n);
         assert_int_equal(wf_detokenize(tok, ids, n, 0, &back, &back_len), WEFT_OK);
         if (all_bytes || texts[i].unit) {
-            if (!all_bytes && (uint8_t)texts[i].unit[0] == 0xff)
-                assert_int_equal(n, 0);
+            if (!all_bytes && (uint8_t)texts[i].unit[0] == 0xff) assert_int_equal(n, 0);
             else {
                 assert_int_equal(back_len, len);
                 assert_memory_equal(back, text, len);
@@ -96,8 +90,7 @@ static void vocabularies(void **state)
         if (!test_data(path)) SKIP_TEST(NO_TEST_DATA);
         assert_int_equal(wf_gguf_open(test_data(path), &file), WEFT_OK);
         assert_int_equal(wf_tokenizer_from_gguf(file, &tok), WEFT_OK);
-        tokenise_all(names[i], tok,
-                     i < 2); /* deepseek-llm lacks the bytes that occur in no UTF-8 */
+        tokenise_all(names[i], tok, i < 2); /* deepseek-llm lacks the bytes that occur in no UTF-8 */
         wf_tokenizer_destroy(tok);
         wf_gguf_close(file);
     }
@@ -188,8 +181,7 @@ static void many_specials(void **state)
     for (int i = 0; i < N; i++) {
         int len = i < 256 ? snprintf(names[i], 32, "<0x%02X>", i)
                           : snprintf(names[i], 32, "<|reserved_special_token_%04d", i);
-        tokens[i] =
-            (wf_vocab_token){names[i], (uint32_t)len, 0, i < 256 ? WF_TOKEN_BYTE : WF_TOKEN_USER};
+        tokens[i] = (wf_vocab_token){names[i], (uint32_t)len, 0, i < 256 ? WF_TOKEN_BYTE : WF_TOKEN_USER};
     }
     wf_vocab_src src = {.model = "llama",
                         .tokens = tokens,

@@ -22,8 +22,7 @@ typedef struct vocab {
     wf_vocab_merge merges[32];
 } vocab;
 
-static vocab make(const char *model, const char *pre, const entry *e, size_t n,
-                  const char *const *merges)
+static vocab make(const char *model, const char *pre, const entry *e, size_t n, const char *const *merges)
 {
     vocab v = {.src = {.model = model,
                        .pre = pre,
@@ -41,8 +40,7 @@ static vocab make(const char *model, const char *pre, const entry *e, size_t n,
         v.tokens[i] = (wf_vocab_token){e[i].text, (uint32_t)strlen(e[i].text), e[i].score,
                                        (uint8_t)(e[i].type ? e[i].type : WF_TOKEN_NORMAL)};
     for (; merges && merges[v.src.n_merges]; v.src.n_merges++)
-        v.merges[v.src.n_merges] =
-            (wf_vocab_merge){merges[v.src.n_merges], (uint32_t)strlen(merges[v.src.n_merges])};
+        v.merges[v.src.n_merges] = (wf_vocab_merge){merges[v.src.n_merges], (uint32_t)strlen(merges[v.src.n_merges])};
     return v;
 }
 
@@ -55,8 +53,7 @@ static wf_tokenizer *create(vocab *v)
     return t;
 }
 
-static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n,
-                       const int32_t *expected)
+static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n, const int32_t *expected)
 {
     int32_t *ids;
     size_t got;
@@ -68,8 +65,7 @@ static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, 
 #define EXPECT(t, text, flags, ...)                                                                \
     expect_ids(t, text, flags, WF_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
 
-static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expected, size_t n,
-                        const int32_t *ids)
+static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expected, size_t n, const int32_t *ids)
 {
     char *text;
     size_t len;
@@ -134,8 +130,7 @@ static void spm_rules(void **state)
     EXPECT(t, "<s>", NO_ADD | NO_PARSE, 3, 13, 12);
     EXPECT(t, "<unk>", NO_ADD, 0);
     EXPECT(t, "a<tool>a", NO_ADD | NO_PARSE, 8, 14, 8);
-    EXPECT(t, "<tool>_lon<tool>_long", NO_ADD | NO_PARSE, 14, 3, 0, 0, 0, 0,
-           18); /* the longest one counts */
+    EXPECT(t, "<tool>_lon<tool>_long", NO_ADD | NO_PARSE, 14, 3, 0, 0, 0, 0, 18); /* the longest one counts */
     TEXT(t, 0, "aba", 3, 6, 4);
     TEXT(t, 0, " a", 3, 8);
     TEXT(t, 0, "<s>a</s>", 1, 8, 2);
@@ -309,15 +304,9 @@ static void pre_tokenizer_defaults(void **state)
 static void ends_of_generation(void **state)
 {
     const entry e[] = {
-        {"<|eot_id|>", 0, WF_TOKEN_CONTROL},
-        {"<|im_end|>", 0, WF_TOKEN_USER},
-        {"<end_of_turn>", 0, WF_TOKEN_NORMAL},
-        {"</s>", 0, WF_TOKEN_USER},
-        {"<|end|>", 0, WF_TOKEN_CONTROL},
-        {"a", 0, WF_TOKEN_NORMAL},
-        {"b", 0, WF_TOKEN_NORMAL},
-        {"c", 0, WF_TOKEN_NORMAL},
-        {"<|return|>", 0, WF_TOKEN_CONTROL},
+        {"<|eot_id|>", 0, WF_TOKEN_CONTROL}, {"<|im_end|>", 0, WF_TOKEN_USER}, {"<end_of_turn>", 0, WF_TOKEN_NORMAL},
+        {"</s>", 0, WF_TOKEN_USER},          {"<|end|>", 0, WF_TOKEN_CONTROL}, {"a", 0, WF_TOKEN_NORMAL},
+        {"b", 0, WF_TOKEN_NORMAL},           {"c", 0, WF_TOKEN_NORMAL},        {"<|return|>", 0, WF_TOKEN_CONTROL},
         {"<|call|>", 0, WF_TOKEN_CONTROL},
     };
     const bool expected[] = {true, true, false, false, true, true, true, true, true, true};
