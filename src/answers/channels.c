@@ -103,9 +103,7 @@ static void say(wf_channels *c, size_t n, const wf_call_out *out)
 /* n bytes are the body of a call: text if it is none. */
 static void take_call(wf_channels *c, size_t n, const wf_call_out *out)
 {
-    size_t at = wf_skip_blanks((wf_slice){c->held.data, n}, 0);
-    wf_slice name = {c->name, strlen(c->name)}, body = {c->held.data + at, n - at};
-    while (body.n && wf_is_blank(body.p[body.n - 1])) body.n--;
+    wf_slice name = {c->name, strlen(c->name)}, body = wf_trim((wf_slice){c->held.data, n});
     if (!body.n) body = (wf_slice){"{}", 2};
     if (*body.p == '{' && wf_json_whole(body.p, body.n) && wf_tool_name_good(name.p, name.n)) {
         out->call(out->user, (wf_slice){0}, name, body);

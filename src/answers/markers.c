@@ -32,6 +32,13 @@ void wf_list_name(char *list, size_t cap, const char *name)
 
 bool wf_is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
+wf_slice wf_trim(wf_slice s)
+{
+    while (s.n && wf_is_blank(*s.p)) s.p++, s.n--;
+    while (s.n && wf_is_blank(s.p[s.n - 1])) s.n--;
+    return s;
+}
+
 size_t wf_skip_blanks(wf_slice text, size_t at)
 {
     while (at < text.n && wf_is_blank(text.p[at])) at++;

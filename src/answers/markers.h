@@ -18,6 +18,7 @@ bool wf_held_add(wf_text *held, const char **text, size_t *len);
 /* Adds a name to a list of them with commas. */
 void wf_list_name(char *list, size_t cap, const char *name);
 bool wf_is_blank(char c);
+wf_slice wf_trim(wf_slice s); /* without the white space around it */
 /* The first place from `at` on that is not white space, or the end. */
 size_t wf_skip_blanks(wf_slice text, size_t at);
 /* Does the marker stand there, or as much of it as there is text? */

@@ -229,19 +229,13 @@ static unsigned read_json(const wf_calls *c, wf_slice all, const wf_call_out *ou
     return n;
 }
 
-static wf_slice trim_end(wf_slice s)
-{
-    while (s.n && wf_is_blank(s.p[s.n - 1])) s.n--;
-    return s;
-}
-
 /* Takes the id away from the front of a name; false: there is none. */
 static bool split_id(const wf_calls *c, wf_slice *id, wf_slice *name)
 {
     for (size_t at = 0; at < name->n; at++) {
         if (wf_look(*name, at, c->kind->behind_id) != WF_YES) continue;
         size_t behind = at + strlen(c->kind->behind_id);
-        *id = trim_end((wf_slice){name->p, at});
+        *id = wf_trim((wf_slice){name->p, at});
         *name = (wf_slice){name->p + behind, name->n - behind};
         return true;
     }
@@ -252,7 +246,7 @@ static bool split_id(const wf_calls *c, wf_slice *id, wf_slice *name)
 static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *out)
 {
     static const char prefix[] = "functions.";
-    wf_slice id = trim_end((wf_slice){c->held.data + c->id, c->n_id}), name = id;
+    wf_slice id = wf_trim((wf_slice){c->held.data + c->id, c->n_id}), name = id;
     if (c->kind->behind_id && !split_id(c, &id, &name)) return 0;
     if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1))
         name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;

@@ -165,10 +165,9 @@ static bool bare_key(reader *r)
 {
     size_t from = r->at;
     while (r->at < r->in.n && !strchr(":,{}[]'\"`", r->in.p[r->at])) r->at++;
-    size_t end = r->at;
-    while (end > from && wf_is_blank(r->in.p[end - 1])) end--;
-    wf_json_put_string(r->out, r->in.p + from, end - from);
-    return end > from && r->at < r->in.n && r->in.p[r->at] == ':';
+    wf_slice key = wf_trim((wf_slice){r->in.p + from, r->at - from});
+    wf_json_put_string(r->out, key.p, key.n);
+    return key.n && r->at < r->in.n && r->in.p[r->at] == ':';
 }
 
 /* Up to the bracket that closes what one begins to read; a comma may stand before it. */

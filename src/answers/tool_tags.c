@@ -106,13 +106,6 @@ enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, w
 
 static bool same(wf_slice a, wf_slice b) { return a.n == b.n && !memcmp(a.p, b.p, a.n); }
 
-static wf_slice trim(wf_slice s)
-{
-    while (s.n && wf_is_blank(*s.p)) s.p++, s.n--;
-    while (s.n && wf_is_blank(s.p[s.n - 1])) s.n--;
-    return s;
-}
-
 /* Without the line ends that belong to the tags. */
 static wf_slice trim_lines(wf_slice s)
 {
@@ -124,7 +117,7 @@ static wf_slice trim_lines(wf_slice s)
 /* As JSON, also where Python's words and lists stand for its own; else as a string. */
 static void put_value(wf_text *out, wf_slice value)
 {
-    wf_slice bare = trim(value);
+    wf_slice bare = wf_trim(value);
     bool python = bare.n && *bare.p && strchr("[{TFN", *bare.p);
     if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
     else if (!python || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);

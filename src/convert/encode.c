@@ -125,20 +125,6 @@ static void end_with(encoder *c, weft_status s)
     atomic_store(&c->ended, true);
 }
 
-static weft_status open_worker(worker *w, encoder *c)
-{
-    *w = (worker){.c = c,
-                  .values = wf_calloc(c->most, sizeof *w->values),
-                  .bytes = wf_calloc(c->most, 8)}; /* no format takes more an element */
-    return w->values && w->bytes ? WEFT_OK : WEFT_ERR_NOMEM;
-}
-
-static void close_worker(worker *w)
-{
-    free(w->values);
-    free(w->bytes);
-}
-
 /* With what only the caller's thread may do. */
 static weft_status report_progress(const encoder *c)
 {
@@ -150,8 +136,9 @@ static weft_status report_progress(const encoder *c)
 
 static void work_chunks(encoder *c, bool callers)
 {
-    worker w;
-    weft_status s = open_worker(&w, c);
+    worker w = {.c = c, .values = wf_calloc(c->most, sizeof *w.values),
+                .bytes = wf_calloc(c->most, 8)}; /* no format takes more an element */
+    weft_status s = w.values && w.bytes ? WEFT_OK : WEFT_ERR_NOMEM;
     while (s == WEFT_OK && !atomic_load(&c->ended)) {
         uint64_t chunk = atomic_fetch_add(&c->next, 1);
         if (chunk >= c->n_chunks) break;
@@ -160,7 +147,8 @@ static void work_chunks(encoder *c, bool callers)
         if (s == WEFT_OK && callers) s = report_progress(c);
     }
     if (s != WEFT_OK) end_with(c, s);
-    close_worker(&w);
+    free(w.values);
+    free(w.bytes);
 }
 
 static void *thread_main(void *c)

@@ -23,6 +23,13 @@ int64_t wf_jarg_int(wf_jrun *r, wf_jvalue v, int64_t absent, const char *what)
     return wf_jinteger(v);
 }
 
+wf_jvalue wf_jkeyword(const wf_jargs *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_kw; i++)
+        if (wf_jstr_is(a->kw[i].name->text, name)) return a->kw[i].value;
+    return (wf_jvalue){.kind = WF_JABSENT};
+}
+
 bool wf_jarg_true(wf_jvalue v, bool absent) { return wf_jgiven(v) ? wf_jtrue(v) : absent; }
 
 /* ---- builtins ---------------------------------------------------------------------------------------------- */
@@ -82,13 +89,6 @@ bool wf_jcall_test(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 
 /* ---- macros ---------------------------------------------------------------------------------------------------- */
 
-static const wf_jvalue *keyword(const wf_jargs *a, const wf_jname *name)
-{
-    for (size_t i = 0; i < a->n_kw; i++)
-        if (a->kw[i].name == name) return &a->kw[i].value;
-    return NULL;
-}
-
 static bool is_param(const wf_jmacro *m, const wf_jname *name)
 {
     const wf_jnode *p = m->node->list;
@@ -112,7 +112,9 @@ static void bind_macro(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_ja
 {
     size_t i = 0;
     for (const wf_jnode *p = m->node->list; p; p = p->next, i++) {
-        const wf_jvalue *named = keyword(a, p->name);
+        const wf_jvalue *named = NULL;
+        for (size_t k = 0; k < a->n_kw; k++)
+            if (a->kw[k].name == p->name) named = &a->kw[k].value;
         wf_jvalue v = i < a->n ? a->v[i] : named ? *named : p->a ? wf_jeval(r, f, p->a) : wf_jundefined(p->name->p);
         if (i < a->n && named)
             wf_jfail(r, WEFT_ERR_ARG, "macro '%.80s' got '%.80s' twice", m->node->name->p, p->name->p);

@@ -64,12 +64,6 @@ static const wf_jlist *loop_items(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
     return some;
 }
 
-static unsigned loop_depth(wf_jrun *r, wf_jframe *f, const wf_jname *name)
-{
-    wf_jvalue outer = wf_jget(r, f, name);
-    return outer.kind == WF_JLOOP ? outer.loop->depth : 0;
-}
-
 static enum wf_jflow exec_for(wf_jrun *r, wf_jframe *f, const wf_jnode *n, wf_jbuf *out)
 {
     const wf_jlist *items = loop_items(r, f, n);
@@ -77,7 +71,9 @@ static enum wf_jflow exec_for(wf_jrun *r, wf_jframe *f, const wf_jnode *n, wf_jb
     const wf_jnode *otherwise = n->list->next;
     if (!items->n) return otherwise ? wf_jexec(r, wf_jframe_new(r, f), otherwise, out) : WF_JGO;
     wf_jloop *loop = wf_jalloc(r, 1, sizeof *loop);
-    *loop = (wf_jloop){.items = items, .changed = {.kind = WF_JABSENT}, .depth = loop_depth(r, f, name) + 1};
+    wf_jvalue outer = wf_jget(r, f, name);
+    *loop = (wf_jloop){.items = items, .changed = {.kind = WF_JABSENT},
+                       .depth = outer.kind == WF_JLOOP ? outer.loop->depth + 1 : 1};
     enum wf_jflow flow = WF_JGO;
     for (; loop->index < items->n && flow != WF_JBREAK; loop->index++) {
         wf_jframe *inside = wf_jframe_new(r, f);

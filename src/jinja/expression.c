@@ -114,7 +114,7 @@ wf_jnode *wf_jparse_expression(wf_jparser *p)
     return one;
 }
 
-static bool ends_tuple(const wf_jparser *p)
+bool wf_jends_tuple(const wf_jparser *p)
 {
     return p->tok.kind == WF_JT_CLOSE || wf_jat_op(p, ")") || wf_jat_op(p, "=") || wf_jat_name(p, "in");
 }
@@ -125,7 +125,7 @@ wf_jnode *wf_jparse_tuple(wf_jparser *p, bool cond)
     if (!wf_jat_op(p, ",")) return first;
     wf_jnode *t = wf_jnode_new(p, WF_JN_TUPLE);
     wf_jnode_add(t, first);
-    while (wf_jskip_op(p, ",") && !ends_tuple(p)) wf_jnode_add(t, cond ? wf_jparse_expression(p) : wf_jparse_or(p));
+    while (wf_jskip_op(p, ",") && !wf_jends_tuple(p)) wf_jnode_add(t, cond ? wf_jparse_expression(p) : wf_jparse_or(p));
     return t;
 }
 

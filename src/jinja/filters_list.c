@@ -181,18 +181,12 @@ static wf_jargs rest_of(const wf_jargs *a, size_t n)
     return rest;
 }
 
-static wf_jvalue keyword(const wf_jargs *a, const char *name)
-{
-    for (size_t i = 0; i < a->n_kw; i++)
-        if (wf_jstr_is(a->kw[i].name->text, name)) return a->kw[i].value;
-    return (wf_jvalue){.kind = WF_JABSENT};
-}
-
 /* map(attribute=..., default=...), or map(filter, its arguments). */
 static wf_jvalue filter_map(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jlist *l = wf_jiterate(r, self);
-    wf_jvalue out = wf_jlist_new(r, WF_JLIST), name = keyword(a, "attribute"), otherwise = keyword(a, "default");
+    wf_jvalue out = wf_jlist_new(r, WF_JLIST), name = wf_jkeyword(a, "attribute"),
+              otherwise = wf_jkeyword(a, "default");
     wf_jargs rest = rest_of(a, 1);
     if (!a->n && !wf_jgiven(name)) wf_jfail(r, WEFT_ERR_ARG, "map needs the name of a filter or an attribute");
     for (size_t i = 0; i < l->n; i++)
@@ -250,11 +244,12 @@ wf_jvalue wf_jbuiltin_list(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 wf_jvalue wf_jbuiltin_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
-    (void)a;
     if (self.kind != WF_JDICT && self.kind != WF_JUNDEFINED)
         wf_jfail(r, WEFT_ERR_ARG, "items needs a dict, not %s", wf_jtype(self));
-    for (size_t i = 0; self.kind == WF_JDICT && i < self.d->n; i++)
-        wf_jpush(r, out.l, wf_jpair(r, self.d->e[i].key, self.d->e[i].value));
+    for (size_t i = 0; self.kind == WF_JDICT && i < self.d->n; i++) {
+        const wf_jentry *e = &self.d->e[i];
+        wf_jpush(r, out.l, a->option ? e->value : wf_jpair(r, e->key, e->value));
+    }
     return out;
 }
 

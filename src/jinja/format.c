@@ -189,13 +189,6 @@ static spec brace_spec(wf_jrun *r, wf_jstr f)
     return s;
 }
 
-static wf_jvalue named_argument(wf_jrun *r, const wf_jargs *a, wf_jstr name)
-{
-    for (size_t i = 0; i < a->n_kw; i++)
-        if (wf_jstr_eq(a->kw[i].name->text, name)) return a->kw[i].value;
-    bad(r, "a name in { } is not given");
-}
-
 /* "", "0", "name", and .member or [item] behind it. */
 static wf_jvalue field(wf_jrun *r, const wf_jargs *a, wf_jstr f, size_t *next)
 {
@@ -205,7 +198,11 @@ static wf_jvalue field(wf_jrun *r, const wf_jargs *a, wf_jstr f, size_t *next)
     size_t i = head.len ? (size_t)number(r, head, &at) : (*next)++;
     bool numbered = at == head.len;
     if (numbered && i >= a->n) bad(r, "there are too few values");
-    wf_jvalue v = numbered ? a->v[i] : named_argument(r, a, head);
+    wf_jvalue v = {.kind = WF_JABSENT};
+    if (numbered) v = a->v[i];
+    for (size_t k = 0; k < a->n_kw && !numbered; k++)
+        if (wf_jstr_eq(a->kw[k].name->text, head)) v = a->kw[k].value;
+    if (!wf_jgiven(v)) bad(r, "a name in { } is not given");
     for (at = end; at < f.len; at = end) {
         bool item = f.p[at++] == '[';
         for (end = at; end < f.len && (item ? f.p[end] != ']' : f.p[end] != '.' && f.p[end] != '[');) end++;

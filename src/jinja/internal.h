@@ -279,6 +279,7 @@ const wf_jname *wf_jparse_name(wf_jparser *p);
 wf_jnode *wf_jparse_expression(wf_jparser *p);       /* with inline if */
 wf_jnode *wf_jparse_or(wf_jparser *p);               /* without */
 wf_jnode *wf_jparse_tuple(wf_jparser *p, bool cond); /* a, b without brackets */
+bool wf_jends_tuple(const wf_jparser *p);             /* is there no element behind its last comma? */
 void wf_jparse_args(wf_jparser *p, wf_jnode *call);  /* at "(" */
 /* Filters behind an expression; a NULL: the first one needs no "|", as in {% filter %}. */
 wf_jnode *wf_jparse_filters(wf_jparser *p, wf_jnode *a);
@@ -335,7 +336,7 @@ wf_jvalue wf_jbuiltin_strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a);   /*
 wf_jvalue wf_jbuiltin_case(wf_jrun *r, wf_jvalue self, const wf_jargs *a);    /* enum wf_jcase */
 wf_jvalue wf_jbuiltin_justify(wf_jrun *r, wf_jvalue self, const wf_jargs *a); /* side */
 wf_jvalue wf_jbuiltin_is_case(wf_jrun *r, wf_jvalue self, const wf_jargs *a); /* WF_JUPPER or WF_JLOWER */
-wf_jvalue wf_jbuiltin_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a);
+wf_jvalue wf_jbuiltin_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a); /* of a dict; true: its values alone */
 wf_jvalue wf_jbuiltin_list(wf_jrun *r, wf_jvalue self, const wf_jargs *a);
 
 const wf_jbuiltin *wf_jfilter_find(wf_jstr name);
@@ -363,6 +364,7 @@ enum wf_jflow wf_jexec(wf_jrun *r, wf_jframe *f, const wf_jnode *statements, wf_
 
 /* Arguments of builtins. */
 static inline bool wf_jgiven(wf_jvalue v) { return v.kind != WF_JABSENT; }
+wf_jvalue wf_jkeyword(const wf_jargs *a, const char *name); /* WF_JABSENT: it is not given */
 wf_jstr wf_jarg_str(wf_jrun *r, wf_jvalue v, const char *what);      /* fails if it is no string */
 int64_t wf_jarg_int(wf_jrun *r, wf_jvalue v, int64_t absent, const char *what);
 bool wf_jarg_true(wf_jvalue v, bool absent);

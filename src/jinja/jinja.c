@@ -106,13 +106,6 @@ static void set_variables(wf_jrun *r, wf_jframe *f)
 
 static bool marked(wf_jstr s, size_t i) { return s.marks ? s.marks[i] : s.data; }
 
-static weft_status add_span(wf_jinja_output *out, size_t *cap, size_t begin, size_t end)
-{
-    if (!wf_grow(&out->data, out->n_data, cap, sizeof *out->data)) return WEFT_ERR_NOMEM;
-    out->data[out->n_data++] = (wf_text_span){begin, end};
-    return WEFT_OK;
-}
-
 static weft_status copy_out(wf_jstr s, wf_jinja_output *out)
 {
     size_t cap = 0;
@@ -121,7 +114,9 @@ static weft_status copy_out(wf_jstr s, wf_jinja_output *out)
     out->len = s.len;
     for (size_t i = 0, end; i < s.len; i = end) {
         for (end = i + 1; end < s.len && marked(s, end) == marked(s, i);) end++;
-        if (marked(s, i)) WF_TRY(add_span(out, &cap, i, end));
+        if (!marked(s, i)) continue;
+        if (!wf_grow(&out->data, out->n_data, &cap, sizeof *out->data)) return WEFT_ERR_NOMEM;
+        out->data[out->n_data++] = (wf_text_span){i, end};
     }
     return WEFT_OK;
 }

@@ -234,14 +234,6 @@ static wf_jvalue dict_get(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return v ? *v : wf_jgiven(a->v[1]) ? a->v[1] : wf_jnone();
 }
 
-static wf_jvalue dict_values(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
-{
-    wf_jvalue out = wf_jlist_new(r, WF_JLIST);
-    (void)a;
-    for (size_t i = 0; i < self.d->n; i++) wf_jpush(r, out.l, self.d->e[i].value);
-    return out;
-}
-
 static wf_jvalue copy(wf_jrun *r, wf_jvalue self, const wf_jargs *a) { (void)r, (void)a; return self; }
 
 static wf_jvalue list_index(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -313,7 +305,7 @@ static const wf_jbuiltin of_strings[] = {
 static const wf_jbuiltin of_dicts[] = {
     {"get", dict_get, {"key", "default"}, 1},
     {"keys", wf_jbuiltin_list},
-    {"values", dict_values},
+    {"values", wf_jbuiltin_items, .option = true},
     {"items", wf_jbuiltin_items},
     {"copy", copy},
 };

@@ -100,15 +100,6 @@ static wf_jvalue on_numbers(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b
 
 /* ---- strings and lists ---------------------------------------------------------------------------------------- */
 
-static wf_jvalue join(wf_jrun *r, wf_jvalue a, wf_jvalue b)
-{
-    wf_jbuf buf = {.r = r};
-    if (a.kind == WF_JSTRING && !b.s->len) return a;
-    wf_jbuf_str(&buf, *a.s);
-    wf_jbuf_str(&buf, *b.s);
-    return wf_jstring(r, wf_jbuf_take(&buf));
-}
-
 static wf_jvalue add_lists(wf_jrun *r, wf_jvalue a, wf_jvalue b)
 {
     wf_jvalue v = wf_jlist_new(r, a.kind);
@@ -155,7 +146,7 @@ wf_jvalue wf_joperate(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b)
     if (op >= WF_JEQ) return compare(r, op, a, b);
     if (op == WF_JCONCAT) return concat(r, a, b);
     if (wf_jis_number(a) && wf_jis_number(b)) return on_numbers(r, op, a, b);
-    if (op == WF_JADD && a.kind == WF_JSTRING && b.kind == WF_JSTRING) return join(r, a, b);
+    if (op == WF_JADD && a.kind == WF_JSTRING && b.kind == WF_JSTRING) return b.s->len ? concat(r, a, b) : a;
     if (op == WF_JADD && wf_jis_list(a) && a.kind == b.kind) return add_lists(r, a, b);
     if (op == WF_JMUL && repeats(a, b)) return repeat(r, a, wf_jinteger(b));
     if (op == WF_JMUL && repeats(b, a)) return repeat(r, b, wf_jinteger(a));

@@ -183,8 +183,7 @@ static wf_jnode *parse_target(wf_jparser *p, bool members)
         if (!all && !wf_jat_op(p, ",")) return one;
         if (!all) all = wf_jnode_new(p, WF_JN_TUPLE);
         wf_jnode_add(all, one);
-    } while (wf_jskip_op(p, ",") && p->tok.kind != WF_JT_CLOSE && !wf_jat_op(p, ")") && !wf_jat_name(p, "in") &&
-             !wf_jat_op(p, "="));
+    } while (wf_jskip_op(p, ",") && !wf_jends_tuple(p));
     return all;
 }
 

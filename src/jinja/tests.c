@@ -31,15 +31,11 @@ static wf_jvalue is_sameas(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
     return wf_jbool(wf_jequal(r, v, b));
 }
 
-static wf_jvalue divisible(wf_jrun *r, wf_jvalue v, int64_t by, int64_t rest)
+/* option: the rest; without a number by 2. */
+static wf_jvalue is_divisible(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
 {
-    return wf_joperate(r, WF_JEQ, wf_joperate(r, WF_JMOD, v, wf_jint(by)), wf_jint(rest));
-}
-
-static wf_jvalue is_odd_or_even(wf_jrun *r, wf_jvalue v, const wf_jargs *a) { return divisible(r, v, 2, a->option); }
-static wf_jvalue is_divisibleby(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
-{
-    return divisible(r, v, wf_jarg_int(r, a->v[0], 1, "num"), 0);
+    wf_jvalue by = wf_jint(wf_jarg_int(r, a->v[0], 2, "num"));
+    return wf_joperate(r, WF_JEQ, wf_joperate(r, WF_JMOD, v, by), wf_jint(a->option));
 }
 
 /* str.isupper() and str.islower(): no letter of the other case, and at least one of this. */
@@ -57,16 +53,11 @@ wf_jvalue wf_jbuiltin_is_case(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
     return wf_jbool(found && !against);
 }
 
-static wf_jvalue is_filter(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
+/* option: of filters, else of tests */
+static wf_jvalue is_name(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
 {
-    (void)a;
-    return wf_jbool(wf_jfilter_find(wf_jarg_str(r, v, "a filter")) != NULL);
-}
-
-static wf_jvalue is_test(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
-{
-    (void)a;
-    return wf_jbool(wf_jtest_find(wf_jarg_str(r, v, "a test")) != NULL);
+    wf_jstr name = wf_jarg_str(r, v, a->option ? "a filter" : "a test");
+    return wf_jbool((a->option ? wf_jfilter_find : wf_jtest_find)(name) != NULL);
 }
 
 static const wf_jbuiltin rows[] = {
@@ -101,13 +92,13 @@ static const wf_jbuiltin rows[] = {
     {"ge", is_related, {"b"}, 1, .option = WF_JGE},
     {">=", is_related, {"b"}, 1, .option = WF_JGE},
     {"in", is_related, {"seq"}, 1, .option = WF_JIN},
-    {"odd", is_odd_or_even, .option = 1},
-    {"even", is_odd_or_even, .option = 0},
-    {"divisibleby", is_divisibleby, {"num"}, 1},
+    {"odd", is_divisible, .option = 1},
+    {"even", is_divisible},
+    {"divisibleby", is_divisible, {"num"}, 1},
     {"upper", wf_jbuiltin_is_case, .option = WF_JUPPER},
     {"lower", wf_jbuiltin_is_case, .option = WF_JLOWER},
-    {"filter", is_filter},
-    {"test", is_test},
+    {"filter", is_name, .option = true},
+    {"test", is_name},
 };
 
 const wf_jbuiltin *wf_jtest_find(wf_jstr name) { return wf_jrow_find(rows, WF_LEN(rows), name); }

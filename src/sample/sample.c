@@ -42,32 +42,18 @@ weft_status wf_sample_check(const float *logits, uint32_t n)
     return WEFT_OK;
 }
 
-static weft_status load(const float *logits, uint32_t n, wf_token_logit *c)
-{
-    for (uint32_t i = 0; i < n; i++) c[i] = (wf_token_logit){logits[i], (int32_t)i};
-    return wf_sample_check(logits, n);
-}
-
-static int32_t best(const wf_token_logit *c, uint32_t n)
-{
-    uint32_t b = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (c[i].logit > c[b].logit) b = i;
-    return c[b].id;
-}
-
 weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits,
                       uint32_t n_vocab, uint64_t position, wf_token_logit *c, int32_t *out)
 {
-    WF_TRY(load(logits, n_vocab, c));
-    if (processors) wf_logits_processors_apply(processors, p, c, n_vocab);
-    if (p->temperature == 0) {
-        *out = best(c, n_vocab);
-        return WEFT_OK;
+    WF_TRY(wf_sample_check(logits, n_vocab));
+    if (processors) {
+        for (uint32_t i = 0; i < n_vocab; i++) c[i] = (wf_token_logit){logits[i], (int32_t)i};
+        wf_logits_processors_apply(processors, p, c, n_vocab);
+        float *z = (float *)(c + n_vocab);
+        for (uint32_t i = 0; i < n_vocab; i++) z[i] = c[i].logit;
+        logits = z;
     }
     wf_sampling_params params = {p->temperature, p->top_p, p->min_p, p->top_k, p->seed, position};
-    float *z = (float *)(c + n_vocab);
-    for (uint32_t i = 0; i < n_vocab; i++) z[i] = c[i].logit;
-    *out = wf_sample_row(&params, z, n_vocab, c, NULL);
+    *out = wf_sample_row(&params, logits, n_vocab, c, NULL);
     return WEFT_OK;
 }

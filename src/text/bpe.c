@@ -20,15 +20,10 @@ void wf_byte_chars(uint16_t out[256])
     }
 }
 
-static void fill_byte_chars(wf_tokenizer *t)
+void wf_bpe_bytes(wf_tokenizer *t)
 {
     wf_byte_chars(t->byte_char);
     memset(t->char_byte, -1, sizeof t->char_byte);
-    for (int b = 0; b < 256; b++) t->char_byte[t->byte_char[b]] = (int16_t)b;
-}
-
-static void fill_byte_ids(wf_tokenizer *t)
-{
     for (int b = 0; b < 256; b++) {
         uint8_t buf[4];
         utf8proc_ssize_t n = utf8proc_encode_char(t->byte_char[b], buf);
@@ -36,13 +31,8 @@ static void fill_byte_ids(wf_tokenizer *t)
         /* A user-defined token is raw text: U+00F8 there is the letter, not the byte F8. */
         bool letter = n > 1 && id >= 0 && t->tokens[id].type == WF_TOKEN_USER;
         if (!letter) t->byte_id[b] = id;
+        t->char_byte[t->byte_char[b]] = (int16_t)b;
     }
-}
-
-void wf_bpe_bytes(wf_tokenizer *t)
-{
-    fill_byte_chars(t);
-    fill_byte_ids(t);
 }
 
 /* ---- merges ---------------------------------------------------------------------------------- */

@@ -84,18 +84,6 @@ static weft_status put_char(wf_pieces *o, utf8proc_int32_t c)
     return put(o, (const char *)buf, (size_t)utf8proc_encode_char(c, buf));
 }
 
-/* Rust's char::to_lowercase: one character's own mapping, which for one of them is two. */
-static weft_status lower(wf_pieces *o, utf8proc_int32_t c)
-{
-    return c == 0x130 ? put(o, "i\xcc\x87", 3) : put_char(o, utf8proc_tolower(c));
-}
-
-static bool is_mark(utf8proc_int32_t c)
-{
-    utf8proc_category_t k = utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
-}
-
 static weft_status each_char(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     for (size_t i = 0, n; i < len; i += n) {
@@ -107,8 +95,11 @@ static weft_status each_char(const wf_step *s, const char *text, size_t len, siz
             continue;
         }
         utf8proc_iterate((const uint8_t *)text + i, (utf8proc_ssize_t)n, &c);
-        if (s->kind == WF_STEP_LOWER) WF_TRY(lower(o, c));
-        else if (!is_mark(c)) WF_TRY(put(o, text + i, n));
+        utf8proc_category_t k = utf8proc_category(c);
+        bool mark = k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
+        /* as Rust's char::to_lowercase: one character's own mapping, which for one of them is two */
+        if (s->kind == WF_STEP_LOWER) WF_TRY(c == 0x130 ? put(o, "i\xcc\x87", 3) : put_char(o, utf8proc_tolower(c)));
+        else if (!mark) WF_TRY(put(o, text + i, n));
     }
     if (head >= len) o->head = o->text.len;
     return WEFT_OK;

@@ -138,7 +138,8 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
     WF_TRY(need_str(o, "type", &type));
     WF_TRY(wf_step_fields_known(o, type));
     for (size_t i = 0; i < WF_LEN(forms); i++)
-        if (!strcmp(forms[i].type, type)) return wf_steps_add(s, (wf_step){.kind = WF_STEP_FORM, .form = forms[i].options});
+        if (!strcmp(forms[i].type, type))
+            return wf_steps_add(s, (wf_step){.kind = WF_STEP_FORM, .form = forms[i].options});
     if (!strcmp(type, "Sequence")) return read_sequence(s, o, "normalizers", wf_steps_read_normaliser);
     if (!strcmp(type, "Lowercase")) return wf_steps_add(s, (wf_step){.kind = WF_STEP_LOWER});
     if (!strcmp(type, "StripAccents")) return wf_steps_add(s, (wf_step){.kind = WF_STEP_STRIP_ACCENTS});

@@ -108,13 +108,6 @@ static void find_enders(wf_tokenizer *t, const wf_vocab_src *src)
 
 /* ---- making a tokenizer ---------------------------------------------------------------------- */
 
-static const wf_text_kind *kind_find(const char *model)
-{
-    for (size_t i = 0; i < WF_LEN(kinds); i++)
-        if (model && !strcmp(kinds[i]->model, model)) return kinds[i];
-    return NULL;
-}
-
 static weft_status check_ids(const wf_vocab_src *src)
 {
     const struct {
@@ -179,9 +172,7 @@ static weft_status index_texts(wf_tokenizer *t)
 static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
 {
     const unsigned user = 1u << WF_TOKEN_USER, all = user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN;
-    t->bos = src->bos;
-    t->eos = src->eos;
-    t->unk = src->unk;
+    t->bos = src->bos, t->eos = src->eos, t->unk = src->unk;
     t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
     t->add_eos = src->add_eos > 0;
     t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
@@ -199,13 +190,11 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
 
 weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
 {
-    const wf_text_kind *kind = kind_find(src->model);
-    if (!kind)
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and "
-                       "'gpt2' (byte-level BPE)",
-                       src->model ? src->model : "");
-    return wf_tokenizer_of_kind(kind, src, out);
+    for (size_t i = 0; i < WF_LEN(kinds); i++)
+        if (src->model && !strcmp(kinds[i]->model, src->model)) return wf_tokenizer_of_kind(kinds[i], src, out);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and 'gpt2' (byte-level BPE)",
+                   src->model ? src->model : "");
 }
 
 weft_status wf_tokenizer_of_kind(const wf_text_kind *kind, const wf_vocab_src *src, wf_tokenizer **out)

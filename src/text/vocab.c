@@ -159,11 +159,6 @@ uint32_t wf_vocab_rows(const wf_gguf *file)
     return table ? (uint32_t)WF_MIN(table->dims[1], 1u << 24) : 0;
 }
 
-static weft_status from_folder(const wf_gguf *file, wf_tokenizer **out)
-{
-    return wf_tokenizer_from_folder(file->path, wf_vocab_rows(file), out);
-}
-
 weft_status wf_tokenizer_from_keys(const wf_gguf *file, wf_tokenizer **out)
 {
     reader r = {.file = file};
@@ -176,6 +171,7 @@ weft_status wf_tokenizer_from_keys(const wf_gguf *file, wf_tokenizer **out)
 
 weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
 {
-    weft_status s = file->folder && !file->random ? from_folder(file, out) : wf_tokenizer_from_keys(file, out);
+    weft_status s = file->folder && !file->random ? wf_tokenizer_from_folder(file->path, wf_vocab_rows(file), out)
+                                                  : wf_tokenizer_from_keys(file, out);
     return s ? wf_fail_context(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
 }

@@ -219,7 +219,8 @@ static weft_status find_pre(const keys *k, const wf_pre **pre)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "GGUF's '%s' splits text like this folder, but %s (ignore_merges), which changes ids: it cannot "
                        "be converted, but runs as a folder",
-                       name, k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
+                       name,
+                       k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
     if (same && n) WF_TRY(same_ids(k, *pre, &same));
     if (!same)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this "
