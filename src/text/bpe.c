@@ -45,19 +45,24 @@ static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right
     return &t->pairs[i];
 }
 
-/* Adds "left right". A merge whose texts are not in the vocabulary can never apply and is left out. */
+wf_vocab_merge wf_merge_of(const char *text, size_t len)
+{
+    const char *space = len > 2 ? memchr(text + 1, ' ', len - 2) : NULL;
+    if (!space) return (wf_vocab_merge){text, NULL, (uint32_t)len, 0};
+    return (wf_vocab_merge){text, space + 1, (uint32_t)(space - text), (uint32_t)(text + len - space - 1)};
+}
+
+/* A merge whose texts are not in the vocabulary can never apply and is left out. */
 static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined, bool *used)
 {
-    const char *space = m->left ? m->text + m->left : m->len > 2 ? memchr(m->text + 1, ' ', m->len - 2) : NULL;
-    if (!space)
+    if (!m->right)
         return wf_fail(WEFT_ERR_FORMAT,
                        "tokenizer.ggml.merges: entry %u ('%.*s') is not two texts with a space between", rank,
-                       (int)WF_MIN(m->len, 40), m->text);
-    size_t left = (size_t)(space - m->text), right = m->len - left - 1;
-    memcpy(joined, m->text, left);
-    memcpy(joined + left, space + 1, right);
-    int32_t l = wf_piece_find(t, joined, left), r = wf_piece_find(t, joined + left, right);
-    int32_t id = wf_piece_find(t, joined, left + right);
+                       (int)WF_MIN(m->n_left, 40), m->left);
+    memcpy(joined, m->left, m->n_left);
+    memcpy(joined + m->n_left, m->right, m->n_right);
+    int32_t l = wf_piece_find(t, m->left, m->n_left), r = wf_piece_find(t, m->right, m->n_right);
+    int32_t id = wf_piece_find(t, joined, (size_t)m->n_left + m->n_right);
     *used = l >= 0 && r >= 0 && id >= 0;
     if (!*used) return WEFT_OK;
     wf_bpe_pair *p = pair_slot(t, l, r);
@@ -69,7 +74,8 @@ weft_status wf_bpe_merges(wf_tokenizer *t, const wf_vocab_src *src)
 {
     size_t size = 16, longest = 0;
     while (size < (size_t)src->n_merges * 2) size *= 2;
-    for (uint32_t i = 0; i < src->n_merges; i++) longest = WF_MAX(longest, src->merges[i].len);
+    for (uint32_t i = 0; i < src->n_merges; i++)
+        longest = WF_MAX(longest, (size_t)src->merges[i].n_left + src->merges[i].n_right);
     t->pairs = wf_calloc(size, sizeof *t->pairs);
     char *joined = wf_calloc(longest, 1);
     weft_status s = t->pairs && joined ? WEFT_OK : WEFT_ERR_NOMEM;

@@ -22,7 +22,6 @@ typedef struct reader {
     wf_json_model *json;
     wf_vocab_token *tokens;
     wf_vocab_merge *merges;
-    char *merge_texts;
     int32_t enders[MAX_ENDERS];
     wf_vocab_src src;
 } reader;
@@ -180,43 +179,24 @@ static weft_status read_tokens(reader *r, const wf_json *model, uint32_t least)
 
 /* ---- merges ------------------------------------------------------------------------------------------- */
 
-/* "left right", or ["left", "right"] in newer files; both become the former. */
-static weft_status merge_at(const wf_json *list, size_t i, const wf_json **left, const wf_json **right)
-{
-    static const wf_json none = {.kind = WF_JSON_STRING, .text = ""};
-    const wf_json *one = &list->list[i];
-    bool two = one->kind == WF_JSON_LIST && one->n == 2;
-    *left = two ? &one->list[0] : one;
-    *right = two ? &one->list[1] : &none;
-    bool good = (*left)->kind == WF_JSON_STRING && (*right)->kind == WF_JSON_STRING;
-    const char *space = good && !two ? strchr(one->text, ' ') : NULL;
-    if (good && (two || (space && !strchr(space + 1, ' ')))) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "entry %zu of 'merges' is not two texts", i);
-}
-
+/* "left right", or ["left", "right"] in newer files. */
 static weft_status read_merges(reader *r, const wf_json *model)
 {
-    const wf_json *list, *left, *right;
-    size_t bytes = 0;
+    const wf_json *list;
     WF_TRY(wf_json_array(model, "merges", &list));
     if (!list) return wf_fail(WEFT_ERR_FORMAT, "'merges' of the model is missing");
-    size_t n = wf_json_count(list);
-    for (size_t i = 0; i < n; i++) {
-        WF_TRY(merge_at(list, i, &left, &right));
-        bytes += left->n + right->n + 1;
+    r->src.merges = r->merges = wf_calloc(list->n, sizeof *r->merges);
+    if (!r->merges) return WEFT_ERR_NOMEM;
+    for (r->src.n_merges = 0; r->src.n_merges < list->n; r->src.n_merges++) {
+        const wf_json *one = &list->list[r->src.n_merges], *left = wf_json_at(one, 0), *right = wf_json_at(one, 1);
+        wf_vocab_merge m = {0};
+        if (wf_json_text(left) && wf_json_text(right) && one->n == 2)
+            m = (wf_vocab_merge){left->text, right->text, left->n, right->n};
+        if (one->kind == WF_JSON_STRING) m = wf_merge_of(one->text, one->n);
+        if (!m.right || (one->kind == WF_JSON_STRING && strchr(one->text, ' ') != strrchr(one->text, ' ')))
+            return wf_fail(WEFT_ERR_FORMAT, "entry %u of 'merges' is not two texts", r->src.n_merges);
+        r->merges[r->src.n_merges] = m;
     }
-    r->merges = wf_calloc(n, sizeof *r->merges);
-    char *at = r->merge_texts = wf_calloc(bytes + 1, 1);
-    if (!r->merges || !at) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        WF_TRY(merge_at(list, i, &left, &right));
-        r->merges[i] = (wf_vocab_merge){at, left->n + (right->n ? right->n + 1 : 0), right->n ? left->n : 0};
-        memcpy(at, left->text, left->n);
-        if (right->n) at[left->n] = ' ', memcpy(at + left->n + 1, right->text, right->n);
-        at += r->merges[i].len;
-    }
-    r->src.merges = r->merges;
-    r->src.n_merges = (uint32_t)n;
     return WEFT_OK;
 }
 
@@ -495,7 +475,6 @@ static weft_status make(reader *r, uint32_t least, wf_vocab_fn fn, void *user)
     else wf_json_model_free(r->json);
     free(r->tokens);
     free(r->merges);
-    free(r->merge_texts);
     if (s == WEFT_ERR_UNSUPPORTED) s = wf_fail(s, "%s; a GGUF file of the model may have what weft reads", wf_error());
     return s ? wf_fail_context(s, "tokenizer.json") : WEFT_OK;
 }

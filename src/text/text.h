@@ -25,10 +25,11 @@ typedef struct wf_vocab_token {
     float score;
     uint8_t type;     /* enum wf_token_type */
 } wf_vocab_token;
-typedef struct wf_vocab_merge { /* "left right" as in tokenizer.ggml.merges */
-    const char *text;
-    uint32_t len, left; /* left: bytes of the first text; 0: it has no space in it */
+typedef struct wf_vocab_merge {
+    const char *left, *right; /* right NULL: left is not two texts with a space between */
+    uint32_t n_left, n_right;
 } wf_vocab_merge;
+wf_vocab_merge wf_merge_of(const char *text, size_t len); /* "left right", as in tokenizer.ggml.merges */
 /* Where add_space_prefix puts its space: before every part of the text between special tokens, as GGUF's kind does; or,
  * as a tokenizer.json may say, before those parts, or the first one, that do not begin with a space. */
 enum wf_prepend { WF_PREPEND_EVERY, WF_PREPEND_ALWAYS, WF_PREPEND_FIRST };

@@ -27,7 +27,7 @@ static weft_status take_merge(void *user, uint64_t i, wf_str s)
 {
     reader *r = user;
     if (s.len > UINT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "merges: entry %u is too long", (unsigned)i);
-    r->merges[i] = (wf_vocab_merge){s.data, (uint32_t)s.len, 0};
+    r->merges[i] = wf_merge_of(s.data, s.len);
     return WEFT_OK;
 }
 

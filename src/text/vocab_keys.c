@@ -31,39 +31,38 @@ typedef struct keys {
 
 /* ---- arrays ------------------------------------------------------------------------------------------ */
 
-typedef wf_str (*text_fn)(const keys *k, uint32_t i, char buf[32]);
+typedef void text_fn(const keys *k, uint32_t i, wf_text *out);
 
 /* Texts as the file has them: each behind its length. */
-static weft_status add_texts(const keys *k, const char *key, uint32_t n, text_fn text)
+static weft_status add_texts(const keys *k, const char *key, uint32_t n, text_fn *add)
 {
-    char buf[32];
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < n; i++) bytes += 8 + text(k, i, buf).len;
-    char *all = wf_calloc(bytes + 1, 1), *at = all;
-    if (!all) return WEFT_ERR_NOMEM;
+    wf_text all = {0};
     for (uint32_t i = 0; i < n; i++) {
-        wf_str s = text(k, i, buf);
-        memcpy(at, &(uint64_t){s.len}, 8);
-        if (s.len) memcpy(at + 8, s.data, s.len);
-        at += 8 + s.len;
+        size_t at = all.len;
+        wf_text_add(&all, "\0\0\0\0\0\0\0", 8);
+        add(k, i, &all);
+        if (!all.failed) memcpy(all.data + at, &(uint64_t){all.len - at - 8}, 8);
     }
-    weft_status s = wf_folder_array(k->out, key, WF_GGUF_STRING, n, all, bytes);
-    free(all);
+    weft_status s = all.failed ? wf_fail(WEFT_ERR_NOMEM, "out of host memory: the texts of a vocabulary")
+                               : wf_folder_array(k->out, key, WF_GGUF_STRING, n, all.data ? all.data : "", all.len);
+    free(all.data);
     return s;
 }
 
 /* Rows of the table without a token have names of their own, as converters give them. */
-static wf_str token_text(const keys *k, uint32_t i, char buf[32])
+static void add_token(const keys *k, uint32_t i, wf_text *out)
 {
     const wf_vocab_token *t = &k->t->tokens[i];
-    if (t->len || t->type != WF_TOKEN_UNUSED) return (wf_str){t->text, t->len};
-    return (wf_str){buf, (size_t)snprintf(buf, 32, "[PAD%u]", i)};
+    if (t->len || t->type != WF_TOKEN_UNUSED) wf_text_add(out, t->text, t->len);
+    else wf_text_print(out, "[PAD%u]", i);
 }
 
-static wf_str merge_text(const keys *k, uint32_t i, char buf[32])
+static void add_merge(const keys *k, uint32_t i, wf_text *out)
 {
-    (void)buf;
-    return (wf_str){k->src->merges[i].text, k->src->merges[i].len};
+    const wf_vocab_merge *m = &k->src->merges[i];
+    wf_text_add(out, m->left, m->n_left);
+    wf_text_add(out, " ", 1);
+    wf_text_add(out, m->right, m->n_right);
 }
 
 static weft_status add_types(const keys *k)
@@ -241,7 +240,7 @@ static weft_status add_bpe(const keys *k)
     WF_TRY(find_pre(k, &pre));
     WF_TRY(wf_folder_str(k->out, KEY "model", "gpt2"));
     WF_TRY(wf_folder_str(k->out, KEY "pre", pre->name));
-    return add_texts(k, KEY "merges", k->src->n_merges, merge_text);
+    return add_texts(k, KEY "merges", k->src->n_merges, add_merge);
 }
 
 static enum wf_prepend prepend_of(const wf_steps *pretokenizers)
@@ -305,7 +304,7 @@ static weft_status add_keys(const keys *k)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "the tokenizer knows neither bytes nor byte fallback, as GGUF's do: it cannot be converted");
     WF_TRY(j->byte_level ? add_bpe(k) : add_spm(k));
-    WF_TRY(add_texts(k, KEY "tokens", k->t->n_tokens, token_text));
+    WF_TRY(add_texts(k, KEY "tokens", k->t->n_tokens, add_token));
     WF_TRY(add_types(k));
     return add_ids(k);
 }

@@ -70,10 +70,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         src.n_tokens++;
     }
     while (src.n_merges < WF_LEN(merges) && in.p < in.end) {
-        wf_vocab_merge *m = &merges[src.n_merges];
-        m->text = take_text(&in, &m->len);
-        if (!m->len) break;
-        src.n_merges++;
+        uint32_t len;
+        const char *merge = take_text(&in, &len);
+        if (!len) break;
+        merges[src.n_merges++] = wf_merge_of(merge, len);
     }
     int32_t *ids[] = {&src.bos, &src.eos, &src.unk, &src.eot, &src.eom};
     for (size_t i = 0; i < WF_LEN(ids); i++) *ids[i] = (int8_t)take(&in);

@@ -40,7 +40,7 @@ static vocab make(const char *model, const char *pre, const entry *e, size_t n, 
         v.tokens[i] = (wf_vocab_token){e[i].text, (uint32_t)strlen(e[i].text), e[i].score,
                                        (uint8_t)(e[i].type ? e[i].type : WF_TOKEN_NORMAL)};
     for (; merges && merges[v.src.n_merges]; v.src.n_merges++)
-        v.merges[v.src.n_merges] = (wf_vocab_merge){merges[v.src.n_merges], (uint32_t)strlen(merges[v.src.n_merges])};
+        v.merges[v.src.n_merges] = wf_merge_of(merges[v.src.n_merges], strlen(merges[v.src.n_merges]));
     return v;
 }
 
