@@ -6,36 +6,13 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/files/gguf.h"
-#include "support/data.h"
 #include "support/skip.h"
-#include "text/text.h"
-#include "support/suite.h"
+#include "support/vocab.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
 #define PLAIN     (WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL)
 
 static const char *const vocabs[] = {"llama-spm", "gpt-2", "deepseek-llm"};
-
-typedef struct model {
-    wf_gguf *file;
-    wf_tokenizer *tok;
-} model;
-
-static model open_model(const char *name)
-{
-    model m;
-    char path[128];
-    snprintf(path, sizeof path, strchr(name, '.') ? "%s" : "vocab/%s.gguf", name);
-    if (wf_gguf_open(test_data(path), &m.file) || wf_tokenizer_from_gguf(m.file, &m.tok)) fail_msg("%s", wf_error());
-    return m;
-}
-
-static void close_model(model m)
-{
-    wf_tokenizer_destroy(m.tok);
-    wf_gguf_close(m.file);
-}
 
 static char *read_data(const char *name, size_t *len)
 {
@@ -56,15 +33,15 @@ static size_t read_ids(const char **line, int32_t *ids, size_t cap)
     return n;
 }
 
-static void check_case(const model *m, const char *text, size_t len, const int32_t *expected, size_t n_expected)
+static void check_case(const wf_tokenizer *t, const char *text, size_t len, const int32_t *expected, size_t n_expected)
 {
     int32_t *ids;
     size_t n, back_len;
     char *back;
-    assert_int_equal(wf_tokenize(m->tok, text, len, PLAIN, &ids, &n), WEFT_OK);
+    assert_int_equal(wf_tokenize(t, text, len, PLAIN, &ids, &n), WEFT_OK);
     assert_int_equal(n, n_expected);
     for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], expected[i]);
-    assert_int_equal(wf_detokenize(m->tok, ids, n, 0, &back, &back_len), WEFT_OK);
+    assert_int_equal(wf_detokenize(t, ids, n, 0, &back, &back_len), WEFT_OK);
     assert_int_equal(back_len, len);
     assert_memory_equal(back, text, len);
     free(back);
@@ -76,7 +53,7 @@ static void run_cases(const char *name)
     char path[128];
     size_t len, out_len, cases = 0;
     int32_t ids[512];
-    model m = open_model(name);
+    wf_tokenizer *t = open_vocab(name);
     snprintf(path, sizeof path, "vocab/%s.gguf.inp", name);
     char *inp = read_data(path, &len), *text = inp;
     snprintf(path, sizeof path, "vocab/%s.gguf.out", name);
@@ -84,13 +61,13 @@ static void run_cases(const char *name)
     const char *line = out;
     for (char *end; (end = strstr(text, SEPARATOR)); text = end + strlen(SEPARATOR), cases++) {
         size_t n = read_ids(&line, ids, WF_LEN(ids));
-        check_case(&m, text, (size_t)(end - text), ids, n);
+        check_case(t, text, (size_t)(end - text), ids, n);
     }
     assert_true(cases > 40);
     print_message("%s: %zu cases\n", name, cases);
     free(inp);
     free(out);
-    close_model(m);
+    wf_tokenizer_destroy(t);
 }
 
 static void expected_ids(void **state)
@@ -106,38 +83,26 @@ static void story(void **state)
     int32_t ids[1024], *again;
     char *text;
     char *list = read_data("stories260K.tokens.txt", &list_len), *expected = read_data("stories260K.txt", &text_len);
-    model m = open_model("stories260K.gguf");
+    wf_tokenizer *t = open_vocab("stories260K.gguf");
     for (const char *p = list; *p;) n += read_ids(&p, ids + n, WF_LEN(ids) - n);
     while (text_len && expected[text_len - 1] == '\n') text_len--;
-    assert_int_equal(wf_detokenize(m.tok, ids, n, WEFT_TEXT_HIDE_SPECIAL, &text, &len), WEFT_OK);
+    assert_int_equal(wf_detokenize(t, ids, n, WEFT_TEXT_HIDE_SPECIAL, &text, &len), WEFT_OK);
     assert_true(len >= text_len);
     assert_memory_equal(text, expected, text_len);
-    assert_int_equal(wf_tokenize(m.tok, text, len, WEFT_TEXT_NO_ADD_SPECIAL, &again, &n_again), WEFT_OK);
+    assert_int_equal(wf_tokenize(t, text, len, WEFT_TEXT_NO_ADD_SPECIAL, &again, &n_again), WEFT_OK);
     assert_int_equal(n_again, n);
     assert_memory_equal(again, ids, n * sizeof *ids);
-    assert_true(wf_token_adds_space(m.tok));
+    assert_true(wf_token_adds_space(t));
     free(again);
     free(text);
     free(list);
     free(expected);
-    close_model(m);
+    wf_tokenizer_destroy(t);
 }
-
-static void expect_ids(const model *m, const char *text, unsigned flags, size_t n, const int32_t *expected)
-{
-    int32_t *ids;
-    size_t got;
-    assert_int_equal(wf_tokenize(m->tok, text, strlen(text), flags, &ids, &got), WEFT_OK);
-    assert_int_equal(got, n);
-    for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], expected[i]);
-    free(ids);
-}
-#define EXPECT(m, text, flags, ...)                                                                \
-    expect_ids(&(m), text, flags, WF_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
 
 static void special_tokens(void **state)
 {
-    model spm = open_model("llama-spm"), gpt = open_model("gpt-2"), deep = open_model("deepseek-llm");
+    wf_tokenizer *spm = open_vocab("llama-spm"), *gpt = open_vocab("gpt-2"), *deep = open_vocab("deepseek-llm");
     EXPECT(spm, "Hello", 0, 1, 15043);
     EXPECT(spm, "Hello", WEFT_TEXT_NO_ADD_SPECIAL, 15043);
     EXPECT(spm, "</s>", WEFT_TEXT_NO_ADD_SPECIAL, 2);
@@ -147,43 +112,43 @@ static void special_tokens(void **state)
     EXPECT(deep, "Hello", 0, 100000, 17464);
     EXPECT(deep, "\xc3\xb8", PLAIN, 100002); /* a user-defined token matches whatever the flags say */
     EXPECT(deep, "a[PAD100015]", PLAIN, 64, 100015);
-    assert_int_equal(wf_token_bos(spm.tok), 1);
-    assert_int_equal(wf_token_eos(deep.tok), 100001);
-    assert_true(wf_token_adds_bos(spm.tok) && wf_token_adds_bos(deep.tok) && !wf_token_adds_bos(gpt.tok));
-    assert_true(wf_token_is_eog(spm.tok, 2) && wf_token_is_eog(gpt.tok, 50256) && wf_token_is_eog(deep.tok, 100001));
-    assert_false(wf_token_is_eog(spm.tok, 1) || wf_token_is_eog(spm.tok, -1) || wf_token_is_eog(spm.tok, 32000));
-    assert_true(wf_token_is_control(spm.tok, 1) && !wf_token_is_control(spm.tok, 15043));
-    assert_int_equal(wf_token_count(deep.tok), 102400);
-    close_model(spm);
-    close_model(gpt);
-    close_model(deep);
+    assert_int_equal(wf_token_bos(spm), 1);
+    assert_int_equal(wf_token_eos(deep), 100001);
+    assert_true(wf_token_adds_bos(spm) && wf_token_adds_bos(deep) && !wf_token_adds_bos(gpt));
+    assert_true(wf_token_is_eog(spm, 2) && wf_token_is_eog(gpt, 50256) && wf_token_is_eog(deep, 100001));
+    assert_false(wf_token_is_eog(spm, 1) || wf_token_is_eog(spm, -1) || wf_token_is_eog(spm, 32000));
+    assert_true(wf_token_is_control(spm, 1) && !wf_token_is_control(spm, 15043));
+    assert_int_equal(wf_token_count(deep), 102400);
+    wf_tokenizer_destroy(spm);
+    wf_tokenizer_destroy(gpt);
+    wf_tokenizer_destroy(deep);
 }
 
 /* Byte tokens, one at a time, give the bytes of a character; a piece too long for its buffer is
  * cut. */
 static void pieces(void **state)
 {
-    model m = open_model("llama-spm");
+    wf_tokenizer *t = open_vocab("llama-spm");
     char buf[16], all[16] = "";
     int32_t *ids;
     size_t n, len = 0;
-    assert_int_equal(wf_tokenize(m.tok, "\xf0\x9f\xa6\x99", 4, PLAIN, &ids, &n), WEFT_OK);
+    assert_int_equal(wf_tokenize(t, "\xf0\x9f\xa6\x99", 4, PLAIN, &ids, &n), WEFT_OK);
     assert_int_equal(n, 5); /* the space and four bytes */
-    for (size_t i = 1; i < n; i++) len += wf_token_piece(m.tok, ids[i], 0, all + len, sizeof all - len);
+    for (size_t i = 1; i < n; i++) len += wf_token_piece(t, ids[i], 0, all + len, sizeof all - len);
     assert_int_equal(len, 4);
     assert_memory_equal(all, "\xf0\x9f\xa6\x99", 4);
     free(ids);
-    assert_int_equal(wf_token_piece(m.tok, 15043, 0, buf, sizeof buf), 6);
+    assert_int_equal(wf_token_piece(t, 15043, 0, buf, sizeof buf), 6);
     assert_memory_equal(buf, " Hello", 6);
     memset(buf, '#', sizeof buf);
-    assert_int_equal(wf_token_piece(m.tok, 15043, 0, buf, 2), 6);
+    assert_int_equal(wf_token_piece(t, 15043, 0, buf, 2), 6);
     assert_memory_equal(buf, " H##", 4);
-    assert_int_equal(wf_token_piece(m.tok, 15043, 0, NULL, 0), 6);
-    assert_int_equal(wf_token_piece(m.tok, 1, 0, buf, sizeof buf), 3);
-    assert_int_equal(wf_token_piece(m.tok, 1, WEFT_TEXT_HIDE_SPECIAL, buf, sizeof buf), 0);
-    assert_int_equal(wf_token_piece(m.tok, 32000, 0, buf, sizeof buf), 0);
-    assert_int_equal(wf_token_piece(m.tok, -1, 0, buf, sizeof buf), 0);
-    close_model(m);
+    assert_int_equal(wf_token_piece(t, 15043, 0, NULL, 0), 6);
+    assert_int_equal(wf_token_piece(t, 1, 0, buf, sizeof buf), 3);
+    assert_int_equal(wf_token_piece(t, 1, WEFT_TEXT_HIDE_SPECIAL, buf, sizeof buf), 0);
+    assert_int_equal(wf_token_piece(t, 32000, 0, buf, sizeof buf), 0);
+    assert_int_equal(wf_token_piece(t, -1, 0, buf, sizeof buf), 0);
+    wf_tokenizer_destroy(t);
 }
 
 /* Random bytes, most of them no UTF-8: never an error; where the vocabulary has all bytes, they
@@ -191,14 +156,14 @@ static void pieces(void **state)
 static void random_bytes(void **state)
 {
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {
-        model m = open_model(vocabs[v]);
+        wf_tokenizer *t = open_vocab(vocabs[v]);
         for (uint64_t k = 0; k < 2000; k++) {
             char text[48], *back;
             int32_t *ids;
             size_t len = wf_random(v, k) % sizeof text, n, back_len;
             for (size_t i = 0; i < len; i++) text[i] = (char)wf_random(k, i);
-            assert_int_equal(wf_tokenize(m.tok, text, len, PLAIN, &ids, &n), WEFT_OK);
-            assert_int_equal(wf_detokenize(m.tok, ids, n, 0, &back, &back_len), WEFT_OK);
+            assert_int_equal(wf_tokenize(t, text, len, PLAIN, &ids, &n), WEFT_OK);
+            assert_int_equal(wf_detokenize(t, ids, n, 0, &back, &back_len), WEFT_OK);
             if (strcmp(vocabs[v], "deepseek-llm")) { /* lacks the bytes that occur in no UTF-8 */
                 assert_int_equal(back_len, len);
                 assert_memory_equal(back, text, len);
@@ -206,7 +171,7 @@ static void random_bytes(void **state)
             free(back);
             free(ids);
         }
-        close_model(m);
+        wf_tokenizer_destroy(t);
     }
 }
 
@@ -240,17 +205,17 @@ static void *run_job(void *arg)
 static void threads(void **state)
 {
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {
-        model m = open_model(vocabs[v]);
+        wf_tokenizer *t = open_vocab(vocabs[v]);
         job jobs[4];
         for (size_t i = 0; i < WF_LEN(jobs); i++) {
-            jobs[i] = (job){.tok = m.tok};
+            jobs[i] = (job){.tok = t};
             assert_int_equal(pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]), 0);
         }
         for (size_t i = 0; i < WF_LEN(jobs); i++) {
             pthread_join(jobs[i].thread, NULL);
             assert_int_equal(jobs[i].wrong, 0);
         }
-        close_model(m);
+        wf_tokenizer_destroy(t);
     }
 }
 

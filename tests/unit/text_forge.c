@@ -6,16 +6,12 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/files/gguf.h"
-#include "support/data.h"
 #include "support/skip.h"
-#include "text/text.h"
-#include "support/suite.h"
+#include "support/vocab.h"
 
 static const char *const vocabs[] = {"llama-spm", "llama-bpe", "qwen2", "deepseek-llm", "gpt-2"};
 
 typedef struct model {
-    wf_gguf *file;
     wf_tokenizer *tok;
     char *bos, *eos;
 } model;
@@ -31,10 +27,7 @@ static char *text_of(const wf_tokenizer *t, int32_t id)
 
 static model open_model(const char *name)
 {
-    model m;
-    char path[128];
-    snprintf(path, sizeof path, "vocab/%s.gguf", name);
-    if (wf_gguf_open(test_data(path), &m.file) || wf_tokenizer_from_gguf(m.file, &m.tok)) fail_msg("%s", wf_error());
+    model m = {.tok = open_vocab(name)};
     m.bos = text_of(m.tok, wf_token_bos(m.tok));
     m.eos = text_of(m.tok, wf_token_eos(m.tok));
     return m;
@@ -45,7 +38,6 @@ static void close_model(model m)
     free(m.bos);
     free(m.eos);
     wf_tokenizer_destroy(m.tok);
-    wf_gguf_close(m.file);
 }
 
 #define MARK "\xc2\xa4" /* stands in contents, and in no template */
@@ -224,19 +216,9 @@ static void user_defined_markers(void **state)
     for (size_t i = 0; i < WF_LEN(list); i++)
         tokens[i] = (wf_vocab_token){list[i].text, (uint32_t)strlen(list[i].text), 0, list[i].type};
     wf_tokenizer *t;
-    wf_vocab_src src = {.model = "llama",
-                        .pre = "",
-                        .tokens = tokens,
-                        .n_tokens = (uint32_t)WF_LEN(tokens),
-                        .bos = -1,
-                        .eos = -1,
-                        .unk = 0,
-                        .eot = -1,
-                        .eom = -1,
-                        .add_bos = 0,
-                        .add_eos = 0,
-                        .add_space_prefix = 0,
+    wf_vocab_src src = {.model = "llama", .pre = "", .tokens = tokens, .n_tokens = (uint32_t)WF_LEN(tokens), NO_IDS,
                         .ignore_merges = -1};
+    src.unk = 0;
     assert_int_equal(wf_tokenizer_create(&src, &t), WEFT_OK);
     const char text[] = "<|im_start|>\n<|im_start|><tool>\n<unk>";
     const wf_text_span content = {13, sizeof text - 1};

@@ -3,21 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/files/gguf.h"
-#include "text/text.h"
-#include "support/suite.h"
+#include "support/vocab.h"
 
 #define SP "\xe2\x96\x81"
-
-static void expect_id(const wf_tokenizer *t, const char *text, int32_t id)
-{
-    int32_t *ids;
-    size_t n;
-    assert_int_equal(wf_tokenize(t, text, strlen(text), 0, &ids, &n), WEFT_OK);
-    assert_int_equal(n, 1);
-    assert_int_equal(ids[0], id);
-    free(ids);
-}
 
 typedef struct file {
     char data[8192];
@@ -70,27 +58,8 @@ static void key_array(file *f, const char *name, enum wf_gguf_type item, uint64_
 /* What to leave out or break in the file of a good vocabulary of four tokens. */
 enum fault {
     PREPEND_FIRST = -1, /* as good as GOOD */
-    GOOD,
-    NO_MODEL,
-    MODEL_T5,
-    MODEL_LONG,
-    MODEL_U32,
-    NO_TOKENS,
-    EMPTY,
-    TOKENS_U32,
-    SHORT_SCORES,
-    SCORES_STR,
-    SHORT_TYPES,
-    TYPES_F32,
-    BOS_HIGH,
-    EOS_STR,
-    BOS_BOOL_U32,
-    NO_MERGES,
-    MERGES_U32,
-    MERGE_BAD,
-    PRE_UNKNOWN,
-    PREPEND_UNKNOWN,
-    N_FAULTS
+    GOOD, NO_MODEL, MODEL_T5, MODEL_LONG, MODEL_U32, NO_TOKENS, EMPTY, TOKENS_U32, SHORT_SCORES, SCORES_STR, SHORT_TYPES,
+    TYPES_F32, BOS_HIGH, EOS_STR, BOS_BOOL_U32, NO_MERGES, MERGES_U32, MERGE_BAD, PRE_UNKNOWN, PREPEND_UNKNOWN, N_FAULTS
 };
 
 static void write_arrays(file *f, enum fault fault)
@@ -138,7 +107,7 @@ static void write_vocab(file *f, const char *model, enum fault fault)
     memcpy(f->data + 16, &f->n_kv, 8);
 }
 
-static weft_status open_vocab(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t, file *f)
+static weft_status open_broken(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t, file *f)
 {
     *t = NULL;
     write_vocab(f, model, fault);
@@ -151,18 +120,18 @@ static void gguf_good(void **state)
     static file f;
     wf_gguf *g;
     wf_tokenizer *t;
-    if (open_vocab("llama", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
-    expect_id(t, "a", 3);     /* add_bos_token is false there */
-    expect_id(t, "<unk>", 0); /* a file of this kind need not name it */
+    if (open_broken("llama", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
+    EXPECT(t, "a", 0, 3);     /* add_bos_token is false there */
+    EXPECT(t, "<unk>", 0, 0); /* a file of this kind need not name it */
     assert_int_equal(wf_token_eos(t), 2);
     wf_tokenizer_destroy(t);
     wf_gguf_close(g);
-    if (open_vocab("llama", PREPEND_FIRST, &g, &t, &f)) fail_msg("%s", wf_error());
-    expect_id(t, "a", 3);
-    expect_id(t, " a", 3);
+    if (open_broken("llama", PREPEND_FIRST, &g, &t, &f)) fail_msg("%s", wf_error());
+    EXPECT(t, "a", 0, 3);
+    EXPECT(t, " a", 0, 3);
     wf_tokenizer_destroy(t);
     wf_gguf_close(g);
-    if (open_vocab("gpt2", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
+    if (open_broken("gpt2", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
     wf_tokenizer_destroy(t);
     wf_gguf_close(g);
 }
@@ -198,7 +167,7 @@ static void gguf_errors(void **state)
         static file f;
         wf_gguf *g;
         wf_tokenizer *t;
-        weft_status s = open_vocab(expected[i].model, i, &g, &t, &f);
+        weft_status s = open_broken(expected[i].model, i, &g, &t, &f);
         if (s != expected[i].status) fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
         assert_null(t);
         if (!strstr(wf_error(), expected[i].word)) fail_msg("no '%s' in: %s", expected[i].word, wf_error());

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/files/gguf.h"
-#include "support/data.h"
 #include "support/skip.h"
+#include "support/vocab.h"
 #include "text/internal.h"
-#include "support/suite.h"
 
 #define SIZE ((size_t)1 << 20)
 
@@ -83,16 +81,9 @@ static void vocabularies(void **state)
 {
     static const char *const names[] = {"llama-spm", "gpt-2", "deepseek-llm"};
     for (size_t i = 0; i < WF_LEN(names); i++) {
-        char path[64];
-        wf_gguf *file;
-        wf_tokenizer *tok;
-        snprintf(path, sizeof path, "vocab/%s.gguf", names[i]);
-        if (!test_data(path)) SKIP_TEST(NO_TEST_DATA);
-        assert_int_equal(wf_gguf_open(test_data(path), &file), WEFT_OK);
-        assert_int_equal(wf_tokenizer_from_gguf(file, &tok), WEFT_OK);
+        wf_tokenizer *tok = open_vocab(names[i]);
         tokenise_all(names[i], tok, i < 2); /* deepseek-llm lacks the bytes that occur in no UTF-8 */
         wf_tokenizer_destroy(tok);
-        wf_gguf_close(file);
     }
 }
 
@@ -124,12 +115,7 @@ static void stop(void **state)
     char *text = malloc(PART);
     assert_non_null(text);
     for (int k = 0; k < 2; k++) {
-        wf_gguf *file;
-        wf_tokenizer *tok;
-        const char *path = k ? "vocab/gpt-2.gguf" : "vocab/llama-spm.gguf";
-        if (!test_data(path)) SKIP_TEST(NO_TEST_DATA);
-        assert_int_equal(wf_gguf_open(test_data(path), &file), WEFT_OK);
-        assert_int_equal(wf_tokenizer_from_gguf(file, &tok), WEFT_OK);
+        wf_tokenizer *tok = open_vocab(k ? "gpt-2" : "llama-spm");
         for (size_t i = 0; i < WF_LEN(texts); i++) {
             size_t len = fill(text, i, PART);
             stopper whole = {0};
@@ -142,7 +128,6 @@ static void stop(void **state)
             }
         }
         wf_tokenizer_destroy(tok);
-        wf_gguf_close(file);
     }
     free(text);
 }
@@ -183,17 +168,7 @@ static void many_specials(void **state)
                           : snprintf(names[i], 32, "<|reserved_special_token_%04d", i);
         tokens[i] = (wf_vocab_token){names[i], (uint32_t)len, 0, i < 256 ? WF_TOKEN_BYTE : WF_TOKEN_USER};
     }
-    wf_vocab_src src = {.model = "llama",
-                        .tokens = tokens,
-                        .n_tokens = N,
-                        .bos = -1,
-                        .eos = -1,
-                        .unk = -1,
-                        .eot = -1,
-                        .eom = -1,
-                        .add_bos = -1,
-                        .add_eos = -1,
-                        .add_space_prefix = 0,
+    wf_vocab_src src = {.model = "llama", .tokens = tokens, .n_tokens = N, NO_IDS, .add_bos = -1, .add_eos = -1,
                         .ignore_merges = -1};
     wf_tokenizer *tok;
     assert_int_equal(wf_tokenizer_create(&src, &tok), WEFT_OK);

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/text.h"
-#include "support/suite.h"
+#include "support/vocab.h"
 
 /* ---- vocabularies in memory ------------------------------------------------------------------ */
 
@@ -24,18 +23,8 @@ typedef struct vocab {
 
 static vocab make(const char *model, const char *pre, const entry *e, size_t n, const char *const *merges)
 {
-    vocab v = {.src = {.model = model,
-                       .pre = pre,
-                       .n_tokens = (uint32_t)n,
-                       .bos = -1,
-                       .eos = -1,
-                       .unk = -1,
-                       .eot = -1,
-                       .eom = -1,
-                       .add_bos = -1,
-                       .add_eos = -1,
-                       .add_space_prefix = -1,
-                       .ignore_merges = -1}};
+    vocab v = {.src = {.model = model, .pre = pre, .n_tokens = (uint32_t)n, NO_IDS, .add_bos = -1, .add_eos = -1,
+                       .add_space_prefix = -1, .ignore_merges = -1}};
     for (size_t i = 0; i < n; i++)
         v.tokens[i] = (wf_vocab_token){e[i].text, (uint32_t)strlen(e[i].text), e[i].score,
                                        (uint8_t)(e[i].type ? e[i].type : WF_TOKEN_NORMAL)};
@@ -52,18 +41,6 @@ static wf_tokenizer *create(vocab *v)
     if (wf_tokenizer_create(&v->src, &t)) fail_msg("%s", wf_error());
     return t;
 }
-
-static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n, const int32_t *expected)
-{
-    int32_t *ids;
-    size_t got;
-    assert_int_equal(wf_tokenize(t, text, strlen(text), flags, &ids, &got), WEFT_OK);
-    assert_int_equal(got, n);
-    for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], expected[i]);
-    free(ids);
-}
-#define EXPECT(t, text, flags, ...)                                                                \
-    expect_ids(t, text, flags, WF_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
 
 static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expected, size_t n, const int32_t *ids)
 {

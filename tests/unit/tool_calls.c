@@ -44,8 +44,8 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 #define TYPES "f\0" "0000000e\0" "s\0l\1item\0o\1q\0\0" "get_x\0" "00000001\0" /* and the NUL of all strings */
 static const wf_text types = {.data = (char *)TYPES, .len = sizeof TYPES};
 
-/* In pieces that end at these places. Free it. */
-static char *read_cut(const char *kind, bool cut, const char *text, size_t len, size_t a, size_t b)
+/* In pieces of this length, behind a first one. Free it. */
+static char *take_apart(const char *kind, bool cut, const char *text, size_t len, size_t first, size_t length)
 {
     result r = {0};
     wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
@@ -54,8 +54,10 @@ static char *read_cut(const char *kind, bool cut, const char *text, size_t len, 
     wf_calls *c = wf_calls_new(k, &types);
     assert_non_null(c);
     wf_text_add(&r.line, "", 0);
-    assert_true(wf_calls_feed(c, text, a, &out) && wf_calls_feed(c, text + a, b - a, &out) &&
-                wf_calls_feed(c, text + b, len - b, &out));
+    for (size_t at = 0, n; at < len; at += n) {
+        n = WF_MIN(at || !first ? length : first, len - at);
+        assert_true(wf_calls_feed(c, text + at, n, &out));
+    }
     assert_true(wf_calls_end(c, cut, &out));
     size_t marks = 0;
     for (size_t i = 0; i < r.line.len; i++) marks += r.line.data[i] == 1;
@@ -64,36 +66,22 @@ static char *read_cut(const char *kind, bool cut, const char *text, size_t len, 
     return r.line.data;
 }
 
-static char *read_bytes(const char *kind, bool cut, const char *text, size_t len)
+static void expect_at(const char *kind, bool cut, const char *text, size_t first, size_t length, const char *want)
 {
-    result r = {0};
-    wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
-    wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &types);
-    wf_text_add(&r.line, "", 0);
-    for (size_t i = 0; i < len; i++) assert_true(wf_calls_feed(c, text + i, 1, &out));
-    assert_true(wf_calls_end(c, cut, &out));
-    wf_calls_free(c);
-    return r.line.data;
-}
-
-static void expect_at(const char *kind, bool cut, const char *text, size_t a, size_t b, const char *want)
-{
-    char *got = read_cut(kind, cut, text, strlen(text), a, b);
-    if (strcmp(got, want)) fail_msg("%s, cut at %zu and %zu:\n%s\ngives\n%s\nnot\n%s", kind, a, b, text, got, want);
+    char *got = take_apart(kind, cut, text, strlen(text), first, length);
+    if (strcmp(got, want))
+        fail_msg("%s, in pieces of %zu and %zu:\n%s\ngives\n%s\nnot\n%s", kind, first, length, text, got, want);
     free(got);
 }
 
 static void expect_end(const char *kind, bool cut, const char *text, const char *want)
 {
     size_t len = strlen(text);
-    expect_at(kind, cut, text, len, len, want);
-    for (size_t a = 0; a <= len; a++) {
-        expect_at(kind, cut, text, a, len, want);
-        expect_at(kind, cut, text, a, WF_MIN(a + 3, len), want);
+    expect_at(kind, cut, text, 1, 1, want);
+    for (size_t first = 1; first <= len + 1; first++) {
+        expect_at(kind, cut, text, first, len, want);
+        expect_at(kind, cut, text, first, 3, want);
     }
-    char *got = read_bytes(kind, cut, text, len);
-    assert_string_equal(got, want);
-    free(got);
 }
 
 /* Whether the answer ended by itself or was cut. */
@@ -508,9 +496,10 @@ static void any_answer(void **state)
     for (uint64_t seed = 0; seed < 97500; seed++) {
         const char *kind = kinds[seed % WF_LEN(kinds)];
         wf_text t = some_answer(seed, wf_call_kind_named(kind));
-        size_t a = wf_random(seed, 100) % (t.len + 1), b = a + wf_random(seed, 101) % (t.len - a + 1);
-        char *whole = read_cut(kind, seed & 8, t.data, t.len, t.len, t.len),
-             *cut = read_cut(kind, seed & 8, t.data, t.len, a, b), *bytes = read_bytes(kind, seed & 8, t.data, t.len);
+        size_t first = wf_random(seed, 100) % (t.len + 1), length = 1 + wf_random(seed, 101) % t.len;
+        char *whole = take_apart(kind, seed & 8, t.data, t.len, t.len, 1),
+             *cut = take_apart(kind, seed & 8, t.data, t.len, first, length),
+             *bytes = take_apart(kind, seed & 8, t.data, t.len, 1, 1);
         bool calls = strchr(whole, 1);
         n_calls[seed % WF_LEN(kinds)] += calls;
         if (strcmp(whole, cut) || strcmp(whole, bytes))
@@ -532,20 +521,14 @@ static void any_answer(void **state)
 static bool long_call(const char *kind, const char *head, const char *start, const char *finish, const char *tail,
                       size_t len, size_t piece)
 {
-    result r = {0};
-    wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
     wf_text t = {0};
     wf_text_print(&t, "%s%s", head, start);
     for (size_t i = strlen(start) + strlen(finish); i < len; i++) wf_text_add(&t, "a", 1);
     wf_text_print(&t, "%s%s", finish, tail);
-    wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &types);
-    for (size_t at = 0; at < t.len; at += piece)
-        assert_true(wf_calls_feed(c, t.data + at, WF_MIN(piece, t.len - at), &out));
-    assert_true(wf_calls_end(c, false, &out));
-    bool call = wf_calls_count(c) == 1;
-    if (!call) assert_true(r.line.len == t.len + 2 && !memcmp(r.line.data + 2, t.data, t.len));
-    wf_calls_free(c);
-    free(r.line.data);
+    char *got = take_apart(kind, false, t.data, t.len, piece, piece);
+    bool call = *got == 1;
+    if (!call) assert_string_equal(got + 2, t.data);
+    free(got);
     free(t.data);
     return call;
 }
@@ -585,7 +568,7 @@ static void many_parameters(void **state)
             wf_text_print(&t, "%s", rows[k].head);
             for (unsigned i = 0; i < n; i++) wf_text_print(&t, rows[k].one, i, i, i);
             wf_text_print(&t, "%s", rows[k].tail);
-            char *got = read_cut(rows[k].kind, false, t.data, t.len, t.len, t.len);
+            char *got = take_apart(rows[k].kind, false, t.data, t.len, t.len, 1);
             assert_int_equal(!strncmp(got, "\1C:|f|{\"p0\": 0", 14), n <= WF_MAX_PARAMETERS);
             if (n > WF_MAX_PARAMETERS) assert_string_equal(got + 2, t.data);
             free(got);
@@ -600,7 +583,7 @@ static void many_items(void **state)
     wf_text_print(&t, "%s", NS "<invoke name=\"f\">" NS "<l>");
     for (unsigned i = 0; i < 4 * WF_MAX_PARAMETERS; i++) wf_text_print(&t, "%s", E3("item", "1"));
     wf_text_print(&t, "%s", NS "</l>" NS "</invoke>");
-    char *got = read_cut("minimax_m3", false, t.data, t.len, t.len, t.len);
+    char *got = take_apart("minimax_m3", false, t.data, t.len, t.len, 1);
     assert_int_equal(strncmp(got, "\1C:|f|{\"l\": [\"1\", \"1\"", 20), 0);
     free(got);
     free(t.data);
