@@ -1,7 +1,6 @@
 /* tool_forms: calls that are neither JSON nor flat tags, made into JSON. A form gets what stands between the markers of
- * a call, and appends
- * {"name": ..., "arguments": {...}}, or a list of those. PARTLY: it is none yet, but may be the beginning of one. What
- * is appended may still be bad JSON: too deep, a NUL. */
+ * a call, and appends {"name": ..., "arguments": {...}}, or a list of those. PARTLY: it is none yet, but may be the
+ * beginning of one. What is appended may still be bad JSON: too deep, a NUL. */
 #ifndef WF_TOOL_FORMS_H
 #define WF_TOOL_FORMS_H
 

@@ -1,8 +1,7 @@
 /* convert: weft_convert, a model in another storage format as one GGUF file.
  *
  * The metadata is the model's own. A folder's is under GGUF's keys already (model/files/folder.h); its tokenizer joins
- * it here.
- */
+ * it here. */
 #include "convert/tensors.h"
 #include "model/files/folder.h"
 #include "model/files/gguf_write.h"

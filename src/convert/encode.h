@@ -1,6 +1,5 @@
 /* encode: writes tensors into a file in another format, by several threads, each with little memory: rows are read from
- * the map, decoded, encoded and written at their place.
- */
+ * the map, decoded, encoded and written at their place. */
 #ifndef WF_ENCODE_H
 #define WF_ENCODE_H
 

@@ -2,8 +2,7 @@
  *
  * Two things change besides the format. A GGUF file stacks the matrices of a layer's experts ("ffn_up_exps"), where
  * folders, and old files, have one tensor an expert ("ffn_up.3"). And the rows of q and k of a folder stand in halves;
- * where the architecture's files interleave them, they move.
- */
+ * where the architecture's files interleave them, they move. */
 #ifndef WF_TENSORS_H
 #define WF_TENSORS_H
 

@@ -22,7 +22,7 @@ struct wf_jrun {
     jmp_buf failed;
     weft_status status;
     struct wf_jblock *blocks; /* the arena */
-    struct wf_json *json[4];  /* what the data was read into: values point there */
+    struct wf_json *json[4];  /* what messages, tools, documents and arguments were read into: values point there */
     unsigned n_json;
     size_t memory, max_memory;
     size_t steps, n_asked;
@@ -197,8 +197,6 @@ wf_jvalue wf_jjson_write(wf_jrun *r, wf_jvalue v, const wf_jjson_style *style);
 wf_jvalue wf_jpercent(wf_jrun *r, wf_jstr format, wf_jvalue args);
 struct wf_jargs;
 wf_jvalue wf_jformat(wf_jrun *r, wf_jvalue self, const struct wf_jargs *a);
-/* json_read.c. All of it counts as data. what: for messages. At most four times in a run. */
-wf_jvalue wf_jjson_read(wf_jrun *r, const char *text, const char *what);
 
 /* ---- the parsed template (lexer.c, expression.c, parser.c) ------------------------------------------------ */
 
@@ -284,7 +282,7 @@ void wf_jparse_args(wf_jparser *p, wf_jnode *call);  /* at "(" */
 /* Filters behind an expression; a NULL: the first one needs no "|", as in {% filter %}. */
 wf_jnode *wf_jparse_filters(wf_jparser *p, wf_jnode *a);
 
-/* ---- running it (scope.c, eval.c, call.c, exec.c) ------------------------------------------------------------ */
+/* ---- running it (eval.c, call.c, exec.c) --------------------------------------------------------------------- */
 
 typedef struct wf_jvar {
     const wf_jname *name;

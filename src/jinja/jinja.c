@@ -1,5 +1,6 @@
 /* jinja: one rendering from beginning to end: the template as jinja2 reads it, the variables that transformers gives
  * it, and the result. */
+#include "base/json.h"
 #include "jinja/internal.h"
 
 #include <stdlib.h>
@@ -27,6 +28,45 @@ static void load_source(wf_jrun *r)
 }
 
 /* ---- variables --------------------------------------------------------------------------------------------------- */
+
+/* JSON as a value of the run, whose strings stay where the reader put them. */
+static wf_jvalue value_of(wf_jrun *r, const wf_json *v)
+{
+    wf_jvalue out = wf_jnone();
+    wf_jstep(r, 0);
+    wf_jenter(r);
+    switch ((enum wf_json_kind)v->kind) {
+    case WF_JSON_NULL: break;
+    case WF_JSON_BOOL: out = wf_jbool(v->b); break;
+    case WF_JSON_INT: out = wf_jint(v->i); break;
+    case WF_JSON_UINT:
+    case WF_JSON_REAL: out = wf_jfloat(wf_json_number(v)); break;
+    case WF_JSON_STRING: out = wf_jstring(r, (wf_jstr){.p = v->text, .len = v->n, .data = true}); break;
+    case WF_JSON_LIST:
+        out = wf_jlist_new(r, WF_JLIST);
+        WF_JSON_EACH (one, v) wf_jpush(r, out.l, value_of(r, one));
+        break;
+    case WF_JSON_OBJECT:
+        out = wf_jdict_new(r);
+        WF_JSON_EACH_MEMBER (m, v) wf_jdict_set(r, out.d, value_of(r, &m->name), value_of(r, &m->value));
+        break;
+    }
+    out.data = true;
+    wf_jleave(r);
+    return out;
+}
+
+/* All of it counts as data. what: for messages. */
+static wf_jvalue read_json(wf_jrun *r, const char *text, const char *what)
+{
+    wf_json_error e;
+    wf_json *root = wf_json_read(text, strlen(text), &(wf_json_rules){.flags = WF_JSON_LOOSE}, &e);
+    r->json[r->n_json++] = root;
+    if (root) return value_of(r, root);
+    if (e.fault == WF_JSON_NO_MEMORY) wf_jfail_plain(r, WEFT_ERR_NOMEM, "%s: out of host memory for its JSON", what);
+    weft_status s = e.fault == WF_JSON_TOO_DEEP ? WEFT_ERR_FULL : WEFT_ERR_ARG;
+    wf_jfail_plain(r, s, "%s: bad JSON in line %zu, column %zu: %s", what, e.line, e.column, e.text);
+}
 
 /* A role that is one of these words counts as the template's: many templates write it into a control token. */
 static wf_jvalue role_of(wf_jrun *r, wf_jstr s)
@@ -73,14 +113,14 @@ static wf_jvalue turns(wf_jrun *r)
 static wf_jvalue list_of(wf_jrun *r, const char *json, const char *what)
 {
     if (!json) return wf_jnone();
-    wf_jvalue v = wf_jjson_read(r, json, what);
+    wf_jvalue v = read_json(r, json, what);
     if (v.kind != WF_JLIST && v.kind != WF_JNONE) wf_jfail_plain(r, WEFT_ERR_ARG, "%s: expected a JSON list", what);
     return v;
 }
 
 static void set_kwargs(wf_jrun *r, wf_jframe *f)
 {
-    wf_jvalue v = wf_jjson_read(r, r->in->kwargs, "the template's further arguments");
+    wf_jvalue v = read_json(r, r->in->kwargs, "the template's further arguments");
     if (v.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "the template's further arguments: expected a JSON object");
     for (size_t i = 0; i < v.d->n; i++)
         wf_jset(r, f, wf_jintern(r, v.d->e[i].key.s->p, v.d->e[i].key.s->len), v.d->e[i].value);

@@ -1,6 +1,5 @@
 /* sampling: what a request asks for, on the host: changes to logits, the next token, and log probabilities. The rule by
- * which a token is sampled is sampler.h's.
- */
+ * which a token is sampled is sampler.h's. */
 #ifndef WF_SAMPLING_H
 #define WF_SAMPLING_H
 
@@ -35,8 +34,7 @@ void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft
  * calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
 weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits,
                       uint32_t n_vocab, uint64_t position, wf_token_logit *scratch, int32_t *out);
-/* logprob.c: returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order.
- */
+/* Returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 weft_status wf_sample_check(const float *logits, uint32_t n); /* WEFT_ERR_NOT_FINITE if one is not */
 /* The token that the device's ARGMAX chose; WEFT_ERR_NOT_FINITE if it found that a logit is not finite. */

@@ -1,10 +1,8 @@
 /* bpe: byte-level BPE, tokenizer.ggml.model = "gpt2".
  *
- * The text is split into words by patterns (pretokenize.c); within a word, bytes merge by the rank
- * of the pair in tokenizer.ggml.merges, lowest rank first. The vocabulary writes each byte as a
- * printable character (GPT-2's bytes_to_unicode): bytes that are printable in Latin-1 as
- * themselves, the other 68 as U+0100 and up.
- */
+ * The text is split into words by patterns (pretokenize.c); within a word, bytes merge by the rank of the pair in
+ * tokenizer.ggml.merges, lowest rank first. The vocabulary writes each byte as a printable character (GPT-2's
+ * bytes_to_unicode): bytes that are printable in Latin-1 as themselves, the other 68 as U+0100 and up. */
 #include "text/internal.h"
 
 #include <stdlib.h>

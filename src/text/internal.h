@@ -1,8 +1,7 @@
 /* internal: what the files of this folder share. Only they and tests include it.
  *
  * Steps of tokenisation: tokenizer.c cuts out special tokens (special.c); the kind of tokenizer (spm.c, bpe.c) splits
- * the plain text between them into symbols; merge.c merges adjacent symbols until no pair forms a token.
- */
+ * the plain text between them into symbols; merge.c merges adjacent symbols until no pair forms a token. */
 #ifndef WF_TEXT_INTERNAL_H
 #define WF_TEXT_INTERNAL_H
 
@@ -149,8 +148,7 @@ typedef struct wf_text_kind {
     weft_status (*init)(wf_tokenizer *, const wf_vocab_src *); /* called after the members above `pre` are filled */
     /* Appends the ids of plain text, which lies between special tokens. where: WF_ENCODE_*. */
     weft_status (*encode)(const wf_tokenizer *, const char *text, size_t len, unsigned where, wf_ids *out);
-    /* The bytes of an ordinary token, at most t->len; writes as many as fit, returns their number.
-     */
+    /* The bytes of an ordinary token, at most t->len; writes as many as fit, returns their number. */
     size_t (*piece)(const wf_tokenizer *, const wf_vocab_token *t, char *buf, size_t cap);
 } wf_text_kind;
 

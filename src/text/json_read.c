@@ -35,30 +35,27 @@ static bool is_there(const reader *r, const char *name, char path[PATH_MAX])
     return !lstat(path, &st);
 }
 
-static weft_status load(const reader *r, const char *name, bool required, wf_json **out)
+static weft_status load(const reader *r, const char *name, wf_json **out)
 {
     char path[PATH_MAX];
-    *out = NULL;
-    if (!is_there(r, name, path) && !required) return WEFT_OK;
-    return wf_json_load_file(path, MAX_FILE, out);
+    return is_there(r, name, path) ? wf_json_load_file(path, MAX_FILE, out) : WEFT_OK;
 }
 
 static weft_status load_all(reader *r)
 {
     char path[PATH_MAX];
-    bool has_tokenizer = is_there(r, "tokenizer.json", path);
-    if (!has_tokenizer && !is_there(r, "config.json", path))
+    WF_TRY(load(r, "tokenizer.json", &r->root));
+    if (!r->root && !is_there(r, "config.json", path))
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "there is neither config.json nor tokenizer.json, so it is not the folder of a model");
-    if (!has_tokenizer)
+    if (!r->root)
         return wf_fail(
             WEFT_ERR_UNSUPPORTED,
             "there is no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
-    WF_TRY(load(r, "tokenizer.json", true, &r->root));
-    WF_TRY(load(r, "tokenizer_config.json", false, &r->config));
-    WF_TRY(load(r, "generation_config.json", false, &r->generation));
-    return load(r, "config.json", false, &r->model_config);
+    WF_TRY(load(r, "tokenizer_config.json", &r->config));
+    WF_TRY(load(r, "generation_config.json", &r->generation));
+    return load(r, "config.json", &r->model_config);
 }
 
 /* ---- vocabulary ------------------------------------------------------------------------------------- */

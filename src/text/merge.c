@@ -3,8 +3,7 @@
  * Symbols form a linked list, candidate pairs a binary heap. A candidate is not removed when one of its symbols merges
  * with another one. It is found to be stale by its length when it is popped: a symbol only grows or dies, so a pair
  * with an unchanged length is unchanged. Each merge adds at most two candidates, so the time is O(n log n) for any
- * text.
- */
+ * text. */
 #include "text/internal.h"
 
 #include <stdlib.h>

@@ -61,6 +61,19 @@ static weft_status find_template(const struct weft_model *m, const char *own, bo
                               m->info.path);
 }
 
+weft_status wf_chat_render(const wf_jinja_input *in, wf_chat_text *out)
+{
+    *out = (wf_chat_text){0};
+    WF_TRY(wf_jinja_render(in, &out->rendered));
+    const wf_jinja_output *o = &out->rendered;
+    size_t bos = in->bos ? strlen(in->bos) : 0;
+    bool own = !o->n_data || o->data[0].begin >= bos;
+    out->has_bos = bos && own && o->len >= bos && !memcmp(o->text, in->bos, bos);
+    return WEFT_OK;
+}
+
+void wf_chat_text_free(wf_chat_text *t) { wf_jinja_output_free(&t->rendered); }
+
 static weft_status render_chat(const struct weft_model *m, const struct weft_chat_params *p, wf_chat_text *out)
 {
     wf_jinja_input in = {.messages = p->messages_json, .turns = p->messages, .n_turns = p->n_messages,

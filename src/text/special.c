@@ -2,8 +2,7 @@
  *
  * The tokens are sorted by text. Each further byte of the text narrows the range of tokens that can still match, by
  * binary search. So the work at a position depends on the length of the match, and hardly on the number of special
- * tokens.
- */
+ * tokens. */
 #include "text/internal.h"
 
 #include <stdlib.h>

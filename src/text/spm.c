@@ -1,9 +1,8 @@
 /* spm: SentencePiece's BPE, tokenizer.ggml.model = "llama".
  *
- * Spaces become U+2581. Characters merge by the score of the token that the pair forms, the highest
- * first, and the leftmost among equal scores (Kudo and Richardson 2018, sentencepiece's bpe_model.cc). A
- * character that is not a token becomes its bytes (byte fallback).
- */
+ * Spaces become U+2581. Characters merge by the score of the token that the pair forms, the highest first, and the
+ * leftmost among equal scores (Kudo and Richardson 2018, sentencepiece's bpe_model.cc). A character that is not a token
+ * becomes its bytes (byte fallback). */
 #include "text/internal.h"
 
 #include <stdlib.h>

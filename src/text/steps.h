@@ -1,8 +1,7 @@
 /* steps: what a tokenizer.json does with text before its model sees it: normalisers, which rewrite text, and
  * pre-tokenizers, which cut it into pieces and may rewrite those. Both are lists of steps, read by steps_json.c and run
  * by steps.c, in the order of the file. Meanings: github.com/huggingface/tokenizers, tokenizers/src/normalizers and
- * src/pre_tokenizers.
- */
+ * src/pre_tokenizers. */
 #ifndef WF_TEXT_STEPS_H
 #define WF_TEXT_STEPS_H
 

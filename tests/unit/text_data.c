@@ -75,8 +75,7 @@ static void expected_ids(void **state)
     for (size_t i = 0; i < WF_LEN(vocabs); i++) run_cases(vocabs[i]);
 }
 
-/* The story was generated from an empty prompt, so its first piece carries the space that no text
- * had. */
+/* The story was generated from an empty prompt, so its first piece carries the space that no text had. */
 static void story(void **state)
 {
     size_t list_len, text_len, len, n = 0, n_again;
@@ -124,8 +123,7 @@ static void special_tokens(void **state)
     wf_tokenizer_destroy(deep);
 }
 
-/* Byte tokens, one at a time, give the bytes of a character; a piece too long for its buffer is
- * cut. */
+/* Byte tokens, one at a time, give the bytes of a character; a piece too long for its buffer is cut. */
 static void pieces(void **state)
 {
     wf_tokenizer *t = open_vocab("llama-spm");
@@ -151,8 +149,7 @@ static void pieces(void **state)
     wf_tokenizer_destroy(t);
 }
 
-/* Random bytes, most of them no UTF-8: never an error; where the vocabulary has all bytes, they
- * come back. */
+/* Random bytes, most of them no UTF-8: never an error; where the vocabulary has all bytes, they come back. */
 static void random_bytes(void **state)
 {
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {

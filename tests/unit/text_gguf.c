@@ -1,5 +1,4 @@
-/* text_gguf: vocabularies in GGUF files written in memory: what is read, and every way to break
- * them. */
+/* text_gguf: vocabularies in GGUF files written in memory: what is read, and every way to break them. */
 #include <stdlib.h>
 #include <string.h>
 

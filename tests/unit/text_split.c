@@ -1,6 +1,5 @@
-/* text_split: how the patterns of pre-tokenizers cut tricky texts. The expected pieces are those of
- * the models' own tokenizers (Hugging Face tokenizers with the patterns of Llama 3's, Qwen 2's ...
- * tokenizer.json). */
+/* text_split: how the patterns of pre-tokenizers cut tricky texts. The expected pieces are those of the models' own
+ * tokenizers (Hugging Face tokenizers with the patterns of Llama 3's, Qwen 2's ... tokenizer.json). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +47,7 @@ static const struct {
     {"1234567 12", "123|456|7| |12", "1|2|3|4|5|6|7| |1|2", "1234567| 12"},
     {"x1y22", "x|1|y|22", "x|1|y|2|2", "x|1|y|22"},
     {"\xd9\xa3\xd9\xa4\xc2\xbd", "\xd9\xa3\xd9\xa4\xc2\xbd", "\xd9\xa3|\xd9\xa4|\xc2\xbd", "\xd9\xa3\xd9\xa4\xc2\xbd"},
-    /* runs of white space: the last one goes with the word; newlines with what stands before them
-     */
+    /* runs of white space: the last one goes with the word; newlines with what stands before them */
     {"a   b", "a|  | b", "a|  | b", "a|  | b"},
     {"a\n\n\nb", "a|\n\n\n|b", "a|\n\n\n|b", "a|\n\n|\n|b"},
     {"a \n \n  b", "a| \n \n| | b", "a| \n \n| | b", "a| \n \n | b"},

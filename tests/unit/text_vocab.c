@@ -216,8 +216,7 @@ static void nothing_to_fall_back_on(void **state)
     wf_tokenizer_destroy(t);
 }
 
-/* "G" with a dot above (U+0120) is a space, U+010A a newline, U+00C3 U+00A9 the bytes of e acute.
- */
+/* "G" with a dot above (U+0120) is a space, U+010A a newline, U+00C3 U+00A9 the bytes of e acute. */
 #define G "\xc4\xa0"
 static const entry bpe_entries[] = {
     {"a"},
