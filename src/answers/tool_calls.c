@@ -76,21 +76,15 @@ static enum wf_found begins(const wf_calls *c, size_t at, bool first)
     return f;
 }
 
-/* The blanks before this place, as far as they count. */
-static size_t blanks_before(const wf_calls *c, size_t at)
-{
-    size_t from = at;
-    while (from && at - from < WF_MAX_BLANKS && wf_is_blank(c->held.data[from - 1])) from--;
-    return from;
-}
-
 /* Gives out what is no call. Returns whether there is more to do with what is held. */
 static bool read_text(wf_calls *c, const wf_call_out *out)
 {
     size_t at = 0, first = wf_skip_blanks(held(c), 0);
     enum wf_found f = WF_NO;
     while (at < c->held.len && (f = begins(c, at, at == first)) == WF_NO) at++;
-    release(c, blanks_before(c, at), out);
+    size_t from = at; /* of the blanks before it, as far as they count */
+    while (from && at - from < WF_MAX_BLANKS && wf_is_blank(c->held.data[from - 1])) from--;
+    release(c, from, out);
     if (f != WF_YES) return false;
     c->call = wf_skip_blanks(held(c), 0);
     c->state = HEAD;

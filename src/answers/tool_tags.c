@@ -106,14 +106,6 @@ enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, w
 
 static bool same(wf_slice a, wf_slice b) { return a.n == b.n && !memcmp(a.p, b.p, a.n); }
 
-/* Without the line ends that belong to the tags. */
-static wf_slice trim_lines(wf_slice s)
-{
-    if (s.n && *s.p == '\n') s.p++, s.n--;
-    if (s.n && s.p[s.n - 1] == '\n') s.n--;
-    return s;
-}
-
 /* As JSON, also where Python's words and lists stand for its own; else as a string. */
 static void put_value(wf_text *out, wf_slice value)
 {
@@ -147,7 +139,9 @@ void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slic
         const wf_tag_parameter *p = &s->of[i];
         wf_slice name = name_of(text, p), value = {text.p + p->value, p->n_value};
         if (comes_again(text, s, i)) continue;
-        if (t->lines && !p->raw) value = trim_lines(value);
+        bool lines = t->lines && !p->raw;
+        if (lines && value.n && *value.p == '\n') value.p++, value.n--;
+        if (lines && value.n && value.p[value.n - 1] == '\n') value.n--;
         if (out->len > 1) wf_text_add(out, ", ", 2);
         wf_json_print(out, "%.*s: ", (int)name.n, name.p);
         wf_tag_value(value, p->type == WF_TAG_STRING || (p->type == WF_TAG_UNTYPED && wf_tool_string_in(strings, name)),

@@ -50,11 +50,6 @@ static size_t find_out(const work *w, const char *name)
     return w->out->n_tensors;
 }
 
-static bool is_alike(const wf_gguf_tensor *all, const wf_gguf_tensor *one)
-{
-    return all->dims[0] == one->dims[0] && (one->n_dims < 2 || all->dims[1] == one->dims[1]) && one->n_dims <= 2;
-}
-
 /* ---- formats ----------------------------------------------------------------------------------------- */
 
 /* The type of a tensor in the output. Integers, which are no weights, are copied. */
@@ -104,7 +99,9 @@ static weft_status add_tensor(work *w, size_t i)
     if (!w->recipe->n_expert || !is_expert(t, all, &p->expert)) return push_tensor(w, t);
     p->tensor = find_out(w, all);
     if (p->tensor == w->out->n_tensors) WF_TRY(push_experts(w, t, all));
-    if (p->expert >= w->recipe->n_expert || !is_alike(&w->out->tensors[p->tensor], t))
+    const wf_gguf_tensor *out = &w->out->tensors[p->tensor];
+    bool alike = out->dims[0] == t->dims[0] && (t->n_dims < 2 || out->dims[1] == t->dims[1]) && t->n_dims <= 2;
+    if (p->expert >= w->recipe->n_expert || !alike)
         return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' is none of %u experts that are alike", WF_SHOW(t->name),
                        w->recipe->n_expert);
     return WEFT_OK;
@@ -139,12 +136,6 @@ static bool is_rotated(const wf_gguf_tensor *t)
     return false;
 }
 
-static wf_pairs pairs_of(const wf_gguf_tensor *t, const wf_hparams *hp)
-{
-    uint64_t rows = t->n_dims == 1 ? t->dims[0] : t->dims[1];
-    return is_rotated(t) ? (wf_pairs){hp->head_dim, hp->n_rot, rows / hp->head_dim * hp->head_dim} : (wf_pairs){0};
-}
-
 /* ---- all of it ------------------------------------------------------------------------------------------ */
 
 /* Each tensor's part of the one that it goes to. */
@@ -159,7 +150,10 @@ static weft_status list_parts(work *w)
         bool whole = part.n_dims == from->n_dims;
         part.bytes /= whole ? 1 : w->recipe->n_expert;
         part.offset += w->places[i].expert * part.bytes;
-        w->list[i] = (wf_encode_tensor){from, part, interleave ? pairs_of(from, &hp) : (wf_pairs){0}};
+        w->list[i] = (wf_encode_tensor){.from = from, .to = part};
+        uint64_t rows = from->n_dims == 1 ? from->dims[0] : from->dims[1];
+        if (interleave && is_rotated(from))
+            w->list[i].pairs = (wf_pairs){hp.head_dim, hp.n_rot, rows / hp.head_dim * hp.head_dim};
     }
     return WEFT_OK;
 }

@@ -34,20 +34,19 @@ bool wf_jarg_true(wf_jvalue v, bool absent) { return wf_jgiven(v) ? wf_jtrue(v) 
 
 /* ---- builtins ---------------------------------------------------------------------------------------------- */
 
-static size_t param(wf_jrun *r, const wf_jbuiltin *fn, const char *what, const wf_jname *name)
-{
-    for (size_t i = 0; i < WF_JMAX_PARAMS && fn->params[i]; i++)
-        if (wf_jstr_is(name->text, fn->params[i])) return i;
-    wf_jfail(r, WEFT_ERR_ARG, "%s '%s' has no argument '%.80s'", what, fn->name, name->p);
-}
-
 static void bind(wf_jrun *r, const wf_jbuiltin *fn, const char *what, const wf_jargs *a, wf_jvalue out[WF_JMAX_PARAMS])
 {
     size_t n = 0;
     while (n < WF_JMAX_PARAMS && fn->params[n]) n++;
     if (a->n > n) wf_jfail(r, WEFT_ERR_ARG, "%s '%s' takes at most %zu arguments, not %zu", what, fn->name, n, a->n);
     for (size_t i = 0; i < WF_JMAX_PARAMS; i++) out[i] = i < a->n ? a->v[i] : (wf_jvalue){.kind = WF_JABSENT};
-    for (size_t i = 0; i < a->n_kw; i++) out[param(r, fn, what, a->kw[i].name)] = a->kw[i].value;
+    for (size_t i = 0; i < a->n_kw; i++) {
+        const wf_jname *name = a->kw[i].name;
+        size_t k = 0;
+        while (k < n && !wf_jstr_is(name->text, fn->params[k])) k++;
+        if (k == n) wf_jfail(r, WEFT_ERR_ARG, "%s '%s' has no argument '%.80s'", what, fn->name, name->p);
+        out[k] = a->kw[i].value;
+    }
     for (size_t i = 0; i < fn->required; i++)
         if (!wf_jgiven(out[i]))
             wf_jfail(r, WEFT_ERR_ARG, "%s '%s' needs the argument '%s'", what, fn->name, fn->params[i]);
@@ -89,21 +88,17 @@ bool wf_jcall_test(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 
 /* ---- macros ---------------------------------------------------------------------------------------------------- */
 
-static bool is_param(const wf_jmacro *m, const wf_jname *name)
-{
-    const wf_jnode *p = m->node->list;
-    while (p && p->name != name) p = p->next;
-    return p;
-}
-
 /* What has no parameter: varargs and kwargs. */
 static void bind_rest(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_jargs *a, size_t taken)
 {
     wf_jvalue rest = wf_jlist_new(r, WF_JTUPLE), named = wf_jdict_new(r);
     for (size_t i = taken; i < a->n; i++) wf_jpush(r, rest.l, a->v[i]);
-    for (size_t i = 0; i < a->n_kw; i++)
-        if (!is_param(m, a->kw[i].name) && !wf_jstr_is(a->kw[i].name->text, "caller"))
+    for (size_t i = 0; i < a->n_kw; i++) {
+        const wf_jnode *p = m->node->list;
+        while (p && p->name != a->kw[i].name) p = p->next;
+        if (!p && !wf_jstr_is(a->kw[i].name->text, "caller"))
             wf_jdict_set(r, named.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
+    }
     wf_jset_text(r, f, "varargs", rest);
     wf_jset_text(r, f, "kwargs", named);
 }

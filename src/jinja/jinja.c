@@ -69,21 +69,15 @@ static wf_jvalue read_json(wf_jrun *r, const char *text, const char *what)
 }
 
 /* A role that is one of these words counts as the template's: many templates write it into a control token. */
-static wf_jvalue role_of(wf_jrun *r, wf_jstr s)
-{
-    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "ipython", "model"};
-    for (size_t i = 0; i < WF_LEN(roles); i++)
-        if (wf_jstr_is(s, roles[i])) return wf_jtext(r, roles[i]);
-    return wf_jstring(r, s);
-}
-
 static void own_roles(wf_jrun *r, wf_jvalue messages)
 {
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "ipython", "model"};
     for (size_t i = 0; i < messages.l->n; i++) {
         wf_jvalue m = messages.l->v[i];
         if (m.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu is no object", i);
         const wf_jvalue *role = wf_jdict_find(r, m.d, wf_jstr_of("role"));
-        if (role && role->kind == WF_JSTRING) wf_jdict_set(r, m.d, wf_jtext(r, "role"), role_of(r, *role->s));
+        for (size_t k = 0; role && role->kind == WF_JSTRING && k < WF_LEN(roles); k++)
+            if (wf_jstr_is(*role->s, roles[k])) wf_jdict_set(r, m.d, wf_jtext(r, "role"), wf_jtext(r, roles[k]));
     }
 }
 
@@ -118,14 +112,6 @@ static wf_jvalue list_of(wf_jrun *r, const char *json, const char *what)
     return v;
 }
 
-static void set_kwargs(wf_jrun *r, wf_jframe *f)
-{
-    wf_jvalue v = read_json(r, r->in->kwargs, "the template's further arguments");
-    if (v.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "the template's further arguments: expected a JSON object");
-    for (size_t i = 0; i < v.d->n; i++)
-        wf_jset(r, f, wf_jintern(r, v.d->e[i].key.s->p, v.d->e[i].key.s->len), v.d->e[i].value);
-}
-
 static void set_variables(wf_jrun *r, wf_jframe *f)
 {
     const wf_jinja_input *in = r->in;
@@ -135,7 +121,11 @@ static void set_variables(wf_jrun *r, wf_jframe *f)
     wf_jfunctions(r, f);
     wf_jset_text(r, f, "bos_token", wf_jtext(r, in->bos ? in->bos : ""));
     wf_jset_text(r, f, "eos_token", wf_jtext(r, in->eos ? in->eos : ""));
-    if (in->kwargs) set_kwargs(r, f);
+    wf_jvalue more = in->kwargs ? read_json(r, in->kwargs, "the template's further arguments") : wf_jdict_new(r);
+    if (more.kind != WF_JDICT)
+        wf_jfail_plain(r, WEFT_ERR_ARG, "the template's further arguments: expected a JSON object");
+    for (size_t i = 0; i < more.d->n; i++)
+        wf_jset(r, f, wf_jintern(r, more.d->e[i].key.s->p, more.d->e[i].key.s->len), more.d->e[i].value);
     wf_jset_text(r, f, "messages", messages);
     wf_jset_text(r, f, "tools", list_of(r, in->tools, "tools"));
     wf_jset_text(r, f, "documents", list_of(r, in->documents, "documents"));

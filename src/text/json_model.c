@@ -94,12 +94,6 @@ static void extend(const wf_tokenizer *t, const char *p, size_t len, size_t at, 
     if (!single) offer(&b[at + char_len], b[at].score + j->unknown_score, at, true);
 }
 
-static weft_status push_piece(const wf_tokenizer *t, const char *p, size_t n, wf_ids *out)
-{
-    int32_t id = wf_piece_find(t, p, n);
-    return id >= 0 ? wf_ids_push(out, id) : wf_fallback(t, p, n, out);
-}
-
 /* The cut, from its end: `start` of each best becomes the end of its piece's successor. Unknown neighbours are one
  * piece. */
 static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, const best *b, wf_ids *out)
@@ -111,8 +105,12 @@ static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, co
         bool joined = t->unk >= 0 && b[end].unknown && start && b[start].unknown;
         if (!joined) s = wf_ids_push(&starts, (int32_t)start);
     }
-    for (size_t i = starts.n; i-- > 0 && !s;)
-        s = push_piece(t, p + (uint32_t)starts.v[i], (i ? (uint32_t)starts.v[i - 1] : len) - (uint32_t)starts.v[i], out);
+    for (size_t i = starts.n; i-- > 0 && !s;) {
+        uint32_t start = (uint32_t)starts.v[i];
+        size_t n = (i ? (uint32_t)starts.v[i - 1] : len) - start;
+        int32_t id = wf_piece_find(t, p + start, n);
+        s = id >= 0 ? wf_ids_push(out, id) : wf_fallback(t, p + start, n, out);
+    }
     free(starts.v);
     return s;
 }
@@ -208,19 +206,14 @@ static weft_status normalise_added(wf_tokenizer *t)
     return wf_specials_init(&j->normal, j->normal_tokens, j->n_normal, 1u << WF_TOKEN_USER, NULL);
 }
 
-static void fill_bytes(wf_tokenizer *t)
-{
-    if (t->json->byte_level) wf_bpe_bytes(t);
-    for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++)
-        if (t->tokens[i].type == WF_TOKEN_BYTE)
-            t->byte_id[wf_byte_token(t->tokens[i].text, t->tokens[i].len)] = (int32_t)i;
-}
-
 static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)
 {
     t->json = src->json;
     t->ignore_merges = src->ignore_merges > 0;
-    fill_bytes(t);
+    if (t->json->byte_level) wf_bpe_bytes(t);
+    for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++)
+        if (t->tokens[i].type == WF_TOKEN_BYTE)
+            t->byte_id[wf_byte_token(t->tokens[i].text, t->tokens[i].len)] = (int32_t)i;
     WF_TRY(normalise_added(t));
     if (t->json->unigram) return wf_specials_init(&t->json->pieces, t->tokens, t->n_tokens, wf_text_hf.plain, NULL);
     return wf_bpe_merges(t, src);

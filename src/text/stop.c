@@ -26,16 +26,6 @@ void wf_stop_free(wf_stop *s)
     free(s->held.data);
 }
 
-/* Drops what the last call delivered, and appends text to the rest. */
-static weft_status append(wf_stop *s, const char *text, size_t len)
-{
-    s->held.len -= s->n_shown;
-    if (s->n_shown) memmove(s->held.data, s->held.data + s->n_shown, s->held.len);
-    s->n_shown = 0;
-    wf_text_add(&s->held, text, len);
-    return s->held.failed ? wf_fail(WEFT_ERR_NOMEM, "out of host memory for text") : WEFT_OK;
-}
-
 /* The stop text that begins first, and of these the longest. false: none is complete. */
 static bool find(const wf_stop *s, size_t *at, size_t *len)
 {
@@ -68,7 +58,11 @@ weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, co
     size_t at = 0, n = 0;
     *out = text, *out_len = len, *found = false;
     if (!s->n) return WEFT_OK;
-    WF_TRY(append(s, text, len));
+    s->held.len -= s->n_shown; /* what the last call delivered */
+    if (s->n_shown) memmove(s->held.data, s->held.data + s->n_shown, s->held.len);
+    s->n_shown = 0;
+    wf_text_add(&s->held, text, len);
+    if (s->held.failed) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for text");
     *found = armed && find(s, &at, &n);
     if (*found) s->held.len = at + (s->include ? n : 0); /* the rest is never delivered */
     s->n_shown = s->held.len - (*found || !armed ? 0 : open_tail(s));

@@ -382,12 +382,6 @@ size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *b
     return 1;
 }
 
-/* Whether tokenisation put a space behind special token i. */
-static bool puts_space_behind(const wf_tokenizer *t, const int32_t *ids, size_t i)
-{
-    return t->add_space_prefix && (t->prepend != WF_PREPEND_FIRST || (i == 0 && ids[i] == t->bos));
-}
-
 /* Length of the text without the spaces that tokenisation added; also writes the text if buf is not NULL. */
 static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf, size_t cap)
 {
@@ -404,7 +398,8 @@ static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsign
             if (cut) memmove(buf + len, buf + len + 1, size - 1);
         }
         len += size - cut;
-        prefix = special && puts_space_behind(t, ids, i);
+        /* did tokenisation put a space behind this one? */
+        prefix = special && t->add_space_prefix && (t->prepend != WF_PREPEND_FIRST || (i == 0 && ids[i] == t->bos));
     }
     return len;
 }
