@@ -83,16 +83,9 @@ static char *nested(const char *open, const char *middle, const char *close, siz
 static void deep(void **state)
 {
     static const char *const parts[][3] = {
-        {"{% if 1 %}", "", "{% endif %}"},
-        {"{% for x in [1] %}", "", "{% endfor %}"},
-        {"{% set x %}", "", "{% endset %}"},
-        {"{% macro m() %}", "", "{% endmacro %}"},
-        {"{{ (", "", ""},
-        {"{{ [", "", ""},
-        {"{{ {1:", "", ""},
-        {"{{ -", "1 }}", ""},
-        {"{{ not ", "1 }}", ""},
-    };
+        {"{% if 1 %}", "", "{% endif %}"}, {"{% for x in [1] %}", "", "{% endfor %}"},
+        {"{% set x %}", "", "{% endset %}"}, {"{% macro m() %}", "", "{% endmacro %}"}, {"{{ (", "", ""},
+        {"{{ [", "", ""}, {"{{ {1:", "", ""}, {"{{ -", "1 }}", ""}, {"{{ not ", "1 }}", ""}};
     for (size_t i = 0; i < WF_LEN(parts); i++) {
         char *text = i < 4 ? nested(parts[i][0], parts[i][1], parts[i][2], 20000)
                            : nested(parts[i][0] + 3, "1", "", 20000);
@@ -120,16 +113,9 @@ static void places(void **state)
     expect_error(WEFT_ERR_UNSUPPORTED, "there is no filter 'frob'", "{{ 1 | frob }}");
     wf_jinja_output out;
     assert_error(render("a\xff", 2, NULL, &out), WEFT_ERR_UNSUPPORTED, "UTF-8 at byte 1");
-    static const char *const bad[] = {"",
-                                      "[",
-                                      "[{]",
-                                      "{}",
-                                      "[1]",
-                                      "[{\"role\": \"a}]",
-                                      "[{\"a\": 01}]",
-                                      "[{}] x",
-                                      "[{\"a\": \"\\u12\"}]",
-                                      "[{\"a\": \"\xff\"}]"};
+    static const char *const bad[] = {
+        "", "[", "[{]", "{}", "[1]", "[{\"role\": \"a}]", "[{\"a\": 01}]", "[{}] x", "[{\"a\": \"\\u12\"}]",
+        "[{\"a\": \"\xff\"}]"};
     for (size_t i = 0; i < WF_LEN(bad); i++)
         if (render("x", 1, bad[i], &out) != WEFT_ERR_ARG) fail_msg("%s", bad[i]);
     char *deep_json = nested("[", "", "]", 100000);

@@ -16,29 +16,13 @@
 static const struct {
     const char *name, *unit, *end;
 } texts[] = {
-    {"a", "a", ""},
-    {"A", "A", ""},
-    {"spaces", " ", ""},
-    {"spaces, then x", " ", "x"},
-    {"spaces, then a CJK character", " ", "\xe4\xb8\xad"},
-    {"newlines", "\n", ""},
-    {"newlines, then x", "\n", "x"},
-    {"space newline", " \n", ""},
-    {"tab space", "\t ", "x"},
-    {"digits", "7", ""},
-    {"ab", "ab", ""},
-    {"a and space", "a ", ""},
-    {"aB", "aB", ""},
-    {"emoji", "\xf0\x9f\x98\x80", ""},
-    {"CJK", "\xe4\xbd\xa0", ""},
-    {"combining", "\xcc\x81", "a"},
-    {"exclamation", "!", "\n"},
-    {"apostrophes", "'", ""},
-    {"< of special tokens", "<|", ""},
-    {"half of BOS", "<s", ""},
-    {"invalid UTF-8", "\xff", ""},
-    {"random bytes", NULL, ""},
-};
+    {"a", "a", ""}, {"A", "A", ""}, {"spaces", " ", ""}, {"spaces, then x", " ", "x"},
+    {"spaces, then a CJK character", " ", "\xe4\xb8\xad"}, {"newlines", "\n", ""}, {"newlines, then x", "\n", "x"},
+    {"space newline", " \n", ""}, {"tab space", "\t ", "x"}, {"digits", "7", ""}, {"ab", "ab", ""},
+    {"a and space", "a ", ""}, {"aB", "aB", ""}, {"emoji", "\xf0\x9f\x98\x80", ""}, {"CJK", "\xe4\xbd\xa0", ""},
+    {"combining", "\xcc\x81", "a"}, {"exclamation", "!", "\n"}, {"apostrophes", "'", ""},
+    {"< of special tokens", "<|", ""}, {"half of BOS", "<s", ""}, {"invalid UTF-8", "\xff", ""},
+    {"random bytes", NULL, ""}};
 
 static size_t fill(char *text, size_t i, size_t size)
 {

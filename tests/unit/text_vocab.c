@@ -59,26 +59,11 @@ static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expec
 #define NO_PARSE WEFT_TEXT_NO_PARSE_SPECIAL
 
 static const entry spm_entries[] = {
-    {"<unk>", 0, WF_TOKEN_UNKNOWN},
-    {"<s>", 0, WF_TOKEN_CONTROL},
-    {"</s>", 0, WF_TOKEN_CONTROL},
-    {SP, -10},
-    {"a", -11},
-    {"b", -12},
-    {"ab", -1},
-    {"ba", -1},
-    {SP "a", -5},
-    {"aba", -20}, /* 3 to 9 */
-    {"<", -30},
-    {"s", -31},
-    {">", -32},
-    {"<s", -1},
-    {"<tool>", 0, WF_TOKEN_USER}, /* 10 to 14 */
-    {"<0x63>", 0, WF_TOKEN_BYTE},
-    {"<0xC3>", 0, WF_TOKEN_BYTE},
-    {"<0xA9>", 0, WF_TOKEN_BYTE}, /* c and e acute: 15 to 17 */
-    {"<tool>_long", 0, WF_TOKEN_USER},
-};
+    {"<unk>", 0, WF_TOKEN_UNKNOWN}, {"<s>", 0, WF_TOKEN_CONTROL}, {"</s>", 0, WF_TOKEN_CONTROL},
+    {SP, -10}, {"a", -11}, {"b", -12}, {"ab", -1}, {"ba", -1}, {SP "a", -5}, {"aba", -20}, /* 3 to 9 */
+    {"<", -30}, {"s", -31}, {">", -32}, {"<s", -1}, {"<tool>", 0, WF_TOKEN_USER}, /* 10 to 14 */
+    {"<0x63>", 0, WF_TOKEN_BYTE}, {"<0xC3>", 0, WF_TOKEN_BYTE}, {"<0xA9>", 0, WF_TOKEN_BYTE}, /* c, e acute: to 17 */
+    {"<tool>_long", 0, WF_TOKEN_USER}};
 
 static vocab spm(void)
 {
@@ -122,20 +107,9 @@ static void spm_rules(void **state)
 /* Control and byte tokens never come out of merges of plain text, whatever their score. */
 static void plain_text_makes_no_control_tokens(void **state)
 {
-    const entry e[] = {{"<s>", 100, WF_TOKEN_CONTROL},
-                       {"<s", 1},
-                       {">", 1},
-                       {"<", 1},
-                       {"s", 1},
-                       {"<0x41>", 9, WF_TOKEN_BYTE},
-                       {"<0x41", 1},
-                       {"<0x4", 1},
-                       {"<0x", 1},
-                       {"<0", 1},
-                       {"0", 1},
-                       {"x", 1},
-                       {"4", 1},
-                       {"1", 1}};
+    const entry e[] = {
+        {"<s>", 100, WF_TOKEN_CONTROL}, {"<s", 1}, {">", 1}, {"<", 1}, {"s", 1}, {"<0x41>", 9, WF_TOKEN_BYTE},
+        {"<0x41", 1}, {"<0x4", 1}, {"<0x", 1}, {"<0", 1}, {"0", 1}, {"x", 1}, {"4", 1}, {"1", 1}};
     vocab v = make("llama", "", e, WF_LEN(e), NULL);
     v.src.add_space_prefix = 0;
     wf_tokenizer *t = create(&v);
@@ -219,22 +193,9 @@ static void nothing_to_fall_back_on(void **state)
 /* "G" with a dot above (U+0120) is a space, U+010A a newline, U+00C3 U+00A9 the bytes of e acute. */
 #define G "\xc4\xa0"
 static const entry bpe_entries[] = {
-    {"a"},
-    {"b"},
-    {"c"},
-    {G},
-    {"ab"},
-    {"bc"},
-    {G "a"},
-    {"abc"},
-    {"\xc4\x8a"},
-    {"\xc3\x83"},
-    {"\xc2\xa9"}, /* 0 to 10 */
-    {"<|x|>", 0, WF_TOKEN_CONTROL},
-    {"  ", 0, WF_TOKEN_USER},
-    {"<|im_end|>", 0, WF_TOKEN_CONTROL}, /* 11 to 13 */
-    {"\xe4\xbd\xa0"},                    /* 14: no bytes */
-};
+    {"a"}, {"b"}, {"c"}, {G}, {"ab"}, {"bc"}, {G "a"}, {"abc"}, {"\xc4\x8a"}, {"\xc3\x83"}, {"\xc2\xa9"}, /* 0 to 10 */
+    {"<|x|>", 0, WF_TOKEN_CONTROL}, {"  ", 0, WF_TOKEN_USER}, {"<|im_end|>", 0, WF_TOKEN_CONTROL}, /* 11 to 13 */
+    {"\xe4\xbd\xa0"}}; /* 14: no bytes */
 static const char *const bpe_merges[] = {"b c", "a b", "ab c", G " a", "b c", "q r", NULL};
 
 static void bpe_rules(void **state)
