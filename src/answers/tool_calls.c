@@ -23,7 +23,7 @@ struct wf_calls {
     size_t id, n_id; /* what is between `open` and `behind_name` */
     wf_tag_scan tags;
     wf_json_progress json; /* of the body */
-    unsigned n_calls, n_ends;
+    unsigned n_ends;
     bool named;
     bool begun; /* text has gone out, or a call: a bare one cannot follow */
     bool after; /* a call was the last thing */
@@ -41,8 +41,6 @@ void wf_calls_free(wf_calls *c)
     if (c) free(c->held.data);
     free(c);
 }
-
-unsigned wf_calls_count(const wf_calls *c) { return c->n_calls; }
 
 /* ---- what is held ---------------------------------------------------------------------------------------- */
 
@@ -208,15 +206,15 @@ static bool read_object(const wf_calls *c, wf_slice object, wf_slice *name, wf_s
     return check_call(c, *name, arguments);
 }
 
-/* All of a list are calls, or none is. out: NULL: only checks. Returns their number. */
-static unsigned read_json(const wf_calls *c, wf_slice all, const wf_call_out *out)
+/* All of a list are calls, or none is. out: NULL: only checks. false: there are none. */
+static bool read_json(const wf_calls *c, wf_slice all, const wf_call_out *out)
 {
     wf_slice one = all, name, arguments;
     const char *at = all.p + 1, *end = all.p + all.n;
     bool list = all.p[0] == '[';
     unsigned n = 0;
     while (list ? wf_json_next(&at, end, NULL, &one) : !n) {
-        if (n == WF_MAX_CALLS || !(c->kind->keyed ? read_keyed : read_object)(c, one, &name, &arguments)) return 0;
+        if (n == WF_MAX_CALLS || !(c->kind->keyed ? read_keyed : read_object)(c, one, &name, &arguments)) return false;
         if (out) out->call(out->user, (wf_slice){0}, name, arguments);
         n++;
     }
@@ -237,25 +235,24 @@ static bool split_id(const wf_calls *c, wf_slice *id, wf_slice *name)
 }
 
 /* "f", "functions.f:0", "f[CALL_ID]x": the id is all of it. */
-static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *out)
+static bool read_named(const wf_calls *c, wf_slice body, const wf_call_out *out)
 {
     static const char prefix[] = "functions.";
     wf_slice id = wf_trim((wf_slice){c->held.data + c->id, c->n_id}), name = id;
-    if (c->kind->behind_id && !split_id(c, &id, &name)) return 0;
+    if (c->kind->behind_id && !split_id(c, &id, &name)) return false;
     if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1))
         name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;
     for (size_t i = 0; i < name.n; i++)
         if (name.p[i] == ':' || name.p[i] == '[') name.n = i;
-    if (!check_call(c, name, &body)) return 0;
+    if (!check_call(c, name, &body)) return false;
     if (c->kind->id != WF_ID_OWN) id.n = 0;
     if (out) out->call(out->user, id, name, body);
-    return 1;
+    return true;
 }
 
-/* n calls are given out. end: behind what closes them. */
-static bool taken(wf_calls *c, unsigned n, size_t end)
+/* Calls are given out. end: behind what closes them. */
+static bool taken(wf_calls *c, size_t end)
 {
-    c->n_calls += n;
     c->begun = c->after = true;
     c->state = TEXT;
     wf_held_drop(&c->held, end);
@@ -265,9 +262,10 @@ static bool taken(wf_calls *c, unsigned n, size_t end)
 static bool take_call(wf_calls *c, size_t end, const wf_call_out *out)
 {
     wf_slice body = {c->held.data + c->body, c->at - c->body};
-    unsigned (*read)(const wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
+    bool (*read)(const wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
     if (!read(c, body, NULL)) return give_up(c, c->at, out);
-    return taken(c, read(c, body, out), end);
+    read(c, body, out);
+    return taken(c, end);
 }
 
 static bool read_tail(wf_calls *c, const wf_call_out *out)
@@ -298,7 +296,7 @@ static bool take_tags(wf_calls *c, const wf_call_out *out)
     if (good) out->call(out->user, (wf_slice){0}, name, (wf_slice){arguments.data, arguments.len});
     if (wf_pass(text, &end, k->close) != WF_YES) end = text.n;
     free(arguments.data);
-    return good ? taken(c, 1, end) : give_up(c, end, out);
+    return good ? taken(c, end) : give_up(c, end, out);
 }
 
 static bool read_tags(wf_calls *c, const wf_call_out *out)
@@ -318,13 +316,11 @@ static enum wf_found take_form(wf_calls *c, size_t end, const wf_call_out *out)
     wf_text json = {0};
     enum wf_found f = c->kind->form((wf_slice){c->held.data + c->body, c->at - c->body}, c->types, &json);
     wf_slice all = {json.data, json.len};
-    unsigned n = f == WF_YES && !json.failed && wf_json_whole(all.p, all.n) && read_json(c, all, NULL)
-                     ? read_json(c, all, out)
-                     : 0;
+    bool good = f == WF_YES && !json.failed && wf_json_whole(all.p, all.n) && read_json(c, all, NULL);
+    if (good) read_json(c, all, out), taken(c, end);
     c->held.failed |= json.failed;
     free(json.data);
-    if (n) taken(c, n, end);
-    return f == WF_YES && !n ? WF_NO : f;
+    return f == WF_YES && !good ? WF_NO : f;
 }
 
 /* It is none up to c->at. But another one may begin in there. */

@@ -68,6 +68,5 @@ void wf_calls_free(wf_calls *c); /* NULL is allowed */
 bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out *out);
 /* The answer has ended; cut: though the model would have gone on. false: no memory. */
 bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out);
-unsigned wf_calls_count(const wf_calls *c); /* calls so far */
 
 #endif
