@@ -68,13 +68,7 @@ static const struct {
     /* a combining mark is no letter: it takes the letters behind it as their prefix */
     {"e\xcc\x81t\xc3\xa9", "e|\xcc\x81t\xc3\xa9", "e|\xcc\x81t\xc3\xa9", "e|\xcc\x81|t\xc3\xa9"},
     /* U+180E was a space until Unicode 6.3 */
-    {"a\xe1\xa0\x8e"
-     "b",
-     "a|\xe1\xa0\x8e"
-     "b",
-     "a|\xe1\xa0\x8e"
-     "b",
-     "a|\xe1\xa0\x8e|b"},
+    {"a\xe1\xa0\x8e" "b", "a|\xe1\xa0\x8e" "b", "a|\xe1\xa0\x8e" "b", "a|\xe1\xa0\x8e|b"},
     /* bytes that are no UTF-8 are neither letter nor space */
     {"a\xff\xfe b\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd"},
     {"", "", "", ""},
