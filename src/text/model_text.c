@@ -25,10 +25,6 @@ weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size
     WF_NOT_NULL_LIST(ids, n);
     WF_NOT_NULL(text);
     WF_NOT_NULL(len);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= m->info.n_vocab)
-            return wf_fail(WEFT_ERR_ARG, "token id %d at %zu is not in the vocabulary (0 to %u)", ids[i], i,
-                           m->info.n_vocab - 1);
     return wf_detokenize(m->tokenizer, ids, n, flags, text, len);
 }
 
