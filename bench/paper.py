@@ -141,7 +141,7 @@ class Run:
     def which(self):
         a = self.args
         words = ["-m", a.model] if a.model else ["--shape", a.shape] if a.shape else []
-        return words + (["--type", a.type] if a.type else []) + (["--layers", a.layers] if a.layers else [])
+        return words + (["--type", a.type] if a.type else []) + ([f"WEFT_LAYERS={a.layers}"] if a.layers else [])
 
     @property
     def where(self):
@@ -260,7 +260,7 @@ class Run:
             path = os.path.join(self.folder, "step.json")
             self.weft("plan", *self.engine, "-c", engine_context, "--max-num-seqs", n_seqs, "--timeline", path, "--context", context,
                       "--decodes", decodes, *(["--tokens", tokens] if tokens else []), *(["--max-num-batched-tokens", batch] if batch else []),
-                      *([] if "--nano-batches" in words or "--plan" in words else ["--nano-batches", 1]), *(["--measure"] if measure else []), *words)
+                      *([] if "--nano-batches" in words or "--plan" in words else ["--nano-batches", 1]), *(["WEFT_MEASURE=1"] if measure else []), *words)
             with open(path) as f:
                 self.known[key] = json.load(f)
         t = self.known[key]
@@ -459,7 +459,7 @@ def sarathi_fig12a(p):
 
     def ask(tokens, decodes):
         if (tokens, decodes) not in known:
-            c = p.json("plan", "--cost", "--shape", "llama2-70b", "--on", "a100-80", "--n-devices", 8, "--tokens", tokens, "--decodes", decodes, "--json")
+            c = p.json("plan", "--cost", "--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--tokens", tokens, "--decodes", decodes, "--json")
             known[tokens, decodes] = c["ops"][-1]["alone_s"] / stages
         return known[tokens, decodes]
 
@@ -608,7 +608,7 @@ def cost_here(p):
 def cost_there(p):
     """LLaMA-2-70B on eight A100, as in section 3.4: 1,024 decodes and as many prompt tokens. The paper does not say how long requests are there:
     decodes of these lengths, which are to each other as its 512 and 1,024, read the bytes of table 2, so that decode attention is no prediction."""
-    return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "--n-devices", 8, "--const", "683:1365", "--tokens", 2048, "--decodes", 1024)
+    return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--const", "683:1365", "--tokens", 2048, "--decodes", 1024)
 
 
 def with_costs(p, use):
@@ -621,7 +621,7 @@ def with_costs(p, use):
 def nanoflow_table1(p):
     def add(at, c):
         if c["compute_flop_s"] <= 0 or c["read_bytes_s"] <= 0:
-            return p.note(f"{c['device_name']}: its peak rates are unknown; `weft plan --cost --measure` measures them")
+            return p.note(f"{c['device_name']}: its peak rates are unknown; `WEFT_MEASURE=1 weft plan --cost` measures them")
         p.add(RATIO, at, c["compute_flop_s"] / c["read_bytes_s"])
         return p.add(PART, at, c["memory_bytes"] / c["read_bytes_s"] * 1e3)
     for at, name in enumerate(DEVICES[:-1]):  # ratios of F16 whatever the model is
@@ -936,7 +936,7 @@ def flash_fig5(p):
 
 def flash_fig7(p):
     shapes = ["M=8,N=128,K=256", "M=8,N=512,K=256"] if p.args.quick else [f"M=8,N={2 ** n},K=4096" for n in range(10, 16)]
-    rows = [r for r in p.ops("gemm", shapes, "--type", "F16", "--variant", "all") if r["rate"]]
+    rows = [r for r in p.ops("gemm", shapes, "--type", "F16", "WEFT_VARIANT=all") if r["rate"]]
     for n in sorted({size_of(r["shape"], "N") for r in rows}):
         here = [r for r in rows if size_of(r["shape"], "N") == n]
         for r in here:
@@ -965,7 +965,7 @@ def asynchronous(p, op, n_seqs):
     """All kernels with the asynchronous softmax, which have it in their names, are measured: selection may have found them slower."""
     shapes = attention_shapes(p, n_seqs, [256 << k for k in range(6)], 64)
     sync, sync_over = best_rates(p.ops(op, shapes))
-    rows = [r for r in p.ops(op, shapes, "--variant", "all", "WEFT_ASYNC=1") if "async" in r["variant"]]
+    rows = [r for r in p.ops(op, shapes, "WEFT_VARIANT=all", "WEFT_ASYNC=1") if "async" in r["variant"]]
     if not rows:
         raise Refused(f"{p.device} has no kernel with the asynchronous softmax for these shapes; `weft kernels` lists what it has, --device takes another", DEVICE)
     fast, fast_over = best_rates(rows)

@@ -77,7 +77,7 @@ static int read_rate(const wf_opts *o, wf_client_params *p)
     if (o->load.rates.n > 1) return wf_usage(o->command, "--request-rate: expected one number");
     p->rate = o->load.rates.n ? o->load.rates.v[0] : HUGE_VAL;
     if (p->rate <= 0) return wf_usage(o->command, "--request-rate must be above 0, or inf");
-    p->burstiness = wf_opts_has(o, "burstiness") ? o->load.burstiness : 1;
+    p->burstiness = o->load.burstiness > 0 ? o->load.burstiness : 1;
     return 0;
 }
 
@@ -260,8 +260,6 @@ static const WF_GROUP(data_group, "Requests", data_rows);
 static const wf_opt pace_rows[] = {
     {0, "request-rate", "R", "average requests per second (default inf: all at once)",
      WF_OPT_REALS, AT(load.rates), 1e-6, HUGE_VAL},
-    {0, "burstiness", "B", "1: Poisson process; less: burstier; more: more regular (default 1)",
-     WF_OPT_REAL, AT(load.burstiness), 1e-3, 1e6},
     {0, "max-concurrency", "N", "most concurrent requests (default: no limit)", WF_OPT_U32,
      AT(load.max_concurrency), 1, MANY},
     {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32,
@@ -283,7 +281,6 @@ static const wf_opt result_rows[] = {
     {0, "result-dir", "FOLDER", "folder of the result (default: current)", WF_OPT_TEXT, AT(load.result_dir)},
     {0, "result-filename", "FILE", "name of the result (default: from rate, model and date)", WF_OPT_TEXT,
      AT(load.result_file)},
-    {0, "label", "TEXT", "label in the result and in its file name", WF_OPT_TEXT, AT(load.label)},
 };
 static const WF_GROUP(result_group, "Result", result_rows);
 

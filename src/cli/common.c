@@ -98,7 +98,7 @@ static weft_status open_model(const wf_opts *o, bool vocab_only, struct weft_mod
     struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO,
                                   .shape = o->shape,
                                   .type = o->type,
-                                  .layers = o->layers,
+                                  .layers = o->shape ? o->layers : 0,
                                   .vocab_only = vocab_only,
                                   .stop = o->engine.stop,
                                   .on_progress = o->engine.on_progress,
@@ -197,8 +197,8 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
     if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (!o->shape && (o->type || o->layers))
-        return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    if (!o->shape && o->type)
+        return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
     return wf_open_model(o, vocab_only, out);
 }
 

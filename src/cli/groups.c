@@ -177,6 +177,5 @@ static const wf_opt shape_rows[] = {
      WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type),
      .words = wf_file_types},
-    {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
 };
 const WF_GROUP(wf_group_shape, "Model without a file", shape_rows);

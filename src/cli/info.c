@@ -364,8 +364,8 @@ static int cmd_info(const wf_opts *o)
     if (!model && (of_device(o) || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization ||
                    e->max_batched_tokens || e->policy || e->attention_windows || e->f16_residual))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
-    if (!model && (o->type || o->layers))
-        return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    if (!model && o->type)
+        return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
     return model ? print_model(o) : print_devices();
 }
 

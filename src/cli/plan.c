@@ -108,13 +108,13 @@ static int check_views(const wf_opts *o)
 /* Each option belongs to one of the views. */
 static int check_options(const wf_opts *o)
 {
-    static const char *const of_cost[] = {"on", "n-devices", "const"};
+    static const char *const of_cost[] = {"on", "const"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
     if (o->json && !o->cost && (!o->print_profile || o->engine.timeline))
         return wf_usage(o->command, "--json belongs to --cost and --profile");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure))
-        return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
+        return wf_usage(o->command, "--on takes constants from a table, so --device and WEFT_MEASURE do not go with it");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
     if (o->search.seconds && !o->search.profile) return wf_usage(o->command, "--seconds needs --search PROFILE");
     if (!o->cost && o->explain.tokens && o->explain.decodes > o->explain.tokens)
@@ -169,12 +169,6 @@ static const wf_opt cost_rows[] = {
      WF_OPT_FLAG, AT(cost)},
     {0, "on", "NAME", "take the constants of a known device from a table: h200, a100-80, ... (a wrong name lists them)",
      WF_OPT_TEXT, AT(costs.on)},
-    {0, "measure", NULL,
-     "measure the peak rates of the device, for about a second, and estimate the time of each command from them; with "
-     "--cost, anew (default: once; they are kept as those of `weft tune`); with --timeline, run the step, too",
-     WF_OPT_FLAG, AT(costs.measure)},
-    {0, "n-devices", "N", "devices that share every matrix (tensor parallelism), in this estimate only (default 1)",
-     WF_OPT_U32, AT(costs.n_devices), 1, 1024},
     {0, "const", "IN:OUT", "prompt and generated tokens of a request on average (default 512:1024)", WF_OPT_TEXT,
      AT(load.lengths)},
     {0, "json", NULL,
@@ -215,13 +209,13 @@ const wf_command wf_cmd_plan = {
     .usage = "[-m FILE] [--tokens N] [--cost | --timeline FILE] [options]",
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it "
                "waits for, its share of the device in work-groups, what bounds it, the least MB and Gflop it needs, "
-               "the estimated time in microseconds (with --measure), and its kernels. Of the "
+               "the estimated time in microseconds (with WEFT_MEASURE=1), and its kernels. Of the "
                "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan "
                "FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
                "--timeline FILE.svg draws, and FILE.json writes for Perfetto, when each op runs and how much of the "
                "device's compute, memory bandwidth, copies and network it uses, as the simulator "
                "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates "
-               "from peak rates; with --measure also as the device runs it. "
+               "from peak rates; with WEFT_MEASURE=1 also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network "
                "and energy take by themselves, which of them bounds the load, and the tokens per second that are "
                "possible. It needs no weights, and with --on no device.",

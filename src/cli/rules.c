@@ -22,7 +22,7 @@ static const struct {
     {"search", "profile", "plan"},
     {"timeline", "cost|search", "plan"},
     {"cost|search|profile", "plan", "plan"},
-    {"on", "device|measure", "plan"},
+    {"on", "device", "plan"},
     {"overlap", "file|repetitions|dataset-path", NULL},
 };
 
@@ -30,7 +30,7 @@ static const struct {
 static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
-    {"info|bench|bench throughput|bench ablation|plan", "type|layers", "shape"},
+    {"info|bench|bench throughput|bench ablation|plan", "type", "shape"},
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "request-rate", "arrivals"},
     {"bench throughput", "arrivals", "request-rate|dataset-path"},
@@ -42,7 +42,7 @@ static const struct {
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
     {"plan", "json", "cost|profile"},
-    {"plan", "on|n-devices|const", "cost"},
+    {"plan", "on|const", "cost"},
     {"plan", "output|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "profile|output|context", "overlap"},

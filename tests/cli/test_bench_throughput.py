@@ -87,7 +87,7 @@ class Throughput(cli.TestCase):
     def test_a_shape_without_a_file(self):
         folder = os.path.join(self.folder, "shapes")
         os.mkdir(folder)
-        rows = self.rows("--shape", "llama-1.1b", "--layers", 1, "--type", "Q4_0", "--const", "8:2", "--num-prompts", 2, "--policy", "orca", "-c", 64, "--results", folder)
+        rows = self.rows("--shape", "llama-1.1b", "WEFT_LAYERS=1", "--type", "Q4_0", "--const", "8:2", "--num-prompts", 2, "--policy", "orca", "-c", 64, "--results", folder)
         self.assertEqual([(r["load"], r["requests"], r["output_tokens"]) for r in rows], [("8:2", 2, 4)])
         self.assertEqual({r["shape"].partition(",L=")[2] for r in self.saved(folder)}, {"1,llama-1.1b"})
         self.fails(cli.USAGE, "--shape", *throughput("--type", "Q4_0"))

@@ -14,7 +14,7 @@ PATIENCE = 60  # seconds; a slow machine may take them, a right program ends its
 SAID = "weft: stopping…\n"
 # Commands that open an engine, and what a signal to end makes of each: servers are ended that way.
 COMMANDS = [(["run", "-p", "One day"], False), (["serve", "--port", 0], True), (["bench", "-p", 4, "-n", 0], False),
-            (["bench", "--shape", "llama-1.1b", "--layers", 1], False), (["bench", "throughput", "--const", "8:4", "WEFT_PEAK_TFLOPS=1"], False),
+            (["bench", "--shape", "llama-1.1b", "WEFT_LAYERS=1"], False), (["bench", "throughput", "--const", "8:4", "WEFT_PEAK_TFLOPS=1"], False),
             (["perplexity", "-p", "One day " * 300], False), (["plan"], False), (["calibrate", "-p", "One day"], False)]
 
 

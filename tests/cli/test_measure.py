@@ -308,7 +308,7 @@ class Shapes(cli.TestCase):
     def test_bench(self):
         """Of one layer, whose output is most of it."""
         for shape, kind, params in (("llama-1.1b", "Q4_K_M", "175M"), ("qwen2.5-0.5b", "F16", "151M")):
-            text = self.ok("bench", "--shape", shape, "--type", kind, "--layers", 1, "-p", 8, "-n", 2, "-r", 1, *cli.CPU).text
+            text = self.ok("bench", "--shape", shape, "--type", kind, "WEFT_LAYERS=1", "-p", 8, "-n", 2, "-r", 1, *cli.CPU).text
             self.assertRegex(text, rf"(?m)^\| {shape} {kind} .*\| +{params} .*\| +pp8 \| +[0-9.]+ ")
             self.assertRegex(text, r"(?m)\| +tg2 \| +[0-9.]+ ")
 

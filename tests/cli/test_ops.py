@@ -89,11 +89,11 @@ class Ops(Folder):
         self.assertEqual({r["unit"] for r in rows}, {"GB/s", "TFLOP/s"})
 
     def test_variants(self):
-        every = self.ops(*GEMM, "--variant", "all")
+        every = self.ops(*GEMM, "WEFT_VARIANT=all")
         self.assertGreater(len(every), 1)
         self.assertEqual(len(set(r["variant"] for r in every)), len(every))
         self.assertEqual(sum(r["picked"] == "1" for r in every), 1)
-        one, = self.ops(*GEMM, "--variant", "ref")
+        one, = self.ops(*GEMM, "WEFT_VARIANT=ref")
         self.assertEqual(one["variant"], "ref")
 
     def test_work_groups(self):
@@ -101,8 +101,8 @@ class Ops(Folder):
         for device in devices()[1:]:
             if not re.search(r"clblast .* yes ", self.ok("kernels", "--device", device).text):
                 continue
-            self.assertEqual(self.ops(*GEMM, "--variant", "clblast", device=device)[0]["variant"], "clblast")
-            r = cli.weft("bench", "ops", "--device", device, *QUICK, *GEMM, "--variant", "clblast", "WEFT_WORK_GROUPS=1", env=self.env)
+            self.assertEqual(self.ops(*GEMM, "WEFT_VARIANT=clblast", device=device)[0]["variant"], "clblast")
+            r = cli.weft("bench", "ops", "--device", device, *QUICK, *GEMM, "WEFT_VARIANT=clblast", "WEFT_WORK_GROUPS=1", env=self.env)
             self.assertNotEqual(r.code, 0)
             self.assertIn("this variant cannot run it", r.err)
         self.assertEqual(len(self.ops(*GEMM, "WEFT_WORK_GROUPS=1", "--results", self.folder)), 1)
@@ -150,7 +150,7 @@ class Ops(Folder):
                                ("repeated", "--shape", "M=1,M=1,N=1,K=1"), ("B and L", "--shape", "B=1"), ("divide", "--shape", "B=1,L=1,H=3,KV=2"),
                                ("at most", "--shape", "M=99999999,N=1,K=1"), ("weight format", "--type", "F17"),
                                ("cannot measure", "--op", "matmul"), ("no shape for gemm (--shape)", "--op", "gemm", "--shape", "B=1,L=1"),
-                               ("no kernel variant", "--variant", "nonsense")):
+                               ("no kernel variant", "WEFT_VARIANT=nonsense")):
             self.fails(cli.USAGE, message, "bench", "ops", *cli.CPU, *args)
         self.fails(cli.DEVICE, "no device", "bench", "ops", "--device", "absent", *GEMM)
         r = cli.weft("bench", "ops", *cli.CPU, "--shape", "B=65536,L=1024", env=self.env)

@@ -90,7 +90,7 @@ class Tables(cli.TestCase):
     def test_values_that_completions_offer_are_all_there_are(self):
         """The messages about a wrong one list them."""
         demo = os.path.join(cli.ROOT, "models", "demo.gguf")
-        for command, option, wrong in (("convert", "--type", ["-m", demo, "-o", "/absent/x", "--type", "x"]), ("bench", "--type", ["--shape", "llama3-8b", "--layers", 1, "--type", "x"]),
+        for command, option, wrong in (("convert", "--type", ["-m", demo, "-o", "/absent/x", "--type", "x"]), ("bench", "--type", ["--shape", "llama3-8b", "WEFT_LAYERS=1", "--type", "x"]),
                                        ("plan", "--shape", ["--shape", "x"]), ("kernels", "--type", ["--shape", "M=1,N=64,K=64", "--type", "x"]),
                                        ("tune", "--type", ["--shape", "N=64,K=64", "--type", "x"]), ("bench ops", "--type", ["--type", "x"]),
                                        ("bench ops", "--op", ["--op", "x"]), ("bench throughput", "--policy", ["--policy", "x"])):

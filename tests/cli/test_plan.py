@@ -36,7 +36,7 @@ class Cost(cli.TestCase):
 
     def test_paper(self):
         """Table 2 and equation 3 of NanoFlow, from the graph that weft runs: the same operations, and bytes with the residual stream in F32."""
-        text = self.cost("--shape", "llama2-70b", "--on", "a100-80", "--n-devices", 8, "--tokens", 2048, "--decodes", 1024, "--const", "683:1365")
+        text = self.cost("--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--tokens", 2048, "--decodes", 1024, "--const", "683:1365")
         for op, gflop, bound in (("qkv", 27487.8, "compute"), ("attn_out", 21990.2, "compute"), ("gate_up", 153931.6, "compute"), ("down", 76965.8, "compute"),
                                  ("decode_attention", 3665.9, "memory"), ("prefill_attention", 916.3, "compute"), ("all_reduce", 18.8, "network")):
             row = re.search(rf"(?m)^  {op} .*$", text).group(0).split()
@@ -90,17 +90,17 @@ class Cost(cli.TestCase):
     def test_rates_are_measured_once_and_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             env = {"XDG_CONFIG_HOME": folder}
-            first = self.ok("plan", *CPU, "--cost", "--measure", "-q", env=env).text
+            first = self.ok("plan", *CPU, "--cost", "WEFT_MEASURE=1", "-q", env=env).text
             kept = [os.path.join(f, n) for f, _, names in os.walk(folder) for n in names]
             self.assertEqual(len(kept), 1)
             self.assertIn("cost device read=", pathlib.Path(kept[0]).read_text())
             self.assertEqual(self.ok("plan", *CPU, "--cost", "-q", env=env).text, first)
 
     def test_what_does_not_fit(self):
-        self.fails(USAGE, "--n-devices", "plan", "--cost", "--shape", "llama3-70b", "--on", "a100-80")
+        self.fails(USAGE, "WEFT_N_DEVICES", "plan", "--cost", "--shape", "llama3-70b", "--on", "a100-80")
         self.fails(USAGE, "known are: v100", "plan", "--cost", "--on", "nonsense")
         self.fails(USAGE, "--on belongs to --cost", "plan", "--on", "h200")
-        self.fails(USAGE, "--device and --measure", "plan", "--cost", "--on", "h200", *CPU)
+        self.fails(USAGE, "--device and WEFT_MEASURE", "plan", "--cost", "--on", "h200", *CPU)
         self.fails(USAGE, "two views", "plan", "--cost", "--plan", "x")
         self.fails(USAGE, "--decodes needs --tokens", "plan", "--cost", "--on", "h200", "--decodes", 3)
         self.fails(USAGE, "8 decodes do not fit", "plan", "--cost", "--on", "h200", "--decodes", 8, "--tokens", 4)
@@ -194,7 +194,7 @@ class Plan(cli.TestCase):
             self.assertIn("plans: sequential, as --nano-batches says", self.ok("plan", *CPU, "-q", "--nano-batches", 1).text)
 
     def test_expected_times(self):
-        r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--measure", "-q")
+        r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "WEFT_MEASURE=1", "-q")
         self.assertRegex(r.text, r"estimated \d+\.\d+ ms one after another")
 
     def test_batches_that_do_not_fit(self):
@@ -482,7 +482,7 @@ class Timeline(cli.TestCase):
 
     def measured(self, folder, *device):
         """Both panels, at one scale."""
-        picture = self.draw(folder, "--profile", self.write_profile(folder), "--measure", "--nano-batches", 2, *device)
+        picture = self.draw(folder, "--profile", self.write_profile(folder), "WEFT_MEASURE=1", "--nano-batches", 2, *device)
         (predicted,), (step,) = picture.panels("step predicted"), picture.panels("step measured")
         ops, curves = self.check(picture, step)
         self.assertEqual({o[0] for o in ops}, {0, 1})
@@ -497,7 +497,7 @@ class Timeline(cli.TestCase):
     def test_measured(self):
         with tempfile.TemporaryDirectory() as folder:
             self.measured(folder)
-            alone = self.draw(folder, "--measure", env={"XDG_CACHE_HOME": folder})
+            alone = self.draw(folder, "WEFT_MEASURE=1", env={"XDG_CACHE_HOME": folder})
             self.assertEqual((len(alone.panels("step predicted")), len(alone.panels("step measured"))), (1, 1))
 
     @unittest.skipUnless("opencl:" in cli.weft("--list-devices").text, "no OpenCL device")

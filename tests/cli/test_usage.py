@@ -57,7 +57,7 @@ class Help(cli.TestCase):
     def test_few_options(self):
         """Names of all commands together. What only measuring and testing need is a variable, which the documents list."""
         options = {o["name"] for c in json.loads(self.ok("--tables").text) for g in c["groups"] for o in g["options"]}
-        self.assertLessEqual(len(options), 121, sorted(options))
+        self.assertLessEqual(len(options), 115, sorted(options))
         code = set(re.findall(r'\{0, "(WEFT_\w+)"', cli.open_text("src/cli/environment.c")))
         told = set(re.findall(r"(?m)^\| `(WEFT_\w+)", cli.open_text("docs/command-line.md")))
         self.assertEqual(code, told)
@@ -89,13 +89,13 @@ class Help(cli.TestCase):
         text = self.ok("info", "--shape", "llama3-8b").text
         self.assertTrue(text.startswith("shape            llama3-8b (no file)\n"), text)
         self.assertNotIn("safetensors", text)
-        text = self.ok("info", "--shape", "llama-1.1b", "--type", "Q8_0", "--layers", 3).text
+        text = self.ok("info", "--shape", "llama-1.1b", "--type", "Q8_0", "WEFT_LAYERS=3").text
         self.assertRegex(text, r"(?m)^layers +3$")
         self.assertRegex(text, r"(?m)^formats +Q8_0 ")
         self.fails(2, "--shape NAME", "info", "--type", "Q8_0")
 
     def test_a_shape_has_no_file_to_read_again(self):
-        r = self.fails(1, "the weights need", "bench", "--shape", "llama3-70b", "--layers", 900, "--type", "F32", "--device", "cpu")
+        r = self.fails(1, "the weights need", "bench", "--shape", "llama3-70b", "WEFT_LAYERS=900", "--type", "F32", "--device", "cpu")
         self.assertNotIn("from the file", r.err)
 
     def test_convert_writes_no_standard_output(self):
