@@ -19,8 +19,7 @@ enum {
     DEFAULT_IN = 1024,
     DEFAULT_OUT = 128,
     DEFAULT_TEXT_OUT = 256,
-    DEFAULT_TIMEOUT_S = 600,
-    DEFAULT_BODY = 8000000
+    DEFAULT_TIMEOUT_S = 600
 };
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -164,8 +163,6 @@ static wf_client_params client_params(const wf_opts *o)
         .seed = o->seed,
         .max_concurrency = l->max_concurrency,
         .n_warmups = l->n_warmups,
-        .n_large = l->n_large,
-        .large_bytes = l->large_bytes ? l->large_bytes : DEFAULT_BODY,
         .percentiles = l->percentiles.n ? l->percentiles.v : usual,
         .n_percentiles = l->percentiles.n ? l->percentiles.n : WF_LEN(usual),
         .save = l->save || l->save_detailed,

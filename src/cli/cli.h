@@ -58,8 +58,7 @@ typedef struct wf_load_opts {
     const char *lengths, *policies, *arrivals;
     wf_reals rates, percentiles;
     float burstiness, peak_tflops, range_ratio, temperature;
-    uint32_t n_requests, max_concurrency, n_warmups, n_large;
-    uint64_t large_bytes;
+    uint32_t n_requests, max_concurrency, n_warmups;
     uint32_t input_len, output_len, prefix_len, text_output_len;
     uint32_t port, timeout_s;
     const char *base_url, *host, *endpoint, *backend, *model, *api_key_file, *extra_body;

@@ -13,16 +13,6 @@ static int say_error(void)
     return EXIT_NONE;
 }
 
-static void note(const wf_client_params *p, const char *text)
-{
-    if (!p->quiet) fprintf(stderr, "weft: %s\n", text);
-}
-
-static bool stopped(const wf_client_params *p)
-{
-    return p->stop && p->stop();
-}
-
 /* Sends the first requests once before the measured run. */
 static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
 {
@@ -54,70 +44,27 @@ static weft_status summarise(const wf_target *t, const wf_load_run *r, wf_load_s
     return s;
 }
 
-/* Runs the load while n_large clients send large bodies. */
-static weft_status run_beside(const wf_target *t, wf_load_run *r, size_t n_large, wf_beside_result *out)
+static int report(const wf_target *t, const wf_load_run *r)
 {
-    wf_beside *b = wf_beside_start(t, n_large);
-    if (!b) return wf_fail(WEFT_ERR_NOMEM, "out of memory or threads for WEFT_LARGE_BODIES");
-    weft_status s = wf_load_run_execute(r, t, t->p->max_concurrency);
-    wf_beside_end(b, out);
-    wf_beside_free(b);
-    return s;
-}
-
-/* The load without large bodies, with other prompts: none that the server may have kept. */
-static weft_status run_without(const wf_target *t, const wf_request_specs *specs, wf_waits *out)
-{
-    wf_client_params p = *t->p;
-    wf_target other = *t;
-    wf_load_run r = {0};
-    p.seed ^= 0x1a49e;
-    other.p = &p;
-    weft_status s = wf_load_run_init(&r, &other, specs);
-    if (!s) s = run_beside(&other, &r, 0, &out->beside);
-    if (!s) s = summarise(&other, &r, &out->load);
-    wf_load_run_free(&r);
-    return s;
-}
-
-static weft_status run_both(const wf_target *t, const wf_request_specs *specs, wf_load_run *r, wf_waits *without,
-                            wf_waits *with)
-{
-    weft_status s = run_without(t, specs, without);
-    return s ? s : run_beside(t, r, t->p->n_large, &with->beside);
-}
-
-static int report(const wf_target *t, const wf_load_run *r, const wf_waits *without, wf_waits *with)
-{
-    if (summarise(t, r, &with->load)) return say_error();
-    wf_report_print(t->p, &with->load);
-    if (t->p->n_large) wf_report_waits(t->p, without, with);
+    wf_load_stats stats = {0};
+    if (summarise(t, r, &stats)) return say_error();
+    wf_report_print(t->p, &stats);
     wf_report_failures(r);
-    bool lost = t->p->save && wf_result_json_save(t, r, &with->load);
-    int rc = lost ? say_error() : with->load.completed ? EXIT_SOME : EXIT_NONE;
-    return stopped(t->p) ? EXIT_STOPPED : rc;
-}
-
-static void waits_free(wf_waits *w)
-{
-    free(w->beside.health.v);
-    wf_load_stats_free(&w->load);
+    bool lost = t->p->save && wf_result_json_save(t, r, &stats);
+    int rc = lost ? say_error() : stats.completed ? EXIT_SOME : EXIT_NONE;
+    wf_load_stats_free(&stats);
+    return t->p->stop && t->p->stop() ? EXIT_STOPPED : rc;
 }
 
 static int run_benchmark(wf_target *t)
 {
-    const wf_client_params *p = t->p;
     wf_request_specs specs = {0};
     wf_load_run r = {0};
-    wf_waits without = {0}, with = {0};
-    weft_status s = wf_prompts_make(t, p->n, &specs);
+    weft_status s = wf_prompts_make(t, t->p->n, &specs);
     if (!s) s = warm_up(t, &specs);
     if (!s) s = wf_load_run_init(&r, t, &specs);
-    if (!s)
-        s = p->n_large ? run_both(t, &specs, &r, &without, &with) : wf_load_run_execute(&r, t, p->max_concurrency);
-    int rc = s ? say_error() : report(t, &r, &without, &with);
-    waits_free(&without);
-    waits_free(&with);
+    if (!s) s = wf_load_run_execute(&r, t, t->p->max_concurrency);
+    int rc = s ? say_error() : report(t, &r);
     wf_load_run_free(&r);
     wf_request_specs_free(&specs);
     return rc;
@@ -136,9 +83,9 @@ int wf_client_run(const wf_client_params *p)
             p->base_url, t.unreachable);
     if (!s && p->save) s = wf_result_json_check(&t); /* fail before minutes of measuring, not after */
     bool random = p->dataset == WF_DATASET_RANDOM;
-    if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO)
-        note(p, "the server has no /tokenize endpoint: prompts are made of words, and their lengths in tokens "
-                "are approximate");
+    if (!s && !p->quiet && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO)
+        fprintf(stderr, "weft: the server has no /tokenize endpoint: prompts are made of words, and their lengths in "
+                        "tokens are approximate\n");
     int rc = s ? say_error() : run_benchmark(&t);
     wf_target_close(&t);
     curl_global_cleanup();

@@ -12,8 +12,6 @@
 enum wf_dataset { WF_DATASET_RANDOM, WF_DATASET_SHAREGPT, WF_DATASET_CUSTOM };
 enum wf_prompt_form { WF_PROMPTS_AUTO, WF_PROMPTS_IDS, WF_PROMPTS_WORDS };
 
-#define WF_MAX_LARGE 256 /* clients that send large bodies */
-
 typedef struct wf_client_params {
     /* the server */
     const char *base_url, *endpoint; /* concatenated: the URL of requests */
@@ -41,8 +39,6 @@ typedef struct wf_client_params {
     double rate, burstiness; /* rate infinite: all at once */
     size_t max_concurrency;  /* 0: no limit */
     size_t n_warmups;        /* unmeasured requests sent first */
-    size_t n_large;          /* clients that send large bodies in a second run of the load; 0: one run, without them */
-    uint64_t large_bytes;    /* of such a body */
     /* output */
     bool shown[WF_N_METRICS];
     const double *percentiles;

@@ -30,8 +30,6 @@ typedef struct wf_target {
 
 weft_status wf_target_open(const wf_client_params *p, wf_target *t);
 void wf_target_close(wf_target *t);
-/* Returns the malloc'ed URL of a path below base; NULL: out of memory. */
-char *wf_target_join(const char *base, const char *path);
 /* Sets URL, headers and limits, which every request shares. */
 void wf_target_setup(const wf_target *t, CURL *c, const char *url);
 /* Is the status an answer to whom and what is asked, which every request would get? */
@@ -94,32 +92,10 @@ weft_status wf_load_run_init(wf_load_run *r, const wf_target *t, const wf_reques
 weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_concurrency);
 void wf_load_run_free(wf_load_run *r);
 
-/* ---- beside.c: /health and large bodies -----------------------------------------------------------
- */
-
-typedef struct wf_beside wf_beside;
-typedef struct wf_beside_result {
-    wf_series health;   /* answers of /health */
-    size_t n_answered;  /* large bodies */
-    uint64_t n_unhealthy; /* questions for /health without the status 200 */
-} wf_beside_result;
-/* Asks for /health from now on, while n_large clients send bodies. t must live as long. NULL: no memory or no threads.
- */
-wf_beside *wf_beside_start(const wf_target *t, size_t n_large);
-/* Ends all that. The caller owns out->health.v; out NULL: nobody wants to know. */
-void wf_beside_end(wf_beside *b, wf_beside_result *out);
-void wf_beside_free(wf_beside *b);
-
 /* ---- report.c, result_json.c -------------------------------------------------------------------
  */
 
 void wf_report_print(const wf_client_params *p, const wf_load_stats *s);
-/* What the load and /health were without and with large bodies. */
-typedef struct wf_waits {
-    wf_beside_result beside;
-    wf_load_stats load;
-} wf_waits;
-void wf_report_waits(const wf_client_params *p, const wf_waits *without, const wf_waits *with);
 /* Prints the distinct failure reasons to stderr. */
 void wf_report_failures(const wf_load_run *r);
 weft_status wf_result_json_check(const wf_target *t); /* can the result be saved? */

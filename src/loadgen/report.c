@@ -74,27 +74,6 @@ void wf_report_print(const wf_client_params *p, const wf_load_stats *s)
     centred("", '=');
 }
 
-static void waits(const char *name, const wf_series *s)
-{
-    printf("%-26s %7.2f %7.2f %7.2f\n", name, wf_percentile(s, 50), wf_percentile(s, 99), wf_percentile(s, 100));
-}
-
-void wf_report_waits(const wf_client_params *p, const wf_waits *without, const wf_waits *with)
-{
-    char title[64];
-    snprintf(title, sizeof title, "Beside %zu Clients with Bodies of %.1f MB", p->n_large,
-             (double)p->large_bytes * 1e-6);
-    centred(title, '-');
-    whole("Large bodies answered:", with->beside.n_answered);
-    whole("Failed questions for /health:", without->beside.n_unhealthy + with->beside.n_unhealthy);
-    printf("%-26s %7s %7s %7s\n", "Waits (ms)", "median", "P99", "longest");
-    waits("/health without bodies:", &without->beside.health);
-    waits("/health with bodies:", &with->beside.health);
-    waits("ITL without bodies:", &without->load.metric[WF_ITL]);
-    waits("ITL with bodies:", &with->load.metric[WF_ITL]);
-    centred("", '=');
-}
-
 void wf_report_failures(const wf_load_run *r)
 {
     const char *reason[REASONS];

@@ -78,7 +78,8 @@ double wf_percentile(const wf_series *s, double percent)
     return s->v[low] + (at - (double)low) * (s->v[high] - s->v[low]);
 }
 
-void wf_series_finish(wf_series *s)
+/* v and n are filled, v in any order. */
+static void finish_series(wf_series *s)
 {
     double sum = 0, squares = 0;
     if (s->n) qsort(s->v, s->n, sizeof *s->v, by_size);
@@ -98,7 +99,7 @@ static weft_status fill(const wf_request_result *a, size_t n, enum wf_metric m, 
         for (size_t g = 0; m == WF_ITL && g < a[i].n_gaps; g++) s->v[s->n++] = a[i].gaps[g] * 1e3;
         if (m != WF_ITL) s->n += value_of(&a[i], m, &s->v[s->n]);
     }
-    wf_series_finish(s);
+    finish_series(s);
     return WEFT_OK;
 }
 

@@ -34,7 +34,6 @@ typedef struct wf_series {
     double mean, stddev;
 } wf_series;
 double wf_percentile(const wf_series *s, double percent); /* 0 when empty */
-void wf_series_finish(wf_series *s); /* v and n are filled, v in any order */
 
 typedef struct wf_load_stats {
     size_t completed, failed;

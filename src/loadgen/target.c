@@ -28,7 +28,8 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
     return n;
 }
 
-char *wf_target_join(const char *base, const char *path)
+/* The URL of a path below base, for free(); NULL: out of memory. */
+static char *join_url(const char *base, const char *path)
 {
     size_t n = strlen(base);
     while (n && base[n - 1] == '/') n--;
@@ -66,7 +67,7 @@ weft_status wf_target_refused(const wf_target *t, const char *url, long status, 
 /* Returns the JSON body of a 200 response; NULL: anything else. body NULL: GET. */
 static wf_json *query(wf_target *t, const char *path, const char *body)
 {
-    char *url = wf_target_join(t->p->base_url, path), error[CURL_ERROR_SIZE] = "";
+    char *url = join_url(t->p->base_url, path), error[CURL_ERROR_SIZE] = "";
     CURL *c = url && !t->unreachable[0] ? curl_easy_init() : NULL;
     buffer b = {0};
     wf_json *out = NULL;
@@ -224,7 +225,7 @@ void wf_target_setup(const wf_target *t, CURL *c, const char *url)
 weft_status wf_target_open(const wf_client_params *p, wf_target *t)
 {
     *t = (wf_target){.p = p};
-    if (!(t->url = wf_target_join(p->base_url, p->endpoint))) return WEFT_ERR_NOMEM;
+    if (!(t->url = join_url(p->base_url, p->endpoint))) return WEFT_ERR_NOMEM;
     WF_TRY(read_extra(t));
     WF_TRY(make_headers(t));
     WF_TRY(find_model(t));

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 
 import cli
@@ -52,7 +51,6 @@ class Fake(http.server.BaseHTTPRequestHandler):
     go_on = threading.Event()     # what hangs waits for it
     third = threading.Event()     # a third request has come to /two
     n_two = 0
-    too_early = False             # large bodies came where none should
 
     def log_message(self, *args):
         pass
@@ -183,21 +181,6 @@ class Fake(http.server.BaseHTTPRequestHandler):
 
     def do_tokenize(self):
         self.reply(200, b'{"tokens":[7,11,13,17,19,23,29,31,7],"count":9}')
-
-    def do_beside(self):
-        """Of the second half of the load none is answered before large bodies have come, to this path and to /tokenize."""
-        if "x" in self.body:
-            return self.reply(400, b"too long")
-        with self.lock:
-            large = [p for p, _, b in Fake.asked if "x" in b]
-            n = sum("x" not in b and p == "/beside" for p, _, b in Fake.asked)
-        if n <= 3:
-            Fake.too_early |= bool(large)
-            return self.do_good()
-        end = time.monotonic() + 60
-        while {"/beside", "/tokenize"} - {p for p, _, b in list(Fake.asked) if "x" in b} and time.monotonic() < end:
-            time.sleep(0.01)
-        self.do_good()
 
     def do_two(self):
         with self.lock:
@@ -344,28 +327,6 @@ class Misbehaving(cli.TestCase):
         self.assertEqual((v["Successful requests:"], v["Total generated tokens:"]), (3, 6), r.err)  # neither role nor end is a token
         message, = self.requests("/chat")[0][1]["messages"]
         self.assertEqual((message["role"], len(message["content"].split())), ("user", 7))
-
-    def test_large_bodies(self):
-        """The load runs once without and once with them, and /health is asked in both."""
-        Fake.too_early, n = False, 3
-        r = self.bench("/beside", "WEFT_LARGE_BODIES=2", "WEFT_BODY_BYTES=50000", "--max-concurrency", 1, n=n)
-        self.assertEqual(r.code, 0, r.err)
-        self.assertFalse(Fake.too_early)
-        large = [(p, h, b) for p, h, b in Fake.asked if "x" in b]
-        self.assertEqual({p for p, _, _ in large}, {"/beside", "/tokenize"})
-        for path, headers, body in large:
-            self.assertLess(abs(int(headers["Content-Length"]) - 50_000), 64)
-            self.assertGreater(len(body["prompt"].split()), 5_000, path)
-        small = [tuple(b["prompt"]) for p, _, b in Fake.asked if p == "/beside" and "x" not in b]
-        self.assertEqual((len(small), len(set(small))), (2 * n, 2 * n))
-        v = values(r.text)
-        self.assertEqual((v["Successful requests:"], v["Failed questions for /health:"]), (n, 0))
-        self.assertGreater(v["Large bodies answered:"], 0)
-        for row in ("/health without bodies", "/health with bodies", "ITL without bodies", "ITL with bodies"):
-            waits = [float(x) for x in re.search(rf"(?m)^{row}: +([\d.]+) +([\d.]+) +([\d.]+)$", r.text).groups()]
-            self.assertEqual(waits, sorted(waits))
-            if row.startswith("/health"):  # a token may come with the one before it, in no time
-                self.assertGreater(waits[2], 0)
 
     def test_bytes_one_by_one(self):
         v = values(self.bench("/bytes").text)
