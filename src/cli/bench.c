@@ -7,33 +7,6 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static const wf_column columns[] = {
-    {"build_commit", .kind = WF_TEXT},
-    {"build_version", .kind = WF_TEXT},
-    {"device", .kind = WF_TEXT},
-    {"device_name", .kind = WF_TEXT},
-    {"driver", .kind = WF_TEXT},
-    {"model_filename", .kind = WF_TEXT},
-    {"model_type", "model", -30, .kind = WF_TEXT},
-    {NULL, "size", 10, .kind = WF_TEXT},
-    {NULL, "params", 10, .kind = WF_TEXT},
-    {NULL, "device", -12, .kind = WF_TEXT},
-    {NULL, "threads", 7, .kind = WF_TEXT},
-    {NULL, "test", 8, .kind = WF_TEXT},
-    {NULL, "t/s", 20, .kind = WF_TEXT},
-    {"model_size"},
-    {"model_n_params"},
-    {"n_threads"},
-    {"n_prompt"},
-    {"n_gen"},
-    {"n_seqs"},
-    {"repeat"},
-    {"test_time", .kind = WF_TEXT},
-    {"avg_ts"},
-    {"stddev_ts"},
-    {"median_ts"},
-};
-
 struct bench {
     const wf_opts *o;
     const struct weft_model *m;
@@ -57,33 +30,32 @@ static void print_test(struct bench *b, const struct weft_device_info *d, uint32
     snprintf(test, sizeof test, "%s%u%s", n_prompt ? "pp" : "tg", n_prompt ? n_prompt : n_gen, seqs);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", r->mean, r->stddev);
     const wf_cell cells[] = {
-        {wf_commit()},
-        {weft_version()},
-        {d->id},
-        {d->name},
-        {d->driver},
-        {i->path ? i->path : ""},
-        {label},
-        {size},
-        {params},
-        {d->id},
-        {cores},
-        {test},
-        {speed},
-        {.number = (double)i->weight_bytes},
-        {.number = (double)i->n_params},
-        {.number = threads},
-        {.number = n_prompt},
-        {.number = n_gen},
-        {.number = b->o->n_seqs},
-        {.number = r->repeat},
-        {date},
-        {.number = r->mean},
-        {.number = r->stddev},
-        {.number = r->median},
+        WF_TEXT_CELL("build_commit", wf_commit()),
+        WF_TEXT_CELL("build_version", weft_version()),
+        WF_TEXT_CELL("device", d->id),
+        WF_TEXT_CELL("device_name", d->name),
+        WF_TEXT_CELL("driver", d->driver),
+        WF_TEXT_CELL("model_filename", i->path ? i->path : ""),
+        WF_TEXT_SHOWN("model_type", "model", -30, label),
+        WF_TEXT_SHOWN(NULL, "size", 10, size),
+        WF_TEXT_SHOWN(NULL, "params", 10, params),
+        WF_TEXT_SHOWN(NULL, "device", -12, d->id),
+        WF_TEXT_SHOWN(NULL, "threads", 7, cores),
+        WF_TEXT_SHOWN(NULL, "test", 8, test),
+        WF_TEXT_SHOWN(NULL, "t/s", 20, speed),
+        WF_NUMBER_CELL("model_size", i->weight_bytes),
+        WF_NUMBER_CELL("model_n_params", i->n_params),
+        WF_NUMBER_CELL("n_threads", threads),
+        WF_NUMBER_CELL("n_prompt", n_prompt),
+        WF_NUMBER_CELL("n_gen", n_gen),
+        WF_NUMBER_CELL("n_seqs", b->o->n_seqs),
+        WF_NUMBER_CELL("repeat", r->repeat),
+        WF_TEXT_CELL("test_time", date),
+        WF_NUMBER_CELL("avg_ts", r->mean),
+        WF_NUMBER_CELL("stddev_ts", r->stddev),
+        WF_NUMBER_CELL("median_ts", r->median),
     };
-    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
-    wf_rows_add(&b->rows, cells);
+    wf_rows_add(&b->rows, cells, WF_LEN(cells));
     if (fflush(stdout)) b->closed = true;
 }
 
@@ -133,7 +105,7 @@ static uint32_t context_needed(const wf_opts *o)
 
 static int run_tests(const wf_opts *o, const struct weft_model *m)
 {
-    struct bench b = {.o = o, .m = m, .rows = WF_ROWS(o->output, columns)};
+    struct bench b = {.o = o, .m = m, .rows.format = o->output};
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (!s && o->peer) s = wf_peers_read(o->peer, &b.peers);
     int rc = s ? wf_say_error(s) : 0;

@@ -7,25 +7,6 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static const wf_column columns[] = {
-    WF_BUILD_COLUMNS,
-    {"load", "load", -7, .kind = WF_TEXT},
-    {"tokens", "tokens", 6, 0},
-    {"decodes", "decodes", 7, 0},
-    {"context", "context", 7, 0},
-    {"plan", "plan", -17, .kind = WF_TEXT},
-    {NULL, "us a step", 21, .kind = WF_TEXT},
-    {"us"},
-    {"spread_us"},
-    {"tokens_per_second", "tokens/s", 8, 0},
-    {"speedup"},
-    {NULL, "speedup", 7, .kind = WF_TEXT},
-    {NULL, "watts", 12, .kind = WF_TEXT},
-    {"watts"},
-    {"joules_per_token", "J/token", 8, 4},
-    {"power_source", .kind = WF_TEXT},
-};
-
 typedef struct ablation {
     const wf_opts *o;
     const struct weft_device_info *device;
@@ -44,25 +25,24 @@ static void on_row(void *user, const struct weft_ablation_row *r)
     if (power) snprintf(watts, sizeof watts, "%.1f", r->watts);
     const wf_cell cells[] = {
         WF_BUILD_CELLS(a->device),
-        {r->load},
-        {.number = r->tokens},
-        {.number = r->decodes},
-        {.number = r->context},
-        {r->plan},
-        {us},
-        {.number = r->us},
-        {.number = r->spread_us},
-        {.number = r->tokens / r->us * 1e6},
-        {.number = r->speedup},
-        {speedup},
-        {watts},
-        {.number = power ? r->watts : NAN},
-        {.number = power ? r->joules_per_token : NAN},
-        {r->power_source},
+        WF_TEXT_SHOWN("load", "load", -7, r->load),
+        WF_NUMBER_SHOWN("tokens", "tokens", 6, 0, r->tokens),
+        WF_NUMBER_SHOWN("decodes", "decodes", 7, 0, r->decodes),
+        WF_NUMBER_SHOWN("context", "context", 7, 0, r->context),
+        WF_TEXT_SHOWN("plan", "plan", -17, r->plan),
+        WF_TEXT_SHOWN(NULL, "us a step", 21, us),
+        WF_NUMBER_CELL("us", r->us),
+        WF_NUMBER_CELL("spread_us", r->spread_us),
+        WF_NUMBER_SHOWN("tokens_per_second", "tokens/s", 8, 0, r->tokens / r->us * 1e6),
+        WF_NUMBER_CELL("speedup", r->speedup),
+        WF_TEXT_SHOWN(NULL, "speedup", 7, speedup),
+        WF_TEXT_SHOWN(NULL, "watts", 12, watts),
+        WF_NUMBER_CELL("watts", power ? r->watts : NAN),
+        WF_NUMBER_SHOWN("joules_per_token", "J/token", 8, 4, power ? r->joules_per_token : NAN),
+        WF_TEXT_CELL("power_source", r->power_source),
     };
-    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     wf_progress_hide(&a->bar);
-    wf_rows_add(&a->rows, cells);
+    wf_rows_add(&a->rows, cells, WF_LEN(cells));
     a->tuned |= !strcmp(r->plan, "tuned");
 }
 
@@ -100,7 +80,7 @@ static int cmd_bench_ablation(const wf_opts *o)
     struct weft_engine *e = NULL;
     int rc = wf_open_model_or_shape(o, false, &m);
     if (!rc) rc = wf_open_profiled(o, m, &e);
-    ablation a = {.o = o, .rows = WF_ROWS(o->output, columns), .device = e ? weft_engine_device(e) : NULL};
+    ablation a = {.o = o, .rows.format = o->output, .device = e ? weft_engine_device(e) : NULL};
     if (!rc) rc = run_ablation(&a, e);
     weft_engine_close(e);
     weft_model_close(m);

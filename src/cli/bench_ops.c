@@ -6,27 +6,6 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static const wf_column columns[] = {
-    WF_BUILD_COLUMNS,
-    {"op", "op", -17, .kind = WF_TEXT},
-    {"dtype", "dtype", -5, .kind = WF_TEXT},
-    {"shape", "shape", -23, .kind = WF_TEXT},
-    {"variant", "variant", -16, .kind = WF_TEXT},
-    {"picked", .kind = WF_TRUTH},
-    {"median_us", "time us", 10, 1},
-    {"rate"},
-    {"unit", .kind = WF_TEXT},
-    {"ceiling_pct"},
-    {"peer", .kind = WF_TEXT},
-    {"peer_rate"},
-    {"ratio"},
-    {"ceilings", .kind = WF_RAW},
-    {NULL, "rate", 15, .kind = WF_TEXT},
-    {NULL, "ceiling", 7, .kind = WF_TEXT},
-    {NULL, "", -20, .kind = WF_TEXT},
-    {NULL, "peer", -15, .kind = WF_TEXT},
-};
-
 struct ops {
     const wf_opts *o;
     wf_rows rows;
@@ -60,27 +39,26 @@ static void print_op(struct ops *b, const struct weft_op_row *r, const wf_peer *
     if (peer) snprintf(other, sizeof other, "%.2f x %.40s", r->rate / peer->rate, peer->peer);
     const wf_cell cells[] = {
         WF_BUILD_CELLS(r->device),
-        {r->op},
-        {r->dtype},
-        {r->shape},
-        {r->variant},
-        {.number = r->picked},
-        {.number = r->median_us},
-        {.number = r->rate},
-        {r->unit},
-        {.number = known ? r->ceiling_pct : NAN},
-        {peer ? peer->peer : NULL},
-        {.number = peer ? peer->rate : NAN},
-        {.number = peer ? r->rate / peer->rate : NAN},
-        {ceilings},
-        {rate},
-        {pct},
-        {bar},
-        {other},
+        WF_TEXT_SHOWN("op", "op", -17, r->op),
+        WF_TEXT_SHOWN("dtype", "dtype", -5, r->dtype),
+        WF_TEXT_SHOWN("shape", "shape", -23, r->shape),
+        WF_TEXT_SHOWN("variant", "variant", -16, r->variant),
+        {"picked", .number = r->picked, .kind = WF_TRUTH},
+        WF_NUMBER_SHOWN("median_us", "time us", 10, 1, r->median_us),
+        WF_NUMBER_CELL("rate", r->rate),
+        WF_TEXT_CELL("unit", r->unit),
+        WF_NUMBER_CELL("ceiling_pct", known ? r->ceiling_pct : NAN),
+        WF_TEXT_CELL("peer", peer ? peer->peer : NULL),
+        WF_NUMBER_CELL("peer_rate", peer ? peer->rate : NAN),
+        WF_NUMBER_CELL("ratio", peer ? r->rate / peer->rate : NAN),
+        {"ceilings", .text = ceilings, .kind = WF_RAW},
+        WF_TEXT_SHOWN(NULL, "rate", 15, rate),
+        WF_TEXT_SHOWN(NULL, "ceiling", 7, pct),
+        WF_TEXT_SHOWN(NULL, "", -20, bar),
+        WF_TEXT_SHOWN(NULL, "peer", -15, other),
     };
-    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
     if (!b->rows.n && wf_rows_for_people(&b->rows)) print_ceilings(r);
-    wf_rows_add(&b->rows, cells);
+    wf_rows_add(&b->rows, cells, WF_LEN(cells));
 }
 
 /* Rows of results name the share of the device: they are not comparable with others of the shape. */
@@ -143,7 +121,7 @@ static int measure_ops(struct ops *b)
 
 static int cmd_bench_ops(const wf_opts *o)
 {
-    struct ops b = {.o = o, .rows = WF_ROWS(o->output, columns)};
+    struct ops b = {.o = o, .rows.format = o->output};
     if (wf_opts_typed(o, "f16-residual"))
         return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;

@@ -202,36 +202,6 @@ static double possible_rate(const throughput *t, const wf_load_stats *s)
 
 /* ---- results ---------------------------------------------------------------------------------------------------- */
 
-enum { RATE_COLUMN = 10, NORM_COLUMN = 22, IDLE_COLUMN = 26, MODEL_COLUMN = 28 };
-static const wf_column columns[] = {
-    WF_BUILD_COLUMNS,
-    {"model_type", .kind = WF_TEXT},
-    {"policy", "policy", -8, .kind = WF_TEXT},
-    {"load", "load", -12, .kind = WF_TEXT},
-    {"context"},
-    {"n_seqs"},
-    {"dense_batch"},
-    [RATE_COLUMN] = {"rate", "rate", 8, 3},
-    {"requests", "requests", 8, 0},
-    {"skipped", "skipped", 7, 0},
-    {"input_tokens", "in", 8, 0},
-    {"output_tokens", "out", 8, 0},
-    {"seconds", "time s", 8, 2},
-    {"total_tokens_s", "tokens/s", 9, 1},
-    {"requests_s", "req/s", 8, 3},
-    {"ttft_p50_ms", "TTFT p50", 9, 2},
-    {"ttft_p99_ms", "p99", 9, 2},
-    {"itl_p50_ms", "ITL p50", 8, 2},
-    {"itl_p99_ms", "p99", 8, 2},
-    [NORM_COLUMN] = {"norm_mean_ms", "norm. mean", 10, 2},
-    {"norm_p99_ms", "p99", 9, 2},
-    {"mean_step_tokens", "tok/step", 8, 1},
-    {"preempted", "preempted", 9, 0},
-    [IDLE_COLUMN] = {"idle_pct", "idle %", 7, 2},
-    {"optimum_pct", "% of opt.", 9, 2},
-    [MODEL_COLUMN] = {"model_pct", "% of model", 10, 2},
-};
-
 static double percentile(const run_row *r, enum wf_metric m, double percent)
 {
     return r->stats.metric[m].n ? wf_percentile(&r->stats.metric[m], percent) : NAN;
@@ -268,41 +238,37 @@ static void print_run(throughput *t, const run_row *r)
            all = idle + (double)(r->after.busy_ns - r->before.busy_ns);
     double possible = possible_rate(t, s);
     wf_model_label(t->m, label, sizeof label);
+    bool at_once = !t->o->load.arrivals;
     const wf_cell cells[] = {
         WF_BUILD_CELLS(&t->device),
-        {label},
-        {r->policy},
-        {r->load->name},
-        {.number = t->context},
-        {.number = t->n_seqs},
-        {.number = t->batch},
-        {.number = r->rate},
-        {.number = (double)s->completed},
-        {.number = (double)r->skipped},
-        {.number = (double)s->n_in},
-        {.number = (double)s->n_out},
-        {.number = s->seconds},
-        {.number = r->total_rate},
-        {.number = (double)s->completed / s->seconds},
-        {.number = percentile(r, WF_TTFT, 50)},
-        {.number = percentile(r, WF_TTFT, 99)},
-        {.number = percentile(r, WF_ITL, 50)},
-        {.number = percentile(r, WF_ITL, 99)},
-        {.number = norm_mean(r)},
-        {.number = percentile(r, WF_NORM, 99)},
-        {.number = steps > 0 ? tokens / steps : 0},
-        {.number = (double)(r->after.preempted - r->before.preempted)},
-        {.number = all > 0 ? 100 * idle / all : NAN},
-        {.number = r->optimum_pct},
-        {.number = possible > 0 ? 100 * r->total_rate / possible : NAN},
+        WF_TEXT_CELL("model_type", label),
+        WF_TEXT_SHOWN("policy", "policy", -8, r->policy),
+        WF_TEXT_SHOWN("load", "load", -12, r->load->name),
+        WF_NUMBER_CELL("context", t->context),
+        WF_NUMBER_CELL("n_seqs", t->n_seqs),
+        WF_NUMBER_CELL("dense_batch", t->batch),
+        {"rate", "rate", 8, 3, r->rate, .hidden = at_once},
+        WF_NUMBER_SHOWN("requests", "requests", 8, 0, s->completed),
+        WF_NUMBER_SHOWN("skipped", "skipped", 7, 0, r->skipped),
+        WF_NUMBER_SHOWN("input_tokens", "in", 8, 0, s->n_in),
+        WF_NUMBER_SHOWN("output_tokens", "out", 8, 0, s->n_out),
+        WF_NUMBER_SHOWN("seconds", "time s", 8, 2, s->seconds),
+        WF_NUMBER_SHOWN("total_tokens_s", "tokens/s", 9, 1, r->total_rate),
+        WF_NUMBER_SHOWN("requests_s", "req/s", 8, 3, (double)s->completed / s->seconds),
+        WF_NUMBER_SHOWN("ttft_p50_ms", "TTFT p50", 9, 2, percentile(r, WF_TTFT, 50)),
+        WF_NUMBER_SHOWN("ttft_p99_ms", "p99", 9, 2, percentile(r, WF_TTFT, 99)),
+        WF_NUMBER_SHOWN("itl_p50_ms", "ITL p50", 8, 2, percentile(r, WF_ITL, 50)),
+        WF_NUMBER_SHOWN("itl_p99_ms", "p99", 8, 2, percentile(r, WF_ITL, 99)),
+        {"norm_mean_ms", "norm. mean", 10, 2, norm_mean(r), .hidden = at_once},
+        {"norm_p99_ms", "p99", 9, 2, percentile(r, WF_NORM, 99), .hidden = at_once},
+        WF_NUMBER_SHOWN("mean_step_tokens", "tok/step", 8, 1, steps > 0 ? tokens / steps : 0),
+        WF_NUMBER_SHOWN("preempted", "preempted", 9, 0, r->after.preempted - r->before.preempted),
+        {"idle_pct", "idle %", 7, 2, all > 0 ? 100 * idle / all : NAN, .hidden = !t->o->engine.profile},
+        WF_NUMBER_SHOWN("optimum_pct", "% of opt.", 9, 2, r->optimum_pct),
+        {"model_pct", "% of model", 10, 2, possible > 0 ? 100 * r->total_rate / possible : NAN, .hidden = !*t->cost_on},
     };
-    _Static_assert(WF_LEN(cells) == WF_LEN(columns), "a cell for each column");
-    if (!t->rows.n) {
-        t->rows.hidden = (t->o->load.arrivals ? 0 : 1u << RATE_COLUMN | 3u << NORM_COLUMN) |
-                         (t->o->engine.profile ? 0 : 1u << IDLE_COLUMN) | (*t->cost_on ? 0 : 1u << MODEL_COLUMN);
-        if (wf_rows_for_people(&t->rows)) print_title(t, label);
-    }
-    wf_rows_add(&t->rows, cells);
+    if (!t->rows.n && wf_rows_for_people(&t->rows)) print_title(t, label);
+    wf_rows_add(&t->rows, cells, WF_LEN(cells));
 }
 
 static weft_status append_result(const throughput *t, const run_row *r, const char *op, double median_us, double value,
@@ -513,7 +479,7 @@ static int cmd_bench_throughput(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     throughput t = {.o = o,
-                    .rows = WF_ROWS(o->output, columns),
+                    .rows.format = o->output,
                     .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
     int rc = check_options(o);
     if (!rc) rc = wf_open_model_or_shape(o, false, &m);

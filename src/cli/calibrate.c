@@ -3,6 +3,7 @@
 #include "cli/rows.h"
 
 #include "base/file.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,46 +102,31 @@ static void print_histogram(const struct weft_calibration *c)
 
 /* ---- for programs: the ranges of the layers, and the distribution of all in the finest steps --------------------- */
 
-static void print_json(const struct weft_calibration *c, const char *label)
+static int print_json(const struct weft_calibration *c, const char *label)
 {
-    static const wf_column columns[] = {
-        {"layer"},  {"fits", .kind = WF_TRUTH}, {"phi"}, {"a"}, {"b"}, {"outside"}, {"min"}, {"max"}, {"row_min"},
-        {"row_max"}};
-    wf_rows layers = WF_ROWS("json", columns),
-            bins = WF_ROWS("json", ((const wf_column[]){{"from"}, {"n"}, {"n_rows"}}));
-    puts("{");
-    wf_field_text("build_commit", wf_commit());
-    wf_field_text("model_type", label);
-    wf_field_number("tokens", (double)c->n_tokens);
-    wf_field_number("context", c->context);
-    wf_field_number("step", WEFT_LOGIT_STEP);
-    printf("    \"layers\": ");
+    wf_text o = {0};
+    wf_json_print(&o, "{'build_commit': %s, 'model_type': %s, 'tokens': %llu, 'context': %u, 'step': %g, 'layers': [",
+                  wf_commit(), label, (unsigned long long)c->n_tokens, c->context, (double)WEFT_LOGIT_STEP);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         const struct weft_calibration_layer *l = &c->layers[i];
-        wf_rows_add(&layers, (const wf_cell[]){{.number = i},
-                                               {.number = l->fits},
-                                               {.number = l->phi},
-                                               {.number = l->a},
-                                               {.number = l->b},
-                                               {.number = l->outside},
-                                               {.number = l->all.min},
-                                               {.number = l->all.max},
-                                               {.number = l->rows.min},
-                                               {.number = l->rows.max}});
+        wf_json_comma(&o);
+        wf_json_print(&o,
+                      "\n  {'layer': %u, 'fits': %hhd, 'phi': %.9g, 'a': %.9g, 'b': %.9g, 'outside': %.9g, 'min': "
+                      "%.9g, 'max': %.9g, 'row_min': %.9g, 'row_max': %.9g}",
+                      i, l->fits, (double)l->phi, (double)l->a, (double)l->b, (double)l->outside, (double)l->all.min,
+                      (double)l->all.max, (double)l->rows.min, (double)l->rows.max);
     }
-    wf_rows_end(&layers);
-    printf("    , \"bins\": ");
+    wf_json_print(&o, "],\n'bins': [");
     for (size_t k = 0; k < WEFT_LOGIT_BINS; k++) {
-        double n = 0, n_rows = 0;
-        for (uint32_t i = 0; i < c->n_layers; i++)
-            n += (double)c->layers[i].all.bins[k], n_rows += (double)c->layers[i].rows.bins[k];
-        if (n > 0 || n_rows > 0)
-            wf_rows_add(&bins, (const wf_cell[]){{.number = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)k},
-                                                 {.number = n},
-                                                 {.number = n_rows}});
+        uint64_t n = 0, n_rows = 0;
+        for (uint32_t i = 0; i < c->n_layers; i++) n += c->layers[i].all.bins[k], n_rows += c->layers[i].rows.bins[k];
+        if (!n && !n_rows) continue;
+        wf_json_comma(&o);
+        wf_json_print(&o, "\n  {'from': %.9g, 'n': %llu, 'n_rows': %llu}",
+                      WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)k, (unsigned long long)n, (unsigned long long)n_rows);
     }
-    wf_rows_end(&bins);
-    puts("}");
+    wf_json_print(&o, "]}");
+    return wf_print_json(&o);
 }
 
 /* ---- command -----------------------------------------------------------------------------------
@@ -186,9 +172,10 @@ static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct w
     wf_progress_end(&bar);
     if (s) return wf_say_error(s);
     wf_model_label(m, label, sizeof label);
-    if (o->json) print_json(c, label);
+    int rc = 0;
+    if (o->json) rc = print_json(c, label);
     else print_table(c), print_histogram(c);
-    int rc = save_ranges(o, m, c, path);
+    if (!rc) rc = save_ranges(o, m, c, path);
     weft_calibration_free(c);
     return rc;
 }

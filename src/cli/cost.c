@@ -1,4 +1,5 @@
 /* cost: `weft plan --cost`: what bounds a load on a device, and how many tokens per second are possible. */
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/rows.h"
 
@@ -129,79 +130,37 @@ static void print_cost(const struct weft_cost *c, const char *label, FILE *f)
 /* ---- for programs --------------------------------------------------------------------------------------------- */
 
 /* Bytes, operations and seconds; 0: none, or unknown. The last op is the total. */
-static void print_json_ops(const struct weft_cost *c)
+static int print_json(const struct weft_cost *c, const char *label)
 {
-    static const wf_column columns[] = {{"name", .kind = WF_TEXT},
-                                        {"flops"},
-                                        {"bytes"},
-                                        {"network_bytes"},
-                                        {"compute_s"},
-                                        {"memory_s"},
-                                        {"network_s"},
-                                        {"energy_s"},
-                                        {"alone_s"},
-                                        {"bound", .kind = WF_TEXT}};
-    wf_rows rows = WF_ROWS("json", columns);
+    wf_text o = {0};
+    wf_json_print(&o, "{'build_commit': %s, 'device_name': %s, 'model_type': %s, 'format': %s, 'bound': %s,\n",
+                  wf_commit(), c->device, label, c->format, weft_limit_name(c->total.bound));
+    wf_json_print(&o,
+                  "'n_devices': %u, 'memory_bytes': %g, 'read_bytes_s': %g, 'network_bytes_s': %g, 'compute_flop_s': "
+                  "%g,\n'flop_joules': %g, 'byte_joules': %g, 'static_watts': %g, 'limit_watts': %g,\n",
+                  c->n_devices, c->memory, c->read, c->network, c->compute, c->flop_energy, c->byte_energy,
+                  c->static_power, c->power_limit);
+    wf_json_print(&o,
+                  "'params': %g, 'weight_bytes': %g, 'kv_bytes_per_token': %g, 'keys': %g, 'input_len': %g, "
+                  "'output_len': %g,\n'most_tokens': %g, 'most_decodes': %g, 'decodes': %g, 'prefill': %g,\n",
+                  c->params, c->weight_bytes, c->kv_bytes_per_token, c->keys, c->input_len,
+                  c->output_len, c->most_tokens, c->most_decodes, c->decodes, c->prefill);
+    wf_json_print(&o,
+                  "'t_mem_s': %g, 't_compute_s': %g, 't_net_s': %g, 'eq5_tokens_s': %g, 'optimum_tokens_s': %g, "
+                  "'sequential_tokens_s': %g,\n'ops': [",
+                  c->t_mem, c->t_compute, c->t_net, c->eq5, c->optimum, c->sequential);
     for (size_t i = 0; i <= c->n_ops; i++) {
         const struct weft_cost_op *r = i < c->n_ops ? &c->ops[i] : &c->total;
         const double *s = r->seconds;
-        const wf_cell cells[] = {{r->name},
-                                 {.number = r->flops},
-                                 {.number = r->bytes},
-                                 {.number = r->network_bytes},
-                                 {.number = s[WEFT_LIMIT_COMPUTE]},
-                                 {.number = s[WEFT_LIMIT_MEMORY]},
-                                 {.number = s[WEFT_LIMIT_NETWORK]},
-                                 {.number = s[WEFT_LIMIT_ENERGY]},
-                                 {.number = r->alone},
-                                 {weft_limit_name(r->bound)}};
-        wf_rows_add(&rows, cells);
+        wf_json_comma(&o);
+        wf_json_print(&o,
+                      "\n  {'name': %s, 'flops': %g, 'bytes': %g, 'network_bytes': %g, 'compute_s': %g, 'memory_s': "
+                      "%g, 'network_s': %g, 'energy_s': %g, 'alone_s': %g, 'bound': %s}",
+                      r->name, r->flops, r->bytes, r->network_bytes, s[WEFT_LIMIT_COMPUTE], s[WEFT_LIMIT_MEMORY],
+                      s[WEFT_LIMIT_NETWORK], s[WEFT_LIMIT_ENERGY], r->alone, weft_limit_name(r->bound));
     }
-    wf_rows_end(&rows);
-}
-
-static void print_json(const struct weft_cost *c, const char *label)
-{
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {
-        {"n_devices", c->n_devices},
-        {"memory_bytes", c->memory},
-        {"read_bytes_s", c->read},
-        {"network_bytes_s", c->network},
-        {"compute_flop_s", c->compute},
-        {"flop_joules", c->flop_energy},
-        {"byte_joules", c->byte_energy},
-        {"static_watts", c->static_power},
-        {"limit_watts", c->power_limit},
-        {"params", c->params},
-        {"weight_bytes", c->weight_bytes},
-        {"kv_bytes_per_token", c->kv_bytes_per_token},
-        {"keys", c->keys},
-        {"input_len", c->input_len},
-        {"output_len", c->output_len},
-        {"most_tokens", c->most_tokens},
-        {"most_decodes", c->most_decodes},
-        {"decodes", c->decodes},
-        {"prefill", c->prefill},
-        {"t_mem_s", c->t_mem},
-        {"t_compute_s", c->t_compute},
-        {"t_net_s", c->t_net},
-        {"eq5_tokens_s", c->eq5},
-        {"optimum_tokens_s", c->optimum},
-        {"sequential_tokens_s", c->sequential},
-    };
-    puts("{");
-    wf_field_text("build_commit", wf_commit());
-    wf_field_text("device_name", c->device);
-    wf_field_text("model_type", label);
-    wf_field_text("format", c->format);
-    wf_field_text("bound", weft_limit_name(c->total.bound));
-    for (size_t i = 0; i < WF_LEN(numbers); i++) wf_field_number(numbers[i].key, numbers[i].value);
-    printf("    \"ops\": ");
-    print_json_ops(c);
-    puts("}");
+    wf_json_print(&o, "]}");
+    return wf_print_json(&o);
 }
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
@@ -234,8 +193,9 @@ int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
     weft_status s = weft_cost(&p, &c);
     wf_progress_end(&bar);
     wf_model_label(m, label, sizeof label);
-    if (!s && o->json) print_json(c, label);
+    int rc = s ? wf_say_error(s) : 0;
+    if (!s && o->json) rc = print_json(c, label);
     else if (!s) print_cost(c, label, stdout);
     weft_cost_free(c);
-    return s ? wf_say_error(s) : 0;
+    return rc;
 }

@@ -1,6 +1,7 @@
 /* info: describes devices and model files. */
 #include "cli/cli.h"
 #include "cli/rows.h"
+#include "base/json.h"
 #include "base/options.h"
 
 #include <stdio.h>
@@ -260,6 +261,7 @@ static int print_json(const wf_opts *o, const struct weft_model *m)
     struct weft_engine_params p = o->engine;
     struct weft_memory u;
     struct weft_budget b;
+    wf_text out = {0};
     char label[96];
     wf_batching_defaults(o, m, &p);
     weft_status s = weft_model_budget(m, &p, &b);
@@ -295,12 +297,12 @@ static int print_json(const wf_opts *o, const struct weft_model *m)
         {"largest_batch_without_reuse", u.apart.largest_batch, true},
     };
     wf_model_label(m, label, sizeof label);
-    puts("{");
+    wf_json_print(&out, "{'model_type': %s", label);
     for (size_t k = 0; k < WF_LEN(numbers); k++)
-        if (of_device(o) || !numbers[k].of_device) wf_field_number(numbers[k].key, (double)numbers[k].value);
-    printf("    \"model_type\": "), wf_json_quote(stdout, label);
-    puts("\n}");
-    return 0;
+        if (of_device(o) || !numbers[k].of_device)
+            wf_json_print(&out, ",\n%s: %llu", numbers[k].key, (unsigned long long)numbers[k].value);
+    wf_json_print(&out, "}");
+    return wf_print_json(&out);
 }
 
 static void print_tensors(const struct weft_model *m, size_t n)

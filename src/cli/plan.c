@@ -1,5 +1,6 @@
 /* plan: what a step of a batch runs on a device, as a database explains a query, and what it costs at least. */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/options.h"
 #include "cli/cli.h"
 #include "cli/rows.h"
@@ -33,27 +34,21 @@ static int search_plans(const wf_opts *o, struct weft_engine *e)
 /* What ops keep of their rate beside compute that loses a part of its own: NanoFlow's figure 5 and table 3. */
 static weft_status print_rates(const char *path)
 {
-    static const wf_column columns[] = {{"class", .kind = WF_TEXT}, {"share"}, {"lost"}, {"rate"}, {"spread"}};
+    wf_text o = {0};
     struct weft_profile *p = NULL;
-    wf_rows rows = WF_ROWS("json", columns);
     WF_TRY(weft_profile_read(path, &p));
     char device[4 * sizeof p->device], model[4 * sizeof p->model]; /* whatever the file calls them */
     wf_show(device, sizeof device, p->device);
     wf_show(model, sizeof model, p->model);
-    puts("{");
-    wf_field_text("device_name", device);
-    wf_field_text("model_type", model);
-    wf_field_number("context", p->context);
-    printf("    \"rates\": %s", p->n_rates ? "" : "[]\n");
-    for (const struct weft_profile_rate *r = p->rates; r < p->rates + p->n_rates; r++)
-        wf_rows_add(&rows, (const wf_cell[]){{weft_class_name(r->op_class)},
-                                             {.number = r->share},
-                                             {.number = r->lost},
-                                             {.number = r->rate},
-                                             {.number = r->spread}});
-    wf_rows_end(&rows);
-    puts("}");
+    wf_json_print(&o, "{'device_name': %s, 'model_type': %s, 'context': %u, 'rates': [", device, model, p->context);
+    for (const struct weft_profile_rate *r = p->rates; r < p->rates + p->n_rates; r++) {
+        wf_json_comma(&o);
+        wf_json_print(&o, "\n  {'class': %s, 'share': %.9g, 'lost': %.9g, 'rate': %.9g, 'spread': %.9g}",
+                      weft_class_name(r->op_class), r->share, r->lost, r->rate, r->spread);
+    }
+    wf_json_print(&o, "]}");
     weft_profile_free(p);
+    wf_print_json(&o);
     return WEFT_OK;
 }
 
@@ -114,7 +109,8 @@ static int check_options(const wf_opts *o)
     if (o->json && !o->cost && (!o->print_profile || o->engine.timeline))
         return wf_usage(o->command, "--json belongs to --cost and --profile");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure))
-        return wf_usage(o->command, "--on takes constants from a table, so --device and WEFT_MEASURE do not go with it");
+        return wf_usage(o->command,
+                        "--on takes constants from a table, so --device and WEFT_MEASURE do not go with it");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
     if (o->search.seconds && !o->search.profile) return wf_usage(o->command, "--seconds needs --search PROFILE");
     if (!o->cost && o->explain.tokens && o->explain.decodes > o->explain.tokens)
@@ -212,8 +208,8 @@ const wf_command wf_cmd_plan = {
                "the estimated time in microseconds (with WEFT_MEASURE=1), and its kernels. Of the "
                "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan "
                "FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
-               "--timeline FILE.json writes for Perfetto when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
-               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates "
+               "--timeline FILE.json writes for Perfetto when each op runs and how much of the device's compute, "
+               "memory bandwidth, copies and network it uses, as the simulator predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates "
                "from peak rates; with WEFT_MEASURE=1 also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network "
                "and energy take by themselves, which of them bounds the load, and the tokens per second that are "

@@ -129,7 +129,7 @@ static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)
     wf_date("%Y-%m-%d", date, sizeof date);
     const char *const texts[] = {date,  r->device->name, r->device->driver, wf_commit(),
                                  r->op, r->dtype,        r->shape,          r->variant};
-    for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(f, texts[i]);
+    for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(f, texts[i]), putc(',', f);
     fprintf(f, "%.2f,%.6g,%s,", r->median_us, r->rate, r->unit);
     if (r->ceiling_pct >= 0) fprintf(f, "%.1f", r->ceiling_pct);
     putc(',', f);
@@ -138,7 +138,7 @@ static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)
         return;
     }
     wf_csv_text(f, peer->peer);
-    fprintf(f, "%.6g,%.3f\n", peer->rate, r->rate / peer->rate);
+    fprintf(f, ",%.6g,%.3f\n", peer->rate, r->rate / peer->rate);
 }
 
 weft_status wf_results_check(const char *folder)

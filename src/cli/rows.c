@@ -2,12 +2,11 @@
 #include "cli/rows.h"
 
 #include "base/json.h"
+#include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-/* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 void wf_date(const char *format, char *buf, size_t cap)
 {
@@ -16,7 +15,7 @@ void wf_date(const char *format, char *buf, size_t cap)
     strftime(buf, cap, format, gmtime_r(&now, &t));
 }
 
-static void print_csv_string(FILE *f, const char *value)
+void wf_csv_text(FILE *f, const char *value)
 {
     value = value ? value : "";
     bool quote = strpbrk(value, ",\"\r\n") != NULL;
@@ -28,39 +27,11 @@ static void print_csv_string(FILE *f, const char *value)
     if (quote) putc('"', f);
 }
 
-void wf_csv_text(FILE *f, const char *value)
+int wf_print_json(wf_text *o)
 {
-    print_csv_string(f, value);
-    putc(',', f);
-}
-
-void wf_json_quote(FILE *f, const char *value)
-{
-    wf_text t = {0};
-    wf_json_put_string(&t, value, value ? strlen(value) : 0);
-    fputs(t.data ? t.data : "\"\"", f);
-    free(t.data);
-}
-
-/* Counts whole, for they may be bytes of a large model. */
-static void exact_number(double v, char *buf, size_t cap)
-{
-    bool whole = v == floor(v) && fabs(v) < 9e15;
-    snprintf(buf, cap, whole ? "%.0f" : "%.9g", v);
-}
-
-void wf_field_text(const char *key, const char *value)
-{
-    printf("    \"%s\": ", key);
-    wf_json_quote(stdout, value);
-    printf(",\n");
-}
-
-void wf_field_number(const char *key, double value)
-{
-    char buf[40] = "null";
-    if (isfinite(value)) exact_number(value, buf, sizeof buf);
-    printf("    \"%s\": %s,\n", key, buf);
+    bool good = !o->failed && puts(o->data) != EOF;
+    free(o->data);
+    return good ? WF_EXIT_OK : WF_EXIT_RUNTIME;
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -71,7 +42,7 @@ bool wf_rows_for_people(const wf_rows *r)
 }
 
 /* Padded to the width by characters, of which some take several bytes. */
-static void print_cell(const wf_column *c, const char *text)
+static void print_cell(const wf_cell *c, const char *text)
 {
     int len = 0;
     for (const char *p = text; *p; p++) len += (*p & 0xc0) != 0x80;
@@ -80,28 +51,26 @@ static void print_cell(const wf_column *c, const char *text)
     else printf(" %*s%s |", pad, "", text);
 }
 
-static void print_people_row(const wf_rows *r, const wf_cell *cells)
+static void print_people_row(const wf_cell *cells, size_t n)
 {
     putchar('|');
-    for (size_t i = 0; i < r->n_columns; i++) {
-        const wf_column *c = &r->columns[i];
+    for (const wf_cell *c = cells; c < cells + n; c++) {
         char number[48] = "";
-        if (!c->title || r->hidden >> i & 1) continue;
-        if (!isnan(cells[i].number)) snprintf(number, sizeof number, "%.*f", c->digits, cells[i].number);
-        print_cell(c, c->kind == WF_NUMBER ? number : cells[i].text);
+        if (!c->title || c->hidden) continue;
+        if (!isnan(c->number)) snprintf(number, sizeof number, "%.*f", c->digits, c->number);
+        print_cell(c, c->kind == WF_NUMBER ? number : c->text);
     }
     putchar('\n');
 }
 
-static void print_people_head(const wf_rows *r)
+static void print_people_head(const wf_cell *cells, size_t n)
 {
     putchar('|');
-    for (size_t i = 0; i < r->n_columns; i++)
-        if (r->columns[i].title && !(r->hidden >> i & 1)) print_cell(&r->columns[i], r->columns[i].title);
+    for (const wf_cell *c = cells; c < cells + n; c++)
+        if (c->title && !c->hidden) print_cell(c, c->title);
     fputs("\n|", stdout);
-    for (size_t i = 0; i < r->n_columns; i++) {
-        const wf_column *c = &r->columns[i];
-        if (!c->title || r->hidden >> i & 1) continue;
+    for (const wf_cell *c = cells; c < cells + n; c++) {
+        if (!c->title || c->hidden) continue;
         putchar(' ');
         for (int k = abs(c->width) - (c->width > 0); k > 0; k--) putchar('-');
         fputs(c->width > 0 ? ": |" : " |", stdout);
@@ -109,46 +78,68 @@ static void print_people_head(const wf_rows *r)
     putchar('\n');
 }
 
-/* One field of JSON or CSV, without what stands between them. */
-static void print_value(const wf_column *c, const wf_cell *cell, bool json)
+/* Counts whole, for they may be bytes of a large model. */
+static void put_number(wf_text *o, double v)
 {
-    char number[40];
-    if (c->kind == WF_TRUTH)
-        fputs(json ? (cell->number != 0 ? "true" : "false") : cell->number != 0 ? "1" : "0", stdout);
-    else if (c->kind == WF_RAW) fputs(cell->text, stdout);
-    else if (c->kind == WF_NUMBER && isnan(cell->number)) fputs(json ? "null" : "", stdout);
-    else if (c->kind == WF_NUMBER) exact_number(cell->number, number, sizeof number), fputs(number, stdout);
-    else if (json) cell->text ? wf_json_quote(stdout, cell->text) : (void)fputs("null", stdout);
-    else print_csv_string(stdout, cell->text);
+    bool whole = v == floor(v) && fabs(v) < 9e15;
+    wf_text_print(o, whole ? "%.0f" : "%.9g", v);
 }
 
-void wf_rows_add(wf_rows *r, const wf_cell *cells)
+static void put_json(wf_text *o, const wf_cell *c)
 {
-    bool first = !r->n++, json = r->format && !strcmp(r->format, "json");
+    if (c->kind == WF_TRUTH) wf_json_print(o, "%hhd", c->number != 0);
+    else if (c->kind == WF_RAW) wf_text_print(o, "%s", c->text);
+    else if (c->kind == WF_TEXT) wf_json_print(o, "%s", c->text);
+    else if (isnan(c->number)) wf_text_print(o, "null");
+    else put_number(o, c->number);
+}
+
+static void print_csv(const wf_cell *c)
+{
+    wf_text o = {0};
+    if (c->kind == WF_TRUTH) putchar(c->number != 0 ? '1' : '0');
+    else if (c->kind == WF_TEXT) wf_csv_text(stdout, c->text);
+    else if (!isnan(c->number)) put_number(&o, c->number), fputs(o.data ? o.data : "", stdout);
+    free(o.data);
+}
+
+static void print_csv_row(const wf_cell *cells, size_t n, bool head)
+{
     const char *between = "";
-    if (wf_rows_for_people(r)) {
-        if (first) print_people_head(r);
-        print_people_row(r, cells);
-        fflush(stdout);
-        return;
-    }
-    if (first && json) putchar('[');
-    for (size_t i = 0; first && !json && i < r->n_columns; i++) {
-        if (!r->columns[i].key || r->columns[i].kind == WF_RAW || r->hidden >> i & 1) continue;
-        printf("%s%s", between, r->columns[i].key);
+    for (const wf_cell *c = cells; c < cells + n; c++) {
+        if (!c->key || c->hidden || c->kind == WF_RAW) continue;
+        fputs(between, stdout);
+        if (head) fputs(c->key, stdout);
+        else print_csv(c);
         between = ",";
     }
-    fputs(json ? first ? "\n  {\n" : ",\n  {\n" : first ? "\n" : "", stdout);
-    between = "";
-    for (size_t i = 0; i < r->n_columns; i++) {
-        const wf_column *c = &r->columns[i];
-        if (!c->key || r->hidden >> i & 1 || (c->kind == WF_RAW && !json)) continue;
-        if (json) printf("%s    \"%s\": ", between, c->key);
-        else fputs(between, stdout);
-        print_value(c, &cells[i], json);
-        between = json ? ",\n" : ",";
+    putchar('\n');
+}
+
+static void print_json_row(const wf_cell *cells, size_t n, bool first)
+{
+    wf_text o = {0};
+    const char *between = first ? "[\n  {\n" : ",\n  {\n";
+    for (const wf_cell *c = cells; c < cells + n; c++) {
+        if (!c->key || c->hidden) continue;
+        wf_text_print(&o, "%s    \"%s\": ", between, c->key);
+        put_json(&o, c);
+        between = ",\n";
     }
-    fputs(json ? "\n  }" : "\n", stdout);
+    printf("%s\n  }", o.data ? o.data : "");
+    free(o.data);
+}
+
+void wf_rows_add(wf_rows *r, const wf_cell *cells, size_t n)
+{
+    bool first = !r->n++, people = wf_rows_for_people(r);
+    if (people && first) print_people_head(cells, n);
+    if (people) print_people_row(cells, n);
+    else if (!strcmp(r->format, "json")) print_json_row(cells, n, first);
+    else {
+        if (first) print_csv_row(cells, n, true);
+        print_csv_row(cells, n, false);
+    }
     fflush(stdout);
 }
 

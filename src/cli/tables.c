@@ -3,9 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+#include "cli/rows.h"
 
 #define X(name, ...) name " "
 const char wf_file_types[] =
@@ -49,8 +47,6 @@ int wf_print_tables(void)
     wf_text t = {0};
     wf_text_print(&t, "[");
     for (size_t i = 0; wf_commands[i]; i++) print_command(&t, wf_commands[i]);
-    wf_text_print(&t, "]\n");
-    bool good = !t.failed && fputs(t.data, stdout) != EOF;
-    free(t.data);
-    return good ? WF_EXIT_OK : WF_EXIT_RUNTIME;
+    wf_text_print(&t, "]");
+    return wf_print_json(&t);
 }
