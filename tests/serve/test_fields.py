@@ -79,9 +79,10 @@ def unread():
     text, word = cli.open_text("src/serve/api/fields.def"), r'"(?:\\.|[^"\\])*"|[A-Z_]+'
     defined = {name: json.loads(value) for name, value in re.findall(rf"^#define (\w+) +({word})", text, re.M)}
     for kind, row in re.findall(r"^(REFUSED|ACCEPTED)\((.*)\)", text, re.M):
-        name, where, *neutral = [defined.get(w) or (json.loads(w) if w[0] == '"' else w) for w in re.findall(word, row)]
+        names, where, *neutral = [defined.get(w) or (json.loads(w) if w[0] == '"' else w) for w in re.findall(word, row)]
         instead = neutral.pop() if kind == "REFUSED" else None
-        yield name, where, json.loads(f"[{''.join(neutral)}]") if instead else None, instead
+        for name in names.split():
+            yield name, where, json.loads(f"[{''.join(neutral)}]") if instead else None, instead
 
 
 class Unread(serve.Unharmed):

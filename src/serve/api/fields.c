@@ -19,6 +19,11 @@ const wf_json *wf_field(const wf_json *body, const char *name)
 enum kind { REAL, SHARE, I32, WHOLE, SEED, BOOL }; /* SHARE: a REAL above 0; SEED: 64 bits, with a sign or without */
 enum where { BOTH, CHAT, TEXT };
 
+static bool is_here(enum where where, bool chat)
+{
+    return where != (chat ? TEXT : CHAT);
+}
+
 typedef struct row {
     const char *name;
     enum kind kind;
@@ -122,8 +127,7 @@ static bool read_rows(const wf_server *s, const wf_json *body, wf_params *p, wf_
     for (size_t i = 0; i < WF_LEN(rows); i++) put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
     p->sampling = s->sampling;
     for (size_t i = 0; i < WF_LEN(rows); i++) {
-        if (rows[i].where != (p->chat ? TEXT : CHAT) && !read_row(body, &rows[i], p, r))
-            return false;
+        if (is_here(rows[i].where, p->chat) && !read_row(body, &rows[i], p, r)) return false;
     }
     return true;
 }
@@ -149,19 +153,14 @@ static bool check_together(wf_params *p, wf_http_error *r)
 /* ---- what is not read: see fields.def -------------------------------------------------------------------- */
 
 static const struct unread {
-    const char *name;
+    const char *names;
     enum where where;
     const char *neutral, *instead; /* JSON; NULL: any value changes nothing */
 } unread[] = {
-#define REFUSED(name, where, neutral, instead) {name, where, "[" neutral "]", instead},
-#define ACCEPTED(name, where)                  {name, where, NULL, NULL},
+#define REFUSED(names, where, neutral, instead) {names, where, "[" neutral "]", instead},
+#define ACCEPTED(names, where)                  {names, where, NULL, NULL},
 #include "serve/api/fields.def"
 };
-
-static bool is_here(enum where where, bool chat)
-{
-    return where != (chat ? TEXT : CHAT);
-}
 
 /* The table has no objects with members. */
 static bool same_value(const wf_json *a, const wf_json *b)
@@ -184,13 +183,27 @@ static bool is_neutral(const wf_json *v, const char *neutral)
     return found;
 }
 
+static bool is_listed(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+    for (; *names; names += strcspn(names, " "), names += *names == ' ')
+        if (strcspn(names, " ") == n && !strncmp(names, name, n)) return true;
+    return false;
+}
+
+static const struct unread *find_unread(const char *name, bool chat)
+{
+    for (size_t i = 0; i < WF_LEN(unread); i++)
+        if (is_here(unread[i].where, chat) && is_listed(unread[i].names, name)) return &unread[i];
+    return NULL;
+}
+
 static bool check_unread(const wf_json *body, bool chat, wf_http_error *r)
 {
-    for (size_t i = 0; i < WF_LEN(unread); i++) {
-        const struct unread *u = &unread[i];
-        const wf_json *v = u->neutral && is_here(u->where, chat) ? wf_field(body, u->name) : NULL;
-        if (v && !is_neutral(v, u->neutral))
-            return wf_refuse_unsupported(r, u->name, "%s is not supported: %s", u->name, u->instead);
+    WF_JSON_EACH_MEMBER(m, body) {
+        const struct unread *u = wf_json_absent(&m->value) ? NULL : find_unread(m->name.text, chat);
+        if (u && u->neutral && !is_neutral(&m->value, u->neutral))
+            return wf_refuse_unsupported(r, m->name.text, "%s is not supported: %s", m->name.text, u->instead);
     }
     return true;
 }
@@ -203,27 +216,14 @@ bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_ht
 /* ---- unknown fields -------------------------------------------------------------------------------------- */
 
 /* Those that are more than one value. */
-static const struct {
-    const char *name;
-    enum where where;
-} others[] = {
-    {"model", BOTH},           {"prompt", TEXT},
-    {"messages", CHAT},        {"stop", BOTH},
-    {"stop_token_ids", BOTH},  {"logit_bias", BOTH},
-    {"stream_options", BOTH},  {"tools", CHAT},
-    {"tool_choice", CHAT},     {"parallel_tool_calls", BOTH},
-    {"response_format", BOTH}, {"chat_template_kwargs", CHAT},
-};
+static const char others[] = "model stop stop_token_ids logit_bias stream_options parallel_tool_calls response_format",
+                  of_text[] = "prompt", of_chat[] = "messages tools tool_choice chat_template_kwargs";
 
 static bool is_known(const char *name, bool chat)
 {
     for (size_t i = 0; i < WF_LEN(rows); i++)
         if (is_here(rows[i].where, chat) && !strcmp(rows[i].name, name)) return true;
-    for (size_t i = 0; i < WF_LEN(others); i++)
-        if (is_here(others[i].where, chat) && !strcmp(others[i].name, name)) return true;
-    for (size_t i = 0; i < WF_LEN(unread); i++)
-        if (is_here(unread[i].where, chat) && !strcmp(unread[i].name, name)) return true;
-    return false;
+    return is_listed(others, name) || is_listed(chat ? of_chat : of_text, name) || find_unread(name, chat);
 }
 
 /* Is it new, and is there room to remember it? */
@@ -246,8 +246,7 @@ static void log_once(wf_server *s, const char *name)
 /* What a stream may say of itself; include_obfuscation pads chunks, which is for secrecy and changes no text. */
 static bool is_stream_option(const char *name)
 {
-    return !strcmp(name, "include_usage") || !strcmp(name, "continuous_usage_stats") ||
-           !strcmp(name, "include_obfuscation");
+    return is_listed("include_usage continuous_usage_stats include_obfuscation", name);
 }
 
 void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat)
