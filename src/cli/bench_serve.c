@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "loadgen/client.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,7 +75,6 @@ static int read_rate(const wf_opts *o, wf_client_params *p)
     if (o->load.rates.n > 1) return wf_usage(o->command, "--request-rate: expected one number");
     p->rate = o->load.rates.n ? o->load.rates.v[0] : HUGE_VAL;
     if (p->rate <= 0) return wf_usage(o->command, "--request-rate must be above 0, or inf");
-    p->burstiness = o->load.burstiness > 0 ? o->load.burstiness : 1;
     return 0;
 }
 
@@ -90,7 +88,6 @@ static int read_dataset(const wf_opts *o, wf_client_params *p)
     p->prompts = !strcmp(form, "auto")  ? WF_PROMPTS_AUTO
                  : !strcmp(form, "ids") ? WF_PROMPTS_IDS
                                         : WF_PROMPTS_WORDS;
-    p->text_out = o->load.text_output_len;
     if (p->dataset == WF_DATASET_CUSTOM && !wf_opts_has(o, "sharegpt-output-len")) p->text_out = 0;
     if (p->prompts == WF_PROMPTS_IDS && p->chat)
         return wf_usage(o->command, "WEFT_RANDOM_PROMPTS=ids: chat completions do not accept token ids; use "
@@ -136,44 +133,26 @@ static int read_key(const wf_opts *o, char **key)
     return *key ? 0 : wf_say_error(WEFT_ERR_NOMEM);
 }
 
+/* What was given, and defaults. */
 static wf_client_params client_params(const wf_opts *o)
 {
     static const double usual[] = {99};
-    const wf_load_opts *l = &o->load;
-    bool chat = (l->backend && !strcmp(l->backend, "openai-chat")) ||
-                (l->endpoint && strstr(l->endpoint, "chat/completions"));
-    return (wf_client_params){
-        .backend = l->backend ? l->backend : "openai",
-        .chat = chat,
-        .endpoint = l->endpoint ? l->endpoint : chat ? "/v1/chat/completions" : "/v1/completions",
-        .model = l->model,
-        .headers = l->headers.v,
-        .n_headers = l->headers.n,
-        .insecure = l->insecure,
-        .timeout_s = l->timeout_s ? l->timeout_s : DEFAULT_TIMEOUT_S,
-        .dataset_path = l->dataset_path,
-        .n = l->n_requests ? l->n_requests : DEFAULT_N,
-        .n_in = l->input_len ? l->input_len : DEFAULT_IN,
-        .n_out = l->output_len ? l->output_len : DEFAULT_OUT,
-        .n_prefix = l->prefix_len,
-        .range_ratio = l->range_ratio,
-        .ignore_eos = o->ignore_eos,
-        .temperature = wf_opts_has(o, "temp") ? l->temperature : 0,
-        .extra_body = l->extra_body,
-        .seed = o->seed,
-        .max_concurrency = l->max_concurrency,
-        .n_warmups = l->n_warmups,
-        .percentiles = l->percentiles.n ? l->percentiles.v : usual,
-        .n_percentiles = l->percentiles.n ? l->percentiles.n : WF_LEN(usual),
-        .save = l->save || l->save_detailed,
-        .save_detailed = l->save_detailed,
-        .result_dir = l->result_dir,
-        .result_file = l->result_file,
-        .label = l->label,
-        .quiet = o->quiet,
-        .no_bar = o->quiet,
-        .stop = wf_interrupted,
-    };
+    wf_client_params p = o->client;
+    p.chat = (p.backend && !strcmp(p.backend, "openai-chat")) || (p.endpoint && strstr(p.endpoint, "chat/completions"));
+    if (!p.backend) p.backend = "openai";
+    if (!p.endpoint) p.endpoint = p.chat ? "/v1/chat/completions" : "/v1/completions";
+    if (!p.timeout_s) p.timeout_s = DEFAULT_TIMEOUT_S;
+    if (!p.n_in) p.n_in = DEFAULT_IN;
+    if (!p.n_out) p.n_out = DEFAULT_OUT;
+    if (!(p.burstiness > 0)) p.burstiness = 1;
+    p.n = o->load.n_requests ? o->load.n_requests : DEFAULT_N;
+    p.headers = o->load.headers.v, p.n_headers = o->load.headers.n;
+    p.percentiles = o->load.percentiles.n ? o->load.percentiles.v : usual;
+    p.n_percentiles = o->load.percentiles.n ? o->load.percentiles.n : WF_LEN(usual);
+    p.ignore_eos = o->ignore_eos, p.seed = o->seed, p.quiet = o->quiet;
+    p.save |= p.save_detailed;
+    p.stop = wf_interrupted;
+    return p;
 }
 
 static int cmd_bench_serve(const wf_opts *o)
@@ -181,7 +160,7 @@ static int cmd_bench_serve(const wf_opts *o)
     const wf_load_opts *l = &o->load;
     wf_client_params p = client_params(o);
     char *base = NULL, *key = NULL;
-    if (l->base_url && (l->host || wf_opts_has(o, "port")))
+    if (p.base_url && (l->host || wf_opts_has(o, "port")))
         return wf_usage(o->command, "--base-url conflicts with --host and --port");
     for (size_t i = 0; i < l->headers.n; i++)
         if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
@@ -191,8 +170,7 @@ static int cmd_bench_serve(const wf_opts *o)
     if (!rc) rc = read_rate(o, &p);
     if (!rc) rc = read_dataset(o, &p);
     if (!rc) rc = read_key(o, &key);
-    if (!rc && !l->base_url && !(base = make_base(o))) rc = wf_say_error(WEFT_ERR_NOMEM);
-    p.base_url = base ? base : l->base_url;
+    if (!rc && !p.base_url && !(p.base_url = base = make_base(o))) rc = wf_say_error(WEFT_ERR_NOMEM);
     p.key = key;
     wf_catch_interrupt();
     if (!rc) rc = wf_client_run(&p);
@@ -205,25 +183,25 @@ static int cmd_bench_serve(const wf_opts *o)
 
 static const wf_opt server_rows[] = {
     {0, "base-url", "URL", "URL of the server, such as https://host/path", WF_OPT_TEXT,
-     AT(load.base_url)},
+     AT(client.base_url)},
     {0, "host", "HOST", "host of the server (default 127.0.0.1)", WF_OPT_TEXT, AT(load.host)},
     {0, "port", "PORT", "port of the server (default 8080)", WF_OPT_U32, AT(load.port), 1, 65535},
     {0, "backend", "openai|openai-chat|vllm",
      "openai and vllm use completions, openai-chat chat completions "
      "(default openai)",
-     WF_OPT_CHOICE, AT(load.backend)},
+     WF_OPT_CHOICE, AT(client.backend)},
     {0, "endpoint", "PATH", "request path (default /v1/completions or /v1/chat/completions)",
-     WF_OPT_TEXT, AT(load.endpoint)},
+     WF_OPT_TEXT, AT(client.endpoint)},
     {'m', "model", "NAME", "model name (default: the first in /v1/models)",
-     WF_OPT_TEXT, AT(load.model)},
+     WF_OPT_TEXT, AT(client.model)},
     {0, "api-key-file", "FILE",
      "file whose first line is the API key (default: $OPENAI_API_KEY)", WF_OPT_TEXT,
      AT(load.api_key_file)},
     {0, "header", "'NAME: VALUE'", "additional request header; repeatable", WF_OPT_WORDS,
      AT(load.headers)},
-    {0, "insecure", NULL, "do not verify certificates", WF_OPT_FLAG, AT(load.insecure)},
+    {0, "insecure", NULL, "do not verify certificates", WF_OPT_FLAG, AT(client.insecure)},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)",
-     WF_OPT_U32, AT(load.timeout_s), 1, 1e6},
+     WF_OPT_U32, AT(client.timeout_s), 1, 1e6},
 };
 static const WF_GROUP(server_group, "Server", server_rows);
 
@@ -233,23 +211,23 @@ static const wf_opt data_rows[] = {
     {0, "dataset-path", "FILE",
      "sharegpt: ShareGPT's JSON, or a CSV trace with the columns ContextTokens and GeneratedTokens "
      "(random prompts of these lengths); custom: JSON lines with \"prompt\"",
-     WF_OPT_TEXT, AT(load.dataset_path)},
+     WF_OPT_TEXT, AT(client.dataset_path)},
     {0, "num-prompts", "N", "number of requests (default 1000)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
-    {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32, AT(load.input_len), 1,
+    {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32, AT(client.n_in), 1,
      16777216},
-    {0, "random-output-len", "N", "output tokens for random prompts (default 128)", WF_OPT_U32, AT(load.output_len), 1,
+    {0, "random-output-len", "N", "output tokens for random prompts (default 128)", WF_OPT_U32, AT(client.n_out), 1,
      16777216},
     {0, "random-range-ratio", "R",
      "lengths vary uniformly by up to this fraction, 0 to 1, of the given ones (default 0)", WF_OPT_REAL,
-     AT(load.range_ratio), 0, 1},
+     AT(client.range_ratio), 0, 1},
     {0, "random-prefix-len", "N", "length of a prefix that all random prompts share (default 0)", WF_OPT_U32,
-     AT(load.prefix_len), 0, 16777216},
+     AT(client.n_prefix), 0, 16777216},
     {0, "sharegpt-output-len", "N",
      "output tokens for sharegpt and custom (default: from the dataset; custom without output_tokens: 256)", WF_OPT_U32,
-     AT(load.text_output_len), 1, 16777216},
+     AT(client.text_out), 1, 16777216},
     {0, "ignore-eos", NULL, "generate exactly the output length", WF_OPT_FLAG, AT(ignore_eos)},
-    {0, "temp", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(load.temperature), 0, 100},
-    {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT, AT(load.extra_body)},
+    {0, "temp", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(client.temperature), 0, 100},
+    {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT, AT(client.extra_body)},
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
 };
 static const WF_GROUP(data_group, "Requests", data_rows);
@@ -258,9 +236,9 @@ static const wf_opt pace_rows[] = {
     {0, "request-rate", "R", "average requests per second (default inf: all at once)",
      WF_OPT_REALS, AT(load.rates), 1e-6, HUGE_VAL},
     {0, "max-concurrency", "N", "most concurrent requests (default: no limit)", WF_OPT_U32,
-     AT(load.max_concurrency), 1, MANY},
+     AT(client.max_concurrency), 1, MANY},
     {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32,
-     AT(load.n_warmups), 0, 1e6},
+     AT(client.n_warmups), 0, 1e6},
 };
 static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 
@@ -272,12 +250,12 @@ static const wf_opt result_rows[] = {
     {0, "goodput", "NAME:MS...",
      "also report the rate of requests that meet these limits in ms, of ttft, tpot and e2el, such as ttft:300 tpot:50",
      WF_OPT_WORDS, AT(load.goodput)},
-    {0, "save-result", NULL, "also save the result as a JSON file", WF_OPT_FLAG, AT(load.save)},
+    {0, "save-result", NULL, "also save the result as a JSON file", WF_OPT_FLAG, AT(client.save)},
     {0, "save-detailed", NULL, "--save-result with the times and text of each request", WF_OPT_FLAG,
-     AT(load.save_detailed)},
-    {0, "result-dir", "FOLDER", "folder of the result (default: current)", WF_OPT_TEXT, AT(load.result_dir)},
+     AT(client.save_detailed)},
+    {0, "result-dir", "FOLDER", "folder of the result (default: current)", WF_OPT_TEXT, AT(client.result_dir)},
     {0, "result-filename", "FILE", "name of the result (default: from rate, model and date)", WF_OPT_TEXT,
-     AT(load.result_file)},
+     AT(client.result_file)},
 };
 static const WF_GROUP(result_group, "Result", result_rows);
 

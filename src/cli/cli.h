@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/progress.h"
 #include "lab/lab.h"
+#include "loadgen/client.h"
 #include "serve/serve.h"
 
 #include <weft/debug.h>
@@ -52,20 +53,16 @@ typedef struct wf_words { /* values of a repeatable option */
 
 struct wf_opt;
 
-/* Options of the load generators `bench serve` and `bench throughput`. */
+/* Options of the load generators `bench serve` and `bench throughput`, but for what wf_opts.client has. */
 typedef struct wf_load_opts {
     wf_words traces; /* files with request lengths */
     const char *lengths, *policies, *arrivals;
     wf_reals rates, percentiles;
-    float burstiness, peak_tflops, range_ratio, temperature;
-    uint32_t n_requests, max_concurrency, n_warmups;
-    uint32_t input_len, output_len, prefix_len, text_output_len;
-    uint32_t port, timeout_s;
-    const char *base_url, *host, *endpoint, *backend, *model, *api_key_file, *extra_body;
+    float peak_tflops;
+    uint32_t n_requests, port;
     const char *cost_on; /* a device of the cost model; NULL: found by the name of the present one */
-    const char *dataset, *dataset_path, *prompts, *metrics, *result_dir, *result_file, *label;
+    const char *host, *api_key_file, *dataset, *prompts, *metrics;
     wf_words goodput, headers;
-    bool save, save_detailed, insecure;
 } wf_load_opts;
 
 /* Values of all options of all commands; zero: not set. */
@@ -109,6 +106,7 @@ typedef struct wf_opts {
     bool overlap;                       /* of `weft tune` */
     struct weft_overlap_params overlaps;
     wf_load_opts load;
+    wf_client_params client;
     struct { /* of `weft bench ablation` */
         uint32_t n_parts, context;
     } ablation;

@@ -142,9 +142,8 @@ weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engin
 
 struct pipe {
     pthread_mutex_t lock;
-    char *text; /* all generated text */
-    size_t len, cap;
-    bool done, lost; /* lost: out of memory */
+    wf_text text; /* all that was generated */
+    bool done;
     bool muted;      /* interrupted: what still comes is not part of the text */
     struct weft_request *abandoned; /* the pipe then belongs to the callback */
     struct weft_event end;
@@ -156,31 +155,15 @@ static atomic_int n_abandoned; /* requests that still run */
 static void free_pipe(struct pipe *q)
 {
     pthread_mutex_destroy(&q->lock);
-    free(q->text);
+    free(q->text.data);
     free(q);
-}
-
-static void append_text(struct pipe *q, const char *text, size_t len)
-{
-    if (q->len + len + 1 > q->cap) {
-        size_t cap = WF_MAX(q->cap * 2, q->len + len + 4096);
-        char *p = realloc(q->text, cap);
-        if (!p) {
-            q->lost = true;
-            return;
-        }
-        q->text = p;
-        q->cap = cap;
-    }
-    memcpy(q->text + q->len, text, len);
-    q->text[q->len += len] = 0;
 }
 
 static void on_event(void *user, const struct weft_event *ev)
 {
     struct pipe *q = user;
     pthread_mutex_lock(&q->lock);
-    if (ev->kind == WEFT_EVENT_TOKEN && !q->lost && !q->muted) append_text(q, ev->text, ev->text_len);
+    if (ev->kind == WEFT_EVENT_TOKEN && !q->muted) wf_text_add(&q->text, ev->text, ev->text_len);
     if (ev->kind == WEFT_EVENT_DONE) {
         q->done = true;
         q->end = *ev;
@@ -201,9 +184,9 @@ static void print_new(struct pipe *q, size_t *printed, wf_printer *printer)
     char part[4096];
     for (;;) {
         pthread_mutex_lock(&q->lock);
-        size_t n = WF_MIN(q->len - *printed, sizeof part);
-        while (n > 1 && (q->text[*printed + n] & 0xc0) == 0x80) n--;
-        if (n) memcpy(part, q->text + *printed, n);
+        size_t n = WF_MIN(q->text.len - *printed, sizeof part);
+        while (n > 1 && (q->text.data[*printed + n] & 0xc0) == 0x80) n--;
+        if (n) memcpy(part, q->text.data + *printed, n);
         pthread_mutex_unlock(&q->lock);
         *printed += n;
         if (!n || !wf_printer_add(printer, part, n)) return;
@@ -254,7 +237,7 @@ static bool pump_events(const wf_opts *o, const struct weft_engine *e, struct pi
         wf_wait_for(&wake, LOOK_NS); /* an event or a signal */
         pthread_mutex_lock(&q->lock);
         done = q->done;
-        bool lost = q->lost || out->printer.answer.failed, silent = !q->len && !done && !interrupts;
+        bool lost = q->text.failed || out->printer.answer.failed, silent = !q->text.len && !done && !interrupts;
         pthread_mutex_unlock(&q->lock);
         if (silent && !o->quiet) show_prompt(&bar, e, &before, n_prompt);
         else wf_progress_hide(&bar);
@@ -274,7 +257,7 @@ static weft_status finish_request(struct pipe *q, wf_generation *out)
     wf_printer_end(&out->printer);
     out->interrupted = interrupts && q->end.finish == WEFT_FINISH_CANCEL;
     wf_copy(out->message, sizeof out->message, q->message);
-    if (q->lost || out->printer.answer.failed)
+    if (q->text.failed || out->printer.answer.failed)
         return wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
     if (!q->end.status || q->end.status == WEFT_ERR_CANCELLED) return WEFT_OK;
     return wf_fail(q->end.status, "%s", *q->message ? q->message : weft_status_name(q->end.status));

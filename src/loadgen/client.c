@@ -19,9 +19,9 @@ static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
     wf_client_params p = *t->p;
     wf_target quiet = *t;
     wf_load_run r = {0};
-    wf_request_specs few = {specs->list, WF_MIN(p.n_warmups, specs->n), 0};
+    wf_request_specs few = {specs->list, WF_MIN((size_t)p.n_warmups, specs->n), 0};
     if (!few.n) return WEFT_OK;
-    p.no_bar = true;
+    p.quiet = true;
     p.rate = HUGE_VAL;
     p.seed ^= 0x5eed; /* different prompts, so that the prefix cache does not hold the measured ones */
     quiet.p = &p;

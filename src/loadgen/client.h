@@ -27,18 +27,19 @@ typedef struct wf_client_params {
     enum wf_dataset dataset;
     const char *dataset_path;
     enum wf_prompt_form prompts; /* how random prompts are sent */
-    size_t n;
+    uint32_t n;
     uint32_t n_in, n_out, n_prefix; /* tokens of random prompts; n_prefix: shared prefix */
-    double range_ratio;
+    float range_ratio;
     uint32_t text_out; /* output tokens for dataset prompts; 0: what the dataset says */
     bool ignore_eos;
-    double temperature;     /* < 0: the server's default */
+    float temperature;
     const char *extra_body; /* JSON object merged into each request body; NULL: none */
     uint64_t seed;
     /* arrival process */
-    double rate, burstiness; /* rate infinite: all at once */
-    size_t max_concurrency;  /* 0: no limit */
-    size_t n_warmups;        /* unmeasured requests sent first */
+    double rate; /* infinite: all at once */
+    float burstiness;
+    uint32_t max_concurrency; /* 0: no limit */
+    uint32_t n_warmups;       /* unmeasured requests sent first */
     /* output */
     bool shown[WF_N_METRICS];
     const double *percentiles;
@@ -46,7 +47,7 @@ typedef struct wf_client_params {
     double limit_ms[WF_N_METRICS]; /* goodput; 0: no limit */
     bool save, save_detailed;
     const char *result_dir, *result_file, *label; /* NULL: the default */
-    bool quiet, no_bar;
+    bool quiet;
     bool (*stop)(void);
 } wf_client_params;
 

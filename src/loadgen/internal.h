@@ -62,8 +62,7 @@ typedef struct wf_transaction {
     size_t n_head;
     char curl_error[CURL_ERROR_SIZE];
     char *error; /* failure reason, malloc'ed; NULL: none */
-    char *text;  /* generated text, if keep_text */
-    size_t n_text, cap_text;
+    wf_text text; /* that was generated, if keep_text */
     bool keep_text, finished, done,
         ended; /* got finish_reason; got [DONE]; transfer over */
     int64_t prompt_tokens, completion_tokens; /* from usage; -1: not reported */

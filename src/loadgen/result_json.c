@@ -23,12 +23,12 @@ static void put_setup(wf_text *o, const wf_target *t, const char *date)
     const wf_client_params *p = t->p;
     wf_json_print(o,
                   "{\n  'date': %s,\n  'endpoint_type': %s,\n  'backend': %s,\n  'label': %s,\n  'model_id': %s,\n  "
-                  "'tokenizer_id': %s,\n  'num_prompts': %zu,\n",
+                  "'tokenizer_id': %s,\n  'num_prompts': %u,\n",
                   date, p->backend, p->backend, p->label, t->model, t->model, p->n);
     if (isfinite(p->rate)) wf_json_print(o, "  'request_rate': %.9g,\n", p->rate);
     else wf_json_print(o, "  'request_rate': 'inf',\n");
-    wf_json_print(o, "  'burstiness': %.9g,\n", p->burstiness);
-    if (p->max_concurrency) wf_json_print(o, "  'max_concurrency': %zu", p->max_concurrency);
+    wf_json_print(o, "  'burstiness': %.9g,\n", (double)p->burstiness);
+    if (p->max_concurrency) wf_json_print(o, "  'max_concurrency': %u", p->max_concurrency);
     else wf_json_print(o, "  'max_concurrency': null");
 }
 
@@ -89,7 +89,7 @@ static void put_gaps(wf_text *o, const wf_transaction *x)
     wf_text_add(o, "]", 1);
 }
 
-static void put_generated_text(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->text ? x->text : ""); }
+static void put_generated_text(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->text.data ? x->text.data : ""); }
 
 static void put_error(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->error ? x->error : ""); }
 
@@ -120,7 +120,7 @@ static void default_name(const wf_target *t, const char *date, char *buf, size_t
     const wf_client_params *p = t->p;
     const char *model = t->model ? t->model : "model", *slash = strrchr(model, '/');
     char limit[40] = "";
-    if (p->max_concurrency) snprintf(limit, sizeof limit, "-concurrency%zu", p->max_concurrency);
+    if (p->max_concurrency) snprintf(limit, sizeof limit, "-concurrency%u", p->max_concurrency);
     snprintf(buf, cap, "%s-%gqps%s-%s-%s.json", p->label ? p->label : p->backend, p->rate, limit,
              slash ? slash + 1 : model, date);
 }

@@ -122,7 +122,7 @@ static int patience(const drive *d)
 
 static void show(drive *d)
 {
-    if (d->t->p->no_bar || d->t->p->quiet) return;
+    if (d->t->p->quiet) return;
     wf_progress_note(&d->bar, "%zu of %zu requests, %zu running", d->r->n_ended, d->r->n,
                      d->active);
     wf_progress_update(&d->bar, "bench serve", (double)d->r->n_ended / (double)d->r->n);

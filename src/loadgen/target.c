@@ -12,20 +12,12 @@
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-typedef struct buffer {
-    char *data;
-    size_t n, cap;
-} buffer;
-
 static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
 {
-    buffer *b = user;
-    n *= size;
-    for (size_t i = 0; i < n; i++) {
-        if (b->n == QUERY_BYTES || !wf_grow(&b->data, b->n, &b->cap, 1)) return 0;
-        b->data[b->n++] = bytes[i];
-    }
-    return n;
+    wf_text *t = user;
+    if (t->len + n * size > QUERY_BYTES) return 0;
+    wf_text_add(t, bytes, n * size);
+    return t->failed ? 0 : n * size;
 }
 
 /* The URL of a path below base, for free(); NULL: out of memory. */
@@ -69,7 +61,7 @@ static wf_json *query(wf_target *t, const char *path, const char *body)
 {
     char *url = join_url(t->p->base_url, path), error[CURL_ERROR_SIZE] = "";
     CURL *c = url && !t->unreachable[0] ? curl_easy_init() : NULL;
-    buffer b = {0};
+    wf_text b = {0};
     wf_json *out = NULL;
     long status = 0;
     if (c) {
@@ -83,7 +75,7 @@ static wf_json *query(wf_target *t, const char *path, const char *body)
         curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
         t->status = rc ? 0 : status;
         if (is_unreachable(rc)) wf_copy(t->unreachable, sizeof t->unreachable, error);
-        if (!rc && status == 200 && b.n) out = wf_json_read(b.data, b.n, NULL, NULL);
+        if (!rc && status == 200 && b.len) out = wf_json_read(b.data, b.len, NULL, NULL);
     }
     curl_easy_cleanup(c);
     free(b.data);
@@ -162,19 +154,19 @@ static weft_status find_ids(wf_target *t)
     t->pool = NULL;
     if (t->p->prompts != WF_PROMPTS_IDS || t->unreachable[0]) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "the server's /tokenize returns no token ids: use --random-prompts words");
+                   "the server's /tokenize returns no token ids: use WEFT_RANDOM_PROMPTS=words");
 }
 
 /* ---- headers of each request -------------------------------------------------------------- */
 
 static bool add_header(wf_target *t, const char *name, const char *value)
 {
-    size_t n = strlen(name) + strlen(value) + 1;
-    char *text = wf_calloc(n, 1);
-    if (text) snprintf(text, n, "%s%s", name, value);
-    struct curl_slist *more = text ? curl_slist_append(t->headers, text) : NULL;
+    wf_text line = {0};
+    wf_text_add(&line, name, strlen(name));
+    wf_text_add(&line, value, strlen(value));
+    struct curl_slist *more = line.failed ? NULL : curl_slist_append(t->headers, line.data);
     if (more) t->headers = more;
-    free(text);
+    free(line.data);
     return more != NULL;
 }
 

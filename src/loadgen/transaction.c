@@ -20,7 +20,7 @@ void wf_transaction_free(wf_transaction *x)
     wf_sse_free(&x->sse);
     free(x->body);
     free(x->error);
-    free(x->text);
+    free(x->text.data);
 }
 
 void wf_transaction_fail(wf_transaction *x, const char *fmt, ...)
@@ -37,15 +37,6 @@ void wf_transaction_fail(wf_transaction *x, const char *fmt, ...)
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
-
-static void keep_text(wf_transaction *x, const char *text)
-{
-    for (; x->keep_text && *text; text++) {
-        if (!wf_grow(&x->text, x->n_text + 1, &x->cap_text, 1)) return;
-        x->text[x->n_text++] = *text;
-        x->text[x->n_text] = 0;
-    }
-}
 
 static const char *text_of(const wf_json *choice)
 {
@@ -68,7 +59,7 @@ static void take_choice(wf_transaction *x, const wf_json *choice, uint64_t now)
     if (!*text && (opens || (ends && x->n_chunks))) return;
     wf_request_result_token(x->result, now);
     x->n_chunks++;
-    keep_text(x, text);
+    if (x->keep_text) wf_text_add(&x->text, text, strlen(text));
 }
 
 static void take_usage(wf_transaction *x, const wf_json *usage)

@@ -397,36 +397,25 @@ weft_status wf_http_retry(wf_http *h, const wf_reply *r, uint32_t n, const char 
     return wf_http_stopped(h) ? wf_fail(WEFT_ERR_CANCELLED, "stopped") : WEFT_OK;
 }
 
-typedef struct buffer {
-    char *data;
-    size_t n, cap;
-} buffer;
-
 static weft_status keep_bytes(void *user, const char *bytes, size_t n)
 {
-    buffer *b = user;
-    if (b->n + n >= MAX_TEXT)
+    wf_text *t = user;
+    if (t->len + n >= MAX_TEXT)
         return wf_fail(WEFT_ERR_IO, "the hub's answer has more than %zu MiB: refused", MAX_TEXT >> 20);
-    while (b->cap < b->n + n + 1)
-        if (!wf_grow(&b->data, b->cap, &b->cap, 1)) return WEFT_ERR_NOMEM;
-    memcpy(b->data + b->n, bytes, n);
-    b->n += n;
-    b->data[b->n] = 0;
-    return WEFT_OK;
+    wf_text_add(t, bytes, n);
+    return t->failed ? wf_fail(WEFT_ERR_NOMEM, "out of host memory") : WEFT_OK;
 }
 
-weft_status wf_http_text(wf_http *h, const char *url, char **text, size_t *len, wf_reply *r)
+weft_status wf_http_text(wf_http *h, const char *url, wf_text *text, wf_reply *r)
 {
-    weft_status s = WEFT_OK, failed;
+    weft_status s = WEFT_OK;
     for (uint32_t n = 0; !s; n++) {
-        buffer b = {0};
-        wf_request q = {.url = url, .sink = keep_bytes, .user = &b};
-        failed = wf_http_get(h, &q, r);
-        *text = b.data;
-        *len = b.n;
+        *text = (wf_text){0};
+        wf_request q = {.url = url, .sink = keep_bytes, .user = text};
+        weft_status failed = wf_http_get(h, &q, r);
         if (!failed) return WEFT_OK;
-        free(b.data);
-        *text = NULL;
+        free(text->data);
+        *text = (wf_text){0};
         s = failed == WEFT_ERR_IO ? wf_http_retry(h, r, n, "the hub's list") : failed;
     }
     return s;

@@ -118,10 +118,10 @@ static bool add_entry(listing *l, const wf_json *o)
     return true;
 }
 
-static weft_status add_page(listing *l, const char *text, size_t len)
+static weft_status add_page(listing *l, const wf_text *t)
 {
     wf_json_error e;
-    wf_json *page = wf_json_read(text ? text : "", len, &(wf_json_rules){.flags = WF_JSON_UNIQUE}, &e);
+    wf_json *page = wf_json_read(t->data ? t->data : "", t->len, &(wf_json_rules){.flags = WF_JSON_UNIQUE}, &e);
     if (!page) return wf_fail(WEFT_ERR_IO, "the hub's list of files is bad JSON, line %zu: %s", e.line, e.text);
     l->pages[l->n_pages++] = page;
     if (!wf_json_is(page, WF_JSON_LIST)) return wf_fail(WEFT_ERR_IO, "the hub's list of files is no list");
@@ -172,14 +172,13 @@ static weft_status read_list(wf_http *h, const wf_source *s, listing *l)
     char *url = make_url("%s/api/models/%s/tree/%s?recursive=true%s", h->endpoint, s->repo, s->revision, "");
     weft_status st = url ? WEFT_OK : WEFT_ERR_NOMEM;
     for (wf_reply r; !st && url;) {
-        char *text = NULL;
-        size_t len = 0;
+        wf_text text = {0};
         if (l->n_pages == MAX_PAGES)
             st = wf_fail(WEFT_ERR_IO, "%s has more files than %d pages of the hub's list: name one by its address",
                          s->repo, MAX_PAGES);
-        if (!st && (st = wf_http_text(h, url, &text, &len, &r)) == WEFT_ERR_IO) st = explain_failure(h, s, &r);
-        if (!st) st = add_page(l, text, len);
-        free(text);
+        if (!st && (st = wf_http_text(h, url, &text, &r)) == WEFT_ERR_IO) st = explain_failure(h, s, &r);
+        if (!st) st = add_page(l, &text);
+        free(text.data);
         if (!st) st = next_page(h, &r, &url);
     }
     free(url);
@@ -204,16 +203,16 @@ static void say_nearest(wf_http *h, const wf_source *s, char *out, size_t cap)
     static const char *const by[] = {"search", "author"};
     const char *slash = strchr(s->repo, '/'), *names[MAX_FOUND];
     wf_json *found[2] = {0};
-    size_t n = 0, len;
+    size_t n = 0;
     char owner[WF_PULL_NAME + 1];
     wf_copy(owner, (size_t)(slash - s->repo) + 1, s->repo);
     for (size_t i = 0; i < 2; i++) {
-        char *text = NULL,
-             *url = make_url("%s/api/models?%s=%s&limit=100%s", h->endpoint, by[i], i ? owner : slash + 1, "");
+        wf_text text = {0};
+        char *url = make_url("%s/api/models?%s=%s&limit=100%s", h->endpoint, by[i], i ? owner : slash + 1, "");
         wf_reply r;
-        if (url && !wf_http_text(h, url, &text, &len, &r))
-            n = add_found(found[i] = wf_json_read(text ? text : "", len, NULL, NULL), names, n);
-        free(text);
+        if (url && !wf_http_text(h, url, &text, &r))
+            n = add_found(found[i] = wf_json_read(text.data ? text.data : "", text.len, NULL, NULL), names, n);
+        free(text.data);
         free(url);
     }
     h->p->nearest(out, cap, "", s->repo, names, n);

@@ -58,7 +58,7 @@ typedef struct wf_reply {
     char code[64];  /* the hub's word for what is wrong */
     char next[2048]; /* address of the next page */
     int64_t length; /* of the body; -1: not said */
-    uint64_t linked_size, range_from, range_total;
+    uint64_t range_from, range_total;
     bool has_range;
 } wf_reply;
 
@@ -66,8 +66,8 @@ weft_status wf_http_open(wf_http *h, const wf_pull_params *p);
 void wf_http_close(wf_http *h);
 /* One request with its redirects, no retries. */
 weft_status wf_http_get(wf_http *h, const wf_request *q, wf_reply *r);
-/* A small text, with retries. The caller frees it. */
-weft_status wf_http_text(wf_http *h, const char *url, char **text, size_t *len, wf_reply *r);
+/* A small text, with retries. The caller frees its data. */
+weft_status wf_http_text(wf_http *h, const char *url, wf_text *text, wf_reply *r);
 /* Waits before try n + 1 and says why; an error if there have been too many or nobody wants to wait. */
 weft_status wf_http_retry(wf_http *h, const wf_reply *r, uint32_t n, const char *what);
 bool wf_http_stopped(const wf_http *h);
