@@ -12,8 +12,7 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-/* ---- table -------------------------------------------------------------------------------------
- */
+/* ---- table ----------------------------------------------------------------------------------- */
 
 static void print_layer(uint32_t i, const struct weft_calibration_layer *l)
 {
@@ -37,8 +36,7 @@ static void print_table(const struct weft_calibration *c)
     for (uint32_t i = 0; i < c->n_layers; i++) print_layer(i, &c->layers[i]);
 }
 
-/* ---- histogram of all layers ------------------------------------------------------------------------
- */
+/* ---- histogram of all layers ----------------------------------------------------------------- */
 
 enum { LINES = 24, BAR = 20 };
 
@@ -129,8 +127,7 @@ static int print_json(const struct weft_calibration *c, const char *label)
     return wf_print_json(&o);
 }
 
-/* ---- command -----------------------------------------------------------------------------------
- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 /* The output path: -o, or MODEL.calibration. "": none, for the built-in model. */
 static int find_path(const wf_opts *o, char *path, size_t cap)

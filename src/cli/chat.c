@@ -19,8 +19,7 @@ weft_status wf_chat_check(const struct weft_model *m, const char *chat_template)
                    weft_model_info(m)->chat_template ? "; --chat-template FILE sets another one" : "");
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 weft_status wf_chat_add(wf_chat *c, const char *role, const char *content)
 {
@@ -64,8 +63,7 @@ weft_status wf_chat_set_system(wf_chat *c, const char *text)
     return WEFT_OK;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------
- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n)
 {
@@ -232,22 +230,17 @@ static int retry_turn(wf_chat *c, wf_generation *a)
     return rc;
 }
 
-static void say_plain(const wf_chat *c)
+static void greet_user(const wf_chat *c)
 {
-    if (!weft_model_info(c->m)->chat_template)
+    if (!isatty(STDIN_FILENO)) return;
+    if (c->plain && !weft_model_info(c->m)->chat_template)
         wf_note(&c->o, "the model has no chat template, so each line is continued as plain text; set one with "
                        "--chat-template FILE");
-    else if (weft_chat_check(c->m, NULL))
+    else if (c->plain && weft_chat_check(c->m, NULL))
         wf_note(&c->o,
                 "the chat template cannot be used (%s), so each line is continued as plain text; set another one with "
                 "--chat-template FILE",
                 wf_last_error());
-}
-
-static void greet_user(const wf_chat *c)
-{
-    if (!isatty(STDIN_FILENO)) return;
-    if (c->plain) say_plain(c);
     wf_note(&c->o, "Ctrl-C stops generation, /help lists commands, Ctrl-D exits");
 }
 
@@ -255,19 +248,6 @@ static void greet_user(const wf_chat *c)
 static bool is_fatal(int rc)
 {
     return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE;
-}
-
-/* A line that is too long has been reported and does not end the chat. */
-static void leave_out(const wf_chat *c)
-{
-    wf_note(&c->o, "the line is ignored%s", c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
-}
-
-/* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the
- * first. */
-static int exit_of(int failed, int last)
-{
-    return isatty(STDIN_FILENO) && !is_fatal(last) ? WF_EXIT_OK : failed;
 }
 
 static int run_turns(wf_chat *c, wf_line *in)
@@ -284,7 +264,9 @@ static int run_turns(wf_chat *c, wf_line *in)
         wf_generate_catch_interrupts();
         wf_generation a = {0};
         rc = next == WF_CHAT_RETRY ? retry_turn(c, &a) : run_turn(c, line + (*line == '/'), &a);
-        if (a.end.status == WEFT_ERR_FULL) leave_out(c);
+        if (a.end.status == WEFT_ERR_FULL)
+            wf_note(&c->o, "the line is ignored%s",
+                    c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
         if (!failed) failed = rc;
         if (!rc && stopped_before(&a))
             wf_note(&c->o,
@@ -293,7 +275,10 @@ static int run_turns(wf_chat *c, wf_line *in)
         wf_printer_free(&a.printer);
         if (closed) break;
     }
-    return exit_of(failed ? failed : wf_line_lost(in) ? WF_EXIT_RUNTIME : WF_EXIT_OK, rc);
+    /* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the
+     * first. */
+    if (isatty(STDIN_FILENO) && !is_fatal(rc)) return WF_EXIT_OK;
+    return failed ? failed : wf_line_lost(in) ? WF_EXIT_RUNTIME : WF_EXIT_OK;
 }
 
 /* Answers of models that think are taken apart, so that thoughts can be shown as such and later turns are without them.

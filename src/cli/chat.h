@@ -30,8 +30,7 @@ int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engin
 int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template,
                  bool has_template);
 
-/* ---- the conversation: chat.c -----------------------------------------------------------------
- */
+/* ---- the conversation: chat.c ---------------------------------------------------------------- */
 
 /* role: "system", "user", "assistant" or "tool"; WEFT_ERR_ARG for another one. */
 weft_status wf_chat_add(wf_chat *c, const char *role, const char *content);
@@ -42,8 +41,7 @@ bool wf_chat_has_system(const wf_chat *c);
 /* The token ids of the conversation as it stands. */
 weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n);
 
-/* ---- slash commands: chat_commands.c ----------------------------------------------------------
- */
+/* ---- slash commands: chat_commands.c --------------------------------------------------------- */
 
 enum wf_chat_next { WF_CHAT_GO_ON, WF_CHAT_FAILED, WF_CHAT_END, WF_CHAT_RETRY }; /* FAILED: it goes on, too */
 /* Runs a line that begins with one slash; two stand for the slash of a message. Unknown ones are said, and never reach

@@ -12,8 +12,7 @@
 
 #define FILE_MAX ((size_t)256 << 20)
 
-/* ---- conversations in files: what `weft template --messages` reads, too ------------------------
- */
+/* ---- conversations in files: what `weft template --messages` reads, too ---------------------- */
 
 static wf_text to_json(const wf_chat *c)
 {
@@ -120,37 +119,21 @@ static weft_status save_conversation(const wf_chat *c, const char *path, bool re
     return s;
 }
 
-/* ---- the commands: each gets what follows its name --------------------------------------------
- */
-
-static enum wf_chat_next no_file(const wf_chat *c, const char *command)
-{
-    wf_note(&c->o, "%s needs the name of a file", command);
-    return WF_CHAT_FAILED;
-}
+/* ---- the commands: each gets what follows its name ------------------------------------------- */
 
 static enum wf_chat_next save_and_say(wf_chat *c, const char *path, bool replace)
 {
-    if (!*path) return no_file(c, "/save");
     weft_status s = save_conversation(c, path, replace);
     if (s) return wf_say_error(s), WF_CHAT_FAILED;
     wf_note(&c->o, "%zu messages are in %s; /load brings them back", c->n, path);
     return WF_CHAT_GO_ON;
 }
 
-static enum wf_chat_next do_save(wf_chat *c, const char *path)
-{
-    return save_and_say(c, path, false);
-}
-
-static enum wf_chat_next do_replace(wf_chat *c, const char *path)
-{
-    return save_and_say(c, path, true);
-}
+static enum wf_chat_next do_save(wf_chat *c, const char *path) { return save_and_say(c, path, false); }
+static enum wf_chat_next do_replace(wf_chat *c, const char *path) { return save_and_say(c, path, true); }
 
 static enum wf_chat_next do_load(wf_chat *c, const char *path)
 {
-    if (!*path) return no_file(c, "/load");
     weft_status s = load_conversation(c, path);
     if (s) return wf_say_error(s), WF_CHAT_FAILED;
     wf_note(&c->o, "the conversation has %zu messages", c->n);
@@ -224,22 +207,12 @@ static void print_setting(const wf_chat *c, const wf_opt *opt)
     fprintf(stderr, "  %-18s %-10s %s\n", opt->name, value, allowed);
 }
 
-static enum wf_chat_next print_settings(const wf_chat *c)
+static void print_settings(const wf_chat *c)
 {
     for (size_t g = 0; set_groups[g]; g++)
         for (size_t i = 0; i < set_groups[g]->n; i++)
             if (set_groups[g]->rows[i].arg) print_setting(c, &set_groups[g]->rows[i]);
     print_system(c);
-    return WF_CHAT_GO_ON;
-}
-
-static enum wf_chat_next set_one(wf_chat *c, const wf_opt *opt, const char *value)
-{
-    if (opt->arg && !*value) return print_setting(c, opt), WF_CHAT_GO_ON;
-    if (wf_opts_set(&set_command, opt->name, value, NULL, &c->o)) return WF_CHAT_FAILED;
-    c->p = wf_request_params(&c->o, c->m);
-    print_set(c);
-    return WF_CHAT_GO_ON;
 }
 
 /* /set temp 0.8, with the options of the command line and their names in other programs. */
@@ -251,10 +224,15 @@ static enum wf_chat_next do_set(wf_chat *c, const char *text)
     size_t len = strcspn(text, " \t=");
     const char *value = text + len + strspn(text + len, " \t=");
     wf_copy(name, WF_MIN(len + 1, sizeof name), text);
-    if (!*text) return print_settings(c);
+    if (!*text) return print_settings(c), WF_CHAT_GO_ON;
     if (!strcmp(name, "system")) return do_system(c, value);
     const wf_opt *opt = wf_opts_meant(&set_command, name);
-    return opt ? set_one(c, opt, value) : WF_CHAT_FAILED;
+    if (!opt) return WF_CHAT_FAILED;
+    if (opt->arg && !*value) return print_setting(c, opt), WF_CHAT_GO_ON;
+    if (wf_opts_set(&set_command, opt->name, value, NULL, &c->o)) return WF_CHAT_FAILED;
+    c->p = wf_request_params(&c->o, c->m);
+    print_set(c);
+    return WF_CHAT_GO_ON;
 }
 
 static enum wf_chat_next do_info(wf_chat *c, const char *text)
@@ -308,7 +286,7 @@ static enum wf_chat_next do_help(wf_chat *c, const char *text)
     return WF_CHAT_GO_ON;
 }
 
-static enum wf_chat_next unknown_command(const wf_chat *c, const char *name)
+static void unknown_command(const wf_chat *c, const char *name)
 {
     const char *names[2 * WF_LEN(rows)];
     char nearest[160], first[WF_LEN(rows)][16];
@@ -320,13 +298,6 @@ static enum wf_chat_next unknown_command(const wf_chat *c, const char *name)
     wf_nearest(nearest, sizeof nearest, "/", name, names, n);
     wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name,
             *nearest ? nearest : ";");
-    return WF_CHAT_FAILED;
-}
-
-static enum wf_chat_next takes_nothing(const wf_chat *c, const char *name, const char *text)
-{
-    wf_note(&c->o, "/%s takes no text; //%s %s sends it as a message", name, name, text);
-    return WF_CHAT_FAILED;
 }
 
 static const struct row *find_row(const char *name, size_t len)
@@ -351,9 +322,12 @@ enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
     for (size_t n = strlen(trimmed); n && strchr(" \t\n", trimmed[n - 1]);) trimmed[--n] = 0;
     const struct row *row = find_row(line, len);
     wf_copy(name, WF_MIN(len + 1, sizeof name), line);
-    enum wf_chat_next next = !row                     ? unknown_command(c, name)
-                             : *trimmed && !*row->arg ? takes_nothing(c, name, trimmed)
-                                                      : row->run(c, trimmed);
+    enum wf_chat_next next = WF_CHAT_FAILED;
+    if (!row) unknown_command(c, name);
+    else if (*trimmed && !*row->arg)
+        wf_note(&c->o, "/%s takes no text; //%s %s sends it as a message", name, name, trimmed);
+    else if (!*trimmed && !strcmp(row->arg, "FILE")) wf_note(&c->o, "/%s needs the name of a file", name);
+    else next = row->run(c, trimmed);
     free(trimmed);
     return next;
 }

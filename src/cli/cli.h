@@ -20,8 +20,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* ---- exit codes: `weft --help` and README list them -------------------------------------------
- */
+/* ---- exit codes: `weft --help` and README list them ------------------------------------------ */
 
 enum wf_exit {
     WF_EXIT_OK = 0,
@@ -33,8 +32,7 @@ enum wf_exit {
     WF_EXIT_INTERRUPTED = 130, /* 128 + SIGINT, as shells report it */
 };
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 typedef struct wf_list { /* comma-separated numbers */
     uint32_t *v;
@@ -214,8 +212,7 @@ bool wf_choice_has(const char *choices, const char *word, size_t len); /* is the
 /* Prints a message that points to --help; returns WF_EXIT_USAGE. */
 int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
 
-/* ---- foreign.c: what users of other programs type ---------------------------------------------
- */
+/* ---- foreign.c: what users of other programs type -------------------------------------------- */
 
 typedef struct wf_foreign {
     const char *ours;   /* the name of an option with the same meaning and values; NULL: */
@@ -233,8 +230,7 @@ const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign);
 /* As wf_nearest, among the options of all commands. */
 void wf_opts_nearest(const char *word, char *out, size_t cap);
 
-/* ---- sampling.c --------------------------------------------------------------------------------
- */
+/* ---- sampling.c ------------------------------------------------------------------------------ */
 
 /* What the model asks for, or weft's defaults, and the options over it. */
 struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m);
@@ -243,16 +239,14 @@ size_t wf_sampling_print(const struct weft_sampling *s, unsigned which, char *bu
 /* All that is not off, as one line: "greedy", "temp 0.6, top-k 20". */
 void wf_sampling_summary(const struct weft_sampling *s, char *buf, size_t cap);
 
-/* ---- settings.c: options set for all runs ------------------------------------------------------
- */
+/* ---- settings.c: options set for all runs ---------------------------------------------------- */
 
 /* Each returns 0, or an exit code after printing a message. */
 int wf_settings_read(void);
 int wf_settings_apply(const wf_command *c, wf_opts *o); /* to what the command line has not set */
 void wf_settings_free(void); /* values of wf_opts point into the settings */
 
-/* ---- rules.c: which settings go with what is typed ---------------------------------------------
- */
+/* ---- rules.c: which settings go with what is typed ------------------------------------------- */
 
 /* Does something typed or piped go against a setting of that name? */
 bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
@@ -260,47 +254,40 @@ bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
  * no more. */
 const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
 
-/* ---- list.c: the folder of models --------------------------------------------------------------
- */
+/* ---- list.c: the folder of models ------------------------------------------------------------ */
 
 void wf_models_folder(char *path, size_t cap); /* "": none */
 /* The path of a model in that folder, if the name is one and there is no such file here; else the name. Static storage.
  */
 const char *wf_find_model(const char *name);
 
-/* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code -------------------------
- */
+/* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code --------------------- */
 
 int wf_plan_cost(const wf_opts *o, const struct weft_model *m);
 int wf_timeline_check(const wf_opts *o); /* of the file's name and that it can be written, before work begins */
 int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_engine *e);
 
-/* ---- hint.c -----------------------------------------------------------------------------------
- */
+/* ---- hint.c ---------------------------------------------------------------------------------- */
 
 /* Writes what helps where the model cannot be opened; "" where the error says all. */
 void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap);
 
-/* ---- nearest.c --------------------------------------------------------------------------------
- */
+/* ---- nearest.c ------------------------------------------------------------------------------- */
 
 #define WF_NEAREST 3
 /* Writes "; did you mean --a or --b?" with the names, up to WF_NEAREST, that the word is close to; "" if there is none.
  */
 void wf_nearest(char *out, size_t cap, const char *dashes, const char *word, const char *const *names, size_t n);
 
-/* ---- tables.c ---------------------------------------------------------------------------------
- */
+/* ---- tables.c -------------------------------------------------------------------------------- */
 
 int wf_print_tables(void); /* returns an exit code */
 
-/* ---- main.c -----------------------------------------------------------------------------------
- */
+/* ---- main.c ---------------------------------------------------------------------------------- */
 
 extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
-/* ---- interrupt.c: signals that ask for an end --------------------------------------------------
- */
+/* ---- interrupt.c: signals that ask for an end ------------------------------------------------ */
 
 /* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
 void wf_catch_interrupt(void);
@@ -325,8 +312,7 @@ typedef struct wf_loading { /* of a model or an engine */
 void wf_loading_begin(const wf_opts *o, wf_loading *l, weft_stop_fn *ask);
 bool wf_loading_end(wf_loading *l); /* true: such a signal came, even if all is loaded */
 
-/* ---- common.c ---------------------------------------------------------------------------------
- */
+/* ---- common.c -------------------------------------------------------------------------------- */
 
 /* Prints this thread's last error; returns its exit code. */
 int wf_say_error(weft_status s);
@@ -383,6 +369,14 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
  * could be written. */
 int wf_end_output(int rc);
 _Noreturn void wf_exit_now(int rc); /* after that */
+/* The storage formats of a model's tensors, in the order in which they come. Returns their number. */
+#define WF_FORMATS 32
+typedef struct wf_storage {
+    const char *dtype;
+    size_t n; /* tensors */
+    uint64_t bytes;
+} wf_storage;
+size_t wf_formats(const struct weft_model *m, wf_storage f[WF_FORMATS]);
 /* The storage format of most weight bytes; what the file calls its mix of them, or else that format; and a label such
  * as "llama 1.1B Q4_K_M". */
 const char *wf_main_dtype(const struct weft_model *m);

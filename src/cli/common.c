@@ -17,8 +17,7 @@
 #define TEMPLATE_MAX ((size_t)4 << 20)
 #define DEFAULT_UTILIZATION 0.9f /* of the device's memory: the driver, kernels and a screen need some, too */
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int exit_code(weft_status s)
 {
@@ -90,8 +89,7 @@ const char *wf_commit(void)
     return WEFT_COMMIT;
 }
 
-/* ---- models, engines, devices -----------------------------------------------------------------
- */
+/* ---- models, engines, devices ---------------------------------------------------------------- */
 
 static weft_status open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
@@ -280,8 +278,7 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
                                    .n_shapes = n_shapes};
 }
 
-/* ---- the end of output --------------------------------------------------------------------------
- */
+/* ---- the end of output ----------------------------------------------------------------------- */
 
 /* A pipe that its reader closed (head) is not a failure, a full disk is. */
 int wf_end_output(int rc)
@@ -298,26 +295,31 @@ void wf_exit_now(int rc)
     _exit(wf_end_output(rc));
 }
 
-/* ---- names and sizes --------------------------------------------------------------------------
- */
+/* ---- names and sizes ------------------------------------------------------------------------- */
+
+size_t wf_formats(const struct weft_model *m, wf_storage f[WF_FORMATS])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < weft_model_info(m)->n_tensors; i++) {
+        struct weft_tensor_info t;
+        size_t k = 0;
+        weft_model_tensor(m, i, &t);
+        while (k < n && strcmp(f[k].dtype, t.dtype)) k++;
+        if (k == WF_FORMATS) continue;
+        if (k == n) f[n++] = (wf_storage){.dtype = t.dtype};
+        f[k].n++;
+        f[k].bytes += t.bytes;
+    }
+    return n;
+}
 
 const char *wf_main_dtype(const struct weft_model *m)
 {
-    const char *names[32];
-    uint64_t bytes[32] = {0}, most = 0;
-    size_t n = 0, n_tensors = weft_model_info(m)->n_tensors;
-    const char *best = "";
-    for (size_t i = 0; i < n_tensors; i++) {
-        struct weft_tensor_info t;
-        weft_model_tensor(m, i, &t);
-        size_t k = 0;
-        while (k < n && strcmp(names[k], t.dtype)) k++;
-        if (k == WF_LEN(names)) continue;
-        if (k == n) names[n++] = t.dtype;
-        bytes[k] += t.bytes;
-        if (bytes[k] > most) most = bytes[k], best = names[k];
-    }
-    return best;
+    wf_storage f[WF_FORMATS];
+    size_t n = wf_formats(m, f), best = 0;
+    for (size_t k = 1; k < n; k++)
+        if (f[k].bytes > f[best].bytes) best = k;
+    return n ? f[best].dtype : "";
 }
 
 const char *wf_weight_type(const struct weft_model *m)
@@ -335,8 +337,7 @@ void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
     else snprintf(buf, cap, "%s %s %s", i->arch, params, wf_weight_type(m));
 }
 
-/* ---- text in and out --------------------------------------------------------------------------
- */
+/* ---- text in and out ------------------------------------------------------------------------- */
 
 int wf_read_text(const wf_opts *o, char **text, size_t *len)
 {

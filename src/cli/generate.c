@@ -17,8 +17,7 @@
 #define STOP_NS 400000000ull  /* an interrupted request that takes longer to end is abandoned */
 #define LOOK_NS 200000000ull  /* how often to look how far a prompt is */
 
-/* ---- parameters -------------------------------------------------------------------------------
- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 uint64_t wf_new_seed(const wf_opts *o)
 {
@@ -39,8 +38,7 @@ struct weft_request_params wf_request_params(const wf_opts *o, const struct weft
     return p;
 }
 
-/* ---- Ctrl-C -----------------------------------------------------------------------------------
- */
+/* ---- Ctrl-C ---------------------------------------------------------------------------------- */
 
 /* Posted for each event and by the signal handler, which may run on any thread: sem_post is async-signal-safe. The
  * semaphore is never destroyed, so that a late post is harmless; leftover posts cause only a spurious wake-up. */
@@ -83,8 +81,7 @@ bool wf_generate_interrupted(void)
     return interrupts;
 }
 
-/* ---- before a request -------------------------------------------------------------------------
- */
+/* ---- before a request ------------------------------------------------------------------------ */
 
 static struct {
     const wf_opts *o;
@@ -137,8 +134,7 @@ weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engin
                    len, (unsigned long long)most, context);
 }
 
-/* ---- from the engine's thread to ours ---------------------------------------------------------
- */
+/* ---- from the engine's thread to ours -------------------------------------------------------- */
 
 struct pipe {
     pthread_mutex_t lock;
@@ -193,12 +189,6 @@ static void print_new(struct pipe *q, size_t *printed, wf_printer *printer)
     }
 }
 
-/* How far the prompt is, after a second. */
-static void show_prompt(wf_progress *bar, const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
-{
-    wf_progress_update(bar, "prompt", n_prompt ? (double)wf_prompt_done(e, before, n_prompt) / (double)n_prompt : 0);
-}
-
 /* Stops the text where it is, and says so at once: a step may still run. */
 static void stop_text(const wf_opts *o, struct pipe *q, size_t *printed, wf_generation *out)
 {
@@ -239,7 +229,8 @@ static bool pump_events(const wf_opts *o, const struct weft_engine *e, struct pi
         done = q->done;
         bool lost = q->text.failed || out->printer.answer.failed, silent = !q->text.len && !done && !interrupts;
         pthread_mutex_unlock(&q->lock);
-        if (silent && !o->quiet) show_prompt(&bar, e, &before, n_prompt);
+        if (silent && !o->quiet)
+            wf_progress_update(&bar, "prompt", (double)wf_prompt_done(e, &before, n_prompt) / (double)WF_MAX(n_prompt, 1u));
         else wf_progress_hide(&bar);
         print_new(q, &printed, &out->printer);
         if (!done && (interrupts || out->printer.closed || lost)) weft_cancel(r);
@@ -300,8 +291,7 @@ bool wf_generate_pending(void)
     return atomic_load(&n_abandoned) > 0;
 }
 
-/* ---- report -----------------------------------------------------------------------------------
- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static double token_rate(uint32_t n, uint64_t ns)
 {

@@ -11,26 +11,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char web_page[] = "it is a web page, most likely the answer to a download that failed: fetch it again",
+                  before_gguf[] = "it is of a format before GGUF: convert the original model anew, with `weft convert` or "
+                                  "llama.cpp's convert_hf_to_gguf.py";
 /* Kinds of files by how they begin. */
 static const struct {
     const char *magic, *text;
 } kinds[] = {
     {"version https://git-lfs",
      "it is a pointer of Git LFS, not the file itself: `git lfs pull` in its folder fetches that"},
-    {"<!doctype", "it is a web page, most likely the answer to a download that failed: fetch it again"},
-    {"<html", "it is a web page, most likely the answer to a download that failed: fetch it again"},
+    {"<!doctype", web_page},
+    {"<html", web_page},
     {"PK\3\4", "it is an archive, as PyTorch writes checkpoints: save the model as safetensors "
                "(save_pretrained(FOLDER)), then `weft run FOLDER`"},
     {"\x80\2",
      "it is a PyTorch checkpoint: save the model as safetensors (save_pretrained(FOLDER)), then `weft run FOLDER`"},
-    {"lmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's "
-             "convert_hf_to_gguf.py"},
-    {"fmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's "
-             "convert_hf_to_gguf.py"},
     {"GGUF\1", "it is of the first version of GGUF: convert the original model anew, with `weft convert` or "
                "llama.cpp's convert_hf_to_gguf.py, or `weft pull` a newer file"},
-    {"tjgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's "
-             "convert_hf_to_gguf.py"},
+    {"lmgg", before_gguf},
+    {"fmgg", before_gguf},
+    {"tjgg", before_gguf},
 };
 
 /* The folder that the path lies in. */

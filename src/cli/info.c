@@ -17,8 +17,7 @@ static void print_text(const char *title, const char *value)
     printf("%-16s %s\n", title, text);
 }
 
-/* ---- devices ----------------------------------------------------------------------------------
- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static int print_devices(void)
 {
@@ -45,8 +44,7 @@ static int print_devices(void)
     return 0;
 }
 
-/* ---- model ------------------------------------------------------------------------------------
- */
+/* ---- model ----------------------------------------------------------------------------------- */
 
 /* A template or a file that is not supported may have any of these; the others are known only of what is. */
 static void print_hyperparameters(const struct weft_model_info *i)
@@ -102,23 +100,8 @@ static void print_vocabulary(const struct weft_model *m)
 
 static void print_formats(const struct weft_model *m)
 {
-    struct {
-        const char *dtype;
-        size_t n;
-        uint64_t bytes;
-    } f[32] = {0};
-    size_t n_f = 0;
-    for (size_t i = 0; i < weft_model_info(m)->n_tensors; i++) {
-        struct weft_tensor_info t;
-        size_t k = 0;
-        weft_model_tensor(m, i, &t);
-        while (k < n_f && strcmp(f[k].dtype, t.dtype)) k++;
-        if (k == WF_LEN(f)) continue;
-        if (k == n_f) f[n_f++].dtype = t.dtype;
-        f[k].n++;
-        f[k].bytes += t.bytes;
-    }
-    for (size_t k = 0; k < n_f; k++) {
+    wf_storage f[WF_FORMATS];
+    for (size_t k = 0, n = wf_formats(m, f); k < n; k++) {
         char size[32];
         wf_human(f[k].bytes, true, size, sizeof size);
         printf("%s %-5s %zu tensors, %s\n", k ? "                " : "formats         ", f[k].dtype, f[k].n, size);
@@ -203,15 +186,6 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
         if (!own) on = b;
         print_fit(&list[i], &on, least + on.weights - b.weights, own);
     }
-}
-
-/* How engines with the default options would run steps on the device, and why. */
-static void print_plans(const wf_opts *o, const struct weft_model *m)
-{
-    char words[640], named[640];
-    if (weft_plan_source(m, &o->engine, words, sizeof words)) return;
-    wf_name_options(named, sizeof named, words);
-    print_text("steps", named);
 }
 
 static void print_uses(const char *title, uint64_t reused, uint64_t apart, const char *unit)
@@ -350,7 +324,14 @@ static int print_model(const wf_opts *o)
     else
         printf("tensors          %s\n",
                i->unsupported ? "not read: weft does not support them" : "none: the file contains only a vocabulary");
-    if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m), print_plans(o, m);
+    if (i->n_tensors && !i->unsupported) {
+        char words[640], named[640];
+        print_memory(o, m);
+        print_budget(o, m);
+        /* How engines with the default options would run steps on the device, and why. */
+        if (!weft_plan_source(m, &o->engine, words, sizeof words))
+            wf_name_options(named, sizeof named, words), print_text("steps", named);
+    }
     if (i->n_tensors && !i->unsupported && of_device(o)) rc = print_use(o, m);
     if (i->n_tensors && o->verbose) print_tensors(m, i->n_tensors);
     if (o->verbose) print_meta(m, i->n_meta);

@@ -19,13 +19,6 @@ static void print_row(void *user, const struct weft_kernel *k)
            k->needs);
 }
 
-static int print_list(const wf_opts *o)
-{
-    bool headed = false;
-    weft_status s = weft_kernels(o->engine.device, o->engine.tier, print_row, &headed);
-    return s ? wf_say_error(s) : 0;
-}
-
 /* user: the shape until the first row, whose title it is; then NULL. */
 static void print_candidate(void *user, const struct weft_candidate *k)
 {
@@ -63,7 +56,10 @@ static int cmd_kernels(const wf_opts *o)
     if (o->n_args && o->shapes.n) return wf_usage(&wf_cmd_kernels, "--shape and a name conflict: use one of them");
     if (o->dtypes && !o->shapes.n) return wf_usage(&wf_cmd_kernels, "--type needs --shape");
     if (o->shapes.n) return print_candidates(o);
-    return o->n_args ? print_source(o->engine.device, o->args[0]) : print_list(o);
+    if (o->n_args) return print_source(o->engine.device, o->args[0]);
+    bool headed = false;
+    weft_status s = weft_kernels(o->engine.device, o->engine.tier, print_row, &headed);
+    return s ? wf_say_error(s) : 0;
 }
 
 static const wf_opt shape_rows[] = {

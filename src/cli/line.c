@@ -108,8 +108,7 @@ static void bracketed_paste(const wf_line *l, const char *on_or_off)
     if (brackets_pastes()) fprintf(l->screen, "\x1b[?2004%s", on_or_off);
 }
 
-/* ---- end and stop by a signal -----------------------------------------------------------------
- */
+/* ---- end and stop by a signal ---------------------------------------------------------------- */
 
 /* Ctrl-Z, a terminal that is closed, or somebody else stops or ends the program while a line is edited: the terminal is
  * left as it was found. */
@@ -213,8 +212,7 @@ static void catch_end(const wf_line *l)
     wf_catch_end(on_end);
 }
 
-/* ---- history between sessions -----------------------------------------------------------------
- */
+/* ---- history between sessions ---------------------------------------------------------------- */
 
 /* The path of the file; false: it is not to be kept. */
 static bool history_path(char *path, size_t cap)
@@ -300,8 +298,7 @@ static void remember_line(wf_line *l, const char *line)
     fclose(f);
 }
 
-/* ---- keys -------------------------------------------------------------------------------------
- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 /* Until there is a key. After a stop the prompt and the line are drawn anew, by this thread, between two keys. */
 static void wait_for_key(EditLine *el)
@@ -421,12 +418,6 @@ static const char *edit_line(wf_line *l)
     return n > 0 ? line : NULL;
 }
 
-/* A slash that was pasted to the beginning is doubled, as somebody types one that begins no command. */
-static bool needs_slash(const wf_line *l, size_t len, const char *line)
-{
-    return !len && *l->pasted == '/' && !strncmp(line, l->pasted, strlen(l->pasted));
-}
-
 /* Lines that end with a backslash, which is left out, go on in the next one. */
 static const char *read_edited(wf_line *l)
 {
@@ -440,7 +431,8 @@ static const char *read_edited(wf_line *l)
         if (l->dropped) len = 0;
         if (n && line[n - 1] == '\n') n--;
         if (!wf_grow(&l->text, len + n + 2, &l->cap, 1)) return NULL;
-        if (needs_slash(l, len, line)) l->text[len++] = '/';
+        /* A slash that was pasted to the beginning is doubled, as somebody types one that begins no command. */
+        if (!len && *l->pasted == '/' && !strncmp(line, l->pasted, strlen(l->pasted))) l->text[len++] = '/';
         memcpy(l->text + len, line, n);
         l->text[len += n] = 0;
         l->continued = n && line[n - 1] == '\\';
@@ -452,29 +444,19 @@ static const char *read_edited(wf_line *l)
     return l->text;
 }
 
-/* Makes room for a character at n and a NUL after it. */
-static bool has_room(wf_line *l, size_t n)
-{
-    return n < MOST && wf_grow(&l->text, n + 1, &l->cap, 1);
-}
-
 /* Reads and drops the rest of a line that is too long, so that it cannot fill the memory. */
 static const char *read_plain(wf_line *l)
 {
     for (int c = 0; c != EOF;) {
         size_t n = 0;
-        bool fits = has_room(l, 0);
+        bool fits = wf_grow(&l->text, 1, &l->cap, 1);
         while ((c = getc_unlocked(stdin)) != EOF && c != '\n')
-            if (fits && (fits = has_room(l, n))) l->text[n++] = (char)c;
-        l->lost |= !fits;
-        bool text = !fits || !memchr(l->text, 0, n);
+            if (fits && (fits = n < MOST && wf_grow(&l->text, n + 1, &l->cap, 1))) l->text[n++] = (char)c;
+        bool text = fits && !memchr(l->text, 0, n);
         l->lost |= !text;
-        if (!fits)
-            wf_log(WEFT_LOG_ERROR, "ignored a line of more than %zu bytes", n);
-        else if (!text)
-            wf_log(WEFT_LOG_ERROR, "ignored a line that has a zero byte: messages of a chat are text");
-        else if (n || c != EOF)
-            return l->text[n] = 0, l->text;
+        if (!fits) wf_log(WEFT_LOG_ERROR, "ignored a line of more than %zu bytes", n);
+        else if (!text) wf_log(WEFT_LOG_ERROR, "ignored a line that has a zero byte: messages of a chat are text");
+        else if (n || c != EOF) return l->text[n] = 0, l->text;
     }
     return NULL;
 }

@@ -37,21 +37,14 @@ const char *wf_find_model(const char *name)
     return name;
 }
 
-/* ---- what is there ----------------------------------------------------------------------------
- */
-
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && !strcmp(name + n - m, end);
-}
+/* ---- what is there --------------------------------------------------------------------------- */
 
 /* Another program's .part files have no record beside them. */
 static bool is_unfinished(const char *folder, const char *name, struct stat *st)
 {
     char path[2 * PATH_MAX];
     size_t n = strlen(name), m = sizeof unfinished - 1;
-    if (*name == '.' || !ends_with(name, unfinished) ||
+    if (*name == '.' || !wf_ends_in(name, unfinished) ||
         snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX || stat(path, st))
         return false;
     snprintf(path, sizeof path, "%s/%.*s.pull", folder, (int)(n - m), name);
@@ -63,13 +56,13 @@ static bool is_model(const char *folder, const char *name, struct stat *st)
 {
     char path[PATH_MAX];
     const char *part = strstr(name, "-of-");
-    if (*name == '.' || ends_with(name, unfinished) ||
+    if (*name == '.' || wf_ends_in(name, unfinished) ||
         snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path || stat(path, st))
         return false;
     if (S_ISDIR(st->st_mode))
         return strlen(path) + sizeof "/config.json" < sizeof path && !access(strcat(path, "/config.json"), F_OK);
     bool later = part && part - name > 6 && strncmp(part - 6, "-00001", 6);
-    return S_ISREG(st->st_mode) && ends_with(name, suffix) && !later;
+    return S_ISREG(st->st_mode) && wf_ends_in(name, suffix) && !later;
 }
 
 /* Bytes of the files that make it up: all of a folder, or all parts of the same name. */
@@ -79,7 +72,7 @@ static uint64_t size_of(const char *folder, const char *name, const struct stat 
     const char *part = strstr(name, "-00001-of-");
     bool whole = S_ISDIR(st->st_mode);
     uint64_t sum = 0;
-    if (!whole && (!part || ends_with(name, unfinished))) return (uint64_t)st->st_size;
+    if (!whole && (!part || wf_ends_in(name, unfinished))) return (uint64_t)st->st_size;
     snprintf(path, sizeof path, "%s%s%s", folder, whole ? "/" : "", whole ? name : "");
     wf_copy(first, part ? WF_MIN((size_t)(part - name) + 1, sizeof first) : 1, name);
     DIR *d = opendir(path);
@@ -109,7 +102,7 @@ static void print_row(const char *folder, const char *name, const struct stat *s
 {
     char size[32], day[32] = "", shown[512], stem[NAME_MAX + 1], origin[2048];
     struct tm tm;
-    bool part = ends_with(name, unfinished), file = S_ISREG(st->st_mode);
+    bool part = wf_ends_in(name, unfinished), file = S_ISREG(st->st_mode);
     wf_copy(stem, strlen(name) + 1 - (part ? sizeof unfinished - 1 : file ? sizeof suffix - 1 : 0), name);
     origin_of(folder, name, origin, sizeof origin);
     wf_show(shown, sizeof shown, stem);
@@ -122,12 +115,6 @@ static void print_row(const char *folder, const char *name, const struct stat *s
            size, day, *origin ? "  " : "", origin);
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) || S_ISDIR(st.st_mode);
-}
-
 static int cmd_list(const wf_opts *o)
 {
     char folder[PATH_MAX];
@@ -135,7 +122,7 @@ static int cmd_list(const wf_opts *o)
     struct stat st;
     size_t shown = 0;
     wf_models_folder(folder, sizeof folder);
-    if (!is_folder(folder))
+    if (!stat(folder, &st) && !S_ISDIR(st.st_mode))
         return wf_say_error(wf_fail(WEFT_ERR_ARG,
                                     "%s is no folder: WEFT_MODELS names the folder of models; "
                                     "`weft info FILE` describes one model",

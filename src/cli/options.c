@@ -33,8 +33,7 @@ static const char *mark_of(const wf_opt *opt)
     return *opt->name == 'W' ? "$" : "--";
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Parses all of text as an integer; false if it is malformed or out of range. */
 static bool read_whole(const char *text, bool negative, long long *out, unsigned long long *uout)
@@ -78,30 +77,6 @@ static bool cut_word(const char **p, char *word, size_t cap)
     return len < cap;
 }
 
-static int bad_list(const wf_command *c, const wf_opt *opt, const char *text)
-{
-    return wf_usage(c, "%s%s: expected a number from %.10g to %.10g, or several with commas between, got '%s'",
-                    mark_of(opt), opt->name, opt->min, opt->max, text);
-}
-
-static int set_list(const wf_command *c, const wf_opt *opt, const char *text, wf_list *list)
-{
-    size_t cap = 0;
-    free(list->v);
-    *list = (wf_list){0};
-    for (const char *p = text;; p++) {
-        char word[32];
-        long long unused;
-        unsigned long long v;
-        if (!cut_word(&p, word, sizeof word) || !read_whole(word, false, &unused, &v) ||
-            v < opt->min || v > opt->max)
-            return bad_list(c, opt, text);
-        if (!wf_grow(&list->v, list->n, &cap, sizeof *list->v)) return wf_say_error(WEFT_ERR_NOMEM);
-        list->v[list->n++] = (uint32_t)v;
-        if (!*p) return 0;
-    }
-}
-
 static bool read_real(const char *text, double *out)
 {
     char *end;
@@ -109,28 +84,34 @@ static bool read_real(const char *text, double *out)
     return end != text && !*end && !isnan(*out);
 }
 
-static int set_reals(const wf_command *c, const wf_opt *opt, const char *text, wf_reals *list)
+/* Numbers with commas between: whole ones, or all. */
+static int set_list(const wf_command *c, const wf_opt *opt, const char *text, void *at)
 {
-    size_t cap = 0;
-    free(list->v);
-    *list = (wf_reals){0};
-    for (const char *p = text;; p++) {
+    wf_list *whole = at;
+    wf_reals *reals = at;
+    bool is_whole = opt->kind == WF_OPT_LIST;
+    size_t cap = 0, n = 0;
+    free(is_whole ? (void *)whole->v : reals->v);
+    if (is_whole) *whole = (wf_list){0};
+    else *reals = (wf_reals){0};
+    for (const char *p = text;; p++, n++) {
         char word[32];
-        double v;
-        if (!cut_word(&p, word, sizeof word) || !read_real(word, &v) || v < opt->min ||
-            v > opt->max)
-            return bad_list(c, opt, text);
-        if (!wf_grow(&list->v, list->n, &cap, sizeof *list->v)) return wf_say_error(WEFT_ERR_NOMEM);
-        list->v[list->n++] = v;
+        long long unused;
+        unsigned long long u = 0;
+        double v = 0;
+        bool read = cut_word(&p, word, sizeof word) &&
+                    (is_whole ? read_whole(word, false, &unused, &u) : read_real(word, &v));
+        if (is_whole) v = (double)u;
+        if (!read || v < opt->min || v > opt->max)
+            return wf_usage(c, "%s%s: expected a number from %.10g to %.10g, or several with commas between, got '%s'",
+                            mark_of(opt), opt->name, opt->min, opt->max, text);
+        bool room = is_whole ? wf_grow(&whole->v, n, &cap, sizeof *whole->v)
+                             : wf_grow(&reals->v, n, &cap, sizeof *reals->v);
+        if (!room) return wf_say_error(WEFT_ERR_NOMEM);
+        if (is_whole) whole->v[whole->n++] = (uint32_t)u;
+        else reals->v[reals->n++] = v;
         if (!*p) return 0;
     }
-}
-
-static int add_word(const char *text, wf_words *words)
-{
-    if (!wf_grow(&words->v, words->n, &words->cap, sizeof *words->v)) return wf_say_error(WEFT_ERR_NOMEM);
-    words->v[words->n++] = text;
-    return 0;
 }
 
 bool wf_choice_has(const char *choices, const char *word, size_t len)
@@ -175,23 +156,11 @@ static int set_number(const wf_command *c, const wf_opt *opt, const char *text, 
     return 0;
 }
 
-static int set_real(const wf_command *c, const wf_opt *opt, const char *text, float *at)
-{
-    double v;
-    if (!read_real(text, &v) || !isfinite(v) || v < opt->min || v > opt->max) return bad_value(c, opt, text);
-    *at = (float)v;
-    return 0;
-}
-
-/* Numbers that weft may choose itself have 0 for that. */
-static bool is_auto(const wf_opt *opt, const char *text)
-{
-    return opt->kind == WF_OPT_U32 && wf_choice_has(opt->arg, "auto", 4) && !strcmp(text, "auto");
-}
-
 static int set_value(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
 {
     void *at = (char *)o + opt->at;
+    wf_words *words = at;
+    double v;
     switch (opt->kind) {
     case WF_OPT_FLAG:
         *(bool *)at = true;
@@ -214,15 +183,20 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
             return wf_usage(c, "%s%s: expected a size such as 512M or 4G, got '%s'", mark_of(opt), opt->name, text);
         return 0;
     case WF_OPT_REAL:
-        return set_real(c, opt, text, at);
-    case WF_OPT_REALS:
-        return set_reals(c, opt, text, at);
+        if (!read_real(text, &v) || !isfinite(v) || v < opt->min || v > opt->max) return bad_value(c, opt, text);
+        *(float *)at = (float)v;
+        return 0;
     case WF_OPT_WORDS:
-        return add_word(text, at);
+        if (!wf_grow(&words->v, words->n, &words->cap, sizeof *words->v)) return wf_say_error(WEFT_ERR_NOMEM);
+        words->v[words->n++] = text;
+        return 0;
     case WF_OPT_LIST:
+    case WF_OPT_REALS:
         return set_list(c, opt, text, at);
     default:
-        if (is_auto(opt, text)) return *(uint32_t *)at = 0;
+        /* Numbers that weft may choose itself have 0 for that. */
+        if (opt->kind == WF_OPT_U32 && wf_choice_has(opt->arg, "auto", 4) && !strcmp(text, "auto"))
+            return *(uint32_t *)at = 0;
         return set_number(c, opt, text, at);
     }
 }
@@ -249,8 +223,7 @@ void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap)
     }
 }
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static const wf_opt *find_option(const wf_command *c, char letter, const char *name, size_t len)
 {
@@ -507,25 +480,6 @@ void wf_opts_nearest(const char *word, char *out, size_t cap)
     wf_nearest(out, cap, "", word, names, n);
 }
 
-/* As wf_nearest, among the second words of commands whose first one is the command's name. */
-static void nearest_second(const wf_command *c, const char *word, char *out, size_t cap)
-{
-    const char *names[16];
-    size_t n = 0, len = strlen(c->name);
-    for (size_t i = 0; wf_commands[i] && n < WF_LEN(names); i++)
-        if (!strncmp(wf_commands[i]->name, c->name, len) && wf_commands[i]->name[len] == ' ')
-            names[n++] = wf_commands[i]->name + len + 1;
-    wf_nearest(out, cap, "", word, names, n);
-}
-
-static int unexpected_word(const wf_command *c, const wf_opts *o)
-{
-    char nearest[160];
-    nearest_second(c, o->args[0], nearest, sizeof nearest);
-    return wf_usage(c, "unexpected argument '%s'%s", o->args[0],
-                    o->prompt ? ": a text of several words needs quotes" : nearest);
-}
-
 /* Positional arguments set the options that they stand for. */
 static int place_words(const wf_command *c, wf_opts *o)
 {
@@ -539,7 +493,17 @@ static int place_words(const wf_command *c, wf_opts *o)
     o->words_set = n > 0;
     o->args += n;
     o->n_args -= n;
-    return !o->n_args || c->takes_args ? 0 : unexpected_word(c, o);
+    if (!o->n_args || c->takes_args) return 0;
+    /* Perhaps the second word of a command whose first one is this one's name. */
+    const char *names[16];
+    char nearest[160];
+    size_t n_names = 0, len = strlen(c->name);
+    for (size_t i = 0; wf_commands[i] && n_names < WF_LEN(names); i++)
+        if (!strncmp(wf_commands[i]->name, c->name, len) && wf_commands[i]->name[len] == ' ')
+            names[n_names++] = wf_commands[i]->name + len + 1;
+    wf_nearest(nearest, sizeof nearest, "", o->args[0], names, n_names);
+    return wf_usage(c, "unexpected argument '%s'%s", o->args[0],
+                    o->prompt ? ": a text of several words needs quotes" : nearest);
 }
 
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
@@ -577,8 +541,7 @@ void wf_opts_free(wf_opts *o)
     free(o->api_keys.v);
 }
 
-/* ---- help -------------------------------------------------------------------------------------
- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 void wf_print_wrapped(FILE *out, const char *text, int indent)
 {

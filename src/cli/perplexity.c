@@ -167,8 +167,7 @@ static int measure_text(const wf_opts *o, const struct weft_model *m)
     return rc;
 }
 
-/* ---- logits of given tokens --------------------------------------------------------------------
- */
+/* ---- logits of given tokens ------------------------------------------------------------------ */
 
 typedef struct logit_rows {
     FILE *out;
@@ -249,8 +248,7 @@ static int write_logits(const wf_opts *o, const struct weft_model *m)
     return rc;
 }
 
-/* ---- command -----------------------------------------------------------------------------------
- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static int cmd_perplexity(const wf_opts *o)
 {

@@ -33,8 +33,7 @@ static const struct {
     const char *variable, *name;
 } variables[] = {{"WEFT_MODEL", "model"}, {"WEFT_DEVICE", "device"}, {"WEFT_API_KEY", "api-key"}};
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* "FILE:LINE" or "$VARIABLE", fit for a terminal. */
 static void setting_origin(const char *name, unsigned line, char *shown, size_t cap)
@@ -77,8 +76,7 @@ static int unknown_setting(const char *name, unsigned line, const wf_foreign *fo
                        *nearest ? nearest : "; `weft help COMMAND` lists those of a command");
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* As the command line would understand the name, with one dash if not with two. *foreign: as in wf_opts_meaning. */
 static const wf_opt *option_of(const char *name, const wf_foreign **foreign)
@@ -108,18 +106,14 @@ static size_t place_of(const wf_opt *opt)
     return i;
 }
 
-static bool is_path(const wf_opt *opt)
-{
-    return opt->arg && (strstr(opt->arg, "FILE") || strstr(opt->arg, "FOLDER"));
-}
-
 /* ~/ is the user's folder, as in shells. *own: the path; NULL: the value is none, or begins otherwise. */
 static int expand_home(const wf_opt *opt, const char *value, unsigned line, char **own)
 {
     const char *home = getenv("HOME");
     char path[PATH_MAX];
     *own = NULL;
-    if (!is_path(opt) || strncmp(value, "~/", 2)) return 0;
+    bool path_wanted = opt->arg && (strstr(opt->arg, "FILE") || strstr(opt->arg, "FOLDER"));
+    if (!path_wanted || strncmp(value, "~/", 2)) return 0;
     if (!home || *home != '/')
         return bad_setting(opt->name, line, "%s: there is no HOME to take for ~: write the whole path", opt->name);
     if (snprintf(path, sizeof path, "%s%s", home, value + 1) >= (int)sizeof path)
@@ -242,14 +236,6 @@ static bool find_file(void)
     return *settings.path;
 }
 
-/* A line of the file, which its end, a zero byte, is not part of; left: bytes up to the end of the file. */
-static int check_line(const char *line, size_t left, const char *next, unsigned number)
-{
-    size_t len = strlen(line);
-    if (!next && len < left) return bad_setting("", number, "there is a zero byte: the file has to be text in UTF-8");
-    return len > LINE_MOST ? bad_setting("", number, "the line is longer than %zu bytes", LINE_MOST) : 0;
-}
-
 static int read_lines(char *text, size_t len)
 {
     static const char mark[] = "\xEF\xBB\xBF"; /* some editors put it in front */
@@ -258,23 +244,23 @@ static int read_lines(char *text, size_t len)
     for (unsigned number = 1; line && !rc; line = next, number++) {
         next = strchr(line, '\n');
         if (next) *next++ = 0;
-        rc = check_line(line, (size_t)(text + len - line), next, number);
-        if (!rc) rc = add_line(line, number);
+        size_t n = strlen(line);
+        if (!next && n < (size_t)(text + len - line))
+            return bad_setting("", number, "there is a zero byte: the file has to be text in UTF-8");
+        if (n > LINE_MOST) return bad_setting("", number, "the line is longer than %zu bytes", LINE_MOST);
+        rc = add_line(line, number);
     }
     return rc;
 }
 
-static int read_file(void)
-{
-    size_t len;
-    if (!find_file() || (access(settings.path, F_OK) && !getenv("WEFT_CONFIG"))) return 0;
-    weft_status s = wf_read_file(settings.path, FILE_MAX, &settings.text, &len);
-    return s ? wf_say_error(s) : read_lines(settings.text, len);
-}
-
 int wf_settings_read(void)
 {
-    int rc = read_file();
+    int rc = 0;
+    size_t len;
+    if (find_file() && (!access(settings.path, F_OK) || getenv("WEFT_CONFIG"))) {
+        weft_status s = wf_read_file(settings.path, FILE_MAX, &settings.text, &len);
+        rc = s ? wf_say_error(s) : read_lines(settings.text, len);
+    }
     for (size_t i = 0; i < WF_LEN(variables) && !rc; i++) {
         const char *value = getenv(variables[i].variable);
         if (value && *value) rc = add_setting(variables[i].name, value, 0);
@@ -290,8 +276,7 @@ void wf_settings_free(void)
     settings.n = 0;
 }
 
-/* ---- use --------------------------------------------------------------------------------------
- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 /* Commands that do something else without -m do not get the model, and what the command line says goes before. */
 static bool setting_applies(const wf_command *c, const wf_opts *o, const struct setting *s)
@@ -351,8 +336,7 @@ int wf_settings_apply(const wf_command *c, wf_opts *o)
     return 0;
 }
 
-/* ---- config -----------------------------------------------------------------------------------
- */
+/* ---- config ---------------------------------------------------------------------------------- */
 
 static void print_path(const char *title, const char *path)
 {

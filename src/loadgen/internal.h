@@ -39,8 +39,7 @@ weft_status wf_target_refused(const wf_target *t, const char *url, long status, 
 /* Counts the tokens of a text with the server's /tokenize; 0: unavailable. user: wf_target. */
 uint32_t wf_target_count(void *user, const char *text);
 
-/* ---- prompt.c: request bodies -------------------------------------------------------------------------
- */
+/* ---- prompt.c: request bodies ---------------------------------------------------------------- */
 
 /* Makes the n requests that the parameters describe. */
 weft_status wf_prompts_make(wf_target *t, size_t n, wf_request_specs *out);
@@ -49,8 +48,7 @@ char *wf_prompt_body(const wf_target *t, const wf_request_spec *spec, uint64_t i
 #define WF_PROMPT_WORDS 98
 extern const char *const wf_prompt_words[WF_PROMPT_WORDS]; /* common English words */
 
-/* ---- transaction.c: one request and its response ----------------------------------------------
- */
+/* ---- transaction.c: one request and its response --------------------------------------------- */
 
 typedef struct wf_transaction {
     const wf_request_spec *spec;
@@ -76,8 +74,7 @@ void wf_transaction_fail(wf_transaction *x, const char *fmt, ...) WF_PRINTF(2, 3
 size_t wf_transaction_read(char *bytes, size_t size, size_t n, void *user); /* CURLOPT_WRITEFUNCTION */
 void wf_transaction_end(wf_transaction *x, CURLcode result, long status);
 
-/* ---- runner.c: all requests ----------------------------------------------------------------------
- */
+/* ---- runner.c: all requests ------------------------------------------------------------------ */
 
 typedef struct wf_load_run {
     wf_transaction *x;    /* n */
@@ -91,8 +88,7 @@ weft_status wf_load_run_init(wf_load_run *r, const wf_target *t, const wf_reques
 weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_concurrency);
 void wf_load_run_free(wf_load_run *r);
 
-/* ---- report.c, result_json.c -------------------------------------------------------------------
- */
+/* ---- report.c, result_json.c ----------------------------------------------------------------- */
 
 void wf_report_print(const wf_client_params *p, const wf_load_stats *s);
 /* Prints the distinct failure reasons to stderr. */

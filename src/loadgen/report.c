@@ -40,18 +40,13 @@ static void metric(const wf_client_params *p, const wf_series *s, const wf_metri
     }
 }
 
-static bool has_limit(const wf_client_params *p)
-{
-    for (int m = 0; m < WF_N_METRICS; m++)
-        if (p->limit_ms[m] > 0) return true;
-    return false;
-}
-
 static void print_rates(const wf_client_params *p, const wf_load_stats *s)
 {
     double t = s->seconds > 0 ? s->seconds : 1e-9;
+    bool limits = false;
+    for (int m = 0; m < WF_N_METRICS; m++) limits |= p->limit_ms[m] > 0;
     real("Request throughput (req/s):", (double)s->completed / t);
-    if (has_limit(p)) real("Request goodput (req/s):", (double)s->good / t);
+    if (limits) real("Request goodput (req/s):", (double)s->good / t);
     real("Output token throughput (tok/s):", (double)s->n_out / t);
     real("Peak output token throughput (tok/s):", s->peak_out);
     real("Peak concurrent requests:", (double)s->peak_requests);

@@ -91,14 +91,6 @@ static double now_s(const drive *d)
     return (double)(wf_now_ns() - d->start_ns) * 1e-9;
 }
 
-static void begin_due(drive *d)
-{
-    for (int k = 0;
-         k < BURST && d->next < d->r->n && d->active < d->most && d->r->at[d->next] <= now_s(d);
-         k++)
-        begin(d, &d->r->x[d->next++]);
-}
-
 /* ---- running ------------------------------------------------------------------------------ */
 
 static void end_finished(drive *d)
@@ -120,26 +112,21 @@ static int patience(const drive *d)
     return ms > LOOK_MS ? LOOK_MS : ms > 0 ? (int)ms : 0;
 }
 
-static void show(drive *d)
-{
-    if (d->t->p->quiet) return;
-    wf_progress_note(&d->bar, "%zu of %zu requests, %zu running", d->r->n_ended, d->r->n,
-                     d->active);
-    wf_progress_update(&d->bar, "bench serve", (double)d->r->n_ended / (double)d->r->n);
-}
-
 static weft_status go(drive *d)
 {
     int running;
     while (d->r->n_ended < d->r->n && !(d->t->p->stop && d->t->p->stop())) {
-        begin_due(d);
+        for (int k = 0; k < BURST && d->next < d->r->n && d->active < d->most && d->r->at[d->next] <= now_s(d); k++)
+            begin(d, &d->r->x[d->next++]);
         CURLMcode rc = curl_multi_perform(d->multi, &running);
         end_finished(d);
         if (d->refused) return wf_target_refused(d->t, d->t->url, d->status, d->refused->error);
         if (!rc && d->r->n_ended < d->r->n)
             rc = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
         if (rc) return wf_fail(WEFT_ERR_INTERNAL, "libcurl: %s", curl_multi_strerror(rc));
-        show(d);
+        if (d->t->p->quiet) continue;
+        wf_progress_note(&d->bar, "%zu of %zu requests, %zu running", d->r->n_ended, d->r->n, d->active);
+        wf_progress_update(&d->bar, "bench serve", (double)d->r->n_ended / (double)d->r->n);
     }
     return WEFT_OK;
 }
@@ -156,15 +143,6 @@ static void drop_rest(drive *d)
     }
 }
 
-/* Each connection takes a file descriptor, and the soft limit is often 1024. */
-static void allow_files(void)
-{
-    struct rlimit l;
-    if (getrlimit(RLIMIT_NOFILE, &l)) return;
-    l.rlim_cur = l.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &l);
-}
-
 weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_concurrency)
 {
     drive d = {.t = t,
@@ -172,7 +150,9 @@ weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_c
                .multi = curl_multi_init(),
                .most = max_concurrency ? max_concurrency : SIZE_MAX};
     if (!d.multi) return wf_fail(WEFT_ERR_NOMEM, "out of memory for connections");
-    allow_files();
+    /* Each connection takes a file descriptor, and the soft limit is often 1024. */
+    struct rlimit files;
+    if (!getrlimit(RLIMIT_NOFILE, &files)) files.rlim_cur = files.rlim_max, setrlimit(RLIMIT_NOFILE, &files);
     curl_multi_setopt(d.multi, CURLMOPT_MAXCONNECTS, (long)WF_MIN(d.most, WF_MIN(r->n, 65536u)));
     d.start_ns = wf_now_ns();
     weft_status s = go(&d);

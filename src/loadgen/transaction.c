@@ -62,14 +62,6 @@ static void take_choice(wf_transaction *x, const wf_json *choice, uint64_t now)
     if (x->keep_text) wf_text_add(&x->text, text, strlen(text));
 }
 
-static void take_usage(wf_transaction *x, const wf_json *usage)
-{
-    const wf_json *in = wf_json_get(usage, "prompt_tokens"),
-           *out = wf_json_get(usage, "completion_tokens");
-    if (wf_json_is(in, WF_JSON_INT)) x->prompt_tokens = wf_json_int(in);
-    if (wf_json_is(out, WF_JSON_INT)) x->completion_tokens = wf_json_int(out);
-}
-
 static bool take_object(wf_transaction *x, const wf_json *event, uint64_t now)
 {
     const wf_json *error = wf_json_get(event, "error"), *choices = wf_json_get(event, "choices");
@@ -79,7 +71,10 @@ static bool take_object(wf_transaction *x, const wf_json *event, uint64_t now)
         return false;
     }
     if (wf_json_count(choices)) take_choice(x, wf_json_at(choices, 0), now);
-    take_usage(x, wf_json_get(event, "usage"));
+    const wf_json *usage = wf_json_get(event, "usage"), *in = wf_json_get(usage, "prompt_tokens"),
+                  *out = wf_json_get(usage, "completion_tokens");
+    if (wf_json_is(in, WF_JSON_INT)) x->prompt_tokens = wf_json_int(in);
+    if (wf_json_is(out, WF_JSON_INT)) x->completion_tokens = wf_json_int(out);
     return true;
 }
 
@@ -99,20 +94,15 @@ static bool on_event(void *user, const char *data, size_t len)
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-static void keep_head(wf_transaction *x, const char *bytes, size_t n)
-{
-    n = WF_MIN(n, sizeof x->head - 1 - x->n_head);
-    memcpy(x->head + x->n_head, bytes, n);
-    x->n_head += n;
-}
-
 size_t wf_transaction_read(char *bytes, size_t size, size_t n, void *user)
 {
     wf_transaction *x = user;
     long status = 0;
     n *= size;
     curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (!x->sse.n_events) keep_head(x, bytes, n);
+    size_t head = x->sse.n_events ? 0 : WF_MIN(n, sizeof x->head - 1 - x->n_head);
+    memcpy(x->head + x->n_head, bytes, head);
+    x->n_head += head;
     if (status != 200) return n;
     if (wf_sse_add(&x->sse, bytes, n, on_event, x)) return n;
     if (!x->error)
@@ -136,22 +126,18 @@ static void fail_status(wf_transaction *x, long status)
     wf_json_free(body);
 }
 
-/* Returns libcurl's message, except for timeouts: those contain a time that differs for every request. */
-static const char *transfer_error(const wf_transaction *x, CURLcode rc)
-{
-    if (rc == CURLE_OPERATION_TIMEDOUT) return "the response was not complete in time (--request-timeout)";
-    if (rc == CURLE_COULDNT_CONNECT || !x->curl_error[0]) return curl_easy_strerror(rc);
-    return x->curl_error;
-}
-
 static void check_whole(wf_transaction *x, CURLcode rc, long status)
 {
     if (x->error) return;
     bool whole = x->done || (x->finished && !rc);
+    const char *why = x->curl_error;
+    if (rc == CURLE_COULDNT_CONNECT || !*why) why = curl_easy_strerror(rc);
+    /* libcurl's message has a time that differs for every request. */
+    if (rc == CURLE_OPERATION_TIMEDOUT) why = "the response was not complete in time (--request-timeout)";
     if (status && status != 200)
         fail_status(x, status);
     else if (!whole && rc)
-        wf_transaction_fail(x, "%s", transfer_error(x, rc));
+        wf_transaction_fail(x, "%s", why);
     else if (!x->sse.n_events)
         wf_transaction_fail(x, "the response is not an event stream: %.100s",
                          x->n_head ? x->head : "(empty)");

@@ -179,23 +179,11 @@ static weft_status count_sum(fetch *t)
 
 /* ---- a reply ------------------------------------------------------------------------------------- */
 
-static bool is_sha256(const char *text)
-{
-    return strlen(text) == 64 && strspn(text, "0123456789abcdefABCDEF") == 64;
-}
-
-/* The length that this reply gives the whole file; false: it gives none. */
-static bool said_total(const fetch *t, uint64_t *total)
-{
-    bool part = t->r.status == 206;
-    *total = part ? t->r.range_total : (uint64_t)t->r.length;
-    return part ? t->r.has_range : t->r.length >= 0;
-}
-
 static weft_status take_total(fetch *t)
 {
-    uint64_t total;
-    if (!said_total(t, &total)) return WEFT_OK;
+    bool part = t->r.status == 206;
+    uint64_t total = part ? t->r.range_total : (uint64_t)t->r.length;
+    if (part ? !t->r.has_range : t->r.length < 0) return WEFT_OK; /* it says none */
     if (t->known && total != t->total)
         return wf_fail(WEFT_ERR_IO, "%s: the server sends %llu bytes, where it should have %llu: refused", t->f->name,
                        (unsigned long long)total, (unsigned long long)t->total);
@@ -208,7 +196,7 @@ static weft_status take_total(fetch *t)
 static bool is_rest(const fetch *t)
 {
     bool same = !*t->etag || !*t->r.etag || !strcmp(t->etag, t->r.etag);
-    bool linked = !is_sha256(t->r.linked_etag) || !*t->sum || !strcasecmp(t->sum, t->r.linked_etag);
+    bool linked = !wf_is_sum(t->r.linked_etag, 64) || !*t->sum || !strcasecmp(t->sum, t->r.linked_etag);
     return t->r.status == 206 && t->r.has_range && t->r.range_from == t->have && same && linked;
 }
 
@@ -224,7 +212,7 @@ static weft_status on_begin(void *user)
     if (odd)
         return t->r.again = true,
                wf_fail(WEFT_ERR_IO, "%s: the server answers with other bytes than asked for", t->f->name);
-    if (!*t->sum && is_sha256(t->r.linked_etag)) wf_copy(t->sum, sizeof t->sum, t->r.linked_etag);
+    if (!*t->sum && wf_is_sum(t->r.linked_etag, 64)) wf_copy(t->sum, sizeof t->sum, t->r.linked_etag);
     wf_copy(t->etag, sizeof t->etag, t->r.etag);
     WF_TRY(take_total(t));
     WF_TRY(count_sum(t));
@@ -356,21 +344,6 @@ static weft_status give_name(fetch *t)
     return WEFT_OK;
 }
 
-static weft_status finish_file(fetch *t)
-{
-    WF_TRY(check_sum(t));
-    WF_TRY(check_magic(t));
-    return give_name(t);
-}
-
-static weft_status say_stopped(const fetch *t)
-{
-    char have[32];
-    wf_human(t->have, true, have, sizeof have);
-    return wf_fail(WEFT_ERR_CANCELLED, "stopped: %s of %s are there, and the same command goes on from there", have,
-                   t->f->name);
-}
-
 static weft_status set_paths(fetch *t)
 {
     int n = snprintf(t->path, sizeof t->path, "%s/%s", t->folder, t->f->name);
@@ -394,8 +367,14 @@ static weft_status run_fetch(fetch *t)
     weft_status s = take_up(t);
     if (!s) say_begin(t);
     if (!s) s = fetch_all(t);
-    if (!s) s = finish_file(t);
-    if (s == WEFT_ERR_CANCELLED) s = say_stopped(t);
+    if (!s) s = check_sum(t);
+    if (!s) s = check_magic(t);
+    if (!s) s = give_name(t);
+    if (s == WEFT_ERR_CANCELLED) {
+        char have[32];
+        wf_human(t->have, true, have, sizeof have);
+        s = wf_fail(s, "stopped: %s of %s are there, and the same command goes on from there", have, t->f->name);
+    }
     if (s && !t->have) discard_part(t); /* nothing to go on from */
     wf_sum_end(t->state, NULL);
     wf_progress_end(&t->bar);

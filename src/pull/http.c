@@ -151,42 +151,29 @@ static const char *value_of(const char *line, const char *name)
     return !strncasecmp(line, name, n) && line[n] == ':' ? line + n + 1 + strspn(line + n + 1, " \t") : NULL;
 }
 
-static void unquote_text(char *text)
-{
-    size_t n = strlen(text);
-    if (n > 1 && *text == '"' && text[n - 1] == '"') memmove(text, text + 1, n - 2), text[n - 2] = 0;
-}
-
-/* bytes 5-9/10, or bytes * /10 where nothing could be sent. */
-static void read_range(wf_reply *r, const char *v)
-{
-    unsigned long long from = 0, to, total;
-    if (sscanf(v, "bytes %llu-%llu/%llu", &from, &to, &total) == 3 || sscanf(v, "bytes */%llu", &total) == 1)
-        r->range_from = from, r->range_total = total, r->has_range = true;
-}
-
-static void read_link(wf_reply *r, const char *v)
-{
-    const char *end = strchr(v, '>');
-    if (*v == '<' && end && strstr(end, "rel=\"next\"") && (size_t)(end - v) < sizeof r->next)
-        wf_copy(r->next, (size_t)(end - v), v + 1);
-}
-
 static size_t on_header(char *bytes, size_t size, size_t n, void *user)
 {
     wf_reply *r = ((hop *)user)->r;
     char line[4096];
-    const char *v;
+    const char *v, *end;
+    unsigned long long from = 0, to, total;
     n *= size;
     wf_copy(line, WF_MIN(n + 1, sizeof line), bytes); /* libcurl ends them with a NUL, but does not promise it */
     line[strcspn(line, "\r\n")] = 0;
     if (!strncmp(line, "HTTP/", 5)) r->etag[0] = r->next[0] = 0, r->has_range = false;
     if ((v = value_of(line, "ETag"))) wf_copy(r->etag, sizeof r->etag, v);
-    if ((v = value_of(line, "X-Linked-ETag")))
-        wf_copy(r->linked_etag, sizeof r->linked_etag, v), unquote_text(r->linked_etag);
+    if ((v = value_of(line, "X-Linked-ETag"))) { /* without its quotes */
+        wf_copy(r->linked_etag, sizeof r->linked_etag, v + (*v == '"'));
+        r->linked_etag[strcspn(r->linked_etag, "\"")] = 0;
+    }
     if ((v = value_of(line, "X-Error-Code"))) wf_copy(r->code, sizeof r->code, v);
-    if ((v = value_of(line, "Content-Range"))) read_range(r, v);
-    if ((v = value_of(line, "Link"))) read_link(r, v);
+    /* bytes 5-9/10, or bytes * /10 where nothing could be sent. */
+    if ((v = value_of(line, "Content-Range")) &&
+        (sscanf(v, "bytes %llu-%llu/%llu", &from, &to, &total) == 3 || sscanf(v, "bytes */%llu", &total) == 1))
+        r->range_from = from, r->range_total = total, r->has_range = true;
+    if ((v = value_of(line, "Link")) && *v == '<' && (end = strchr(v, '>')) && strstr(end, "rel=\"next\"") &&
+        (size_t)(end - v) < sizeof r->next)
+        wf_copy(r->next, (size_t)(end - v), v + 1);
     return n;
 }
 

@@ -59,18 +59,14 @@ bool wf_part_of(const char *stem, size_t len, unsigned *part, unsigned *count, s
     return *part && *part <= *count && *count <= MAX_PARTS;
 }
 
-/* Files of GGUF that are no model: towers for pictures, and statistics for quantising. */
-static bool is_beside(const char *name)
-{
-    return strcasestr(name, "mmproj") || strcasestr(name, "imatrix");
-}
-
 static void look_at_name(entry *e)
 {
     const char *slash = strrchr(e->path, '/');
     e->name = slash ? slash + 1 : e->path;
     size_t n = strlen(e->name), base;
-    if (n < 6 || strcasecmp(e->name + n - 5, ".gguf") || is_beside(e->name)) return;
+    /* Files of GGUF that are no model: towers for pictures, and statistics for quantising. */
+    bool beside = strcasestr(e->name, "mmproj") || strcasestr(e->name, "imatrix");
+    if (n < 6 || strcasecmp(e->name + n - 5, ".gguf") || beside) return;
     e->stem = n - 5;
     if (wf_part_of(e->name, e->stem, &e->part, &e->count, &base)) e->stem = base;
 }
@@ -111,7 +107,7 @@ static bool add_entry(listing *l, const wf_json *o)
     if (!e.path || size < 0 || !type || strcmp(type, "file")) return true; /* folders */
     size_t want = e.git ? 40 : 64;
     e.size = (uint64_t)size;
-    e.sum = oid && strlen(oid) == want && strspn(oid, "0123456789abcdefABCDEF") == want ? oid : "";
+    e.sum = oid && wf_is_sum(oid, want) ? oid : "";
     look_at_name(&e);
     if (!wf_grow(&l->v, l->n, &l->cap, sizeof *l->v)) return false;
     l->v[l->n++] = e;

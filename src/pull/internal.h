@@ -113,6 +113,7 @@ weft_status wf_need_space(const char *folder, uint64_t bytes);
 
 /* ---- sum.c -------------------------------------------------------------------------------------- */
 
+bool wf_is_sum(const char *text, size_t digits); /* so many hex digits? */
 typedef struct wf_sum wf_sum;
 wf_sum *wf_sum_new(bool git, uint64_t size); /* NULL: no memory */
 void wf_sum_add(wf_sum *s, const void *bytes, size_t n);

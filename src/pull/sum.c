@@ -4,6 +4,12 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+bool wf_is_sum(const char *text, size_t digits)
+{
+    return strlen(text) == digits && strspn(text, "0123456789abcdefABCDEF") == digits;
+}
 
 struct wf_sum {
     EVP_MD_CTX *md;

@@ -399,13 +399,6 @@ static weft_status check_rotated(reader *r)
                : wf_fail(WEFT_ERR_FORMAT, "'partial_rotary_factor' is %g, want more than 0 and at most 1", r->rotated);
 }
 
-static weft_status check_rest(reader *r)
-{
-    WF_TRY(check_quantisation(r));
-    WF_TRY(check_activation(r));
-    return check_rotated(r);
-}
-
 /* ---- architecture ---------------------------------------------------------------------------------------- */
 
 static weft_status find_arch(reader *r)
@@ -455,7 +448,9 @@ static weft_status check_biases(const reader *r)
 static weft_status read_config(reader *r, bool *tied)
 {
     WF_TRY(find_arch(r));
-    WF_TRY(check_rest(r));
+    WF_TRY(check_quantisation(r)); /* of the text part, too */
+    WF_TRY(check_activation(r));
+    WF_TRY(check_rotated(r));
     WF_TRY(wf_folder_str(r->g, "general.architecture", r->arch->name));
     WF_TRY(check_biases(r));
     WF_TRY(copy_numbers(r));

@@ -226,8 +226,8 @@ static bool is_known(const char *name, bool chat)
     return is_listed(others, name) || is_listed(chat ? of_chat : of_text, name) || find_unread(name, chat);
 }
 
-/* Is it new, and is there room to remember it? */
-static bool remember(wf_server *s, const char *name)
+/* Says it once, as long as there is room to remember it. */
+static void log_once(wf_server *s, const char *name)
 {
     bool fresh = true;
     pthread_mutex_lock(&s->lock);
@@ -235,18 +235,7 @@ static bool remember(wf_server *s, const char *name)
     fresh &= s->n_unknown < WF_LEN(s->unknown);
     if (fresh) wf_copy(s->unknown[s->n_unknown++], sizeof s->unknown[0], name);
     pthread_mutex_unlock(&s->lock);
-    return fresh;
-}
-
-static void log_once(wf_server *s, const char *name)
-{
-    if (remember(s, name)) wf_log(WEFT_LOG_WARN, "requests have the unknown field '%.47s', which is ignored", name);
-}
-
-/* What a stream may say of itself; include_obfuscation pads chunks, which is for secrecy and changes no text. */
-static bool is_stream_option(const char *name)
-{
-    return is_listed("include_usage continuous_usage_stats include_obfuscation", name);
+    if (fresh) wf_log(WEFT_LOG_WARN, "requests have the unknown field '%.47s', which is ignored", name);
 }
 
 void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat)
@@ -255,7 +244,8 @@ void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat)
     char path[80];
     WF_JSON_EACH_MEMBER(m, body)
         if (!is_known(m->name.text, chat)) log_once(s, m->name.text);
+    /* The last of these pads chunks, which is for secrecy and changes no text. */
     WF_JSON_EACH_MEMBER(m, options)
-        if (!is_stream_option(m->name.text))
+        if (!is_listed("include_usage continuous_usage_stats include_obfuscation", m->name.text))
             snprintf(path, sizeof path, "stream_options.%s", m->name.text), log_once(s, path);
 }

@@ -194,22 +194,19 @@ static bool is_aborted(void *job)
     return aborted;
 }
 
-/* Whether it came to an end, good or bad; false: it was given up in the middle. */
-static bool read_fields(wf_job *j, const wf_json *body)
-{
-    wf_stop_by(is_aborted, j);
-    bool good = j->route->read(j, body);
-    wf_stop_by(NULL, NULL);
-    return good || !is_aborted(j);
-}
-
 void wf_job_read(wf_job *j)
 {
     wf_work *w = &j->server->work;
     size_t len = j->body.len;
     bool wanted = !is_aborted(j);
     wf_json *body = wanted ? wf_body_parse(j->body.data, len, &j->refusal) : NULL;
-    bool ended = !body || is_aborted(j) || read_fields(j, body);
+    bool ended = !body || is_aborted(j); /* well or badly; false: it is given up in the middle */
+    if (!ended) {
+        wf_stop_by(is_aborted, j);
+        ended = j->route->read(j, body);
+        wf_stop_by(NULL, NULL);
+        ended = ended || !is_aborted(j);
+    }
     wf_json_free(body);
     free(j->body.data);
     j->body = (wf_text){0};
@@ -255,15 +252,6 @@ static void unlist_job(wf_job *j)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Call it with server.lock held. */
-static unsigned count_places(const wf_server *s, uint64_t client)
-{
-    unsigned n = 0;
-    for (wf_job *j = s->jobs; j; j = j->next)
-        if (j->client == client) n += atomic_load(&j->places);
-    return n;
-}
-
 /* Reserves n places of those that may run or wait: one client has as many as the options say, all together twice that.
  */
 static bool reserve_places(wf_job *j, size_t n)
@@ -271,7 +259,9 @@ static bool reserve_places(wf_job *j, size_t n)
     wf_server *s = j->server;
     size_t places = 2 * ((size_t)s->max_running + s->p.max_queue);
     pthread_mutex_lock(&s->lock);
-    unsigned used = atomic_load(&s->in_flight), own = count_places(s, j->client);
+    unsigned used = atomic_load(&s->in_flight), own = 0;
+    for (wf_job *other = s->jobs; other; other = other->next)
+        if (other->client == j->client) own += atomic_load(&other->places);
     bool fits = wf_places_allow(places, used, own, n);
     if (fits) atomic_fetch_add(&s->in_flight, (unsigned)n), atomic_fetch_add(&j->places, (unsigned)n);
     pthread_mutex_unlock(&s->lock);

@@ -37,14 +37,6 @@ wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
     return NULL;
 }
 
-/* As vLLM does, unless the server was started for it. */
-static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error *r)
-{
-    if (!p->priority || s->p.allow_priority) return true;
-    return wf_refuse(r, 400, "priority",
-                     "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
-}
-
 /* ---- lists ----------------------------------------------------------------------------------------------- */
 
 static bool read_stop(const wf_json *body, wf_params *p, wf_http_error *r)
@@ -213,13 +205,6 @@ static bool read_kwargs(const wf_json *body, wf_text *kwargs, wf_http_error *r)
     return !kwargs->failed || wf_refuse(r, 500, "", "out of memory");
 }
 
-static bool render(const wf_server *s, const struct weft_chat_params *chat, wf_prompt *out, wf_http_error *r)
-{
-    weft_status e = weft_chat_tokenize(s->model, chat, &out->ids, &out->n);
-    if (e == WEFT_ERR_UNSUPPORTED) return wf_refuse_unsupported(r, "messages", "%s", wf_last_error());
-    return !e || wf_refuse(r, 400, "messages", "%s", wf_last_error());
-}
-
 /* How the answer is read. */
 static void read_style(const wf_server *s, wf_params *p)
 {
@@ -251,7 +236,9 @@ static bool read_chat(const wf_server *s, const wf_json *body, wf_params *p, wf_
                                     .messages_json = messages.data,
                                     .tools_json = tools.data,
                                     .kwargs_json = kwargs.data};
-    if (ok) ok = render(s, &chat, &p->prompts[0], r);
+    weft_status e = ok ? weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n) : WEFT_OK;
+    if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse_unsupported(r, "messages", "%s", wf_last_error());
+    else if (e) ok = wf_refuse(r, 400, "messages", "%s", wf_last_error());
     if (ok) read_style(s, p);
     free(messages.data);
     free(tools.data);
@@ -343,8 +330,11 @@ bool wf_params_read(wf_job *j, const wf_json *body)
     const wf_json *ids = wf_field(body, "stop_token_ids");
     p->chat = j->route->chat;
     wf_fields_unknown(j->server, body, p->chat);
-    return check_model(s, body, r) && wf_fields_read(s, body, p, r) && check_priority(s, p, r) &&
-           read_stream_options(body, p, r) && check_format(body, r) && read_stop(body, p, r) &&
+    if (!check_model(s, body, r) || !wf_fields_read(s, body, p, r)) return false;
+    if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
+        return wf_refuse(r, 400, "priority",
+                         "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
+    return read_stream_options(body, p, r) && check_format(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids ||
             read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&

@@ -48,12 +48,6 @@ static bool check_origin(wf_job *j, const char *origin, const char *host)
     return wf_refuse(&j->refusal, 403, "", "pages of %.100s may not use this server; see --allow-origin", origin);
 }
 
-static bool check_key(wf_job *j, const char *authorization)
-{
-    if (!j->server->n_keys || (j->route && j->route->open) || wf_key_find(j->server, authorization)) return true;
-    return wf_refuse(&j->refusal, 401, "", "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
-}
-
 /* A reason of the HTTP server: "STATUS reason". */
 static bool refuse_bad(wf_job *j, const char *bad)
 {
@@ -69,7 +63,8 @@ static bool check_head(wf_job *j, const wf_httpd_request *r)
     j->route = wf_route_find(j->path, j->method, &none);
     if (!check_host(j, host) || !check_origin(j, wf_httpd_field(r, "Origin", NULL), host)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
-    if (!check_key(j, wf_httpd_field(r, "Authorization", NULL))) return false;
+    if (s->n_keys && !(j->route && j->route->open) && !wf_key_find(s, wf_httpd_field(r, "Authorization", NULL)))
+        return wf_refuse(&j->refusal, 401, "", "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
     if (r->length > s->limits.max_body)
         return wf_refuse(&j->refusal, 413, "", "the body has %llu bytes, at most %llu are possible",
                          (unsigned long long)r->length, (unsigned long long)s->limits.max_body);
@@ -203,14 +198,6 @@ static void send_generated(wf_job *j)
     else if (news) send_whole(j, made_of);
 }
 
-static void start_generation(wf_job *j)
-{
-    j->running = true;
-    wf_job_watch(j);
-    if (wf_job_submit(j)) send_generated(j);
-    else send_refusal(j, &j->refusal);
-}
-
 /* ---- from the head to the end ---------------------------------------------------------------------------- */
 
 /* A connection without a valid key counts as one that asks for nothing, also where none is needed. */
@@ -270,7 +257,12 @@ static void respond_to_body(wf_job *j)
     else if (!strcmp(j->method, "OPTIONS")) send_reply(j, 204, NULL, &(wf_httpd_reply){0});
     else if (route->stream) send_reply(j, 200, "application/json", &(wf_httpd_reply){.fill = route->stream});
     else if (route->answer) send_answer(j);
-    else start_generation(j);
+    else {
+        j->running = true;
+        wf_job_watch(j);
+        if (wf_job_submit(j)) send_generated(j);
+        else send_refusal(j, &j->refusal);
+    }
 }
 
 static void request_whole(wf_httpd_request *r)

@@ -16,14 +16,9 @@ static size_t most_tokens(const wf_server *s)
     return WF_MAX(MAX_TOKENS, s->context);
 }
 
-static size_t most_bytes(const wf_server *s)
-{
-    return most_tokens(s) * 2;
-}
-
 static bool check_bytes(wf_job *j, const char *name, size_t len)
 {
-    size_t most = most_bytes(j->server);
+    size_t most = most_tokens(j->server) * 2;
     return len <= most ||
            wf_refuse(&j->refusal, 400, name, "the text has %zu bytes, at most %zu are possible", len, most);
 }
@@ -148,13 +143,6 @@ static bool read_ids(wf_job *j, const wf_json *v, int32_t *ids)
     return true;
 }
 
-/* The whole response: it is not longer than the texts that are possible. */
-static bool write_text(wf_job *j, const char *text, size_t len)
-{
-    wf_json_print(&j->out, "{'content':%.*s,'prompt':%.*s}", (int)len, text, (int)len, text);
-    return !j->out.failed || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
-}
-
 bool wf_detokenize_read(wf_job *j, const wf_json *body)
 {
     const wf_json *v = wf_json_get(body, "tokens");
@@ -169,7 +157,10 @@ bool wf_detokenize_read(wf_job *j, const wf_json *body)
     if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
         ok = wf_refuse(&j->refusal, 400, "tokens", "%s", wf_last_error());
     free(ids);
-    ok = ok && check_bytes(j, "tokens", len) && write_text(j, text, len);
+    ok = ok && check_bytes(j, "tokens", len);
+    /* The whole response: it is not longer than the texts that are possible. */
+    if (ok) wf_json_print(&j->out, "{'content':%.*s,'prompt':%.*s}", (int)len, text, (int)len, text);
+    if (ok && j->out.failed) ok = wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
     weft_free(text);
     return ok;
 }

@@ -81,18 +81,14 @@ static wf_job *next_body(wf_work *w, size_t most)
     return j;
 }
 
-static void work_on(wf_job *j)
-{
-    if (j->read) wf_reply_write(j);
-    else wf_job_read(j);
-    wf_job_worked(j);
-}
-
 static void *work_thread(void *arg)
 {
     wf_work_thread *t = arg;
     if (t->most > WF_SMALL_BODY) setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread */
-    for (wf_job *j; (j = next_body(t->work, t->most));) work_on(j);
+    for (wf_job *j; (j = next_body(t->work, t->most)); wf_job_worked(j)) {
+        if (j->read) wf_reply_write(j);
+        else wf_job_read(j);
+    }
     return NULL;
 }
 

@@ -21,16 +21,12 @@ static bool is_loopback(const struct sockaddr *a)
     return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
 }
 
-/* "::": all addresses of the machine, those of IPv4, too. */
-static bool is_any(const struct sockaddr *a)
-{
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
-}
-
 /* A socket bound to this address, not listening yet; NO_SOCKET with errno on error. */
 static int take_address(const struct addrinfo *a)
 {
-    const int on = 1, only_v6 = !is_any(a->ai_addr);
+    /* "::" is all addresses of the machine, those of IPv4, too. */
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a->ai_addr;
+    const int on = 1, only_v6 = a->ai_family == AF_INET6 && !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return NO_SOCKET;
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);

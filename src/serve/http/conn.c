@@ -328,14 +328,6 @@ static void complete_request(wf_conn *c)
     c->http->p.calls.whole(&c->request);
 }
 
-static void refuse_request(wf_conn *c)
-{
-    if (!c->open) begin_request(c, c->frame.bad);
-    c->request.bad = c->frame.bad;
-    c->last = true;
-    if (c->state == WF_CONN_READS && !c->dropped) complete_request(c);
-}
-
 /* Takes bytes until the end of a request, or all. */
 static void take_bytes(wf_conn *c, wf_slice *from)
 {
@@ -346,7 +338,12 @@ static void take_bytes(wf_conn *c, wf_slice *from)
         if (news == WF_FRAME_HEAD) begin_request(c, NULL);
         else if (news == WF_FRAME_PART) c->http->p.calls.body(&c->request, part.p, part.n);
         else if (news == WF_FRAME_WHOLE) complete_request(c);
-        else if (news == WF_FRAME_BAD) refuse_request(c);
+        else if (news == WF_FRAME_BAD) {
+            if (!c->open) begin_request(c, c->frame.bad);
+            c->request.bad = c->frame.bad;
+            c->last = true;
+            if (c->state == WF_CONN_READS && !c->dropped) complete_request(c);
+        }
         c->dropped |= news == WF_FRAME_LACK;
     }
 }
@@ -419,20 +416,15 @@ void wf_conn_awake(wf_conn *c)
     settle_conn(c, 0);
 }
 
-/* Has it had its time for a request? Who has not shown that he may ask has little. */
-static bool is_late(const wf_conn *c, uint64_t now)
-{
-    const wf_httpd_params *p = &c->http->p;
-    uint64_t seconds = p->read_timeout_s;
-    if (!c->asked && !c->known) seconds = WF_MIN(seconds, p->header_timeout_s);
-    return c->state == WF_CONN_READS && !c->lingers && now > c->since_ns + seconds * 1000000000ull;
-}
-
 void wf_conn_check(wf_conn *c, uint64_t now)
 {
+    const wf_httpd_params *p = &c->http->p;
+    uint64_t seconds = p->read_timeout_s; /* for a request; who has not shown that he may ask has little */
+    if (!c->asked && !c->known) seconds = WF_MIN(seconds, p->header_timeout_s);
     bool stalled = c->send_by && now > c->send_by;
+    bool late = c->state == WF_CONN_READS && !c->lingers && now > c->since_ns + seconds * 1000000000ull;
     if (stalled && c->blocked && count_unsent(c) < c->unsent) await_client(c);
-    else if (stalled || is_late(c, now)) wf_conn_drop(c);
+    else if (stalled || late) wf_conn_drop(c);
     if (c->dead || !c->deadline_ns || now <= c->deadline_ns) return;
     c->deadline_ns = 0;
     c->http->p.calls.late(&c->request);

@@ -26,15 +26,6 @@ static const char *count_field(wf_frame *f)
     return f->n_fields++ < WF_FRAME_MAX_FIELDS ? NULL : "431 there are more than 100 headers";
 }
 
-/* An empty line before a request does not count (RFC 9112, 2.2). */
-static const char *read_request(wf_frame *f)
-{
-    f->n_bytes += f->line.len + 2;
-    if (!f->line.len) return NULL;
-    f->state = WF_FRAME_FIELD;
-    return wf_head_request(f, f->line.data, f->line.len);
-}
-
 static const char *read_field(wf_frame *f)
 {
     const char *bad = f->line.len ? count_field(f) : wf_head_end(f);
@@ -61,19 +52,15 @@ static const char *read_size(wf_frame *f)
     return NULL;
 }
 
-static const char *read_trailer(wf_frame *f)
-{
-    const char *bad = f->line.len ? count_field(f) : NULL;
-    if (!bad && f->line.len) return wf_head_trailer(f->line.data, f->line.len);
-    if (!bad) f->state = WF_FRAME_DONE;
-    return bad;
-}
-
 static const char *read_line(wf_frame *f)
 {
+    const char *bad;
     switch (f->state) {
-    case WF_FRAME_REQUEST:
-        return read_request(f);
+    case WF_FRAME_REQUEST: /* an empty line before it does not count (RFC 9112, 2.2) */
+        f->n_bytes += f->line.len + 2;
+        if (!f->line.len) return NULL;
+        f->state = WF_FRAME_FIELD;
+        return wf_head_request(f, f->line.data, f->line.len);
     case WF_FRAME_FIELD:
         return read_field(f);
     case WF_FRAME_SIZE:
@@ -81,8 +68,10 @@ static const char *read_line(wf_frame *f)
     case WF_FRAME_CHUNK_END: /* the line is empty: a longer one is refused before it ends */
         f->state = WF_FRAME_SIZE;
         return NULL;
-    default:
-        return read_trailer(f);
+    default: /* trailers */
+        if (!f->line.len) return f->state = WF_FRAME_DONE, NULL;
+        bad = count_field(f);
+        return bad ? bad : wf_head_trailer(f->line.data, f->line.len);
     }
 }
 
