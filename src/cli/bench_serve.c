@@ -33,8 +33,7 @@ static int read_limits(const wf_opts *o, const char *text, double limit_ms[WF_N_
         double ms = m >= 0 && p[name] ? strtod(p + name + 1, &end) : 0;
         bool named = m == WF_TTFT || m == WF_TPOT || m == WF_E2EL;
         if (!named || !end || end != p + len || !(ms > 0) || !isfinite(ms))
-            return wf_usage(o->command, "--goodput: expected ttft:MS, tpot:MS or e2el:MS, got '%s'",
-                            text);
+            return wf_usage(o->command, "--goodput: expected ttft:MS, tpot:MS or e2el:MS, got '%s'", text);
         limit_ms[m] = ms;
         p += len;
         if (!*p) return 0;
@@ -46,8 +45,7 @@ static int read_limits(const wf_opts *o, const char *text, double limit_ms[WF_N_
 static int read_goodput(const wf_opts *o, wf_client_params *p)
 {
     int rc = 0;
-    for (size_t i = 0; i < o->load.goodput.n && !rc; i++)
-        rc = read_limits(o, o->load.goodput.v[i], p->limit_ms);
+    for (size_t i = 0; i < o->load.goodput.n && !rc; i++) rc = read_limits(o, o->load.goodput.v[i], p->limit_ms);
     for (size_t i = 0; i < o->n_args && !rc; i++)
         rc = o->load.goodput.n ? read_limits(o, o->args[i], p->limit_ms)
                                : wf_usage(o->command, "unexpected argument '%s'", o->args[i]);
@@ -61,8 +59,7 @@ static int read_metrics(const wf_opts *o, wf_client_params *p)
         size_t len = strcspn(at, ",");
         int m = wf_metric_find(at, len);
         if (m < 0)
-            return wf_usage(o->command,
-                            "--percentile-metrics: expected some of ttft,tpot,itl,e2el,norm, got '%s'",
+            return wf_usage(o->command, "--percentile-metrics: expected some of ttft,tpot,itl,e2el,norm, got '%s'",
                             text);
         p->shown[m] = true;
         at += len;
@@ -80,23 +77,19 @@ static int read_rate(const wf_opts *o, wf_client_params *p)
 
 static int read_dataset(const wf_opts *o, wf_client_params *p)
 {
-    const char *name = o->load.dataset ? o->load.dataset : "random",
-               *form = o->load.prompts ? o->load.prompts : "auto";
+    const char *name = o->load.dataset ? o->load.dataset : "random", *form = o->load.prompts ? o->load.prompts : "auto";
     p->dataset = !strcmp(name, "random")     ? WF_DATASET_RANDOM
                  : !strcmp(name, "sharegpt") ? WF_DATASET_SHAREGPT
                                              : WF_DATASET_CUSTOM;
-    p->prompts = !strcmp(form, "auto")  ? WF_PROMPTS_AUTO
-                 : !strcmp(form, "ids") ? WF_PROMPTS_IDS
-                                        : WF_PROMPTS_WORDS;
+    p->prompts = !strcmp(form, "auto") ? WF_PROMPTS_AUTO : !strcmp(form, "ids") ? WF_PROMPTS_IDS : WF_PROMPTS_WORDS;
     if (p->dataset == WF_DATASET_CUSTOM && !wf_opts_has(o, "sharegpt-output-len")) p->text_out = 0;
     if (p->prompts == WF_PROMPTS_IDS && p->chat)
         return wf_usage(o->command, "WEFT_RANDOM_PROMPTS=ids: chat completions do not accept token ids; use "
                                     "words, or --backend openai");
     if ((p->dataset == WF_DATASET_RANDOM) == (p->dataset_path != NULL))
         return wf_usage(o->command,
-                        p->dataset_path
-                            ? "--dataset-path needs --dataset-name sharegpt or custom"
-                            : "--dataset-name %s needs --dataset-path",
+                        p->dataset_path ? "--dataset-path needs --dataset-name sharegpt or custom"
+                                        : "--dataset-name %s needs --dataset-path",
                         name);
     return 0;
 }
@@ -125,8 +118,7 @@ static int read_key(const wf_opts *o, char **key)
         weft_status s = wf_read_file(path, KEY_BYTES, key, &len);
         if (s) return wf_say_error(s);
         (*key)[strcspn(*key, "\r\n")] = 0;
-        return **key ? 0
-                     : wf_usage(o->command, "--api-key-file: the first line of %s is empty", path);
+        return **key ? 0 : wf_usage(o->command, "--api-key-file: the first line of %s is empty", path);
     }
     if (!env || !*env) return 0;
     *key = wf_strdup(env);
@@ -182,23 +174,19 @@ static int cmd_bench_serve(const wf_opts *o)
 /* ---- options ------------------------------------------------------------------------------ */
 
 static const wf_opt server_rows[] = {
-    {0, "base-url", "URL", "URL of the server, such as https://host/path", WF_OPT_TEXT,
-     AT(client.base_url)},
+    {0, "base-url", "URL", "URL of the server, such as https://host/path", WF_OPT_TEXT, AT(client.base_url)},
     {0, "host", "HOST", "host of the server (default 127.0.0.1)", WF_OPT_TEXT, AT(load.host)},
     {0, "port", "PORT", "port of the server (default 8080)", WF_OPT_U32, AT(load.port), 1, 65535},
     {0, "backend", "openai|openai-chat|vllm",
      "openai and vllm use completions, openai-chat chat completions "
      "(default openai)",
      WF_OPT_CHOICE, AT(client.backend)},
-    {0, "endpoint", "PATH", "request path (default /v1/completions or /v1/chat/completions)",
-     WF_OPT_TEXT, AT(client.endpoint)},
-    {'m', "model", "NAME", "model name (default: the first in /v1/models)",
-     WF_OPT_TEXT, AT(client.model)},
-    {0, "api-key-file", "FILE",
-     "file whose first line is the API key (default: $OPENAI_API_KEY)", WF_OPT_TEXT,
+    {0, "endpoint", "PATH", "request path (default /v1/completions or /v1/chat/completions)", WF_OPT_TEXT,
+     AT(client.endpoint)},
+    {'m', "model", "NAME", "model name (default: the first in /v1/models)", WF_OPT_TEXT, AT(client.model)},
+    {0, "api-key-file", "FILE", "file whose first line is the API key (default: $OPENAI_API_KEY)", WF_OPT_TEXT,
      AT(load.api_key_file)},
-    {0, "header", "'NAME: VALUE'", "additional request header; repeatable", WF_OPT_WORDS,
-     AT(load.headers)},
+    {0, "header", "'NAME: VALUE'", "additional request header; repeatable", WF_OPT_WORDS, AT(load.headers)},
     {0, "insecure", NULL, "do not verify certificates", WF_OPT_FLAG, AT(client.insecure)},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)",
      WF_OPT_U32, AT(client.timeout_s), 1, 1e6},
@@ -233,20 +221,18 @@ static const wf_opt data_rows[] = {
 static const WF_GROUP(data_group, "Requests", data_rows);
 
 static const wf_opt pace_rows[] = {
-    {0, "request-rate", "R", "average requests per second (default inf: all at once)",
-     WF_OPT_REALS, AT(load.rates), 1e-6, HUGE_VAL},
-    {0, "max-concurrency", "N", "most concurrent requests (default: no limit)", WF_OPT_U32,
-     AT(client.max_concurrency), 1, MANY},
-    {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32,
-     AT(client.n_warmups), 0, 1e6},
+    {0, "request-rate", "R", "average requests per second (default inf: all at once)", WF_OPT_REALS, AT(load.rates),
+     1e-6, HUGE_VAL},
+    {0, "max-concurrency", "N", "most concurrent requests (default: no limit)", WF_OPT_U32, AT(client.max_concurrency),
+     1, MANY},
+    {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32, AT(client.n_warmups), 0, 1e6},
 };
 static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 
 static const wf_opt result_rows[] = {
     {0, "percentile-metrics", "NAME,...",
      "metrics to print, of ttft, tpot, itl, e2el, norm (default ttft,tpot,itl,e2el)", WF_OPT_TEXT, AT(load.metrics)},
-    {0, "metric-percentiles", "P,...", "percentiles to print (default 99)", WF_OPT_REALS,
-     AT(load.percentiles), 0, 100},
+    {0, "metric-percentiles", "P,...", "percentiles to print (default 99)", WF_OPT_REALS, AT(load.percentiles), 0, 100},
     {0, "goodput", "NAME:MS...",
      "also report the rate of requests that meet these limits in ms, of ttft, tpot and e2el, such as ttft:300 tpot:50",
      WF_OPT_WORDS, AT(load.goodput)},

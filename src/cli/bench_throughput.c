@@ -207,10 +207,7 @@ static double percentile(const run_row *r, enum wf_metric m, double percent)
     return r->stats.metric[m].n ? wf_percentile(&r->stats.metric[m], percent) : NAN;
 }
 
-static double norm_mean(const run_row *r)
-{
-    return r->stats.metric[WF_NORM].n ? r->stats.metric[WF_NORM].mean : NAN;
-}
+static double norm_mean(const run_row *r) { return r->stats.metric[WF_NORM].n ? r->stats.metric[WF_NORM].mean : NAN; }
 
 static void print_title(const throughput *t, const char *label)
 {
@@ -369,9 +366,8 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
     wf_request_results_free(results, p.n);
     if (s) return s;
     row->total_rate = (double)(row->stats.n_in + row->stats.n_out) / seconds;
-    row->optimum_pct = t->peak_flops > 0
-                           ? 200 * row->total_rate * (double)weft_model_info(t->m)->n_active / t->peak_flops
-                           : NAN;
+    row->optimum_pct =
+        t->peak_flops > 0 ? 200 * row->total_rate * (double)weft_model_info(t->m)->n_active / t->peak_flops : NAN;
     return WEFT_OK;
 }
 
@@ -478,9 +474,8 @@ static int run_policies(throughput *t)
 static int cmd_bench_throughput(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    throughput t = {.o = o,
-                    .rows.format = o->output,
-                    .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
+    throughput t = {
+        .o = o, .rows.format = o->output, .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
     int rc = check_options(o);
     if (!rc) rc = wf_open_model_or_shape(o, false, &m);
     t.m = m;

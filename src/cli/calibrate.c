@@ -18,21 +18,18 @@ static void print_layer(uint32_t i, const struct weft_calibration_layer *l)
 {
     const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
     printf("%5u %8.2f", i, l->all.min);
-    for (size_t k = 0; k < WF_LEN(all); k++)
-        printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
+    for (size_t k = 0; k < WF_LEN(all); k++) printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
     printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
-    for (size_t k = 0; k < WF_LEN(rows); k++)
-        printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
-    printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b,
-           100 * l->outside, l->fits ? "" : "  too wide: synchronous");
+    for (size_t k = 0; k < WF_LEN(rows); k++) printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
+    printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b, 100 * l->outside,
+           l->fits ? "" : "  too wide: synchronous");
 }
 
 static void print_table(const struct weft_calibration *c)
 {
     printf("x: attention logits, q.k * scale\n%-46s  %s\n", "      every x", "  the largest x of a row");
-    printf("%5s %8s %7s %7s %7s %7s  %7s %7s %7s %7s %7s  %7s %7s %7s %7s\n", "layer", "min",
-           "0.01%", "50%", "99.99%", "max", "min", "0.1%", "50%", "99.9%", "max", "phi", "a", "b",
-           "out");
+    printf("%5s %8s %7s %7s %7s %7s  %7s %7s %7s %7s %7s  %7s %7s %7s %7s\n", "layer", "min", "0.01%", "50%", "99.99%",
+           "max", "min", "0.1%", "50%", "99.9%", "max", "phi", "a", "b", "out");
     for (uint32_t i = 0; i < c->n_layers; i++) print_layer(i, &c->layers[i]);
 }
 
@@ -152,8 +149,7 @@ static int save_ranges(const wf_opts *o, const struct weft_model *m, const struc
     }
     weft_status s = weft_calibration_save(c, m, path);
     if (s) return wf_say_error(s);
-    wf_note(o, "wrote %s, from %llu tokens in chunks of at most %u", path,
-            (unsigned long long)c->n_tokens, c->context);
+    wf_note(o, "wrote %s, from %llu tokens in chunks of at most %u", path, (unsigned long long)c->n_tokens, c->context);
     return 0;
 }
 

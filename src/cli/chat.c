@@ -47,10 +47,7 @@ static void remove_messages(wf_chat *c, size_t from, size_t to)
     c->n -= to - from;
 }
 
-bool wf_chat_has_system(const wf_chat *c)
-{
-    return c->n && !strcmp(c->msgs[0].role, "system");
-}
+bool wf_chat_has_system(const wf_chat *c) { return c->n && !strcmp(c->msgs[0].role, "system"); }
 
 weft_status wf_chat_set_system(wf_chat *c, const char *text)
 {
@@ -187,10 +184,7 @@ static weft_status add_answer(wf_chat *c, const wf_generation *a)
 }
 
 /* By Ctrl-C, before there was anything of an answer. */
-static bool stopped_before(const wf_generation *a)
-{
-    return a->interrupted && !a->printer.answer.len;
-}
+static bool stopped_before(const wf_generation *a) { return a->interrupted && !a->printer.answer.len; }
 
 /* One turn of a chat. A failed turn, or one that Ctrl-C stopped in the prompt, is removed from the conversation, so
  * that the next one can work. */
@@ -245,10 +239,7 @@ static void greet_user(const wf_chat *c)
 }
 
 /* A lost device ends the chat; after other failures the next line may work. */
-static bool is_fatal(int rc)
-{
-    return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE;
-}
+static bool is_fatal(int rc) { return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE; }
 
 static int run_turns(wf_chat *c, wf_line *in)
 {

@@ -339,8 +339,7 @@ weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct w
  * the file beside the model. */
 void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p);
 /* As wf_try_engine, with messages; shows a progress bar if p has no on_progress. */
-int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
-                   struct weft_engine **out);
+int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out);
 /* As `weft serve` would open it, but with times of the device, and steps whole: for what measures plans. */
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out);
 /* weft_progress_fn; user: wf_progress, or NULL for none. */

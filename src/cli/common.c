@@ -22,21 +22,15 @@
 static int exit_code(weft_status s)
 {
     switch (s) {
-    case WEFT_OK:
-        return WF_EXIT_OK;
-    case WEFT_ERR_ARG:
-        return WF_EXIT_USAGE;
+    case WEFT_OK: return WF_EXIT_OK;
+    case WEFT_ERR_ARG: return WF_EXIT_USAGE;
     case WEFT_ERR_FORMAT:
     case WEFT_ERR_NOT_FINITE: /* far more often the file's fault than the device's */
-    case WEFT_ERR_UNSUPPORTED:
-        return WF_EXIT_MODEL;
-    case WEFT_ERR_NODEVICE:
-        return WF_EXIT_DEVICE;
+    case WEFT_ERR_UNSUPPORTED: return WF_EXIT_MODEL;
+    case WEFT_ERR_NODEVICE: return WF_EXIT_DEVICE;
     case WEFT_ERR_DEVICE:
-    case WEFT_ERR_TIMEOUT:
-        return WF_EXIT_LOST;
-    default:
-        return WF_EXIT_RUNTIME;
+    case WEFT_ERR_TIMEOUT: return WF_EXIT_LOST;
+    default: return WF_EXIT_RUNTIME;
     }
 }
 
@@ -67,10 +61,7 @@ int wf_say_error(weft_status s)
     return exit_code(s);
 }
 
-int wf_say_print_error(weft_status s)
-{
-    return s == WEFT_ERR_IO && ferror(stdout) ? WF_EXIT_OK : wf_say_error(s);
-}
+int wf_say_print_error(weft_status s) { return s == WEFT_ERR_IO && ferror(stdout) ? WF_EXIT_OK : wf_say_error(s); }
 
 void wf_note(const wf_opts *o, const char *fmt, ...)
 {
@@ -84,10 +75,7 @@ void wf_note(const wf_opts *o, const char *fmt, ...)
     fprintf(stderr, "weft: %s\n", text);
 }
 
-const char *wf_commit(void)
-{
-    return WEFT_COMMIT;
-}
+const char *wf_commit(void) { return WEFT_COMMIT; }
 
 /* ---- models, engines, devices ---------------------------------------------------------------- */
 
@@ -176,8 +164,7 @@ void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p
     if (!p->calibration && ((size_t)n >= sizeof path || access(path, F_OK))) p->calibration = "none";
 }
 
-int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
-                   struct weft_engine **out)
+int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out)
 {
     wf_progress bar = {0};
     if (!p.context) p.context = wf_context_of(o, m);
@@ -195,8 +182,7 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
     if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (!o->shape && o->type)
-        return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
+    if (!o->shape && o->type) return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
     return wf_open_model(o, vocab_only, out);
 }
 
@@ -243,8 +229,7 @@ int wf_print_devices(void)
     struct weft_device_info list[64];
     size_t n = weft_devices(list, WF_LEN(list));
     if (!n) {
-        fprintf(stderr,
-                "weft: error: no device found: this build has neither OpenCL nor the CPU backend\n");
+        fprintf(stderr, "weft: error: no device found: this build has neither OpenCL nor the CPU backend\n");
         return WF_EXIT_DEVICE;
     }
     for (size_t i = 0; i < WF_MIN(n, WF_LEN(list)); i++) {
@@ -263,8 +248,7 @@ void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct w
     if (!p->memory_utilization) p->memory_utilization = DEFAULT_UTILIZATION;
 }
 
-struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes,
-                                   size_t n_shapes)
+struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes)
 {
     return (struct weft_op_params){.device = o->engine.device,
                                    .tier = o->engine.tier,
@@ -290,10 +274,7 @@ int wf_end_output(int rc)
     return rc ? rc : WF_EXIT_RUNTIME;
 }
 
-void wf_exit_now(int rc)
-{
-    _exit(wf_end_output(rc));
-}
+void wf_exit_now(int rc) { _exit(wf_end_output(rc)); }
 
 /* ---- names and sizes ------------------------------------------------------------------------- */
 
@@ -341,8 +322,7 @@ void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
 
 int wf_read_text(const wf_opts *o, char **text, size_t *len)
 {
-    if (o->prompt && o->file)
-        return wf_usage(o->command, "-p and -f conflict: use one of them");
+    if (o->prompt && o->file) return wf_usage(o->command, "-p and -f conflict: use one of them");
     if (o->prompt) {
         *text = wf_strdup(o->prompt);
         *len = strlen(o->prompt);
@@ -370,10 +350,7 @@ int wf_read_template(const char *path, char **text)
     return s ? wf_say_error(wf_fail_param(s, "--chat-template")) : 0;
 }
 
-bool wf_asks_template(const char *path)
-{
-    return path && !strcmp(path, "?");
-}
+bool wf_asks_template(const char *path) { return path && !strcmp(path, "?"); }
 
 int wf_explain_template(const wf_opts *o)
 {
@@ -394,7 +371,4 @@ int wf_explain_template(const wf_opts *o)
     return 0;
 }
 
-bool wf_out(const char *text, size_t len)
-{
-    return fwrite(text, 1, len, stdout) == len && !fflush(stdout);
-}
+bool wf_out(const char *text, size_t len) { return fwrite(text, 1, len, stdout) == len && !fflush(stdout); }

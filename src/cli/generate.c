@@ -56,10 +56,7 @@ static void on_interrupt(int sig)
     errno = saved;
 }
 
-static void make_wake(void)
-{
-    sem_init(&wake, 0, 0);
-}
+static void make_wake(void) { sem_init(&wake, 0, 0); }
 
 void wf_generate_catch_interrupts(void)
 {
@@ -71,15 +68,9 @@ void wf_generate_catch_interrupts(void)
     if (was.sa_handler != on_interrupt) before = was; /* still set if no wf_generate followed */
 }
 
-static void restore_interrupts(void)
-{
-    sigaction(SIGINT, &before, NULL);
-}
+static void restore_interrupts(void) { sigaction(SIGINT, &before, NULL); }
 
-bool wf_generate_interrupted(void)
-{
-    return interrupts;
-}
+bool wf_generate_interrupted(void) { return interrupts; }
 
 /* ---- before a request ------------------------------------------------------------------------ */
 
@@ -286,17 +277,11 @@ int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_par
     return s ? wf_say_error(s) : 0;
 }
 
-bool wf_generate_pending(void)
-{
-    return atomic_load(&n_abandoned) > 0;
-}
+bool wf_generate_pending(void) { return atomic_load(&n_abandoned) > 0; }
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
-static double token_rate(uint32_t n, uint64_t ns)
-{
-    return ns ? n * 1e9 / (double)ns : 0;
-}
+static double token_rate(uint32_t n, uint64_t ns) { return ns ? n * 1e9 / (double)ns : 0; }
 
 void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a)
 {
@@ -306,9 +291,7 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
         return;
     }
     if (ev->finish == WEFT_FINISH_CONTEXT)
-        wf_note(o,
-                "the context is full after %u tokens; use a larger one (-c)",
-                ev->n_prompt + ev->n_generated);
+        wf_note(o, "the context is full after %u tokens; use a larger one (-c)", ev->n_prompt + ev->n_generated);
     if (a->interrupted) wf_note(o, "stopped");
     if (a->interrupted && !ev->n_generated) { /* a part of a prompt says little of the rate */
         wf_note(o, "prompt %u of %u tokens; on %s", a->n_prefilled, ev->n_prompt, weft_engine_device(e)->name);

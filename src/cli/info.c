@@ -197,10 +197,7 @@ static void print_uses(const char *title, uint64_t reused, uint64_t apart, const
 }
 
 /* A setting for all runs asks for no device to be opened. */
-static bool of_device(const wf_opts *o)
-{
-    return wf_opts_typed(o, "device");
-}
+static bool of_device(const wf_opts *o) { return wf_opts_typed(o, "device"); }
 
 /* What fits the device, as an engine uses memory and without reuse. */
 static int print_use(const wf_opts *o, const struct weft_model *m)
@@ -347,8 +344,7 @@ static int cmd_info(const wf_opts *o)
     if (!model && (of_device(o) || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization ||
                    e->max_batched_tokens || e->policy || e->attention_windows || e->f16_residual))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
-    if (!model && o->type)
-        return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
+    if (!model && o->type) return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
     return model ? print_model(o) : print_devices();
 }
 
@@ -389,9 +385,8 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_shape, &wf_group_
 const wf_command wf_cmd_info = {
     .name = "info",
     .usage = "[MODEL [-c CONTEXT] [options]] [-v]",
-    .summary =
-        "Describes the devices, or a model file. Prints hyperparameters, formats and "
-        "a memory estimate; with -v also all tensors and metadata.",
+    .summary = "Describes the devices, or a model file. Prints hyperparameters, formats and "
+               "a memory estimate; with -v also all tensors and metadata.",
     .words = {"model"},
     .explicit_model = true,
     .groups = groups,

@@ -53,10 +53,7 @@ bool wf_ask_interrupted(void *user)
     return interrupted;
 }
 
-int wf_interrupted_exit(void)
-{
-    return 128 + interrupted;
-}
+int wf_interrupted_exit(void) { return 128 + interrupted; }
 
 void wf_wait_for(sem_t *wake, uint64_t ns)
 {
@@ -80,10 +77,7 @@ static sem_t
     wake; /* posted by the handler and by the end of loading; never destroyed, so that a late post is harmless */
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
-static void make_wake(void)
-{
-    sem_init(&wake, 0, 0);
-}
+static void make_wake(void) { sem_init(&wake, 0, 0); }
 
 static void on_signal(int sig)
 {

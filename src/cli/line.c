@@ -394,10 +394,8 @@ weft_status wf_line_open(wf_line **out)
     l->history_fd = -1;
     l->screen = open_screen();
     weft_status s = l->screen ? open_editor(l) : WEFT_OK;
-    if (s)
-        wf_line_close(l);
-    else
-        *out = l;
+    if (s) wf_line_close(l);
+    else *out = l;
     return s;
 }
 
@@ -461,15 +459,9 @@ static const char *read_plain(wf_line *l)
     return NULL;
 }
 
-const char *wf_line_read(wf_line *l)
-{
-    return l->el ? read_edited(l) : read_plain(l);
-}
+const char *wf_line_read(wf_line *l) { return l->el ? read_edited(l) : read_plain(l); }
 
-bool wf_line_lost(const wf_line *l)
-{
-    return l->lost;
-}
+bool wf_line_lost(const wf_line *l) { return l->lost; }
 
 void wf_line_close(wf_line *l)
 {

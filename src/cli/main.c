@@ -68,26 +68,25 @@ static void print_help(FILE *out)
                  "OpenCL devices and on plain CPUs.\n\n"
                  "Commands (`weft help COMMAND` has the details):\n");
     for (size_t i = 0; wf_commands[i]; i++) print_command(out, wf_commands[i]);
-    fprintf(out,
-            "\nOptions:\n"
-            "  --list-devices  list the devices and exit\n"
-            "  --version       print the version and exit\n"
-            "  -h, --help      print this help and exit\n\n"
-            "Variables (`weft help config` and `weft help list` say more):\n"
-            "  WEFT_MODEL, WEFT_DEVICE   the model and the device where no option names them\n"
-            "  WEFT_API_KEY              a key that `weft serve` requires of its clients\n"
-            "  WEFT_CONFIG, WEFT_MODELS  the settings file and the folder of models\n"
-            "  WEFT_HISTORY              what was typed in chats; empty: not kept\n"
-            "docs/command-line.md has those for testing and measuring.\n\n"
-            "Exit codes:\n"
-            "  0    success, also if the reader of standard output closed the pipe\n"
-            "  1    runtime failure, such as too little memory or a prompt longer than the\n"
-            "       context; for selftest, a kernel that fails its check\n"
-            "  2    invalid command line\n"
-            "  3    the model file cannot be read, is malformed or is not supported\n"
-            "  4    the selected device does not exist or cannot be used\n"
-            "  5    the device failed or timed out\n"
-            "  130  stopped by Ctrl-C\n");
+    fprintf(out, "\nOptions:\n"
+                 "  --list-devices  list the devices and exit\n"
+                 "  --version       print the version and exit\n"
+                 "  -h, --help      print this help and exit\n\n"
+                 "Variables (`weft help config` and `weft help list` say more):\n"
+                 "  WEFT_MODEL, WEFT_DEVICE   the model and the device where no option names them\n"
+                 "  WEFT_API_KEY              a key that `weft serve` requires of its clients\n"
+                 "  WEFT_CONFIG, WEFT_MODELS  the settings file and the folder of models\n"
+                 "  WEFT_HISTORY              what was typed in chats; empty: not kept\n"
+                 "docs/command-line.md has those for testing and measuring.\n\n"
+                 "Exit codes:\n"
+                 "  0    success, also if the reader of standard output closed the pipe\n"
+                 "  1    runtime failure, such as too little memory or a prompt longer than the\n"
+                 "       context; for selftest, a kernel that fails its check\n"
+                 "  2    invalid command line\n"
+                 "  3    the model file cannot be read, is malformed or is not supported\n"
+                 "  4    the selected device does not exist or cannot be used\n"
+                 "  5    the device failed or timed out\n"
+                 "  130  stopped by Ctrl-C\n");
 }
 
 /* Finds a command of one or two words, such as "bench ops"; *words: how many. */
@@ -147,10 +146,7 @@ static int run_command(const wf_command *c, int argc, char **argv)
         rc = wf_print_devices();
     } else if (!rc) {
         bool verbose = o.verbose && !o.quiet;
-        weft_log_to(log_line, NULL,
-                    verbose   ? WEFT_LOG_DEBUG
-                    : o.quiet ? WEFT_LOG_ERROR
-                              : WEFT_LOG_WARN);
+        weft_log_to(log_line, NULL, verbose ? WEFT_LOG_DEBUG : o.quiet ? WEFT_LOG_ERROR : WEFT_LOG_WARN);
         rc = c->run(&o);
     }
     wf_opts_free(&o);

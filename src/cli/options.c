@@ -28,10 +28,7 @@ int wf_usage(const wf_command *c, const char *fmt, ...)
 }
 
 /* What stands before its name: a variable is a row of environment.c. */
-static const char *mark_of(const wf_opt *opt)
-{
-    return *opt->name == 'W' ? "$" : "--";
-}
+static const char *mark_of(const wf_opt *opt) { return *opt->name == 'W' ? "$" : "--"; }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -147,12 +144,9 @@ static int set_number(const wf_command *c, const wf_opt *opt, const char *text, 
     if (!read_whole(text, opt->kind == WF_OPT_I32, &v, &u)) return bad_value(c, opt, text);
     double size = opt->kind == WF_OPT_I32 ? (double)v : (double)u;
     if (size < opt->min || size > opt->max) return bad_value(c, opt, text);
-    if (opt->kind == WF_OPT_I32)
-        *(int32_t *)at = (int32_t)v;
-    else if (opt->kind == WF_OPT_U32)
-        *(uint32_t *)at = (uint32_t)u;
-    else
-        *(uint64_t *)at = u;
+    if (opt->kind == WF_OPT_I32) *(int32_t *)at = (int32_t)v;
+    else if (opt->kind == WF_OPT_U32) *(uint32_t *)at = (uint32_t)u;
+    else *(uint64_t *)at = u;
     return 0;
 }
 
@@ -162,22 +156,14 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
     wf_words *words = at;
     double v;
     switch (opt->kind) {
-    case WF_OPT_FLAG:
-        *(bool *)at = true;
-        return 0;
-    case WF_OPT_ZERO:
-        *(float *)at = 0;
-        return 0;
+    case WF_OPT_FLAG: *(bool *)at = true; return 0;
+    case WF_OPT_ZERO: *(float *)at = 0; return 0;
     case WF_OPT_CHOICE:
         if (!wf_choice_has(opt->arg, text, strlen(text))) return bad_value(c, opt, text);
         *(const char **)at = text;
         return 0;
-    case WF_OPT_TEXT:
-        *(const char **)at = text;
-        return 0;
-    case WF_OPT_SEED:
-        o->random_seed = !strcmp(text, "-1");
-        return o->random_seed ? 0 : set_number(c, opt, text, at);
+    case WF_OPT_TEXT: *(const char **)at = text; return 0;
+    case WF_OPT_SEED: o->random_seed = !strcmp(text, "-1"); return o->random_seed ? 0 : set_number(c, opt, text, at);
     case WF_OPT_SIZE:
         if (!read_size(text, at) || !*(uint64_t *)at)
             return wf_usage(c, "%s%s: expected a size such as 512M or 4G, got '%s'", mark_of(opt), opt->name, text);
@@ -191,8 +177,7 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         words->v[words->n++] = text;
         return 0;
     case WF_OPT_LIST:
-    case WF_OPT_REALS:
-        return set_list(c, opt, text, at);
+    case WF_OPT_REALS: return set_list(c, opt, text, at);
     default:
         /* Numbers that weft may choose itself have 0 for that. */
         if (opt->kind == WF_OPT_U32 && wf_choice_has(opt->arg, "auto", 4) && !strcmp(text, "auto"))
@@ -230,9 +215,7 @@ static const wf_opt *find_option(const wf_command *c, char letter, const char *n
     for (size_t g = 0; c->groups[g]; g++)
         for (size_t i = 0; i < c->groups[g]->n; i++) {
             const wf_opt *opt = &c->groups[g]->rows[i];
-            if (letter ? opt->letter == letter
-                       : strlen(opt->name) == len && !strncmp(opt->name, name, len))
-                return opt;
+            if (letter ? opt->letter == letter : strlen(opt->name) == len && !strncmp(opt->name, name, len)) return opt;
         }
     return NULL;
 }
@@ -251,15 +234,9 @@ static bool is_among(const wf_opts *o, size_t n, const char *name)
     return false;
 }
 
-bool wf_opts_has(const wf_opts *o, const char *name)
-{
-    return is_among(o, o->n_given, name);
-}
+bool wf_opts_has(const wf_opts *o, const char *name) { return is_among(o, o->n_given, name); }
 
-bool wf_opts_typed(const wf_opts *o, const char *name)
-{
-    return is_among(o, o->n_typed, name);
-}
+bool wf_opts_typed(const wf_opts *o, const char *name) { return is_among(o, o->n_typed, name); }
 
 bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt)
 {
@@ -276,10 +253,7 @@ struct typed {
     const wf_foreign *foreign; /* but of another program, if it is not NULL */
 };
 
-const wf_opt *wf_opts_find(const wf_command *c, const char *name)
-{
-    return find_option(c, 0, name, strlen(name));
-}
+const wf_opt *wf_opts_find(const wf_command *c, const char *name) { return find_option(c, 0, name, strlen(name)); }
 
 /* -n60: only numbers may stand behind a letter, so that -ngl is not -n with the value gl. */
 static void cut_number(const wf_command *c, const char *word, struct typed *t)
@@ -566,12 +540,10 @@ static void print_row(const wf_opt *opt)
     enum { INDENT = 30 };
     char left[96], letter[8] = "";
     if (opt->letter) snprintf(letter, sizeof letter, "-%c, ", opt->letter);
-    int n = snprintf(left, sizeof left, "  %s--%s%s%s", letter, opt->name, opt->arg ? " " : "",
-                     opt->arg ? opt->arg : "");
-    if (n < INDENT - 1)
-        printf("%-*s", INDENT, left);
-    else
-        printf("%s\n%*s", left, INDENT, "");
+    int n =
+        snprintf(left, sizeof left, "  %s--%s%s%s", letter, opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
+    if (n < INDENT - 1) printf("%-*s", INDENT, left);
+    else printf("%s\n%*s", left, INDENT, "");
     wf_print_wrapped(stdout, opt->help, INDENT);
 }
 

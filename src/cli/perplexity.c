@@ -282,9 +282,8 @@ const wf_command wf_cmd_perplexity = {
     .name = "perplexity",
     .usage =
         "[-m FILE] (-p TEXT | -f FILE) [options]\n       weft perplexity [-m FILE] --tokens 1,2,3 --logits OUT.npy",
-    .summary =
-        "Measures the perplexity of a text, or writes logits. The text is split into chunks of one context "
-        "(-c), and the second half of each chunk counts, as in llama.cpp.",
+    .summary = "Measures the perplexity of a text, or writes logits. The text is split into chunks of one context "
+               "(-c), and the second half of each chunk counts, as in llama.cpp.",
     .groups = groups,
     .run = cmd_perplexity,
 };

@@ -44,10 +44,7 @@ static void print_thought(wf_printer *s, const char *text, size_t len)
     free(dimmed.data);
 }
 
-static void print_mark(wf_printer *s, const char *line)
-{
-    print_thought(s, line, strlen(line));
-}
+static void print_mark(wf_printer *s, const char *line) { print_thought(s, line, strlen(line)); }
 
 void wf_printer_line(wf_printer *s)
 {

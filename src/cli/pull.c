@@ -14,10 +14,7 @@
 #define RETRY_S 1
 #define STALL_S 60
 
-static void say_line(void *user, const char *line)
-{
-    wf_note(user, "%s", line);
-}
+static void say_line(void *user, const char *line) { wf_note(user, "%s", line); }
 
 static int cmd_pull(const wf_opts *o)
 {

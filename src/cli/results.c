@@ -56,8 +56,7 @@ static bool read_peer(char *line, wf_peer *out)
 static weft_status add_peer(wf_peers *all, char *line, int at)
 {
     wf_peer peer;
-    if (!read_peer(line, &peer))
-        return wf_fail(WEFT_ERR_IO, "line %d: expected op,dtype,shape,peer,rate,unit", at);
+    if (!read_peer(line, &peer)) return wf_fail(WEFT_ERR_IO, "line %d: expected op,dtype,shape,peer,rate,unit", at);
     if (!wf_grow(&all->list, all->n, &all->cap, sizeof *all->list)) return WEFT_ERR_NOMEM;
     char **const texts[] = {&peer.op, &peer.dtype, &peer.shape, &peer.peer, &peer.unit};
     bool ok = true;
@@ -84,8 +83,7 @@ weft_status wf_peers_read(const char *path, wf_peers *out)
     char *text = NULL;
     size_t len;
     if (!stat(path, &st) && time(NULL) - st.st_mtime > SAME_RUN_S)
-        return wf_fail(WEFT_ERR_ARG, "%s is older than an hour: measure the peer in the same run",
-                       path);
+        return wf_fail(WEFT_ERR_ARG, "%s is older than an hour: measure the peer in the same run", path);
     WF_TRY(wf_read_file(path, PEER_BYTES, &text, &len));
     weft_status s = parse_peers(text, out);
     free(text);
@@ -112,8 +110,7 @@ const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
 {
     while (*at < p->n) {
         const wf_peer *q = &p->list[(*at)++];
-        if (strcmp(q->op, r->op) || strcmp(q->dtype, r->dtype) || strcmp(q->shape, r->shape))
-            continue;
+        if (strcmp(q->op, r->op) || strcmp(q->dtype, r->dtype) || strcmp(q->shape, r->shape)) continue;
         if (!strcmp(q->unit, r->unit)) return q;
         fprintf(stderr, "weft: warning: %s of %s %s is in %s, not in %s: ignored\n", q->peer,
                 q->op, q->shape, q->unit, r->unit);
@@ -165,7 +162,6 @@ weft_status wf_results_append(const char *folder, const wf_result *r, const wf_p
     do result_line(f, r, peer);
     while (peer && (peer = wf_peer_of(peers, r, &at)));
     bool failed = ferror(f);
-    if (fclose(f) || failed)
-        return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (fclose(f) || failed) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
     return WEFT_OK;
 }

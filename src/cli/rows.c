@@ -36,10 +36,7 @@ int wf_print_json(wf_text *o)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-bool wf_rows_for_people(const wf_rows *r)
-{
-    return !r->format || !strcmp(r->format, "md");
-}
+bool wf_rows_for_people(const wf_rows *r) { return !r->format || !strcmp(r->format, "md"); }
 
 /* Padded to the width by characters, of which some take several bytes. */
 static void print_cell(const wf_cell *c, const char *text)

@@ -51,10 +51,7 @@ static const struct {
     {"tune", "dataset-path", ""}, /* a setting for all runs is of those that run loads */
 };
 
-static bool has_name(const char *names, const char *name)
-{
-    return wf_choice_has(names, name, strlen(name));
-}
+static bool has_name(const char *names, const char *name) { return wf_choice_has(names, name, strlen(name)); }
 
 static bool any_typed(const wf_opts *o, const char *names)
 {

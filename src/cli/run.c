@@ -10,8 +10,7 @@
 #define STEP_MS   200 /* of a prompt: Ctrl-C waits for one step */
 
 static const wf_opt generation_rows[] = {
-    {'n', "n-predict", "N",
-     "tokens to generate (default -1: until end of text or a full context)", WF_OPT_I32,
+    {'n', "n-predict", "N", "tokens to generate (default -1: until end of text or a full context)", WF_OPT_I32,
      AT(n_predict), -1, 2147483647.0},
     {0, "ignore-eos", NULL, "ignore end-of-text tokens", WF_OPT_FLAG, AT(ignore_eos)},
 };
@@ -54,10 +53,7 @@ static int complete_text(const wf_opts *o, const struct weft_model *m, struct we
 
 enum mode { COMPLETE, CHAT_ONCE, CHAT_LOOP, PLAIN_LOOP };
 
-static bool wants_chat(const wf_opts *o)
-{
-    return o->chat || o->system || o->chat_template;
-}
+static bool wants_chat(const wf_opts *o) { return o->chat || o->system || o->chat_template; }
 
 static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, bool has_text,
                        enum mode *mode)
@@ -83,14 +79,10 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
                       enum mode mode, const char *chat_template, const char *text, size_t len)
 {
     switch (mode) {
-    case CHAT_ONCE:
-        return wf_chat_once(o, m, e, chat_template, text, len);
-    case CHAT_LOOP:
-        return wf_chat_loop(o, m, e, chat_template, true);
-    case PLAIN_LOOP:
-        return wf_chat_loop(o, m, e, NULL, false);
-    default:
-        return complete_text(o, m, e, text, len);
+    case CHAT_ONCE: return wf_chat_once(o, m, e, chat_template, text, len);
+    case CHAT_LOOP: return wf_chat_loop(o, m, e, chat_template, true);
+    case PLAIN_LOOP: return wf_chat_loop(o, m, e, NULL, false);
+    default: return complete_text(o, m, e, text, len);
     }
 }
 
@@ -126,9 +118,8 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_run = {
     .name = "run",
     .usage = "[MODEL] [TEXT] [options]",
-    .summary =
-        "Completes a prompt, or chats. Prints the text to standard output and everything else to "
-        "standard error.",
+    .summary = "Completes a prompt, or chats. Prints the text to standard output and everything else to "
+               "standard error.",
     .more = "MODEL and TEXT are the same as -m MODEL and -p TEXT. Without a text it chats on\n"
             "a terminal; a model without a chat template then continues each line as plain\n"
             "text. Standard input that is no terminal is the text itself, or the lines of a\n"

@@ -36,9 +36,8 @@ static void on_row(void *user, const struct weft_selftest_row *r)
     t->op_ok += r->ok;
     t->ok += r->ok;
     if (shown)
-        printf("%-4s %-16s %-6s %-24s %-24s error %.3g, limit %.3g%s%s\n", r->ok ? "ok" : "FAIL",
-               r->op, r->dtype, r->shape, r->variant, r->error, r->limit, *r->message ? ": " : "",
-               r->message);
+        printf("%-4s %-16s %-6s %-24s %-24s error %.3g, limit %.3g%s%s\n", r->ok ? "ok" : "FAIL", r->op, r->dtype,
+               r->shape, r->variant, r->error, r->limit, *r->message ? ": " : "", r->message);
     fflush(stdout);
     if (!t->quiet) wf_progress_update(&t->bar, "self-test", r->done);
 }
@@ -58,8 +57,7 @@ static int cmd_selftest(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "seed", "SEED", "random seed of shapes and values (default 0)", WF_OPT_U64, AT(seed),
-     0, 0x1p64},
+    {0, "seed", "SEED", "random seed of shapes and values (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
 };
 static const WF_GROUP(group, "Checks", rows);
 static const wf_opt_group *const groups[] = {&group, &wf_group_device, &wf_group_general, NULL};
@@ -67,9 +65,8 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_device, &wf_group
 const wf_command wf_cmd_selftest = {
     .name = "selftest",
     .usage = "[--device DEVICE] [--tier TIER] [-v]",
-    .summary =
-        "Checks every kernel of a device against the reference. Prints one line for each "
-        "op and for each failed check; with -v for all checks.",
+    .summary = "Checks every kernel of a device against the reference. Prints one line for each "
+               "op and for each failed check; with -v for all checks.",
     .groups = groups,
     .run = cmd_selftest,
 };

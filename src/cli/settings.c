@@ -123,15 +123,9 @@ static int expand_home(const wf_opt *opt, const char *value, unsigned line, char
 }
 
 /* Values of flags. */
-static bool is_off(const char *value)
-{
-    return wf_choice_has("off|no|false|0", value, strlen(value));
-}
+static bool is_off(const char *value) { return wf_choice_has("off|no|false|0", value, strlen(value)); }
 
-static bool is_on(const char *value)
-{
-    return !*value || wf_choice_has("on|yes|true|1", value, strlen(value));
-}
+static bool is_on(const char *value) { return !*value || wf_choice_has("on|yes|true|1", value, strlen(value)); }
 
 /* Another command may have an option of the name that takes a value; only its command line sets that. */
 static int bad_flag(const wf_opt *opt, const char *value, unsigned line)

@@ -40,10 +40,9 @@ static const wf_opt_group *const tokenize_groups[] = {
 const wf_command wf_cmd_tokenize = {
     .name = "tokenize",
     .usage = "[TEXT] [-m MODEL] [options]",
-    .summary =
-        "Prints the token ids of a text on one line. The "
-        "text comes from the argument, -p, -f or standard input and is used byte for byte. "
-        "A model file with only a vocabulary is enough.",
+    .summary = "Prints the token ids of a text on one line. The "
+               "text comes from the argument, -p, -f or standard input and is used byte for byte. "
+               "A model file with only a vocabulary is enough.",
     .groups = tokenize_groups,
     .words = {"prompt"},
     .reads_stdin = true,
@@ -66,10 +65,8 @@ static int add_ids(const wf_opts *o, const char *text, struct ids *ids)
         errno = 0;
         long v = strtol(p, &end, 10);
         if (end == p || errno || v < 0 || v > INT32_MAX || (*end && !strchr(gaps, *end)))
-            return wf_usage(o->command, "'%.*s' is not a token id", (int)WF_MIN(strcspn(p, gaps), 40u),
-                            p);
-        if (!wf_grow(&ids->v, ids->n, &ids->cap, sizeof *ids->v))
-            return wf_say_error(WEFT_ERR_NOMEM);
+            return wf_usage(o->command, "'%.*s' is not a token id", (int)WF_MIN(strcspn(p, gaps), 40u), p);
+        if (!wf_grow(&ids->v, ids->n, &ids->cap, sizeof *ids->v)) return wf_say_error(WEFT_ERR_NOMEM);
         ids->v[ids->n++] = (int32_t)v;
         p = end;
     }
@@ -127,9 +124,8 @@ static const wf_opt_group *const detokenize_groups[] = {
 const wf_command wf_cmd_detokenize = {
     .name = "detokenize",
     .usage = "[-m FILE] [ID... | -p IDS | -f FILE] [options]",
-    .summary =
-        "Prints the text of token ids, byte for byte. A newline follows on a terminal alone. "
-        "The ids come from the arguments, -p, -f or standard input.",
+    .summary = "Prints the text of token ids, byte for byte. A newline follows on a terminal alone. "
+               "The ids come from the arguments, -p, -f or standard input.",
     .groups = detokenize_groups,
     .takes_args = true,
     .reads_stdin = true,

@@ -253,10 +253,8 @@ static int cmd_tune(const wf_opts *o)
     struct weft_model *m = NULL;
     int bad = check_views(o);
     if (bad) return bad;
-    if (o->shapes.n && o->model)
-        return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (o->dtypes && !o->shapes.n)
-        return wf_usage(o->command, "--type needs --shape: a model has its own formats");
+    if (o->shapes.n && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
+    if (o->dtypes && !o->shapes.n) return wf_usage(o->command, "--type needs --shape: a model has its own formats");
     if (o->overlap && (o->file || o->repeat)) return wf_usage(o->command, "-f and -r are of kernels, not of --overlap");
     if (o->overlap) return with_model(o, tune_overlap);
     if (o->load.traces.n) return with_model(o, tune_steps);

@@ -116,8 +116,7 @@ static weft_status parse(char *text, wf_request_specs *out)
         line[strcspn(line, "\r")] = 0;
         if (at == 1) c = read_heading(line);
         if (at == 1 && (c.in < 0 || c.out < 0))
-            return wf_fail(WEFT_ERR_IO,
-                           "the header line needs the columns ContextTokens and GeneratedTokens");
+            return wf_fail(WEFT_ERR_IO, "the header line needs the columns ContextTokens and GeneratedTokens");
         weft_status s = at > 1 && *line ? read_line(line, &c, &first, out) : WEFT_OK;
         if (s) return wf_fail_context(s, "line %d", at);
     }
@@ -159,10 +158,7 @@ struct rng {
     uint64_t seed, i;
 };
 
-static double uniform(struct rng *d) /* (0, 1] */
-{
-    return 1 - wf_random_unit(d->seed, d->i++);
-}
+static double uniform(struct rng *d) /* (0, 1] */ { return 1 - wf_random_unit(d->seed, d->i++); }
 
 static double normal(struct rng *d)
 {

@@ -32,10 +32,8 @@ static weft_status add_conversation(const wf_json *c, uint32_t n_out, wf_count_f
     const char *prompt = turn(c, 0), *result = turn(c, 1);
     if (!prompt || !result) return WEFT_OK;
     if (strlen(prompt) > 64 * (size_t)MOST_IN) return WEFT_OK; /* too long whatever the tokenizer */
-    uint32_t in = tokens_of(count, user, prompt),
-             told = n_out ? n_out : tokens_of(count, user, result);
-    bool fits =
-        in >= LEAST && in <= MOST_IN && (n_out || told >= LEAST) && (uint64_t)in + told <= MOST_ALL;
+    uint32_t in = tokens_of(count, user, prompt), told = n_out ? n_out : tokens_of(count, user, result);
+    bool fits = in >= LEAST && in <= MOST_IN && (n_out || told >= LEAST) && (uint64_t)in + told <= MOST_ALL;
     if (!fits) return WEFT_OK;
     char *text = wf_strdup(prompt);
     return text ? wf_request_specs_add(out, (wf_request_spec){in, told, -1, text}) : WEFT_ERR_NOMEM;
@@ -63,9 +61,7 @@ static weft_status add_conversations(const wf_json *all, size_t n, uint32_t n_ou
         s = add_conversation(wf_json_at(all, order[i]), n_out, count, user, out);
     free(order);
     if (s || out->n) return s;
-    return wf_fail(
-        WEFT_ERR_IO,
-        "no conversation has two turns of 4 to 1024 tokens and at most 2048 in total");
+    return wf_fail(WEFT_ERR_IO, "no conversation has two turns of 4 to 1024 tokens and at most 2048 in total");
 }
 
 weft_status wf_sharegpt_read(const char *path, size_t n, uint32_t n_out, uint64_t seed,
@@ -95,12 +91,9 @@ static weft_status add_line(const char *line, size_t len, uint32_t n_out, wf_cou
     int64_t told = wf_json_int(wf_json_get(o, "output_tokens"));
     char *text = prompt ? wf_strdup(prompt) : NULL;
     weft_status s = WEFT_OK;
-    if (!o)
-        s = wf_fail(WEFT_ERR_IO, "%s", e.text);
-    else if (!prompt)
-        s = wf_fail(WEFT_ERR_IO, "has no string \"prompt\"");
-    else if (!text)
-        s = WEFT_ERR_NOMEM;
+    if (!o) s = wf_fail(WEFT_ERR_IO, "%s", e.text);
+    else if (!prompt) s = wf_fail(WEFT_ERR_IO, "has no string \"prompt\"");
+    else if (!text) s = WEFT_ERR_NOMEM;
     bool use = !n_out && told > 0 && told < 1 << 24;
     uint32_t in = s ? 0 : tokens_of(count, user, prompt);
     wf_json_free(o);

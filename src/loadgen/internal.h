@@ -59,10 +59,9 @@ typedef struct wf_transaction {
     char head[512]; /* first n_head bytes of a response that is not a stream */
     size_t n_head;
     char curl_error[CURL_ERROR_SIZE];
-    char *error; /* failure reason, malloc'ed; NULL: none */
-    wf_text text; /* that was generated, if keep_text */
-    bool keep_text, finished, done,
-        ended; /* got finish_reason; got [DONE]; transfer over */
+    char *error;                              /* failure reason, malloc'ed; NULL: none */
+    wf_text text;                             /* that was generated, if keep_text */
+    bool keep_text, finished, done, ended;    /* got finish_reason; got [DONE]; transfer over */
     int64_t prompt_tokens, completion_tokens; /* from usage; -1: not reported */
     uint32_t n_chunks;                        /* events that carry text */
 } wf_transaction;

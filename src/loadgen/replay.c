@@ -66,8 +66,7 @@ static weft_status submit(replay *r, size_t i)
     const wf_request_spec *spec = &r->p->specs[i];
     slot *s = &r->slots[i];
     uint32_t n_in = WF_MAX(spec->n_in, 1u);
-    for (uint32_t k = 0; k < n_in; k++)
-        r->prompt[k] = (int32_t)(wf_random(r->p->seed + i, k) % r->p->n_vocab);
+    for (uint32_t k = 0; k < n_in; k++) r->prompt[k] = (int32_t)(wf_random(r->p->seed + i, k) % r->p->n_vocab);
     struct weft_request_params rp = {.tokens = r->prompt,
                                      .n_tokens = n_in,
                                      .max_tokens = spec->n_out,
@@ -80,10 +79,7 @@ static weft_status submit(replay *r, size_t i)
     return weft_submit(r->e, &rp, &s->request);
 }
 
-static uint64_t arrival_ns(const replay *r, size_t i)
-{
-    return r->start_ns + (uint64_t)(r->p->at[i] * 1e9);
-}
+static uint64_t arrival_ns(const replay *r, size_t i) { return r->start_ns + (uint64_t)(r->p->at[i] * 1e9); }
 
 /* May the next request be submitted now? */
 static bool is_due(const replay *r)
@@ -208,8 +204,7 @@ static void init_lock(replay *r)
     pthread_condattr_destroy(&attr);
 }
 
-weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results,
-                      double *seconds)
+weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results, double *seconds)
 {
     replay r = {.e = e, .p = p};
     init_lock(&r);

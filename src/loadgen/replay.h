@@ -24,7 +24,6 @@ typedef struct wf_replay_params {
 
 /* results: n, zeroed; latencies count from the arrival. Returns when all requests have ended, or with the status of the
  * first one that fails. Unfinished requests keep ok false. */
-weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results,
-                      double *seconds);
+weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results, double *seconds);
 
 #endif

@@ -16,15 +16,9 @@ static void centred(const char *text, char fill)
     putchar('\n');
 }
 
-static void whole(const char *name, uint64_t v)
-{
-    printf("%-40s %-10llu\n", name, (unsigned long long)v);
-}
+static void whole(const char *name, uint64_t v) { printf("%-40s %-10llu\n", name, (unsigned long long)v); }
 
-static void real(const char *name, double v)
-{
-    printf("%-40s %-10.2f\n", name, v);
-}
+static void real(const char *name, double v) { printf("%-40s %-10.2f\n", name, v); }
 
 static void metric(const wf_client_params *p, const wf_series *s, const wf_metric_name *m)
 {

@@ -86,10 +86,7 @@ static void begin(drive *d, wf_transaction *x)
     if (curl_multi_add_handle(d->multi, c)) end(d, x, CURLE_FAILED_INIT);
 }
 
-static double now_s(const drive *d)
-{
-    return (double)(wf_now_ns() - d->start_ns) * 1e-9;
-}
+static double now_s(const drive *d) { return (double)(wf_now_ns() - d->start_ns) * 1e-9; }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
@@ -121,8 +118,7 @@ static weft_status go(drive *d)
         CURLMcode rc = curl_multi_perform(d->multi, &running);
         end_finished(d);
         if (d->refused) return wf_target_refused(d->t, d->t->url, d->status, d->refused->error);
-        if (!rc && d->r->n_ended < d->r->n)
-            rc = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
+        if (!rc && d->r->n_ended < d->r->n) rc = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
         if (rc) return wf_fail(WEFT_ERR_INTERNAL, "libcurl: %s", curl_multi_strerror(rc));
         if (d->t->p->quiet) continue;
         wf_progress_note(&d->bar, "%zu of %zu requests, %zu running", d->r->n_ended, d->r->n, d->active);
@@ -145,10 +141,7 @@ static void drop_rest(drive *d)
 
 weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_concurrency)
 {
-    drive d = {.t = t,
-               .r = r,
-               .multi = curl_multi_init(),
-               .most = max_concurrency ? max_concurrency : SIZE_MAX};
+    drive d = {.t = t, .r = r, .multi = curl_multi_init(), .most = max_concurrency ? max_concurrency : SIZE_MAX};
     if (!d.multi) return wf_fail(WEFT_ERR_NOMEM, "out of memory for connections");
     /* Each connection takes a file descriptor, and the soft limit is often 1024. */
     struct rlimit files;

@@ -16,8 +16,7 @@ const wf_metric_name wf_metric_names[WF_N_METRICS] = {
 int wf_metric_find(const char *key, size_t len)
 {
     for (int i = 0; i < WF_N_METRICS; i++)
-        if (strlen(wf_metric_names[i].key) == len && !strncmp(wf_metric_names[i].key, key, len))
-            return i;
+        if (strlen(wf_metric_names[i].key) == len && !strncmp(wf_metric_names[i].key, key, len)) return i;
     return -1;
 }
 
@@ -25,8 +24,7 @@ int wf_metric_find(const char *key, size_t len)
 
 void wf_request_result_token(wf_request_result *a, uint64_t now_ns)
 {
-    if (!a->first_ns)
-        a->first_ns = now_ns;
+    if (!a->first_ns) a->first_ns = now_ns;
     else if (wf_grow(&a->gaps, a->n_gaps, &a->cap_gaps, sizeof *a->gaps))
         a->gaps[a->n_gaps++] = (float)((double)(now_ns - a->last_ns) * 1e-9);
     a->last_ns = now_ns;
@@ -38,26 +36,18 @@ void wf_request_results_free(wf_request_result *a, size_t n)
     free(a);
 }
 
-static double ms(uint64_t from_ns, uint64_t to_ns)
-{
-    return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-6 : 0;
-}
+static double ms(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-6 : 0; }
 
 /* Computes a metric of one request; returns false if it is undefined. */
 static bool value_of(const wf_request_result *a, enum wf_metric m, double *out)
 {
     double e2el = ms(a->start_ns, a->last_ns), ttft = ms(a->start_ns, a->first_ns);
     switch (m) {
-    case WF_TTFT:
-        return *out = ttft, true;
-    case WF_TPOT:
-        return *out = a->n_out > 1 ? (e2el - ttft) / (a->n_out - 1) : 0, a->n_out > 1;
-    case WF_E2EL:
-        return *out = e2el, true;
-    case WF_NORM:
-        return *out = a->n_out ? e2el / a->n_out : 0, a->n_out > 0;
-    default:
-        return false;
+    case WF_TTFT: return *out = ttft, true;
+    case WF_TPOT: return *out = a->n_out > 1 ? (e2el - ttft) / (a->n_out - 1) : 0, a->n_out > 1;
+    case WF_E2EL: return *out = e2el, true;
+    case WF_NORM: return *out = a->n_out ? e2el / a->n_out : 0, a->n_out > 0;
+    default: return false;
     }
 }
 
@@ -73,8 +63,7 @@ double wf_percentile(const wf_series *s, double percent)
 {
     if (!s->n) return 0;
     double at = percent / 100 * (double)(s->n - 1);
-    size_t low = (size_t)WF_MIN(WF_MAX(at, 0), (double)(s->n - 1)),
-           high = WF_MIN(low + 1, s->n - 1);
+    size_t low = (size_t)WF_MIN(WF_MAX(at, 0), (double)(s->n - 1)), high = WF_MIN(low + 1, s->n - 1);
     return s->v[low] + (at - (double)low) * (s->v[high] - s->v[low]);
 }
 
@@ -115,8 +104,7 @@ static bool is_good(const wf_request_result *a, const double limit_ms[WF_N_METRI
     return true;
 }
 
-static void count(const wf_request_result *a, size_t n, const double limit_ms[WF_N_METRICS],
-                  wf_load_stats *out)
+static void count(const wf_request_result *a, size_t n, const double limit_ms[WF_N_METRICS], wf_load_stats *out)
 {
     for (size_t i = 0; i < n; i++) {
         *(a[i].ok ? &out->completed : &out->failed) += 1;

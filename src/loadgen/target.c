@@ -36,15 +36,9 @@ static bool is_unreachable(CURLcode c)
            c == CURLE_URL_MALFORMAT || c == CURLE_UNSUPPORTED_PROTOCOL;
 }
 
-static bool wants_key(long status)
-{
-    return status == 401 || status == 403;
-}
+static bool wants_key(long status) { return status == 401 || status == 403; }
 
-bool wf_target_refuses(long status)
-{
-    return wants_key(status) || status == 404 || status == 405;
-}
+bool wf_target_refuses(long status) { return wants_key(status) || status == 404 || status == 405; }
 
 weft_status wf_target_refused(const wf_target *t, const char *url, long status, const char *text)
 {
@@ -90,9 +84,8 @@ static weft_status find_model(wf_target *t)
     wf_json *list = t->p->model ? NULL : query(t, "/v1/models", NULL);
     if (wants_key(t->status))
         return wf_target_refused(t, "/v1/models", t->status, t->status == 401 ? "HTTP 401" : "HTTP 403");
-    const char *name = t->p->model ? t->p->model
-                                   : wf_json_text(wf_json_get(
-                                         wf_json_at(wf_json_get(list, "data"), 0), "id"));
+    const char *name =
+        t->p->model ? t->p->model : wf_json_text(wf_json_get(wf_json_at(wf_json_get(list, "data"), 0), "id"));
     t->model = name ? wf_strdup(name) : NULL;
     wf_json_free(list);
     return name && !t->model ? WEFT_ERR_NOMEM : WEFT_OK;
@@ -153,8 +146,7 @@ static weft_status find_ids(wf_target *t)
     free(t->pool);
     t->pool = NULL;
     if (t->p->prompts != WF_PROMPTS_IDS || t->unreachable[0]) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "the server's /tokenize returns no token ids: use WEFT_RANDOM_PROMPTS=words");
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "the server's /tokenize returns no token ids: use WEFT_RANDOM_PROMPTS=words");
 }
 
 /* ---- headers of each request -------------------------------------------------------------- */
@@ -185,8 +177,7 @@ static weft_status read_extra(wf_target *t)
     if (!t->p->extra_body) return WEFT_OK;
     t->extra = wf_json_read(t->p->extra_body, strlen(t->p->extra_body), NULL, &e);
     if (wf_json_is(t->extra, WF_JSON_OBJECT)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "--extra-body is not a JSON object: %s",
-                   t->extra ? t->p->extra_body : e.text);
+    return wf_fail(WEFT_ERR_ARG, "--extra-body is not a JSON object: %s", t->extra ? t->p->extra_body : e.text);
 }
 
 /* Ignores proxies from the environment. */
@@ -210,8 +201,7 @@ void wf_target_setup(const wf_target *t, CURL *c, const char *url)
     curl_easy_setopt(c, CURLOPT_USERAGENT, "weft-bench/" WF_VERSION);
     if (is_loopback(url)) curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     if (t->p->insecure)
-        curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L),
-            curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 0L);
+        curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L), curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 0L);
 }
 
 weft_status wf_target_open(const wf_client_params *p, wf_target *t)

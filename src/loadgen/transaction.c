@@ -8,11 +8,8 @@
 
 void wf_transaction_init(wf_transaction *x, const wf_request_spec *spec, wf_request_result *result, bool keep_text)
 {
-    *x = (wf_transaction){.spec = spec,
-                       .result = result,
-                       .keep_text = keep_text,
-                       .prompt_tokens = -1,
-                       .completion_tokens = -1};
+    *x = (wf_transaction){
+        .spec = spec, .result = result, .keep_text = keep_text, .prompt_tokens = -1, .completion_tokens = -1};
 }
 
 void wf_transaction_free(wf_transaction *x)
@@ -43,8 +40,7 @@ static const char *text_of(const wf_json *choice)
     const char *const names[] = {"content", "reasoning_content", "reasoning"};
     const char *text = wf_json_text(wf_json_get(choice, "text"));
     const wf_json *delta = wf_json_get(choice, "delta");
-    for (size_t i = 0; i < WF_LEN(names) && (!text || !*text); i++)
-        text = wf_json_text(wf_json_get(delta, names[i]));
+    for (size_t i = 0; i < WF_LEN(names) && (!text || !*text); i++) text = wf_json_text(wf_json_get(delta, names[i]));
     return text ? text : "";
 }
 
@@ -53,8 +49,7 @@ static void take_choice(wf_transaction *x, const wf_json *choice, uint64_t now)
 {
     const char *text = text_of(choice);
     const wf_json *reason = wf_json_get(choice, "finish_reason");
-    bool opens = wf_json_get(wf_json_get(choice, "delta"), "role") != NULL,
-         ends = wf_json_is(reason, WF_JSON_STRING);
+    bool opens = wf_json_get(wf_json_get(choice, "delta"), "role") != NULL, ends = wf_json_is(reason, WF_JSON_STRING);
     x->finished |= ends;
     if (!*text && (opens || (ends && x->n_chunks))) return;
     wf_request_result_token(x->result, now);
@@ -86,8 +81,7 @@ static bool on_event(void *user, const char *data, size_t len)
     wf_json *event = wf_json_read(data, len, NULL, NULL);
     bool ok = wf_json_is(event, WF_JSON_OBJECT) && take_object(x, event, now);
     if (!wf_json_is(event, WF_JSON_OBJECT))
-        wf_transaction_fail(x, "invalid JSON in the stream: %.*s",
-                         (int)WF_MIN(len, 100u), data);
+        wf_transaction_fail(x, "invalid JSON in the stream: %.*s", (int)WF_MIN(len, 100u), data);
     wf_json_free(event);
     return ok;
 }
@@ -105,8 +99,7 @@ size_t wf_transaction_read(char *bytes, size_t size, size_t n, void *user)
     x->n_head += head;
     if (status != 200) return n;
     if (wf_sse_add(&x->sse, bytes, n, on_event, x)) return n;
-    if (!x->error)
-        wf_transaction_fail(x, "a line of the stream is longer than %zu bytes", WF_SSE_LINE);
+    if (!x->error) wf_transaction_fail(x, "a line of the stream is longer than %zu bytes", WF_SSE_LINE);
     return 0;
 }
 
@@ -116,13 +109,10 @@ static void fail_status(wf_transaction *x, long status)
 {
     wf_json *body = wf_json_read(x->head, x->n_head, NULL, NULL);
     const wf_json *error = wf_json_get(body, "error");
-    const char *text =
-        wf_json_text(wf_json_is(error, WF_JSON_STRING) ? error : wf_json_get(error, "message"));
+    const char *text = wf_json_text(wf_json_is(error, WF_JSON_STRING) ? error : wf_json_get(error, "message"));
     if (!text) text = wf_json_text(wf_json_get(body, "message"));
-    if (text)
-        wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
-    else
-        wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "empty response");
+    if (text) wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
+    else wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "empty response");
     wf_json_free(body);
 }
 
@@ -134,23 +124,15 @@ static void check_whole(wf_transaction *x, CURLcode rc, long status)
     if (rc == CURLE_COULDNT_CONNECT || !*why) why = curl_easy_strerror(rc);
     /* libcurl's message has a time that differs for every request. */
     if (rc == CURLE_OPERATION_TIMEDOUT) why = "the response was not complete in time (--request-timeout)";
-    if (status && status != 200)
-        fail_status(x, status);
-    else if (!whole && rc)
-        wf_transaction_fail(x, "%s", why);
+    if (status && status != 200) fail_status(x, status);
+    else if (!whole && rc) wf_transaction_fail(x, "%s", why);
     else if (!x->sse.n_events)
-        wf_transaction_fail(x, "the response is not an event stream: %.100s",
-                         x->n_head ? x->head : "(empty)");
-    else if (!whole)
-        wf_transaction_fail(x, "the stream ended before the response was complete");
-    else if (!x->n_chunks || !x->completion_tokens)
-        wf_transaction_fail(x, "the response contains no token");
+        wf_transaction_fail(x, "the response is not an event stream: %.100s", x->n_head ? x->head : "(empty)");
+    else if (!whole) wf_transaction_fail(x, "the stream ended before the response was complete");
+    else if (!x->n_chunks || !x->completion_tokens) wf_transaction_fail(x, "the response contains no token");
 }
 
-static uint32_t told(int64_t n, uint32_t otherwise)
-{
-    return n >= 0 && n <= UINT32_MAX ? (uint32_t)n : otherwise;
-}
+static uint32_t told(int64_t n, uint32_t otherwise) { return n >= 0 && n <= UINT32_MAX ? (uint32_t)n : otherwise; }
 
 void wf_transaction_end(wf_transaction *x, CURLcode rc, long status)
 {

@@ -81,9 +81,8 @@ weft_status wf_fetch_look(const wf_http *h, const wf_remote *f, const char *path
     *out = WF_OTHER;
     int fd = *f->sum && f->known ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     if (fd < 0) return WEFT_OK;
-    wf_sum *sum = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->size
-                      ? wf_sum_new(f->git, f->size)
-                      : NULL;
+    wf_sum *sum =
+        !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->size ? wf_sum_new(f->git, f->size) : NULL;
     weft_status s = sum ? add_file(h, fd, path, f->size, sum) : WEFT_OK;
     wf_sum_end(sum, hex);
     close(fd);

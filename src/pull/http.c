@@ -96,10 +96,7 @@ void wf_http_close(wf_http *h)
     *h = (wf_http){0};
 }
 
-bool wf_http_stopped(const wf_http *h)
-{
-    return h->p->stop && h->p->stop();
-}
+bool wf_http_stopped(const wf_http *h) { return h->p->stop && h->p->stop(); }
 
 /* ---- addresses --------------------------------------------------------------------------------- */
 
@@ -126,10 +123,7 @@ static bool is_same_origin(const char *a, const char *b)
     return origin_of(a, one, sizeof one) && origin_of(b, two, sizeof two) && !strcmp(one, two);
 }
 
-static bool is_tls(const char *url)
-{
-    return !strncasecmp(url, "https://", 8);
-}
+static bool is_tls(const char *url) { return !strncasecmp(url, "https://", 8); }
 
 /* ---- one hop ------------------------------------------------------------------------------------ */
 
@@ -177,10 +171,7 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *user)
     return n;
 }
 
-static bool is_good(long status)
-{
-    return status == 200 || status == 206;
-}
+static bool is_good(long status) { return status == 200 || status == 206; }
 
 /* Status and length are known once the first bytes are there, or the end. */
 static bool begin_reply(hop *p)

@@ -54,10 +54,8 @@ static void say_line(const wf_server *s, const char *fmt, ...)
     wf_format(raw, sizeof raw, fmt, ap);
     va_end(ap);
     wf_show(text, sizeof text, raw);
-    if (s->p.log_json)
-        on_log(NULL, WEFT_LOG_INFO, text);
-    else
-        fprintf(stderr, "weft: %s\n", text);
+    if (s->p.log_json) on_log(NULL, WEFT_LOG_INFO, text);
+    else fprintf(stderr, "weft: %s\n", text);
 }
 
 static int say_error(void)
@@ -82,8 +80,7 @@ void wf_log_request(wf_job *j)
             &line, "{'level':'info','request_id':%s,'method':%s,'path':%s,'status':%d,'generated_tokens':%zu,'ms':%.9g",
             j->id, j->method, j->path, j->status, generated, ms);
         log_json(&line);
-    } else
-        say_line(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
+    } else say_line(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
 }
 
 typedef struct report {
@@ -103,11 +100,10 @@ static void report_rates(wf_server *s, report *last)
     double seconds = (double)(now - last->ns) * 1e-9;
     if (next.prompt != last->prompt || next.generated != last->generated || e.running || e.waiting)
         say_line(s,
-            "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f "
-            "%%",
-            (double)(next.prompt - last->prompt) / seconds,
-            (double)(next.generated - last->generated) / seconds, e.running, e.waiting,
-            e.kv_pages ? 100.0 * e.kv_pages_used / e.kv_pages : 0.0);
+                 "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f "
+                 "%%",
+                 (double)(next.prompt - last->prompt) / seconds, (double)(next.generated - last->generated) / seconds,
+                 e.running, e.waiting, e.kv_pages ? 100.0 * e.kv_pages_used / e.kv_pages : 0.0);
     *last = next;
 }
 
@@ -126,10 +122,8 @@ static void name_model(wf_server *s)
         n = wf_utf8_len(name + i, len - i);
         bool bad = !n || wf_utf8_control(name + i, n) || strchr(" \"\\", name[i]);
         if (at + WF_MAX(n, (size_t)1) >= sizeof s->name) break;
-        if (bad)
-            s->name[at++] = '-';
-        else
-            memcpy(s->name + at, name + i, n), at += n;
+        if (bad) s->name[at++] = '-';
+        else memcpy(s->name + at, name + i, n), at += n;
     }
     s->name[at] = 0;
 }
@@ -292,11 +286,9 @@ static void drain_requests(wf_server *s)
     while (count_jobs(s, false) && wf_now_ns() < end)
         if (wait_tick() > signals) break;
     if (count_jobs(s, true)) say_line(s, "cancelling what still runs");
-    while (atomic_load(&s->in_flight))
-        wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
+    while (atomic_load(&s->in_flight)) wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
     wf_work_stop(s);
-    for (int i = 0; i < 100 && count_jobs(s, false); i++)
-        wf_sleep_ns(10000000); /* for the last bytes to clients */
+    for (int i = 0; i < 100 && count_jobs(s, false); i++) wf_sleep_ns(10000000); /* for the last bytes to clients */
 }
 
 static int wait_for_end(wf_server *s)

@@ -88,10 +88,7 @@ weft_status wf_folder_i32(wf_gguf *g, const char *key, int32_t v)
     return add_meta(g, key, WF_GGUF_I32, &v, sizeof v);
 }
 
-weft_status wf_folder_f32(wf_gguf *g, const char *key, float v)
-{
-    return add_meta(g, key, WF_GGUF_F32, &v, sizeof v);
-}
+weft_status wf_folder_f32(wf_gguf *g, const char *key, float v) { return add_meta(g, key, WF_GGUF_F32, &v, sizeof v); }
 
 weft_status wf_folder_str(wf_gguf *g, const char *key, const char *v)
 {
@@ -103,10 +100,7 @@ weft_status wf_folder_bool(wf_gguf *g, const char *key, bool v)
     return add_meta(g, key, WF_GGUF_BOOL, &(uint8_t){v}, 1);
 }
 
-static bool begins(const char *s, const char *with)
-{
-    return !strncmp(s, with, strlen(with));
-}
+static bool begins(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 
 static bool is_key(const wf_gguf_kv *kv, const char *key)
 {
@@ -464,10 +458,7 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
-static int is_template(const struct dirent *e)
-{
-    return ends_with(e->d_name, ".jinja");
-}
+static int is_template(const struct dirent *e) { return ends_with(e->d_name, ".jinja"); }
 
 static weft_status templates_of_dir(templates *t, const char *dir)
 {

@@ -29,10 +29,7 @@ typedef struct cursor {
     const uint8_t *at, *start, *end;
 } cursor;
 
-static uint64_t remaining(const cursor *c)
-{
-    return (uint64_t)(c->end - c->at);
-}
+static uint64_t remaining(const cursor *c) { return (uint64_t)(c->end - c->at); }
 
 static weft_status take(cursor *c, uint64_t n, const char *what, const uint8_t **out)
 {
@@ -463,7 +460,4 @@ bool wf_gguf_broken(const wf_gguf *g)
     return broken;
 }
 
-bool wf_gguf_is_file(const wf_gguf *g)
-{
-    return g->folder || (g->n_maps && g->maps[0].slot >= 0);
-}
+bool wf_gguf_is_file(const wf_gguf *g) { return g->folder || (g->n_maps && g->maps[0].slot >= 0); }

@@ -19,15 +19,9 @@ static const struct {
     [WF_GGUF_F64] = {"f64", 8},
 };
 
-const char *wf_gguf_type_name(enum wf_gguf_type t)
-{
-    return types[t].name;
-}
+const char *wf_gguf_type_name(enum wf_gguf_type t) { return types[t].name; }
 
-size_t wf_gguf_type_size(enum wf_gguf_type t)
-{
-    return types[t].size;
-}
+size_t wf_gguf_type_size(enum wf_gguf_type t) { return types[t].size; }
 
 const char *wf_str_show(char *buf, size_t cap, wf_str s)
 {
@@ -40,20 +34,11 @@ const char *wf_str_show(char *buf, size_t cap, wf_str s)
 
 /* ---- typed access ---------------------------------------------------------------------------- */
 
-static bool is_float(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_F32 || t == WF_GGUF_F64;
-}
+static bool is_float(enum wf_gguf_type t) { return t == WF_GGUF_F32 || t == WF_GGUF_F64; }
 
-static bool is_integer(enum wf_gguf_type t)
-{
-    return types[t].size && t != WF_GGUF_BOOL && !is_float(t);
-}
+static bool is_integer(enum wf_gguf_type t) { return types[t].size && t != WF_GGUF_BOOL && !is_float(t); }
 
-static enum wf_gguf_type item_type(const wf_gguf_kv *kv)
-{
-    return kv->type == WF_GGUF_ARRAY ? kv->item : kv->type;
-}
+static enum wf_gguf_type item_type(const wf_gguf_kv *kv) { return kv->type == WF_GGUF_ARRAY ? kv->item : kv->type; }
 
 #define LOAD(T)                                                                                                        \
     do {                                                                                                               \
@@ -135,10 +120,7 @@ weft_status wf_gguf_f32(const wf_gguf *g, const char *key, bool required, float 
     return WEFT_OK;
 }
 
-static bool is_bool(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_BOOL;
-}
+static bool is_bool(enum wf_gguf_type t) { return t == WF_GGUF_BOOL; }
 
 weft_status wf_gguf_bool(const wf_gguf *g, const char *key, bool required, bool *out)
 {
@@ -148,10 +130,7 @@ weft_status wf_gguf_bool(const wf_gguf *g, const char *key, bool required, bool 
     return WEFT_OK;
 }
 
-static bool is_string(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_STRING;
-}
+static bool is_string(enum wf_gguf_type t) { return t == WF_GGUF_STRING; }
 
 weft_status wf_gguf_str(const wf_gguf *g, const char *key, bool required, wf_str *out)
 {
@@ -161,10 +140,7 @@ weft_status wf_gguf_str(const wf_gguf *g, const char *key, bool required, wf_str
     return WEFT_OK;
 }
 
-static bool is_array(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_ARRAY;
-}
+static bool is_array(enum wf_gguf_type t) { return t == WF_GGUF_ARRAY; }
 
 /* Lengths were checked on opening, but the file may have changed since. */
 static bool next_string(const wf_gguf_kv *kv, const uint8_t **at, wf_str *out)

@@ -14,15 +14,9 @@ static void put(writer *w, const void *data, uint64_t n)
     w->n += n;
 }
 
-static void put_u32(writer *w, uint32_t v)
-{
-    put(w, &v, sizeof v);
-}
+static void put_u32(writer *w, uint32_t v) { put(w, &v, sizeof v); }
 
-static void put_u64(writer *w, uint64_t v)
-{
-    put(w, &v, sizeof v);
-}
+static void put_u64(writer *w, uint64_t v) { put(w, &v, sizeof v); }
 
 static void put_str(writer *w, wf_str s)
 {

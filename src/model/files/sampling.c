@@ -45,10 +45,7 @@ static bool sensible(const wf_gguf *g, const struct row *w, const char *name, bo
     return good;
 }
 
-static bool is_number(enum wf_gguf_type t)
-{
-    return wf_gguf_type_size(t) && t != WF_GGUF_BOOL;
-}
+static bool is_number(enum wf_gguf_type t) { return wf_gguf_type_size(t) && t != WF_GGUF_BOOL; }
 
 unsigned wf_sampling_stated(const wf_gguf *g, struct weft_sampling *out)
 {

@@ -43,15 +43,9 @@ static bool hold_body(wf_job *j, size_t bytes, size_t granted)
                      b->limit);
 }
 
-bool wf_budget_body(wf_job *j, size_t bytes)
-{
-    return hold_body(j, bytes, WF_SMALL_BODY);
-}
+bool wf_budget_body(wf_job *j, size_t bytes) { return hold_body(j, bytes, WF_SMALL_BODY); }
 
-bool wf_budget_prompts(wf_job *j)
-{
-    return hold_body(j, prompt_bytes(j), 5 * WF_SMALL_BODY);
-}
+bool wf_budget_prompts(wf_job *j) { return hold_body(j, prompt_bytes(j), 5 * WF_SMALL_BODY); }
 
 bool wf_budget_reply(wf_job *j, size_t bytes)
 {

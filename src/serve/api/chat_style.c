@@ -60,10 +60,7 @@ static bool writes_call(const wf_server *s, bool string, bool null)
 
 /* ---- calls in answers ------------------------------------------------------------------------------------ */
 
-static bool is_auto(const char *name)
-{
-    return !name || !strcmp(name, "auto");
-}
+static bool is_auto(const char *name) { return !name || !strcmp(name, "auto"); }
 
 static bool check_parser(const char *option, const char *name, bool known, void (*list_kinds)(char *out, size_t size))
 {

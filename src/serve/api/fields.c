@@ -19,10 +19,7 @@ const wf_json *wf_field(const wf_json *body, const char *name)
 enum kind { REAL, SHARE, I32, WHOLE, SEED, BOOL }; /* SHARE: a REAL above 0; SEED: 64 bits, with a sign or without */
 enum where { BOTH, CHAT, TEXT };
 
-static bool is_here(enum where where, bool chat)
-{
-    return where != (chat ? TEXT : CHAT);
-}
+static bool is_here(enum where where, bool chat) { return where != (chat ? TEXT : CHAT); }
 
 typedef struct row {
     const char *name;
@@ -68,16 +65,13 @@ static const row rows[] = {
 static void put(wf_params *p, const row *w, double v, int64_t whole)
 {
     char *at = (char *)p + w->at;
-    if (w->kind == REAL)
-        memcpy(at, &(float){(float)v}, sizeof(float));
+    if (w->kind == REAL) memcpy(at, &(float){(float)v}, sizeof(float));
     else if (w->kind == SHARE)
         memcpy(at, &(float){(float)WF_MAX(v, (double)FLT_MIN)}, sizeof(float)); /* rounded to 0 it would mean "off" */
     else if (w->kind == I32)
         memcpy(at, &(int32_t){(int32_t)WF_MAX(whole, 0)}, sizeof(int32_t)); /* -1 is off, or all, in other servers */
-    else if (w->kind != BOOL)
-        memcpy(at, &whole, sizeof whole);
-    else
-        *(bool *)at = v != 0;
+    else if (w->kind != BOOL) memcpy(at, &whole, sizeof whole);
+    else *(bool *)at = v != 0;
 }
 
 bool wf_is_whole(const wf_json *v)
@@ -103,21 +97,18 @@ static bool read_row(const wf_json *body, const row *w, wf_params *p, wf_http_er
     if (!v) return true;
     p->given |= w->given;
     if (w->kind == BOOL) {
-        if (!wf_json_is(v, WF_JSON_BOOL))
-            return wf_refuse(r, 400, w->name, "%s must be true or false", w->name);
+        if (!wf_json_is(v, WF_JSON_BOOL)) return wf_refuse(r, 400, w->name, "%s must be true or false", w->name);
         put(p, w, wf_json_is_true(v), 0);
         return true;
     }
     double x = wf_json_number(v);
     if (!wf_json_is_number(v) || (w->kind >= I32 && !wf_is_whole(v)))
-        return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
-                         w->kind >= I32 ? "whole number" : "number");
+        return wf_refuse(r, 400, w->name, "%s must be a %s", w->name, w->kind >= I32 ? "whole number" : "number");
     if (w->kind == SEED) return read_seed(v, w, p, r);
     if (w->kind == SHARE && x == 0)
         return wf_refuse(r, 400, w->name, "%s must be above 0 and at most %g", w->name, w->max);
     if (!(x >= w->min && x <= w->max))
-        return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,
-                         w->max);
+        return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min, w->max);
     put(p, w, x, wf_json_is(v, WF_JSON_INT) ? wf_json_int(v) : (int64_t)x);
     return true;
 }
@@ -136,8 +127,7 @@ static bool check_together(wf_params *p, wf_http_error *r)
 {
     if (WF_GIVEN(p, MAX_COMPLETION)) p->max_tokens = p->max_completion_tokens, p->given |= WF_GIVEN_MAX_TOKENS;
     if (WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens && !p->echo)
-        return wf_refuse(r, 400, "max_tokens",
-                         "max_tokens must be at least 1 (0 is possible with echo)");
+        return wf_refuse(r, 400, "max_tokens", "max_tokens must be at least 1 (0 is possible with echo)");
     if (WF_GIVEN(p, REPEAT_PENALTY) && WF_GIVEN(p, REPETITION_PENALTY))
         return wf_refuse(r, 400, "repeat_penalty",
                          "repeat_penalty is another name of repetition_penalty: send one of them");

@@ -102,10 +102,7 @@ bool wf_params_read(wf_job *j, const wf_json *body);
 void wf_params_free(wf_params *p);
 struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
-static inline bool wf_params_in_parts(const wf_params *p)
-{
-    return p->calls || p->thoughts;
-}
+static inline bool wf_params_in_parts(const wf_params *p) { return p->calls || p->thoughts; }
 /* Parameters of choice i; they point into p. */
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
 

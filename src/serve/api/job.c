@@ -119,8 +119,7 @@ static void record_latency(wf_choice *c, const struct weft_event *ev)
     uint64_t now = wf_now_ns();
     if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) {
         bool first = !c->last_ns;
-        wf_metrics_token(&j->server->metrics,
-                         (double)(now - (first ? j->start_ns : c->last_ns)) * 1e-9, first);
+        wf_metrics_token(&j->server->metrics, (double)(now - (first ? j->start_ns : c->last_ns)) * 1e-9, first);
         c->last_ns = now;
     }
     if (ev->kind == WEFT_EVENT_DONE)
@@ -152,10 +151,7 @@ static void wake_job(wf_job *j)
 }
 
 /* The same. Returns whether nobody has the job any more. */
-static bool is_orphan(const wf_job *j)
-{
-    return !j->attached && !j->n_pending && !j->working;
-}
+static bool is_orphan(const wf_job *j) { return !j->attached && !j->n_pending && !j->working; }
 
 static void on_event(void *user, const struct weft_event *ev)
 {
@@ -163,10 +159,8 @@ static void on_event(void *user, const struct weft_event *ev)
     wf_job *j = c->job;
     record_latency(c, ev);
     pthread_mutex_lock(&j->lock);
-    if (ev->kind == WEFT_EVENT_DONE)
-        end_choice(c, ev);
-    else if (!j->lost && !j->crowded && j->attached)
-        take_event(c, ev);
+    if (ev->kind == WEFT_EVENT_DONE) end_choice(c, ev);
+    else if (!j->lost && !j->crowded && j->attached) take_event(c, ev);
     if (j->params.stream || !j->n_pending) wake_job(j);
     bool last = is_orphan(j);
     pthread_mutex_unlock(&j->lock);
@@ -287,10 +281,8 @@ static bool submit_choice(wf_job *j, size_t i)
     pthread_mutex_unlock(&j->lock);
     weft_status s = weft_submit(j->server->engine, &rp, &req);
     pthread_mutex_lock(&j->lock);
-    if (s == WEFT_OK)
-        c->req = req;
-    else
-        j->n_pending--;
+    if (s == WEFT_OK) c->req = req;
+    else j->n_pending--;
     if (s == WEFT_OK && (j->abort || j->crowded) && !c->done) weft_cancel(req); /* it has been given up already */
     pthread_mutex_unlock(&j->lock);
     if (s != WEFT_OK)
@@ -344,8 +336,7 @@ void wf_job_detach(wf_job *j)
 bool wf_job_failed(wf_job *j, wf_http_error *r)
 {
     if (j->abort == WF_ABORT_TIMEOUT)
-        return !wf_refuse(r, 504, "",
-                          "the request took longer than the %u s that this server allows",
+        return !wf_refuse(r, 504, "", "the request took longer than the %u s that this server allows",
                           j->server->p.request_timeout_s);
     if (j->abort == WF_ABORT_SHUTDOWN) return !wf_refuse(r, 503, "", "the server is shutting down");
     if (j->crowded) {

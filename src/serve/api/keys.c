@@ -63,8 +63,7 @@ static bool same_key(const char *given, size_t n_given, const char *key)
 {
     size_t n = strlen(key);
     unsigned char differ = n != n_given;
-    for (size_t i = 0; i < n; i++)
-        differ |= (unsigned char)key[i] ^ (unsigned char)(n_given ? given[i % n_given] : 0);
+    for (size_t i = 0; i < n; i++) differ |= (unsigned char)key[i] ^ (unsigned char)(n_given ? given[i % n_given] : 0);
     return !differ;
 }
 

@@ -21,17 +21,12 @@ static const struct {
 } hists[WF_N_HISTS] = {
     [WF_HIST_PROMPT] = {"request_prompt_tokens", "Prompt tokens.", TOKENS},
     [WF_HIST_GENERATION] = {"request_generation_tokens", "Generated tokens.", TOKENS},
-    [WF_HIST_TTFT] = {"time_to_first_token_seconds", "Time from the arrival of a request to its first token.",
-                      SECONDS},
-    [WF_HIST_ITL] = {"inter_token_latency_seconds", "Time between two generated tokens.",
-                     SECONDS},
-    [WF_HIST_E2E] = {"e2e_request_latency_seconds", "Time from the arrival of a request to its last token.",
-                     SECONDS},
+    [WF_HIST_TTFT] = {"time_to_first_token_seconds", "Time from the arrival of a request to its first token.", SECONDS},
+    [WF_HIST_ITL] = {"inter_token_latency_seconds", "Time between two generated tokens.", SECONDS},
+    [WF_HIST_E2E] = {"e2e_request_latency_seconds", "Time from the arrival of a request to its last token.", SECONDS},
     [WF_HIST_QUEUE] = {"request_queue_time_seconds", "Time in the queue, before the first step.", SECONDS},
-    [WF_HIST_PREFILL] = {"request_prefill_time_seconds", "Time from the first step to the first token.",
-                         SECONDS},
-    [WF_HIST_DECODE] = {"request_decode_time_seconds", "Time from the first token to the last.",
-                        SECONDS},
+    [WF_HIST_PREFILL] = {"request_prefill_time_seconds", "Time from the first step to the first token.", SECONDS},
+    [WF_HIST_DECODE] = {"request_decode_time_seconds", "Time from the first token to the last.", SECONDS},
 };
 static const char *const finishes[] = {"stop", "length", "abort", "error"};
 
@@ -81,8 +76,7 @@ void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bo
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
-static void print_head(const wf_server *s, wf_text *out, const char *name, const char *type,
-                       const char *help)
+static void print_head(const wf_server *s, wf_text *out, const char *name, const char *type, const char *help)
 {
     const char *p = s->p.metrics_prefix;
     wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p, name, help, p, name, type);
@@ -97,8 +91,7 @@ static void print_line(const wf_server *s, wf_text *out, const char *name, const
     wf_text_print(out, "} %.17g\n", v);
 }
 
-static void print_one(const wf_server *s, wf_text *out, const char *name, const char *type,
-                      const char *help, double v)
+static void print_one(const wf_server *s, wf_text *out, const char *name, const char *type, const char *help, double v)
 {
     print_head(s, out, name, type, help);
     print_line(s, out, name, "", NULL, NULL, v);
@@ -237,10 +230,8 @@ void wf_metrics_print(wf_server *s, wf_text *out)
               (double)atomic_load(&s->work.n_given_up));
     print_one(s, out, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
     pthread_mutex_lock(&m->lock);
-    print_one(s, out, "prompt_tokens_total", "counter", "Prompt tokens.",
-              (double)m->prompt_tokens);
-    print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.",
-              (double)m->generation_tokens);
+    print_one(s, out, "prompt_tokens_total", "counter", "Prompt tokens.", (double)m->prompt_tokens);
+    print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.", (double)m->generation_tokens);
     print_one(s, out, "requests_started_total", "counter",
               "Sequences that were accepted; each ends in request_success_total.", (double)m->started);
     print_one(s, out, "corrupted_requests_total", "counter",
@@ -248,10 +239,8 @@ void wf_metrics_print(wf_server *s, wf_text *out)
               (double)m->corrupted);
     print_head(s, out, "request_success_total", "counter", "Sequences that have ended.");
     for (size_t i = 0; i < WF_LEN(finishes); i++)
-        print_line(s, out, "request_success_total", "", "finished_reason", finishes[i],
-                   (double)m->finished[i]);
+        print_line(s, out, "request_success_total", "", "finished_reason", finishes[i], (double)m->finished[i]);
     for (size_t h = 0; h < WF_N_HISTS; h++)
-        print_hist(s, out, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS,
-                   m->counts[h], m->sums[h]);
+        print_hist(s, out, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS, m->counts[h], m->sums[h]);
     pthread_mutex_unlock(&m->lock);
 }

@@ -22,17 +22,14 @@ wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
     wf_json *body = wf_json_read(text, len, &(wf_json_rules){.depth = MAX_DEPTH, .values = MAX_VALUES}, &e);
     if (wf_json_is(body, WF_JSON_OBJECT)) return body;
-    if (body)
-        wf_refuse(r, 400, "", "the body must be a JSON object");
-    else if (e.fault == WF_JSON_NO_MEMORY)
-        wf_refuse(r, 500, "", "out of memory for the request");
+    if (body) wf_refuse(r, 400, "", "the body must be a JSON object");
+    else if (e.fault == WF_JSON_NO_MEMORY) wf_refuse(r, 500, "", "out of memory for the request");
     else if (e.fault == WF_JSON_TOO_DEEP || e.fault == WF_JSON_TOO_MANY)
         wf_refuse(r, 400, "", "the JSON is too large: %s", e.text);
     else if (e.fault == WF_JSON_TOO_LARGE)
         wf_refuse(r, 400, e.name, "%s holds a number that is too large (line %zu, column %zu)",
                   *e.name ? e.name : "the body", e.line, e.column);
-    else
-        wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %zu, column %zu)", e.text, e.line, e.column);
+    else wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %zu, column %zu)", e.text, e.line, e.column);
     wf_json_free(body);
     return NULL;
 }
@@ -45,32 +42,25 @@ static bool read_stop(const wf_json *body, wf_params *p, wf_http_error *r)
     size_t n = wf_json_is(v, WF_JSON_LIST) ? wf_json_count(v) : v != NULL;
     if (v && !wf_json_is(v, WF_JSON_LIST) && !wf_json_is(v, WF_JSON_STRING))
         return wf_refuse(r, 400, "stop", "stop must be a string or a list of strings");
-    if (n > MAX_STOPS)
-        return wf_refuse(r, 400, "stop", "stop has %zu strings, at most %d are possible", n,
-                         MAX_STOPS);
-    if (n && !(p->stop = wf_calloc(n, sizeof *p->stop)))
-        return wf_refuse(r, 500, "", "out of memory");
+    if (n > MAX_STOPS) return wf_refuse(r, 400, "stop", "stop has %zu strings, at most %d are possible", n, MAX_STOPS);
+    if (n && !(p->stop = wf_calloc(n, sizeof *p->stop))) return wf_refuse(r, 500, "", "out of memory");
     for (; p->n_stop < n; p->n_stop++) {
         const wf_json *s = wf_json_is(v, WF_JSON_LIST) ? wf_json_at(v, p->n_stop) : v;
         if (!wf_json_is(s, WF_JSON_STRING))
             return wf_refuse(r, 400, "stop", "stop must be a string or a list of strings");
         if (!wf_json_bytes(s)) return wf_refuse(r, 400, "stop", "stop holds an empty string");
         if (wf_json_bytes(s) > MAX_STOP_BYTES)
-            return wf_refuse(r, 400, "stop", "stop holds a string of more than %d bytes",
-                             MAX_STOP_BYTES);
-        if (!(p->stop[p->n_stop] = wf_strdup(wf_json_text(s))))
-            return wf_refuse(r, 500, "", "out of memory");
+            return wf_refuse(r, 400, "stop", "stop holds a string of more than %d bytes", MAX_STOP_BYTES);
+        if (!(p->stop[p->n_stop] = wf_strdup(wf_json_text(s)))) return wf_refuse(r, 500, "", "out of memory");
     }
     return true;
 }
 
-static bool read_id(const wf_server *s, const wf_json *v, const char *name, int32_t *out,
-                    wf_http_error *r)
+static bool read_id(const wf_server *s, const wf_json *v, const char *name, int32_t *out, wf_http_error *r)
 {
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
     double id = wf_json_number(v);
-    if (!wf_is_whole(v))
-        return wf_refuse(r, 400, name, "%s must hold token ids, which are whole numbers", name);
+    if (!wf_is_whole(v)) return wf_refuse(r, 400, name, "%s must hold token ids, which are whole numbers", name);
     if (!(id >= 0 && id < n_vocab))
         return wf_refuse(r, 400, name, "%s holds the token id %.15g; the vocabulary has 0 to %u", name, id,
                          n_vocab - 1);
@@ -83,9 +73,7 @@ static bool read_ids(const wf_server *s, const wf_json *v, const char *name, siz
 {
     size_t count = wf_json_count(v);
     if (!wf_json_is(v, WF_JSON_LIST)) return wf_refuse(r, 400, name, "%s must be a list of token ids", name);
-    if (count > max)
-        return wf_refuse(r, 400, name, "%s has %zu token ids, at most %zu are possible", name,
-                         count, max);
+    if (count > max) return wf_refuse(r, 400, name, "%s has %zu token ids, at most %zu are possible", name, count, max);
     if (!(*out = wf_calloc(count + 1, sizeof **out))) return wf_refuse(r, 500, "", "out of memory");
     for (*n = 0; *n < count; ++*n)
         if (!read_id(s, wf_json_at(v, *n), name, *out + *n, r)) return false;
@@ -98,13 +86,11 @@ static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_OBJECT))
-        return wf_refuse(r, 400, "logit_bias",
-                         "logit_bias must be an object of token ids and numbers");
+        return wf_refuse(r, 400, "logit_bias", "logit_bias must be an object of token ids and numbers");
     if (wf_json_size(v) > MAX_BIASES)
         return wf_refuse(r, 400, "logit_bias", "logit_bias has more than %d entries", MAX_BIASES);
-    if (!(p->bias = wf_calloc(wf_json_size(v) + 1, sizeof *p->bias)))
-        return wf_refuse(r, 500, "", "out of memory");
-    WF_JSON_EACH_MEMBER(m, v) {
+    if (!(p->bias = wf_calloc(wf_json_size(v) + 1, sizeof *p->bias))) return wf_refuse(r, 500, "", "out of memory");
+    WF_JSON_EACH_MEMBER (m, v) {
         const char *key = m->name.text;
         size_t digits = strspn(key, "0123456789");
         long id = digits && digits < 10 && !key[digits] && (key[0] != '0' || digits == 1) ? strtol(key, NULL, 10) : -1;
@@ -114,8 +100,7 @@ static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_
                              key, n_vocab - 1);
         double bias = wf_json_number(&m->value);
         if (!wf_json_is_number(&m->value) || !(bias >= -100 && bias <= 100))
-            return wf_refuse(r, 400, "logit_bias",
-                             "logit_bias of token %ld must be a number from -100 to 100", id);
+            return wf_refuse(r, 400, "logit_bias", "logit_bias of token %ld must be a number from -100 to 100", id);
         p->bias[p->n_bias++] = (struct weft_logit_bias){(int32_t)id, (float)bias};
     }
     return true;
@@ -148,12 +133,10 @@ static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned 
     const struct weft_model_info *info = weft_model_info(s->model);
     if (!check_bytes(s, len, name, r)) return false;
     if (weft_tokenize(s->model, text, len, flags, &out->ids, &out->n))
-        return wf_refuse(r, 400, name, "%s cannot be turned into tokens: %s", name,
-                         wf_last_error());
+        return wf_refuse(r, 400, name, "%s cannot be turned into tokens: %s", name, wf_last_error());
     if (!out->n && info->bos >= 0) { /* an empty prompt, for a model that does not add BOS by default */
         weft_free(out->ids);
-        if (!(out->ids = wf_calloc(1, sizeof *out->ids)))
-            return wf_refuse(r, 500, "", "out of memory");
+        if (!(out->ids = wf_calloc(1, sizeof *out->ids))) return wf_refuse(r, 500, "", "out of memory");
         out->ids[out->n++] = info->bos;
     }
     return out->n ? true : wf_refuse(r, 400, name, "%s is empty", name);
@@ -163,8 +146,7 @@ static bool read_prompt(const wf_server *s, const wf_json *v, wf_prompt *out, wf
 {
     if (wf_json_is(v, WF_JSON_STRING)) {
         out->len = wf_json_bytes(v);
-        if (!(out->text = wf_strdup(wf_json_text(v))))
-            return wf_refuse(r, 500, "", "out of memory");
+        if (!(out->text = wf_strdup(wf_json_text(v)))) return wf_refuse(r, 500, "", "out of memory");
         return tokenize(s, out->text, out->len, WEFT_TEXT_DEFAULT, "prompt", out, r);
     }
     if (!read_ids(s, v, "prompt", s->context, &out->ids, &out->n, r)) return false;
@@ -182,12 +164,10 @@ static bool read_prompts(const wf_server *s, const wf_json *body, wf_params *p, 
     size_t n = list ? wf_json_count(v) : 1;
     if (!v) return wf_refuse(r, 400, "prompt", "prompt is missing");
     if (!wf_json_is(v, WF_JSON_LIST) && !wf_json_is(v, WF_JSON_STRING))
-        return wf_refuse(r, 400, "prompt",
-                         "prompt must be a string, a list of token ids, or a list of these");
+        return wf_refuse(r, 400, "prompt", "prompt must be a string, a list of token ids, or a list of these");
     if (!n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
     if (!check_choices(s, p, n, r)) return false; /* before the work */
-    if (!(p->prompts = wf_calloc(n, sizeof *p->prompts)))
-        return wf_refuse(r, 500, "", "out of memory");
+    if (!(p->prompts = wf_calloc(n, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
     for (size_t i = 0; i < n; i++) {
         p->n_prompts++;
         if (!read_prompt(s, list ? wf_json_at(v, i) : v, &p->prompts[i], r)) return false;
@@ -252,10 +232,8 @@ static bool read_stream_options(const wf_json *body, wf_params *p, wf_http_error
 {
     const wf_json *v = wf_field(body, "stream_options");
     if (!v) return true;
-    if (!p->stream)
-        return wf_refuse(r, 400, "stream_options", "stream_options needs stream to be true");
-    if (!wf_json_is(v, WF_JSON_OBJECT))
-        return wf_refuse(r, 400, "stream_options", "stream_options must be an object");
+    if (!p->stream) return wf_refuse(r, 400, "stream_options", "stream_options needs stream to be true");
+    if (!wf_json_is(v, WF_JSON_OBJECT)) return wf_refuse(r, 400, "stream_options", "stream_options must be an object");
     const wf_json *usage = wf_field(v, "include_usage"), *always = wf_field(v, "continuous_usage_stats");
     if ((usage && !wf_json_is(usage, WF_JSON_BOOL)) || (always && !wf_json_is(always, WF_JSON_BOOL)))
         return wf_refuse(r, 400, "stream_options", "stream_options must hold true or false");
@@ -268,9 +246,7 @@ static bool check_format(const wf_json *body, wf_http_error *r)
 {
     const wf_json *format = wf_field(body, "response_format");
     const char *type = wf_json_text(wf_json_get(format, "type"));
-    if (format && !type)
-        return wf_refuse(r, 400, "response_format",
-                         "response_format must be an object with a type");
+    if (format && !type) return wf_refuse(r, 400, "response_format", "response_format must be an object with a type");
     if (format && strcmp(type, "text"))
         return wf_refuse_unsupported(r, "response_format",
                          "response_format %.40s is not supported: leave it out or send text, and "
@@ -285,8 +261,7 @@ static bool check_model(const wf_server *s, const wf_json *body, wf_http_error *
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
     if (!*wf_json_text(v) || !strcmp(wf_json_text(v), s->name)) return true; /* "": the one that is served */
-    wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'",
-              wf_json_text(v), s->name);
+    wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'", wf_json_text(v), s->name);
     r->code = "model_not_found";
     return false;
 }
@@ -303,10 +278,9 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
                          "answer needs at least one",
                          name, longest, s->context);
     if (WF_GIVEN(p, MAX_TOKENS) && p->max_tokens > (int64_t)(s->context - longest))
-        return wf_refuse(
-            r, 400, "max_tokens",
-            "max_tokens is %lld, but the context of %u tokens leaves %zu behind a prompt of %zu",
-            (long long)p->max_tokens, s->context, s->context - longest, longest);
+        return wf_refuse(r, 400, "max_tokens",
+                         "max_tokens is %lld, but the context of %u tokens leaves %zu behind a prompt of %zu",
+                         (long long)p->max_tokens, s->context, s->context - longest, longest);
     r->code = NULL;
     return true;
 }
@@ -336,16 +310,13 @@ bool wf_params_read(wf_job *j, const wf_json *body)
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
     return read_stream_options(body, p, r) && check_format(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
-           (!ids ||
-            read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
-           (p->chat ? read_chat(s, body, p, r) : read_prompts(s, body, p, r)) &&
-           check_size(s, p, r) && drop_texts(p);
+           (!ids || read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
+           (p->chat ? read_chat(s, body, p, r) : read_prompts(s, body, p, r)) && check_size(s, p, r) && drop_texts(p);
 }
 
 void wf_params_free(wf_params *p)
 {
-    for (size_t i = 0; i < p->n_prompts; i++)
-        weft_free(p->prompts[i].ids), weft_free(p->prompts[i].text);
+    for (size_t i = 0; i < p->n_prompts; i++) weft_free(p->prompts[i].ids), weft_free(p->prompts[i].text);
     for (size_t i = 0; i < p->n_stop; i++) free(p->stop[i]);
     free(p->prompts);
     free(p->stop);
@@ -362,26 +333,25 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
     if (!WF_GIVEN(p, MAX_TOKENS)) max = p->chat ? 0 : 16;
     struct weft_sampling sampling = p->sampling;
     sampling.seed = (WF_GIVEN(p, SEED) ? (uint64_t)p->seed : wf_random(wf_now_ns(), choice)) + choice % (size_t)p->n;
-    return (struct weft_request_params){
-        .tokens = prompt->ids,
-        .n_tokens = prompt->n,
-        .max_tokens = (uint32_t)max,
-        .priority = -(int32_t)p->priority, /* here lower is earlier */
-        .prefill_only = WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens,
-        .sampling = sampling,
-        .ignore_eos = p->ignore_eos,
-        .min_tokens = (uint32_t)p->min_tokens,
-        .stop_ids = p->stop_ids,
-        .n_stop_ids = p->n_stop_ids,
-        .stop = (const char *const *)p->stop,
-        .n_stop = p->n_stop,
-        .include_stop = p->include_stop,
-        .bias = p->bias,
-        .n_bias = p->n_bias,
-        .logprobs = logprobs,
-        .n_top = (uint32_t)(logprobs ? top : 0),
-        .prompt_logprobs = logprobs && p->echo,
-        .show_special = !p->skip_special,
-        .show_ids = p->show,
-        .n_show_ids = p->n_show};
+    return (struct weft_request_params){.tokens = prompt->ids,
+                                        .n_tokens = prompt->n,
+                                        .max_tokens = (uint32_t)max,
+                                        .priority = -(int32_t)p->priority, /* here lower is earlier */
+                                        .prefill_only = WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens,
+                                        .sampling = sampling,
+                                        .ignore_eos = p->ignore_eos,
+                                        .min_tokens = (uint32_t)p->min_tokens,
+                                        .stop_ids = p->stop_ids,
+                                        .n_stop_ids = p->n_stop_ids,
+                                        .stop = (const char *const *)p->stop,
+                                        .n_stop = p->n_stop,
+                                        .include_stop = p->include_stop,
+                                        .bias = p->bias,
+                                        .n_bias = p->n_bias,
+                                        .logprobs = logprobs,
+                                        .n_top = (uint32_t)(logprobs ? top : 0),
+                                        .prompt_logprobs = logprobs && p->echo,
+                                        .show_special = !p->skip_special,
+                                        .show_ids = p->show,
+                                        .n_show_ids = p->n_show};
 }

@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool wf_reply_is_cut(const struct weft_event *end)
-{
-    return end->finish != WEFT_FINISH_STOP || end->id < 0;
-}
+bool wf_reply_is_cut(const struct weft_event *end) { return end->finish != WEFT_FINISH_STOP || end->id < 0; }
 
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls)
 {

@@ -49,10 +49,7 @@ static bool check_origin(wf_job *j, const char *origin, const char *host)
 }
 
 /* A reason of the HTTP server: "STATUS reason". */
-static bool refuse_bad(wf_job *j, const char *bad)
-{
-    return wf_refuse(&j->refusal, atoi(bad), "", "%s", bad + 4);
-}
+static bool refuse_bad(wf_job *j, const char *bad) { return wf_refuse(&j->refusal, atoi(bad), "", "%s", bad + 4); }
 
 static bool check_head(wf_job *j, const wf_httpd_request *r)
 {
@@ -281,10 +278,7 @@ static void request_whole(wf_httpd_request *r)
     else respond_to_body(j);
 }
 
-static void request_late(wf_httpd_request *r)
-{
-    wf_job_abort(r->user, WF_ABORT_TIMEOUT);
-}
+static void request_late(wf_httpd_request *r) { wf_job_abort(r->user, WF_ABORT_TIMEOUT); }
 
 static void request_end(wf_httpd_request *r)
 {

@@ -32,8 +32,7 @@ static void *copy_of(const void *p, size_t first, size_t n, size_t size)
 
 static bool has_news(const wf_choice *c)
 {
-    return c->n_text > c->sent_text || c->n_tokens > c->sent_tokens || (c->done && !c->ended) ||
-           !c->opened;
+    return c->n_text > c->sent_text || c->n_tokens > c->sent_tokens || (c->done && !c->ended) || !c->opened;
 }
 
 static void part_free(part *p)
@@ -142,10 +141,8 @@ static void write_choice(wf_job *j, wf_choice *c, const char *text, size_t n, co
 static void open_choice(wf_job *j, wf_choice *c)
 {
     const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
-    if (j->params.chat)
-        write_choice(j, c, "", 0, NULL);
-    else if (j->params.echo)
-        write_choice(j, c, p->text, p->len, NULL);
+    if (j->params.chat) write_choice(j, c, "", 0, NULL);
+    else if (j->params.echo) write_choice(j, c, p->text, p->len, NULL);
     c->opened = true;
 }
 
@@ -166,15 +163,9 @@ static void write_delta(const stream *s, const char *name, const char *text, siz
     end_choice(s->job, s->choice, NULL);
 }
 
-static void on_text(void *user, const char *text, size_t len)
-{
-    write_delta(user, "content", text, len);
-}
+static void on_text(void *user, const char *text, size_t len) { write_delta(user, "content", text, len); }
 
-static void on_thought(void *user, const char *text, size_t len)
-{
-    write_delta(user, "reasoning_content", text, len);
-}
+static void on_thought(void *user, const char *text, size_t len) { write_delta(user, "reasoning_content", text, len); }
 
 /* At most ARGUMENTS bytes, in whole characters. */
 static size_t piece_of(wf_slice s)

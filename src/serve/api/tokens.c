@@ -11,10 +11,7 @@
 #define MAX_TOKENS (1u << 20) /* unless the context has more */
 
 /* What takes about half a second, and a few bytes of memory per token. */
-static size_t most_tokens(const wf_server *s)
-{
-    return WF_MAX(MAX_TOKENS, s->context);
-}
+static size_t most_tokens(const wf_server *s) { return WF_MAX(MAX_TOKENS, s->context); }
 
 static bool check_bytes(wf_job *j, const char *name, size_t len)
 {
@@ -36,8 +33,7 @@ static bool flag(wf_job *j, const wf_json *body, const char *name, bool otherwis
 {
     const wf_json *v = wf_json_get(body, name);
     if (wf_json_absent(v)) return otherwise;
-    if (!wf_json_is(v, WF_JSON_BOOL))
-        *ok = wf_refuse(&j->refusal, 400, name, "%s must be true or false", name);
+    if (!wf_json_is(v, WF_JSON_BOOL)) *ok = wf_refuse(&j->refusal, 400, name, "%s must be true or false", name);
     return wf_json_is_true(v);
 }
 

@@ -12,10 +12,7 @@
     (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
 #define NICE        10
 
-static bool is_small(const wf_job *j)
-{
-    return !j->read && j->body.len <= WF_SMALL_BODY;
-}
+static bool is_small(const wf_job *j) { return !j->read && j->body.len <= WF_SMALL_BODY; }
 
 /* Takes j, which `at` points to, out of its list. Call these with work.lock held. */
 static void unlink_body(wf_work *w, wf_job **at)

@@ -113,10 +113,7 @@ static void linger_conn(wf_conn *c)
     text_free(&c->in);
 }
 
-void wf_httpd_drop(wf_httpd_request *r)
-{
-    ((wf_conn *)r)->dropped = true;
-}
+void wf_httpd_drop(wf_httpd_request *r) { ((wf_conn *)r)->dropped = true; }
 
 void wf_httpd_watch(wf_httpd_request *r, uint64_t deadline_ns)
 {

@@ -61,10 +61,8 @@ static const char *read_line(wf_frame *f)
         if (!f->line.len) return NULL;
         f->state = WF_FRAME_FIELD;
         return wf_head_request(f, f->line.data, f->line.len);
-    case WF_FRAME_FIELD:
-        return read_field(f);
-    case WF_FRAME_SIZE:
-        return read_size(f);
+    case WF_FRAME_FIELD: return read_field(f);
+    case WF_FRAME_SIZE: return read_size(f);
     case WF_FRAME_CHUNK_END: /* the line is empty: a longer one is refused before it ends */
         f->state = WF_FRAME_SIZE;
         return NULL;

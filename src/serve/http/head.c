@@ -9,10 +9,7 @@
 #define DIGITS     "0123456789"
 #define ALNUM      DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 static bool is_of(wf_slice s, const char *set)
 {
@@ -21,10 +18,7 @@ static bool is_of(wf_slice s, const char *set)
     return true;
 }
 
-static bool is_token(wf_slice s)
-{
-    return s.n && is_of(s, ALNUM "!#$%&'*+-.^_`|~");
-}
+static bool is_token(wf_slice s) { return s.n && is_of(s, ALNUM "!#$%&'*+-.^_`|~"); }
 
 /* A URI (RFC 3986), or a part of one, of bytes that are alphanumeric, percent-encoded or in `set`. */
 static bool is_uri(wf_slice s, const char *set)
@@ -37,10 +31,7 @@ static bool is_uri(wf_slice s, const char *set)
     return true;
 }
 
-static bool slice_is(wf_slice s, const char *word)
-{
-    return s.n == strlen(word) && !strncasecmp(s.p, word, s.n);
-}
+static bool slice_is(wf_slice s, const char *word) { return s.n == strlen(word) && !strncasecmp(s.p, word, s.n); }
 
 static wf_slice trim_blanks(wf_slice s)
 {

@@ -44,10 +44,7 @@ void wf_httpd_wake(wf_httpd_request *r)
 
 /* ---- the thread ------------------------------------------------------------------------------------------ */
 
-static bool is_full(const wf_httpd *h)
-{
-    return h->n_conns >= h->p.max_connections + RESERVE;
-}
+static bool is_full(const wf_httpd *h) { return h->n_conns >= h->p.max_connections + RESERVE; }
 
 static void arm_listener(wf_httpd *h)
 {
@@ -200,23 +197,16 @@ bool wf_httpd_start(wf_httpd *h)
     return h->started;
 }
 
-bool wf_httpd_is_local(const wf_httpd *h)
-{
-    return h->local;
-}
+bool wf_httpd_is_local(const wf_httpd *h) { return h->local; }
 
-uint32_t wf_httpd_max_connections(const wf_httpd *h)
-{
-    return h->p.max_connections;
-}
+uint32_t wf_httpd_max_connections(const wf_httpd *h) { return h->p.max_connections; }
 
 void wf_httpd_refuse(wf_httpd *h)
 {
     if (!h->started) wf_accept_stop(h);
     if (!h->started || atomic_exchange(&h->refusing, true)) return;
     rouse_loop(h);
-    while (sem_wait(&h->refused) && errno == EINTR) {
-    }
+    while (sem_wait(&h->refused) && errno == EINTR) {}
 }
 
 void wf_httpd_close(wf_httpd *h)
