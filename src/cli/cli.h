@@ -115,8 +115,7 @@ typedef struct wf_opts {
     } pull;
 
     const struct wf_opt *given[64]; /* options set, for messages about conflicts */
-    size_t n_given,
-        n_typed; /* n_typed: the first ones, by whoever runs the command; the others by settings for all runs */
+    size_t n_given, n_typed; /* n_typed: the first ones, by whoever runs the command; the others by settings */
     char **args; /* positional arguments that set no option */
     size_t n_args;
     bool words_set; /* positional arguments set options */
@@ -162,8 +161,7 @@ typedef struct wf_command {
     const char *usage, *summary;
     const char *more;                  /* text at the end of the help, or NULL */
     const wf_opt_group *const *groups; /* NULL-terminated */
-    const char
-        *words[2]; /* the options that positional arguments set, in order; those that are given are passed over */
+    const char *words[2]; /* the options that positional arguments set, in order, but for those given */
     bool explicit_model;  /* it does something else without -m, so a model that is set for all runs is not taken */
     bool takes_args;      /* more of them are left in wf_opts.args */
     bool reads_stdin;     /* standard input is the text where no option names one */
@@ -188,31 +186,26 @@ extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after
  * printing a message. Call wf_opts_free also after a failure. */
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
-int wf_opts_environment(const wf_command *c,
-                        wf_opts *o); /* sets what variables for testing and measuring say; returns the same */
+int wf_opts_environment(const wf_command *c, wf_opts *o); /* the same of the variables of environment.c */
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
-void wf_print_wrapped(FILE *out, const char *text,
-                      int indent);                    /* to 80 columns; the cursor stands at column `indent` */
-bool wf_opts_has(const wf_opts *o, const char *name); /* was --name set? */
-bool wf_opts_typed(const wf_opts *o, const char *name); /* by whoever runs the command? */
-bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt); /* or another option that sets the same? */
+void wf_print_wrapped(FILE *out, const char *text, int indent); /* to 80 columns; the cursor is at `indent` */
+bool wf_opts_has(const wf_opts *o, const char *name);           /* was --name set? */
+bool wf_opts_typed(const wf_opts *o, const char *name);         /* by whoever runs the command? */
+bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt);     /* or another option that sets the same? */
 const wf_opt *wf_opts_find(const wf_command *c, const char *name); /* NULL: the command has no such option */
 /* The same, also by a name of other programs; NULL after a message that says what was meant. */
 const wf_opt *wf_opts_meant(const wf_command *c, const char *name);
-/* Sets one option as --name value would, also by a name of other programs; value NULL: of a flag; from: where it is
- * set, for the message, or NULL as in a chat, where the last word counts. Returns 0, or an exit code after printing a
- * message. */
+/* Sets one option as --name value would; value NULL: of a flag; from: where it is set, for the message, or NULL as in a
+ * chat, where the last word counts. Returns 0, or an exit code after printing a message. */
 int wf_opts_set(const wf_command *c, const char *name, const char *value, const char *from, wf_opts *o);
-/* The value of an option as text that can be typed. */
-void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap);
-/* What the value of an option that takes a number or a choice may be: "a number from 0 to 1". */
-void wf_opt_allowed(const wf_opt *opt, char *buf, size_t cap);
+void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap); /* as text that can be typed */
+void wf_opt_allowed(const wf_opt *opt, char *buf, size_t cap); /* of a number or a choice: "a number from 0 to 1" */
 bool wf_choice_has(const char *choices, const char *word, size_t len); /* is the word one of those between | ? */
 /* Prints a message that points to --help; returns WF_EXIT_USAGE. */
 int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
 
-/* ---- foreign.c: what users of other programs type -------------------------------------------- */
+/* ---- foreign.c: what users of other programs type ---------------------------------------------- */
 
 typedef struct wf_foreign {
     const char *ours;   /* the name of an option with the same meaning and values; NULL: */
@@ -224,13 +217,12 @@ typedef struct wf_foreign {
 const wf_foreign *wf_foreign_find(bool command, const char *word, size_t len);
 /* Names in other programs of options that the command has, without dashes, written into text. Returns their number. */
 size_t wf_foreign_names(const wf_command *c, char *text, size_t cap, const char **names, size_t most);
-/* The option that a word with its dashes means, as the first command has it that understands the word; *foreign: NULL,
- * or what it is in another program. In options.c, as is: */
+/* In options.c: the option that a word with its dashes means, as the first command has it that understands the word;
+ * *foreign: NULL, or what it is in another program. */
 const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign);
-/* As wf_nearest, among the options of all commands. */
-void wf_opts_nearest(const char *word, char *out, size_t cap);
+void wf_opts_nearest(const char *word, char *out, size_t cap); /* as wf_nearest, among the options of all commands */
 
-/* ---- sampling.c ------------------------------------------------------------------------------ */
+/* ---- sampling.c -------------------------------------------------------------------------------- */
 
 /* What the model asks for, or weft's defaults, and the options over it. */
 struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m);
@@ -239,64 +231,50 @@ size_t wf_sampling_print(const struct weft_sampling *s, unsigned which, char *bu
 /* All that is not off, as one line: "greedy", "temp 0.6, top-k 20". */
 void wf_sampling_summary(const struct weft_sampling *s, char *buf, size_t cap);
 
-/* ---- settings.c: options set for all runs ---------------------------------------------------- */
+/* ---- settings.c, rules.c: options set for all runs --------------------------------------------- */
 
 /* Each returns 0, or an exit code after printing a message. */
 int wf_settings_read(void);
 int wf_settings_apply(const wf_command *c, wf_opts *o); /* to what the command line has not set */
-void wf_settings_free(void); /* values of wf_opts point into the settings */
-
-/* ---- rules.c: which settings go with what is typed ------------------------------------------- */
-
+void wf_settings_free(void);                            /* values of wf_opts point into the settings */
 /* Does something typed or piped go against a setting of that name? */
 bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
 /* Options, separated by |, one of which an option of that name needs in that command; which: 0, 1, ... NULL: it needs
  * no more. */
 const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
 
-/* ---- list.c: the folder of models ------------------------------------------------------------ */
+/* ---- list.c: the folder of models -------------------------------------------------------------- */
 
 void wf_models_folder(char *path, size_t cap); /* "": none */
-/* The path of a model in that folder, if the name is one and there is no such file here; else the name. Static storage.
- */
+/* The path of a model of that folder, if the name is one and no file here has it; else the name. Static storage. */
 const char *wf_find_model(const char *name);
 
-/* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code --------------------- */
+/* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code ------------------------ */
 
 int wf_plan_cost(const wf_opts *o, const struct weft_model *m);
 int wf_timeline_check(const wf_opts *o); /* of the file's name and that it can be written, before work begins */
 int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_engine *e);
 
-/* ---- hint.c ---------------------------------------------------------------------------------- */
+/* ---- hint.c, nearest.c, tables.c, main.c -------------------------------------------------------- */
 
 /* Writes what helps where the model cannot be opened; "" where the error says all. */
 void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap);
-
-/* ---- nearest.c ------------------------------------------------------------------------------- */
-
 #define WF_NEAREST 3
-/* Writes "; did you mean --a or --b?" with the names, up to WF_NEAREST, that the word is close to; "" if there is none.
- */
+/* Writes "; did you mean --a or --b?" with the names, up to WF_NEAREST, that the word is close to; "": none is. */
 void wf_nearest(char *out, size_t cap, const char *dashes, const char *word, const char *const *names, size_t n);
-
-/* ---- tables.c -------------------------------------------------------------------------------- */
-
-int wf_print_tables(void); /* returns an exit code */
-
-/* ---- main.c ---------------------------------------------------------------------------------- */
-
+int wf_print_tables(void);                   /* returns an exit code */
 extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
-/* ---- interrupt.c: signals that ask for an end ------------------------------------------------ */
+/* ---- interrupt.c: signals that ask for an end -------------------------------------------------- */
 
 /* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
 void wf_catch_interrupt(void);
-/* The same of every signal that asks for an end: also SIGTERM, and SIGHUP, which a closed terminal sends; for what must
- * not leave files behind. handler: instead of setting it. */
+/* The same also of SIGTERM, and SIGHUP, which a closed terminal sends; for what must not leave files behind. handler:
+ * instead of setting it. */
 void wf_catch_end(void (*handler)(int sig));
 bool wf_interrupted(void);
-bool wf_ask_interrupted(void *user); /* the same, as a weft_stop_fn */
-int wf_interrupted_exit(void); /* the exit code of that signal, as shells report it */
+bool wf_ask_interrupted(void *user);        /* the same, as a weft_stop_fn */
+int wf_interrupted_exit(void);              /* the exit code of that signal, as shells report it */
 void wf_wait_for(sem_t *wake, uint64_t ns); /* for this long at most */
 
 #define WF_LOADING_SIGNALS 2
@@ -312,19 +290,16 @@ typedef struct wf_loading { /* of a model or an engine */
 void wf_loading_begin(const wf_opts *o, wf_loading *l, weft_stop_fn *ask);
 bool wf_loading_end(wf_loading *l); /* true: such a signal came, even if all is loaded */
 
-/* ---- common.c -------------------------------------------------------------------------------- */
+/* ---- common.c ---------------------------------------------------------------------------------- */
 
-/* Prints this thread's last error; returns its exit code. */
-int wf_say_error(weft_status s);
+int wf_say_error(weft_status s); /* prints this thread's last error; returns its exit code */
 /* The same where a model could not be opened: says what helps, and returns WF_EXIT_MODEL where the file is to blame. */
 int wf_say_model_error(const wf_opts *o, weft_status s);
-/* The same of a function that prints to standard output, where what cannot be printed is for wf_end_output: it may be
- * no failure. */
+/* The same of what prints to standard output; what cannot be printed is for wf_end_output, and may be no failure. */
 int wf_say_print_error(weft_status s);
 /* Prints "weft: ..." to stderr, unless -q is set. */
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
-/* Failures that concern the model file give WF_EXIT_MODEL. A stop in o->engine takes the place of Ctrl-C and SIGTERM.
- */
+/* Failures of the model file give WF_EXIT_MODEL. A stop in o->engine takes the place of Ctrl-C and SIGTERM. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* For commands with wf_group_model and wf_group_shape, of which one may be given. */
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out);
@@ -335,20 +310,17 @@ uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m);
 /* Without messages. WEFT_ERR_CANCELLED: a signal ended it, which was said (interrupt.c). */
 weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                           struct weft_engine **out);
-/* For results that are compared digit by digit, or by the ranges themselves: without an option no ranges but those of
- * the file beside the model. */
-void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p);
 /* As wf_try_engine, with messages; shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out);
 /* As `weft serve` would open it, but with times of the device, and steps whole: for what measures plans. */
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out);
+/* For results that are compared digit by digit: without an option no ranges but those of the file beside the model. */
+void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p);
 /* weft_progress_fn; user: wf_progress, or NULL for none. */
 void wf_on_progress(void *user, const char *what, double fraction);
-/* Tokens of a prompt that are done since `before`. The engine counts them by steps; those of others must not run
- * meanwhile. */
+/* Tokens of a prompt that are done since `before`, by whole steps, in which nothing else may run. */
 size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt);
-/* Is there anything to wait for? weft_wait() says the same of a request that has not ended and of one whose device
- * hangs. False: the device hangs, or Ctrl-C was pressed. */
+/* False: the device hangs, of which weft_wait() does not tell, or Ctrl-C was pressed. */
 bool wf_goes_on(const struct weft_engine *e);
 int wf_print_devices(void);
 /* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
@@ -356,16 +328,12 @@ int wf_read_template(const char *path, char **text);
 /* --chat-template '?': says what can be there and what the model has. Returns an exit code. */
 bool wf_asks_template(const char *path);
 int wf_explain_template(const wf_opts *o);
-/* Reads the text of -p, -f or, if the command reads it, standard input. *text is malloc'ed. Returns 0 or an exit code.
- */
+/* Reads the text of -p, -f or, if the command reads it, standard input. *text is malloc'ed. 0 or an exit code. */
 int wf_read_text(const wf_opts *o, char **text, size_t *len);
-/* Sets the context that -c means, and that sequences and KV cache are to be as many and as large as the device has
- * memory for. */
+/* Sets the context that -c means, and as many sequences and as large a KV cache as the device has memory for. */
 void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct weft_engine_params *p);
-/* Makes parameters for weft_bench_ops from the options. */
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
-/* Writes what is in the buffer of standard output; returns rc, or after printing a message a failure if not all of it
- * could be written. */
+/* Flushes standard output; returns rc, or after printing a message a failure if not all of it could be written. */
 int wf_end_output(int rc);
 _Noreturn void wf_exit_now(int rc); /* after that */
 /* The storage formats of a model's tensors, in the order in which they come. Returns their number. */
@@ -376,12 +344,10 @@ typedef struct wf_storage {
     uint64_t bytes;
 } wf_storage;
 size_t wf_formats(const struct weft_model *m, wf_storage f[WF_FORMATS]);
-/* The storage format of most weight bytes; what the file calls its mix of them, or else that format; and a label such
- * as "llama 1.1B Q4_K_M". */
-const char *wf_main_dtype(const struct weft_model *m);
-const char *wf_weight_type(const struct weft_model *m);
-void wf_model_label(const struct weft_model *m, char *buf, size_t cap);
-bool wf_ends_in(const char *path, const char *end); /* with something in front */
+const char *wf_main_dtype(const struct weft_model *m);  /* of most weight bytes */
+const char *wf_weight_type(const struct weft_model *m); /* what the file calls its mix of them, else that */
+void wf_model_label(const struct weft_model *m, char *buf, size_t cap); /* "llama 1.1B Q4_K_M" */
+bool wf_ends_in(const char *path, const char *end);                     /* with something in front */
 /* Writes to stdout; returns false if it is closed, after which the program ends quietly. */
 bool wf_out(const char *text, size_t len);
 const char *wf_commit(void);
