@@ -17,11 +17,11 @@ typedef struct reader {
     const wf_json *config;
     const wf_arch *arch;
     const char *class;
-    const float **rope;
-    uint32_t *n_rope;
     float rotated; /* part of each head */
 } reader;
 
+/* The key behind the name of r's architecture. */
+#define KEY(name) key(r, (char[96]){0}, name)
 static const char *key(const reader *r, char buf[96], const char *name)
 {
     snprintf(buf, 96, "%s.%s", r->arch->name, name);
@@ -59,7 +59,6 @@ static const wf_folder_key *own_row(const reader *r, const char *ours)
 
 static weft_status copy_number(const reader *r, const wf_json *from, const wf_folder_key *row)
 {
-    char k[96];
     float f = row->missing;
     uint32_t u = row->missing > 0 ? (uint32_t)row->missing : 0;
     const wf_json *v = row->theirs ? wf_json_get(from, row->theirs) : NULL;
@@ -69,7 +68,7 @@ static weft_status copy_number(const reader *r, const wf_json *from, const wf_fo
     else if (absent && row->missing == WF_KEY_REQUIRED) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs);
     else if (absent && row->missing == 0) return WEFT_OK;
     WF_TRY(absent ? WEFT_OK : row->real ? wf_json_float(from, row->theirs, &f) : wf_json_u32(from, row->theirs, &u));
-    return row->real ? wf_folder_f32(r->g, key(r, k, row->ours), f) : wf_folder_u32(r->g, key(r, k, row->ours), u);
+    return row->real ? wf_folder_f32(r->g, KEY(row->ours), f) : wf_folder_u32(r->g, KEY(row->ours), u);
 }
 
 static weft_status copy_numbers(const reader *r)
@@ -106,7 +105,6 @@ static weft_status has_local(const reader *r, uint32_t *window, bool *out)
 /* A window changes nothing in a context that fits it: where the graph has none, longer ones are not run. */
 static weft_status copy_context(const reader *r)
 {
-    char k[96];
     const wf_folder_key *own = own_row(r, context_row.ours), *row = own ? own : &context_row;
     uint32_t context = row->missing > 0 ? (uint32_t)row->missing : 0, window = UINT32_MAX;
     bool local;
@@ -119,9 +117,9 @@ static weft_status copy_context(const reader *r)
                "its context of %u is cut to that",
                window, r->arch->name, context);
         context = window;
-        WF_TRY(wf_folder_u32(r->g, key(r, k, "attention.longest_context"), window));
+        WF_TRY(wf_folder_u32(r->g, KEY("attention.longest_context"), window));
     }
-    return wf_folder_u32(r->g, key(r, k, "context_length"), context);
+    return wf_folder_u32(r->g, KEY("context_length"), context);
 }
 
 /* The place of the first layer that attends to all keys tells the period, which the others have to follow. */
@@ -168,10 +166,9 @@ weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const wf_json 
 
 static weft_status copy_normalise(const reader *r)
 {
-    char k[96];
     bool v = false;
     WF_TRY(wf_json_bool(r->config, "norm_topk_prob", &v));
-    return wf_json_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, key(r, k, "expert_weights_norm"), v)
+    return wf_json_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, KEY("expert_weights_norm"), v)
                                                     : WEFT_OK;
 }
 
@@ -210,6 +207,18 @@ static weft_status head_pairs(const reader *r, uint32_t *pairs)
                : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
 }
 
+static weft_status push_vector(const reader *r, const char *name, const float *values, uint32_t n)
+{
+    wf_gguf_tensor t = {.name = {name, strlen(name)},
+                        .n_dims = 1,
+                        .dims = {n, 1, 1, 1},
+                        .ggml_type = wf_dtypes[WF_F32].ggml,
+                        .dtype = WF_F32,
+                        .data = wf_folder_keep(r->g, values, n * sizeof *values),
+                        .bytes = n * sizeof *values};
+    return t.data ? wf_folder_push(r->g, &t) : WEFT_ERR_NOMEM;
+}
+
 static weft_status read_llama3(const reader *r, const wf_json *o, float base)
 {
     float factor = 0, low = 0, high = 0, old = 0, values[MAX_PAIRS];
@@ -223,51 +232,46 @@ static weft_status read_llama3(const reader *r, const wf_json *o, float base)
     WF_TRY(head_pairs(r, &pairs));
     for (uint32_t i = 0; i < pairs; i++)
         values[i] = (float)llama3_factor(pow(base, -(double)i / pairs), factor, low, high, old);
-    *r->n_rope = pairs;
-    *r->rope = wf_folder_keep(r->g, values, pairs * sizeof *values);
-    return *r->rope ? WEFT_OK : WEFT_ERR_NOMEM;
+    return push_vector(r, "rope_freqs.weight", values, pairs);
 }
 
 static weft_status read_linear(const reader *r, const wf_json *o)
 {
-    char k[96];
     float factor = 0;
     WF_TRY(positive(o, "factor", &factor));
-    WF_TRY(wf_folder_str(r->g, key(r, k, "rope.scaling.type"), "linear"));
-    return wf_folder_f32(r->g, key(r, k, "rope.scaling.factor"), factor);
+    WF_TRY(wf_folder_str(r->g, KEY("rope.scaling.type"), "linear"));
+    return wf_folder_f32(r->g, KEY("rope.scaling.factor"), factor);
 }
 
 static weft_status copy_original(const reader *r, const wf_json *o, float *out)
 {
-    char k[96];
     uint32_t old = 0;
     WF_TRY(wf_json_u32(wf_json_get(o, "original_max_position_embeddings") ? o : r->config,
                        "original_max_position_embeddings", &old));
     if (!old) return wf_fail(WEFT_ERR_FORMAT, "'original_max_position_embeddings' of the RoPE scaling is missing or 0");
     *out = (float)old;
-    return wf_folder_u32(r->g, key(r, k, "rope.scaling.original_context_length"), old);
+    return wf_folder_u32(r->g, KEY("rope.scaling.original_context_length"), old);
 }
 
 /* Under transformers' name attention_factor is all of it; GGUF leaves out what follows from the factor. */
 static weft_status read_yarn(const reader *r, const wf_json *o)
 {
-    char k[96];
     float factor = 0, old = 0, gain = 0, mscale = 0, all = 0;
     bool truncate = true;
     WF_TRY(positive(o, "factor", &factor));
     WF_TRY(copy_original(r, o, &old));
     WF_TRY(wf_json_bool(o, "truncate", &truncate));
-    WF_TRY(wf_folder_bool(r->g, key(r, k, "rope.scaling.yarn_truncate"), truncate));
+    WF_TRY(wf_folder_bool(r->g, KEY("rope.scaling.yarn_truncate"), truncate));
     WF_TRY(wf_json_float(o, "mscale", &mscale));
     WF_TRY(wf_json_float(o, "mscale_all_dim", &all));
     WF_TRY(wf_json_float(o, "attention_factor", &gain));
     double each = factor > 1 ? 0.1 * log(factor) : 0;
     if (gain == 0 && mscale > 0 && all > 0) gain = (float)((1 + mscale * each) / (1 + all * each));
-    if (gain != 0) WF_TRY(wf_folder_f32(r->g, key(r, k, "rope.scaling.attn_factor"), (float)(gain / (1 + each))));
+    if (gain != 0) WF_TRY(wf_folder_f32(r->g, KEY("rope.scaling.attn_factor"), (float)(gain / (1 + each))));
     WF_TRY(copy_number(r, o, &(wf_folder_key){"beta_fast", "rope.scaling.yarn_beta_fast", true, 0}));
     WF_TRY(copy_number(r, o, &(wf_folder_key){"beta_slow", "rope.scaling.yarn_beta_slow", true, 0}));
-    WF_TRY(wf_folder_str(r->g, key(r, k, "rope.scaling.type"), "yarn"));
-    return wf_folder_f32(r->g, key(r, k, "rope.scaling.factor"), factor);
+    WF_TRY(wf_folder_str(r->g, KEY("rope.scaling.type"), "yarn"));
+    return wf_folder_f32(r->g, KEY("rope.scaling.factor"), factor);
 }
 
 /* Adds a list of factors as the tensor that GGUF has. */
@@ -285,19 +289,11 @@ static weft_status push_factors(const reader *r, const wf_json *o, const char *t
         if (!(values[i] > 0) || !isfinite(values[i]))
             return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling has no positive number at %u", theirs, i);
     }
-    wf_gguf_tensor t = {.name = {ours, strlen(ours)},
-                        .n_dims = 1,
-                        .dims = {pairs, 1, 1, 1},
-                        .ggml_type = wf_dtypes[WF_F32].ggml,
-                        .dtype = WF_F32,
-                        .data = wf_folder_keep(r->g, values, pairs * sizeof *values),
-                        .bytes = pairs * sizeof *values};
-    return t.data ? wf_folder_push(r->g, &t) : WEFT_ERR_NOMEM;
+    return push_vector(r, ours, values, pairs);
 }
 
 static weft_status read_longrope(const reader *r, const wf_json *o)
 {
-    char k[96];
     float old = 0, context = 0, factor = 0, gain = 0;
     WF_TRY(copy_original(r, o, &old));
     WF_TRY(positive(r->config, "max_position_embeddings", &context));
@@ -305,18 +301,17 @@ static weft_status read_longrope(const reader *r, const wf_json *o)
     WF_TRY(wf_json_float(o, "attention_factor", &gain));
     if (!(factor > 0)) factor = context / old;
     if (!(gain > 0)) gain = factor > 1 && old > 1 ? (float)sqrt(1 + log(factor) / log(old)) : 1;
-    WF_TRY(wf_folder_f32(r->g, key(r, k, "rope.scaling.attn_factor"), gain));
+    WF_TRY(wf_folder_f32(r->g, KEY("rope.scaling.attn_factor"), gain));
     WF_TRY(push_factors(r, o, "long_factor", "rope_factors_long.weight"));
     return push_factors(r, o, "short_factor", "rope_factors_short.weight");
 }
 
 static weft_status copy_rotated(const reader *r)
 {
-    char k[96];
     uint32_t pairs;
     if (r->rotated == 1) return WEFT_OK;
     WF_TRY(head_pairs(r, &pairs));
-    return wf_folder_u32(r->g, key(r, k, "rope.dimension_count"), 2 * pairs);
+    return wf_folder_u32(r->g, KEY("rope.dimension_count"), 2 * pairs);
 }
 
 /* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation,
@@ -474,13 +469,12 @@ weft_status wf_folder_class(const char *path)
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
-weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope,
-                             uint32_t *n_rope)
+weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied)
 {
     wf_json *config;
-    *tied = false, *rope = NULL, *n_rope = 0;
+    *tied = false;
     WF_TRY(wf_json_load_file(path, MAX_CONFIG, &config));
-    reader r = {.g = g, .config = config, .rope = rope, .n_rope = n_rope};
+    reader r = {.g = g, .config = config};
     weft_status s = read_config(&r, tied);
     wf_json_free(config);
     *arch = r.arch;

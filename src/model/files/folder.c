@@ -352,18 +352,6 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
     return tied && head ? add_tied(g, names, head) : WEFT_OK;
 }
 
-static weft_status add_rope(wf_gguf *g, const float *factors, uint32_t n)
-{
-    wf_gguf_tensor t = {.name = {"rope_freqs.weight", 17},
-                        .n_dims = 1,
-                        .dims = {n, 1, 1, 1},
-                        .ggml_type = wf_dtypes[WF_F32].ggml,
-                        .dtype = WF_F32,
-                        .data = (const uint8_t *)factors,
-                        .bytes = n * sizeof *factors};
-    return factors ? wf_folder_push(g, &t) : WEFT_OK;
-}
-
 /* ---- the folder ------------------------------------------------------------------------------------- */
 
 static const char *last_part(const char *path)
@@ -376,15 +364,12 @@ static weft_status read_model(wf_gguf *g, wf_safetensors *w)
 {
     char path[PATH_MAX];
     const wf_arch *arch;
-    const float *rope;
-    uint32_t n_rope;
     bool tied;
     snprintf(path, sizeof path, "%s/config.json", g->path);
-    WF_TRY(wf_folder_config(g, path, &arch, &tied, &rope, &n_rope));
+    WF_TRY(wf_folder_config(g, path, &arch, &tied));
     g->folder->names = arch->names;
     weft_status s = add_tensors(g, w, arch->names, tied);
-    if (s) return wf_fail_context(s, "%s", g->path);
-    return add_rope(g, rope, n_rope);
+    return s ? wf_fail_context(s, "%s", g->path) : WEFT_OK;
 }
 
 /* ---- chat templates ----------------------------------------------------------------------------------- */
@@ -393,8 +378,7 @@ static weft_status read_model(wf_gguf *g, wf_safetensors *w)
 #define MAX_TEMPLATES 64
 #define MAX_NAME      64
 
-typedef struct templates { /* of a folder: the names of those that are not the default, as an array of GGUF holds them
-                            */
+typedef struct templates { /* of a folder: the names of those besides the default, as an array of GGUF holds them */
     wf_gguf *g;
     char names[MAX_TEMPLATES * (8 + MAX_NAME)];
     size_t bytes, n;
@@ -491,13 +475,6 @@ static weft_status find_templates(templates *t)
     return lstat(path, &st) ? WEFT_OK : templates_of_config(t, path);
 }
 
-static weft_status read_templates(wf_gguf *g)
-{
-    templates t = {.g = g};
-    WF_TRY(find_templates(&t));
-    return t.n ? wf_folder_array(g, "tokenizer.chat_templates", WF_GGUF_STRING, t.n, t.names, t.bytes) : WEFT_OK;
-}
-
 /* Of a folder without weights, and without the tokenizer that would make it a vocabulary: what says more than that they
  * are missing. */
 static weft_status check_lacks(const char *folder)
@@ -515,6 +492,7 @@ static weft_status check_lacks(const char *folder)
 static weft_status read_folder(wf_gguf *g, bool weights)
 {
     wf_safetensors *w;
+    templates t = {.g = g};
     WF_TRY(wf_safetensors_open(g->path, &w));
     g->folder->weights = w;
     if (!w->n_tensors) WF_TRY(check_lacks(g->path));
@@ -522,7 +500,8 @@ static weft_status read_folder(wf_gguf *g, bool weights)
     w->maps = NULL, w->n_maps = 0;
     WF_TRY(wf_folder_str(g, "general.name", last_part(g->path)));
     WF_TRY(wf_folder_str(g, "tokenizer.ggml.model", "tokenizer.json"));
-    WF_TRY(read_templates(g));
+    WF_TRY(find_templates(&t));
+    if (t.n) WF_TRY(wf_folder_array(g, "tokenizer.chat_templates", WF_GGUF_STRING, t.n, t.names, t.bytes));
     WF_TRY(wf_sampling_of_folder(g));
     if (w->n_tensors && weights) WF_TRY(read_model(g, w)); /* without weights it is a vocabulary */
     return wf_gguf_index(g);

@@ -22,8 +22,7 @@ void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
  * The list ends with NULL. */
 typedef struct wf_folder_name {
     const char *theirs, *ours;
-    weft_status (*change)(
-        wf_gguf *g, wf_gguf_tensor *t); /* what GGUF has otherwise than a folder; it has its new name; NULL: nothing */
+    weft_status (*change)(wf_gguf *g, wf_gguf_tensor *t); /* what GGUF has otherwise; it has its new name; or NULL */
     bool whole;
     bool bytes; /* it is of bytes (U8), of which `change` makes something */
 } wf_folder_name;
@@ -35,11 +34,7 @@ typedef struct wf_folder_key {
     const char *theirs, *ours;
     bool real;
     float missing; /* its value where config.json has none; 0: none either */
-    enum {
-        WF_NULL_IS_MISSING,
-        WF_NULL_IS_0,
-        WF_NULL_IS_NONE
-    } null;            /* null may switch off what has a default: GGUF has that as 0, or without the key */
+    enum { WF_NULL_IS_MISSING, WF_NULL_IS_0, WF_NULL_IS_NONE } null; /* what null means: GGUF has 0, or no key */
     const char *class; /* the only one of the architecture's classes that has it; NULL: all have */
 } wf_folder_key;
 
@@ -58,14 +53,12 @@ typedef struct wf_folder_bias {
 struct wf_json;
 typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
-    const char *act,
-        *acts; /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
+    const char *act, *acts;    /* key of the activation; what weft computes, with blanks between; NULL: Llama's */
     bool windows;              /* its layers may have sliding windows, which the graph computes */
     bool early_windows;        /* use_sliding_window is also of layers before max_window_layers */
     uint32_t window;           /* with use_sliding_window, where sliding_window is missing, not null; 0: none */
     bool partial;              /* heads may rotate in part (partial_rotary_factor) */
-    const char
-        *quantised; /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
+    const char *quantised;     /* quant_methods that its names read, with blanks between; NULL: none */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
     const wf_folder_bias *biases; /* ends with NULLs; NULL: none */
     weft_status (*read)(wf_gguf *g, const struct wf_json *config); /* adds or refuses more; NULL: nothing */
@@ -115,12 +108,10 @@ weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t);
 uint32_t wf_folder_get(const wf_gguf *g, const char *key); /* as added; 0: it was not */
 /* Memory that lives as long as g, with a copy of data, or zeros where that is NULL; NULL with a message. */
 void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
-/* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. *rope: factors
- * that divide the rotation's frequencies, one for each pair, kept by g; NULL: none. */
+/* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. */
 struct wf_arch;
-weft_status
-wf_folder_class(const char *path); /* fails if it can be read and names an architecture that is not supported */
-weft_status wf_folder_config(wf_gguf *g, const char *path, const struct wf_arch **arch, bool *tied, const float **rope,
-                             uint32_t *n_rope);
+/* Fails if it can be read and names an architecture that is not supported. */
+weft_status wf_folder_class(const char *path);
+weft_status wf_folder_config(wf_gguf *g, const char *path, const struct wf_arch **arch, bool *tied);
 
 #endif

@@ -34,9 +34,11 @@ const char *wf_str_show(char *buf, size_t cap, wf_str s)
 
 /* ---- typed access ---------------------------------------------------------------------------- */
 
-static bool is_float(enum wf_gguf_type t) { return t == WF_GGUF_F32 || t == WF_GGUF_F64; }
-
-static bool is_integer(enum wf_gguf_type t) { return types[t].size && t != WF_GGUF_BOOL && !is_float(t); }
+enum { /* types that a key may have */
+    FLOAT = 1 << WF_GGUF_F32 | 1 << WF_GGUF_F64,
+    INTEGER = 1 << WF_GGUF_U8 | 1 << WF_GGUF_I8 | 1 << WF_GGUF_U16 | 1 << WF_GGUF_I16 | 1 << WF_GGUF_U32 |
+              1 << WF_GGUF_I32 | 1 << WF_GGUF_U64 | 1 << WF_GGUF_I64,
+};
 
 static enum wf_gguf_type item_type(const wf_gguf_kv *kv) { return kv->type == WF_GGUF_ARRAY ? kv->item : kv->type; }
 
@@ -79,15 +81,15 @@ int64_t wf_gguf_int_at(const wf_gguf_kv *kv, uint64_t i)
     }
 }
 
-/* The entry of a key if it has one of the types that `fits` accepts. */
-static weft_status find_typed(const wf_gguf *g, const char *key, bool required, bool (*fits)(enum wf_gguf_type),
-                              const char *wanted, const wf_gguf_kv **out)
+/* The entry of a key if it has one of the types. */
+static weft_status find_typed(const wf_gguf *g, const char *key, bool required, unsigned fits, const char *wanted,
+                              const wf_gguf_kv **out)
 {
     *out = wf_gguf_find(g, key);
     if (!*out && required && wf_gguf_broken(g))
         return wf_fail(WEFT_ERR_IO, "%s changed while it was being read", g->path);
     if (!*out && required) return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is missing", g->path, key);
-    if (*out && !fits((*out)->type))
+    if (*out && !(fits >> (*out)->type & 1))
         return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is of type %s, not %s", g->path, key,
                        types[(*out)->type].name, wanted);
     return WEFT_OK;
@@ -96,7 +98,7 @@ static weft_status find_typed(const wf_gguf *g, const char *key, bool required, 
 weft_status wf_gguf_u32(const wf_gguf *g, const char *key, bool required, uint32_t *out)
 {
     const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_integer, "an integer", &kv));
+    WF_TRY(find_typed(g, key, required, INTEGER, "an integer", &kv));
     if (!kv) return WEFT_OK;
     int64_t v = wf_gguf_int_at(kv, 0);
     if (v < 0 || v > UINT32_MAX) {
@@ -111,7 +113,7 @@ weft_status wf_gguf_u32(const wf_gguf *g, const char *key, bool required, uint32
 weft_status wf_gguf_f32(const wf_gguf *g, const char *key, bool required, float *out)
 {
     const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_float, "a float", &kv));
+    WF_TRY(find_typed(g, key, required, FLOAT, "a float", &kv));
     if (!kv) return WEFT_OK;
     double v = wf_gguf_num_at(kv, 0);
     if (!isfinite(v) || fabs(v) > 3.4e38)
@@ -120,27 +122,21 @@ weft_status wf_gguf_f32(const wf_gguf *g, const char *key, bool required, float 
     return WEFT_OK;
 }
 
-static bool is_bool(enum wf_gguf_type t) { return t == WF_GGUF_BOOL; }
-
 weft_status wf_gguf_bool(const wf_gguf *g, const char *key, bool required, bool *out)
 {
     const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_bool, "bool", &kv));
+    WF_TRY(find_typed(g, key, required, 1 << WF_GGUF_BOOL, "bool", &kv));
     if (kv) *out = kv->data[0] != 0;
     return WEFT_OK;
 }
 
-static bool is_string(enum wf_gguf_type t) { return t == WF_GGUF_STRING; }
-
 weft_status wf_gguf_str(const wf_gguf *g, const char *key, bool required, wf_str *out)
 {
     const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_string, "string", &kv));
+    WF_TRY(find_typed(g, key, required, 1 << WF_GGUF_STRING, "string", &kv));
     if (kv) *out = (wf_str){(const char *)kv->data, kv->bytes};
     return WEFT_OK;
 }
-
-static bool is_array(enum wf_gguf_type t) { return t == WF_GGUF_ARRAY; }
 
 /* Lengths were checked on opening, but the file may have changed since. */
 static bool next_string(const wf_gguf_kv *kv, const uint8_t **at, wf_str *out)
@@ -159,7 +155,7 @@ weft_status wf_gguf_strings(const wf_gguf *g, const char *key, bool required, ui
                             weft_status (*fn)(void *user, uint64_t i, wf_str s), void *user)
 {
     const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_array, "an array of strings", &kv));
+    WF_TRY(find_typed(g, key, required, 1 << WF_GGUF_ARRAY, "an array of strings", &kv));
     if (!kv) return WEFT_OK;
     if (kv->item != WF_GGUF_STRING)
         return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is an array of %s, not of strings", g->path, key,
@@ -182,7 +178,7 @@ static size_t print_number(const wf_gguf_kv *kv, uint64_t i, char *buf, size_t c
 {
     enum wf_gguf_type t = item_type(kv);
     int64_t v = wf_gguf_int_at(kv, i);
-    int n = is_float(t)         ? snprintf(buf, cap, "%g", wf_gguf_num_at(kv, i))
+    int n = FLOAT >> t & 1     ? snprintf(buf, cap, "%g", wf_gguf_num_at(kv, i))
             : t == WF_GGUF_BOOL ? snprintf(buf, cap, "%s", v ? "true" : "false")
             : t == WF_GGUF_U64  ? snprintf(buf, cap, "%" PRIu64, (uint64_t)v)
                                 : snprintf(buf, cap, "%" PRId64, v);
