@@ -23,8 +23,7 @@ void wf_peers_free(wf_peers *p);
 
 typedef struct wf_result {
     const struct weft_device_info *device;
-    const char *op, *dtype, *shape,
-        *variant; /* variant: kernel, policy, or of whole models wf_engine_variant(); "": not applicable */
+    const char *op, *dtype, *shape, *variant; /* kernel, policy, or of whole models wf_engine_variant(); or "" */
     double median_us, rate, ceiling_pct;      /* ceiling_pct < 0: unknown */
     const char *unit;
 } wf_result;

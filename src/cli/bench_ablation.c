@@ -8,9 +8,8 @@
 #define AT(field) offsetof(wf_opts, field)
 
 typedef struct ablation {
-    const wf_opts *o;
+    wf_measuring view;
     const struct weft_device_info *device;
-    wf_progress bar;
     wf_rows rows;
     bool tuned; /* one of the rows is of a kept plan */
 } ablation;
@@ -41,32 +40,26 @@ static void on_row(void *user, const struct weft_ablation_row *r)
         WF_NUMBER_SHOWN("joules_per_token", "J/token", 8, 4, power ? r->joules_per_token : NAN),
         WF_TEXT_CELL("power_source", r->power_source),
     };
-    wf_progress_hide(&a->bar);
+    wf_progress_hide(&a->view.bar);
     wf_rows_add(&a->rows, cells, WF_LEN(cells));
     a->tuned |= !strcmp(r->plan, "tuned");
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static void on_progress(void *user, const char *what, double fraction)
-{
-    ablation *a = user;
-    if (!a->o->quiet) wf_progress_update(&a->bar, what, fraction);
-}
-
 static int run_ablation(ablation *a, struct weft_engine *e)
 {
-    const wf_opts *o = a->o;
+    const wf_opts *o = a->view.o;
     struct weft_ablation_params p = {.n_parts = o->ablation.n_parts,
                                      .rounds = o->repeat,
                                      .context = o->ablation.context,
                                      .on_row = on_row,
-                                     .on_progress = on_progress,
+                                     .on_progress = wf_on_measuring,
                                      .stop = wf_ask_interrupted,
                                      .user = a};
     wf_catch_interrupt();
     weft_status s = weft_ablation(e, &p);
-    wf_progress_end(&a->bar);
+    wf_progress_end(&a->view.bar);
     wf_rows_end(&a->rows);
     if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     if (s) return wf_say_error(s);
@@ -80,7 +73,7 @@ static int cmd_bench_ablation(const wf_opts *o)
     struct weft_engine *e = NULL;
     int rc = wf_open_model_or_shape(o, false, &m);
     if (!rc) rc = wf_open_profiled(o, m, &e);
-    ablation a = {.o = o, .rows.format = o->output, .device = e ? weft_engine_device(e) : NULL};
+    ablation a = {.view.o = o, .rows.format = o->output, .device = e ? weft_engine_device(e) : NULL};
     if (!rc) rc = run_ablation(&a, e);
     weft_engine_close(e);
     weft_model_close(m);
@@ -112,12 +105,11 @@ const wf_command wf_cmd_bench_ablation = {
     .name = "bench ablation",
     .usage = "[-m FILE | --shape NAME] [options]",
     .summary = "Measures what splitting steps into nano-batches costs and what overlapping them gains. It times steps "
-               "of decodes, of a prompt and of both: whole on one "
-               "queue (no split), in nano-batches one after another (split only), with the attention of one beside the "
-               "other ops of another (overlap), the same beside copies "
-               "of KV pages to the host (overlap + offload; where copies have a queue of their own), and with the plan "
-               "that `weft tune --overlap` has kept (tuned). All "
-               "take turns. Where power can be read each then runs for a second, for watts and joules a token.",
+               "of decodes, of a prompt and of both: whole on one queue (no split), in nano-batches one after another "
+               "(split only), with the attention of one beside the other ops of another (overlap), the same beside "
+               "copies of KV pages to the host (overlap + offload; where copies have a queue of their own), and with "
+               "the plan that `weft tune --overlap` has kept (tuned). All take turns. Where power can be read each "
+               "then runs for a second, for watts and joules a token.",
     .groups = groups,
     .run = cmd_bench_ablation,
 };

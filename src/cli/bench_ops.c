@@ -7,10 +7,9 @@
 #define AT(field) offsetof(wf_opts, field)
 
 struct ops {
-    const wf_opts *o;
+    wf_measuring view;
     wf_rows rows;
     wf_peers peers;
-    wf_progress bar;
     weft_status failed;
 };
 
@@ -66,19 +65,19 @@ static weft_status append_op(const struct ops *b, const wf_result *r)
 {
     char shape[96];
     wf_result with_share = *r;
-    if (b->o->work_groups) {
-        snprintf(shape, sizeof shape, "%s,groups=%u", r->shape, b->o->work_groups);
+    if (b->view.o->work_groups) {
+        snprintf(shape, sizeof shape, "%s,groups=%u", r->shape, b->view.o->work_groups);
         with_share.shape = shape;
     }
-    return wf_results_append(b->o->results, &with_share, &b->peers);
+    return wf_results_append(b->view.o->results, &with_share, &b->peers);
 }
 
 static void on_row(void *user, const struct weft_op_row *r)
 {
     struct ops *b = user;
-    wf_progress_hide(&b->bar);
+    wf_progress_hide(&b->view.bar);
     if (!r->variant) {
-        wf_note(b->o, "skipped %s %s %s: %s", r->op, r->dtype, r->shape, r->message);
+        wf_note(b->view.o, "skipped %s %s %s: %s", r->op, r->dtype, r->shape, r->message);
         return;
     }
     wf_result result = {r->device,    r->op,   r->dtype,       r->shape, r->variant,
@@ -87,20 +86,14 @@ static void on_row(void *user, const struct weft_op_row *r)
     const wf_peer *peer = wf_peer_of(&b->peers, &result, &at);
     do print_op(b, r, peer);
     while (peer && (peer = wf_peer_of(&b->peers, &result, &at)));
-    if (!b->o->results || b->failed) return;
+    if (!b->view.o->results || b->failed) return;
     b->failed = append_op(b, &result);
     if (b->failed) wf_say_error(b->failed);
 }
 
-static void on_progress(void *user, const char *what, double fraction)
-{
-    struct ops *b = user;
-    if (!b->o->quiet) wf_progress_update(&b->bar, what, fraction);
-}
-
 static int measure_ops(struct ops *b)
 {
-    const wf_opts *o = b->o;
+    const wf_opts *o = b->view.o;
     struct weft_op_params p = wf_op_params(o, o->dtypes, o->shapes.v, o->shapes.n);
     p.ops = o->ops;
     p.variant = o->variant;
@@ -109,10 +102,10 @@ static int measure_ops(struct ops *b)
     p.async = o->async;
     p.work_groups = o->work_groups;
     p.on_row = on_row;
-    p.on_progress = on_progress;
+    p.on_progress = wf_on_measuring;
     p.user = b;
     weft_status s = weft_bench_ops(&p);
-    wf_progress_end(&b->bar);
+    wf_progress_end(&b->view.bar);
     wf_rows_end(&b->rows);
     if (s) return wf_say_error(s);
     if (b->failed) return WF_EXIT_RUNTIME;
@@ -121,7 +114,7 @@ static int measure_ops(struct ops *b)
 
 static int cmd_bench_ops(const wf_opts *o)
 {
-    struct ops b = {.o = o, .rows.format = o->output};
+    struct ops b = {.view.o = o, .rows.format = o->output};
     if (wf_opts_typed(o, "f16-residual"))
         return wf_usage(o->command, "--f16-residual is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;

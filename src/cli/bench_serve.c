@@ -178,8 +178,7 @@ static const wf_opt server_rows[] = {
     {0, "host", "HOST", "host of the server (default 127.0.0.1)", WF_OPT_TEXT, AT(load.host)},
     {0, "port", "PORT", "port of the server (default 8080)", WF_OPT_U32, AT(load.port), 1, 65535},
     {0, "backend", "openai|openai-chat|vllm",
-     "openai and vllm use completions, openai-chat chat completions "
-     "(default openai)",
+     "openai and vllm use completions, openai-chat chat completions (default openai)",
      WF_OPT_CHOICE, AT(client.backend)},
     {0, "endpoint", "PATH", "request path (default /v1/completions or /v1/chat/completions)", WF_OPT_TEXT,
      AT(client.endpoint)},

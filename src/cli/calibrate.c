@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,84 +13,20 @@
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
-static void print_layer(uint32_t i, const struct weft_calibration_layer *l)
-{
-    const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
-    printf("%5u %8.2f", i, l->all.min);
-    for (size_t k = 0; k < WF_LEN(all); k++) printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
-    printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
-    for (size_t k = 0; k < WF_LEN(rows); k++) printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
-    printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b, 100 * l->outside,
-           l->fits ? "" : "  too wide: synchronous");
-}
-
 static void print_table(const struct weft_calibration *c)
 {
+    const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
     printf("x: attention logits, q.k * scale\n%-46s  %s\n", "      every x", "  the largest x of a row");
     printf("%5s %8s %7s %7s %7s %7s  %7s %7s %7s %7s %7s  %7s %7s %7s %7s\n", "layer", "min", "0.01%", "50%", "99.99%",
            "max", "min", "0.1%", "50%", "99.9%", "max", "phi", "a", "b", "out");
-    for (uint32_t i = 0; i < c->n_layers; i++) print_layer(i, &c->layers[i]);
-}
-
-/* ---- histogram of all layers ----------------------------------------------------------------- */
-
-enum { LINES = 24, BAR = 20 };
-
-/* Logits, and largest ones of a row, from low + i * step on. */
-typedef struct histogram {
-    double low, step;
-    double all[LINES + 1], rows[LINES + 1], n_all, n_rows;
-} histogram;
-
-static void choose_steps(const struct weft_calibration *c, histogram *h)
-{
-    static const double steps[] = {0.25, 0.5, 1, 2, 5, 10, 20};
-    double low = INFINITY, high = -INFINITY;
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        low = fmin(low, fmax(c->layers[i].all.min, WEFT_LOGIT_LOW));
-        high = fmax(high, fmin(c->layers[i].all.max, -WEFT_LOGIT_LOW));
-    }
-    size_t k = 0;
-    while (k + 1 < WF_LEN(steps) && (high - low) / steps[k] > LINES - 1) k++;
-    h->step = WF_MAX(steps[k], (high - low) / (LINES - 1));
-    h->low = floor(low / h->step) * h->step;
-}
-
-static void sum_bins(const struct weft_logit_histogram *l, const histogram *h, double *lines, double *n)
-{
-    for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
-        double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * ((double)i + 0.5);
-        double at = floor((x - h->low) / h->step);
-        lines[(size_t)fmin(fmax(at, 0), LINES)] += (double)l->bins[i];
-    }
-    *n += (double)l->n;
-}
-
-/* A share and a bar, whose length is relative to the largest share. */
-static void print_share(const double *lines, int i, double n)
-{
-    char bar[BAR + 1] = "";
-    double top = 0;
-    for (size_t k = 0; k <= LINES; k++) top = fmax(top, lines[k]);
-    memset(bar, '#', (size_t)ceil(BAR * lines[i] / top));
-    printf("  %8.4f %% %-*s", 100 * lines[i] / n, BAR, bar);
-}
-
-static void print_histogram(const struct weft_calibration *c)
-{
-    histogram h = {0};
-    choose_steps(c, &h);
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        sum_bins(&c->layers[i].all, &h, h.all, &h.n_all);
-        sum_bins(&c->layers[i].rows, &h, h.rows, &h.n_rows);
-    }
-    printf("\n%20s  %-31s  %s\n", "all layers, x from", "every x", "the largest x of a row");
-    for (int i = 0; i <= LINES; i++) {
-        if (!h.all[i] && !h.rows[i]) continue;
-        printf("%8.2f to %8.2f", h.low + i * h.step, h.low + (i + 1) * h.step);
-        print_share(h.all, i, h.n_all);
-        print_share(h.rows, i, h.n_rows);
-        printf("\n");
+        const struct weft_calibration_layer *l = &c->layers[i];
+        printf("%5u %8.2f", i, l->all.min);
+        for (size_t k = 0; k < WF_LEN(all); k++) printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
+        printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
+        for (size_t k = 0; k < WF_LEN(rows); k++) printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
+        printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b, 100 * l->outside,
+               l->fits ? "" : "  too wide: synchronous");
     }
 }
 
@@ -167,7 +102,7 @@ static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct w
     wf_model_label(m, label, sizeof label);
     int rc = 0;
     if (o->json) rc = print_json(c, label);
-    else print_table(c), print_histogram(c);
+    else print_table(c);
     if (!rc) rc = save_ranges(o, m, c, path);
     weft_calibration_free(c);
     return rc;
@@ -194,7 +129,7 @@ static int cmd_calibrate(const wf_opts *o)
 
 static const wf_opt rows[] = {
     {'o', "output", "FILE", "output file (default: MODEL.calibration)", WF_OPT_TEXT, AT(write_to)},
-    {0, "json", NULL, "print the distribution of the logits and the ranges as JSON (bench/plot.py draws them)",
+    {0, "json", NULL, "print the ranges and the whole distribution of the logits as JSON (bench/plot.py draws them)",
      WF_OPT_FLAG, AT(json)},
 };
 static const WF_GROUP(group, "Output", rows);

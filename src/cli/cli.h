@@ -318,6 +318,12 @@ int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_e
 void wf_only_calibrated(const struct weft_model *m, struct weft_engine_params *p);
 /* weft_progress_fn; user: wf_progress, or NULL for none. */
 void wf_on_progress(void *user, const char *what, double fraction);
+/* The same of what also gets rows: user begins with a wf_measuring. */
+typedef struct wf_measuring {
+    const wf_opts *o;
+    wf_progress bar;
+} wf_measuring;
+void wf_on_measuring(void *user, const char *what, double fraction);
 /* Tokens of a prompt that are done since `before`, by whole steps, in which nothing else may run. */
 size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt);
 /* False: the device hangs, of which weft_wait() does not tell, or Ctrl-C was pressed. */

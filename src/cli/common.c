@@ -125,6 +125,12 @@ void wf_on_progress(void *user, const char *what, double fraction)
     if (user && !wf_interrupted()) wf_progress_update(user, what, fraction);
 }
 
+void wf_on_measuring(void *user, const char *what, double fraction)
+{
+    wf_measuring *v = user;
+    if (!v->o->quiet) wf_progress_update(&v->bar, what, fraction);
+}
+
 bool wf_goes_on(const struct weft_engine *e)
 {
     struct weft_stats now;

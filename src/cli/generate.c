@@ -221,7 +221,8 @@ static bool pump_events(const wf_opts *o, const struct weft_engine *e, struct pi
         bool lost = q->text.failed || out->printer.answer.failed, silent = !q->text.len && !done && !interrupts;
         pthread_mutex_unlock(&q->lock);
         if (silent && !o->quiet)
-            wf_progress_update(&bar, "prompt", (double)wf_prompt_done(e, &before, n_prompt) / (double)WF_MAX(n_prompt, 1u));
+            wf_progress_update(&bar, "prompt",
+                               (double)wf_prompt_done(e, &before, n_prompt) / (double)WF_MAX(n_prompt, 1u));
         else wf_progress_hide(&bar);
         print_new(q, &printed, &out->printer);
         if (!done && (interrupts || out->printer.closed || lost)) weft_cancel(r);

@@ -1,12 +1,8 @@
-/* generate: runs one request and prints its text to stdout as it arrives.
+/* generate: runs one request and prints its text to stdout as it arrives. The engine's thread only appends to a buffer,
+ * which the caller of wf_generate prints: a slow reader of stdout never blocks the engine, and a closed one cancels.
  *
- * The engine's thread only appends to a buffer; the caller of wf_generate prints it. A slow reader of stdout therefore
- * never blocks the engine, and a closed stdout cancels the request.
- *
- * Ctrl-C ends a request within half a second. The engine looks for that between steps, and a step of a long prompt may
- * take longer on a CPU: then the request is abandoned, and ends by itself while the person types on or the program
- * exits.
- */
+ * Ctrl-C ends a request within half a second. A step of a long prompt may take longer on a CPU: then the request is
+ * abandoned, and ends by itself while the person types on or the program exits. */
 #ifndef WF_CLI_GENERATE_H
 #define WF_CLI_GENERATE_H
 
@@ -16,8 +12,7 @@ typedef struct wf_generation {
     struct weft_event end; /* the DONE event; message is in `message` */
     char message[512];
     wf_printer printer; /* what was printed, and the answer in it; wf_printer_free frees it */
-    uint32_t
-        n_prefilled;  /* tokens of the prompt that have been computed or found in the prefix cache, by whole steps */
+    uint32_t n_prefilled; /* tokens of the prompt computed, or found in the prefix cache, by whole steps */
     bool interrupted; /* by Ctrl-C */
     bool abandoned;   /* so, and its last step still runs: `end` is empty, and closing the engine would wait for it */
 } wf_generation;
@@ -32,19 +27,16 @@ void wf_generate_catch_interrupts(void);
 /* The tokens of a text. One that cannot fit the context, however it is cut, is refused before the work. */
 weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engine *e, const char *text, size_t len,
                              int32_t **ids, size_t *n);
-/* Work before a request that may take long, such as turning a long text into tokens: Ctrl-C is answered at once while
- * it runs. exits: it also ends the program half a second later. */
+/* Work before a request that may take long, such as tokens of a long text: Ctrl-C is answered at once while it runs.
+ * exits: it also ends the program half a second later. */
 void wf_generate_prepare(const wf_opts *o, bool exits);
-/* The end of that work; true: Ctrl-C came, so that there is to be no request. The handler is the one from before then.
- */
-bool wf_generate_prepared(void);
+bool wf_generate_prepared(void); /* ends that, with the handler from before; true: Ctrl-C came, so no request */
 bool wf_generate_interrupted(void);
 /* Submits p (on_event and user are set here) and prints until DONE, and a newline if the text has none. style: what the
  * answer is taken apart by; NULL: it is text. Returns 0, or an exit code after printing a message. */
 int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style,
                 wf_generation *out);
-/* Does an abandoned request still run? Closing the engine then waits for its step. */
-bool wf_generate_pending(void);
+bool wf_generate_pending(void); /* does an abandoned request still run? Closing the engine then waits for its step */
 /* Prints "weft: prompt ... tokens/s", and why the text ended if it was cut. */
 void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a);
 

@@ -76,9 +76,8 @@ static const wf_opt batching[] = {
      WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE",
      "size of the KV cache, e.g. 4G (default: on a GPU with memory of its own what --gpu-memory-utilization leaves "
-     "beside the weights and activations, as far as the sequences can "
-     "use it; on CPUs and GPUs that share the host's memory 8 sequences of full context length, fewer where there is "
-     "less)",
+     "beside the weights and activations, as far as the sequences can use it; on CPUs and GPUs that share the host's "
+     "memory 8 sequences of full context length, fewer where there is less)",
      WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "gpu-memory-utilization", "PART",
      "most memory that weights, activations and the default KV cache take of a GPU with memory of its own, of what is "

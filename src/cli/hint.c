@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 static const char web_page[] = "it is a web page, most likely the answer to a download that failed: fetch it again",
-                  before_gguf[] = "it is of a format before GGUF: convert the original model anew, with `weft convert` or "
-                                  "llama.cpp's convert_hf_to_gguf.py";
+                  before_gguf[] = "it is of a format before GGUF: convert the original model anew, with `weft convert` "
+                                  "or llama.cpp's convert_hf_to_gguf.py";
 /* Kinds of files by how they begin. */
 static const struct {
     const char *magic, *text;

@@ -14,12 +14,11 @@
 typedef struct wf_line wf_line;
 
 weft_status wf_line_open(wf_line **out);
-/* The next line without its newline, valid until the next call; NULL at the end of input. Ctrl-C
- * drops the line and starts a new one. Pasted text that begins with a slash gets another one: it is no command. Lines
- * of more than 8 MiB and those that have a zero byte are left out, with a message. */
+/* The next line without its newline, valid until the next call; NULL at the end of input. Ctrl-C drops the line. Pasted
+ * text that begins with a slash gets another one: it is no command. Lines of more than 8 MiB and those that have a zero
+ * byte are left out, with a message. */
 const char *wf_line_read(wf_line *l);
-/* Was one left out? */
-bool wf_line_lost(const wf_line *l);
+bool wf_line_lost(const wf_line *l); /* was one left out? */
 void wf_line_close(wf_line *l);
 
 #endif

@@ -28,20 +28,14 @@ typedef struct meter {
 } meter;
 
 /* The last event of a failed request has the reason, which must reach this thread. */
-typedef struct failure {
-    char message[512];
-} failure;
-
-static void note_failure(failure *f, const struct weft_event *ev)
+static void note_failure(char reason[512], const struct weft_event *ev)
 {
-    if (ev->kind == WEFT_EVENT_DONE && ev->status)
-        wf_copy(f->message, sizeof f->message, ev->message ? ev->message : "");
+    if (ev->kind == WEFT_EVENT_DONE && ev->status) wf_copy(reason, 512, ev->message ? ev->message : "");
 }
 
-static int say_failure(const failure *f, weft_status s)
+static int say_failure(const char *reason, weft_status s)
 {
-    if (*f->message) wf_fail(s, "%s", f->message);
-    return wf_say_error(s);
+    return wf_say_error(*reason ? wf_fail(s, "%s", reason) : s);
 }
 
 static weft_status run_prompt(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn, void *user,
@@ -69,13 +63,13 @@ typedef struct chunk {
     uint32_t n, n_vocab;
     double sum, sum2; /* sums of -log p over the counted tokens */
     uint64_t count;
-    failure failure;
+    char failure[512]; /* "": none */
 } chunk;
 
 static void on_chunk_event(void *user, const struct weft_event *ev)
 {
     chunk *c = user;
-    note_failure(&c->failure, ev);
+    note_failure(c->failure, ev);
     if (ev->kind != WEFT_EVENT_LOGITS || ev->position < c->n / 2 || ev->position + 1 >= c->n) return;
     float top = ev->logits[0];
     double sum = 0;
@@ -118,7 +112,7 @@ static int run_chunks(const wf_opts *o, struct weft_engine *e, chunk *c, const i
         weft_status s = run_prompt(e, copy, c->n, on_chunk_event, c, (meter){o->quiet ? NULL : &bar, i, n_chunks});
         wf_progress_hide(&bar); /* intermediate values scroll above the bar */
         snprintf(what, sizeof what, "[%u] ", i + 1);
-        if (s) rc = say_failure(&c->failure, s);
+        if (s) rc = say_failure(c->failure, s);
         else print_estimate(what, c);
         if (fflush(stdout)) break; /* it is closed */
     }
@@ -174,7 +168,7 @@ typedef struct logit_rows {
     uint32_t n_vocab;
     size_t n;  /* rows written */
     int error; /* errno of the first failed write, which the engine's thread sees */
-    failure failure;
+    char failure[512]; /* "": none */
 } logit_rows;
 
 static wf_output out;
@@ -201,7 +195,7 @@ static bool write_npy_header(FILE *f, size_t n_rows, uint32_t n_columns)
 static void on_row_event(void *user, const struct weft_event *ev)
 {
     logit_rows *r = user;
-    note_failure(&r->failure, ev);
+    note_failure(r->failure, ev);
     if (ev->kind != WEFT_EVENT_LOGITS) return;
     if (!r->error && fwrite(ev->logits, sizeof(float), r->n_vocab, r->out) != r->n_vocab) r->error = errno;
     r->n += ev->position == r->n;
@@ -215,7 +209,7 @@ static int write_rows(const wf_opts *o, struct weft_engine *e, logit_rows *r)
     if (!write_npy_header(r->out, n, r->n_vocab) || fflush(r->out)) r->error = errno;
     else s = run_prompt(e, (const int32_t *)o->tokens.v, n, on_row_event, r, (meter){o->quiet ? NULL : &bar, 0, 1});
     wf_progress_end(&bar);
-    if (s) return say_failure(&r->failure, s);
+    if (s) return say_failure(r->failure, s);
     if (!r->error && fflush(r->out)) r->error = errno;
     if (r->error)
         s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file", o->logits,

@@ -188,29 +188,21 @@ static const wf_opt search_rows[] = {
 static const WF_GROUP(search_group, "Search", search_rows);
 static const WF_GROUP(cost_group, "Cost", cost_rows);
 static const WF_GROUP(group, "Batch", rows);
-static const wf_opt_group *const groups[] = {&wf_group_model,
-                                             &group,
-                                             &wf_group_shape,
-                                             &cost_group,
-                                             &search_group,
-                                             &wf_group_context,
-                                             &wf_group_device,
-                                             &wf_group_kernels,
-                                             &wf_group_testing,
-                                             &wf_group_general,
-                                             NULL};
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,  &group,           &wf_group_shape,   &cost_group,       &search_group,     &wf_group_context,
+    &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL};
 
 const wf_command wf_cmd_plan = {
     .name = "plan",
     .usage = "[-m FILE] [--tokens N] [--cost | --timeline FILE] [options]",
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it "
                "waits for, its share of the device in work-groups, what bounds it, the least MB and Gflop it needs, "
-               "the estimated time in microseconds (with WEFT_MEASURE=1), and its kernels. Of the "
-               "layers only the first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan "
-               "FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
-               "--timeline FILE.json writes for Perfetto when each op runs and how much of the device's compute, "
-               "memory bandwidth, copies and network it uses, as the simulator predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by estimates "
-               "from peak rates; with WEFT_MEASURE=1 also as the device runs it. "
+               "the estimated time in microseconds (with WEFT_MEASURE=1), and its kernels. Of the layers only the "
+               "first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan FILE shows an "
+               "edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). --timeline FILE.json writes "
+               "for Perfetto when each op runs and how much of the device's compute, memory bandwidth, copies and "
+               "network it uses, as the simulator predicts it by the times that `weft tune --overlap` has kept, by "
+               "--profile PROFILE, or by estimates from peak rates; with WEFT_MEASURE=1 also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network "
                "and energy take by themselves, which of them bounds the load, and the tokens per second that are "
                "possible. It needs no weights, and with --on no device.",

@@ -17,8 +17,7 @@ typedef struct wf_printer {
 } wf_printer;
 /* style NULL: the text as it comes. */
 weft_status wf_printer_begin(wf_printer *s, const wf_answer_style *style, bool hide);
-bool wf_printer_add(wf_printer *s, const char *text,
-                    size_t len);    /* false: standard output is closed, or there is no memory */
+bool wf_printer_add(wf_printer *s, const char *text, size_t len); /* false: output is closed, or no memory */
 bool wf_printer_end(wf_printer *s); /* what was held back; the same. Later calls do nothing */
 void wf_printer_line(wf_printer *s); /* ends a line that has begun */
 void wf_printer_free(wf_printer *s);

@@ -40,9 +40,8 @@ static const wf_opt_group *const tokenize_groups[] = {
 const wf_command wf_cmd_tokenize = {
     .name = "tokenize",
     .usage = "[TEXT] [-m MODEL] [options]",
-    .summary = "Prints the token ids of a text on one line. The "
-               "text comes from the argument, -p, -f or standard input and is used byte for byte. "
-               "A model file with only a vocabulary is enough.",
+    .summary = "Prints the token ids of a text on one line. The text comes from the argument, -p, -f or standard input "
+               "and is used byte for byte. A model file with only a vocabulary is enough.",
     .groups = tokenize_groups,
     .words = {"prompt"},
     .reads_stdin = true,

@@ -11,8 +11,7 @@
 #define AT(field) offsetof(wf_opts, field)
 
 struct tune {
-    const wf_opts *o;
-    wf_progress bar;
+    wf_measuring view;
     size_t n;
 };
 
@@ -21,7 +20,7 @@ static void on_row(void *user, const struct weft_tune_row *r)
     struct tune *t = user;
     bool gemm = !strcmp(r->op, "gemm");
     char size[24];
-    wf_progress_hide(&t->bar);
+    wf_progress_hide(&t->view.bar);
     if (!t->n++)
         printf("%-17s %-5s %-22s %9s  %-16s %10s  %-16s %10s %6s\n", "op", "dtype", "shape", "size",
                "fastest", "us", "default", "us", "gain");
@@ -31,16 +30,10 @@ static void on_row(void *user, const struct weft_tune_row *r)
     fflush(stdout);
 }
 
-static void on_progress(void *user, const char *what, double fraction)
-{
-    struct tune *t = user;
-    if (!t->o->quiet) wf_progress_update(&t->bar, what, fraction);
-}
-
 static int tune_kernels(const wf_opts *o, const struct weft_model *m)
 {
     char path[1100] = "";
-    struct tune t = {.o = o};
+    struct tune t = {.view.o = o};
     uint32_t batch = 0;
     uint64_t left = 0;
     struct weft_tune_params p = {.device = o->engine.device,
@@ -57,14 +50,14 @@ static int tune_kernels(const wf_opts *o, const struct weft_model *m)
                                  .path = o->file,
                                  .dense_batch = &batch,
                                  .on_row = on_row,
-                                 .on_progress = on_progress,
+                                 .on_progress = wf_on_measuring,
                                  .user = &t,
                                  .seconds = o->overlaps.seconds,
                                  .stop = wf_ask_interrupted,
                                  .left = &left};
     wf_catch_interrupt();
     weft_status s = weft_tune(&p, path, sizeof path);
-    wf_progress_end(&t.bar);
+    wf_progress_end(&t.view.bar);
     if (s) return wf_say_error(s);
     if (batch)
         printf("%-17s %-5s %-22s %9u  tokens per step, above which throughput hardly grows\n", "dense_batch", "", "",
@@ -137,8 +130,7 @@ static weft_status read_lengths(const wf_words *files, lengths *out)
 }
 
 typedef struct chunk_view {
-    const wf_opts *o;
-    wf_progress bar;
+    wf_measuring view;
     double ratio;
     size_t n_requests, n_rows;
     uint32_t last_tokens;
@@ -148,19 +140,13 @@ typedef struct chunk_view {
 static void on_chunk(void *user, const struct weft_chunk_row *r)
 {
     chunk_view *v = user;
-    wf_progress_hide(&v->bar);
+    wf_progress_hide(&v->view.bar);
     if (!v->n_rows++)
         printf("P:D = %.3g, of %zu requests\n\n%-9s %7s %7s %8s %10s %10s\n", v->ratio, v->n_requests, "policy",
                "tokens", "chunk", "decodes", "ms", "tokens/s");
     printf("%-9s %7u %7u %8u %10.2f %10.1f\n", r->policy, r->tokens, r->chunk, r->decodes, r->us / 1e3, r->rate);
     v->last_tokens = r->tokens;
     if (r->chosen) v->chosen = *r;
-}
-
-static void on_chunk_progress(void *user, const char *what, double fraction)
-{
-    chunk_view *v = user;
-    if (!v->o->quiet) wf_progress_update(&v->bar, what, fraction);
 }
 
 /* Of the requests that fit the context, as `weft bench throughput` takes them. */
@@ -184,7 +170,7 @@ static int tune_chunk(const wf_opts *o, struct weft_engine *e, lengths *l)
     char path[1100] = "";
     weft_status fit = keep_fitting(o, weft_engine_context(e), l);
     if (fit) return wf_say_error(fit);
-    chunk_view v = {.o = o, .n_requests = l->n};
+    chunk_view v = {.view.o = o, .n_requests = l->n};
     struct weft_chunk_params p = {.prompts = l->prompts,
                                   .generated = l->generated,
                                   .n = l->n,
@@ -193,13 +179,13 @@ static int tune_chunk(const wf_opts *o, struct weft_engine *e, lengths *l)
                                   .repeat = o->repeat,
                                   .ratio = &v.ratio,
                                   .on_row = on_chunk,
-                                  .on_progress = on_chunk_progress,
+                                  .on_progress = wf_on_measuring,
                                   .stop = wf_ask_interrupted,
                                   .user = &v};
     time_t began = time(NULL);
     wf_catch_interrupt();
     weft_status s = weft_tune_chunk(e, &p, path, sizeof path);
-    wf_progress_end(&v.bar);
+    wf_progress_end(&v.view.bar);
     if (s) return wf_say_error(s);
     if (v.chosen.policy)
         printf("\nserve such a load with --policy %s --max-num-batched-tokens %u, the smallest step that is expected "
@@ -323,11 +309,9 @@ const wf_command wf_cmd_tune = {
     .name = "tune",
     .usage = "[-m FILE | --shape SHAPE...] [options]",
     .summary = "Finds the fastest kernels for a model on a device. For each shape it measures which kernel is the "
-               "fastest at each batch size, and how many tokens a step should have. The choices are saved "
-               "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same "
-               "device load them. Without such a file weft goes by default costs. With --dataset-path it finds "
-               "which steps "
-               "suit a load.",
+               "fastest at each batch size, and how many tokens a step should have. The choices are saved in "
+               "$XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same device load them. "
+               "Without such a file weft goes by default costs. With --dataset-path it finds which steps suit a load.",
     .explicit_model = true,
     .groups = groups,
     .run = cmd_tune,

@@ -6,7 +6,6 @@
 int wf_client_run(const wf_client_params *p)
 {
     (void)p;
-    fprintf(stderr, "weft: error: this build cannot measure servers: install libcurl4-openssl-dev, "
-                    "then build again\n");
+    fprintf(stderr, "weft: error: this build cannot measure servers: install libcurl4-openssl-dev, then build again\n");
     return 1;
 }

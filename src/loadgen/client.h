@@ -1,8 +1,5 @@
-/* client: an HTTP load generator for any OpenAI-compatible server, modelled on `vllm bench serve`.
- *
- * One thread drives all connections through libcurl's multi interface. Every server failure (a refused
- * connection, an error status, a broken stream, no data) becomes a failed request with a reason. Builds
- * without libcurl use absent.c.
+/* client: an HTTP load generator for any OpenAI-compatible server, modelled on `vllm bench serve`. One thread drives
+ * all connections by libcurl. Every failure of the server is a failed request with a reason. Without libcurl: absent.c
  */
 #ifndef WF_LOADGEN_CLIENT_H
 #define WF_LOADGEN_CLIENT_H
@@ -38,8 +35,7 @@ typedef struct wf_client_params {
     /* arrival process */
     double rate; /* infinite: all at once */
     float burstiness;
-    uint32_t max_concurrency; /* 0: no limit */
-    uint32_t n_warmups;       /* unmeasured requests sent first */
+    uint32_t max_concurrency, n_warmups; /* 0: no limit; unmeasured requests sent first */
     /* output */
     bool shown[WF_N_METRICS];
     const double *percentiles;

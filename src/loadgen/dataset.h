@@ -15,8 +15,7 @@ typedef struct wf_request_specs {
     wf_request_spec *list;
     size_t n, cap;
 } wf_request_specs;
-weft_status wf_request_specs_add(wf_request_specs *a,
-                                 wf_request_spec spec); /* takes ownership of spec.text, also on failure */
+weft_status wf_request_specs_add(wf_request_specs *a, wf_request_spec spec); /* owns spec.text, also on failure */
 void wf_request_specs_free(wf_request_specs *a);
 /* Repeats the list from its start until it has n entries. */
 weft_status wf_request_specs_repeat(wf_request_specs *a, size_t n);

@@ -1,8 +1,5 @@
-/* loadgen internals: what the files of the client share.
- *
- *   target (server, model, vocabulary) + request_specs --> prompt (bodies) --> runner (curl)
- *     --> transaction (events) --> report, result_json
- */
+/* loadgen internals: target (server, model, vocabulary) + request_specs --> prompt (bodies) --> runner (curl)
+ * --> transaction (events) --> report, result_json */
 #ifndef WF_LOADGEN_INTERNAL_H
 #define WF_LOADGEN_INTERNAL_H
 
@@ -41,10 +38,8 @@ uint32_t wf_target_count(void *user, const char *text);
 
 /* ---- prompt.c: request bodies ---------------------------------------------------------------- */
 
-/* Makes the n requests that the parameters describe. */
-weft_status wf_prompts_make(wf_target *t, size_t n, wf_request_specs *out);
-/* Returns the malloc'ed body of request i; NULL: out of memory. */
-char *wf_prompt_body(const wf_target *t, const wf_request_spec *spec, uint64_t i);
+weft_status wf_prompts_make(wf_target *t, size_t n, wf_request_specs *out); /* n that the parameters describe */
+char *wf_prompt_body(const wf_target *t, const wf_request_spec *spec, uint64_t i); /* of request i; NULL: no memory */
 #define WF_PROMPT_WORDS 98
 extern const char *const wf_prompt_words[WF_PROMPT_WORDS]; /* common English words */
 
@@ -90,8 +85,7 @@ void wf_load_run_free(wf_load_run *r);
 /* ---- report.c, result_json.c ----------------------------------------------------------------- */
 
 void wf_report_print(const wf_client_params *p, const wf_load_stats *s);
-/* Prints the distinct failure reasons to stderr. */
-void wf_report_failures(const wf_load_run *r);
+void wf_report_failures(const wf_load_run *r); /* the distinct reasons, to stderr */
 weft_status wf_result_json_check(const wf_target *t); /* can the result be saved? */
 weft_status wf_result_json_save(const wf_target *t, const wf_load_run *r, const wf_load_stats *s);
 

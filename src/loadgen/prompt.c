@@ -104,7 +104,8 @@ char *wf_prompt_body(const wf_target *t, const wf_request_spec *spec, uint64_t i
     if (is_ours(t, "max_tokens")) wf_json_comma(&out), wf_json_print(&out, "'max_tokens':%u", spec->n_out);
     if (p->chat && is_ours(t, "max_completion_tokens"))
         wf_json_comma(&out), wf_json_print(&out, "'max_completion_tokens':%u", spec->n_out);
-    if (is_ours(t, "temperature")) wf_json_comma(&out), wf_json_print(&out, "'temperature':%.9g", (double)p->temperature);
+    if (is_ours(t, "temperature"))
+        wf_json_comma(&out), wf_json_print(&out, "'temperature':%.9g", (double)p->temperature);
     if (p->ignore_eos && is_ours(t, "ignore_eos")) wf_json_comma(&out), wf_json_print(&out, "'ignore_eos':true");
     if (is_ours(t, "stream")) wf_json_comma(&out), wf_json_print(&out, "'stream':true");
     if (is_ours(t, "stream_options"))

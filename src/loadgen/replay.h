@@ -1,8 +1,5 @@
-/* replay: runs a load on an engine in this process, through the public API only.
- *
- * The caller's thread submits and frees requests. The engine's thread runs only the callback, which records times in
- * preallocated memory.
- */
+/* replay: runs a load on an engine in this process, through the public API only. The caller's thread submits and frees
+ * requests; the engine's runs only the callback, which records times in preallocated memory. */
 #ifndef WF_LOADGEN_REPLAY_H
 #define WF_LOADGEN_REPLAY_H
 

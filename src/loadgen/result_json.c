@@ -69,67 +69,47 @@ static void put_metric(wf_text *o, const wf_client_params *p, const wf_series *s
 
 /* ---- each request -------------------------------------------------------------------------- */
 
-static void put_input_len(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%u", x->result->n_in); }
+enum { INPUT_LENS, OUTPUT_LENS, TTFTS, ITLS, TEXTS }; /* else errors */
 
-static void put_output_len(wf_text *o, const wf_transaction *x)
-{
-    wf_json_print(o, "%u", x->result->ok ? x->result->n_out : 0);
-}
-
-static void put_ttft(wf_text *o, const wf_transaction *x)
+static void put_detail(wf_text *o, size_t column, const wf_transaction *x)
 {
     const wf_request_result *a = x->result;
-    wf_json_print(o, "%.9g", a->first_ns ? (double)(a->first_ns - a->start_ns) * 1e-9 : 0);
+    switch (column) {
+    case INPUT_LENS: wf_json_print(o, "%u", a->n_in); break;
+    case OUTPUT_LENS: wf_json_print(o, "%u", a->ok ? a->n_out : 0); break;
+    case TTFTS: wf_json_print(o, "%.9g", a->first_ns ? (double)(a->first_ns - a->start_ns) * 1e-9 : 0); break;
+    case ITLS:
+        wf_text_add(o, "[", 1);
+        for (size_t i = 0; i < a->n_gaps; i++) wf_json_comma(o), wf_json_print(o, "%.9g", a->gaps[i]);
+        wf_text_add(o, "]", 1);
+        break;
+    case TEXTS: wf_json_print(o, "%s", x->text.data ? x->text.data : ""); break;
+    default: wf_json_print(o, "%s", x->error ? x->error : "");
+    }
 }
-
-static void put_gaps(wf_text *o, const wf_transaction *x)
-{
-    wf_text_add(o, "[", 1);
-    for (size_t i = 0; i < x->result->n_gaps; i++) wf_json_comma(o), wf_json_print(o, "%.9g", x->result->gaps[i]);
-    wf_text_add(o, "]", 1);
-}
-
-static void put_generated_text(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->text.data ? x->text.data : ""); }
-
-static void put_error(wf_text *o, const wf_transaction *x) { wf_json_print(o, "%s", x->error ? x->error : ""); }
 
 static void put_details(wf_text *o, const wf_load_run *r)
 {
-    static const struct {
-        const char *key;
-        void (*put)(wf_text *o, const wf_transaction *x);
-    } columns[] = {{"input_lens", put_input_len},
-                   {"output_lens", put_output_len},
-                   {"ttfts", put_ttft},
-                   {"itls", put_gaps},
-                   {"generated_texts", put_generated_text},
-                   {"errors", put_error}};
+    static const char *const columns[] = {"input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors"};
     for (size_t k = 0; k < WF_LEN(columns); k++) {
-        wf_json_print(o, ",\n  %s: [", columns[k].key);
+        wf_json_print(o, ",\n  %s: [", columns[k]);
         for (size_t i = 0; i < r->n; i++)
-            if (r->x[i].ended) wf_json_comma(o), columns[k].put(o, &r->x[i]);
+            if (r->x[i].ended) wf_json_comma(o), put_detail(o, k, &r->x[i]);
         wf_text_add(o, "]", 1);
     }
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* The default file name, as in vLLM. */
-static void default_name(const wf_target *t, const char *date, char *buf, size_t cap)
-{
-    const wf_client_params *p = t->p;
-    const char *model = t->model ? t->model : "model", *slash = strrchr(model, '/');
-    char limit[40] = "";
-    if (p->max_concurrency) snprintf(limit, sizeof limit, "-concurrency%u", p->max_concurrency);
-    snprintf(buf, cap, "%s-%gqps%s-%s-%s.json", p->label ? p->label : p->backend, p->rate, limit,
-             slash ? slash + 1 : model, date);
-}
-
+/* The default file name is that of vLLM. */
 static weft_status find_path(const wf_target *t, const char *date, char *path, size_t cap)
 {
-    char name[512];
+    char name[512], limit[40] = "";
     const wf_client_params *p = t->p;
-    default_name(t, date, name, sizeof name);
+    const char *model = t->model ? t->model : "model", *slash = strrchr(model, '/');
+    if (p->max_concurrency) snprintf(limit, sizeof limit, "-concurrency%u", p->max_concurrency);
+    snprintf(name, sizeof name, "%s-%gqps%s-%s-%s.json", p->label ? p->label : p->backend, p->rate, limit,
+             slash ? slash + 1 : model, date);
     bool here = !p->result_dir || (p->result_file && p->result_file[0] == '/');
     int n = snprintf(path, cap, "%s%s%s", here ? "" : p->result_dir, here ? "" : "/",
                      p->result_file ? p->result_file : name);

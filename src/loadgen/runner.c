@@ -50,16 +50,21 @@ void wf_load_run_free(wf_load_run *r)
 
 /* ---- beginning ---------------------------------------------------------------------------- */
 
+/* Its connection, if it has one, is free again. */
+static void release(drive *d, wf_transaction *x)
+{
+    if (!x->curl) return;
+    curl_multi_remove_handle(d->multi, x->curl);
+    curl_easy_cleanup(x->curl);
+    x->curl = NULL;
+    d->active--;
+}
+
 static void end(drive *d, wf_transaction *x, CURLcode result)
 {
     long status = 0;
-    if (x->curl) {
-        curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
-        curl_multi_remove_handle(d->multi, x->curl);
-        curl_easy_cleanup(x->curl);
-        x->curl = NULL;
-        d->active--;
-    }
+    if (x->curl) curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
+    release(d, x);
     wf_transaction_end(x, result, status);
     if (!d->r->n_ended++ && wf_target_refuses(status)) d->refused = x, d->status = status;
     free(x->body);
@@ -127,18 +132,6 @@ static weft_status go(drive *d)
     return WEFT_OK;
 }
 
-/* Drops the requests still in flight after a stop. */
-static void drop_rest(drive *d)
-{
-    for (size_t i = 0; i < d->next; i++) {
-        wf_transaction *x = &d->r->x[i];
-        if (!x->curl) continue;
-        curl_multi_remove_handle(d->multi, x->curl);
-        curl_easy_cleanup(x->curl);
-        x->curl = NULL;
-    }
-}
-
 weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_concurrency)
 {
     drive d = {.t = t, .r = r, .multi = curl_multi_init(), .most = max_concurrency ? max_concurrency : SIZE_MAX};
@@ -150,7 +143,7 @@ weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_c
     d.start_ns = wf_now_ns();
     weft_status s = go(&d);
     r->seconds = now_s(&d);
-    drop_rest(&d);
+    for (size_t i = 0; i < d.next; i++) release(&d, &r->x[i]); /* still in flight after a stop */
     curl_multi_cleanup(d.multi);
     wf_progress_end(&d.bar);
     return s;

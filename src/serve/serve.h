@@ -17,8 +17,7 @@ typedef struct wf_opening {
     /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
      * long is left: from then on the server answers /health. */
     void (*checked)(struct wf_opening *o);
-    bool (*stop)(
-        const struct wf_opening *o); /* to be asked often: true: it shall end, with any exit code and no message */
+    bool (*stop)(const struct wf_opening *o); /* asked often; true: it shall end, with no message */
 } wf_opening;
 
 #define WF_KEY_BLANKS " \t\r\n" /* do not count around an API key */
@@ -29,8 +28,7 @@ typedef struct wf_serve_params {
     uint32_t port;              /* 0: any free port; the log has it */
     const char *model_name;     /* the model's name in the API; NULL: the file's name */
     const char *chat_template;  /* its text; NULL: the model's own */
-    const char
-        *tool_call_parser; /* kind of calls in answers; "none": they stay text; NULL or "auto": by the chat template */
+    const char *tool_call_parser; /* kind of calls; "none": they stay text; NULL or "auto": by the chat template */
     const char *reasoning_parser; /* the same for thoughts */
     const char *const *api_keys; /* n_api_keys of them; requests need one of these, or of the file, if there are any */
     size_t n_api_keys;

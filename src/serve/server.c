@@ -99,9 +99,7 @@ static void report_rates(wf_server *s, report *last)
     pthread_mutex_unlock(&s->metrics.lock);
     double seconds = (double)(now - last->ns) * 1e-9;
     if (next.prompt != last->prompt || next.generated != last->generated || e.running || e.waiting)
-        say_line(s,
-                 "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f "
-                 "%%",
+        say_line(s, "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f %%",
                  (double)(next.prompt - last->prompt) / seconds, (double)(next.generated - last->generated) / seconds,
                  e.running, e.waiting, e.kv_pages ? 100.0 * e.kv_pages_used / e.kv_pages : 0.0);
     *last = next;

@@ -168,8 +168,7 @@ static weft_status copy_normalise(const reader *r)
 {
     bool v = false;
     WF_TRY(wf_json_bool(r->config, "norm_topk_prob", &v));
-    return wf_json_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, KEY("expert_weights_norm"), v)
-                                                    : WEFT_OK;
+    return wf_json_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, KEY("expert_weights_norm"), v) : WEFT_OK;
 }
 
 /* ---- rotation -------------------------------------------------------------------------------------- */

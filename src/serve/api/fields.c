@@ -132,7 +132,7 @@ static bool check_together(wf_params *p, wf_http_error *r)
         return wf_refuse(r, 400, "repeat_penalty",
                          "repeat_penalty is another name of repetition_penalty: send one of them");
     if (WF_GIVEN(p, BEST_OF) && p->best_of != p->n)
-        return wf_refuse_unsupported(r, "best_of", "best_of other than n is not supported: leave it out");
+        return wf_refuse(r, WF_UNSUPPORTED, "best_of", "best_of other than n is not supported: leave it out");
     if (p->top_logprobs && !p->chat_logprobs)
         return wf_refuse(r, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
     if (WF_GIVEN(p, MAX_TOKENS) && p->max_tokens && p->min_tokens > p->max_tokens)
@@ -193,7 +193,7 @@ static bool check_unread(const wf_json *body, bool chat, wf_http_error *r)
     WF_JSON_EACH_MEMBER(m, body) {
         const struct unread *u = wf_json_absent(&m->value) ? NULL : find_unread(m->name.text, chat);
         if (u && u->neutral && !is_neutral(&m->value, u->neutral))
-            return wf_refuse_unsupported(r, m->name.text, "%s is not supported: %s", m->name.text, u->instead);
+            return wf_refuse(r, WF_UNSUPPORTED, m->name.text, "%s is not supported: %s", m->name.text, u->instead);
     }
     return true;
 }

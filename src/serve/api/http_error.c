@@ -17,31 +17,16 @@ static const char *type_of(int status)
     return "invalid_request_error";
 }
 
-static bool fill_error(wf_http_error *r, int status, const char *param, const char *fmt, va_list ap)
-{
-    r->status = status;
-    r->type = type_of(status);
-    wf_copy(r->param, sizeof r->param, param);
-    wf_format(r->message, sizeof r->message, fmt, ap);
-    return false;
-}
-
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...)
 {
     va_list ap;
+    r->status = status == WF_UNSUPPORTED ? 400 : status;
+    r->type = type_of(r->status);
+    if (status == WF_UNSUPPORTED) r->code = "not_supported";
+    wf_copy(r->param, sizeof r->param, param);
     va_start(ap, fmt);
-    fill_error(r, status, param, fmt, ap);
+    wf_format(r->message, sizeof r->message, fmt, ap);
     va_end(ap);
-    return false;
-}
-
-bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    fill_error(r, 400, param, fmt, ap);
-    va_end(ap);
-    r->code = "not_supported";
     return false;
 }
 

@@ -1,13 +1,10 @@
-/* serve, internal: the server, its jobs, and what their files share.
+/* serve, internal: the server and its jobs. A job is one HTTP request, from its head to the last byte of its reply. The
+ * HTTP server's thread (the loop) has it, but while a thread of work.c reads its body or writes its reply; the engine's
+ * thread appends to its choices.
  *
- * A job is one HTTP request, from its head to the last byte of its reply. The thread of the HTTP server (below: the
- * loop) has it, but for the time in which a thread of work.c reads its body or writes its reply; the engine's thread
- * appends to its choices.
- *
- * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and who is to be woken; server.lock
- * guards the list of jobs; metrics and the queue of bodies have their own locks. No thread takes a lock while it holds
- * another, except that who aborts a job at shutdown takes job.lock and work.lock inside server.lock, and that the HTTP
- * server's own lock, of wf_httpd_wake, is the innermost. */
+ * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and who is to be woken; server.lock the
+ * list of jobs; metrics and the queue of bodies have their own. No thread takes a lock while it holds another, except
+ * job.lock and work.lock inside server.lock at shutdown, and the innermost, that of wf_httpd_wake. */
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
@@ -23,29 +20,22 @@
 typedef struct wf_server wf_server;
 typedef struct wf_job wf_job;
 
-/* An error response. */
 typedef struct wf_http_error {
-    int status; /* HTTP status; 0: no error */
-    const char *type;
-    const char *code; /* NULL: null */
-    const char *allow; /* of status 405: the methods that the path takes */
-    char param[48];   /* the invalid field; "": null */
-    char message[400];
+    int status;                      /* HTTP status; 0: no error */
+    const char *type, *code, *allow; /* code NULL: null; allow: of status 405, the methods that the path takes */
+    char param[48], message[400];    /* param: the invalid field; "": null */
 } wf_http_error;
+#define WF_UNSUPPORTED 1 /* what weft cannot do: 400, which clients do not send again as they do 501, and a code */
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
-/* The same for what weft cannot do: status 400, which clients do not send again as they do 501, and the code
- * not_supported. */
-bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...) WF_PRINTF(3, 4);
 void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as JSON */
 
 /* ---- fields.c and params.c: JSON to request ---------------------------------------------------------------------- */
 
 typedef struct wf_prompt {
     int32_t *ids;
-    size_t n;
-    char *text; /* the prompt's text, for echo */
-    size_t len;
+    size_t n, len;
+    char *text; /* len bytes, for echo */
 } wf_prompt;
 
 enum wf_given { /* what was sent, where a default does not say the same */
@@ -63,55 +53,45 @@ typedef struct wf_params {
     bool chat;
     unsigned given; /* enum wf_given */
     wf_prompt *prompts;
-    size_t n_prompts;
+    size_t n_prompts, n_show, n_stop, n_stop_ids, n_bias;
     /* Named like the fields of requests; their ranges are in fields.c. */
-    struct weft_sampling
-        sampling; /* the model's, over it the server's options, over them what the request says; all but the seed */
+    struct weft_sampling sampling; /* all but the seed: the model's, over it the server's options, then the request's */
     int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
-    bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
-    bool include_usage, continuous_usage;
-    bool tools;         /* the prompt has some, so the answer may have calls */
-    bool one_call;      /* parallel_tool_calls is false */
+    bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs, include_usage, continuous_usage;
+    bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */
+    bool thinking;        /* the prompt has opened thoughts */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
-    bool thinking;      /* the prompt has opened them */
     const int32_t *show; /* control tokens that mark all this */
-    size_t n_show;
     wf_text tool_types; /* as tool_types.h has them */
     char **stop;
-    size_t n_stop;
     int32_t *stop_ids;
-    size_t n_stop_ids;
     struct weft_logit_bias *bias;
-    size_t n_bias;
 } wf_params;
 #define WF_MAX_CHOICES 4096 /* n times prompts */
 
 /* A JSON object, whose levels and values are limited; wf_json_free frees it. NULL: r has the error. */
 wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r);
+/* A list of at most max ids of the vocabulary, malloc'ed, also after a failure. name: of the field. */
+bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t max, int32_t **out, size_t *n,
+                 wf_http_error *r);
 bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30 among them */
-/* A field that is present and not null. */
-const wf_json *wf_field(const wf_json *body, const char *name);
-/* Fills the members that are one value. */
-bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);
-/* Logs the names of fields that no one reads, each once. */
-void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat);
-/* Fills the job's params. false: its refusal is set. */
-bool wf_params_read(wf_job *j, const wf_json *body);
+const wf_json *wf_field(const wf_json *body, const char *name); /* one that is present and not null */
+bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
+void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat); /* logs names that no one reads, each once */
+bool wf_params_read(wf_job *j, const wf_json *body); /* fills its params; false: its refusal is set */
 void wf_params_free(wf_params *p);
 struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
 static inline bool wf_params_in_parts(const wf_params *p) { return p->calls || p->thoughts; }
-/* Parameters of choice i; they point into p. */
-struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
+struct weft_request_params wf_params_request(const wf_params *p, size_t choice); /* they point into p */
 
 /* ---- messages.c and chat_style.c: what the chat template gets ------------------------------------------------ */
 
 /* What templates differ in. */
 typedef struct wf_chat_style {
-    bool usable;           /* there is one that can be run */
-    bool tools;            /* it writes them */
+    bool usable, tools;    /* there is one that can be run; it writes tools */
     bool developer;        /* it knows this role; else it gets "system" */
     bool string_arguments; /* of calls, as text; else as objects */
     bool null_content;     /* of messages with calls and without content; else "" */
@@ -121,10 +101,8 @@ typedef struct wf_chat_style {
     wf_shown show; /* control tokens that mark them, those of thoughts first */
     size_t n_show_thoughts;
 } wf_chat_style;
-/* Reads --tool-call-parser and --reasoning-parser. false: the error is set. */
-bool wf_chat_style_check(const wf_server *s);
-/* Tries the template of a server whose model is loaded. */
-void wf_chat_style_find(wf_server *s);
+bool wf_chat_style_check(const wf_server *s); /* of the options for parsers; false: the error is set */
+void wf_chat_style_find(wf_server *s);        /* tries the template of the model, which is loaded */
 /* The messages as JSON; *bytes: of what is certain to become tokens. Free out->data, also after a failure. */
 bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r);
 /* The same for tools and what goes with them; out stays empty if the model shall not know any. */
@@ -134,7 +112,7 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
 
 typedef struct wf_token_list { /* what /tokenize sends */
     int32_t *ids;
-    size_t n, at;         /* at: the next one to write */
+    size_t n, at; /* at: the next one to write */
     bool pieces, strings; /* tokens are objects with their texts; a list of their texts follows */
     enum { WF_LIST_HEAD, WF_LIST_TOKENS, WF_LIST_STRINGS, WF_LIST_END } next;
 } wf_token_list;
@@ -148,8 +126,7 @@ bool wf_detokenize_answer(wf_job *j, wf_text *text);
 typedef struct wf_token {
     int32_t id;
     float logprob;
-    size_t text_end; /* end of this token's text in the choice's text */
-    size_t top;      /* index of its first alternative */
+    size_t text_end, top; /* where its text ends in the choice's; index of its first alternative */
     uint32_t n_top;
     bool prompt; /* a token of the prompt */
 } wf_token;
@@ -160,11 +137,9 @@ typedef struct wf_choice {
     struct weft_request *req; /* NULL: not submitted */
     /* under job.lock; append-only */
     char *text;
-    size_t n_text, cap_text;
     wf_token *tokens;
-    size_t n_tokens, cap_tokens;
     struct weft_logprob *top;
-    size_t n_top, cap_top;
+    size_t n_text, cap_text, n_tokens, cap_tokens, n_top, cap_top;
     bool done;
     struct weft_event end; /* the DONE event; message is below */
     char message[256];
@@ -181,14 +156,11 @@ enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOW
 
 struct wf_job {
     wf_server *server;
-    wf_job *prev, *next; /* in the server's list */
+    wf_job *prev, *next;       /* in the server's list, if `listed` */
     wf_httpd_request *request; /* while `attached` */
-    bool listed;              /* in the server's list */
     const struct wf_route *route;
-    char id[33];
-    char method[12], path[512]; /* cut, if they are longer than any that a route has */
-    uint64_t client; /* who asks, for the engine */
-    uint64_t start_ns;
+    char id[33], method[12], path[512]; /* cut, if they are longer than any that a route has */
+    uint64_t client, start_ns;          /* client: who asks, for the engine */
     int64_t created;
     wf_text body;
     size_t discarded;
@@ -196,53 +168,40 @@ struct wf_job {
     wf_http_error refusal; /* error found in the head; sent after the body has arrived */
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
     unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
-    bool read;             /* the body has been read, or need not be any more */
+    bool listed, read;     /* read: the body has been, or need not be any more */
     bool admitted;         /* shutdown waits for it */
     atomic_uint places;    /* its sequences that run or wait */
     wf_params params;
     wf_token_list tokens;
-    bool written; /* the whole reply is in `out` */
-    wf_text out; /* of a stream: the part that is sent now */
-    size_t first_choice; /* of a stream: the one whose turn it is */
-    bool begun;           /* it has not been sent yet */
-    enum wf_httpd_more more; /* behind it */
-    bool close;   /* no request can follow on its connection */
-    bool running; /* submitted */
-    int status; /* HTTP status of the response, for the log */
+    wf_text out;             /* the whole reply, if `written`; of a stream the part that is sent now */
+    size_t first_choice;     /* of a stream: the one whose turn it is */
+    enum wf_httpd_more more; /* behind `out` */
+    bool written, begun;     /* begun: `out` of a stream has not been sent yet */
+    bool close, running;     /* no request can follow on its connection; submitted */
+    int status;              /* HTTP status of the response, for the log */
 
     pthread_mutex_t lock;
     wf_choice *choices;
-    size_t n_choices;
-    size_t n_pending; /* choices without DONE so far */
-    bool attached;    /* its request is there */
-    bool working;     /* a thread of work.c has it, or will */
-    bool sleeps;      /* to be woken at the next event */
-    bool lost;    /* out of memory for text */
-    bool crowded; /* no more memory for replies is allowed */
+    size_t n_choices, n_pending; /* pending: without DONE so far */
+    bool attached, working;      /* its request is there; a thread of work.c has it, or will */
+    bool sleeps;                 /* to be woken at the next event */
+    bool lost, crowded; /* out of memory for text; no more memory for replies is allowed */
     enum wf_abort abort;
 };
 
 void wf_random_hex(char out[33]);
 wf_job *wf_job_create(wf_server *s, wf_httpd_request *r);
-/* Reads the body as its route does, and frees it, unless the job has been aborted. May set refusal. */
-void wf_job_read(wf_job *j);
-/* A thread of work.c is done with it: it continues on the loop, where the body counts as read. */
-void wf_job_worked(wf_job *j);
-/* From now on it ends with its client and at its timeout, and shutdown waits for it. */
-void wf_job_watch(wf_job *j);
-/* Submits all choices. false: refusal is set, and nothing runs. */
-bool wf_job_submit(wf_job *j);
-/* Cancels its sequences; the first reason is kept. */
-void wf_job_abort(wf_job *j, enum wf_abort why);
-/* The request has ended: the job is freed as soon as the engine and work.c are done with it. */
-void wf_job_detach(wf_job *j);
-/* Why the whole job failed; false: it did not. */
-bool wf_job_failed(wf_job *j, wf_http_error *r);
+void wf_job_read(wf_job *j); /* the body as its route does, unless it was aborted; frees it and may set refusal */
+void wf_job_worked(wf_job *j); /* a thread of work.c is done with it: it continues on the loop */
+void wf_job_watch(wf_job *j);  /* from now on it ends with its client and at its timeout, and shutdown waits for it */
+bool wf_job_submit(wf_job *j); /* all choices; false: refusal is set, and nothing runs */
+void wf_job_abort(wf_job *j, enum wf_abort why); /* cancels its sequences; the first reason is kept */
+void wf_job_detach(wf_job *j); /* the request has ended: it is freed when the engine and work.c are done with it */
+bool wf_job_failed(wf_job *j, wf_http_error *r); /* why the whole job failed; false: it did not */
 
 /* ---- reply.c and sse.c: events to JSON ------------------------------------------------------------------- */
 
-/* Writes the whole reply to `out`, or sets refusal: there is no room for it. */
-void wf_reply_write(wf_job *j);
+void wf_reply_write(wf_job *j); /* the whole reply to `out`, or sets refusal: there is no room for it */
 void wf_reply_usage(const wf_job *j, wf_text *out);
 /* logprobs of tokens [first, n). *offset: of the first one in the delivered text; advanced. */
 void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
@@ -260,48 +219,34 @@ enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf
 
 typedef struct wf_route {
     const char *path, *method;
-    bool prefix; /* more may follow the path */
-    bool open;  /* works without an API key */
-    bool early; /* works before the model is loaded */
+    bool prefix, open, early; /* more may follow the path; works without an API key, and before the model is loaded */
+    bool chat;                /* of routes that generate */
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
     bool (*read)(wf_job *j, const wf_json *body);
     bool (*answer)(wf_job *j, wf_text *text); /* false: the job's refusal is set */
-    enum wf_httpd_more (*stream)(
-        void *job, wf_slice *part); /* JSON, as the client reads it. Neither this nor answer: it generates */
-    const char *content_type; /* NULL: JSON */
-    void (*fields)(const wf_job *j, wf_text *fields); /* adds some to the reply's; NULL: none */
-    bool chat;                                        /* of routes that generate */
+    enum wf_httpd_more (*stream)(void *job, wf_slice *part); /* JSON; neither this nor answer: it generates */
+    const char *content_type;                                /* NULL: JSON */
+    void (*fields)(const wf_job *j, wf_text *fields);        /* adds some to the reply's; NULL: none */
 } wf_route;
 /* NULL: r has 404 or 405. */
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r);
 
-/* ---- webui.c --------------------------------------------------------------------------------------------- */
-
-bool wf_webui_print(wf_job *j, wf_text *text); /* the response of a route */
+bool wf_webui_print(wf_job *j, wf_text *text); /* of a route */
 void wf_webui_fields(const wf_job *j, wf_text *fields);
 
 /* ---- metrics.c ------------------------------------------------------------------------------------------- */
 
 enum wf_hist {
-    WF_HIST_PROMPT,
-    WF_HIST_GENERATION,
-    WF_HIST_TTFT,
-    WF_HIST_ITL,
-    WF_HIST_E2E,
-    WF_HIST_QUEUE,
-    WF_HIST_PREFILL,
-    WF_HIST_DECODE,
-    WF_N_HISTS
+    WF_HIST_PROMPT, WF_HIST_GENERATION, WF_HIST_TTFT, WF_HIST_ITL, WF_HIST_E2E, WF_HIST_QUEUE, WF_HIST_PREFILL,
+    WF_HIST_DECODE, WF_N_HISTS
 };
 #define WF_HIST_BUCKETS 20
 typedef struct wf_metrics {
     pthread_mutex_t lock;
     uint64_t counts[WF_N_HISTS][WF_HIST_BUCKETS + 1];
     double sums[WF_N_HISTS];
-    uint64_t prompt_tokens, generation_tokens, cached_tokens;
-    uint64_t started;     /* sequences that the engine accepted; each ends in `finished` */
-    uint64_t corrupted;   /* of these: the model gave a logit that is not finite */
-    uint64_t finished[4]; /* stop, length, abort, error */
+    uint64_t prompt_tokens, generation_tokens, finished[4]; /* stop, length, abort, error */
+    uint64_t started, corrupted; /* sequences that the engine accepted; of these with a logit that is not finite */
 } wf_metrics;
 void wf_metrics_started(wf_metrics *m);
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);
@@ -340,8 +285,7 @@ unsigned wf_work_waiting(wf_server *s);
 
 /* ---- budget.c -------------------------------------------------------------------------------------------- */
 
-/* Clients whose numbers end alike share what is counted by client. */
-#define WF_CLIENT_SLOTS 256
+#define WF_CLIENT_SLOTS 256 /* clients whose numbers end alike share what is counted by client */
 typedef struct wf_budget {
     atomic_size_t used, of[WF_CLIENT_SLOTS]; /* by all, by client */
     size_t limit; /* of one client; all together may take twice as much (places.h) */
@@ -361,8 +305,7 @@ typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that be
     unsigned char address[16];
     unsigned bits;
 } wf_network;
-/* Reads --trusted-proxy. false: the error is set. */
-bool wf_proxies_load(wf_server *s);
+bool wf_proxies_load(wf_server *s); /* --trusted-proxy; false: the error is set */
 /* A number for who sends this request: its API key, or its address if no keys are needed. */
 uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r);
 
@@ -382,23 +325,20 @@ struct wf_server {
     wf_limits limits;
     wf_httpd *http;
     bool listening; /* clients can connect */
-    char name[128];       /* of the model; valid UTF-8 */
+    char name[128]; /* of the model; valid UTF-8 */
     wf_chat_style chat;
     char unknown[32][48]; /* names of unknown fields that were logged; under lock */
-    size_t n_unknown;
     int64_t started;
     char **keys;
-    size_t n_keys;
     wf_network *proxies;
-    size_t n_proxies;
+    size_t n_unknown, n_keys, n_proxies;
     wf_metrics metrics;
     wf_work work;
     wf_budget bodies, replies;
     atomic_bool loaded, stopping;
     const struct weft_model *model;
     struct weft_engine *engine;
-    uint32_t context;
-    uint32_t max_running;          /* sequences that the engine runs at the same time */
+    uint32_t context, max_running; /* sequences that the engine runs at the same time */
     struct weft_sampling sampling; /* of requests that do not say it */
     atomic_uint in_flight; /* sequences submitted and not done */
     pthread_mutex_t lock;
@@ -407,8 +347,7 @@ struct wf_server {
 
 extern const wf_httpd_calls wf_request_calls; /* what the HTTP server calls; their user is the wf_server */
 bool wf_keys_load(wf_server *s);
-/* Number of the key in this header, from 1 on; 0: none fits. */
-size_t wf_key_find(const wf_server *s, const char *authorization);
+size_t wf_key_find(const wf_server *s, const char *authorization); /* its number, from 1 on; 0: none fits */
 void wf_keys_free(wf_server *s);
 void wf_log_request(wf_job *j);
 

@@ -32,8 +32,8 @@ static bool add_part(const wf_json *part, wf_text *out, wf_http_error *r)
     const char *type = wf_json_text(wf_json_get(part, "type"));
     if (!type) return wf_refuse(r, 400, "messages", "a part of a message's content must be an object with a type");
     if (strcmp(type, "text"))
-        return wf_refuse_unsupported(r, "messages", "content of type '%.40s' is not supported, only text: leave it out",
-                                     type);
+        return wf_refuse(r, WF_UNSUPPORTED, "messages",
+                         "content of type '%.40s' is not supported, only text: leave it out", type);
     if (!wf_json_is(text, WF_JSON_STRING)) return wf_refuse(r, 400, "messages", "a part of type text must have a text");
     wf_text_add(out, wf_json_text(text), wf_json_bytes(text));
     return true;
@@ -222,7 +222,7 @@ static bool check_named(const wf_json *tools, const wf_json *choice, wf_http_err
                          "\"function\": {\"name\": ...}}");
     if (!has_tool(tools, name))
         return wf_refuse(r, 400, "tool_choice", "tool_choice names the function '%.64s', which is not in tools", name);
-    return wf_refuse_unsupported(r, "tool_choice",
+    return wf_refuse(r, WF_UNSUPPORTED, "tool_choice",
                                  "tool_choice with a function is not supported, since answers cannot be constrained: "
                                  "send \"auto\", and ask for the call in a message");
 }
@@ -236,7 +236,7 @@ static bool check_choice(const wf_json *body, const wf_json *tools, bool *wanted
     if (!v || (word && (!strcmp(word, "auto") || !strcmp(word, "none")))) return true;
     if (!word || strcmp(word, "required")) return check_named(tools, v, r);
     if (!wf_json_count(tools)) return wf_refuse(r, 400, "tool_choice", "tool_choice \"required\" needs tools");
-    return wf_refuse_unsupported(r, "tool_choice",
+    return wf_refuse(r, WF_UNSUPPORTED, "tool_choice",
                                  "tool_choice \"required\" is not supported, since answers cannot be constrained: send "
                                  "\"auto\", and ask for a call in a message");
 }
@@ -252,7 +252,7 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
     if (!p->tools) return true;
     if (style->calls) p->calls = style;
     if (!style->tools)
-        return wf_refuse_unsupported(r, "tools",
+        return wf_refuse(r, WF_UNSUPPORTED, "tools",
                                      "the chat template of this model does not tell it about tools: leave tools out, "
                                      "send tool_choice \"none\", or start the server with a --chat-template that does");
     wf_json_put(out, tools);

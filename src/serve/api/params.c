@@ -68,8 +68,8 @@ static bool read_id(const wf_server *s, const wf_json *v, const char *name, int3
     return true;
 }
 
-static bool read_ids(const wf_server *s, const wf_json *v, const char *name, size_t max,
-                     int32_t **out, size_t *n, wf_http_error *r)
+bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t max, int32_t **out, size_t *n,
+                 wf_http_error *r)
 {
     size_t count = wf_json_count(v);
     if (!wf_json_is(v, WF_JSON_LIST)) return wf_refuse(r, 400, name, "%s must be a list of token ids", name);
@@ -149,7 +149,7 @@ static bool read_prompt(const wf_server *s, const wf_json *v, wf_prompt *out, wf
         if (!(out->text = wf_strdup(wf_json_text(v)))) return wf_refuse(r, 500, "", "out of memory");
         return tokenize(s, out->text, out->len, WEFT_TEXT_DEFAULT, "prompt", out, r);
     }
-    if (!read_ids(s, v, "prompt", s->context, &out->ids, &out->n, r)) return false;
+    if (!wf_ids_read(s, v, "prompt", s->context, &out->ids, &out->n, r)) return false;
     if (!out->n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
     if (weft_detokenize(s->model, out->ids, out->n, WEFT_TEXT_HIDE_SPECIAL, &out->text, &out->len))
         return wf_refuse(r, 500, "", "%s", wf_last_error());
@@ -217,7 +217,7 @@ static bool read_chat(const wf_server *s, const wf_json *body, wf_params *p, wf_
                                     .tools_json = tools.data,
                                     .kwargs_json = kwargs.data};
     weft_status e = ok ? weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n) : WEFT_OK;
-    if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse_unsupported(r, "messages", "%s", wf_last_error());
+    if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse(r, WF_UNSUPPORTED, "messages", "%s", wf_last_error());
     else if (e) ok = wf_refuse(r, 400, "messages", "%s", wf_last_error());
     if (ok) read_style(s, p);
     free(messages.data);
@@ -248,7 +248,7 @@ static bool check_format(const wf_json *body, wf_http_error *r)
     const char *type = wf_json_text(wf_json_get(format, "type"));
     if (format && !type) return wf_refuse(r, 400, "response_format", "response_format must be an object with a type");
     if (format && strcmp(type, "text"))
-        return wf_refuse_unsupported(r, "response_format",
+        return wf_refuse(r, WF_UNSUPPORTED, "response_format",
                          "response_format %.40s is not supported: leave it out or send text, and "
                          "ask for the format in the prompt",
                          type);
@@ -310,7 +310,7 @@ bool wf_params_read(wf_job *j, const wf_json *body)
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
     return read_stream_options(body, p, r) && check_format(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
-           (!ids || read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
+           (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
            (p->chat ? read_chat(s, body, p, r) : read_prompts(s, body, p, r)) && check_size(s, p, r) && drop_texts(p);
 }
 

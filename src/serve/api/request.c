@@ -61,7 +61,8 @@ static bool check_head(wf_job *j, const wf_httpd_request *r)
     if (!check_host(j, host) || !check_origin(j, wf_httpd_field(r, "Origin", NULL), host)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
     if (s->n_keys && !(j->route && j->route->open) && !wf_key_find(s, wf_httpd_field(r, "Authorization", NULL)))
-        return wf_refuse(&j->refusal, 401, "", "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
+        return wf_refuse(&j->refusal, 401, "",
+                         "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
     if (r->length > s->limits.max_body)
         return wf_refuse(&j->refusal, 413, "", "the body has %llu bytes, at most %llu are possible",
                          (unsigned long long)r->length, (unsigned long long)s->limits.max_body);

@@ -20,12 +20,6 @@ static bool check_bytes(wf_job *j, const char *name, size_t len)
            wf_refuse(&j->refusal, 400, name, "the text has %zu bytes, at most %zu are possible", len, most);
 }
 
-static bool check_tokens(wf_job *j, const char *name, size_t n)
-{
-    size_t most = most_tokens(j->server);
-    return n <= most || wf_refuse(&j->refusal, 400, name, "the text has %zu tokens, at most %zu are possible", n, most);
-}
-
 /* ---- text to tokens -------------------------------------------------------------------------------------- */
 
 /* A boolean field; sets *ok to false if it is something else. */
@@ -63,7 +57,9 @@ bool wf_tokenize_read(wf_job *j, const wf_json *body)
     if (!read_flags(j, body, &flags) || !check_bytes(j, "prompt", len)) return false;
     if (weft_tokenize(j->server->model, wf_json_text(v), len, flags, &t->ids, &t->n))
         return wf_refuse(&j->refusal, 400, "prompt", "%s", wf_last_error());
-    return check_tokens(j, "prompt", t->n);
+    return t->n <= most_tokens(j->server) ||
+           wf_refuse(&j->refusal, 400, "prompt", "the text has %zu tokens, at most %zu are possible", t->n,
+                     most_tokens(j->server));
 }
 
 /* ---- the list of tokens ---------------------------------------------------------------------------------- */
@@ -127,29 +123,13 @@ enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part)
 
 /* ---- tokens to text -------------------------------------------------------------------------------------- */
 
-static bool read_ids(wf_job *j, const wf_json *v, int32_t *ids)
-{
-    for (size_t i = 0; i < wf_json_count(v); i++) {
-        const wf_json *id = wf_json_at(v, i);
-        double x = wf_json_number(id);
-        if (!wf_is_whole(id) || !(x >= 0 && x <= INT32_MAX))
-            return wf_refuse(&j->refusal, 400, "tokens", "tokens[%zu] is no token id", i);
-        ids[i] = (int32_t)x;
-    }
-    return true;
-}
-
 bool wf_detokenize_read(wf_job *j, const wf_json *body)
 {
-    const wf_json *v = wf_json_get(body, "tokens");
-    size_t n = wf_json_count(v), len = 0;
+    size_t n, len = 0;
     char *text = NULL;
-    if (!wf_json_is(v, WF_JSON_LIST))
-        return wf_refuse(&j->refusal, 400, "tokens", "tokens must be a list of token ids");
-    if (!check_tokens(j, "tokens", n)) return false;
-    int32_t *ids = wf_calloc(n + 1, sizeof *ids);
-    if (!ids) return wf_refuse(&j->refusal, 500, "", "out of memory");
-    bool ok = read_ids(j, v, ids);
+    int32_t *ids = NULL;
+    bool ok = wf_ids_read(j->server, wf_json_get(body, "tokens"), "tokens", most_tokens(j->server), &ids, &n,
+                          &j->refusal);
     if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
         ok = wf_refuse(&j->refusal, 400, "tokens", "%s", wf_last_error());
     free(ids);

@@ -17,21 +17,15 @@
 typedef struct wf_conn {
     wf_httpd_request request; /* the first member: calls get its address */
     wf_httpd *http;
-    struct wf_conn *prev, *next;
-    struct wf_conn *next_awake; /* under lock */
-    bool awake;                 /* under lock: it is in that list */
+    struct wf_conn *prev, *next, *next_awake; /* the last one, and `awake` (it is in that list), under lock */
+    bool awake;
     int fd;
-    uint32_t armed;  /* the events that epoll reports */
+    uint32_t armed; /* the events that epoll reports */
     wf_frame frame;
     wf_text in;      /* bytes from in_at on came behind the request in progress */
     size_t in_at;
-    enum {
-        WF_CONN_READS,
-        WF_CONN_WAITS,
-        WF_CONN_SENDS
-    } state;         /* a request, possibly none yet; for its reply; the reply */
-    bool open;       /* `begin` has been called, and `end` not yet */
-    bool last;       /* the connection ends with this request */
+    enum { WF_CONN_READS, WF_CONN_WAITS, WF_CONN_SENDS } state; /* a request, if any; for its reply; the reply */
+    bool open, last; /* `begin` has been called, and `end` not yet; the connection ends with this request */
     bool old, headless, chunked; /* its client speaks HTTP/1.0; its reply has no body; or one in chunks */
     /* The reply: what is left of it now, and where more of it comes from. */
     wf_text head;    /* and the size of a chunk */
@@ -39,20 +33,16 @@ typedef struct wf_conn {
     struct iovec left[4];
     int n_left;
     enum wf_httpd_more (*fill)(void *user, wf_slice *part);
-    bool dry;        /* it has nothing before it is woken */
-    bool blocked;    /* the system takes no more bytes for the client */
+    bool dry, blocked; /* it has nothing before it is woken; the system takes no more bytes for the client */
     int unsent;      /* bytes that the system had for the client when send_by was set */
     uint64_t send_by; /* closed by then; 0: no deadline */
     bool lingers;    /* everything is sent; what still comes is thrown away */
-    bool watched;    /* see wf_httpd_watch */
-    bool hung_up;    /* the client has closed its sending side; bytes may be unread */
-    bool dropped;    /* to be closed when the call that it is in has returned */
-    bool dead;       /* closed; freed after this round of events */
+    bool watched, hung_up; /* see wf_httpd_watch; the client has closed its sending side, bytes may be unread */
+    bool dropped, dead;    /* to be closed when its call has returned; closed, and freed after this round of events */
     uint64_t deadline_ns; /* of the request; 0: none */
     /* Who makes room (room.c): */
-    uint64_t client; /* who asked last */
-    bool asked;      /* the head of a request has arrived which counts and is not answered yet */
-    bool known;      /* a request was admitted */
+    uint64_t client;    /* who asked last */
+    bool asked, known;  /* a head that counts has arrived and is not answered yet; a request was admitted */
     uint64_t since_ns; /* when it was opened, its last reply ended, or the head of its request came */
 } wf_conn;
 
@@ -73,8 +63,7 @@ struct wf_httpd {
     char date[32];
     char block[WF_HTTP_BLOCK];
     pthread_mutex_t lock;
-    wf_conn *awake,
-        **awake_end; /* under lock: those that another thread woke, or that have more to do; they take turns */
+    wf_conn *awake, **awake_end; /* under lock: those that were woken, or have more to do; they take turns */
     size_t n_awake;
     bool asleep; /* under lock: the thread waits for sockets, and has to be roused */
 };

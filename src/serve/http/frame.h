@@ -27,15 +27,11 @@ typedef struct wf_frame {
     enum wf_frame_state state;
     uint64_t left;
     wf_text line; /* the line that is being read */
-    wf_text head; /* of this request: method, path, then names and values, each with its NUL; one more NUL behind the
-                     last */
+    wf_text head; /* of this request: method, path, names and values, each with its NUL, and one more at the end */
     size_t n_bytes, n_fields, n_cookies; /* of this head, or of the lines between chunks and behind them */
-    bool old;            /* HTTP/1.0 */
-    bool absolute;       /* the target had a host, which counts */
+    bool old, absolute;  /* HTTP/1.0; the target had a host, which counts */
     unsigned n_hosts, n_lengths, n_codings;
-    bool chunked;        /* the last coding is "chunked" */
-    bool unknown_coding;
-    bool close, keep_alive, expects;
+    bool chunked, unknown_coding, close, keep_alive, expects; /* chunked: the last coding */
     uint64_t length;
     const char *bad;     /* "STATUS reason" of a refusal */
 } wf_frame;
@@ -49,8 +45,7 @@ enum wf_frame_news {
     WF_FRAME_LACK  /* out of memory */
 };
 
-/* Takes bytes from the start of `from` until there is something to say. Any division of the bytes into calls says the
- * same. */
+/* Takes bytes of `from` until there is something to say. Any division of the bytes into calls says the same. */
 enum wf_frame_news wf_frame_next(wf_frame *f, wf_slice *from, wf_slice *part);
 void wf_frame_free(wf_frame *f);
 

@@ -47,17 +47,14 @@ typedef struct wf_httpd_reply {
 
 /* What happens, on the thread of the server. */
 typedef struct wf_httpd_calls {
-    void (*begin)(void *user,
-                  wf_httpd_request *r); /* the head is here; a reply now is given before the body has come */
+    void (*begin)(void *user, wf_httpd_request *r); /* the head is here; a reply now comes before the body has */
     void (*body)(wf_httpd_request *r, const char *data, size_t n); /* some of the body */
-    void (*whole)(wf_httpd_request
-                      *r); /* all of it is here: to be answered now, or when this is called again after wf_httpd_wake */
+    void (*whole)(wf_httpd_request *r); /* all is here: to be answered now, or when called again, after wf_httpd_wake */
     void (*late)(wf_httpd_request *r);  /* its deadline has passed */
     void (*end)(wf_httpd_request *r);   /* the reply is sent, or the client is gone, or it had to make room */
 } wf_httpd_calls;
 
-/* Takes over the texts of the reply. */
-void wf_httpd_send(wf_httpd_request *r, wf_httpd_reply *reply);
+void wf_httpd_send(wf_httpd_request *r, wf_httpd_reply *reply); /* takes over its texts */
 /* Goes on with a request that has no reply yet, or with its stream. From any thread, until `end` returns. */
 void wf_httpd_wake(wf_httpd_request *r);
 /* From now on a client that closes its sending side counts as gone: it looks the same as one that left. */
