@@ -141,9 +141,8 @@ static int cmd_bench(const wf_opts *given)
     uint32_t any = 0;
     for (size_t i = 0; i < o.n_prompt.n; i++) any |= o.n_prompt.v[i];
     for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
-    if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results, which stores the ratio");
     if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
-    int rc = wf_open_model_or_shape(&o, false, &m);
+    int rc = wf_open_model(&o, false, &m);
     if (!rc) rc = run_tests(&o, m);
     weft_model_close(m);
     return rc;

@@ -71,7 +71,7 @@ static int cmd_bench_ablation(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
-    int rc = wf_open_model_or_shape(o, false, &m);
+    int rc = wf_open_model(o, false, &m);
     if (!rc) rc = wf_open_profiled(o, m, &e);
     ablation a = {.view.o = o, .rows.format = o->output, .device = e ? weft_engine_device(e) : NULL};
     if (!rc) rc = run_ablation(&a, e);

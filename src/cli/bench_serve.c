@@ -152,8 +152,6 @@ static int cmd_bench_serve(const wf_opts *o)
     const wf_load_opts *l = &o->load;
     wf_client_params p = client_params(o);
     char *base = NULL, *key = NULL;
-    if (p.base_url && (l->host || wf_opts_has(o, "port")))
-        return wf_usage(o->command, "--base-url conflicts with --host and --port");
     for (size_t i = 0; i < l->headers.n; i++)
         if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
             return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);

@@ -119,7 +119,6 @@ static int check_options(const wf_opts *o)
             return wf_usage(o->command, "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'",
                             l->policies);
     if (poisson && !l->rates.n) return wf_usage(o->command, "--arrivals poisson needs --request-rate");
-    if (!l->arrivals && l->rates.n) return wf_usage(o->command, "--request-rate needs --arrivals");
     if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
         return wf_usage(o->command, "--arrivals trace needs a --dataset-path");
     return 0;
@@ -477,7 +476,7 @@ static int cmd_bench_throughput(const wf_opts *o)
     throughput t = {
         .o = o, .rows.format = o->output, .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
     int rc = check_options(o);
-    if (!rc) rc = wf_open_model_or_shape(o, false, &m);
+    if (!rc) rc = wf_open_model(o, false, &m);
     t.m = m;
     if (!rc) rc = read_loads(&t);
     if (!rc) rc = run_policies(&t);

@@ -242,6 +242,7 @@ bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
 /* Options, separated by |, one of which an option of that name needs in that command; which: 0, 1, ... NULL: it needs
  * no more. */
 const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
+int wf_rules_check(const wf_command *c, const wf_opts *o); /* of what is given; 0, or an exit code after a message */
 
 /* ---- list.c: the folder of models -------------------------------------------------------------- */
 
@@ -301,8 +302,6 @@ int wf_say_print_error(weft_status s);
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Failures of the model file give WF_EXIT_MODEL. A stop in o->engine takes the place of Ctrl-C and SIGTERM. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
-/* For commands with wf_group_model and wf_group_shape, of which one may be given. */
-int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* What results say of a model without a file, behind what was measured of it: ",L=2,llama3-8b"; "": it is a file's. */
 void wf_shape_suffix(const wf_opts *o, char *buf, size_t cap);
 /* The context of -c, the model's own for -c 0; 0: not given. */

@@ -185,13 +185,6 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
     return 0;
 }
 
-int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out)
-{
-    if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (!o->shape && o->type) return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
-    return wf_open_model(o, vocab_only, out);
-}
-
 void wf_shape_suffix(const wf_opts *o, char *buf, size_t cap)
 {
     char layers[16] = "";
@@ -328,7 +321,6 @@ void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
 
 int wf_read_text(const wf_opts *o, char **text, size_t *len)
 {
-    if (o->prompt && o->file) return wf_usage(o->command, "-p and -f conflict: use one of them");
     if (o->prompt) {
         *text = wf_strdup(o->prompt);
         *len = strlen(o->prompt);

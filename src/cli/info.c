@@ -307,7 +307,7 @@ static void print_meta(const struct weft_model *m, size_t n)
 static int print_model(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    int rc = wf_open_model_or_shape(o, true, &m);
+    int rc = wf_open_model(o, true, &m);
     if (rc) return rc;
     const struct weft_model_info *i = weft_model_info(m);
     if (o->json) {
@@ -339,12 +339,8 @@ static int print_model(const wf_opts *o)
 
 static int cmd_info(const wf_opts *o)
 {
-    const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape || o->json;
-    if (!model && (of_device(o) || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->memory_utilization ||
-                   e->max_batched_tokens || e->policy || e->attention_windows || e->f16_residual))
-        return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
-    if (!model && o->type) return wf_usage(o->command, "--type is of a model without a file: add --shape NAME");
+    if (!model && of_device(o)) return wf_usage(o->command, "--device needs a model: add -m FILE");
     return model ? print_model(o) : print_devices();
 }
 

@@ -54,7 +54,6 @@ static int cmd_kernels(const wf_opts *o)
 {
     if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "expected one kernel, got also '%s'", o->args[1]);
     if (o->n_args && o->shapes.n) return wf_usage(&wf_cmd_kernels, "--shape and a name conflict: use one of them");
-    if (o->dtypes && !o->shapes.n) return wf_usage(&wf_cmd_kernels, "--type needs --shape");
     if (o->shapes.n) return print_candidates(o);
     if (o->n_args) return print_source(o->engine.device, o->args[0]);
     bool headed = false;

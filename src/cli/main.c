@@ -138,6 +138,7 @@ static int run_command(const wf_command *c, int argc, char **argv)
     if (!rc && needs_settings) rc = wf_settings_read();
     o.n_typed = o.n_given;
     if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
+    if (!rc && needs_settings) rc = wf_rules_check(c, &o);
     if (!rc && needs_settings) rc = wf_opts_environment(c, &o);
     o.model = wf_find_model(o.model);
     if (!rc && o.help) {

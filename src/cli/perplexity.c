@@ -248,8 +248,6 @@ static int cmd_perplexity(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     bool has_text = o->prompt || o->file;
-    if (!o->tokens.n != !o->logits) return wf_usage(o->command, "--tokens and --logits must be used together");
-    if (o->logits && has_text) return wf_usage(o->command, "--tokens conflicts with -f and -p: use one of them");
     if (!o->logits && !has_text) return wf_usage(o->command, "no text: use -f FILE");
     int rc = wf_open_model(o, false, &m);
     if (!rc) rc = o->logits ? write_logits(o, m) : measure_text(o, m);

@@ -86,33 +86,12 @@ static int explain_batch(const wf_opts *o, const struct weft_model *m)
 
 /* ---- the command ---------------------------------------------------------------------------------- */
 
-/* The first two show something else than the others; the timeline of a step goes by what --profile and --plan say. */
-static int check_views(const wf_opts *o)
-{
-    enum { COST, SEARCH, TIMELINE, PROFILE };
-    static const char *const views[] = {"cost", "search", "timeline", "profile", "plan"};
-    const char *view = NULL;
-    for (size_t i = 0; i < WF_LEN(views); i++) {
-        if (!wf_opts_has(o, views[i])) continue;
-        if (view) return wf_usage(o->command, "--%s and --%s are two views: use one of them", view, views[i]);
-        if (i <= SEARCH || (i == PROFILE && !o->engine.timeline)) view = views[i];
-    }
-    return 0;
-}
-
-/* Each option belongs to one of the views. */
 static int check_options(const wf_opts *o)
 {
-    static const char *const of_cost[] = {"on", "const"};
-    for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
-        if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
-    if (o->json && !o->cost && (!o->print_profile || o->engine.timeline))
-        return wf_usage(o->command, "--json belongs to --cost and --profile");
-    if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure))
-        return wf_usage(o->command,
-                        "--on takes constants from a table, so --device and WEFT_MEASURE do not go with it");
-    if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
-    if (o->search.seconds && !o->search.profile) return wf_usage(o->command, "--seconds needs --search PROFILE");
+    if (o->print_profile && o->engine.plan && !o->engine.timeline)
+        return wf_usage(o->command, "--profile and --plan conflict without --timeline: use one of them");
+    if (o->costs.on && o->costs.measure)
+        return wf_usage(o->command, "--on takes constants from a table, so WEFT_MEASURE does not go with it");
     if (!o->cost && o->explain.tokens && o->explain.decodes > o->explain.tokens)
         return wf_usage(o->command, "--decodes %u of --tokens %u: each decode is one of these tokens",
                         o->explain.decodes, o->explain.tokens);
@@ -136,12 +115,11 @@ static int check_search(const wf_opts *o)
 static int cmd_plan(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    int rc = check_views(o);
-    if (!rc) rc = check_options(o);
+    int rc = check_options(o);
     if (!rc && o->print_profile && !o->engine.timeline) return print_profile(o);
     if (!rc && o->engine.timeline) rc = wf_timeline_check(o);
     if (!rc && o->search.profile) rc = check_search(o);
-    if (!rc) rc = wf_open_model_or_shape(o, false, &m);
+    if (!rc) rc = wf_open_model(o, false, &m);
     if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain_batch(o, m);
     weft_model_close(m);
     return rc;

@@ -219,29 +219,9 @@ static int tune_steps(const wf_opts *o, const struct weft_model *m)
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int check_views(const wf_opts *o)
-{
-    static const char *const of_overlap[] = {"profile", "output", "context"};
-    static const char *const of_steps[] = {"max-num-seqs",  "max-num-batched-tokens", "kv-memory",
-                                           "deterministic", "f16-residual",           "ctx-size"};
-    for (size_t i = 0; !o->overlap && i < WF_LEN(of_overlap); i++)
-        if (wf_opts_has(o, of_overlap[i])) return wf_usage(o->command, "--%s belongs to --overlap", of_overlap[i]);
-    for (size_t i = 0; !o->overlap && !o->load.traces.n && i < WF_LEN(of_steps); i++)
-        if (wf_opts_has(o, of_steps[i]))
-            return wf_usage(o->command, "--%s belongs to --overlap and --dataset-path", of_steps[i]);
-    return o->overlap && o->load.traces.n
-               ? wf_usage(o->command, "--overlap and --dataset-path conflict: use one of them")
-               : 0;
-}
-
 static int cmd_tune(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    int bad = check_views(o);
-    if (bad) return bad;
-    if (o->shapes.n && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (o->dtypes && !o->shapes.n) return wf_usage(o->command, "--type needs --shape: a model has its own formats");
-    if (o->overlap && (o->file || o->repeat)) return wf_usage(o->command, "-f and -r are of kernels, not of --overlap");
     if (o->overlap) return with_model(o, tune_overlap);
     if (o->load.traces.n) return with_model(o, tune_steps);
     int rc = o->shapes.n ? 0 : wf_open_model(o, false, &m);

@@ -365,7 +365,7 @@ class Misbehaving(cli.TestCase):
         for message, *args in (("unexpected argument", "word"), ("ttft:MS", "--goodput", "ttft:x"), ("ttft:MS", "--goodput", "ttft:5", "itl:4"),
                                ("--request-rate", "--request-rate", "0"), ("--request-rate", "--request-rate", "1,2"),
                                ("--dataset-path", "--dataset-name", "custom"), ("--dataset-path", "--dataset-path", "x"),
-                               ("conflicts", "--base-url", "x", "--port", "1"), ("--header", "--header", "x"),
+                               ("--base-url and --port conflict", "--base-url", "x", "--port", "1"), ("--header", "--header", "x"),
                                ("norm", "--percentile-metrics", "ttft,x"), ("--metric-percentiles", "--metric-percentiles", "101")):
             self.fails(cli.USAGE, message, "bench", "serve", *args)
 

@@ -98,9 +98,10 @@ class Cost(cli.TestCase):
     def test_what_does_not_fit(self):
         self.fails(USAGE, "WEFT_N_DEVICES", "plan", "--cost", "--shape", "llama3-70b", "--on", "a100-80")
         self.fails(USAGE, "known are: v100", "plan", "--cost", "--on", "nonsense")
-        self.fails(USAGE, "--on belongs to --cost", "plan", "--on", "h200")
-        self.fails(USAGE, "--device and WEFT_MEASURE", "plan", "--cost", "--on", "h200", *CPU)
-        self.fails(USAGE, "two views", "plan", "--cost", "--plan", "x")
+        self.fails(USAGE, "--on needs --cost", "plan", "--on", "h200")
+        self.fails(USAGE, "--on and --device conflict", "plan", "--cost", "--on", "h200", *CPU)
+        self.fails(USAGE, "WEFT_MEASURE does not go with it", "plan", "--cost", "--on", "h200", "WEFT_MEASURE=1")
+        self.fails(USAGE, "--cost and --plan conflict", "plan", "--cost", "--plan", "x")
         self.fails(USAGE, "--decodes needs --tokens", "plan", "--cost", "--on", "h200", "--decodes", 3)
         self.fails(USAGE, "8 decodes do not fit", "plan", "--cost", "--on", "h200", "--decodes", 8, "--tokens", 4)
         self.fails(USAGE, "16777216 tokens in", "plan", "--cost", "--on", "h200", "--const", "16777216:1024")
@@ -168,9 +169,9 @@ class Overlap(cli.TestCase):
         self.fails(USAGE, "conflict", "bench", "ablation", "--shape", "llama3-8b", "-m", "x.gguf")
 
     def test_usage(self):
-        self.fails(USAGE, "--profile belongs to --overlap", "tune", *CPU, "--profile", "x")
+        self.fails(USAGE, "--profile needs --overlap", "tune", *CPU, "--profile", "x")
         self.fails(USAGE, "each decode is one of these tokens", "plan", *CPU, "--tokens", 8, "--decodes", 9)
-        self.fails(USAGE, "not of --overlap", "tune", *CPU, "--overlap", "-r", 2)
+        self.fails(USAGE, "--overlap and -r conflict", "tune", *CPU, "--overlap", "-r", 2)
         self.fails(USAGE, "--nano-batches", "run", *CPU, "--nano-batches", "some")
         self.ok(*RUN, "--nano-batches", "auto")
 
@@ -292,7 +293,7 @@ class Plan(cli.TestCase):
         """Figure 5 of NanoFlow: memory keeps 0.7 of its rate where compute loses a fifth, and loses nothing with all of the device."""
         c = json.loads(self.ok("plan", "--profile", path, "--json").text)
         self.assertEqual([(r["class"], r["lost"], r["rate"]) for r in c["rates"]], [("memory", 0.2, 0.7), ("memory", 1, 1)])
-        self.fails(USAGE, "--json belongs to --cost and --profile", "plan", *CPU, "--json")
+        self.fails(USAGE, "--json needs --cost or --profile", "plan", *CPU, "--json")
         alone = os.path.join(folder, "alone")
         pathlib.Path(alone).write_text("weft-profile 1\nop q compute\ntime q tokens 8 share 1 us 20 spread 0\n")
         self.assertEqual(json.loads(self.ok("plan", "--profile", alone, "--json").text)["rates"], [])
@@ -334,7 +335,7 @@ class Plan(cli.TestCase):
         """One that would not be shown is an error; as a setting it is left out where another one is typed."""
         views = {"--cost": [], "--search": ["x"], "--profile": ["x"], "--plan": ["x"]}
         for one, other in itertools.combinations(views, 2):
-            self.fails(USAGE, f"{one} and {other} are two views: use one of them", "plan", *CPU, other, *views[other], one, *views[one])
+            self.fails(USAGE, f"{one} and {other} conflict", "plan", *CPU, other, *views[other], one, *views[one])
         with tempfile.NamedTemporaryFile("w") as f:
             f.write("plan = /absent\nprofile = on\n")
             f.flush()
@@ -452,7 +453,7 @@ class Timeline(cli.TestCase):
             for name in ("step.svg", "step", "json"):
                 self.fails(USAGE, "ends in .json", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
             self.fails(cli.RUNTIME, "/absent/step.json", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.json", "--profile", profile)
-            self.fails(USAGE, "two views", "plan", *CPU, "--timeline", os.path.join(folder, "step.json"), "--cost")
+            self.fails(USAGE, "--timeline and --cost conflict", "plan", *CPU, "--timeline", os.path.join(folder, "step.json"), "--cost")
             self.assertEqual(sorted(os.listdir(folder)), ["profile", "weft"] if os.path.exists(os.path.join(folder, "weft")) else ["profile"])
 
 
