@@ -94,26 +94,20 @@ static int run_test(struct bench *b, struct weft_engine *e, uint32_t threads, ui
     return s ? wf_say_error(s) : 0;
 }
 
-/* The longest sequence of all tests; decode tests start with a BOS. */
-static uint32_t context_needed(const wf_opts *o)
-{
-    uint32_t n = 16;
-    for (size_t i = 0; i < o->n_prompt.n; i++) n = WF_MAX(n, o->n_prompt.v[i]);
-    for (size_t i = 0; i < o->n_gen.n; i++) n = WF_MAX(n, o->n_gen.v[i] + 1);
-    return n;
-}
-
 static int run_tests(const wf_opts *o, const struct weft_model *m)
 {
     struct bench b = {.o = o, .m = m, .rows.format = o->output};
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (!s && o->peer) s = wf_peers_read(o->peer, &b.peers);
     int rc = s ? wf_say_error(s) : 0;
+    uint32_t longest = 16; /* sequence of all tests; decode tests start with a BOS */
+    for (size_t i = 0; i < o->n_prompt.n; i++) longest = WF_MAX(longest, o->n_prompt.v[i]);
+    for (size_t i = 0; i < o->n_gen.n; i++) longest = WF_MAX(longest, o->n_gen.v[i] + 1);
     for (size_t i = 0; i < o->threads.n && !rc && !b.closed; i++) {
         struct weft_engine *e = NULL;
         struct weft_engine_params ep = o->engine;
         ep.threads = o->threads.v[i];
-        ep.context = context_needed(o);
+        ep.context = longest;
         ep.n_seqs = o->n_seqs;
         ep.no_prefix = true; /* every repetition must compute its prompt */
         rc = wf_open_engine(o, m, ep, &e);

@@ -12,14 +12,8 @@
 #define MANY      2147483647.0
 #define KEY_BYTES (1u << 16)
 
-enum {
-    DEFAULT_PORT = 8080,
-    DEFAULT_N = 1000,
-    DEFAULT_IN = 1024,
-    DEFAULT_OUT = 128,
-    DEFAULT_TEXT_OUT = 256,
-    DEFAULT_TIMEOUT_S = 600
-};
+enum { DEFAULT_PORT = 8080, DEFAULT_N = 1000, DEFAULT_IN = 1024, DEFAULT_OUT = 128, DEFAULT_TEXT_OUT = 256,
+       DEFAULT_TIMEOUT_S = 600 };
 
 /* ---- values ------------------------------------------------------------------------------- */
 
@@ -65,14 +59,6 @@ static int read_metrics(const wf_opts *o, wf_client_params *p)
         at += len;
         if (!*at) return 0;
     }
-}
-
-static int read_rate(const wf_opts *o, wf_client_params *p)
-{
-    if (o->load.rates.n > 1) return wf_usage(o->command, "--request-rate: expected one number");
-    p->rate = o->load.rates.n ? o->load.rates.v[0] : HUGE_VAL;
-    if (p->rate <= 0) return wf_usage(o->command, "--request-rate must be above 0, or inf");
-    return 0;
 }
 
 static int read_dataset(const wf_opts *o, wf_client_params *p)
@@ -152,12 +138,14 @@ static int cmd_bench_serve(const wf_opts *o)
     const wf_load_opts *l = &o->load;
     wf_client_params p = client_params(o);
     char *base = NULL, *key = NULL;
+    p.rate = l->rates.n ? l->rates.v[0] : HUGE_VAL;
+    if (l->rates.n > 1) return wf_usage(o->command, "--request-rate: expected one number");
+    if (p.rate <= 0) return wf_usage(o->command, "--request-rate must be above 0, or inf");
     for (size_t i = 0; i < l->headers.n; i++)
         if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
             return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);
     int rc = read_goodput(o, &p);
     if (!rc) rc = read_metrics(o, &p);
-    if (!rc) rc = read_rate(o, &p);
     if (!rc) rc = read_dataset(o, &p);
     if (!rc) rc = read_key(o, &key);
     if (!rc && !p.base_url && !(p.base_url = base = make_base(o))) rc = wf_say_error(WEFT_ERR_NOMEM);

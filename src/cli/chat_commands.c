@@ -207,14 +207,6 @@ static void print_setting(const wf_chat *c, const wf_opt *opt)
     fprintf(stderr, "  %-18s %-10s %s\n", opt->name, value, allowed);
 }
 
-static void print_settings(const wf_chat *c)
-{
-    for (size_t g = 0; set_groups[g]; g++)
-        for (size_t i = 0; i < set_groups[g]->n; i++)
-            if (set_groups[g]->rows[i].arg) print_setting(c, &set_groups[g]->rows[i]);
-    print_system(c);
-}
-
 /* /set temp 0.8, with the options of the command line and their names in other programs. */
 static enum wf_chat_next do_set(wf_chat *c, const char *text)
 {
@@ -224,7 +216,10 @@ static enum wf_chat_next do_set(wf_chat *c, const char *text)
     size_t len = strcspn(text, " \t=");
     const char *value = text + len + strspn(text + len, " \t=");
     wf_copy(name, WF_MIN(len + 1, sizeof name), text);
-    if (!*text) return print_settings(c), WF_CHAT_GO_ON;
+    for (size_t g = 0; !*text && set_groups[g]; g++)
+        for (size_t i = 0; i < set_groups[g]->n; i++)
+            if (set_groups[g]->rows[i].arg) print_setting(c, &set_groups[g]->rows[i]);
+    if (!*text) return print_system(c), WF_CHAT_GO_ON;
     if (!strcmp(name, "system")) return do_system(c, value);
     const wf_opt *opt = wf_opts_meant(&set_command, name);
     if (!opt) return WF_CHAT_FAILED;

@@ -23,12 +23,7 @@
 /* ---- exit codes: `weft --help` and README list them ------------------------------------------ */
 
 enum wf_exit {
-    WF_EXIT_OK = 0,
-    WF_EXIT_RUNTIME = 1,
-    WF_EXIT_USAGE = 2,
-    WF_EXIT_MODEL = 3,
-    WF_EXIT_DEVICE = 4,
-    WF_EXIT_LOST = 5,
+    WF_EXIT_OK, WF_EXIT_RUNTIME, WF_EXIT_USAGE, WF_EXIT_MODEL, WF_EXIT_DEVICE, WF_EXIT_LOST,
     WF_EXIT_INTERRUPTED = 130, /* 128 + SIGINT, as shells report it */
 };
 
@@ -268,8 +263,7 @@ extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
 /* ---- interrupt.c: signals that ask for an end -------------------------------------------------- */
 
-/* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
-void wf_catch_interrupt(void);
+void wf_catch_interrupt(void); /* from now on Ctrl-C only sets wf_interrupted; a second one ends the program */
 /* The same also of SIGTERM, and SIGHUP, which a closed terminal sends; for what must not leave files behind. handler:
  * instead of setting it. */
 void wf_catch_end(void (*handler)(int sig));

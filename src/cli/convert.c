@@ -7,12 +7,6 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static bool stop_convert(void *user)
-{
-    (void)user;
-    return wf_interrupted();
-}
-
 static void say_result(const wf_opts *o, const struct weft_convert_result *r)
 {
     char from[32], to[32];
@@ -42,7 +36,7 @@ static int cmd_convert(const wf_opts *o)
                                     .force = o->force,
                                     .threads = o->engine.threads,
                                     .on_progress = wf_on_progress,
-                                    .stop = stop_convert,
+                                    .stop = wf_ask_interrupted,
                                     .user = o->quiet ? NULL : &bar};
     wf_catch_end(NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error, and leaves nothing behind */

@@ -89,14 +89,6 @@ static void print_row(const struct weft_cost_op *r, FILE *f)
     fprintf(f, "  %s\n", weft_limit_name(r->bound));
 }
 
-static void print_ops(const struct weft_cost *c, FILE *f)
-{
-    fprintf(f, "ops, all layers together\n  %-18s %11s %9s %9s %9s %9s %9s %9s  %s\n", "", "Gflop", "GB", "net GB",
-            "compute", "memory", "network", "energy ms", "bound by");
-    for (size_t i = 0; i < c->n_ops; i++) print_row(&c->ops[i], f);
-    print_row(&c->total, f);
-}
-
 static void print_rate(const struct weft_cost *c, double seconds, double rate, FILE *f)
 {
     fprintf(f, "%.3f ms a step, %.0f tokens/s", seconds * 1e3, rate);
@@ -123,7 +115,10 @@ static void print_cost(const struct weft_cost *c, const char *label, FILE *f)
     print_device(c, f);
     print_load(c, f);
     print_equations(c, f);
-    print_ops(c, f);
+    fprintf(f, "ops, all layers together\n  %-18s %11s %9s %9s %9s %9s %9s %9s  %s\n", "", "Gflop", "GB", "net GB",
+            "compute", "memory", "network", "energy ms", "bound by");
+    for (size_t i = 0; i < c->n_ops; i++) print_row(&c->ops[i], f);
+    print_row(&c->total, f);
     print_bounds(c, f);
 }
 

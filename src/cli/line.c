@@ -61,22 +61,6 @@ static unsigned char drop_line(EditLine *el, int ch)
     return CC_REDISPLAY;
 }
 
-/* A Ctrl-C that is pasted has more behind it at once, the end of the paste at least. */
-static bool typed_interrupt(wchar_t c)
-{
-    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    return c == L'\x03' && !poll(&in, 1, PAUSE_MS);
-}
-
-/* What stands before the cursor was pasted to the beginning of the line. */
-static void keep_beginning(EditLine *el)
-{
-    const LineInfo *li = el_line(el);
-    wf_line *l;
-    el_get(el, EL_CLIENTDATA, &l);
-    wf_copy(l->pasted, WF_MIN(sizeof l->pasted, (size_t)(li->cursor - li->buffer) + 1), li->buffer);
-}
-
 /* Terminals put pasted text between ESC [ 200 ~ and ESC [ 201 ~. Its line ends are text; other control characters are
  * left out. The end may be lost, with a connection that breaks off: a typed Ctrl-C drops the paste and the line. */
 static unsigned char read_paste(EditLine *el, int ch)
@@ -84,16 +68,22 @@ static unsigned char read_paste(EditLine *el, int ch)
     static const wchar_t end[] = L"\x1b[201~";
     size_t matched = 0;
     wchar_t c, text[2] = L"";
-    bool first = el_line(el)->cursor == el_line(el)->buffer;
+    const LineInfo *li = el_line(el);
+    bool first = li->cursor == li->buffer;
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    wf_line *l;
+    el_get(el, EL_CLIENTDATA, &l);
     while (matched < WF_LEN(end) - 1 && el_wgetc(el, &c) == 1) {
-        if (typed_interrupt(c)) return drop_line(el, ch);
+        /* A Ctrl-C that is pasted has more behind it at once, the end of the paste at least. */
+        if (c == L'\x03' && !poll(&in, 1, PAUSE_MS)) return drop_line(el, ch);
         matched = c == end[matched] ? matched + 1 : c == end[0];
         if (c == L'\r') c = L'\n';
         text[0] = c;
         if (!matched && (c == L'\n' || c == L'\t' || c >= L' ') && c != 0x7f && !(c >= 0x80 && c < 0xa0))
             el_winsertstr(el, text);
     }
-    if (first) keep_beginning(el);
+    li = el_line(el);
+    if (first) wf_copy(l->pasted, WF_MIN(sizeof l->pasted, (size_t)(li->cursor - li->buffer) + 1), li->buffer);
     return CC_REFRESH;
 }
 

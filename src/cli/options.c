@@ -65,15 +65,6 @@ static bool read_size(const char *text, uint64_t *out)
     return !*unit && *out >> shift == v;
 }
 
-/* Copies the word at *p up to a comma and advances *p; false if it is too long for a number. */
-static bool cut_word(const char **p, char *word, size_t cap)
-{
-    size_t len = strcspn(*p, ", ");
-    wf_copy(word, len < cap ? len + 1 : 1, *p);
-    *p += len;
-    return len < cap;
-}
-
 static bool read_real(const char *text, double *out)
 {
     char *end;
@@ -96,8 +87,10 @@ static int set_list(const wf_command *c, const wf_opt *opt, const char *text, vo
         long long unused;
         unsigned long long u = 0;
         double v = 0;
-        bool read = cut_word(&p, word, sizeof word) &&
-                    (is_whole ? read_whole(word, false, &unused, &u) : read_real(word, &v));
+        size_t len = strcspn(p, ", ");
+        wf_copy(word, len < sizeof word ? len + 1 : 1, p); /* a longer one is no number */
+        p += len;
+        bool read = is_whole ? read_whole(word, false, &unused, &u) : read_real(word, &v);
         if (is_whole) v = (double)u;
         if (!read || v < opt->min || v > opt->max)
             return wf_usage(c, "%s%s: expected a number from %.10g to %.10g, or several with commas between, got '%s'",
@@ -218,13 +211,6 @@ static const wf_opt *find_option(const wf_command *c, char letter, const char *n
             if (letter ? opt->letter == letter : strlen(opt->name) == len && !strncmp(opt->name, name, len)) return opt;
         }
     return NULL;
-}
-
-static void remember_option(wf_opts *o, const wf_opt *opt)
-{
-    for (size_t i = 0; i < o->n_given; i++)
-        if (o->given[i] == opt) return;
-    if (o->n_given < WF_LEN(o->given)) o->given[o->n_given++] = opt;
 }
 
 static bool is_among(const wf_opts *o, size_t n, const char *name)
@@ -358,7 +344,9 @@ static bool is_option_word(const wf_command *c, const char *word)
 static int give_value(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
 {
     int rc = set_value(c, opt, text, o);
-    if (!rc) remember_option(o, opt);
+    size_t i = 0;
+    while (i < o->n_given && o->given[i] != opt) i++;
+    if (!rc && i == o->n_given && i < WF_LEN(o->given)) o->given[o->n_given++] = opt;
     return rc;
 }
 

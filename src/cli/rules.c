@@ -25,7 +25,7 @@ static const struct {
     {"overlap", "file|repetitions|dataset-path", NULL},
 };
 
-/* In these commands the options have no meaning without one of the needed ones; "": a setting for all runs never has. */
+/* In these commands the options mean nothing without one of the needed ones; "": as a setting for all runs, never. */
 static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
@@ -58,8 +58,8 @@ static const wf_opt *find_given(const wf_opts *o, const char *names)
     return NULL;
 }
 
-/* The names, which have bars between, as they are typed: "-m or --shape". */
-static const char *spell(const wf_command *c, const char *names, char out[128])
+/* The names, which have bars between, as they are typed: "-m FILE or --json"; values false: "-m or --json". */
+static const char *spell(const wf_command *c, const char *names, bool values, char out[128])
 {
     size_t n = 0, len;
     for (const char *p = names; *p; p += len + (p[len] == '|')) {
@@ -68,7 +68,9 @@ static const char *spell(const wf_command *c, const char *names, char out[128])
         wf_copy(name, WF_MIN(len + 1, sizeof name), p);
         const wf_opt *opt = wf_opts_find(c, name);
         if (opt && opt->letter) snprintf(name, sizeof name, "%c", opt->letter);
-        n += (size_t)snprintf(out + n, 128 - n, "%s%s%s", n ? " or " : "", name[1] ? "--" : "-", name);
+        bool value = values && opt && opt->arg;
+        n += (size_t)snprintf(out + n, 128 - n, "%s%s%s%s%s", n ? " or " : "", name[1] ? "--" : "-", name,
+                              value ? " " : "", value ? opt->arg : "");
     }
     return out;
 }
@@ -107,12 +109,13 @@ int wf_rules_check(const wf_command *c, const wf_opts *o)
     for (size_t i = 0; i < WF_LEN(rivals); i++) {
         const wf_opt *a = find_given(o, rivals[i].one), *b = find_given(o, rivals[i].other);
         if (a && b && !rivals[i].may_be_typed && (!rivals[i].commands || has_name(rivals[i].commands, c->name)))
-            return wf_usage(c, "%s and %s conflict: use one of them", spell(c, a->name, one), spell(c, b->name, other));
+            return wf_usage(c, "%s and %s conflict: use one of them", spell(c, a->name, false, one),
+                            spell(c, b->name, false, other));
     }
     for (size_t i = 0; i < WF_LEN(needs); i++) {
         const wf_opt *a = has_name(needs[i].commands, c->name) ? find_given(o, needs[i].names) : NULL;
         if (a && *needs[i].needed && !find_given(o, needs[i].needed))
-            return wf_usage(c, "%s needs %s", spell(c, a->name, one), spell(c, needs[i].needed, other));
+            return wf_usage(c, "%s needs %s", spell(c, a->name, false, one), spell(c, needs[i].needed, true, other));
     }
     return 0;
 }

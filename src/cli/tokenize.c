@@ -33,9 +33,8 @@ static int cmd_tokenize(const wf_opts *o)
     return rc;
 }
 
-static const wf_opt_group *const tokenize_groups[] = {
-    &wf_group_model, &wf_group_text, &wf_group_special, &wf_group_general, NULL,
-};
+static const wf_opt_group *const tokenize_groups[] = {&wf_group_model, &wf_group_text, &wf_group_special,
+                                                      &wf_group_general, NULL};
 
 const wf_command wf_cmd_tokenize = {
     .name = "tokenize",
@@ -113,12 +112,7 @@ static const wf_opt detokenize_rows[] = {
     {0, "hide-special", NULL, "do not print control tokens", WF_OPT_FLAG, AT(hide_special)},
 };
 static const WF_GROUP(detokenize_group, "Input", detokenize_rows);
-static const wf_opt_group *const detokenize_groups[] = {
-    &wf_group_model,
-    &detokenize_group,
-    &wf_group_general,
-    NULL,
-};
+static const wf_opt_group *const detokenize_groups[] = {&wf_group_model, &detokenize_group, &wf_group_general, NULL};
 
 const wf_command wf_cmd_detokenize = {
     .name = "detokenize",

@@ -63,13 +63,6 @@ weft_status wf_prompts_make(wf_target *t, size_t n, wf_request_specs *out)
 
 /* ---- bodies ------------------------------------------------------------------------------- */
 
-/* All requests sample their prefix from the same seed. */
-static uint64_t draw(const wf_target *t, uint64_t i, uint32_t k)
-{
-    uint64_t seed = t->p->seed << 20;
-    return k < t->p->n_prefix ? wf_random(seed, k) : wf_random(seed + 1 + i, k);
-}
-
 static void put_prompt(wf_text *out, const wf_target *t, const wf_request_spec *a, uint64_t i)
 {
     uint32_t n = a->n_in + t->p->n_prefix;
@@ -79,7 +72,8 @@ static void put_prompt(wf_text *out, const wf_target *t, const wf_request_spec *
     }
     wf_text_add(out, t->pool ? "[" : "\"", 1);
     for (uint32_t k = 0; k < n; k++) {
-        uint64_t x = draw(t, i, k);
+        /* All requests sample their prefix from the same seed. */
+        uint64_t x = wf_random((t->p->seed << 20) + (k < t->p->n_prefix ? 0 : 1 + i), k);
         if (t->pool) wf_text_print(out, "%s%d", k ? "," : "", t->pool[x % t->n_pool]);
         else wf_text_print(out, "%s%s", k ? " " : "", wf_prompt_words[x % WF_PROMPT_WORDS]);
     }

@@ -61,6 +61,8 @@ static void on_event(void *user, const struct weft_event *ev)
 
 /* ---- submitting thread --------------------------------------------------------------------- */
 
+static uint64_t arrival_ns(const replay *r, size_t i) { return r->start_ns + (uint64_t)(r->p->at[i] * 1e9); }
+
 static weft_status submit(replay *r, size_t i)
 {
     const wf_request_spec *spec = &r->p->specs[i];
@@ -74,12 +76,9 @@ static weft_status submit(replay *r, size_t i)
                                      .ignore_eos = true,
                                      .on_event = on_event,
                                      .user = s};
-    double at = r->p->at ? r->p->at[i] : 0;
-    s->result->start_ns = r->start_ns + (uint64_t)(at * 1e9);
+    s->result->start_ns = r->p->at ? arrival_ns(r, i) : r->start_ns;
     return weft_submit(r->e, &rp, &s->request);
 }
-
-static uint64_t arrival_ns(const replay *r, size_t i) { return r->start_ns + (uint64_t)(r->p->at[i] * 1e9); }
 
 /* May the next request be submitted now? */
 static bool is_due(const replay *r)
@@ -166,13 +165,6 @@ static weft_status feed(replay *r)
     return WEFT_OK;
 }
 
-static void cancel_rest(replay *r)
-{
-    for (size_t i = 0; i < r->next; i++)
-        if (r->slots[i].request) weft_cancel(r->slots[i].request);
-    for (size_t i = 0; i < r->next; i++) weft_request_free(r->slots[i].request);
-}
-
 /* ---- setting up ---------------------------------------------------------------------------- */
 
 /* Allocates everything that the callback writes to. */
@@ -212,7 +204,9 @@ weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_reque
     r.start_ns = wf_now_ns();
     if (!s) s = feed(&r);
     *seconds = (double)(wf_now_ns() - r.start_ns) * 1e-9;
-    cancel_rest(&r);
+    for (size_t i = 0; i < r.next; i++)
+        if (r.slots[i].request) weft_cancel(r.slots[i].request);
+    for (size_t i = 0; i < r.next; i++) weft_request_free(r.slots[i].request);
     pthread_cond_destroy(&r.wake);
     pthread_mutex_destroy(&r.lock);
     free(r.prompt);

@@ -12,19 +12,10 @@
 #define USUAL_TYPE "Q4_K_M"
 
 /* A model in a folder as Hugging Face lays it out; config.json makes a folder a model, so it comes last. */
-static const char *const folder_files[] = {"model.safetensors",
-                                           "model-[0-9]*-of-[0-9]*.safetensors",
-                                           "model.safetensors.index.json",
-                                           "tokenizer.json",
-                                           "tokenizer_config.json",
-                                           "tokenizer.model",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "*.jinja",
-                                           "generation_config.json",
-                                           "config.json"};
+static const char *const folder_files[] = {
+    "model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors", "model.safetensors.index.json", "tokenizer.json",
+    "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt", "*.jinja", "generation_config.json", "config.json"};
 
 typedef struct entry {
     const char *path, *name; /* in the repository; the last word of it */

@@ -64,8 +64,7 @@ typedef struct wf_reply {
 
 weft_status wf_http_open(wf_http *h, const wf_pull_params *p);
 void wf_http_close(wf_http *h);
-/* One request with its redirects, no retries. */
-weft_status wf_http_get(wf_http *h, const wf_request *q, wf_reply *r);
+weft_status wf_http_get(wf_http *h, const wf_request *q, wf_reply *r); /* one request with its redirects, no retries */
 /* A small text, with retries. The caller frees its data. */
 weft_status wf_http_text(wf_http *h, const char *url, wf_text *text, wf_reply *r);
 /* Waits before try n + 1 and says why; an error if there have been too many or nobody wants to wait. */

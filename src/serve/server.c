@@ -347,13 +347,9 @@ static int serve_model(wf_server *s)
     bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
     sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
-    const wf_httpd_params http = {s->p.host,
-                                  s->p.port,
-                                  s->p.max_connections,
-                                  s->limits.header_timeout_s,
-                                  s->limits.read_timeout_s,
-                                  s->limits.send_timeout_s,
-                                  wf_request_calls};
+    const wf_limits *t = &s->limits;
+    const wf_httpd_params http = {s->p.host, s->p.port, s->p.max_connections, t->header_timeout_s, t->read_timeout_s,
+                                  t->send_timeout_s, wf_request_calls};
     if (ok) s->http = wf_httpd_open(&http, s);
     if (!s->http) return say_error();
     if (pthread_create(&thread, NULL, load_model, &l)) return EXIT_FAIL;

@@ -476,7 +476,7 @@ class Info(cli.TestCase):
         self.assertGreater(longest[0], longest[1])
         whole = use(*model, "--policy", "orca")[1] # all tokens of a context in one step
         self.assertAlmostEqual(whole[0] / whole[1], (640 + acts[1]) / (640 + acts[0]), delta=0.01)
-        self.fails(cli.USAGE, "needs -m or --shape", "info", "-c", 64)
+        self.fails(cli.USAGE, "needs -m FILE|FOLDER or --shape NAME", "info", "-c", 64)
 
     def test_memory_that_windows_save(self):
         """Layers all of whose heads have windows keep the longest window and a step of a context."""
@@ -500,7 +500,7 @@ class Info(cli.TestCase):
             self.assertEqual(held_some, ("4.5K", "27"))  # as much memory, for contexts of 32 + 7 x 6 pages of 3 layers each
             self.assertTrue(1.5 * fit < fit_some < fit_with / 1.2, (fit, fit_some, fit_with))  # of the memory that is free right now
             self.assertEqual(estimate(*write(22))[0], held)
-            self.fails(cli.USAGE, "needs -m or --shape", "info", "--attention-windows", path)
+            self.fails(cli.USAGE, "needs -m FILE|FOLDER or --shape NAME", "info", "--attention-windows", path)
 
 
 class Selftest(cli.TestCase):

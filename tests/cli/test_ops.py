@@ -329,7 +329,7 @@ class Tune(Folder):
         load = self.write("load.csv", head + "5,5\n")
         for message, *args in (("conflict", "--overlap"), ("one --shape", "--shape", "a", "--shape", "b")):
             self.fails(cli.USAGE, message, "tune", *cli.CPU, "--dataset-path", load, *args)
-        self.fails(cli.USAGE, "needs --overlap or --dataset-path", "tune", *cli.CPU, "--max-num-seqs", 2, "--shape", "N=8,K=8")
+        self.fails(cli.USAGE, "needs --overlap or --dataset-path FILE", "tune", *cli.CPU, "--max-num-seqs", 2, "--shape", "N=8,K=8")
         self.fails(cli.USAGE, self.write("text", "not ours\n"), *self.CHUNK, *model[:2], "--dataset-path", load, "-f", self.path("text"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["load.csv", "text"])
 

@@ -153,10 +153,10 @@ class Wrong(cli.TestCase):
         self.usage("base|dot|simd|fp16|subgroup|matrix", "run", "--tier", "best")
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
-        self.usage("needs -m or --shape", "info", "--kv-memory", "1G")
+        self.usage("needs -m FILE|FOLDER or --shape NAME", "info", "--kv-memory", "1G")
         for name in ("info", "plan", "bench", "bench ablation"):
             self.usage("--shape and -m conflict", *name.split(), "-m", DEMO, "--shape", "llama3-8b")
-        self.usage("add --shape NAME", "plan", "--type", "Q8_0")
+        self.usage("--type needs --shape NAME", "plan", "--type", "Q8_0")
 
     def test_numbers(self):
         for option in ("-n", "-c", "-t", "--top-k", "--seed"):
@@ -315,7 +315,7 @@ class OtherPrograms(cli.TestCase):
             self.assertNotIn("the context is", self.ok(*run, "-c", 0).err)
             self.assertIn("less than one chunk of 8192", self.fails(USAGE, "", "perplexity", "-m", long.name, "-p", "One day", "-c", 0, *cli.CPU).err)
             self.assertRegex(self.ok("info", long.name, "-c", 0).text, r"memory need .* with a context of 8192 tokens \(one sequence\)\n")
-        self.fails(USAGE, "needs -m or --shape", "info", "-c", 0)
+        self.fails(USAGE, "needs -m FILE|FOLDER or --shape NAME", "info", "-c", 0)
 
 
 class Files(cli.TestCase):

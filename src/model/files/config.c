@@ -164,13 +164,6 @@ weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const wf_json 
     return list || period ? wf_folder_u32(g, k, period) : WEFT_OK;
 }
 
-static weft_status copy_normalise(const reader *r)
-{
-    bool v = false;
-    WF_TRY(wf_json_bool(r->config, "norm_topk_prob", &v));
-    return wf_json_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, KEY("expert_weights_norm"), v) : WEFT_OK;
-}
-
 /* ---- rotation -------------------------------------------------------------------------------------- */
 
 /* Llama 3.1 divides the low frequencies by a factor and leaves the high ones alone, with a smooth passage between
@@ -234,12 +227,12 @@ static weft_status read_llama3(const reader *r, const wf_json *o, float base)
     return push_vector(r, "rope_freqs.weight", values, pairs);
 }
 
-static weft_status read_linear(const reader *r, const wf_json *o)
+/* The type and the factor of a scaling that GGUF knows. */
+static weft_status copy_scaling(const reader *r, const wf_json *o, const char *type, float *factor)
 {
-    float factor = 0;
-    WF_TRY(positive(o, "factor", &factor));
-    WF_TRY(wf_folder_str(r->g, KEY("rope.scaling.type"), "linear"));
-    return wf_folder_f32(r->g, KEY("rope.scaling.factor"), factor);
+    WF_TRY(positive(o, "factor", factor));
+    WF_TRY(wf_folder_str(r->g, KEY("rope.scaling.type"), type));
+    return wf_folder_f32(r->g, KEY("rope.scaling.factor"), *factor);
 }
 
 static weft_status copy_original(const reader *r, const wf_json *o, float *out)
@@ -257,7 +250,7 @@ static weft_status read_yarn(const reader *r, const wf_json *o)
 {
     float factor = 0, old = 0, gain = 0, mscale = 0, all = 0;
     bool truncate = true;
-    WF_TRY(positive(o, "factor", &factor));
+    WF_TRY(copy_scaling(r, o, "yarn", &factor));
     WF_TRY(copy_original(r, o, &old));
     WF_TRY(wf_json_bool(o, "truncate", &truncate));
     WF_TRY(wf_folder_bool(r->g, KEY("rope.scaling.yarn_truncate"), truncate));
@@ -268,9 +261,7 @@ static weft_status read_yarn(const reader *r, const wf_json *o)
     if (gain == 0 && mscale > 0 && all > 0) gain = (float)((1 + mscale * each) / (1 + all * each));
     if (gain != 0) WF_TRY(wf_folder_f32(r->g, KEY("rope.scaling.attn_factor"), (float)(gain / (1 + each))));
     WF_TRY(copy_number(r, o, &(wf_folder_key){"beta_fast", "rope.scaling.yarn_beta_fast", true, 0}));
-    WF_TRY(copy_number(r, o, &(wf_folder_key){"beta_slow", "rope.scaling.yarn_beta_slow", true, 0}));
-    WF_TRY(wf_folder_str(r->g, KEY("rope.scaling.type"), "yarn"));
-    return wf_folder_f32(r->g, KEY("rope.scaling.factor"), factor);
+    return copy_number(r, o, &(wf_folder_key){"beta_slow", "rope.scaling.yarn_beta_slow", true, 0});
 }
 
 /* Adds a list of factors as the tensor that GGUF has. */
@@ -305,14 +296,6 @@ static weft_status read_longrope(const reader *r, const wf_json *o)
     return push_factors(r, o, "short_factor", "rope_factors_short.weight");
 }
 
-static weft_status copy_rotated(const reader *r)
-{
-    uint32_t pairs;
-    if (r->rotated == 1) return WEFT_OK;
-    WF_TRY(head_pairs(r, &pairs));
-    return wf_folder_u32(r->g, KEY("rope.dimension_count"), 2 * pairs);
-}
-
 /* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation,
  * and where both are there, as in folders to which it was added for a longer context, it counts, as there. */
 static weft_status read_rope(const reader *r)
@@ -321,7 +304,11 @@ static weft_status read_rope(const reader *r)
     const wf_folder_key *own = own_row(r, theta_row.ours), *row = own ? own : &theta_row;
     float base = row->missing > 0 ? row->missing : 10000;
     const char *type = NULL;
-    WF_TRY(copy_rotated(r));
+    if (r->rotated != 1) {
+        uint32_t pairs;
+        WF_TRY(head_pairs(r, &pairs));
+        WF_TRY(wf_folder_u32(r->g, KEY("rope.dimension_count"), 2 * pairs));
+    }
     WF_TRY(wf_json_object(r->config, "rope_scaling", &o));
     WF_TRY(wf_json_object(r->config, "rope_parameters", &newer));
     const wf_json *with_base = r->config;
@@ -336,7 +323,7 @@ static weft_status read_rope(const reader *r)
     if (o) WF_TRY(wf_json_str(o, "type", &type));
     if (o) WF_TRY(wf_json_str(o, "rope_type", &type));
     if (!type || !strcmp(type, "default")) return WEFT_OK;
-    if (!strcmp(type, "linear")) return read_linear(r, o);
+    if (!strcmp(type, "linear")) return copy_scaling(r, o, type, &(float){0});
     if (!strcmp(type, "llama3")) return read_llama3(r, o, base);
     if (!strcmp(type, "yarn")) return read_yarn(r, o);
     if (!strcmp(type, "longrope") || !strcmp(type, "su")) return read_longrope(r, o);
@@ -448,7 +435,9 @@ static weft_status read_config(reader *r, bool *tied)
     WF_TRY(wf_folder_str(r->g, "general.architecture", r->arch->name));
     WF_TRY(check_biases(r));
     WF_TRY(copy_numbers(r));
-    WF_TRY(copy_normalise(r));
+    bool normalise = false;
+    WF_TRY(wf_json_bool(r->config, "norm_topk_prob", &normalise));
+    if (wf_json_get(r->config, "norm_topk_prob")) WF_TRY(wf_folder_bool(r->g, KEY("expert_weights_norm"), normalise));
     WF_TRY(copy_context(r));
     const wf_folder_keys *own = r->arch->keys;
     *tied = own && own->tied;

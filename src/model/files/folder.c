@@ -327,14 +327,6 @@ static weft_status add_tied(wf_gguf *g, const wf_folder_name *names, const wf_sa
     return add_tensor(g, names, head);
 }
 
-static bool has_vision(const wf_safetensors *w)
-{
-    char buf[256];
-    for (size_t i = 0; i < w->n_tensors; i++)
-        if (!text_name(w->tensors[i].name, buf)) return true;
-    return false;
-}
-
 static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_folder_name *names, bool tied)
 {
     const wf_safetensor *head = wf_safetensors_find(w, "lm_head.weight");
@@ -342,23 +334,20 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
     if (!tied && !head && w->n_tensors)
         return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
     uint64_t total = 0, done = 0;
+    char buf[256];
+    bool vision = false;
     for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].bytes;
     for (size_t i = 0; i < w->n_tensors; done += w->tensors[i++].bytes) {
         WF_TRY(wf_stop_now());
         wf_report("read", total ? (double)done / (double)total : 0);
         if (!tied || &w->tensors[i] != head) WF_TRY(add_tensor(g, names, &w->tensors[i]));
+        vision |= !text_name(w->tensors[i].name, buf);
     }
-    if (has_vision(w)) wf_log(WEFT_LOG_WARN, "%s has a vision tower, which is left out: it reads text only", g->path);
+    if (vision) wf_log(WEFT_LOG_WARN, "%s has a vision tower, which is left out: it reads text only", g->path);
     return tied && head ? add_tied(g, names, head) : WEFT_OK;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------------- */
-
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
 
 static weft_status read_model(wf_gguf *g, wf_safetensors *w)
 {
@@ -498,7 +487,8 @@ static weft_status read_folder(wf_gguf *g, bool weights)
     if (!w->n_tensors) WF_TRY(check_lacks(g->path));
     g->maps = w->maps, g->n_maps = w->n_maps; /* from here on g closes them */
     w->maps = NULL, w->n_maps = 0;
-    WF_TRY(wf_folder_str(g, "general.name", last_part(g->path)));
+    const char *slash = strrchr(g->path, '/');
+    WF_TRY(wf_folder_str(g, "general.name", slash && slash[1] ? slash + 1 : g->path));
     WF_TRY(wf_folder_str(g, "tokenizer.ggml.model", "tokenizer.json"));
     WF_TRY(find_templates(&t));
     if (t.n) WF_TRY(wf_folder_array(g, "tokenizer.chat_templates", WF_GGUF_STRING, t.n, t.names, t.bytes));

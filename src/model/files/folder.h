@@ -10,8 +10,7 @@
 
 #include "model/files/gguf.h"
 
-/* Opens a GGUF file or a folder. */
-weft_status wf_model_file_open(const char *path, wf_gguf **out);
+weft_status wf_model_file_open(const char *path, wf_gguf **out); /* opens a GGUF file or a folder */
 /* A folder without its weights, which weft may not be able to read: tokenizer and templates. Anything else:
  * WEFT_ERR_UNSUPPORTED, and the error before stays. */
 weft_status wf_folder_vocabulary(const char *path, wf_gguf **out);

@@ -5,8 +5,7 @@
 
 #include "model/files/gguf.h"
 
-/* Opens one file, which may be a part (gguf.c). */
-weft_status wf_gguf_open_part(const char *path, wf_gguf **out);
+weft_status wf_gguf_open_part(const char *path, wf_gguf **out); /* opens one file, which may be a part (gguf.c) */
 /* If g is the first part of several, opens the others and takes their tensors. Fails for another part, and where one is
  * missing, is of another model, or the parts have not the tensors that the first one counts. */
 weft_status wf_gguf_join_parts(wf_gguf *g);

@@ -9,15 +9,8 @@
 #include "model/files/gguf.h"
 
 enum wf_file_type { /* llama.cpp's numbers of those whose mixes have rules of their own */
-                    WF_FILE_Q2_K = 10,
-                    WF_FILE_Q3_K_M = 12,
-                    WF_FILE_Q3_K_L = 13,
-                    WF_FILE_Q4_K_S = 14,
-                    WF_FILE_Q4_K_M = 15,
-                    WF_FILE_Q5_K_M = 17,
-                    WF_FILE_IQ4_NL = 25,
-                    WF_FILE_IQ4_XS = 30,
-                    WF_FILE_MXFP4 = 38
+    WF_FILE_Q2_K = 10, WF_FILE_Q3_K_M = 12, WF_FILE_Q3_K_L = 13, WF_FILE_Q4_K_S = 14, WF_FILE_Q4_K_M = 15,
+    WF_FILE_Q5_K_M = 17, WF_FILE_IQ4_NL = 25, WF_FILE_IQ4_XS = 30, WF_FILE_MXFP4 = 38
 };
 
 /* Which formats one matrix of the layers has in files of a type: one in some layers, which get more bits (the first and

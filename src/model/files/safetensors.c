@@ -244,20 +244,14 @@ static weft_status list_shards(const wf_json *map, shards *a)
     return a->n ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'weight_map' names no file");
 }
 
-/* Which shard does the tensor lie in? */
-static size_t map_of(const wf_safetensors *s, const wf_safetensor *t)
-{
-    size_t i = 0;
-    while (t->data - t->offset != s->maps[i].data) i++;
-    return i;
-}
-
 static weft_status check_index(const wf_safetensors *s, const wf_json *map, const shards *a)
 {
     WF_JSON_EACH_MEMBER(m, map) {
         const char *tensor = m->name.text, *name = m->value.text;
         const wf_safetensor *t = wf_safetensors_find(s, tensor);
-        if (!t || strcmp(a->names[map_of(s, t)], name))
+        size_t shard = 0; /* that it lies in */
+        while (t && t->data - t->offset != s->maps[shard].data) shard++;
+        if (!t || strcmp(a->names[shard], name))
             return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' is not in %.200s, where the index has it", tensor, name);
     }
     return WEFT_OK;

@@ -25,15 +25,6 @@ static bool hold_bytes(const wf_job *j, wf_budget *b, size_t *held, size_t bytes
     return true;
 }
 
-/* A prompt of bytes that are tokens each takes four times the memory of its body. */
-static size_t prompt_bytes(const wf_job *j)
-{
-    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids;
-    for (size_t i = 0; i < j->params.n_prompts; i++)
-        n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids + j->params.prompts[i].len;
-    return n;
-}
-
 static bool hold_body(wf_job *j, size_t bytes, size_t granted)
 {
     wf_budget *b = &j->server->bodies;
@@ -45,7 +36,14 @@ static bool hold_body(wf_job *j, size_t bytes, size_t granted)
 
 bool wf_budget_body(wf_job *j, size_t bytes) { return hold_body(j, bytes, WF_SMALL_BODY); }
 
-bool wf_budget_prompts(wf_job *j) { return hold_body(j, prompt_bytes(j), 5 * WF_SMALL_BODY); }
+/* A prompt of bytes that are tokens each takes four times the memory of its body. */
+bool wf_budget_prompts(wf_job *j)
+{
+    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids;
+    for (size_t i = 0; i < j->params.n_prompts; i++)
+        n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids + j->params.prompts[i].len;
+    return hold_body(j, n, 5 * WF_SMALL_BODY);
+}
 
 bool wf_budget_reply(wf_job *j, size_t bytes)
 {

@@ -228,8 +228,7 @@ typedef struct wf_route {
     const char *content_type;                                /* NULL: JSON */
     void (*fields)(const wf_job *j, wf_text *fields);        /* adds some to the reply's; NULL: none */
 } wf_route;
-/* NULL: r has 404 or 405. */
-const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r);
+const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r); /* NULL: r has 404 or 405 */
 
 bool wf_webui_print(wf_job *j, wf_text *text); /* of a route */
 void wf_webui_fields(const wf_job *j, wf_text *fields);

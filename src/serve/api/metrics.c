@@ -53,16 +53,11 @@ void wf_metrics_token(wf_metrics *m, double seconds, bool first)
     pthread_mutex_unlock(&m->lock);
 }
 
-static size_t finish_of(const struct weft_event *end)
-{
-    if (end->status != WEFT_OK && end->status != WEFT_ERR_CANCELLED) return 3;
-    return end->finish == WEFT_FINISH_STOP ? 0 : end->finish == WEFT_FINISH_CANCEL ? 2 : 1;
-}
-
 void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first)
 {
+    bool failed = end->status != WEFT_OK && end->status != WEFT_ERR_CANCELLED;
     pthread_mutex_lock(&m->lock);
-    m->finished[finish_of(end)]++;
+    m->finished[failed ? 3 : end->finish == WEFT_FINISH_STOP ? 0 : end->finish == WEFT_FINISH_CANCEL ? 2 : 1]++;
     m->corrupted += end->status == WEFT_ERR_NOT_FINITE;
     if (first) m->prompt_tokens += end->n_prompt;
     if (first) observe_value(m, WF_HIST_PROMPT, end->n_prompt);

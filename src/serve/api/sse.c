@@ -35,13 +35,6 @@ static bool has_news(const wf_choice *c)
     return c->n_text > c->sent_text || c->n_tokens > c->sent_tokens || (c->done && !c->ended) || !c->opened;
 }
 
-static void part_free(part *p)
-{
-    free(p->text);
-    free(p->tokens);
-    free(p->top);
-}
-
 /* Takes tokens until *rows are enough, and their text; with the last ones what is left of it. */
 static bool take(wf_choice *c, part *p, size_t *rows)
 {
@@ -249,7 +242,7 @@ static enum wf_httpd_more write_news(wf_job *j)
     pthread_mutex_unlock(&j->lock);
     for (size_t i = 0; news && i < j->n_choices; i++)
         if (parts[i].text) write_part(j, &j->choices[i], &parts[i]);
-    for (size_t i = 0; parts && i < j->n_choices; i++) part_free(&parts[i]);
+    for (size_t i = 0; parts && i < j->n_choices; i++) free(parts[i].text), free(parts[i].tokens), free(parts[i].top);
     free(parts);
     if (ended) write_end(j, fail ? &failed : NULL);
     return j->out.failed ? WF_HTTP_BREAK : next;

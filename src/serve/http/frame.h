@@ -54,9 +54,7 @@ void wf_frame_free(wf_frame *f);
 
 const char *wf_head_request(wf_frame *f, const char *line, size_t n);
 const char *wf_head_field(wf_frame *f, const char *line, size_t n);
-/* The empty line: may the whole be answered? */
-const char *wf_head_end(wf_frame *f);
-/* A field of a trailer, which is checked and then dropped. */
-const char *wf_head_trailer(const char *line, size_t n);
+const char *wf_head_end(wf_frame *f); /* the empty line: may the whole be answered? */
+const char *wf_head_trailer(const char *line, size_t n); /* of a trailer, which is checked and then dropped */
 
 #endif
