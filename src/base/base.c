@@ -336,7 +336,7 @@ void weft_free(void *p)
     free(p);
 }
 
-void wf_human(uint64_t n, bool binary, char *buf, size_t cap)
+const char *wf_human(uint64_t n, bool binary, char *buf, size_t cap)
 {
     static const char *const binary_units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     static const char *const units[] = {"", "K", "M", "B", "T"};
@@ -347,4 +347,5 @@ void wf_human(uint64_t n, bool binary, char *buf, size_t cap)
         snprintf(buf, cap, u ? "%.2f %s" : "%.0f %s", v, binary_units[u]);
     else
         snprintf(buf, cap, v < 10 && u ? "%.1f%s" : "%.0f%s", v, units[u]);
+    return buf;
 }

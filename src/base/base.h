@@ -121,6 +121,7 @@ void wf_mark_cut(char *text, size_t cap);
 /* Text of others for people to read: src with control characters and invalid UTF-8 as escapes (\x1b), so that it cannot
  * command a terminal, nor fake a line. The same if it does not fit. */
 void wf_show(char *dst, size_t cap, const char *src);
-void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
+const char *wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB; buf */
+#define WF_HUMAN(n, binary) wf_human(n, binary, (char[32]){0}, 32)
 
 #endif

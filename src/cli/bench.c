@@ -19,12 +19,10 @@ struct bench {
 static void print_test(struct bench *b, const struct weft_device_info *d, uint32_t threads, uint32_t n_prompt,
                        uint32_t n_gen, const struct weft_bench_result *r)
 {
-    char label[96], date[40], size[32], params[32], test[32], cores[16], speed[48], seqs[16] = "";
+    char label[96], date[40], test[32], cores[16], speed[48], seqs[16] = "";
     const struct weft_model_info *i = weft_model_info(b->m);
     wf_model_label(b->m, label, sizeof label);
     wf_date("%Y-%m-%dT%H:%M:%SZ", date, sizeof date);
-    wf_human(i->weight_bytes, true, size, sizeof size);
-    wf_human(i->n_params, false, params, sizeof params);
     snprintf(cores, sizeof cores, threads ? "%u" : "all", threads);
     if (b->o->n_seqs > 1) snprintf(seqs, sizeof seqs, "x%u", b->o->n_seqs);
     snprintf(test, sizeof test, "%s%u%s", n_prompt ? "pp" : "tg", n_prompt ? n_prompt : n_gen, seqs);
@@ -37,8 +35,8 @@ static void print_test(struct bench *b, const struct weft_device_info *d, uint32
         WF_TEXT_CELL("driver", d->driver),
         WF_TEXT_CELL("model_filename", i->path ? i->path : ""),
         WF_TEXT_SHOWN("model_type", "model", -30, label),
-        WF_TEXT_SHOWN(NULL, "size", 10, size),
-        WF_TEXT_SHOWN(NULL, "params", 10, params),
+        WF_TEXT_SHOWN(NULL, "size", 10, WF_HUMAN(i->weight_bytes, true)),
+        WF_TEXT_SHOWN(NULL, "params", 10, WF_HUMAN(i->n_params, false)),
         WF_TEXT_SHOWN(NULL, "device", -12, d->id),
         WF_TEXT_SHOWN(NULL, "threads", 7, cores),
         WF_TEXT_SHOWN(NULL, "test", 8, test),

@@ -233,10 +233,8 @@ int wf_print_devices(void)
     }
     for (size_t i = 0; i < WF_MIN(n, WF_LEN(list)); i++) {
         const struct weft_device_info *d = &list[i];
-        char memory[32];
-        wf_human(d->memory, true, memory, sizeof memory);
         printf("%-12s %-5s %10s  %s (%s)\n", d->id, types[WF_MIN(d->type, WEFT_DEVICE_OTHER)],
-               memory, d->name, d->platform);
+               WF_HUMAN(d->memory, true), d->name, d->platform);
     }
     return 0;
 }
@@ -311,10 +309,8 @@ const char *wf_weight_type(const struct weft_model *m)
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
 {
     const struct weft_model_info *i = weft_model_info(m);
-    char params[32];
-    wf_human(i->n_params, false, params, sizeof params);
     if (i->shape_type) snprintf(buf, cap, "%s %s", i->name, i->shape_type);
-    else snprintf(buf, cap, "%s %s %s", i->arch, params, wf_weight_type(m));
+    else snprintf(buf, cap, "%s %s %s", i->arch, WF_HUMAN(i->n_params, false), wf_weight_type(m));
 }
 
 /* ---- text in and out ------------------------------------------------------------------------- */

@@ -9,10 +9,8 @@
 
 static void say_result(const wf_opts *o, const struct weft_convert_result *r)
 {
-    char from[32], to[32];
-    wf_human(r->bytes_in, true, from, sizeof from);
-    wf_human(r->bytes, true, to, sizeof to);
-    wf_note(o, "wrote %s: %zu tensors, %s (from %s)", o->write_to, r->n_tensors, to, from);
+    wf_note(o, "wrote %s: %zu tensors, %s (from %s)", o->write_to, r->n_tensors, WF_HUMAN(r->bytes, true),
+            WF_HUMAN(r->bytes_in, true));
     if (r->n_other)
         wf_note(o, "%zu tensors have rows that are no multiple of their format's block and got another format",
                 r->n_other);

@@ -25,19 +25,16 @@ static int print_devices(void)
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     if (!n) return wf_print_devices(); /* prints the error */
     for (const struct weft_device_info *d = list; d < list + n; d++) {
-        char memory[32], alloc[32], local[32], left[48] = "";
-        wf_human(d->memory, true, memory, sizeof memory);
-        wf_human(d->max_alloc, true, alloc, sizeof alloc);
-        wf_human(d->local_memory, true, local, sizeof local);
-        if (d->available) wf_human(d->available, true, left, sizeof left), strcat(left, " available, ");
         printf("%s\n", d->id);
         print_text("  name", d->name);
         print_text("  platform", d->platform);
         print_text("  driver", d->driver);
         print_text("  version", d->version);
-        printf("  memory         %s, %s%s in one buffer\n", memory, left, alloc);
+        printf("  memory         %s, ", WF_HUMAN(d->memory, true));
+        if (d->available) printf("%s available, ", WF_HUMAN(d->available, true));
+        printf("%s in one buffer\n", WF_HUMAN(d->max_alloc, true));
         printf("  compute units  %u\n", d->compute_units);
-        printf("  work-group     %u items, %s of local memory\n", d->max_group, local);
+        printf("  work-group     %u items, %s of local memory\n", d->max_group, WF_HUMAN(d->local_memory, true));
         printf("  tiers          %s\n", d->tiers);
         printf("  features       %s\n", *d->features ? d->features : "none");
     }
@@ -49,21 +46,19 @@ static int print_devices(void)
 /* A template or a file that is not supported may have any of these; the others are known only of what is. */
 static void print_hyperparameters(const struct weft_model_info *i)
 {
-    char params[32], file[32], path[1024];
-    wf_human(i->n_params, false, params, sizeof params);
-    wf_human(i->file_bytes, true, file, sizeof file);
+    char path[1024];
+    const char *file = WF_HUMAN(i->file_bytes, true);
     wf_show(path, sizeof path, i->path ? i->path : "built in");
     if (i->shape_type) printf("%-16s %s (no file)\n", "shape", i->name);
     else if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
     else printf("%-16s %s (safetensors, %s)\n", "folder", path, file);
     if (!i->shape_type) print_text("name", i->name);
     print_text("architecture", i->arch);
-    printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
+    printf("parameters       %s (%llu)\n", WF_HUMAN(i->n_params, false), (unsigned long long)i->n_params);
     if (i->unsupported) return;
-    wf_human(i->n_active, false, params, sizeof params);
     if (i->n_expert)
         printf("experts          %u, %u of them for a token: %s active parameters (%llu)\n", i->n_expert,
-               i->n_expert_used, params, (unsigned long long)i->n_active);
+               i->n_expert_used, WF_HUMAN(i->n_active, false), (unsigned long long)i->n_active);
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head, i->head_dim);
     printf("hidden size      %u, intermediate size %u; norm epsilon %g\n", i->hidden_size, i->intermediate_size,
@@ -101,11 +96,8 @@ static void print_vocabulary(const struct weft_model *m)
 static void print_formats(const struct weft_model *m)
 {
     wf_storage f[WF_FORMATS];
-    for (size_t k = 0, n = wf_formats(m, f); k < n; k++) {
-        char size[32];
-        wf_human(f[k].bytes, true, size, sizeof size);
-        printf("%s %-5s %zu tensors, %s\n", k ? "                " : "formats         ", f[k].dtype, f[k].n, size);
-    }
+    for (size_t k = 0, n = wf_formats(m, f); k < n; k++)
+        printf("%-16s %-5s %zu tensors, %s\n", k ? "" : "formats", f[k].dtype, f[k].n, WF_HUMAN(f[k].bytes, true));
 }
 
 /* Bytes that one sequence needs. */
@@ -122,11 +114,9 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     uint32_t contexts[] = {WF_MIN(own, 4096u), own};
     size_t n = own > 4096 ? 2 : 1;
     if (wf_context_of(o, m)) contexts[0] = wf_context_of(o, m), n = 1;
-    for (size_t k = 0; k < n; k++) {
-        char size[32];
-        wf_human(least_memory(o, m, contexts[k]), true, size, sizeof size);
-        printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens", size, contexts[k]);
-    }
+    for (size_t k = 0; k < n; k++)
+        printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens",
+               WF_HUMAN(least_memory(o, m, contexts[k]), true), contexts[k]);
     printf(n > 1 ? "\n" : " (one sequence)\n");
 }
 
@@ -134,24 +124,20 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
  * a server has there. */
 static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least, bool own)
 {
-    char tokens[32], need[32], has[32], size[32], title[40], from[160];
+    char title[40], from[160];
     uint64_t fixed = b->weights + b->activations, left = d->available ? d->available : d->memory;
     snprintf(title, sizeof title, "  on %.23s", d->id);
-    wf_human(least, true, need, sizeof need);
-    wf_human(left, true, has, sizeof has);
-    wf_human(left > fixed ? (left - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
     if (left && left < least)
-        printf("%-16s does not fit: %u tokens need %s, %s are %s\n", title, b->context, need, has,
-               d->available ? "free" : "there");
+        printf("%-16s does not fit: %u tokens need %s, %s are %s\n", title, b->context, WF_HUMAN(least, true),
+               WF_HUMAN(left, true), d->available ? "free" : "there");
     else
-        printf("%-16s fits, with room for a KV cache of %s tokens%s\n", title, tokens,
+        printf("%-16s fits, with room for a KV cache of %s tokens%s\n", title,
+               WF_HUMAN(left > fixed ? (left - fixed) / b->kv_bytes_per_token : 0, false),
                b->kv + b->activations > d->max_alloc ? " (in several buffers)" : "");
     if (!own || left < least) return;
-    wf_human(b->kv, true, size, sizeof size);
-    wf_human(b->kv_tokens, false, tokens, sizeof tokens);
     wf_name_options(from, sizeof from, b->n_seqs_from);
-    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n", size, tokens,
-           b->contexts, b->context);
+    printf("                 a server has a KV cache of %s there: %s tokens (%u contexts of %u),\n",
+           WF_HUMAN(b->kv, true), WF_HUMAN(b->kv_tokens, false), b->contexts, b->context);
     printf("                 and runs %u sequences at the same time: %s\n", b->n_seqs, from);
 }
 
@@ -161,23 +147,19 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     struct weft_budget b;
     struct weft_device_info list[64];
     struct weft_engine_params p = o->engine;
-    char weights[32], acts[32], token[32], size[32], tokens[32], more[32];
     wf_batching_defaults(o, m, &p);
     if (weft_model_budget(m, &p, &b)) {
         printf("memory budget    %s\n", wf_last_error());
         return;
     }
-    wf_human(b.weights, true, weights, sizeof weights);
-    wf_human(b.activations, true, acts, sizeof acts);
-    wf_human(b.kv_bytes_per_token, true, token, sizeof token);
-    wf_human(b.kv, true, size, sizeof size);
-    wf_human(b.kv_tokens, false, tokens, sizeof tokens);
-    wf_human(b.steady_kv_tokens, false, more, sizeof more);
-    printf("memory budget    weights %s, activations %s, KV %s a token\n", weights, acts, token);
+    printf("memory budget    weights %s, activations %s, KV %s a token\n", WF_HUMAN(b.weights, true),
+           WF_HUMAN(b.activations, true), WF_HUMAN(b.kv_bytes_per_token, true));
     printf("                 (a server with %u sequences in steps of %u tokens):\n", b.n_seqs, b.max_batched_tokens);
-    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", size, tokens, b.contexts,
-           b.context, (uint64_t)b.contexts * b.context > b.kv_tokens ? " with attention windows" : "");
-    printf("                 and %s while steps have at most %u tokens\n", more, b.steady_tokens);
+    printf("                 KV cache of %s holds %s tokens (%u contexts of %u%s),\n", WF_HUMAN(b.kv, true),
+           WF_HUMAN(b.kv_tokens, false), b.contexts, b.context,
+           (uint64_t)b.contexts * b.context > b.kv_tokens ? " with attention windows" : "");
+    printf("                 and %s while steps have at most %u tokens\n", WF_HUMAN(b.steady_kv_tokens, false),
+           b.steady_tokens);
     uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
@@ -190,10 +172,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
 
 static void print_uses(const char *title, uint64_t reused, uint64_t apart, const char *unit)
 {
-    char a[32], b[32];
-    snprintf(a, sizeof a, "%llu", (unsigned long long)reused);
-    snprintf(b, sizeof b, "%llu", (unsigned long long)apart);
-    printf("  %-18s %12s %14s  %s\n", title, a, b, unit);
+    printf("  %-18s %12llu %14llu  %s\n", title, (unsigned long long)reused, (unsigned long long)apart, unit);
 }
 
 /* A setting for all runs asks for no device to be opened. */
@@ -204,18 +183,15 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_memory u;
     struct weft_engine_params p = o->engine;
-    char memory[32], weights[32], workspace[32], kv[32], each[32], unit[64];
+    char unit[64];
     wf_batching_defaults(o, m, &p);
     weft_status s = weft_memory(m, &p, &u);
     if (s) return wf_say_error(s);
-    wf_human(u.memory, true, memory, sizeof memory);
-    wf_human(u.weights, true, weights, sizeof weights);
-    wf_human(u.workspace, true, workspace, sizeof workspace);
-    wf_human(u.kv_bytes_per_token, true, kv, sizeof kv);
-    printf("memory use       on %s: %s, steps of %u tokens;\n", u.device.id, memory, u.max_batched_tokens);
-    wf_human(u.kv_bytes_per_context, true, each, sizeof each);
-    printf("                 weights %s, sampling %s, KV %s a token,\n", weights, workspace, kv);
-    printf("                 %s for %u tokens\n", each, u.context);
+    printf("memory use       on %s: %s, steps of %u tokens;\n", u.device.id, WF_HUMAN(u.memory, true),
+           u.max_batched_tokens);
+    printf("                 weights %s, sampling %s, KV %s a token,\n", WF_HUMAN(u.weights, true),
+           WF_HUMAN(u.workspace, true), WF_HUMAN(u.kv_bytes_per_token, true));
+    printf("                 %s for %u tokens\n", WF_HUMAN(u.kv_bytes_per_context, true), u.context);
     printf("  %-18s %12s %14s\n", "", "reused", "without reuse");
     print_uses("activations", u.reused.token_bytes, u.apart.token_bytes, "bytes a token");
     print_uses("", u.reused.logit_row_bytes, u.apart.logit_row_bytes, "bytes a row of logits");

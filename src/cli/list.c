@@ -100,19 +100,18 @@ static void origin_of(const char *folder, const char *name, char *shown, size_t 
 
 static void print_row(const char *folder, const char *name, const struct stat *st)
 {
-    char size[32], day[32] = "", shown[512], stem[NAME_MAX + 1], origin[2048];
+    char day[32] = "", shown[512], stem[NAME_MAX + 1], origin[2048];
     struct tm tm;
     bool part = wf_ends_in(name, unfinished), file = S_ISREG(st->st_mode);
     wf_copy(stem, strlen(name) + 1 - (part ? sizeof unfinished - 1 : file ? sizeof suffix - 1 : 0), name);
     origin_of(folder, name, origin, sizeof origin);
     wf_show(shown, sizeof shown, stem);
-    wf_human(size_of(folder, name, st), true, size, sizeof size);
     if (localtime_r(&st->st_mtime, &tm)) strftime(day, sizeof day, "%Y-%m-%d", &tm);
     printf("%-40s %-11s %12s  %s%s%s\n", shown,
            part   ? "unfinished"
            : file ? "GGUF"
                   : "safetensors",
-           size, day, *origin ? "  " : "", origin);
+           WF_HUMAN(size_of(folder, name, st), true), day, *origin ? "  " : "", origin);
 }
 
 static int cmd_list(const wf_opts *o)

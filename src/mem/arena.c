@@ -11,12 +11,9 @@ void wf_arena_init(wf_arena *a, wf_dev *dev, const char *what, const char *remed
 
 static weft_status too_large(const wf_arena *a, uint64_t bytes)
 {
-    char need[32], limit[32];
-    wf_human(bytes, true, need, sizeof need);
-    wf_human(a->dev->max_alloc, true, limit, sizeof limit);
     return wf_fail(WEFT_ERR_NOMEM,
                    "%s: one tensor needs %s, but the largest buffer on %s is %s%s: %s, or choose another device",
-                   a->what, need, a->dev->info.name, limit,
+                   a->what, WF_HUMAN(bytes, true), a->dev->info.name, WF_HUMAN(a->dev->max_alloc, true),
                    a->dev->max_alloc == a->dev->params.max_alloc ? " (max_alloc)" : "", a->remedy);
 }
 

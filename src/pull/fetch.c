@@ -41,15 +41,12 @@ static weft_status io_failed(const char *what, const char *path)
 weft_status wf_need_space(const char *folder, uint64_t bytes)
 {
     struct statvfs v;
-    char need[32], have[32];
     if (statvfs(folder, &v) || !v.f_blocks) return WEFT_OK; /* the write will tell */
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     if (bytes <= free_bytes) return WEFT_OK;
-    wf_human(bytes, true, need, sizeof need);
-    wf_human(free_bytes, true, have, sizeof have);
     return wf_fail(WEFT_ERR_IO,
                    "%s has %s free, and %s are to be fetched: make room, or name another folder by WEFT_MODELS", folder,
-                   have, need);
+                   WF_HUMAN(free_bytes, true), WF_HUMAN(bytes, true));
 }
 
 /* ---- checksums of files -------------------------------------------------------------------------- */
@@ -222,13 +219,10 @@ static weft_status on_begin(void *user)
 
 static void draw_bar(fetch *t)
 {
-    char have[32], total[32], rate[32];
     double s = (double)(wf_now_ns() - t->began_ns) / 1e9;
     if (t->h->p->quiet || !t->known || !t->total) return;
-    wf_human(t->have, true, have, sizeof have);
-    wf_human(t->total, true, total, sizeof total);
-    wf_human((uint64_t)((double)(t->have - t->began_at) / WF_MAX(s, 0.1)), true, rate, sizeof rate);
-    wf_progress_note(&t->bar, "%s of %s, %s/s", have, total, rate);
+    wf_progress_note(&t->bar, "%s of %s, %s/s", WF_HUMAN(t->have, true), WF_HUMAN(t->total, true),
+                     WF_HUMAN((uint64_t)((double)(t->have - t->began_at) / WF_MAX(s, 0.1)), true));
     wf_progress_update(&t->bar, "fetching", (double)t->have / (double)t->total);
 }
 
@@ -352,28 +346,20 @@ static weft_status set_paths(fetch *t)
     return WEFT_OK;
 }
 
-static void say_begin(const fetch *t)
-{
-    char have[32], total[32];
-    wf_human(t->have, true, have, sizeof have);
-    wf_human(t->total, true, total, sizeof total);
-    wf_pull_say(t->h->p, "fetching %s%s%s%s%s%s", t->f->name, t->known ? " (" : "", t->known ? total : "",
-                t->known ? ")" : "", t->have ? ", goes on behind " : "", t->have ? have : "");
-}
-
 static weft_status run_fetch(fetch *t)
 {
     weft_status s = take_up(t);
-    if (!s) say_begin(t);
+    if (!s)
+        wf_pull_say(t->h->p, "fetching %s%s%s%s%s%s", t->f->name, t->known ? " (" : "",
+                    t->known ? WF_HUMAN(t->total, true) : "", t->known ? ")" : "",
+                    t->have ? ", goes on behind " : "", t->have ? WF_HUMAN(t->have, true) : "");
     if (!s) s = fetch_all(t);
     if (!s) s = check_sum(t);
     if (!s) s = check_magic(t);
     if (!s) s = give_name(t);
-    if (s == WEFT_ERR_CANCELLED) {
-        char have[32];
-        wf_human(t->have, true, have, sizeof have);
-        s = wf_fail(s, "stopped: %s of %s are there, and the same command goes on from there", have, t->f->name);
-    }
+    if (s == WEFT_ERR_CANCELLED)
+        s = wf_fail(s, "stopped: %s of %s are there, and the same command goes on from there", WF_HUMAN(t->have, true),
+                    t->f->name);
     if (s && !t->have) discard_part(t); /* nothing to go on from */
     wf_sum_end(t->state, NULL);
     wf_progress_end(&t->bar);

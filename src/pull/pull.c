@@ -59,18 +59,17 @@ static weft_status ask_size(wf_http *h, wf_remote *f)
 static weft_status list_files(wf_http *h, wf_files *f)
 {
     uint64_t sum = 0;
-    char size[32], name[4 * WF_PULL_NAME];
+    char name[4 * WF_PULL_NAME];
     bool known = true;
     for (size_t i = f->n; i--;) {
         WF_TRY(ask_size(h, &f->v[i]));
-        wf_human(f->v[i].size, true, size, sizeof size);
         wf_show(name, sizeof name, f->v[i].name);
-        printf("%-56s %12s\n", name, f->v[i].known ? size : "?");
+        printf("%-56s %12s\n", name, f->v[i].known ? WF_HUMAN(f->v[i].size, true) : "?");
         sum += f->v[i].size;
         known = known && f->v[i].known;
     }
-    wf_human(sum, true, size, sizeof size);
-    wf_pull_say(h->p, "%s%s from %s, for %s/%s", known ? "" : "at least ", size, f->origin, h->p->folder, f->name);
+    wf_pull_say(h->p, "%s%s from %s, for %s/%s", known ? "" : "at least ", WF_HUMAN(sum, true), f->origin,
+                h->p->folder, f->name);
     return WEFT_OK;
 }
 

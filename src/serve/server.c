@@ -206,12 +206,11 @@ static bool let_clients_in(wf_server *s)
 static uint32_t take_budget(const wf_server *s)
 {
     struct weft_budget b = {0};
-    char size[32], from[160];
+    char from[160];
     if (weft_engine_budget(s->engine, &b)) return 1;
-    wf_human(b.kv, true, size, sizeof size);
     wf_name_options(from, sizeof from, b.n_seqs_from);
     say_line(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s",
-             size, (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
+             WF_HUMAN(b.kv, true), (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
     return b.n_seqs;
 }
 
