@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 struct bench {
     const wf_opts *o;
     const struct weft_model *m;

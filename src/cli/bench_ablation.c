@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 typedef struct ablation {
     wf_measuring view;
     const struct weft_device_info *device;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 struct ops {
     wf_measuring view;
     wf_rows rows;

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-#define MANY      2147483647.0
 #define KEY_BYTES (1u << 16)
 
 enum { DEFAULT_PORT = 8080, DEFAULT_N = 1000, DEFAULT_IN = 1024, DEFAULT_OUT = 128, DEFAULT_TEXT_OUT = 256,
@@ -34,8 +32,7 @@ static int read_limits(const wf_opts *o, const char *text, double limit_ms[WF_N_
     }
 }
 
-/* vLLM takes several values after --goodput: those after the first arrive as positional arguments.
- */
+/* vLLM takes several values after --goodput: those after the first arrive as positional arguments. */
 static int read_goodput(const wf_opts *o, wf_client_params *p)
 {
     int rc = 0;

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 enum { DEFAULT_REQUESTS = 100, NORM_LIMIT_MS = 200 /* NanoFlow's limit on the mean normalised latency */ };
 static const char cost_here[] = "here"; /* the device of the cost model is the one that runs */
 

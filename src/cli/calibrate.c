@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 /* ---- table ----------------------------------------------------------------------------------- */
 
 static void print_table(const struct weft_calibration *c)

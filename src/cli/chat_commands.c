@@ -188,8 +188,7 @@ static void print_set(const wf_chat *c)
 }
 
 static const wf_opt length_rows[] = {
-    {'n', "n-predict", "N", "most tokens of an answer; -1: no limit", WF_OPT_I32, offsetof(wf_opts, n_predict), -1,
-     2147483647.0},
+    {'n', "n-predict", "N", "most tokens of an answer; -1: no limit", WF_OPT_I32, AT(n_predict), -1, MANY},
 };
 static const WF_GROUP(length_group, "Generation", length_rows);
 static const wf_opt_group *const set_groups[] = {&wf_group_sampling, &length_group, NULL};

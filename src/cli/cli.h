@@ -1,8 +1,7 @@
 /* cli: shared by all commands: options as data, exit codes, opening models and engines, output.
  *
- * The program sees the engine only through <weft/weft.h> and lab/lab.h. One file per command
- * holds its own option rows and its function; rows that several commands take are in groups.c.
- */
+ * The program sees the engine only through <weft/weft.h> and lab/lab.h. One file per command holds its own option rows
+ * and its function; rows that several commands take are in groups.c. */
 #ifndef WF_CLI_H
 #define WF_CLI_H
 
@@ -165,6 +164,9 @@ typedef struct wf_command {
 
 extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as words of wf_opt, in tables.c */
 
+/* In rows of options: a field of wf_opts, and the most of a number that has no limit. */
+#define AT(field) offsetof(wf_opts, field)
+#define MANY      2147483647.0
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
 extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling,

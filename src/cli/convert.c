@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 static void say_result(const wf_opts *o, const struct weft_convert_result *r)
 {
     wf_note(o, "wrote %s: %zu tensors, %s (from %s)", o->write_to, r->n_tensors, WF_HUMAN(r->bytes, true),

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AT(field) offsetof(wf_opts, field)
-#define MANY      2147483647.0
-
 /* docs/command-line.md has the same list. */
 static const wf_opt rows[] = {
     {0, "WEFT_FORCE", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT,

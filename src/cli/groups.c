@@ -1,9 +1,6 @@
 /* groups: options that several commands share. */
 #include "cli/cli.h"
 
-#define AT(field) offsetof(wf_opts, field)
-#define MANY      2147483647.0
-
 static const wf_opt model[] = {
     {'m', "model", "FILE",
      "GGUF file, or folder with config.json, tokenizer.json and safetensors (default: the built-in demo model)",

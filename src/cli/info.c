@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 /* Prints text from the file, or of a driver, which must not control the terminal. */
 static void print_text(const char *title, const char *value)
 {

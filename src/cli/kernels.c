@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 static void print_row(void *user, const struct weft_kernel *k)
 {
     bool *headed = user;

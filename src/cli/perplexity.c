@@ -3,8 +3,7 @@
  * The definition is llama.cpp's, so that results are comparable. The text is split into chunks of one context. If the
  * model wants a BOS, it replaces the first token of each chunk. Only the second half of each chunk counts, so that
  * every counted token has at least half a context before it. The error is the standard error of the mean, propagated
- * through exp.
- */
+ * through exp. */
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -16,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define AT(field) offsetof(wf_opts, field)
 
 /* ---- a prompt, for its logits -------------------------------------------------------------------- */
 
@@ -260,7 +257,7 @@ static const wf_opt rows[] = {
      WF_OPT_U32, AT(engine.context), 0, 1 << 24},
     {0, "chunks", "N", "evaluate only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
     {0, "tokens", "1,2,3", "token ids for --logits, used as they are: no BOS is added", WF_OPT_LIST, AT(tokens), 0,
-     2147483647.0},
+     MANY},
     {0, "logits", "OUT.npy", "write the logits of all positions as float32 [tokens, vocabulary]", WF_OPT_TEXT,
      AT(logits)},
 };

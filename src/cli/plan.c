@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #define MAX_SEQS 65536u
-#define AT(field) offsetof(wf_opts, field)
 
 /* ---- views -------------------------------------------------------------------------------------- */
 

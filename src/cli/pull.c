@@ -8,8 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 #define RETRIES 6
 #define RETRY_S 1
 #define STALL_S 60

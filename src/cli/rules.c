@@ -11,18 +11,12 @@ static const struct {
     const char *one, *other, *commands;
     bool may_be_typed; /* together */
 } rivals[] = {
-    {"quiet", "verbose", NULL, true},
-    {"prompt", "file", NULL},
-    {"prompt|file", "tokens", NULL},
-    {"shape", "model", NULL},
-    {"base-url", "host|port", NULL},
-    {"cost", "search|profile", "plan"},
-    {"search", "profile", "plan"},
-    {"timeline", "cost|search|json", "plan"},
-    {"cost|search", "plan", "plan"},
-    {"profile", "plan", "plan", true}, /* with --timeline, which goes by both */
-    {"on", "device", "plan"},
-    {"overlap", "file|repetitions|dataset-path", NULL},
+    {"quiet", "verbose", NULL, true}, {"prompt", "file", NULL},
+    {"prompt|file", "tokens", NULL},  {"shape", "model", NULL},
+    {"base-url", "host|port", NULL},  {"cost", "search|profile", "plan"},
+    {"search", "profile", "plan"},    {"timeline", "cost|search|json", "plan"},
+    {"cost|search", "plan", "plan"},  {"profile", "plan", "plan", true}, /* with --timeline, which goes by both */
+    {"on", "device", "plan"},         {"overlap", "file|repetitions|dataset-path", NULL},
 };
 
 /* In these commands the options mean nothing without one of the needed ones; "": as a setting for all runs, never. */

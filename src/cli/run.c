@@ -6,12 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT(field) offsetof(wf_opts, field)
 #define STEP_MS   200 /* of a prompt: Ctrl-C waits for one step */
 
 static const wf_opt generation_rows[] = {
     {'n', "n-predict", "N", "tokens to generate (default -1: until end of text or a full context)", WF_OPT_I32,
-     AT(n_predict), -1, 2147483647.0},
+     AT(n_predict), -1, MANY},
     {0, "ignore-eos", NULL, "ignore end-of-text tokens", WF_OPT_FLAG, AT(ignore_eos)},
 };
 static const WF_GROUP(generation_group, "Generation", generation_rows);

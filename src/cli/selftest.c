@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 struct tally {
     char op[32];          /* current op */
     size_t op_ok, op_all; /* its checks */

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field) offsetof(wf_opts, field)
-#define MANY      2147483647.0
-
 static const wf_opt listen_rows[] = {
     {0, "host", "ADDRESS", "address to listen on (default 127.0.0.1: this machine only)", WF_OPT_TEXT, AT(serve.host)},
     {0, "port", "PORT", "port to listen on; 0 picks a free one and prints it (default 8080)", WF_OPT_U32,

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#define AT(field) offsetof(wf_opts, field)
 #define JSON_MAX ((size_t)64 << 20)
 
 static const wf_opt rows[] = {

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 /* ---- tokenize -------------------------------------------------------------------------------- */
 
 static int cmd_tokenize(const wf_opts *o)

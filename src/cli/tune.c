@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define AT(field) offsetof(wf_opts, field)
-
 struct tune {
     wf_measuring view;
     size_t n;

@@ -3,8 +3,7 @@
  *
  * Definitions follow `vllm bench serve`: TTFT is the time from the start of a request to its first token, E2EL to its
  * last one; TPOT is (E2EL - TTFT) / (output tokens - 1); ITL is each gap between two tokens. NORM is NanoFlow's
- * normalised latency, E2EL / output tokens. Percentiles are interpolated like numpy's.
- */
+ * normalised latency, E2EL / output tokens. Percentiles are interpolated like numpy's. */
 #ifndef WF_LOADGEN_STATS_H
 #define WF_LOADGEN_STATS_H
 

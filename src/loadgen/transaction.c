@@ -1,5 +1,4 @@
-/* transaction: one request and its event stream, from the first byte to the reason why it ended.
- */
+/* transaction: one request and its event stream, from the first byte to the reason why it ended. */
 #include "loadgen/internal.h"
 
 #include <stdio.h>

@@ -4,8 +4,7 @@
  * A source, as it is typed, becomes a list of files, of a repository of the hub or of an address. Each is written
  * beside its name (NAME.part, and NAME.pull, which says where it is from), goes on where it was broken off, and gets
  * its name when its size and its checksum are right. What servers say is not trusted: names stay in the folder,
- * redirects keep to TLS, the token goes to the hub alone.
- */
+ * redirects keep to TLS, the token goes to the hub alone. */
 #ifndef WF_PULL_H
 #define WF_PULL_H
 

@@ -3,8 +3,7 @@
  *
  * One thing differs and is told by wf_gguf.folder: the rows of q and k stand as the model was trained, each head's
  * halves rotated with one another. Converters to GGUF interleave them for `llama`. The tokenizer is read from the
- * folder by text/.
- */
+ * folder by text/. */
 #ifndef WF_FOLDER_H
 #define WF_FOLDER_H
 

@@ -1,8 +1,7 @@
 /* gguf: reads GGUF v2 and v3 (github.com/ggml-org/ggml, docs/gguf.md), memory-mapped.
  *
- * Every length is checked against the bytes that remain before anything is allocated or read. Strings
- * and arrays point into the map and are not NUL-terminated. Read-only after opening, so any thread may use it.
- */
+ * Every length is checked against the bytes that remain before anything is allocated or read. Strings and arrays point
+ * into the map and are not NUL-terminated. Read-only after opening, so any thread may use it. */
 #ifndef WF_GGUF_H
 #define WF_GGUF_H
 

@@ -2,8 +2,7 @@
  *
  * Files have pair i of a head in elements 2i and 2i + 1, or in i and i + n_rot / 2: in halves. The product of a query
  * and a key stays the same if the elements of both are permuted alike, so whoever loads or writes such matrices may
- * interleave the halves.
- */
+ * interleave the halves. */
 #ifndef WF_PAIRS_H
 #define WF_PAIRS_H
 

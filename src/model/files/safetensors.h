@@ -3,8 +3,7 @@
  *
  * A file is a length of 8 bytes, a JSON header of that length, and the tensors' bytes, which the header divides without
  * holes and overlaps. All of that is checked before anything is read. Files may be symbolic links, as in Hugging Face's
- * cache; the index names only files of its own folder. Read-only after opening, so any thread may use it.
- */
+ * cache; the index names only files of its own folder. Read-only after opening, so any thread may use it. */
 #ifndef WF_SAFETENSORS_H
 #define WF_SAFETENSORS_H
 
