@@ -3,7 +3,6 @@
 #include "cli/rows.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct bench {
     const wf_opts *o;

@@ -4,8 +4,6 @@
 
 #include "cli/cli.h"
 
-#include <stdio.h>
-
 /* bench/results/<device>.csv has one row per measurement and peer. */
 
 /* Results of another program, measured in the same run: lines op,dtype,shape,peer,rate,unit. */

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 static void say_result(const wf_opts *o, const struct weft_convert_result *r)

@@ -2,9 +2,6 @@
  * these. See cli.h. */
 #include "cli/cli.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /* docs/command-line.md has the same list. */
 static const wf_opt rows[] = {
     {0, "WEFT_FORCE", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT,

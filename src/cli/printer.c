@@ -1,7 +1,6 @@
 /* printer: see the header. */
 #include "cli/printer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

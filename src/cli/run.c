@@ -3,7 +3,6 @@
 #include "cli/chat.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define STEP_MS   200 /* of a prompt: Ctrl-C waits for one step */

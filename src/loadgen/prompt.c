@@ -5,7 +5,6 @@
 #include "base/file.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 const char *const wf_prompt_words[WF_PROMPT_WORDS] = {
     "the",  "of",   "and",   "to",    "in",    "is",    "you",  "that",  "it",     "he",   "was",  "for",   "on",

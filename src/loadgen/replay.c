@@ -1,9 +1,7 @@
 /* replay: submits requests to an engine and records when tokens arrive. See replay.h. */
 #include "loadgen/replay.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

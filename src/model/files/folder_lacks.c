@@ -6,7 +6,6 @@
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 /* How many entries fit, and the first one by name; a name without a pattern finds itself. */
 static size_t find(const char *folder, const char *pattern, char name[256])

@@ -1,8 +1,6 @@
 /* gguf_write: see gguf_write.h. */
 #include "model/files/gguf_write.h"
 
-#include <string.h>
-
 typedef struct writer {
     FILE *f;
     uint64_t n;

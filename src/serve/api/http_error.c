@@ -1,9 +1,6 @@
 /* http_error: error responses. */
 #include "serve/api/internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const char *type_of(int status)
 {
     static const struct {

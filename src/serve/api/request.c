@@ -3,7 +3,6 @@
 #include "serve/api/internal.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
