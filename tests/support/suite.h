@@ -19,6 +19,15 @@ static inline void assert_says(const char *words)
     if (!strstr(weft_last_error(), words)) fail_msg("\"%s\" is not in: %s", words, weft_last_error());
 }
 
+/* The call succeeds, or what it says is the failure. */
+#define assert_ok(call) assert_ok_at(call, __FILE__, __LINE__)
+
+static inline void assert_ok_at(enum weft_status s, const char *file, int line)
+{
+    if (s) print_error("%s\n", weft_last_error());
+    _assert_int_equal((uintmax_t)s, WEFT_OK, file, line);
+}
+
 /* The call gives that status, with these words. */
 #define assert_error(call, status, words) (assert_int_equal(call, status), assert_says(words))
 

@@ -28,9 +28,8 @@ static table ablate(void)
 {
     table t = {0};
     struct weft_engine *e = open_engine(1);
-    if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = on_row, .user = &t}))
-        fail_msg("%s", weft_last_error());
-    assert_int_equal(answer(e), WEFT_OK);
+    assert_ok(weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = on_row, .user = &t}));
+    assert_ok(answer(e));
     weft_engine_close(e);
     return t;
 }
@@ -46,7 +45,7 @@ static void test_ablation(void **state)
     for (size_t load = 0; load < 3; load++)
         assert_true(t.speedup[load][0] == 1 && t.speedup[load][1] < 1 && t.speedup[load][2] > t.speedup[load][1]);
     assert_true(t.speedup[2][2] > 1);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     free(said);
     t = ablate();
     assert_int_equal(t.n, 15);

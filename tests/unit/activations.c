@@ -21,11 +21,10 @@ typedef struct shape {
 static shape open_shape(const char *name, enum wf_dtype act, enum wf_dtype residual)
 {
     shape s = {0};
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = name, .layers = 3}, &s.m), WEFT_OK);
-    assert_int_equal(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
-                                    &(wf_build_params){act, residual, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w),
-                     WEFT_OK);
-    assert_int_equal(wf_graph_end(&s.g), WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.shape = name, .layers = 3}, &s.m));
+    assert_ok(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
+                             &(wf_build_params){act, residual, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w));
+    assert_ok(wf_graph_end(&s.g));
     return s;
 }
 
@@ -59,7 +58,7 @@ static wf_dev *open_device(enum fusion fusion, wf_dev_fns *fns)
 {
     wf_dev *d;
     wf_null_configure(&(wf_null_config){.fused = fusion != NONE});
-    assert_int_equal(wf_dev_open("null", &(wf_open_params){0}, &d), WEFT_OK);
+    assert_ok(wf_dev_open("null", &(wf_open_params){0}, &d));
     null_fns = d->fns;
     *fns = *d->fns;
     if (fusion == LIKE_NVIDIA) fns->supports = few_supports, fns->rank = few_rank;
@@ -76,9 +75,9 @@ static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype
     wf_dev *d = open_device(fusion, &fns);
     wf_plans p = {.n = 1};
     wf_workspaces_omit(&s.g, d, &(wf_limits){.step_tokens = 1024, .logit_rows = 64});
-    if (n_parts == 1) assert_int_equal(wf_plan_sequential(&s.g, true, &p.list[0]), WEFT_OK);
-    else assert_int_equal(wf_plans_overlap(&s.g, n_parts, 1024, 128, true, &p), WEFT_OK);
-    assert_int_equal(wf_plans_finish(&s.g, &p, 256), WEFT_OK);
+    if (n_parts == 1) assert_ok(wf_plan_sequential(&s.g, true, &p.list[0]));
+    else assert_ok(wf_plans_overlap(&s.g, n_parts, 1024, 128, true, &p));
+    assert_ok(wf_plans_finish(&s.g, &p, 256));
     uint64_t bytes = wf_activation_bytes(&p.list[0], 1, 0);
     wf_plans_free(&p);
     wf_dev_close(d);
@@ -177,7 +176,7 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
     struct weft_engine *e;
     struct weft_request *r;
     story s = {.n = 0};
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
     struct weft_engine_params ep = {
         .device = "cpu",
         .context = 256,
@@ -185,7 +184,7 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
         .threads = 1,
         .max_batched_tokens = 16,
         .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}};
-    if (weft_engine_open(m, &ep, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, &ep, &e));
     assert_int_equal(e->layout.limits.pool.n, parts);
     s.pool_bytes = wf_unified_pool_bytes(&e->layout.limits.pool);
     poisoner x = {.e = e};
@@ -197,8 +196,8 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
                                     .ignore_eos = true,
                                     .on_event = on_event,
                                     .user = &s};
-    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(e, &p, &r));
+    assert_ok(weft_wait(r, 0));
     weft_request_free(r);
     weft_engine_close(e);
     weft_model_close(m);
@@ -262,8 +261,8 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
     wf_memory m;
     wf_limits l = {.step_tokens = 1024, .logit_rows = 64, .seqs = 64, .seq_pages = pages, .pages = pages};
     wf_workspaces_omit(&s.g, d, &l);
-    assert_int_equal(wf_plan_sequential(&s.g, true, &p.list[0]), WEFT_OK);
-    assert_int_equal(wf_plans_finish(&s.g, &p, 256), WEFT_OK);
+    assert_ok(wf_plan_sequential(&s.g, true, &p.list[0]));
+    assert_ok(wf_plans_finish(&s.g, &p, 256));
     uint64_t acts = wf_activation_bytes(&p.list[0], 1024, 64), all = pages * wf_page_bytes(&s.g) + acts;
     d->max_alloc = (uint64_t)((double)all * largest);
     wf_limits_unify_pool(&l, &s.g, &p.list[0], 256, d->max_alloc);
@@ -272,7 +271,7 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
     if (parts)
         assert_true((l.pages - pages) * wf_page_bytes(&s.g) > acts * 6 / 10 &&
                     wf_unified_pool_bytes(&l.pool) <= all + acts);
-    assert_int_equal(wf_memory_init(&m, d, &s.g, &p.list[0], &l), WEFT_OK);
+    assert_ok(wf_memory_init(&m, d, &s.g, &p.list[0], &l));
     m.limits.pages = l.pages;
     for (size_t i = 0; i < m.kv.n_slabs; i++)
         m.kv.slabs[i].buf = (wf_buf *)(uintptr_t)(i + 1); /* as if they were there */
@@ -330,10 +329,9 @@ static uint64_t activation_bytes(const wf_null_config *c)
     struct weft_engine *e;
     struct weft_stats stats;
     wf_null_configure(c);
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
-    if (weft_engine_open(m, &(struct weft_engine_params){.device = "null", .context = 128, .max_batched_tokens = 64},
-                         &e))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
+    assert_ok(weft_engine_open(
+        m, &(struct weft_engine_params){.device = "null", .context = 128, .max_batched_tokens = 64}, &e));
     weft_engine_stats(e, &stats);
     weft_engine_close(e);
     weft_model_close(m);

@@ -104,7 +104,7 @@ static void test_no_groups(void **state)
     int32_t s[4];
     uint32_t sink;
     write_bytes(HEAD "layer 0 1 2\nlayer 1 3 4\n", strlen(HEAD "layer 0 1 2\nlayer 1 3 4\n"));
-    assert_int_equal(wf_attention_windows_load(path, 2, 2, 2, s, &sink), WEFT_OK);
+    assert_ok(wf_attention_windows_load(path, 2, 2, 2, s, &sink));
     for (int i = 0; i < 4; i++) assert_int_equal(s[i], 1 + i);
     assert_int_equal(wf_attention_windows_load(path, 2, 4, 4, s, &sink), WEFT_ERR_FORMAT);
     assert_says("line 2: layer 0 has 2 windows: want 4, one for each head");
@@ -142,7 +142,7 @@ static void check_engine(const struct weft_model *m, const struct weft_engine_pa
 {
     struct weft_engine *e = NULL;
     write_first_layer(m, n_heads);
-    if (weft_engine_open(m, p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, p, &e));
     for (size_t i = 0; i < e->layout.graph.n_nodes; i++)
         if (e->layout.graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->layout.graph.nodes[i], n_heads);
     weft_engine_close(e);
@@ -153,7 +153,7 @@ static void test_engine(void **state)
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .context = 64, .attention_windows = path};
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
     check_engine(m, &p, m->hp.n_kv_head);
     check_engine(m, &p, m->hp.n_head);
     write_bytes(HEAD TWO, strlen(HEAD TWO)); /* of another model */

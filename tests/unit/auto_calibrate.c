@@ -41,7 +41,7 @@ static struct weft_model *open_model(const char *path)
 {
     struct weft_model *m = NULL;
     struct weft_model_params p = {.path = path}, random = {.shape = "qwen2.5-0.5b", .type = "Q4_0", .layers = 1};
-    if (weft_model_open(strcmp(path, RANDOM) ? &p : &random, &m)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_model_open(strcmp(path, RANDOM) ? &p : &random, &m));
     return m;
 }
 
@@ -65,7 +65,7 @@ static opened open_at(const char *path, const struct weft_engine_params *p)
     struct weft_engine *e = NULL;
     opened o = {0};
     *said = 0;
-    if (weft_engine_open(m, p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, p, &e));
     read_ranges(e, &o);
     weft_engine_close(e);
     weft_model_close(m);
@@ -149,9 +149,8 @@ static void ranges_are_those_of_a_text(void **state)
     opened o = open_usual();
     struct weft_model *m = open_model(model_path);
     p.calibration = "none";
-    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, &p, &e));
+    assert_ok(weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c));
     for (int i = 0; i < LAYERS; i++) {
         if (o.ranges[i].a < o.ranges[i].b)
             assert_true(weft_logit_quantile(&c->layers[i].rows, 0.5) > o.ranges[i].phi + WF_PHI_F16_A);

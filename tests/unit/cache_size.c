@@ -26,8 +26,7 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
 static struct weft_model *model_of(const char *shape, const char *type)
 {
     struct weft_model *m = NULL;
-    if (weft_model_open(&(struct weft_model_params){.shape = shape, .type = type}, &m))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_model_open(&(struct weft_model_params){.shape = shape, .type = type}, &m));
     return m;
 }
 
@@ -35,7 +34,7 @@ static struct weft_budget budget_of(const struct weft_model *m, const struct wef
                                     const struct weft_engine_params *p)
 {
     struct weft_budget b;
-    if (weft_device_budget(m, p, d, &b)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_device_budget(m, p, d, &b));
     return b;
 }
 
@@ -107,7 +106,7 @@ static void shared_memory_is_left_to_others(void **state)
     struct weft_budget b = budget_of(m, &d, &p), any;
     assert_int_equal(b.contexts, SHARED_CONTEXTS);
     assert_int_equal(b.n_seqs, LEAST);
-    assert_int_equal(weft_model_budget(m, &p, &any), WEFT_OK);
+    assert_ok(weft_model_budget(m, &p, &any));
     assert_int_equal(any.contexts, SHARED_CONTEXTS);
     weft_model_close(m);
 }
@@ -154,11 +153,10 @@ static enum weft_status open_once(const struct weft_engine_params *p, const wf_n
     wf_null_configure(c);
     enum weft_status s = weft_engine_open(demo, p, &e);
     if (s) return s;
-    assert_int_equal(weft_engine_budget(e, b), WEFT_OK);
-    assert_int_equal(
-        weft_submit(e, &(struct weft_request_params){.prompt = "One day", .max_tokens = 3, .ignore_eos = true}, &r),
-        WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_engine_budget(e, b));
+    assert_ok(
+        weft_submit(e, &(struct weft_request_params){.prompt = "One day", .max_tokens = 3, .ignore_eos = true}, &r));
+    assert_ok(weft_wait(r, 0));
     weft_request_free(r);
     weft_engine_close(e);
     return WEFT_OK;
@@ -169,7 +167,7 @@ static wf_null_config memory_for(uint64_t contexts)
 {
     struct weft_budget b;
     struct weft_engine_params p = {.context = CONTEXT, .n_seqs = 100};
-    assert_int_equal(weft_model_budget(demo, &p, &b), WEFT_OK);
+    assert_ok(weft_model_budget(demo, &p, &b));
     return (wf_null_config){.own_memory = true, .memory = 2 * (b.weights + b.activations + b.kv / 100 * contexts)};
 }
 
@@ -178,13 +176,13 @@ static void engines_take_what_devices_leave(void **state)
     wf_null_config c = memory_for(100);
     struct weft_engine_params p = server();
     struct weft_budget b;
-    if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
+    assert_ok(open_once(&p, &c, &b));
     assert_in_range(b.n_seqs, 95, 105); /* its activations are not exactly those of the estimate */
     assert_int_equal(b.contexts, b.n_seqs);
     assert_true(b.weights + b.activations + b.kv <= c.memory / 2);
     assert_string_equal(said, "");
     c.own_memory = false;
-    assert_int_equal(open_once(&p, &c, &b), WEFT_OK);
+    assert_ok(open_once(&p, &c, &b));
     assert_int_equal(b.contexts, SHARED_CONTEXTS);
 }
 
@@ -195,10 +193,10 @@ static void the_report_has_the_engines_sequences(void **state)
     struct weft_engine_params p = server();
     struct weft_budget b;
     struct weft_memory all, same;
-    if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
-    assert_int_equal(weft_memory(demo, &p, &all), WEFT_OK);
+    assert_ok(open_once(&p, &c, &b));
+    assert_ok(weft_memory(demo, &p, &all));
     p.n_seqs = b.n_seqs;
-    assert_int_equal(weft_memory(demo, &p, &same), WEFT_OK);
+    assert_ok(weft_memory(demo, &p, &same));
     assert_int_equal(all.workspace, same.workspace);
 }
 
@@ -211,7 +209,7 @@ static void a_shortage_makes_the_cache_smaller(void **state)
     struct weft_budget whole, b;
     uint32_t smaller = 0, failed = 0;
     c.max_alloc = c.memory / 8; /* several slabs */
-    if (open_once(&p, &c, &whole)) fail_msg("%s", weft_last_error());
+    assert_ok(open_once(&p, &c, &whole));
     c.slot = WF_NULL_BUF_CREATE, c.status = WEFT_ERR_NOMEM;
     for (c.nth = 1;; c.nth++) {
         enum weft_status s = open_once(&p, &c, &b);
@@ -231,9 +229,9 @@ static void little_is_enough(void **state)
     wf_null_config c = memory_for(100);
     struct weft_engine_params p = server();
     struct weft_budget whole, b;
-    if (open_once(&p, &c, &whole)) fail_msg("%s", weft_last_error());
+    assert_ok(open_once(&p, &c, &whole));
     c.full = whole.weights + whole.activations + whole.kv / 10 * 7;
-    if (open_once(&p, &c, &b)) fail_msg("%s", weft_last_error());
+    assert_ok(open_once(&p, &c, &b));
     assert_true(b.kv < whole.kv * 7 / 10 && b.kv > whole.kv / 2);
     assert_true(b.n_seqs < whole.n_seqs && b.n_seqs >= LEAST);
     char *warning = strstr(said, "becomes smaller"); /* by several eighths, which is said once */

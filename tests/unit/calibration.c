@@ -85,7 +85,7 @@ static void test_good_files(void **state)
         char text[512];
         snprintf(text, sizeof text, "%s%s", i == 2 ? HEAD : "", good[i]);
         write_bytes(text, strlen(text) - (i == 1)); /* once without the last newline */
-        assert_int_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_OK);
+        assert_ok(wf_calibration_load(path, BYTES, 2, p));
         assert_true(p[0].phi == 1 && p[0].a == -60 && p[0].b == 10.39f && !wf_phi_fits(&p[0]));
         assert_true(p[1].phi == -3.5f && p[1].a == -2.77f && p[1].b == 10.39f && wf_phi_fits(&p[1]));
     }
@@ -151,7 +151,7 @@ static struct weft_model *copy_of_demo(void)
     char command[256];
     snprintf(command, sizeof command, "cp " DEMO " %s", model_path);
     assert_int_equal(system(command), 0);
-    if (weft_model_open(&(struct weft_model_params){.path = model_path}, &m)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = model_path}, &m));
     return m;
 }
 
@@ -161,7 +161,7 @@ static unsigned used_layers(const struct weft_model *m, const char *file, wf_op_
     struct weft_engine *e = NULL;
     unsigned used = 0;
     struct weft_engine_params p = {.device = "null", .context = 64, .calibration = file};
-    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, &p, &e));
     for (size_t i = 0; i < e->layout.graph.n_nodes; i++) {
         const wf_node *n = &e->layout.graph.nodes[i];
         if (n->op != WF_OP_ATTENTION) continue;
@@ -228,8 +228,8 @@ static void test_round_trip(void **state)
         wf_phi chosen = wf_phi_choose(&layers[i].rows, &layers[i].outside);
         layers[i].phi = chosen.phi, layers[i].a = chosen.a, layers[i].b = chosen.b;
     }
-    assert_int_equal(weft_calibration_save(&c, m, path), WEFT_OK);
-    assert_int_equal(wf_calibration_load(path, weft_model_info(m)->file_bytes, 2, p), WEFT_OK);
+    assert_ok(weft_calibration_save(&c, m, path));
+    assert_ok(wf_calibration_load(path, weft_model_info(m)->file_bytes, 2, p));
     for (int i = 0; i < 2; i++) {
         assert_true(fabsf(p[i].phi - layers[i].phi) < 1e-4f && fabsf(p[i].a - layers[i].a) < 1e-4f &&
                     fabsf(p[i].b - layers[i].b) < 1e-4f);
@@ -262,7 +262,7 @@ static struct weft_engine *open_engine(struct weft_model *m)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {
         .device = "cpu", .context = 128, .n_seqs = SEQS, .max_batched_tokens = 128, .page_tokens = PAGE, .threads = 1};
-    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, &p, &e));
     page_bytes = wf_dtype_bytes(WF_F16, e->model->hp.n_kv_head * e->model->hp.head_dim * PAGE), page_reads = 0;
     own_fns = e->dev->fns;
     return e;
@@ -291,7 +291,7 @@ static void test_pages_of_the_sequence(void **state)
     struct weft_engine *e = open_engine(m);
     const struct weft_model_info *info = weft_model_info(m);
     struct weft_calibration *c = NULL;
-    if (calibrate(e, count_read, NULL, &c)) fail_msg("%s", weft_last_error());
+    assert_ok(calibrate(e, count_read, NULL, &c));
     assert_in_range(c->n_tokens, PAGE + 1, 128); /* one piece, in one step, of several pages */
     assert_int_equal(page_reads, info->n_layer * ((c->n_tokens + PAGE - 1) / PAGE));
     weft_calibration_free(c);
@@ -328,8 +328,7 @@ static void test_stops_between_layers(void **state)
     assert_int_equal(calibrate(e, read_until_stopped, stop_in_step, &c), WEFT_ERR_CANCELLED);
     assert_null(c);
     assert_in_range(page_reads, 1, 128 / PAGE); /* of the first one */
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = sizeof text - 1}, &c));
     weft_calibration_free(c);
     weft_engine_close(e);
     weft_model_close(m);

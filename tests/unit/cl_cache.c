@@ -73,7 +73,7 @@ static char *entry(size_t *n)
 {
     char path[400], *data;
     path_of(&key, path, sizeof path);
-    assert_int_equal(wf_read_file(path, 1 << 20, &data, n), WEFT_OK);
+    assert_ok(wf_read_file(path, 1 << 20, &data, n));
     return data;
 }
 
@@ -232,7 +232,7 @@ static void run_once(wf_open_params p)
 {
     cl_dev *d = open_with(p);
     bench b = bench_new(d);
-    if (run_small(&b)) fail_msg("%s", wf_error());
+    assert_ok(run_small(&b));
     bench_free(&b);
     shut(d);
 }
@@ -252,7 +252,7 @@ static void refill(const char *file)
     char *data, *slash = strrchr(file, '/'), folder[600];
     size_t n, header = 32;
     uint64_t key_size;
-    assert_int_equal(wf_read_file(file, 1 << 28, &data, &n), WEFT_OK);
+    assert_ok(wf_read_file(file, 1 << 28, &data, &n));
     memcpy(&key_size, data + 8, sizeof key_size);
     wf_cache_key k = {.text = data + header};
     snprintf(k.name, sizeof k.name, "%.32s", slash + 1);

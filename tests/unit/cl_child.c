@@ -84,7 +84,7 @@ static void talks_nonsense(void **state)
 static void is_missing(void **state)
 {
     cl_dev *d;
-    if (build_with(NULL, (wf_open_params){0}, &d)) fail_msg("%s", wf_error());
+    assert_ok(build_with(NULL, (wf_open_params){0}, &d));
     assert_true(d->child.missing);
     shut(d);
 }
@@ -102,7 +102,7 @@ static void works(void **state)
     int calls = 0;
     cl_dev *d = open_with((wf_open_params){.no_kernel_cache = true, .on_progress = count, .user = &calls});
     bench b = bench_new(d);
-    if (run_small(&b)) fail_msg("%s", wf_error());
+    assert_ok(run_small(&b));
     assert_true(d->ref.quirks.no_child || d->child.pid > 0);
     assert_true(calls > 0);
     bench_free(&b);

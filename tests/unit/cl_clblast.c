@@ -14,7 +14,7 @@ static wf_dev *open_first(wf_open_params p)
 {
     wf_dev *dev = NULL;
     p.tier = WF_TIER_MATRIX;
-    if (wf_dev_open("opencl:0.0", &p, &dev)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_dev_open("opencl:0.0", &p, &dev));
     return dev;
 }
 
@@ -25,9 +25,8 @@ static void check(wf_dev *dev, wf_queue *q, wf_case c)
     wf_check_result r;
     c.op = WF_OP_GEMM;
     c.seed = 11;
-    assert_int_equal(wf_check_new(reference, &c, &k), WEFT_OK);
-    if (wf_check_run(k, dev, q, wf_variant_find(dev, WF_OP_GEMM, "clblast"), false, &r))
-        fail_msg("%s", weft_last_error());
+    assert_ok(wf_check_new(reference, &c, &k));
+    assert_ok(wf_check_run(k, dev, q, wf_variant_find(dev, WF_OP_GEMM, "clblast"), false, &r));
     assert_true(r.supported);
     if (!r.ok) fail_msg("%s", r.message);
     wf_check_free(k);
@@ -37,7 +36,7 @@ static void check_on(wf_open_params p, const wf_case *c, size_t n)
 {
     wf_dev *dev = open_first(p);
     wf_queue *q;
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    assert_ok(wf_queue_create(dev, &q));
     for (size_t i = 0; i < n; i++) check(dev, q, c[i]);
     wf_queue_destroy(q);
     wf_dev_close(dev);
@@ -61,7 +60,7 @@ static void large_product(void **state)
         .in = WF_F16, .weight = WF_Q8_0, .out = WF_F32, .m = 130, .n = 700, .k = 1216, .residual = true, .pad = 3};
     wf_dev *dev = open_first((wf_open_params){0});
     wf_queue *q;
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    assert_ok(wf_queue_create(dev, &q));
     while (!temporary(q, &c) && c.n < 8000) c.n += 300;
     bool found = temporary(q, &c) > 0;
     if (found) check(dev, q, c);
@@ -109,8 +108,7 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
 static wf_dev *selected(const char *force)
 {
     wf_dev *dev;
-    if (wf_select_open("opencl:0.0", &(wf_open_params){.tier = WF_TIER_MATRIX, .force = force}, &dev))
-        fail_msg("%s", weft_last_error());
+    assert_ok(wf_select_open("opencl:0.0", &(wf_open_params){.tier = WF_TIER_MATRIX, .force = force}, &dev));
     return dev;
 }
 
@@ -154,13 +152,13 @@ static void order(void **state)
     wf_buf *b;
     float cells[3] = {0, 0, 1};
     uint64_t begin, end, from, to;
-    assert_int_equal(f->buf_create(&d->base, sizeof cells, &b), WEFT_OK);
-    assert_int_equal(f->event_create(&d->base, &first), WEFT_OK);
+    assert_ok(f->buf_create(&d->base, sizeof cells, &b));
+    assert_ok(f->event_create(&d->base, &first));
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(f->queue_create(&d->base, false, &q[i]), WEFT_OK);
-        assert_int_equal(f->event_create(&d->base, &e[i]), WEFT_OK);
+        assert_ok(f->queue_create(&d->base, false, &q[i]));
+        assert_ok(f->event_create(&d->base, &e[i]));
     }
-    assert_int_equal(f->write(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);
+    assert_ok(f->write(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]));
     for (int i = 0; i < 2 * PAIRS; i++) {
         wf_call c = product(1, 1, 1);
         c.variant = wf_variant_find(&d->base, WF_OP_GEMM, "clblast");
@@ -168,15 +166,15 @@ static void order(void **state)
         c.in[WF_GEMM_X].offset = i % 2 * sizeof(float), c.out[WF_GEMM_Y].offset = (1 - i % 2) * sizeof(float);
         c.in[WF_GEMM_W].offset = c.in[WF_GEMM_BIAS].offset = 2 * sizeof(float);
         c.waits = &e[1 - i % 2], c.n_waits = 1, c.signal = e[i % 2], c.started = first;
-        if (f->submit(q[i % 2], &c)) fail_msg("%s", wf_error());
+        assert_ok(f->submit(q[i % 2], &c));
     }
-    assert_int_equal(f->wait(e[1], 0), WEFT_OK);
-    assert_int_equal(f->times(e[1], &begin, &end), WEFT_OK);
-    assert_int_equal(f->wait(first, 0), WEFT_OK);
-    assert_int_equal(f->times(first, &from, &to), WEFT_OK);
+    assert_ok(f->wait(e[1], 0));
+    assert_ok(f->times(e[1], &begin, &end));
+    assert_ok(f->wait(first, 0));
+    assert_ok(f->times(first, &from, &to));
     assert_true(from < to && to <= begin && begin < end); /* the product, then what adds the bias */
-    assert_int_equal(f->read(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);
-    assert_int_equal(f->wait(e[1], 0), WEFT_OK);
+    assert_ok(f->read(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]));
+    assert_ok(f->wait(e[1], 0));
     assert_true(cells[0] == 2 * PAIRS && cells[1] == 2 * PAIRS - 1);
     f->buf_destroy(&d->base, b);
     f->event_destroy(&d->base, first);
@@ -193,7 +191,7 @@ static void nothing_stays_behind(void **state)
     wf_queue *q;
     cl_uint users = 0;
     assert_int_equal(clRetainContext(ctx), CL_SUCCESS);
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    assert_ok(wf_queue_create(dev, &q));
     check(dev, q, one);
     wf_queue_destroy(q);
     wf_dev_close(dev);
@@ -212,13 +210,13 @@ static void its_kernels_have_no_id(void **state)
     wf_check *k;
     wf_call c;
     char id[64];
-    assert_int_equal(wf_check_new(NULL, &product, &k), WEFT_OK);
-    assert_int_equal(wf_buf_create(dev, 4096, &buf), WEFT_OK);
+    assert_ok(wf_check_new(NULL, &product, &k));
+    assert_ok(wf_buf_create(dev, 4096, &buf));
     wf_check_stand_in(k, NULL, NULL, buf, &c);
     for (int ours = 0; ours < 2; ours++) {
         wf_bound b;
         int variant = ours ? wf_pick(dev, &c) : wf_variant_find(dev, WF_OP_GEMM, "clblast");
-        if (dev->fns->bind(dev, &c, variant, &b)) fail_msg("%s", weft_last_error());
+        assert_ok(dev->fns->bind(dev, &c, variant, &b));
         assert_int_equal(dev->fns->kernel_id(dev, &b, id, sizeof id), ours);
     }
     assert_int_equal(strlen(id), 32);

@@ -48,10 +48,10 @@ static inline void take_default_costs(cl_dev *d)
     char *text;
     size_t size;
     wf_tuned_table t;
-    assert_int_equal(wf_read_file("tuned/default/opencl-gpu.tune", 1 << 20, &text, &size), WEFT_OK);
-    if (wf_tuned_parse(text, NULL, &t)) fail_msg("%s", wf_error());
+    assert_ok(wf_read_file("tuned/default/opencl-gpu.tune", 1 << 20, &text, &size));
+    assert_ok(wf_tuned_parse(text, NULL, &t));
     d->base.fns = &offline_fns;
-    if (wf_cl_set_costs(&d->base, t.costs, t.n_costs)) fail_msg("%s", wf_error());
+    assert_ok(wf_cl_set_costs(&d->base, t.costs, t.n_costs));
     wf_tuned_free(&t);
     free(text);
 }

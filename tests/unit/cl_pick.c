@@ -148,7 +148,7 @@ static void selftest_meets_wgmma(void **state)
     const wf_case *larger;
     wf_check *k;
     assert_true(wf_cases_larger(&larger) > 0 && larger[0].op == WF_OP_GEMM && larger[0].m > 128);
-    assert_int_equal(wf_check_new(NULL, &larger[0], &k), WEFT_OK);
+    assert_ok(wf_check_new(NULL, &larger[0], &k));
     cl_dev *d = with_wgmma();
     d->base.fns = &fns;
     const wf_variant *v;
@@ -171,7 +171,7 @@ static void models_are_whole(void **state)
     assert_int_equal(wf_cl_set_costs(&d->base, &half, 1), WEFT_ERR_FORMAT);
     assert_true(d->costs.model.wgmma.unit == 0);
     take_default_costs(d);
-    assert_int_equal(wf_cl_set_costs(&d->base, &half, 1), WEFT_OK);
+    assert_ok(wf_cl_set_costs(&d->base, &half, 1));
     assert_error(wf_cl_set_costs(&d->base, &other, 1), WEFT_ERR_FORMAT, "line 7");
     assert_true(d->costs.model.wgmma.unit == 3);
 }

@@ -26,14 +26,14 @@ static int tear_down(void **state)
 static wf_queue *queue_of(void)
 {
     wf_queue *q = NULL;
-    assert_int_equal(f->queue_create(&d->base, false, &q), WEFT_OK);
+    assert_ok(f->queue_create(&d->base, false, &q));
     return q;
 }
 
 static wf_event *event_of(void)
 {
     wf_event *e = NULL;
-    assert_int_equal(f->event_create(&d->base, &e), WEFT_OK);
+    assert_ok(f->event_create(&d->base, &e));
     return e;
 }
 
@@ -43,10 +43,10 @@ static wf_buf *cells(wf_queue *q, int n)
     wf_buf *b = NULL;
     float one = 1;
     wf_event *e = event_of();
-    assert_int_equal(f->buf_create(&d->base, (uint64_t)(n + 1) * CELL, &b), WEFT_OK);
-    assert_int_equal(f->fill(q, b, 0, (uint64_t)(n + 1) * CELL, 0), WEFT_OK);
-    assert_int_equal(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, NULL, 0, e), WEFT_OK);
-    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    assert_ok(f->buf_create(&d->base, (uint64_t)(n + 1) * CELL, &b));
+    assert_ok(f->fill(q, b, 0, (uint64_t)(n + 1) * CELL, 0));
+    assert_ok(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, NULL, 0, e));
+    assert_ok(f->wait(e, 0));
     f->event_destroy(&d->base, e);
     return b;
 }
@@ -55,8 +55,8 @@ static float cell(wf_queue *q, wf_buf *b, int i)
 {
     float x = -1;
     wf_event *e = event_of();
-    assert_int_equal(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, NULL, 0, e), WEFT_OK);
-    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    assert_ok(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, NULL, 0, e));
+    assert_ok(f->wait(e, 0));
     f->event_destroy(&d->base, e);
     return x;
 }
@@ -73,7 +73,7 @@ static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *w
     c.in[WF_GEMM_X].offset = (uint64_t)from * CELL;
     c.in[WF_GEMM_W].offset = c.in[WF_GEMM_BIAS].offset = (uint64_t)n * CELL;
     c.out[WF_GEMM_Y].offset = (uint64_t)to * CELL;
-    if (f->submit(q, &c)) fail_msg("%s", wf_error());
+    assert_ok(f->submit(q, &c));
 }
 
 static void one_queue_is_in_order(void **state)
@@ -93,7 +93,7 @@ static void ping_pong(void **state)
     wf_event *e[2] = {event_of(), event_of()};
     wf_buf *b = cells(q[0], 2);
     for (int i = 0; i < 200; i++) add_one(q[i % 2], b, 2, i % 2, 1 - i % 2, e[1 - i % 2], e[i % 2]);
-    assert_int_equal(f->wait(e[1], 0), WEFT_OK);
+    assert_ok(f->wait(e[1], 0));
     assert_true(cell(q[0], b, 0) == 200);
     for (int i = 0; i < 2; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
     f->buf_destroy(&d->base, b);
@@ -109,11 +109,11 @@ static void copies_wait(void **state)
     float host = 0;
     for (int i = 0; i < 100; i++) {
         add_one(work, b, 2, 0, 1, copied, done);
-        assert_int_equal(f->read(copies, b, CELL, &host, sizeof host, &done, 1, NULL), WEFT_OK);
-        assert_int_equal(f->write(copies, b, 0, &host, sizeof host, NULL, 0, copied), WEFT_OK);
+        assert_ok(f->read(copies, b, CELL, &host, sizeof host, &done, 1, NULL));
+        assert_ok(f->write(copies, b, 0, &host, sizeof host, NULL, 0, copied));
     }
-    assert_int_equal(f->read(work, b, 0, NULL, 0, &copied, 1, done), WEFT_OK); /* of nothing, it waits all the same */
-    assert_int_equal(f->wait(done, 0), WEFT_OK);
+    assert_ok(f->read(work, b, 0, NULL, 0, &copied, 1, done)); /* of nothing, it waits all the same */
+    assert_ok(f->wait(done, 0));
     assert_true(host == 100);
     f->event_destroy(&d->base, done);
     f->event_destroy(&d->base, copied);
@@ -133,8 +133,8 @@ static void join(void **state)
         q[i] = queue_of(), e[i] = event_of();
         for (int k = 0; k <= i; k++) add_one(q[i], b, N, i, i, NULL, k == i ? e[i] : NULL);
     }
-    assert_int_equal(f->mark(last, e, N, all), WEFT_OK);
-    assert_int_equal(f->wait(all, 0), WEFT_OK);
+    assert_ok(f->mark(last, e, N, all));
+    assert_ok(f->wait(all, 0));
     for (int i = 0; i < N; i++) assert_true(cell(last, b, i) == i + 1);
     for (int i = 0; i < N; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
     f->event_destroy(&d->base, all);
@@ -147,17 +147,17 @@ static void events(void **state)
     wf_queue *q = queue_of(), *other = queue_of();
     wf_event *fresh = event_of(), *e = event_of();
     wf_buf *b = cells(q, 1);
-    assert_int_equal(f->wait(fresh, 1), WEFT_OK);     /* never submitted: done */
+    assert_ok(f->wait(fresh, 1));     /* never submitted: done */
     add_one(q, b, 1, 0, 0, fresh, e);                 /* and no obstacle */
     add_one(q, b, 1, 0, 0, NULL, e);                  /* armed again while pending */
-    assert_int_equal(f->wait(e, 0), WEFT_OK);
-    assert_int_equal(f->wait(e, 0), WEFT_OK);         /* done stays done */
+    assert_ok(f->wait(e, 0));
+    assert_ok(f->wait(e, 0));         /* done stays done */
     assert_true(cell(other, b, 0) == 2);
     add_one(q, b, 1, 0, 0, NULL, e);
     assert_true(cell(q, b, 0) == 3);
     f->queue_destroy(&d->base, q);                    /* its work has ended; the event outlives it */
     add_one(other, b, 1, 0, 0, e, NULL);
-    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    assert_ok(f->wait(e, 0));
     assert_true(cell(other, b, 0) == 4);
     f->event_destroy(&d->base, fresh);
     f->event_destroy(&d->base, e);
@@ -182,14 +182,14 @@ static void place_used_again(void **state)
     wf_queue *q = queue_of();
     wf_event *e = event_of();
     uint32_t slot = ((cl_q *)q)->slot;
-    assert_int_equal(f->mark(q, NULL, 0, e), WEFT_OK);
-    assert_int_equal(f->flush(q), WEFT_OK);
+    assert_ok(f->mark(q, NULL, 0, e));
+    assert_ok(f->flush(q));
     f->queue_destroy(&d->base, q);
     q = queue_of();
     assert_int_equal(((cl_q *)q)->slot, slot);
     assert_int_not_equal(((cl_q *)q)->id, ((cl_ev *)e)->id);
-    assert_int_equal(f->mark(q, &e, 1, NULL), WEFT_OK);
-    assert_int_equal(f->wait(e, 1000), WEFT_OK);
+    assert_ok(f->mark(q, &e, 1, NULL));
+    assert_ok(f->wait(e, 1000));
     f->event_destroy(&d->base, e);
     f->queue_destroy(&d->base, q);
 }
@@ -208,8 +208,8 @@ static weft_status submit_until_late(wf_queue *q, const wf_call *c, uint64_t *bl
     weft_status st = WEFT_OK;
     for (int i = 0; st == WEFT_OK && i < 20; i++) {
         uint64_t start = wf_now_ns();
-        assert_int_equal(f->submit(q, c), WEFT_OK);
-        assert_int_equal(f->flush(q), WEFT_OK);
+        assert_ok(f->submit(q, c));
+        assert_ok(f->flush(q));
         *blocked = wf_now_ns() - start;
         st = f->wait(c->signal, 1);
     }
@@ -224,16 +224,16 @@ static void watchdog(void **state)
     wf_queue *q = queue_of();
     wf_event *e = event_of();
     wf_buf *x = NULL, *w = NULL, *y = NULL;
-    assert_int_equal(f->buf_create(&d->base, M * K * 4, &x), WEFT_OK);
-    assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
-    assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
+    assert_ok(f->buf_create(&d->base, M * K * 4, &x));
+    assert_ok(f->buf_create(&d->base, N * K * 4, &w));
+    assert_ok(f->buf_create(&d->base, M * N * 4, &y));
     wf_call c = {
         .op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .max_groups = 1, .signal = e};
     c.in[WF_GEMM_X] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
     c.in[WF_GEMM_W] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
     c.out[WF_GEMM_Y] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
     wf_bound bound;
-    assert_int_equal(f->bind(&d->base, &c, c.variant, &bound), WEFT_OK);
+    assert_ok(f->bind(&d->base, &c, c.variant, &bound));
     uint64_t blocked = 0;
     weft_status st = submit_until_late(q, &c, &blocked);
     if (st == WEFT_OK && blocked > 20000000u) SKIP_TEST(NEEDS_HARDWARE "this driver runs work inside clFlush");
@@ -275,8 +275,8 @@ static uint32_t word_at(wf_queue *q, wf_buf *b, uint64_t off)
 {
     uint32_t word = 0;
     wf_event *e = event_of();
-    assert_int_equal(f->read(q, b, off, &word, sizeof word, NULL, 0, e), WEFT_OK);
-    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    assert_ok(f->read(q, b, off, &word, sizeof word, NULL, 0, e));
+    assert_ok(f->wait(e, 0));
     f->event_destroy(&d->base, e);
     return word;
 }
@@ -288,10 +288,10 @@ static void fills_of_several_pieces(void **state)
     const uint64_t mib = 1 << 20, size = 530 * mib, begin = 200 * mib + 4, end = 520 * mib + 8;
     wf_queue *q = queue_of();
     wf_buf *b = NULL;
-    if (f->buf_create(&d->base, size, &b)) fail_msg("%s", wf_error());
-    assert_int_equal(f->fill(q, b, 0, size, 1), WEFT_OK);
-    assert_int_equal(f->fill(q, b, begin, end - begin, 2), WEFT_OK);
-    assert_int_equal(f->fill(q, b, 525 * mib, 4, 3), WEFT_OK);
+    assert_ok(f->buf_create(&d->base, size, &b));
+    assert_ok(f->fill(q, b, 0, size, 1));
+    assert_ok(f->fill(q, b, begin, end - begin, 2));
+    assert_ok(f->fill(q, b, 525 * mib, 4, 3));
     const uint64_t twos[] = {begin, 256 * mib - 4, 256 * mib, 300 * mib, 512 * mib - 4, 512 * mib, end - 4};
     const uint64_t ones[] = {0, begin - 4, end, 525 * mib - 4, 525 * mib + 4, size - 4};
     for (size_t i = 0; i < WF_LEN(twos); i++) assert_int_equal(word_at(q, b, twos[i]), 2);
@@ -321,15 +321,15 @@ static void launches_of_one_program(void **state)
     if (!strstr(d->ref.info.platform, "Portable Computing Language")) return;
     wf_queue *q = queue_of();
     wf_buf *in = NULL, *out = NULL;
-    assert_int_equal(f->buf_create(&d->base, 8 * N, &in), WEFT_OK);
-    assert_int_equal(f->buf_create(&d->base, 4 * N, &out), WEFT_OK);
-    assert_int_equal(f->fill(q, in, 0, 8 * N, 0), WEFT_OK);
-    assert_int_equal(f->fill(q, out, 0, 4 * N, 1), WEFT_OK);
+    assert_ok(f->buf_create(&d->base, 8 * N, &in));
+    assert_ok(f->buf_create(&d->base, 4 * N, &out));
+    assert_ok(f->fill(q, in, 0, 8 * N, 0));
+    assert_ok(f->fill(q, out, 0, 4 * N, 1));
     wf_call c = {.op = WF_OP_SILU_MUL, .variant = 0};
     c.in[0] = (wf_view){.buf = in, .rows = 1, .cols = 2 * N, .stride = 2 * N};
     c.out[0] = (wf_view){.buf = out, .rows = 1, .cols = N, .stride = N};
     largest_launch = 0;
-    assert_int_equal(f->submit(q, &c), WEFT_OK);
+    assert_ok(f->submit(q, &c));
     for (uint64_t i = 0; i < N; i += N / 16 - 1) assert_int_equal(word_at(q, out, 4 * i), 0);
     assert_int_equal(word_at(q, out, 4 * (N - 1)), 0);
     assert_true(largest_launch > 0 && largest_launch <= WF_MAX(65535u, d->ref.caps.units * 16 * 64));

@@ -26,7 +26,7 @@ static inline cl_dev *open_with(wf_open_params p)
 {
     wf_dev *dev = NULL;
     p.tier = WF_TIER_MATRIX;
-    if (wf_backend_cl.open(0, &p, &dev)) fail_msg("%s", wf_error());
+    assert_ok(wf_backend_cl.open(0, &p, &dev));
     return (cl_dev *)dev;
 }
 
@@ -54,10 +54,10 @@ static inline bench bench_new(cl_dev *d)
 {
     bench b = {.d = d};
     wf_dev *dev = &d->base;
-    assert_int_equal(dev->fns->queue_create(dev, false, &b.q), WEFT_OK);
-    assert_int_equal(dev->fns->event_create(dev, &b.done), WEFT_OK);
-    assert_int_equal(dev->fns->buf_create(dev, 256, &b.in), WEFT_OK);
-    assert_int_equal(dev->fns->buf_create(dev, 256, &b.out), WEFT_OK);
+    assert_ok(dev->fns->queue_create(dev, false, &b.q));
+    assert_ok(dev->fns->event_create(dev, &b.done));
+    assert_ok(dev->fns->buf_create(dev, 256, &b.in));
+    assert_ok(dev->fns->buf_create(dev, 256, &b.out));
     return b;
 }
 

@@ -68,12 +68,12 @@ static void replaced_whole_or_not(void **state)
 {
     struct stat before, after;
     int left = 3;
-    assert_int_equal(convert(DEMO, "Q4_0", NULL, NULL), WEFT_OK);
+    assert_ok(convert(DEMO, "Q4_0", NULL, NULL));
     assert_int_equal(stat(out, &before), 0);
     assert_int_equal(convert(DEMO, "Q8_0", stop_later, &left), WEFT_ERR_CANCELLED);
     assert_int_equal(stat(out, &after), 0);
     assert_true(before.st_ino == after.st_ino && before.st_size == after.st_size);
-    assert_int_equal(convert(DEMO, "Q8_0", NULL, NULL), WEFT_OK);
+    assert_ok(convert(DEMO, "Q8_0", NULL, NULL));
     assert_int_equal(stat(out, &after), 0);
     assert_true(after.st_size > before.st_size);
     assert_int_equal(files(), 1);
@@ -88,7 +88,7 @@ static int fail_each(const char *model, const char *type, int step)
         weft_status s = convert(model, type, NULL, NULL);
         bool reached = test_alloc_countdown < 0;
         test_alloc_countdown = -1;
-        if (!reached) return assert_int_equal(s, WEFT_OK), i;
+        if (!reached) return assert_ok(s), i;
         assert_error(s, WEFT_ERR_NOMEM, "out of host memory");
         assert_int_equal(files(), 0);
     }

@@ -15,7 +15,7 @@
 static wf_dev *open_cpu(void)
 {
     wf_dev *dev;
-    assert_int_equal(wf_dev_open("cpu", NULL, &dev), WEFT_OK);
+    assert_ok(wf_dev_open("cpu", NULL, &dev));
     return dev;
 }
 
@@ -24,7 +24,7 @@ static void large_ones_begin_at_a_huge_page(void **state)
     wf_dev *dev = open_cpu();
     for (size_t size = 1; size <= 2 * HUGE_PAGE + 1; size = size * 8 + 1) {
         wf_buf *b;
-        assert_int_equal(wf_buf_create(dev, size, &b), WEFT_OK);
+        assert_ok(wf_buf_create(dev, size, &b));
         assert_int_equal((uintptr_t)b->host % (size < HUGE_PAGE ? 4096 : HUGE_PAGE), 0);
         memset(b->host, 1, size);
         wf_buf_destroy(b);
@@ -42,7 +42,7 @@ static void small_memory_stays_in_place(void **state)
         assert_non_null(mem);
         weft_status s = wf_buf_wrap(dev, mem, size, size, &b);
         if (size < HUGE_PAGE || s != WEFT_ERR_UNSUPPORTED) {
-            assert_int_equal(s, WEFT_OK);
+            assert_ok(s);
             assert_ptr_equal(b->host, mem);
             wf_buf_destroy(b);
         }
@@ -61,7 +61,7 @@ static void sizes_decide_together(void **state)
         char *mem = i == 1 ? calloc(together[i], 1) : NULL;
         wf_buf *small = NULL, *large = NULL;
         weft_status s = wf_buf_wrap(dev, page, sizeof page, together[i], &small);
-        if (i != 1) assert_int_equal(s, WEFT_OK);
+        if (i != 1) assert_ok(s);
         else assert_int_equal(wf_buf_wrap(dev, mem, together[i], together[i], &large), s);
         wf_buf_destroy(small);
         wf_buf_destroy(large);
@@ -88,7 +88,7 @@ static void in_place_under_a_limit(void **state)
     assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
     weft_status s = wf_buf_wrap(dev, mem, size, size, &b);
     assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
-    assert_int_equal(s, WEFT_OK);
+    assert_ok(s);
     assert_ptr_equal(b->host, mem);
     wf_buf_destroy(b);
     free(mem);

@@ -35,8 +35,8 @@ static void set_weights(uint8_t dtype)
 
 static void run(const wf_call *c)
 {
-    assert_int_equal(wf_submit(queue, c), WEFT_OK);
-    assert_int_equal(wf_finish(queue), WEFT_OK);
+    assert_ok(wf_submit(queue, c));
+    assert_ok(wf_finish(queue));
 }
 
 /* Element `at` of row `bad` becomes `what`. */

@@ -13,14 +13,14 @@ static wf_dev *open_with(uint32_t threads)
 {
     wf_dev *dev = NULL;
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = threads};
-    assert_int_equal(wf_backend_cpu.open(0, &p, &dev), WEFT_OK);
+    assert_ok(wf_backend_cpu.open(0, &p, &dev));
     return dev;
 }
 
 static wf_buf *buf_of(wf_dev *dev, size_t size)
 {
     wf_buf *b = NULL;
-    assert_int_equal(dev->fns->buf_create(dev, size, &b), WEFT_OK);
+    assert_ok(dev->fns->buf_create(dev, size, &b));
     memset(b->host, 0, size);
     return b;
 }
@@ -28,14 +28,14 @@ static wf_buf *buf_of(wf_dev *dev, size_t size)
 static wf_queue *queue_of(wf_dev *dev)
 {
     wf_queue *q = NULL;
-    assert_int_equal(dev->fns->queue_create(dev, false, &q), WEFT_OK);
+    assert_ok(dev->fns->queue_create(dev, false, &q));
     return q;
 }
 
 static wf_event *event_of(wf_dev *dev)
 {
     wf_event *e = NULL;
-    assert_int_equal(dev->fns->event_create(dev, &e), WEFT_OK);
+    assert_ok(dev->fns->event_create(dev, &e));
     return e;
 }
 
@@ -78,13 +78,13 @@ static void test_order(void **state)
     wf_buf *b = cells(dev);
     wf_queue *q = queue_of(dev);
     wf_event *e = event_of(dev);
-    assert_int_equal(dev->fns->wait(e, 0), WEFT_OK); /* starts as done */
+    assert_ok(dev->fns->wait(e, 0)); /* starts as done */
     for (int i = 0; i < 3000; i++) {
         wf_call c = add_one(b, i & 1, ~i & 1);
-        assert_int_equal(dev->fns->submit(q, &c), WEFT_OK);
+        assert_ok(dev->fns->submit(q, &c));
     }
-    assert_int_equal(dev->fns->mark(q, NULL, 0, e), WEFT_OK);
-    assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_OK);
+    assert_ok(dev->fns->mark(q, NULL, 0, e));
+    assert_ok(dev->fns->wait(e, WAIT_MS));
     assert_true(cell(b, 0) == 3000);
     dev->fns->queue_destroy(dev, q);
     dev->fns->event_destroy(dev, e);
@@ -104,11 +104,11 @@ static void test_copies_wait(void **state)
     for (int i = 0; i < 2000; i++) {
         wf_call c = add_one(b, 0, 1);
         c.waits = &copied, c.n_waits = 1, c.signal = done;
-        assert_int_equal(dev->fns->submit(work, &c), WEFT_OK);
-        assert_int_equal(dev->fns->read(copies, b, 64, &host, sizeof host, &done, 1, NULL), WEFT_OK);
-        assert_int_equal(dev->fns->write(copies, b, 0, &host, sizeof host, NULL, 0, copied), WEFT_OK);
+        assert_ok(dev->fns->submit(work, &c));
+        assert_ok(dev->fns->read(copies, b, 64, &host, sizeof host, &done, 1, NULL));
+        assert_ok(dev->fns->write(copies, b, 0, &host, sizeof host, NULL, 0, copied));
     }
-    assert_int_equal(dev->fns->wait(copied, WAIT_MS), WEFT_OK);
+    assert_ok(dev->fns->wait(copied, WAIT_MS));
     assert_true(host == 2000);
     dev->fns->queue_destroy(dev, work);
     dev->fns->queue_destroy(dev, copies);
@@ -131,9 +131,9 @@ static void test_ping_pong(void **state)
         c.waits = &e[!me];
         c.n_waits = 1;
         c.signal = e[me];
-        assert_int_equal(dev->fns->submit(q[me], &c), WEFT_OK);
+        assert_ok(dev->fns->submit(q[me], &c));
     }
-    assert_int_equal(dev->fns->wait(e[1], WAIT_MS), WEFT_OK);
+    assert_ok(dev->fns->wait(e[1], WAIT_MS));
     assert_true(cell(b, 0) == 4000);
     for (int i = 0; i < 2; i++) {
         dev->fns->queue_destroy(dev, q[i]);
@@ -158,10 +158,10 @@ static void test_many_waits(void **state)
             src[i] = (uint32_t)round * 1000 + i;
         }
         for (uint32_t i = 0; i < N; i++)
-            assert_int_equal(dev->fns->write(a, b, 4 * i, &src[i], 4, NULL, 0, e[i]), WEFT_OK);
-        assert_int_equal(dev->fns->mark(z, e, N, NULL), WEFT_OK);
-        assert_int_equal(dev->fns->read(z, b, 0, dst, sizeof(dst), NULL, 0, done), WEFT_OK);
-        assert_int_equal(dev->fns->wait(done, WAIT_MS), WEFT_OK);
+            assert_ok(dev->fns->write(a, b, 4 * i, &src[i], 4, NULL, 0, e[i]));
+        assert_ok(dev->fns->mark(z, e, N, NULL));
+        assert_ok(dev->fns->read(z, b, 0, dst, sizeof(dst), NULL, 0, done));
+        assert_ok(dev->fns->wait(done, WAIT_MS));
         assert_memory_equal(src, dst, sizeof(src));
     }
     dev->fns->queue_destroy(dev, a);
@@ -189,8 +189,8 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
                  .in = {view_of(x, 0, M, K), view_of(w, 0, N, K)},
                  .out = {view_of(y, 0, M, N)}};
     if (dev->fns->supports(dev, &c, variant)) {
-        assert_int_equal(dev->fns->submit(q, &c), WEFT_OK);
-        assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_OK);
+        assert_ok(dev->fns->submit(q, &c));
+        assert_ok(dev->fns->wait(e, WAIT_MS));
     }
     memcpy(out, y->host, 4 * M * N);
     dev->fns->queue_destroy(dev, q);
@@ -223,7 +223,7 @@ static void test_timeout(void **state)
     wf_queue *q = queue_of(dev);
     wf_event *never = event_of(dev), *e = event_of(dev);
     ((wf_cpu_event *)never)->armed++;
-    assert_int_equal(dev->fns->mark(q, &never, 1, e), WEFT_OK);
+    assert_ok(dev->fns->mark(q, &never, 1, e));
     assert_int_equal(dev->fns->wait(e, 20), WEFT_ERR_TIMEOUT);
     assert_true(dev->lost);
     dev->fns->event_destroy(dev, e);
@@ -241,8 +241,8 @@ static void test_failure(void **state)
     wf_buf *b = cells(dev);
     wf_call c = add_one(b, 0, 1);
     c.signal = e;
-    assert_int_equal(dev->fns->submit(q, &c), WEFT_OK);
-    assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_OK);
+    assert_ok(dev->fns->submit(q, &c));
+    assert_ok(dev->fns->wait(e, WAIT_MS));
     wf_cpu_fail((wf_cpu_dev *)dev, WEFT_ERR_NOMEM, "first");
     wf_cpu_fail((wf_cpu_dev *)dev, WEFT_ERR_DEVICE, "second");
     assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_ERR_NOMEM);
@@ -310,8 +310,8 @@ typedef struct alone {
 static alone alone_of(uint32_t cores)
 {
     alone a = {0};
-    assert_int_equal(wf_cpu_pool_create(cores, &a.pool), WEFT_OK);
-    assert_int_equal(wf_cpu_team_create(a.pool, NULL, &a.team), WEFT_OK);
+    assert_ok(wf_cpu_pool_create(cores, &a.pool));
+    assert_ok(wf_cpu_team_create(a.pool, NULL, &a.team));
     return a;
 }
 
@@ -336,7 +336,7 @@ static void test_few_of_a_team(void **state)
     const uint32_t *ran = b->host;
     alone a = alone_of(4);
     for (uint32_t i = 0; i < TURNS * 4; i++)
-        assert_int_equal(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}), WEFT_OK);
+        assert_ok(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}));
     for (uint32_t id = 0; id < 4; id++) assert_int_equal(ran[id], TURNS * (4 - id));
     end_alone(a);
     dev->fns->buf_destroy(dev, b);
@@ -359,7 +359,7 @@ static void test_subnormal(void **state)
     float *halves = b->host;
     alone a = alone_of(2);
     halves[0] = halves[1] = 1;
-    assert_int_equal(wf_cpu_team_run(a.team, halve_least, &c, 2, (wf_cpu_scratch_size){0}), WEFT_OK);
+    assert_ok(wf_cpu_team_run(a.team, halve_least, &c, 2, (wf_cpu_scratch_size){0}));
     assert_true(halves[0] == 0 && halves[1] == 0);
     assert_true(least / 2 > 0);
     end_alone(a);
@@ -380,7 +380,7 @@ static void test_shares(void **state)
     wf_buf *b = buf_of(dev, CHUNKS * 4);
     wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
     alone a = alone_of(3);
-    assert_int_equal(wf_cpu_team_run(a.team, count, &c, 3, (wf_cpu_scratch_size){0}), WEFT_OK);
+    assert_ok(wf_cpu_team_run(a.team, count, &c, 3, (wf_cpu_scratch_size){0}));
     for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
     end_alone(a);
     dev->fns->buf_destroy(dev, b);
@@ -421,7 +421,7 @@ static void test_late_attention(void **state)
                  .p = {.n_head = 1, .n_kv_head = 1, .head_dim = DIM, .page_tokens = 1, .scale = 1}};
 #undef VIEW
     alone a = alone_of(2);
-    assert_int_equal(wf_cpu_team_run(a.team, late_attention, &c, 2, wf_cpu_attention_scratch_c(&c)), WEFT_OK);
+    assert_ok(wf_cpu_team_run(a.team, late_attention, &c, 2, wf_cpu_attention_scratch_c(&c)));
     for (int i = 0; i < ROWS; i++)
         for (int d = 0; d < DIM; d++) assert_true(m.out[i][d] == (float)i);
     end_alone(a);
@@ -509,7 +509,7 @@ static void launch(wf_queue *q, const wf_cpu_variant *v, uint32_t number, uint32
                  .p.n_head = number,
                  .out[0] = {.rows = 1000, .cols = 1000}};
     const wf_bound b = {0, (void *)v}; /* read-only */
-    assert_int_equal(q->dev->fns->launch(q, &c, &b), WEFT_OK);
+    assert_ok(q->dev->fns->launch(q, &c, &b));
 }
 
 /* Queues of a device with CORES, and an event for each. */
@@ -542,7 +542,7 @@ static void test_cores_of_a_call(void **state)
     const uint32_t limits[] = {0, 3, 9}, cores[] = {CORES, 3, CORES};
     queues s = begin_cores();
     for (uint32_t i = 0; i < 3; i++) launch(s.q[0], &counts_cores, i, limits[i], s.e[0]);
-    assert_int_equal(s.dev->fns->wait(s.e[0], WAIT_MS), WEFT_OK);
+    assert_ok(s.dev->fns->wait(s.e[0], WAIT_MS));
     for (uint32_t i = 0; i < 3; i++) assert_int_equal(seen.result[i], cores[i]);
     end_cores(&s);
 }
@@ -557,9 +557,9 @@ static void test_cores_left(void **state)
     await_at_least(&seen.begun, 2);
     assert_int_equal(seen.result[1], 1);
     atomic_store(&seen.go, 1);
-    for (int i = 0; i < 2; i++) assert_int_equal(s.dev->fns->wait(s.e[i], WAIT_MS), WEFT_OK);
+    for (int i = 0; i < 2; i++) assert_ok(s.dev->fns->wait(s.e[i], WAIT_MS));
     launch(s.q[1], &counts_cores, 2, 0, s.e[1]);
-    assert_int_equal(s.dev->fns->wait(s.e[1], WAIT_MS), WEFT_OK);
+    assert_ok(s.dev->fns->wait(s.e[1], WAIT_MS));
     assert_int_equal(seen.result[2], CORES);
     end_cores(&s);
 }
@@ -571,7 +571,7 @@ static void test_cores_of_many_calls(void **state)
     queues s = begin_cores();
     for (int i = 0; i < 300; i++)
         for (uint32_t q = 0; q < 3; q++) launch(s.q[q], &meets, q, limits[q], s.e[q]);
-    for (int q = 0; q < 3; q++) assert_int_equal(s.dev->fns->wait(s.e[q], WAIT_MS), WEFT_OK);
+    for (int q = 0; q < 3; q++) assert_ok(s.dev->fns->wait(s.e[q], WAIT_MS));
     assert_in_range(seen.most, 1, CORES);
     end_cores(&s);
 }
@@ -584,7 +584,7 @@ static void test_cores_in_turn(void **state)
     await_at_least(&seen.begun, 1);
     launch(s.q[0], &counts_earlier, 1, 0, s.e[0]);
     launch(s.q[1], &counts_earlier, 2, 0, s.e[1]);
-    for (int i = 0; i < 2; i++) assert_int_equal(s.dev->fns->wait(s.e[i], WAIT_MS), WEFT_OK);
+    for (int i = 0; i < 2; i++) assert_ok(s.dev->fns->wait(s.e[i], WAIT_MS));
     assert_int_equal(seen.result[2], 1);
     assert_int_equal(seen.result[1], 2);
     end_cores(&s);
@@ -605,9 +605,9 @@ static void test_lost_runs_nothing(void **state)
     queues s = begin_cores();
     wf_event *never = event_of(s.dev);
     ((wf_cpu_event *)never)->armed++;
-    assert_int_equal(wf_mark(s.q[0], &never, 1, NULL), WEFT_OK);
+    assert_ok(wf_mark(s.q[0], &never, 1, NULL));
     launch(s.q[0], &counts_cores, 0, 0, s.e[0]);
-    assert_int_equal(wf_mark(s.q[1], &s.e[0], 1, NULL), WEFT_OK);
+    assert_ok(wf_mark(s.q[1], &s.e[0], 1, NULL));
     launch(s.q[1], &counts_cores, 1, 0, s.e[1]);
     assert_int_equal(wf_wait(s.e[1], 20), WEFT_ERR_TIMEOUT);
     wf_resume(s.dev);
@@ -637,10 +637,10 @@ static void test_lost_still_runs(void **state)
 {
     queues s = begin_cores();
     wf_buf *b;
-    assert_int_equal(wf_buf_create(s.dev, 64u << 20, &b), WEFT_OK);
+    assert_ok(wf_buf_create(s.dev, 64u << 20, &b));
     wf_call c = {.op = WF_OP_SILU_MUL, .signal = s.e[0], .out[0] = {.buf = b, .rows = 1000, .cols = 1000}};
     const wf_bound bound = {0, (void *)&goes_on_late}; /* read-only */
-    assert_int_equal(s.dev->fns->launch(s.q[0], &c, &bound), WEFT_OK);
+    assert_ok(s.dev->fns->launch(s.q[0], &c, &bound));
     await_at_least(&seen.begun, 1);
     assert_int_equal(wf_wait(s.e[0], 20), WEFT_ERR_TIMEOUT);
     wf_buf_destroy(b);

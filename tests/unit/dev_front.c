@@ -18,10 +18,10 @@ static int setup(void **state)
 {
     static fixture f;
     memset(&f, 0, sizeof f);
-    assert_int_equal(wf_dev_open("null", NULL, &f.dev), WEFT_OK);
-    assert_int_equal(wf_dev_open("null", NULL, &f.other), WEFT_OK);
-    assert_int_equal(wf_buf_create(f.dev, BUF_BYTES, &f.buf), WEFT_OK);
-    assert_int_equal(wf_buf_create(f.other, BUF_BYTES, &f.foreign), WEFT_OK);
+    assert_ok(wf_dev_open("null", NULL, &f.dev));
+    assert_ok(wf_dev_open("null", NULL, &f.other));
+    assert_ok(wf_buf_create(f.dev, BUF_BYTES, &f.buf));
+    assert_ok(wf_buf_create(f.other, BUF_BYTES, &f.foreign));
     *state = &f;
     return 0;
 }
@@ -125,26 +125,26 @@ static void good_calls_pass(void **state)
     fixture *f = *state;
     for (int op = 0; op < WF_N_OPS; op++) {
         wf_call c = good(f, (enum wf_op)op);
-        if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
+        assert_ok(wf_call_check(f->dev, &c));
     }
     wf_call c = good(f, WF_OP_GEMM);
     c.in[WF_GEMM_BIAS].buf = NULL;
     c.in[WF_GEMM_RESIDUAL] = c.out[WF_GEMM_Y]; /* residual is Y */
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c.in[WF_GEMM_RESIDUAL].buf = NULL;
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c = good(f, WF_OP_ATTENTION);
     c.out[WF_ATTENTION_RECOMPUTED].buf = NULL; /* nobody counts */
     c.in[WF_ATTENTION_WINDOWS].buf = NULL;  /* nobody looks less far than to the first key */
     c.in[WF_ATTENTION_SINKS].buf = NULL;
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c = good(f, WF_OP_ROPE_KV); /* K and V of a page side by side */
     c.out[WF_ROPE_KV_K_POOL].stride = c.out[WF_ROPE_KV_V_POOL].stride = 128;
     c.out[WF_ROPE_KV_V_POOL].offset = c.out[WF_ROPE_KV_K_POOL].offset + 64 * 2;
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c = good(f, WF_OP_PAGE_COPY);
     c.out[WF_PAGE_COPY_TO] = c.in[WF_PAGE_COPY_FROM]; /* within one pool */
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c.out[WF_PAGE_COPY_TO].rows--; /* pools that overlap */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
 }
@@ -253,7 +253,7 @@ static void fused_gemms(void **state)
     c.out[WF_GEMM_Y] = view(f, &at, WF_F32, 3, 3), c.out[WF_GEMM_NORM_WS] = view(f, &at, WF_F16, 3, 64);
     c.out[WF_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 6);
     assert_true(wf_is_fused(&c));
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     for (int i = 1; i < 3; i++) {
         for (int how = 0; how < N_SPOILS; how++) {
             wf_call bad = c;
@@ -265,7 +265,7 @@ static void fused_gemms(void **state)
     }
     wf_call halves = c, residual = c, wrong = c;
     halves.in[WF_GEMM_X].dtype = WF_F16;
-    assert_int_equal(wf_call_check(f->dev, &halves), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &halves));
     residual.in[WF_GEMM_RESIDUAL] = view(f, &at, WF_F32, 3, 3);
     refused(f, &residual, "in", 3, -1);
     wrong.p.eps = -1;
@@ -284,7 +284,7 @@ static void fused_experts(void **state)
     c.out[WF_GROUPED_GEMM_Y] = view(f, &at, WF_F32, 3, 2 * 5),
     c.out[WF_GROUPED_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 2 * 10);
     assert_true(wf_is_fused(&c));
-    if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_call_check(f->dev, &c));
     wf_call silu = wf_piece_of(&c, WF_PIECE_AFTER), plain = wf_piece_of(&c, WF_PIECE_PRODUCT);
     assert_true(plain.out[0].cols == 20 && !plain.p.silu && wf_call_check(f->dev, &plain) == WEFT_OK);
     assert_true(silu.op == WF_OP_SILU_MUL && silu.in[0].rows == 3 && silu.in[0].cols == 20 && silu.p.groups == 2 &&
@@ -316,7 +316,7 @@ static void fused_routers(void **state)
     fixture *f = *state;
     uint64_t at = 0;
     wf_call c = fused_router(f, &at);
-    if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_call_check(f->dev, &c));
     for (int i = 0; i < WF_N_ROUTER_IN + WF_N_ROUTER_OUT; i++) {
         for (int how = -1; how < N_SPOILS; how++) {
             wf_call bad = c;
@@ -372,7 +372,7 @@ static void fused_ropes(void **state)
     c.out[WF_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 64), c.out[WF_GEMM_K_POOL] = view(f, &at, WF_F16, 6, 64);
     c.out[WF_GEMM_V_POOL] = view(f, &at, WF_F16, 6, 64);
     assert_true(wf_is_fused(&c));
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     for (int i = WF_GEMM_TABLE; i < WF_MAX_IN + WF_MAX_OUT; i++) {
         for (int how = -1; how < N_SPOILS; how++) {
             wf_call bad = c;
@@ -427,7 +427,7 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 20);
     c = good(f, WF_OP_RMSNORM); /* two groups */
     c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 5;
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.softcap = -1);
     REFUSED(WF_OP_ATTENTION, c.p.softcap = INFINITY);
@@ -490,7 +490,7 @@ static void overlaps_are_refused(void **state)
     c.out[WF_RMSNORM_Y] = c.in[WF_RMSNORM_X];
     c.out[WF_RMSNORM_Y].offset += 64;
     c.in[WF_RMSNORM_W].offset = 4096;
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c.out[WF_RMSNORM_Y].cols = c.in[WF_RMSNORM_X].cols = c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 17;
     refused(f, &c, "17 columns 16 apart", 0, 0);
 }
@@ -503,14 +503,14 @@ static void results_in_place(void **state)
     const wf_view gu = c.in[WF_SILU_MUL_GU];
     c.out[WF_SILU_MUL_Y] = gu;
     c.out[WF_SILU_MUL_Y].cols /= 2;
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
     c.p.groups = 2;
     refused(f, &c, "two groups in place", 0, 0);
     c.p.groups = 1;
     c.out[WF_SILU_MUL_Y].offset += c.out[WF_SILU_MUL_Y].cols * wf_dtypes[gu.dtype].block_bytes;
     refused(f, &c, "y over up", 0, 0);
     gelu.out[WF_ACTIVATE_Y] = gelu.in[WF_ACTIVATE_X];
-    assert_int_equal(wf_call_check(f->dev, &gelu), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &gelu));
     gelu.out[WF_ACTIVATE_Y].dtype = gelu.in[WF_ACTIVATE_X].dtype == WF_F16 ? WF_F32 : WF_F16;
     refused(f, &gelu, "y of another dtype over x", 0, 0);
 }
@@ -527,8 +527,8 @@ static void results_in_a_workspace(void **state)
     c.out[WF_GEMM_Y].cols = 3;
     c.p.silu = 1;
     silu = wf_piece_of(&c, WF_PIECE_AFTER);
-    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
-    assert_int_equal(wf_call_check(f->dev, &silu), WEFT_OK);
+    assert_ok(wf_call_check(f->dev, &c));
+    assert_ok(wf_call_check(f->dev, &silu));
     c.out[WF_GEMM_Y].offset += 4;
     refused(f, &c, "Y beside gate", 0, -1);
 }
@@ -571,9 +571,9 @@ static void transfers_and_events(void **state)
     char host[64] = {0};
     wf_queue *q;
     wf_event *mine, *theirs;
-    assert_int_equal(wf_queue_create(f->dev, &q), WEFT_OK);
-    assert_int_equal(wf_event_create(f->dev, &mine), WEFT_OK);
-    assert_int_equal(wf_event_create(f->other, &theirs), WEFT_OK);
+    assert_ok(wf_queue_create(f->dev, &q));
+    assert_ok(wf_event_create(f->dev, &mine));
+    assert_ok(wf_event_create(f->other, &theirs));
     assert_int_equal(wf_write(q, f->buf, BUF_BYTES - 63, host, 64, NULL, 0, NULL), WEFT_ERR_ARG);
     assert_int_equal(wf_write(q, f->buf, UINT64_MAX, host, 64, NULL, 0, NULL), WEFT_ERR_ARG);
     assert_int_equal(wf_write(q, f->buf, 0, NULL, 64, NULL, 0, NULL), WEFT_ERR_ARG);
@@ -590,9 +590,9 @@ static void transfers_and_events(void **state)
     assert_int_equal(wf_mark(q, &theirs, 1, mine), WEFT_ERR_ARG);
     assert_int_equal(wf_mark(q, &mine, 1, mine), WEFT_ERR_ARG);
     assert_int_equal(wf_mark(q, NULL, 1, mine), WEFT_ERR_ARG);
-    assert_int_equal(wf_write(q, f->buf, BUF_BYTES - 64, host, 64, NULL, 0, mine), WEFT_OK);
-    assert_int_equal(wf_read(q, f->buf, 0, host, 64, &mine, 1, NULL), WEFT_OK);
-    assert_int_equal(wf_wait(mine, 1000), WEFT_OK);
+    assert_ok(wf_write(q, f->buf, BUF_BYTES - 64, host, 64, NULL, 0, mine));
+    assert_ok(wf_read(q, f->buf, 0, host, 64, &mine, 1, NULL));
+    assert_ok(wf_wait(mine, 1000));
     wf_buf *none;
     assert_int_equal(wf_buf_create(f->dev, 0, &none), WEFT_ERR_ARG);
     assert_int_equal(wf_buf_create(f->dev, UINT64_MAX, &none), WEFT_ERR_NOMEM);
@@ -643,10 +643,10 @@ static void tiers(void **state)
 {
     enum wf_tier t;
     for (int i = 0; i <= WF_TIER_MATRIX; i++) {
-        assert_int_equal(wf_tier_parse(wf_tier_name((enum wf_tier)i), &t), WEFT_OK);
+        assert_ok(wf_tier_parse(wf_tier_name((enum wf_tier)i), &t));
         assert_int_equal(t, i);
     }
-    assert_int_equal(wf_tier_parse(NULL, &t), WEFT_OK);
+    assert_ok(wf_tier_parse(NULL, &t));
     assert_int_equal(t, WF_TIER_MATRIX);
     assert_int_equal(wf_tier_parse("fast", &t), WEFT_ERR_ARG);
 }

@@ -11,7 +11,7 @@ static wf_dev *open_null(void)
 {
     wf_dev *d;
     wf_null_configure(&(wf_null_config){.variants = 2});
-    if (wf_dev_open("null", NULL, &d)) fail_msg("%s", wf_error());
+    assert_ok(wf_dev_open("null", NULL, &d));
     return d;
 }
 

@@ -28,7 +28,7 @@ static struct weft_engine *open_engine(const char *device, uint32_t n_seqs)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {
         .device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
@@ -122,10 +122,10 @@ static void submit_all(struct weft_engine *e, tally *t, int n)
                                         .sampling = {.temperature = 1, .seed = (uint64_t)i},
                                         .on_event = on_event,
                                         .user = &t[i]};
-        assert_int_equal(weft_submit(e, &p, &r[i]), WEFT_OK);
+        assert_ok(weft_submit(e, &p, &r[i]));
     }
     for (int i = 0; i < n; i++) {
-        assert_int_equal(weft_wait(r[i], 0), WEFT_OK);
+        assert_ok(weft_wait(r[i], 0));
         weft_request_free(r[i]);
         assert_int_equal(t[i].tokens, ANSWER);
     }
@@ -146,10 +146,10 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
                                    .debug = &plain,
                                    .max_batched_tokens = 32,
                                    .nano_batches = nano_batches};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     for (int i = 0; i < 60; i++)
-        assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
+        assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
     for (int i = 0; i < 8; i++) tight[i].engine = e;
     submit_all(e, tight, 8);
     uint32_t most = 0;
@@ -206,10 +206,10 @@ static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seq
                                    .max_batched_tokens = 32,
                                    .page_tokens = page,
                                    .attention_windows = windows};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     for (int i = 0; i < 60; i++)
-        assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
+        assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
     for (int i = 0; i < 8; i++) t[i].engine = e;
     submit_all(e, t, 8);
     uint32_t most = 0;
@@ -437,14 +437,14 @@ static void test_kv_memory(void **state)
     struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .context = 128, .debug = &plain, .kv_memory = 1000};
     assert_error(weft_engine_open(model, &p, &e), WEFT_ERR_ARG, "context");
     p.kv_memory = 1 << 20;
-    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    assert_ok(weft_engine_open(model, &p, &e));
     weft_engine_stats(e, &stats);
     assert_true(stats.kv_bytes <= 1 << 20 && stats.kv_bytes > 900 << 10);
     weft_engine_close(e);
     p.kv_memory = 100ull << 30; /* more than its sequences can use: said, and by the library's own name */
     char line[256] = "";
     weft_log_to(keep_line, line, WEFT_LOG_WARN);
-    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    assert_ok(weft_engine_open(model, &p, &e));
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
     assert_non_null(strstr(line, "weft_engine_params.kv_memory: 102400 MiB asked for, 2 MiB taken: "));
     weft_engine_close(e);
@@ -465,10 +465,8 @@ static void test_budget(void **state)
     struct weft_stats stats;
     struct weft_budget b;
     weft_engine_stats(e, &stats);
-    assert_int_equal(
-        weft_model_budget(model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .max_batched_tokens = 32},
-                          &b),
-        WEFT_OK);
+    assert_ok(weft_model_budget(
+        model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .max_batched_tokens = 32}, &b));
     check_near(b.weights, stats.weight_bytes);
     check_near(b.kv, stats.kv_bytes);
     assert_int_equal(b.kv_tokens, 128 * 8);
@@ -487,14 +485,14 @@ static void test_finish_reasons(void **state)
     struct weft_request *r = NULL;
     tally t = {0};
     struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = on_event, .user = &t};
-    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(e, &p, &r));
+    assert_ok(weft_wait(r, 0));
     assert_int_equal(t.finish, WEFT_FINISH_CONTEXT);
     weft_request_free(r);
     t = (tally){0};
     p.prefill_only = true;
-    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(e, &p, &r));
+    assert_ok(weft_wait(r, 0));
     assert_int_equal(t.tokens, 0);
     weft_request_free(r);
     weft_engine_close(e);
@@ -513,11 +511,11 @@ static void test_progress_ends(void **state)
     struct weft_request *r = NULL;
     struct weft_engine_params ep = {.device = "null", .context = 128, .on_progress = count_report, .user = &reports};
     struct weft_request_params p = {.prompt = "a", .max_tokens = 3, .ignore_eos = true};
-    assert_int_equal(weft_engine_open(model, &ep, &e), WEFT_OK);
+    assert_ok(weft_engine_open(model, &ep, &e));
     assert_true(reports > 0);
     reports = 0;
-    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(e, &p, &r));
+    assert_ok(weft_wait(r, 0));
     assert_int_equal(reports, 0);
     weft_request_free(r);
     weft_engine_close(e);
@@ -550,7 +548,7 @@ static void test_close_while_running(void **state)
     tally t[6] = {{0}};
     for (int i = 0; i < 6; i++) {
         struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = on_event, .user = &t[i]};
-        assert_int_equal(weft_submit(e, &p, NULL), WEFT_OK);
+        assert_ok(weft_submit(e, &p, NULL));
     }
     weft_engine_close(e);
     for (int i = 0; i < 6; i++) assert_int_equal(t[i].done, 1);
@@ -569,10 +567,10 @@ static void test_free_in_callback(void **state)
     tally t = {0}, after = {0};
     struct weft_request *r = NULL;
     struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = free_inside, .user = &t};
-    assert_int_equal(weft_submit(e, &p, &freed_inside), WEFT_OK);
+    assert_ok(weft_submit(e, &p, &freed_inside));
     p.on_event = on_event, p.user = &after, p.max_tokens = 3;
-    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(e, &p, &r));
+    assert_ok(weft_wait(r, 0));
     assert_int_equal(after.tokens, 3);
     assert_int_equal(t.done, 0); /* detached */
     weft_request_free(r);
@@ -603,11 +601,9 @@ static void test_bad_requests(void **state)
     refuse(e, (struct weft_request_params){.prompt = "a", .sampling.min_p = -1});
     tally t = {0};
     struct weft_request *r = NULL;
-    assert_int_equal(
-        weft_submit(e, &(struct weft_request_params){.prompt = "a", .max_tokens = 4, .on_event = on_event, .user = &t},
-                    &r),
-        WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(
+        e, &(struct weft_request_params){.prompt = "a", .max_tokens = 4, .on_event = on_event, .user = &t}, &r));
+    assert_ok(weft_wait(r, 0));
     weft_request_free(r);
     weft_engine_close(e);
 }

@@ -27,14 +27,14 @@ static struct weft_engine *open_engine(const char *device)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {
         .device = device, .n_seqs = 2, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
 static struct weft_request *submit(struct weft_engine *e, struct weft_request_params p)
 {
     struct weft_request *r = NULL;
-    if (weft_submit(e, &p, &r)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_submit(e, &p, &r));
     return r;
 }
 
@@ -62,7 +62,7 @@ static void pull_all(struct weft_request *r, story *s)
 {
     const struct weft_event *ev;
     do {
-        if (weft_next(r, -1, &ev)) fail_msg("%s", weft_last_error());
+        assert_ok(weft_next(r, -1, &ev));
         tell(s, ev);
     } while (ev->kind != WEFT_EVENT_DONE);
 }
@@ -86,7 +86,7 @@ static void pulls_what_callbacks_get(void **state)
                                     .on_event = tell,
                                     .user = &told};
     struct weft_request *r = submit(e, p);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_wait(r, 0));
     assert_ptr_equal(told.of, r);
     p.on_event = NULL, p.pull = true;
     struct weft_request *q = submit(e, p);
@@ -122,7 +122,7 @@ static void close_gate(struct weft_engine *e)
 {
     sem_init(&gate, 0, 0);
     struct weft_request_params p = {.prompt = "a", .max_tokens = 1, .ignore_eos = true, .on_event = wait_at_gate};
-    assert_int_equal(weft_submit(e, &p, NULL), WEFT_OK);
+    assert_ok(weft_submit(e, &p, NULL));
 }
 
 static bool readable(int fd)
@@ -145,10 +145,10 @@ static void pulls_in_time(void **state)
     assert_int_equal(weft_next(r, 20, &ev), WEFT_ERR_TIMEOUT);
     assert_false(readable(fd));
     sem_post(&gate);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK); /* nobody has read yet */
+    assert_ok(weft_wait(r, 0)); /* nobody has read yet */
     assert_int_equal(weft_request_fd(r), fd);
     while (readable(fd)) {
-        assert_int_equal(weft_next(r, 0, &ev), WEFT_OK);
+        assert_ok(weft_next(r, 0, &ev));
         tell(&rest, ev);
     }
     assert_int_equal(rest.end.n_generated, 5);
@@ -207,7 +207,7 @@ static void slow_readers_stall_nobody(void **state)
         assert_int_equal((intptr_t)n, ANSWER + 1);
         weft_request_free(r[i]);
     }
-    assert_int_equal(weft_wait(unread, 0), WEFT_OK);
+    assert_ok(weft_wait(unread, 0));
     pull_all(unread, &s);
     assert_int_equal(s.n, ANSWER + 1);
     weft_request_free(unread);
@@ -295,7 +295,7 @@ static void requests_outlive_their_engine(void **state)
         e, (struct weft_request_params){.prompt = "One day", .ignore_eos = true, .pull = true});
     struct weft_request *waits = submit(e, (struct weft_request_params){.prompt = "The sun", .ignore_eos = true});
     const struct weft_event *ev;
-    assert_int_equal(weft_next(r, -1, &ev), WEFT_OK);
+    assert_ok(weft_next(r, -1, &ev));
     weft_engine_close(e);
     assert_int_equal(told.end.finish, WEFT_FINISH_CANCEL);
     pull_all(r, &pulled);
@@ -345,7 +345,7 @@ static void closed_in_a_callback(void **state)
     struct weft_request *r = submit(
         e, (struct weft_request_params){
                .prompt = "a", .max_tokens = 2, .ignore_eos = true, .on_event = close_inside, .user = &e});
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_wait(r, 0));
     weft_request_free(r);
     weft_engine_close(e);
 }
@@ -354,18 +354,16 @@ static void engines_keep_their_model(void **state)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e[2];
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
     for (int i = 0; i < 2; i++)
-        assert_int_equal(
-            weft_engine_open(
-                m, &(struct weft_engine_params){.device = "cpu", .context = 64, .threads = 1, .debug = &plain}, &e[i]),
-            WEFT_OK);
+        assert_ok(weft_engine_open(
+            m, &(struct weft_engine_params){.device = "cpu", .context = 64, .threads = 1, .debug = &plain}, &e[i]));
     weft_model_close(m);
     struct weft_request *last = NULL;
     for (int i = 0; i < 2; i++) {
         struct weft_request *r = submit(
             e[i], (struct weft_request_params){.prompt = "One day", .max_tokens = 3, .pull = true});
-        assert_int_equal(weft_wait(r, 0), WEFT_OK);
+        assert_ok(weft_wait(r, 0));
         weft_request_free(last);
         last = r;
         weft_engine_close(e[i]);
@@ -457,10 +455,10 @@ static void prompts_have_a_length(void **state)
     struct weft_engine *e = open_engine("null");
     int32_t *ids, bos = weft_model_info(model)->bos;
     size_t n, short_n;
-    assert_int_equal(weft_tokenize(model, "a\0b cat", 7, WEFT_TEXT_DEFAULT, &ids, &n), WEFT_OK);
+    assert_ok(weft_tokenize(model, "a\0b cat", 7, WEFT_TEXT_DEFAULT, &ids, &n));
     is_prompt(e, (struct weft_request_params){.prompt = "a\0b cat", .prompt_len = 7}, ids, n);
     weft_free(ids);
-    assert_int_equal(weft_tokenize(model, "a", 1, WEFT_TEXT_DEFAULT, &ids, &short_n), WEFT_OK);
+    assert_ok(weft_tokenize(model, "a", 1, WEFT_TEXT_DEFAULT, &ids, &short_n));
     is_prompt(e, (struct weft_request_params){.prompt = "a\0b cat"}, ids, short_n);
     is_prompt(e, (struct weft_request_params){.prompt = "ab", .prompt_len = 1}, ids, short_n);
     assert_true(short_n < n);
@@ -490,7 +488,7 @@ static void chats_are_prompts(void **state)
     struct weft_chat_params chat = {.chat_template = TEMPLATE, .messages = turns, .n_messages = 1};
     int32_t *ids, got[128];
     size_t n;
-    assert_int_equal(weft_chat_tokenize(model, &chat, &ids, &n), WEFT_OK);
+    assert_ok(weft_chat_tokenize(model, &chat, &ids, &n));
     is_prompt(e, (struct weft_request_params){.chat = &chat}, ids, n);
     weft_free(ids);
     n = prompt_of(e, (struct weft_request_params){.chat = &chat}, got);
@@ -551,7 +549,7 @@ static void numbers_are_checked(void **state)
     costs((struct weft_cost_params){.input_len = INFINITY});
     costs((struct weft_cost_params){.output_len = -1});
     costs((struct weft_cost_params){.output_len = NAN});
-    assert_int_equal(weft_cost(&(struct weft_cost_params){.model = model, .on = "h200"}, &c), WEFT_OK);
+    assert_ok(weft_cost(&(struct weft_cost_params){.model = model, .on = "h200"}, &c));
     weft_cost_free(c);
     weft_model_tensor(model, 1000000, &tensor);
     assert_null(tensor.dtype);
@@ -612,7 +610,7 @@ static bool opens(void *user)
 {
     struct weft_model *m = NULL;
     int *n = user;
-    if (++*n == 1) assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
+    if (++*n == 1) assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
     weft_model_close(m);
     return *n > 1;
 }
@@ -639,14 +637,11 @@ static void folders_tell_how_far_they_are(void **state)
 {
     double last = 0, none = 0;
     struct weft_model *m = NULL;
-    if (weft_model_open(
-            &(struct weft_model_params){.path = "tests/model/data/gpt-oss", .on_progress = hears, .user = &last}, &m))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_model_open(
+        &(struct weft_model_params){.path = "tests/model/data/gpt-oss", .on_progress = hears, .user = &last}, &m));
     weft_model_close(m);
     assert_true(last > 0);
-    assert_int_equal(
-        weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .on_progress = hears, .user = &none}, &m),
-        WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .on_progress = hears, .user = &none}, &m));
     weft_model_close(m);
     assert_true(none == 0);
 }
@@ -670,8 +665,7 @@ static void calibration_is_stopped(void **state)
         assert_int_equal(weft_calibrate(e, &p, &c), WEFT_ERR_CANCELLED);
         assert_null(c);
     }
-    if (weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = 200}, &c))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = 200}, &c));
     weft_calibration_free(c);
     weft_engine_close(e);
 }

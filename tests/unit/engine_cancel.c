@@ -46,7 +46,7 @@ static struct weft_engine *open_engine(uint32_t n_seqs)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {
         .device = "cpu", .n_seqs = n_seqs, .context = 2048, .max_batched_tokens = 2048, .threads = N_THREADS};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
@@ -106,7 +106,7 @@ static struct weft_request *submit(struct weft_engine *e, int32_t seed, uint32_t
     *a = (answer){0};
     struct weft_request_params p = {
         .tokens = tokens, .n_tokens = n, .max_tokens = N_NEW, .ignore_eos = true, .on_event = on_event, .user = a};
-    if (weft_submit(e, &p, &r)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_submit(e, &p, &r));
     return r;
 }
 
@@ -124,7 +124,7 @@ static void test_step_is_broken_off(void **state)
     struct weft_request *b = submit(e, 0, N_PROMPT, &behind);
     assert_int_equal(weft_wait(a, 0), WEFT_ERR_CANCELLED);
     assert_broken_off(began, cancelled.ended);
-    assert_int_equal(weft_wait(b, 0), WEFT_OK);
+    assert_ok(weft_wait(b, 0));
     assert_int_equal(stats_of(e).steps, N_NEW); /* those of the second */
     assert_int_equal(behind.n_cached, 0);
     weft_request_free(a);
@@ -132,7 +132,7 @@ static void test_step_is_broken_off(void **state)
     weft_request_free(
         a = submit(e, 0, N_PROMPT, &again)); /* cancelled at its start, most of it in the prefix cache: that stays */
     a = submit(e, 0, N_PROMPT, &cached);
-    assert_int_equal(weft_wait(a, 0), WEFT_OK);
+    assert_ok(weft_wait(a, 0));
     assert_true(cached.n_cached > N_PROMPT / 2);
     assert_memory_equal(cached.ids, behind.ids, sizeof behind.ids);
     weft_request_free(a);
@@ -145,7 +145,7 @@ static void test_others_go_on(void **state)
     struct weft_engine *e = open_engine(3);
     answer alone, cancelled, beside, alike;
     struct weft_request *r = submit(e, 1000, N_PROMPT / 2, &alone);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_wait(r, 0));
     weft_request_free(r);
     weft_engine_close(e);
     e = open_engine(3);
@@ -156,12 +156,12 @@ static void test_others_go_on(void **state)
     atomic_store(&gate.open, true);
     sem_wait(&gate.left);
     assert_false(gate.unwanted);
-    assert_int_equal(weft_wait(b, 0), WEFT_OK);
+    assert_ok(weft_wait(b, 0));
     assert_int_equal(weft_wait(a, 0), WEFT_ERR_CANCELLED);
     assert_true(stats_of(e).step_tokens >= N_PROMPT / 2);
     assert_memory_equal(beside.ids, alone.ids, sizeof alone.ids);
     struct weft_request *c = submit(e, 1000, N_PROMPT / 2, &alike);
-    assert_int_equal(weft_wait(c, 0), WEFT_OK);
+    assert_ok(weft_wait(c, 0));
     assert_memory_equal(alike.ids, alone.ids, sizeof alone.ids);
     weft_request_free(a);
     weft_request_free(b);

@@ -75,7 +75,7 @@ static struct weft_request *submit(tally *t, uint64_t client, int32_t first, uin
                                     .on_event = on_event,
                                     .user = t};
     *t = (tally){0};
-    if (weft_submit(engine, &p, &r)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_submit(engine, &p, &r));
     return r;
 }
 
@@ -94,7 +94,7 @@ static void close_gate(void)
         .tokens = &prompt, .n_tokens = 1, .max_tokens = 1, .ignore_eos = true, .client = 99, .on_event = wait_at_gate};
     sem_init(&gate, 0, 0);
     sem_init(&closed, 0, 0);
-    assert_int_equal(weft_submit(engine, &p, NULL), WEFT_OK);
+    assert_ok(weft_submit(engine, &p, NULL));
     sem_wait(&closed);
 }
 
@@ -208,7 +208,7 @@ static void broken_rows_fail_alone(void **state)
         }
         assert_int_equal(failed, 1);
         weft_engine_stats(engine, &stats);
-        assert_int_equal(stats.failed, WEFT_OK);
+        assert_ok(stats.failed);
         assert_int_equal(stats.kv_pages_used, 0);
     }
 }
@@ -253,8 +253,8 @@ static void prompts_of_the_context_and_one_more(void **state)
     assert_null(r);
     assert_int_equal(t.done, 0);
     p.n_tokens = CONTEXT;
-    assert_int_equal(weft_submit(engine, &p, &r), WEFT_OK);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_submit(engine, &p, &r));
+    assert_ok(weft_wait(r, 0));
     assert_int_equal(t.finish, WEFT_FINISH_CONTEXT);
     assert_int_equal(t.tokens, 0);
     weft_request_free(r);
@@ -287,7 +287,7 @@ static void lengths_are_predicted_apart(void **state)
         .device = "null", .n_seqs = 8, .kv_seqs = 1, .context = CONTEXT, .max_batched_tokens = 32, .no_prefix = true};
     weft_engine_close(engine);
     wf_null_configure(NULL);
-    assert_int_equal(weft_engine_open(model, &p, &engine), WEFT_OK);
+    assert_ok(weft_engine_open(model, &p, &engine));
     wf_null_configure(&(wf_null_config){.compute = choose});
     close_gate();
     for (int i = 0; i < 60; i++) r[i] = submit(&t[i], 0, i, 2, 1, 0);
@@ -324,24 +324,22 @@ static void small_devices_have_small_caches(void **state)
     tally t;
     struct weft_stats stats;
     struct weft_budget b;
-    assert_int_equal(
-        weft_model_budget(
-            model, &(struct weft_engine_params){.n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64}, &b),
-        WEFT_OK);
+    assert_ok(weft_model_budget(
+        model, &(struct weft_engine_params){.n_seqs = MANY_SEQS, .context = 512, .max_batched_tokens = 64}, &b));
     uint64_t each = b.kv / MANY_SEQS, fixed = b.weights + b.activations;
-    if (open_with((fixed + HELD * each) * 8 / 7, 0)) fail_msg("%s", weft_last_error());
+    assert_ok(open_with((fixed + HELD * each) * 8 / 7, 0));
     weft_engine_stats(engine, &stats);
     assert_in_range(stats.kv_bytes, (HELD - 2) * each, HELD * each); /* tables of positions and pages are beside */
     struct weft_request *r = submit(&t, 0, 1, 20, 10, 0);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_wait(r, 0));
     assert_int_equal(t.tokens, 10);
     weft_request_free(r);
     assert_int_equal(open_with((fixed + HELD * each) * 8 / 7, b.kv), WEFT_ERR_NOMEM);
     assert_int_equal(open_with(each / 2, 0), WEFT_ERR_NOMEM);
-    assert_int_equal(open_with(fixed + 2 * each, 0), WEFT_OK);
+    assert_ok(open_with(fixed + 2 * each, 0));
     weft_engine_stats(engine, &stats);
     assert_in_range(stats.kv_bytes, each, 2 * each);
-    assert_int_equal(open_with(fixed + 2 * MANY_SEQS * each, 0), WEFT_OK);
+    assert_ok(open_with(fixed + 2 * MANY_SEQS * each, 0));
     weft_engine_stats(engine, &stats);
     assert_int_equal(stats.kv_bytes, b.kv);
 }
@@ -383,12 +381,12 @@ static void recomputed_rows_are_counted(void **state)
     write_calibration(path);
     weft_engine_close(engine);
     wf_null_configure(NULL);
-    if (weft_engine_open(model, &p, &engine)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &engine));
     unlink(path);
     wf_null_configure(&(wf_null_config){.compute = compute_again});
     computed_again = 0;
     struct weft_request *r = submit(&t, 0, 1, 20, 10, 0);
-    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_ok(weft_wait(r, 0));
     weft_request_free(r);
     weft_engine_stats(engine, &stats);
     assert_true(computed_again > UINT32_MAX);
@@ -409,7 +407,7 @@ static void lost_device(void **state)
     close_gate();
     for (int i = 0; i < 3; i++) r[i] = submit(&t[i], 0, i, 20, 60, 0);
     weft_engine_stats(engine, &stats);
-    assert_int_equal(stats.failed, WEFT_OK);
+    assert_ok(stats.failed);
     wf_null_configure(&(wf_null_config){.compute = choose, .slot = WF_NULL_WAIT, .nth = 20, .status = WEFT_ERR_DEVICE});
     open_and_end(r, 3);
     for (int i = 0; i < 3; i++) {

@@ -69,8 +69,8 @@ static void add_router(fixture *f, const char *name, int32_t x, uint32_t experts
 static void make_graph(fixture *f)
 {
     wf_graph *g = &f->g;
-    assert_int_equal(wf_graph_init(g, 1), WEFT_OK);
-    assert_int_equal(wf_graph_begin(g), WEFT_OK);
+    assert_ok(wf_graph_init(g, 1));
+    assert_ok(wf_graph_begin(g));
     for (uint32_t id = 0; id < 2; id++) wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, WIDTH, id, 0});
     int32_t x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_BATCH, weight(f, VOCAB, WIDTH),
                     g->inputs[WF_INPUT_TOKEN], WIDTH);
@@ -82,7 +82,7 @@ static void make_graph(fixture *f)
             g->inputs[WF_INPUT_LOGIT_ROWS], WIDTH);
     g->logits = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, x, weight(f, VOCAB, WIDTH),
                     VOCAB);
-    assert_int_equal(wf_graph_end(g), WEFT_OK);
+    assert_ok(wf_graph_end(g));
 }
 
 /* ---- an exec ----------------------------------------------------------------------------------------------------- */
@@ -105,34 +105,32 @@ static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const 
 {
     *f = (fixture){.limits = {.step_tokens = tokens, .logit_rows = 4, .seqs = 4, .seq_pages = 4, .pages = 8}};
     wf_null_configure(config);
-    assert_int_equal(wf_select_open("null", NULL, &f->dev), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &f->dev));
     if (fns) f->dev->fns = fns;
     f->dev->modest_rate = modest_rate;
-    assert_int_equal(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf), WEFT_OK);
+    assert_ok(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf));
     make_graph(f);
     if (plan) {
         char path[] = "/tmp/weft-plan-XXXXXX";
         FILE *file = fdopen(mkstemp(path), "w");
         fputs(plan, file);
         fclose(file);
-        assert_int_equal(wf_plans_load(&f->g, path, &f->plans), WEFT_OK);
+        assert_ok(wf_plans_load(&f->g, path, &f->plans));
         unlink(path);
     } else {
         f->plans.n = 1;
-        assert_int_equal(wf_plan_sequential(&f->g, true, &f->plans.list[0]), WEFT_OK);
+        assert_ok(wf_plan_sequential(&f->g, true, &f->plans.list[0]));
     }
-    assert_int_equal(wf_plans_finish(&f->g, &f->plans, f->dev->align), WEFT_OK);
-    assert_int_equal(wf_exec_create(f->dev, &f->g, &f->plans, f->weights, &f->limits, &f->e), WEFT_OK);
-    assert_int_equal(wf_batch_init(&f->b, &f->limits), WEFT_OK);
+    assert_ok(wf_plans_finish(&f->g, &f->plans, f->dev->align));
+    assert_ok(wf_exec_create(f->dev, &f->g, &f->plans, f->weights, &f->limits, &f->e));
+    assert_ok(wf_batch_init(&f->b, &f->limits));
     f->b.n_tokens = TOKENS, f->b.n_seqs = f->b.n_pages = f->b.n_logits = 1, f->b.max_q = f->b.max_kv = TOKENS;
     return wf_exec_bind(f->e, NULL, NULL);
 }
 
 static void open_limited(fixture *f, const char *plan, uint32_t tokens)
 {
-    assert_int_equal(
-        open_on(f, plan, tokens, &(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network}, NULL),
-        WEFT_OK);
+    assert_ok(open_on(f, plan, tokens, &(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network}, NULL));
 }
 
 static void open_with(fixture *f, const char *plan)
@@ -156,8 +154,8 @@ static void close_all(fixture *f)
 static uint64_t step(fixture *f, const wf_step_io *io)
 {
     uint64_t before = wf_null_now(f->dev);
-    assert_int_equal(wf_exec_submit(f->e, &f->b, io), WEFT_OK);
-    assert_int_equal(wf_exec_wait(f->e), WEFT_OK);
+    assert_ok(wf_exec_submit(f->e, &f->b, io));
+    assert_ok(wf_exec_wait(f->e));
     return wf_null_now(f->dev) - before;
 }
 
@@ -309,7 +307,7 @@ static void note_bound(const wf_call *c)
 static wf_dev_fns fns_that_prebuild(void)
 {
     wf_dev *plain;
-    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &plain));
     wf_dev_fns fns = *plain->fns;
     fns.prebuild = note_foreseen;
     wf_dev_close(plain);
@@ -324,7 +322,7 @@ static void test_bound_calls_are_foreseen(void **state)
     fixture f;
     const wf_dev_fns fns = fns_that_prebuild();
     foreseen.n = n_unforeseen = 0;
-    assert_int_equal(open_on(&f, NULL, MOST, &(wf_null_config){.bound = note_bound}, &fns), WEFT_OK);
+    assert_ok(open_on(&f, NULL, MOST, &(wf_null_config){.bound = note_bound}, &fns));
     assert_true(wf_null_calls(WF_NULL_BIND) > 64);
     assert_int_equal(n_unforeseen, 0);
     close_all(&f);
@@ -370,7 +368,7 @@ static void test_submissions_are_short(void **state)
 {
     fixture f;
     wf_null_config slow = {.cost_ns = slow_rows, .expected_ns = slow_rows};
-    assert_int_equal(open_on(&f, NULL, TOKENS, &slow, NULL), WEFT_OK);
+    assert_ok(open_on(&f, NULL, TOKENS, &slow, NULL));
     slow.compute = note_call; /* from now on */
     wf_null_configure(&slow);
     longest = gathered = flushes = 0;
@@ -395,7 +393,7 @@ static void test_short_without_measurements(void **state)
 {
     fixture f;
     modest_rate = 1.8; /* operations per microsecond: a product of 16 rows takes 0.87 s, one of 32 rows 1.17 s */
-    assert_int_equal(open_on(&f, NULL, TOKENS, NULL, NULL), WEFT_OK);
+    assert_ok(open_on(&f, NULL, TOKENS, NULL, NULL));
     modest_rate = 0;
     wf_null_configure(&(wf_null_config){.compute = note_product});
     most_product_rows = 0;
@@ -440,7 +438,7 @@ static weft_status open_named(fixture *f, wf_dev_fns *fns, uint32_t rows)
 {
     wf_dev *plain;
     rows_that_may = rows, most_rows = 0;
-    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &plain));
     *fns = *plain->fns;
     fns->supports = supports_few;
     wf_dev_close(plain);
@@ -455,7 +453,7 @@ static void test_named_kernel_of_few_rows(void **state)
 {
     fixture f;
     wf_dev_fns fns;
-    assert_int_equal(open_named(&f, &fns, FEW), WEFT_OK);
+    assert_ok(open_named(&f, &fns, FEW));
     f.dev->params.check_calls = true;
     for (f.b.n_tokens = 1; f.b.n_tokens <= TOKENS; f.b.n_tokens++) step(&f, &(wf_step_io){0});
     assert_int_equal(most_rows, FEW);
@@ -495,13 +493,12 @@ static void test_routers_share_no_kernel(void **state)
     wf_dev_fns fns;
     wf_dev *plain;
     with_routers = true;
-    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &plain));
     fns = *plain->fns;
     fns.rank = rank_by_experts;
     wf_dev_close(plain);
-    assert_int_equal(
-        open_on(&f, NULL, TOKENS, &(wf_null_config){.variants = 2, .fused = true, .cost_ns = note_experts}, &fns),
-        WEFT_OK);
+    assert_ok(
+        open_on(&f, NULL, TOKENS, &(wf_null_config){.variants = 2, .fused = true, .cost_ns = note_experts}, &fns));
     step(&f, &(wf_step_io){0});
     assert_int_equal(most_experts, FEW_EXPERTS);
     close_all(&f);
@@ -516,7 +513,7 @@ static double upload_bytes(fixture *f, const wf_explain *x)
     double expected[64];
     const wf_plan *plan = &f->plans.list[0];
     assert_in_range(plan->n_nanos, 1, WF_LEN(expected));
-    assert_int_equal(wf_exec_expected(f->e, x, 0, expected), WEFT_OK);
+    assert_ok(wf_exec_expected(f->e, x, 0, expected));
     for (size_t i = 0; i < plan->n_nanos; i++)
         if (f->g.nodes[plan->nanos[i].node].kind == WF_NODE_UPLOAD) return expected[i];
     fail();

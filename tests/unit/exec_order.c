@@ -109,15 +109,15 @@ static int32_t add_layer(int32_t l, int32_t x, int32_t table)
 /* A kernel tells its node by a parameter that nothing here computes with. */
 static void make_graph(void)
 {
-    assert_int_equal(wf_graph_init(&m.g, LAYERS), WEFT_OK);
-    assert_int_equal(wf_graph_begin(&m.g), WEFT_OK);
+    assert_ok(wf_graph_init(&m.g, LAYERS));
+    assert_ok(wf_graph_begin(&m.g));
     int32_t table = weight(POSITIONS, WIDTH), x = act(WF_ROWS_BATCH, WIDTH), wanted = act(WF_ROWS_LOGITS, WIDTH);
     ADD(WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_BATCH, x, weight(VOCAB, WIDTH), m.g.inputs[WF_INPUT_TOKEN]);
     for (int32_t l = 0; l < LAYERS; l++) x = add_layer(l, x, table);
     ADD(WF_OP_GET_ROWS, "gather_logits", WF_ONCE, WF_ROWS_LOGITS, wanted, x, m.g.inputs[WF_INPUT_LOGIT_ROWS]);
     m.g.logits = act(WF_ROWS_LOGITS, VOCAB);
     ADD(WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, m.g.logits, wanted, weight(VOCAB, WIDTH));
-    assert_int_equal(wf_graph_end(&m.g), WEFT_OK);
+    assert_ok(wf_graph_end(&m.g));
     assert_true(m.g.n_nodes <= MAX_NODES && m.n_weights <= WF_LEN(m.weights));
     for (size_t n = 0; n < m.g.n_nodes; n++) m.g.nodes[n].p.eps = (float)n;
 }
@@ -500,7 +500,7 @@ static void submit(uint32_t number)
     make_copies(s);
     s->rows = counted(s);
     memset(s->times, 0, sizeof s->times);
-    assert_int_equal(wf_exec_submit(m.e, &s->b, &s->io), WEFT_OK);
+    assert_ok(wf_exec_submit(m.e, &s->b, &s->io));
     memcpy(s->submitted, shadow.submitted, sizeof s->submitted);
     memcpy(s->recomputed, m.recomputed, sizeof s->recomputed);
 }
@@ -541,7 +541,7 @@ static void check_results(step *s)
 static void finish(uint32_t number)
 {
     step *s = &m.steps[number % WF_EXEC_DEPTH];
-    assert_int_equal(wf_exec_wait(m.e), WEFT_OK);
+    assert_ok(wf_exec_wait(m.e));
     for (uint32_t q = 0; q < SHADOW_QUEUES; q++)
         if (shadow.host.of[q] < s->submitted[q]) fail_msg("the step's end does not wait for queue %u", q);
     check_rows(s);
@@ -558,13 +558,13 @@ static void open_device(void)
 {
     memset(&m, 0, sizeof m);
     shadow_reset();
-    assert_int_equal(wf_select_open("null", NULL, &m.dev), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &m.dev));
     m.plain = m.dev->fns;
     m.fns = *m.plain;
     m.fns.queue_create = on_queue_create, m.fns.submit = on_submit, m.fns.write = on_write, m.fns.read = on_read,
     m.fns.fill = on_fill, m.fns.mark = on_mark, m.fns.wait = on_wait;
     m.dev->fns = &m.fns;
-    assert_int_equal(wf_buf_create(m.dev, POSITIONS * WIDTH * sizeof(float), &m.buf), WEFT_OK);
+    assert_ok(wf_buf_create(m.dev, POSITIONS * WIDTH * sizeof(float), &m.buf));
     make_graph();
 }
 
@@ -583,9 +583,9 @@ static bool run_steps(void)
 {
     weft_status s = wf_exec_create(m.dev, &m.g, &m.plans, m.weights, &limits, &m.e);
     if (s == WEFT_ERR_ARG) assert_non_null(strstr(wf_error(), "has no kernel"));
-    else assert_int_equal(s, WEFT_OK);
+    else assert_ok(s);
     if (s != WEFT_OK) return false;
-    for (uint32_t i = 0; i < WF_EXEC_DEPTH; i++) assert_int_equal(wf_batch_init(&m.steps[i].b, &limits), WEFT_OK);
+    for (uint32_t i = 0; i < WF_EXEC_DEPTH; i++) assert_ok(wf_batch_init(&m.steps[i].b, &limits));
     for (uint32_t i = 0; i < STEPS; i++) {
         if (i >= WF_EXEC_DEPTH) finish(i - WF_EXEC_DEPTH);
         submit(i);
@@ -691,9 +691,9 @@ static void test_own_plans(void **state)
             open_device();
             m.plans.n = 1;
             if (parts > 1)
-                assert_int_equal(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans), WEFT_OK);
-            else assert_int_equal(wf_plan_sequential(&m.g, i % 2, &m.plans.list[0]), WEFT_OK);
-            assert_int_equal(wf_plans_finish(&m.g, &m.plans, m.dev->align), WEFT_OK);
+                assert_ok(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans));
+            else assert_ok(wf_plan_sequential(&m.g, i % 2, &m.plans.list[0]));
+            assert_ok(wf_plans_finish(&m.g, &m.plans, m.dev->align));
             assert_true(run_steps());
             close_device();
         }

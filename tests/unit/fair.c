@@ -204,8 +204,8 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
 {
     *w = (world){0};
     wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .seqs_per_client = per_client};
-    assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
-    assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
+    assert_ok(wf_sched_init(&w->s, l, &p));
+    assert_ok(wf_batch_init(&w->b, l));
 }
 
 static void close_world(world *w)

@@ -167,7 +167,7 @@ static void previous_handler_runs(void **state)
     assert_int_equal(sigaction(SIGBUS, &sa, NULL), 0);
     wf_map m;
     const char *path = make_file("ours", 10);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK); /* installs the handler on top */
+    assert_ok(wf_map_open(path, &m)); /* installs the handler on top */
     assert_int_equal(sigaction(SIGBUS, NULL, &ours), 0);
     assert_true(ours.sa_sigaction != previous_handler);
     unlink(path);
@@ -188,7 +188,7 @@ static void whole_file(void **state)
 {
     wf_map m;
     const char *path = make_file("f", 3 * page + 5);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
     assert_int_equal(m.size, 3 * page + 5);
     assert_int_equal(count_a(&m), m.size);
     unlink(path); /* a file that is removed or replaced by rename stays as it was for us */
@@ -200,7 +200,7 @@ static void whole_file(void **state)
     int fds = count_fds();
 
     path = make_file("empty", 0);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
     assert_int_equal(m.size, 0);
     assert_non_null(m.data);
     assert_false(wf_map_broken(&m));
@@ -214,8 +214,8 @@ static void shortened(void **state)
     wf_map m, other;
     use_ours();
     const char *path = make_file("f", 16 * page), *path2 = make_file("g", 4 * page);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
-    assert_int_equal(wf_map_open(path2, &other), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
+    assert_ok(wf_map_open(path2, &other));
     assert_int_equal(truncate(path, (off_t)(2 * page + 10)), 0);
     assert_true(wf_map_broken(&m)); /* seen before any fault */
     assert_int_equal(count_a(&m), 2 * page + 10);
@@ -227,7 +227,7 @@ static void shortened(void **state)
     wf_map_close(&m);
     assert_int_equal(count_a(&other), 4 * page);
     wf_map_close(&other);
-    assert_int_equal(wf_map_open(path2, &m), WEFT_OK); /* the slot starts afresh */
+    assert_ok(wf_map_open(path2, &m)); /* the slot starts afresh */
     assert_false(wf_map_broken(&m));
     wf_map_close(&m);
     unlink(path);
@@ -240,14 +240,14 @@ static void changed(void **state)
     const char *path = make_file("f", page);
     const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
     assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
     assert_false(wf_map_broken(&m));
     int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, "b", 1, 0), 1); /* same size, other time */
     close(fd);
     assert_true(wf_map_broken(&m));
     wf_map_close(&m);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
     fd = open(path, O_WRONLY | O_APPEND);
     assert_int_equal(write(fd, "b", 1), 1);
     close(fd);
@@ -262,8 +262,8 @@ static void touched(void **state)
     wf_map m, again;
     const char *path = make_file("f", page);
     const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
-    assert_int_equal(wf_map_open(path, &again), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
+    assert_ok(wf_map_open(path, &again));
     assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
     assert_false(wf_map_broken(&m));
     assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
@@ -287,7 +287,7 @@ static void shortened_for_a_while(void **state)
     const char *path = make_file("f", 4 * page);
     const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
     assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(count_a(&m), 0);
     assert_int_equal(truncate(path, (off_t)(4 * page)), 0);
@@ -319,7 +319,7 @@ static void resting(void **state)
     wf_map m;
     use_ours();
     const char *path = make_file("rest", page * 8);
-    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_ok(wf_map_open(path, &m));
     assert_int_equal(count_a(&m), m.size);
     bool told = pages_held(&m) == 8; /* under an emulator the table has other addresses */
     wf_map_advise_cold(&m);
@@ -349,7 +349,7 @@ static void threads_fault_together(void **state)
         wf_map m;
         pthread_t t[4];
         const char *path = make_file("f", 64 * page);
-        assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+        assert_ok(wf_map_open(path, &m));
         assert_int_equal(truncate(path, (off_t)page), 0);
         for (size_t i = 0; i < WF_LEN(t); i++)
             assert_int_equal(pthread_create(&t[i], NULL, reader, &m), 0);
@@ -370,10 +370,10 @@ static void many_maps(void **state)
     wf_map m[MOST], one_more;
     const char *path = make_file("f", 10);
     int fds = count_fds();
-    for (int i = 0; i < MOST; i++) assert_int_equal(wf_map_open(path, &m[i]), WEFT_OK);
+    for (int i = 0; i < MOST; i++) assert_ok(wf_map_open(path, &m[i]));
     assert_error(wf_map_open(path, &one_more), WEFT_ERR_IO, "512 files");
     wf_map_close(&m[17]);
-    assert_int_equal(wf_map_open(path, &one_more), WEFT_OK);
+    assert_ok(wf_map_open(path, &one_more));
     m[17] = one_more;
     for (int i = 0; i < MOST; i++) wf_map_close(&m[i]);
     assert_int_equal(count_fds(), fds);
@@ -413,11 +413,11 @@ static void read_file(void **state)
     static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 8191, 100000};
     for (size_t i = 0; i < WF_LEN(sizes); i++) {
         const char *path = make_file("f", sizes[i]);
-        assert_int_equal(wf_read_file(path, sizes[i], &text, &n), WEFT_OK);
+        assert_ok(wf_read_file(path, sizes[i], &text, &n));
         assert_int_equal(n, sizes[i]);
         assert_int_equal(strlen(text), n);
         free(text);
-        assert_int_equal(wf_read_file(path, SIZE_MAX, &text, &n), WEFT_OK);
+        assert_ok(wf_read_file(path, SIZE_MAX, &text, &n));
         assert_int_equal(n, sizes[i]);
         free(text);
         if (sizes[i]) assert_int_equal(wf_read_file(path, sizes[i] - 1, &text, &n), WEFT_ERR_IO);
@@ -430,7 +430,7 @@ static void read_file(void **state)
     pthread_t t;
     assert_int_equal(mkfifo(fifo, 0600), 0);
     pthread_create(&t, NULL, write_fifo, (void *)(uintptr_t)fifo);
-    assert_int_equal(wf_read_file(fifo, 1 << 20, &text, &n), WEFT_OK);
+    assert_ok(wf_read_file(fifo, 1 << 20, &text, &n));
     pthread_join(t, NULL);
     assert_int_equal(n, 130000);
     assert_memory_equal(text + n - 13, "line of text\n", 14);
@@ -444,7 +444,7 @@ static void expect_text(const char *path, const char *want)
 {
     char *text;
     size_t n;
-    assert_int_equal(wf_read_file(path, 1000, &text, &n), WEFT_OK);
+    assert_ok(wf_read_file(path, 1000, &text, &n));
     assert_string_equal(text, want);
     free(text);
 }
@@ -463,17 +463,17 @@ static weft_status put(const char *path, const char *text, bool whole)
 static void write_whole(void **state)
 {
     const char *path = in_dir("out"), *link = in_dir("link");
-    assert_int_equal(put(path, "half", false), WEFT_OK);
+    assert_ok(put(path, "half", false));
     assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(put(path, "first", true), WEFT_OK);
-    assert_int_equal(put(path, "half", false), WEFT_OK);
+    assert_ok(put(path, "first", true));
+    assert_ok(put(path, "half", false));
     expect_text(path, "first");
     assert_int_equal(symlink(path, link), 0);
-    assert_int_equal(put(link, "second", true), WEFT_OK);
+    assert_ok(put(link, "second", true));
     expect_text(path, "second");
     char target[8];
     assert_true(readlink(link, target, sizeof target) > 0); /* still a link */
-    assert_int_equal(put("/dev/null", "text", true), WEFT_OK);
+    assert_ok(put("/dev/null", "text", true));
     assert_error(put(in_dir("absent/out"), "text", true), WEFT_ERR_IO, "absent/out: No such file");
     if (!access("/dev/full", W_OK)) assert_int_equal(put("/dev/full", "text", true), WEFT_ERR_IO);
     unlink(link);
@@ -485,7 +485,7 @@ static void write_whole(void **state)
 static void expect_cache(const char *want)
 {
     char got[256];
-    assert_int_equal(wf_cache_dir(got, sizeof got), WEFT_OK);
+    assert_ok(wf_cache_dir(got, sizeof got));
     assert_string_equal(got, want);
     struct stat st;
     assert_int_equal(stat(got, &st), 0);

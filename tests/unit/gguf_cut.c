@@ -50,7 +50,7 @@ static size_t read_all(const wf_gguf *g)
             memcpy(key, kv->key.data, kv->key.len);
             assert_ptr_equal(wf_gguf_find(g, key), kv);
             if (kv->type == WF_GGUF_ARRAY && kv->item == WF_GGUF_STRING)
-                assert_int_equal(wf_gguf_strings(g, key, true, NULL, count_bytes, &sum), WEFT_OK);
+                assert_ok(wf_gguf_strings(g, key, true, NULL, count_bytes, &sum));
         }
         if (kv->type == WF_GGUF_ARRAY)
             for (uint64_t k = 0; k < kv->count; k++) sum += wf_gguf_num_at(kv, k) != 0;
@@ -105,8 +105,8 @@ static void many_names(void **state)
     bytes_zero(&b, (size_t)n * 32);
     wf_gguf *g = NULL;
     uint32_t v = 0;
-    assert_int_equal(wf_gguf_open_memory(b.data, b.len, "many.gguf", &g), WEFT_OK);
-    assert_int_equal(wf_gguf_u32(g, "key.777777", true, &v), WEFT_OK);
+    assert_ok(wf_gguf_open_memory(b.data, b.len, "many.gguf", &g));
+    assert_ok(wf_gguf_u32(g, "key.777777", true, &v));
     assert_int_equal(v, 777777);
     assert_int_equal(wf_gguf_tensor_find(g, "tensor.999999")->offset, 999999 * 32);
     wf_gguf_close(g);

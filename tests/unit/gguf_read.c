@@ -47,7 +47,7 @@ static wf_gguf *open_values(bytes *b)
     bytes_str(b, "three");
     gguf_array(b, "none", WF_GGUF_STRING, 0);
     gguf_kv_str(b, "empty", "");
-    assert_int_equal(wf_gguf_open_memory(b->data, b->len, "values", &g), WEFT_OK);
+    assert_ok(wf_gguf_open_memory(b->data, b->len, "values", &g));
     return g;
 }
 
@@ -73,7 +73,7 @@ static void u32_values(void **state)
         if (rows[i].status) assert_says(rows[i].key);
     }
     uint32_t v = 42;
-    assert_int_equal(wf_gguf_u32(g, "absent", false, &v), WEFT_OK);
+    assert_ok(wf_gguf_u32(g, "absent", false, &v));
     assert_int_equal(v, 42);
     assert_error(wf_gguf_u32(g, "absent", true, &v), WEFT_ERR_FORMAT, "'absent' is missing");
     assert_error(wf_gguf_u32(g, "u64", true, &v), WEFT_ERR_FORMAT, "18446744073709551615");
@@ -88,28 +88,28 @@ static void other_values(void **state)
     float f = 0;
     bool yes = false;
     wf_str s = {0};
-    assert_int_equal(wf_gguf_f32(g, "f32", true, &f), WEFT_OK);
+    assert_ok(wf_gguf_f32(g, "f32", true, &f));
     assert_true(f == 0.5f);
-    assert_int_equal(wf_gguf_f32(g, "f64", true, &f), WEFT_OK);
+    assert_ok(wf_gguf_f32(g, "f64", true, &f));
     assert_true(f == 1e-5f);
     static const char *const no_float[] = {"big", "nan", "inf", "u32", "str", "true", "ints"};
     for (size_t i = 0; i < WF_LEN(no_float); i++) {
         assert_error(wf_gguf_f32(g, no_float[i], false, &f), WEFT_ERR_FORMAT, no_float[i]);
     }
     assert_true(f == 1e-5f);
-    assert_int_equal(wf_gguf_f32(g, "absent", false, &f), WEFT_OK);
-    assert_int_equal(wf_gguf_bool(g, "absent", false, &yes), WEFT_OK);
-    assert_int_equal(wf_gguf_str(g, "absent", false, &s), WEFT_OK);
+    assert_ok(wf_gguf_f32(g, "absent", false, &f));
+    assert_ok(wf_gguf_bool(g, "absent", false, &yes));
+    assert_ok(wf_gguf_str(g, "absent", false, &s));
     assert_true(f == 1e-5f && !yes && !s.data);
-    assert_int_equal(wf_gguf_bool(g, "true", true, &yes), WEFT_OK);
+    assert_ok(wf_gguf_bool(g, "true", true, &yes));
     assert_true(yes);
-    assert_int_equal(wf_gguf_bool(g, "false", true, &yes), WEFT_OK);
+    assert_ok(wf_gguf_bool(g, "false", true, &yes));
     assert_false(yes);
     assert_int_equal(wf_gguf_bool(g, "u8", true, &yes), WEFT_ERR_FORMAT);
-    assert_int_equal(wf_gguf_str(g, "str", true, &s), WEFT_OK);
+    assert_ok(wf_gguf_str(g, "str", true, &s));
     assert_int_equal(s.len, 5);
     assert_memory_equal(s.data, "text\n", 5);
-    assert_int_equal(wf_gguf_str(g, "empty", true, &s), WEFT_OK);
+    assert_ok(wf_gguf_str(g, "empty", true, &s));
     assert_int_equal(s.len, 0);
     assert_int_equal(wf_gguf_str(g, "strs", true, &s), WEFT_ERR_FORMAT);
     assert_int_equal(wf_gguf_int_at(wf_gguf_find(g, "ints"), 7), -700);
@@ -145,16 +145,16 @@ static void string_arrays(void **state)
     char text[64] = "";
     uint64_t n = 0;
     int calls = 0;
-    assert_int_equal(wf_gguf_strings(g, "strs", true, &n, join, text), WEFT_OK);
+    assert_ok(wf_gguf_strings(g, "strs", true, &n, join, text));
     assert_int_equal(n, 3);
     assert_string_equal(text, "0=one;1=;2=three;");
     assert_int_equal(wf_gguf_strings(g, "strs", true, &n, stop, &calls), WEFT_ERR_CANCELLED);
     assert_int_equal(calls, 2);
-    assert_int_equal(wf_gguf_strings(g, "none", true, &n, join, text), WEFT_OK);
+    assert_ok(wf_gguf_strings(g, "none", true, &n, join, text));
     assert_int_equal(n, 0);
     assert_int_equal(wf_gguf_strings(g, "ints", true, &n, join, text), WEFT_ERR_FORMAT);
     assert_int_equal(wf_gguf_strings(g, "str", true, &n, join, text), WEFT_ERR_FORMAT);
-    assert_int_equal(wf_gguf_strings(g, "absent", false, &n, join, text), WEFT_OK);
+    assert_ok(wf_gguf_strings(g, "absent", false, &n, join, text));
     assert_int_equal(wf_gguf_strings(g, "absent", true, &n, join, text), WEFT_ERR_FORMAT);
     /* The file is written to after it was checked: lengths that now point outside. */
     static const struct {
@@ -226,7 +226,7 @@ static void unread_types(void **state)
     bytes_align(&b, 32);
     bytes_zero(&b, 352 + 120);
     wf_gguf *g = NULL;
-    assert_int_equal(wf_gguf_open_memory(b.data, b.len, "types", &g), WEFT_OK);
+    assert_ok(wf_gguf_open_memory(b.data, b.len, "types", &g));
     const wf_gguf_tensor *q = wf_gguf_tensor_find(g, "tq1_0"), *f = wf_gguf_tensor_find(g, "f32");
     assert_int_equal(q->dtype, -1);
     assert_int_equal(q->bytes, 512 * 3 / 256 * 54);
@@ -253,8 +253,8 @@ static void long_template(void **state)
     bytes_u64(&b, n);
     bytes_zero(&b, n);
     memset(b.data + b.len - n, 'x', n);
-    assert_int_equal(wf_gguf_open_memory(b.data, b.len, "template", &g), WEFT_OK);
-    assert_int_equal(wf_gguf_str(g, "tokenizer.chat_template", true, &s), WEFT_OK);
+    assert_ok(wf_gguf_open_memory(b.data, b.len, "template", &g));
+    assert_ok(wf_gguf_str(g, "tokenizer.chat_template", true, &s));
     assert_int_equal(s.len, n);
     wf_gguf_print(&g->kv[0], text, sizeof text);
     assert_int_equal(strlen(text), 63);
@@ -279,7 +279,7 @@ static void shortened_file(void **state)
     int fd = mkstemp(path);
     assert_int_equal(write(fd, b.data, b.len), (ssize_t)b.len);
     wf_gguf *g = NULL;
-    assert_int_equal(wf_gguf_open(path, &g), WEFT_OK);
+    assert_ok(wf_gguf_open(path, &g));
     assert_false(wf_gguf_broken(g));
     assert_int_equal(ftruncate(fd, 0), 0);
     size_t sum = 0;
@@ -306,11 +306,11 @@ static void real_model(void **state)
     uint32_t width = 0, layers = 0;
     wf_str arch = {0};
     uint64_t n = 0;
-    assert_int_equal(wf_gguf_open(path, &g), WEFT_OK);
-    assert_int_equal(wf_gguf_u32(g, "llama.embedding_length", true, &width), WEFT_OK);
-    assert_int_equal(wf_gguf_u32(g, "llama.block_count", true, &layers), WEFT_OK);
-    assert_int_equal(wf_gguf_str(g, "general.architecture", true, &arch), WEFT_OK);
-    assert_int_equal(wf_gguf_strings(g, "tokenizer.ggml.tokens", true, &n, NULL, NULL), WEFT_OK);
+    assert_ok(wf_gguf_open(path, &g));
+    assert_ok(wf_gguf_u32(g, "llama.embedding_length", true, &width));
+    assert_ok(wf_gguf_u32(g, "llama.block_count", true, &layers));
+    assert_ok(wf_gguf_str(g, "general.architecture", true, &arch));
+    assert_ok(wf_gguf_strings(g, "tokenizer.ggml.tokens", true, &n, NULL, NULL));
     assert_int_equal(width, 64);
     assert_int_equal(layers, 5);
     assert_memory_equal(arch.data, "llama", 5);

@@ -80,7 +80,7 @@ static void whole(void **state)
     wf_gguf *g = NULL;
     uint64_t size = 0;
     write_good();
-    assert_int_equal(wf_gguf_open(path_of(good[0].file), &g), WEFT_OK);
+    assert_ok(wf_gguf_open(path_of(good[0].file), &g));
     assert_int_equal(g->n_tensors, PARTS);
     assert_int_equal(g->n_maps, PARTS);
     for (int i = 0; i < PARTS; i++) {

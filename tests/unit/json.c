@@ -270,24 +270,24 @@ static void values(void **state)
     bool b = false;
     const char *s = NULL;
     (void)state;
-    assert_int_equal(wf_json_u32(v, "u", &u), WEFT_OK), assert_int_equal(u, 7);
-    assert_int_equal(wf_json_u32(v, "n", &u), WEFT_OK), assert_int_equal(wf_json_u32(v, "none", &u), WEFT_OK),
+    assert_ok(wf_json_u32(v, "u", &u)), assert_int_equal(u, 7);
+    assert_ok(wf_json_u32(v, "n", &u)), assert_ok(wf_json_u32(v, "none", &u)),
         assert_int_equal(u, 7);
     assert_int_equal(wf_json_u32(v, "f", &u), WEFT_ERR_FORMAT);
-    assert_int_equal(wf_json_float(v, "f", &f), WEFT_OK), assert_true(f == 1.5f);
+    assert_ok(wf_json_float(v, "f", &f)), assert_true(f == 1.5f);
     assert_int_equal(wf_json_float(v, "s", &f), WEFT_ERR_FORMAT);
-    assert_int_equal(wf_json_bool(v, "b", &b), WEFT_OK), assert_true(b);
+    assert_ok(wf_json_bool(v, "b", &b)), assert_true(b);
     assert_int_equal(wf_json_bool(v, "u", &b), WEFT_ERR_FORMAT);
-    assert_int_equal(wf_json_str(v, "s", &s), WEFT_OK), assert_string_equal(s, "x");
+    assert_ok(wf_json_str(v, "s", &s)), assert_string_equal(s, "x");
     assert_int_equal(wf_json_str(v, "l", &s), WEFT_ERR_FORMAT);
-    assert_int_equal(wf_json_array(v, "l", &o), WEFT_OK), assert_int_equal(wf_json_count(o), 3);
+    assert_ok(wf_json_array(v, "l", &o)), assert_int_equal(wf_json_count(o), 3);
     assert_true(wf_json_number(wf_json_at(o, 2)) == 0x1p64), assert_int_equal(wf_json_int(wf_json_at(o, 2)), 0);
     assert_null(wf_json_at(o, 3)), assert_null(wf_json_at(v, 0));
     size_t n = 0;
     WF_JSON_EACH (one, o) n += one->kind;
     assert_int_equal(n, WF_JSON_INT + WF_JSON_STRING + WF_JSON_UINT);
-    assert_int_equal(wf_json_object(v, "o", &o), WEFT_OK), assert_non_null(o), assert_int_equal(wf_json_size(o), 0);
-    assert_int_equal(wf_json_object(v, "n", &o), WEFT_OK), assert_null(o);
+    assert_ok(wf_json_object(v, "o", &o)), assert_non_null(o), assert_int_equal(wf_json_size(o), 0);
+    assert_ok(wf_json_object(v, "n", &o)), assert_null(o);
     assert_int_equal(wf_json_object(v, "l", &o), WEFT_ERR_FORMAT);
     assert_null(wf_json_text(NULL)), assert_null(wf_json_get(NULL, "a")), assert_true(wf_json_absent(NULL));
     WF_JSON_EACH (one, wf_json_get(v, "s")) fail();

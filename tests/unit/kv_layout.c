@@ -31,7 +31,7 @@ static void check(const wf_kv_layout *l, const wf_kv_window *windows, uint32_t n
 static wf_kv_layout choose(const wf_kv_window *windows, uint32_t n, const wf_kv_growth *g)
 {
     wf_kv_layout l;
-    assert_int_equal(wf_kv_layout_choose(windows, n, g, &l), WEFT_OK);
+    assert_ok(wf_kv_layout_choose(windows, n, g, &l));
     check(&l, windows, n, g);
     return l;
 }

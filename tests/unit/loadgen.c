@@ -59,7 +59,7 @@ static void test_metrics(void **state)
     size_t n;
     wf_load_stats s;
     wf_request_result *a = played(&n);
-    assert_int_equal(wf_load_stats_make(a, n, 2, limits, &s), WEFT_OK);
+    assert_ok(wf_load_stats_make(a, n, 2, limits, &s));
     assert_int_equal(s.completed, 4);
     assert_int_equal(s.failed, 1);
     assert_int_equal(s.good, 4);
@@ -90,7 +90,7 @@ static void test_peak(void **state)
     wf_request_result a = play(&fast, (uint64_t)5000 * MS);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_load_stats s;
-        assert_int_equal(wf_load_stats_make(&a, 1, cases[i].seconds, limits, &s), WEFT_OK);
+        assert_ok(wf_load_stats_make(&a, 1, cases[i].seconds, limits, &s));
         near(s.peak_out, cases[i].peak);
         wf_load_stats_free(&s);
     }
@@ -104,7 +104,7 @@ static void test_peak_of_a_part(void **state)
     static const struct sample slow = {300, {300, 420, 30}, 3};
     wf_request_result a = play(&slow, (uint64_t)5000 * MS);
     wf_load_stats s;
-    assert_int_equal(wf_load_stats_make(&a, 1, 1.2, limits, &s), WEFT_OK);
+    assert_ok(wf_load_stats_make(&a, 1, 1.2, limits, &s));
     near(s.peak_out, 4 / 1.2);
     wf_load_stats_free(&s);
     free(a.gaps);
@@ -120,7 +120,7 @@ static void test_requests_that_touch(void **state)
     for (size_t i = 0; i < 3; i++) a[i] = play(&second, (5000 + 1000 * i) * MS);
     a[3] = play(&second, (uint64_t)7500 * MS);
     for (size_t n = 3; n <= 4; n++) {
-        assert_int_equal(wf_load_stats_make(a, n, 4, limits, &s), WEFT_OK);
+        assert_ok(wf_load_stats_make(a, n, 4, limits, &s));
         assert_int_equal(s.peak_requests, n - 2);
         wf_load_stats_free(&s);
     }
@@ -139,7 +139,7 @@ static void test_goodput(void **state)
         const double limits[WF_N_METRICS] = {
             [WF_TTFT] = cases[i].ttft, [WF_TPOT] = cases[i].tpot, [WF_E2EL] = cases[i].e2el};
         wf_load_stats s;
-        assert_int_equal(wf_load_stats_make(a, n, 2, limits, &s), WEFT_OK);
+        assert_ok(wf_load_stats_make(a, n, 2, limits, &s));
         assert_int_equal(s.good, cases[i].good);
         wf_load_stats_free(&s);
     }
@@ -150,7 +150,7 @@ static void test_nothing(void **state)
 {
     static const double limits[WF_N_METRICS];
     wf_load_stats s;
-    assert_int_equal(wf_load_stats_make(NULL, 0, 0, limits, &s), WEFT_OK);
+    assert_ok(wf_load_stats_make(NULL, 0, 0, limits, &s));
     assert_int_equal(s.completed + s.failed + s.peak_requests, 0);
     near(wf_percentile(&s.metric[WF_TTFT], 99), 0);
     wf_load_stats_free(&s);
@@ -186,7 +186,7 @@ static void test_random_lengths(void **state)
 {
     wf_request_specs a = {0};
     uint32_t low = UINT32_MAX, high = 0;
-    assert_int_equal(wf_request_specs_random(2000, 100, 10, 0.25, 1, &a), WEFT_OK);
+    assert_ok(wf_request_specs_random(2000, 100, 10, 0.25, 1, &a));
     for (size_t i = 0; i < a.n; i++) {
         low = WF_MIN(low, a.list[i].n_in);
         high = WF_MAX(high, a.list[i].n_in);
@@ -214,19 +214,20 @@ static weft_status read_text(const char *text, wf_request_specs *out)
 static void test_trace(void **state)
 {
     wf_request_specs a = {0};
-    assert_int_equal(read_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.5000000,374,44\r\n"
-                               "2023-11-17 00:00:01.2500000,396,109\n\n2023-11-17 00:00:00.5,1,0\n", &a), WEFT_OK);
+    assert_ok(read_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.5000000,374,44\r\n"
+                        "2023-11-17 00:00:01.2500000,396,109\n\n2023-11-17 00:00:00.5,1,0\n",
+                        &a));
     assert_int_equal(a.n, 3);
     assert_int_equal(a.list[0].n_in, 374);
     assert_int_equal(a.list[1].n_out, 109);
     near(a.list[0].at, 0);
     near(a.list[1].at, 1.75);
     near(a.list[2].at, 1);
-    assert_int_equal(wf_request_specs_repeat(&a, 7), WEFT_OK);
+    assert_ok(wf_request_specs_repeat(&a, 7));
     assert_int_equal(a.n, 7);
     assert_int_equal(a.list[6].n_in, 374);
     wf_request_specs_free(&a);
-    assert_int_equal(read_text("GeneratedTokens,x,ContextTokens\n5,y,6", &a), WEFT_OK);
+    assert_ok(read_text("GeneratedTokens,x,ContextTokens\n5,y,6", &a));
     assert_int_equal(a.list[0].n_in, 6);
     assert_true(a.list[0].at < 0);
     wf_request_specs_free(&a);

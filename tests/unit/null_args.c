@@ -95,13 +95,13 @@ static void texts(void **state)
     REFUSES(weft_tokenize, model, NULL, 1, 0, &ids, &n);
     REFUSES(weft_tokenize, model, "a", 1, 0, NULL, &n);
     REFUSES(weft_tokenize, model, "a", 1, 0, &ids, NULL);
-    assert_int_equal(weft_tokenize(model, NULL, 0, 0, &ids, &n), WEFT_OK);
+    assert_ok(weft_tokenize(model, NULL, 0, 0, &ids, &n));
     weft_free(ids);
     REFUSES(weft_detokenize, NULL, &id, 1, 0, &text, &len);
     REFUSES(weft_detokenize, model, NULL, 1, 0, &text, &len);
     REFUSES(weft_detokenize, model, &id, 1, 0, NULL, &len);
     REFUSES(weft_detokenize, model, &id, 1, 0, &text, NULL);
-    assert_int_equal(weft_detokenize(model, NULL, 0, 0, &text, &len), WEFT_OK);
+    assert_ok(weft_detokenize(model, NULL, 0, 0, &text, &len));
     weft_free(text);
     GIVES(0, weft_token_text, NULL, id, 0, buf, sizeof buf);
     n = weft_token_text(model, id, 0, buf, sizeof buf);
@@ -169,7 +169,7 @@ static void requests(void **state)
     REFUSES(weft_submit, NULL, &p, &r);
     REFUSES(weft_submit, engine, NULL, &r);
     PASSES(weft_submit, engine, &q, NULL);
-    assert_int_equal(weft_submit(engine, &p, &r), WEFT_OK);
+    assert_ok(weft_submit(engine, &p, &r));
     REFUSES(weft_next, NULL, 0, &ev);
     assert_null(ev);
     REFUSES(weft_next, r, 0, NULL);
@@ -252,7 +252,7 @@ static size_t check_header(const char *path)
 {
     char *text;
     size_t len, found = 0;
-    assert_int_equal(wf_read_file(path, 1 << 20, &text, &len), WEFT_OK);
+    assert_ok(wf_read_file(path, 1 << 20, &text, &len));
     for (const char *p = text; (p = strstr(p, "\nWEFT_API ")); p++) {
         const char *end = strchr(p, ';');
         assert_true(end && end[-1] == ')');

@@ -11,8 +11,8 @@ static void test_any_context(void **state)
         struct weft_engine *e = NULL;
         struct weft_engine_params p = {
             .device = "null", .n_seqs = SEQS, .context = CONTEXT << i, .max_batched_tokens = TOKENS};
-        assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
-        assert_int_equal(wf_stored_path(e->dev, &e->layout.graph, "plan", path[i], sizeof path[i]), WEFT_OK);
+        assert_ok(weft_engine_open(model, &p, &e));
+        assert_ok(wf_stored_path(e->dev, &e->layout.graph, "plan", path[i], sizeof path[i]));
         weft_engine_close(e);
     }
     assert_string_equal(path[0], path[1]);
@@ -25,9 +25,9 @@ static void test_profile(void **state)
     char path[600], *said;
     wf_op_profile p;
     set_world(gains);
-    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     stored("profile", path, sizeof path);
-    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &p));
     assert_int_equal(p.groups, UNITS);
     const wf_op_times *down = wf_op_profile_find(&p, "down"), *attention = wf_op_profile_find(&p, "decode_attention");
     assert_non_null(down);
@@ -56,9 +56,9 @@ static void test_copies(void **state)
     set_world((struct world){.bend = {0.2, 0.3}, .beside = {1.25, 1.25}, .product = 100, .attention = 4000});
     c.read_ns = slow_beside;
     wf_null_configure(&c);
-    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     stored("profile", path, sizeof path);
-    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &p));
     assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COPY, 0));
     assert_true(fabs(wf_class_rate(&p, WF_CLASS_COPY, 0) - 0.5) < 0.03);
     assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COMPUTE, 1));
@@ -95,9 +95,9 @@ static void test_energy(void **state)
     wf_op_profile p;
     set_world(gains);
     make_sensor();
-    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     stored("profile", path, sizeof path);
-    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &p));
     draws(&p, "down", 1, gains.bend[1], PRODUCT_W);
     draws(&p, "down", 0.5, gains.bend[1], PRODUCT_W);
     draws(&p, "decode_attention", 1, gains.bend[0], OTHER_W);
@@ -108,8 +108,8 @@ static void test_energy(void **state)
     free(said);
     size_t n = p.n_energies; /* the same command measures nothing anew */
     wf_op_profile_free(&p);
-    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
-    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
+    assert_ok(wf_op_profile_load(path, &p));
     assert_int_equal(p.n_energies, n);
     wf_op_profile_free(&p);
     wf_power_configure(NULL);
@@ -121,9 +121,9 @@ static void test_no_energy(void **state)
     char path[600], *said;
     wf_op_profile p;
     set_world(gains);
-    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     stored("profile", path, sizeof path);
-    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &p));
     assert_int_equal(p.n_energies, 0);
     assert_true(p.energy.power_limit == 0 && p.energy.static_power == 0);
     assert_non_null(strstr(said, "\npower: not readable\n"));
@@ -151,19 +151,19 @@ static void test_goes_on(void **state)
     wf_op_profile part, all;
     set_world(gains);
     struct weft_overlap_params p = {.on_progress = count_batch, .stop = stop_later, .user = &left};
-    assert_int_equal(tune(p, &said), WEFT_OK);
+    assert_ok(tune(p, &said));
     stored("profile", path, sizeof path);
-    assert_int_equal(wf_op_profile_load(path, &part), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &part));
     world.product *= 2; /* what was measured before is not measured again */
-    assert_int_equal(tune((struct weft_overlap_params){0}, &whole), WEFT_OK);
-    assert_int_equal(wf_op_profile_load(path, &all), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &whole));
+    assert_ok(wf_op_profile_load(path, &all));
     assert_true(all.n_ops >= part.n_ops);
     assert_true(wf_op_us(wf_op_profile_find(&all, "down"), TOKENS) ==
                 wf_op_us(wf_op_profile_find(&part, "down"), TOKENS));
     wf_op_profile_free(&part);
     free(said);
-    assert_int_equal(tune((struct weft_overlap_params){.anew = true}, &said), WEFT_OK);
-    assert_int_equal(wf_op_profile_load(path, &part), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){.anew = true}, &said));
+    assert_ok(wf_op_profile_load(path, &part));
     assert_true(wf_op_us(wf_op_profile_find(&part, "down"), TOKENS) >
                 1.5 * wf_op_us(wf_op_profile_find(&all, "down"), TOKENS));
     wf_op_profile_free(&part);
@@ -175,7 +175,7 @@ static void test_goes_on(void **state)
 static double product_us(const char *path)
 {
     wf_op_profile p;
-    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &p));
     double us = wf_op_us(wf_op_profile_find(&p, "down"), TOKENS);
     wf_op_profile_free(&p);
     return us;
@@ -190,14 +190,13 @@ static void test_quick_times_are_replaced(void **state)
     stored("profile", path, sizeof path);
     double trial = product_us(path);
     world.product *= 2;
-    assert_int_equal(
-        tune_as((struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said),
-        WEFT_OK);
+    assert_ok(
+        tune_as((struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said));
     free(said);
     double earnest = product_us(path);
     assert_true(earnest > 1.5 * trial);
     world.product /= 4;
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     free(said);
     assert_true(product_us(path) == earnest);
 }
@@ -220,7 +219,7 @@ static void test_profile_of_others(void **state)
     set_world(gains);
     snprintf(path, sizeof path, "%s/profile", cache);
     for (int nth = 0; nth < 2; nth++) {
-        assert_int_equal(tune((struct weft_overlap_params){.profile = path, .anew = true}, &said), WEFT_OK);
+        assert_ok(tune((struct weft_overlap_params){.profile = path, .anew = true}, &said));
         free(said);
         forge_key(path, nth);
         text before = read_text(path);

@@ -9,9 +9,9 @@ static double step_us(struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     wf_batch b;
     double us;
-    assert_int_equal(wf_batch_init(&b, &e->layout.limits), WEFT_OK);
-    assert_int_equal(wf_load_batch(e, x, context, &b), WEFT_OK);
-    for (int i = 0; i < 2; i++) assert_int_equal(wf_load_step(e, &b, &us), WEFT_OK);
+    assert_ok(wf_batch_init(&b, &e->layout.limits));
+    assert_ok(wf_load_batch(e, x, context, &b));
+    for (int i = 0; i < 2; i++) assert_ok(wf_load_step(e, &b, &us));
     wf_batch_free(&b);
     return us;
 }
@@ -61,7 +61,7 @@ static void expect_source(uint32_t nano_batches, const char *want)
     struct weft_engine *e = open_engine(nano_batches);
     assert_string_equal(weft_engine_plan_source(e), want);
     weft_engine_close(e);
-    assert_int_equal(weft_plan_source(model, &p, words, sizeof words), WEFT_OK);
+    assert_ok(weft_plan_source(model, &p, words, sizeof words));
     assert_string_equal(words, want);
 }
 
@@ -72,7 +72,7 @@ static void test_takes_what_gains(void **state)
     set_world(gains);
     assert_true(compare_with_sequential("nothing measured") == 0);
     expect_source(0, "sequential: never measured here (weft tune --overlap)");
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     double gain = compare_with_sequential("gains");
     if (gain < 0.02) printf("%s", said);
     assert_true(gain >= 0.02);
@@ -92,11 +92,11 @@ static void test_takes_nothing_that_loses(void **state)
     set_tuned_world();
     w.beside[0] = w.beside[1] = 4;
     world = w;
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     assert_non_null(strstr(said, "1.00x: simulation promised"));
     stored("plan", path, sizeof path);
     struct weft_engine *e = open_engine(1);
-    assert_int_equal(wf_plans_load(&e->layout.graph, path, &plans), WEFT_OK);
+    assert_ok(wf_plans_load(&e->layout.graph, path, &plans));
     assert_int_equal(plans.n, 1);
     wf_plans_free(&plans);
     weft_engine_close(e);
@@ -120,7 +120,7 @@ static void test_never_slower(void **state)
                                  {between(0.8, 1.3, seed, 3), between(0.8, 1.3, seed, 4)},
                                  between(60, 160, seed, 5),
                                  between(3000, 7000, seed, 6)});
-        if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+        assert_ok(tune((struct weft_overlap_params){0}, &said));
         snprintf(what, sizeof what, "world %d", (int)seed);
         gained += compare_with_sequential(what) > 0;
         free(said);
@@ -139,7 +139,7 @@ static struct weft_engine *open_sized(uint32_t seqs, uint32_t nano_batches)
                                    .max_batched_tokens = TOKENS,
                                    .nano_batches = nano_batches,
                                    .profile = true};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
@@ -161,8 +161,7 @@ static void tune_sized(struct world w, uint32_t seqs, const char *kind)
     FILE *f = open_memstream(&said, &len);
     set_world(w);
     struct weft_engine *e = open_sized(seqs, 1);
-    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, f, NULL))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, f, NULL));
     fclose(f);
     weft_engine_close(e);
     const char *at = strstr(said, kind);
@@ -200,9 +199,9 @@ static void test_kinds(void **state)
     wf_batch b;
     set_world(gains);
     struct weft_engine *e = open_engine(1);
-    assert_int_equal(wf_batch_init(&b, &e->layout.limits), WEFT_OK);
+    assert_ok(wf_batch_init(&b, &e->layout.limits));
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
-        assert_int_equal(wf_load_of_kind(e, &wf_load_kinds[i], CONTEXT, &share[i], &b), WEFT_OK);
+        assert_ok(wf_load_of_kind(e, &wf_load_kinds[i], CONTEXT, &share[i], &b));
         assert_in_range(b.n_decodes, (uint32_t)((double)share[i].least * b.n_tokens),
                         (uint32_t)((double)share[i].most * b.n_tokens));
     }
@@ -229,7 +228,7 @@ static void test_older_plans(void **state)
     assert_int_equal(e->layout.plans.n, 1);
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK); /* by the times that are kept */
+    assert_ok(tune((struct weft_overlap_params){0}, &said)); /* by the times that are kept */
     assert_true(compare_with_sequential("tuned again") > 0);
     free(said);
 }
@@ -267,7 +266,7 @@ static void test_damaged_files(void **state)
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
     spoil("profile", "weft-profile 1\nop a compute\n");
-    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){0}, &said));
     assert_true(compare_with_sequential("mended") > 0);
     free(said);
 }
@@ -327,11 +326,10 @@ static void tune_until(uint32_t most, char **said)
     c.bound = on_build;
     wf_null_configure(&c);
     built = 0, most_built = most;
-    if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .stop = is_late}, f, NULL))
-        fail_msg("%s", weft_last_error());
+    assert_ok(weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .stop = is_late}, f, NULL));
     fclose(f);
     wf_null_configure(&clock_of_world);
-    assert_int_equal(answer(e), WEFT_OK);
+    assert_ok(answer(e));
     weft_engine_close(e);
 }
 
@@ -383,7 +381,7 @@ static void test_output(void **state)
     assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = other}, &said),
                      WEFT_ERR_ARG); /* neither is there yet */
     free(said);
-    assert_int_equal(tune((struct weft_overlap_params){.profile = file}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){.profile = file}, &said));
     assert_non_null(strstr(said, "\nkept in "));
     free(said);
     assert_int_equal(symlink(file, link_to), 0);
@@ -394,7 +392,7 @@ static void test_output(void **state)
     assert_string_equal(before.v, after.v);
     unlink(link_to);
     empty_cache();
-    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = link_to}, &said), WEFT_OK);
+    assert_ok(tune((struct weft_overlap_params){.profile = file, .plan = link_to}, &said));
     assert_null(strstr(said, "\nkept in "));
     assert_non_null(strstr(said, "engines take it with --plan"));
     free(said);
@@ -409,11 +407,11 @@ static void test_refuses(void **state)
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS};
     set_world(gains);
-    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    assert_ok(weft_engine_open(model, &p, &e));
     assert_error(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG, "profile");
     weft_engine_close(e);
     p.profile = true, p.nano_batches = 2;
-    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    assert_ok(weft_engine_open(model, &p, &e));
     assert_int_equal(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG);
     weft_engine_close(e);
 }

@@ -104,7 +104,7 @@ static inline struct weft_engine *open_engine(uint32_t nano_batches)
                                    .max_batched_tokens = TOKENS,
                                    .nano_batches = nano_batches,
                                    .profile = true};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
@@ -118,7 +118,7 @@ static inline struct weft_engine *open_small(uint32_t seqs, uint32_t context, ui
                                    .kv_seqs = contexts,
                                    .nano_batches = 1,
                                    .profile = true};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
@@ -158,7 +158,7 @@ static inline void set_tuned_world(void)
     set_world(gains);
     bool first = access(kept, F_OK);
     if (first) {
-        assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+        assert_ok(tune((struct weft_overlap_params){0}, &said));
         free(said);
     }
     snprintf(command, sizeof command, first ? "cp -r %2$s/weft/overlap %1$s" : "cp -r %1$s %2$s/weft/overlap", kept,
@@ -170,7 +170,7 @@ static inline void set_tuned_world(void)
 static inline void stored(const char *what, char *path, size_t cap)
 {
     struct weft_engine *e = open_engine(1);
-    assert_int_equal(wf_stored_path(e->dev, &e->layout.graph, what, path, cap), WEFT_OK);
+    assert_ok(wf_stored_path(e->dev, &e->layout.graph, what, path, cap));
     weft_engine_close(e);
 }
 

@@ -5,7 +5,7 @@
 static wf_plans sequential(const wf_graph *g, bool copy_queue)
 {
     wf_plans p = {.n = 1};
-    assert_int_equal(wf_plan_sequential(g, copy_queue, &p.list[0]), WEFT_OK);
+    assert_ok(wf_plan_sequential(g, copy_queue, &p.list[0]));
     return p;
 }
 
@@ -15,7 +15,7 @@ static void test_sequential(void **state)
     wf_plans all = sequential(&g, false);
     const wf_plan *p = &all.list[0];
     assert_int_equal(p->n_lines, 4 + 1 + 5 + 1 + 4);
-    assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
+    assert_ok(wf_plans_finish(&g, &all, 128));
     assert_int_equal(p->n_nanos, g.n_nodes);
     assert_int_equal(p->n_waits, 0);
     /* The residual stream stays in its buffer, and the layers reuse the rest. */
@@ -34,7 +34,7 @@ static void test_layers_differ(void **state)
         if (g.nodes[i].layer && !strcmp(g.nodes[i].name, "rope")) strcpy(g.nodes[i].name, "turn");
     wf_plans all = sequential(&g, false);
     assert_int_equal(all.list[0].n_lines, 4 + 1 + 6 + 1 + 4);
-    assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
+    assert_ok(wf_plans_finish(&g, &all, 128));
     assert_int_equal(all.list[0].n_nanos, g.n_nodes);
     for (size_t i = 0; i < g.n_nodes; i++) assert_int_equal(all.list[0].nanos[i].node, i);
     wf_plans_free(&all);
@@ -82,7 +82,7 @@ static void test_buffers_disjoint(void **state)
 {
     wf_graph g = make_graph();
     wf_plan p = {0};
-    assert_int_equal(wf_plan_place(&g, &p, 128), WEFT_OK);
+    assert_ok(wf_plan_place(&g, &p, 128));
     check_live(&g, &p);
     wf_plan_free(&p);
     wf_graph_free(&g);
@@ -93,7 +93,7 @@ static wf_plans load_text(const wf_graph *g, const char *text)
     wf_plans p;
     weft_status s = load_from(g, text, &p);
     if (s != WEFT_OK) print_message("%s\n", wf_error());
-    assert_int_equal(s, WEFT_OK);
+    assert_ok(s);
     return p;
 }
 
@@ -236,7 +236,7 @@ static void test_copy_queue(void **state)
 {
     wf_graph g = make_graph();
     wf_plans all = sequential(&g, true);
-    assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
+    assert_ok(wf_plans_finish(&g, &all, 128));
     const wf_plan *p = &all.list[0];
     size_t rope = find_nano(&g, p, 0, "rope", 0);
     assert_true(waits_for(p, rope, find_nano(&g, p, WF_ONCE, "swap_in", 0)));
@@ -249,7 +249,7 @@ static void test_copy_queue(void **state)
 static void test_collective(void **state)
 {
     wf_graph g;
-    assert_int_equal(wf_graph_init(&g, 1), WEFT_OK);
+    assert_ok(wf_graph_init(&g, 1));
     int32_t x = act(&g, 64), y = act(&g, 64), z = act(&g, 64), end = act(&g, 64);
     node(&g, WF_OP_GET_ROWS, "embed", 0, g.inputs[WF_INPUT_TOKEN], -1, x);
     node(&g, WF_OP_GEMM, "out", 0, x, -1, y);
@@ -362,11 +362,11 @@ static void test_round_trip(void **state)
     close(mkstemp(path));
     wf_graph g = make_graph();
     wf_plans p, q;
-    assert_int_equal(wf_plans_overlap(&g, 3, 512, 16, true, &p), WEFT_OK);
+    assert_ok(wf_plans_overlap(&g, 3, 512, 16, true, &p));
     p.list[0].lines[2].groups = 5;
     p.list[0].bucket = (wf_bucket){1, 2097152, 7, 1000001, 0.125f, 0.5f};
-    assert_int_equal(wf_plans_save(&p, path), WEFT_OK);
-    assert_int_equal(wf_plans_load(&g, path, &q), WEFT_OK);
+    assert_ok(wf_plans_save(&p, path));
+    assert_ok(wf_plans_load(&g, path, &q));
     assert_int_equal(p.n, q.n);
     for (size_t i = 0; i < p.n; i++) {
         assert_int_equal(p.list[i].n_lines, q.list[i].n_lines);
@@ -386,8 +386,8 @@ static void test_overlap(void **state)
 {
     wf_graph g = make_graph();
     wf_plans p;
-    assert_int_equal(wf_plans_overlap(&g, 2, 1024, 128, true, &p), WEFT_OK);
-    assert_int_equal(wf_plans_finish(&g, &p, 128), WEFT_OK);
+    assert_ok(wf_plans_overlap(&g, 2, 1024, 128, true, &p));
+    assert_ok(wf_plans_finish(&g, &p, 128));
     assert_true(p.n > 4);
     assert_int_equal(p.list[p.n - 1].lines[6].begin.tokens, 0);
     for (uint32_t tokens = 1; tokens <= 1024; tokens++) {
@@ -395,8 +395,8 @@ static void test_overlap(void **state)
         assert_true(!plan->bucket.tokens || plan->bucket.tokens >= tokens);
     }
     wf_plans_free(&p);
-    assert_int_equal(wf_plans_overlap(&g, 8, 3, 128, true, &p), WEFT_OK); /* more nano-batches than tokens */
-    assert_int_equal(wf_plans_finish(&g, &p, 128), WEFT_OK);
+    assert_ok(wf_plans_overlap(&g, 8, 3, 128, true, &p)); /* more nano-batches than tokens */
+    assert_ok(wf_plans_finish(&g, &p, 128));
     wf_plans_free(&p);
     wf_graph_free(&g);
 }
@@ -407,8 +407,8 @@ static uint64_t compared(int32_t layers, size_t *n_nanos)
 {
     wf_graph g = make_graph_of(layers);
     wf_plans p;
-    assert_int_equal(wf_plans_overlap(&g, WF_MAX_RANGES, 1024, 1, true, &p), WEFT_OK);
-    assert_int_equal(wf_plans_finish(&g, &p, 128), WEFT_OK);
+    assert_ok(wf_plans_overlap(&g, WF_MAX_RANGES, 1024, 1, true, &p));
+    assert_ok(wf_plans_finish(&g, &p, 128));
     uint64_t n = p.list[p.n - 1].n_compared;
     *n_nanos = p.list[p.n - 1].n_nanos;
     wf_plans_free(&p);

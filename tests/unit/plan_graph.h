@@ -35,8 +35,8 @@ static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_r
 static inline wf_graph make_graph_of(int32_t layers)
 {
     wf_graph g;
-    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
-    assert_int_equal(wf_graph_begin(&g), WEFT_OK);
+    assert_ok(wf_graph_init(&g, layers));
+    assert_ok(wf_graph_begin(&g));
     int32_t x = act(&g, 64);
     node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
     for (int32_t l = 0; l < layers; l++) {
@@ -53,7 +53,7 @@ static inline wf_graph make_graph_of(int32_t layers)
     int32_t z = act(&g, 10);
     node(&g, WF_OP_GEMM, "logits", WF_ONCE, x, -1, z);
     g.logits = z;
-    assert_int_equal(wf_graph_end(&g), WEFT_OK);
+    assert_ok(wf_graph_end(&g));
     return g;
 }
 

@@ -30,7 +30,7 @@ static inline void null_submit(const null_clock *clock, const wf_graph *g, const
     for (uint32_t w = 0; w < n->n_waits; w++) waits[w] = events[p->waits[n->wait + w]];
     c.out[0].rows = wf_nano_range(node, n, b->decodes, b->tokens, b->logits).count;
     c.in[0].offset = clock->ns(clock->user, node, (uint32_t)c.out[0].rows, n->groups);
-    assert_int_equal(queues[n->queue]->dev->fns->submit(queues[n->queue], &c), WEFT_OK);
+    assert_ok(queues[n->queue]->dev->fns->submit(queues[n->queue], &c));
 }
 
 /* Nanoseconds of a finished plan. */
@@ -42,11 +42,11 @@ static inline uint64_t null_time(const null_clock *clock, const wf_graph *g, con
     wf_event **events = calloc(p->n_nanos + 1, sizeof *events);
     assert_non_null(events);
     wf_null_configure(&(wf_null_config){.cost_ns = null_cost, .beside = clock->beside});
-    assert_int_equal(wf_backend_null.open(0, &open, &dev), WEFT_OK);
+    assert_ok(wf_backend_null.open(0, &open, &dev));
     for (uint32_t q = 0; q < p->n_queues; q++)
-        assert_int_equal(dev->fns->queue_create(dev, false, &queues[q]), WEFT_OK);
+        assert_ok(dev->fns->queue_create(dev, false, &queues[q]));
     for (size_t i = 0; i < p->n_nanos; i++) {
-        assert_int_equal(dev->fns->event_create(dev, &events[i]), WEFT_OK);
+        assert_ok(dev->fns->event_create(dev, &events[i]));
         null_submit(clock, g, p, b, i, queues, events);
     }
     for (size_t i = 0; i < p->n_nanos; i++) dev->fns->wait(events[i], 1), dev->fns->event_destroy(dev, events[i]);

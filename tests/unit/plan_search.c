@@ -210,7 +210,7 @@ static void check_order(const wf_pipeline *p, uint64_t seed, const wf_split *spl
     wf_schedule s;
     bool found;
     wf_schedule_init(p, &two_cuts[0], split, &s);
-    assert_int_equal(wf_stage_order(p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
+    assert_ok(wf_stage_order(p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found));
     double want = brute_order(p, two_cuts, WF_LEN(two_cuts), split);
     if (!found || fabs(s.period - want) > 2e-3 * want)
         fail_msg("seed %d, split %td: %g instead of %g", (int)seed, split - splits, found ? s.period : NAN, want);
@@ -223,7 +223,7 @@ static void test_order_is_optimal(void **state)
     for (uint64_t seed = 1; seed <= 12; seed++) {
         wf_op_profile profile = small_profile(seed);
         wf_pipeline p;
-        assert_int_equal(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p), WEFT_OK);
+        assert_ok(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p));
         assert_int_equal(p.n_blocks, 3);
         check_order(&p, seed, &splits[0]);
         check_order(&p, seed, &splits[1 + seed % (WF_LEN(splits) - 1)]);
@@ -241,9 +241,8 @@ static wf_op_profile free_profile(uint64_t seed)
     for (uint32_t i = 0; i < 3; i++) {
         double fixed = (i == 2 ? 150 : 30) * wf_random_unit(seed, i), each = 2 * wf_random_unit(seed, 10 + i);
         for (uint32_t tokens = 16; tokens <= 64; tokens += 16)
-            assert_int_equal(wf_op_profile_add_time(&p, names[i], i == 1 ? WF_CLASS_MEMORY : WF_CLASS_COMPUTE,
-                                                    &(wf_op_time){tokens, 1, fixed + each * tokens, 0, false}),
-                             WEFT_OK);
+            assert_ok(wf_op_profile_add_time(&p, names[i], i == 1 ? WF_CLASS_MEMORY : WF_CLASS_COMPUTE,
+                                             &(wf_op_time){tokens, 1, fixed + each * tokens, 0, false}));
     }
     for (size_t c = 0; c < WF_N_CLASSES; c++) p.together[c] = (wf_share_table){{{0, 1, 0, false}, {1, 1, 0, false}}, 2};
     return p;
@@ -272,9 +271,9 @@ static bool check_split(const wf_graph *g, uint64_t seed)
     wf_pipeline p;
     wf_search_result r;
     double uniform;
-    assert_int_equal(wf_pipeline_init(g, &profile, &decodes, false, 0, &p), WEFT_OK);
+    assert_ok(wf_pipeline_init(g, &profile, &decodes, false, 0, &p));
     double best = brute_split(&p, cuts, WF_LEN(cuts), &uniform);
-    assert_int_equal(wf_search(g, &profile, &params, &r), WEFT_OK);
+    assert_ok(wf_search(g, &profile, &params, &r));
     double us = r.list[0].us / MANY, sequential = r.list[r.n - 1].us / MANY;
     if (us > best * (1 + 2.0 / MANY)) fail_msg("seed %d: %g, %s; the best is %g", (int)seed, us, r.list[0].how, best);
     bool differently = us < 0.99 * fmin(uniform, sequential);
@@ -353,11 +352,11 @@ static void test_shares_are_optimal(void **state)
         wf_pipeline p;
         wf_schedule s;
         bool found;
-        assert_int_equal(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p), WEFT_OK);
+        assert_ok(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p));
         wf_schedule_init(&p, &two_cuts[0], NULL, &s);
-        assert_int_equal(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
+        assert_ok(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found));
         double want = brute_shares(&p, &s);
-        assert_int_equal(wf_stage_shares(&p, &s, STEPS, &enough, &found), WEFT_OK);
+        assert_ok(wf_stage_shares(&p, &s, STEPS, &enough, &found));
         if (!found || fabs(s.period - want) > 2e-3 * want)
             fail_msg("seed %d: %g instead of %g", (int)seed, found ? s.period : NAN, want);
         for (size_t i = 0; i < s.n; i++) overlapped += s.slots[i].share < 1;
@@ -393,7 +392,7 @@ static int32_t layer_of(wf_graph *g, int32_t l, int32_t x)
 static wf_graph llama(int32_t layers)
 {
     wf_graph g;
-    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
+    assert_ok(wf_graph_init(&g, layers));
     int32_t x = act(&g, 64);
     node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
     for (int32_t l = 0; l < layers; l++) x = layer_of(&g, l, x);
@@ -407,10 +406,10 @@ static double simulated(const wf_graph *g, const wf_plan *plan, const wf_op_prof
     double us = NAN;
     p.nanos = NULL, p.waits = NULL, p.buffers = NULL, p.buffer_of = NULL, p.offset_of = NULL;
     p.n_nanos = p.cap_nanos = p.n_waits = p.cap_waits = p.n_buffers = p.cap_buffers = 0;
-    assert_int_equal(wf_plan_split(g, &p), WEFT_OK);
-    assert_int_equal(wf_plan_place(g, &p, 64), WEFT_OK);
-    if (wf_plan_wait(g, &p) != WEFT_OK) fail_msg("%s", wf_error());
-    assert_int_equal(wf_simulate(g, &p, profile, b, NULL, &us), WEFT_OK);
+    assert_ok(wf_plan_split(g, &p));
+    assert_ok(wf_plan_place(g, &p, 64));
+    assert_ok(wf_plan_wait(g, &p));
+    assert_ok(wf_simulate(g, &p, profile, b, NULL, &us));
     p.lines = NULL;
     wf_plan_free(&p);
     return us;
@@ -420,7 +419,7 @@ static void load_sample(const char *name, wf_op_profile *p)
 {
     char path[256];
     snprintf(path, sizeof path, "tests/unit/profiles/%s.profile", name);
-    if (wf_op_profile_load(path, p) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_ok(wf_op_profile_load(path, p));
 }
 
 static const wf_sim_batch load_of_1024 = {1024, 512, 512};
@@ -431,7 +430,7 @@ static void search_sample(const char *name, wf_search_params params, wf_search_r
     wf_op_profile profile;
     load_sample(name, &profile);
     params.batch = load_of_1024;
-    if (wf_search(&g, &profile, &params, r) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_ok(wf_search(&g, &profile, &params, r));
     assert_string_equal(r->list[r->n - 1].how, "sequential");
     for (size_t i = 0; i < r->n; i++) {
         double us = simulated(&g, &r->list[i].plan, &profile, &params.batch);
@@ -465,7 +464,7 @@ static void test_energy_bounds_nothing(void **state)
         wf_op_profile profile;
         load_sample("h200-streaming", &profile);
         if (limited) profile.energy = (wf_energy){.static_power = 100, .power_limit = 101, .flop = 1e-12, .byte = 1e-3};
-        assert_int_equal(wf_search(&g, &profile, &params, &r[limited]), WEFT_OK);
+        assert_ok(wf_search(&g, &profile, &params, &r[limited]));
         wf_op_profile_free(&profile);
     }
     assert_int_equal(r[0].n, r[1].n);
@@ -513,7 +512,7 @@ static void test_writes_plans(void **state)
     wf_graph g = llama(8);
     close(mkstemp(path));
     search_sample("h200-streaming", (wf_search_params){.no_programs = true, .copy_queue = true}, &r);
-    assert_int_equal(wf_found_save(&g, &r.list[0], &load_of_1024, true, path), WEFT_OK);
+    assert_ok(wf_found_save(&g, &r.list[0], &load_of_1024, true, path));
     if (wf_plans_load(&g, path, &p) != WEFT_OK || wf_plans_finish(&g, &p, 64) != WEFT_OK) fail_msg("%s", wf_error());
     assert_int_equal(p.n, 2);
     assert_int_equal(wf_plans_choose(&p, 512, 256, 1024), 1);
@@ -578,7 +577,7 @@ static wf_graph random_graph(uint64_t seed, char names[][24], size_t n)
 {
     wf_graph g;
     int32_t layers = 1 + (int32_t)(wf_random(seed, 1) % 3), values[16], x;
-    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
+    assert_ok(wf_graph_init(&g, layers));
     node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x = act(&g, 16));
     for (int32_t l = 0; l < layers; l++) {
         values[0] = x;
@@ -607,8 +606,8 @@ static void check_stored(uint64_t seed, const wf_graph *g, const wf_search_resul
     const wf_plan *sequential = &r->list[r->n - 1].plan, *plan = taken + 1 < r->n ? &r->list[taken].plan : NULL;
     wf_load_plan l = {plan, {.least_tokens = b->tokens - (uint32_t)(wf_random(seed, 7) % 4), .tokens = b->tokens}};
     close(mkstemp(path));
-    assert_int_equal(wf_found_plans(g, false, &l, 1, &made), WEFT_OK);
-    assert_int_equal(wf_plans_save(&made, path), WEFT_OK);
+    assert_ok(wf_found_plans(g, false, &l, 1, &made));
+    assert_ok(wf_plans_save(&made, path));
     if (wf_plans_load(g, path, &p)) fail_msg("seed %d: %s", (int)seed, wf_error());
     unlink(path);
     for (uint32_t tokens = 1; tokens <= b->tokens + 2; tokens++) {

@@ -34,8 +34,8 @@ static double simulated(const wf_graph *g, const char *text, const char *profile
     wf_plans p;
     wf_op_profile times = profile_of(profile);
     double us;
-    if (load_from(g, text, &p) != WEFT_OK) fail_msg("%s", wf_error());
-    assert_int_equal(wf_simulate(g, &p.list[0], &times, &half, spans, &us), WEFT_OK);
+    assert_ok(load_from(g, text, &p));
+    assert_ok(wf_simulate(g, &p.list[0], &times, &half, spans, &us));
     wf_plans_free(&p);
     wf_op_profile_free(&times);
     return us;
@@ -96,7 +96,7 @@ static void test_power_limit(void **state)
         snprintf(text, sizeof text, "%s%s", PROFILE, powers[i]);
         near(simulated(&g, OVERLAP, text, NULL), free_us);
         wf_op_profile times = profile_of(text);
-        assert_int_equal(load_from(&g, OVERLAP, &p), WEFT_OK);
+        assert_ok(load_from(&g, OVERLAP, &p));
         us[i] = wf_simulate_energy(&g, &p.list[0], &times, &half);
         wf_plans_free(&p);
         wf_op_profile_free(&times);
@@ -173,7 +173,7 @@ static void test_null_device(void **state)
             double us;
             b.decodes = draw(b.tokens + 1);
             for (size_t n = 0; n < plan->n_nanos; n++) plan->nanos[n].groups = 1;
-            assert_int_equal(wf_simulate(&g, plan, &profile, &b, NULL, &us), WEFT_OK);
+            assert_ok(wf_simulate(&g, plan, &profile, &b, NULL, &us));
             double want = (double)null_time(&(null_clock){full_rate_ns, NULL, &profile}, &g, plan, &b) / 1000;
             if (fabs(us - want) > 0.5 + 1e-6 * want) fail_msg("%.3f us, the null device %.3f\n%s", us, want, w.text);
             compared++;

@@ -80,7 +80,7 @@ static void make_graph_of_world(void)
 {
     int32_t layers = 1 + (int32_t)(wf_random(w.seed, 1) % 3) + w.pays, values[MAX_OPS + 1];
     w.n_ops = 2 + (uint32_t)(wf_random(w.seed, 2) % 5);
-    assert_int_equal(wf_graph_init(&w.g, layers), WEFT_OK);
+    assert_ok(wf_graph_init(&w.g, layers));
     values[0] = act(&w.g, 16);
     node(&w.g, WF_OP_GET_ROWS, "embed", WF_ONCE, w.g.inputs[WF_INPUT_TOKEN], -1, values[0]);
     for (int32_t l = 0; l < layers; l++) {
@@ -165,7 +165,7 @@ static void believe_times(wf_op_profile *p, const wf_node *n)
     for (uint32_t tokens = TILE; tokens <= 128; tokens *= 2) {
         wf_op_time t = {tokens, 1, off(us_of(n, tokens, w.most.context / 2), 400 + 8 * number_of(n) + tokens / TILE), 0,
                         false};
-        assert_int_equal(wf_op_profile_add_time(p, n->name, class_of_kind[kind_of(n->op)], &t), WEFT_OK);
+        assert_ok(wf_op_profile_add_time(p, n->name, class_of_kind[kind_of(n->op)], &t));
     }
 }
 
@@ -179,7 +179,7 @@ static wf_op_profile believed(void)
         for (uint32_t r = 0; r <= STEPS; r++) {
             wf_share_rate rate = {(double)r / STEPS, fmin(1, off(w.rate[k][r] / w.beside[k][!k], 500 + k * 16 + r)), 0,
                                   false};
-            assert_int_equal(wf_op_profile_add_rate(&p, class_of_kind[k], &rate), WEFT_OK);
+            assert_ok(wf_op_profile_add_rate(&p, class_of_kind[k], &rate));
         }
     return p;
 }
@@ -225,8 +225,8 @@ static void keep(const pair *p, const wf_step_kind *won, wf_plans *plans)
 {
     wf_load_plan l = {.plan = p->taken};
     wf_reach_params reach = {p->taken, *won, won->decodes == won->tokens, 1, w.most.context, try_step, (void *)p};
-    assert_int_equal(wf_reach_find(&reach, &l.bucket), WEFT_OK);
-    assert_int_equal(wf_found_plans(&w.g, false, &l, 1, plans), WEFT_OK);
+    assert_ok(wf_reach_find(&reach, &l.bucket));
+    assert_ok(wf_found_plans(&w.g, false, &l, 1, plans));
     for (size_t i = 0; i < plans->n; i++) finish(&plans->list[i]);
 }
 

@@ -24,7 +24,7 @@ static weft_status try_profile(const char *text, wf_op_profile *p)
 static inline wf_op_profile profile_of(const char *text)
 {
     wf_op_profile p;
-    if (try_profile(text, &p) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_ok(try_profile(text, &p));
     return p;
 }
 

@@ -85,7 +85,7 @@ static void write_config(const char *from, const char *change, const char *folde
     snprintf(path, sizeof path, "tests/model/data/%s/config.json", from);
     wf_json *config, *changed = wf_json_read(change, strlen(change), NULL, NULL);
     wf_text out = {0};
-    assert_int_equal(wf_json_load_file(path, 1 << 20, &config), WEFT_OK);
+    assert_ok(wf_json_load_file(path, 1 << 20, &config));
     assert_non_null(changed);
     wf_json_print(&out, "{'max_position_embeddings':%d", LONGEST);
     const wf_json *const both[] = {changed, config};
@@ -158,9 +158,8 @@ static void check(const char *from, const char *change, uint32_t context, const 
     struct weft_model *m = open_changed(from, change);
     wf_graph g = {0};
     wf_weights w = {0};
-    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp,
-                                    &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, 16}, &g, &w),
-                     WEFT_OK);
+    assert_ok(wf_model_build(m->arch, m->file, &m->hp,
+                             &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, 16}, &g, &w));
     for (uint32_t i = 0; i < n; i++) check_table(table(&w, i), &tables[i], context, change);
     wf_graph_free(&g);
     wf_weights_free(&w);

@@ -49,7 +49,7 @@ static void good(void **state)
     bytes b = {0};
     wf_safetensors *s;
     build(&b, strlen(GOOD), GOOD, 28);
-    assert_int_equal(open_bytes(&b, &s), WEFT_OK);
+    assert_ok(open_bytes(&b, &s));
     const wf_safetensor *t = wf_safetensors_find(s, "b");
     assert_int_equal(s->n_tensors, 2);
     assert_non_null(t);
@@ -175,7 +175,7 @@ static void empty(void **state)
     wf_safetensors *s;
     const char *header = "{" T("z", "F32", "[0,4]", "0", "0") "," T("one", "I64", "[]", "0", "8") "}";
     build(&b, strlen(header), header, 8);
-    assert_int_equal(open_bytes(&b, &s), WEFT_OK);
+    assert_ok(open_bytes(&b, &s));
     assert_int_equal(wf_safetensors_find(s, "one")->dtype, -1);
     assert_int_equal(wf_safetensors_find(s, "z")->bytes, 0);
     close_bytes(s);
@@ -239,7 +239,7 @@ static void shards(void **state)
 {
     wf_safetensors *s;
     two_shards(MAP(ONE, TWO));
-    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK);
+    assert_ok(wf_safetensors_open(folder, &s));
     assert_int_equal(s->n_maps, 2);
     assert_int_equal(s->n_tensors, 2);
     assert_int_equal(wf_safetensors_find(s, "b")->dtype, WF_F16);
@@ -299,7 +299,7 @@ static void links(void **state)
     write_tensors("blobs/0a1b", A, 4);
     snprintf(from, sizeof from, "%s/snapshots/model.safetensors", folder);
     assert_int_equal(symlink("../blobs/0a1b", from), 0);
-    assert_int_equal(wf_safetensors_open(to, &s), WEFT_OK);
+    assert_ok(wf_safetensors_open(to, &s));
     assert_int_equal(s->n_tensors, 1);
     wf_safetensors_close(s);
     unlink(from);
@@ -322,7 +322,7 @@ static void not_files(void **state)
 static void other_formats(void **state)
 {
     wf_safetensors *s;
-    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK); /* a vocabulary alone */
+    assert_ok(wf_safetensors_open(folder, &s)); /* a vocabulary alone */
     assert_int_equal(s->n_tensors, 0);
     wf_safetensors_close(s);
     write_text("pytorch_model.bin", "PK");
@@ -334,7 +334,7 @@ static void changed(void **state)
 {
     wf_safetensors *s;
     write_tensors("model.safetensors", A, 4);
-    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK);
+    assert_ok(wf_safetensors_open(folder, &s));
     assert_false(wf_map_broken(&s->maps[0]));
     write_tensors("model.safetensors", A, 4);
     assert_true(wf_map_broken(&s->maps[0]));

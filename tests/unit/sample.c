@@ -141,9 +141,9 @@ static wf_view place(device *d, uint64_t *at, uint8_t dtype, uint32_t rows, uint
 static void open_device(const char *name, device *d)
 {
     uint64_t at = 0;
-    if (wf_dev_open(name, NULL, &d->dev)) fail_msg("%s", wf_error());
-    assert_int_equal(wf_queue_create(d->dev, &d->q), WEFT_OK);
-    assert_int_equal(wf_buf_create(d->dev, 1 << 20, &d->buf), WEFT_OK);
+    assert_ok(wf_dev_open(name, NULL, &d->dev));
+    assert_ok(wf_queue_create(d->dev, &d->q));
+    assert_ok(wf_buf_create(d->dev, 1 << 20, &d->buf));
     static const struct {
         uint8_t dtype;
         uint32_t rows, cols;
@@ -152,7 +152,7 @@ static void open_device(const char *name, device *d)
     for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
     d->call.out[WF_SAMPLE_Y] = place(d, &at, WF_I32, 1, 1);
     d->call.out[WF_SAMPLE_Z] = place(d, &at, WF_F32, 1, N);
-    if (wf_prepare(d->dev, &d->call, &d->call.variant)) fail_msg("%s", wf_error());
+    assert_ok(wf_prepare(d->dev, &d->call, &d->call.variant));
 }
 
 static void close_device(device *d)
@@ -164,7 +164,7 @@ static void close_device(device *d)
 
 static void put(device *d, int operand, const void *data, size_t size)
 {
-    assert_int_equal(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL, 0, NULL), WEFT_OK);
+    assert_ok(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL, 0, NULL));
 }
 
 /* A request's repetition penalty becomes logit adjustments, each token of the window once. */
@@ -184,9 +184,9 @@ static int32_t on_device(device *d, const struct weft_sampling *s, const float *
     }
     put(d, 0, x, N * sizeof *x), put(d, 1, params, sizeof params), put(d, 2, key, sizeof key);
     put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, adjust, sizeof adjust);
-    assert_int_equal(wf_submit(d->q, &d->call), WEFT_OK);
-    assert_int_equal(wf_read(d->q, d->buf, d->call.out[WF_SAMPLE_Y].offset, &id, sizeof id, NULL, 0, NULL), WEFT_OK);
-    assert_int_equal(wf_finish(d->q), WEFT_OK);
+    assert_ok(wf_submit(d->q, &d->call));
+    assert_ok(wf_read(d->q, d->buf, d->call.out[WF_SAMPLE_Y].offset, &id, sizeof id, NULL, 0, NULL));
+    assert_ok(wf_finish(d->q));
     return id;
 }
 
@@ -210,8 +210,7 @@ static void compare_on(const char *name)
         for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
         wf_seen seen[N] = {0};
         for (uint32_t k = 0; k < n; k++) seen[recent[k]].recent++;
-        assert_int_equal(wf_sample(&s, &(wf_logits_processors){.seen = seen}, x, N, params.counter, scratch, &want),
-                         WEFT_OK);
+        assert_ok(wf_sample(&s, &(wf_logits_processors){.seen = seen}, x, N, params.counter, scratch, &want));
         if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_sample_row(&params, z, N, more, &margin);
         int32_t got = on_device(&d, &s, x, recent, n, params.counter);
         unclear += margin < 2e-5;
@@ -247,7 +246,7 @@ static void test_not_finite(void **state)
         assert_says("token 7");
     }
     assert_error(wf_sample_chosen(-8, &id), WEFT_ERR_NOT_FINITE, "token 7");
-    assert_int_equal(wf_sample_chosen(7, &id), WEFT_OK);
+    assert_ok(wf_sample_chosen(7, &id));
     assert_int_equal(id, 7);
 }
 

@@ -233,7 +233,7 @@ static void test_expected_ratio(void **state)
     world w;
     wf_sched_params p = {.policy = WF_POLICY_SARATHI, .page_tokens = PAGE, .prefill = 30, .decode = 10};
     wf_sched s;
-    assert_int_equal(wf_sched_init(&s, &roomy, &p), WEFT_OK);
+    assert_ok(wf_sched_init(&s, &roomy, &p));
     assert_true(wf_sched_ratio(&s) == 3);
     wf_sched_free(&s);
     open_world(&w, &roomy, WF_POLICY_SARATHI, 1, 0);
@@ -384,8 +384,8 @@ static void test_prefix_is_compared_whole(void **state)
     wf_prefix x;
     int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
     uint64_t found = 0;
-    assert_int_equal(wf_pages_init(&pages, 8, 8, 0), WEFT_OK);
-    assert_int_equal(wf_prefix_init(&x, &pages, PAGE, 1), WEFT_OK);
+    assert_ok(wf_pages_init(&pages, 8, 8, 0));
+    assert_ok(wf_prefix_init(&x, &pages, PAGE, 1));
     assert_true(wf_pages_alloc(&pages, 1, 8, &page));
     uint64_t block = wf_prefix_add(&x, 0, tokens, &page);
     for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &found), -1);

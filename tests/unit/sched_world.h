@@ -429,8 +429,8 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
                          .tile = tile,
                          .shuffle_pages = seed,
                          .least_step = seed % 2 ? 2 * tile : 0};
-    assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
-    assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
+    assert_ok(wf_sched_init(&w->s, l, &p));
+    assert_ok(wf_batch_init(&w->b, l));
 }
 
 static void close_world(world *w)

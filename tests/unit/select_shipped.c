@@ -15,7 +15,7 @@ static const wf_dev_fns offline_fns = {
 static void read_text(const char *path, char **out)
 {
     size_t size;
-    if (wf_read_file(path, 1 << 20, out, &size)) fail_msg("%s", wf_error());
+    assert_ok(wf_read_file(path, 1 << 20, out, &size));
 }
 
 /* What stands behind `title` in a line of its own; a file without it is another device's, which reading says. */
@@ -56,7 +56,7 @@ static wf_dev *open_platform(const char *platform)
     memset(&opencl, 0, sizeof opencl);
     opencl.base.fns = &offline_fns;
     if (strcmp(platform, "weft cpu")) return &opencl.base;
-    if (wf_dev_open("cpu", &(wf_open_params){.threads = 1}, &cpu)) fail_msg("%s", wf_error());
+    assert_ok(wf_dev_open("cpu", &(wf_open_params){.threads = 1}, &cpu));
     return cpu;
 }
 
@@ -158,7 +158,7 @@ static void unknown_times_are_not_the_shortest(void **state)
         if (d->fns == &offline_fns) ((cl_dev *)d)->ref.caps = (cl_caps){.max_group = 256, .units = 2};
         size_t n = d->fns->rank(d, &c, NULL, before, WF_LEN(before));
         for (size_t k = 0; k < WF_LEN(costs); k++) wf_copy(costs[k].of, sizeof costs[k].of, of[i][1]);
-        assert_int_equal(d->fns->set_costs(d, costs, WF_LEN(costs)), WEFT_OK);
+        assert_ok(d->fns->set_costs(d, costs, WF_LEN(costs)));
         assert_int_equal(d->fns->rank(d, &c, NULL, after, WF_LEN(after)), n);
         assert_true(n > 1 && after[0].us == 0);
         for (size_t k = 0; k < n; k++) assert_int_equal(after[k].variant, before[k].variant);

@@ -52,7 +52,7 @@ static void rows_are_found(void **state)
                        "decode_attention F16 H=32,KV=8,D=128,B=64 1:wide\n"
                        "prefill_attention F16 H=32,KV=8,D=128 16:flash\n"
                        "prefill_attention_async F16 H=32,KV=8,D=128 1:async";
-    if (wf_tuned_parse(text, &info, &t)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_tuned_parse(text, &info, &t));
     assert_int_equal(t.n, 6);
     static const struct {
         enum wf_tuned_op kind;
@@ -196,8 +196,7 @@ static int remove_folder(void **state)
 static void costs_are_read(void **state)
 {
     wf_tuned_table t;
-    if (wf_tuned_parse("weft-tuned 1\ncost a b=1,c=0.25\ncost a/x b=3\ncost a b=2\n", NULL, &t))
-        fail_msg("%s", weft_last_error());
+    assert_ok(wf_tuned_parse("weft-tuned 1\ncost a b=1,c=0.25\ncost a/x b=3\ncost a b=2\n", NULL, &t));
     assert_int_equal(t.n_costs, 3);
     assert_string_equal(t.costs[0].of, "a");
     assert_string_equal(t.costs[0].name, "b");
@@ -212,19 +211,18 @@ static void written_reads_back(void **state)
     struct weft_device_info info = null_info();
     wf_tuned_table t, back;
     char path[256];
-    assert_int_equal(wf_tuned_parse(HEAD "cost device read=4545.5,launch=0.0001\ncost gemm/x memory=0.3333\n" ROW
-                                         "prefill_attention F16 H=4,KV=2,D=64 1:null\n",
-                                    &info, &t),
-                     WEFT_OK);
+    assert_ok(wf_tuned_parse(HEAD "cost device read=4545.5,launch=0.0001\ncost gemm/x memory=0.3333\n" ROW
+                                  "prefill_attention F16 H=4,KV=2,D=64 1:null\n",
+                             &info, &t));
     wf_tuned_row row = t.rows[0];
     row.n_steps = 1;
     memset(&row.step[1], 0, sizeof row.step[1]);
-    assert_int_equal(wf_tuned_put(&t, &row), WEFT_OK); /* replaces */
+    assert_ok(wf_tuned_put(&t, &row)); /* replaces */
     assert_int_equal(t.n, 2);
     t.dense_batch = 768, t.load = (wf_tuned_load){1155.25, 0.0001};
     snprintf(path, sizeof path, "%s/a.tune", folder);
-    assert_int_equal(wf_tuned_write(path, &info, &t), WEFT_OK);
-    if (wf_tuned_read(path, &info, &back)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_tuned_write(path, &info, &t));
+    assert_ok(wf_tuned_read(path, &info, &back));
     assert_int_equal(back.n, t.n);
     assert_int_equal(back.dense_batch, 768);
     assert_true(back.load.prompt == 1155.25 && back.load.generated == 0.0001);
@@ -246,7 +244,7 @@ static void put_file(const char *text)
     struct weft_device_info info = null_info();
     char path[1100];
     info.type = WEFT_DEVICE_OTHER;
-    assert_int_equal(wf_tuned_user_path(&info, true, path, sizeof path), WEFT_OK);
+    assert_ok(wf_tuned_user_path(&info, true, path, sizeof path));
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
@@ -261,7 +259,7 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     wf_buf *buf;
     wf_null_configure(&(wf_null_config){.variants = 3});
     if (wf_select_open("null", p, &dev)) return -2;
-    assert_int_equal(wf_buf_create(dev, 1 << 20, &buf), WEFT_OK);
+    assert_ok(wf_buf_create(dev, 1 << 20, &buf));
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
     c.in[WF_GEMM_X] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
     c.in[WF_GEMM_W] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
@@ -270,7 +268,7 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     if (dropped >= 0) wf_drop(dev, &c, dropped);
     int v = wf_pick(dev, &c);
     int prepared = -1;
-    assert_int_equal(wf_prepare(dev, &c, &prepared), WEFT_OK);
+    assert_ok(wf_prepare(dev, &c, &prepared));
     assert_int_equal(prepared, v);
     wf_buf_destroy(buf);
     wf_dev_close(dev);
@@ -327,7 +325,7 @@ static void forced_by_name(void **state)
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 1, .tuned = "none", .force = "*=ref,,gemm=ref"};
     wf_call c = some_product(3, WF_F32);
     wf_dev *dev;
-    assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
+    assert_ok(wf_select_open("cpu", &p, &dev));
     assert_string_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref");
     assert_int_equal(wf_weight_layout(dev, WF_OP_GEMM, WF_Q8_0, 32, 64), 0); /* what the reference reads */
     wf_drop(dev, &c, wf_pick(dev, &c));
@@ -361,7 +359,7 @@ static const char *picked_with(const char *lines)
 {
     wf_dev *dev;
     wf_call c = some_product(3, WF_F32);
-    if (open_with_lines(lines, &dev)) fail_msg("%s", weft_last_error());
+    assert_ok(open_with_lines(lines, &dev));
     const char *name = wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name;
     assert_true(wf_expected_us(dev, &c, wf_pick(dev, &c)) > 0);
     wf_dev_close(dev);
@@ -393,7 +391,7 @@ static void dropped_until_none_is_left(void **state)
     wf_call c = some_product(3, WF_F32);
     wf_candidate_kernel all[32];
     wf_dev *dev;
-    assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
+    assert_ok(wf_select_open("cpu", &p, &dev));
     size_t n = dev->fns->rank(dev, &c, NULL, all, WF_LEN(all));
     assert_true(n >= 2);
     for (size_t i = 0; i < n; i++) {
@@ -415,7 +413,7 @@ static void fused_ones_are_dropped_alone(void **state)
     norm.in[WF_GEMM_NORM] = norm.in[WF_GEMM_W];
     norm_silu = norm, norm_silu.p.silu = 1;
     wf_null_configure(&(wf_null_config){.variants = 2});
-    assert_int_equal(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &dev), WEFT_OK);
+    assert_ok(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &dev));
     wf_drop(dev, &norm_silu, 0);
     assert_int_equal(wf_pick(dev, &norm_silu), 1);
     assert_int_equal(wf_pick(dev, &silu), 0);
@@ -455,7 +453,7 @@ static void other_kernels(void **state)
     wf_dev *dev;
     struct weft_device_info info = null_info();
     wf_null_configure(&(wf_null_config){.variants = 3});
-    assert_int_equal(wf_select_open("null", NULL, &dev), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &dev));
     uint32_t now = wf_tuned_kernels(dev);
     wf_null_configure(&(wf_null_config){.variants = 2});
     assert_int_not_equal(wf_tuned_kernels(dev), now);
@@ -467,7 +465,7 @@ static void other_kernels(void **state)
     put_file(text);
     weft_log_to(on_log, NULL, WEFT_LOG_ERROR); /* the warning is no failure of this test */
     assert_int_equal(picked(NULL, 9, -1), 0);
-    assert_int_equal(wf_tuned_user_path(&info, false, path, sizeof path), WEFT_OK);
+    assert_ok(wf_tuned_user_path(&info, false, path, sizeof path));
     wf_open_params p = {.tuned = path};
     assert_int_equal(picked(&p, 9, -1), 2);
     weft_log_to(NULL, NULL, WEFT_LOG_WARN);
@@ -479,7 +477,7 @@ static void named_files(void **state)
     char path[1100];
     struct weft_device_info info = null_info();
     put_file(HEAD ROW);
-    assert_int_equal(wf_tuned_user_path(&info, false, path, sizeof path), WEFT_OK);
+    assert_ok(wf_tuned_user_path(&info, false, path, sizeof path));
     wf_open_params p = {.tuned = path};
     assert_int_equal(picked(&p, 9, -1), 2);
     put_file(HEAD "nonsense\n");
@@ -536,7 +534,7 @@ static void choices_that_cannot_run(void **state)
     wf_call c;
     put_file(HEAD "gemm F16 N=32,K=64 1:null2 9:null3 100:gone\n");
     wf_null_configure(&(wf_null_config){.variants = 3});
-    assert_int_equal(wf_select_open("null", NULL, &dev), WEFT_OK);
+    assert_ok(wf_select_open("null", NULL, &dev));
     wf_dev_fns fns = *dev->fns;
     fns.supports = never_the_third;
     dev->fns = &fns;

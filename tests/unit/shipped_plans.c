@@ -25,7 +25,7 @@ static const struct {
 static wf_dev *open_as(const char *name)
 {
     wf_dev *dev;
-    if (wf_select_open("null", &(wf_open_params){.tier = WF_TIER_MATRIX}, &dev)) fail_msg("%s", wf_error());
+    assert_ok(wf_select_open("null", &(wf_open_params){.tier = WF_TIER_MATRIX}, &dev));
     wf_copy(dev->info.name, sizeof dev->info.name, name);
     dev->info.type = WEFT_DEVICE_GPU;
     dev->act = WF_F16;
@@ -49,19 +49,17 @@ static void check_measured(size_t i)
     wf_graph g;
     wf_plans plans;
     wf_dev *dev = open_as(measured[i].device);
-    assert_int_equal(
-        weft_model_open(&(struct weft_model_params){.shape = measured[i].shape, .type = measured[i].type}, &m),
-        WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.shape = measured[i].shape, .type = measured[i].type}, &m));
     graph_of(m, dev, &g);
-    assert_int_equal(wf_shipped_plans_name(dev, &g, name, sizeof name), WEFT_OK);
+    assert_ok(wf_shipped_plans_name(dev, &g, name, sizeof name));
     snprintf(path, sizeof path, "tuned/%s",
              name); /* of the source tree: where this build lies decides whether the program finds it */
     if (access(path, R_OK)) fail_msg("%s is not there: %s, %s", path, measured[i].device, measured[i].shape);
-    if (wf_plans_load(&g, path, &plans)) fail_msg("%s", wf_error());
+    assert_ok(wf_plans_load(&g, path, &plans));
     assert_true(plans.n > 0);
     dev->params.deterministic = true; /* was not measured */
     wf_plans none;
-    assert_int_equal(wf_shipped_plans(dev, &g, &none, path, sizeof path), WEFT_OK);
+    assert_ok(wf_shipped_plans(dev, &g, &none, path, sizeof path));
     assert_int_equal(none.n, 0);
     wf_plans_free(&plans);
     wf_graph_free(&g);
@@ -89,14 +87,14 @@ static struct weft_engine *open_engine(struct weft_model *m, uint32_t nano_batch
     struct weft_engine *e;
     struct weft_engine_params p = {
         .device = "null", .n_seqs = 4, .context = 64, .max_batched_tokens = 16, .nano_batches = nano_batches};
-    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(m, &p, &e));
     return e;
 }
 
 static struct weft_model *open_demo(void)
 {
     struct weft_model *m;
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
     return m;
 }
 
@@ -129,9 +127,9 @@ static void ship(uint32_t nano_batches, const char *bytes)
     char name[200], path[300];
     struct weft_model *m = open_demo();
     struct weft_engine *e = open_engine(m, nano_batches);
-    assert_int_equal(wf_shipped_plans_name(e->dev, &e->layout.graph, name, sizeof name), WEFT_OK);
+    assert_ok(wf_shipped_plans_name(e->dev, &e->layout.graph, name, sizeof name));
     snprintf(path, sizeof path, "%s/share/weft/tuned/%s", home, name);
-    assert_int_equal(keep_plans(e, path), WEFT_OK);
+    assert_ok(keep_plans(e, path));
     FILE *f = bytes ? fopen(path, "w") : NULL;
     if (bytes) fputs(bytes, f), fclose(f);
     weft_engine_close(e);

@@ -18,7 +18,7 @@ static void near(const char *what, double got, double want, double by)
 static wf_machine known(const char *name, uint32_t n)
 {
     wf_machine one;
-    if (wf_machine_find(NULL, name, &one)) fail_msg("%s", wf_error());
+    assert_ok(wf_machine_find(NULL, name, &one));
     return wf_machine_times(&one, n);
 }
 
@@ -62,7 +62,7 @@ static void attend(wf_graph *g, const sizes *s, const char *name, int32_t layer,
 static wf_graph graph_of(const sizes *s, int32_t layers, int32_t local)
 {
     wf_graph g;
-    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
+    assert_ok(wf_graph_init(&g, layers));
     wf_node embed = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE,
                                    WF_ROWS_LOGITS); /* of which there are none */
     int32_t x = value(&g, WF_VALUE_ACT, WF_F16, s->hidden, 0),
@@ -117,7 +117,7 @@ static void table_2(void **state)
     wf_load load = {.decodes = 1024, .decode_keys = 4096.0 / 3, .prefill = 1024, .prefill_keys = 1024.0 / 3};
     wf_step_cost s;
     m.ops[WF_ARITH_F32] = m.ops[WF_ARITH_F16]; /* the paper has one rate */
-    assert_int_equal(wf_step_cost_make(&g, &load, &m, &s), WEFT_OK);
+    assert_ok(wf_step_cost_make(&g, &load, &m, &s));
     assert_int_equal(s.n, WF_LEN(rows));
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         const wf_op_cost *c = find(&s, rows[i].op);
@@ -188,8 +188,8 @@ static double layer_energy_us(double tokens, double sequences)
     wf_load products = {.prefill = tokens, .prefill_keys = 1e-9},
             attention = {.decodes = sequences, .decode_keys = 1024};
     wf_step_cost a, b;
-    assert_int_equal(wf_step_cost_make(&g, &products, &m, &a), WEFT_OK);
-    assert_int_equal(wf_step_cost_make(&g, &attention, &m, &b), WEFT_OK);
+    assert_ok(wf_step_cost_make(&g, &products, &m, &a));
+    assert_ok(wf_step_cost_make(&g, &attention, &m, &b));
     double us = (a.total.seconds[WF_LIMIT_ENERGY] - find(&a, "PfAttn")->seconds[WF_LIMIT_ENERGY] +
                  find(&b, "DecAttn")->seconds[WF_LIMIT_ENERGY]) *
                 1e6;
@@ -217,7 +217,7 @@ static void bytes_are_those_of_the_format(void **state)
     wf_load load = {.prefill = 1, .prefill_keys = 1};
     wf_step_cost s;
     wf_graph g = graph_of(&q4, 2, 0);
-    assert_int_equal(wf_step_cost_make(&g, &load, &m, &s), WEFT_OK);
+    assert_ok(wf_step_cost_make(&g, &load, &m, &s));
     const wf_op_cost *o = find(&s, "O");
     near("bytes", o->bytes, 2 * (4096.0 * 4096 / 32 * 18 + 2 * 4096 * 2), 0);
     near("flops", o->flops, 2 * 2.0 * 4096 * 4096, 0);
@@ -234,7 +234,7 @@ static void windows_limit_what_is_read(void **state)
     wf_machine m = known("h200", 1);
     wf_load load = {.decodes = 1, .decode_keys = 4096, .window = 1024};
     wf_step_cost s;
-    assert_int_equal(wf_step_cost_make(&half, &load, &m, &s), WEFT_OK);
+    assert_ok(wf_step_cost_make(&half, &load, &m, &s));
     near("flops", find(&s, "DecAttn")->flops, 4.0 * (4096 + 1024) * 4096, 0);
     wf_step_cost_free(&s);
     near("kept whole", wf_kv_bytes(&half, 4096, 1024), 2 * 4096 * 4096.0, 0);
@@ -262,11 +262,9 @@ static weft_status read_table(const char *text, const char *name, wf_machine *ou
 static void table_of_a_user(void **state)
 {
     wf_machine m;
-    assert_int_equal(read_table(HEAD
-                                "# mine\n" MINE
-                                " flop=10 byte=100 static=5 limit=65 # at home\ndevice other memory=1 read=1 f16=1\n",
-                                "mine", &m),
-                     WEFT_OK);
+    assert_ok(read_table(HEAD "# mine\n" MINE
+                              " flop=10 byte=100 static=5 limit=65 # at home\ndevice other memory=1 read=1 f16=1\n",
+                         "mine", &m));
     near("memory", m.memory, 16e9, 1);
     near("rate", wf_machine_rate(&m, WF_Q4_0), 0.5e12, 1);
     near("power", wf_machine_power(&m), 60, 1e-9);

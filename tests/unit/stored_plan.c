@@ -29,7 +29,7 @@ static struct weft_engine *open_engine(struct weft_engine_params p)
 {
     struct weft_engine *e = NULL;
     p.device = "cpu", p.threads = 1, p.context = 64, p.max_batched_tokens = 4, p.deterministic = true;
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 

@@ -29,14 +29,14 @@ static struct weft_engine *open_engine(uint32_t nano_batches, bool profile)
                                    .max_batched_tokens = TOKENS,
                                    .nano_batches = nano_batches,
                                    .profile = profile};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
 
 static struct weft_timeline *draw(struct weft_engine *e, struct weft_timeline_params p)
 {
     struct weft_timeline *t = NULL;
-    if (weft_timeline(e, &p, &t)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_timeline(e, &p, &t));
     return t;
 }
 
@@ -110,8 +110,8 @@ static void agree(struct weft_engine *e, uint32_t decodes)
     const wf_plan *p = &e->layout.plans.list[wf_plans_choose(&e->layout.plans, TOKENS, decodes, CONTEXT)];
     wf_sim_span *spans = calloc(p->n_nanos, sizeof *spans);
     double us;
-    assert_int_equal(wf_op_profile_load(path, &profile), WEFT_OK);
-    assert_int_equal(wf_simulate(&e->layout.graph, p, &profile, &b, spans, &us), WEFT_OK);
+    assert_ok(wf_op_profile_load(path, &profile));
+    assert_ok(wf_simulate(&e->layout.graph, p, &profile, &b, spans, &us));
     assert_true(t->predicted.us == us && us > 0);
     assert_int_equal(t->predicted.n_ops, count_work(e, p, &b));
     const struct weft_timeline_op *op = t->predicted.ops;
@@ -200,7 +200,7 @@ static void test_other_model(void **state)
     struct weft_timeline *t = NULL;
     wf_op_profile own = {0};
     struct weft_engine *e = open_engine(1, false);
-    assert_int_equal(wf_stored_sign(e->dev, &e->layout.graph, &own), WEFT_OK);
+    assert_ok(wf_stored_sign(e->dev, &e->layout.graph, &own));
     for (int same = 0; same < 2; same++) {
         snprintf(other, sizeof other, "%s.made", path);
         FILE *from = fopen(path, "r"), *f = fopen(other, "w");

@@ -81,15 +81,15 @@ static void weights_rotate(void **state)
     uint64_t bytes = wf_dtype_bytes(WF_Q8_0, 6400), rotate = 3 << 20; /* in several buffers */
     wf_problem p;
     double ns = 0;
-    if (wf_problem_create(f->dev, f->q, &s, rotate, &p)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_problem_create(f->dev, f->q, &s, rotate, &p));
     assert_true(p.copies * bytes >= rotate);
     assert_int_equal(p.call.in[WF_GEMM_W].rows, 100);
     assert_int_equal(p.call.in[WF_GEMM_X].rows, 3);
     seen.slot = 1;
-    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 1}, &ns), WEFT_OK);
+    assert_ok(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 1}, &ns));
     assert_true(ns > 0);
     assert_rotated(p.copies, bytes);
-    assert_int_equal(wf_problem_rows(&p, 7), WEFT_OK);
+    assert_ok(wf_problem_rows(&p, 7));
     assert_int_equal(p.call.in[WF_GEMM_X].rows, 7);
     assert_int_equal(p.call.out[WF_GEMM_Y].cols, 100);
     wf_problem_destroy(&p);
@@ -102,10 +102,10 @@ static void a_slow_first_launch_is_no_estimate(void **state)
     wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_Q8_0, .m = 3, .n = 100, .k = 64};
     wf_problem p;
     double ns = 0;
-    if (wf_problem_create(f->dev, f->q, &s, 1 << 20, &p)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_problem_create(f->dev, f->q, &s, 1 << 20, &p));
     seen.slot = 1;
     seen.first_ns = 80000000;
-    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 5}, &ns), WEFT_OK);
+    assert_ok(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 5}, &ns));
     assert_true(seen.n > 100);
     wf_problem_destroy(&p);
 }
@@ -128,10 +128,10 @@ static void the_median_counts(void **state)
     wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_Q8_0, .m = 3, .n = 100, .k = 64};
     wf_problem p;
     double measured = 0;
-    if (wf_problem_create(f->dev, f->q, &s, 1 << 20, &p)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_problem_create(f->dev, f->q, &s, 1 << 20, &p));
     takes = ns;
     wf_null_configure(&(wf_null_config){.compute = take_time});
-    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 5}, &measured), WEFT_OK);
+    assert_ok(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 5}, &measured));
     assert_int_equal(seen.n, WF_LEN(ns));
     assert_true(measured >= 1e9 && measured < 1.5e9);
     wf_problem_destroy(&p);
@@ -171,7 +171,7 @@ static void tune(uint8_t flags, const char *name)
     unlink(path);
     memset(runs, 0, sizeof runs);
     wf_null_configure(&(wf_null_config){.compute = product, .variants = 3, .flags = {0, 0, flags}});
-    if (weft_tune(&p, NULL, 0)) fail_msg("%s", weft_last_error());
+    assert_ok(weft_tune(&p, NULL, 0));
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
@@ -234,16 +234,16 @@ static void a_run_goes_on_from_the_last(void **state)
     wf_null_configure(&(wf_null_config){.compute = product, .variants = 3});
     p.seconds = 1;
     for (uint32_t run = 0; run < SHAPES; run++) {
-        if (weft_tune(&p, NULL, 0)) fail_msg("%s", weft_last_error());
+        assert_ok(weft_tune(&p, NULL, 0));
         assert_int_equal(left, SHAPES - 1);
         assert_int_equal(kept_in(path), (2u << run) - 1);
     }
     p.stop = at_once;
-    assert_int_equal(weft_tune(&p, NULL, 0), WEFT_OK);
+    assert_ok(weft_tune(&p, NULL, 0));
     assert_int_equal(left, SHAPES);
     assert_int_equal(kept_in(path), (1u << SHAPES) - 1);
     p.stop = NULL, p.seconds = 0;
-    assert_int_equal(weft_tune(&p, NULL, 0), WEFT_OK);
+    assert_ok(weft_tune(&p, NULL, 0));
     assert_int_equal(left, 0);
     unlink(path);
 }
@@ -292,7 +292,7 @@ static void weights_are_packed(void **state)
     fns.weight_bytes = packed_bytes;
     fns.weight_pack = pack;
     f->dev->fns = &fns;
-    if (wf_problem_create(f->dev, f->q, &s, 100000, &p)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_problem_create(f->dev, f->q, &s, 100000, &p));
     for (uint32_t i = 0; i < p.copies; i++) {
         uint32_t zeros = 0;
         const uint8_t *at = (const uint8_t *)p.copy[i].buf->host + p.copy[i].offset;
@@ -331,7 +331,7 @@ static void pages_rotate(void **state)
     wf_problem p;
     double ns;
     uint8_t used[MAX_SEEN] = {0};
-    if (wf_problem_create(f->dev, f->q, &s, 100000, &p)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_problem_create(f->dev, f->q, &s, 100000, &p));
     uint32_t pages = 3 * 3, all = p.call.in[WF_ATTENTION_K_POOL].rows;
     assert_int_equal(all, p.copies * pages);
     assert_true(all * 16ull * 2 * 8 * 4 >= 100000 && all <= MAX_SEEN);
@@ -349,7 +349,7 @@ static void pages_rotate(void **state)
     assert_int_equal(p.call.p.max_q, 1);
     assert_int_equal(p.call.p.max_kv, 40);
     seen.slot = 6;
-    assert_int_equal(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 1}, &ns), WEFT_OK);
+    assert_ok(wf_clock_variant(&p, 0, &(wf_clock){.repeat = 1}, &ns));
     assert_rotated(p.copies, pages * 4);
     wf_problem_destroy(&p);
 }
@@ -366,7 +366,7 @@ static void prompts_are_causal(void **state)
                   .n_kv_head = 2,
                   .head_dim = 8};
     wf_problem p;
-    if (wf_problem_create(f->dev, f->q, &s, 1, &p)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_problem_create(f->dev, f->q, &s, 1, &p));
     assert_int_equal(p.call.in[WF_ATTENTION_Q].rows, 40);
     for (int i = 0; i < 40; i++) {
         assert_int_equal(ints(&p.call.in[WF_ATTENTION_SEQ])[i], i / 20);

@@ -7,10 +7,10 @@ static void tests_each_kernel_once(void **state)
     int variant = -1;
     right_from = 0;
     fixture f = open_null((wf_null_config){0});
-    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 0);
     assert_int_equal(computed, 1);
-    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(computed, 1);
     assert_string_equal(warnings, "");
     end(&f);
@@ -22,12 +22,12 @@ static void builds_what_was_tested(void **state)
     wf_binding b;
     right_from = 0;
     fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_DEVICE});
-    for (int i = 0; i < 2; i++) assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    for (int i = 0; i < 2; i++) assert_ok(wf_bind(f.dev, &f.call, &b));
     assert_int_equal(wf_null_calls(WF_NULL_BIND), 2);
     assert_int_equal(computed, 1);
     assert_true(b.n == 1 && b.part[0].piece == WF_PIECE_WHOLE && b.part[0].op == WF_OP_SILU_MUL &&
                 b.part[0].b.variant == 0);
-    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_ok(wf_bind(f.dev, &f.call, &b));
     assert_int_equal(b.part[0].b.variant, 1);
     assert_int_equal(computed, 2);
     assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
@@ -42,7 +42,7 @@ static void drops_wrong_variants(void **state)
         right_from = 2;
         wrong_value = values[i];
         fixture f = open_null((wf_null_config){.variants = 3});
-        assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+        assert_ok(wf_prepare(f.dev, &f.call, &variant));
         assert_int_equal(variant, 2);
         assert_non_null(strstr(warnings, "null device): silu_mul kernel null computes wrong results"));
         assert_non_null(strstr(warnings, "silu_mul kernel null2 computes wrong results"));
@@ -59,7 +59,7 @@ static void a_wrong_choice_falls_back(void **state)
     wrong_value = 0;
     fixture f = open_null((wf_null_config){.variants = 3});
     f.call.variant = 0;
-    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 1);
     end(&f);
 }
@@ -70,7 +70,7 @@ static void next_one_when_it_does_not_build(void **state)
     right_from = 0;
     fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1,
                                            .status = WEFT_ERR_DEVICE});
-    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 1);
     assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
     assert_false(f.dev->lost);
@@ -142,7 +142,7 @@ static void tests_each_class_of_rows(void **state)
         wf_binding b;
         c.in[WF_GEMM_X] = (wf_view){.buf = f.y, .rows = cases[i].rows, .cols = 32, .stride = 32};
         c.out[WF_GEMM_Y] = (wf_view){.buf = f.y, .offset = 1024, .rows = cases[i].rows, .cols = 4, .stride = 4};
-        assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
+        assert_ok(wf_bind(f.dev, &c, &b));
         assert_int_equal(b.part[0].b.variant, cases[i].variant);
     }
     end(&f);
@@ -196,9 +196,9 @@ static void fused_kernels_that_are_wrong(void **state)
         f.dev->has_fused_gemm = true;
         wf_call c = fused_call(&f), without = c;
         without.out[WF_GEMM_GEMM_WS] = (wf_view){0};
-        assert_int_equal(wf_call_check(f.dev, &without), WEFT_OK);
+        assert_ok(wf_call_check(f.dev, &without));
         assert_int_equal(wf_pieces(f.dev, &c, piece), 1 + norm_apart);
-        assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
+        assert_ok(wf_bind(f.dev, &c, &b));
         assert_int_equal(b.n, 3);
         assert_int_equal(b.part[1].b.variant, 0);
         assert_non_null(strstr(warnings, "gemm kernel null computes wrong results"));
@@ -260,14 +260,14 @@ static void a_launch_only_enqueues(void **state)
     wf_dev_fns fns = *real_fns;
     fns.supports = count_supports, fns.rank = count_rank, fns.launch = note_launch, fns.bind = bind_marked;
     f.dev->fns = &fns;
-    assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
-    for (int i = 0; i < 3; i++) assert_int_equal(wf_event_create(f.dev, &ev[i]), WEFT_OK);
+    assert_ok(wf_queue_create(f.dev, &q));
+    for (int i = 0; i < 3; i++) assert_ok(wf_event_create(f.dev, &ev[i]));
     wf_call c = fused_call(&f);
     c.waits = ev, c.n_waits = 1, c.started = ev[1], c.signal = ev[2];
-    assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
+    assert_ok(wf_bind(f.dev, &c, &b));
     assert_true(b.n == 3 && searches > 0);
     searches = launches = 0;
-    assert_int_equal(wf_launch(q, &c, &b), WEFT_OK);
+    assert_ok(wf_launch(q, &c, &b));
     assert_int_equal(searches, 0);
     assert_int_equal(launches, 3);
     assert_true(launched[0].op == WF_OP_RMSNORM && launched[0].waits == c.waits && launched[0].signal == ev[1]);
@@ -295,14 +295,14 @@ static void refused_at_launch(void **state)
     f.dev->timing_only = true;
     real_fns = f.dev->fns;
     wf_dev_fns fns = *real_fns;
-    assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
-    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_ok(wf_queue_create(f.dev, &q));
+    assert_ok(wf_bind(f.dev, &f.call, &b));
     fns.launch = refuse_first, f.dev->fns = &fns;
     assert_int_equal(wf_launch(q, &f.call, &b), WEFT_ERR_UNSUPPORTED);
     assert_false(f.dev->lost);
-    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_ok(wf_bind(f.dev, &f.call, &b));
     assert_int_equal(b.part[0].b.variant, 1);
-    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_OK);
+    assert_ok(wf_launch(q, &f.call, &b));
     f.dev->fns = real_fns;
     wf_queue_destroy(q);
     end(&f);
@@ -315,10 +315,10 @@ static void launches_are_checked_on_request(void **state)
     wf_queue *q;
     right_from = 0;
     fixture f = open_null((wf_null_config){0});
-    assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
-    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_ok(wf_queue_create(f.dev, &q));
+    assert_ok(wf_bind(f.dev, &f.call, &b));
     f.dev->params.check_calls = true;
-    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_OK);
+    assert_ok(wf_launch(q, &f.call, &b));
     wf_call wrong = f.call;
     wrong.in[WF_SILU_MUL_GU].cols++;
     assert_int_equal(wf_launch(q, &wrong, &b), WEFT_ERR_ARG);

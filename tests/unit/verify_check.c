@@ -105,9 +105,9 @@ static int setup(void **state)
 {
     static devices d;
     memset(&d, 0, sizeof d);
-    assert_int_equal(wf_dev_open("cpu", NULL, &d.dev), WEFT_OK);
-    assert_int_equal(wf_dev_open("cpu", NULL, &d.ref), WEFT_OK);
-    assert_int_equal(wf_queue_create(d.dev, &d.q), WEFT_OK);
+    assert_ok(wf_dev_open("cpu", NULL, &d.dev));
+    assert_ok(wf_dev_open("cpu", NULL, &d.ref));
+    assert_ok(wf_queue_create(d.dev, &d.q));
     real = d.dev->fns;
     d.fns = *real;
     d.fns.submit = spoiling_submit;
@@ -130,7 +130,7 @@ static bool passes(devices *d, wf_check *k)
 {
     wf_check_result r;
     int ref = wf_variant_find(d->dev, k->c.op, "ref");
-    assert_int_equal(wf_check_run(k, d->dev, d->q, ref, false, &r), WEFT_OK);
+    assert_ok(wf_check_run(k, d->dev, d->q, ref, false, &r));
     assert_true(r.supported);
     return r.ok;
 }
@@ -164,7 +164,7 @@ static void catches_everything(void **state)
     for (size_t i = 0; wf_case_small(i, 77, &c); i += ONE_OF(7)) {
         wf_check *k;
         if (!runs_here(&c)) continue;
-        assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
+        assert_ok(wf_check_new(d->ref, &c, &k));
         for (int o = 0; o < WF_MAX_OUT; o++) {
             if (k->out[o].data && !wf_is_workspace(c.op, o)) spoil_all(d, k, o);
         }
@@ -190,7 +190,7 @@ static void the_mean_square_counts(void **state)
     wf_check *k;
     wf_case c = {
         .op = WF_OP_GEMM, .in = WF_F32, .weight = WF_F32, .out = WF_F32, .m = 7, .n = 129, .k = 256, .seed = 5};
-    assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
+    assert_ok(wf_check_new(d->ref, &c, &k));
     double each = least_seen(d, k, EACH_BY), one = least_seen(d, k, LARGEST_BY);
     printf("each by %g, the largest by %g\n", each, one);
     assert_true(each < 1e-3 && each * 1.5 < one);
@@ -205,7 +205,7 @@ static void inputs_matter(void **state)
     for (size_t i = 0; wf_case_small(i, 78, &c); i++) {
         wf_check *k;
         if (!runs_here(&c)) continue;
-        assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
+        assert_ok(wf_check_new(d->ref, &c, &k));
         for (int n = 0; n < WF_MAX_IN; n++) {
             wf_check_operand *in = &k->in[n];
             if (!in->data || in->view.dtype == WF_I32) continue;
@@ -223,8 +223,8 @@ static void same_seed_same_problem(void **state)
     wf_case c;
     assert_true(wf_case_small(3, 5, &c));
     wf_check *a, *b;
-    assert_int_equal(wf_check_new(d->ref, &c, &a), WEFT_OK);
-    assert_int_equal(wf_check_new(d->ref, &c, &b), WEFT_OK);
+    assert_ok(wf_check_new(d->ref, &c, &a));
+    assert_ok(wf_check_new(d->ref, &c, &b));
     assert_memory_equal(a->in[0].data, b->in[0].data, a->in[0].bytes);
     assert_memory_equal(a->expect[0].data, b->expect[0].data, a->expect[0].bytes);
     wf_check_free(a);
@@ -245,8 +245,8 @@ static void shapes_need_no_numbers(void **state)
     wf_case c;
     for (size_t i = 0; wf_case_small(i, 79, &c); i += 5) {
         wf_check *whole, *shapes;
-        assert_int_equal(wf_check_new(d->ref, &c, &whole), WEFT_OK);
-        assert_int_equal(wf_check_new(NULL, &c, &shapes), WEFT_OK);
+        assert_ok(wf_check_new(d->ref, &c, &whole));
+        assert_ok(wf_check_new(NULL, &c, &shapes));
         assert_memory_equal(&whole->c.p, &shapes->c.p, sizeof c.p);
         for (int o = 0; o < WF_MAX_IN; o++) same_shape(&whole->in[o], &shapes->in[o]);
         for (int o = 0; o < WF_MAX_OUT; o++) same_shape(&whole->out[o], &shapes->out[o]);

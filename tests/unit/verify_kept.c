@@ -51,7 +51,7 @@ static found start_with(void (*change)(fixture *))
     fns.kernel_id = kernel_id;
     f.dev->fns = &fns;
     if (change) change(&f);
-    assert_int_equal(wf_prepare(f.dev, &f.call, &r.variant), WEFT_OK);
+    assert_ok(wf_prepare(f.dev, &f.call, &r.variant));
     r.tested = f.dev->kernel_work.tested;
     r.before = f.dev->kernel_work.tested_before;
     assert_int_equal(r.tested, computed);
@@ -145,7 +145,7 @@ static void another_build_tests_again(void **state)
     size_t n, header = 32;
     assert_start(NULL, 1, 0, 0);
     find_entries(&g, 1);
-    assert_int_equal(wf_read_file(g.gl_pathv[0], 1 << 20, &data, &n), WEFT_OK);
+    assert_ok(wf_read_file(g.gl_pathv[0], 1 << 20, &data, &n));
     uint64_t key_size;
     memcpy(&key_size, data + 8, sizeof key_size);
     assert_string_equal(data + header + key_size, wf_build_id()); /* wf_read_file ends it with a NUL */
@@ -227,7 +227,7 @@ static void damaged_entries_test_again(void **state)
     size_t n;
     assert_start(NULL, 1, 0, 0);
     find_entries(&g, 1);
-    assert_int_equal(wf_read_file(g.gl_pathv[0], 1 << 20, &data, &n), WEFT_OK);
+    assert_ok(wf_read_file(g.gl_pathv[0], 1 << 20, &data, &n));
     for (size_t i = 0; i < n; i += 7) {
         rewrite(g.gl_pathv[0], data, i); /* cut */
         assert_start(NULL, 1, 0, 0);

@@ -56,9 +56,9 @@ static inline fixture open_null(wf_null_config config)
     warnings[0] = 0;
     wf_null_configure(&config);
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
-    assert_int_equal(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &f.dev), WEFT_OK);
-    assert_int_equal(wf_buf_create(f.dev, 4 * 2 * 100 * 4, &f.gu), WEFT_OK);
-    assert_int_equal(wf_buf_create(f.dev, 4 * 100 * 4, &f.y), WEFT_OK);
+    assert_ok(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &f.dev));
+    assert_ok(wf_buf_create(f.dev, 4 * 2 * 100 * 4, &f.gu));
+    assert_ok(wf_buf_create(f.dev, 4 * 100 * 4, &f.y));
     f.call = (wf_call){.op = WF_OP_SILU_MUL, .variant = -1,
                        .in = {{.buf = f.gu, .rows = 4, .cols = 200, .stride = 200}},
                        .out = {{.buf = f.y, .rows = 4, .cols = 100, .stride = 100}}};

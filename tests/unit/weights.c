@@ -191,8 +191,8 @@ static void load_and_check(wf_dev *dev, bool big)
     wf_queue *q;
     double last = 0;
     make(&m, big);
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
-    if (wf_weights_upload(&m.w, &m.file, dev, q, on_progress, &last)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_queue_create(dev, &q));
+    assert_ok(wf_weights_upload(&m.w, &m.file, dev, q, on_progress, &last));
     assert_true(last == 1);
     for (size_t i = 0; i < m.w.n; i++) check_weight(dev, &m.w.list[i]);
     wf_queue_destroy(q);
@@ -242,7 +242,7 @@ static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacki
 {
     uint64_t at = 0;
     memset(m, 0, sizeof *m);
-    assert_int_equal(wf_gguf_new("t.gguf", &m->file), WEFT_OK);
+    assert_ok(wf_gguf_new("t.gguf", &m->file));
     m->file->tensors = m->tensors = calloc(6, sizeof *m->tensors);
     m->file->n_tensors = 6;
     for (int i = 0; i < 48; i++) m->vector[i] = (float)i;
@@ -263,7 +263,7 @@ static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacki
                                          .bytes = bytes};
         at += bytes;
     }
-    assert_int_equal(wf_gguf_index(m->file), WEFT_OK);
+    assert_ok(wf_gguf_index(m->file));
     m->b = (wf_builder){
         .file = m->file, .graph = &m->graph, .weights = &m->weights, .stack_weights = stacking, .used = m->used};
 }
@@ -336,8 +336,8 @@ static void assert_become(const enum wf_dtype dtypes[3], enum wf_dtype joint)
     assert_true(wf_build_stacked_matrix(&m.b, qkv, 3, MIXED_COLS) >= 0);
     assert_int_equal(wf_weights_bytes(&m.weights), wf_dtype_bytes(joint, MIXED_ROWS * MIXED_COLS));
     m.weights.list[0].matrix = false; /* rows, as they come */
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
-    if (wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_queue_create(dev, &q));
+    assert_ok(wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL));
     const wf_view *v = &m.weights.list[0].view;
     uint64_t at = 0;
     for (int i = 0; i < 3; i++) {
@@ -400,8 +400,8 @@ static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint3
     mix_heads(&m, dtypes);
     assert_true(wf_build_stacked_matrix(&m.b, l, n, MIXED_COLS) >= 0);
     m.weights.list[0].matrix = false; /* rows, as they come */
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
-    if (wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_queue_create(dev, &q));
+    assert_ok(wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL));
     const wf_view *v = &m.weights.list[0].view;
     for (uint32_t r = 0; r < v->rows; r++) {
         row_of(&m, l, from_row(r, rotated), joint, want);
@@ -427,7 +427,7 @@ static void pairs_become_neighbours(void **state)
 
 static const float *made(const mixed *m, int32_t value)
 {
-    assert_int_equal(m->b.status, WEFT_OK);
+    assert_ok(m->b.status);
     assert_true(value >= 0);
     return m->weights.list[m->graph.values[value].id].made;
 }
@@ -472,8 +472,8 @@ static wf_dev *make_wrapped(model *m)
 static void upload_all(model *m, wf_dev *dev)
 {
     wf_queue *q;
-    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
-    if (wf_weights_upload(&m->w, &m->file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    assert_ok(wf_queue_create(dev, &q));
+    assert_ok(wf_weights_upload(&m->w, &m->file, dev, q, NULL, NULL));
     wf_queue_destroy(q);
 }
 
@@ -539,9 +539,8 @@ static void rows_where_memory_is_short(void **state)
 static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf_graph *g)
 {
     wf_weights w = {0};
-    assert_int_equal(wf_model_build(m->arch, m->file, &m->hp,
-                                    &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w),
-                     WEFT_OK);
+    assert_ok(wf_model_build(m->arch, m->file, &m->hp,
+                             &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g, &w));
     return w;
 }
 
@@ -549,7 +548,7 @@ static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf
 static void devices_say_what_they_want(void **state)
 {
     struct weft_model *m;
-    assert_int_equal(weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2}, &m), WEFT_OK);
+    assert_ok(weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2}, &m));
     for (int adjacent = 0; adjacent < 2; adjacent++) {
         wf_graph g = {0};
         wf_weights w = weights_of(m, adjacent, &g);
@@ -601,7 +600,7 @@ static weft_status attempt(const wf_null_config *config, bool *lost)
 static uint64_t calls_of(enum wf_null_slot slot)
 {
     bool lost;
-    assert_int_equal(attempt(NULL, &lost), WEFT_OK);
+    assert_ok(attempt(NULL, &lost));
     return wf_null_calls(slot);
 }
 
