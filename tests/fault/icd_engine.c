@@ -88,10 +88,7 @@ static void nothing_is_created_for_long_prompts(void **state)
 {
     static char prompt[1600];
     while (strlen(prompt) + 8 < sizeof prompt) strcat(prompt, "One day ");
-    open_engine((struct weft_engine_params){.context = 512,
-                                            .n_seqs = 3,
-                                            .max_batched_tokens = 24,
-                                            .nano_batches = 2,
+    open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2,
                                             .debug = &(struct weft_debug){.force = "attention=decode_split"}});
     uint64_t before = created();
     run_alone("The sun was", 2, 1);
@@ -123,11 +120,8 @@ static void a_load_that_fails_leaves_nothing(void **state)
 
 static void open_small(uint32_t nano_batches)
 {
-    open_engine((struct weft_engine_params){.context = 64,
-                                            .n_seqs = 4,
-                                            .max_batched_tokens = 16,
-                                            .nano_batches = nano_batches,
-                                            .watchdog_ms = WATCHDOG_MS});
+    open_engine((struct weft_engine_params){.context = 64, .n_seqs = 4, .max_batched_tokens = 16,
+                                            .nano_batches = nano_batches, .watchdog_ms = WATCHDOG_MS});
 }
 
 /* A fault in the steps of up to four requests; returns with what all of them end. */

@@ -46,12 +46,8 @@ static void ask(struct weft_engine *e, life *l)
     struct weft_request *r[REQUESTS];
     int n = 0;
     for (; n < REQUESTS; n++) {
-        struct weft_request_params p = {.tokens = prompt,
-                                        .n_tokens = 20,
-                                        .max_tokens = n ? 12 : 1,
-                                        .ignore_eos = true,
-                                        .on_event = n ? on_event : wait_at_gate,
-                                        .user = l};
+        struct weft_request_params p = {.tokens = prompt, .n_tokens = 20, .max_tokens = n ? 12 : 1, .ignore_eos = true,
+                                        .on_event = n ? on_event : wait_at_gate, .user = l};
         if (weft_submit(e, &p, &r[n])) break;
         if (n == 0) sem_wait(&at_gate);
     }
@@ -132,9 +128,7 @@ static void any_queue_fails(void **state)
     wf_null_configure(NULL);
 }
 
-static void say_nothing(void *user, enum weft_log_level level, const char *line)
-{
-}
+static void say_nothing(void *user, enum weft_log_level level, const char *line) {}
 
 int main(void)
 {

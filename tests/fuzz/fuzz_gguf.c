@@ -25,8 +25,7 @@ static void read_value(const wf_gguf *g, const wf_gguf_kv *kv)
     bool b;
     wf_str s;
     wf_gguf_print(kv, text, sizeof text);
-    for (uint64_t i = 0; kv->type == WF_GGUF_ARRAY && i < kv->count; i++)
-        sink += wf_gguf_num_at(kv, i) > 0;
+    for (uint64_t i = 0; kv->type == WF_GGUF_ARRAY && i < kv->count; i++) sink += wf_gguf_num_at(kv, i) > 0;
     if (kv->key.len >= sizeof key) return;
     memcpy(key, kv->key.data, kv->key.len);
     key[kv->key.len] = 0;

@@ -25,14 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len = end ? (size_t)(end - data) : size, rest = end ? size - len - 1 : 0;
     char *messages = calloc(rest + 1, 1);
     if (rest) memcpy(messages, end + 1, rest);
-    wf_jinja_input in = {.name = "template",
-                         .text = (const char *)data,
-                         .len = len,
-                         .bos = "<s>",
-                         .eos = "</s>",
-                         .messages = rest ? messages : NULL,
-                         .turns = turns,
-                         .n_turns = 4,
+    wf_jinja_input in = {.name = "template", .text = (const char *)data, .len = len, .bos = "<s>", .eos = "</s>",
+                         .messages = rest ? messages : NULL, .turns = turns, .n_turns = 4,
                          .tools = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"a\": "
                                   "[1, 2.5, null, true]}}}]",
                          .kwargs = "{\"enable_thinking\": true}",

@@ -33,8 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
     const char *text = (const char *)data + 1;
-    wf_json_rules rules = {.flags = data[0] & (WF_JSON_UNIQUE | WF_JSON_LOOSE),
-                           .depth = data[0] & 64 ? 64 : 0,
+    wf_json_rules rules = {.flags = data[0] & (WF_JSON_UNIQUE | WF_JSON_LOOSE), .depth = data[0] & 64 ? 64 : 0,
                            .values = data[0] & 128 ? 20 : 0};
     wf_json_error e = {0};
     wf_json *root = wf_json_read(text, --size, &rules, &e);

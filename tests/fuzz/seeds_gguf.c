@@ -19,17 +19,13 @@ static void values(bytes *b)
         key[1] = (char)('a' + t);
         key[0] = 's';
         gguf_key(b, key, t);
-        if (size[t])
-            bytes_zero(b, size[t]);
-        else
-            bytes_str(b, "text");
+        if (size[t]) bytes_zero(b, size[t]);
+        else bytes_str(b, "text");
         key[0] = 'a';
         gguf_array(b, key, t, 2);
         for (int i = 0; i < 2; i++)
-            if (size[t])
-                bytes_zero(b, size[t]);
-            else
-                bytes_str(b, "item");
+            if (size[t]) bytes_zero(b, size[t]);
+            else bytes_str(b, "item");
     }
 }
 

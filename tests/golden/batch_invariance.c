@@ -50,15 +50,10 @@ static enum weft_status submit(struct weft_engine *e, int i, uint32_t max_tokens
     int32_t tokens[N_LONG];
     uint32_t n = i == LONG ? N_LONG : 1 + (uint32_t)i * 37 % 90, n_vocab = weft_model_info(model)->n_vocab;
     for (uint32_t k = 0; k < n; k++) tokens[k] = (int32_t)((k * 7919u + (uint32_t)i * 104729u) % n_vocab);
-    struct weft_request_params p = {.tokens = tokens,
-                                    .n_tokens = n,
-                                    .max_tokens = max_tokens,
-                                    .ignore_eos = true,
-                                    .logprobs = i % 3 > 0,
-                                    .n_top = 2,
+    struct weft_request_params p = {.tokens = tokens, .n_tokens = n, .max_tokens = max_tokens, .ignore_eos = true,
+                                    .logprobs = i % 3 > 0, .n_top = 2,
                                     .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = (uint64_t)i},
-                                    .on_event = on_event,
-                                    .user = a};
+                                    .on_event = on_event, .user = a};
     return weft_submit(e, &p, r);
 }
 
@@ -95,8 +90,7 @@ static const way ways[] = {
      {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 2}},
 };
 
-enum { ALL = sizeof ways / sizeof *ways,
-       QUEUES = 2 };
+enum { ALL = sizeof ways / sizeof *ways, QUEUES = 2 };
 
 static struct weft_engine *open_engine(struct weft_engine_params p)
 {

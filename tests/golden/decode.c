@@ -43,18 +43,11 @@ int main(int argc, char **argv)
     struct weft_engine *e = NULL;
     struct weft_request *q = NULL;
     if (argc != 5) return 2;
-    struct weft_engine_params p = {.device = argv[2],
-                                   .no_kernel_cache = compiles_twice(argv[2]),
-                                   .debug = &(struct weft_debug){.poison = true},
-                                   .page_tokens = 16,
-                                   .context = 256};
-    struct weft_request_params rp = {.tokens = ids,
-                                     .n_tokens = read_ids(argv[3], ids, 512),
-                                     .max_tokens = (uint32_t)atoi(argv[4]),
-                                     .ignore_eos = true,
-                                     .logprobs = true,
-                                     .n_top = WEFT_MAX_TOP,
-                                     .on_event = on_event};
+    struct weft_engine_params p = {.device = argv[2], .no_kernel_cache = compiles_twice(argv[2]),
+                                   .debug = &(struct weft_debug){.poison = true}, .page_tokens = 16, .context = 256};
+    struct weft_request_params rp = {.tokens = ids, .n_tokens = read_ids(argv[3], ids, 512),
+                                     .max_tokens = (uint32_t)atoi(argv[4]), .ignore_eos = true, .logprobs = true,
+                                     .n_top = WEFT_MAX_TOP, .on_event = on_event};
     int status = weft_model_open(&(struct weft_model_params){.path = argv[1]}, &m);
     if (!status) status = weft_engine_open(m, &p, &e);
     if (!status) status = weft_submit(e, &rp, &q);

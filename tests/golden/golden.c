@@ -62,12 +62,9 @@ static int generate(const struct weft_engine_params *p, int prompt, result *r)
     struct weft_request *q = NULL;
     r->n = prompt;
     if (weft_engine_open(model, p, &e)) return snprintf(r->message, sizeof r->message, "%s", weft_last_error());
-    struct weft_request_params rp = {.tokens = tokens,
-                                     .n_tokens = (size_t)prompt + 1,
-                                     .max_tokens = (uint32_t)(N_TOKENS - prompt),
-                                     .ignore_eos = true,
-                                     .on_event = on_event,
-                                     .user = r};
+    struct weft_request_params rp = {.tokens = tokens, .n_tokens = (size_t)prompt + 1,
+                                     .max_tokens = (uint32_t)(N_TOKENS - prompt), .ignore_eos = true,
+                                     .on_event = on_event, .user = r};
     int status = weft_submit(e, &rp, &q);
     if (!status) status = weft_wait(q, 0);
     weft_request_free(q);
@@ -105,9 +102,7 @@ static void check(const char *what, struct weft_engine_params p)
 
 static void check_refused(const char *force)
 {
-    struct weft_engine_params p = {.device = device,
-                                   .no_kernel_cache = no_kernel_cache,
-                                   .context = 256,
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256,
                                    .calibration = "none",
                                    DEBUG(.force = force)};
     struct weft_engine *e = NULL;
@@ -216,12 +211,8 @@ static void check_plans(void)
 static bool stored_path(bool deterministic, char *path, size_t cap)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device,
-                                   .no_kernel_cache = no_kernel_cache,
-                                   .context = 256,
-                                   .calibration = "none",
-                                   .nano_batches = 1,
-                                   .deterministic = deterministic};
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256,
+                                   .calibration = "none", .nano_batches = 1, .deterministic = deterministic};
     bool ok = !weft_engine_open(model, &p, &e) && !wf_stored_path(e->dev, &e->layout.graph, "plan", path, cap);
     char folder[600];
     snprintf(folder, sizeof folder, "%.*s", ok ? (int)(strrchr(path, '/') - path) : 0, path);
@@ -238,12 +229,8 @@ static void store(bool deterministic)
 {
     char path[600];
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device,
-                                   .no_kernel_cache = no_kernel_cache,
-                                   .context = 256,
-                                   .calibration = "none",
-                                   .nano_batches = 2,
-                                   .deterministic = deterministic};
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256,
+                                   .calibration = "none", .nano_batches = 2, .deterministic = deterministic};
     bool ok = stored_path(deterministic, path, sizeof path) && !weft_engine_open(model, &p, &e) && !keep_plans(e, path);
     weft_engine_close(e);
     e = NULL;

@@ -59,12 +59,8 @@ static bool rows(op_cases *s)
 static bool activations(op_cases *s)
 {
     for (uint32_t i = 0; i < 4 * WF_N_ACTIVATIONS; i++) {
-        wf_case c = {.op = WF_OP_ACTIVATE,
-                     .in = acts[i % 2],
-                     .out = acts[i / 2 % 2],
-                     .m = ANY(s, row_counts),
-                     .k = i % 3 ? ANY(s, sizes) : LARGE,
-                     .p = {.activation = i / 4, .softcap = 3}};
+        wf_case c = {.op = WF_OP_ACTIVATE, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts),
+                     .k = i % 3 ? ANY(s, sizes) : LARGE, .p = {.activation = i / 4, .softcap = 3}};
         if (!add(s, c)) return false;
     }
     return true;
@@ -95,18 +91,9 @@ static bool head_norms(op_cases *s, uint8_t out)
 static bool more_vectors(op_cases *s, uint8_t out)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
-        wf_case norm = {.op = WF_OP_RMSNORM,
-                        .in = ANY(s, acts),
-                        .out = i % 4 == 1 ? WF_F32 : out,
-                        .m = ANY(s, row_counts),
-                        .k = sizes[i / 2],
-                        .residual = true,
-                        .in_place = i % 2};
-        wf_case gelu = {.op = WF_OP_SILU_MUL,
-                        .in = acts[i % 2],
-                        .out = out,
-                        .m = ANY(s, row_counts),
-                        .k = sizes[i / 2],
+        wf_case norm = {.op = WF_OP_RMSNORM, .in = ANY(s, acts), .out = i % 4 == 1 ? WF_F32 : out,
+                        .m = ANY(s, row_counts), .k = sizes[i / 2], .residual = true, .in_place = i % 2};
+        wf_case gelu = {.op = WF_OP_SILU_MUL, .in = acts[i % 2], .out = out, .m = ANY(s, row_counts), .k = sizes[i / 2],
                         .p = {.activation = WF_GELU_TANH}};
         wf_case clamped = gelu;
         clamped.p.activation = WF_CLAMPED_SWIGLU;
@@ -130,12 +117,8 @@ static bool vectors(op_cases *s)
 static bool in_place(op_cases *s)
 {
     for (uint32_t i = 0; i < 4 * WF_LEN(sizes) + 4; i++) {
-        wf_case c = {.op = i / 2 % 2 ? WF_OP_ACTIVATE : WF_OP_SILU_MUL,
-                     .in = acts[i % 2],
-                     .out = acts[i % 2],
-                     .m = ANY(s, row_counts),
-                     .k = i / 4 < WF_LEN(sizes) ? sizes[i / 4] : LARGE,
-                     .in_place = true};
+        wf_case c = {.op = i / 2 % 2 ? WF_OP_ACTIVATE : WF_OP_SILU_MUL, .in = acts[i % 2], .out = acts[i % 2],
+                     .m = ANY(s, row_counts), .k = i / 4 < WF_LEN(sizes) ? sizes[i / 4] : LARGE, .in_place = true};
         if (!add(s, c)) return false;
     }
     return true;
@@ -158,12 +141,8 @@ static bool argmaxes(op_cases *s)
 static bool samples(op_cases *s)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes) + 2; i++) {
-        wf_case c = {.op = WF_OP_SAMPLE,
-                     .in = WF_F32,
-                     .out = WF_I32,
-                     .m = ANY(s, row_counts),
-                     .k = sizes[i / 2 % WF_LEN(sizes)],
-                     .bias = i % 2};
+        wf_case c = {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts),
+                     .k = sizes[i / 2 % WF_LEN(sizes)], .bias = i % 2};
         if (i >= 2 * WF_LEN(sizes)) c.k = i % 2 ? 32000 : LARGE, c.m = 4;
         if (!add(s, c)) return false;
     }
@@ -174,13 +153,8 @@ static bool page_copies(op_cases *s)
 {
     static const uint32_t page[] = {1, 7, 8, 130, 2048, 16384};
     for (size_t i = 0; i < 2 * WF_LEN(page); i++) {
-        wf_case c = {.op = WF_OP_PAGE_COPY,
-                     .in = WF_F16,
-                     .out = WF_F16,
-                     .m = ANY(s, row_counts),
-                     .n = ANY(s, sizes),
-                     .k = page[i / 2],
-                     .in_place = i % 2};
+        wf_case c = {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = ANY(s, row_counts), .n = ANY(s, sizes),
+                     .k = page[i / 2], .in_place = i % 2};
         if (!add(s, c)) return false;
     }
     return true;
@@ -189,11 +163,7 @@ static bool page_copies(op_cases *s)
 static bool feeds(op_cases *s)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
-        wf_case c = {.op = WF_OP_TOKEN_SUBST,
-                     .in = WF_I32,
-                     .out = WF_I32,
-                     .m = ANY(s, sizes),
-                     .k = sizes[i / 2],
+        wf_case c = {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = ANY(s, sizes), .k = sizes[i / 2],
                      .in_place = i % 2};
         if (!add(s, c)) return false;
     }
@@ -204,8 +174,7 @@ static bool feeds(op_cases *s)
 
 static bool gemm(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m, uint32_t n, uint32_t k)
 {
-    wf_case c = {.op = WF_OP_GEMM, .weight = w, .in = in, .out = out, .m = m, .n = n,
-                 .k = whole_blocks(k, w)};
+    wf_case c = {.op = WF_OP_GEMM, .weight = w, .in = in, .out = out, .m = m, .n = n, .k = whole_blocks(k, w)};
     uint32_t extra = below(s, 4);
     c.bias = below(s, 2);
     c.residual = extra > 1;
@@ -300,15 +269,8 @@ static bool gemm_fused(op_cases *s)
 {
     static const uint32_t ms[] = {1, 2, 7, 8}, ks[] = {64, 480, 1056};
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 48 : 6); i++) {
-        wf_case c = {.op = WF_OP_GEMM,
-                     .weight = WF_F16,
-                     .in = WF_F16,
-                     .out = ANY(s, acts),
-                     .m = ms[i % 4],
-                     .n = 64 * (1 + below(s, 9)),
-                     .k = ANY(s, ks),
-                     .norm = i % 3 != 0,
-                     .bias = below(s, 2),
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % 4],
+                     .n = 64 * (1 + below(s, 9)), .k = ANY(s, ks), .norm = i % 3 != 0, .bias = below(s, 2),
                      .p = {.eps = 1e-5f, .silu = i % 3 != 1}};
         c.residual = !c.p.silu && below(s, 2);
         if (c.norm) c.in = ANY(s, acts);
@@ -322,15 +284,8 @@ static bool gemm_silu(op_cases *s)
 {
     static const uint32_t ms[] = {12, 31, 64, 100, 131, 300}, ks[] = {64, 192, 448, 832};
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * WF_LEN(ms); i++) {
-        wf_case c = {.op = WF_OP_GEMM,
-                     .weight = WF_F16,
-                     .in = WF_F16,
-                     .out = ANY(s, acts),
-                     .m = ms[i % WF_LEN(ms)],
-                     .n = 32 * (1 + below(s, 20)),
-                     .k = ANY(s, ks),
-                     .bias = below(s, 2),
-                     .p = {.silu = 1}};
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % WF_LEN(ms)],
+                     .n = 32 * (1 + below(s, 20)), .k = ANY(s, ks), .bias = below(s, 2), .p = {.silu = 1}};
         if (!add(s, c)) return false;
     }
     return true;
@@ -352,14 +307,8 @@ static bool gemm_rope(op_cases *s)
     static const uint32_t ms[] = {1, 2, 7, 8, 13, 16, 60, 270}, ks[] = {64, 480, 512, 1056};
     uint32_t turn = below(s, 30);
     for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * 2 * WF_LEN(head_dims); i++, turn++) {
-        wf_case c = {.op = WF_OP_GEMM,
-                     .weight = WF_F16,
-                     .in = WF_F16,
-                     .out = ANY(s, acts),
-                     .m = ANY(s, ms),
-                     .k = ANY(s, ks),
-                     .norm = below(s, 3),
-                     .bias = below(s, 2),
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ANY(s, ms),
+                     .k = ANY(s, ks), .norm = below(s, 3), .bias = below(s, 2),
                      .p = heads(s, head_dims[i / 2 % WF_LEN(head_dims)], turn)};
         if (c.norm) c.in = ANY(s, acts);
         c.p.eps = 1e-5f;
@@ -394,16 +343,8 @@ static bool grouped(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m,
 {
     static const uint32_t counts[][2] = {{1, 1}, {4, 2}, {8, 2}, {5, 5}, {33, 4}, {3, 1}};
     const uint32_t *experts = counts[below(s, WF_LEN(counts))];
-    return add(s, (wf_case){.op = WF_OP_GROUPED_GEMM,
-                            .weight = w,
-                            .in = in,
-                            .out = out,
-                            .m = m,
-                            .n = n,
-                            .k = whole_blocks(k, w),
-                            .n_experts = experts[0],
-                            .used = experts[1],
-                            .one_x = below(s, 2),
+    return add(s, (wf_case){.op = WF_OP_GROUPED_GEMM, .weight = w, .in = in, .out = out, .m = m, .n = n,
+                            .k = whole_blocks(k, w), .n_experts = experts[0], .used = experts[1], .one_x = below(s, 2),
                             .bias = below(s, 2)});
 }
 
@@ -427,18 +368,9 @@ static bool experts_silu(op_cases *s)
     static const uint32_t gates[] = {WF_SILU, WF_SILU, WF_GELU_TANH, WF_CLAMPED_SWIGLU};
     for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 8 : 2); i++) {
         const uint32_t *of = counts[below(s, WF_LEN(counts))];
-        wf_case c = {.op = WF_OP_GROUPED_GEMM,
-                     .weight = ANY(s, blocks),
-                     .in = WF_F16,
-                     .out = ANY(s, acts),
-                     .m = ms[i % WF_LEN(ms)],
-                     .n = 32 * (1 + below(s, 9)),
-                     .k = 512,
-                     .n_experts = of[0],
-                     .used = of[1],
-                     .one_x = below(s, 4) > 0,
-                     .bias = below(s, 3) == 0,
-                     .p = {.silu = 1, .activation = ANY(s, gates)}};
+        wf_case c = {.op = WF_OP_GROUPED_GEMM, .weight = ANY(s, blocks), .in = WF_F16, .out = ANY(s, acts),
+                     .m = ms[i % WF_LEN(ms)], .n = 32 * (1 + below(s, 9)), .k = 512, .n_experts = of[0], .used = of[1],
+                     .one_x = below(s, 4) > 0, .bias = below(s, 3) == 0, .p = {.silu = 1, .activation = ANY(s, gates)}};
         if (!add(s, c)) return false;
     }
     return true;
@@ -454,14 +386,8 @@ static bool routers(op_cases *s)
     for (size_t i = 0; i < (s->level == OP_LONG ? 128 : 16); i++) {
         const uint32_t *of = counts[i % WF_LEN(counts)];
         uint8_t w = i % 2 ? WF_F32 : (uint8_t)below(s, WF_N_WEIGHT_DTYPES);
-        if (!add(s, (wf_case){.op = WF_OP_ROUTER,
-                              .weight = w,
-                              .in = acts[i / 2 % 2],
-                              .out = ANY(s, acts),
-                              .m = ANY(s, ms),
-                              .n = of[0],
-                              .used = of[1],
-                              .k = whole_blocks(ANY(s, ks), w),
+        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .weight = w, .in = acts[i / 2 % 2], .out = ANY(s, acts),
+                              .m = ANY(s, ms), .n = of[0], .used = of[1], .k = whole_blocks(ANY(s, ks), w),
                               .norm = true}))
             return false;
     }
@@ -487,13 +413,8 @@ static bool experts(op_cases *s)
                  (wf_case){
                      .op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used}))
             return false;
-        wf_case sum = {.op = WF_OP_WEIGHTED_SUM,
-                       .in = acts[i % 2],
-                       .out = acts[i / 2 % 2],
-                       .m = ANY(s, row_counts),
-                       .k = ANY(s, sizes),
-                       .used = 1 + i,
-                       .residual = below(s, 2)};
+        wf_case sum = {.op = WF_OP_WEIGHTED_SUM, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts),
+                       .k = ANY(s, sizes), .used = 1 + i, .residual = below(s, 2)};
         sum.in_place = sum.residual && below(s, 2);
         if (!add(s, sum)) return false;
     }
@@ -508,11 +429,8 @@ static bool ropes(op_cases *s)
     uint32_t turn = below(s, 15);
     for (size_t d = 0; d < WF_LEN(head_dims); d++) {
         for (uint32_t i = 0; i < (s->adjacent_pairs ? 2u : 4u); i++) { /* the last two: what the CPU's vectors take */
-            wf_case c = {.op = WF_OP_ROPE_KV,
-                         .in = i < 2 ? acts[(i + d) & 1] : WF_F32,
-                         .out = i < 2 ? ANY(s, acts) : WF_F32,
-                         .m = ms[turn % 3],
-                         .n = 1 + below(s, 100)};
+            wf_case c = {.op = WF_OP_ROPE_KV, .in = i < 2 ? acts[(i + d) & 1] : WF_F32,
+                         .out = i < 2 ? ANY(s, acts) : WF_F32, .m = ms[turn % 3], .n = 1 + below(s, 100)};
             c.p = heads(s, head_dims[d], turn++);
             c.p.neox = i % 2 && !s->adjacent_pairs;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
@@ -584,11 +502,7 @@ static void share_programs(const op_cases *s, wf_case *c)
 /* Many rows in F16, which matrix units want. */
 static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t windows)
 {
-    wf_case c = {.op = WF_OP_ATTENTION,
-                 .in = q > 1 ? WF_F16 : ANY(s, acts),
-                 .n_seqs = n_seqs,
-                 .max_kv = kv,
-                 .max_q = q,
+    wf_case c = {.op = WF_OP_ATTENTION, .in = q > 1 ? WF_F16 : ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q,
                  .windows = windows,
                  .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16, .sink = 21}};
     c.out = c.in;
@@ -601,15 +515,9 @@ static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t
 static bool sinks_long(op_cases *s)
 {
     for (int i = 0; i < 4; i++) {
-        wf_case c = {.op = WF_OP_ATTENTION,
-                     .in = acts[i % 2],
-                     .out = acts[i % 2],
-                     .n_seqs = 1 + below(s, 2),
-                     .max_kv = 700 + below(s, 1800),
-                     .max_q = 1,
-                     .windows = i < 2 ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED,
-                     .sinks = true,
-                     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}};
+        wf_case c = {.op = WF_OP_ATTENTION, .in = acts[i % 2], .out = acts[i % 2], .n_seqs = 1 + below(s, 2),
+                     .max_kv = 700 + below(s, 1800), .max_q = 1, .windows = i < 2 ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED,
+                     .sinks = true, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}};
         share_programs(s, &c);
         if (!add(s, c)) return false;
     }
@@ -632,11 +540,10 @@ static bool attentions(op_cases *s)
     for (uint32_t i = 1; i <= 16; i++) { /* a row's keys in every number of parts */
         if (!attention_long(s, 64, 256 * i - below(s, 255), 1, 1, WF_WINDOWS_NONE)) return false;
     }
-    bool ok = sinks_long(s) && attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) &&
-              attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
-              attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
-              attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) &&
-              attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);
+    bool ok =
+        sinks_long(s) && attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) &&
+        attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) && attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
+        attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) && attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);
     if (!ok || s->level != OP_LONG) return ok;
     return attention_long(s, 128, LARGE, 515, 3, WF_WINDOWS_NONE) &&
            attention_long(s, 128, 30000, 1, 3, WF_WINDOWS_NONE);
@@ -679,11 +586,8 @@ static bool tiny(op_cases *s)
             return false;
     }
     for (int op = 0; op < WF_N_OPS; op++) {
-        wf_case c = {.op = (enum wf_op)op,
-                     .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32,
-                     .out = out,
-                     .m = 2,
-                     .k = 33};
+        wf_case c = {.op = (enum wf_op)op, .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32, .out = out,
+                     .m = 2, .k = 33};
         if (wf_op_row_wise(c.op) && !add(s, c)) return false;
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = in, .out = out, .m = 2, .n = 3, .k = 8}) &&
@@ -705,37 +609,14 @@ static bool tiny(op_cases *s)
            add(s,
                (wf_case){
                    .op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6, .max_q = 3}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION,
-                            .in = in,
-                            .out = out,
-                            .p = some_leave,
-                            .n_seqs = 2,
-                            .max_kv = 70,
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = some_leave, .n_seqs = 2, .max_kv = 70,
                             .max_q = 1}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION,
-                            .in = in,
-                            .out = out,
-                            .p = some_leave,
-                            .n_seqs = 2,
-                            .max_kv = 9,
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = some_leave, .n_seqs = 2, .max_kv = 9,
                             .max_q = 3}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION,
-                            .in = in,
-                            .out = out,
-                            .p = heads,
-                            .n_seqs = 2,
-                            .max_kv = 9,
-                            .max_q = 2,
-                            .windows = WF_WINDOWS_MIXED}) &&
-           add(s, (wf_case){.op = WF_OP_ATTENTION,
-                            .in = in,
-                            .out = out,
-                            .p = heads,
-                            .n_seqs = 2,
-                            .max_kv = 9,
-                            .max_q = 2,
-                            .windows = WF_WINDOWS_MIXED,
-                            .sinks = true});
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
+                            .max_q = 2, .windows = WF_WINDOWS_MIXED}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
+                            .max_q = 2, .windows = WF_WINDOWS_MIXED, .sinks = true});
 }
 
 bool op_cases_make(enum op_level level, uint64_t seed, const wf_dev *dev, op_cases *out)

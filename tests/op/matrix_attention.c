@@ -53,37 +53,20 @@ static wf_case case_of(const struct program *p, uint32_t turn)
     static const uint32_t seqs[] = {1, 5, 4, 1}, keys[] = {150, 70, 100, 1250}, rows[] = {60, 30, 1, 1},
                           sinks[] = {5, 0, 16, 3};
     uint32_t i = turn % CASES;
-    wf_case c = {.op = WF_OP_ATTENTION,
-                 .seed = SEED + turn,
-                 .in = WF_F16,
-                 .out = turn % 2 ? WF_F16 : WF_F32,
-                 .n_seqs = seqs[i],
-                 .max_kv = keys[i],
-                 .max_q = rows[i],
-                 .windows = p->masked ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE,
-                 .sinks = p->masked,
-                 .pad = i * 8};
-    c.p = (wf_op_params){.n_head = (1 + i % 2) * p->per_kv,
-                         .n_kv_head = 1 + i % 2,
-                         .head_dim = p->head_dim,
-                         .page_tokens = p->page_tokens,
-                         .sink = sinks[i],
-                         .softcap = p->masked ? 9 : 0,
-                         .phi = 4,
-                         .phi_lo = -2,
-                         .phi_hi = 1};
+    wf_case c = {.op = WF_OP_ATTENTION, .seed = SEED + turn, .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32,
+                 .n_seqs = seqs[i], .max_kv = keys[i], .max_q = rows[i],
+                 .windows = p->masked ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE, .sinks = p->masked, .pad = i * 8};
+    c.p = (wf_op_params){.n_head = (1 + i % 2) * p->per_kv, .n_kv_head = 1 + i % 2, .head_dim = p->head_dim,
+                         .page_tokens = p->page_tokens, .sink = sinks[i], .softcap = p->masked ? 9 : 0, .phi = 4,
+                         .phi_lo = -2, .phi_hi = 1};
     return c;
 }
 
 static bool configure(const unit *u, const char *variant, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
-    const cl_caps caps = {.max_group = 256,
-                          .mem_align = 128,
-                          .local_bytes = 64 << 10,
-                          .gpu = true,
-                          .lanes = (uint32_t)u->lanes,
-                          .tier = WF_TIER_MATRIX};
+    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
+                          .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(variant);
     wf_call call;
     wf_check_stand_in(k, NULL, NULL, &stand_in, &call);
@@ -210,8 +193,7 @@ static uint32_t products_of_first_tiles(const wf_check *k)
     uint32_t rows = blocks_arg(ROWS), heads = blocks_arg(HEADS), runs = 0;
     uint32_t g = k->c.p.n_head / k->c.p.n_kv_head, d = knob("D"), keys = knob("TK"), cols = (uint32_t)the_unit->cols;
     uint32_t tiles = d / 16 * (keys / cols) + keys / 16 * (d / cols);
-    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++)
-        runs += m % rows == 0 || seq[m] != seq[m - 1];
+    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) runs += m % rows == 0 || seq[m] != seq[m - 1];
     return runs * k->c.p.n_kv_head * ((g + heads - 1) / heads) * (knob("R") / (uint32_t)the_unit->rows) * tiles;
 }
 

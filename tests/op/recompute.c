@@ -131,15 +131,8 @@ static void make(session *s, const problem *p)
     static const float sinks[HEADS] = {-1, 0, 1, 2, 3, 4, 5, 6};
     memset(&s->call, 0, sizeof s->call);
     s->call.op = WF_OP_ATTENTION;
-    s->call.p = (wf_op_params){.n_head = HEADS,
-                               .n_kv_head = KV_HEADS,
-                               .head_dim = D,
-                               .page_tokens = PAGE,
-                               .scale = 0.125f,
-                               .phi = 0.5f,
-                               .phi_lo = -6,
-                               .phi_hi = 7,
-                               .sink = 4};
+    s->call.p = (wf_op_params){.n_head = HEADS, .n_kv_head = KV_HEADS, .head_dim = D, .page_tokens = PAGE,
+                               .scale = 0.125f, .phi = 0.5f, .phi_lo = -6, .phi_hi = 7, .sink = 4};
     make_rows(s, p);
     make_keys(s, p);
     if (p->windows) s->call.in[WF_ATTENTION_WINDOWS] = view(s, WF_I32, 1, HEADS, windows);

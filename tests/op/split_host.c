@@ -90,22 +90,11 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
     const uint32_t keys[] = {is_rows(p) ? 190 : is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
-    wf_case c = {.op = WF_OP_ATTENTION,
-                 .seed = wf_random(seed, turn),
-                 .in = WF_F16,
-                 .out = turn % 2 ? WF_F16 : WF_F32,
-                 .n_seqs = seqs[i],
-                 .max_kv = keys[i],
-                 .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i],
-                 .windows = p->windows,
-                 .pad = turn % 5 * (is_ring(p) ? 4 : 1)};
-    c.p = (wf_op_params){.n_head = kv_heads * p->per_kv,
-                         .n_kv_head = kv_heads,
-                         .head_dim = p->head_dim,
-                         .page_tokens = p->page_tokens,
-                         .sink = sinks[turn % 6],
-                         .phi = (float)(turn % 2),
-                         .phi_lo = -6,
+    wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32,
+                 .n_seqs = seqs[i], .max_kv = keys[i], .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i],
+                 .windows = p->windows, .pad = turn % 5 * (is_ring(p) ? 4 : 1)};
+    c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim,
+                         .page_tokens = p->page_tokens, .sink = sinks[turn % 6], .phi = (float)(turn % 2), .phi_lo = -6,
                          .phi_hi = turn % 2 ? 3 : 7};
     return c;
 }
@@ -115,17 +104,9 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     cl_variant v = *variant_named(p->variant);
-    const cl_caps caps = {.max_group = 256,
-                          .mem_align = 128,
-                          .local_bytes = 48 << 10,
-                          .scratch = 64 << 20,
-                          .gpu = true,
-                          .fma = true,
-                          .units = k->c.max_kv < LONG ? UNITS : MANY,
-                          .nv_mma = true,
-                          .nv_wgmma = true,
-                          .nv_local_bytes = 227 << 10,
-                          .tier = WF_TIER_MATRIX};
+    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .scratch = 64 << 20, .gpu = true,
+                          .fma = true, .units = k->c.max_kv < LONG ? UNITS : MANY, .nv_mma = true, .nv_wgmma = true,
+                          .nv_local_bytes = 227 << 10, .tier = WF_TIER_MATRIX};
     wf_call call;
     wf_check_call(k, NULL, NULL, &call);
     for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;

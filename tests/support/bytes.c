@@ -87,8 +87,7 @@ void gguf_array(bytes *b, const char *key, uint32_t item, uint64_t count)
     bytes_u64(b, count);
 }
 
-void gguf_tensor(bytes *b, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type,
-                 uint64_t offset)
+void gguf_tensor(bytes *b, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type, uint64_t offset)
 {
     bytes_str(b, name);
     bytes_u32(b, n_dims);

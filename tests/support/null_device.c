@@ -324,45 +324,23 @@ static void null_close(wf_dev *dev)
 }
 
 static const wf_dev_fns fns = {
-    .close = null_close,
-    .buf_create = null_buf_create,
-    .host_create = null_buf_create,
-    .buf_destroy = null_buf_destroy,
-    .queue_create = null_queue_create,
-    .queue_destroy = null_queue_destroy,
-    .event_create = null_event_create,
-    .event_destroy = null_event_destroy,
-    .write = null_write,
-    .read = null_read,
-    .fill = null_fill,
-    .submit = null_submit,
-    .mark = null_mark,
-    .transfer = null_transfer,
-    .flush = null_flush,
-    .wait = null_wait,
-    .times = null_times,
-    .variants = null_variants,
-    .supports = null_supports,
-    .rank = null_rank,
-    .bind = null_bind,
+    .close = null_close, .buf_create = null_buf_create, .host_create = null_buf_create, .buf_destroy = null_buf_destroy,
+    .queue_create = null_queue_create, .queue_destroy = null_queue_destroy, .event_create = null_event_create,
+    .event_destroy = null_event_destroy, .write = null_write, .read = null_read, .fill = null_fill,
+    .submit = null_submit, .mark = null_mark, .transfer = null_transfer, .flush = null_flush, .wait = null_wait,
+    .times = null_times, .variants = null_variants, .supports = null_supports, .rank = null_rank, .bind = null_bind,
 };
 
 static size_t null_list(struct weft_device_info *out, size_t cap)
 {
     if (!cap) return 1;
-    *out = (struct weft_device_info){.id = "null",
-                                     .name = "null device",
-                                     .platform = "weft null",
-                                     .driver = WF_VERSION,
-                                     .version = "fake",
-                                     .tiers = "base",
-                                     .type = WEFT_DEVICE_OTHER,
+    *out = (struct weft_device_info){.id = "null", .name = "null device", .platform = "weft null", .driver = WF_VERSION,
+                                     .version = "fake", .tiers = "base", .type = WEFT_DEVICE_OTHER,
                                      .available = state.c.available,
                                      .memory = state.c.memory ? state.c.memory : 1ull << 40,
                                      .own_memory = state.c.own_memory ? state.c.memory : 0,
                                      .max_alloc = state.c.max_alloc ? state.c.max_alloc : 1ull << 40,
-                                     .compute_units = WF_MAX(1u, state.c.compute_units),
-                                     .max_group = 1};
+                                     .compute_units = WF_MAX(1u, state.c.compute_units), .max_group = 1};
     return 1;
 }
 
@@ -377,8 +355,7 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
     dev->base.params = *p;
     if (p->force && !strstr(p->force, "=null"))
         dev->base.params.force = NULL; /* those of other devices: one is as good as another */
-    dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc)
-                                       : dev->base.info.max_alloc;
+    dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc) : dev->base.info.max_alloc;
     if (state.c.pci) wf_copy(dev->base.pci, sizeof dev->base.pci, state.c.pci);
     dev->base.align = 64;
     dev->base.act = WF_F32;

@@ -7,8 +7,6 @@
 
 #include <weft/debug.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- bytes a token ----------------------------------------------------------------------------------------------- */
 
@@ -178,11 +176,7 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
     story s = {.n = 0};
     assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
     struct weft_engine_params ep = {
-        .device = "cpu",
-        .context = 256,
-        .n_seqs = 16,
-        .threads = 1,
-        .max_batched_tokens = 16,
+        .device = "cpu", .context = 256, .n_seqs = 16, .threads = 1, .max_batched_tokens = 16,
         .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}};
     assert_ok(weft_engine_open(m, &ep, &e));
     assert_int_equal(e->layout.limits.pool.n, parts);
@@ -192,10 +186,7 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
         wf_exec_observe(e->exec, poison_dead,
                         &x); /* the engine is idle; its lock publishes this along with the request */
     struct weft_request_params p = {.prompt = "Once upon a time there was a little dog who had a red ball and",
-                                    .max_tokens = N_TOKENS,
-                                    .ignore_eos = true,
-                                    .on_event = on_event,
-                                    .user = &s};
+                                    .max_tokens = N_TOKENS, .ignore_eos = true, .on_event = on_event, .user = &s};
     assert_ok(weft_submit(e, &p, &r));
     assert_ok(weft_wait(r, 0));
     weft_request_free(r);

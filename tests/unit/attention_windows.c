@@ -1,7 +1,4 @@
 /* attention_windows: the file with every kind of damage, and that an engine gives its layers what the file says. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "engine/engine.h"

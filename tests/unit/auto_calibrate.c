@@ -1,9 +1,6 @@
 /* auto_calibrate: when an engine measures ranges by itself, what it keeps of that, and that a start which measures
  * leads to what a later one finds. */
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,7 +1,5 @@
 /* The class of kernels that --deterministic takes for a shape, on a device of this test's, whose kernels have a least
  * and a largest number of rows. The backend's own choice is the first in its list that can run a call. */
-#include <string.h>
-
 #include "select/batch_invariance.h"
 #include "support/suite.h"
 

@@ -1,13 +1,9 @@
 /* cache_size: how large a server's KV cache is by default, and how many sequences it is for. On devices that are only
  * described, expected values come from the models' shapes; on the null device engines take what it has, and less where
  * it has less than it says. */
-#include <stdio.h>
-#include <string.h>
-
 #include "support/null_device.h"
 #include "lab/lab.h"
 #include "support/suite.h"
-#include <weft/weft.h>
 
 #define GIB (1ull << 30)
 enum { CONTEXT = 512, LEAST = 64, MOST = 256, SHARED_CONTEXTS = 8 };
@@ -40,13 +36,8 @@ static struct weft_budget budget_of(const struct weft_model *m, const struct wef
 
 static struct weft_device_info card(uint64_t memory, uint64_t free, uint64_t max_alloc)
 {
-    return (struct weft_device_info){.id = "opencl:0.0",
-                                     .name = "a card",
-                                     .type = WEFT_DEVICE_GPU,
-                                     .own_memory = memory,
-                                     .memory = memory,
-                                     .available = free,
-                                     .max_alloc = max_alloc};
+    return (struct weft_device_info){.id = "opencl:0.0", .name = "a card", .type = WEFT_DEVICE_GPU,
+                                     .own_memory = memory, .memory = memory, .available = free, .max_alloc = max_alloc};
 }
 
 /* bytes: of a token in the KV cache; full: the sequences cannot use more. */

@@ -1,9 +1,6 @@
 /* calibration: the rule that chooses phi, the file with every kind of damage, and that an engine takes it over. */
 #include <math.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,8 +1,5 @@
 /* chunk: which steps `weft tune --dataset-path` chooses for a load, on the null device, whose steps take as long as the test
  * says; and the ratio that it keeps. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/null_device.h"
@@ -30,15 +27,9 @@ static uint64_t cost(const wf_call *c)
     return ns;
 }
 
-static double per_token(uint32_t tokens) /* whatever their number */
-{
-    return 1e5 * tokens;
-}
+static double per_token(uint32_t tokens) /* whatever their number */ { return 1e5 * tokens; }
 
-static double until_128(uint32_t tokens) /* no longer than fewer */
-{
-    return 1e5 * (tokens <= 128 ? 128 : tokens);
-}
+static double until_128(uint32_t tokens) /* no longer than fewer */ { return 1e5 * (tokens <= 128 ? 128 : tokens); }
 
 static double constant(uint32_t tokens)
 {
@@ -71,13 +62,8 @@ static bool stop(void *user)
 static struct weft_engine *open_engine(const char *policy, const char *tuned)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null",
-                                   .policy = policy,
-                                   .n_seqs = SEQS,
-                                   .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS,
-                                   .tuned = tuned,
-                                   .watchdog_ms = 1000000000};
+    struct weft_engine_params p = {.device = "null", .policy = policy, .n_seqs = SEQS, .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS, .tuned = tuned, .watchdog_ms = 1000000000};
     assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
@@ -87,14 +73,8 @@ static weft_status tune_with(weft_stop_fn stops, uint32_t prompt, uint32_t gener
     struct weft_engine *e = open_engine("sarathi", NULL);
     const uint32_t prompts[] = {prompt, prompt}, answers[] = {generated, generated};
     *t = (table){.n = 0};
-    struct weft_chunk_params p = {.prompts = prompts,
-                                  .generated = answers,
-                                  .n = 2,
-                                  .path = path,
-                                  .ratio = &t->ratio,
-                                  .on_row = on_row,
-                                  .stop = stops,
-                                  .user = t};
+    struct weft_chunk_params p = {.prompts = prompts, .generated = answers, .n = 2, .path = path, .ratio = &t->ratio,
+                                  .on_row = on_row, .stop = stops, .user = t};
     weft_status s = weft_tune_chunk(e, &p, NULL, 0);
     weft_engine_close(e);
     return s;

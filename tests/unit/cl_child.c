@@ -115,8 +115,7 @@ static void compiler_error(void **state)
     size_t size = 0;
     cl_dev *d = open_with((wf_open_params){.no_kernel_cache = true});
     if (!d->ref.quirks.no_child) {
-        assert_int_equal(wf_cl_child_build(d, "kernel nonsense", "-cl-std=CL1.2", &bin, &size),
-                         CL_CHILD_FAILED);
+        assert_int_equal(wf_cl_child_build(d, "kernel nonsense", "-cl-std=CL1.2", &bin, &size), CL_CHILD_FAILED);
         assert_says("CL_BUILD_PROGRAM_FAILURE");
         const char *good = "__kernel void f(__global int *x) { *x = 1; }"; /* it goes on after that */
         assert_int_equal(wf_cl_child_build(d, good, "-cl-std=CL1.2", &bin, &size), CL_CHILD_OK);

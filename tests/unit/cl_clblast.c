@@ -73,23 +73,9 @@ static void large_product(void **state)
 static void panels_in_parts(void **state)
 {
     static const wf_case cases[] = {
-        {.in = WF_F16,
-         .weight = WF_F16,
-         .out = WF_F16,
-         .m = 7,
-         .n = 300,
-         .k = 64,
-         .bias = true,
-         .residual = true,
+        {.in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 7, .n = 300, .k = 64, .bias = true, .residual = true,
          .pad = 5},
-        {.in = WF_F32,
-         .weight = WF_Q8_0,
-         .out = WF_F32,
-         .m = 5,
-         .n = 333,
-         .k = 128,
-         .bias = true,
-         .residual = true,
+        {.in = WF_F32, .weight = WF_Q8_0, .out = WF_F32, .m = 5, .n = 333, .k = 128, .bias = true, .residual = true,
          .in_place = true},
         {.in = WF_F32, .weight = WF_Q4_0, .out = WF_F32, .m = 3, .n = 200, .k = 96},
     };

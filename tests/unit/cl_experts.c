@@ -32,14 +32,10 @@ static void experts_gates(void **state)
         uint8_t layout;
         bool bias;
         const char *variant;
-    } cases[] = {{1, WF_SILU, 1, false, "row_int16"},
-                 {2, WF_SILU, 1, false, "flat8"},
-                 {40, WF_SILU, 1, false, "flat16"},
-                 {512, WF_SILU, 1, false, "frag256"},
-                 {1, WF_SILU, 1, true, NULL},
-                 {512, WF_SILU, 1, true, NULL},
-                 {1, WF_GELU_TANH, 1, false, NULL},
-                 {1, WF_CLAMPED_SWIGLU, 1, false, NULL},
+    } cases[] = {{1, WF_SILU, 1, false, "row_int16"}, {2, WF_SILU, 1, false, "flat8"},
+                 {40, WF_SILU, 1, false, "flat16"},   {512, WF_SILU, 1, false, "frag256"},
+                 {1, WF_SILU, 1, true, NULL},         {512, WF_SILU, 1, true, NULL},
+                 {1, WF_GELU_TANH, 1, false, NULL},   {1, WF_CLAMPED_SWIGLU, 1, false, NULL},
                  {1, WF_SILU, 0, false, NULL}};
     cl_dev *d = with_wgmma();
     d->base.fns = &offline_fns;

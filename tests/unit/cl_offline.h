@@ -22,12 +22,8 @@ static inline wf_dev *device(bool mma, enum wf_tier tier)
 static inline const cl_dev *with_units(uint32_t units, uint32_t local_kib)
 {
     cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
-    d->ref.caps = (cl_caps){.gpu = true,
-                            .nv_mma = true,
-                            .max_group = 1024,
-                            .units = units,
-                            .nv_local_bytes = local_kib << 10,
-                            .tier = WF_TIER_MATRIX};
+    d->ref.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units,
+                            .nv_local_bytes = local_kib << 10, .tier = WF_TIER_MATRIX};
     return d;
 }
 

@@ -141,9 +141,7 @@ static void last_round_is_short(void **state)
  * cuts. */
 static void selftest_meets_wgmma(void **state)
 {
-    static const wf_dev_fns fns = {.supports = wf_cl_supports,
-                                   .rank = wf_cl_rank,
-                                   .variants = wf_cl_variants,
+    static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants,
                                    .weight_layout = wf_cl_weight_layout};
     const wf_case *larger;
     wf_check *k;

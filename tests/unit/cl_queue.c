@@ -63,11 +63,8 @@ static float cell(wf_queue *q, wf_buf *b, int i)
 
 static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *wait, wf_event *signal)
 {
-    wf_call c = {.op = WF_OP_GEMM,
-                 .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"),
-                 .waits = &wait,
-                 .n_waits = wait ? 1 : 0,
-                 .signal = signal};
+    wf_call c = {.op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .waits = &wait,
+                 .n_waits = wait ? 1 : 0, .signal = signal};
     wf_view v = {.buf = b, .rows = 1, .cols = 1, .stride = 1};
     c.in[WF_GEMM_X] = c.in[WF_GEMM_W] = c.in[WF_GEMM_BIAS] = c.out[WF_GEMM_Y] = v;
     c.in[WF_GEMM_X].offset = (uint64_t)from * CELL;

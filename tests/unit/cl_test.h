@@ -2,12 +2,7 @@
 #ifndef CL_TEST_H
 #define CL_TEST_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include "support/suite.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,7 +1,4 @@
 /* Buffers of the CPU backend: huge pages for large ones, small memory in place, and what limits leave. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,5 @@
 /* What is no number: every product of the CPU path keeps it, in its own row alone. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "dev/dev.h"
 #include "tensor/tensor.h"

@@ -1,8 +1,6 @@
 /* Queues, teams and events of the CPU backend: order, waits across queues, time-outs, failures.
  * Meant to be run under the thread sanitizer too. Calls are products of 1x1 matrices, y = x + 1,
  * so that every lost or early call shows in the number at the end. */
-#include <string.h>
-
 #include "cpu/ops/ops.h"
 #include "cpu/pool.h"
 #include "support/suite.h"
@@ -64,8 +62,7 @@ static float cell(const wf_buf *b, int i)
 static wf_call add_one(wf_buf *b, int from, int to)
 {
     wf_call c = {
-        .op = WF_OP_GEMM,
-        .variant = -1,
+        .op = WF_OP_GEMM, .variant = -1,
         .in = {view_of(b, 64u * from, 1, 1), view_of(b, 128, 1, 1), view_of(b, 192, 1, 1)},
         .out = {view_of(b, 64u * to, 1, 1)}};
     c.variant = wf_pick(b->dev, &c);
@@ -157,8 +154,7 @@ static void test_many_waits(void **state)
             if (round == 0) e[i] = event_of(dev);
             src[i] = (uint32_t)round * 1000 + i;
         }
-        for (uint32_t i = 0; i < N; i++)
-            assert_ok(dev->fns->write(a, b, 4 * i, &src[i], 4, NULL, 0, e[i]));
+        for (uint32_t i = 0; i < N; i++) assert_ok(dev->fns->write(a, b, 4 * i, &src[i], 4, NULL, 0, e[i]));
         assert_ok(dev->fns->mark(z, e, N, NULL));
         assert_ok(dev->fns->read(z, b, 0, dst, sizeof(dst), NULL, 0, done));
         assert_ok(dev->fns->wait(done, WAIT_MS));
@@ -182,12 +178,8 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
     wf_event *e = event_of(dev);
     for (uint32_t i = 0; i < M * K; i++) ((float *)x->host)[i] = (float)wf_random_unit(1, i) - 0.5f;
     for (uint32_t i = 0; i < N * K; i++) ((float *)w->host)[i] = (float)wf_random_unit(2, i) - 0.5f;
-    wf_call c = {.op = WF_OP_GEMM,
-                 .variant = variant,
-                 .max_groups = groups,
-                 .signal = e,
-                 .in = {view_of(x, 0, M, K), view_of(w, 0, N, K)},
-                 .out = {view_of(y, 0, M, N)}};
+    wf_call c = {.op = WF_OP_GEMM, .variant = variant, .max_groups = groups, .signal = e,
+                 .in = {view_of(x, 0, M, K), view_of(w, 0, N, K)}, .out = {view_of(y, 0, M, N)}};
     if (dev->fns->supports(dev, &c, variant)) {
         assert_ok(dev->fns->submit(q, &c));
         assert_ok(dev->fns->wait(e, WAIT_MS));
@@ -503,10 +495,7 @@ static const wf_cpu_variant meets = {.run = meet}, holds = {.run = hold},
 /* A call of so much work that all cores would take part. */
 static void launch(wf_queue *q, const wf_cpu_variant *v, uint32_t number, uint32_t limit, wf_event *signal)
 {
-    wf_call c = {.op = WF_OP_SILU_MUL,
-                 .max_groups = limit,
-                 .signal = signal,
-                 .p.n_head = number,
+    wf_call c = {.op = WF_OP_SILU_MUL, .max_groups = limit, .signal = signal, .p.n_head = number,
                  .out[0] = {.rows = 1000, .cols = 1000}};
     const wf_bound b = {0, (void *)v}; /* read-only */
     assert_ok(q->dev->fns->launch(q, &c, &b));

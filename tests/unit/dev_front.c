@@ -1,7 +1,5 @@
 /* The front refuses every malformed call and names what is wrong; and device names mean what they say. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "dev/front.h"
 #include "support/null_device.h"

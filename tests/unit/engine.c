@@ -3,13 +3,9 @@
  * library code besides, so it is also the program that the thread sanitizer watches. */
 #include <weft/debug.h>
 #include "lab/lab.h"
-#include <weft/weft.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -116,12 +112,9 @@ static void submit_all(struct weft_engine *e, tally *t, int n)
 {
     struct weft_request *r[16];
     for (int i = 0; i < n; i++) {
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was",
-                                        .max_tokens = ANSWER,
-                                        .ignore_eos = true,
-                                        .sampling = {.temperature = 1, .seed = (uint64_t)i},
-                                        .on_event = on_event,
-                                        .user = &t[i]};
+        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER,
+                                        .ignore_eos = true, .sampling = {.temperature = 1, .seed = (uint64_t)i},
+                                        .on_event = on_event, .user = &t[i]};
         assert_ok(weft_submit(e, &p, &r[i]));
     }
     for (int i = 0; i < n; i++) {
@@ -138,18 +131,11 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
     tally tight[8] = {{0}};
     struct weft_engine *e = NULL;
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "cpu",
-                                   .n_seqs = 8,
-                                   .kv_seqs = 1,
-                                   .context = 128,
-                                   .threads = 2,
-                                   .debug = &plain,
-                                   .max_batched_tokens = 32,
-                                   .nano_batches = nano_batches};
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2,
+                                   .debug = &plain, .max_batched_tokens = 32, .nano_batches = nano_batches};
     assert_ok(weft_engine_open(model, &p, &e));
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++)
-        assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
+    for (int i = 0; i < 60; i++) assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
     for (int i = 0; i < 8; i++) tight[i].engine = e;
     submit_all(e, tight, 8);
     uint32_t most = 0;
@@ -197,19 +183,12 @@ static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seq
                               struct weft_stats *stats)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu",
-                                   .n_seqs = n_seqs,
-                                   .kv_memory = kv_memory,
-                                   .context = 128,
-                                   .threads = 2,
-                                   .debug = &plain,
-                                   .max_batched_tokens = 32,
-                                   .page_tokens = page,
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_memory = kv_memory, .context = 128,
+                                   .threads = 2, .debug = &plain, .max_batched_tokens = 32, .page_tokens = page,
                                    .attention_windows = windows};
     assert_ok(weft_engine_open(model, &p, &e));
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++)
-        assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
+    for (int i = 0; i < 60; i++) assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
     for (int i = 0; i < 8; i++) t[i].engine = e;
     submit_all(e, t, 8);
     uint32_t most = 0;
@@ -297,14 +276,8 @@ static void wait_at_gate(void *user, const struct weft_event *ev)
 static struct weft_engine *open_tight(const char *device)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device,
-                                   .n_seqs = 8,
-                                   .kv_seqs = 1,
-                                   .context = 128,
-                                   .threads = 2,
-                                   .debug = &plain,
-                                   .max_batched_tokens = 32,
-                                   .nano_batches = 2};
+    struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2,
+                                   .debug = &plain, .max_batched_tokens = 32, .nano_batches = 2};
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     if (weft_engine_open(model, &p, &e)) return NULL;
     sem_init(&gate, 0, 0);
@@ -320,13 +293,9 @@ static int submit_visitors(struct weft_engine *e, visitor *v, struct weft_reques
 {
     for (int i = 0; i < VISITORS; i++) {
         v[i] = (visitor){.other = i % 3 == 1 ? r[i - 1] : NULL, .after = 1 + (round * 7 + i * 5) % ANSWER};
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was",
-                                        .max_tokens = ANSWER,
-                                        .ignore_eos = true,
-                                        .on_event = cancel_other,
-                                        .user = &v[i],
-                                        .want_logits = i == 6,
-                                        .prompt_logprobs = i == 6};
+        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER,
+                                        .ignore_eos = true, .on_event = cancel_other, .user = &v[i],
+                                        .want_logits = i == 6, .prompt_logprobs = i == 6};
         if (weft_submit(e, &p, &r[i])) return i;
     }
     return VISITORS;

@@ -8,9 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <semaphore.h>
 
@@ -74,17 +71,9 @@ static void pulls_what_callbacks_get(void **state)
 {
     struct weft_engine *e = open_engine("cpu");
     story told = {.n = 0}, pulled = {.n = 0};
-    struct weft_request_params p = {.prompt = "One day a cat",
-                                    .max_tokens = 12,
-                                    .ignore_eos = true,
-                                    .logprobs = true,
-                                    .prompt_logprobs = true,
-                                    .n_top = 3,
-                                    .want_logits = true,
-                                    .stop = (const char *const[]){"zzz"},
-                                    .n_stop = 1,
-                                    .on_event = tell,
-                                    .user = &told};
+    struct weft_request_params p = {.prompt = "One day a cat", .max_tokens = 12, .ignore_eos = true, .logprobs = true,
+                                    .prompt_logprobs = true, .n_top = 3, .want_logits = true,
+                                    .stop = (const char *const[]){"zzz"}, .n_stop = 1, .on_event = tell, .user = &told};
     struct weft_request *r = submit(e, p);
     assert_ok(weft_wait(r, 0));
     assert_ptr_equal(told.of, r);

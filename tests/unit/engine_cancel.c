@@ -6,8 +6,6 @@
 #include "support/suite.h"
 
 #include <semaphore.h>
-#include <stdio.h>
-#include <string.h>
 
 #define N_PROMPT 1000
 #define N_NEW 4

@@ -1,11 +1,6 @@
 /* engine_requests: requests beside others on the null device, whose arithmetic this test lends it: every row gives the
  * token TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
-#include <weft/weft.h>
-
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <semaphore.h>
 
@@ -66,14 +61,8 @@ static struct weft_request *submit(tally *t, uint64_t client, int32_t first, uin
     int32_t prompt[CONTEXT];
     struct weft_request *r = NULL;
     for (uint32_t i = 0; i < n_prompt; i++) prompt[i] = first;
-    struct weft_request_params p = {.tokens = prompt,
-                                    .n_tokens = n_prompt,
-                                    .max_tokens = n_answer,
-                                    .ignore_eos = true,
-                                    .client = client,
-                                    .priority = priority,
-                                    .on_event = on_event,
-                                    .user = t};
+    struct weft_request_params p = {.tokens = prompt, .n_tokens = n_prompt, .max_tokens = n_answer, .ignore_eos = true,
+                                    .client = client, .priority = priority, .on_event = on_event, .user = t};
     *t = (tally){0};
     assert_ok(weft_submit(engine, &p, &r));
     return r;

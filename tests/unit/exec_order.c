@@ -451,8 +451,7 @@ static void want_logits(step *s)
             s->b.in[WF_INPUT_LOGIT_ROWS][s->b.n_logits++] = (int32_t)row;
     for (uint32_t k = 0; k < s->b.n_logits; k++)
         s->sampling[k] = (wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1};
-    s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL,
-                         .logits = draw(3) ? NULL : s->logits[0],
+    s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL, .logits = draw(3) ? NULL : s->logits[0],
                          .sampling = draw(2) ? s->sampling : NULL};
 }
 
@@ -629,33 +628,10 @@ static uint32_t count_lines(const char *text)
 /* One line taken away, put elsewhere, or a word or a byte of it replaced. */
 static void change(char *text, size_t cap)
 {
-    static const char *const words[] = {"end",
-                                        "decode",
-                                        "prefill",
-                                        "0",
-                                        "7",
-                                        "48",
-                                        "2t",
-                                        "999999999",
-                                        "-",
-                                        "next",
-                                        "layer",
-                                        "once",
-                                        "queues 1",
-                                        "queues 8",
-                                        "bucket",
-                                        "bucket tokens 9",
-                                        "tile 65536",
-                                        "queue 7",
-                                        "\n",
-                                        " ",
-                                        "#",
-                                        "auto",
-                                        "groups 999999999",
-                                        "0-end",
-                                        "end-7",
-                                        "7-end",
-                                        "7-5"};
+    static const char *const words[] = {"end", "decode", "prefill", "0", "7", "48", "2t", "999999999", "-", "next",
+                                        "layer", "once", "queues 1", "queues 8", "bucket", "bucket tokens 9",
+                                        "tile 65536", "queue 7", "\n", " ", "#", "auto", "groups 999999999", "0-end",
+                                        "end-7", "7-end", "7-5"};
     char line[512] = "", *at = nth_line(text, 1 + draw(count_lines(text)));
     size_t len = strcspn(at, "\n") + (strchr(at, '\n') != NULL), what = draw(5);
     snprintf(line, sizeof line, "%.*s", (int)WF_MIN(len, sizeof line - 1), at);
@@ -690,8 +666,7 @@ static void test_own_plans(void **state)
         for (int i = 0; i < 10; i++) {
             open_device();
             m.plans.n = 1;
-            if (parts > 1)
-                assert_ok(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans));
+            if (parts > 1) assert_ok(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans));
             else assert_ok(wf_plan_sequential(&m.g, i % 2, &m.plans.list[0]));
             assert_ok(wf_plans_finish(&m.g, &m.plans, m.dev->align));
             assert_true(run_steps());

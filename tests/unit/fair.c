@@ -6,9 +6,6 @@
 #include "serve/api/places.h"
 #include "support/suite.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 enum {
     PAGE = 4,
     LONGEST = 64,

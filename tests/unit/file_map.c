@@ -7,9 +7,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -351,8 +348,7 @@ static void threads_fault_together(void **state)
         const char *path = make_file("f", 64 * page);
         assert_ok(wf_map_open(path, &m));
         assert_int_equal(truncate(path, (off_t)page), 0);
-        for (size_t i = 0; i < WF_LEN(t); i++)
-            assert_int_equal(pthread_create(&t[i], NULL, reader, &m), 0);
+        for (size_t i = 0; i < WF_LEN(t); i++) assert_int_equal(pthread_create(&t[i], NULL, reader, &m), 0);
         for (size_t i = 0; i < WF_LEN(t); i++) {
             void *n;
             pthread_join(t[i], &n);

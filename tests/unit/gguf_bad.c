@@ -4,9 +4,6 @@
 #include "support/gguf_check.h"
 #include "support/suite.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- builders -------------------------------------------------------------------------------- */
 
 static void n_bytes(bytes *b, uint64_t n)
@@ -416,11 +413,9 @@ static const struct {
     {tensor_type, 99, F, "'the.tensor': tensor type 99 (unknown)"},
     {tensor_type, 0xFFFFFFFF, F, "'the.tensor': tensor type 4294967295"},
     {row_q4_0, 32, WEFT_OK, ""},
-    {row_q4_0, 33, F,
-     "'the.tensor': rows of 33 elements are not a multiple of the Q4_0 block of 32"},
+    {row_q4_0, 33, F, "'the.tensor': rows of 33 elements are not a multiple of the Q4_0 block of 32"},
     {row_q4_0, 1, F, "'the.tensor': rows of 1 elements"},
-    {row_q6_k, 128, F,
-     "'the.tensor': rows of 128 elements are not a multiple of the Q6_K block of 256"},
+    {row_q6_k, 128, F, "'the.tensor': rows of 128 elements are not a multiple of the Q6_K block of 256"},
     {tensor_twice, 0, F, "tensor 'the.tensor' appears twice"},
     {tensor_name, 64, WEFT_OK, ""},
     {tensor_name, 65, F, "nnn...' has 65 bytes, more than 64"},
@@ -434,8 +429,7 @@ static const struct {
     {offset, 96, F, "'the.tensor': 64 bytes at offset 96 lie outside the 128 bytes"},
     {offset, P(40), F, "'the.tensor': 64 bytes at offset 1099511627776 lie outside"},
     {offset, P(63), F, "'the.tensor': 64 bytes at offset 9223372036854775808 lie outside"},
-    {offset, 0 - (uint64_t)32, F,
-     "'the.tensor': 64 bytes at offset 18446744073709551584 lie outside"},
+    {offset, 0 - (uint64_t)32, F, "'the.tensor': 64 bytes at offset 18446744073709551584 lie outside"},
     {second_offset, 128, WEFT_OK, ""},
     {second_offset, 96, F, "tensors 'first.tensor' and 'second.tensor' overlap"},
     {second_offset, 0, F, "overlap"},

@@ -4,9 +4,6 @@
 #include "support/suite.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -20,8 +17,7 @@ static void cut_everywhere(void **state)
         wf_gguf *g = NULL;
         uint8_t *copy;
         weft_status s = gguf_open_copy(b.data, n, &g, &copy);
-        if (s != WEFT_ERR_FORMAT)
-            print_error("cut to %zu of %zu bytes: %s\n", n, b.len, weft_status_name(s));
+        if (s != WEFT_ERR_FORMAT) print_error("cut to %zu of %zu bytes: %s\n", n, b.len, weft_status_name(s));
         assert_int_equal(s, WEFT_ERR_FORMAT);
         if (!strstr(wf_error(), "cut short") && !strstr(wf_error(), "remain") && n)
             fail_msg("cut to %zu of %zu bytes: %s", n, b.len, wf_error());

@@ -6,9 +6,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static void key(bytes *b, const char *name, uint32_t type, const void *v, size_t n)
@@ -209,8 +206,7 @@ static void printing(void **state)
     }
     char cut[9];
     assert_string_equal(wf_str_show(cut, sizeof cut, (wf_str){"abcdefgh", 8}), "abcde...");
-    assert_string_equal(wf_str_show(cut, sizeof cut, (wf_str){"abcd\xC3\xA4z", 7}),
-                        "abcd..."); /* whole letters */
+    assert_string_equal(wf_str_show(cut, sizeof cut, (wf_str){"abcd\xC3\xA4z", 7}), "abcd..."); /* whole letters */
     assert_string_equal(wf_str_show(cut, sizeof cut, (wf_str){"abcde", 5}), "abcde");
     wf_gguf_close(g);
     bytes_free(&b);

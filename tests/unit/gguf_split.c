@@ -4,9 +4,6 @@
 #include "support/bytes.h"
 #include "support/suite.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { PARTS = 3 };

@@ -1,5 +1,4 @@
 /* hash: what files and clients choose as keys cannot be chosen to collide. */
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -4,9 +4,6 @@
 #include "support/wraps.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static wf_json *parse(const char *text, unsigned flags, wf_json_error *e)
 {
@@ -78,74 +75,12 @@ static void good(void **state)
 static void bad(void **state)
 {
     static const char *const rows[] = {
-        "",
-        " ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "[1",
-        "[1,",
-        "[1,]",
-        "[,1]",
-        "[,]",
-        "[1 2]",
-        "{\"a\"}",
-        "{\"a\":}",
-        "{\"a\":1,}",
-        "{,}",
-        "{\"a\" 1}",
-        "{\"a\":1 \"b\":2}",
-        "{a:1}",
-        "{1:1}",
-        "[}",
-        "{]",
-        "nul",
-        "nulL",
-        "tru",
-        "falsee",
-        "True",
-        "NaN",
-        "Infinity",
-        "-Infinity",
-        "+1",
-        "-",
-        "--1",
-        "01",
-        "-01",
-        "00",
-        "1.",
-        ".1",
-        "1.e1",
-        "1e",
-        "1e+",
-        "0x1",
-        "1a",
-        "\"",
-        "\"a",
-        "\"\\",
-        "\"\\a\"",
-        "\"\\x41\"",
-        "\"\\u\"",
-        "\"\\u12\"",
-        "\"\\u123g\"",
-        "\"\\u0000\"",
-        "\"\\ud800\"",
-        "\"\\udc00\"",
-        "\"\\ud800\\u0041\"",
-        "\"\t\"",
-        "\"\n\"",
-        "\"\x01\"",
-        "\"\x80\"",
-        "\"\xC0\x80\"",
-        "\"\xED\xA0\x80\"",
-        "\"\xF4\x90\x80\x80\"",
-        "\"\xC3\"",
-        "\"\xE2\x82",
-        "'a'",
-        "[1] 2",
-        "{} x",
-        "null,",
+        "", " ", "[", "]", "{", "}", "[1", "[1,", "[1,]", "[,1]", "[,]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
+        "{,}", "{\"a\" 1}", "{\"a\":1 \"b\":2}", "{a:1}", "{1:1}", "[}", "{]", "nul", "nulL", "tru", "falsee", "True",
+        "NaN", "Infinity", "-Infinity", "+1", "-", "--1", "01", "-01", "00", "1.", ".1", "1.e1", "1e", "1e+", "0x1",
+        "1a", "\"", "\"a", "\"\\", "\"\\a\"", "\"\\x41\"", "\"\\u\"", "\"\\u12\"", "\"\\u123g\"", "\"\\u0000\"",
+        "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\t\"", "\"\n\"", "\"\x01\"", "\"\x80\"", "\"\xC0\x80\"",
+        "\"\xED\xA0\x80\"", "\"\xF4\x90\x80\x80\"", "\"\xC3\"", "\"\xE2\x82", "'a'", "[1] 2", "{} x", "null,",
         "/**/1",
         "\xEF\xBB\xBF[]",
         "[\"a\",\n4\n,1,",
@@ -271,8 +206,7 @@ static void values(void **state)
     const char *s = NULL;
     (void)state;
     assert_ok(wf_json_u32(v, "u", &u)), assert_int_equal(u, 7);
-    assert_ok(wf_json_u32(v, "n", &u)), assert_ok(wf_json_u32(v, "none", &u)),
-        assert_int_equal(u, 7);
+    assert_ok(wf_json_u32(v, "n", &u)), assert_ok(wf_json_u32(v, "none", &u)), assert_int_equal(u, 7);
     assert_int_equal(wf_json_u32(v, "f", &u), WEFT_ERR_FORMAT);
     assert_ok(wf_json_float(v, "f", &f)), assert_true(f == 1.5f);
     assert_int_equal(wf_json_float(v, "s", &f), WEFT_ERR_FORMAT);

@@ -1,6 +1,4 @@
 /* kv_layout: which layers share page tables, for models as they are and for random ones. */
-#include <stdlib.h>
-
 #include "mem/kv_layout.h"
 #include "support/suite.h"
 

@@ -6,9 +6,6 @@
 #include "support/suite.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- statistics ------------------------------------------------------------------------------- */
@@ -32,10 +29,8 @@ static wf_request_result play(const struct sample *s, uint64_t start)
 
 /* numpy.mean, std, and percentile 50, 90, 99.9 of the samples. */
 static const double numpy[WF_N_METRICS][6] = {
-    [WF_TTFT] = {4, 19.5, 14.2565774, 17.5, 35.5, 39.955},
-    [WF_TPOT] = {3, 7.66666667, 3.8586123, 6, 11.6, 12.986},
-    [WF_ITL] = {8, 9.25, 8.27269605, 6.5, 16.7, 29.867},
-    [WF_E2EL] = {4, 38, 32.8709598, 28.5, 73.1, 91.811},
+    [WF_TTFT] = {4, 19.5, 14.2565774, 17.5, 35.5, 39.955},      [WF_TPOT] = {3, 7.66666667, 3.8586123, 6, 11.6, 12.986},
+    [WF_ITL] = {8, 9.25, 8.27269605, 6.5, 16.7, 29.867},        [WF_E2EL] = {4, 38, 32.8709598, 28.5, 73.1, 91.811},
     [WF_NORM] = {4, 10.725, 6.05614357, 10.75, 17.23, 18.3883},
 };
 

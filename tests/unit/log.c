@@ -1,7 +1,4 @@
 /* log: lines of the log and messages are whole, or end in "…" behind a whole character. */
-#include <stdio.h>
-#include <string.h>
-
 #include "base/base.h"
 #include "base/options.h"
 #include "support/suite.h"

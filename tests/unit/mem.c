@@ -1,7 +1,5 @@
 /* mem: the arena's slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested
  * with the scheduler. */
-#include <string.h>
-
 #include "support/null_device.h"
 #include "mem/arena.h"
 #include "support/suite.h"

@@ -4,9 +4,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "base/file.h"
@@ -284,5 +281,4 @@ static int teardown(void **state)
 }
 
 SUITE(null_args, setup, teardown, CASE(models), CASE(texts), CASE(chats), CASE(engines), CASE(requests),
-      CASE(converting), CASE(the_log),
-      CASE(every_pointer_has_a_call))
+      CASE(converting), CASE(the_log), CASE(every_pointer_has_a_call))

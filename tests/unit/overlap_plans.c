@@ -53,10 +53,7 @@ static double compare_with_sequential(const char *what)
 static void expect_source(uint32_t nano_batches, const char *want)
 {
     char words[600];
-    struct weft_engine_params p = {.device = "null",
-                                   .n_seqs = SEQS,
-                                   .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS,
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS,
                                    .nano_batches = nano_batches};
     struct weft_engine *e = open_engine(nano_batches);
     assert_string_equal(weft_engine_plan_source(e), want);
@@ -133,12 +130,8 @@ static void test_never_slower(void **state)
 static struct weft_engine *open_sized(uint32_t seqs, uint32_t nano_batches)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null",
-                                   .n_seqs = seqs,
-                                   .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS,
-                                   .nano_batches = nano_batches,
-                                   .profile = true};
+    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = CONTEXT, .max_batched_tokens = TOKENS,
+                                   .nano_batches = nano_batches, .profile = true};
     assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }

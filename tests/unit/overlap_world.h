@@ -10,8 +10,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include "support/suite.h"
 
@@ -98,12 +96,8 @@ static inline void want_programs(void)
 static inline struct weft_engine *open_engine(uint32_t nano_batches)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null",
-                                   .n_seqs = SEQS,
-                                   .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS,
-                                   .nano_batches = nano_batches,
-                                   .profile = true};
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS,
+                                   .nano_batches = nano_batches, .profile = true};
     assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
@@ -111,13 +105,8 @@ static inline struct weft_engine *open_engine(uint32_t nano_batches)
 static inline struct weft_engine *open_small(uint32_t seqs, uint32_t context, uint32_t tokens, uint32_t contexts)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null",
-                                   .n_seqs = seqs,
-                                   .context = context,
-                                   .max_batched_tokens = tokens,
-                                   .kv_seqs = contexts,
-                                   .nano_batches = 1,
-                                   .profile = true};
+    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = context, .max_batched_tokens = tokens,
+                                   .kv_seqs = contexts, .nano_batches = 1, .profile = true};
     assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }

@@ -276,8 +276,7 @@ static void test_bad_plans(void **state)
 #define FOR(limits) "weft-plan 2\nbucket " limits "\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN
 #define WHOLE_PLAN "bucket\n" BEGIN BODY(CUT("out"))
     static const char *const bad[] = {
-        "",
-        "weft-plan 1\n",
+        "", "weft-plan 1\n",
         HEAD TAIL,
         HEAD BODY(LINE("out", "0-48", "0")),
         HEAD BODY(CUT("out") LINE("out", "0-48", "0")),

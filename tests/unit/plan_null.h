@@ -5,7 +5,6 @@
 #include "support/null_device.h"
 #include "plan/simulate.h"
 
-#include <stdlib.h>
 #include "support/suite.h"
 
 typedef struct null_clock {
@@ -43,8 +42,7 @@ static inline uint64_t null_time(const null_clock *clock, const wf_graph *g, con
     assert_non_null(events);
     wf_null_configure(&(wf_null_config){.cost_ns = null_cost, .beside = clock->beside});
     assert_ok(wf_backend_null.open(0, &open, &dev));
-    for (uint32_t q = 0; q < p->n_queues; q++)
-        assert_ok(dev->fns->queue_create(dev, false, &queues[q]));
+    for (uint32_t q = 0; q < p->n_queues; q++) assert_ok(dev->fns->queue_create(dev, false, &queues[q]));
     for (size_t i = 0; i < p->n_nanos; i++) {
         assert_ok(dev->fns->event_create(dev, &events[i]));
         null_submit(clock, g, p, b, i, queues, events);

@@ -4,9 +4,6 @@
 
 #include "plan/plan.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include "support/suite.h"
 

@@ -3,9 +3,6 @@
 #include "lab/power.h"
 #include "support/suite.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

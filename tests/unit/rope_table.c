@@ -3,8 +3,6 @@
  * of a published model instead; heads stay as small as theirs. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"

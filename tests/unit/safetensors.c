@@ -5,9 +5,6 @@
 #include "tensor/tensor.h"
 #include "support/suite.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,8 +1,6 @@
 /* sample: the host sampler and the op SAMPLE give the same token, and both follow the rule as an independent
  * sort would. Philox gives the words its authors publish. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/engine.h"
 #include "support/skip.h"
@@ -77,8 +75,7 @@ static wf_sampling_params random_params(void)
     return (wf_sampling_params){.temperature = below(6) ? 0.2f + (float)below(20) / 10 : 0,
                                 .top_k = below(2) ? (int32_t)below(N + 50) : 0,
                                 .top_p = below(2) ? (float)below(101) / 100 : 0,
-                                .min_p = below(3) ? 0 : (float)below(101) / 100,
-                                .seed = wf_random(seed, draws++),
+                                .min_p = below(3) ? 0 : (float)below(101) / 100, .seed = wf_random(seed, draws++),
                                 .counter = below(1000)};
 }
 

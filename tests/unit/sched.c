@@ -138,12 +138,8 @@ static void test_windows_let_more_run(void **state)
     uint32_t running[2];
     for (int i = 0; i < 2; i++) {
         world w;
-        wf_limits l = {.step_tokens = 8,
-                       .logit_rows = 12,
-                       .seqs = 12,
-                       .seq_pages = LONGEST / PAGE,
-                       .held_pages = i ? 5 : 0,
-                       .pages = 40};
+        wf_limits l = {.step_tokens = 8, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE,
+                       .held_pages = i ? 5 : 0, .pages = 40};
         open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
         w.s.p.tables[0].window = i ? 8 : 0, w.spacious = false;
         for (int k = 0; k < 30; k++) add(&w, 40, 23, 1000 * k, 0);

@@ -21,10 +21,6 @@
 #include "support/suite.h"
 #include "support/wraps.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define PAGE   4
 #define LONGEST 64
 #define UNKNOWN (-12345)
@@ -361,8 +357,7 @@ static sim *new_request(world *w, uint64_t seed, uint64_t i)
     for (uint32_t k = 0; from && k < prompt; k++) r->tokens[k] = answer(from + k);
     set_truth(r, prompt);
     r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
-    r->q = (wf_seq){.tokens = r->tokens,
-                    .n_tokens = prompt,
+    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt,
                     .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
     r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
     r->q.client_id = wf_random(~seed, i) % 4;
@@ -421,13 +416,9 @@ static void complete_step(world *w, sim_step *f)
 
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
 {
-    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv),
-                 .row_at = calloc(l->pages * PAGE, sizeof *w->row_at),
+    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at),
                  .spacious = l->pages == l->seqs * l->seq_pages * wf_limits_tables(l)};
-    wf_sched_params p = {.policy = policy,
-                         .page_tokens = PAGE,
-                         .tile = tile,
-                         .shuffle_pages = seed,
+    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed,
                          .least_step = seed % 2 ? 2 * tile : 0};
     assert_ok(wf_sched_init(&w->s, l, &p));
     assert_ok(wf_batch_init(&w->b, l));

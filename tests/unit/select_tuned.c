@@ -1,8 +1,5 @@
 /* Files of measured kernel choices: what is written reads back, every broken file is refused whole
  * with its line, and a device picks by its file wherever the kernel named can run. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,16 +16,12 @@
 
 static struct weft_device_info null_info(void)
 {
-    struct weft_device_info i = {.name = "null device",
-                                 .platform = "weft null",
-                                 .driver = "0",
-                                 .compute_units = 1,
+    struct weft_device_info i = {.name = "null device", .platform = "weft null", .driver = "0", .compute_units = 1,
                                  .type = WEFT_DEVICE_OTHER};
     return i;
 }
 
-static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const uint32_t *key,
-                        uint32_t size)
+static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const uint32_t *key, uint32_t size)
 {
     wf_tuned_row want = {.kind = kind, .dtype = WF_F16};
     memcpy(want.key, key, sizeof want.key);
@@ -37,10 +30,8 @@ static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const ui
 
 static void assert_name(const char *got, const char *want)
 {
-    if (!want)
-        assert_null(got);
-    else
-        assert_string_equal(got ? got : "(none)", want);
+    if (!want) assert_null(got);
+    else assert_string_equal(got ? got : "(none)", want);
 }
 
 static void rows_are_found(void **state)
@@ -153,8 +144,7 @@ static void broken_files_are_refused(void **state)
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_tuned_table t;
         if (!wf_tuned_parse(bad[i].text, &info, &t)) fail_msg("accepted: %s", bad[i].text);
-        if (!strstr(weft_last_error(), bad[i].why))
-            fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
+        if (!strstr(weft_last_error(), bad[i].why)) fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
         assert_int_equal(t.n, 0);
         assert_null(t.rows);
         assert_null(t.costs);
@@ -263,8 +253,7 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
     c.in[WF_GEMM_X] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
     c.in[WF_GEMM_W] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
-    c.out[WF_GEMM_Y] = (wf_view){
-        .buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
+    c.out[WF_GEMM_Y] = (wf_view){.buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
     if (dropped >= 0) wf_drop(dev, &c, dropped);
     int v = wf_pick(dev, &c);
     int prepared = -1;
@@ -277,8 +266,7 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
 
 static void devices_pick_by_file(void **state)
 {
-    wf_open_params none = {.tuned = "none"}, forced = {.force = "gemm=null"},
-                   other = {.force = "get_rows=null2"};
+    wf_open_params none = {.tuned = "none"}, forced = {.force = "gemm=null"}, other = {.force = "get_rows=null2"};
     assert_int_equal(picked(NULL, 1, -1), 0);
     put_file(HEAD ROW);
     assert_int_equal(picked(NULL, 1, -1), 1);
@@ -430,8 +418,7 @@ static void fused_ones_are_dropped_alone(void **state)
 static int n_warned;
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
-    n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") &&
-                strstr(line, "line ");
+    n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") && strstr(line, "line ");
 }
 
 static void bad_files_are_warned_of(void **state)
@@ -491,13 +478,9 @@ static void named_files(void **state)
 static void slugs(void **state)
 {
     char text[64];
-    struct weft_device_info gpu = {.name = "NVIDIA H200",
-                                   .platform = "NVIDIA CUDA",
-                                   .type = WEFT_DEVICE_GPU,
+    struct weft_device_info gpu = {.name = "NVIDIA H200", .platform = "NVIDIA CUDA", .type = WEFT_DEVICE_GPU,
                                    .compute_units = 132};
-    struct weft_device_info cpu = {.name = "Intel(R) Xeon(R)",
-                                   .platform = "weft cpu",
-                                   .type = WEFT_DEVICE_CPU,
+    struct weft_device_info cpu = {.name = "Intel(R) Xeon(R)", .platform = "weft cpu", .type = WEFT_DEVICE_CPU,
                                    .compute_units = 2};
     weft_device_file(&gpu, text, sizeof text);
     assert_string_equal(text, "nvidia-h200");

@@ -6,8 +6,6 @@
 
 #include "dev/dev.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include "support/suite.h"
 
 enum { SHADOW_QUEUES = 8, SHADOW_EVENTS = 1 << 13, SHADOW_BUFS = 8 };

@@ -11,8 +11,6 @@
 #include "support/suite.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- what is shipped --------------------------------------------------------------------------------------------- */

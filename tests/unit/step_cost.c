@@ -1,9 +1,6 @@
 /* The cost model against published figures: NanoFlow's table 2 and equation 5, and the energy that was measured on an
  * H200; and the table of devices. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "plan/cost.h"

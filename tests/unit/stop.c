@@ -2,9 +2,6 @@
 #include "engine/engine.h"
 #include "support/suite.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct row {
     const char *stops[2], *pieces[8];
     bool include;

@@ -5,8 +5,6 @@
 #include "support/kept_plan.h"
 #include "support/suite.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,11 +41,8 @@ static answer write_with(struct weft_engine *e)
 {
     answer a = {.n = 0};
     struct weft_request *q = NULL;
-    struct weft_request_params p = {.prompt = "One day there was a little girl who",
-                                    .max_tokens = N_TOKENS,
-                                    .ignore_eos = true,
-                                    .on_event = on_event,
-                                    .user = &a};
+    struct weft_request_params p = {.prompt = "One day there was a little girl who", .max_tokens = N_TOKENS,
+                                    .ignore_eos = true, .on_event = on_event, .user = &a};
     if (weft_submit(e, &p, &q) || weft_wait(q, 0)) fail_msg("%s", weft_last_error());
     weft_request_free(q);
     return a;

@@ -6,9 +6,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- 16-bit floats --------------------------------------------------------------------------- */
 
@@ -21,8 +18,7 @@ static double value_of(uint16_t h, int exp_bits, int frac_bits)
     return h & 0x8000 ? -v : v;
 }
 
-static void check_16(float (*widen)(uint16_t), uint16_t (*narrow)(float), int exp_bits,
-                     int frac_bits)
+static void check_16(float (*widen)(uint16_t), uint16_t (*narrow)(float), int exp_bits, int frac_bits)
 {
     const uint16_t inf = (uint16_t)(((1 << exp_bits) - 1) << frac_bits);
     for (uint32_t h = 0; h <= inf; h++) {
@@ -95,17 +91,15 @@ static void all_types(void **state)
         const char *name;
         uint32_t block, bytes;
     } want[] = {
-        {"F32", 1, 4},        {"F16", 1, 2},        {"Q4_0", 32, 18},     {"Q4_1", 32, 20},
-        {"Q4_2", 0, 0},       {"Q4_3", 0, 0},       {"Q5_0", 32, 22},     {"Q5_1", 32, 24},
-        {"Q8_0", 32, 34},     {"Q8_1", 32, 36},     {"Q2_K", 256, 84},    {"Q3_K", 256, 110},
-        {"Q4_K", 256, 144},   {"Q5_K", 256, 176},   {"Q6_K", 256, 210},   {"Q8_K", 256, 292},
-        {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},  {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50},
-        {"IQ4_NL", 32, 18},   {"IQ3_S", 256, 110},  {"IQ2_S", 256, 82},   {"IQ4_XS", 256, 136},
-        {"I8", 1, 1},         {"I16", 1, 2},        {"I32", 1, 4},        {"I64", 1, 8},
-        {"F64", 1, 8},        {"IQ1_M", 256, 56},   {"BF16", 1, 2},       {"Q4_0_4_4", 0, 0},
-        {"Q4_0_4_8", 0, 0},   {"Q4_0_8_8", 0, 0},   {"TQ1_0", 256, 54},   {"TQ2_0", 256, 66},
-        {"IQ4_NL_4_4", 0, 0}, {"IQ4_NL_4_8", 0, 0}, {"IQ4_NL_8_8", 0, 0}, {"MXFP4", 32, 17},
-        {"NVFP4", 64, 36},    {"Q1_0", 128, 18},    {"Q2_0", 64, 18},
+        {"F32", 1, 4},      {"F16", 1, 2},        {"Q4_0", 32, 18},     {"Q4_1", 32, 20},     {"Q4_2", 0, 0},
+        {"Q4_3", 0, 0},     {"Q5_0", 32, 22},     {"Q5_1", 32, 24},     {"Q8_0", 32, 34},     {"Q8_1", 32, 36},
+        {"Q2_K", 256, 84},  {"Q3_K", 256, 110},   {"Q4_K", 256, 144},   {"Q5_K", 256, 176},   {"Q6_K", 256, 210},
+        {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},  {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50},
+        {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},  {"IQ2_S", 256, 82},   {"IQ4_XS", 256, 136}, {"I8", 1, 1},
+        {"I16", 1, 2},      {"I32", 1, 4},        {"I64", 1, 8},        {"F64", 1, 8},        {"IQ1_M", 256, 56},
+        {"BF16", 1, 2},     {"Q4_0_4_4", 0, 0},   {"Q4_0_4_8", 0, 0},   {"Q4_0_8_8", 0, 0},   {"TQ1_0", 256, 54},
+        {"TQ2_0", 256, 66}, {"IQ4_NL_4_4", 0, 0}, {"IQ4_NL_4_8", 0, 0}, {"IQ4_NL_8_8", 0, 0}, {"MXFP4", 32, 17},
+        {"NVFP4", 64, 36},  {"Q1_0", 128, 18},    {"Q2_0", 64, 18},
     };
     for (uint32_t i = 0; i < WF_LEN(want); i++) {
         uint32_t block, bytes;
@@ -214,8 +208,7 @@ static double tolerance(enum wf_dtype t, const float *x, size_t i)
     float top = 0, block_top = 0, largest = 0; /* with its sign */
     for (size_t k = i / group * group; k < (i / group + 1) * group; k++)
         if (fabsf(x[k]) > top) top = fabsf(x[k]), largest = x[k];
-    for (size_t k = i / block * block; k < (i / block + 1) * block; k++)
-        block_top = fmaxf(block_top, fabsf(x[k]));
+    for (size_t k = i / block * block; k < (i / block + 1) * block; k++) block_top = fmaxf(block_top, fabsf(x[k]));
     double step = top * (x[i] * largest > 0 ? a->step : a->away);
     return block == 1 ? fmax(step, a->least) : step + top * a->group + block_top * a->block + a->least;
 }

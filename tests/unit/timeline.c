@@ -6,8 +6,6 @@
 #include "support/suite.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { SEQS = 8, TOKENS = 64, CONTEXT = 128 };
@@ -23,12 +21,8 @@ static uint64_t cost(const wf_call *c)
 static struct weft_engine *open_engine(uint32_t nano_batches, bool profile)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null",
-                                   .n_seqs = SEQS + 1,
-                                   .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS,
-                                   .nano_batches = nano_batches,
-                                   .profile = profile};
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS + 1, .context = CONTEXT,
+                                   .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = profile};
     assert_ok(weft_engine_open(model, &p, &e));
     return e;
 }
@@ -46,12 +40,8 @@ static void write_profile(void)
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("weft-profile 1\ndevice a test\ngroups 8\ntile 8\ncontext 128\n", f);
-    static const char *const ops[] = {"q compute 20",
-                                      "k compute 12.5",
-                                      "attn_out compute 20",
-                                      "decode_attention memory 40",
-                                      "prefill_attention compute 33",
-                                      "down compute 30"};
+    static const char *const ops[] = {"q compute 20", "k compute 12.5", "attn_out compute 20",
+                                      "decode_attention memory 40", "prefill_attention compute 33", "down compute 30"};
     for (size_t i = 0; i < WF_LEN(ops); i++) {
         char name[24], class[16];
         double us;

@@ -1,8 +1,5 @@
 /* What is measured is what was asked for: operands of the right shape, in the device's layout, and
  * another copy of the weights or pages with each launch. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/null_device.h"
@@ -221,14 +218,8 @@ static void a_run_goes_on_from_the_last(void **state)
     char path[] = "/tmp/weft-tune-XXXXXX";
     const char *const shapes[SHAPES] = {"N=8,K=32", "N=9,K=32", "N=10,K=32"};
     uint64_t left;
-    struct weft_tune_params p = {.device = "null",
-                                 .shapes = shapes,
-                                 .n_shapes = SHAPES,
-                                 .dtypes = "F32",
-                                 .max_size = 4,
-                                 .rotate = 1,
-                                 .path = path,
-                                 .left = &left};
+    struct weft_tune_params p = {.device = "null", .shapes = shapes, .n_shapes = SHAPES, .dtypes = "F32", .max_size = 4,
+                                 .rotate = 1, .path = path, .left = &left};
     close(mkstemp(path));
     unlink(path);
     wf_null_configure(&(wf_null_config){.compute = product, .variants = 3});
@@ -265,19 +256,16 @@ static size_t variants(wf_dev *d, enum wf_op op, const wf_variant **list)
     return 1;
 }
 
-static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows,
-                             uint32_t cols)
+static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols)
 {
     return layout == LAYOUT ? HEAD + wf_dtype_bytes(t, (uint64_t)rows * cols) : 0;
 }
 
-static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols,
-                 const void *src, void *dst)
+static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols, const void *src, void *dst)
 {
     uint64_t n = wf_dtype_bytes(t, (uint64_t)rows * cols);
     memset(dst, 0xAB, HEAD);
-    for (uint64_t i = 0; i < n; i++)
-        ((uint8_t *)dst)[HEAD + i] = (uint8_t)(((const uint8_t *)src)[i] + 1);
+    for (uint64_t i = 0; i < n; i++) ((uint8_t *)dst)[HEAD + i] = (uint8_t)(((const uint8_t *)src)[i] + 1);
 }
 
 static void weights_are_packed(void **state)
@@ -299,10 +287,8 @@ static void weights_are_packed(void **state)
         assert_int_equal(p.copy[i].layout, LAYOUT);
         for (int k = 0; k < HEAD; k++) assert_int_equal(at[k], 0xAB);
         for (uint32_t k = 0; k < 40 * 64; k++) {
-            uint16_t half = (uint16_t)((uint8_t)(at[HEAD + 2 * k] - 1) |
-                                       (uint8_t)(at[HEAD + 2 * k + 1] - 1) << 8);
-            assert_true(wf_half_to_float(half) >= -0.125f &&
-                        wf_half_to_float(half) <= 0.125f); /* 1 / sqrt(K) */
+            uint16_t half = (uint16_t)((uint8_t)(at[HEAD + 2 * k] - 1) | (uint8_t)(at[HEAD + 2 * k + 1] - 1) << 8);
+            assert_true(wf_half_to_float(half) >= -0.125f && wf_half_to_float(half) <= 0.125f); /* 1 / sqrt(K) */
             zeros += half == 0;
         }
         assert_true(zeros < 10); /* random, not left out */
@@ -321,12 +307,7 @@ static const int32_t *ints(const wf_view *v)
 static void pages_rotate(void **state)
 {
     fixture *f = *state;
-    wf_shape s = {.op = WF_TUNED_DECODE,
-                  .dtype = WF_F16,
-                  .seqs = 3,
-                  .length = 40,
-                  .n_head = 4,
-                  .n_kv_head = 2,
+    wf_shape s = {.op = WF_TUNED_DECODE, .dtype = WF_F16, .seqs = 3, .length = 40, .n_head = 4, .n_kv_head = 2,
                   .head_dim = 8};
     wf_problem p;
     double ns;
@@ -357,14 +338,8 @@ static void pages_rotate(void **state)
 static void prompts_are_causal(void **state)
 {
     fixture *f = *state;
-    wf_shape s = {.op = WF_TUNED_PREFILL,
-                  .async = true,
-                  .dtype = WF_F16,
-                  .seqs = 2,
-                  .length = 20,
-                  .n_head = 4,
-                  .n_kv_head = 2,
-                  .head_dim = 8};
+    wf_shape s = {.op = WF_TUNED_PREFILL, .async = true, .dtype = WF_F16, .seqs = 2, .length = 20, .n_head = 4,
+                  .n_kv_head = 2, .head_dim = 8};
     wf_problem p;
     assert_ok(wf_problem_create(f->dev, f->q, &s, 1, &p));
     assert_int_equal(p.call.in[WF_ATTENTION_Q].rows, 40);
@@ -381,19 +356,10 @@ static void prompts_are_causal(void **state)
 static void too_large(void **state)
 {
     fixture *f = *state;
-    wf_shape s = {.op = WF_TUNED_GEMM,
-                  .dtype = WF_F32,
-                  .m = 1,
-                  .n = 1024,
-                  .k = 1024}; /* 4 MiB; buffers have 1 */
+    wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_F32, .m = 1, .n = 1024, .k = 1024}; /* 4 MiB; buffers have 1 */
     wf_problem p;
     assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_NOMEM);
-    s = (wf_shape){.op = WF_TUNED_DECODE,
-                   .dtype = WF_F16,
-                   .seqs = 1,
-                   .length = 1 << 20,
-                   .n_head = 8,
-                   .n_kv_head = 8,
+    s = (wf_shape){.op = WF_TUNED_DECODE, .dtype = WF_F16, .seqs = 1, .length = 1 << 20, .n_head = 8, .n_kv_head = 8,
                    .head_dim = 128};
     assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_NOMEM);
     s.seqs = 1 << 20;
@@ -413,20 +379,14 @@ static wf_step_times steps(double (*ns)(double rows), uint32_t most)
     return t;
 }
 
-static double until_512(double rows) /* reading the weights, up to there */
-{
-    return 1000 * (rows < 512 ? 512 : rows);
-}
+static double until_512(double rows) /* reading the weights, up to there */ { return 1000 * (rows < 512 ? 512 : rows); }
 
 static double until_16(double rows)
 {
     return rows < 16 ? 16 : rows;
 }
 
-static double creeping(double rows) /* rates: 0.780 at 1024, 0.877 at 2048, 0.934 at 4096 */
-{
-    return 288 + rows;
-}
+static double creeping(double rows) /* rates: 0.780 at 1024, 0.877 at 2048, 0.934 at 4096 */ { return 288 + rows; }
 
 static double steep_end(double rows) /* cache misses from 1024 on: half the rate of 512 */
 {

@@ -18,8 +18,7 @@ static const struct {
     suite_fn *run;
 } suites[] = {
 #define SUITE(name) {#name, unit_##name},
-    UNIT_SUITES
-};
+    UNIT_SUITES};
 
 #define N_SUITES (sizeof suites / sizeof suites[0])
 

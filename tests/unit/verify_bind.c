@@ -68,8 +68,7 @@ static void next_one_when_it_does_not_build(void **state)
 {
     int variant = -1;
     right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1,
-                                           .status = WEFT_ERR_DEVICE});
+    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1, .status = WEFT_ERR_DEVICE});
     assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 1);
     assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));

@@ -1,8 +1,6 @@
 /* A check that cannot fail is a defect: the op check must pass the reference and catch each way in which
  * a kernel can be wrong. The CPU backend runs the call, then its submit is made to spoil the result. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "support/fewer.h"
 #include "verify/check.h"
@@ -145,8 +143,7 @@ static void spoil_all(devices *d, wf_check *k, int output)
         bool gap = k->out[output].view.stride > k->out[output].view.cols;
         if (spoil == GAP && !gap) continue;
         if (passes(d, k) == (spoil == NOTHING)) continue;
-        fail_msg("%s [%s]: %s of output %d is judged wrongly", wf_ops[k->c.op].name, text, spoils[spoil],
-                 output);
+        fail_msg("%s [%s]: %s of output %d is judged wrongly", wf_ops[k->c.op].name, text, spoils[spoil], output);
     }
     spoil = NOTHING;
 }

@@ -3,7 +3,6 @@
 #include "unit/verify_null.h"
 
 #include <glob.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/cache.h"

@@ -2,12 +2,8 @@
 #ifndef VERIFY_NULL_H
 #define VERIFY_NULL_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include "support/suite.h"
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "dev/front.h"
 #include "support/null_device.h"

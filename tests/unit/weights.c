@@ -1,10 +1,6 @@
 /* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are
  * cut, in whatever formats the matrices of a stack are, and with the rows of heads in the order that the device wants;
  * each call of the device may fail in the middle of it. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/null_device.h"
 #include "engine/engine.h"
 #include "model/arch/build.h"
@@ -103,24 +99,16 @@ typedef struct model {
 static const wf_gguf_tensor *tensor(model *m, uint64_t rows, uint64_t cols, uint64_t *at)
 {
     wf_gguf_tensor *t = &m->tensors[m->n_tensors++];
-    *t = (wf_gguf_tensor){.name = {"t", 1},
-                          .n_dims = 2,
-                          .dims = {cols, rows, 1, 1},
-                          .dtype = WF_F16,
-                          .data = m->data + *at,
-                          .bytes = rows * cols * 2};
+    *t = (wf_gguf_tensor){.name = {"t", 1}, .n_dims = 2, .dims = {cols, rows, 1, 1}, .dtype = WF_F16,
+                          .data = m->data + *at, .bytes = rows * cols * 2};
     *at += t->bytes + 2 * (m->n_tensors % 2); /* every other one lies as it comes */
     return t;
 }
 
 static void add(model *m, uint32_t rows, uint32_t cols, uint32_t n_parts, bool matrix)
 {
-    wf_weight w = {.parts = calloc(n_parts, sizeof *w.parts),
-                   .n_parts = n_parts,
-                   .dtype = WF_F16,
-                   .rows = rows,
-                   .cols = cols,
-                   .matrix = matrix};
+    wf_weight w = {.parts = calloc(n_parts, sizeof *w.parts), .n_parts = n_parts, .dtype = WF_F16, .rows = rows,
+                   .cols = cols, .matrix = matrix};
     assert_true(wf_grow(&m->w.list, m->w.n, &m->w.cap, sizeof w));
     m->w.list[m->w.n++] = w;
 }
@@ -229,13 +217,9 @@ typedef struct mixed {
 static void add_vector(mixed *m, int i, const char *name, uint32_t n)
 {
     snprintf(m->names[i], sizeof m->names[i], "blk.0.%s", name);
-    m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])},
-                                     .n_dims = 1,
-                                     .dims = {n, 1, 1, 1},
-                                     .ggml_type = wf_dtypes[WF_F32].ggml,
-                                     .dtype = WF_F32,
-                                     .data = (const uint8_t *)m->vector,
-                                     .bytes = n * sizeof *m->vector};
+    m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])}, .n_dims = 1, .dims = {n, 1, 1, 1},
+                                     .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
+                                     .data = (const uint8_t *)m->vector, .bytes = n * sizeof *m->vector};
 }
 
 static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacking)
@@ -254,13 +238,10 @@ static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacki
     for (int i = 0; i < 3; i++) {
         uint64_t n = (uint64_t)qkv[i].rows * MIXED_COLS, bytes = wf_dtype_bytes(dtypes[i], n);
         snprintf(m->names[i], sizeof m->names[i], "blk.0.%s.weight", qkv[i].tensor);
-        m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])},
-                                         .n_dims = 2,
+        m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])}, .n_dims = 2,
                                          .dims = {MIXED_COLS, qkv[i].rows, 1, 1},
-                                         .ggml_type = wf_dtypes[dtypes[i]].ggml,
-                                         .dtype = dtypes[i],
-                                         .data = m->data + at,
-                                         .bytes = bytes};
+                                         .ggml_type = wf_dtypes[dtypes[i]].ggml, .dtype = dtypes[i],
+                                         .data = m->data + at, .bytes = bytes};
         at += bytes;
     }
     assert_ok(wf_gguf_index(m->file));
