@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
 /* The last error has these words. */
@@ -38,6 +39,34 @@ static inline int remove_folder_at(const char *path)
     return system(command);
 }
 
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+/* In place of what was there. */
+static inline void write_file(const char *path, const void *data, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void write_text(const char *path, const char *text)
+{
+    write_file(path, text, strlen(text));
+}
+
+/* A new file with that text, which the caller unlinks; its name lives until the next call. */
+static inline const char *file_of(const char *text)
+{
+    static char path[32];
+    strcpy(path, "/tmp/weft-test-XXXXXX");
+    close(mkstemp(path));
+    write_text(path, text);
+    return path;
+}
+
+/* ---- suites ------------------------------------------------------------------------------------------------------ */
+
 #define CASE(f)                     cmocka_unit_test(f)
 #define CASE_IN(f, setup, teardown) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
@@ -49,7 +78,17 @@ static inline int remove_folder_at(const char *path)
         return cmocka_run_group_tests_name(#name, tests, setup, teardown); \
     }
 
-/* The same with a body of its own, which has the words of the command line that follow the suite's name in argv[1] and
+/* One whose cases have each the same setup and teardown, between what comes before and after all. */
+#define SUITE_EACH(name, before, after, setup, teardown, ...)                                             \
+    SUITE_MAIN(name)                                                                                      \
+    {                                                                                                     \
+        struct CMUnitTest tests[] = {__VA_ARGS__};                                                        \
+        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)                                         \
+            tests[i].setup_func = setup, tests[i].teardown_func = teardown;                               \
+        return cmocka_run_group_tests_name(#name, tests, before, after);                                  \
+    }
+
+/* A suite with a body of its own, which has the words of the command line that follow the suite's name in argv[1] and
  * later. */
 #define SUITE_MAIN(name)                    \
     int unit_##name(int argc, char **argv); \

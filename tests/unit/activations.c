@@ -3,7 +3,7 @@
 #include "support/null_device.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 #include <weft/debug.h>
 #include <math.h>
@@ -170,15 +170,10 @@ static void on_event(void *user, const struct weft_event *ev)
 /* parts: that its pool has to have, with buffers of at most max_alloc (0: of any size). */
 static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
 {
-    struct weft_model *m;
-    struct weft_engine *e;
-    struct weft_request *r;
     story s = {.n = 0};
-    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
-    struct weft_engine_params ep = {
+    struct weft_engine *e = demo_engine((struct weft_engine_params){
         .device = "cpu", .context = 256, .n_seqs = 16, .threads = 1, .max_batched_tokens = 16,
-        .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}};
-    assert_ok(weft_engine_open(m, &ep, &e));
+        .debug = &(struct weft_debug){.max_alloc = max_alloc, .poison = true, .shuffle_pages = 3}});
     assert_int_equal(e->layout.limits.pool.n, parts);
     s.pool_bytes = wf_unified_pool_bytes(&e->layout.limits.pool);
     poisoner x = {.e = e};
@@ -187,11 +182,8 @@ static story write_story(bool poison, uint64_t max_alloc, uint32_t parts)
                         &x); /* the engine is idle; its lock publishes this along with the request */
     struct weft_request_params p = {.prompt = "Once upon a time there was a little dog who had a red ball and",
                                     .max_tokens = N_TOKENS, .ignore_eos = true, .on_event = on_event, .user = &s};
-    assert_ok(weft_submit(e, &p, &r));
-    assert_ok(weft_wait(r, 0));
-    weft_request_free(r);
+    assert_ok(end_of(submit_to(e, p)));
     weft_engine_close(e);
-    weft_model_close(m);
     s.filled = x.filled;
     return s;
 }
@@ -316,17 +308,12 @@ static void test_story_in_several_buffers(void **state)
 
 static uint64_t activation_bytes(const wf_null_config *c)
 {
-    struct weft_model *m;
-    struct weft_engine *e;
-    struct weft_stats stats;
     wf_null_configure(c);
-    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
-    assert_ok(weft_engine_open(
-        m, &(struct weft_engine_params){.device = "null", .context = 128, .max_batched_tokens = 64}, &e));
-    weft_engine_stats(e, &stats);
+    struct weft_engine *e = demo_engine(
+        (struct weft_engine_params){.device = "null", .context = 128, .max_batched_tokens = 64});
+    uint64_t bytes = stats_of(e).activation_bytes;
     weft_engine_close(e);
-    weft_model_close(m);
-    return stats.activation_bytes;
+    return bytes;
 }
 
 /* A fused kernel that turns out not to work leaves pieces: then there is memory for their workspaces after all. */
@@ -340,12 +327,6 @@ static void test_workspaces(void **state)
     wf_null_configure(NULL);
 }
 
-static int setup(void **state)
-{
-    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
-    return 0;
-}
-
-SUITE(activations, setup, NULL, CASE(test_bytes_a_token), CASE(test_nothing_dead_is_read),
+SUITE(activations, open_demo, close_demo, CASE(test_bytes_a_token), CASE(test_nothing_dead_is_read),
       CASE(test_pool_of_several_buffers), CASE(test_routers_without_a_matrix), CASE(test_story_in_several_buffers),
       CASE(test_workspaces))

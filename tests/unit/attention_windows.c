@@ -3,20 +3,12 @@
 
 #include "engine/engine.h"
 #include "model/weights/attention_windows.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 #define HEAD "weft-attention-windows 1\n"
 #define TWO  "layer 1 0 2147483647 1 5\nlayer 0 16 8 # the first layer, by KV heads\n"
 
 static char folder[] = "/tmp/weft-attention-windows-XXXXXX", path[64];
-
-static void write_bytes(const char *text, size_t len)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, len, f), len);
-    fclose(f);
-}
 
 static weft_status load(int32_t *windows, uint32_t *sink)
 {
@@ -38,7 +30,7 @@ static void test_good_files(void **state)
         static const int32_t want[] = {16, 16, 8, 8, 0, INT32_MAX, 1, 5};
         int32_t s[8] = {0};
         uint32_t sink = 77;
-        write_bytes(good[i].text, strlen(good[i].text));
+        write_text(path, good[i].text);
         if (load(s, &sink)) fail_msg("case %zu: %s", i, wf_error());
         assert_int_equal(sink, good[i].sink);
         assert_memory_equal(s, want, sizeof want);
@@ -83,12 +75,12 @@ static void test_broken_files(void **state)
     int32_t s[8];
     uint32_t sink;
     for (size_t i = 0; i < WF_LEN(bad); i++) {
-        write_bytes(bad[i].text, strlen(bad[i].text));
+        write_text(path, bad[i].text);
         if (load(s, &sink) != WEFT_ERR_FORMAT) fail_msg("case %zu was read, or failed otherwise", i);
         if (!strstr(wf_error(), bad[i].message) || !strstr(wf_error(), path)) fail_msg("case %zu: %s", i, wf_error());
     }
     char zero[] = HEAD "\0" TWO;
-    write_bytes(zero, sizeof zero - 1);
+    write_file(path, zero, sizeof zero - 1);
     assert_int_equal(load(s, &sink), WEFT_ERR_FORMAT);
     unlink(path);
     assert_int_equal(load(s, &sink), WEFT_ERR_IO);
@@ -100,7 +92,7 @@ static void test_no_groups(void **state)
 {
     int32_t s[4];
     uint32_t sink;
-    write_bytes(HEAD "layer 0 1 2\nlayer 1 3 4\n", strlen(HEAD "layer 0 1 2\nlayer 1 3 4\n"));
+    write_text(path, HEAD "layer 0 1 2\nlayer 1 3 4\n");
     assert_ok(wf_attention_windows_load(path, 2, 2, 2, s, &sink));
     for (int i = 0; i < 4; i++) assert_int_equal(s[i], 1 + i);
     assert_int_equal(wf_attention_windows_load(path, 2, 4, 4, s, &sink), WEFT_ERR_FORMAT);
@@ -108,17 +100,17 @@ static void test_no_groups(void **state)
 }
 
 /* Layer 0 of the built-in model is sparse, the others are not; with a window for each of so many heads. */
-static void write_first_layer(const struct weft_model *m, uint32_t n_heads)
+static void write_first_layer(uint32_t n_heads)
 {
     char text[4096];
     int at = snprintf(text, sizeof text, HEAD "sink 3\n");
-    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+    for (uint32_t i = 0; i < model->hp.n_layer; i++) {
         at += snprintf(text + at, sizeof text - (size_t)at, "layer %u", i);
         for (uint32_t h = 0; h < n_heads; h++)
             at += snprintf(text + at, sizeof text - (size_t)at, " %u", i ? 0 : 10 + h);
         at += snprintf(text + at, sizeof text - (size_t)at, "\n");
     }
-    write_bytes(text, (size_t)at);
+    write_text(path, text);
 }
 
 static void check_node(const struct weft_engine *e, const wf_node *n, uint32_t n_heads)
@@ -135,11 +127,10 @@ static void check_node(const struct weft_engine *e, const wf_node *n, uint32_t n
     for (uint32_t h = 0; h < v->cols; h++) assert_int_equal(windows[h], 10 + h * n_heads / v->cols);
 }
 
-static void check_engine(const struct weft_model *m, const struct weft_engine_params *p, uint32_t n_heads)
+static void check_engine(const struct weft_engine_params *p, uint32_t n_heads)
 {
-    struct weft_engine *e = NULL;
-    write_first_layer(m, n_heads);
-    assert_ok(weft_engine_open(m, p, &e));
+    write_first_layer(n_heads);
+    struct weft_engine *e = demo_engine(*p);
     for (size_t i = 0; i < e->layout.graph.n_nodes; i++)
         if (e->layout.graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->layout.graph.nodes[i], n_heads);
     weft_engine_close(e);
@@ -147,28 +138,26 @@ static void check_engine(const struct weft_model *m, const struct weft_engine_pa
 
 static void test_engine(void **state)
 {
-    struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .context = 64, .attention_windows = path};
-    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
-    check_engine(m, &p, m->hp.n_kv_head);
-    check_engine(m, &p, m->hp.n_head);
-    write_bytes(HEAD TWO, strlen(HEAD TWO)); /* of another model */
-    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
+    check_engine(&p, model->hp.n_kv_head);
+    check_engine(&p, model->hp.n_head);
+    write_text(path, HEAD TWO); /* of another model */
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
     p.attention_windows = "/nonexistent";
-    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
-    weft_model_close(m);
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
 }
 
 static int setup(void **state)
 {
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/file", folder);
-    return 0;
+    return open_demo(state);
 }
 
 static int teardown(void **state)
 {
+    close_demo(state);
     unlink(path);
     return rmdir(folder);
 }

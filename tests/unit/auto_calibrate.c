@@ -416,10 +416,8 @@ static int after(void **state)
     return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, each, after)
-
-SUITE(auto_calibrate, NULL, NULL, TEST(later_starts_are_alike), TEST(ranges_are_those_of_a_text),
-      TEST(damaged_entries_are_measured_again), TEST(other_weights_are_another_model),
-      TEST(cache_that_cannot_be_written), TEST(not_where_it_would_not_be_used), TEST(not_where_it_would_take_long),
-      TEST(few_tokens_where_it_takes_a_while), TEST(a_file_takes_precedence), TEST(plans_from_files),
-      TEST(kernel_that_is_named), TEST(opening_is_given_up), TEST(opens_without_memory_to_measure))
+SUITE_EACH(auto_calibrate, NULL, NULL, each, after, CASE(later_starts_are_alike), CASE(ranges_are_those_of_a_text),
+           CASE(damaged_entries_are_measured_again), CASE(other_weights_are_another_model),
+           CASE(cache_that_cannot_be_written), CASE(not_where_it_would_not_be_used), CASE(not_where_it_would_take_long),
+           CASE(few_tokens_where_it_takes_a_while), CASE(a_file_takes_precedence), CASE(plans_from_files),
+           CASE(kernel_that_is_named), CASE(opening_is_given_up), CASE(opens_without_memory_to_measure))

@@ -24,14 +24,6 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
     snprintf(logged, sizeof logged, "%s", line);
 }
 
-static void write_bytes(const char *text, size_t len)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, len, f), len);
-    fclose(f);
-}
-
 /* ---- the rule ---------------------------------------------------------------------------------------- */
 
 static struct weft_logit_histogram uniform(double low, double high)
@@ -81,7 +73,7 @@ static void test_good_files(void **state)
         wf_phi p[2] = {{0}};
         char text[512];
         snprintf(text, sizeof text, "%s%s", i == 2 ? HEAD : "", good[i]);
-        write_bytes(text, strlen(text) - (i == 1)); /* once without the last newline */
+        write_file(path, text, strlen(text) - (i == 1)); /* once without the last newline */
         assert_ok(wf_calibration_load(path, BYTES, 2, p));
         assert_true(p[0].phi == 1 && p[0].a == -60 && p[0].b == 10.39f && !wf_phi_fits(&p[0]));
         assert_true(p[1].phi == -3.5f && p[1].a == -2.77f && p[1].b == 10.39f && wf_phi_fits(&p[1]));
@@ -118,12 +110,12 @@ static void test_broken_files(void **state)
     };
     wf_phi p[2];
     for (size_t i = 0; i < WF_LEN(bad); i++) {
-        write_bytes(bad[i].text, strlen(bad[i].text));
+        write_file(path, bad[i].text, strlen(bad[i].text));
         if (wf_calibration_load(path, BYTES, 2, p) == WEFT_OK) fail_msg("case %zu was read", i);
         if (!strstr(wf_error(), bad[i].message) || !strstr(wf_error(), path)) fail_msg("case %zu: %s", i, wf_error());
     }
     char zero[] = HEAD "\0" TWO;
-    write_bytes(zero, sizeof zero - 1);
+    write_file(path, zero, sizeof zero - 1);
     assert_int_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_ERR_FORMAT);
     assert_int_equal(wf_calibration_load(folder, BYTES, 2, p), WEFT_ERR_IO);
     assert_int_equal(wf_calibration_load("/nonexistent", BYTES, 2, p), WEFT_ERR_IO);
@@ -135,7 +127,7 @@ static void test_truncated(void **state)
     const char *text = HEAD "layer 0 phi 1 a -2 b 2\nlayer 1 phi 1 a -2 b 2.5\n";
     for (size_t n = 0; n < strlen(text) - 4; n++) { /* "b 2" is a number, too */
         wf_phi p[2];
-        write_bytes(text, n);
+        write_file(path, text, n);
         assert_int_not_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_OK);
     }
 }
@@ -177,7 +169,7 @@ static void write_layers(const struct weft_model *m, uint32_t n, const char *ran
                       (unsigned long long)weft_model_info(m)->file_bytes);
     for (uint32_t i = 0; i < n; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "layer %u phi 4.25 %s\n", i, i ? range : "a -2 b 10");
-    write_bytes(text, (size_t)at);
+    write_file(path, text, (size_t)at);
 }
 
 static void test_engine(void **state)
@@ -354,8 +346,6 @@ static int teardown(void **state)
     return rmdir(folder);
 }
 
-SUITE(calibration, setup, teardown, cmocka_unit_test_setup(test_quantiles, each),
-      cmocka_unit_test_setup(test_rule, each), cmocka_unit_test_setup(test_good_files, each),
-      cmocka_unit_test_setup(test_broken_files, each), cmocka_unit_test_setup(test_truncated, each),
-      cmocka_unit_test_setup(test_engine, each), cmocka_unit_test_setup(test_round_trip, each),
-      cmocka_unit_test_setup(test_pages_of_the_sequence, each), cmocka_unit_test_setup(test_stops_between_layers, each))
+SUITE_EACH(calibration, setup, teardown, each, NULL, CASE(test_quantiles), CASE(test_rule), CASE(test_good_files),
+           CASE(test_broken_files), CASE(test_truncated), CASE(test_engine), CASE(test_round_trip),
+           CASE(test_pages_of_the_sequence), CASE(test_stops_between_layers))

@@ -6,10 +6,9 @@
 #include "engine/engine.h"
 #include "select/select.h"
 #include "lab/lab.h"
-#include "support/suite.h"
+#include "support/demo.h"
 #include "support/wraps.h"
 
-static struct weft_model *model;
 static char folder[64], path[128];
 
 /* ---- time, which passes as the device computes: so much of it that what else the machine does is nothing ---- */
@@ -61,11 +60,9 @@ static bool stop(void *user)
 
 static struct weft_engine *open_engine(const char *policy, const char *tuned)
 {
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .policy = policy, .n_seqs = SEQS, .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS, .tuned = tuned, .watchdog_ms = 1000000000};
-    assert_ok(weft_engine_open(model, &p, &e));
-    return e;
+    return demo_engine((struct weft_engine_params){.device = "null", .policy = policy, .n_seqs = SEQS, .context = CONTEXT,
+                                                   .max_batched_tokens = TOKENS, .tuned = tuned,
+                                                   .watchdog_ms = 1000000000});
 }
 
 static weft_status tune_with(weft_stop_fn stops, uint32_t prompt, uint32_t generated, table *t)
@@ -146,14 +143,12 @@ static void choices(void **state)
 static void ratio_is_kept(void **state)
 {
     table t;
-    struct weft_stats stats;
     step_ms = constant;
     assert_ok(tune_with(stop, 300, 40, &t));
     assert_true(t.n == 0 && t.ratio == 7.5);
     for (int kept = 0; kept < 2; kept++) {
         struct weft_engine *e = open_engine("sarathi", kept ? path : "none");
-        weft_engine_stats(e, &stats);
-        assert_true(stats.prefill_decode_ratio == (kept ? 7.5 : 0));
+        assert_true(stats_of(e).prefill_decode_ratio == (kept ? 7.5 : 0));
         weft_engine_close(e);
     }
 }
@@ -174,12 +169,12 @@ static int setup(void **state)
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/a.tune", folder);
     wf_null_configure(&(wf_null_config){.cost_ns = cost});
-    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model) != WEFT_OK;
+    return open_demo(state);
 }
 
 static int teardown(void **state)
 {
-    weft_model_close(model);
+    close_demo(state);
     unlink(path);
     return rmdir(folder);
 }

@@ -293,6 +293,6 @@ SUITE_MAIN(cl_cache)
         CASE_IN(foreign, set_up, tear_down), CASE_IN(canary_of_the_living, set_up, tear_down),
         CASE_IN(canary_of_the_dead, set_up, tear_down), CASE_IN(unfinished, set_up, tear_down),
         CASE_IN(no_folder, set_up, tear_down), CASE(device_survives_bad_entries)};
-    need_device();
+    need_device(NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

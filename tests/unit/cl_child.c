@@ -124,10 +124,5 @@ static void compiler_error(void **state)
     shut(d);
 }
 
-SUITE_MAIN(cl_child)
-{
-    const struct CMUnitTest tests[] = {CASE(ends), CASE(crashes), CASE(hangs), CASE(hangs_until_stopped),
-        CASE(talks_nonsense), CASE(is_missing), CASE(works), CASE(compiler_error)};
-    need_device();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(cl_child, need_device, NULL, CASE(ends), CASE(crashes), CASE(hangs), CASE(hangs_until_stopped),
+      CASE(talks_nonsense), CASE(is_missing), CASE(works), CASE(compiler_error))

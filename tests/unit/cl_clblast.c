@@ -216,7 +216,7 @@ SUITE_MAIN(cl_clblast)
     const struct CMUnitTest tests[] = {CASE(large_product), CASE(panels_in_parts), CASE(only_where_asked_for),
         CASE(order), CASE(nothing_stays_behind), CASE(its_kernels_have_no_id)};
     wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
-    need_device();
+    need_device(NULL);
     if (wf_dev_open("cpu", &p, &reference)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     wf_dev_close(reference);

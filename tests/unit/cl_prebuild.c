@@ -240,13 +240,6 @@ static void no_cache(void **state)
     end();
 }
 
-SUITE_MAIN(cl_prebuild)
-{
-    const struct CMUnitTest tests[] = {CASE_IN(binding_finds_them, set_up, tear_down),
-        CASE_IN(self_tests_find_theirs, set_up, tear_down), CASE_IN(helpers_that_die, set_up, tear_down),
-        CASE_IN(helpers_that_hang, set_up, tear_down), CASE_IN(a_helper_that_dies, set_up, tear_down),
-        CASE_IN(a_helper_without_memory, set_up, tear_down), CASE_IN(stopped, set_up, tear_down),
-        CASE_IN(no_cache, set_up, tear_down)};
-    need_device();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE_EACH(cl_prebuild, need_device, NULL, set_up, tear_down, CASE(binding_finds_them), CASE(self_tests_find_theirs),
+           CASE(helpers_that_die), CASE(helpers_that_hang), CASE(a_helper_that_dies), CASE(a_helper_without_memory),
+           CASE(stopped), CASE(no_cache))

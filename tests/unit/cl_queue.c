@@ -335,15 +335,7 @@ static void launches_of_one_program(void **state)
     f->queue_destroy(&d->base, q);
 }
 
-SUITE_MAIN(cl_queue)
-{
-    const struct CMUnitTest tests[] = {CASE_IN(one_queue_is_in_order, set_up, tear_down),
-        CASE_IN(ping_pong, set_up, tear_down), CASE_IN(copies_wait, set_up, tear_down),
-        CASE_IN(join, set_up, tear_down), CASE_IN(events, set_up, tear_down),
-        CASE_IN(too_many_queues, set_up, tear_down), CASE_IN(place_used_again, set_up, tear_down),
-        CASE_IN(fills_of_several_pieces, set_up, tear_down), CASE_IN(too_much_memory, set_up, tear_down),
-        CASE_IN(offers, set_up, tear_down), CASE_IN(watchdog, set_up, tear_down),
-        CASE_IN(launches_of_one_program, set_up, tear_down)};
-    need_device();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE_EACH(cl_queue, need_device, NULL, set_up, tear_down, CASE(one_queue_is_in_order), CASE(ping_pong),
+           CASE(copies_wait), CASE(join), CASE(events), CASE(too_many_queues), CASE(place_used_again),
+           CASE(fills_of_several_pieces), CASE(too_much_memory), CASE(offers), CASE(watchdog),
+           CASE(launches_of_one_program))

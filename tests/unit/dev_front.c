@@ -649,11 +649,8 @@ static void tiers(void **state)
     assert_int_equal(wf_tier_parse("fast", &t), WEFT_ERR_ARG);
 }
 
-SUITE(dev_front, NULL, NULL, CASE_IN(good_calls_pass, setup, teardown),
-      CASE_IN(spoilt_operands_are_refused, setup, teardown), CASE_IN(missing_and_extra_operands, setup, teardown),
-      CASE_IN(fused_gemms, setup, teardown), CASE_IN(fused_experts, setup, teardown),
-      CASE_IN(fused_routers, setup, teardown), CASE_IN(pieces_of_routers, setup, teardown),
-      CASE_IN(fused_ropes, setup, teardown), CASE_IN(spoilt_params_are_refused, setup, teardown),
-      CASE_IN(overlaps_are_refused, setup, teardown), CASE_IN(results_in_place, setup, teardown),
-      CASE_IN(results_in_a_workspace, setup, teardown), CASE_IN(random_calls, setup, teardown),
-      CASE_IN(transfers_and_events, setup, teardown), CASE(device_names), CASE(tiers))
+SUITE_EACH(dev_front, NULL, NULL, setup, teardown, CASE(good_calls_pass), CASE(spoilt_operands_are_refused),
+           CASE(missing_and_extra_operands), CASE(fused_gemms), CASE(fused_experts), CASE(fused_routers),
+           CASE(pieces_of_routers), CASE(fused_ropes), CASE(spoilt_params_are_refused), CASE(overlaps_are_refused),
+           CASE(results_in_place), CASE(results_in_a_workspace), CASE(random_calls), CASE(transfers_and_events),
+           CASE(device_names), CASE(tiers))

@@ -9,23 +9,17 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#include <semaphore.h>
 
 #include "support/null_device.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 #define THREADS 2
 static const struct weft_debug plain = {.force = "gemm=ref,attention=ref"}; /* no library under the sanitizer */
 
-static struct weft_model *model;
-
 static struct weft_engine *open_engine(const char *device, uint32_t n_seqs)
 {
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {
-        .device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
-    assert_ok(weft_engine_open(model, &p, &e));
-    return e;
+    return demo_engine((struct weft_engine_params){
+        .device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32});
 }
 
 typedef struct tally {
@@ -94,13 +88,9 @@ static void run_threads(const char *device)
     weft_engine_close(e);
 }
 
-static void test_threads_null(void **state)
+static void test_threads(void **state)
 {
     run_threads("null");
-}
-
-static void test_threads_cpu(void **state)
-{
     run_threads("cpu");
 }
 
@@ -111,17 +101,33 @@ static void test_threads_cpu(void **state)
 static void submit_all(struct weft_engine *e, tally *t, int n)
 {
     struct weft_request *r[16];
+    for (int i = 0; i < n; i++)
+        r[i] = submit_to(e, (struct weft_request_params){
+                                .prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER,
+                                .ignore_eos = true, .sampling = {.temperature = 1, .seed = (uint64_t)i},
+                                .on_event = on_event, .user = &t[i]});
     for (int i = 0; i < n; i++) {
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER,
-                                        .ignore_eos = true, .sampling = {.temperature = 1, .seed = (uint64_t)i},
-                                        .on_event = on_event, .user = &t[i]};
-        assert_ok(weft_submit(e, &p, &r[i]));
-    }
-    for (int i = 0; i < n; i++) {
-        assert_ok(weft_wait(r[i], 0));
-        weft_request_free(r[i]);
+        assert_ok(end_of(r[i]));
         assert_int_equal(t[i].tokens, ANSWER);
     }
+}
+
+/* Eight requests in an engine with these parameters besides those of all, behind short ones, so that all seem to be
+ * short; returns the most pages that were in use. */
+static uint32_t answer_all(struct weft_engine_params p, tally *t, struct weft_stats *stats)
+{
+    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
+    uint32_t most = 0;
+    p.device = "cpu", p.context = 128, p.threads = 2, p.debug = &plain, p.max_batched_tokens = 32;
+    struct weft_engine *e = demo_engine(p);
+    for (int i = 0; i < 60; i++) assert_ok(weft_submit(e, &quick, NULL));
+    for (int i = 0; i < 8; i++) t[i].engine = e;
+    submit_all(e, t, 8);
+    for (int i = 0; i < 8; i++) most = t[i].most_pages > most ? t[i].most_pages : most;
+    *stats = stats_of(e);
+    assert_int_equal(stats->kv_pages_used, 0);
+    weft_engine_close(e);
+    return most;
 }
 
 /* With KV pages for one context and eight sequences some are preempted, and others use the memory of activations that
@@ -129,34 +135,20 @@ static void submit_all(struct weft_engine *e, tally *t, int n)
 static void run_tight(uint32_t nano_batches, const tally *spacious)
 {
     tally tight[8] = {{0}};
-    struct weft_engine *e = NULL;
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2,
-                                   .debug = &plain, .max_batched_tokens = 32, .nano_batches = nano_batches};
-    assert_ok(weft_engine_open(model, &p, &e));
-    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++) assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
-    for (int i = 0; i < 8; i++) tight[i].engine = e;
-    submit_all(e, tight, 8);
-    uint32_t most = 0;
-    for (int i = 0; i < 8; i++) {
-        assert_memory_equal(tight[i].ids, spacious[i].ids, ANSWER * sizeof(int32_t));
-        most = tight[i].most_pages > most ? tight[i].most_pages : most;
-    }
-    weft_engine_stats(e, &stats);
+    uint32_t most = answer_all((struct weft_engine_params){.n_seqs = 8, .kv_seqs = 1, .nano_batches = nano_batches},
+                               tight, &stats);
+    for (int i = 0; i < 8; i++) assert_memory_equal(tight[i].ids, spacious[i].ids, ANSWER * sizeof(int32_t));
     assert_true(stats.preempted > 0);
     assert_in_range(most, 128 / 16 + 4, stats.kv_pages);
-    weft_engine_close(e);
 }
 
 static void test_preemption(void **state)
 {
     tally spacious[8] = {{0}};
     struct weft_engine *e = open_engine("cpu", 8);
-    struct weft_stats stats;
     submit_all(e, spacious, 8);
-    weft_engine_stats(e, &stats);
-    assert_int_equal(stats.preempted, 0);
+    assert_int_equal(stats_of(e).preempted, 0);
     weft_engine_close(e);
     run_tight(1, spacious);
     run_tight(2, spacious);
@@ -177,26 +169,12 @@ static void write_windows(const char *path, int sink, int window, int last)
     fclose(f);
 }
 
-/* n requests with those windows, and a KV cache of so many bytes, 0: for all that run; the most pages that were in use.
- */
+/* With those windows, and a KV cache of so many bytes, 0: for all that run. */
 static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint64_t kv_memory, tally *t,
                               struct weft_stats *stats)
 {
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_memory = kv_memory, .context = 128,
-                                   .threads = 2, .debug = &plain, .max_batched_tokens = 32, .page_tokens = page,
-                                   .attention_windows = windows};
-    assert_ok(weft_engine_open(model, &p, &e));
-    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++) assert_ok(weft_submit(e, &quick, NULL)); /* so that all seem to be short */
-    for (int i = 0; i < 8; i++) t[i].engine = e;
-    submit_all(e, t, 8);
-    uint32_t most = 0;
-    for (int i = 0; i < 8; i++) most = t[i].most_pages > most ? t[i].most_pages : most;
-    weft_engine_stats(e, stats);
-    assert_int_equal(stats->kv_pages_used, 0);
-    weft_engine_close(e);
-    return most;
+    return answer_all((struct weft_engine_params){.n_seqs = n_seqs, .kv_memory = kv_memory, .page_tokens = page,
+                                                  .attention_windows = windows}, t, stats);
 }
 
 /* Pages that all windows have passed are used again, and the texts are those of a cache with one page a sequence, which
@@ -262,17 +240,8 @@ static void cancel_other(void *user, const struct weft_event *ev)
 
 enum { VISITORS = 12, SHORT_ONES = 60 };
 
-/* Closed while visitors are submitted: they come at once, however slow the machine is, so that some must be swapped
- * out. */
-static sem_t gate;
-
-static void wait_at_gate(void *user, const struct weft_event *ev)
-{
-    if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
-}
-
-/* Submits short requests first, so that all seem to be short; the last one holds the engine up. NULL: the engine does
- * not open. */
+/* Submits short requests first, so that all seem to be short; the last one stands at the gate while visitors are
+ * submitted, so that some must be swapped out, however slow the machine is. NULL: the engine does not open. */
 static struct weft_engine *open_tight(const char *device)
 {
     struct weft_engine *e = NULL;
@@ -280,7 +249,7 @@ static struct weft_engine *open_tight(const char *device)
                                    .debug = &plain, .max_batched_tokens = 32, .nano_batches = 2};
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     if (weft_engine_open(model, &p, &e)) return NULL;
-    sem_init(&gate, 0, 0);
+    sem_init(&gate, 0, 0), sem_init(&at_gate, 0, 0);
     for (int i = 0; i < SHORT_ONES; i++) {
         if (i == SHORT_ONES - 1) quick.on_event = wait_at_gate;
         weft_submit(e, &quick, NULL);
@@ -451,19 +420,14 @@ static void test_budget(void **state)
 static void test_finish_reasons(void **state)
 {
     struct weft_engine *e = open_engine("null", 1);
-    struct weft_request *r = NULL;
     tally t = {0};
     struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = on_event, .user = &t};
-    assert_ok(weft_submit(e, &p, &r));
-    assert_ok(weft_wait(r, 0));
+    assert_ok(end_of(submit_to(e, p)));
     assert_int_equal(t.finish, WEFT_FINISH_CONTEXT);
-    weft_request_free(r);
     t = (tally){0};
     p.prefill_only = true;
-    assert_ok(weft_submit(e, &p, &r));
-    assert_ok(weft_wait(r, 0));
+    assert_ok(end_of(submit_to(e, p)));
     assert_int_equal(t.tokens, 0);
-    weft_request_free(r);
     weft_engine_close(e);
 }
 
@@ -476,17 +440,12 @@ static void count_report(void *user, const char *what, double fraction)
 static void test_progress_ends(void **state)
 {
     int reports = 0;
-    struct weft_engine *e = NULL;
-    struct weft_request *r = NULL;
-    struct weft_engine_params ep = {.device = "null", .context = 128, .on_progress = count_report, .user = &reports};
-    struct weft_request_params p = {.prompt = "a", .max_tokens = 3, .ignore_eos = true};
-    assert_ok(weft_engine_open(model, &ep, &e));
+    struct weft_engine *e = demo_engine((struct weft_engine_params){
+        .device = "null", .context = 128, .on_progress = count_report, .user = &reports});
     assert_true(reports > 0);
     reports = 0;
-    assert_ok(weft_submit(e, &p, &r));
-    assert_ok(weft_wait(r, 0));
+    assert_ok(end_of(submit_to(e, (struct weft_request_params){.prompt = "a", .max_tokens = 3, .ignore_eos = true})));
     assert_int_equal(reports, 0);
-    weft_request_free(r);
     weft_engine_close(e);
 }
 
@@ -534,15 +493,12 @@ static void test_free_in_callback(void **state)
 {
     struct weft_engine *e = open_engine("null", 1);
     tally t = {0}, after = {0};
-    struct weft_request *r = NULL;
     struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = free_inside, .user = &t};
     assert_ok(weft_submit(e, &p, &freed_inside));
     p.on_event = on_event, p.user = &after, p.max_tokens = 3;
-    assert_ok(weft_submit(e, &p, &r));
-    assert_ok(weft_wait(r, 0));
+    assert_ok(end_of(submit_to(e, p)));
     assert_int_equal(after.tokens, 3);
     assert_int_equal(t.done, 0); /* detached */
-    weft_request_free(r);
     weft_engine_close(e);
 }
 
@@ -568,22 +524,13 @@ static void test_bad_requests(void **state)
     refuse(e, (struct weft_request_params){.prompt = "a", .sampling.top_p = 2});
     refuse(e, (struct weft_request_params){.prompt = "a", .sampling.top_k = -5});
     refuse(e, (struct weft_request_params){.prompt = "a", .sampling.min_p = -1});
-    tally t = {0};
-    struct weft_request *r = NULL;
-    assert_ok(weft_submit(
-        e, &(struct weft_request_params){.prompt = "a", .max_tokens = 4, .on_event = on_event, .user = &t}, &r));
-    assert_ok(weft_wait(r, 0));
-    weft_request_free(r);
+    assert_ok(end_of(submit_to(e, (struct weft_request_params){.prompt = "a", .max_tokens = 4})));
     weft_engine_close(e);
 }
 
 static void test_bad_engines(void **state)
 {
-    const struct weft_engine_params bad[] = {{.device = "no such device"},
-                                             {.device = "opencl:99.0"},
-                                             {.tier = "warp"},
-                                             {.page_tokens = 1u << 30},
-                                             {.max_batched_tokens = 1u << 30},
+    const struct weft_engine_params bad[] = {{.device = "no such device"}, {.device = "opencl:99.0"}, {.tier = "warp"},
                                              {.device = "cpu", .plan = "/nonexistent"},
                                              {.device = "cpu", .debug = &(struct weft_debug){.max_alloc = 1000}}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -597,20 +544,11 @@ static void test_bad_engines(void **state)
 static void test_ranges(void **state)
 {
     const struct weft_debug newer = {.reserved = {1}};
-    const struct weft_engine_params bad[] = {{.context = UINT32_MAX},
-                                             {.context = UINT32_MAX - 14},
-                                             {.context = (1u << 24) + 1},
-                                             {.page_tokens = UINT32_MAX},
-                                             {.page_tokens = UINT32_MAX - 5},
-                                             {.page_tokens = 1u << 30},
-                                             {.page_tokens = 1u << 31},
-                                             {.page_tokens = 1025},
-                                             {.n_seqs = 65537},
-                                             {.n_seqs = UINT32_MAX},
-                                             {.max_batched_tokens = 65537},
-                                             {.threads = UINT32_MAX},
-                                             {.tile = UINT32_MAX},
-                                             {.debug = &newer}};
+    const struct weft_engine_params bad[] = {
+        {.context = UINT32_MAX}, {.context = UINT32_MAX - 14}, {.context = (1u << 24) + 1}, {.page_tokens = UINT32_MAX},
+        {.page_tokens = UINT32_MAX - 5}, {.page_tokens = 1u << 30}, {.page_tokens = 1u << 31}, {.page_tokens = 1025},
+        {.n_seqs = 65537}, {.n_seqs = UINT32_MAX}, {.max_batched_tokens = 65537}, {.threads = UINT32_MAX},
+        {.tile = UINT32_MAX}, {.debug = &newer}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_engine_params p = bad[i];
         struct weft_engine *e = NULL;
@@ -650,20 +588,8 @@ static void test_refused_at_once(void **state)
     assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10); /* KiB */
 }
 
-static int setup(void **state)
-{
-    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
-    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
-}
-
-static int teardown(void **state)
-{
-    weft_model_close(model);
-    return 0;
-}
-
-SUITE(engine, setup, teardown, CASE(test_threads_null), CASE(test_threads_cpu), CASE(test_finish_reasons),
-      CASE(test_bad_requests), CASE(test_close_while_running), CASE(test_progress_ends), CASE(test_prepared),
-      CASE(test_free_in_callback), CASE(test_bad_engines), CASE(test_ranges), CASE(test_refused_at_once),
-      CASE(test_preemption), CASE(test_passed_pages), CASE(test_needed_pages), CASE(test_preemption_with_cancels),
+SUITE(engine, open_demo, close_demo, CASE(test_threads), CASE(test_finish_reasons), CASE(test_bad_requests),
+      CASE(test_close_while_running), CASE(test_progress_ends), CASE(test_prepared), CASE(test_free_in_callback),
+      CASE(test_bad_engines), CASE(test_ranges), CASE(test_refused_at_once), CASE(test_preemption),
+      CASE(test_passed_pages), CASE(test_needed_pages), CASE(test_preemption_with_cancels),
       CASE(test_half_leave_while_swapping), CASE(test_lost_while_swapping), CASE(test_kv_memory), CASE(test_budget))

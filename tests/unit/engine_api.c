@@ -9,30 +9,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
-#include <semaphore.h>
 
 #include "support/null_device.h"
 #include "support/wraps.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 static const struct weft_debug plain = {.force = "gemm=ref,attention=ref"}; /* no library under the sanitizer */
 
-static struct weft_model *model;
-
 static struct weft_engine *open_engine(const char *device)
 {
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {
-        .device = device, .n_seqs = 2, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
-    assert_ok(weft_engine_open(model, &p, &e));
-    return e;
-}
-
-static struct weft_request *submit(struct weft_engine *e, struct weft_request_params p)
-{
-    struct weft_request *r = NULL;
-    assert_ok(weft_submit(e, &p, &r));
-    return r;
+    return demo_engine((struct weft_engine_params){
+        .device = device, .n_seqs = 2, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32});
 }
 
 /* What events say, in one line. */
@@ -74,11 +61,11 @@ static void pulls_what_callbacks_get(void **state)
     struct weft_request_params p = {.prompt = "One day a cat", .max_tokens = 12, .ignore_eos = true, .logprobs = true,
                                     .prompt_logprobs = true, .n_top = 3, .want_logits = true,
                                     .stop = (const char *const[]){"zzz"}, .n_stop = 1, .on_event = tell, .user = &told};
-    struct weft_request *r = submit(e, p);
+    struct weft_request *r = submit_to(e, p);
     assert_ok(weft_wait(r, 0));
     assert_ptr_equal(told.of, r);
     p.on_event = NULL, p.pull = true;
-    struct weft_request *q = submit(e, p);
+    struct weft_request *q = submit_to(e, p);
     pull_all(q, &pulled);
     assert_string_equal(pulled.text, told.text);
     assert_true(told.n > 20 && told.strangers + pulled.strangers == 0);
@@ -99,21 +86,6 @@ static void refuse_pull(struct weft_request *r, weft_status s, const char *becau
     assert_says(because);
 }
 
-static sem_t gate;
-
-static void wait_at_gate(void *user, const struct weft_event *ev)
-{
-    if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
-}
-
-/* Until the gate opens the engine computes nothing more. */
-static void close_gate(struct weft_engine *e)
-{
-    sem_init(&gate, 0, 0);
-    struct weft_request_params p = {.prompt = "a", .max_tokens = 1, .ignore_eos = true, .on_event = wait_at_gate};
-    assert_ok(weft_submit(e, &p, NULL));
-}
-
 static bool readable(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -127,7 +99,7 @@ static void pulls_in_time(void **state)
     const struct weft_event *ev;
     story rest = {.n = 0};
     close_gate(e);
-    struct weft_request *r = submit(
+    struct weft_request *r = submit_to(
         e, (struct weft_request_params){.prompt = "a", .max_tokens = 5, .ignore_eos = true, .pull = true});
     int fd = weft_request_fd(r);
     refuse_pull(r, WEFT_ERR_TIMEOUT, "0 ms");
@@ -152,7 +124,7 @@ static void pulls_in_time(void **state)
 static void polls_late(void **state)
 {
     struct weft_engine *e = open_engine("null");
-    struct weft_request *r = submit(
+    struct weft_request *r = submit_to(
         e, (struct weft_request_params){.prompt = "a", .max_tokens = 2, .ignore_eos = true, .pull = true});
     story s = {.n = 0};
     weft_wait(r, 0);
@@ -160,7 +132,7 @@ static void polls_late(void **state)
     pull_all(r, &s);
     assert_false(readable(weft_request_fd(r)));
     weft_request_free(r);
-    struct weft_request *called = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 2});
+    struct weft_request *called = submit_to(e, (struct weft_request_params){.prompt = "a", .max_tokens = 2});
     assert_int_equal(weft_request_fd(called), -1);
     refuse_pull(called, WEFT_ERR_ARG, "pull");
     weft_request_free(called);
@@ -186,10 +158,10 @@ static void slow_readers_stall_nobody(void **state)
     enum { READERS = 3, ANSWER = 40 };
     struct weft_engine *e = open_engine("null");
     struct weft_request_params p = {.prompt = "a", .max_tokens = ANSWER, .ignore_eos = true, .pull = true};
-    struct weft_request *unread = submit(e, p), *r[READERS];
+    struct weft_request *unread = submit_to(e, p), *r[READERS];
     pthread_t threads[READERS];
     story s = {.n = 0};
-    for (int i = 0; i < READERS; i++) r[i] = submit(e, p), pthread_create(&threads[i], NULL, pull_slowly, r[i]);
+    for (int i = 0; i < READERS; i++) r[i] = submit_to(e, p), pthread_create(&threads[i], NULL, pull_slowly, r[i]);
     for (int i = 0; i < READERS; i++) {
         void *n;
         pthread_join(threads[i], &n);
@@ -210,7 +182,7 @@ static void cancelled_while_pulled(void **state)
     pthread_t thread;
     void *n;
     close_gate(e);
-    struct weft_request *r = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
+    struct weft_request *r = submit_to(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
     pthread_create(&thread, NULL, pull_slowly, r);
     weft_cancel(r);
     sem_post(&gate);
@@ -235,10 +207,10 @@ static void pulls_in_a_callback(void **state)
     struct weft_engine *e = open_engine("null");
     struct weft_request *r = NULL;
     close_gate(e);
-    struct weft_request *first = submit(
+    struct weft_request *first = submit_to(
         e, (struct weft_request_params){
                .prompt = "a", .max_tokens = 1, .ignore_eos = true, .on_event = pull_inside, .user = &r, .priority = 9});
-    r = submit(e, (struct weft_request_params){.prompt = "a", .max_tokens = 30, .ignore_eos = true, .pull = true});
+    r = submit_to(e, (struct weft_request_params){.prompt = "a", .max_tokens = 30, .ignore_eos = true, .pull = true});
     sem_post(&gate);
     weft_wait(first, 0);
     assert_true(inside == WEFT_OK || inside == WEFT_ERR_TIMEOUT);
@@ -255,7 +227,7 @@ static void events_find_no_memory(void **state)
     for (int n = 0; n < 12; n++) {
         story s = {.n = 0};
         close_gate(e);
-        struct weft_request *r = submit(
+        struct weft_request *r = submit_to(
             e, (struct weft_request_params){.prompt = "a", .max_tokens = 6, .ignore_eos = true, .pull = true});
         test_alloc_countdown = n;
         sem_post(&gate);
@@ -278,11 +250,11 @@ static void requests_outlive_their_engine(void **state)
 {
     struct weft_engine *e = open_engine("cpu");
     story told = {.n = 0}, pulled = {.n = 0};
-    struct weft_request *called = submit(
+    struct weft_request *called = submit_to(
         e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .on_event = tell, .user = &told});
-    struct weft_request *r = submit(
+    struct weft_request *r = submit_to(
         e, (struct weft_request_params){.prompt = "One day", .ignore_eos = true, .pull = true});
-    struct weft_request *waits = submit(e, (struct weft_request_params){.prompt = "The sun", .ignore_eos = true});
+    struct weft_request *waits = submit_to(e, (struct weft_request_params){.prompt = "The sun", .ignore_eos = true});
     const struct weft_event *ev;
     assert_ok(weft_next(r, -1, &ev));
     weft_engine_close(e);
@@ -308,9 +280,9 @@ static void closed_beside_readers(void **state)
 {
     for (int round = 0; round < 20; round++) {
         struct weft_engine *e = open_engine("null");
-        struct weft_request *r = submit(e,
+        struct weft_request *r = submit_to(e,
                                         (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
-        struct weft_request *waits = submit(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true});
+        struct weft_request *waits = submit_to(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true});
         pthread_t reader, closer;
         pthread_create(&reader, NULL, pull_slowly, r);
         pthread_create(&closer, NULL, close_it, e);
@@ -331,7 +303,7 @@ static void close_inside(void *user, const struct weft_event *ev)
 static void closed_in_a_callback(void **state)
 {
     struct weft_engine *e = open_engine("null");
-    struct weft_request *r = submit(
+    struct weft_request *r = submit_to(
         e, (struct weft_request_params){
                .prompt = "a", .max_tokens = 2, .ignore_eos = true, .on_event = close_inside, .user = &e});
     assert_ok(weft_wait(r, 0));
@@ -350,7 +322,7 @@ static void engines_keep_their_model(void **state)
     weft_model_close(m);
     struct weft_request *last = NULL;
     for (int i = 0; i < 2; i++) {
-        struct weft_request *r = submit(
+        struct weft_request *r = submit_to(
             e[i], (struct weft_request_params){.prompt = "One day", .max_tokens = 3, .pull = true});
         assert_ok(weft_wait(r, 0));
         weft_request_free(last);
@@ -426,7 +398,7 @@ static size_t prompt_of(struct weft_engine *e, struct weft_request_params p, int
     const struct weft_event *ev;
     size_t n = 0;
     p.prompt_logprobs = p.prefill_only = p.pull = true;
-    struct weft_request *r = submit(e, p);
+    struct weft_request *r = submit_to(e, p);
     while (!weft_next(r, -1, &ev) && ev->kind == WEFT_EVENT_PROMPT && n < 128) ids[n++] = ev->id;
     weft_request_free(r);
     return n;
@@ -635,13 +607,6 @@ static void folders_tell_how_far_they_are(void **state)
     assert_true(none == 0);
 }
 
-/* At once, and between the pieces of a text; the engine goes on. */
-static bool stops_after(void *user)
-{
-    int *left = user;
-    return (*left)-- <= 0;
-}
-
 static void calibration_is_stopped(void **state)
 {
     char text[4000];
@@ -650,7 +615,7 @@ static void calibration_is_stopped(void **state)
     for (size_t i = 0; i < sizeof text; i++) text[i] = "One day a cat. "[i % 15];
     for (int n = 0; n < 3; n += 2) {
         int left = n;
-        struct weft_calibrate_params p = {.text = text, .len = sizeof text, .stop = stops_after, .user = &left};
+        struct weft_calibrate_params p = {.text = text, .len = sizeof text, .stop = stop_later, .user = &left};
         assert_int_equal(weft_calibrate(e, &p, &c), WEFT_ERR_CANCELLED);
         assert_null(c);
     }
@@ -712,19 +677,7 @@ static void newer_programs_are_refused(void **state)
     weft_engine_close(e);
 }
 
-static int setup(void **state)
-{
-    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
-    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
-}
-
-static int teardown(void **state)
-{
-    weft_model_close(model);
-    return 0;
-}
-
-SUITE(engine_api, setup, teardown, CASE(pulls_what_callbacks_get), CASE(pulls_in_time), CASE(polls_late),
+SUITE(engine_api, open_demo, close_demo, CASE(pulls_what_callbacks_get), CASE(pulls_in_time), CASE(polls_late),
       CASE(slow_readers_stall_nobody), CASE(cancelled_while_pulled), CASE(pulls_in_a_callback),
       CASE(events_find_no_memory), CASE(requests_outlive_their_engine), CASE(closed_beside_readers),
       CASE(closed_in_a_callback), CASE(engines_keep_their_model), CASE(opening_is_given_up),

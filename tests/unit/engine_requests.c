@@ -2,14 +2,12 @@
  * token TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
 #include <stdatomic.h>
 #include <unistd.h>
-#include <semaphore.h>
 
 #include "support/null_device.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 enum { SEQS = 4, CONTEXT = 128, TOKEN = 300, MANY = 40 };
 
-static struct weft_model *model;
 static struct weft_engine *engine;
 
 /* ---- the device ------------------------------------------------------------------------------------------------ */
@@ -68,25 +66,6 @@ static struct weft_request *submit(tally *t, uint64_t client, int32_t first, uin
     return r;
 }
 
-/* The engine stands still in a callback while the gate is closed: what is submitted meanwhile comes at once. */
-static sem_t gate, closed;
-
-static void wait_at_gate(void *user, const struct weft_event *ev)
-{
-    if (ev->kind == WEFT_EVENT_DONE) sem_post(&closed), sem_wait(&gate);
-}
-
-static void close_gate(void)
-{
-    const int32_t prompt = 1;
-    struct weft_request_params p = {
-        .tokens = &prompt, .n_tokens = 1, .max_tokens = 1, .ignore_eos = true, .client = 99, .on_event = wait_at_gate};
-    sem_init(&gate, 0, 0);
-    sem_init(&closed, 0, 0);
-    assert_ok(weft_submit(engine, &p, NULL));
-    sem_wait(&closed);
-}
-
 static void open_and_end(struct weft_request **r, int n)
 {
     sem_post(&gate);
@@ -118,7 +97,7 @@ static void clients_take_turns(void **state)
 {
     tally t[2 * MANY + 1];
     struct weft_request *r[2 * MANY + 1];
-    close_gate();
+    close_gate(engine);
     for (int i = 0; i < 2 * MANY; i++) r[i] = submit(&t[i], (uint64_t)(i % 2), 1, 20, 20, 0);
     r[2 * MANY] = submit(&t[2 * MANY], 7, 1, 5, 12, 0);
     open_and_end(r, 2 * MANY + 1);
@@ -142,7 +121,7 @@ static void newcomers_wait_for_few_tokens(void **state)
         int many = (int)rivals * MANY;
         struct weft_stats before;
         weft_engine_stats(engine, &before);
-        close_gate();
+        close_gate(engine);
         for (int i = 0; i < many; i++) {
             uint64_t client = wf_random(load, n++) % rivals, prompt = 1 + wf_random(load, n++) % (LONGEST / 2),
                      answer = 1 + wf_random(load, n++) % (LONGEST / 2);
@@ -164,7 +143,7 @@ static void urgent_ones_first(void **state)
 {
     tally t[MANY + 1];
     struct weft_request *r[MANY + 1];
-    close_gate();
+    close_gate(engine);
     for (int i = 0; i < MANY; i++) r[i] = submit(&t[i], 1, 1, 20, 20, 0);
     r[MANY] = submit(&t[MANY], 1, 1, 20, 20, 1);
     open_and_end(r, MANY + 1);
@@ -182,7 +161,7 @@ static void broken_rows_fail_alone(void **state)
         struct weft_stats stats;
         int failed = 0;
         chosen_rows = 0;
-        close_gate();
+        close_gate(engine);
         broken_row = 1 + row; /* the first is that of the gate */
         for (int i = 0; i < 3; i++) r[i] = submit(&t[i], 0, 10 + i, 33, 20, 0);
         open_and_end(r, 3);
@@ -221,7 +200,7 @@ static void cancel_takes_one_step(void **state)
 {
     tally t[2];
     struct weft_request *r[2];
-    close_gate();
+    close_gate(engine);
     r[0] = submit(&t[0], 0, 1, 20, 60, 0);
     r[1] = submit(&t[1], 0, 2, 20, 60, 0);
     t[0].cancels = r[1], t[0].other = &t[1];
@@ -256,7 +235,7 @@ static void nothing_is_allocated_after_the_start(void **state)
 {
     tally t[MANY];
     struct weft_request *r[MANY];
-    close_gate();
+    close_gate(engine);
     for (int i = 0; i < MANY; i++) r[i] = submit(&t[i], (uint64_t)i % 3, i, 1 + (uint32_t)i * 2, 30, 0);
     open_and_end(r, MANY);
     assert_true(wf_null_calls(WF_NULL_SUBMIT) > 1000);
@@ -278,10 +257,10 @@ static void lengths_are_predicted_apart(void **state)
     wf_null_configure(NULL);
     assert_ok(weft_engine_open(model, &p, &engine));
     wf_null_configure(&(wf_null_config){.compute = choose});
-    close_gate();
+    close_gate(engine);
     for (int i = 0; i < 60; i++) r[i] = submit(&t[i], 0, i, 2, 1, 0);
     open_and_end(r, 60);
-    close_gate();
+    close_gate(engine);
     for (int i = 0; i < 8; i++) r[i] = submit(&t[i], 0, i, 20, 60, 0);
     open_and_end(r, 8);
     weft_engine_stats(engine, &stats);
@@ -393,7 +372,7 @@ static void lost_device(void **state)
     struct weft_request *r[3], *more = NULL;
     struct weft_stats stats;
     struct weft_request_params p = {.prompt = "a"};
-    close_gate();
+    close_gate(engine);
     for (int i = 0; i < 3; i++) r[i] = submit(&t[i], 0, i, 20, 60, 0);
     weft_engine_stats(engine, &stats);
     assert_ok(stats.failed);
@@ -413,20 +392,8 @@ static void lost_device(void **state)
     assert_null(more);
 }
 
-SUITE_MAIN(engine_requests)
-{
-    const struct CMUnitTest tests[] = {CASE_IN(clients_take_turns, set_up, tear_down),
-        CASE_IN(newcomers_wait_for_few_tokens, set_up, tear_down), CASE_IN(urgent_ones_first, set_up, tear_down),
-        CASE_IN(broken_rows_fail_alone, set_up, tear_down), CASE_IN(broken_pages_are_forgotten, set_up, tear_down),
-        CASE_IN(cancel_takes_one_step, set_up, tear_down),
-        CASE_IN(prompts_of_the_context_and_one_more, set_up, tear_down),
-        CASE_IN(nothing_is_allocated_after_the_start, set_up, tear_down),
-        CASE_IN(lengths_are_predicted_apart, set_up, tear_down),
-        CASE_IN(small_devices_have_small_caches, set_up, tear_down),
-        CASE_IN(recomputed_rows_are_counted, set_up, tear_down), CASE_IN(lost_device, set_up, tear_down)};
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model))
-        return fprintf(stderr, "%s\n", weft_last_error()), 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    weft_model_close(model);
-    return failed;
-}
+SUITE_EACH(engine_requests, open_demo, close_demo, set_up, tear_down, CASE(clients_take_turns),
+           CASE(newcomers_wait_for_few_tokens), CASE(urgent_ones_first), CASE(broken_rows_fail_alone),
+           CASE(broken_pages_are_forgotten), CASE(cancel_takes_one_step), CASE(prompts_of_the_context_and_one_more),
+           CASE(nothing_is_allocated_after_the_start), CASE(lengths_are_predicted_apart),
+           CASE(small_devices_have_small_caches), CASE(recomputed_rows_are_counted), CASE(lost_device))

@@ -20,6 +20,17 @@ static void test_any_context(void **state)
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
 
+/* What tuning stores. said: what it says, for the caller to free. */
+static wf_op_profile profile_by(struct weft_overlap_params how, char **said)
+{
+    char path[600];
+    wf_op_profile p;
+    assert_ok(tune(how, said));
+    stored("profile", path, sizeof path);
+    assert_ok(wf_op_profile_load(path, &p));
+    return p;
+}
+
 static void test_profile(void **state)
 {
     char path[600], *said;
@@ -50,15 +61,12 @@ static uint64_t slow_beside(uint64_t bytes, bool beside)
 
 static void test_copies(void **state)
 {
-    char path[600], *said;
-    wf_op_profile p;
+    char *said;
     wf_null_config c = clock_of_world;
     set_world((struct world){.bend = {0.2, 0.3}, .beside = {1.25, 1.25}, .product = 100, .attention = 4000});
     c.read_ns = slow_beside;
     wf_null_configure(&c);
-    assert_ok(tune((struct weft_overlap_params){0}, &said));
-    stored("profile", path, sizeof path);
-    assert_ok(wf_op_profile_load(path, &p));
+    wf_op_profile p = profile_by((struct weft_overlap_params){0}, &said);
     assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COPY, 0));
     assert_true(fabs(wf_class_rate(&p, WF_CLASS_COPY, 0) - 0.5) < 0.03);
     assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COMPUTE, 1));
@@ -91,13 +99,10 @@ static void draws(const wf_op_profile *p, const char *name, double share, double
 
 static void test_energy(void **state)
 {
-    char path[600], *said;
-    wf_op_profile p;
+    char *said;
     set_world(gains);
     make_sensor();
-    assert_ok(tune((struct weft_overlap_params){0}, &said));
-    stored("profile", path, sizeof path);
-    assert_ok(wf_op_profile_load(path, &p));
+    wf_op_profile p = profile_by((struct weft_overlap_params){0}, &said);
     draws(&p, "down", 1, gains.bend[1], PRODUCT_W);
     draws(&p, "down", 0.5, gains.bend[1], PRODUCT_W);
     draws(&p, "decode_attention", 1, gains.bend[0], OTHER_W);
@@ -108,8 +113,7 @@ static void test_energy(void **state)
     free(said);
     size_t n = p.n_energies; /* the same command measures nothing anew */
     wf_op_profile_free(&p);
-    assert_ok(tune((struct weft_overlap_params){0}, &said));
-    assert_ok(wf_op_profile_load(path, &p));
+    p = profile_by((struct weft_overlap_params){0}, &said);
     assert_int_equal(p.n_energies, n);
     wf_op_profile_free(&p);
     wf_power_configure(NULL);
@@ -118,12 +122,9 @@ static void test_energy(void **state)
 
 static void test_no_energy(void **state)
 {
-    char path[600], *said;
-    wf_op_profile p;
+    char *said;
     set_world(gains);
-    assert_ok(tune((struct weft_overlap_params){0}, &said));
-    stored("profile", path, sizeof path);
-    assert_ok(wf_op_profile_load(path, &p));
+    wf_op_profile p = profile_by((struct weft_overlap_params){0}, &said);
     assert_int_equal(p.n_energies, 0);
     assert_true(p.energy.power_limit == 0 && p.energy.static_power == 0);
     assert_non_null(strstr(said, "\npower: not readable\n"));
@@ -147,29 +148,19 @@ static bool stop_later(void *user)
 static void test_goes_on(void **state)
 {
     int left = 2;
-    char path[600], *said, *whole;
-    wf_op_profile part, all;
+    char *said[3];
     set_world(gains);
-    struct weft_overlap_params p = {.on_progress = count_batch, .stop = stop_later, .user = &left};
-    assert_ok(tune(p, &said));
-    stored("profile", path, sizeof path);
-    assert_ok(wf_op_profile_load(path, &part));
+    wf_op_profile part = profile_by(
+        (struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said[0]);
     world.product *= 2; /* what was measured before is not measured again */
-    assert_ok(tune((struct weft_overlap_params){0}, &whole));
-    assert_ok(wf_op_profile_load(path, &all));
+    wf_op_profile all = profile_by((struct weft_overlap_params){0}, &said[1]);
     assert_true(all.n_ops >= part.n_ops);
-    assert_true(wf_op_us(wf_op_profile_find(&all, "down"), TOKENS) ==
-                wf_op_us(wf_op_profile_find(&part, "down"), TOKENS));
-    wf_op_profile_free(&part);
-    free(said);
-    assert_ok(tune((struct weft_overlap_params){.anew = true}, &said));
-    assert_ok(wf_op_profile_load(path, &part));
-    assert_true(wf_op_us(wf_op_profile_find(&part, "down"), TOKENS) >
-                1.5 * wf_op_us(wf_op_profile_find(&all, "down"), TOKENS));
-    wf_op_profile_free(&part);
-    wf_op_profile_free(&all);
-    free(said);
-    free(whole);
+    double us = wf_op_us(wf_op_profile_find(&all, "down"), TOKENS);
+    assert_true(us == wf_op_us(wf_op_profile_find(&part, "down"), TOKENS));
+    wf_op_profile anew = profile_by((struct weft_overlap_params){.anew = true}, &said[2]);
+    assert_true(wf_op_us(wf_op_profile_find(&anew, "down"), TOKENS) > 1.5 * us);
+    wf_op_profile_free(&part), wf_op_profile_free(&all), wf_op_profile_free(&anew);
+    for (int i = 0; i < 3; i++) free(said[i]);
 }
 
 static double product_us(const char *path)
@@ -191,7 +182,7 @@ static void test_quick_times_are_replaced(void **state)
     double trial = product_us(path);
     world.product *= 2;
     assert_ok(
-        tune_as((struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said));
+        tune_engine(open_engine(1), (struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said));
     free(said);
     double earnest = product_us(path);
     assert_true(earnest > 1.5 * trial);

@@ -126,16 +126,6 @@ static void test_never_slower(void **state)
     assert_true(gained > 0);
 }
 
-/* Engines of an own size, with the context CONTEXT. */
-static struct weft_engine *open_sized(uint32_t seqs, uint32_t nano_batches)
-{
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = CONTEXT, .max_batched_tokens = TOKENS,
-                                   .nano_batches = nano_batches, .profile = true};
-    assert_ok(weft_engine_open(model, &p, &e));
-    return e;
-}
-
 static double gain_of(uint32_t seqs, wf_step_load x, uint32_t context)
 {
     struct weft_engine *sequential = open_sized(seqs, 1), *own = open_sized(seqs, 0);
@@ -150,13 +140,9 @@ static double gain_of(uint32_t seqs, wf_step_load x, uint32_t context)
 static void tune_sized(struct world w, uint32_t seqs, const char *kind)
 {
     char *said;
-    size_t len;
-    FILE *f = open_memstream(&said, &len);
     set_world(w);
-    struct weft_engine *e = open_sized(seqs, 1);
-    assert_ok(weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, f, NULL));
-    fclose(f);
-    weft_engine_close(e);
+    assert_ok(tune_engine(open_sized(seqs, 1),
+                          (struct weft_overlap_params){.quick = true, .context = CONTEXT / 2}, &said));
     const char *at = strstr(said, kind);
     if (!at || !strstr(at, "taken for steps of")) fail_msg("%s", said);
     free(said);
@@ -232,17 +218,12 @@ static void test_tune_small_engines(void **state)
         {1, CONTEXT, TOKENS, 1}, {SEQS, 16, 4 * CONTEXT, 1}, {SEQS, CONTEXT, 4 * CONTEXT, 2}, {2, 16, 1, 1}};
     for (size_t i = 0; i < WF_LEN(engines); i++) {
         char *said;
-        size_t len;
-        FILE *f = open_memstream(&said, &len);
         set_world(gains);
-        struct weft_engine *e = open_small(engines[i].seqs, engines[i].context, engines[i].tokens, engines[i].kv);
-        if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL))
-            fail_msg("engine %zu: %s", i, weft_last_error());
-        fclose(f);
+        assert_ok(tune_engine(open_small(engines[i].seqs, engines[i].context, engines[i].tokens, engines[i].kv),
+                              (struct weft_overlap_params){.quick = true}, &said));
         assert_non_null(strstr(said, "\ndecode: "));
         assert_non_null(strstr(said, "\nprefill: "));
         assert_true(!strstr(said, "\nmixed: left out") == (engines[i].seqs > 1 && engines[i].tokens > 1));
-        weft_engine_close(e);
         free(said);
     }
 }
@@ -397,19 +378,18 @@ static void test_output(void **state)
 
 static void test_refuses(void **state)
 {
-    struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS};
     set_world(gains);
-    assert_ok(weft_engine_open(model, &p, &e));
+    struct weft_engine *e = demo_engine(p);
     assert_error(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG, "profile");
     weft_engine_close(e);
     p.profile = true, p.nano_batches = 2;
-    assert_ok(weft_engine_open(model, &p, &e));
+    e = demo_engine(p);
     assert_int_equal(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG);
     weft_engine_close(e);
 }
 
 SUITE(overlap_plans, setup, teardown, CASE(test_takes_what_gains), CASE(test_takes_nothing_that_loses),
-      CASE(test_never_slower), CASE(test_contexts), CASE(test_kinds),
-      CASE(test_older_plans), CASE(test_tune_small_engines), CASE(test_damaged_files), CASE(test_failures),
-      CASE(test_builds_end_in_time), CASE(test_output), CASE(test_refuses))
+      CASE(test_never_slower), CASE(test_contexts), CASE(test_kinds), CASE(test_older_plans),
+      CASE(test_tune_small_engines), CASE(test_damaged_files), CASE(test_failures), CASE(test_builds_end_in_time),
+      CASE(test_output), CASE(test_refuses))

@@ -183,27 +183,24 @@ static void empty(void **state)
 
 static char folder[64];
 
-static void write_file(const char *name, const void *data, size_t len)
+static void put_file(const char *name, const void *data, size_t len)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, len, f), len);
-    fclose(f);
+    write_file(path, data, len);
 }
 
 static void write_tensors(const char *name, const char *header, size_t data)
 {
     bytes b = {0};
     build(&b, strlen(header), header, data);
-    write_file(name, b.data, b.len);
+    put_file(name, b.data, b.len);
     bytes_free(&b);
 }
 
-static void write_text(const char *name, const char *text)
+static void put_text(const char *name, const char *text)
 {
-    write_file(name, text, strlen(text));
+    put_file(name, text, strlen(text));
 }
 
 static int make_folder(void **state)
@@ -225,7 +222,7 @@ static void two_shards(const char *index)
 {
     write_tensors("model-00001-of-00002.safetensors", A, 4);
     write_tensors("model-00002-of-00002.safetensors", B, 2);
-    write_text(INDEX, index);
+    put_text(INDEX, index);
 }
 
 #define MAP(a, b) "{\"metadata\":{\"total_size\":6},\"weight_map\":{\"a\":" a ",\"b\":" b "}}"
@@ -322,7 +319,7 @@ static void other_formats(void **state)
     assert_ok(wf_safetensors_open(folder, &s)); /* a vocabulary alone */
     assert_int_equal(s->n_tensors, 0);
     wf_safetensors_close(s);
-    write_text("pytorch_model.bin", "PK");
+    put_text("pytorch_model.bin", "PK");
     assert_error(wf_safetensors_open(folder, &s), WEFT_ERR_UNSUPPORTED, "pytorch_model.bin");
 }
 
@@ -338,11 +335,6 @@ static void changed(void **state)
     wf_safetensors_close(s);
 }
 
-SUITE_MAIN(safetensors)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {CASE(good), CASE(headers), CASE(lengths), CASE(cut_anywhere), CASE(deep),
-        CASE(empty), IN_FOLDER(shards), IN_FOLDER(indexes), IN_FOLDER(twice), IN_FOLDER(links), IN_FOLDER(not_files),
-        IN_FOLDER(other_formats), IN_FOLDER(changed)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE_EACH(safetensors, NULL, NULL, make_folder, remove_folder, CASE(good), CASE(headers), CASE(lengths),
+           CASE(cut_anywhere), CASE(deep), CASE(empty), CASE(shards), CASE(indexes), CASE(twice), CASE(links),
+           CASE(not_files), CASE(other_formats), CASE(changed))

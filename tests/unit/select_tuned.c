@@ -534,11 +534,8 @@ static void choices_that_cannot_run(void **state)
     wf_dev_close(dev);
 }
 
-SUITE(select_tuned, NULL, NULL, CASE(rows_are_found), CASE(broken_files_are_refused), CASE(cut_files),
-      CASE(costs_are_read), CASE_IN(written_reads_back, make_folder, remove_folder),
-      CASE_IN(devices_pick_by_file, make_folder, remove_folder),
-      CASE_IN(choices_that_cannot_run, make_folder, remove_folder),
-      CASE_IN(bad_files_are_warned_of, make_folder, remove_folder), CASE_IN(other_kernels, make_folder, remove_folder),
-      CASE_IN(named_files, make_folder, remove_folder), CASE_IN(costs_order_kernels, make_folder, remove_folder),
-      CASE(shares_are_not_tuned), CASE(forced_by_name), CASE(dropped_until_none_is_left),
-      CASE(fused_ones_are_dropped_alone), CASE(slugs))
+SUITE_EACH(select_tuned, NULL, NULL, make_folder, remove_folder, CASE(rows_are_found), CASE(broken_files_are_refused),
+           CASE(cut_files), CASE(costs_are_read), CASE(written_reads_back), CASE(devices_pick_by_file),
+           CASE(choices_that_cannot_run), CASE(bad_files_are_warned_of), CASE(other_kernels), CASE(named_files),
+           CASE(costs_order_kernels), CASE(shares_are_not_tuned), CASE(forced_by_name),
+           CASE(dropped_until_none_is_left), CASE(fused_ones_are_dropped_alone), CASE(slugs))

@@ -3,14 +3,13 @@
 #include "base/file.h"
 #include "kept/plans.h"
 #include "support/kept_plan.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_BYTES = 1 << 14, MOST_LINES = 200, N_TOKENS = 8, SEEDS = 150 };
 
-static struct weft_model *model;
 static char cache[64], path[600], plan[MOST_BYTES],
     *lines[MOST_LINES]; /* where each line of the plan begins, and the end */
 static size_t n_lines;
@@ -25,10 +24,8 @@ static answer sequential;
 
 static struct weft_engine *open_engine(struct weft_engine_params p)
 {
-    struct weft_engine *e = NULL;
     p.device = "cpu", p.threads = 1, p.context = 64, p.max_batched_tokens = 4, p.deterministic = true;
-    assert_ok(weft_engine_open(model, &p, &e));
-    return e;
+    return demo_engine(p);
 }
 
 static void on_event(void *user, const struct weft_event *ev)
@@ -65,10 +62,7 @@ static bool check_same(const char *what, size_t at)
 
 static void write_bytes(const char *bytes, size_t n)
 {
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
+    write_file(path, bytes, n);
 }
 
 static size_t at_line(size_t line)

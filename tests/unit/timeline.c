@@ -3,14 +3,13 @@
 #include "support/null_device.h"
 #include "plan/simulate.h"
 #include "lab/overlap.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 #include <math.h>
 #include <unistd.h>
 
 enum { SEQS = 8, TOKENS = 64, CONTEXT = 128 };
 
-static struct weft_model *model;
 static char folder[] = "/tmp/weft-timeline-XXXXXX", path[64];
 
 static uint64_t cost(const wf_call *c)
@@ -20,11 +19,9 @@ static uint64_t cost(const wf_call *c)
 
 static struct weft_engine *open_engine(uint32_t nano_batches, bool profile)
 {
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS + 1, .context = CONTEXT,
-                                   .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = profile};
-    assert_ok(weft_engine_open(model, &p, &e));
-    return e;
+    return demo_engine((struct weft_engine_params){.device = "null", .n_seqs = SEQS + 1, .context = CONTEXT,
+                                                   .max_batched_tokens = TOKENS, .nano_batches = nano_batches,
+                                                   .profile = profile});
 }
 
 static struct weft_timeline *draw(struct weft_engine *e, struct weft_timeline_params p)
@@ -210,21 +207,16 @@ static void test_other_model(void **state)
 
 static void test_refused(void **state)
 {
+    static const struct { struct weft_timeline_params p; weft_status status; } bad[] = {
+        {{.measure = true, .profile = path}, WEFT_ERR_ARG}, {{.tokens = 4, .decodes = 5, .profile = path}, WEFT_ERR_ARG},
+        {{.tokens = TOKENS, .profile = "/absent/profile"}, WEFT_ERR_ARG},
+        {{.context = CONTEXT + 1, .profile = path}, WEFT_ERR_ARG},
+        {{.tokens = TOKENS, .estimate = true}, WEFT_ERR_UNSUPPORTED}};
     struct weft_timeline *t = NULL;
     struct weft_engine *e = open_engine(1, false);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS}, &t), WEFT_ERR_ARG);
-    assert_says("weft tune --overlap");
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.measure = true, .profile = path}, &t),
-                     WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = 4, .decodes = 5, .profile = path}, &t),
-                     WEFT_ERR_ARG);
-    assert_int_equal(
-        weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = "/absent/profile"}, &t),
-        WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.context = CONTEXT + 1, .profile = path}, &t),
-                     WEFT_ERR_ARG);
-    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .estimate = true}, &t),
-                     WEFT_ERR_UNSUPPORTED);
+    assert_error(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS}, &t), WEFT_ERR_ARG,
+                 "weft tune --overlap");
+    for (size_t i = 0; i < WF_LEN(bad); i++) assert_int_equal(weft_timeline(e, &bad[i].p, &t), bad[i].status);
     assert_null(t);
     weft_timeline_free(NULL);
     weft_engine_close(e);
@@ -237,12 +229,12 @@ static int set_up(void **state)
     setenv("XDG_CACHE_HOME", folder, 1);
     setenv("XDG_CONFIG_HOME", folder, 1);
     write_profile();
-    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
+    return open_demo(state);
 }
 
 static int tear_down(void **state)
 {
-    weft_model_close(model);
+    close_demo(state);
     return remove_folder_at(folder);
 }
 

@@ -423,8 +423,7 @@ static void only_whole_steps_count(void **state)
     assert_int_equal(wf_dense_batch(&t), 512);
 }
 
-SUITE(tune, NULL, NULL, CASE_IN(weights_rotate, setup, teardown),
-      CASE_IN(a_slow_first_launch_is_no_estimate, setup, teardown), CASE_IN(the_median_counts, setup, teardown),
-      CASE(which_kernels_are_tried), CASE(a_run_goes_on_from_the_last), CASE_IN(weights_are_packed, setup, teardown),
-      CASE_IN(pages_rotate, setup, teardown), CASE_IN(prompts_are_causal, setup, teardown),
-      CASE_IN(too_large, setup, teardown), CASE(rows_of_a_step), CASE(only_whole_steps_count))
+SUITE_EACH(tune, NULL, NULL, setup, teardown, CASE(weights_rotate), CASE(a_slow_first_launch_is_no_estimate),
+           CASE(the_median_counts), CASE(which_kernels_are_tried), CASE(a_run_goes_on_from_the_last),
+           CASE(weights_are_packed), CASE(pages_rotate), CASE(prompts_are_causal), CASE(too_large),
+           CASE(rows_of_a_step), CASE(only_whole_steps_count))

@@ -264,6 +264,6 @@ static void activations_have_names(void **state)
     }
 }
 
-SUITE(verify_check, NULL, NULL, CASE_IN(catches_everything, setup, teardown), CASE_IN(inputs_matter, setup, teardown),
-      CASE_IN(the_mean_square_counts, setup, teardown), CASE_IN(same_seed_same_problem, setup, teardown),
-      CASE_IN(shapes_need_no_numbers, setup, teardown), CASE(activations_have_names))
+SUITE_EACH(verify_check, NULL, NULL, setup, teardown, CASE(catches_everything), CASE(inputs_matter),
+           CASE(the_mean_square_counts), CASE(same_seed_same_problem), CASE(shapes_need_no_numbers),
+           CASE(activations_have_names))

@@ -282,12 +282,8 @@ static void a_folder_that_is_only_read(void **state)
     assert_int_equal(chmod(path, 0700), 0);
 }
 
-SUITE(verify_kept, NULL, NULL, CASE_IN(a_second_start_tests_nothing, set_up, tear_down),
-      CASE_IN(any_change_tests_again, set_up, tear_down), CASE_IN(another_kernel_is_tested, set_up, tear_down),
-      CASE_IN(another_build_tests_again, set_up, tear_down),
-      CASE_IN(failures_are_tested_at_each_start, set_up, tear_down),
-      CASE_IN(unknown_kernels_are_not_kept, set_up, tear_down), CASE_IN(tested_on_request, set_up, tear_down),
-      CASE_IN(a_pass_ends_with_a_failure, set_up, tear_down), CASE_IN(damaged_entries_test_again, set_up, tear_down),
-      CASE_IN(foreign_entries_test_again, set_up, tear_down),
-      CASE_IN(without_a_folder_each_start_tests, set_up, tear_down),
-      CASE_IN(a_folder_that_is_only_read, set_up, tear_down), CASE(the_build_has_an_id))
+SUITE_EACH(verify_kept, NULL, NULL, set_up, tear_down, CASE(a_second_start_tests_nothing), CASE(any_change_tests_again),
+           CASE(another_kernel_is_tested), CASE(another_build_tests_again), CASE(failures_are_tested_at_each_start),
+           CASE(unknown_kernels_are_not_kept), CASE(tested_on_request), CASE(a_pass_ends_with_a_failure),
+           CASE(damaged_entries_test_again), CASE(foreign_entries_test_again), CASE(without_a_folder_each_start_tests),
+           CASE(a_folder_that_is_only_read), CASE(the_build_has_an_id))
