@@ -60,8 +60,12 @@ static bool stop(void *user)
 
 static struct weft_engine *open_engine(const char *policy, const char *tuned)
 {
-    return demo_engine((struct weft_engine_params){.device = "null", .policy = policy, .n_seqs = SEQS, .context = CONTEXT,
-                                                   .max_batched_tokens = TOKENS, .tuned = tuned,
+    return demo_engine((struct weft_engine_params){.device = "null",
+                                                   .policy = policy,
+                                                   .n_seqs = SEQS,
+                                                   .context = CONTEXT,
+                                                   .max_batched_tokens = TOKENS,
+                                                   .tuned = tuned,
                                                    .watchdog_ms = 1000000000});
 }
 

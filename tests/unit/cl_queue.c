@@ -10,44 +10,70 @@
 static cl_dev *d;
 static const wf_dev_fns *f;
 
+/* What a test has made and tear_down() frees. */
+static struct {
+    wf_queue *queues[16];
+    wf_event *events[512];
+    wf_buf *bufs[4];
+    size_t n_queues, n_events, n_bufs;
+} made;
+
 static int set_up(void **state)
 {
     d = open_with((wf_open_params){0});
     f = d->base.fns;
+    made.n_queues = made.n_events = made.n_bufs = 0;
     return 0;
 }
 
 static int tear_down(void **state)
 {
+    for (size_t i = 0; i < made.n_events; i++) f->event_destroy(&d->base, made.events[i]);
+    for (size_t i = 0; i < made.n_bufs; i++) f->buf_destroy(&d->base, made.bufs[i]);
+    for (size_t i = 0; i < made.n_queues; i++)
+        if (made.queues[i]) f->queue_destroy(&d->base, made.queues[i]);
     shut(d);
     return 0;
 }
 
 static wf_queue *queue_of(void)
 {
-    wf_queue *q = NULL;
-    assert_ok(f->queue_create(&d->base, false, &q));
-    return q;
+    wf_queue **q = &made.queues[made.n_queues++];
+    assert_ok(f->queue_create(&d->base, false, q));
+    return *q;
+}
+
+/* Before the others. */
+static void end_queue(wf_queue *q)
+{
+    for (size_t i = 0; i < made.n_queues; i++)
+        if (made.queues[i] == q) made.queues[i] = NULL;
+    f->queue_destroy(&d->base, q);
 }
 
 static wf_event *event_of(void)
 {
-    wf_event *e = NULL;
-    assert_ok(f->event_create(&d->base, &e));
-    return e;
+    wf_event **e = &made.events[made.n_events++];
+    assert_ok(f->event_create(&d->base, e));
+    return *e;
+}
+
+static wf_buf *buf_of(uint64_t size)
+{
+    wf_buf **b = &made.bufs[made.n_bufs++];
+    assert_ok(f->buf_create(&d->base, size, b));
+    return *b;
 }
 
 /* Cells 0 to n - 1 are 0; cell n is the constant one, weight and bias. */
 static wf_buf *cells(wf_queue *q, int n)
 {
-    wf_buf *b = NULL;
+    wf_buf *b = buf_of((uint64_t)(n + 1) * CELL);
     float one = 1;
     wf_event *e = event_of();
-    assert_ok(f->buf_create(&d->base, (uint64_t)(n + 1) * CELL, &b));
     assert_ok(f->fill(q, b, 0, (uint64_t)(n + 1) * CELL, 0));
     assert_ok(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, NULL, 0, e));
     assert_ok(f->wait(e, 0));
-    f->event_destroy(&d->base, e);
     return b;
 }
 
@@ -57,7 +83,6 @@ static float cell(wf_queue *q, wf_buf *b, int i)
     wf_event *e = event_of();
     assert_ok(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, NULL, 0, e));
     assert_ok(f->wait(e, 0));
-    f->event_destroy(&d->base, e);
     return x;
 }
 
@@ -79,8 +104,6 @@ static void one_queue_is_in_order(void **state)
     wf_buf *b = cells(q, 2);
     for (int i = 0; i < 100; i++) add_one(q, b, 2, i % 2, 1 - i % 2, NULL, NULL);
     assert_true(cell(q, b, 0) == 100);
-    f->buf_destroy(&d->base, b);
-    f->queue_destroy(&d->base, q);
 }
 
 /* Two queues hand one number to and fro; each step waits for the other's last. */
@@ -92,8 +115,6 @@ static void ping_pong(void **state)
     for (int i = 0; i < 200; i++) add_one(q[i % 2], b, 2, i % 2, 1 - i % 2, e[1 - i % 2], e[i % 2]);
     assert_ok(f->wait(e[1], 0));
     assert_true(cell(q[0], b, 0) == 200);
-    for (int i = 0; i < 2; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
-    f->buf_destroy(&d->base, b);
 }
 
 /* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and
@@ -112,11 +133,6 @@ static void copies_wait(void **state)
     assert_ok(f->read(work, b, 0, NULL, 0, &copied, 1, done)); /* of nothing, it waits all the same */
     assert_ok(f->wait(done, 0));
     assert_true(host == 100);
-    f->event_destroy(&d->base, done);
-    f->event_destroy(&d->base, copied);
-    f->buf_destroy(&d->base, b);
-    f->queue_destroy(&d->base, work);
-    f->queue_destroy(&d->base, copies);
 }
 
 /* Many queues, joined by a mark that waits for all. */
@@ -133,10 +149,6 @@ static void join(void **state)
     assert_ok(f->mark(last, e, N, all));
     assert_ok(f->wait(all, 0));
     for (int i = 0; i < N; i++) assert_true(cell(last, b, i) == i + 1);
-    for (int i = 0; i < N; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
-    f->event_destroy(&d->base, all);
-    f->buf_destroy(&d->base, b);
-    f->queue_destroy(&d->base, last);
 }
 
 static void events(void **state)
@@ -152,14 +164,10 @@ static void events(void **state)
     assert_true(cell(other, b, 0) == 2);
     add_one(q, b, 1, 0, 0, NULL, e);
     assert_true(cell(q, b, 0) == 3);
-    f->queue_destroy(&d->base, q);                    /* its work has ended; the event outlives it */
+    end_queue(q); /* its work has ended; the event outlives it */
     add_one(other, b, 1, 0, 0, e, NULL);
     assert_ok(f->wait(e, 0));
     assert_true(cell(other, b, 0) == 4);
-    f->event_destroy(&d->base, fresh);
-    f->event_destroy(&d->base, e);
-    f->buf_destroy(&d->base, b);
-    f->queue_destroy(&d->base, other);
 }
 
 static void too_many_queues(void **state)
@@ -181,14 +189,12 @@ static void place_used_again(void **state)
     uint32_t slot = ((cl_q *)q)->slot;
     assert_ok(f->mark(q, NULL, 0, e));
     assert_ok(f->flush(q));
-    f->queue_destroy(&d->base, q);
+    end_queue(q);
     q = queue_of();
     assert_int_equal(((cl_q *)q)->slot, slot);
     assert_int_not_equal(((cl_q *)q)->id, ((cl_ev *)e)->id);
     assert_ok(f->mark(q, &e, 1, NULL));
     assert_ok(f->wait(e, 1000));
-    f->event_destroy(&d->base, e);
-    f->queue_destroy(&d->base, q);
 }
 
 static void too_much_memory(void **state)
@@ -220,10 +226,7 @@ static void watchdog(void **state)
     enum { M = 256, N = 512, K = 8192 };
     wf_queue *q = queue_of();
     wf_event *e = event_of();
-    wf_buf *x = NULL, *w = NULL, *y = NULL;
-    assert_ok(f->buf_create(&d->base, M * K * 4, &x));
-    assert_ok(f->buf_create(&d->base, N * K * 4, &w));
-    assert_ok(f->buf_create(&d->base, M * N * 4, &y));
+    wf_buf *x = buf_of(M * K * 4), *w = buf_of(N * K * 4), *y = buf_of(M * N * 4);
     wf_call c = {
         .op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .max_groups = 1, .signal = e};
     c.in[WF_GEMM_X] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
@@ -239,9 +242,6 @@ static void watchdog(void **state)
     assert_int_equal(f->wait(e, 1000), WEFT_ERR_DEVICE);
     assert_int_equal(f->submit(q, &c), WEFT_ERR_DEVICE);
     assert_int_equal(f->mark(q, NULL, 0, e), WEFT_ERR_DEVICE);
-    f->event_destroy(&d->base, e);
-    f->buf_destroy(&d->base, x), f->buf_destroy(&d->base, w), f->buf_destroy(&d->base, y);
-    f->queue_destroy(&d->base, q);
 }
 
 /* Each variant that can run the call once, at most as many as are wanted, and those of a class alone. */
@@ -274,7 +274,6 @@ static uint32_t word_at(wf_queue *q, wf_buf *b, uint64_t off)
     wf_event *e = event_of();
     assert_ok(f->read(q, b, off, &word, sizeof word, NULL, 0, e));
     assert_ok(f->wait(e, 0));
-    f->event_destroy(&d->base, e);
     return word;
 }
 
@@ -284,8 +283,7 @@ static void fills_of_several_pieces(void **state)
 {
     const uint64_t mib = 1 << 20, size = 530 * mib, begin = 200 * mib + 4, end = 520 * mib + 8;
     wf_queue *q = queue_of();
-    wf_buf *b = NULL;
-    assert_ok(f->buf_create(&d->base, size, &b));
+    wf_buf *b = buf_of(size);
     assert_ok(f->fill(q, b, 0, size, 1));
     assert_ok(f->fill(q, b, begin, end - begin, 2));
     assert_ok(f->fill(q, b, 525 * mib, 4, 3));
@@ -294,8 +292,6 @@ static void fills_of_several_pieces(void **state)
     for (size_t i = 0; i < WF_LEN(twos); i++) assert_int_equal(word_at(q, b, twos[i]), 2);
     for (size_t i = 0; i < WF_LEN(ones); i++) assert_int_equal(word_at(q, b, ones[i]), 1);
     assert_int_equal(word_at(q, b, 525 * mib), 3);
-    f->buf_destroy(&d->base, b);
-    f->queue_destroy(&d->base, q);
 }
 
 /* In front of the driver's. */
@@ -317,9 +313,7 @@ static void launches_of_one_program(void **state)
     enum { N = 1 << 20 };
     if (!strstr(d->ref.info.platform, "Portable Computing Language")) return;
     wf_queue *q = queue_of();
-    wf_buf *in = NULL, *out = NULL;
-    assert_ok(f->buf_create(&d->base, 8 * N, &in));
-    assert_ok(f->buf_create(&d->base, 4 * N, &out));
+    wf_buf *in = buf_of(8 * N), *out = buf_of(4 * N);
     assert_ok(f->fill(q, in, 0, 8 * N, 0));
     assert_ok(f->fill(q, out, 0, 4 * N, 1));
     wf_call c = {.op = WF_OP_SILU_MUL, .variant = 0};
@@ -330,9 +324,6 @@ static void launches_of_one_program(void **state)
     for (uint64_t i = 0; i < N; i += N / 16 - 1) assert_int_equal(word_at(q, out, 4 * i), 0);
     assert_int_equal(word_at(q, out, 4 * (N - 1)), 0);
     assert_true(largest_launch > 0 && largest_launch <= WF_MAX(65535u, d->ref.caps.units * 16 * 64));
-    f->buf_destroy(&d->base, in);
-    f->buf_destroy(&d->base, out);
-    f->queue_destroy(&d->base, q);
 }
 
 SUITE_EACH(cl_queue, need_device, NULL, set_up, tear_down, CASE(one_queue_is_in_order), CASE(ping_pong),

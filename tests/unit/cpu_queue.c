@@ -7,34 +7,51 @@
 
 #define WAIT_MS 60000
 
+/* What a test has made of its device, for shut(). */
+static struct {
+    wf_queue *queues[8];
+    wf_event *events[32];
+    wf_buf *bufs[4];
+    size_t n_queues, n_events, n_bufs;
+} made;
+
 static wf_dev *open_with(uint32_t threads)
 {
     wf_dev *dev = NULL;
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = threads};
+    made.n_queues = made.n_events = made.n_bufs = 0;
     assert_ok(wf_backend_cpu.open(0, &p, &dev));
     return dev;
 }
 
+static void shut(wf_dev *dev)
+{
+    for (size_t i = 0; i < made.n_queues; i++) dev->fns->queue_destroy(dev, made.queues[i]);
+    for (size_t i = 0; i < made.n_events; i++) dev->fns->event_destroy(dev, made.events[i]);
+    for (size_t i = 0; i < made.n_bufs; i++) dev->fns->buf_destroy(dev, made.bufs[i]);
+    dev->fns->close(dev);
+}
+
 static wf_buf *buf_of(wf_dev *dev, size_t size)
 {
-    wf_buf *b = NULL;
-    assert_ok(dev->fns->buf_create(dev, size, &b));
-    memset(b->host, 0, size);
-    return b;
+    wf_buf **b = &made.bufs[made.n_bufs++];
+    assert_ok(dev->fns->buf_create(dev, size, b));
+    memset((*b)->host, 0, size);
+    return *b;
 }
 
 static wf_queue *queue_of(wf_dev *dev)
 {
-    wf_queue *q = NULL;
-    assert_ok(dev->fns->queue_create(dev, false, &q));
-    return q;
+    wf_queue **q = &made.queues[made.n_queues++];
+    assert_ok(dev->fns->queue_create(dev, false, q));
+    return *q;
 }
 
 static wf_event *event_of(wf_dev *dev)
 {
-    wf_event *e = NULL;
-    assert_ok(dev->fns->event_create(dev, &e));
-    return e;
+    wf_event **e = &made.events[made.n_events++];
+    assert_ok(dev->fns->event_create(dev, e));
+    return *e;
 }
 
 static wf_view view_of(wf_buf *b, uint64_t offset, uint32_t rows, uint32_t cols)
@@ -83,10 +100,7 @@ static void test_order(void **state)
     assert_ok(dev->fns->mark(q, NULL, 0, e));
     assert_ok(dev->fns->wait(e, WAIT_MS));
     assert_true(cell(b, 0) == 3000);
-    dev->fns->queue_destroy(dev, q);
-    dev->fns->event_destroy(dev, e);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 /* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and
@@ -107,12 +121,7 @@ static void test_copies_wait(void **state)
     }
     assert_ok(dev->fns->wait(copied, WAIT_MS));
     assert_true(host == 2000);
-    dev->fns->queue_destroy(dev, work);
-    dev->fns->queue_destroy(dev, copies);
-    dev->fns->event_destroy(dev, done);
-    dev->fns->event_destroy(dev, copied);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 /* Two queues take turns; each event is re-armed 2000 times. */
@@ -132,12 +141,7 @@ static void test_ping_pong(void **state)
     }
     assert_ok(dev->fns->wait(e[1], WAIT_MS));
     assert_true(cell(b, 0) == 4000);
-    for (int i = 0; i < 2; i++) {
-        dev->fns->queue_destroy(dev, q[i]);
-        dev->fns->event_destroy(dev, e[i]);
-    }
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 /* More waits than one command holds, and the data of all of them is there. */
@@ -160,12 +164,7 @@ static void test_many_waits(void **state)
         assert_ok(dev->fns->wait(done, WAIT_MS));
         assert_memory_equal(src, dst, sizeof(src));
     }
-    dev->fns->queue_destroy(dev, a);
-    dev->fns->queue_destroy(dev, z);
-    for (int i = 0; i < N; i++) dev->fns->event_destroy(dev, e[i]);
-    dev->fns->event_destroy(dev, done);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 /* A 24 x 300 x 512 product with a variant. */
@@ -185,12 +184,7 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
         assert_ok(dev->fns->wait(e, WAIT_MS));
     }
     memcpy(out, y->host, 4 * M * N);
-    dev->fns->queue_destroy(dev, q);
-    dev->fns->event_destroy(dev, e);
-    dev->fns->buf_destroy(dev, x);
-    dev->fns->buf_destroy(dev, w);
-    dev->fns->buf_destroy(dev, y);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 static void test_threads_agree(void **state)
@@ -240,10 +234,7 @@ static void test_failure(void **state)
     assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_ERR_NOMEM);
     assert_string_equal(wf_error(), "first");
     assert_int_equal(dev->fns->submit(q, &c), WEFT_ERR_NOMEM);
-    dev->fns->queue_destroy(dev, q);
-    dev->fns->event_destroy(dev, e);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 /* The best first; few of them are the first of many. */
@@ -262,8 +253,7 @@ static void test_rank(void **state)
         const wf_cpu_variant *list = wf_cpu_variant_of(WF_OP_GEMM, &unused);
         assert_true(list[all[i].variant].rank(&c) <= list[all[i - 1].variant].rank(&c));
     }
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 /* ---- shares: member 0 comes late, so that the others take its chunks, too ----------------------- */
@@ -331,8 +321,7 @@ static void test_few_of_a_team(void **state)
         assert_ok(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}));
     for (uint32_t id = 0; id < 4; id++) assert_int_equal(ran[id], TURNS * (4 - id));
     end_alone(a);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 static void halve_least(const wf_cpu_work *w)
@@ -355,8 +344,7 @@ static void test_subnormal(void **state)
     assert_true(halves[0] == 0 && halves[1] == 0);
     assert_true(least / 2 > 0);
     end_alone(a);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 static void test_usual_threads(void **state)
@@ -375,8 +363,7 @@ static void test_shares(void **state)
     assert_ok(wf_cpu_team_run(a.team, count, &c, 3, (wf_cpu_scratch_size){0}));
     for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
     end_alone(a);
-    dev->fns->buf_destroy(dev, b);
-    dev->fns->close(dev);
+    shut(dev);
 }
 
 static void late_attention(const wf_cpu_work *w)

@@ -182,7 +182,8 @@ static void cancelled_while_pulled(void **state)
     pthread_t thread;
     void *n;
     close_gate(e);
-    struct weft_request *r = submit_to(e, (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
+    struct weft_request *r = submit_to(e,
+                                       (struct weft_request_params){.prompt = "a", .ignore_eos = true, .pull = true});
     pthread_create(&thread, NULL, pull_slowly, r);
     weft_cancel(r);
     sem_post(&gate);

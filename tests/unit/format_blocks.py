@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes format_blocks.def: blocks of random bytes with the values that ggml's own Python package gives them.
+"""Writes format_blocks.def: blocks of random bytes with the FNV-1a of the values that ggml's own Python package gives them.
 
     python3 format_blocks.py > format_blocks.def        needs numpy and gguf (made with gguf 0.19.0, numpy 2.4)
 
@@ -28,16 +28,23 @@ def blocks(name, rng):
 
 def text(data):
     h = data.hex()
-    return '\n'.join(f'  "{h[i : i + 160]}"' for i in range(0, len(h), 160))
+    return '\n'.join(f'  "{h[i : i + 112]}"' for i in range(0, len(h), 112))
+
+
+def fnv(data):
+    h = 0xCBF29CE484222325
+    for byte in data:
+        h = (h ^ byte) * 0x100000001B3 % 2**64
+    return h
 
 
 def main():
     rng = np.random.default_rng(11)
-    print('/* X(format, bytes of 256 weights, their values as F32), in hexadecimal; made by format_blocks.py. */')
+    print('/* X(format, bytes of 256 weights, FNV-1a of their values as F32), made by format_blocks.py. */')
     for name in HALVES:
         b = blocks(name, rng)
         x = gguf.dequantize(b, gguf.GGMLQuantizationType[name]).astype('<f4')
-        print(f'X({name},\n{text(b.tobytes())},\n{text(x.tobytes())})')
+        print(f'X({name},\n{text(b.tobytes())}, 0x{fnv(x.tobytes()):016x}u)')
 
 
 if __name__ == '__main__':

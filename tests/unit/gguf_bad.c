@@ -1,301 +1,88 @@
-/* gguf_bad: malformed files. Each must give an error whose message names what is wrong, and leave
- * nothing behind; a good file must open afterwards. Most cases are one row of a table: a builder,
- * its argument, and a piece of the message. */
+/* gguf_bad: malformed files. Each must give an error whose message names what is wrong, and leave nothing behind; a good
+ * file must open afterwards. Cases are rows of a table: a file in words, their argument, and a piece of the message. */
 #include "support/gguf_check.h"
 #include "support/suite.h"
 
-/* ---- builders -------------------------------------------------------------------------------- */
+/* ---- files in words -------------------------------------------------------------------------- */
 
-static void n_bytes(bytes *b, uint64_t n)
+/* `$` stands for the argument of a case. Words, and what follows them:
+ * good; patch AT SIZE: the argument there; head TENSORS ENTRIES; key NAME TYPE; array NAME TYPE COUNT; tensor NAME
+ * DIMENSIONS TYPE OFFSET; str TEXT; u8, u16, u32, u64 NUMBER; hex BYTES; zero, fill, less N: zeros, letters n, fewer
+ * bytes; end N: so many bytes of data, aligned. */
+static const char n_bytes[] = "hex 4747554603000000 less $", magic[] = "good patch 0 4", version[] = "good patch 4 4",
+                  n_tensors[] = "good patch 8 8", n_kv[] = "good patch 16 8";
+/* One metadata entry; zeros follow what is wrong. */
+static const char key_length[] = "head 0 1 u64 $ zero 64", key_long[] = "head 0 1 u64 $ zero 64 fill $ u32 4 u32 0",
+                  key_nul[] = "head 0 1 u64 3 hex 6b006b u32 4 u32 0", value_type[] = "head 0 1 key the.key $ zero 64",
+                  value_missing[] = "head 0 1 key the.key $", string_length[] = "head 0 1 key the.key 8 u64 $ zero 64",
+                  bool_value[] = "head 0 1 key the.key 7 u8 $",
+                  bool_item[] = "head 0 1 array the.key 7 3 u8 0 u8 1 u8 $",
+                  item_type[] = "head 0 1 array the.key $ 1 zero 64", count_u8[] = "head 0 1 array the.key 0 $ zero 64",
+                  count_f64[] = "head 0 1 array the.key 12 $ zero 64",
+                  count_strings[] = "head 0 1 array the.key 8 $ zero 64",
+                  item_length[] = "head 0 1 array the.key 8 2 str fine u64 $ zero 64",
+                  key_twice[] = "head 0 3 key the.key 4 u32 1 key another.key 4 u32 1 key the.key 8 u64 0",
+                  key_control[] = "head 0 1 key the\033[2Jkey $", alignment[] = "head 0 1 key general.alignment 4 u32 $",
+                  alignment_type[] = "head 0 1 key general.alignment $ u64 32",
+                  alignment_text[] = "head 0 1 key general.alignment 8 u64 0",
+                  split_count[] = "head 0 1 key split.count 2 u16 $", split_type[] = "head 0 1 key split.count 8 str 3";
+/* Tensors. */
+static const char n_dims[] = "head 1 0 str the.tensor u32 $ u64 1 u64 1 u64 1 u64 1 u64 1 u64 1 u64 1 u64 1 end 64",
+                  dim0[] = "head 1 0 tensor the.tensor $,1 0 0 end 64",
+                  dim1[] = "head 1 0 tensor the.tensor 4,$ 0 0 end 64",
+                  dims_all[] = "head 1 0 tensor the.tensor $,$,$,$ 0 0 end 64",
+                  tensor_type[] = "head 1 0 tensor the.tensor 256 $ 0 end 2048",
+                  row_q4_0[] = "head 1 0 tensor the.tensor $,32 2 0 end 65536",
+                  row_q6_k[] = "head 1 0 tensor the.tensor $,256 14 0 end 65536",
+                  tensor_twice[] = "head 3 0 tensor the.tensor 1 0 0 tensor another.tensor 1 0 32 "
+                                   "tensor the.tensor 1 0 64 end 96",
+                  tensor_name[] = "head 1 0 u64 $ fill $ u32 1 u64 1 u32 0 u64 0 end 4",
+                  tensor_name_length[] = "head 1 0 u64 $ end 64",
+                  tensor_name_nul[] = "head 1 0 u64 5 hex 7465006e6f u32 1 u64 1 end 64",
+                  offset[] = "head 1 0 tensor the.tensor 16 0 $ end 128",
+                  second_offset[] = "head 3 0 tensor second.tensor 8 0 $ tensor first.tensor 25 0 0 "
+                                    "tensor third.tensor 8 0 256 end 512",
+                  data_missing[] = "head 1 0 tensor the.tensor 16 0 0 end 64 less $";
+
+static void put_tensor(bytes *b, const char *name, const char *dims, uint64_t type, uint64_t at, uint64_t arg)
 {
-    bytes_put(b, "GGUF\3\0\0\0", n);
+    uint64_t d[4];
+    uint32_t n = 0;
+    for (const char *p = dims; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        d[n++] = *p == '$' ? arg : strtoull(p, NULL, 0);
+    gguf_tensor(b, name, n, d, (uint32_t)type, at);
 }
 
-static void magic_zip(bytes *b, uint64_t arg)
+static void put_hex(bytes *b, const char *hex)
 {
-    gguf_good(b);
-    memcpy(b->data, "PK\3\4", 4);
+    for (unsigned byte; sscanf(hex, "%2x", &byte) == 1; hex += 2) bytes_u8(b, (uint8_t)byte);
 }
 
-static void magic_swapped(bytes *b, uint64_t arg)
+static void build(bytes *b, const char *words, uint64_t arg)
 {
-    gguf_good(b);
-    memcpy(b->data, "FUGG", 4);
-}
-
-static void version(bytes *b, uint64_t v)
-{
-    gguf_good(b);
-    memcpy(b->data + 4, &v, 4);
-}
-
-static void n_tensors(bytes *b, uint64_t n)
-{
-    gguf_good(b);
-    memcpy(b->data + 8, &n, 8);
-}
-
-static void n_kv(bytes *b, uint64_t n)
-{
-    gguf_good(b);
-    memcpy(b->data + 16, &n, 8);
-}
-
-/* Files of one metadata entry; 64 bytes of zeros follow what is wrong. */
-static void key_length(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    bytes_u64(b, n);
-    bytes_zero(b, 64);
-}
-
-static void key_long(bytes *b, uint64_t n)
-{
-    key_length(b, n);
-    for (uint64_t i = 0; i < n; i++) bytes_put(b, "k", 1);
-    bytes_u32(b, WF_GGUF_U32);
-    bytes_u32(b, 0);
-}
-
-static void key_nul(bytes *b, uint64_t arg)
-{
-    gguf_head(b, 3, 0, 1);
-    bytes_u64(b, 3);
-    bytes_put(b, "k\0k", 3);
-    bytes_u32(b, WF_GGUF_U32);
-    bytes_u32(b, 0);
-}
-
-static void value_type(bytes *b, uint64_t type)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "the.key", (uint32_t)type);
-    bytes_zero(b, 64);
-}
-
-static void value_missing(bytes *b, uint64_t type)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "the.key", (uint32_t)type);
-}
-
-static void string_length(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "the.key", WF_GGUF_STRING);
-    bytes_u64(b, n);
-    bytes_zero(b, 64);
-}
-
-static void bool_value(bytes *b, uint64_t v)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "the.key", WF_GGUF_BOOL);
-    bytes_u8(b, (uint8_t)v);
-}
-
-static void bool_item(bytes *b, uint64_t v)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_array(b, "the.key", WF_GGUF_BOOL, 3);
-    bytes_u8(b, 0);
-    bytes_u8(b, 1);
-    bytes_u8(b, (uint8_t)v);
-}
-
-static void item_type(bytes *b, uint64_t type)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_array(b, "the.key", (uint32_t)type, 1);
-    bytes_zero(b, 64);
-}
-
-static void count_u8(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_array(b, "the.key", WF_GGUF_U8, n);
-    bytes_zero(b, 64);
-}
-
-static void count_f64(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_array(b, "the.key", WF_GGUF_F64, n);
-    bytes_zero(b, 64);
-}
-
-static void count_strings(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_array(b, "the.key", WF_GGUF_STRING, n);
-    bytes_zero(b, 64);
-}
-
-static void item_length(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_array(b, "the.key", WF_GGUF_STRING, 2);
-    bytes_str(b, "fine");
-    bytes_u64(b, n);
-    bytes_zero(b, 64);
-}
-
-static void key_twice(bytes *b, uint64_t arg)
-{
-    gguf_head(b, 3, 0, 3);
-    gguf_kv_u32(b, "the.key", 1);
-    gguf_kv_u32(b, "another.key", 1);
-    gguf_kv_str(b, "the.key", "");
-}
-
-static void key_control(bytes *b, uint64_t type)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "the\033[2Jkey", (uint32_t)type);
-}
-
-static void alignment(bytes *b, uint64_t v)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_kv_u32(b, "general.alignment", (uint32_t)v);
-}
-
-static void alignment_type(bytes *b, uint64_t type)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "general.alignment", (uint32_t)type);
-    bytes_u64(b, type == WF_GGUF_STRING ? 0 : 32);
-}
-
-static void split_count(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_key(b, "split.count", WF_GGUF_U16);
-    bytes_put(b, &n, 2);
-}
-
-static void split_type(bytes *b, uint64_t arg)
-{
-    gguf_head(b, 3, 0, 1);
-    gguf_kv_str(b, "split.count", "3");
-}
-
-/* Files of tensors. */
-static void finish(bytes *b, size_t data)
-{
-    bytes_align(b, 32);
-    bytes_zero(b, data);
-}
-
-static void n_dims(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 1, 0);
-    bytes_str(b, "the.tensor");
-    bytes_u32(b, (uint32_t)n);
-    for (int i = 0; i < 8; i++) bytes_u64(b, 1);
-    finish(b, 64);
-}
-
-static void dim0(bytes *b, uint64_t d)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 2, (uint64_t[]){d, 1}, 0, 0);
-    finish(b, 64);
-}
-
-static void dim1(bytes *b, uint64_t d)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 2, (uint64_t[]){4, d}, 0, 0);
-    finish(b, 64);
-}
-
-static void dims_all(bytes *b, uint64_t d)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 4, (uint64_t[]){d, d, d, d}, 0, 0);
-    finish(b, 64);
-}
-
-static void tensor_type(bytes *b, uint64_t type)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 1, (uint64_t[]){256}, (uint32_t)type, 0);
-    finish(b, 2048);
-}
-
-static void row_q4_0(bytes *b, uint64_t k)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 2, (uint64_t[]){k, 32}, 2, 0);
-    finish(b, 65536);
-}
-
-static void row_q6_k(bytes *b, uint64_t k)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 2, (uint64_t[]){k, 256}, 14, 0);
-    finish(b, 65536);
-}
-
-static void tensor_twice(bytes *b, uint64_t arg)
-{
-    gguf_head(b, 3, 3, 0);
-    gguf_tensor(b, "the.tensor", 1, (uint64_t[]){1}, 0, 0);
-    gguf_tensor(b, "another.tensor", 1, (uint64_t[]){1}, 0, 32);
-    gguf_tensor(b, "the.tensor", 1, (uint64_t[]){1}, 0, 64);
-    finish(b, 96);
-}
-
-static void tensor_name(bytes *b, uint64_t len)
-{
-    char name[100] = "";
-    memset(name, 'n', len);
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, name, 1, (uint64_t[]){1}, 0, 0);
-    finish(b, 4);
-}
-
-static void tensor_name_length(bytes *b, uint64_t len)
-{
-    gguf_head(b, 3, 1, 0);
-    bytes_u64(b, len);
-    finish(b, 64);
-}
-
-static void tensor_name_nul(bytes *b, uint64_t arg)
-{
-    gguf_head(b, 3, 1, 0);
-    bytes_u64(b, 5);
-    bytes_put(b, "te\0no", 5);
-    bytes_u32(b, 1);
-    bytes_u64(b, 1);
-    finish(b, 64);
-}
-
-static void offset(bytes *b, uint64_t o)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 1, (uint64_t[]){16}, 0, o);
-    finish(b, 128);
-}
-
-/* first [0, 100), second at the given offset */
-static void second_offset(bytes *b, uint64_t o)
-{
-    gguf_head(b, 3, 3, 0);
-    gguf_tensor(b, "second.tensor", 1, (uint64_t[]){8}, 0, o);
-    gguf_tensor(b, "first.tensor", 1, (uint64_t[]){25}, 0, 0);
-    gguf_tensor(b, "third.tensor", 1, (uint64_t[]){8}, 0, 256);
-    finish(b, 512);
-}
-
-static void data_missing(bytes *b, uint64_t n)
-{
-    gguf_head(b, 3, 1, 0);
-    gguf_tensor(b, "the.tensor", 1, (uint64_t[]){16}, 0, 0);
-    finish(b, 64);
-    b->len -= n;
+    char text[200], *rest = text, *w, *name;
+    uint64_t x;
+    wf_copy(text, sizeof text, words);
+#define WORD   strtok_r(NULL, " ", &rest)
+#define NUMBER (*(w = WORD) == '$' ? arg : strtoull(w, NULL, 0))
+    for (char *what = strtok_r(text, " ", &rest); what; what = WORD) {
+        if (!strcmp(what, "good")) gguf_good(b);
+        else if (!strcmp(what, "patch")) x = NUMBER, memcpy(b->data + x, &arg, NUMBER);
+        else if (!strcmp(what, "head")) x = NUMBER, gguf_head(b, 3, x, NUMBER);
+        else if (!strcmp(what, "key")) name = WORD, gguf_key(b, name, (uint32_t)NUMBER);
+        else if (!strcmp(what, "array")) name = WORD, x = NUMBER, gguf_array(b, name, (uint32_t)x, NUMBER);
+        else if (!strcmp(what, "tensor")) {
+            const char *dims = (name = WORD, WORD);
+            x = NUMBER, put_tensor(b, name, dims, x, NUMBER, arg);
+        } else if (!strcmp(what, "str")) bytes_str(b, WORD);
+        else if (*what == 'u') x = NUMBER, bytes_put(b, &x, strtoul(what + 1, NULL, 10) / 8);
+        else if (!strcmp(what, "hex")) put_hex(b, WORD);
+        else if (!strcmp(what, "zero")) bytes_zero(b, NUMBER);
+        else if (!strcmp(what, "fill")) x = NUMBER, bytes_zero(b, x), memset(b->data + b->len - x, 'n', x);
+        else if (!strcmp(what, "less")) b->len -= NUMBER;
+        else if (!strcmp(what, "end")) bytes_align(b, 32), bytes_zero(b, NUMBER);
+        else fail_msg("%s", what);
+    }
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -305,18 +92,18 @@ static void data_missing(bytes *b, uint64_t n)
 #define U    WEFT_ERR_UNSUPPORTED
 
 static const struct {
-    void (*build)(bytes *b, uint64_t arg);
+    const char *words;
     uint64_t arg;
     weft_status status; /* WEFT_OK: the neighbour of a bad case, which must open */
     const char *message;
 } cases[] = {
-    {n_bytes, 0, F, "empty"},
-    {n_bytes, 1, F, "magic"},
-    {n_bytes, 3, F, "magic"},
+    {n_bytes, 8, F, "empty"},
+    {n_bytes, 7, F, "magic"},
+    {n_bytes, 5, F, "magic"},
     {n_bytes, 4, F, "version"},
-    {n_bytes, 8, F, "number of tensors"},
-    {magic_zip, 0, F, "not a GGUF file: it begins with bytes 50 4b 03 04"},
-    {magic_swapped, 0, F, "little-endian"},
+    {n_bytes, 0, F, "number of tensors"},
+    {magic, 0x04034b50, F, "not a GGUF file: it begins with bytes 50 4b 03 04"},
+    {magic, 0x47475546, F, "little-endian"},
     {version, 0, F, "version 0;"},
     {version, 1, F, "version 1;"},
     {version, 2, WEFT_OK, ""},
@@ -384,7 +171,7 @@ static const struct {
     {alignment_type, WF_GGUF_U64, F, "'general.alignment' is of type u64"},
     {alignment_type, WF_GGUF_I64, F, "'general.alignment' is of type i64"},
     {alignment_type, WF_GGUF_F64, F, "'general.alignment' is of type f64"},
-    {alignment_type, WF_GGUF_STRING, F, "'general.alignment' is of type string"},
+    {alignment_text, 0, F, "'general.alignment' is of type string"},
     {split_count, 0, WEFT_OK, ""},
     {split_count, 1, WEFT_OK, ""},
     {split_count, 2, U, "llama-gguf-split --merge"},
@@ -447,7 +234,7 @@ static void table(void **state)
         bytes b = {0};
         uint8_t *copy;
         wf_gguf *g = (wf_gguf *)&b; /* must become NULL on failure */
-        cases[i].build(&b, cases[i].arg);
+        build(&b, cases[i].words, cases[i].arg);
         weft_status s = gguf_open_copy(b.data, b.len, &g, &copy);
         const char *message = s ? wf_error() : "";
         if (s != cases[i].status || (s != WEFT_OK) != (g == NULL) ||

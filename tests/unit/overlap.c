@@ -181,8 +181,9 @@ static void test_quick_times_are_replaced(void **state)
     stored("profile", path, sizeof path);
     double trial = product_us(path);
     world.product *= 2;
-    assert_ok(
-        tune_engine(open_engine(1), (struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left}, &said));
+    assert_ok(tune_engine(open_engine(1),
+                          (struct weft_overlap_params){.on_progress = count_batch, .stop = stop_later, .user = &left},
+                          &said));
     free(said);
     double earnest = product_us(path);
     assert_true(earnest > 1.5 * trial);

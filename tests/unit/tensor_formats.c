@@ -141,27 +141,28 @@ static void assert_numbers(enum wf_dtype t, const wf_numbers *f, const uint8_t *
     }
 }
 
-/* Every bit of the values that ggml's own package gives the same bytes. */
+/* Every bit of the values that ggml's own package gives the same bytes (by their digest: format_blocks.py has the values). */
 static void known_values(void **state)
 {
     static const struct known {
         enum wf_dtype t;
-        const char *block, *values;
+        const char *block;
+        uint64_t fnv;
     } known[] = {
-#define X(id, block, values) {WF_##id, block, values},
+#define X(id, block, fnv) {WF_##id, block, fnv},
 #include "unit/format_blocks.def"
 #undef X
     };
     bool met[WF_N_DTYPES] = {0};
     for (size_t k = 0; k < WF_LEN(known); k++) {
-        uint8_t b[256 * 4], want[256 * 4];
+        uint8_t b[256 * 4];
+        uint64_t fnv = 0xcbf29ce484222325u;
         float y[256];
         enum wf_dtype t = known[k].t;
         assert_int_equal(from_hex(known[k].block, b), wf_dtype_bytes(t, 256));
-        assert_int_equal(from_hex(known[k].values, want), sizeof y);
         wf_dtypes[t].decode(b, y, 256);
-        for (int i = 0; i < 256; i++)
-            if (memcmp(&y[i], want + 4 * i, 4)) fail_msg("%s: weight %d is %a", wf_dtypes[t].name, i, y[i]);
+        for (size_t i = 0; i < sizeof y; i++) fnv = (fnv ^ ((const uint8_t *)y)[i]) * 0x100000001b3u;
+        if (fnv != known[k].fnv) fail_msg("%s: other values", wf_dtypes[t].name);
         if (wf_numbers_of(t)) assert_numbers(t, wf_numbers_of(t), b, y);
         met[t] = true;
     }

@@ -207,11 +207,12 @@ static void test_other_model(void **state)
 
 static void test_refused(void **state)
 {
-    static const struct { struct weft_timeline_params p; weft_status status; } bad[] = {
-        {{.measure = true, .profile = path}, WEFT_ERR_ARG}, {{.tokens = 4, .decodes = 5, .profile = path}, WEFT_ERR_ARG},
-        {{.tokens = TOKENS, .profile = "/absent/profile"}, WEFT_ERR_ARG},
-        {{.context = CONTEXT + 1, .profile = path}, WEFT_ERR_ARG},
-        {{.tokens = TOKENS, .estimate = true}, WEFT_ERR_UNSUPPORTED}};
+    static const struct { struct weft_timeline_params p; weft_status status;
+    } bad[] = {{{.measure = true, .profile = path}, WEFT_ERR_ARG},
+               {{.tokens = 4, .decodes = 5, .profile = path}, WEFT_ERR_ARG},
+               {{.tokens = TOKENS, .profile = "/absent/profile"}, WEFT_ERR_ARG},
+               {{.context = CONTEXT + 1, .profile = path}, WEFT_ERR_ARG},
+               {{.tokens = TOKENS, .estimate = true}, WEFT_ERR_UNSUPPORTED}};
     struct weft_timeline *t = NULL;
     struct weft_engine *e = open_engine(1, false);
     assert_error(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS}, &t), WEFT_ERR_ARG,
