@@ -81,10 +81,7 @@ static void rewrite(const char *data, size_t n)
 {
     char path[400];
     path_of(&key, path, sizeof path);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
+    write_file(path, data, n);
 }
 
 static void assert_refused(void)

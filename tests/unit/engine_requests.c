@@ -107,38 +107,6 @@ static void clients_take_turns(void **state)
     for (int i = 2; i < 2 * MANY; i++) assert_true(t[i].place > t[i - 2].place); /* of a client: as they came */
 }
 
-/* Random loads of up to six clients: until another's first token come no more tokens than of one request for each place
- * and each client, and what was computed beside it (src/sched/fair.c says why). All of them together are many times
- * that. */
-static void newcomers_wait_for_few_tokens(void **state)
-{
-    enum { LOADS = 60, RIVALS = 6, LONGEST = 40 };
-    static tally t[RIVALS * MANY + 1];
-    struct weft_request *r[RIVALS * MANY + 1];
-    for (uint64_t load = 0; load < LOADS; load++) {
-        uint64_t n = 0, all = 0;
-        uint32_t rivals = 2 + (uint32_t)(wf_random(load, n++) % (RIVALS - 1));
-        int many = (int)rivals * MANY;
-        struct weft_stats before;
-        weft_engine_stats(engine, &before);
-        close_gate(engine);
-        for (int i = 0; i < many; i++) {
-            uint64_t client = wf_random(load, n++) % rivals, prompt = 1 + wf_random(load, n++) % (LONGEST / 2),
-                     answer = 1 + wf_random(load, n++) % (LONGEST / 2);
-            r[i] = submit(&t[i], client, 1 + (int32_t)(n % 200), (uint32_t)prompt, (uint32_t)answer, 0);
-            all += prompt + answer;
-        }
-        r[many] = submit(&t[many], 50, 1, 5, 12, 0);
-        open_and_end(r, many + 1);
-        const struct weft_stats *seen = &t[many].seen;
-        uint64_t waited = seen->step_tokens - before.step_tokens, bound = (SEQS + rivals + SEQS) * LONGEST;
-        if (waited > bound)
-            fail_msg("load %d: %d tokens of %d came first, at most %d may", (int)load, (int)waited, (int)all,
-                     (int)bound);
-        assert_true(all > 2 * bound);
-    }
-}
-
 static void urgent_ones_first(void **state)
 {
     tally t[MANY + 1];
@@ -392,8 +360,8 @@ static void lost_device(void **state)
     assert_null(more);
 }
 
-SUITE_EACH(engine_requests, open_demo, close_demo, set_up, tear_down, CASE(clients_take_turns),
-           CASE(newcomers_wait_for_few_tokens), CASE(urgent_ones_first), CASE(broken_rows_fail_alone),
-           CASE(broken_pages_are_forgotten), CASE(cancel_takes_one_step), CASE(prompts_of_the_context_and_one_more),
-           CASE(nothing_is_allocated_after_the_start), CASE(lengths_are_predicted_apart),
-           CASE(small_devices_have_small_caches), CASE(recomputed_rows_are_counted), CASE(lost_device))
+SUITE_EACH(engine_requests, open_demo, close_demo, set_up, tear_down, CASE(clients_take_turns), CASE(urgent_ones_first),
+           CASE(broken_rows_fail_alone), CASE(broken_pages_are_forgotten), CASE(cancel_takes_one_step),
+           CASE(prompts_of_the_context_and_one_more), CASE(nothing_is_allocated_after_the_start),
+           CASE(lengths_are_predicted_apart), CASE(small_devices_have_small_caches), CASE(recomputed_rows_are_counted),
+           CASE(lost_device))

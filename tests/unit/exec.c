@@ -109,10 +109,7 @@ static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const 
     assert_ok(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf));
     make_graph(f);
     if (plan) {
-        char path[] = "/tmp/weft-plan-XXXXXX";
-        FILE *file = fdopen(mkstemp(path), "w");
-        fputs(plan, file);
-        fclose(file);
+        const char *path = file_of(plan);
         assert_ok(wf_plans_load(&f->g, path, &f->plans));
         unlink(path);
     } else {
@@ -193,39 +190,15 @@ static void test_network_overlaps(void **state)
 static void test_swaps(void **state)
 {
     fixture f;
-    uint8_t host[2 * PAGE_BYTES];
-    static const int32_t two[] = {1, 5}, back[] = {6, 2}, all[] = {6, 2};
+    uint8_t host[3][2 * PAGE_BYTES] = {{0}};
+    static const int32_t two[] = {1, 5}, back[] = {6, 2};
+    const wf_page_copy copies[] = {
+        {false, two, 2, host[0]}, {true, two, 2, host[1]}, {false, back, 2, host[1]}, {true, back, 2, host[2]}};
     open_with(&f, NULL);
     assert_int_equal(wf_exec_page_bytes(f.e), PAGE_BYTES);
-    for (size_t i = 0; i < sizeof host; i++) host[i] = (uint8_t)(i % 251);
-    const wf_page_copy in = {false, two, 2, host};
-    step(&f, &(wf_step_io){.copies = &in, .n_copies = 1});
-    uint8_t out_host[2 * PAGE_BYTES] = {0};
-    const wf_page_copy out = {true, two, 2, out_host};
-    step(&f, &(wf_step_io){.copies = &out, .n_copies = 1});
-    assert_memory_equal(out_host, host, sizeof host);
-    const wf_page_copy again = {false, back, 2, out_host};
-    step(&f, &(wf_step_io){.copies = &again, .n_copies = 1});
-    uint8_t end_host[2 * PAGE_BYTES] = {0};
-    const wf_page_copy end = {true, all, 2, end_host};
-    step(&f, &(wf_step_io){.copies = &end, .n_copies = 1});
-    assert_memory_equal(end_host, host, sizeof host);
-    close_all(&f);
-}
-
-/* A batch that has no prefill, no decodes or one token alone takes the same program. */
-static void test_batches_of_every_shape(void **state)
-{
-    fixture f;
-    open_with(&f, PLAN(TWO_BATCHES));
-    for (uint32_t tokens = 1; tokens <= TOKENS; tokens++) {
-        f.b.n_tokens = tokens;
-        for (uint32_t decodes = 0; decodes <= WF_MIN(tokens, 4u); decodes++) {
-            int32_t ids[4];
-            f.b.n_decodes = decodes;
-            step(&f, &(wf_step_io){.ids = ids});
-        }
-    }
+    for (size_t i = 0; i < sizeof host[0]; i++) host[0][i] = (uint8_t)(i % 251);
+    for (size_t i = 0; i < WF_LEN(copies); i++) step(&f, &(wf_step_io){.copies = &copies[i], .n_copies = 1});
+    for (int i = 1; i < 3; i++) assert_memory_equal(host[i], host[0], sizeof host[0]);
     close_all(&f);
 }
 
@@ -301,14 +274,21 @@ static void note_bound(const wf_call *c)
     if (work->built++) n_unforeseen += !is_foreseen(c);
 }
 
-/* Those of the null device, which has something to compile ahead. */
-static wf_dev_fns fns_that_prebuild(void)
+/* Those of the null device, for a test to change. */
+static wf_dev_fns null_fns(void)
 {
     wf_dev *plain;
     assert_ok(wf_select_open("null", NULL, &plain));
     wf_dev_fns fns = *plain->fns;
-    fns.prebuild = note_foreseen;
     wf_dev_close(plain);
+    return fns;
+}
+
+/* With something to compile ahead. */
+static wf_dev_fns fns_that_prebuild(void)
+{
+    wf_dev_fns fns = null_fns();
+    fns.prebuild = note_foreseen;
     return fns;
 }
 
@@ -434,12 +414,9 @@ static uint64_t note_rows(const wf_call *c)
 /* Binds a plan in which every product "up" is to run null2, on a device where that kernel runs few rows. */
 static weft_status open_named(fixture *f, wf_dev_fns *fns, uint32_t rows)
 {
-    wf_dev *plain;
     rows_that_may = rows, most_rows = 0;
-    assert_ok(wf_select_open("null", NULL, &plain));
-    *fns = *plain->fns;
+    *fns = null_fns();
     fns->supports = supports_few;
-    wf_dev_close(plain);
     return open_on(
         f, PLAN("layer up 0-end queue 0 kernel null2 groups 0\n" LINE("sum", "0-end", "1") LINE("down", "0-end", "0")),
         TOKENS, &(wf_null_config){.variants = 2, .cost_ns = note_rows}, fns);
@@ -488,13 +465,9 @@ static uint64_t note_experts(const wf_call *c)
 static void test_routers_share_no_kernel(void **state)
 {
     fixture f;
-    wf_dev_fns fns;
-    wf_dev *plain;
+    wf_dev_fns fns = null_fns();
     with_routers = true;
-    assert_ok(wf_select_open("null", NULL, &plain));
-    fns = *plain->fns;
     fns.rank = rank_by_experts;
-    wf_dev_close(plain);
     assert_ok(
         open_on(&f, NULL, TOKENS, &(wf_null_config){.variants = 2, .fused = true, .cost_ns = note_experts}, &fns));
     step(&f, &(wf_step_io){0});
@@ -535,8 +508,8 @@ static void test_upload_of_all_tables(void **state)
     close_all(&f);
 }
 
-SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_batches_of_every_shape),
-      CASE(test_nothing_is_bound_later), CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen),
-      CASE(test_failures_foresee_nothing), CASE(test_failures), CASE(test_submissions_are_short),
-      CASE(test_short_without_measurements), CASE(test_named_kernel_of_few_rows), CASE(test_named_kernel_of_no_rows),
-      CASE(test_routers_share_no_kernel), CASE(test_upload_of_all_tables))
+SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_nothing_is_bound_later),
+      CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen), CASE(test_failures_foresee_nothing),
+      CASE(test_failures), CASE(test_submissions_are_short), CASE(test_short_without_measurements),
+      CASE(test_named_kernel_of_few_rows), CASE(test_named_kernel_of_no_rows), CASE(test_routers_share_no_kernel),
+      CASE(test_upload_of_all_tables))

@@ -34,10 +34,7 @@ static void write_part(const part *p)
     gguf_tensor(&b, p->tensor, 1, (uint64_t[]){8}, 0, 0);
     bytes_align(&b, 32);
     for (int i = 0; i < 8; i++) bytes_put(&b, &p->value, sizeof p->value);
-    FILE *f = fopen(path_of(p->file), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(b.data, 1, b.len, f), b.len);
-    fclose(f);
+    write_file(path_of(p->file), b.data, b.len);
     bytes_free(&b);
 }
 

@@ -196,11 +196,7 @@ static void test_random_lengths(void **state)
 
 static weft_status read_text(const char *text, wf_request_specs *out)
 {
-    char path[] = "/tmp/weft-trace-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    close(fd);
+    const char *path = file_of(text);
     weft_status s = wf_trace_read(path, out);
     unlink(path);
     return s;

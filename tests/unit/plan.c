@@ -2,18 +2,34 @@
 #include "plan_graph.h"
 #include "support/suite.h"
 
-static wf_plans sequential(const wf_graph *g, bool copy_queue)
+static wf_graph g;
+static wf_plans all;
+
+static int set_up(void **state)
 {
-    wf_plans p = {.n = 1};
-    assert_ok(wf_plan_sequential(g, copy_queue, &p.list[0]));
-    return p;
+    g = make_graph();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+    return 0;
+}
+
+/* In place of the plans that there were. */
+static const wf_plan *sequential(bool copy_queue)
+{
+    wf_plans_free(&all);
+    all = (wf_plans){.n = 1};
+    assert_ok(wf_plan_sequential(&g, copy_queue, &all.list[0]));
+    return &all.list[0];
 }
 
 static void test_sequential(void **state)
 {
-    wf_graph g = make_graph();
-    wf_plans all = sequential(&g, false);
-    const wf_plan *p = &all.list[0];
+    const wf_plan *p = sequential(false);
     assert_int_equal(p->n_lines, 4 + 1 + 5 + 1 + 4);
     assert_ok(wf_plans_finish(&g, &all, 128));
     assert_int_equal(p->n_nanos, g.n_nodes);
@@ -21,24 +37,19 @@ static void test_sequential(void **state)
     /* The residual stream stays in its buffer, and the layers reuse the rest. */
     assert_int_equal(p->n_buffers, 3);
     assert_int_equal(p->buffers[0].pitch + p->buffers[1].pitch + p->buffers[2].pitch, (192 + 64 + 64) * sizeof(float));
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 /* One layer fuses what another does not: its op has a place among those of the other layers, and steps run in the order
  * of the graph. */
 static void test_layers_differ(void **state)
 {
-    wf_graph g = make_graph();
     for (size_t i = 0; i < g.n_nodes; i++)
         if (g.nodes[i].layer && !strcmp(g.nodes[i].name, "rope")) strcpy(g.nodes[i].name, "turn");
-    wf_plans all = sequential(&g, false);
+    sequential(false);
     assert_int_equal(all.list[0].n_lines, 4 + 1 + 6 + 1 + 4);
     assert_ok(wf_plans_finish(&g, &all, 128));
     assert_int_equal(all.list[0].n_nanos, g.n_nodes);
     for (size_t i = 0; i < g.n_nodes; i++) assert_int_equal(all.list[0].nanos[i].node, i);
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 static uint32_t end_of(const wf_graph *g, const wf_plan *p, int32_t v)
@@ -80,21 +91,16 @@ static void check_live(const wf_graph *g, const wf_plan *p)
 /* Values that live at the same time share no columns of a buffer, except a residual handed on in place. */
 static void test_buffers_disjoint(void **state)
 {
-    wf_graph g = make_graph();
     wf_plan p = {0};
     assert_ok(wf_plan_place(&g, &p, 128));
     check_live(&g, &p);
     wf_plan_free(&p);
-    wf_graph_free(&g);
 }
 
-static wf_plans load_text(const wf_graph *g, const char *text)
+static const wf_plan *load_text(const wf_graph *of, const char *text)
 {
-    wf_plans p;
-    weft_status s = load_from(g, text, &p);
-    if (s != WEFT_OK) print_message("%s\n", wf_error());
-    assert_ok(s);
-    return p;
+    assert_ok(load_from(of, text, &all));
+    return &all.list[0];
 }
 
 #define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
@@ -129,9 +135,7 @@ static size_t find_nano(const wf_graph *g, const wf_plan *p, int32_t layer, cons
 
 static void test_two_queues(void **state)
 {
-    wf_graph g = make_graph();
-    wf_plans all = load_text(&g, HEAD CUT("qkv") CUT("rope") DECODES PREFILL CUT("out") TAIL);
-    const wf_plan *p = &all.list[0];
+    const wf_plan *p = load_text(&g, HEAD CUT("qkv") CUT("rope") DECODES PREFILL CUT("out") TAIL);
     assert_int_equal(p->n_nanos, 10 + LAYERS * 9);
     /* Nano-batches are independent, except that prefill attention of the second reads keys of the first's tokens. */
     assert_true(waits_for(p, find_nano(&g, p, 1, "prefill_attention", 48), find_nano(&g, p, 1, "rope", 0)));
@@ -141,35 +145,26 @@ static void test_two_queues(void **state)
     assert_true(waits_for(p, find_nano(&g, p, 1, "decode_attention", 0), find_nano(&g, p, 1, "rope", 48)));
     assert_true(waits_for(p, find_nano(&g, p, 0, "qkv", 48), find_nano(&g, p, WF_ONCE, "embed", 0)));
     assert_true(waits_for(p, find_nano(&g, p, WF_ONCE, "logits", 0), find_nano(&g, p, 2, "out", 48)));
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 /* Decodes and prefill apart: where ranges are named, neither waits for the other. */
 static void test_named_ranges(void **state)
 {
-    wf_graph g = make_graph();
-    wf_plans all = load_text(&g, HEAD LINE("qkv", "0-decode", "0") LINE("qkv", "prefill-end", "1")
+    const wf_plan *p = load_text(&g, HEAD LINE("qkv", "0-decode", "0") LINE("qkv", "prefill-end", "1")
                                      LINE("rope", "0-decode", "0") LINE("rope", "prefill-end", "1")
                                          DECODES LINE("prefill_attention", "0-end", "1") LINE("out", "0-decode", "0")
                                              LINE("out", "prefill-end", "1") TAIL);
-    const wf_plan *p = &all.list[0];
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "decode_attention", 0)].n_waits, 0);
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "prefill_attention", 0)].n_waits, 0);
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 /* Where every op is cut there, attention of decodes has nothing behind it, and that of prefill nothing before it. */
 static void test_all_cut_at_decode(void **state)
 {
-    wf_graph g = make_graph();
 #define APART(op) LINE(op, "0-decode", "0") LINE(op, "prefill-end", "1")
-    wf_plans all = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention")
+    const wf_plan *p = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention")
                                      APART("out") TAIL);
-    assert_int_equal(all.list[0].n_nanos, 10 + LAYERS * 8);
-    wf_plans_free(&all);
-    wf_graph_free(&g);
+    assert_int_equal(p->n_nanos, 10 + LAYERS * 8);
 }
 
 /* A boundary lies where it says, or at the end of a shorter batch, or behind the decodes of one that has more. */
@@ -185,28 +180,20 @@ static void test_boundaries(void **state)
 /* The next layer's QKV of one nano-batch before this layer's output product of the other, all on one queue. */
 static void test_interleaved(void **state)
 {
-    wf_graph g = make_graph();
-    wf_plans all = load_text(&g, HEAD LINE("qkv", "48-end", "0") WHOLE("rope") DECODES WHOLE("prefill_attention")
+    const wf_plan *p = load_text(&g, HEAD LINE("qkv", "48-end", "0") WHOLE("rope") DECODES WHOLE("prefill_attention")
                                      LINE("out", "0-48", "0") AT("next", "qkv", "0-48", "0") LINE("out", "48-end", "0")
                                          TAIL);
-    const wf_plan *p = &all.list[0];
     size_t next = find_nano(&g, p, 1, "qkv", 0), out = find_nano(&g, p, 0, "out", 48);
     assert_true(next < out);
     assert_true(find_nano(&g, p, 0, "qkv", 0) < find_nano(&g, p, 0, "qkv", 48));
     assert_int_equal(p->n_waits, 0);
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 static void test_buckets(void **state)
 {
-    wf_graph g = make_graph();
-    const char *text = "weft-plan 2\nqueues 1\nbucket tokens 16\n" BEGIN WHOLE("qkv") WHOLE("rope")
-        DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
-        "bucket tokens 64 decodes 0.5 context 100\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention")
-            WHOLE("out") TAIL "bucket\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention")
-                WHOLE("out") TAIL;
-    wf_plans all = load_text(&g, text);
+#define SIMPLE BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
+    load_text(&g, "weft-plan 2\nqueues 1\nbucket tokens 16\n" SIMPLE "bucket tokens 64 decodes 0.5 context 100\n" SIMPLE
+                  "bucket\n" SIMPLE);
     assert_int_equal(all.n, 3);
     assert_int_equal(wf_plans_choose(&all, 16, 16, 5000), 0);
     assert_int_equal(wf_plans_choose(&all, 17, 8, 100), 1);
@@ -214,10 +201,8 @@ static void test_buckets(void **state)
     assert_int_equal(wf_plans_choose(&all, 17, 8, 101), 2);
     assert_int_equal(wf_plans_choose(&all, 65, 1, 1), 2);
     wf_plans_free(&all);
-    all = load_text(&g,
-                    "weft-plan 2\nqueues 1\nbucket tokens 8-16 decodes 0.25-0.5 context 100-200\n" BEGIN WHOLE("qkv")
-                        WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL "bucket\n" BEGIN WHOLE("qkv")
-                            WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL);
+    load_text(&g, "weft-plan 2\nqueues 1\nbucket tokens 8-16 decodes 0.25-0.5 context 100-200\n" SIMPLE
+                  "bucket\n" SIMPLE);
     static const struct {
         uint32_t tokens, decodes, context;
         size_t plan;
@@ -226,23 +211,17 @@ static void test_buckets(void **state)
     for (size_t i = 0; i < WF_LEN(least); i++)
         if (wf_plans_choose(&all, least[i].tokens, least[i].decodes, least[i].context) != least[i].plan)
             fail_msg("step %zu", i);
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 /* Copies of pages on a queue of their own: the first kernel that touches the cache waits, and nobody behind it in its
  * queue again. */
 static void test_copy_queue(void **state)
 {
-    wf_graph g = make_graph();
-    wf_plans all = sequential(&g, true);
+    const wf_plan *p = sequential(true);
     assert_ok(wf_plans_finish(&g, &all, 128));
-    const wf_plan *p = &all.list[0];
     size_t rope = find_nano(&g, p, 0, "rope", 0);
     assert_true(waits_for(p, rope, find_nano(&g, p, WF_ONCE, "swap_in", 0)));
     assert_int_equal(p->n_waits, 1);
-    wf_plans_free(&all);
-    wf_graph_free(&g);
 }
 
 /* A sum over processes is made in place, and orders what comes before and behind it. */
@@ -259,13 +238,11 @@ static void test_collective(void **state)
     wf_graph_node(&g, &sum);
     node(&g, WF_OP_GEMM, "up", 0, z, -1, end);
     g.logits = end;
-    wf_plans all = load_text(&g, "weft-plan 2\nqueues 2\n" WHOLE("embed") WHOLE("out") LINE("sum", "0-end", "1")
+    const wf_plan *p = load_text(&g, "weft-plan 2\nqueues 2\n" WHOLE("embed") WHOLE("out") LINE("sum", "0-end", "1")
                                      WHOLE("up"));
-    const wf_plan *p = &all.list[0];
     assert_int_equal(p->buffer_of[z], p->buffer_of[y]);
     assert_true(waits_for(p, 2, 1));
     assert_true(waits_for(p, 3, 2));
-    wf_plans_free(&all);
     wf_graph_free(&g);
 }
 
@@ -320,16 +297,13 @@ static void test_bad_plans(void **state)
         FEW BODY(CUT("out")) "bucket\n" TAIL,
         HEAD BODY(CUT("out")) "bucket tokens 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN, /* the first takes every batch */
     };
-    wf_graph g = make_graph();
-    wf_plans good = load_text(&g, FOR("tokens 8-9 context 7-7 decodes 0-1"));
-    wf_plans_free(&good);
+    load_text(&g, FOR("tokens 8-9 context 7-7 decodes 0-1"));
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_plans p;
         if (load_from(&g, bad[i], &p) == WEFT_OK) fail_msg("plan %zu was accepted", i);
         assert_true(strlen(wf_error()) > 0);
         wf_plans_free(&p);
     }
-    wf_graph_free(&g);
 }
 
 /* What is wrong with a plan as a whole is said of a line of its file, too. */
@@ -342,7 +316,6 @@ static void test_errors_name_the_line(void **state)
         {HEAD BODY(LINE("out", "0-48", "0")), "do not cover"},
         {HEAD BODY(CUT("out")) LINE("out", "0-end", "0"), "must stand together"},
     };
-    wf_graph g = make_graph();
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_plans p;
         char path[64] = "";
@@ -352,14 +325,12 @@ static void test_errors_name_the_line(void **state)
             fail_msg("%zu: %s", i, wf_error());
         wf_plans_free(&p);
     }
-    wf_graph_free(&g);
 }
 
 static void test_round_trip(void **state)
 {
     char path[] = "/tmp/weft-plan-XXXXXX";
     close(mkstemp(path));
-    wf_graph g = make_graph();
     wf_plans p, q;
     assert_ok(wf_plans_overlap(&g, 3, 512, 16, true, &p));
     p.list[0].lines[2].groups = 5;
@@ -377,13 +348,11 @@ static void test_round_trip(void **state)
     unlink(path);
     wf_plans_free(&p);
     wf_plans_free(&q);
-    wf_graph_free(&g);
 }
 
 /* The built-in nano-batches cover batches of every size, with waits that fit. */
 static void test_overlap(void **state)
 {
-    wf_graph g = make_graph();
     wf_plans p;
     assert_ok(wf_plans_overlap(&g, 2, 1024, 128, true, &p));
     assert_ok(wf_plans_finish(&g, &p, 128));
@@ -397,21 +366,20 @@ static void test_overlap(void **state)
     assert_ok(wf_plans_overlap(&g, 8, 3, 128, true, &p)); /* more nano-batches than tokens */
     assert_ok(wf_plans_finish(&g, &p, 128));
     wf_plans_free(&p);
-    wf_graph_free(&g);
 }
 
 /* Pairs compared for the waits of a plan with as many ranges as are allowed, each op of a layer on one of two queues.
  */
 static uint64_t compared(int32_t layers, size_t *n_nanos)
 {
-    wf_graph g = make_graph_of(layers);
+    wf_graph deep = make_graph_of(layers);
     wf_plans p;
-    assert_ok(wf_plans_overlap(&g, WF_MAX_RANGES, 1024, 1, true, &p));
-    assert_ok(wf_plans_finish(&g, &p, 128));
+    assert_ok(wf_plans_overlap(&deep, WF_MAX_RANGES, 1024, 1, true, &p));
+    assert_ok(wf_plans_finish(&deep, &p, 128));
     uint64_t n = p.list[p.n - 1].n_compared;
     *n_nanos = p.list[p.n - 1].n_nanos;
     wf_plans_free(&p);
-    wf_graph_free(&g);
+    wf_graph_free(&deep);
     return n;
 }
 
@@ -427,7 +395,6 @@ static void test_work(void **state)
 
 static void test_too_many_ranges(void **state)
 {
-    wf_graph g = make_graph();
     wf_plans p;
     char text[16384] = HEAD CUT("qkv") CUT("rope") DECODES PREFILL;
     size_t at = strlen(text);
@@ -435,11 +402,10 @@ static void test_too_many_ranges(void **state)
         at += (size_t)snprintf(text + at, sizeof text - at, "layer out %d-%d queue 0 kernel auto groups 0\n", i, i + 1);
     assert_error(load_from(&g, text, &p), WEFT_ERR_ARG, "more than 64 lines for the op 'out'");
     wf_plans_free(&p);
-    wf_graph_free(&g);
 }
 
-SUITE(plan, NULL, NULL, CASE(test_sequential), CASE(test_layers_differ), CASE(test_buffers_disjoint),
-      CASE(test_two_queues), CASE(test_named_ranges), CASE(test_all_cut_at_decode), CASE(test_boundaries),
-      CASE(test_interleaved), CASE(test_buckets), CASE(test_copy_queue), CASE(test_collective), CASE(test_bad_plans),
-      CASE(test_errors_name_the_line), CASE(test_round_trip), CASE(test_overlap), CASE(test_work),
-      CASE(test_too_many_ranges))
+SUITE_EACH(plan, NULL, NULL, set_up, tear_down, CASE(test_sequential), CASE(test_layers_differ),
+           CASE(test_buffers_disjoint), CASE(test_two_queues), CASE(test_named_ranges), CASE(test_all_cut_at_decode),
+           CASE(test_boundaries), CASE(test_interleaved), CASE(test_buckets), CASE(test_copy_queue),
+           CASE(test_collective), CASE(test_bad_plans), CASE(test_errors_name_the_line), CASE(test_round_trip),
+           CASE(test_overlap), CASE(test_work), CASE(test_too_many_ranges))

@@ -9,10 +9,7 @@
 
 static inline weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
 {
-    char path[] = "/tmp/weft-plan-XXXXXX";
-    FILE *f = fdopen(mkstemp(path), "w");
-    fputs(text, f);
-    fclose(f);
+    const char *path = file_of(text);
     weft_status s = wf_plans_load(g, path, p);
     unlink(path);
     return s == WEFT_OK ? wf_plans_finish(g, p, 128) : s;

@@ -26,10 +26,7 @@ static void put(const char *path, const char *text)
         *at = 0;
         mkdir(full, 0755);
     }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    write_text(full, text);
 }
 
 static void clear(void)

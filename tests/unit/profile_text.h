@@ -9,10 +9,7 @@
 
 static weft_status try_profile(const char *text, wf_op_profile *p)
 {
-    char path[] = "/tmp/weft-profile-XXXXXX";
-    FILE *f = fdopen(mkstemp(path), "w");
-    fputs(text, f);
-    fclose(f);
+    const char *path = file_of(text);
     weft_status s = wf_op_profile_load(path, p);
     unlink(path);
     return s;

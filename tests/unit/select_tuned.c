@@ -235,10 +235,7 @@ static void put_file(const char *text)
     char path[1100];
     info.type = WEFT_DEVICE_OTHER;
     assert_ok(wf_tuned_user_path(&info, true, path, sizeof path));
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    write_text(path, text);
 }
 
 /* The null device offers null, null2 and null3, all of which run everything, and picks the first.
@@ -337,8 +334,7 @@ static weft_status open_with_lines(const char *lines, wf_dev **dev)
     snprintf(path, sizeof path, "%s/costs.tune", folder);
     snprintf(text, sizeof text, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\n%s", cpu.name, cpu.platform,
              cpu.compute_units, lines);
-    FILE *f = fopen(path, "w");
-    assert_true(f && fputs(text, f) >= 0 && !fclose(f));
+    write_text(path, text);
     p.tuned = path;
     return wf_select_open("cpu", &p, dev);
 }

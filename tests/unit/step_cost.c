@@ -244,10 +244,7 @@ static void windows_limit_what_is_read(void **state)
 
 static weft_status read_table(const char *text, const char *name, wf_machine *out)
 {
-    char path[] = "/tmp/weft-devices-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
+    const char *path = file_of(text);
     weft_status s = wf_machine_find(path, name, out);
     unlink(path);
     return s;
