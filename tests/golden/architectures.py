@@ -13,14 +13,10 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-for part in ('model', 'support'):
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
+from common import np, run
 import convert
 import folders
 import gguf_write as gw
@@ -126,14 +122,9 @@ class Test:
         self.failed += bool(wrong)
         print(f'{"FAILED" if wrong else "ok":6} {what}: {wrong or detail}', flush=True)
 
-    def run(self, *command):
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=240)
-        if done.returncode:
-            raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr[-500:]}')
-
     def converted(self, folder, kind):
         out = self.top / 'out.gguf'
-        self.run(self.weft, 'convert', '-m', folder, '-o', out, '--type', kind, '-q', '--force')
+        run(self.weft, 'convert', '-m', folder, '-o', out, '--type', kind, '-q', '--force')
         return out
 
     def reference(self, folder, ids):
@@ -149,7 +140,7 @@ class Test:
         wrong = wrong_formats(model.file, kind)
         ids, want = clear_tokens(model, ids)
         for more in [[], ['--f16-residual']] if kind == 'F16' else [[]]:
-            self.run(self.weft, 'perplexity', '-m', self.top / 'out.gguf', '--tokens', ','.join(map(str, ids)), '--logits', self.top / 'got.npy', '--device', 'cpu', *more)
+            run(self.weft, 'perplexity', '-m', self.top / 'out.gguf', '--tokens', ','.join(map(str, ids)), '--logits', self.top / 'got.npy', '--device', 'cpu', *more)
             error = tolerances.model_error('logits', np.load(self.top / 'got.npy'), want)
             self.say(' '.join([name, kind, *more]), '; '.join(wrong[:3]) or ('' if error <= 1 else f'{error:.2f} of the tolerance'), f'{error:.2f} of the tolerance')  # NaN fails
 

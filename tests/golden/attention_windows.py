@@ -8,19 +8,15 @@ an independent float64 forward pass gives under the same mask, as far as no two 
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-from device import build_once, resolve
+from common import build_once, np, resolve, told
+import reference
 
 weft, sources, device = sys.argv[1:4]
 device = resolve(weft, device)
 once = build_once(weft, device)
-sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
-import reference  # noqa: E402
 
 # One kernel for prompt and answer, where drivers compile for seconds; the op tests meet the others.
 FORCE = {'WEFT_FORCE': 'attention=decode'} if device.startswith('opencl') else {}
@@ -29,10 +25,7 @@ NEAR = 0.05  # logits that lie closer may change places by the rounding of F16
 
 
 def run(*command, env=None):
-    done = subprocess.run([weft, *command], capture_output=True, text=True, timeout=600, env={**os.environ, **(env or {})})
-    if done.returncode:
-        raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
-    return done.stdout
+    return told(weft, *command, env={**os.environ, **(env or {})})
 
 
 def write(path, model, window):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'model'))
+import common  # noqa: F401  it says where hf lies
 import hf
 
 ROPE = 'rope_scaling={"rope_type":"llama3","factor":8,"low_freq_factor":%s,"high_freq_factor":%s,"original_max_position_embeddings":%s}'

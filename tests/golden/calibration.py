@@ -17,17 +17,14 @@ import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-from device import build_once, resolve
+from common import build_once, np, resolve, told as run
+import reference
+import tolerances
 
 weft, sources, device = sys.argv[1:4]
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else 12 # of the weights
 device = resolve(weft, device)
 once = build_once(weft, device)
-sys.path[:0] = [os.path.join(sources, 'tests', part) for part in ('model', 'support')]
-import reference  # noqa: E402
-import tolerances  # noqa: E402
 
 TEXT = 'Once there was a weaver who threads the warp at night; the wefts crossed it in the day. ' * 7
 CONTEXT = 64
@@ -59,13 +56,6 @@ class Observed(reference.Model):
             self.all[self.layer].append(s[seen])
             self.rows[self.layer].append(np.where(seen, s, -np.inf).max(1))
         return super().attention(q, k, v, *more)
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
-    return done.stdout
 
 
 def pieces(model):

@@ -27,11 +27,8 @@ import sys
 import tempfile
 import time
 
-from one_thread import np
-
+from common import np, run
 HERE = pathlib.Path(__file__).resolve().parent
-for part in ('model', 'support'):
-    sys.path.insert(0, str(HERE.parent / part))
 import folders
 import gguf_write as gw
 import hf
@@ -105,24 +102,18 @@ class Test:
         self.failed += not ok
         print(f'{"ok" if ok else "FAILED":6} {what}: {detail}', flush=True)
 
-    def run(self, *command, **more):
-        done = subprocess.run([str(c) for c in command], capture_output=True, timeout=240, **more)
-        if done.returncode:
-            raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
-        return done.stdout
-
     def convert(self, model, kind, name='out.gguf', *more):
         out = self.top / name
-        self.run(self.weft, 'convert', '-m', model, '-o', out, '--type', kind, '-q', '--force', *more)
+        run(self.weft, 'convert', '-m', model, '-o', out, '--type', kind, '-q', '--force', *more)
         return out
 
     def logits(self, model, ids):
         got = self.top / 'got.npy'
-        self.run(self.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, ids)), '--logits', got, '--device', 'cpu')
+        run(self.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, ids)), '--logits', got, '--device', 'cpu')
         return np.load(got)
 
     def ids(self, model, text):
-        return self.run(self.weft, 'tokenize', '-m', model, '-p', text)
+        return run(self.weft, 'tokenize', '-m', model, '-p', text)
 
     # ---- folders -------------------------------------------------------------------------------------
 
@@ -144,7 +135,7 @@ class Test:
         hf.main([str(data), str(self.top / 'stories')])
         out = self.convert(self.top / 'stories', 'F32', 'stories.gguf')
         for prompt in TEXTS:
-            a, b = (self.run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '60', '--greedy', '--device', 'cpu') for m in (data, out))
+            a, b = (run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '60', '--greedy', '--device', 'cpu') for m in (data, out))
             ids = [self.ids(m, prompt) for m in (data, out)]
             self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 20, f'{len(a)} bytes')
         self.formats(data, 'Q4_K_M')
@@ -378,7 +369,7 @@ class Test:
             self.bad(fill, 3, message, '-m', tiny, '-o', new, '--type', 'Q8_0')
 
     def tiny(self, path, *options):
-        self.run(sys.executable, self.sources / 'tests/model/tiny.py', *options, path)
+        run(sys.executable, self.sources / 'tests/model/tiny.py', *options, path)
 
 
 def main():

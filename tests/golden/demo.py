@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from device import build_once, resolve
+from common import build_once, resolve
 
 weft, sources, device = sys.argv[1:4]
 device = resolve(weft, device)

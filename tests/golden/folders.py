@@ -20,12 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-from device import build_once, resolve
-
-for part in ('model', 'support'):
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
+from common import build_once, np, resolve, run
 import hf
 import part
 import reference
@@ -47,13 +42,6 @@ TINY = [  # architecture, variant, options of hf.py
     ('qwen3moe', 'gqa', []),
 ]
 TOKENS = [1, 15, 200, 77, 3, 3, 290, 42, 128, 64, 31, 7, 99, 250, 181, 12, 55, 301, 222, 9]
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True)
-    if done.returncode:
-        raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
-    return done.stdout
 
 
 class Test:

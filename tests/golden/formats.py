@@ -16,12 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-from device import resolve
-
-for part in ('model', 'support'):
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / part))
+from common import np, resolve, told as run
 import gguf_write as gw
 import part
 import reference
@@ -32,13 +27,6 @@ DEMO = ['Q2_K', 'Q3_K_M', 'Q4_K_M', 'Q5_K_M', 'Q6_K', 'IQ4_XS']
 GRIDS = ['IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ3_XXS', 'IQ3_S']
 ALIGNMENT = 32
 LENGTH = 150  # before the first near tie of the known story
-
-
-def run(*command):
-    done = subprocess.run([str(c) for c in command], capture_output=True)
-    if done.returncode:
-        raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
-    return done.stdout.decode()
 
 
 def write_grids(encode, source, kind, out):

@@ -12,9 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+from common import np
 import changed
 import tolerances
 

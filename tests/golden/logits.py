@@ -10,16 +10,10 @@ a GPU's matrix units multiply, whose operands are F16, the bound is another one:
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-from device import build_once, resolve
-
-for folder in ('model', 'support'):
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', folder))
+from common import build_once, np, resolve, told as run
 import part
 import reference
 import tiny
@@ -74,13 +68,6 @@ def plain_cases():
 def first_tokens(arch, fmt, variant):
     """How many tokens are also run by themselves: steps of few have other kernels for routers."""
     return 7 if fmt == 'F32' and (arch == 'qwen3moe' or variant == 'experts') else 0
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
-    return done.stdout
 
 
 def matrix_kernels(args):

@@ -13,11 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
-HERE = pathlib.Path(__file__).resolve().parent
-for part in ('model', 'support'):
-    sys.path.insert(0, str(HERE.parent / part))
+from common import np, run
 import hf
 import reference
 import tolerances
@@ -32,12 +28,6 @@ def say(what, ok, detail=''):
     global failed
     failed += not ok
     print(f'{"ok" if ok else "FAILED":6} {what}: {detail}', flush=True)
-
-
-def run(*command):
-    done = subprocess.run([str(c) for c in command], capture_output=True, timeout=240)
-    if done.returncode:
-        raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
 
 
 def read(path):

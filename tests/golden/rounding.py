@@ -10,11 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-from one_thread import np
-
+from common import np
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
-for folder in ('model', 'support'):
-    sys.path.insert(0, os.path.join(TESTS, folder))
 import gguf_read
 import reference
 import tolerances

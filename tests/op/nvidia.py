@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import wgmma
-from wgmma import formats_of, quantised
+from wgmma import formats_of, fragments, quantised, turned
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
 os.environ["PYOPENCL_NO_CACHE"] = "1"  # which asks for binaries, and PoCL compiles these for work-groups of any size, twice as long as what runs
@@ -162,20 +162,6 @@ def emulated(source):
     body = re.sub(r"(KERNEL void [^{]*\{\n)", r"\1    EMU_ROOM\n" + ("" if "LOCAL_ROOM(" in body else "    __local uchar room[16];\n"), body)
     assert "asm" not in body, [line for line in body.split("\n") if "asm" in line]
     return EMULATED + body
-
-
-def fragments(w):
-    """As layout.c packs, written from the ISA's table."""
-    n, k = w.shape
-    rows = np.zeros(((n + 15) // 16 * 16, k), np.float16)
-    rows[:n] = w
-    tiles = rows.reshape(-1, 16, k // 16, 16)
-    out = np.zeros((tiles.shape[0], k // 16, 32, 4, 2), np.float16)
-    for lane in range(32):
-        for r in range(4):
-            for e in range(2):
-                out[:, :, lane, r, e] = tiles[:, lane // 4 + r % 2 * 8, :, lane % 4 * 2 + e + r // 2 * 8]
-    return out
 
 
 def q8_0(w):
@@ -392,16 +378,6 @@ def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one
     return told(family, knobs, f"{tokens} x {used} of {experts}", n, k, bool(alike and error <= 1), error)
 
 
-def turned(qkv, angle, heads, d, n_rot):
-    """The first n_rot of each of so many heads, by (cos, sin) of each row."""
-    out = qkv.copy().reshape(len(qkv), -1, d)
-    first, second = slice(0, n_rot, 2), slice(1, n_rot, 2)
-    a, b = out[:, :heads, first].copy(), out[:, :heads, second].copy()
-    c, s = angle[:, None, 0::2], angle[:, None, 1::2]
-    out[:, :heads, first], out[:, :heads, second] = a * c - b * s, a * s + b * c
-    return out
-
-
 def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=False, page=4, positions=9):
     """q goes out, k and v into pools of pages with gaps between them, of which all else stays as it was."""
     d, n_rot = knobs["HEAD"], knobs["N_ROT"]
@@ -428,16 +404,16 @@ def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=Fal
     want = x.astype(np.float64)
     if knobs["NORM"]:
         want = want / np.sqrt((want**2).mean(1, keepdims=True) + 1e-5) * scale
-    want = turned(want @ w.astype(np.float64).T + (b if bias else 0), table[pos, :n_rot], heads + kv_heads, d, n_rot)
+    q, *kv = turned(want @ w.astype(np.float64).T + (b if bias else 0), (heads, kv_heads), n_rot, table, pos)
     cl.enqueue_copy(QUEUE, y, out)
-    rms = np.sqrt(np.mean(want**2))
-    error = tolerances.op_error("GEMM", y, want[:, :heads].reshape(m, -1), rms)
+    rms = np.sqrt(np.mean(np.concatenate([q, *kv], axis=1) ** 2))
+    error = tolerances.op_error("GEMM", y, q.reshape(m, -1), rms)
     for i, pool in enumerate(pools):
         got, expect = np.empty_like(empty), empty.astype(np.float64)
         cl.enqueue_copy(QUEUE, got, pool)
         for row in range(m - 1):
             cells = expect[slot[row] // page, :size].reshape(kv_heads, page, d)
-            cells[:, slot[row] % page] = want[row, heads + i * kv_heads : heads + (i + 1) * kv_heads]
+            cells[:, slot[row] % page] = kv[i][row]
         error = max(error, tolerances.op_error("GEMM", got, expect, rms))
     return told("gemm_flat", knobs, m, n, k, bool(error <= 1), error)
 

@@ -34,7 +34,7 @@ static int teardown(void **state)
     return wf_null_alive() != 0;
 }
 
-/* ---- a good call of each op; operands lie one behind the other --------------------------------------- */
+/* ---- a good call of each op ---------------------------------------------------------------------------- */
 
 static wf_view view(fixture *f, uint64_t *at, uint8_t dtype, uint32_t rows, uint32_t cols)
 {
@@ -43,78 +43,48 @@ static wf_view view(fixture *f, uint64_t *at, uint8_t dtype, uint32_t rows, uint
     return v;
 }
 
+/* Operands of a good call of each op, which lie one behind the other. */
+#define IN(op, name, dtype, rows, cols)  {WF_OP_##op, WF_##op##_##name, WF_##dtype, rows, cols, false}
+#define OUT(op, name, dtype, rows, cols) {WF_OP_##op, WF_##op##_##name, WF_##dtype, rows, cols, true}
+static const struct { enum wf_op op; int at; uint8_t dtype; uint32_t rows, cols; bool out; } operands[] = {
+    IN(GET_ROWS, TABLE, Q4_0, 10, 64), IN(GET_ROWS, IDS, I32, 1, 3), OUT(GET_ROWS, Y, F32, 3, 64),
+    IN(RMSNORM, X, F32, 3, 10), IN(RMSNORM, W, F32, 1, 10), IN(RMSNORM, RESIDUAL, F16, 3, 10),
+    OUT(RMSNORM, Y, F16, 3, 10),
+    IN(LAYERNORM, X, F32, 3, 10), IN(LAYERNORM, W, F32, 1, 10), IN(LAYERNORM, B, F32, 1, 10),
+    OUT(LAYERNORM, Y, F16, 3, 10),
+    IN(GEMM, X, F16, 3, 64), IN(GEMM, W, Q8_0, 5, 64), IN(GEMM, BIAS, F32, 1, 5), IN(GEMM, RESIDUAL, F32, 3, 5),
+    OUT(GEMM, Y, F32, 3, 5),
+    IN(ROPE_KV, QKV, F32, 3, 64), IN(ROPE_KV, TABLE, F32, 20, 8), IN(ROPE_KV, POS, I32, 1, 3),
+    IN(ROPE_KV, SLOT, I32, 3, 1), OUT(ROPE_KV, Q, F32, 3, 32), OUT(ROPE_KV, K_POOL, F16, 6, 64),
+    OUT(ROPE_KV, V_POOL, F16, 6, 64),
+    IN(ATTENTION, Q, F32, 3, 32), IN(ATTENTION, K_POOL, F16, 6, 64), IN(ATTENTION, V_POOL, F16, 6, 64),
+    IN(ATTENTION, SEQ, I32, 1, 3), IN(ATTENTION, POS, I32, 1, 3), IN(ATTENTION, INDPTR, I32, 1, 3),
+    IN(ATTENTION, PAGES, I32, 1, 4), OUT(ATTENTION, O, F32, 3, 32), OUT(ATTENTION, RECOMPUTED, I32, 1, 1),
+    IN(ATTENTION, WINDOWS, I32, 1, 4), IN(ATTENTION, SINKS, F32, 1, 4),
+    IN(ROUTER, X, F32, 3, 10), OUT(ROUTER, IDS, I32, 3, 2), OUT(ROUTER, WEIGHTS, F32, 3, 2),
+    IN(GROUPED_GEMM, X, F16, 3, 64), IN(GROUPED_GEMM, W, Q8_0, 20, 64), IN(GROUPED_GEMM, IDS, I32, 3, 2),
+    IN(GROUPED_GEMM, BIAS, F32, 1, 20), OUT(GROUPED_GEMM, Y, F32, 3, 10),
+    IN(WEIGHTED_SUM, X, F16, 3, 20), IN(WEIGHTED_SUM, WEIGHTS, F32, 3, 2), IN(WEIGHTED_SUM, RESIDUAL, F32, 3, 10),
+    OUT(WEIGHTED_SUM, Y, F32, 3, 10),
+    IN(ARGMAX, X, F32, 3, 10), OUT(ARGMAX, Y, I32, 3, 1),
+    IN(SAMPLE, X, F32, 3, 10), IN(SAMPLE, PARAMS, F32, 3, 3), IN(SAMPLE, KEY, I32, 3, 5), IN(SAMPLE, INDPTR, I32, 1, 4),
+    IN(SAMPLE, IDS, I32, 6, 1), IN(SAMPLE, ADJUST, F32, 6, 3), OUT(SAMPLE, Y, I32, 3, 1), OUT(SAMPLE, Z, F32, 3, 10),
+    IN(PAGE_COPY, FROM, F16, 6, 64), IN(PAGE_COPY, SRC, I32, 1, 3), IN(PAGE_COPY, DST, I32, 3, 1),
+    OUT(PAGE_COPY, TO, F16, 5, 64),
+    IN(TOKEN_SUBST, IDS, I32, 3, 1), IN(TOKEN_SUBST, FROM, I32, 1, 7), OUT(TOKEN_SUBST, Y, I32, 1, 3),
+    IN(ACTIVATE, X, F16, 3, 20), OUT(ACTIVATE, Y, F32, 3, 20),
+    IN(SILU_MUL, GU, F32, 3, 20), OUT(SILU_MUL, Y, F32, 3, 10)};
+
 static wf_call good(fixture *f, enum wf_op op)
 {
     wf_call c = {.op = op, .variant = -1};
     uint64_t at = 0;
-    c.p = (wf_op_params){.eps = 1e-5f, .scale = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8,
-                      .page_tokens = 4};
-#define V(dtype, rows, cols) view(f, &at, WF_##dtype, rows, cols)
-    switch (op) {
-    case WF_OP_GET_ROWS:
-        c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3),
-        c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
-        break;
-    case WF_OP_RMSNORM:
-        c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10),
-        c.in[WF_RMSNORM_RESIDUAL] = V(F16, 3, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10);
-        break;
-    case WF_OP_LAYERNORM:
-        c.in[WF_LAYERNORM_X] = V(F32, 3, 10), c.in[WF_LAYERNORM_W] = V(F32, 1, 10),
-        c.in[WF_LAYERNORM_B] = V(F32, 1, 10);
-        c.out[WF_LAYERNORM_Y] = V(F16, 3, 10);
-        break;
-    case WF_OP_GEMM:
-        c.in[WF_GEMM_X] = V(F16, 3, 64), c.in[WF_GEMM_W] = V(Q8_0, 5, 64), c.in[WF_GEMM_BIAS] = V(F32, 1, 5);
-        c.in[WF_GEMM_RESIDUAL] = V(F32, 3, 5), c.out[WF_GEMM_Y] = V(F32, 3, 5);
-        break;
-    case WF_OP_ROPE_KV:
-        c.in[WF_ROPE_KV_QKV] = V(F32, 3, 64), c.in[WF_ROPE_KV_TABLE] = V(F32, 20, 8),
-        c.in[WF_ROPE_KV_POS] = V(I32, 1, 3);
-        c.in[WF_ROPE_KV_SLOT] = V(I32, 3, 1);
-        c.out[WF_ROPE_KV_Q] = V(F32, 3, 32), c.out[WF_ROPE_KV_K_POOL] = V(F16, 6, 64),
-        c.out[WF_ROPE_KV_V_POOL] = V(F16, 6, 64);
-        break;
-    case WF_OP_ATTENTION:
-        c.in[WF_ATTENTION_Q] = V(F32, 3, 32), c.in[WF_ATTENTION_K_POOL] = V(F16, 6, 64);
-        c.in[WF_ATTENTION_V_POOL] = V(F16, 6, 64), c.in[WF_ATTENTION_SEQ] = V(I32, 1, 3);
-        c.in[WF_ATTENTION_POS] = V(I32, 1, 3), c.in[WF_ATTENTION_INDPTR] = V(I32, 1, 3);
-        c.in[WF_ATTENTION_PAGES] = V(I32, 1, 4), c.out[WF_ATTENTION_O] = V(F32, 3, 32);
-        c.out[WF_ATTENTION_RECOMPUTED] = V(I32, 1, 1), c.in[WF_ATTENTION_WINDOWS] = V(I32, 1, 4);
-        c.in[WF_ATTENTION_SINKS] = V(F32, 1, 4);
-        break;
-    case WF_OP_ROUTER:
-        c.in[WF_ROUTER_X] = V(F32, 3, 10), c.out[WF_ROUTER_IDS] = V(I32, 3, 2), c.out[WF_ROUTER_WEIGHTS] = V(F32, 3, 2);
-        break;
-    case WF_OP_GROUPED_GEMM:
-        c.in[WF_GROUPED_GEMM_X] = V(F16, 3, 64), c.in[WF_GROUPED_GEMM_W] = V(Q8_0, 20, 64),
-        c.in[WF_GROUPED_GEMM_IDS] = V(I32, 3, 2);
-        c.in[WF_GROUPED_GEMM_BIAS] = V(F32, 1, 20), c.out[WF_GROUPED_GEMM_Y] = V(F32, 3, 10);
-        break;
-    case WF_OP_WEIGHTED_SUM:
-        c.in[WF_WEIGHTED_SUM_X] = V(F16, 3, 20), c.in[WF_WEIGHTED_SUM_WEIGHTS] = V(F32, 3, 2);
-        c.in[WF_WEIGHTED_SUM_RESIDUAL] = V(F32, 3, 10), c.out[WF_WEIGHTED_SUM_Y] = V(F32, 3, 10);
-        break;
-    case WF_OP_ARGMAX: c.in[WF_ARGMAX_X] = V(F32, 3, 10), c.out[WF_ARGMAX_Y] = V(I32, 3, 1); break;
-    case WF_OP_SAMPLE:
-        c.in[WF_SAMPLE_X] = V(F32, 3, 10), c.in[WF_SAMPLE_PARAMS] = V(F32, 3, 3), c.in[WF_SAMPLE_KEY] = V(I32, 3, 5);
-        c.in[WF_SAMPLE_INDPTR] = V(I32, 1, 4), c.in[WF_SAMPLE_IDS] = V(I32, 6, 1);
-        c.in[WF_SAMPLE_ADJUST] = V(F32, 6, 3), c.out[WF_SAMPLE_Y] = V(I32, 3, 1), c.out[WF_SAMPLE_Z] = V(F32, 3, 10);
-        break;
-    case WF_OP_PAGE_COPY:
-        c.in[WF_PAGE_COPY_FROM] = V(F16, 6, 64), c.in[WF_PAGE_COPY_SRC] = V(I32, 1, 3),
-        c.in[WF_PAGE_COPY_DST] = V(I32, 3, 1);
-        c.out[WF_PAGE_COPY_TO] = V(F16, 5, 64);
-        break;
-    case WF_OP_TOKEN_SUBST:
-        c.in[WF_TOKEN_SUBST_IDS] = V(I32, 3, 1), c.in[WF_TOKEN_SUBST_FROM] = V(I32, 1, 7);
-        c.out[WF_TOKEN_SUBST_Y] = V(I32, 1, 3);
-        break;
-    case WF_OP_ACTIVATE: c.in[WF_ACTIVATE_X] = V(F16, 3, 20), c.out[WF_ACTIVATE_Y] = V(F32, 3, 20); break;
-    case WF_OP_SILU_MUL: c.in[WF_SILU_MUL_GU] = V(F32, 3, 20), c.out[WF_SILU_MUL_Y] = V(F32, 3, 10); break;
-    default: break;
-    }
-#undef V
+    c.p = (wf_op_params){
+        .eps = 1e-5f, .scale = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
+    for (size_t i = 0; i < WF_LEN(operands); i++)
+        if (operands[i].op == op)
+            (operands[i].out ? c.out : c.in)[operands[i].at] = view(f, &at, operands[i].dtype, operands[i].rows,
+                                                                   operands[i].cols);
     return c;
 }
 

@@ -12,6 +12,8 @@
 
 #define MS 1000000u
 
+static const double limits[WF_N_METRICS]; /* none */
+
 struct sample {
     unsigned ttft;
     unsigned gaps[4], n_gaps; /* ms */
@@ -50,7 +52,6 @@ static wf_request_result *played(size_t *n)
 
 static void test_metrics(void **state)
 {
-    static const double limits[WF_N_METRICS];
     size_t n;
     wf_load_stats s;
     wf_request_result *a = played(&n);
@@ -79,7 +80,6 @@ static void test_metrics(void **state)
 /* Four tokens in 0.1 s, in runs of several lengths: the peak is never below the mean. */
 static void test_peak(void **state)
 {
-    static const double limits[WF_N_METRICS];
     static const struct sample fast = {40, {20, 20, 20}, 3};
     static const struct { double seconds, peak; } cases[] = {{0.1, 40}, {0.5, 8}, {1, 4}, {1.6, 4}};
     wf_request_result a = play(&fast, (uint64_t)5000 * MS);
@@ -95,7 +95,6 @@ static void test_peak(void **state)
 /* As many tokens in the first second of a run as in the 0.2 s of the next one. */
 static void test_peak_of_a_part(void **state)
 {
-    static const double limits[WF_N_METRICS];
     static const struct sample slow = {300, {300, 420, 30}, 3};
     wf_request_result a = play(&slow, (uint64_t)5000 * MS);
     wf_load_stats s;
@@ -108,7 +107,6 @@ static void test_peak_of_a_part(void **state)
 /* Three requests one behind the other, and a fourth beside the last. */
 static void test_requests_that_touch(void **state)
 {
-    static const double limits[WF_N_METRICS];
     static const struct sample second = {1000, {0}, 0};
     wf_request_result a[4];
     wf_load_stats s;
@@ -143,7 +141,6 @@ static void test_goodput(void **state)
 
 static void test_nothing(void **state)
 {
-    static const double limits[WF_N_METRICS];
     wf_load_stats s;
     assert_ok(wf_load_stats_make(NULL, 0, 0, limits, &s));
     assert_int_equal(s.completed + s.failed + s.peak_requests, 0);

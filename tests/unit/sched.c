@@ -132,6 +132,12 @@ static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, i
     return r;
 }
 
+static void run_out(world *w)
+{
+    while (w->alive) step(w);
+    close_world(w);
+}
+
 /* What windows leave free is used: of long sequences more run at the same time, in as many pages. */
 static void test_windows_let_more_run(void **state)
 {
@@ -149,12 +155,6 @@ static void test_windows_let_more_run(void **state)
         close_world(&w);
     }
     assert_true(running[0] <= 3 && running[1] >= 7);
-}
-
-static void run_out(world *w)
-{
-    while (w->alive) step(w);
-    close_world(w);
 }
 
 /* The dense batch is full in every step with enough work. */

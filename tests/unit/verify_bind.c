@@ -2,26 +2,38 @@
 #include "unit/verify_null.h"
 #include "support/suite.h"
 
+static fixture f; /* of tests with one device */
+
+static int set_up(void **state)
+{
+    right_from = 0;
+    f.dev = NULL;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    if (f.dev) end(&f);
+    return 0;
+}
+
 static void tests_each_kernel_once(void **state)
 {
     int variant = -1;
-    right_from = 0;
-    fixture f = open_null((wf_null_config){0});
+    f = open_null((wf_null_config){0});
     assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 0);
     assert_int_equal(computed, 1);
     assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(computed, 1);
     assert_string_equal(warnings, "");
-    end(&f);
 }
 
 /* Tested once for all of a kind, built for each call that is bound; one that does not build leaves the next. */
 static void builds_what_was_tested(void **state)
 {
     wf_binding b;
-    right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_DEVICE});
+    f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_DEVICE});
     for (int i = 0; i < 2; i++) assert_ok(wf_bind(f.dev, &f.call, &b));
     assert_int_equal(wf_null_calls(WF_NULL_BIND), 2);
     assert_int_equal(computed, 1);
@@ -31,7 +43,6 @@ static void builds_what_was_tested(void **state)
     assert_int_equal(b.part[0].b.variant, 1);
     assert_int_equal(computed, 2);
     assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
-    end(&f);
 }
 
 static void drops_wrong_variants(void **state)
@@ -57,23 +68,20 @@ static void a_wrong_choice_falls_back(void **state)
     int variant = -1;
     right_from = 1;
     wrong_value = 0;
-    fixture f = open_null((wf_null_config){.variants = 3});
+    f = open_null((wf_null_config){.variants = 3});
     f.call.variant = 0;
     assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 1);
-    end(&f);
 }
 
 static void next_one_when_it_does_not_build(void **state)
 {
     int variant = -1;
-    right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1, .status = WEFT_ERR_DEVICE});
+    f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1, .status = WEFT_ERR_DEVICE});
     assert_ok(wf_prepare(f.dev, &f.call, &variant));
     assert_int_equal(variant, 1);
     assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
     assert_false(f.dev->lost);
-    end(&f);
 }
 
 static void an_error_when_none_is_left(void **state)
@@ -81,20 +89,17 @@ static void an_error_when_none_is_left(void **state)
     int variant = -1;
     right_from = 3;
     wrong_value = NAN;
-    fixture f = open_null((wf_null_config){.variants = 3});
+    f = open_null((wf_null_config){.variants = 3});
     assert_error(wf_prepare(f.dev, &f.call, &variant), WEFT_ERR_DEVICE, "every kernel for silu_mul");
-    end(&f);
 }
 
 static void a_lost_device_is_no_verdict(void **state)
 {
     int variant = -1;
-    right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 3, .slot = WF_NULL_SUBMIT, .nth = 1});
+    f = open_null((wf_null_config){.variants = 3, .slot = WF_NULL_SUBMIT, .nth = 1});
     assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_ERR_TIMEOUT);
     assert_true(f.dev->lost);
     assert_string_equal(warnings, "");
-    end(&f);
 }
 
 /* ---- kernels for a product and what stands around it ------------------------------------------------------------ */
@@ -134,7 +139,7 @@ static weft_status of_one_row(const wf_call *c)
 static void tests_each_class_of_rows(void **state)
 {
     static const struct { uint32_t rows; int variant; } cases[] = {{1, 0}, {2, 1}, {4, 1}};
-    fixture f = open_null((wf_null_config){.compute = of_one_row, .variants = 2});
+    f = open_null((wf_null_config){.compute = of_one_row, .variants = 2});
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
     c.in[WF_GEMM_W] = (wf_view){.buf = f.gu, .rows = 4, .cols = 32, .stride = 32};
     for (size_t i = 0; i < WF_LEN(cases); i++) {
@@ -144,7 +149,6 @@ static void tests_each_class_of_rows(void **state)
         assert_ok(wf_bind(f.dev, &c, &b));
         assert_int_equal(b.part[0].b.variant, cases[i].variant);
     }
-    end(&f);
 }
 
 /* Right in parts alone: a fused product leaves Y as it was. */
@@ -183,7 +187,6 @@ static wf_call fused_call(const fixture *f)
 /* One fused kernel that is wrong, for all or for what is left behind the norm, leaves the three parts. */
 static void fused_kernels_that_are_wrong(void **state)
 {
-    right_from = 0;
     for (int norm_apart = 0; norm_apart < 2; norm_apart++) {
         wf_binding b;
         enum wf_piece piece[WF_MAX_PIECES];
@@ -253,7 +256,7 @@ static void a_launch_only_enqueues(void **state)
     wf_queue *q;
     wf_event *ev[3];
     wf_null_configure(NULL);
-    fixture f = open_null((wf_null_config){.compute = in_parts});
+    f = open_null((wf_null_config){.compute = in_parts});
     f.dev->timing_only = true;
     real_fns = f.dev->fns;
     wf_dev_fns fns = *real_fns;
@@ -276,7 +279,6 @@ static void a_launch_only_enqueues(void **state)
     f.dev->fns = real_fns;
     for (int i = 0; i < 3; i++) wf_event_destroy(ev[i]);
     wf_queue_destroy(q);
-    end(&f);
 }
 
 static weft_status refuse_first(wf_queue *q, const wf_call *c, const wf_bound *b)
@@ -289,8 +291,7 @@ static void refused_at_launch(void **state)
 {
     wf_binding b;
     wf_queue *q;
-    right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 2});
+    f = open_null((wf_null_config){.variants = 2});
     f.dev->timing_only = true;
     real_fns = f.dev->fns;
     wf_dev_fns fns = *real_fns;
@@ -304,7 +305,6 @@ static void refused_at_launch(void **state)
     assert_ok(wf_launch(q, &f.call, &b));
     f.dev->fns = real_fns;
     wf_queue_destroy(q);
-    end(&f);
 }
 
 /* What a binding does not suit is noticed where that was asked for. */
@@ -312,8 +312,7 @@ static void launches_are_checked_on_request(void **state)
 {
     wf_binding b;
     wf_queue *q;
-    right_from = 0;
-    fixture f = open_null((wf_null_config){0});
+    f = open_null((wf_null_config){0});
     assert_ok(wf_queue_create(f.dev, &q));
     assert_ok(wf_bind(f.dev, &f.call, &b));
     f.dev->params.check_calls = true;
@@ -329,10 +328,10 @@ static void launches_are_checked_on_request(void **state)
     b.n = 0;
     assert_int_equal(wf_launch(q, &f.call, &b), WEFT_ERR_INTERNAL);
     wf_queue_destroy(q);
-    end(&f);
 }
 
-SUITE(verify_bind, NULL, NULL, CASE(tests_each_kernel_once), CASE(builds_what_was_tested), CASE(drops_wrong_variants),
-      CASE(a_wrong_choice_falls_back), CASE(next_one_when_it_does_not_build), CASE(an_error_when_none_is_left),
-      CASE(a_lost_device_is_no_verdict), CASE(tests_each_class_of_rows), CASE(fused_kernels_that_are_wrong),
-      CASE(a_launch_only_enqueues), CASE(launches_are_checked_on_request), CASE(refused_at_launch))
+SUITE_EACH(verify_bind, NULL, NULL, set_up, tear_down, CASE(tests_each_kernel_once), CASE(builds_what_was_tested),
+           CASE(drops_wrong_variants), CASE(a_wrong_choice_falls_back), CASE(next_one_when_it_does_not_build),
+           CASE(an_error_when_none_is_left), CASE(a_lost_device_is_no_verdict), CASE(tests_each_class_of_rows),
+           CASE(fused_kernels_that_are_wrong), CASE(a_launch_only_enqueues), CASE(launches_are_checked_on_request),
+           CASE(refused_at_launch))

@@ -165,6 +165,14 @@ static void check_weight(wf_dev *dev, const wf_weight *w)
     free(want);
 }
 
+static void upload(wf_weights *w, const wf_gguf *file, wf_dev *dev, weft_progress_fn on_progress, void *user)
+{
+    wf_queue *q;
+    assert_ok(wf_queue_create(dev, &q));
+    assert_ok(wf_weights_upload(w, file, dev, q, on_progress, user));
+    wf_queue_destroy(q);
+}
+
 static void on_progress(void *user, const char *what, double fraction)
 {
     double *last = user;
@@ -176,14 +184,11 @@ static void on_progress(void *user, const char *what, double fraction)
 static void load_and_check(wf_dev *dev, bool big)
 {
     model m;
-    wf_queue *q;
     double last = 0;
     make(&m, big);
-    assert_ok(wf_queue_create(dev, &q));
-    assert_ok(wf_weights_upload(&m.w, &m.file, dev, q, on_progress, &last));
+    upload(&m.w, &m.file, dev, on_progress, &last);
     assert_true(last == 1);
     for (size_t i = 0; i < m.w.n; i++) check_weight(dev, &m.w.list[i]);
-    wf_queue_destroy(q);
     end(&m);
 }
 
@@ -310,15 +315,13 @@ static void wide_stacks_stay_apart(void **state)
 static void assert_become(const enum wf_dtype dtypes[3], enum wf_dtype joint)
 {
     mixed m;
-    wf_queue *q;
     wf_null_configure(NULL);
     wf_dev *dev = open_device();
     mix(&m, dtypes, WF_STACK_MIXED);
     assert_true(wf_build_stacked_matrix(&m.b, qkv, 3, MIXED_COLS) >= 0);
     assert_int_equal(wf_weights_bytes(&m.weights), wf_dtype_bytes(joint, MIXED_ROWS * MIXED_COLS));
     m.weights.list[0].matrix = false; /* rows, as they come */
-    assert_ok(wf_queue_create(dev, &q));
-    assert_ok(wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL));
+    upload(&m.weights, m.file, dev, NULL, NULL);
     const wf_view *v = &m.weights.list[0].view;
     uint64_t at = 0;
     for (int i = 0; i < 3; i++) {
@@ -329,7 +332,6 @@ static void assert_become(const enum wf_dtype dtypes[3], enum wf_dtype joint)
         at += bytes;
         free(want);
     }
-    wf_queue_destroy(q);
     unmix(&m);
     wf_dev_close(dev);
 }
@@ -373,7 +375,6 @@ static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint3
                         enum wf_dtype joint)
 {
     mixed m;
-    wf_queue *q;
     uint64_t each = wf_dtype_bytes(joint, MIXED_COLS);
     uint8_t *want = malloc(each);
     wf_null_configure(NULL);
@@ -381,15 +382,13 @@ static void assert_rows(const enum wf_dtype dtypes[3], const wf_linear *l, uint3
     mix_heads(&m, dtypes);
     assert_true(wf_build_stacked_matrix(&m.b, l, n, MIXED_COLS) >= 0);
     m.weights.list[0].matrix = false; /* rows, as they come */
-    assert_ok(wf_queue_create(dev, &q));
-    assert_ok(wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL));
+    upload(&m.weights, m.file, dev, NULL, NULL);
     const wf_view *v = &m.weights.list[0].view;
     for (uint32_t r = 0; r < v->rows; r++) {
         row_of(&m, l, from_row(r, rotated), joint, want);
         if (memcmp((const uint8_t *)v->buf->host + v->offset + r * each, want, each))
             fail_msg("row %u of %u matrices", r, n);
     }
-    wf_queue_destroy(q);
     unmix(&m);
     wf_dev_close(dev);
     free(want);
@@ -450,14 +449,6 @@ static wf_dev *make_wrapped(model *m)
     return dev;
 }
 
-static void upload_all(model *m, wf_dev *dev)
-{
-    wf_queue *q;
-    assert_ok(wf_queue_create(dev, &q));
-    assert_ok(wf_weights_upload(&m->w, &m->file, dev, q, NULL, NULL));
-    wf_queue_destroy(q);
-}
-
 static void reordered_rows_are_not_used_in_the_file(void **state)
 {
     model m;
@@ -465,7 +456,7 @@ static void reordered_rows_are_not_used_in_the_file(void **state)
     wf_map map = {m.data, SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4), -1};
     m.file.maps = &map, m.file.n_maps = 1;
     m.w.list[1].pairs = (wf_pairs){HEAD, ROTATED, SMALL_ROWS};
-    upload_all(&m, dev);
+    upload(&m.w, &m.file, dev, NULL, NULL);
     for (size_t i = 0; i < SMALL; i++) assert_int_equal(m.w.list[i].view.buf == m.w.files[0], i != 1);
     end(&m);
     wf_dev_close(dev);
@@ -482,7 +473,7 @@ static void some_files_are_used_in_place(void **state)
         wf_map maps[] = {{m.data, (size_t)(second - m.data), -1},
                          {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0]->bytes, -1}};
         m.file.maps = maps, m.file.n_maps = 2, refused = maps[without].data;
-        upload_all(&m, dev);
+        upload(&m.w, &m.file, dev, NULL, NULL);
         for (size_t i = 0; i < SMALL; i++) {
             const wf_view *v = &m.w.list[i].view;
             bool copied = (i >= FIRST) == without;
