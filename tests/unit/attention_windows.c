@@ -1,6 +1,4 @@
 /* attention_windows: the file with every kind of damage, and that an engine gives its layers what the file says. */
-#include <unistd.h>
-
 #include "engine/engine.h"
 #include "model/weights/attention_windows.h"
 #include "support/demo.h"

@@ -2,7 +2,6 @@
  * leads to what a later one finds. */
 #include <dirent.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/engine.h"
 #include "support/fresh_cache.h"

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/engine.h"
 #include "lab/lab.h"

@@ -3,7 +3,6 @@
 #include "unit/cl_test.h"
 #include "support/suite.h"
 
-#include <unistd.h>
 
 static size_t count(const char *text, const char *what)
 {

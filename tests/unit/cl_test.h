@@ -4,7 +4,6 @@
 
 #include "support/suite.h"
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cl/cl.h"
 #include "support/fresh_cache.h"

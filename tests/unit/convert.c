@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define DEMO "models/demo.gguf"
 #define FOLDER "tests/model/data/qwen2"

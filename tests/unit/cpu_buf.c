@@ -1,7 +1,6 @@
 /* Buffers of the CPU backend: huge pages for large ones, small memory in place, and what limits leave. */
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory_left.h"
 #include "cpu/cpu.h"

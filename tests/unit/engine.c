@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/null_device.h"
 #include "support/demo.h"

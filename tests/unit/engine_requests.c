@@ -1,7 +1,6 @@
 /* engine_requests: requests beside others on the null device, whose arithmetic this test lends it: every row gives the
  * token TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "support/null_device.h"
 #include "support/demo.h"

@@ -5,7 +5,6 @@
 #include "select/select.h"
 #include "support/suite.h"
 
-#include <unistd.h>
 
 enum { WIDTH = 64, VOCAB = 32, PAGE_BYTES = 2 * 2 * WIDTH /* K and V of F16 */, TOKENS = 32 };
 

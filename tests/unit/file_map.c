@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static char dir[] = "/tmp/weft-test-XXXXXX";
 static size_t page;

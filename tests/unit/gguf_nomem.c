@@ -5,7 +5,6 @@
 #include "support/suite.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 /* Fails the first, the second ... allocation until nothing is left to fail; returns how many there
  * were. */

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <unistd.h>
 
 static void key(bytes *b, const char *name, uint32_t type, const void *v, size_t n)
 {

@@ -4,7 +4,6 @@
 #include "support/bytes.h"
 #include "support/suite.h"
 
-#include <unistd.h>
 
 enum { PARTS = 3 };
 

@@ -1,6 +1,5 @@
 /* hash: what files and clients choose as keys cannot be chosen to collide. */
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "support/suite.h"

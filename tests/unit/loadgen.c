@@ -6,7 +6,6 @@
 #include "support/suite.h"
 
 #include <math.h>
-#include <unistd.h>
 
 /* ---- statistics ------------------------------------------------------------------------------- */
 

@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <unistd.h>
 #include "support/demo.h"
 
 enum { UNITS = 8, SEQS = 8, TOKENS = 64, CONTEXT = 128 };

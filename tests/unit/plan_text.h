@@ -4,7 +4,6 @@
 
 #include "plan/plan.h"
 
-#include <unistd.h>
 #include "support/suite.h"
 
 static inline weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)

@@ -4,7 +4,6 @@
 #include "support/suite.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define GPU "0000:19:00.0"
 

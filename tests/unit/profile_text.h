@@ -4,7 +4,6 @@
 
 #include "plan/op_profile.h"
 
-#include <unistd.h>
 #include "support/suite.h"
 
 static weft_status try_profile(const char *text, wf_op_profile *p)

@@ -3,7 +3,6 @@
  * of a published model instead; heads stay as small as theirs. */
 #include <float.h>
 #include <math.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "engine/engine.h"

@@ -6,7 +6,6 @@
 #include "support/suite.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- one file ------------------------------------------------------------------------------------ */
 

@@ -1,7 +1,6 @@
 /* Files of measured kernel choices: what is written reads back, every broken file is refused whole
  * with its line, and a device picks by its file wherever the kernel named can run. */
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "dev/front.h"
 #include "support/null_device.h"

@@ -11,7 +11,6 @@
 #include "support/suite.h"
 
 #include <dirent.h>
-#include <unistd.h>
 
 /* ---- what is shipped --------------------------------------------------------------------------------------------- */
 

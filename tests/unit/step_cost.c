@@ -1,7 +1,6 @@
 /* The cost model against published figures: NanoFlow's table 2 and equation 5, and the energy that was measured on an
  * H200; and the table of devices. */
 #include <math.h>
-#include <unistd.h>
 
 #include "plan/cost.h"
 #include "plan/step_cost.h"

@@ -6,7 +6,6 @@
 #include "support/demo.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_BYTES = 1 << 14, MOST_LINES = 200, N_TOKENS = 8, SEEDS = 150 };
 

@@ -5,9 +5,6 @@
 #include "text/internal.h"
 #include "support/suite.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static const char *const kinds[] = {"llama3", "qwen2", "gpt4o", "gpt2", "starcoder", "falcon", "deepseek", "word",
@@ -19,7 +16,7 @@ static wf_tokenizer *open_kind(const char *name)
     size_t len;
     wf_tokenizer *t;
     snprintf(path, sizeof path, "tests/text/data/%s.json", name);
-    assert_int_equal(wf_read_file(path, 1 << 20, &text, &len), WEFT_OK);
+    assert_ok(wf_read_file(path, 1 << 20, &text, &len));
     if (wf_tokenizer_from_json(text, len, &t)) fail_msg("%s: %s", name, wf_error());
     free(text);
     return t;
@@ -34,7 +31,7 @@ static void check_row(const wf_tokenizer *t, const char *kind, const char *line)
     int32_t *ids;
     size_t n;
     assert_non_null(wf_json_text(text));
-    assert_int_equal(wf_tokenize(t, text->text, text->n, 0, &ids, &n), WEFT_OK);
+    assert_ok(wf_tokenize(t, text->text, text->n, 0, &ids, &n));
     bool same = n == wf_json_count(want);
     for (size_t i = 0; i < n && same; i++) same = ids[i] == wf_json_int(wf_json_at(want, i));
     if (!same) fail_msg("%s: other ids: %s", kind, line);
@@ -48,7 +45,7 @@ static void ids_of_kind(const char *kind)
     size_t len, rows = 0;
     wf_tokenizer *t = open_kind(kind);
     snprintf(path, sizeof path, "tests/text/data/%s.ids", kind);
-    assert_int_equal(wf_read_file(path, 1 << 20, &text, &len), WEFT_OK);
+    assert_ok(wf_read_file(path, 1 << 20, &text, &len));
     strtok(text, "\n"); /* the version */
     for (const char *line; (line = strtok(NULL, "\n")); rows++) check_row(t, kind, line);
     assert_int_equal(rows, 150);
@@ -65,7 +62,7 @@ static void ids(void **state)
 static void first_pieces(void **state)
 {
     wf_json *file;
-    assert_int_equal(wf_json_load_file("tests/text/data/first.json", 1 << 20, &file), WEFT_OK);
+    assert_ok(wf_json_load_file("tests/text/data/first.json", 1 << 20, &file));
     const wf_json *rows = wf_json_get(file, "rows");
     assert_int_equal(wf_json_count(rows), 14);
     for (size_t i = 0; i < rows->n; i++) {
@@ -99,9 +96,9 @@ static void any_bytes(void **state)
             int32_t *v;
             size_t count, len;
             char *back;
-            assert_int_equal(wf_tokenize(t, text, n, 0, &v, &count), WEFT_OK);
+            assert_ok(wf_tokenize(t, text, n, 0, &v, &count));
             for (size_t k = 0; k < count; k++) assert_in_range(v[k], 0, wf_token_count(t) - 1);
-            assert_int_equal(wf_detokenize(t, v, count, 0, &back, &len), WEFT_OK);
+            assert_ok(wf_detokenize(t, v, count, 0, &back, &len));
             free(back);
             free(v);
         }
@@ -118,8 +115,8 @@ static void text_back(void **state)
         int32_t *v;
         size_t n, len;
         char *back;
-        assert_int_equal(wf_tokenize(t, text, strlen(text), WEFT_TEXT_NO_ADD_SPECIAL, &v, &n), WEFT_OK);
-        assert_int_equal(wf_detokenize(t, v, n, 0, &back, &len), WEFT_OK);
+        assert_ok(wf_tokenize(t, text, strlen(text), WEFT_TEXT_NO_ADD_SPECIAL, &v, &n));
+        assert_ok(wf_detokenize(t, v, n, 0, &back, &len));
         assert_string_equal(back, text);
         free(back);
         free(v);
@@ -136,13 +133,10 @@ static void no_forged_tokens(void **state)
         wf_text_span all = {0, sizeof text - 1};
         int32_t *v;
         size_t n;
-        assert_int_equal(wf_tokenize_around(t, text, sizeof text - 1, &all, 1, WEFT_TEXT_NO_ADD_SPECIAL, &v, &n),
-                         WEFT_OK);
+        assert_ok(wf_tokenize_around(t, text, sizeof text - 1, &all, 1, WEFT_TEXT_NO_ADD_SPECIAL, &v, &n));
         for (size_t k = 0; k < n; k++) assert_false(wf_token_is_control(t, v[k]));
         free(v);
-        assert_int_equal(
-            wf_tokenize(t, text, sizeof text - 1, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &v, &n),
-            WEFT_OK);
+        assert_ok(wf_tokenize(t, text, sizeof text - 1, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &v, &n));
         for (size_t k = 0; k < n; k++) assert_false(wf_token_is_control(t, v[k]));
         free(v);
         wf_tokenizer_destroy(t);
@@ -268,7 +262,7 @@ static void harmless_files(void **state)
         char *back;
         size_t len;
         if (wf_tokenizer_from_json(files[i], strlen(files[i]), &t)) fail_msg("%s: %s", files[i], wf_error());
-        assert_int_equal(wf_detokenize(t, (int32_t[]){2, 0}, 2, 0, &back, &len), WEFT_OK);
+        assert_ok(wf_detokenize(t, (int32_t[]){2, 0}, 2, 0, &back, &len));
         assert_string_equal(back, "aba");
         free(back);
         wf_tokenizer_destroy(t);
@@ -286,7 +280,7 @@ static void slow_pattern(void **state)
     size_t n;
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 'c';
-    assert_int_equal(wf_tokenizer_from_json(json, strlen(json), &t), WEFT_OK);
+    assert_ok(wf_tokenizer_from_json(json, strlen(json), &t));
     assert_error(wf_tokenize(t, text, sizeof text, 0, &v, &n), WEFT_ERR_UNSUPPORTED, "too many steps");
     wf_tokenizer_destroy(t);
 }
@@ -308,11 +302,11 @@ static void normalised_later(void **state)
         {"xabcx", 4, {3, 4, 2, 3}}, {"abc", 2, {4, 2}}, {"acab", 3, {0, 2, 4}}, {"xabxabc", 5, {3, 4, 3, 4, 2}}};
     for (size_t i = 0; i < WF_LEN(files); i++) {
         wf_tokenizer *t;
-        if (wf_tokenizer_from_json(files[i], strlen(files[i]), &t)) fail_msg("%s", wf_error());
+        assert_ok(wf_tokenizer_from_json(files[i], strlen(files[i]), &t));
         for (size_t k = 0; k < WF_LEN(rows); k++) {
             int32_t *v;
             size_t n;
-            assert_int_equal(wf_tokenize(t, rows[k].text, strlen(rows[k].text), 0, &v, &n), WEFT_OK);
+            assert_ok(wf_tokenize(t, rows[k].text, strlen(rows[k].text), 0, &v, &n));
             if (n != rows[k].n || memcmp(v, rows[k].ids, n * sizeof *v))
                 fail_msg("%s: other ids: %zu, the second one %d", rows[k].text, n, v[1]);
             free(v);
@@ -334,8 +328,8 @@ static void added_bytes(void **state)
     int32_t *v;
     size_t n;
     char piece[8];
-    if (wf_tokenizer_from_json(file, strlen(file), &t)) fail_msg("%s", wf_error());
-    assert_int_equal(wf_tokenize(t, "HaI", 3, 0, &v, &n), WEFT_OK);
+    assert_ok(wf_tokenizer_from_json(file, strlen(file), &t));
+    assert_ok(wf_tokenize(t, "HaI", 3, 0, &v, &n));
     assert_int_equal(n, 3);
     assert_memory_equal(v, want, sizeof want);
     assert_int_equal(wf_token_piece(t, 1, WEFT_TEXT_HIDE_SPECIAL, piece, sizeof piece), 1);
@@ -362,7 +356,7 @@ static void growing_text(void **state)
         wf_tokenizer *t;
         int32_t *v;
         size_t count;
-        if (wf_tokenizer_from_json(json, strlen(json), &t)) fail_msg("%s", wf_error());
+        assert_ok(wf_tokenizer_from_json(json, strlen(json), &t));
         assert_error(wf_tokenize(t, "so so", 5, 0, &v, &count), WEFT_ERR_UNSUPPORTED, "longer than");
         wf_tokenizer_destroy(t);
     }

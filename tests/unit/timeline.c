@@ -6,7 +6,6 @@
 #include "support/demo.h"
 
 #include <math.h>
-#include <unistd.h>
 
 enum { SEQS = 8, TOKENS = 64, CONTEXT = 128 };
 

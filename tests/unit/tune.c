@@ -1,7 +1,5 @@
 /* What is measured is what was asked for: operands of the right shape, in the device's layout, and
  * another copy of the weights or pages with each launch. */
-#include <unistd.h>
-
 #include "support/null_device.h"
 #include "lab/measure.h"
 #include "support/suite.h"
