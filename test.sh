@@ -329,12 +329,12 @@ stage_asan() {
 }
 
 # This build is also the one without OpenCL, OpenBLAS and CBC.
-tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights'
+tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights|null_faults'
 without_units='shipped_plans|plan_worlds'
 
 build_tsan() {
     compile tsan "${sanitized[@]}" -Db_sanitize=thread -Dopencl=disabled -Dopenblas=disabled -Dcbc=disabled \
-        -- "^(src/cli/weft|tests/unit/unit|tests/fault/test_null_faults|tests/op/op_test|tests/golden/golden)\$"
+        -- "^(src/cli/weft|tests/unit/unit|tests/op/op_test|tests/golden/golden)\$"
 }
 
 # Kernels at the plain level, as above: all of them, and with work for several threads those whose threads share what they prepare.
@@ -346,7 +346,7 @@ race_kernels() {
 stage_tsan() {
     built tsan || return
     run_tests "concurrency with the thread sanitizer, and what is without OpenCL and CBC" tsan "${plain_addresses[@]}" -- \
-        "^(unit ($tsan_units|$without_units)|fault null|golden cpu|cli (run|usage|plan|kernels|settings)|serve (many|framing|front))\$"
+        "^(unit ($tsan_units|$without_units)|golden cpu|cli (run|usage|plan|kernels|settings)|serve (many|framing|front))\$"
     export -f race_kernels && export out
     check "CPU kernels with the thread sanitizer" "${plain_addresses[@]}" bash -c race_kernels
     # Steps on the caller's thread, beside that of the engine. Not unit ablation, which takes minutes here.

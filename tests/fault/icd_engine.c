@@ -5,22 +5,14 @@
  * its own, which work that never ends keeps busy. */
 #include <weft/debug.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "fault/fake_icd.h"
 #include "support/build_once.h"
 #include "support/skip.h"
+#include "support/suite.h"
 
 enum { MOST = 24, WATCHDOG_MS = 3000 /* many times what a step takes */ };
 

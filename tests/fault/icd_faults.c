@@ -2,25 +2,17 @@
  * clear error; results that come are right, nothing leaks, and the next run without a fault works.
  * Uses fake_icd through OCL_ICD_VENDORS. `test_icd_faults FAKE_ICD.so [--load]`; --load is one run in a
  * process of its own, for what kills it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <ftw.h>
 #include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "verify/check.h"
 #include "select/select.h"
 #include "verify/bind.h"
 #include "fault/fake_icd.h"
 #include "support/skip.h"
+#include "support/suite.h"
 
 #define N_CASES 2
 

@@ -2,14 +2,7 @@
 #ifndef WF_TEST_FRESH_CACHE_H
 #define WF_TEST_FRESH_CACHE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "support/suite.h"
 
 /* Below the test's working directory. */
 static inline const char *fresh_cache(void)

@@ -1,14 +1,6 @@
 /* gguf_check: see gguf_check.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "support/gguf_check.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "support/suite.h"
 
 weft_status gguf_open_copy(const uint8_t *data, size_t n, wf_gguf **out, uint8_t **copy)
 {

@@ -1,13 +1,8 @@
 /* Every slot of a device fails at every call of a run, or its work never ends: the front gives a clear
  * error, the device counts as lost where that is so, and nothing leaks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <string.h>
 
 #include "support/null_device.h"
+#include "support/suite.h"
 #include "verify/bind.h"
 
 typedef struct run {
@@ -156,12 +151,4 @@ static void queues_overlap(void **state)
     wf_null_configure(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_of_every_slot_fails),
-        cmocka_unit_test(work_that_never_ends),
-        cmocka_unit_test(queues_overlap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(null_faults, NULL, NULL, CASE(every_call_of_every_slot_fails), CASE(work_that_never_ends), CASE(queues_overlap))

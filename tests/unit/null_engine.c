@@ -1,21 +1,11 @@
 /* null_engine: an engine whose device fails, or whose work never ends, on any one of its queues, whether its steps run
  * whole or in nano-batches on two queues: each request ends once and with the error, the engine says that it has failed
  * and takes no more, and nothing is left. */
-#include <weft/weft.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <semaphore.h>
-#include <stdio.h>
-
+#include "support/demo.h"
 #include "support/null_device.h"
 
 enum { REQUESTS = 4, QUEUES = 8 /* that are looked at, at most */, PLACES = 6, MOST_PARTS = 3 };
-
-static struct weft_model *model;
 
 typedef struct life {
     weft_status opened, failed;
@@ -32,12 +22,10 @@ static void on_event(void *user, const struct weft_event *ev)
 
 /* The first request's end keeps the engine until the others are submitted, which begins when it has got there: they
  * come at once, and every life makes the same calls. */
-static sem_t gate, at_gate;
-
-static void wait_at_gate(void *user, const struct weft_event *ev)
+static void end_at_gate(void *user, const struct weft_event *ev)
 {
     on_event(user, ev);
-    if (ev->kind == WEFT_EVENT_DONE) sem_post(&at_gate), sem_wait(&gate);
+    wait_at_gate(NULL, ev);
 }
 
 static void ask(struct weft_engine *e, life *l)
@@ -47,7 +35,7 @@ static void ask(struct weft_engine *e, life *l)
     int n = 0;
     for (; n < REQUESTS; n++) {
         struct weft_request_params p = {.tokens = prompt, .n_tokens = 20, .max_tokens = n ? 12 : 1, .ignore_eos = true,
-                                        .on_event = n ? on_event : wait_at_gate, .user = l};
+                                        .on_event = n ? on_event : end_at_gate, .user = l};
         if (weft_submit(e, &p, &r[n])) break;
         if (n == 0) sem_wait(&at_gate);
     }
@@ -128,15 +116,4 @@ static void any_queue_fails(void **state)
     wf_null_configure(NULL);
 }
 
-static void say_nothing(void *user, enum weft_log_level level, const char *line) {}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_queue_fails)};
-    weft_log_to(say_nothing, NULL, WEFT_LOG_ERROR);
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model))
-        return fprintf(stderr, "%s\n", weft_last_error()), 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    weft_model_close(model);
-    return failed;
-}
+SUITE(null_engine, open_demo, close_demo, CASE(any_queue_fails))
