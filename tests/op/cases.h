@@ -15,6 +15,7 @@ typedef struct op_cases {
     wf_case *list;
     size_t n, cap;
     uint64_t seed, draws;
+    bool failed; /* for want of memory */
     enum op_level level;
     bool adjacent_pairs; /* of the device: it rotates no others */
     bool all_types;      /* of X and Y with each small case */
