@@ -2,11 +2,12 @@
 #include "engine/engine.h"
 #include "model/weights/attention_windows.h"
 #include "support/demo.h"
+#include "support/folder.h"
 
 #define HEAD "weft-attention-windows 1\n"
 #define TWO  "layer 1 0 2147483647 1 5\nlayer 0 16 8 # the first layer, by KV heads\n"
 
-static char folder[] = "/tmp/weft-attention-windows-XXXXXX", path[64];
+static char path[80];
 
 static weft_status load(int32_t *windows, uint32_t *sink)
 {
@@ -148,7 +149,7 @@ static void test_engine(void **state)
 
 static int setup(void **state)
 {
-    if (!mkdtemp(folder)) return 1;
+    if (make_folder(state)) return 1;
     snprintf(path, sizeof path, "%s/file", folder);
     return open_demo(state);
 }
@@ -156,8 +157,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     close_demo(state);
-    unlink(path);
-    return rmdir(folder);
+    return remove_folder(state);
 }
 
 SUITE(attention_windows, setup, teardown, CASE(test_good_files), CASE(test_broken_files), CASE(test_no_groups),

@@ -5,14 +5,14 @@
 
 #include "engine/engine.h"
 #include "lab/lab.h"
-#include "support/suite.h"
+#include "support/folder.h"
 
 #define DEMO "models/demo.gguf"
 #define BYTES 1000u
 #define HEAD "weft-calibration 1\nmodel 1000 bytes\n"
 #define TWO "layer 1 phi -3.5 a -2.77 b 10.39\nlayer 0 phi 1 a -60 b 10.39 # too wide\n"
 
-static char folder[] = "/tmp/weft-calibration-XXXXXX", path[96], model_path[64];
+static char path[96], model_path[64];
 static char logged[1024];
 static int warnings;
 
@@ -325,7 +325,7 @@ static void test_stops_between_layers(void **state)
 static int setup(void **state)
 {
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
-    if (!mkdtemp(folder)) return 1;
+    if (make_folder(state)) return 1;
     snprintf(model_path, sizeof model_path, "%s/m.gguf", folder);
     return 0;
 }
@@ -336,15 +336,6 @@ static int each(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    unlink(path);
-    unlink(model_path);
-    snprintf(path, sizeof path, "%s/file", folder);
-    unlink(path);
-    return rmdir(folder);
-}
-
-SUITE_EACH(calibration, setup, teardown, each, NULL, CASE(test_quantiles), CASE(test_rule), CASE(test_good_files),
+SUITE_EACH(calibration, setup, remove_folder, each, NULL, CASE(test_quantiles), CASE(test_rule), CASE(test_good_files),
            CASE(test_broken_files), CASE(test_truncated), CASE(test_engine), CASE(test_round_trip),
            CASE(test_pages_of_the_sequence), CASE(test_stops_between_layers))

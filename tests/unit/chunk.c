@@ -5,9 +5,10 @@
 #include "select/select.h"
 #include "lab/lab.h"
 #include "support/demo.h"
+#include "support/folder.h"
 #include "support/wraps.h"
 
-static char folder[64], path[128];
+static const char *path;
 
 /* ---- time, which passes as the device computes: so much of it that what else the machine does is nothing ---- */
 
@@ -167,9 +168,8 @@ static void odd_loads(void **state)
 
 static int setup(void **state)
 {
-    wf_copy(folder, sizeof folder, "/tmp/weft-chunk-XXXXXX");
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/a.tune", folder);
+    if (make_folder(state)) return 1;
+    path = in_folder("a.tune");
     wf_null_configure(&(wf_null_config){.cost_ns = cost});
     return open_demo(state);
 }
@@ -177,8 +177,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     close_demo(state);
-    unlink(path);
-    return rmdir(folder);
+    return remove_folder(state);
 }
 
 SUITE(chunk, setup, teardown, CASE(rates), CASE(steps), CASE(choices), CASE(ratio_is_kept), CASE(odd_loads))

@@ -5,7 +5,6 @@
 #include "select/select.h"
 #include "support/suite.h"
 
-
 enum { WIDTH = 64, VOCAB = 32, PAGE_BYTES = 2 * 2 * WIDTH /* K and V of F16 */, TOKENS = 32 };
 
 typedef struct fixture {
@@ -379,20 +378,6 @@ static void test_short_without_measurements(void **state)
     close_all(&f);
 }
 
-/* A device that fails in the middle of a step gives an error, and everything can be freed. */
-static void test_failures(void **state)
-{
-    for (uint32_t nth = 1; nth <= 12; nth++) {
-        fixture f;
-        open_with(&f, PLAN(TWO_BATCHES));
-        wf_null_configure(&(wf_null_config){.slot = WF_NULL_ANY, .nth = nth, .status = WEFT_ERR_DEVICE});
-        weft_status s = wf_exec_submit(f.e, &f.b, &(wf_step_io){0});
-        if (s == WEFT_OK) s = wf_exec_wait(f.e);
-        assert_int_equal(s, WEFT_ERR_DEVICE);
-        close_all(&f);
-    }
-}
-
 /* ---- kernels that the plan names --------------------------------------------------------------------------------- */
 
 enum { NAMED = 1 /* null2 */, FEW = 8 };
@@ -509,6 +494,5 @@ static void test_upload_of_all_tables(void **state)
 
 SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_nothing_is_bound_later),
       CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen), CASE(test_failures_foresee_nothing),
-      CASE(test_failures), CASE(test_submissions_are_short), CASE(test_short_without_measurements),
-      CASE(test_named_kernel_of_few_rows), CASE(test_named_kernel_of_no_rows), CASE(test_routers_share_no_kernel),
-      CASE(test_upload_of_all_tables))
+      CASE(test_submissions_are_short), CASE(test_short_without_measurements), CASE(test_named_kernel_of_few_rows),
+      CASE(test_named_kernel_of_no_rows), CASE(test_routers_share_no_kernel), CASE(test_upload_of_all_tables))

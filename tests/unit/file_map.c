@@ -1,7 +1,7 @@
 /* file_map: maps of files that change, vanish or shrink; the SIGBUS handler's manners; whole-file
  * reads; the cache folder. */
 #include "base/file.h"
-#include "support/suite.h"
+#include "support/folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,33 +11,23 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static char dir[] = "/tmp/weft-test-XXXXXX";
 static size_t page;
 
 static int setup(void **state)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
-    return mkdtemp(dir) ? 0 : -1;
+    return make_folder(state);
 }
 
 static int teardown(void **state)
 {
-    return rmdir(dir); /* every test removes its files */
-}
-
-static const char *in_dir(const char *name)
-{
-    static char path[4][256];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
+    return rmdir(folder); /* every test removes its files */
 }
 
 /* A file of n bytes 'a'; its path is remembered until removed. */
 static const char *make_file(const char *name, size_t n)
 {
-    const char *path = in_dir(name);
+    const char *path = in_folder(name);
     int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     char *text = malloc(n + 1);
     memset(text, 'a', n + 1);
@@ -92,7 +82,7 @@ static int in_child(void (*before)(void), void (*after)(void))
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     unlink(path);
-    unlink(in_dir("foreign"));
+    unlink(in_folder("foreign"));
     return status;
 }
 
@@ -171,7 +161,7 @@ static void previous_handler_runs(void **state)
         foreign_fault();
         fail_msg("no fault");
     }
-    unlink(in_dir("foreign"));
+    unlink(in_folder("foreign"));
     assert_int_equal(seen_address % page, 0);
     assert_false(wf_map_broken(&m));
     assert_int_equal(count_a(&m), 10); /* still there and still ours */
@@ -378,12 +368,12 @@ static void many_maps(void **state)
 static void cannot_map(void **state)
 {
     wf_map m;
-    assert_error(wf_map_open(dir, &m), WEFT_ERR_IO, "directory");
+    assert_error(wf_map_open(folder, &m), WEFT_ERR_IO, "directory");
     assert_error(wf_map_open("/dev/zero", &m), WEFT_ERR_IO, "character device");
     assert_int_equal(wf_map_open("", &m), WEFT_ERR_IO);
-    assert_error(wf_map_open(in_dir("absent"), &m), WEFT_ERR_IO, "absent: No such file");
+    assert_error(wf_map_open(in_folder("absent"), &m), WEFT_ERR_IO, "absent: No such file");
     wf_map_close(&m);
-    const char *fifo = in_dir("fifo"), *link = in_dir("link");
+    const char *fifo = in_folder("fifo"), *link = in_folder("link");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(symlink(fifo, link), 0);
     assert_error(wf_map_open(link, &m), WEFT_ERR_IO, "FIFO");
@@ -419,9 +409,9 @@ static void read_file(void **state)
         unlink(path);
     }
     assert_error(wf_read_file("/dev/zero", 1000, &text, &n), WEFT_ERR_IO, "/dev/zero has more than 1000 bytes");
-    assert_error(wf_read_file(dir, 1000, &text, &n), WEFT_ERR_IO, "directory");
-    assert_error(wf_read_file(in_dir("absent"), 1000, &text, &n), WEFT_ERR_IO, "cannot open");
-    const char *fifo = in_dir("fifo");
+    assert_error(wf_read_file(folder, 1000, &text, &n), WEFT_ERR_IO, "directory");
+    assert_error(wf_read_file(in_folder("absent"), 1000, &text, &n), WEFT_ERR_IO, "cannot open");
+    const char *fifo = in_folder("fifo");
     pthread_t t;
     assert_int_equal(mkfifo(fifo, 0600), 0);
     pthread_create(&t, NULL, write_fifo, (void *)(uintptr_t)fifo);
@@ -457,7 +447,7 @@ static weft_status put(const char *path, const char *text, bool whole)
 
 static void write_whole(void **state)
 {
-    const char *path = in_dir("out"), *link = in_dir("link");
+    const char *path = in_folder("out"), *link = in_folder("link");
     assert_ok(put(path, "half", false));
     assert_int_equal(access(path, F_OK), -1);
     assert_ok(put(path, "first", true));
@@ -469,7 +459,7 @@ static void write_whole(void **state)
     char target[8];
     assert_true(readlink(link, target, sizeof target) > 0); /* still a link */
     assert_ok(put("/dev/null", "text", true));
-    assert_error(put(in_dir("absent/out"), "text", true), WEFT_ERR_IO, "absent/out: No such file");
+    assert_error(put(in_folder("absent/out"), "text", true), WEFT_ERR_IO, "absent/out: No such file");
     if (!access("/dev/full", W_OK)) assert_int_equal(put("/dev/full", "text", true), WEFT_ERR_IO);
     unlink(link);
     unlink(path);
@@ -491,9 +481,9 @@ static void expect_cache(const char *want)
 static void cache_folder(void **state)
 {
     char xdg[128], xdg_weft[160], home[128], home_cache[160], home_weft[200], tmp_weft[64];
-    snprintf(xdg, sizeof xdg, "%s/a/b", dir);
+    snprintf(xdg, sizeof xdg, "%s/a/b", folder);
     snprintf(xdg_weft, sizeof xdg_weft, "%s/weft", xdg);
-    snprintf(home, sizeof home, "%s/home", dir);
+    snprintf(home, sizeof home, "%s/home", folder);
     snprintf(home_cache, sizeof home_cache, "%s/.cache", home);
     snprintf(home_weft, sizeof home_weft, "%s/weft", home_cache);
     snprintf(tmp_weft, sizeof tmp_weft, "/tmp/weft-%lu", (unsigned long)geteuid());
@@ -531,13 +521,13 @@ static void cache_folder(void **state)
     assert_int_equal(wf_cache_dir(NULL, 0), WEFT_ERR_IO);
     umask(old);
     rmdir(xdg);
-    rmdir(in_dir("a"));
+    rmdir(in_folder("a"));
     rmdir(home_weft);
     rmdir(home_cache);
     rmdir(home);
 }
 
-SUITE(file_map, setup, teardown, CASE(default_action_stays) /* before any map */,
-      CASE(previous_handler_runs), CASE(whole_file), CASE(shortened), CASE(touched), CASE(changed),
-      CASE(shortened_for_a_while), CASE(resting), CASE(threads_fault_together), CASE(many_maps), CASE(cannot_map),
-      CASE(read_file), CASE(write_whole), CASE(cache_folder))
+SUITE(file_map, setup, teardown, CASE(default_action_stays) /* before any map */, CASE(previous_handler_runs),
+      CASE(whole_file), CASE(shortened), CASE(touched), CASE(changed), CASE(shortened_for_a_while), CASE(resting),
+      CASE(threads_fault_together), CASE(many_maps), CASE(cannot_map), CASE(read_file), CASE(write_whole),
+      CASE(cache_folder))

@@ -2,25 +2,15 @@
  * first. */
 #include "model/files/gguf.h"
 #include "support/bytes.h"
-#include "support/suite.h"
-
+#include "support/folder.h"
 
 enum { PARTS = 3 };
-
-static char dir[] = "/tmp/weft-test-XXXXXX";
 
 typedef struct part {
     const char *file, *tensor; /* tensor: its only one, eight F32 of `value` */
     uint32_t no, count, total;
     float value;
 } part;
-
-static const char *path_of(const char *file)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    return path;
-}
 
 static void write_part(const part *p)
 {
@@ -33,7 +23,7 @@ static void write_part(const part *p)
     gguf_tensor(&b, p->tensor, 1, (uint64_t[]){8}, 0, 0);
     bytes_align(&b, 32);
     for (int i = 0; i < 8; i++) bytes_put(&b, &p->value, sizeof p->value);
-    write_file(path_of(p->file), b.data, b.len);
+    write_file(in_folder(p->file), b.data, b.len);
     bytes_free(&b);
 }
 
@@ -48,22 +38,10 @@ static void write_good(void)
     for (int i = 0; i < PARTS; i++) write_part(&good[i]);
 }
 
-static int setup(void **state)
-{
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    for (int i = 0; i < PARTS; i++) unlink(path_of(good[i].file));
-    unlink(path_of("other.gguf"));
-    return rmdir(dir);
-}
-
 static void fails(const char *file, weft_status want, const char *words)
 {
     wf_gguf *g = NULL;
-    assert_int_equal(wf_gguf_open(path_of(file), &g), want);
+    assert_int_equal(wf_gguf_open(in_folder(file), &g), want);
     assert_null(g);
     if (!strstr(wf_error(), words)) fail_msg("'%s' does not say '%s'", wf_error(), words);
 }
@@ -73,7 +51,7 @@ static void whole(void **state)
     wf_gguf *g = NULL;
     uint64_t size = 0;
     write_good();
-    assert_ok(wf_gguf_open(path_of(good[0].file), &g));
+    assert_ok(wf_gguf_open(in_folder(good[0].file), &g));
     assert_int_equal(g->n_tensors, PARTS);
     assert_int_equal(g->n_maps, PARTS);
     for (int i = 0; i < PARTS; i++) {
@@ -90,7 +68,7 @@ static void whole(void **state)
 static void missing(void **state)
 {
     write_good();
-    unlink(path_of(good[2].file));
+    unlink(in_folder(good[2].file));
     fails(good[0].file, WEFT_ERR_IO, "part 3 of 3: cannot open");
     fails(good[0].file, WEFT_ERR_IO, good[2].file);
 }
@@ -136,5 +114,5 @@ static void another_total(void **state)
     fails(good[0].file, WEFT_ERR_FORMAT, "have 3 tensors, not the 4");
 }
 
-SUITE(gguf_split, setup, teardown, CASE(whole), CASE(missing), CASE(not_the_first), CASE(another_name),
+SUITE(gguf_split, make_folder, remove_folder, CASE(whole), CASE(missing), CASE(not_the_first), CASE(another_name),
       CASE(wrong_parts), CASE(another_total))

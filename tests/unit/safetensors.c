@@ -3,7 +3,7 @@
 #include "model/files/safetensors.h"
 #include "support/bytes.h"
 #include "tensor/tensor.h"
-#include "support/suite.h"
+#include "support/folder.h"
 
 #include <sys/stat.h>
 
@@ -180,13 +180,9 @@ static void empty(void **state)
 
 /* ---- folders --------------------------------------------------------------------------------------- */
 
-static char folder[64];
-
 static void put_file(const char *name, const void *data, size_t len)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    write_file(path, data, len);
+    write_file(in_folder(name), data, len);
 }
 
 static void write_tensors(const char *name, const char *header, size_t data)
@@ -200,17 +196,6 @@ static void write_tensors(const char *name, const char *header, size_t data)
 static void put_text(const char *name, const char *text)
 {
     put_file(name, text, strlen(text));
-}
-
-static int make_folder(void **state)
-{
-    strcpy(folder, "/tmp/weft-safetensors-XXXXXX");
-    return !mkdtemp(folder);
-}
-
-static int remove_folder(void **state)
-{
-    return remove_folder_at(folder);
 }
 
 #define A "{" T("a", "F32", "[1]", "0", "4") "}"
@@ -283,14 +268,10 @@ static void twice(void **state)
 /* Hugging Face's cache: the snapshot's files are links to blobs elsewhere. */
 static void links(void **state)
 {
-    char from[128], to[128];
     wf_safetensors *s;
-    snprintf(to, sizeof to, "%s/blobs", folder);
-    mkdir(to, 0700);
-    snprintf(to, sizeof to, "%s/snapshots", folder);
-    mkdir(to, 0700);
+    const char *to = in_folder("snapshots"), *from = in_folder("snapshots/model.safetensors");
+    mkdir(in_folder("blobs"), 0700), mkdir(to, 0700);
     write_tensors("blobs/0a1b", A, 4);
-    snprintf(from, sizeof from, "%s/snapshots/model.safetensors", folder);
     assert_int_equal(symlink("../blobs/0a1b", from), 0);
     assert_ok(wf_safetensors_open(to, &s));
     assert_int_equal(s->n_tensors, 1);
@@ -302,9 +283,8 @@ static void links(void **state)
 
 static void not_files(void **state)
 {
-    char path[128];
+    const char *path = in_folder("model.safetensors");
     wf_safetensors *s;
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
     mkdir(path, 0700);
     assert_error(wf_safetensors_open(folder, &s), WEFT_ERR_IO, "a directory");
     rmdir(path);

@@ -8,7 +8,7 @@
 #include "select/tuned.h"
 #include "verify/bind.h"
 #include "lab/lab.h"
-#include "support/suite.h"
+#include "support/folder.h"
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
 #define ROW  "gemm F16 N=64,K=32 1:null2 9:null3\n"
@@ -167,18 +167,15 @@ static void cut_files(void **state)
     assert_in_range(good, 5, 40); /* after the head, and inside the last word */
 }
 
-static char folder[64];
-
-static int make_folder(void **state)
+static int set_up(void **state)
 {
-    strcpy(folder, "/tmp/weft-tuned-XXXXXX");
-    return !mkdtemp(folder) || setenv("XDG_CONFIG_HOME", folder, 1);
+    return make_folder(state) || setenv("XDG_CONFIG_HOME", folder, 1);
 }
 
-static int remove_folder(void **state)
+static int tear_down(void **state)
 {
     wf_null_configure(NULL);
-    return remove_folder_at(folder);
+    return remove_folder(state);
 }
 
 /* A text that is for any device has neither head nor rows' need of one. */
@@ -529,7 +526,7 @@ static void choices_that_cannot_run(void **state)
     wf_dev_close(dev);
 }
 
-SUITE_EACH(select_tuned, NULL, NULL, make_folder, remove_folder, CASE(rows_are_found), CASE(broken_files_are_refused),
+SUITE_EACH(select_tuned, NULL, NULL, set_up, tear_down, CASE(rows_are_found), CASE(broken_files_are_refused),
            CASE(cut_files), CASE(costs_are_read), CASE(written_reads_back), CASE(devices_pick_by_file),
            CASE(choices_that_cannot_run), CASE(bad_files_are_warned_of), CASE(other_kernels), CASE(named_files),
            CASE(costs_order_kernels), CASE(shares_are_not_tuned), CASE(forced_by_name),

@@ -4,12 +4,13 @@
 #include "plan/simulate.h"
 #include "lab/overlap.h"
 #include "support/demo.h"
+#include "support/folder.h"
 
 #include <math.h>
 
 enum { SEQS = 8, TOKENS = 64, CONTEXT = 128 };
 
-static char folder[] = "/tmp/weft-timeline-XXXXXX", path[64];
+static char path[80];
 
 static uint64_t cost(const wf_call *c)
 {
@@ -182,7 +183,7 @@ static void test_measured(void **state)
 /* By what it was made for: times of another model would be drawn as if they were of this one. */
 static void test_other_model(void **state)
 {
-    char other[80], line[200], copy[4096];
+    char other[100], line[200], copy[4096];
     struct weft_timeline *t = NULL;
     wf_op_profile own = {0};
     struct weft_engine *e = open_engine(1, false);
@@ -224,7 +225,7 @@ static void test_refused(void **state)
 
 static int set_up(void **state)
 {
-    if (!mkdtemp(folder)) return 1;
+    if (make_folder(state)) return 1;
     snprintf(path, sizeof path, "%s/profile", folder);
     setenv("XDG_CACHE_HOME", folder, 1);
     setenv("XDG_CONFIG_HOME", folder, 1);
@@ -235,7 +236,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     close_demo(state);
-    return remove_folder_at(folder);
+    return remove_folder(state);
 }
 
 SUITE(timeline, set_up, tear_down, CASE(test_predicted), CASE(test_same_work), CASE(test_peak), CASE(test_measured),
