@@ -384,9 +384,7 @@ static void prepare_problems(void)
 {
     wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
     assert_int_equal(wf_dev_open("cpu", &p, &reference), WEFT_OK);
-    for (int i = 0; i < N_CASES; i++) {
-        assert_int_equal(wf_check_new(reference, &cases[i], &problems[i]), WEFT_OK);
-    }
+    for (int i = 0; i < N_CASES; i++) assert_int_equal(wf_check_new(reference, &cases[i], &problems[i]), WEFT_OK);
 }
 
 static void forget_problems(void)

@@ -177,18 +177,14 @@ static void gemm(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m, ui
 
 static void gemm_small(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
-    for (size_t i = 0; i < WF_LEN(row_counts); i++) {
-        gemm(s, w, in, out, row_counts[i], ANY(s, sizes), ANY(s, sizes));
-    }
+    for (size_t i = 0; i < WF_LEN(row_counts); i++) gemm(s, w, in, out, row_counts[i], ANY(s, sizes), ANY(s, sizes));
 }
 
 static void gemm_grid(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
     for (size_t m = 0; m < WF_LEN(row_counts); m++) {
         for (size_t n = 0; n < WF_LEN(sizes); n++) {
-            for (size_t k = 0; k < WF_LEN(sizes); k++) {
-                gemm(s, w, in, out, row_counts[m], sizes[n], sizes[k]);
-            }
+            for (size_t k = 0; k < WF_LEN(sizes); k++) gemm(s, w, in, out, row_counts[m], sizes[n], sizes[k]);
         }
     }
 }
@@ -457,15 +453,11 @@ static void attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool 
 {
     uint8_t in = acts[turn & 1], out = below(s, 3) ? in : ANY(s, acts);
     wf_op_params p = heads(s, head_dim, turn);
-    for (int i = 0; i < 2 * N_MODES; i++) {
-        attention(s, i % N_MODES, in, out, &p, WF_WINDOWS_NONE, false);
-    }
-    for (int i = 0; windows && i < N_MODES + 2; i++) {
+    for (int i = 0; i < 2 * N_MODES; i++) attention(s, i % N_MODES, in, out, &p, WF_WINDOWS_NONE, false);
+    for (int i = 0; windows && i < N_MODES + 2; i++)
         attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_WINDOWS_WIDE : WF_WINDOWS_MIXED, false);
-    }
-    for (int i = 0; windows && i < 2 * N_MODES; i++) {
+    for (int i = 0; windows && i < 2 * N_MODES; i++)
         attention(s, i % N_MODES, in, out, &p, i < N_MODES ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, true);
-    }
 }
 
 /* Where a program takes seconds to compile, a case has types and heads of one that is there already, with the same head
@@ -512,9 +504,8 @@ static void attentions(op_cases *s)
     for (uint32_t r = 0; r < repeat; r++) {
         size_t with_windows = below(
             s, 3); /* of small heads, for the reference takes its time, and of those that all variants meet */
-        for (size_t d = 0; d < WF_LEN(head_dims); d++) {
+        for (size_t d = 0; d < WF_LEN(head_dims); d++)
             attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_windows);
-        }
     }
     for (size_t d = 0; d < WF_LEN(head_dims); d++) { /* one row, whose keys are worth more than one work-group */
         attention_long(s, head_dims[d], 300, 1, 1, WF_WINDOWS_NONE);

@@ -1,8 +1,7 @@
 /* host: plays a GPU's work-groups on the processor at hand, for kernels that clang compiles to a shared library: a
  * coroutine a work-item, which stops where others have to come, too: the whole work-group at a barrier, the lanes of a
  * wave at its matrix unit and where they exchange words. What the units do is written from the vendors' documents
- * alone.
- */
+ * alone. */
 #ifndef WF_TEST_HOST_H
 #define WF_TEST_HOST_H
 

@@ -269,9 +269,8 @@ static void check_batch_invariance(session *s, const wf_check *k, const seen *fi
     }
 }
 
-/* With any other number of work-groups the bits stay as they are: kernels loop, and where a sum is cut follows from
- * the shape alone.
- * Attention kernels that cut their work evenly over the work-groups say so by their class. */
+/* With any other number of work-groups the bits stay as they are: kernels loop, and where a sum is cut follows from the
+ * shape alone. Attention kernels that cut their work evenly over the work-groups say so by their class. */
 static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
 {
     static const uint32_t counts[] = {0, 1, 3, 7};
@@ -408,9 +407,8 @@ static const struct weft_device_info *find_device(const char *id)
     static struct weft_device_info all[16];
     bool first = !strcmp(id, "first-opencl");
     size_t n = WF_MIN(wf_dev_list(all, WF_LEN(all)), WF_LEN(all));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (first ? !strncmp(all[i].id, "opencl", 6) : !strcmp(all[i].id, id)) return &all[i];
-    }
     return NULL;
 }
 
@@ -519,9 +517,8 @@ static void summary(session *s)
     for (int op = 0; op < WF_N_OPS; op++) {
         for (int i = 0; (v = wf_variant_at(s->dev, (enum wf_op)op, i)) && i < WF_MAX_VARIANTS; i++) {
             unsigned n = all->per_variant[op][i];
-            if (!s->op || !strcmp(s->op, wf_ops[op].name)) {
+            if (!s->op || !strcmp(s->op, wf_ops[op].name))
                 printf("  %-10s %-24s %4u cases%s\n", wf_ops[op].name, v->name, n, n ? "" : ": never run");
-            }
         }
         if (s->every || s->normal) all->failed += op_coverage_missed(&all->coverage, s->dev, (enum wf_op)op, s->every);
     }

@@ -33,8 +33,7 @@ enum op_claim op_claim(op_shared *, uint64_t key, int worker);
 void op_claimed(op_shared *, uint64_t key);
 
 /* Runs work(user, worker) in so many processes, shows progress, and waits for all of them. What one holds that dies is
- * free again, and its case has failed:
- * on_death says so. False: some of them died or returned false. */
+ * free again, and its case has failed: on_death says so. False: some of them died or returned false. */
 bool op_workers_run(op_shared *, int jobs, bool (*work)(void *, int),
                     void (*on_death)(void *, int32_t index, int signal), void *user);
 /* On a terminal, in the line at its end; elsewhere a line every ten seconds. */

@@ -168,9 +168,7 @@ static weft_status advance_queue(wf_queue *q, enum wf_null_slot slot, uint64_t c
     bool hang = is_due(slot, q);
     catch_up(nq);
     nq->op = WF_N_OPS;
-    if (hang && state.c.status) {
-        return wf_fail(state.c.status, "null device: injected failure of its work");
-    }
+    if (hang && state.c.status) return wf_fail(state.c.status, "null device: injected failure of its work");
     if (hang) nq->end = NEVER;
     uint64_t began = nq->end;
     if (nq->end != NEVER) nq->end += cost;
@@ -257,9 +255,7 @@ static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
     null_dev *dev = (null_dev *)e->dev;
     uint64_t at = ((null_event *)e)->at;
     WF_TRY(count_call(WF_NULL_WAIT, NULL));
-    if (at == NEVER) {
-        return wf_fail(WEFT_ERR_TIMEOUT, "null device: work did not end in %u ms", timeout_ms);
-    }
+    if (at == NEVER) return wf_fail(WEFT_ERR_TIMEOUT, "null device: work did not end in %u ms", timeout_ms);
     dev->now = WF_MAX(dev->now, at);
     return WEFT_OK;
 }

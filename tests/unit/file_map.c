@@ -129,8 +129,7 @@ static void default_action_stays(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 9);
 }
 
-/* cmocka puts its own handler over ours for the time of each test; hosts that do so lose ours as
- * well. */
+/* cmocka puts its own handler over ours for the time of each test; hosts that do so lose ours as well. */
 static struct sigaction ours;
 
 static void use_ours(void)

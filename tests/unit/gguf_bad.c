@@ -5,10 +5,9 @@
 
 /* ---- files in words -------------------------------------------------------------------------- */
 
-/* `$` stands for the argument of a case. Words, and what follows them:
- * good; patch AT SIZE: the argument there; head TENSORS ENTRIES; key NAME TYPE; array NAME TYPE COUNT; tensor NAME
- * DIMENSIONS TYPE OFFSET; str TEXT; u8, u16, u32, u64 NUMBER; hex BYTES; zero, fill, less N: zeros, letters n, fewer
- * bytes; end N: so many bytes of data, aligned. */
+/* `$` stands for the argument of a case. Words, and what follows them: good; patch AT SIZE: the argument there; head
+ * TENSORS ENTRIES; key NAME TYPE; array NAME TYPE COUNT; tensor NAME DIMENSIONS TYPE OFFSET; str TEXT; u8, u16, u32,
+ * u64 NUMBER; hex BYTES; zero, fill, less N: zeros, letters n, fewer bytes; end N: so many bytes of data, aligned. */
 static const char n_bytes[] = "hex 4747554603000000 less $", magic[] = "good patch 0 4", version[] = "good patch 4 4",
                   n_tensors[] = "good patch 8 8", n_kv[] = "good patch 16 8";
 /* One metadata entry; zeros follow what is wrong. */

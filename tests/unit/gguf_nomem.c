@@ -6,8 +6,7 @@
 
 #include <fcntl.h>
 
-/* Fails the first, the second ... allocation until nothing is left to fail; returns how many there
- * were. */
+/* Fails the first, the second ... allocation until nothing is left to fail; returns how many there were. */
 static int fail_each(weft_status (*work)(void *), void *arg)
 {
     for (int i = 0; i < 1000; i++) {

@@ -89,9 +89,8 @@ static void other_values(void **state)
     assert_ok(wf_gguf_f32(g, "f64", true, &f));
     assert_true(f == 1e-5f);
     static const char *const no_float[] = {"big", "nan", "inf", "u32", "str", "true", "ints"};
-    for (size_t i = 0; i < WF_LEN(no_float); i++) {
+    for (size_t i = 0; i < WF_LEN(no_float); i++)
         assert_error(wf_gguf_f32(g, no_float[i], false, &f), WEFT_ERR_FORMAT, no_float[i]);
-    }
     assert_true(f == 1e-5f);
     assert_ok(wf_gguf_f32(g, "absent", false, &f));
     assert_ok(wf_gguf_bool(g, "absent", false, &yes));

@@ -150,8 +150,7 @@ static void broken_files_are_refused(void **state)
     }
 }
 
-/* Every cut of a good file either reads as what stands before the cut, or is refused; no cut
- * crashes. */
+/* Every cut of a good file either reads as what stands before the cut, or is refused; no cut crashes. */
 static void cut_files(void **state)
 {
     struct weft_device_info info = null_info();
@@ -359,9 +358,7 @@ static void costs_order_kernels(void **state)
         picked_with("cost gemm/ref memory=0.0002,compute=0.0001\ncost gemm/rows-c memory=0.5,compute=0.5\n"), "rows-c");
     assert_string_equal(picked_with("cost gemm/ref memory=0.6,compute=0.6\ncost gemm/rows-c memory=0.5,compute=0.5\n"),
                         "ref");
-    for (size_t i = 0; i < WF_LEN(bad); i++) {
-        assert_error(open_with_lines(bad[i], &dev), WEFT_ERR_ARG, "line 5");
-    }
+    for (size_t i = 0; i < WF_LEN(bad); i++) assert_error(open_with_lines(bad[i], &dev), WEFT_ERR_ARG, "line 5");
 }
 
 /* All that can run the call are dropped one by one, each once. */

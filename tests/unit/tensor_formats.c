@@ -28,8 +28,7 @@ static void check_16(float (*widen)(uint16_t), uint16_t (*narrow)(float), int ex
         assert_int_equal(narrow(widen(a)), a);
         assert_int_equal(narrow(widen(a | 0x8000)), a | 0x8000);
         if (a == inf) break;
-        /* The middle to the next value goes to the even one; the floats beside it to their own
-         * side. */
+        /* The middle to the next value goes to the even one; the floats beside it to their own side. */
         float mid = (float)((v + value_of((uint16_t)(a + 1), exp_bits, frac_bits)) / 2);
         assert_int_equal(narrow(mid), a & 1 ? a + 1 : a);
         assert_int_equal(narrow(-mid), (a & 1 ? a + 1 : a) | 0x8000);
@@ -233,8 +232,7 @@ static void round_trip(void **state)
             square += (double)x[i] * x[i];
         }
         if (sqrt(sum / square) > bounds[t].mean) fail_msg("%s: rms error %g", wf_dtypes[t].name, sqrt(sum / square));
-        /* What came back is representable: encoding it again changes at most the last bit of a
-         * scale. */
+        /* What came back is representable: encoding it again changes at most the last bit of a scale. */
         wf_dtypes[t].encode(y, b + 1, N);
         wf_dtypes[t].decode(b + 1, x, N);
         for (size_t i = 0; i < N; i++) assert_true(fabsf(x[i] - y[i]) <= tolerance(t, y, i));

@@ -57,8 +57,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The first `copies` launches have an operand each, `step` bytes apart at least, and then it begins
- * anew. */
+/* The first `copies` launches have an operand each, `step` bytes apart at least, and then it begins anew. */
 static void assert_rotated(uint32_t copies, uint64_t step)
 {
     uint64_t first[MAX_SEEN];

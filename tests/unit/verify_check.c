@@ -60,9 +60,7 @@ static void spoil_view(const wf_view *v)
     float slightly = v->dtype == WF_F32 && !amplified ? 1.0005f : 1.005f;
     switch (spoil) {
     case ONE_ELEMENT:
-        for (uint32_t i = 0; i < v->rows * v->cols; i++) {
-            if (scale(v, i / v->cols, i % v->cols, 1.5f)) return;
-        }
+        for (uint32_t i = 0; i < v->rows * v->cols; i++) if (scale(v, i / v->cols, i % v->cols, 1.5f)) return;
         break;
     case ALL_SLIGHTLY:
         for (uint32_t r = 0; r <= last; r++) {
@@ -162,9 +160,7 @@ static void catches_everything(void **state)
         wf_check *k;
         if (!runs_here(&c)) continue;
         assert_ok(wf_check_new(d->ref, &c, &k));
-        for (int o = 0; o < WF_MAX_OUT; o++) {
-            if (k->out[o].data && !wf_is_workspace(c.op, o)) spoil_all(d, k, o);
-        }
+        for (int o = 0; o < WF_MAX_OUT; o++) if (k->out[o].data && !wf_is_workspace(c.op, o)) spoil_all(d, k, o);
         wf_check_free(k);
     }
 }
