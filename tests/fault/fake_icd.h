@@ -11,14 +11,30 @@
 #ifndef FAKE_ICD_H
 #define FAKE_ICD_H
 
+#include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Symbols of the library; NULL: no fault. arm resets the counts of calls. */
-typedef void fake_icd_arm_fn(const char *fault);
-typedef uint64_t fake_icd_calls_fn(void);   /* since armed */
-typedef int fake_icd_hit_fn(void);          /* did the fault happen? */
-typedef int fake_icd_alive_fn(void);        /* objects created and not released, over all time */
-typedef uint64_t
-fake_icd_created_fn(void); /* calls that create a queue, program, kernel or memory of the device, over all time */
+/* What the library has. */
+typedef struct fake_icd {
+    void (*arm)(const char *fault); /* NULL: none; resets the counts of calls */
+    uint64_t (*calls)(void);        /* since armed */
+    int (*hit)(void);               /* did the fault happen? */
+    int (*alive)(void);             /* objects created and not released, over all time */
+    uint64_t (*created)(void);      /* queues, programs, kernels and memory of the device, over all time */
+} fake_icd;
+
+/* False: it is no such library. */
+static inline bool fake_icd_open(const char *path, fake_icd *icd)
+{
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) return false;
+    *(void **)&icd->arm = dlsym(lib, "fake_icd_arm");
+    *(void **)&icd->calls = dlsym(lib, "fake_icd_calls");
+    *(void **)&icd->hit = dlsym(lib, "fake_icd_hit");
+    *(void **)&icd->alive = dlsym(lib, "fake_icd_alive");
+    *(void **)&icd->created = dlsym(lib, "fake_icd_created");
+    return icd->arm && icd->calls && icd->hit && icd->alive && icd->created;
+}
 
 #endif

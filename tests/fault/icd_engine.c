@@ -5,7 +5,6 @@
  * its own, which work that never ends keeps busy. */
 #include <weft/debug.h>
 
-#include <dlfcn.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -17,10 +16,7 @@
 enum { MOST = 24, WATCHDOG_MS = 3000 /* many times what a step takes */ };
 
 static const char *self, *library;
-static fake_icd_created_fn *created;
-static fake_icd_arm_fn *arm;
-static fake_icd_hit_fn *hit;
-static fake_icd_alive_fn *alive;
+static fake_icd icd;
 static struct weft_model *model;
 static struct weft_engine *engine;
 
@@ -60,7 +56,7 @@ static struct weft_stats close_engine(uint64_t before)
 {
     struct weft_stats stats;
     weft_engine_stats(engine, &stats);
-    assert_int_equal(created() - before, 0);
+    assert_int_equal(icd.created() - before, 0);
     weft_engine_close(engine);
     return stats;
 }
@@ -69,7 +65,7 @@ static struct weft_stats close_engine(uint64_t before)
 static void nothing_is_created_for_many_sequences(void **state)
 {
     open_engine((struct weft_engine_params){.context = 64, .n_seqs = 4, .kv_seqs = 1, .max_batched_tokens = 16});
-    uint64_t before = created();
+    uint64_t before = icd.created();
     run_alone("The sun was", 1, MOST);
     run_together("One day a cat", 40, 8);
     assert_true(close_engine(before).swapped_out_bytes > 0); /* or nothing was tried */
@@ -82,7 +78,7 @@ static void nothing_is_created_for_long_prompts(void **state)
     while (strlen(prompt) + 8 < sizeof prompt) strcat(prompt, "One day ");
     open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2,
                                             .debug = &(struct weft_debug){.force = "attention=decode_split"}});
-    uint64_t before = created();
+    uint64_t before = icd.created();
     run_alone("The sun was", 2, 1);
     run_together(prompt, 12, 3);
     assert_true(close_engine(before).scratch_bytes > 100 << 10); /* more than without chunks */
@@ -95,16 +91,16 @@ static void a_load_that_fails_leaves_nothing(void **state)
     struct weft_engine_params p = {.device = "opencl:0.0", .tier = "base", .tuned = "none", .context = 64};
     for (size_t i = 0; i < sizeof nth / sizeof *nth; i++) {
         char fault[64];
-        int before = alive();
+        int before = icd.alive();
         snprintf(fault, sizeof fault, "clEnqueueWriteBuffer:fail=-4@%d", nth[i]); /* CL_MEM_OBJECT_ALLOCATION_FAILURE */
-        arm(fault);
+        icd.arm(fault);
         engine = NULL;
         assert_int_equal(weft_engine_open(model, &p, &engine), WEFT_ERR_NOMEM);
-        assert_true(hit());
-        arm(NULL);
+        assert_true(icd.hit());
+        icd.arm(NULL);
         if (!strstr(weft_last_error(), "clEnqueueWriteBuffer")) fail_msg("%s", weft_last_error());
         assert_null(engine);
-        assert_int_equal(alive(), before);
+        assert_int_equal(icd.alive(), before);
     }
 }
 
@@ -125,7 +121,7 @@ static enum weft_status fail_in_steps(const char *fault)
     struct weft_request *r[N];
     enum weft_status s = WEFT_OK;
     int n = 0;
-    arm(fault);
+    icd.arm(fault);
     while (n < N && weft_submit(engine, &p, &r[n]) == WEFT_OK) n++; /* it may have failed before the last one came */
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
@@ -134,8 +130,8 @@ static enum weft_status fail_in_steps(const char *fault)
         s = each;
         weft_request_free(r[i]);
     }
-    bool happened = hit();
-    arm(NULL);
+    bool happened = icd.hit();
+    icd.arm(NULL);
     if (!happened) fail_msg("%s did not happen", fault);
     weft_engine_stats(engine, &stats);
     assert_int_equal(stats.failed, s);
@@ -193,18 +189,12 @@ static void any_queue_hangs(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_load_that_fails_leaves_nothing),
-                                       cmocka_unit_test(nothing_is_created_for_many_sequences),
-                                       cmocka_unit_test(nothing_is_created_for_long_prompts),
-                                       cmocka_unit_test(any_queue_fails), cmocka_unit_test(any_queue_hangs)};
+    const struct CMUnitTest tests[] = {CASE(a_load_that_fails_leaves_nothing),
+        CASE(nothing_is_created_for_many_sequences), CASE(nothing_is_created_for_long_prompts), CASE(any_queue_fails),
+        CASE(any_queue_hangs)};
     struct weft_device_info info = {0};
     self = argv[0], library = argc > 1 ? argv[1] : "";
-    void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!lib) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
-    created = (fake_icd_created_fn *)dlsym(lib, "fake_icd_created");
-    arm = (fake_icd_arm_fn *)dlsym(lib, "fake_icd_arm");
-    hit = (fake_icd_hit_fn *)dlsym(lib, "fake_icd_hit");
-    alive = (fake_icd_alive_fn *)dlsym(lib, "fake_icd_alive");
+    if (!fake_icd_open(library, &icd)) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
     weft_devices(&info, 1);
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     build_once(&info);

@@ -2,8 +2,6 @@
  * clear error; results that come are right, nothing leaks, and the next run without a fault works.
  * Uses fake_icd through OCL_ICD_VENDORS. `test_icd_faults FAKE_ICD.so [--load]`; --load is one run in a
  * process of its own, for what kills it. */
-#include <dlfcn.h>
-#include <ftw.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -16,10 +14,7 @@
 
 #define N_CASES 2
 
-static fake_icd_arm_fn *arm;
-static fake_icd_calls_fn *calls;
-static fake_icd_hit_fn *hit;
-static fake_icd_alive_fn *alive;
+static fake_icd icd;
 static char cache[] = "/tmp/weft-fault-XXXXXX";
 static const char *self, *library;
 static wf_dev *reference;
@@ -32,17 +27,12 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
     if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    return remove(path);
-}
-
 /* Of weft; PoCL does not expect its own to go while it runs. */
 static void clear_cache(void)
 {
     char path[300];
     snprintf(path, sizeof path, "%s/weft", cache);
-    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    remove_folder_at(path);
 }
 
 /* Faults are to meet self-tests, too; also in processes of run_self(), which have the cache from their environment. */
@@ -50,7 +40,7 @@ static void forget_self_tests(void)
 {
     char path[300];
     snprintf(path, sizeof path, "%s/weft/self-tests", getenv("XDG_CACHE_HOME"));
-    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    remove_folder_at(path);
 }
 
 /* ---- one run: open, prepare and run two ops, close ------------------------------------------------------ */
@@ -113,7 +103,7 @@ static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
 {
     wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = watchdog_ms, .tuned = "none"};
     wf_dev *dev = NULL;
-    int before = alive();
+    int before = icd.alive();
     warnings[0] = 0;
     forget_self_tests();
     weft_status s = wf_select_open("opencl:0.0", &p, &dev);
@@ -121,17 +111,17 @@ static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
     *lost = dev && dev->lost;
     wf_dev_close(dev);
     if (s) assert_true(weft_last_error()[0] != 0);
-    if (!*lost && alive() != before) fail_msg("%d OpenCL objects leak", alive() - before);
+    if (!*lost && icd.alive() != before) fail_msg("%d OpenCL objects leak", icd.alive() - before);
     return s;
 }
 
 /* With a fault in this process. */
 static weft_status run_with(const char *fault, bool *lost)
 {
-    arm(fault);
+    icd.arm(fault);
     weft_status s = run_cases(N_CASES, PATIENT, lost);
-    bool happened = hit();
-    arm(NULL);
+    bool happened = icd.hit();
+    icd.arm(NULL);
     if (!happened) fail_msg("%s did not happen", fault);
     return s;
 }
@@ -139,7 +129,7 @@ static weft_status run_with(const char *fault, bool *lost)
 static void works(void)
 {
     bool lost;
-    arm(NULL);
+    icd.arm(NULL);
     if (run_cases(N_CASES, PATIENT, &lost)) fail_msg("without a fault: %s", weft_last_error());
 }
 
@@ -201,20 +191,20 @@ static void products_that_clblast_refuses(void **state)
     static const wf_case product = {
         .op = WF_OP_GEMM, .seed = 5, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
     wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = PATIENT, .force = "gemm=clblast", .tuned = "none"};
-    int before = alive();
+    int before = icd.alive();
     wf_dev *dev;
     wf_check *k;
     wf_call c;
     warnings[0] = 0;
-    arm("clCreateProgramWithSource:fail=-6");
+    icd.arm("clCreateProgramWithSource:fail=-6");
     assert_int_equal(wf_check_new(reference, &product, &k), WEFT_OK);
     assert_int_equal(wf_select_open("opencl:0.0", &p, &dev), WEFT_OK);
     wf_check_call(k, NULL, NULL, &c);
     bool built_in = dev->fns->supports(dev, &c, wf_variant_find(dev, WF_OP_GEMM, "clblast"));
     problems[N_CASES] = k;
     weft_status s = run_on(dev, N_CASES, 1);
-    bool happened = hit(), lost = dev->lost;
-    arm(NULL);
+    bool happened = icd.hit(), lost = dev->lost;
+    icd.arm(NULL);
     wf_check_free(k);
     wf_dev_close(dev);
     if (!built_in) SKIP_TEST("a build without CLBlast");
@@ -222,7 +212,7 @@ static void products_that_clblast_refuses(void **state)
     assert_true(happened && !lost);
     assert_non_null(strstr(warnings, "clblast cannot run, it is not used"));
     assert_non_null(strstr(warnings, "CLBlastSgemm(3, 5, 64): status -6 (CL_OUT_OF_HOST_MEMORY)"));
-    assert_int_equal(alive(), before);
+    assert_int_equal(icd.alive(), before);
 }
 
 static void no_build_helper(void **state)
@@ -274,10 +264,10 @@ static void binaries_that_crash(void **state)
 static uint64_t calls_of_a_run(void)
 {
     works();
-    arm(NULL);
+    icd.arm(NULL);
     bool lost;
     assert_int_equal(run_cases(N_CASES, PATIENT, &lost), WEFT_OK);
-    return calls();
+    return icd.calls();
 }
 
 static void sweep(int error)
@@ -288,11 +278,11 @@ static void sweep(int error)
         char fault[64];
         bool lost;
         snprintf(fault, sizeof fault, "any:fail=%d@%llu", error, (unsigned long long)i);
-        arm(fault);
+        icd.arm(fault);
         if (run_cases(N_CASES, PATIENT, &lost)) errors++;
         else survived++;
     }
-    arm(NULL);
+    icd.arm(NULL);
     print_message("%llu calls fail with %d: %llu clear errors, %llu runs right all the same\n",
                   (unsigned long long)n, error, (unsigned long long)errors, (unsigned long long)survived);
     assert_true(errors > n / 4);
@@ -314,7 +304,7 @@ static void every_call_fails_without_binaries(void **state)
         bool lost;
         clear_cache();
         snprintf(fault, sizeof fault, "any:fail=-5@%llu", (unsigned long long)i);
-        arm(fault);
+        icd.arm(fault);
         run_cases(N_CASES, PATIENT, &lost);
     }
     unsetenv("WEFT_CLBUILD");
@@ -346,13 +336,13 @@ static void out_of_memory(void **state)
 static void no_devices(void **state)
 {
     wf_dev *dev = NULL;
-    arm("clGetDeviceIDs:fail=-1");
+    icd.arm("clGetDeviceIDs:fail=-1");
     assert_int_equal(wf_dev_open("opencl:0.0", NULL, &dev), WEFT_ERR_NODEVICE);
     assert_int_equal(wf_dev_open("gpu", NULL, &dev), WEFT_ERR_NODEVICE);
     assert_int_equal(wf_dev_open("auto", NULL, &dev), WEFT_OK);
     assert_string_equal(dev->info.id, "cpu");
     wf_dev_close(dev);
-    arm(NULL);
+    icd.arm(NULL);
 }
 
 static void no_platforms(void **state)
@@ -398,46 +388,23 @@ static int load_once(const char *fault)
 {
     bool lost;
     alarm(60); /* whatever hangs is a failure of the test, not of its time limit */
-    arm(fault);
+    icd.arm(fault);
     weft_status s = run_cases(N_CASES, 1500, &lost);
     if (s == WEFT_ERR_TIMEOUT && !lost) s = WEFT_ERR_INTERNAL;
     _exit(s);
 }
 
-static bool find_library(const char *path)
-{
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) return false;
-    arm = (fake_icd_arm_fn *)dlsym(lib, "fake_icd_arm");
-    calls = (fake_icd_calls_fn *)dlsym(lib, "fake_icd_calls");
-    hit = (fake_icd_hit_fn *)dlsym(lib, "fake_icd_hit");
-    alive = (fake_icd_alive_fn *)dlsym(lib, "fake_icd_alive");
-    return arm && calls && hit && alive;
-}
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(builds_that_crash),
-        cmocka_unit_test(builds_that_hang),
-        cmocka_unit_test(builds_that_fail),
-        cmocka_unit_test(launches_that_ask_too_much),
-        cmocka_unit_test(products_that_clblast_refuses),
-        cmocka_unit_test(no_build_helper),
-        cmocka_unit_test(binaries_that_do_not_load),
-        cmocka_unit_test(binaries_that_crash),
-        cmocka_unit_test(every_call_fails),
-        cmocka_unit_test(every_call_fails_without_binaries),
-        cmocka_unit_test(polls_fail),
-        cmocka_unit_test(out_of_memory),
-        cmocka_unit_test(no_devices),
-        cmocka_unit_test(no_platforms),
-        cmocka_unit_test(lost_work),
-    };
+    const struct CMUnitTest tests[] = {CASE(builds_that_crash), CASE(builds_that_hang), CASE(builds_that_fail),
+        CASE(launches_that_ask_too_much), CASE(products_that_clblast_refuses), CASE(no_build_helper),
+        CASE(binaries_that_do_not_load), CASE(binaries_that_crash), CASE(every_call_fails),
+        CASE(every_call_fails_without_binaries), CASE(polls_fail), CASE(out_of_memory), CASE(no_devices),
+        CASE(no_platforms), CASE(lost_work)};
     struct weft_device_info info;
     self = argv[0];
     library = argc > 1 ? argv[1] : "";
-    if (!find_library(library)) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
+    if (!fake_icd_open(library, &icd)) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
     bool load = argc > 3 && !strcmp(argv[2], "--load");
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
     prepare_problems();
@@ -447,6 +414,6 @@ int main(int argc, char **argv)
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     forget_problems();
-    nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    remove_folder_at(cache);
     return failed;
 }

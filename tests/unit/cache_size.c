@@ -3,12 +3,11 @@
  * it has less than it says. */
 #include "support/null_device.h"
 #include "lab/lab.h"
-#include "support/suite.h"
+#include "support/demo.h"
 
 #define GIB (1ull << 30)
 enum { CONTEXT = 512, LEAST = 64, MOST = 256, SHARED_CONTEXTS = 8 };
 
-static struct weft_model *demo;
 static char said[8192];
 
 static void on_log(void *user, enum weft_log_level level, const char *line)
@@ -139,16 +138,13 @@ static struct weft_engine_params server(void)
 static enum weft_status open_once(const struct weft_engine_params *p, const wf_null_config *c, struct weft_budget *b)
 {
     struct weft_engine *e = NULL;
-    struct weft_request *r = NULL;
     *said = 0;
     wf_null_configure(c);
-    enum weft_status s = weft_engine_open(demo, p, &e);
+    enum weft_status s = weft_engine_open(model, p, &e);
     if (s) return s;
     assert_ok(weft_engine_budget(e, b));
-    assert_ok(
-        weft_submit(e, &(struct weft_request_params){.prompt = "One day", .max_tokens = 3, .ignore_eos = true}, &r));
-    assert_ok(weft_wait(r, 0));
-    weft_request_free(r);
+    assert_ok(end_of(
+        submit_to(e, (struct weft_request_params){.prompt = "One day", .max_tokens = 3, .ignore_eos = true})));
     weft_engine_close(e);
     return WEFT_OK;
 }
@@ -158,7 +154,7 @@ static wf_null_config memory_for(uint64_t contexts)
 {
     struct weft_budget b;
     struct weft_engine_params p = {.context = CONTEXT, .n_seqs = 100};
-    assert_ok(weft_model_budget(demo, &p, &b));
+    assert_ok(weft_model_budget(model, &p, &b));
     return (wf_null_config){.own_memory = true, .memory = 2 * (b.weights + b.activations + b.kv / 100 * contexts)};
 }
 
@@ -185,9 +181,9 @@ static void the_report_has_the_engines_sequences(void **state)
     struct weft_budget b;
     struct weft_memory all, same;
     assert_ok(open_once(&p, &c, &b));
-    assert_ok(weft_memory(demo, &p, &all));
+    assert_ok(weft_memory(model, &p, &all));
     p.n_seqs = b.n_seqs;
-    assert_ok(weft_memory(demo, &p, &same));
+    assert_ok(weft_memory(model, &p, &same));
     assert_int_equal(all.workspace, same.workspace);
 }
 
@@ -236,15 +232,13 @@ static void little_is_enough(void **state)
     assert_string_equal(said, "");
 }
 
-SUITE_MAIN(cache_size)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {CASE(caches_are_what_cards_leave), CASE(one_context_stays),
-        CASE(shared_memory_is_left_to_others), CASE(what_was_given_stays), CASE(engines_take_what_devices_leave),
-        CASE(the_report_has_the_engines_sequences), CASE(a_shortage_makes_the_cache_smaller), CASE(little_is_enough)};
-    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &demo))
-        return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    int s = open_demo(state);
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    weft_model_close(demo);
-    return failed;
+    return s;
 }
+
+SUITE(cache_size, set_up, close_demo, CASE(caches_are_what_cards_leave), CASE(one_context_stays),
+      CASE(shared_memory_is_left_to_others), CASE(what_was_given_stays), CASE(engines_take_what_devices_leave),
+      CASE(the_report_has_the_engines_sequences), CASE(a_shortage_makes_the_cache_smaller), CASE(little_is_enough))

@@ -674,9 +674,4 @@ static void test_own_plans(void **state)
         }
 }
 
-SUITE_MAIN(exec_order)
-{
-    const struct CMUnitTest tests[] = {CASE(test_random_plans), CASE(test_changed_texts), CASE(test_own_plans)};
-    seed_from_environment();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(exec_order, seed_from_environment, NULL, CASE(test_random_plans), CASE(test_changed_texts), CASE(test_own_plans))

@@ -185,10 +185,5 @@ static void test_null_device(void **state)
     wf_graph_free(&g);
 }
 
-SUITE_MAIN(plan_simulate)
-{
-    const struct CMUnitTest tests[] = {CASE(test_sequential), CASE(test_shares), CASE(test_power_limit),
-        CASE(test_no_limits), CASE(test_copies), CASE(test_null_device)};
-    seed_from_environment();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SUITE(plan_simulate, seed_from_environment, NULL, CASE(test_sequential), CASE(test_shares), CASE(test_power_limit),
+      CASE(test_no_limits), CASE(test_copies), CASE(test_null_device))

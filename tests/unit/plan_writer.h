@@ -21,10 +21,12 @@ static int rounds(int otherwise)
     return n ? atoi(n) : otherwise;
 }
 
-static void seed_from_environment(void)
+/* Before a suite. */
+static int seed_from_environment(void **state)
 {
     const char *from = getenv("WEFT_PLAN_SEED");
     if (from) seed = strtoull(from, NULL, 10);
+    return 0;
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */

@@ -479,16 +479,15 @@ static void test_unified_pool_compared(void **state)
     assert_true(100 * enough < 95 * kept);
 }
 
-SUITE_MAIN(sched)
+/* Of some seconds, more with sanitizers: a list that has become a ring is no test without an end. */
+static int limit_time(void **state)
 {
-    const struct CMUnitTest tests[] = {CASE(test_random_requests), CASE(test_too_few_pages),
-        CASE(test_host_without_memory), CASE(test_unified_pool), CASE(test_unified_pool_compared), CASE(test_windows),
-        CASE(test_tables), CASE(test_windows_let_more_run), CASE(test_dense_batch_is_full), CASE(test_alone),
-        CASE(test_expected_ratio), CASE(test_orca_takes_prompts_whole), CASE(test_first_come_first_served),
-        CASE(test_nobody_starves), CASE(test_shared_prefix), CASE(test_prediction_learns),
-        CASE(test_prefix_is_compared_whole), CASE(test_policies_compared), CASE(test_chunks_by_ratio),
-        CASE(test_least_chunk), CASE(test_ratio_of_odd_loads)};
-    /* Of some seconds, more with sanitizers: a list that has become a ring is no test without an end. */
-    setrlimit(RLIMIT_CPU, &(struct rlimit){100, 100});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return setrlimit(RLIMIT_CPU, &(struct rlimit){100, 100});
 }
+
+SUITE(sched, limit_time, NULL, CASE(test_random_requests), CASE(test_too_few_pages), CASE(test_host_without_memory),
+      CASE(test_unified_pool), CASE(test_unified_pool_compared), CASE(test_windows), CASE(test_tables),
+      CASE(test_windows_let_more_run), CASE(test_dense_batch_is_full), CASE(test_alone), CASE(test_expected_ratio),
+      CASE(test_orca_takes_prompts_whole), CASE(test_first_come_first_served), CASE(test_nobody_starves),
+      CASE(test_shared_prefix), CASE(test_prediction_learns), CASE(test_prefix_is_compared_whole),
+      CASE(test_policies_compared), CASE(test_chunks_by_ratio), CASE(test_least_chunk), CASE(test_ratio_of_odd_loads))
