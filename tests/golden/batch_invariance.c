@@ -29,7 +29,7 @@ typedef struct answer {
 } answer;
 
 static const struct weft_model *model;
-static const char *device;
+static char device[24];
 static bool no_kernel_cache;
 static int n_failed;
 
@@ -201,17 +201,8 @@ static int check_experts(const char *sources, size_t n)
 
 int main(int argc, char **argv)
 {
-    static struct weft_device_info list[16];
-    size_t n = weft_devices(list, 16);
-    device = argc > 1 ? argv[1] : "cpu";
-    if (!strcmp(device, "opencl")) {
-        device = NULL;
-        for (size_t i = 0; i < n && i < 16 && !device; i++)
-            if (!strncmp(list[i].id, "opencl:", 7)) device = list[i].id;
-    }
-    for (size_t i = 0; device && i < n && i < 16; i++)
-        no_kernel_cache |= !strcmp(list[i].id, device) && build_once(&list[i]);
-    if (argc < 3 || !device) return skip_program("no OpenCL device");
+    bool found = device_named(argc > 1 ? argv[1] : "cpu", device, &no_kernel_cache);
+    if (argc < 3 || !found) return skip_program("no OpenCL device");
     const bool cpu = !strcmp(device, "cpu");
     const size_t n_ways = cpu ? ALL : QUEUES; /* kernels that are compiled for a model take the time */
     int bad = check_model("demo", WEFT_DEMO, ALL) + check_experts(argv[2], n_ways) +

@@ -297,25 +297,10 @@ static bool read_expected(void)
     return n == N_TOKENS && path && !wf_read_file(path, 1 << 20, &expected_text, &len);
 }
 
-static bool find_device(const char *want)
-{
-    struct weft_device_info list[16];
-    size_t n = weft_devices(list, 16);
-    bool first = !strcmp(want, "opencl");
-    snprintf(device, sizeof device, "%.23s", want);
-    for (size_t i = 0; i < n && i < 16; i++) {
-        if (first ? strncmp(list[i].id, "opencl:", 7) : strcmp(list[i].id, want)) continue;
-        snprintf(device, sizeof device, "%.23s", list[i].id);
-        no_kernel_cache = build_once(&list[i]);
-        return true;
-    }
-    return !first;
-}
-
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (!find_device(argc > 1 ? argv[1] : "cpu")) return skip_program("no OpenCL device");
+    if (!device_named(argc > 1 ? argv[1] : "cpu", device, &no_kernel_cache)) return skip_program("no OpenCL device");
     if (!read_expected()) return skip_program(NO_TEST_DATA);
     struct weft_model *m = NULL;
     if (weft_model_open(&(struct weft_model_params){.path = test_data("stories260K.gguf")}, &m))

@@ -225,25 +225,14 @@ static void check_problem(session *s, const problem *p, enum wf_tier tier)
     destroy(s);
 }
 
-/* Its kernels are built once. */
-static bool is_built_once(const char *device)
-{
-    static struct weft_device_info all[16];
-    size_t n = WF_MIN(wf_dev_list(all, WF_LEN(all)), WF_LEN(all));
-    for (size_t i = 0; i < n; i++)
-        if (!strncmp(all[i].id, device, strlen(device))) return build_once(&all[i]);
-    return false;
-}
-
 int main(int argc, char **argv)
 {
     static session s;
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 2};
     if (argc != 2) return 2;
-    p.no_kernel_cache = is_built_once(argv[1]);
-    weft_status st = wf_dev_open(argv[1], &p, &s.dev);
-    if (st == WEFT_ERR_NODEVICE) return skip_program(weft_last_error());
-    check(st);
+    char id[24];
+    if (!device_named(argv[1], id, &p.no_kernel_cache)) return skip_program("no such device");
+    check(wf_dev_open(id, &p, &s.dev));
     check(wf_queue_create(s.dev, &s.q));
     for (size_t i = 0; i < WF_LEN(problems); i++)
         check_problem(&s, &problems[i], WF_TIER_BASE), check_problem(&s, &problems[i], WF_TIER_MATRIX);

@@ -16,4 +16,18 @@ static inline bool build_once(const struct weft_device_info *d)
     return once;
 }
 
+/* The id of a device: of the first of OpenCL where that is wanted. *once: as above. False: it is not listed. */
+static inline bool device_named(const char *want, char id[24], bool *once)
+{
+    struct weft_device_info list[16];
+    size_t n = weft_devices(list, 16);
+    for (size_t i = 0; i < n && i < 16; i++) {
+        if (strcmp(list[i].id, want) && (strcmp(want, "opencl") || strncmp(list[i].id, "opencl:", 7))) continue;
+        memcpy(id, list[i].id, 24);
+        *once = build_once(&list[i]);
+        return true;
+    }
+    return false;
+}
+
 #endif
