@@ -9,8 +9,8 @@
 #include "select/select.h"
 #include "verify/bind.h"
 #include "fault/fake_icd.h"
+#include "support/said.h"
 #include "support/skip.h"
-#include "support/suite.h"
 
 #define N_CASES 2
 
@@ -19,13 +19,6 @@ static char cache[] = "/tmp/weft-fault-XXXXXX";
 static const char *self, *library;
 static wf_dev *reference;
 static wf_check *problems[N_CASES + 1]; /* the last one: a test's own */
-static char warnings[4096];
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    size_t len = strlen(warnings);
-    if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
-}
 
 /* Of weft; PoCL does not expect its own to go while it runs. */
 static void clear_cache(void)
@@ -104,7 +97,7 @@ static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
     wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = watchdog_ms, .tuned = "none"};
     wf_dev *dev = NULL;
     int before = icd.alive();
-    warnings[0] = 0;
+    *said = 0;
     forget_self_tests();
     weft_status s = wf_select_open("opencl:0.0", &p, &dev);
     if (!s) s = run_on(dev, 0, n_cases);
@@ -149,7 +142,7 @@ static weft_status run_with_helper(const char *fault, int n_cases, uint32_t watc
 static void builds_that_crash(void **state)
 {
     assert_int_equal(run_with_helper("clBuildProgram:crash", N_CASES, PATIENT), WEFT_ERR_DEVICE);
-    assert_non_null(strstr(warnings, "does not build"));
+    assert_said("does not build");
     assert_non_null(strstr(weft_last_error(), "every kernel for rmsnorm"));
     works();
 }
@@ -158,7 +151,7 @@ static void builds_that_hang(void **state)
 {
     uint64_t start = wf_now_ns();
     assert_int_equal(run_with_helper("clBuildProgram:hang", 1, 1000), WEFT_ERR_DEVICE);
-    assert_non_null(strstr(warnings, "does not build"));
+    assert_said("does not build");
     assert_true(wf_now_ns() - start < 30000000000u);
     works();
 }
@@ -167,7 +160,7 @@ static void builds_that_fail(void **state)
 {
     assert_int_equal(run_with_helper("clBuildProgram:fail=-11", N_CASES, PATIENT), WEFT_ERR_DEVICE);
     assert_int_equal(run_with_helper("clBuildProgram:fail=-11@1", N_CASES, PATIENT), WEFT_OK); /* the next variant */
-    assert_non_null(strstr(warnings, "does not build"));
+    assert_said("does not build");
     works();
 }
 
@@ -179,7 +172,7 @@ static void launches_that_ask_too_much(void **state)
         bool lost;
         assert_int_equal(run_with(faults[i], &lost), WEFT_OK);
         assert_false(lost);
-        assert_non_null(strstr(warnings, "cannot run"));
+        assert_said("cannot run");
     }
     works();
 }
@@ -195,7 +188,7 @@ static void products_that_clblast_refuses(void **state)
     wf_dev *dev;
     wf_check *k;
     wf_call c;
-    warnings[0] = 0;
+    *said = 0;
     icd.arm("clCreateProgramWithSource:fail=-6");
     assert_int_equal(wf_check_new(reference, &product, &k), WEFT_OK);
     assert_int_equal(wf_select_open("opencl:0.0", &p, &dev), WEFT_OK);
@@ -210,8 +203,8 @@ static void products_that_clblast_refuses(void **state)
     if (!built_in) SKIP_TEST("a build without CLBlast");
     assert_int_equal(s, WEFT_OK); /* by the next variant */
     assert_true(happened && !lost);
-    assert_non_null(strstr(warnings, "clblast cannot run, it is not used"));
-    assert_non_null(strstr(warnings, "CLBlastSgemm(3, 5, 64): status -6 (CL_OUT_OF_HOST_MEMORY)"));
+    assert_said("clblast cannot run, it is not used");
+    assert_said("CLBlastSgemm(3, 5, 64): status -6 (CL_OUT_OF_HOST_MEMORY)");
     assert_int_equal(icd.alive(), before);
 }
 
@@ -221,7 +214,7 @@ static void no_build_helper(void **state)
     clear_cache();
     setenv("WEFT_CLBUILD", "/nonexistent", 1);
     assert_int_equal(run_with("clBuildProgram:fail=-11@1", &lost), WEFT_OK);
-    assert_non_null(strstr(warnings, "does not build"));
+    assert_said("does not build");
     unsetenv("WEFT_CLBUILD");
 }
 
@@ -255,7 +248,7 @@ static void binaries_that_crash(void **state)
     assert_true(WIFSIGNALED(status));
     bool lost;
     assert_int_equal(run_cases(N_CASES, PATIENT, &lost), WEFT_OK); /* from source */
-    assert_non_null(strstr(warnings, "died while loading"));
+    assert_said("died while loading");
     assert_int_equal(run_self("clCreateProgramWithBinary:fail=-42@1000000"), 0);
 }
 
@@ -406,7 +399,7 @@ int main(int argc, char **argv)
     library = argc > 1 ? argv[1] : "";
     if (!fake_icd_open(library, &icd)) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
     bool load = argc > 3 && !strcmp(argv[2], "--load");
-    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    listen_to(WEFT_LOG_WARN);
     prepare_problems();
     if (load) return load_once(argv[3]);
     if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return 1;

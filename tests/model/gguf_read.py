@@ -10,19 +10,7 @@ import sys
 
 import numpy as np
 
-SCALARS = {
-    0: '<B',
-    1: '<b',
-    2: '<H',
-    3: '<h',
-    4: '<I',
-    5: '<i',
-    6: '<f',
-    7: '<?',
-    10: '<Q',
-    11: '<q',
-    12: '<d',
-}
+SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), '<B <b <H <h <I <i <f <? <Q <q <d'.split()))
 
 
 class File:

@@ -9,33 +9,8 @@ import struct
 import numpy as np
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-KINDS = {
-    'u8': U8,
-    'i8': I8,
-    'u16': U16,
-    'i16': I16,
-    'u32': U32,
-    'i32': I32,
-    'f32': F32,
-    'bool': BOOL,
-    'str': STRING,
-    'u64': U64,
-    'i64': I64,
-    'f64': F64,
-}
-_PACK = {
-    U8: 'B',
-    I8: 'b',
-    U16: 'H',
-    I16: 'h',
-    U32: 'I',
-    I32: 'i',
-    F32: 'f',
-    BOOL: '?',
-    U64: 'Q',
-    I64: 'q',
-    F64: 'd',
-}
+KINDS = dict(u8=U8, i8=I8, u16=U16, i16=I16, u32=U32, i32=I32, f32=F32, bool=BOOL, str=STRING, u64=U64, i64=I64, f64=F64)
+_PACK = dict(zip((U8, I8, U16, I16, U32, I32, F32, BOOL, U64, I64, F64), 'BbHhIif?Qqd'))
 
 # name: ggml type, elements a block, bytes a block
 TYPES = {
@@ -66,28 +41,8 @@ TYPES = {
 MIXES = {'Q4_K_M': 'Q4_K', 'Q5_K_M': 'Q5_K'}
 # general.file_type, which tools print
 FILE_TYPES = {
-    'F32': 0,
-    'F16': 1,
-    'Q4_0': 2,
-    'Q4_1': 3,
-    'Q8_0': 7,
-    'Q5_0': 8,
-    'Q5_1': 9,
-    'Q2_K': 10,
-    'Q3_K': 11,
-    'Q4_K': 14,
-    'Q4_K_M': 15,
-    'Q5_K': 16,
-    'Q5_K_M': 17,
-    'Q6_K': 18,
-    'IQ2_XXS': 19,
-    'IQ2_XS': 20,
-    'IQ3_XXS': 23,
-    'IQ4_NL': 25,
-    'IQ3_S': 26,
-    'IQ2_S': 28,
-    'IQ4_XS': 30,
-    'BF16': 32,
+    'F32': 0, 'F16': 1, 'BF16': 32, 'Q4_0': 2, 'Q4_1': 3, 'Q8_0': 7, 'Q5_0': 8, 'Q5_1': 9, 'Q2_K': 10, 'Q3_K': 11, 'Q4_K': 14, 'Q4_K_M': 15,
+    'Q5_K': 16, 'Q5_K_M': 17, 'Q6_K': 18, 'IQ2_XXS': 19, 'IQ2_XS': 20, 'IQ2_S': 28, 'IQ3_XXS': 23, 'IQ3_S': 26, 'IQ4_NL': 25, 'IQ4_XS': 30,
     'MXFP4': 38,
 }
 # Block formats without a quantiser here: the F16 fields at these offsets that make blocks whose other
@@ -208,14 +163,7 @@ def _random_blocks(kind, x):
     return b
 
 
-_QUANT = {
-    'F32': _q_f32,
-    'F16': _q_f16,
-    'BF16': _q_bf16,
-    'Q8_0': _q_q8_0,
-    'Q4_0': _q_q4_0,
-    'Q4_1': _q_q4_1,
-}
+_QUANT = {'F32': _q_f32, 'F16': _q_f16, 'BF16': _q_bf16, 'Q8_0': _q_q8_0, 'Q4_0': _q_q4_0, 'Q4_1': _q_q4_1}
 
 
 def quantize(kind, x):
@@ -296,11 +244,7 @@ class Writer:
             part = Writer(self.version)
             part.alignment = self.alignment
             part.meta = [] if i else list(self.meta)
-            for key, value, kind in (
-                ('no', i, U16),
-                ('count', parts, U16),
-                ('tensors.count', len(self.tensors), I32),
-            ):
+            for key, value, kind in (('no', i, U16), ('count', parts, U16), ('tensors.count', len(self.tensors), I32)):
                 part.add('split.' + key, value, kind)
             part.tensors = self.tensors[i * each : (i + 1) * each]
             part.write(name)

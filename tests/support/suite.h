@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,20 @@ static inline const char *file_of(const char *text)
     close(mkstemp(path));
     write_text(path, text);
     return path;
+}
+
+/* How many files a folder has; *last, unless NULL, becomes the path of one. */
+static inline size_t files_in(const char *folder, char *last, size_t cap)
+{
+    DIR *d = opendir(folder);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        if (last) snprintf(last, cap, "%s/%s", folder, e->d_name);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
 }
 
 /* ---- suites ------------------------------------------------------------------------------------------------------ */

@@ -1,12 +1,11 @@
 /* auto_calibrate: when an engine measures ranges by itself, what it keeps of that, and that a start which measures
  * leads to what a later one finds. */
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include "engine/engine.h"
 #include "support/fresh_cache.h"
+#include "support/said.h"
 #include "support/wraps.h"
-#include "support/suite.h"
 #include <weft/debug.h>
 #include "lab/lab.h"
 
@@ -17,14 +16,7 @@
 enum { LAYERS = 5, CONTEXT = 512 };
 
 static const char *cache;
-static char entries[320], model_path[320], said[65536];
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    if (level > WEFT_LOG_INFO) return;
-    size_t n = strlen(said);
-    snprintf(said + n, sizeof said - n, "%s\n", line);
-}
+static char entries[320], model_path[320];
 
 /* ---- engines ---------------------------------------------------------------------------------------------- */
 
@@ -76,7 +68,7 @@ static opened open_usual(void)
 
 static void said_only(const char *text)
 {
-    if (!strstr(said, text)) fail_msg("nobody said '%s': %s", text, said);
+    assert_said(text);
     if (strcmp(text, MEASURED) && strstr(said, MEASURED)) fail_msg("it was measured: %s", said);
     if (strcmp(text, KEPT) && strstr(said, KEPT)) fail_msg("it was kept: %s", said);
 }
@@ -405,7 +397,7 @@ static int each(void **state)
     snprintf(entries, sizeof entries, "%s/weft/calibrations", cache);
     snprintf(model_path, sizeof model_path, "%s/m.gguf", cache);
     shell("cp '%s' '%s'", DEMO, model_path);
-    weft_log_to(on_log, NULL, WEFT_LOG_INFO);
+    listen_to(WEFT_LOG_INFO);
     return 0;
 }
 

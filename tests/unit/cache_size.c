@@ -4,17 +4,10 @@
 #include "support/null_device.h"
 #include "lab/lab.h"
 #include "support/demo.h"
+#include "support/said.h"
 
 #define GIB (1ull << 30)
 enum { CONTEXT = 512, LEAST = 64, MOST = 256, SHARED_CONTEXTS = 8 };
-
-static char said[8192];
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    size_t n = strlen(said);
-    if (level == WEFT_LOG_WARN) snprintf(said + n, sizeof said - n, "%s\n", line);
-}
 
 /* ---- devices by their numbers ------------------------------------------------------------------------------------ */
 
@@ -235,7 +228,7 @@ static void little_is_enough(void **state)
 static int set_up(void **state)
 {
     int s = open_demo(state);
-    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    listen_to(WEFT_LOG_WARN);
     return s;
 }
 

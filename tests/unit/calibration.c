@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "lab/lab.h"
 #include "support/folder.h"
+#include "support/said.h"
 
 #define DEMO "models/demo.gguf"
 #define BYTES 1000u
@@ -13,15 +14,6 @@
 #define TWO "layer 1 phi -3.5 a -2.77 b 10.39\nlayer 0 phi 1 a -60 b 10.39 # too wide\n"
 
 static char path[96], model_path[64];
-static char logged[1024];
-static int warnings;
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    if (level != WEFT_LOG_WARN) return;
-    warnings++;
-    snprintf(logged, sizeof logged, "%s", line);
-}
 
 /* ---- the rule ---------------------------------------------------------------------------------------- */
 
@@ -176,10 +168,10 @@ static void test_engine(void **state)
     struct weft_model *m = copy_of_demo();
     uint32_t n = weft_model_info(m)->n_layer;
     wf_op_params p = {0};
-    warnings = 0;
+    listen_to(WEFT_LOG_WARN);
     assert_int_equal(used_layers(m, NULL, &p), 0); /* no file: synchronous, and nobody is warned */
     assert_true(p.phi_lo == 0 && p.phi_hi == 0);
-    assert_int_equal(warnings, 0);
+    assert_string_equal(said, "");
     snprintf(path, sizeof path, "%s" WEFT_CALIBRATION_SUFFIX, model_path);
     write_layers(m, n, "a -55 b 10.39");
     assert_int_equal(used_layers(m, NULL, &p), n);
@@ -189,17 +181,17 @@ static void test_engine(void **state)
         write_layers(m, n, synchronous[i]);
         assert_int_equal(used_layers(m, NULL, &p), 1);
     }
-    assert_int_equal(warnings, 0);
+    assert_string_equal(said, "");
     write_layers(m, n - 1, "a -55 b 10");
     assert_int_equal(used_layers(m, NULL, &p), 0);
-    assert_int_equal(warnings, 1);
-    assert_non_null(strstr(logged, path));
+    assert_int_equal(said_times("\n"), 1);
+    assert_said(path);
     struct weft_engine *e = NULL;
     struct weft_engine_params named = {.device = "null", .context = 64, .calibration = "/nonexistent"};
     assert_int_equal(weft_engine_open(m, &named, &e), WEFT_ERR_ARG); /* who names a file wants it used */
     named.calibration = path;
     assert_int_equal(weft_engine_open(m, &named, &e), WEFT_ERR_ARG);
-    assert_int_equal(warnings, 1);
+    assert_int_equal(said_times("\n"), 1);
     unlink(path);
     weft_model_close(m);
 }
@@ -324,7 +316,7 @@ static void test_stops_between_layers(void **state)
 
 static int setup(void **state)
 {
-    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    listen_to(WEFT_LOG_WARN);
     if (make_folder(state)) return 1;
     snprintf(model_path, sizeof model_path, "%s/m.gguf", folder);
     return 0;

@@ -2,7 +2,6 @@
  * no more than time; and no process or descriptor is left. */
 #include "unit/cl_test.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sys/wait.h>
 
@@ -62,15 +61,6 @@ static void make_calls(wf_call c[N])
     c[2].out[0] = (wf_view){.buf = b.out, .rows = 1, .cols = 1, .stride = 1, .dtype = WF_I32};
 }
 
-static int open_files(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(dir)) n++;
-    closedir(dir);
-    return n;
-}
-
 /* Opens the device and compiles; returns how many programs. */
 static uint32_t prebuild(wf_open_params p)
 {
@@ -82,9 +72,9 @@ static uint32_t prebuild(wf_open_params p)
     }
     b = bench_new(d);
     make_calls(calls);
-    int before = open_files();
+    int before = files_in("/proc/self/fd", NULL, 0);
     wf_cl_prebuild(&d->base, calls, N);
-    assert_int_equal(open_files(), before);
+    assert_int_equal(files_in("/proc/self/fd", NULL, 0), before);
     assert_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
     return d->base.kernel_work.prebuilt;
 }

@@ -2,9 +2,8 @@
  * and a file that it was to replace as it was. */
 #include "support/wraps.h"
 #include "base/base.h"
-#include "support/suite.h"
+#include "support/folder.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,30 +11,19 @@
 #define DEMO "models/demo.gguf"
 #define FOLDER "tests/model/data/qwen2"
 
-/* ---- a folder of its own ---------------------------------------------------------------------------- */
-
-static char top[] = "/tmp/weft-convert-XXXXXX", out[64];
+static char out[320];
 
 static int make_top(void **state)
 {
-    if (!mkdtemp(top)) return -1;
-    snprintf(out, sizeof out, "%s/out.gguf", top);
+    if (make_folder(state)) return -1;
+    snprintf(out, sizeof out, "%s/out.gguf", folder);
     return 0;
-}
-
-static int files(void)
-{
-    DIR *d = opendir(top);
-    int n = 0;
-    while (readdir(d)) n++;
-    closedir(d);
-    return n - 2;
 }
 
 static int remove_top(void **state)
 {
     unlink(out);
-    return rmdir(top);
+    return rmdir(folder);
 }
 
 static weft_status convert(const char *model, const char *type, bool (*stop)(void *), int *calls)
@@ -56,7 +44,7 @@ static void stopped(void **state)
         int left = calls;
         assert_int_equal(convert(DEMO, "Q8_0", stop_later, &left), WEFT_ERR_CANCELLED);
         assert_int_equal(left, 0);
-        assert_int_equal(files(), 0);
+        assert_int_equal(files_in(folder, NULL, 0), 0);
     }
 }
 
@@ -72,7 +60,7 @@ static void replaced_whole_or_not(void **state)
     assert_ok(convert(DEMO, "Q8_0", NULL, NULL));
     assert_int_equal(stat(out, &after), 0);
     assert_true(after.st_size > before.st_size);
-    assert_int_equal(files(), 1);
+    assert_int_equal(files_in(folder, NULL, 0), 1);
     unlink(out);
 }
 
@@ -86,7 +74,7 @@ static int fail_each(const char *model, const char *type, int step)
         test_alloc_countdown = -1;
         if (!reached) return assert_ok(s), i;
         assert_error(s, WEFT_ERR_NOMEM, "out of host memory");
-        assert_int_equal(files(), 0);
+        assert_int_equal(files_in(folder, NULL, 0), 0);
     }
     return -1;
 }
@@ -109,7 +97,7 @@ static void without_room(void **state)
     weft_status s = convert(DEMO, "F16", NULL, NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(s, WEFT_ERR_IO);
-    assert_int_equal(files(), 0);
+    assert_int_equal(files_in(folder, NULL, 0), 0);
 }
 
 SUITE(convert, make_top, remove_top, CASE(stopped), CASE(replaced_whole_or_not), CASE(without_memory),

@@ -11,6 +11,7 @@
 
 #include "support/null_device.h"
 #include "support/demo.h"
+#include "support/said.h"
 
 #define THREADS 2
 static const struct weft_debug plain = {.force = "gemm=ref,attention=ref"}; /* no library under the sanitizer */
@@ -362,11 +363,6 @@ static void test_lost_while_swapping(void **state)
     assert_true(failed_with_swaps > 0);
 }
 
-static void keep_line(void *user, enum weft_log_level level, const char *line)
-{
-    snprintf(user, 256, "%s", line);
-}
-
 static void test_kv_memory(void **state)
 {
     struct weft_engine *e = NULL;
@@ -379,11 +375,10 @@ static void test_kv_memory(void **state)
     assert_true(stats.kv_bytes <= 1 << 20 && stats.kv_bytes > 900 << 10);
     weft_engine_close(e);
     p.kv_memory = 100ull << 30; /* more than its sequences can use: said, and by the library's own name */
-    char line[256] = "";
-    weft_log_to(keep_line, line, WEFT_LOG_WARN);
+    listen_to(WEFT_LOG_WARN);
     assert_ok(weft_engine_open(model, &p, &e));
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
-    assert_non_null(strstr(line, "weft_engine_params.kv_memory: 102400 MiB asked for, 2 MiB taken: "));
+    assert_said("weft_engine_params.kv_memory: 102400 MiB asked for, 2 MiB taken: ");
     weft_engine_close(e);
     p.policy = "best";
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);

@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "support/folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -35,15 +34,6 @@ static const char *make_file(const char *name, size_t n)
     close(fd);
     free(text);
     return path;
-}
-
-static int count_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
 }
 
 static size_t count_a(const wf_map *m)
@@ -182,7 +172,7 @@ static void whole_file(void **state)
     wf_map_close(&m);
     assert_int_equal(m.size, 0);
     wf_map_close(&m); /* twice is harmless */
-    int fds = count_fds();
+    int fds = files_in("/proc/self/fd", NULL, 0);
 
     path = make_file("empty", 0);
     assert_ok(wf_map_open(path, &m));
@@ -191,7 +181,7 @@ static void whole_file(void **state)
     assert_false(wf_map_broken(&m));
     wf_map_close(&m);
     unlink(path);
-    assert_int_equal(count_fds(), fds);
+    assert_int_equal(files_in("/proc/self/fd", NULL, 0), fds);
 }
 
 static void shortened(void **state)
@@ -353,14 +343,14 @@ static void many_maps(void **state)
     enum { MOST = 512 };
     wf_map m[MOST], one_more;
     const char *path = make_file("f", 10);
-    int fds = count_fds();
+    int fds = files_in("/proc/self/fd", NULL, 0);
     for (int i = 0; i < MOST; i++) assert_ok(wf_map_open(path, &m[i]));
     assert_error(wf_map_open(path, &one_more), WEFT_ERR_IO, "512 files");
     wf_map_close(&m[17]);
     assert_ok(wf_map_open(path, &one_more));
     m[17] = one_more;
     for (int i = 0; i < MOST; i++) wf_map_close(&m[i]);
-    assert_int_equal(count_fds(), fds);
+    assert_int_equal(files_in("/proc/self/fd", NULL, 0), fds);
     unlink(path);
 }
 

@@ -7,8 +7,6 @@
 #include "select/tuned.h"
 #include "support/suite.h"
 
-#include <dirent.h>
-
 static const wf_dev_fns offline_fns = {
     .supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants, .set_costs = wf_cl_set_costs};
 

@@ -9,6 +9,7 @@
 #include "verify/bind.h"
 #include "lab/lab.h"
 #include "support/folder.h"
+#include "support/said.h"
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
 #define ROW  "gemm F16 N=64,K=32 1:null2 9:null3\n"
@@ -404,21 +405,15 @@ static void fused_ones_are_dropped_alone(void **state)
     wf_null_configure(NULL);
 }
 
-static int n_warned;
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") && strstr(line, "line ");
-}
-
 static void bad_files_are_warned_of(void **state)
 {
-    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    listen_to(WEFT_LOG_WARN);
     put_file(HEAD "nonsense\n");
     assert_int_equal(picked(NULL, 9, -1), 0);
-    assert_int_equal(n_warned, 1);
+    assert_true(said_times("kernel choices are not used") == 1 && said_times("line ") == 1);
     put_file("weft-tuned 1\ndevice another\n");
     assert_int_equal(picked(NULL, 9, -1), 0);
-    assert_int_equal(n_warned, 2);
+    assert_true(said_times("kernel choices are not used") == 2 && said_times("line ") == 2);
     weft_log_to(NULL, NULL, WEFT_LOG_WARN);
 }
 
@@ -439,7 +434,7 @@ static void other_kernels(void **state)
     assert_int_equal(picked(NULL, 9, -1), 2);
     snprintf(text, sizeof text, HEAD "kernels %08x\n" ROW, now ^ 1);
     put_file(text);
-    weft_log_to(on_log, NULL, WEFT_LOG_ERROR); /* the warning is no failure of this test */
+    listen_to(WEFT_LOG_ERROR); /* the warning is no failure of this test */
     assert_int_equal(picked(NULL, 9, -1), 0);
     assert_ok(wf_tuned_user_path(&info, false, path, sizeof path));
     wf_open_params p = {.tuned = path};
@@ -479,24 +474,9 @@ static void slugs(void **state)
     assert_string_equal(text, "weft-cpu");
 }
 
-static char warnings[2048];
-
-static void keep_warnings(void *user, enum weft_log_level level, const char *line)
-{
-    size_t len = strlen(warnings);
-    if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
-}
-
 static bool never_the_third(wf_dev *dev, const wf_call *c, int variant)
 {
     return variant != 2;
-}
-
-static int count(const char *what)
-{
-    int n = 0;
-    for (const char *at = warnings; (at = strstr(at, what)); at++) n++;
-    return n;
 }
 
 /* Measured choices that cannot run are passed over, with one warning each, which names the kernel. */
@@ -510,16 +490,15 @@ static void choices_that_cannot_run(void **state)
     wf_dev_fns fns = *dev->fns;
     fns.supports = never_the_third;
     dev->fns = &fns;
-    weft_log_to(keep_warnings, NULL, WEFT_LOG_WARN);
-    *warnings = 0;
+    listen_to(WEFT_LOG_WARN);
     for (uint32_t m = 1; m < 200; m++) {
         c = some_product(m, WF_F16);
         assert_int_equal(wf_pick(dev, &c), m < 9);
     }
     weft_log_to(NULL, NULL, WEFT_LOG_WARN);
-    assert_int_equal(count("\n"), 2);
-    assert_int_equal(count("kernel 'null3' cannot run 'gemm' on null device with 9 rows"), 1);
-    assert_int_equal(count("no kernel 'gone' for gemm"), 1);
+    assert_int_equal(said_times("\n"), 2);
+    assert_int_equal(said_times("kernel 'null3' cannot run 'gemm' on null device with 9 rows"), 1);
+    assert_int_equal(said_times("no kernel 'gone' for gemm"), 1);
     wf_dev_close(dev);
 }
 

@@ -10,8 +10,6 @@
 #include "lab/lab.h"
 #include "support/suite.h"
 
-#include <dirent.h>
-
 /* ---- what is shipped --------------------------------------------------------------------------------------------- */
 
 static const struct {

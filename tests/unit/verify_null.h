@@ -2,24 +2,16 @@
 #ifndef VERIFY_NULL_H
 #define VERIFY_NULL_H
 
-#include "support/suite.h"
 #include <math.h>
 
 #include "dev/front.h"
 #include "support/null_device.h"
+#include "support/said.h"
 #include "select/select.h"
 #include "verify/bind.h"
 
 static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
 static float wrong_value;             /* what the others write into the last element */
-static char warnings[2048];
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    if (level > WEFT_LOG_WARN) return;
-    size_t len = strlen(warnings);
-    snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
-}
 
 static inline float *at(const wf_view *v, uint32_t row)
 {
@@ -49,9 +41,8 @@ static inline fixture open_null(wf_null_config config)
     fixture f = {0};
     if (!config.compute) config.compute = silu_mul;
     computed = 0;
-    warnings[0] = 0;
     wf_null_configure(&config);
-    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    listen_to(WEFT_LOG_WARN);
     assert_ok(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &f.dev));
     assert_ok(wf_buf_create(f.dev, 4 * 2 * 100 * 4, &f.gu));
     assert_ok(wf_buf_create(f.dev, 4 * 100 * 4, &f.y));
