@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 
-from common import np, run
+from common import end, np, run, say
 import convert
 import folders
 import gguf_write as gw
@@ -116,11 +116,7 @@ class Cached(reference.Model):
 
 class Test:
     def __init__(self, weft, top):
-        self.weft, self.top, self.failed, self.seen = weft, top, 0, set()
-
-    def say(self, what, wrong, detail):
-        self.failed += bool(wrong)
-        print(f'{"FAILED" if wrong else "ok":6} {what}: {wrong or detail}', flush=True)
+        self.weft, self.top, self.seen = weft, top, set()
 
     def converted(self, folder, kind):
         out = self.top / 'out.gguf'
@@ -132,7 +128,7 @@ class Test:
         model = reference.Model(self.converted(folder, 'BF16'))
         want, got = np.load(folder / 'logits.npy'), model.logits(ids)
         error = np.abs(got - want).max() / (want.max() - want.min())
-        self.say(f'{folder.name} float64', '' if error <= EXACT else f'{error:.1e} of the range of transformers\' logits', f'{error:.1e}')
+        say(f'{folder.name} float64', error <= EXACT, f'{error:.1e} of the range of transformers\' logits')
         return model.arch, model.experts > 0
 
     def logits(self, name, folder, kind, ids):
@@ -142,7 +138,7 @@ class Test:
         for more in [[], ['--f16-residual']] if kind == 'F16' else [[]]:
             run(self.weft, 'perplexity', '-m', self.top / 'out.gguf', '--tokens', ','.join(map(str, ids)), '--logits', self.top / 'got.npy', '--device', 'cpu', *more)
             error = tolerances.model_error('logits', np.load(self.top / 'got.npy'), want)
-            self.say(' '.join([name, kind, *more]), '; '.join(wrong[:3]) or ('' if error <= 1 else f'{error:.2f} of the tolerance'), f'{error:.2f} of the tolerance')  # NaN fails
+            say(' '.join([name, kind, *more]), error <= 1 and not wrong, '; '.join([f'{error:.2f} of the tolerance', *wrong[:3]]))  # NaN fails
 
     def folder(self, folder, types):
         facts = json.loads((folder / 'ids.json').read_text())
@@ -163,7 +159,7 @@ def main():
         test = Test(sys.argv[1], pathlib.Path(name))
         for folder in sorted(p.parent for p in data.glob('*/ids.json')):
             test.folder(folder, LATER if sys.argv[3:] == ['more'] else FIRST)
-    sys.exit(test.failed > 0)
+    end()
 
 
 if __name__ == '__main__':

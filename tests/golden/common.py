@@ -1,6 +1,6 @@
-"""What the tests here share: numpy with one thread (matrices are small here, and threads that wait for each other take processor time from the
-tests beside; programs that a test starts see nothing of it), the folders model and support, devices by name ("opencl" stands for the first
-OpenCL device), and programs that have to succeed.
+"""What the tests here share: how they report, numpy with one thread (matrices are small here, and threads that wait for each other take
+processor time from the tests beside; programs that a test starts see nothing of it), the folders model and support, devices by name
+("opencl" stands for the first OpenCL device), and programs that have to succeed.
 """
 import os
 import pathlib
@@ -25,6 +25,21 @@ def run(*command, **more):
 
 def told(*command, **more):
     return run(*command, **more).decode()
+
+
+_failed = []
+
+
+def say(what, ok, detail=''):
+    """One line for each thing that is looked at."""
+    print(f'{"ok" if ok else "FAILED":6} {what}: {detail}', flush=True)
+    if not ok:
+        _failed.append(what)
+
+
+def end():
+    """Of a test that has said all."""
+    sys.exit(bool(_failed))
 
 
 def list_devices(weft):

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from common import np, run
+from common import end, np, run, say
 HERE = pathlib.Path(__file__).resolve().parent
 import folders
 import gguf_write as gw
@@ -96,11 +96,6 @@ def allowed(kind, x):
 class Test:
     def __init__(self, weft, sources, top):
         self.weft, self.sources, self.top = weft, pathlib.Path(sources), pathlib.Path(top)
-        self.failed = 0
-
-    def say(self, what, ok, detail=''):
-        self.failed += not ok
-        print(f'{"ok" if ok else "FAILED":6} {what}: {detail}', flush=True)
 
     def convert(self, model, kind, name='out.gguf', *more):
         out = self.top / name
@@ -123,9 +118,9 @@ class Test:
         for kind in ('BF16',):
             out = self.convert(folder, kind)
             error = tolerances.model_error('logits', self.logits(out, ids), want)
-            self.say(f'{folder.name} {kind}', error <= 1, f'{error:.2f} of the tolerance of logits')
+            say(f'{folder.name} {kind}', error <= 1, f'{error:.2f} of the tolerance of logits')
         same = [self.ids(folder, t) == self.ids(out, t) for t in TEXTS]
-        self.say(f'{folder.name} ids', all(same), f'{sum(same)} of {len(same)} texts')
+        say(f'{folder.name} ids', all(same), f'{sum(same)} of {len(same)} texts')
 
     def stories(self):
         data = pathlib.Path(os.environ.get('WEFT_TEST_DATA', self.sources / '..' / 'shared' / 'data')) / 'stories260K.gguf'
@@ -137,7 +132,7 @@ class Test:
         for prompt in TEXTS:
             a, b = (run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '60', '--greedy', '--device', 'cpu') for m in (data, out))
             ids = [self.ids(m, prompt) for m in (data, out)]
-            self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 20, f'{len(a)} bytes')
+            say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 20, f'{len(a)} bytes')
         self.formats(data, 'Q4_K_M')
 
     # ---- formats -------------------------------------------------------------------------------------
@@ -148,7 +143,7 @@ class Test:
         want = {name: expected(name, kind, dims[0], len(dims)) for name, (dims, _, _) in before.tensors.items()}
         wrong = [f'{name} is {NAMES[number]}, not {want[name]}' for name, (_, number, _) in after.tensors.items() if NAMES[number] != want.get(name)]
         same = want.keys() == after.tensors.keys() and after.meta['general.file_type'] == FILE_TYPES[kind]
-        self.say(f'{model.name} {kind} formats', same and not wrong, '; '.join(wrong[:3]) or f'{len(after.tensors)} tensors')
+        say(f'{model.name} {kind} formats', same and not wrong, '; '.join(wrong[:3]) or f'{len(after.tensors)} tensors')
         self.values(model, kind, out)
         return out
 
@@ -158,26 +153,26 @@ class Test:
         for name, (_, number, _) in after.tensors.items():
             a, b = before.weight(name).ravel(), after.weight(name).ravel()
             worst = max(worst, (name, (np.abs(a - b) / allowed(NAMES[number], a)).max()), key=lambda pair: pair[1])
-        self.say(f'{model.name} {kind} values', worst[1] <= 1, f'{worst[1]:.2f} of what the format allows, {worst[0]}')
+        say(f'{model.name} {kind} values', worst[1] <= 1, f'{worst[1]:.2f} of what the format allows, {worst[0]}')
 
     def exact(self, model, kind):
         """Logits against float64 over the weights as they are in the converted file."""
         out, ids = self.formats(model, kind), [1, 15, 200, 77, 3, 290, 42, 128, 64, 31]
         error = tolerances.model_error('logits', self.logits(out, ids), reference.Model(out).logits(ids))
-        self.say(f'{model.name} {kind} logits', error <= 1, f'{error:.2f} of the tolerance')
+        say(f'{model.name} {kind} logits', error <= 1, f'{error:.2f} of the tolerance')
 
     def again(self, demo):
         """From a quantised source, and what stays as it is."""
         q8 = self.convert(demo, 'Q8_0', 'q8.gguf')
         a, b = self.convert(q8, 'Q8_0', 'again.gguf').read_bytes(), q8.read_bytes()
-        self.say('Q8_0 to Q8_0', a == b, f'{len(a)} bytes, the same')
+        say('Q8_0 to Q8_0', a == b, f'{len(a)} bytes, the same')
         one, many = self.convert(demo, 'Q4_K_M', 'one.gguf', '-t', '1').read_bytes(), self.convert(demo, 'Q4_K_M', 'many.gguf', '-t', '7').read_bytes()
-        self.say('threads', one == many, 'the same bytes with 1 and 7')
+        say('threads', one == many, 'the same bytes with 1 and 7')
         said = subprocess.run([self.weft, 'convert', '-m', q8, '-o', self.top / 'q4.gguf', '--type', 'Q4_0'], capture_output=True, text=True)
-        self.say('Q8_0 to Q4_0', said.returncode == 0 and 'were quantised before' in said.stderr, said.stderr.strip().split('\n')[-1])
+        say('Q8_0 to Q4_0', said.returncode == 0 and 'were quantised before' in said.stderr, said.stderr.strip().split('\n')[-1])
         meta, old = reference.File(self.top / 'q4.gguf').meta, reference.File(demo).meta
         kept = {k for k in old if k != 'general.file_type'}
-        self.say('metadata', all(meta.get(k) == old[k] for k in kept) and meta['general.quantization_version'] == 2, f'{len(kept)} keys as they were')
+        say('metadata', all(meta.get(k) == old[k] for k in kept) and meta['general.quantization_version'] == 2, f'{len(kept)} keys as they were')
 
     # ---- experts --------------------------------------------------------------------------------------
 
@@ -199,7 +194,7 @@ class Test:
             f = reference.File(self.convert(path, 'F16'))
             names = sorted(f.tensors)
             same = names == ['blk.0.ffn_gate_inp.weight', 'blk.0.ffn_up_exps.weight'] and np.array_equal(f.weight(names[1]), x.astype('<f2').astype(np.float64))
-            self.say('experts', same and np.array_equal(f.weight(names[0]), router.astype(np.float64)), ', '.join(names))
+            say('experts', same and np.array_equal(f.weight(names[0]), router.astype(np.float64)), ', '.join(names))
 
     # ---- tokenizers and what is beside them --------------------------------------------------------------
 
@@ -237,7 +232,7 @@ class Test:
             out = self.convert(folder, 'F16')
             got = reference.File(out).meta['tokenizer.ggml.pre']
             texts = [*TEXTS, 'Once 12 345 6789 a1b22c333 $5+7=12 ((x)) `y` \xb2 \u041f\u0440\u0438 ...!!']
-            self.say(f'{name} pre-tokenizer', got == pre and all(self.ids(folder, t) == self.ids(out, t) for t in texts), got)
+            say(f'{name} pre-tokenizer', got == pre and all(self.ids(folder, t) == self.ids(out, t) for t in texts), got)
         for name, change, message in (('gpt4o', lambda o: (tekken(False)(o), unmerged(False)(o)), 'takes whole tokens before it merges (ignore_merges)'), ('gpt4o', unmerged(True), 'makes tokens by merges alone (ignore_merges)'), ('word', whole(False), 'no pre-tokenizer')):
             self.bad(f'{name} {message}', 3, message, '-m', self.with_tokenizer(name, change), '-o', self.top / 'new.gguf', '--type', 'F16')
 
@@ -260,10 +255,10 @@ class Test:
             meta = reference.File(out).meta
             wrong = [t for t in texts if self.ids(folder, t) != self.ids(out, t)]
             keys = [meta['tokenizer.ggml.model'], meta['tokenizer.ggml.add_space_prefix'], meta.get('tokenizer.ggml.prepend_scheme')]
-            self.say(f'{name} {scheme} spaces', keys == ['llama', prefix, scheme] and not wrong, f'{keys}, other ids for {wrong}')
+            say(f'{name} {scheme} spaces', keys == ['llama', prefix, scheme] and not wrong, f'{keys}, other ids for {wrong}')
             behind = scheme == 'first' and ', and behind control tokens' or ''
             warned = f'other programs give other ids where text begins with a space{behind}\n' in said.stderr
-            self.say(f'{name} {scheme} warning', warned if scheme else 'warning' not in said.stderr, said.stderr.strip())
+            say(f'{name} {scheme} warning', warned if scheme else 'warning' not in said.stderr, said.stderr.strip())
 
     def losses(self):
         """What no key of GGUF can say: an error where ordinary text gets other ids, a warning where added tokens' neighbours do, or accents."""
@@ -274,7 +269,7 @@ class Test:
         for name, change, message in (('qwen2', added(False), accents), ('llama3', added(False), quiet), ('llama3', added(True), beside)):
             said = subprocess.run([self.weft, 'convert', '-m', self.with_tokenizer(name, change, 960), '-o', self.top / 'losses.gguf', '--type', 'F16', '--force'], capture_output=True, text=True)
             warnings = [line for line in said.stderr.split('\n') if 'warning' in line]
-            self.say(f'{name} warns {message!r}', said.returncode == 0 and len(warnings) == bool(message) and message in ''.join(warnings), said.stderr.strip())
+            say(f'{name} warns {message!r}', said.returncode == 0 and len(warnings) == bool(message) and message in ''.join(warnings), said.stderr.strip())
         new, mark = self.top / 'new.gguf', {'type': 'Replace', 'pattern': {'String': ' '}, 'content': '\u2581'}
         prepend, strip = {'type': 'Prepend', 'prepend': '\u2581'}, {'type': 'Strip', 'strip_left': True, 'strip_right': False}
         behind = {'type': 'Replace', 'pattern': {'Regex': '^\u2581\u2581c'}, 'content': 'c'}
@@ -292,7 +287,7 @@ class Test:
         hf.write_json(folder, 'tokenizer_config.json', {'chat_template': named})
         meta = reference.File(self.convert(folder, 'F16')).meta
         got = [meta.get('tokenizer.' + k) for k in ('chat_template', 'chat_template.tool_use', 'chat_template.a_b', 'chat_templates')]
-        self.say('chat templates', got == ['plain', '{{ tools | length }} tools', 'other', ['tool_use', 'a_b']], str(got))
+        say('chat templates', got == ['plain', '{{ tools | length }} tools', 'other', ['tool_use', 'a_b']], str(got))
 
     def changed(self, name, change):
         """A folder of tests/model/data with another config.json, and its logits as a folder and converted."""
@@ -309,13 +304,13 @@ class Test:
         none, huge, own = (self.changed('gemma2', dict.fromkeys(caps, v)) for v in (None, 1e6, 2.0))
         for what, a, b, c in zip(('folder', 'converted'), none, huge, own):
             error, capped = tolerances.model_error('logits', a, b), tolerances.model_error('logits', a, c)
-            self.say(f'no soft caps, {what}', error <= 1 < capped, f'{error:.2g} of the tolerance, with caps {capped:.2g}')
+            say(f'no soft caps, {what}', error <= 1 < capped, f'{error:.2g} of the tolerance, with caps {capped:.2g}')
 
     def tied(self):
         """tie_word_embeddings, while the file has another output matrix: transformers takes that."""
         own, tied = self.changed('llama', {}), self.changed('llama', {'tie_word_embeddings': True})
         for what, a, b in zip(('folder', 'converted'), own, tied):
-            self.say(f'tied with an output matrix, {what}', np.array_equal(a, b), 'the same logits')
+            say(f'tied with an output matrix, {what}', np.array_equal(a, b), 'the same logits')
 
     def signals(self):
         source, w = self.top / 'large.gguf', gw.Writer()
@@ -333,7 +328,7 @@ class Test:
             p.send_signal(number)
             p.communicate(timeout=60)
             left = [f.name for f in self.top.glob('new*')]
-            self.say(f'signal {number}', p.returncode == 128 + number and not left, f'exit {p.returncode}, left {left}')
+            say(f'signal {number}', p.returncode == 128 + number and not left, f'exit {p.returncode}, left {left}')
             for f in self.top.glob('new*'):
                 f.unlink()
 
@@ -343,7 +338,7 @@ class Test:
         done = subprocess.run([self.weft, 'convert', *map(str, args)], capture_output=True, text=True, preexec_fn=before)
         left = [p.name for p in self.top.glob('*.part')] + [p.name for p in self.top.glob('new*')]
         ok = done.returncode == code and message in done.stderr and not left
-        self.say(what, ok, f'exit {done.returncode}, {done.stderr.strip()[-200:]!r}, left {left}')
+        say(what, ok, f'exit {done.returncode}, {done.stderr.strip()[-200:]!r}, left {left}')
 
     def errors(self, demo):
         new, copy, keep = self.top / 'new.gguf', self.top / 'copy.gguf', self.top / 'keep.gguf'
@@ -362,7 +357,7 @@ class Test:
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         self.bad('no room', 1, 'cannot write', '-m', demo, '-o', new, '--type', 'F16', before=limit)
         self.bad('no room over a file', 1, 'cannot write', '-m', demo, '-o', keep, '--type', 'F16', '--force', before=limit)
-        self.say('what was there', keep.read_bytes() == b'precious' and copy.read_bytes() == demo.read_bytes(), 'is as it was')
+        say('what was there', keep.read_bytes() == b'precious' and copy.read_bytes() == demo.read_bytes(), 'is as it was')
         tiny = self.top / 'tiny.gguf'
         for fill, message in (('blk.1.ffn_up.weight=nan', 'not finite'), ('blk.1.ffn_up.weight=1e6', 'BF16')):
             self.tiny(tiny, '--fill', fill)
@@ -394,7 +389,7 @@ def main():
         test.tied()
         test.signals()
         test.errors(demo)
-    sys.exit(test.failed > 0)
+    end()
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import build_once, np, resolve, run
+from common import build_once, end, np, resolve, run, say
 import hf
 import part
 import reference
@@ -49,11 +49,6 @@ class Test:
         self.weft, self.decode, self.sources = weft, decode, pathlib.Path(sources)
         self.device = resolve(weft, device)
         self.once = build_once(weft, self.device)
-        self.failed = 0
-
-    def say(self, what, ok, detail):
-        self.failed += not ok
-        print(f'{"ok" if ok else "FAILED":6} {self.device} {what}: {detail}', flush=True)
 
     def logits(self, model, ids, out):
         run(self.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, ids)), '--logits', out, '--device', self.device, *self.once)
@@ -61,7 +56,7 @@ class Test:
 
     def error(self, what, want, got):
         worst = tolerances.model_error('logits', got, want) if want.shape == got.shape else np.inf
-        self.say(what, worst <= 1, f'{worst:.2f} of its tolerance')  # NaN fails
+        say(what, worst <= 1, f'{worst:.2f} of its tolerance')  # NaN fails
 
     # ---- of transformers -------------------------------------------------------------------------
 
@@ -87,19 +82,19 @@ class Test:
         sizes = {name: np.prod(t['shape'], dtype=int) for name, t in header_of((folder / 'model.safetensors').read_bytes())[0].items()}
         active = sum(sizes.values()) - sum(s for name, s in sizes.items() if '.experts.' in name) * (n - used) // n
         text = run(self.weft, 'info', '-m', folder).decode()
-        self.say(f'{folder.name} active parameters', f'{n}, {used} of them for a token' in text and f'active parameters ({active})' in text, str(active))
+        say(f'{folder.name} active parameters', f'{n}, {used} of them for a token' in text and f'active parameters ({active})' in text, str(active))
 
     def cached(self, folder, facts, want):
         rows = run(self.decode, folder, self.device, ','.join(map(str, facts['prompt'])), str(len(facts['generated']))).decode().split('\n')[:-1]
         ids = [int(row.split()[0]) for row in rows]
-        self.say(f'{folder.name} greedy', ids == facts['generated'], f'{len(ids)} ids through the cache')
+        say(f'{folder.name} greedy', ids == facts['generated'], f'{len(ids)} ids through the cache')
         logits = want[len(facts['prompt']) - 1:].astype(np.float64)
         worst, n = 0, 0
         for row, x in zip(rows, logits):
             x = x - np.log(np.exp(x - x.max()).sum()) - x.max()
             for token, p in (pair.split(':') for pair in row.split()[1:]):
                 worst, n = max(worst, abs(float(p) - x[int(token)]) / (x.max() - x.min())), n + 1
-        self.say(f'{folder.name} log probabilities', n > len(rows) and worst <= LIMIT, f'{worst:.2e} of the range, over {n}')
+        say(f'{folder.name} log probabilities', n > len(rows) and worst <= LIMIT, f'{worst:.2e} of the range, over {n}')
 
     # ---- of tiny.py --------------------------------------------------------------------------------
 
@@ -122,7 +117,7 @@ class Test:
         for prompt in ('Once upon a time', ' Tom and  Größe 😀\n42', ''):
             a, b = (run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '100', '--greedy', '--device', self.device, *self.once) for m in (data, top / 'stories'))
             ids = [run(self.weft, 'tokenize', '-m', m, '-p', prompt) for m in (data, top / 'stories')]
-            self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 50, f'{len(a)} bytes')
+            say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 50, f'{len(a)} bytes')
 
 
     # ---- as published models leave it out ------------------------------------------------------------
@@ -158,7 +153,7 @@ class Test:
             run(self.weft, 'convert', '-m', folder, '-o', out, '--type', 'F16')
             got = hf.File(str(out)).meta.get('llama.attention.sliding_window', 0)
             out.unlink()
-            self.say(f'{kind} sliding_window {window!r}', got == want, f'a window of {got}')
+            say(f'{kind} sliding_window {window!r}', got == want, f'a window of {got}')
 
     def bases(self, top):
         """How fast positions turn where config.json does not say: transformers' configuration classes; and where rope_scaling says it."""
@@ -171,7 +166,7 @@ class Test:
                 rope.pop('rope_theta', None)
             hf.write_json(folder, 'config.json', config | more)
             got = float(re.search(r'rope base ([^,]+)', run(self.weft, 'info', '-m', folder).decode())[1])
-            self.say(f'{name} with {more} and without its own rope_theta', got == want, f'a base of {got}')
+            say(f'{name} with {more} and without its own rope_theta', got == want, f'a base of {got}')
 
     def cut_contexts(self, top):
         """Qwen's windows are not computed: how long a context is without them, also where config.json does not say."""
@@ -181,7 +176,7 @@ class Test:
         for more, want in (({'sliding_window': 1000}, 1000), ({'sliding_window': None}, 32768), ({}, 4096), ({'use_sliding_window': False}, 32768)):
             hf.write_json(folder, 'config.json', plain | {'use_sliding_window': True, 'max_window_layers': 0, 'max_position_embeddings': 32768} | more)
             got = int(re.search(r'^context +(\d+)', run(self.weft, 'info', '-m', folder).decode(), re.M)[1])
-            self.say(f'Qwen 2 with {more}', got == want, f'a context of {got}')
+            say(f'Qwen 2 with {more}', got == want, f'a context of {got}')
 
     # ---- files beside the weights ------------------------------------------------------------------
 
@@ -198,14 +193,14 @@ class Test:
             elif (folder / 'chat_template.jinja').exists():
                 (folder / 'chat_template.jinja').unlink()
             text = run(self.weft, 'info', '-m', folder).decode()
-            self.say(f'chat template {name}', re.search(rf'chat template +{name}$', text, re.M) and 'BOS 256, EOS 257' in text, 'info')
+            say(f'chat template {name}', re.search(rf'chat template +{name}$', text, re.M) and 'BOS 256, EOS 257' in text, 'info')
         facts = json.loads((self.sources / 'tests/model/data/llama/ids.json').read_text())
         (top / 'prompt').write_bytes(run(self.weft, 'detokenize', '-m', folder, ' '.join(map(str, facts['prompt'][1:]))))
         for eos, least, most in ((257, 16, 16), ([257, facts['generated'][2]], 2, 2)):
             hf.write_json(folder, 'generation_config.json', {'eos_token_id': eos})
             done = subprocess.run([self.weft, 'run', '-m', folder, '-f', top / 'prompt', '-n', '16', '--greedy', '--device', self.device, *self.once], capture_output=True)
             n = int(re.search(rb'generated (\d+) tokens', done.stderr).group(1))
-            self.say(f'eos_token_id {eos}', least <= n <= most, f'{n} tokens')
+            say(f'eos_token_id {eos}', least <= n <= most, f'{n} tokens')
 
 
 def header_of(data):
@@ -253,7 +248,7 @@ def main():
         test.bases(top)
         test.cut_contexts(top)
         test.beside(top)
-    sys.exit(test.failed > 0)
+    end()
 
 
 if __name__ == '__main__':

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import np, resolve, told as run
+from common import end, np, resolve, say, told as run
 import gguf_write as gw
 import part
 import reference
@@ -47,11 +47,7 @@ def write_grids(encode, source, kind, out):
 class Test:
     def __init__(self, weft, decode, encode, sources, device, top):
         self.weft, self.decode, self.encode, self.sources, self.top = weft, decode, encode, pathlib.Path(sources), pathlib.Path(top)
-        self.device, self.failed = resolve(weft, device), 0
-
-    def say(self, what, ok, detail):
-        self.failed += not ok
-        print(f'{"ok" if ok else "FAILED":6} {self.device} {what}: {detail}', flush=True)
+        self.device = resolve(weft, device)
 
     def write(self, model, prompt):
         """Ids, and of each the log probabilities of the best ones."""
@@ -69,11 +65,11 @@ class Test:
         logits = reference.Model(model).logits([*prompt, *ids[:-1]])[len(prompt) - 1:]
         size, limit = logits.max() - logits.min(), 2 * tolerances.rows('MODEL')['logits'][0]  # both are differences of two
         behind = (logits.max(1) - logits[np.arange(len(ids)), ids]).max() / size
-        self.say(f'{source.stem} {kind} ids', len(ids) == LENGTH and behind <= limit, f'{len(ids)}, at most {behind:.1e} of the range behind the best, limit {limit:g}')
+        say(f'{source.stem} {kind} ids', len(ids) == LENGTH and behind <= limit, f'{len(ids)}, at most {behind:.1e} of the range behind the best, limit {limit:g}')
         logs = logits - logits.max(1, keepdims=True)
         logs -= np.log(np.exp(logs).sum(1, keepdims=True))
         worst = np.max([abs(p - row[token]) for row, tops in zip(logs, best) for token, p in tops.items()], initial=0) / size  # NaN stays
-        self.say(f'{source.stem} {kind} log probabilities', all(best) and worst <= limit, f'{worst:.1e} of the range, limit {limit:g}')
+        say(f'{source.stem} {kind} log probabilities', all(best) and worst <= limit, f'{worst:.1e} of the range, limit {limit:g}')
         return ids
 
 
@@ -92,8 +88,8 @@ def main():
         for kind in part.mine('model', types) if test.device != 'cpu' else types:
             ids = test.story(data / 'stories260K.gguf', kind, [1]) if kind in STORIES else test.story(demo, kind, begin)
             if kind == 'F32':
-                test.say('the known story', ids == expected, f'{len(ids)} ids')
-    sys.exit(test.failed > 0)
+                say('the known story', ids == expected, f'{len(ids)} ids')
+    end()
 
 
 if __name__ == '__main__':

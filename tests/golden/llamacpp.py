@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import np
+from common import end, np, say
 import changed
 import tolerances
 
@@ -37,9 +37,7 @@ def compare(name, want):
     return '' if close else f'perplexity {got:.4f}, not {want["perplexity"]:.4f}'
 
 
-failed = 0
 for name, want in json.loads((data / 'llamacpp.json').read_text())['models'].items():
     wrong = compare(name, want)
-    failed += bool(wrong)
-    print(f'{"FAILED" if wrong else "ok":6} {name}: {wrong or "ids and perplexity of llama.cpp"}', flush=True)
-sys.exit(failed > 0)
+    say(name, not wrong, wrong or 'ids and perplexity of llama.cpp')
+end()

@@ -10,10 +10,9 @@ a GPU's matrix units multiply, whose operands are F16, the bound is another one:
 import argparse
 import os
 import re
-import sys
 import tempfile
 
-from common import build_once, np, resolve, told as run
+from common import build_once, end, np, resolve, say, told as run
 import part
 import reference
 import tiny
@@ -133,7 +132,6 @@ def main():
     args.matrix = matrix_kernels(args)
     seed = str(int.from_bytes(os.urandom(3), 'little')) if args.seed == 'random' else args.seed
     print(f'seed {seed}')
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         chosen = long_cases() if args.long else cases()
         for arch, fmt, variant, windows in part.mine('model', chosen) if args.device != 'cpu' else chosen:
@@ -141,10 +139,8 @@ def main():
             if not re.search(args.only, name):
                 continue
             error, units = worst_error(args, folder, arch, fmt, variant, windows, seed, LONG if args.long else TOKENS)
-            ok = error <= 1  # NaN is not
-            failed += not ok
-            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {name}: {error:.2f} of its tolerance{units}', flush=True)
-    sys.exit(failed > 0)
+            say(f'{args.device} {args.force} {name}', error <= 1, f'{error:.2f} of its tolerance{units}')  # NaN fails
+    end()
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import np, run
+from common import end, np, run, say
 import hf
 import reference
 import tolerances
@@ -21,13 +21,6 @@ from folders import header_of
 
 VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])  # OCP Microscaling Formats 1.0: E2M1
 EXPERTS = '.mlp.experts.'
-failed = 0
-
-
-def say(what, ok, detail=''):
-    global failed
-    failed += not ok
-    print(f'{"ok" if ok else "FAILED":6} {what}: {detail}', flush=True)
 
 
 def read(path):
@@ -133,7 +126,7 @@ def main():
         check_values(weft, one, values, top)
         check_logits(weft, one, other, facts['prompt'] + facts['generated'], top)
         check_damage(weft, source, blocks, mxfp4, top)
-    sys.exit(failed > 0)
+    end()
 
 
 if __name__ == '__main__':

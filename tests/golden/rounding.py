@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import np
+from common import end, np, say
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 import gguf_read
 import reference
@@ -62,7 +62,6 @@ def logits(path, operand, blocks=None):
 
 
 def main():
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'm.gguf')
         for case in CASES:
@@ -72,10 +71,8 @@ def main():
             subprocess.run([*tiny, '--seed', seed, path], check=True)
             want, model = logits(path, lambda x: x)
             errors = [tolerances.matrix_error('logits', got, want, model.layers) for got in (logits(path, f16, decoders())[0], logits(path, bf16)[0])]
-            ok = errors[0] <= 1 < errors[1]
-            failed += not ok
-            print(f'{"ok" if ok else "FAILED":6} {" ".join(case)}: operands in F16 {errors[0]:.2f} of the tolerance, in BF16 {errors[1]:.2f}')
-    sys.exit(failed > 0)
+            say(' '.join(case), errors[0] <= 1 < errors[1], f'operands in F16 {errors[0]:.2f} of the tolerance, in BF16 {errors[1]:.2f}')
+    end()
 
 
 if __name__ == '__main__':
