@@ -4,12 +4,10 @@
     weft bench throughput ... --arrivals poisson --request-rate 1,2,4 -o csv >rates.csv;  bench/plot.py rates.csv latency.svg
     weft plan --cost ... --json >cost.json;                                       bench/plot.py cost.json cost.svg
     weft plan --profile PROFILE --json >pairs.json;                               bench/plot.py pairs.json pairs.svg
-    weft plan --timeline step.json ...;                                           bench/plot.py step.json step.svg
     weft calibrate -m MODEL -f TEXT --json >logits.json;                          bench/plot.py logits.json logits.svg
 
 What the file has says what is drawn: normalised latency against the request rate, the time that each op takes by compute, memory, network and
-energy, what ops keep of their rate beside compute (NanoFlow, figure 5), when the ops of a step run on each queue and what they use of the device
-meanwhile (figure 10), or attention logits and the range of each layer (FlashDecoding++Next,
+energy, what ops keep of their rate beside compute (NanoFlow, figure 5), or attention logits and the range of each layer (FlashDecoding++Next,
 figure 5). The picture has the format that its name ends in.
 """
 import csv
@@ -60,28 +58,6 @@ def draw_rates(pyplot, c):
     return fig
 
 
-def draw_step(pyplot, c):
-    """For what was predicted and what was measured: a row of boxes for each queue, coloured by what bounds the ops, and below it the use of each resource."""
-    colours = {"compute": "#0072b2", "memory": "#b87700", "copy": "#a8457f", "network": "#00785a"}
-    step, kinds = c["step"], [(pid, kind) for pid, kind in ((1, "predicted"), (2, "measured")) if kind in c["step"]]
-    fig, axes = pyplot.subplots(2 * len(kinds), 1, figsize=(12, 4 * len(kinds)), sharex=True, squeeze=False)
-    for (pid, kind), (boxes, use) in zip(kinds, axes.reshape(-1, 2)):
-        events = [e for e in c["traceEvents"] if e["pid"] == pid]
-        for e in (e for e in events if e["ph"] == "X"):
-            boxes.broken_barh([(e["ts"], e["dur"])], (e["tid"] - 0.4, 0.8), facecolors=colours.get(e["args"]["class"], "0.5"), edgecolor="white", linewidth=0.3)
-            if e["dur"] > step[kind]["us"] / 40:
-                boxes.text(e["ts"] + e["dur"] / 2, e["tid"], e["name"], ha="center", va="center", rotation=90, fontsize=7)
-        for name, colour in colours.items():
-            points = [(e["ts"], e["args"]["percent"]) for e in events if e["ph"] == "C" and e["name"] == name]
-            use.step(*zip(*points, (step[kind]["us"], points[-1][1])), where="post", color=colour, label=f"{name}, mean {step[kind][name + '_pct']:.0f} %")
-        boxes.set(yticks=range(step["queues"]), ylabel="queue", title=f"{kind}: {step[kind]['us'] / 1e3:.3f} ms")
-        use.set(ylim=(0, 105), ylabel="% of the peak")
-        use.legend()
-    axes[-1][0].set_xlabel("us")
-    fig.suptitle(f"{step['model_type']} on {step['device_name']}: {step['tokens']} tokens, {step['decodes']} of them decodes, contexts of {step['context']}")
-    return fig
-
-
 def draw_logits(pyplot, c):
     """In steps of half a unit; below, for each layer, where the largest logits of its rows lie, the range that was chosen, and phi."""
     fig, (top, ax) = pyplot.subplots(2, 1, figsize=(9, 5 + 0.3 * len(c["layers"])), sharex=True)
@@ -121,7 +97,7 @@ def main(source, picture):
             sys.exit(f"plot.py: {source} has no latencies by rate, as of `weft bench throughput --arrivals`")
         fig = draw_latency(pyplot, data)
     else:
-        draw = next((d for key, d in (("ops", draw_cost), ("rates", draw_rates), ("step", draw_step), ("bins", draw_logits)) if key in data), None)
+        draw = next((d for key, d in (("ops", draw_cost), ("rates", draw_rates), ("bins", draw_logits)) if key in data), None)
         if not draw:
             sys.exit(f"plot.py: {source} has nothing that is drawn here; `bench/plot.py` alone says what is")
         fig = draw(pyplot, data)

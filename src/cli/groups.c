@@ -133,7 +133,8 @@ static const wf_opt testing[] = {
      "run the execution plan in this file, which WEFT_DUMP_PLAN wrote and you may have edited (docs/plans.md)",
      WF_OPT_TEXT, AT(engine.plan)},
     {0, "timeline", "FILE",
-     "write a timeline of all steps as Chrome trace JSON, for Perfetto; `weft plan`: of one step (FILE.json)",
+     "write a timeline of all steps as Chrome trace JSON, for Perfetto; `weft plan`: draw one step (FILE.svg), or "
+     "write it in the same way (FILE.json)",
      WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE|auto|none",
      "attention logit ranges for the asynchronous softmax: those that `weft calibrate` wrote; auto: MODEL.calibration "

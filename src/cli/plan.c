@@ -67,7 +67,7 @@ static int explain_batch(const wf_opts *o, const struct weft_model *m)
     if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
     ep.context = wf_context_of(o, m);
     if (!ep.context) ep.context = p.context;
-    ep.timeline = NULL; /* here it is that of one step */
+    ep.timeline = NULL; /* here it is the picture of one step */
     ep.profile = o->engine.timeline && o->costs.measure;
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;
@@ -158,7 +158,7 @@ static const wf_opt search_rows[] = {
      WF_OPT_TEXT, AT(search.plan)},
     {0, "seconds", "N", "most seconds to search (default 600)", WF_OPT_U32, AT(search.seconds), 1, 86400},
     {0, "profile", "PROFILE",
-     "print the times in this file and nothing else; with --timeline, go by them; with --json, what ops keep of "
+     "print the times in this file and nothing else; with --timeline, draw by them; with --json, what ops keep of "
      "their rates beside compute",
      WF_OPT_TEXT, AT(print_profile)},
 };
@@ -176,10 +176,11 @@ const wf_command wf_cmd_plan = {
                "waits for, its share of the device in work-groups, what bounds it, the least MB and Gflop it needs, "
                "the estimated time in microseconds (with WEFT_MEASURE=1), and its kernels. Of the layers only the "
                "first and the last are printed. WEFT_DUMP_PLAN=FILE writes the plan to edit, --plan FILE shows an "
-               "edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). --timeline FILE.json writes "
-               "for Perfetto when each op runs and how much of the device's compute, memory bandwidth, copies and "
-               "network it uses, as the simulator predicts it by the times that `weft tune --overlap` has kept, by "
-               "--profile PROFILE, or by estimates from peak rates; with WEFT_MEASURE=1 also as the device runs it. "
+               "edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). --timeline FILE.svg draws, "
+               "and FILE.json writes for Perfetto, when each op runs and how much of the device's compute, memory "
+               "bandwidth, copies and network it uses, as the simulator predicts it by the times that "
+               "`weft tune --overlap` has kept, by --profile PROFILE, or by estimates from peak rates; with "
+               "WEFT_MEASURE=1 also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network "
                "and energy take by themselves, which of them bounds the load, and the tokens per second that are "
                "possible. It needs no weights, and with --on no device.",

@@ -36,7 +36,7 @@ static const struct {
     {"plan", "json", "cost|profile"},
     {"plan", "on|const", "cost"},
     {"plan", "output|seconds", "search"},
-    {"plan", "timeline", ""}, /* that of engines that run; that of one step has to be typed */
+    {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "profile|output|context", "overlap"},
     {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|ctx-size",
      "overlap|dataset-path"},

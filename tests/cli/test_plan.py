@@ -8,6 +8,7 @@ import pathlib
 import re
 import tempfile
 import unittest
+import xml.etree.ElementTree as xml
 
 import cli
 from cli import CPU, USAGE
@@ -344,35 +345,49 @@ class Plan(cli.TestCase):
             self.fails(USAGE, "cannot open /absent", "plan", *CPU, env=env)
 
 
+class Picture:
+    """What a picture of a step shows, read as XML."""
+    SVG = "{http://www.w3.org/2000/svg}"
+
+    def __init__(self, path):
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        self.root = xml.fromstring(text)
+        self.width, self.height = map(float, self.root.get("viewBox").split()[2:])
+
+    def panels(self, name):
+        return [g for g in self.root.iter(self.SVG + "g") if g.get("class") == name]
+
+    def ops(self, panel):
+        """(queue, layer, name, begin, end, x, width), by queue and begin."""
+        boxes = [r for r in panel.iter(self.SVG + "rect") if r.get("class") == "op"]
+        return sorted(((int(r.get("data-queue")), int(r.get("data-layer")), r.get("data-op"), float(r.get("data-begin")), float(r.get("data-end")),
+                       float(r.get("x")), float(r.get("width"))) for r in boxes), key=lambda op: (op[0], op[3], op[4]))
+
+    def titles(self, panel):
+        return [t.text for t in panel.iter(self.SVG + "title")]
+
+    def curves(self, panel):
+        """For each resource its points, as parts of its strip from 0 to 1."""
+        strips = [r for r in panel.iter(self.SVG + "rect") if r.get("class") == "strip"]
+        lines = [l for l in panel.iter(self.SVG + "polyline") if l.get("class") == "use"]
+        curves = {}
+        for strip, line in zip(strips, lines, strict=True):
+            top, height = float(strip.get("y")), float(strip.get("height"))
+            curves[line.get("data-class")] = [(float(x), 1 - (float(y) - top) / height) for x, y in (point.split(",") for point in line.get("points").split())]
+        return curves
+
+
 class Timeline(cli.TestCase):
     BATCH = ["--tokens", 64, "--decodes", 8, "--context", 128]
     # Microseconds of 8 and of 64 tokens, 9 rows of logits are an eighth of the way to 16.
     TIMES = {"q": (20, 100), "attn_out": (30, 90), "decode_attention": (40, 250), "prefill_attention": (16, 100), "down": (50, 210), "logits": (80, 430)}
 
-    def trace(self, folder, *args, **more):
-        """What was said of the step in numbers, and for each kind of it its ops as (queue, layer, name, begin, end) and the use of each resource."""
-        path, device = os.path.join(folder, "step.json"), [] if "--device" in args else CPU
+    def draw(self, folder, *args, name="step.svg", **more):
+        path, device = os.path.join(folder, name), [] if "--device" in args else CPU
         r = self.ok("plan", *device, *self.BATCH, "--timeline", path, *args, **more)
         self.assertRegex(r.text, r"\A(?:(?:predicted|measured) [\d.]+ ms, mean use compute \d+ %, memory \d+ %, copy \d+ %, network 0 %\n)+\Z")
         self.assertIn(f"wrote {path}", r.err)
-        data = json.loads(pathlib.Path(path).read_bytes())
-        return data["step"], {kind: self.check(data, pid) for pid, kind in ((1, "predicted"), (2, "measured")) if kind in data["step"]}
-
-    def check(self, data, pid):
-        """No op covers another one in its queue, and curves stay between 0 and 100 %."""
-        events = [e for e in data["traceEvents"] if e["pid"] == pid]
-        ops = sorted(((e["tid"], e["args"]["layer"], e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X"), key=lambda o: (o[0], o[3], o[4]))
-        for a, b in zip(ops, ops[1:]):
-            self.assertTrue(a[0] != b[0] or a[4] <= b[3] + 2e-6 * b[3] + 2e-6, (a, b))
-        curves = {}
-        for e in events:
-            if e["ph"] == "C":
-                curves.setdefault(e["name"], []).append((e["ts"], e["args"]["percent"]))
-        self.assertEqual(list(curves), ["compute", "memory", "copy", "network"])
-        for points in curves.values():
-            self.assertTrue(all(-0.1 <= y <= 100.1 for _, y in points))
-            self.assertEqual([x for x, _ in points], sorted(x for x, _ in points))
-        return ops, {name: max(y for _, y in points) for name, points in curves.items()}
+        return Picture(path)
 
     def write_profile(self, folder):
         path = os.path.join(folder, "profile")
@@ -383,13 +398,27 @@ class Timeline(cli.TestCase):
                 f.writelines(f"time {op} tokens {tokens} share 1 us {us} spread 0\n" for tokens, us in ((8, few), (64, many)))
         return path
 
+    def check(self, picture, panel):
+        """No box covers another in its queue or leaves the picture, and curves stay between 0 and 100 %."""
+        ops = picture.ops(panel)
+        for a, b in zip(ops, ops[1:]):
+            self.assertTrue(a[0] != b[0] or a[4] <= b[3] + 2e-6, (a, b))
+            self.assertTrue(a[0] != b[0] or a[5] + a[6] <= b[5] + 0.32, (a, b))
+        for op in ops:
+            self.assertTrue(0 <= op[5] and op[5] + op[6] <= picture.width, op)
+        curves = picture.curves(panel)
+        self.assertEqual(list(curves), ["compute", "memory", "copy", "network"])
+        for points in curves.values():
+            self.assertTrue(all(-1e-3 <= y <= 1 + 1e-3 for _, y in points))
+            self.assertEqual([x for x, _ in points], sorted(x for x, _ in points))
+        return ops, curves
+
     def test_predicted(self):
         """One queue: each op ends where the sum of the times so far says."""
         with tempfile.TemporaryDirectory() as folder:
-            step, kinds = self.trace(folder, "--profile", self.write_profile(folder))
-            (ops, most), = kinds.values()
-            self.assertEqual((step["tokens"], step["decodes"], step["context"], step["queues"], list(kinds)), (64, 8, 128, 1, ["predicted"]))
-            self.assertTrue(0 < step["predicted"]["compute_pct"] <= 100)
+            picture = self.draw(folder, "--profile", self.write_profile(folder))
+            step, = picture.panels("step predicted")
+            ops, curves = self.check(picture, step)
             names = [(layer, op) for _, layer, op, *_ in ops]
             self.assertEqual(len(set(names)), len(names))
             in_layer = {"attn_norm", "q", "k", "v", "rope", "decode_attention", "prefill_attention", "attn_out", "ffn_norm", "gate", "up", "silu", "down"}
@@ -404,43 +433,73 @@ class Timeline(cli.TestCase):
                 end = next(o[4] for o in ops if o[1:3] == (layer, "down"))
                 self.assertAlmostEqual(end, at, 3)
             self.assertAlmostEqual(max(o[4] for o in ops), at + takes["logits"], 3)
-            self.assertTrue(most["compute"] > 50 and most["memory"] > 50)
-            with open(os.path.join(folder, "step.json")) as f:
-                one = next(e for e in json.load(f)["traceEvents"] if e["ph"] == "X" and e["name"] == "decode_attention")
-            self.assertEqual((one["dur"], one["args"]), (40, {"layer": 0, "class": "memory", "begin": 0, "end": 8}))
+            self.assertTrue(max(y for _, y in curves["compute"]) > 0.5 and max(y for _, y in curves["memory"]) > 0.5)
+            self.assertTrue(any(f"decode_attention, layer 0: {40:.1f} us" in t and "memory; rows 0 to 8; queue 0" in t for t in picture.titles(step)))
+            layer, = picture.panels("layer predicted")
+            self.check(picture, layer)
+            self.assertEqual({o[1] for o in picture.ops(layer)}, {layers // 2})
+            self.assertEqual(picture.width, 800)
 
     def test_two_queues(self):
         with tempfile.TemporaryDirectory() as folder:
-            step, kinds = self.trace(folder, "--profile", self.write_profile(folder), "--nano-batches", 2)
-            self.assertEqual(({o[0] for o in kinds["predicted"][0]}, step["queues"]), ({0, 1}, 2))
+            picture = self.draw(folder, "--profile", self.write_profile(folder), "--nano-batches", 2)
+            step, = picture.panels("step predicted")
+            ops, _ = self.check(picture, step)
+            self.assertEqual({o[0] for o in ops}, {0, 1})
 
     def test_estimated(self):
         with tempfile.TemporaryDirectory() as folder:
-            step, kinds = self.trace(folder, env={"XDG_CACHE_HOME": folder})
-            ops, most = kinds["predicted"]
-            self.assertTrue(step["estimated"] and all(o[4] > o[3] for o in ops if o[2] in ("q", "down", "qkv")))
-            self.assertGreater(most["compute"], 0)
+            picture = self.draw(folder, env={"XDG_CACHE_HOME": folder})
+            step, = picture.panels("step predicted")
+            ops, curves = self.check(picture, step)
+            self.assertTrue(all(o[4] > o[3] for o in ops if o[2] in ("q", "down", "qkv")))
+            self.assertGreater(max(y for _, y in curves["compute"]), 0)
 
-    def test_a_setting_is_of_engines(self):
+    def test_a_setting_is_for_perfetto(self):
         with tempfile.TemporaryDirectory() as folder:
             path, line = os.path.join(folder, "weft.conf"), os.path.join(folder, "steps.json")
             pathlib.Path(path).write_text(f"timeline = {line}\n")
             self.assertIn("attention", self.ok("plan", *CPU, "-q", env={"WEFT_CONFIG": path}).text)
             self.assertFalse(os.path.exists(line))
 
+    def test_for_perfetto(self):
+        """The boxes of the picture as a trace, and what it says of the step in numbers."""
+        with tempfile.TemporaryDirectory() as folder:
+            profile, path = self.write_profile(folder), os.path.join(folder, "step.json")
+            picture = self.draw(folder, "--profile", profile, "--nano-batches", 2)
+            self.ok("plan", *CPU, *self.BATCH, "--timeline", path, "--profile", profile, "--nano-batches", 2)
+            trace = json.loads(pathlib.Path(path).read_bytes())
+            ops = sorted((e["tid"], e["ts"], e["ts"] + e["dur"], e["name"], e["args"]["layer"]) for e in trace["traceEvents"] if e["ph"] == "X")
+            boxes = sorted((o[0], o[3], o[4], o[2], o[1]) for o in picture.ops(picture.panels("step predicted")[0]))
+            self.assertEqual([(o[0], o[3], o[4]) for o in ops], [(o[0], o[3], o[4]) for o in boxes])
+            for o, box in zip(ops, boxes):
+                self.assertAlmostEqual(o[1], box[1], delta=0.01)
+                self.assertAlmostEqual(o[2], box[2], delta=0.01)
+            step = trace["step"]
+            self.assertEqual((step["tokens"], step["decodes"], step["context"], step["queues"], "measured" in step), (64, 8, 128, 2, False))
+            self.assertTrue(0 < step["predicted"]["compute_pct"] <= 100)
+            use = [e["args"]["percent"] for e in trace["traceEvents"] if e["ph"] == "C"]
+            self.assertTrue(use and all(0 <= v <= 100 for v in use))
+
     def measured(self, folder, *device):
-        """Both kinds of a step."""
-        step, kinds = self.trace(folder, "--profile", self.write_profile(folder), "WEFT_MEASURE=1", "--nano-batches", 2, *device)
-        (predicted, _), (ops, most) = kinds["predicted"], kinds["measured"]
+        """Both panels, at one scale."""
+        picture = self.draw(folder, "--profile", self.write_profile(folder), "WEFT_MEASURE=1", "--nano-batches", 2, *device)
+        (predicted,), (step,) = picture.panels("step predicted"), picture.panels("step measured")
+        ops, curves = self.check(picture, step)
         self.assertEqual({o[0] for o in ops}, {0, 1})
-        self.assertLessEqual({(layer, op) for _, layer, op, *_ in predicted if op == "down"}, {o[1:3] for o in ops})
-        self.assertGreater(most["memory"], 0)
-        self.assertTrue(0 < step["measured"]["memory_pct"] <= 100)
+        self.assertLessEqual({(layer, op) for _, layer, op, *_ in picture.ops(predicted) if op == "down"}, {o[1:3] for o in ops})
+        self.assertGreater(max(y for _, y in curves["memory"]), 0)
+        boxes = picture.ops(predicted) + ops
+        last = max(boxes, key=lambda o: o[3])
+        for o in boxes:  # places have two digits, and a step that had to wait may be so long that most boxes are near its beginning
+            self.assertAlmostEqual(o[5], 100 + o[3] * (last[5] - 100) / last[3], delta=0.02)
+        self.assertEqual([len(picture.panels(f"layer {kind}")) for kind in ("predicted", "measured")], [1, 1])
 
     def test_measured(self):
         with tempfile.TemporaryDirectory() as folder:
             self.measured(folder)
-            self.assertEqual(list(self.trace(folder, "WEFT_MEASURE=1", env={"XDG_CACHE_HOME": folder})[1]), ["predicted", "measured"])
+            alone = self.draw(folder, "WEFT_MEASURE=1", env={"XDG_CACHE_HOME": folder})
+            self.assertEqual((len(alone.panels("step predicted")), len(alone.panels("step measured"))), (1, 1))
 
     @unittest.skipUnless("opencl:" in cli.weft("--list-devices").text, "no OpenCL device")
     def test_measured_on_opencl(self):
@@ -450,10 +509,10 @@ class Timeline(cli.TestCase):
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             profile = self.write_profile(folder)
-            for name in ("step.svg", "step", "json"):
-                self.fails(USAGE, "ends in .json", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
-            self.fails(cli.RUNTIME, "/absent/step.json", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.json", "--profile", profile)
-            self.fails(USAGE, "--timeline and --cost conflict", "plan", *CPU, "--timeline", os.path.join(folder, "step.json"), "--cost")
+            for name in ("step.html", "step", "svg"):
+                self.fails(USAGE, "ends in .svg", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
+            self.fails(cli.RUNTIME, "/absent/step.svg", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.svg", "--profile", profile)
+            self.fails(USAGE, "--timeline and --cost conflict", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "--cost")
             self.assertEqual(sorted(os.listdir(folder)), ["profile", "weft"] if os.path.exists(os.path.join(folder, "weft")) else ["profile"])
 
 
