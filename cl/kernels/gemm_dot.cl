@@ -13,7 +13,7 @@
  *
  * Rows of X past M, up to a whole tile, are packed as zeros; rows of W past N repeat the last one.
  *
- * Knobs: BM, BN, TM, TN, multiples of 4; PARTS, which divides CH, with BM / TM * (BN / TN) * PARTS = WG; those of
+ * Knobs: UNROLL, fours of K in a row; BM, BN, TM, TN, multiples of 4; PARTS, which divides CH, with BM / TM * (BN / TN) * PARTS = WG; those of
  * quant/planes.clh. Local memory: DOT_LOCAL_BYTES (local_bytes.clh).
  */
 #ifndef WG
@@ -31,6 +31,9 @@
 #define TN 8
 #define CH 2
 #define PARTS 1
+#endif
+#ifndef UNROLL
+#define UNROLL 8
 #endif
 
 #define MX   (BM / TM) /* work-items along M and N */
@@ -192,7 +195,7 @@ static INLINE void multiply(float acc[TM][TN], const __local uint *stage, uint t
         for (int i = 0; i < TM; i++)
 #pragma unroll
             for (int j = 0; j < TN; j++) sum[i][j] = 0;
-#pragma unroll
+#pragma unroll UNROLL
         for (int k = g * 8 / GROUPS; k < (g + 1) * 8 / GROUPS; k++) {
             uint a[TM], b[TN];
             TAKE(uint, a, TM, stage + k * BM, ty, MX)

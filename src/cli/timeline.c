@@ -4,11 +4,13 @@
  * A panel is a step, or a layer of it: a row for each queue with its ops as boxes, below them the use of each resource.
  * Panels of predicted and measured times have one scale. Boxes have their times as attributes, for programs.
  */
+#include "base/json.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/rows.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 800, LEFT = 100, RIGHT = 52, INNER = WIDTH - LEFT - RIGHT };
@@ -391,12 +393,14 @@ static void trace_summary(FILE *f, const struct weft_timeline_step *s, const cha
 
 static void write_trace(FILE *f, const struct weft_timeline *t, const char *label)
 {
-    fputs("{\"step\":{\"build_commit\":", f), wf_json_quote(f, wf_commit());
-    fputs(",\"device_name\":", f), wf_json_quote(f, t->device);
-    fputs(",\"model_type\":", f), wf_json_quote(f, label);
-    fputs(",\"profile\":", f), wf_json_quote(f, t->profile);
-    fprintf(f, ",\"tokens\":%u,\"decodes\":%u,\"context\":%u,\"layers\":%u,\"queues\":%u", t->tokens, t->decodes,
-            t->context, t->n_layers, t->n_queues);
+    wf_text head = {0};
+    wf_json_print(&head,
+                  "{'step':{'build_commit':%s,'device_name':%s,'model_type':%s,'profile':%s,'tokens':%u,"
+                  "'decodes':%u,'context':%u,'layers':%u,'queues':%u",
+                  wf_commit(), t->device, label, t->profile, t->tokens, t->decodes, t->context, t->n_layers,
+                  t->n_queues);
+    if (head.data) fputs(head.data, f);
+    free(head.data);
     trace_summary(f, &t->predicted, "predicted");
     trace_summary(f, &t->measured, "measured");
     fputs("},\n\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"weft\"}}", f);

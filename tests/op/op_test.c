@@ -180,7 +180,21 @@ static bool is_typical(uint8_t weight)
 /* Variants of one file have names that begin alike: gemv and gemv_few, tile8 and tile16. */
 static bool is_of(const wf_variant *v, const char *file)
 {
-    return !strncmp(v->name, file, 4);
+    size_t n = strcspn(file, "0123456789_");
+    return !strncmp(v->name, file, n) && strcspn(v->name, "0123456789_") == n;
+}
+
+/* Variants that do not read weights as they lie in the file take only what the device lays out for them. */
+static bool takes_format(const session *s, const wf_case *c, int variant)
+{
+    enum { N = 512 };
+    wf_dev *d = s->dev;
+    wf_buf stand_in = {d, UINT64_MAX, NULL};
+    if (c->op != WF_OP_GEMM || wf_reads_layout(wf_variant_at(d, c->op, variant), 0)) return true;
+    wf_view x = {&stand_in, 0, 1, N, N, d->act, 0}, w = {&stand_in, 0, N, N, N, c->weight, 0};
+    w.layout = d->fns->weight_layout(d, c->weight, N, N);
+    wf_call call = {.op = WF_OP_GEMM, .variant = variant, .in = {x, w}, .out = {x}};
+    return wf_reads_layout(wf_variant_at(d, c->op, variant), w.layout) && d->fns->supports(d, &call, variant);
 }
 
 /* Those of one file share the formats evenly, as far as the device can run them. */
@@ -198,7 +212,7 @@ static bool has_turn(const session *s, const wf_case *c, int variant)
  * tile's size, a number of rows, or where K is cut, cannot meet one format of a kind otherwise than another. */
 static bool has_format(const session *s, const wf_case *c, int variant)
 {
-    return is_typical(c->weight) || has_turn(s, c, variant);
+    return (is_typical(c->weight) || has_turn(s, c, variant)) && takes_format(s, c, variant);
 }
 
 /* The asynchronous softmax is of scores and sums, whose number and places follow from the tile: 80 has that of 96 and
@@ -223,6 +237,7 @@ static uint8_t met_once(const session *s, const wf_case *c, int variant)
 {
     const wf_variant *v = wf_variant_at(s->dev, c->op, variant);
     bool tile = is_of(v, "tile");
+    if (is_of(v, "dot") || is_of(v, "host") || is_of(v, "rows")) return TYPE_OF_X;
     if (c->weight == WF_F16 || (!tile && !is_of(v, "gemv"))) return 0;
     return TYPE_OF_X | MANY_EXPERTS | (c->weight == WF_Q4_K ? 0 : BY_EIGHT) |
            (c->weight == WF_Q4_K || tile ? 0 : SOME_ROWS | MANY_ROWS);
