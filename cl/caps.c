@@ -145,23 +145,24 @@ static bool has_matrix(const cl_device_ref *ref, const char *ext)
     return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
-/* The instruction of kernels/device/dot4.clh: AMD's by name of the target, from gfx906 on, but not gfx1010. */
-static bool has_dot4(cl_device_ref *ref, const char *ext)
+/* AMD's by name of the target: from gfx906 on, but not gfx909 and gfx1010. */
+static uint32_t dot_of(const cl_device_ref *ref, const char *ext)
 {
     unsigned gfx = 0;
-    if (has_word(ext, "cl_nv_device_attribute_query"))
-        return get_number(ref->device, NV_CAPABILITY_MAJOR) * 10 + get_number(ref->device, NV_CAPABILITY_MINOR) >= 61;
-    if (has_word(ext, "cl_amd_device_attribute_query"))
-        return sscanf(ref->info.name, "gfx%x", &gfx) == 1 && gfx >= 0x906 && gfx != 0x909 && gfx != 0x1010;
-    ref->caps.dot_khr = has_word(ext, "cl_khr_integer_dot_product");
-    return ref->caps.dot_khr || has_word(ext, "cl_arm_integer_dot_product_accumulate_int8");
+    if (has_word(ext, "cl_khr_integer_dot_product")) return WF_CL_DOT_KHRONOS;
+    if (has_word(ext, "cl_arm_integer_dot_product_accumulate_int8")) return WF_CL_DOT_ARM;
+    if (has_word(ext, "cl_nv_device_attribute_query") &&
+        get_number(ref->device, NV_CAPABILITY_MAJOR) * 10 + get_number(ref->device, NV_CAPABILITY_MINOR) >= 61)
+        return WF_CL_DOT_NVIDIA;
+    bool amd = has_word(ext, "cl_amd_device_attribute_query") && sscanf(ref->info.name, "gfx%x", &gfx) == 1;
+    return amd && gfx >= 0x906 && gfx != 0x909 && gfx != 0x1010 ? WF_CL_DOT_AMD : WF_CL_DOT_PLAIN;
 }
 
 static void get_tiers(cl_device_ref *ref, const char *ext)
 {
     enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
     cl_caps *c = &ref->caps;
-    c->dot = has_dot4(ref, ext);
+    c->dot = dot_of(ref, ext);
     c->fp16 = has_word(ext, "cl_khr_fp16");
     c->subgroup = has_word(ext, "cl_khr_subgroups") || has_word(ext, "cl_intel_subgroups") ||
                   get_number(ref->device, MAX_NUM_SUB_GROUPS) > 0;

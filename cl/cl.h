@@ -29,14 +29,17 @@ typedef struct cl_dev cl_dev;
 
 /* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
 
+/* Knob DOT of kernels/device/dot4.clh. Macros of extensions do not tell: compilers define those of other devices,
+ * too. */
+enum { WF_CL_DOT_PLAIN, WF_CL_DOT_KHRONOS, WF_CL_DOT_ARM, WF_CL_DOT_AMD, WF_CL_DOT_NVIDIA };
+
 typedef struct cl_caps {
     uint32_t max_group, mem_align, local_bytes; /* work-items; bytes */
     uint32_t units; /* compute units (multiprocessors) */
     uint32_t mhz;
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
-    bool dot;      /* four products of bytes are one instruction (kernels/device/dot4.clh), */
-    bool dot_khr;  /* that of cl_khr_integer_dot_product, which OpenCL C has from 3.0 on */
+    uint32_t dot;  /* whose instruction gives four products of bytes (kernels/device/dot4.clh); 0: it has none */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     uint32_t nv_local_bytes; /* of local memory (shared memory) that a work-group may declare by inline PTX */

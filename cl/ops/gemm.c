@@ -202,7 +202,8 @@ bool wf_cl_configure_dot(const cl_caps *caps, const cl_variant *v, const wf_call
     for (size_t i = 0; i < WF_LEN(names); i++) wf_cl_knob(l, names[i], v->tile[i]);
     wf_cl_knob(l, "CH", (int32_t)chunks);
     wf_cl_knob(l, "UNROLL", caps->gpu ? 8 : 1); /* CPUs compile for long */
-    l->c3 = caps->dot_khr;
+    wf_cl_knob(l, "DOT", (int32_t)caps->dot);
+    l->c3 = caps->dot == WF_CL_DOT_KHRONOS;
     wf_cl_items(l, rows * (x->cols / 32));
     l->then_groups = rows / bm * ((y->cols + bn - 1) / bn);
     if (!y->rows) l->groups = 0;
