@@ -236,6 +236,7 @@ double wf_cl_expected_us(cl_dev *, const wf_call *, int variant); /* 0: unknown 
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
 
+#define WF_CL_INTEGERS 0x100 /* a flag of variants.def alone */
 enum { WF_CL_ROWS, WF_CL_FRAGMENT_MAJOR, WF_CL_PLANES };
 uint64_t wf_cl_plane_bytes(enum wf_dtype, uint32_t cols); /* of a row in planes */
 uint8_t wf_cl_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);

@@ -30,6 +30,7 @@ bool wf_cl_weight_format(cl_launch *l, const wf_view *w)
         wf_cl_knob(l, "W_MIN", f->min);
         wf_cl_knob(l, "W_ZERO", f->bits == 8 ? 0 : f->zero);
         wf_cl_knob(l, "W_CODES", f->codes);
+        wf_cl_knob(l, "W_PARTS", f->parts);
     }
     return wf_cl_has_format(l->wtype);
 }

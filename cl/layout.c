@@ -23,13 +23,14 @@ enum { TILE = 16, LANES = 32, MIN_K = 32 };
 /* The last block of a row takes as much room as the others, so that short rows would waste too much of it. */
 static bool can_be_planes(enum wf_dtype dtype, uint32_t cols)
 {
-    return wf_numbers_of(dtype) && cols >= PLANES_K && cols % (PLANES_K / 2) == 0;
+    bool exact = dtype != WF_MXFP4; /* of which F16 does not hold all scales */
+    return exact && wf_numbers_of(dtype) && cols >= PLANES_K && cols % (PLANES_K / 2) == 0;
 }
 
 uint64_t wf_cl_plane_bytes(enum wf_dtype dtype, uint32_t cols)
 {
     const wf_numbers *f = wf_numbers_of(dtype);
-    return (uint64_t)((cols + PLANES_K - 1) / PLANES_K) * (uint64_t)PLANES_BYTES(f->bits, f->group, f->min);
+    return (uint64_t)((cols + PLANES_K - 1) / PLANES_K) * (uint64_t)PLANES_BYTES(f->bits, f->group, f->min, f->parts);
 }
 
 /* 32 weights, of which a byte of q has one. */
@@ -55,23 +56,33 @@ static void pack_high(const wf_numbers *f, const uint8_t *q, uint8_t *to)
     memcpy(to, word, 4 * each);
 }
 
+/* The scales and minimums of 64 weights from k on. */
+static void pack_scales(const wf_numbers *f, const wf_numbers64 *w, uint32_t k, uint8_t *block)
+{
+    const uint32_t n = 64 / f->group, at = k % PLANES_K / f->group, each = PLANES_SCALE_BYTES(f->parts);
+    uint8_t *scales = block + PLANES_SCALES_AT(f->bits, f->parts) + at * each,
+            *mins = block + PLANES_MINS_AT(f->bits, f->group, f->parts) + at * each;
+    memcpy(scales, f->parts ? (const void *)w->part : w->scale, n * each);
+    if (f->min) memcpy(mins, f->parts ? (const void *)w->min_part : w->min, n * each);
+    if (!f->parts) return;
+    memcpy(block + PLANES_STEPS_AT(f->bits), &w->step, 4);
+    memcpy(block + PLANES_STEPS_AT(f->bits) + 4, &w->min_step, 4);
+}
+
 static void pack_planes(enum wf_dtype dtype, uint32_t cols, const uint8_t *src, uint8_t *dst)
 {
     const wf_numbers *f = wf_numbers_of(dtype);
-    const uint32_t groups = 32 / f->group, bytes = (uint32_t)PLANES_BYTES(f->bits, f->group, f->min);
     for (uint32_t k = 0; k < cols; k += 64) {
-        uint8_t *block = dst + k / PLANES_K * bytes;
-        wf_numbers64 w;
+        uint8_t *block = dst + k / PLANES_K * PLANES_BYTES(f->bits, f->group, f->min, f->parts);
+        wf_numbers64 w = {0};
         f->take(src, k, &w);
         for (uint32_t half = 0; half < 2; half++) {
             uint32_t at = k / 32 % 8 + half;
-            uint8_t *scales = block + PLANES_SCALES_AT(f->bits) + at * PLANES_SCALES(f->group, f->min);
             pack_low(f, w.q + half * 32, block + at * PLANES_LOW(f->bits));
             if (PLANES_HIGH(f->bits))
                 pack_high(f, w.q + half * 32, block + PLANES_HIGH_AT(f->bits) + at * PLANES_HIGH(f->bits));
-            memcpy(scales, w.scale + half * groups, 2 * groups);
-            if (f->min) memcpy(scales + 2 * groups, w.min + half * groups, 2 * groups);
         }
+        pack_scales(f, &w, k, block);
     }
 }
 

@@ -8,7 +8,7 @@
  * multiples of TK from key 0, so that a row's result does not depend on the other rows. What no row of a run sees is
  * not read: it may hold anything.
  *
- * Knobs: D, a multiple of LANES; R, at least BR * HB.
+ * Knobs: D, a multiple of 8; R, at least BR * HB.
  */
 #ifndef WG
 #define WG 1
@@ -22,6 +22,15 @@
 #endif
 #define TK (2 * LANES)
 #define RT 4 /* packed rows in registers */
+
+/* Elements of a head at a time. */
+#if D % LANES == 0
+#define STEP_D LANES
+typedef lanes_t step_t;
+#else
+#define STEP_D 8
+typedef float8 step_t;
+#endif
 
 /* What is in the core's cache. */
 typedef struct room {
@@ -100,22 +109,22 @@ static INLINE void weigh_row(const room *l, const call_t *c, uint r, int k0)
     l->most[r] = most;
     l->sum[r] = l->sum[r] * scale + sum_of_lanes(a + b);
     if (scale == 1) return;
-    for (uint d = 0; d < D; d += LANES) *(__local lanes_t *)(l->out + r * D + d) *= scale;
+    for (uint d = 0; d < D; d += STEP_D) *(__local step_t *)(l->out + r * D + d) *= scale;
 }
 
 static INLINE void add_values(const room *l, uint r, uint keys, const int n)
 {
-    for (uint d = 0; d < D; d += LANES) {
-        lanes_t acc[RT];
+    for (uint d = 0; d < D; d += STEP_D) {
+        step_t acc[RT];
 #pragma unroll
-        for (int i = 0; i < n; i++) acc[i] = *(__local lanes_t *)(l->out + (r + i) * D + d);
+        for (int i = 0; i < n; i++) acc[i] = *(__local step_t *)(l->out + (r + i) * D + d);
         for (uint j = 0; j < keys; j++) {
-            lanes_t v = *(const __local lanes_t *)(l->values + j * D + d);
+            step_t v = *(const __local step_t *)(l->values + j * D + d);
 #pragma unroll
-            for (int i = 0; i < n; i++) acc[i] = FUSED((lanes_t)(l->weights[(r + i) * TK + j]), v, acc[i]);
+            for (int i = 0; i < n; i++) acc[i] = FUSED((step_t)(l->weights[(r + i) * TK + j]), v, acc[i]);
         }
 #pragma unroll
-        for (int i = 0; i < n; i++) *(__local lanes_t *)(l->out + (r + i) * D + d) = acc[i];
+        for (int i = 0; i < n; i++) *(__local step_t *)(l->out + (r + i) * D + d) = acc[i];
     }
 }
 

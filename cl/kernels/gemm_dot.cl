@@ -139,7 +139,7 @@ static INLINE void fetch(held *h, const packed_x *x, const __global uchar *w, ul
 #pragma unroll
     for (int l = 0; l < W_LOADS; l++) {
         uint at = lid + l * WG;
-        h->w[l] = chunk_of(w + min(n0 + at % BN, N - 1) * row_bytes, min(c0 + at / BN, chunks - 1) * 32);
+        load_chunk(&h->w[l], w + min(n0 + at % BN, N - 1) * row_bytes, min(c0 + at / BN, chunks - 1) * 32);
     }
 }
 

@@ -44,7 +44,7 @@ static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RP
 {
     w_part w[UNROLL][RPL];
     for (int u = 0; u < n; u++)
-        for (int r = 0; r < RPL; r++) w[u][r] = W_LOAD(row[r], k + u * LANES * STEP);
+        for (int r = 0; r < RPL; r++) W_LOAD(w[u][r], row[r], k + u * LANES * STEP);
     for (int u = 0; u < n; u++)
 #pragma unroll
         for (int i = 0; i < PARTS_OF_STEP; i++) {

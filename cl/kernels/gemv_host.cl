@@ -72,39 +72,49 @@ static INLINE void pack_chunk(__local x_step *to, uint c, const __global act_t *
 
 /* ---- W ----------------------------------------------------------------------------------------------------------- */
 
-/* From a step's vector of scales and minimums those of the lanes: lane l has word l % 4 of chunk l / 4. */
-#define LANE_OF(l)    ((l) / 4 * N_SCALES + ((l) % 4 / 2) * (GROUPS - 1))
-#define EIGHT_LANES(v, l, more)                                                                    \
-    (v)[LANE_OF(l) + (more)], (v)[LANE_OF((l) + 1) + (more)], (v)[LANE_OF((l) + 2) + (more)],      \
-        (v)[LANE_OF((l) + 3) + (more)], (v)[LANE_OF((l) + 4) + (more)], (v)[LANE_OF((l) + 5) + (more)], \
-        (v)[LANE_OF((l) + 6) + (more)], (v)[LANE_OF((l) + 7) + (more)]
+/* From the scales of a step's groups those of the lanes: lane l has word l % 4 of chunk l / 4. */
+#define LANE_OF(l)    ((l) / 4 * GROUPS + ((l) % 4 / 2) * (GROUPS - 1))
+#define EIGHT_LANES(v, l)                                                                          \
+    (v)[LANE_OF(l)], (v)[LANE_OF((l) + 1)], (v)[LANE_OF((l) + 2)], (v)[LANE_OF((l) + 3)],          \
+        (v)[LANE_OF((l) + 4)], (v)[LANE_OF((l) + 5)], (v)[LANE_OF((l) + 6)], (v)[LANE_OF((l) + 7)]
 #if LANES == 16
-#define OF_LANES(v, more) (lanes_t)(EIGHT_LANES(v, 0, more), EIGHT_LANES(v, 8, more))
+#define OF_LANES(v) (lanes_t)(EIGHT_LANES(v, 0), EIGHT_LANES(v, 8))
 #else
-#define OF_LANES(v, more) (lanes_t)(EIGHT_LANES(v, 0, more))
+#define OF_LANES(v) (lanes_t)(EIGHT_LANES(v, 0))
+#endif
+#if CHUNKS * GROUPS == 8
+#define STEP_VECTOR(what) what##8
+#elif CHUNKS * GROUPS == 4
+#define STEP_VECTOR(what) what##4
+#else
+#define STEP_VECTOR(what) what##2
 #endif
 
-/* A step of W: bytes by low and high nibbles. */
+/* A step of W: bytes by low and high nibbles, or words; of each lane scale and minimum. */
 typedef struct w_step {
     uints_t low, high;
     ints_t words[4]; /* of eight bits */
     lanes_t scale, least;
 } w_step;
 
+static INLINE lanes_t lanes_of(const __global scale_t *from, const bool is_signed, float step)
+{
+#if W_PARTS
+    STEP_VECTOR(uchar) s = STEP_VECTOR(vload)(0, from);
+    STEP_VECTOR(float) v = STEP_VECTOR(convert_float)(s);
+    if (is_signed) v = STEP_VECTOR(convert_float)(STEP_VECTOR(as_char)(s));
+    v *= step;
+#else
+    STEP_VECTOR(float) v = STEP_VECTOR(vload_half)(0, (const __global half *)from);
+#endif
+    return OF_LANES(v);
+}
+
 static INLINE void load_scales(w_step *w, const __global uchar *block, uint at)
 {
-    const __global half *from = (const __global half *)SCALES_OF(block, at);
-#if CHUNKS * N_SCALES == 16
-    float16 s = vload_half16(0, from);
-#elif CHUNKS * N_SCALES == 8
-    float8 s = vload_half8(0, from);
-#elif CHUNKS * N_SCALES == 4
-    float4 s = vload_half4(0, from);
-#else
-    float2 s = vload_half2(0, from);
-#endif
-    w->scale = OF_LANES(s, 0);
-    w->least = W_MIN ? OF_LANES(s, N_SCALES - GROUPS) : w->scale * -(float)W_ZERO;
+    const float2 steps = STEPS_OF(block);
+    w->scale = lanes_of(SCALES_OF(block, at), true, steps.x);
+    w->least = W_MIN ? lanes_of(MINS_OF(block, at), false, steps.y) : w->scale * -(float)W_ZERO;
     if (W_MIN && W_BITS == 8) w->least += 128 * w->scale;
 }
 

@@ -52,7 +52,7 @@ static INLINE void add_rows(float acc[OUTS], const __global uchar *w, ulong w_ro
     for (int r = 0; r < ROUTER_ROWS; r++) row[r] = w + min(first + r, E - 1) * w_row_bytes;
     for (uint k = lane * STEP; k < K; k += LANES * STEP) {
         vec_t v = X_LOAD(x, k), scale = NORM_LOAD(norm, k), weight[ROUTER_ROWS];
-        for (int r = 0; r < ROUTER_ROWS; r++) weight[r] = W_LOAD(row[r], k);
+        for (int r = 0; r < ROUTER_ROWS; r++) W_LOAD(weight[r], row[r], k);
         acc[ROUTER_ROWS] = dot_add(v, v, acc[ROUTER_ROWS]);
         v *= scale;
         for (int r = 0; r < ROUTER_ROWS; r++) acc[r] = dot_add(weight[r], v, acc[r]);

@@ -133,19 +133,17 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
 }
 
 /* For processors: a work-group is one work-item. As many packed rows as share what was made of keys and values, of
- * which a quarter does for heads as large as these. */
+ * which one row's heads are part. */
 bool wf_cl_configure_attention_host(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                                     cl_launch *l)
 {
-    enum { LANES = 16, MOST_HEAD = 256, MOST_ROWS = 32, KEYS = 32 };
+    enum { MOST_HEAD = 256, MOST_ROWS = 32, KEYS = 32 };
     const wf_op_params *p = &c->p;
     const wf_view *k_pool = &c->in[WF_ATTENTION_K_POOL], *v_pool = &c->in[WF_ATTENTION_V_POOL];
     uint32_t d = p->head_dim, heads = p->n_head / p->n_kv_head, packed = MOST_ROWS;
     (void)v, (void)limit;
-    if (caps->gpu || d % LANES || d > MOST_HEAD || k_pool->stride % 8 || (k_pool->offset | v_pool->offset) % 16)
+    if (caps->gpu || d % 8 || d > MOST_HEAD || k_pool->stride % 8 || (k_pool->offset | v_pool->offset) % 16)
         return false;
-    if (p->max_q == 1)
-        for (packed = 4; packed < WF_MIN(heads, (uint32_t)MOST_ROWS);) packed *= 2;
     uint32_t each = WF_MIN(heads, packed), rows = p->max_q == 1 ? 1 : packed / each;
     if ((2 * packed * d + 2 * KEYS * d + packed * (KEYS + 6)) * 4 > caps->local_bytes) return false;
     common_arguments(c, l);

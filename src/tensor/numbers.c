@@ -31,6 +31,20 @@ static void put_eight(uint8_t *q, uint64_t eight)
     memcpy(q, &eight, 8);
 }
 
+static void put_scale(wf_numbers64 *out, uint32_t g, float step, int32_t part)
+{
+    out->step = step;
+    out->part[g] = (int8_t)part;
+    out->scale[g] = wf_float_to_half(step * (float)part);
+}
+
+static void put_min(wf_numbers64 *out, uint32_t g, float step, uint8_t part)
+{
+    out->min_step = step;
+    out->min_part[g] = part;
+    out->min[g] = wf_float_to_half(step * (float)part);
+}
+
 /* Blocks of 32 with scale, minimum where the format has one, fifth bits where it has them, and nibbles: their sizes
  * tell which. */
 static void take_32(const uint8_t *row, uint32_t k, bool min, bool fifth, wf_numbers64 *out)
@@ -73,8 +87,8 @@ static void take_k(const uint8_t *row, uint32_t k, bool fifth, wf_numbers64 *out
         uint8_t scale, min;
         uint32_t g = k % 256 / 32 + b;
         wf_k_scale_at(block + 4, g, &scale, &min);
-        out->scale[b] = wf_float_to_half(d * scale);
-        out->min[b] = wf_float_to_half(-dmin * min);
+        put_scale(out, b, d, scale);
+        put_min(out, b, -dmin, min);
         for (uint32_t i = 0; i < 32; i += 8)
             put_eight(out->q + b * 32 + i, bits_of(low + i, b * 4, 15) | (fifth ? bits_of(high + i, g, 1) << 4 : 0));
     }
@@ -108,8 +122,8 @@ static void take_q2_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
             put_eight(out->q + b * 32 + i, bits_of(low + i, (k % 128 / 32 + b) * 2, 3));
     for (uint32_t g = 0; g < 4; g++) {
         uint8_t both = block[k % 256 / 16 + g];
-        out->scale[g] = wf_float_to_half(d * (float)(both & 15));
-        out->min[g] = wf_float_to_half(-dmin * (float)(both >> 4));
+        put_scale(out, g, d, both & 15);
+        put_min(out, g, -dmin, both >> 4);
     }
 }
 
@@ -122,8 +136,7 @@ static void take_q3_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
         for (uint32_t i = 0; i < 32; i += 8)
             put_eight(out->q + b * 32 + i, bits_of(low + i, run % 4 * 2, 3) | bits_of(block + i, run, 1) << 2);
     }
-    for (uint32_t g = 0; g < 4; g++)
-        out->scale[g] = wf_float_to_half(d * (float)wf_q3_k_scale_at(block + 96, k % 256 / 16 + g));
+    for (uint32_t g = 0; g < 4; g++) put_scale(out, g, d, wf_q3_k_scale_at(block + 96, k % 256 / 16 + g));
 }
 
 static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
@@ -136,7 +149,7 @@ static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
         for (uint32_t i = 0; i < 32; i += 8)
             put_eight(out->q + b * 32 + i, bits_of(low + i, run / 2 * 4, 15) | bits_of(high + i, 2 * run, 3) << 4);
     }
-    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)(int8_t)block[192 + k % 256 / 16 + g]);
+    for (uint32_t g = 0; g < 4; g++) put_scale(out, g, d, (int8_t)block[192 + k % 256 / 16 + g]);
 }
 
 /* The table has twice the values. Weights beyond F16 are infinite, as they would be there; scales below 2^-24 are zero.
@@ -156,7 +169,7 @@ static void take_iq4_xs(const uint8_t *row, uint32_t k, wf_numbers64 *out)
     float d = wf_half_to_float(half_at(block));
     for (uint32_t b = 0; b < 2; b++) {
         uint32_t g = k % 256 / 32 + b;
-        out->scale[b] = wf_float_to_half(d * (float)wf_iq4_xs_scale_at(block + 2, g));
+        put_scale(out, b, d, wf_iq4_xs_scale_at(block + 2, g));
         take_nibbles(block + 8 + g * 16, out->q + b * 32);
     }
 }
@@ -173,7 +186,7 @@ static inline void take_grid(enum wf_dtype dtype, const uint8_t *row, uint32_t k
         for (uint32_t i = 0; i < 4; i++) put_eight(out->q + b * 32 + i * 8, wf_grid_codes(dtype, &w, i));
     }
     for (uint32_t g = 0; g < n; g++)
-        out->scale[g] = wf_float_to_half(wf_grid_step(dtype, block) * wf_grid_scale(scales, k % 256 / 16 + g * 4 / n));
+        put_scale(out, g, wf_grid_step(dtype, block), (int32_t)wf_grid_scale(scales, k % 256 / 16 + g * 4 / n));
 }
 
 #define TAKE_GRID(name, dtype)                                                                     \
@@ -214,19 +227,19 @@ static const struct row {
     {WF_Q5_0, {5, 32, 0, 16, take_q5_0}},
     {WF_Q5_1, {5, 32, 1, 0, take_q5_1}},
     {WF_Q8_0, {8, 32, 0, 128, take_q8_0}},
-    {WF_Q2_K, {4, 16, 1, 0, take_q2_k}},
-    {WF_Q3_K, {4, 16, 0, 4, take_q3_k}},
-    {WF_Q4_K, {4, 32, 1, 0, take_q4_k}},
-    {WF_Q5_K, {5, 32, 1, 0, take_q5_k}},
-    {WF_Q6_K, {6, 16, 0, 32, take_q6_k}},
+    {WF_Q2_K, {4, 16, 1, 0, take_q2_k, .parts = true}},
+    {WF_Q3_K, {4, 16, 0, 4, take_q3_k, .parts = true}},
+    {WF_Q4_K, {4, 32, 1, 0, take_q4_k, .parts = true}},
+    {WF_Q5_K, {5, 32, 1, 0, take_q5_k, .parts = true}},
+    {WF_Q6_K, {6, 16, 0, 32, take_q6_k, .parts = true}},
     {WF_MXFP4, {4, 32, 0, 128, take_mxfp4, WF_CODES_MXFP4}},
     {WF_IQ4_NL, {4, 32, 0, 128, take_q4_0, WF_CODES_IQ4}},
-    {WF_IQ4_XS, {4, 32, 0, 128, take_iq4_xs, WF_CODES_IQ4}},
-    {WF_IQ2_XXS, {4, 32, 0, 128, take_iq2_xxs, WF_CODES_IQ2}},
-    {WF_IQ2_XS, {4, 16, 0, 128, take_iq2_xs, WF_CODES_IQ2}},
-    {WF_IQ2_S, {4, 16, 0, 128, take_iq2_s, WF_CODES_IQ2}},
-    {WF_IQ3_XXS, {4, 32, 0, 128, take_iq3_xxs, WF_CODES_IQ3_XXS}},
-    {WF_IQ3_S, {4, 32, 0, 128, take_iq3_s, WF_CODES_IQ3_S}},
+    {WF_IQ4_XS, {4, 32, 0, 128, take_iq4_xs, WF_CODES_IQ4, .parts = true}},
+    {WF_IQ2_XXS, {4, 32, 0, 128, take_iq2_xxs, WF_CODES_IQ2, .parts = true}},
+    {WF_IQ2_XS, {4, 16, 0, 128, take_iq2_xs, WF_CODES_IQ2, .parts = true}},
+    {WF_IQ2_S, {4, 16, 0, 128, take_iq2_s, WF_CODES_IQ2, .parts = true}},
+    {WF_IQ3_XXS, {4, 32, 0, 128, take_iq3_xxs, WF_CODES_IQ3_XXS, .parts = true}},
+    {WF_IQ3_S, {4, 32, 0, 128, take_iq3_s, WF_CODES_IQ3_S, .parts = true}},
     {WF_K6, {6, 16, 1, 0, take_k6}},
     {WF_K8, {8, 32, 1, 0, take_k8}},
 };

@@ -5,10 +5,14 @@
 
 #include "tensor/tensor.h"
 
-/* 64 neighbours of a row; of its groups the scales, and the minimums where the format has them, in F16. */
+/* 64 neighbours of a row; of its groups the scales, and the minimums where the format has them, in F16. Formats with
+ * `parts` have scales step * part and minimums min_step * min_part, which F16 rounds. */
 typedef struct wf_numbers64 {
     uint8_t q[64];
     uint16_t scale[4], min[4];
+    float step, min_step;
+    int8_t part[4];
+    uint8_t min_part[4];
 } wf_numbers64;
 
 /* What codes of 4 bits stand for: bytes, which have `zero` added. */
@@ -20,6 +24,7 @@ typedef struct wf_numbers {
     void (*take)(const uint8_t *row, uint32_t k,
                  wf_numbers64 *out); /* those from k on, a multiple of 64, of the row whose blocks begin at `row` */
     enum wf_codes codes;
+    bool parts;
 } wf_numbers;
 
 const wf_numbers *wf_numbers_of(enum wf_dtype); /* NULL: the format is none of such numbers */

@@ -165,17 +165,13 @@ static weft_status read_back(run *r, int i, uint8_t **image)
 
 static weft_status judge_all(run *r, const wf_check *k, const wf_variant *variant, wf_check_result *out)
 {
-    int w = weight_slot(k->c.op);
-    wf_variant judged = *variant;
-    /* Packing rounds scales of scales to F16. */
-    if (w >= 0 && r->call.in[w].layout && judged.arith == WF_ARITH_F32) judged.arith = WF_ARITH_F16;
     out->hash = WF_JUDGE_HASH;
     for (int o = 0; o < WF_MAX_OUT; o++) {
         if (!k->out[o].data || wf_is_workspace(k->c.op, o)) continue; /* whose contents mean nothing */
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
         const wf_view *v = &r->call.out[o];
-        if (!s) wf_judge_output(k, &judged, o, image, v, out);
+        if (!s) wf_judge_output(k, variant, o, image, v, out);
         if (r->in_flight) wf_leak_on_purpose(image);
         else free(image);
         WF_TRY(s);
