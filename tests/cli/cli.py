@@ -23,6 +23,9 @@ GREEDY = [*CPU, "--greedy"]  # texts that are compared
 NEEDS_HARDWARE = "needs other hardware: "  # how a reason to skip begins that tests/count.py takes where CI is set
 
 os.environ.setdefault("WEFT_CONFIG", "")  # no settings of whoever tests
+for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # by whoever tests: nohup ignores the first
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
 
 OK, RUNTIME, USAGE, MODEL, DEVICE, LOST, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
