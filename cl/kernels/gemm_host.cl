@@ -36,6 +36,13 @@ static INLINE void decode_row(__local float *to, const __global uchar *row, uint
 #ifdef W_DECODE_BLOCK
     for (; i < n; i += W_BLOCK) decode_block(to + i, row, k + i, min(n - i, (uint)W_BLOCK));
 #else
+#if LANES == 16
+    /* Written as wide as it is read soon after: halves would have to reach the cache first. */
+    for (; i + 64 <= n; i += 64)
+#pragma unroll
+        for (uint u = i; u < i + 64; u += 16)
+            *(__local float16 *)(to + u) = (float16)(w_load8(row, k + u), w_load8(row, k + u + 8));
+#endif
     for (; i < n; i += 8) *(__local float8 *)(to + i) = w_load8(row, k + i);
     for (; i % LANES; i += 8) *(__local float8 *)(to + i) = (float8)(0);
 #endif
@@ -105,17 +112,20 @@ KERNEL void gemm_host(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     for (uint tile = get_group_id(0); tile < m_tiles * n_tiles; tile += get_num_groups(0)) {
         uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN, m_end = min(M - m0, (uint)BM);
         for (uint i = 0; i < m_end * BN; i++) sums[i] = 0;
-        for (uint k = 0; k < K; k += KB) {
-            uint n = min(K - k, (uint)KB);
-            for (uint j = 0; j < BN; j += NR) {
-                for (uint r = 0; r < NR; r++)
-                    decode_row(rows + r * PITCH, IN_AT(uchar, w) + min(n0 + j + r, N - 1) * w_row_bytes, k, n);
-                for (uint m = 0; m < m_end; m += MR) {
-                    const __global act_t *x[MR];
+        const __global uchar *w = IN_AT(uchar, w);
+        const uint parts = (K + KB - 1) / KB, turns = parts * (BN / NR);
+        for (uint turn = 0; turn < turns; turn++) {
+            /* One row of X is bound by memory, which rows of W read from end to end suit best; of more, what was read
+             * of X serves all rows of W. */
+            uint j = MR == 1 ? turn / parts * NR : turn % (BN / NR) * NR,
+                 k = (MR == 1 ? turn % parts : turn / (BN / NR)) * KB, n = min(K - k, (uint)KB);
+            for (uint r = 0; r < NR; r++)
+                decode_row(rows + r * PITCH, w + min(n0 + j + r, N - 1) * w_row_bytes, k, n);
+            for (uint m = 0; m < m_end; m += MR) {
+                const __global act_t *x[MR];
 #pragma unroll
-                    for (int i = 0; i < MR; i++) x[i] = IN_AT(act_t, x) + (ulong)min(m0 + m + i, M - 1) * x_stride;
-                    multiply(sums + m * BN + j, x, rows, k, n);
-                }
+                for (int i = 0; i < MR; i++) x[i] = IN_AT(act_t, x) + (ulong)min(m0 + m + i, M - 1) * x_stride;
+                multiply(sums + m * BN + j, x, rows, k, n);
             }
         }
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
