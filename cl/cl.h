@@ -152,6 +152,7 @@ void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* gr
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
+void wf_cl_number_knobs(cl_launch *l, const wf_numbers *); /* what numbers weights are made of */
 /* The storage format of weights, a file of kernels/quant with its knobs: the launch's wtype. False: there is none. */
 bool wf_cl_weight_format(cl_launch *l, const wf_view *w);
 bool wf_cl_vec8_ok(const wf_view *v); /* can its rows be read and written in vectors of eight elements, 16 bytes? */
@@ -192,7 +193,7 @@ bool wf_cl_tile_registers(const cl_variant *); /* of wf_cl_configure_tile: does 
 /* work-items that share a row of K elements in a norm, vec at once: products that normalise add in their order */
 uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec);
 bool wf_cl_is_one_row(const cl_variant *);     /* of wf_cl_configure_flat: does it take one row of X, in fixed point? */
-#define X(op, name, tier, layout, class, flags, family, configure, ...)                                             \
+#define X(op, name, tier, layout, class, arith, flags, family, configure, ...)                                           \
     bool wf_cl_configure_##configure(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 #include "cl/variants.def"
 #undef X
@@ -236,7 +237,6 @@ double wf_cl_expected_us(cl_dev *, const wf_call *, int variant); /* 0: unknown 
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
 
-#define WF_CL_INTEGERS 0x100 /* a flag of variants.def alone */
 enum { WF_CL_ROWS, WF_CL_FRAGMENT_MAJOR, WF_CL_PLANES };
 uint64_t wf_cl_plane_bytes(enum wf_dtype, uint32_t cols); /* of a row in planes */
 uint8_t wf_cl_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);

@@ -20,18 +20,20 @@ uint64_t wf_cl_row_bytes(const wf_view *v)
     return (uint64_t)v->stride / t->block * t->block_bytes;
 }
 
+void wf_cl_number_knobs(cl_launch *l, const wf_numbers *f)
+{
+    wf_cl_knob(l, "W_BITS", f->bits);
+    wf_cl_knob(l, "W_GROUP", f->group);
+    wf_cl_knob(l, "W_MIN", f->min);
+    wf_cl_knob(l, "W_ZERO", f->zero);
+    wf_cl_knob(l, "W_CODES", f->codes);
+}
+
 bool wf_cl_weight_format(cl_launch *l, const wf_view *w)
 {
-    l->wtype = w->layout == WF_CL_PLANES ? "planes" : wf_dtypes[w->dtype].name;
-    if (w->layout == WF_CL_PLANES) {
-        const wf_numbers *f = wf_numbers_of(w->dtype);
-        wf_cl_knob(l, "W_BITS", f->bits);
-        wf_cl_knob(l, "W_GROUP", f->group);
-        wf_cl_knob(l, "W_MIN", f->min);
-        wf_cl_knob(l, "W_ZERO", f->bits == 8 ? 0 : f->zero);
-        wf_cl_knob(l, "W_CODES", f->codes);
-        wf_cl_knob(l, "W_PARTS", f->parts);
-    }
+    const wf_numbers *f = w->layout == WF_CL_PLANES ? wf_numbers_of(w->dtype) : NULL;
+    l->wtype = f ? "planes" : wf_dtypes[w->dtype].name;
+    if (f) wf_cl_number_knobs(l, f), wf_cl_knob(l, "W_PARTS", f->parts);
     return wf_cl_has_format(l->wtype);
 }
 

@@ -5,23 +5,18 @@
 #include <string.h>
 
 static const cl_variant table[] = {
-#define X(op_, name_, tier_, layout_, class_, flags_, family_, configure_, ...)                                  \
+#define X(op_, name_, tier_, layout_, class_, arith_, flags_, family_, configure_, ...)                           \
     {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {__VA_ARGS__}, wf_cl_configure_##configure_},
 #include "cl/variants.def"
 #undef X
 };
 
-/* The same rows as the front sees them. Matrix units multiply F16. Products of rows read planes as one more format. */
-#define ARITH(tier, flags)                                                                         \
-    ((flags) & WF_CL_INTEGERS      ? WF_ARITH_Q8                                                   \
-     : (tier) == WF_TIER_MATRIX ? WF_ARITH_F16                                                     \
-     : (tier) == WF_TIER_DOT    ? WF_ARITH_I8                                                      \
-                                : WF_ARITH_F32)
+/* The same rows as the front sees them. Products of rows read planes as one more format. */
 #define READS(op, layout) \
     (1u << (layout) | ((layout) == WF_CL_ROWS && (op == WF_OP_GEMM || op == WF_OP_GROUPED_GEMM)) << WF_CL_PLANES)
 static const wf_variant shown[] = {
-#define X(op, name, tier, layout, class, flags, ...)                                   \
-    {#name, WF_TIER_##tier, READS(WF_OP_##op, layout), class, ARITH(WF_TIER_##tier, flags), (uint8_t)((flags) & ~WF_CL_INTEGERS)},
+#define X(op, name, tier, layout, class, arith, flags, ...)                                        \
+    {#name, WF_TIER_##tier, READS(WF_OP_##op, layout), class, WF_ARITH_##arith, flags},
 #include "cl/variants.def"
 #undef X
 };

@@ -45,11 +45,7 @@ bool wf_cl_fragment_knobs(const wf_call *c, cl_launch *l)
 {
     const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
     if (!f) return false;
-    wf_cl_knob(l, "W_BITS", f->bits);
-    wf_cl_knob(l, "W_GROUP", f->group);
-    wf_cl_knob(l, "W_MIN", f->min);
-    wf_cl_knob(l, "W_ZERO", f->zero);
-    wf_cl_knob(l, "W_CODES", f->codes);
+    wf_cl_number_knobs(l, f);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* cases: the problems that op_test runs. Sizes that break kernels (1, 7, 64, 65, 127, 4099), all dtypes, head shapes
- * and page sizes; which of them meet in one case is drawn from the seed in each run. A kernel is compiled anew for each
+ * and page sizes; the seed of each run says which of them meet in one case. A kernel is compiled anew for each
  * dtype and head shape, so OP_NORMAL meets each of them but not all their combinations; OP_LONG does. */
 #ifndef OP_CASES_H
 #define OP_CASES_H
