@@ -193,7 +193,7 @@ bool wf_cl_tile_registers(const cl_variant *); /* of wf_cl_configure_tile: does 
 /* work-items that share a row of K elements in a norm, vec at once: products that normalise add in their order */
 uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec);
 bool wf_cl_is_one_row(const cl_variant *);     /* of wf_cl_configure_flat: does it take one row of X, in fixed point? */
-#define X(op, name, tier, layout, class, arith, flags, family, configure, ...)                                           \
+#define X(op, name, tier, layout, class, arith, flags, family, configure, ...)                                     \
     bool wf_cl_configure_##configure(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 #include "cl/variants.def"
 #undef X

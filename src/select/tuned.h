@@ -27,8 +27,9 @@
  * date, and are used only if the file was named.
  *
  * A line `cost NAME KEY=VALUE,...` has coefficients of the cost model, by which the backend estimates the time of a
- * kernel. The estimate decides where no row does, and `WEFT_MEASURE=1 weft plan` shows it. Each file overrides coefficients
- * of those before it: the defaults that weft was built with (tuned/default/), the shipped file, the user's file.
+ * kernel. The estimate decides where no row does, and `WEFT_MEASURE=1 weft plan` shows it. Each file overrides
+ * coefficients of those before it: the defaults that weft was built with (tuned/default/), the shipped file, the
+ * user's file.
  *
  *     device       read: GB/s, f32, f16, q8: TFLOP/s of a kernel that only reads or computes; launch: us of one that
  * does nothing OP           memory, compute: the fraction of these that kernels of an op reach, above 0, at most 1

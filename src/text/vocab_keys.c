@@ -356,8 +356,8 @@ static weft_status expect_same_around(comparison *c)
     const wf_tokenizer *t = c->folder;
     char *text = NULL;
     uint32_t i = 0;
-    while (i < t->n_tokens && (t->tokens[i].type != WF_TOKEN_CONTROL || !t->tokens[i].len || t->json->rules[i] & BESIDE))
-        i++;
+    for (; i < t->n_tokens; i++)
+        if (t->tokens[i].type == WF_TOKEN_CONTROL && t->tokens[i].len && !(t->json->rules[i] & BESIDE)) break;
     if (i == t->n_tokens) return WEFT_OK;
     int n = (int)WF_MIN(t->tokens[i].len, 1u << 16);
     const char *mark = t->tokens[i].text;

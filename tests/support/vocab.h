@@ -19,7 +19,8 @@ static inline wf_tokenizer *open_vocab(const char *name)
     return t;
 }
 
-static inline void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n, const int32_t *expected)
+static inline void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n,
+                              const int32_t *expected)
 {
     int32_t *ids;
     size_t got;

@@ -1,5 +1,5 @@
-/* chunk: which steps `weft tune --dataset-path` chooses for a load, on the null device, whose steps take as long as the test
- * says; and the ratio that it keeps. */
+/* chunk: which steps `weft tune --dataset-path` chooses for a load, on the null device, whose steps take as long
+ * as the test says; and the ratio that it keeps. */
 #include "support/null_device.h"
 #include "engine/engine.h"
 #include "select/select.h"

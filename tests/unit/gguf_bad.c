@@ -1,5 +1,6 @@
-/* gguf_bad: malformed files. Each must give an error whose message names what is wrong, and leave nothing behind; a good
- * file must open afterwards. Cases are rows of a table: a file in words, their argument, and a piece of the message. */
+/* gguf_bad: malformed files. Each must give an error whose message names what is wrong, and leave nothing behind; a
+ * good file must open afterwards. Cases are rows of a table: a file in words, their argument, and a piece of the
+ * message. */
 #include "support/gguf_check.h"
 #include "support/suite.h"
 
@@ -21,7 +22,8 @@ static const char key_length[] = "head 0 1 u64 $ zero 64", key_long[] = "head 0 
                   count_strings[] = "head 0 1 array the.key 8 $ zero 64",
                   item_length[] = "head 0 1 array the.key 8 2 str fine u64 $ zero 64",
                   key_twice[] = "head 0 3 key the.key 4 u32 1 key another.key 4 u32 1 key the.key 8 u64 0",
-                  key_control[] = "head 0 1 key the\033[2Jkey $", alignment[] = "head 0 1 key general.alignment 4 u32 $",
+                  key_control[] = "head 0 1 key the\033[2Jkey $",
+                  alignment[] = "head 0 1 key general.alignment 4 u32 $",
                   alignment_type[] = "head 0 1 key general.alignment $ u64 32",
                   alignment_text[] = "head 0 1 key general.alignment 8 u64 0",
                   split_count[] = "head 0 1 key split.count 2 u16 $", split_type[] = "head 0 1 key split.count 8 str 3";

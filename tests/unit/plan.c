@@ -162,8 +162,8 @@ static void test_named_ranges(void **state)
 static void test_all_cut_at_decode(void **state)
 {
 #define APART(op) LINE(op, "0-decode", "0") LINE(op, "prefill-end", "1")
-    const wf_plan *p = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention")
-                                     APART("out") TAIL);
+    const wf_plan *p = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention")
+                                     APART("prefill_attention") APART("out") TAIL);
     assert_int_equal(p->n_nanos, 10 + LAYERS * 8);
 }
 

@@ -140,7 +140,8 @@ static void assert_numbers(enum wf_dtype t, const wf_numbers *f, const uint8_t *
     }
 }
 
-/* Every bit of the values that ggml's own package gives the same bytes (by their digest: format_blocks.py has the values). */
+/* Every bit of the values that ggml's own package gives the same bytes (by their digest:
+ * format_blocks.py has the values). */
 static void known_values(void **state)
 {
     static const struct known {

@@ -57,8 +57,9 @@ static void key_array(file *f, const char *name, enum wf_gguf_type item, uint64_
 /* What to leave out or break in the file of a good vocabulary of four tokens. */
 enum fault {
     PREPEND_FIRST = -1, /* as good as GOOD */
-    GOOD, NO_MODEL, MODEL_T5, MODEL_LONG, MODEL_U32, NO_TOKENS, EMPTY, TOKENS_U32, SHORT_SCORES, SCORES_STR, SHORT_TYPES,
-    TYPES_F32, BOS_HIGH, EOS_STR, BOS_BOOL_U32, NO_MERGES, MERGES_U32, MERGE_BAD, PRE_UNKNOWN, PREPEND_UNKNOWN, N_FAULTS
+    GOOD, NO_MODEL, MODEL_T5, MODEL_LONG, MODEL_U32, NO_TOKENS, EMPTY, TOKENS_U32, SHORT_SCORES, SCORES_STR,
+    SHORT_TYPES, TYPES_F32, BOS_HIGH, EOS_STR, BOS_BOOL_U32, NO_MERGES, MERGES_U32, MERGE_BAD, PRE_UNKNOWN,
+    PREPEND_UNKNOWN, N_FAULTS
 };
 
 static void write_arrays(file *f, enum fault fault)
@@ -159,7 +160,8 @@ static void gguf_errors(void **state)
         wf_gguf *g;
         wf_tokenizer *t;
         weft_status s = open_broken(expected[i].model ? expected[i].model : "llama", i, &g, &t, &f);
-        if (s != (expected[i].status ? expected[i].status : WEFT_ERR_FORMAT)) fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
+        if (s != (expected[i].status ? expected[i].status : WEFT_ERR_FORMAT))
+            fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
         assert_null(t);
         if (!strstr(wf_error(), expected[i].word)) fail_msg("no '%s' in: %s", expected[i].word, wf_error());
         wf_gguf_close(g);

@@ -104,7 +104,8 @@ static void other_families(void **state)
 /* Every row compiles and loses no byte of a text with a bit of everything. */
 static void every_name(void **state)
 {
-    static const char text[] = "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
+    static const char text[] =
+        "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
     size_t names = 0;
     for (const wf_pre *pre; (pre = wf_pre_at(names)); names++) {
         wf_pieces pieces = split(pre->name, text, sizeof text - 1);

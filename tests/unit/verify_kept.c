@@ -1,6 +1,6 @@
-/* Self-tests that were passed at an earlier start: what is taken for passed, and what is tested again (of damaged entries
- * the cache has none: cl_cache). Each start is a
- * null device of its own with a kernel that claims to be the same one. */
+/* Self-tests that were passed at an earlier start: what is taken for passed, and what is tested again (of damaged
+ * entries the cache has none: cl_cache). Each start is a null
+ * device of its own with a kernel that claims to be the same one. */
 #include "unit/verify_null.h"
 
 #include <glob.h>
