@@ -158,7 +158,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     /* as weights lie in layout.c */
     b->stack_weights = d->ref.caps.nv_mma && b->params.tier >= WF_TIER_MATRIX ? WF_STACK_MIXED : WF_STACK_ALIKE;
     b->adjacent_pairs = true;
-    b->has_fused_gemm = d->ref.caps.nv_mma;
+    b->has_fused_gemm = d->ref.caps.gpu;
     b->has_fused_router = true;
     if (d->ref.caps.nv_wgmma) {
         uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROED at least */

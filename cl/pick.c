@@ -61,7 +61,7 @@ static void offer_measured(offer *o)
 
 /* The row of picks.def for a call. m, n: rows of X and of W, of an expert where there are some (all have equally
  * many); busy: experts that have rows;
- * FILLED_BY: tiles of that size are enough for more than half of the device, and half full. lonely: more than one
+ * dots: weights in planes, and an instruction for products of bytes; FILLED_BY: tiles of that size are enough for more than half of the device, and half full. lonely: more than one
  * chunk of attention_flash, and too few rows for the device; shared: on a part of it; full: enough blocks of 128 rows
  * and heads for twice all of it. */
 static const char *const *names_for(const cl_caps *caps, const wf_call *c)
@@ -69,6 +69,7 @@ static const char *const *names_for(const cl_caps *caps, const wf_call *c)
     static const char *const any[] = {"group", "naive", NULL};
     bool grouped = c->op == WF_OP_GROUPED_GEMM,
          fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
+    bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN;
     uint32_t m = c->out[0].rows, n = c->in[1].rows, units = caps->units, experts = 1, busy = 1;
     bool decodes = c->p.max_q == 1, shared = c->max_groups && c->max_groups <= units * 3 / 4;
     bool lonely = c->p.max_kv > 256 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units,

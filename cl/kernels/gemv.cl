@@ -4,15 +4,24 @@
  * (8 elems: 32 of planes)
  *   W row n       [ 8 elems | 8 elems |   |   8 elems   | 8 elems | ... ]
  *
- * LANES work-items share the K of RPL neighbouring rows of W: neighbours read neighbouring 8 elements,
- * and each value of X that was read serves RPL rows. A work-group holds WG / LANES such teams. The sums
- * of a team are added as a tree in local memory. Every output has the same order of additions whatever
- * MR, RPL and WG are: one invariance class per LANES.
+ * LANES work-items share the K of a pair of rows of W: neighbours read neighbouring 8 elements, and each value of X
+ * that was read serves both rows. A work-group holds WG / LANES such teams. The sums of a team are added as a tree in
+ * local memory. Every output has the same order of additions whatever MR and WG are: one invariance class per LANES.
  *
- * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), RPL,
- * VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; 0: any K, one element a
- * step, UNROLL steps whose loads are all issued before the first use; GROUPED 1: experts.clh, a pair after the other.
+ * A pair is two neighbours; with SILU, for Y = silu(gate) * up, the same row of gate and of up; with ROPE, where W holds
+ * q, k and v, what turns together: Y is q, rotated, and k and v go to their slots (rope.clh).
+ *
+ * KEEP: a work-group copies X to local memory first, with NORM normalised, and then has several tiles of W.
+ *
+ * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), VEC 1: rows of X and W are aligned to 8
+ * elements and K is a multiple of 8; 0: any K, one element a step, without KEEP; UNROLL steps whose loads are all issued
+ * before the first use; INT16 1: weights in planes, X in fixed point (rows_int16.clh), with KEEP; XK with KEEP: at least K,
+ * which is a multiple of a step; NORM, SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn); GROUPED 1: experts.clh,
+ * a pair of a token with an expert after the other, without KEEP and ROPE. Parts: rows_f32.clh or rows_int16.clh.
  */
+#ifndef WG
+#define WG 128
+#endif
 #include "common.clh"
 #include "epilogue.clh"
 #include "experts.clh"
@@ -23,76 +32,184 @@
 #ifndef LANES
 #define LANES 32
 #endif
-#ifndef RPL
-#define RPL 1
-#endif
 #ifndef VEC
 #define VEC 1
 #endif
 #ifndef UNROLL
 #define UNROLL 4
 #endif
+#ifndef NORM
+#define NORM 0
+#endif
+#ifndef KEEP
+#define KEEP 0
+#endif
+#ifndef INT16
+#define INT16 0
+#endif
+#if NORM
+#include "norm.clh"
+#endif
+#ifndef ROPE
+#define ROPE 0
+#define ROPE_ARGS
+#else
+#include "rope.clh"
+#endif
 
+#if KEEP
+#define PER        ((XK / 4 + WG - 1) / WG) /* fours of a row of X that a work-item has, WG apart */
+#define IS_FOUR(i) (lid + (i) * WG < K / 4)
+#endif
 #define TEAMS (WG / LANES)
-#define OUTS  (RPL * MR) /* sums of a work-item */
+#define OUTS  (2 * MR) /* sums of a work-item */
 
 #include "dot.clh"
+#if INT16
+#include "rows_int16.clh"
+#else
+#include "rows_f32.clh"
+#endif
+
+#if KEEP
+/* All rows of X, as they come or normalised, neighbouring work-items having neighbouring fours; those past M repeat the
+ * last one. part: room for WG numbers. */
+static INLINE void keep_rows(x_place to, __local float *part, const __global act_t *x, uint x_stride, uint M,
+                             uint K, const __global float *norm, float eps, uint lid)
+{
+    float4 v[PER];
+    for (uint m = 0; m < MR; m++) {
+        const __global act_t *row = x + min(m, M - 1) * (ulong)x_stride;
+#pragma unroll
+        for (uint i = 0; i < PER; i++) v[i] = IS_FOUR(i) ? ACT_LOAD4(row, 4 * (lid + i * WG)) : (float4)(0);
+#if NORM
+        float4 w[PER];
+        float squares = 0;
+#pragma unroll
+        for (uint i = 0; i < PER; i++)
+            w[i] = IS_FOUR(i) ? ((const __global float4 *)norm)[lid + i * WG] : (float4)(0);
+#pragma unroll
+        for (uint i = 0; i < PER; i++) squares += SQUARES4(v[i]);
+        const float scale = rms_scale(sum_group(part, squares), K, eps);
+#pragma unroll
+        for (uint i = 0; i < PER; i++) v[i] = v[i] * scale * w[i];
+#endif
+        keep_row(to, m, v, K, lid);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+#endif
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
+
+static INLINE uint pairs_of(uint N)
+{
+    return SILU ? N : (N + 1) / 2;
+}
+
+/* Row r of W, 0 or 1, of a pair. */
+static INLINE uint row_of(uint pair, uint r, uint N)
+{
+    return SILU ? pair + r * N : min(2 * pair + r, N - 1);
+}
+
+#if ROPE
+static INLINE void finish_two(const epilogue *e, const rope_t *r, uint m, uint pair, float a, float b)
+{
+    uint head = pair / (HEAD / 2), i = pair % (HEAD / 2);
+    float first = a = add_bias(e, 2 * pair, a), second = b = add_bias(e, 2 * pair + 1, b);
+    if (head < r->Hq + r->Hkv && 2 * i < N_ROT) {
+        const __global float *angle = cos_sin(r, r->pos[m]) + 2 * i;
+        ROTATE(first, second, a, b, angle[0], angle[1]);
+    }
+    if (head < r->Hq) {
+        store_y(e, m, 2 * pair, first);
+        store_y(e, m, 2 * pair + 1, second);
+    } else if (has_slot(r, r->slot[m])) {
+        __global half *kv = in_slot(r, head, r->slot[m], HEAD);
+        vstore_half(first, 2 * i, kv);
+        vstore_half(second, 2 * i + 1, kv);
+    }
+}
+#elif GROUPED
+static INLINE void finish_two(const epilogue *e, const experts *g, uint of, int expert, uint pair, float a, float b)
+{
+#if SILU
+    finish_pair(e, g, of, expert, pair, SILU_MUL(a, b));
+#else
+    finish_pair(e, g, of, expert, 2 * pair, a);
+    if (2 * pair + 1 < g->N) finish_pair(e, g, of, expert, 2 * pair + 1, b);
+#endif
+}
+#else
+static INLINE void finish_two(const epilogue *e, uint m, uint pair, uint N, float a, float b)
+{
+#if SILU
+    a = add_bias(e, pair, a), b = add_bias(e, N + pair, b);
+    store_y(e, m, pair, add_residual(e, m, pair, SILU_MUL(a, b)));
+#else
+    finish(e, m, 2 * pair, a);
+    if (2 * pair + 1 < N) finish(e, m, 2 * pair + 1, b);
+#endif
+}
+#endif
 
 /* Adds the products of n steps from k on, LANES * STEP apart. */
-static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RPL], const __global act_t *x,
-                             uint x_stride, uint M, uint k, int n)
+static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[2], x_place x, uint k, int n)
 {
-    w_part w[UNROLL][RPL];
+    w_part w[UNROLL][2];
     for (int u = 0; u < n; u++)
-        for (int r = 0; r < RPL; r++) W_LOAD(w[u][r], row[r], k + u * LANES * STEP);
-    for (int u = 0; u < n; u++)
-#pragma unroll
-        for (int i = 0; i < PARTS_OF_STEP; i++) {
-            vec_t part[RPL];
-            for (int r = 0; r < RPL; r++) part[r] = W_PART(w[u][r], i);
-            for (int m = 0; m < MR; m++) {
-                vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP + 8 * i);
-                for (int r = 0; r < RPL; r++) acc[m * RPL + r] = dot_add(part[r], v, acc[m * RPL + r]);
-            }
-        }
+        for (int r = 0; r < 2; r++) W_LOAD(w[u][r], row[r], k + u * LANES * STEP);
+    for (int u = 0; u < n; u++) add_step(acc, w[u], x, k + u * LANES * STEP);
 }
 
 KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                 ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
+                 ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS EXPERT_ARGS)
 {
     __local float part[OUTS][WG];
-    uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES;
-    uint tiles = (N + TEAMS * RPL - 1) / (TEAMS * RPL);
-    const __global act_t *x = IN_AT(act_t, x);
+    uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES, pairs_n = pairs_of(N);
+    uint tiles = (pairs_n + TEAMS - 1) / TEAMS;
     const __global uchar *w = IN_AT(uchar, w);
+#if KEEP
+    X_ROOM
+    keep_rows(x_kept, part[0], IN_AT(act_t, x), x_stride, M, K, IN_AT(float, norm), eps, lid);
+#define X_AT x_kept
+#else
+    x_place x_at = {IN_AT(act_t, x), x_stride, M};
+#define X_AT x_at
+#endif
 #if GROUPED
     const experts g = EXPERTS_OF_ARGS;
     for (ulong turn = get_group_id(0); turn < (ulong)tiles * pairs; turn += get_num_groups(0)) {
-        uint tile = turn / pairs, pair = turn % pairs; /* neighbours may share an expert */
-        x = IN_AT(act_t, x) + x_of(&g, pair);
-        int expert = expert_of(&g, pair);
+        uint tile = turn / pairs, of = turn % pairs; /* neighbours may share an expert */
+        x_at.x = IN_AT(act_t, x) + x_of(&g, of);
+        int expert = expert_of(&g, of);
         w = IN_AT(uchar, w) + w_row_of(&g, expert) * w_row_bytes;
 #else
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
 #endif
-        uint first = tile * TEAMS * RPL; /* output column of the group */
         float acc[OUTS];
-        const __global uchar *row[RPL];
+        const __global uchar *row[2];
         for (int i = 0; i < OUTS; i++) acc[i] = 0;
-        for (int r = 0; r < RPL; r++) row[r] = w + min(first + team * RPL + r, N - 1) * w_row_bytes;
+        for (int r = 0; r < 2; r++) row[r] = w + row_of(min(tile * TEAMS + team, pairs_n - 1), r, N) * w_row_bytes;
         uint k = lane * STEP;
-        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP)
-            add_steps(acc, row, x, x_stride, M, k, UNROLL);
-        for (; k < K; k += LANES * STEP) add_steps(acc, row, x, x_stride, M, k, 1);
+        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) add_steps(acc, row, X_AT, k, UNROLL);
+        for (; k < K; k += LANES * STEP) add_steps(acc, row, X_AT, k, 1);
         add_teams(part, acc, lid);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        for (uint i = lid; i < OUTS * TEAMS; i += WG) {
-            uint c = i % (TEAMS * RPL), m = i / (TEAMS * RPL), col = first + c;
-            if (m >= M || col >= N) continue;
-#if GROUPED
-            finish_pair(&e, &g, pair, expert, col, part[c % RPL][c / RPL * LANES]);
+#if ROPE
+        rope_t rope = ROPE_OF_ARGS;
+#endif
+        for (uint i = lid; i < MR * TEAMS; i += WG) {
+            uint t = i % TEAMS, m = i / TEAMS, pair = tile * TEAMS + t;
+            float a = part[2 * m][t * LANES], b = part[2 * m + 1][t * LANES];
+            if (m >= M || pair >= pairs_n) continue;
+#if ROPE
+            finish_two(&e, &rope, m, pair, a, b);
+#elif GROUPED
+            finish_two(&e, &g, of, expert, pair, a, b);
 #else
-            finish(&e, m, col, part[m * RPL + c % RPL][c / RPL * LANES]);
+            finish_two(&e, m, pair, N, a, b);
 #endif
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */

@@ -51,11 +51,12 @@ static INLINE void add_rows(float acc[OUTS], const __global uchar *w, ulong w_ro
     for (int i = 0; i < OUTS; i++) acc[i] = 0;
     for (int r = 0; r < ROUTER_ROWS; r++) row[r] = w + min(first + r, E - 1) * w_row_bytes;
     for (uint k = lane * STEP; k < K; k += LANES * STEP) {
-        vec_t v = X_LOAD(x, k), scale = NORM_LOAD(norm, k), weight[ROUTER_ROWS];
+        vec_t v = X_LOAD(x, k), scale = NORM_LOAD(norm, k);
+        w_part weight[ROUTER_ROWS];
         for (int r = 0; r < ROUTER_ROWS; r++) W_LOAD(weight[r], row[r], k);
         acc[ROUTER_ROWS] = dot_add(v, v, acc[ROUTER_ROWS]);
         v *= scale;
-        for (int r = 0; r < ROUTER_ROWS; r++) acc[r] = dot_add(weight[r], v, acc[r]);
+        for (int r = 0; r < ROUTER_ROWS; r++) acc[r] = dot_add(W_NUMBERS(weight[r]), v, acc[r]);
     }
 }
 

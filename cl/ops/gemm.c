@@ -9,7 +9,7 @@
 static bool can_fuse(const cl_variant *v, const wf_call *c)
 {
     if (c->p.silu && c->p.activation != WF_SILU) return false;
-    if (!wf_is_fused(c) || !strcmp(v->family, "gemm_flat")) return true;
+    if (!wf_is_fused(c) || !strcmp(v->family, "gemm_flat") || !strcmp(v->family, "gemv")) return true;
     if (c->in[WF_GEMM_NORM].buf) return false;
     return !strcmp(v->family, "gemm_wgmma") || (!strcmp(v->family, "gemm_frag") && !c->p.rope);
 }
@@ -40,6 +40,23 @@ bool wf_cl_gemm_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
     return true;
 }
 
+bool wf_cl_fused_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    bool fits = wf_cl_gemm_arguments(v, c, l);
+    wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
+    wf_cl_arg_f32(l, c->p.eps);
+    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
+    return fits;
+}
+
+bool wf_cl_pair_knobs(const wf_call *c, cl_launch *l)
+{
+    wf_cl_knob(l, "ROPE", 1);
+    wf_cl_knob(l, "HEAD", (int32_t)c->p.head_dim);
+    wf_cl_knob(l, "N_ROT", (int32_t)c->p.n_rot);
+    return !c->p.neox && c->p.head_dim % 2 == 0;
+}
+
 /* How W lies (kernels/fragments.clh). False where it is of no format that can lie so. */
 bool wf_cl_fragment_knobs(const wf_call *c, cl_launch *l)
 {
@@ -64,27 +81,84 @@ static bool reads_vectors(const wf_call *c)
     return wf_cl_vec8_ok(&c->in[WF_GEMM_X]) && wf_cl_vec8_ok(&c->in[WF_GEMM_W]);
 }
 
-/* Outputs do not depend on MR and RPL, only speed does: the more rows of X, the more rows of W share
- * what was read of X. */
+/* How many rows of X a kernel of gemv is for: few programs. Odd shapes are slow anyway: one for all. */
+static uint32_t gemv_rows(const wf_call *c, bool eights)
+{
+    uint32_t rows = eights ? 1 : 8;
+    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2;
+    return rows;
+}
+
+/* Columns of X that a program has room for in local memory: few programs. */
+static uint32_t room_of(uint32_t k)
+{
+    enum { STEP = 2048 };
+    return (uint32_t)WF_UP(k, STEP);
+}
+
+/* Can rows of X be there, which take so many bytes? */
+static bool keeps_rows(const cl_caps *caps, const wf_call *c, uint64_t bytes, uint64_t sums)
+{
+    const wf_view *x = &c->in[WF_GEMM_X];
+    return wf_cl_vec4_ok(x) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) && bytes + sums <= caps->local_bytes;
+}
+
+/* Outputs do not depend on MR, only speed does. Where rows of X are kept, there are as many work-groups as run at once.
+ */
+static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t rows, bool keep,
+                       uint32_t group, cl_launch *l)
+{
+    enum { ITEMS_OF_UNIT = 1024 };
+    uint32_t lanes = (uint32_t)v->tile[0], n = columns_of(c), pairs = c->p.silu ? n : (n + 1) / 2;
+    bool norm = c->in[WF_GEMM_NORM].rows;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "MR", (int32_t)rows);
+    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    wf_cl_knob(l, "NORM", norm);
+    wf_cl_knob(l, "SILU", c->p.silu != 0);
+    wf_cl_knob(l, "KEEP", keep);
+    if (keep) wf_cl_knob(l, "XK", (int32_t)room_of(c->in[WF_GEMM_X].cols));
+    if (c->p.rope && !wf_cl_pair_knobs(c, l)) return false;
+    l->groups = (pairs + group / lanes - 1) / (group / lanes);
+    if (keep) l->groups = WF_MIN(l->groups, (uint64_t)caps->units * (ITEMS_OF_UNIT / group));
+    return wf_cl_fused_arguments(v, c, l);
+}
+
+/* A pair of rows of W is read by so few loads that more work-groups hide their latency better than more loads of each:
+ * of planes, whose step is 32 elements, one step at a time (H200, one row, 28,672 x 4,096, us with one step and two: Q4_0
+ * 32 and 52, Q8_0 38 and 73, Q4_K 36 and 50; F16 with one, two and four steps 72, 71, 73). */
 bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    uint32_t m = c->out[WF_GEMM_Y].rows, n = c->out[WF_GEMM_Y].cols, lanes = (uint32_t)v->tile[0];
-    bool eights = reads_vectors(c); /* odd shapes are slow anyway: one program for all M */
-    uint32_t rows = !eights || m > 4 ? 8 : m > 1 ? 4 : 1;
-    uint32_t per_lane = lanes > 32 ? 1 : rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
-    if (m > 8 || group < lanes) return false;
-    wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "MR", (int32_t)rows);
-    wf_cl_knob(l, "RPL", (int32_t)per_lane);
-    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    const wf_view *w = &c->in[WF_GEMM_W];
+    bool eights = reads_vectors(c), planes = w->layout == WF_CL_PLANES, norm = c->in[WF_GEMM_NORM].rows;
+    uint32_t rows = gemv_rows(c, eights), group = wf_cl_group(caps, 128, limit);
+    if (rows > 8 || group < (uint32_t)v->tile[0]) return false;
+    if (norm && (!eights || w->cols % (planes ? 32 : 8) ||
+                 !keeps_rows(caps, c, GEMV_F32_BYTES((uint64_t)rows, room_of(w->cols)), GEMV_SUMS_BYTES(rows, group))))
+        return false;
     wf_cl_knob(l, "VEC", eights);
-    uint32_t steps = rows > 1 ? 2 : 4;
-    if (c->in[WF_GEMM_W].layout == WF_CL_PLANES) steps /= 2; /* which are longer */
-    wf_cl_knob(l, "UNROLL", (int32_t)steps);
-    uint32_t outputs = group / lanes * per_lane;
-    l->groups = (n + outputs - 1) / outputs;
-    return wf_cl_gemm_arguments(v, c, l);
+    wf_cl_knob(l, "UNROLL", planes ? 1 : rows > 1 ? 2 : 4);
+    return gemv_knobs(caps, v, c, rows, norm, group, l);
+}
+
+/* The same with X in fixed point, for weights in planes. A work-group that shares a long row of X is larger. */
+bool wf_cl_configure_gemv_int16(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                cl_launch *l)
+{
+    enum { LONG_K = 8192 };
+    const wf_view *w = &c->in[WF_GEMM_W];
+    const uint32_t rows = gemv_rows(c, true), items = rows > 2 ? 128 : w->cols > LONG_K ? 512 : 256,
+                   group = wf_cl_group(caps, items, limit);
+    if (w->layout != WF_CL_PLANES || rows > 8 || group < (uint32_t)v->tile[0]) return false;
+    uint64_t bytes = GEMV_INT16_BYTES((uint64_t)rows, room_of(w->cols), wf_numbers_of(w->dtype)->group);
+    if (!keeps_rows(caps, c, bytes, GEMV_SUMS_BYTES(rows, group))) return false;
+    wf_cl_knob(l, "INT16", 1);
+    if (!caps->gpu) wf_cl_knob(l, "FLAT", 1);
+    wf_cl_knob(l, "DOT", (int32_t)caps->dot);
+    l->c3 = caps->dot == WF_CL_DOT_KHRONOS;
+    wf_cl_knob(l, "UNROLL", rows > 1 ? 1 : 2);
+    return gemv_knobs(caps, v, c, rows, true, group, l);
 }
 
 bool wf_cl_tile_registers(const cl_variant *v)

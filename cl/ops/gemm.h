@@ -11,5 +11,9 @@ bool wf_cl_gemm_arguments(const cl_variant *, const wf_call *, cl_launch *);
 bool wf_cl_fragment_knobs(const wf_call *, cl_launch *);
 /* rows of X in F16, aligned to that many bytes */
 bool wf_cl_rows_of_halves(const wf_view *x, uint32_t align);
+/* the same as wf_cl_gemm_arguments, and what norm and rotation want, of kernels that fuse them */
+bool wf_cl_fused_arguments(const cl_variant *, const wf_call *, cl_launch *);
+/* with the rotation behind, a work-item has a pair of neighbours; false where they lie otherwise */
+bool wf_cl_pair_knobs(const wf_call *, cl_launch *);
 
 #endif

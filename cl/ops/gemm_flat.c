@@ -43,15 +43,6 @@ static bool int16_knobs(const wf_call *c, cl_launch *l)
     return c->out[WF_GEMM_Y].rows == 1 && f && f->bits < 16;
 }
 
-/* With the rotation behind, a work-item has a pair of neighbours. False where they lie otherwise. */
-static bool pair_knobs(const wf_call *c, cl_launch *l)
-{
-    wf_cl_knob(l, "ROPE", 1);
-    wf_cl_knob(l, "HEAD", (int32_t)c->p.head_dim);
-    wf_cl_knob(l, "N_ROT", (int32_t)c->p.n_rot);
-    return !c->p.neox && c->p.head_dim % 2 == 0;
-}
-
 /* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in
  * two sets. */
 static int32_t tiles_ahead(const cl_variant *v, const wf_call *c)
@@ -70,15 +61,6 @@ static bool flat_knobs(const wf_call *c, uint32_t blocks, uint32_t tiles, cl_lau
     wf_cl_knob(l, "A_TILES", (int32_t)blocks);
     wf_cl_knob(l, "B_TILES", (int32_t)tiles);
     return wf_cl_fragment_knobs(c, l);
-}
-
-static bool flat_arguments(const cl_variant *v, const wf_call *c, cl_launch *l)
-{
-    bool fits = wf_cl_gemm_arguments(v, c, l);
-    wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
-    wf_cl_arg_f32(l, c->p.eps);
-    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
-    return fits;
 }
 
 /* One for each tile of W; with a norm before the product as many as run at once, which normalise X once for all of
@@ -102,12 +84,12 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     if ((norm || wf_cl_is_one_row(v)) && (tiles != 1 || !local_x_knobs(caps, v, c, l))) return false;
     if (wf_cl_is_one_row(v) && !int16_knobs(c, l)) return false;
     if (c->p.silu && c->in[WF_GEMM_W].rows % 32) return false;
-    if (c->p.rope && !pair_knobs(c, l)) return false;
+    if (c->p.rope && !wf_cl_pair_knobs(c, l)) return false;
     wf_cl_group_knobs(l, caps, group);
     l->groups = flat_groups(caps, c, blocks);
     if (!flat_knobs(c, blocks, tiles, l)) return false;
     wf_cl_knob(l, "UK", tiles_ahead(v, c));
-    return flat_arguments(v, c, l);
+    return wf_cl_fused_arguments(v, c, l);
 }
 
 /* ---- with the bits of wgmma --------------------------------------------------------------------- */
@@ -171,7 +153,7 @@ bool wf_cl_configure_flat_cut(const cl_caps *caps, const cl_variant *v, const wf
     if (!norm && (c->p.rope || !wf_cl_rows_of_halves(&c->in[WF_GEMM_X], 4))) return false;
     if (keeps && (s.rounds > MOST_ROUNDS || !kept_x_knobs(caps, c, group, l))) return false;
     /* a work-item for each pair */
-    if (c->p.rope && (!pair_knobs(c, l) || group < s.blocks * 8 * c->out[WF_GEMM_Y].rows)) return false;
+    if (c->p.rope && (!wf_cl_pair_knobs(c, l) || group < s.blocks * 8 * c->out[WF_GEMM_Y].rows)) return false;
     if (c->in[WF_GEMM_X].cols % 64 || c->in[WF_GEMM_X].cols / 64 < s.parts ||
         c->in[WF_GEMM_W].rows % (c->p.silu ? 32 : 1))
         return false;
@@ -179,5 +161,5 @@ bool wf_cl_configure_flat_cut(const cl_caps *caps, const cl_variant *v, const wf
     wf_cl_knob(l, "CUT", (int32_t)s.parts);
     l->groups = keeps ? WF_MIN(s.tiles, caps->units) : s.tiles;
     wf_cl_knob(l, "UK", tiles_together(f, c->in[WF_GEMM_X].cols, s.parts, keeps ? group : 512));
-    return flat_knobs(c, 1, 1, l) && flat_arguments(v, c, l);
+    return flat_knobs(c, 1, 1, l) && wf_cl_fused_arguments(v, c, l);
 }

@@ -53,18 +53,21 @@ bool wf_cl_configure_grouped_gemm(const cl_caps *caps, const cl_variant *v, cons
     return wf_cl_configure_gemm(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
-bool wf_cl_configure_grouped_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
-                                  cl_launch *l)
-{
-    wf_call p = product_of(c, 1);
-    return wf_cl_configure_gemv(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
-}
-
 /* A bias would have to come before SiLU, which tiles of many pairs do not do, and what is fused should not depend on
  * how many there are. */
 static bool can_fuse_experts(const wf_call *c)
 {
     return !c->p.silu || !c->in[WF_GROUPED_GEMM_BIAS].buf;
+}
+
+/* Fused only for few tokens: for many, tiles that share W are faster by more than the fusion saves. */
+bool wf_cl_configure_grouped_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                  cl_launch *l)
+{
+    enum { FEW_TOKENS = 4 };
+    wf_call p = product_of(c, 1);
+    if (c->p.silu && (!can_fuse_experts(c) || c->in[WF_GROUPED_GEMM_X].rows > FEW_TOKENS)) return false;
+    return wf_cl_configure_gemv(caps, v, &p, limit, l) && add_experts(c, pairs_of(c), l);
 }
 
 /* Each work-group looks at all pairs up to its own: no kernel for many of them. Those that take one row of X at a time
