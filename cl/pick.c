@@ -61,8 +61,9 @@ static void offer_measured(offer *o)
 
 /* The row of picks.def for a call. m, n: rows of X and of W, of an expert where there are some (all have equally
  * many); busy: experts that have rows;
- * dots: weights in planes, and an instruction for products of bytes; FILLED_BY: tiles of that size are enough for more than half of the device, and half full. lonely: more than one
- * chunk of attention_flash, and too few rows for the device; shared: on a part of it; full: enough blocks of 128 rows
+ * dots: weights in planes, and an instruction for products of bytes; FILLED_BY: tiles of that size are enough for more
+ * than half of the device, and half full. lonely: more than one chunk of attention_decode, and too few rows for the
+ * device; shared: on a part of it; full: enough blocks of 128 rows
  * and heads for twice all of it. */
 static const char *const *names_for(const cl_caps *caps, const wf_call *c)
 {

@@ -1,322 +1,466 @@
 /* attention_flash: softmax(q . k * scale) v over paged keys, BR rows of one KV head a work-group.
  *
- * HB query heads of a KV head are packed with the rows, BR * HB <= R "packed rows", so that keys and
- * values are read once for all of them. For each tile of TK keys:
+ * HB query heads of a KV head are packed with the rows, BR * HB <= R "packed rows", so that keys and values are read
+ * once for all of them. For each tile of TK keys:
  *
- *   K tile -> local | scores R x TK | V tile -> local, scores -> exp(score - maximum) | O += P V
+ *   Q, K --> local, turned, DK elements at a time    S = Q K^T, RT rows x 4 keys a work-item
+ *   weights 2^(S - maximum) --> local, turned        sums of 4 keys' weights, added in the order of the keys
+ *   V --> local, VK keys at a time                   O += P V, RT rows x 4 C4 columns a work-item
  *
- * with a running maximum per packed row: when a larger score comes, O and the sum are scaled down. Rows
- * of a group that belong to several sequences are done as runs, one sequence after another. A key past a
- * row's position is never multiplied, so it may hold anything. Tiles begin at multiples of TK from key 0:
- * the result of a row does not depend on BR, HB, R, WG, or on the other rows.
+ * Four numbers of local memory, read at once, serve 2 RT products or more, as they must where arithmetic is the limit.
+ * With a running maximum per packed row: when a larger score comes, O and the sum are scaled down. Rows of a group
+ * that belong to several sequences are done as runs, one sequence after another, or by `share` groups in turn. Keys
+ * that no row of the block sees become zeros, so that their slots may hold anything; one that only other rows see
+ * weighs 0. Tiles begin at multiples of TK from key 0, and what a tile adds to a row that sees none of its keys is 0:
+ * a row's bits depend neither on the other rows nor on BR, HB, R, RT, DK, VK, WG.
  *
- *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
- *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
+ * ASYNC 1: scores become weights, 2^(score - base), as they come, without a look at the others, and sums are just
+ * added. A row leaves where a score is MOST above base, and then sees no more keys; or at the end, where the largest
+ * is not above `least`. Rows that left are counted and computed again in the synchronous way, without the others,
+ * which gives the bits of ASYNC 0.
  *
- * SPLIT 1: for few rows with many keys: a work-group takes only one chunk of a row's keys, and a second launch merges
- * them (attention/chunk_sums.clh). That makes other bits than SPLIT 0 does, but they do not depend on the other rows
- * either.
+ * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles that no packed row sees are left out, and KV
+ * heads are done in the order of the longest windows of their query heads: the longest first, so that the device is
+ * full to the end; as are the last rows of a batch, which have most keys.
  *
- * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just
- * added. A row leaves where a score is MOST powers of two above base, and then sees no more keys; or at the end, where
- * the largest is not above `least`. Rows that left are counted and computed again in the synchronous way, without the
- * others, which gives the bits of ASYNC 0. Not with SPLIT.
- *
- * WINDOWS 1: each query head has a window (attention/mask.clh). Tiles and chunks that no packed row sees are left out,
- * and KV heads are done in the order of the longest windows of their query heads: the longest first, so that the device
- * is full to the end.
- *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with
- * SPLIT; MOST with ASYNC; UNROLL: as many packed rows in a row where it is not for the products, 1 or R: all. Local
- * memory: R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
+ * Knobs: D (head size, a multiple of 4); R, TK powers of two, R at most WG, RT (4 or 8) divides R; R / RT * TK / 4 at
+ * most WG, a power of two; DK divides D, VK TK, multiples of 4; Q_ALIGNED: to four elements; MOST with ASYNC; UNROLL:
+ * lines of four elements, or values of four keys, in a row, as registers allow; 1: as compilers of processors like it.
+ * Local memory: FLASH_LOCAL_BYTES (local_bytes.clh).
  */
 #include "common.clh"
+#include "local_bytes.clh"
 #include "attention/mask.clh"
+#include "attention/merge.clh"
 #include "kv/f16.clh"
 #ifndef D
-#define D 64
-#define R 8
-#define TK 16
+#define D  64
+#define R  16
+#define RT 4
+#define TK 64
+#define DK 16
+#define VK 16
 #endif
-#ifndef UNROLL
-#define UNROLL R
-#endif
-#ifndef SPLIT
-#define SPLIT 0
+#ifndef Q_ALIGNED
+#define Q_ALIGNED 0
 #endif
 #ifndef ASYNC
 #define ASYNC 0
 #endif
+#ifndef UNROLL
+#define UNROLL 2
+#endif
+#if UNROLL > 1
+#define FULLY _Pragma("unroll")
+#else
+#define FULLY _Pragma("unroll 1")
+#endif
 
-#define D4    (D / 4)
-#define PITCH (D4 + 1) /* of a key in local memory: neighbouring keys in other banks */
-#define S_STEP (WG / TK)
-#define S_ROWS ((R + S_STEP - 1) / S_STEP)
-#define O_STEP (WG / D4)
-#define O_ROWS ((R + O_STEP - 1) / O_STEP)
+#define LOG2E 1.44269504f
+#define D4 (D / 4)
+#define R4 (R / 4)
+#define T4 (RT / 4)
+#define RG (R / RT)             /* groups of rows: of a work-item */
+#define KG (TK / 4)             /* of keys, for scores */
+#define CG (WG / RG)            /* of columns, for sums */
+#define C4 ((D4 + CG - 1) / CG) /* fours of columns of a work-item: CG apart */
+/* Where the four from x on lie, of n, of the i-th four lines of a turned matrix: so that neither neighbours in a line
+ * nor fours of one column meet in a bank. */
+#define TURNED(x, i, n) ((x) ^ (4 * ((i) & 7) & ((n)-1)))
 
 typedef struct local_room {
-    __local float4 *qs, *tile;
-    __local ulong *at;
-    __local float *score,
-        *row_max; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
-    __local sight *seen;            /* of the packed rows, in a run */
+    __local float *q, *keys;  /* [DK][R], [DK][TK] */
+    __local float *weights;   /* [TK][R], in their place */
+    __local float *values;    /* [VK][D] */
+    __local float4 *part;     /* of each group of keys a number of each row */
+    __local float *row_max, *row_sum, *alpha; /* of rows; what the last maximum made of their sums */
+    __local ulong *at, *q_at; /* where keys and rows of q begin */
+    __local sight *seen;      /* of the packed rows, in a run */
 #if ASYNC
+    __local float *most;            /* the largest scores */
     __local uint *left, *some_left; /* which packed rows left the range; did any? */
 #endif
 } local_room;
-#define TOO_LARGE (MOST * 0.69314718f) /* above base, in natural logarithms */
+#define TOO_LARGE MOST
 #include "attention/blocks.clh"
-#if SPLIT
-#include "attention/chunk_sums.clh"
-#endif
 
-/* What a work-item adds up: four columns of packed rows, and their weights. */
+/* What a work-item adds up. */
 typedef struct sums {
-    float4 acc[O_ROWS];
-    float sum[O_ROWS];
+    float4 acc[RT][C4];
 } sums;
-/* ---- a tile of keys ---------------------------------------------------------------------------------------------- */
 
-/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on: NONE. */
-void find_tile(__local ulong *at, const call_t *c, const __global int *page, int k0, int end, uint kvh)
-{
-    uint j = get_local_id(0), key = k0 + j;
-    if (j < TK)
-        at[j] = (int)key < end ? place_of(c, page, key, kvh) : NONE;
-}
+/* A work-item's rows, keys and columns: the first of each, column in fours. With few rows some have the same keys, and
+ * store the same scores (PoCL cannot leave them out), and some only columns that nobody reads. */
+typedef struct item_t {
+    uint row, key, column;
+} item_t;
 
-void load_tile(__local float4 *tile, const __global uchar *pool, __local const ulong *at)
-{
-    for (uint c = get_local_id(0); c < TK * D4; c += WG) {
-        uint j = c / D4, d = c % D4;
-        tile[j * PITCH + d] = at[j] == NONE ? (float4)(0) : kv_load4(pool, at[j] + 4 * d);
-    }
-}
+/* ---- to local memory --------------------------------------------------------------------------------------------- */
 
-/* The packed rows of Q; padding is zeros. */
-void load_q(__local float *qs, const __global act_t *q, uint q_stride, const block *b, uint HB)
+/* Does some packed row see a key before the end of its run? Where windows are, most keys are the last rows'. */
+static bool is_seen(const local_room *l, int key)
 {
-    for (uint c = get_local_id(0); c < R * D; c += WG) {
-        uint r = c / D, m = b->m0 + r / HB, h = b->hb * HB + r % HB;
-        bool in = m < b->m_end && h < b->heads;
-        const __global act_t *row = q + (ulong)(in ? m : 0) * q_stride;
-        qs[c] = in ? ACT_LOAD(row, (b->kvh * b->heads + (in ? h : 0)) * D + c % D) : 0;
-    }
-}
-
-/* The score of a packed row and a key of the tile that begins at k0. A key that the row does not see is not multiplied.
- */
-float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
-{
-    float4 dot4 = (float4)(0);
-    if (!sees(l->seen[r], k0 + (int)j)) return -INFINITY;
-    for (uint d = 0; d < D4; d++) dot4 = MAD(l->qs[r * D4 + d], l->tile[j * PITCH + d], dot4);
-    return capped(&c->mask, (dot4.x + dot4.y + (dot4.z + dot4.w)) * c->scale);
-}
-
-/* Scores of a tile; or weights relative to base, and into most the largest scores that this work-item has seen of its
- * rows. */
-void score_tile(const bool online, float most[S_ROWS], const local_room *l, int k0, const call_t *c)
-{
-    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-#pragma unroll UNROLL
-    for (int i = 0; i < S_ROWS; i++) {
-        uint r = first + i * S_STEP;
-        if (r >= R) continue;
-        float x = score(l, k0, c, r, j);
-#if ASYNC
-        if (!online) {
-            most[i] = fmax(most[i], x);
-            x -= c->base;
-            if (x >= TOO_LARGE) l->left[r] = 1, *l->some_left = 1;
-            x = exp(x);
-        }
+#if WINDOWS
+    for (uint r = R; r-- > 0;)
+        if (sees(l->seen[r], key)) return true;
+    return false;
+#else
+    return true;
 #endif
-        l->score[r * TK + j] = x;
+}
+
+/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees:
+ * NONE. */
+static void find_tile(const local_room *l, const call_t *c, const __global int *page, int k0, int end, uint kvh)
+{
+    for (int j = get_local_id(0); j < TK; j += WG) {
+        int key = k0 + j;
+        l->at[j] = key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
     }
 }
 
-/* This work-item's weights, exp(score - maximum), and the maxima with this tile. */
-void weigh_tile(float p[S_ROWS], const local_room *l, int flip, int k0)
+/* Where the packed rows of Q begin; padding: NONE. */
+static void find_rows(const local_room *l, const block *b, uint HB, uint q_stride)
 {
-    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+    for (uint r = get_local_id(0); r < R; r += WG) {
+        uint m = b->m0 + r / HB, h = b->hb * HB + r % HB;
+        l->q_at[r] = m < b->m_end && h < b->heads ? (ulong)m * q_stride + (b->kvh * b->heads + h) * D : NONE;
+    }
+}
+
+static float4 q_load4(const __global act_t *q, ulong at)
+{
+#if Q_ALIGNED
+    return ACT_LOAD4(q, at);
+#else
+    return (float4)(ACT_LOAD(q, at), ACT_LOAD(q, at + 1), ACT_LOAD(q, at + 2), ACT_LOAD(q, at + 3));
+#endif
+}
+
+static void put_turned(__local float *to, uint n, uint line4, uint x, float4 v)
+{
+    __local float *p = to + 4 * line4 * n + TURNED(x, line4, n);
+    p[0] = v.x, p[n] = v.y, p[2 * n] = v.z, p[3 * n] = v.w;
+}
+
+/* Elements d0 to d0 + DK - 1 of all packed rows, and of the keys of a tile. */
+static INLINE void load_elements(const local_room *l, const call_t *c, const __global act_t *q, uint d0)
+{
+    FULLY
+    for (uint i = get_local_id(0); i < TK * (DK / 4); i += WG) {
+        uint j = i / (DK / 4), d4 = i % (DK / 4);
+        ulong at = l->at[j];
+        put_turned(l->keys, TK, d4, j, at == NONE ? (float4)(0) : kv_load4(c->kp, at + d0 + 4 * d4));
+    }
+    FULLY
+    for (uint i = get_local_id(0); i < R * (DK / 4); i += WG) {
+        uint r = i / (DK / 4), d4 = i % (DK / 4);
+        ulong at = l->q_at[r];
+        put_turned(l->q, R, d4, r, at == NONE ? (float4)(0) : q_load4(q, at + d0 + 4 * d4));
+    }
+}
+
+/* Values of keys v0 to v0 + VK - 1 of a tile. */
+static INLINE void load_values(const local_room *l, const call_t *c, uint v0)
+{
+    FULLY
+    for (uint i = get_local_id(0); i < VK * D4; i += WG) {
+        ulong at = l->at[v0 + i / D4];
+        ((__local float4 *)l->values)[i] = at == NONE ? (float4)(0) : kv_load4(c->vp, at + 4 * (i % D4));
+    }
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+/* Four rows from r on, by numbers of each and a vector. */
+#define MADS(to, r, of_rows, with, at)                                                                                 \
+    {                                                                                                                  \
+        (to)[r] at = MAD((float4)((of_rows).x), with, (to)[r] at);                                                     \
+        (to)[(r) + 1] at = MAD((float4)((of_rows).y), with, (to)[(r) + 1] at);                                         \
+        (to)[(r) + 2] at = MAD((float4)((of_rows).z), with, (to)[(r) + 2] at);                                         \
+        (to)[(r) + 3] at = MAD((float4)((of_rows).w), with, (to)[(r) + 3] at);                                         \
+    }
+
+static INLINE void multiply_keys(float4 x[RT], const local_room *l, const item_t *i)
+{
 #pragma unroll UNROLL
-    for (int i = 0; i < S_ROWS; i++) {
-        uint r = first + i * S_STEP;
-        if (r >= R) continue;
-        float t = l->row_max[flip * R + r];
-        for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
-        p[i] = sees(l->seen[r], k0 + (int)j) ? exp(l->score[r * TK + j] - t) : 0;
-        if (j == 0) l->row_max[(1 - flip) * R + r] = t;
+    for (uint d4 = 0; d4 < DK / 4; d4++) {
+        const __local float *k = l->keys + 4 * d4 * TK + TURNED(i->key, d4, TK), *q = l->q + 4 * d4 * R;
+        FULLY
+        for (uint d = 0; d < 4; d++) {
+            float4 k4 = *(const __local float4 *)(k + d * TK);
+            FULLY
+            for (uint r = 0; r < RT; r += 4) {
+                float4 q4 = *(const __local float4 *)(q + d * R + TURNED(i->row + r, d4, R));
+                MADS(x, r, q4, k4, )
+            }
+        }
     }
 }
 
-void store_weights(__local float *score, const float p[S_ROWS])
+/* Keys v0 to v0 + VK - 1 of a tile. */
+static INLINE void multiply_values(sums *s, const local_room *l, const item_t *i, uint v0)
 {
-    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+    const __local float4 *v = (const __local float4 *)l->values;
 #pragma unroll UNROLL
-    for (int i = 0; i < S_ROWS; i++)
-        if (first + i * S_STEP < R) score[(first + i * S_STEP) * TK + j] = p[i];
-}
-
-/* O += P V for this work-item's columns. */
-void add_values(const bool online, sums *s, const local_room *l, int flip, int k0)
-{
-    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-#pragma unroll
-    for (int i = 0; i < O_ROWS; i++) {
-        uint r = first + i * O_STEP;
-        if (first >= O_STEP || r >= R || !sees_any(l->seen[r], k0, k0 + TK)) continue;
-        const sight seen = l->seen[r];
-        int n = min(TK, seen.last - k0 + 1);
-        if (online) {
-            float alpha = exp(l->row_max[flip * R + r] - l->row_max[(1 - flip) * R + r]);
-            s->acc[i] *= alpha;
-            s->sum[i] *= alpha;
-        }
-        for (int j = 0; j < n; j++) {
-            if (is_masked(seen, k0 + j)) continue;
-            float w = l->score[r * TK + j];
-            s->acc[i] = MAD((float4)(w), l->tile[j * PITCH + column], s->acc[i]);
-            s->sum[i] += w;
+    for (uint j4 = 0; j4 < VK / 4; j4++) {
+        const __local float *p = l->weights + (v0 + 4 * j4) * R;
+        FULLY
+        for (uint j = 0; j < 4; j++) {
+            FULLY
+            for (uint n = 0; n < C4; n++) {
+                float4 v4 = v[(4 * j4 + j) * D4 + min(i->column + n * CG, (uint)D4 - 1)];
+                FULLY
+                for (uint r = 0; r < RT; r += 4) {
+                    float4 p4 = *(const __local float4 *)(p + j * R + TURNED(i->row + r, v0 / 4 + j4, R));
+                    MADS(s->acc, r, p4, v4, [n])
+                }
+            }
         }
     }
 }
 
-#if ASYNC
-/* ---- asynchronous softmax ---------------------------------------------------------------------------------------- */
+/* The same, row by row, only of those that see some key: what other sequences left there does not reach a row, be it
+ * NaN. */
+static INLINE void multiply_apart(sums *s, const local_room *l, const item_t *i, uint v0)
+{
+    const __local float4 *v = (const __local float4 *)l->values;
+    FULLY
+    for (uint r = 0; r < RT; r++) {
+        if (l->seen[i->row + r].last < 0) continue;
+#pragma unroll 1
+        for (uint j = 0; j < VK; j++) {
+            float p = l->weights[(v0 + j) * R + TURNED(i->row + r, (v0 + j) / 4, R)];
+            FULLY
+            for (uint n = 0; n < C4; n++)
+                s->acc[r][n] = MAD((float4)(p), v[j * D4 + min(i->column + n * CG, (uint)D4 - 1)], s->acc[r][n]);
+        }
+    }
+}
 
-/* A row's largest score, behind store_most. */
-float most_of(const local_room *l, uint r)
+/* ---- scores and weights ------------------------------------------------------------------------------------------ */
+
+/* A score in powers of two, from a product. */
+static float score(const call_t *c, float product, sight seen, int key)
+{
+    return sees(seen, key) ? capped(&c->mask, product * c->scale) * LOG2E : -INFINITY;
+}
+
+static INLINE void score_tile(float4 x[RT], const local_room *l, const call_t *c, const item_t *i, int k0)
+{
+    int key = k0 + (int)i->key;
+    FULLY
+    for (uint r = 0; r < RT; r++) {
+        const sight seen = l->seen[i->row + r];
+        x[r].x = score(c, x[r].x, seen, key), x[r].y = score(c, x[r].y, seen, key + 1);
+        x[r].z = score(c, x[r].z, seen, key + 2), x[r].w = score(c, x[r].w, seen, key + 3);
+    }
+}
+
+/* A number of each of the work-item's rows, beside those of the other groups of keys. */
+static INLINE void put_part(const local_room *l, const item_t *i, const float x[RT])
+{
+    FULLY
+    for (uint r = 0; r < T4; r++)
+        l->part[i->key / 4 * (R4 + 1) + i->row / 4 + r] =
+            (float4)(x[4 * r], x[4 * r + 1], x[4 * r + 2], x[4 * r + 3]);
+}
+
+static float part_of(const local_room *l, uint r, uint n)
+{
+    return ((const __local float *)l->part)[n * (R + 4) + r];
+}
+
+/* The largest of a row's parts. */
+static float largest_part(const local_room *l, uint r)
 {
     float t = -INFINITY;
-    for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
+    for (uint n = 0; n < KG; n++) t = fmax(t, part_of(l, r, n));
     return t;
 }
 
-/* Which rows are to be computed again: also those whose largest score is too small. Into row_max goes what the weights
- * are relative to. */
-void judge_rows(const local_room *l, const call_t *c, const block *b)
+/* Behind put_most: new maxima; or, where they are given, which rows leave. */
+static void raise(const bool online, const local_room *l, const call_t *c)
 {
     uint r = get_local_id(0);
     if (r >= R) return;
-    judge_row(l, c, b, r, most_of(l, r));
-    l->row_max[r] = c->base;
-}
-
-/* The largest scores in place of weights. */
-void store_most(const float most[S_ROWS], const local_room *l)
-{
-    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-#pragma unroll UNROLL
-    for (int i = 0; i < S_ROWS; i++)
-        if (first + i * S_STEP < R) l->score[(first + i * S_STEP) * TK + j] = most[i];
-}
-
+    float old = l->row_max[r], most = largest_part(l, r), new = online ? fmax(old, most) : old;
+    l->row_max[r] = new;
+    l->alpha[r] = POWER(old - new);
+#if ASYNC
+    l->most[r] = fmax(l->most[r], most);
+    if (!online && most - c->base >= TOO_LARGE) l->left[r] = 1, *l->some_left = 1;
 #endif
-
-/* ---- results ----------------------------------------------------------------------------------------------------- */
-
-void clear_sums(sums *s)
-{
-#pragma unroll
-    for (int i = 0; i < O_ROWS; i++) s->acc[i] = (float4)(0), s->sum[i] = 0;
 }
 
-/* Of the rows that left, or of the others. */
-void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, OUT_ACT(o),
-                uint o_stride)
+/* Behind put_part of a tile's weights. */
+static void add_weights(const local_room *l)
 {
-    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-#pragma unroll UNROLL
-    for (int i = 0; i < O_ROWS; i++) {
-        uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-        if (first >= O_STEP || r >= R || m >= b->m_end || h >= b->heads || IS_LEFT(l, r) != left) continue;
-        uint head = b->kvh * b->heads + h;
-        float sum = with_sink(&c->mask, s->sum[i], l->row_max[flip * R + r], head);
-        write_four(o_base, o_off, o_half, (ulong)m * o_stride + head * D + 4 * column, s->acc[i], sum);
+    uint r = get_local_id(0);
+    float sum = 0;
+    if (r >= R) return;
+    for (uint n = 0; n < KG; n++) sum += part_of(l, r, n);
+    l->row_sum[r] = MAD(l->row_sum[r], l->alpha[r], sum);
+}
+
+/* Of each row the largest score of a tile. */
+static INLINE void put_most(const float4 x[RT], const local_room *l, const item_t *i)
+{
+    float most[RT];
+    FULLY
+    for (uint r = 0; r < RT; r++) most[r] = fmax(fmax(x[r].x, x[r].y), fmax(x[r].z, x[r].w));
+    put_part(l, i, most);
+}
+
+/* Weights from scores, turned, and what they are together. row_max is what they are relative to. */
+static INLINE void weigh(float4 x[RT], const local_room *l, const item_t *i)
+{
+    float sum[RT];
+    FULLY
+    for (uint r = 0; r < RT; r++) {
+        float4 y = x[r] = POWER(x[r] - l->row_max[i->row + r]);
+        sum[r] = (y.x + y.y) + (y.z + y.w);
+    }
+    put_part(l, i, sum);
+    FULLY
+    for (uint r = 0; r < RT; r += 4) {
+        __local float *to = l->weights + i->key * R + TURNED(i->row + r, i->key / 4, R);
+        *(__local float4 *)to = (float4)(x[r].x, x[r + 1].x, x[r + 2].x, x[r + 3].x);
+        *(__local float4 *)(to + R) = (float4)(x[r].y, x[r + 1].y, x[r + 2].y, x[r + 3].y);
+        *(__local float4 *)(to + 2 * R) = (float4)(x[r].z, x[r + 1].z, x[r + 2].z, x[r + 3].z);
+        *(__local float4 *)(to + 3 * R) = (float4)(x[r].w, x[r + 1].w, x[r + 2].w, x[r + 3].w);
     }
 }
 
-#if SPLIT
-/* Of the rows that see some key of the chunk, to the scratch buffer. */
-void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, int flip)
+/* Sums as relative to the maxima with this tile. */
+static INLINE void rescale(sums *s, const local_room *l, const item_t *i)
 {
-    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-#pragma unroll UNROLL
-    for (int i = 0; i < O_ROWS; i++) {
-        uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-        if (first >= O_STEP || r >= R || !sees_chunk(c, b, r)) continue;
-        __global float *partial = partial_of(scratch, (ulong)m * c->Hq + b->kvh * b->heads + h, c->chunks, b->chunk);
-        vstore4(s->acc[i], column, partial);
-        if (column == 0) partial[D] = s->sum[i], partial[D + 1] = l->row_max[flip * R + r];
+    FULLY
+    for (uint r = 0; r < RT; r++) {
+        float alpha = l->alpha[i->row + r];
+        FULLY
+        for (uint n = 0; n < C4; n++) s->acc[r][n] *= alpha;
     }
 }
-#endif
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of
- * row_max has the maxima. Both ways have the same barriers: PoCL compiles a branch with barriers four times as long. */
-INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], const local_room *l, const call_t *c,
-                  const block *b)
+static INLINE void clear_sums(sums *s, const local_room *l, const call_t *c, bool online)
 {
-    int flip = 0;
-    clear_sums(s);
-    if (get_local_id(0) < R) l->row_max[get_local_id(0)] = -INFINITY;
-    for (uint m = b->m0; m < b->m_end;) { /* runs of rows of one sequence */
+    FULLY
+    for (uint r = 0; r < RT; r++)
+        FULLY
+        for (uint n = 0; n < C4; n++) s->acc[r][n] = (float4)(0);
+    uint r = get_local_id(0);
+    if (r < R) l->row_max[r] = online ? NO_MAX : c->base, l->row_sum[r] = 0;
+}
+
+/* One tile; alone: all rows are of one sequence. Both ways have the same barriers, since PoCL compiles a branch with
+ * barriers four times as long, and little else apart: compilers for GPUs then need more registers. */
+static INLINE void attend_tile(const bool online, sums *s, const local_room *l, const call_t *c,
+                               const __global act_t *q, const item_t *i, int k0, int end, bool alone)
+{
+    float4 x[RT];
+    FULLY
+    for (uint r = 0; r < RT; r++) x[r] = (float4)(0);
+    for (uint d0 = 0; d0 < D; d0 += DK) {
+        load_elements(l, c, q, d0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        multiply_keys(x, l, i);
+        if (d0 + DK == D) {
+            score_tile(x, l, c, i, k0);
+            put_most(x, l, i);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    raise(online, l, c);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    weigh(x, l, i);
+    rescale(s, l, i);
+    if (!online) stop_rows(l);
+    for (uint v0 = 0; v0 < TK && k0 + (int)v0 < end; v0 += VK) {
+        load_values(l, c, v0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (v0 == 0) add_weights(l);
+        if (alone) multiply_values(s, l, i, v0);
+        else multiply_apart(s, l, i, v0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Rows of a run that is another work-group's are padding. */
+static void leave_rows(const local_room *l, const call_t *c, const block *b, uint m, uint stop)
+{
+    uint r = get_local_id(0), row = b->m0 + r / c->HB;
+    if (r < R && row >= m && row < stop) l->q_at[r] = NONE;
+}
+
+/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. */
+static INLINE void attend(const bool online, bool left, sums *s, const local_room *l, const call_t *c, const block *b,
+                          const __global act_t *q, const item_t *i, uint part, uint share)
+{
+    clear_sums(s, l, c, online);
+    for (uint m = b->m0, run = 0; m < b->m_end; run++) { /* runs of rows of one sequence */
         const __global int *page = c->pages + c->indptr[c->seq[m]];
         sight any;
+        const uint first = m;
         m = look_at_run(&any, l, c, b, left, m);
-        int k0 = next_seen(any, b->begin, TK), end = min(any.last + 1, b->stop);
-        find_tile(l->at, c, page, k0, end, b->kvh);
+        bool alone = first == b->m0 && m == b->m_end;
+        bool own = run % share == part;
+        int k0 = next_seen(any, 0, TK), end = own ? any.last + 1 : 0;
+        if (!own) leave_rows(l, c, b, first, m);
         barrier(CLK_LOCAL_MEM_FENCE);
-
+        find_tile(l, c, page, k0, end, b->kvh);
+        barrier(CLK_LOCAL_MEM_FENCE);
         for (int next; k0 < end; k0 = next) {
-            float p[S_ROWS];
             next = next_seen(any, k0 + TK, TK);
-            load_tile(l->tile, c->kp, l->at);
+            attend_tile(online, s, l, c, q, i, k0, end, alone);
+            if (!online) end = end_of_rows(l, end);
+            find_tile(l, c, page, next, end, b->kvh);
             barrier(CLK_LOCAL_MEM_FENCE);
-
-            score_tile(online, most, l, k0, c);
-            barrier(CLK_LOCAL_MEM_FENCE);
-
-            load_tile(l->tile, c->vp, l->at);
-            if (online) weigh_tile(p, l, flip, k0);
-            else stop_rows(l);
-            barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
-            if (online) store_weights(l->score, p);
-            find_tile(l->at, c, page, next, end, b->kvh);
-            barrier(CLK_LOCAL_MEM_FENCE);
-
-            add_values(online, s, l, flip, k0);
-            if (online) flip = 1 - flip;
-            else end = end_of_rows(l, end);
-            barrier(CLK_LOCAL_MEM_FENCE); /* tile, scores and maxima are written again */
         }
     }
-    return flip;
+}
+
+/* Of the rows that left, or of the others. */
+static INLINE void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, const item_t *i,
+                              bool left, OUT_ACT(o), uint o_stride)
+{
+    FULLY
+    for (uint n = 0; n < C4; n++) {
+        uint column = i->column + n * CG;
+        FULLY
+        for (uint t = 0; t < RT; t++) {
+            uint r = i->row + t, m = b->m0 + r / c->HB, head = b->kvh * b->heads + b->hb * c->HB + r % c->HB;
+            if (column >= D4 || l->q_at[r] == NONE || IS_LEFT(l, r) != left) continue;
+            write_four(o_base, o_off, o_half, (ulong)m * o_stride + head * D + 4 * column, s->acc[t][n],
+                       with_sink(&c->mask, l->row_sum[r], NATURAL(l->row_max[r]), head));
+        }
+    }
 }
 
 #if ASYNC
+/* Which rows are to be computed again: also those whose largest score is too small. */
+static void judge_rows(const local_room *l, const call_t *c, const block *b)
+{
+    uint r = get_local_id(0);
+    if (r < R && l->q_at[r] != NONE) judge_row(l, c, b, r, l->most[r]);
+}
+
 /* A block by the given maximum; then those of its rows that it does not suit by a running one. Whether there are any is
  * read just behind a barrier: PoCL takes the way that the first work-item takes from there for all. */
-INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, OUT_ACT(o), uint o_stride,
-                         IN(count))
+static INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, const __global act_t *q,
+                                const item_t *i, uint part, uint share, OUT_ACT(o), uint o_stride, IN(count))
 {
-    float most[S_ROWS];
     uint ways = 1;
-#pragma unroll
-    for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
     clear_left(l);
+    if (get_local_id(0) < R) l->most[get_local_id(0)] = -INFINITY;
     for (uint again = 0; again < ways; again++) {
-        int flip = attend(again, again, s, most, l, c, b);
-        if (!again) store_most(most, l);
+        attend(again, again, s, l, c, b, q, i, part, share);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (!again) judge_rows(l, c, b);
         barrier(CLK_LOCAL_MEM_FENCE);
-        write_rows(s, l, c, b, again, flip, o_base, o_off, o_half, o_stride);
+        write_rows(s, l, c, b, i, again, o_base, o_off, o_half, o_stride);
         if (!again) count_left(l, count_base, count_off);
         barrier(CLK_LOCAL_MEM_FENCE); /* the maxima are written again */
         ways = 1 + *l->some_left;
@@ -327,7 +471,7 @@ INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const bl
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
-                            uint HB, __global float *scratch, uint chunks ASYNC_ARGS, uint pass)
+                            uint HB, uint share ASYNC_ARGS)
 {
     const call_t c = {IN_AT(int, seq),
                       IN_AT(int, pos),
@@ -342,56 +486,48 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                       page_stride,
                       BR,
                       HB,
-                      chunks,
+                      1,
                       scale,
                       MASK,
                       RANGE};
-#if SPLIT
-    if (pass == 1) {
-        merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
-        return;
-    }
-#endif
-    __local float4 qs[R * D4], tile[TK * PITCH];
-    __local ulong at[TK];
-    __local float score[R * TK], row_max[2 * R];
+    __local float4 factors[FLASH_FACTORS(R, TK, DK) / 4], values[VK * D4], part[KG * (R4 + 1)];
+    __local float of_rows[3 * R];
+    __local ulong at[TK], q_at[R];
     __local sight seen[R];
-    __local uint head;
+    __local uint longest;
+    __local float *q = (__local float *)factors;
+#define ROOM                                                                                                           \
+    q, q + DK * R, q, (__local float *)values, part, of_rows, of_rows + R, of_rows + 2 * R, at, q_at, seen
 #if ASYNC
+    __local float most[R];
     __local uint left[R], some_left;
-    const local_room l = {qs, tile, at, score, row_max, seen, left, &some_left};
+    const local_room l = {ROOM, most, left, &some_left};
 #else
-    const local_room l = {qs, tile, at, score, row_max, seen};
+    const local_room l = {ROOM};
 #endif
-    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = chunks;
+    const uint lid = get_local_id(0), heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR;
+    const item_t i = {lid / CG * RT, lid % CG % KG * 4, lid % CG};
 
-    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
-        uint work = turn / parts, of_block = work / head_blocks;
+    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * share;
+         turn += get_num_groups(0)) {
+        uint part = turn % share, hb = turn / share % head_blocks, of_block = turn / share / head_blocks;
 #if WINDOWS
-        find_head(&head, c.mask.windows, Hkv, heads, of_block / blocks);
+        find_head(&longest, c.mask.windows, Hkv, heads, of_block / blocks);
         barrier(CLK_LOCAL_MEM_FENCE);
-        uint kvh = head, m0 = of_block % blocks * BR;
+        uint kvh = longest, m0 = (blocks - 1 - of_block % blocks) * BR;
 #else
-        uint kvh = of_block % Hkv, m0 = of_block / Hkv * BR;
+        uint kvh = of_block % Hkv, m0 = (blocks - 1 - of_block / Hkv) * BR;
 #endif
-#if SPLIT
-        int begin = chunk_begins(turn % parts), stop = begin + chunk_size(begin);
-#else
-        int begin = 0, stop = INT_MAX;
-#endif
-        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % parts, begin, stop};
+        const block b = {m0, min(m0 + BR, M), kvh, hb, heads, 0, 0, INT_MAX};
         sums s;
-        load_q((__local float *)qs, IN_AT(act_t, q), q_stride, &b, HB);
+        find_rows(&l, &b, HB, q_stride);
 #if ASYNC
-        attend_twice(&s, &l, &c, &b, o_base, o_off, o_half, o_stride, count_base, count_off);
+        attend_twice(&s, &l, &c, &b, IN_AT(act_t, q), &i, part, share, o_base, o_off, o_half, o_stride, count_base,
+                     count_off);
 #else
-        int flip = attend(true, false, &s, 0, &l, &c, &b);
+        attend(true, false, &s, &l, &c, &b, IN_AT(act_t, q), &i, part, share);
+        write_rows(&s, &l, &c, &b, &i, false, o_base, o_off, o_half, o_stride);
 #endif
-#if SPLIT
-        write_chunk(scratch, &s, &l, &c, &b, flip);
-#elif !ASYNC
-        write_rows(&s, &l, &c, &b, false, flip, o_base, o_off, o_half, o_stride);
-#endif
-        barrier(CLK_LOCAL_MEM_FENCE); /* qs is written again */
+        barrier(CLK_LOCAL_MEM_FENCE); /* where rows begin is written again */
     }
 }

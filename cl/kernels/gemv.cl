@@ -8,16 +8,17 @@
  * that was read serves both rows. A work-group holds WG / LANES such teams. The sums of a team are added as a tree in
  * local memory. Every output has the same order of additions whatever MR and WG are: one invariance class per LANES.
  *
- * A pair is two neighbours; with SILU, for Y = silu(gate) * up, the same row of gate and of up; with ROPE, where W holds
- * q, k and v, what turns together: Y is q, rotated, and k and v go to their slots (rope.clh).
+ * A pair is two neighbours; with SILU, for Y = silu(gate) * up, the same row of gate and of up; with ROPE, where W
+ * holds q, k and v, what turns together: Y is q, rotated, and k and v go to their slots (rope.clh).
  *
  * KEEP: a work-group copies X to local memory first, with NORM normalised, and then has several tiles of W.
  *
  * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), VEC 1: rows of X and W are aligned to 8
- * elements and K is a multiple of 8; 0: any K, one element a step, without KEEP; UNROLL steps whose loads are all issued
- * before the first use; INT16 1: weights in planes, X in fixed point (rows_int16.clh), with KEEP; XK with KEEP: at least K,
- * which is a multiple of a step; NORM, SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn); GROUPED 1: experts.clh,
- * a pair of a token with an expert after the other, without KEEP and ROPE. Parts: rows_f32.clh or rows_int16.clh.
+ * elements and K is a multiple of 8; 0: any K, one element a step, without KEEP; UNROLL steps whose loads are all
+ * issued before the first use; INT16 1: weights in planes, X in fixed point (rows_int16.clh), with KEEP; XK with KEEP:
+ * at least K, which is a multiple of a step; NORM, SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn);
+ * GROUPED 1: experts.clh, a pair of a token with an expert after the other, without KEEP and ROPE. Parts: rows_f32.clh
+ * or rows_int16.clh.
  */
 #ifndef WG
 #define WG 128

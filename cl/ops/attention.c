@@ -67,7 +67,7 @@ static bool chunk_knobs(const int32_t *chunk, const wf_call *c, cl_launch *l)
     uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, n = 1, bytes = 0;
     if (split) {
         n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)chunk[0], (uint64_t)chunk[1]) + 1 : 0;
-        bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float);
+        bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 4) * sizeof(float);
         if (!n || bytes > MOST_SCRATCH) return false;
         l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
         wf_cl_knob(l, "CHUNK", chunk[0]);
@@ -99,35 +99,112 @@ static bool given_maximum(const wf_call *c, bool async, int32_t most, int32_t le
     return true;
 }
 
-/* Local memory of attention_flash: queries 4 KiB, a tile of keys about 8 KiB, scores 2 KiB. The tile's
- * length follows from the head size alone, so that all variants add in the same order. */
+static uint64_t sequences_of(const wf_call *c)
+{
+    return (uint64_t)c->in[WF_ATTENTION_INDPTR].rows * c->in[WF_ATTENTION_INDPTR].cols - 1;
+}
+
+/* Blocks of `rows` rows by `heads` heads. Rows of several sequences in one block wait for each other: more groups share
+ * them, unless more than `idle` would only find out that there is nothing to share. */
+static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t heads, uint32_t idle)
+{
+    uint32_t g = c->p.n_head / c->p.n_kv_head;
+    uint64_t blocks =
+        (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
+    uint64_t share = WF_MIN(WF_MIN(sequences_of(c), rows), 1 + idle / blocks);
+    wf_cl_arg_u32(l, (uint32_t)share);
+    l->groups = blocks * share;
+}
+
+/* What attention_flash cuts its work into: packed rows, of a work-item; keys of a tile; elements of keys at a time, and
+ * values. */
+typedef struct flash_tile {
+    uint32_t rows, of_item, keys, elements, values;
+} flash_tile;
+
+static uint32_t flash_group(const flash_tile *t)
+{
+    return WF_MAX(t->rows / t->of_item * t->keys / 4, 32u);
+}
+
+/* As many packed rows as registers hold sums of (on AMD half of them where they are done twice), and work-groups and
+ * local memory allow; 0: none. The length of a tile
+ * is always the same, so that all variants add in the same order. */
+static flash_tile flash_tile_of(const cl_caps *caps, uint32_t d, uint32_t rows, bool async, uint32_t limit)
+{
+    flash_tile t = {.rows = async ? 32 : 64, .keys = 64, .elements = 32, .values = d > 128 ? 8 : 16};
+    while (t.rows > 4 && (t.rows * d > 8192 || t.rows / 2 >= rows)) t.rows /= 2;
+    for (; t.rows >= 4; t.rows /= 2) {
+        t.of_item = t.rows == 64 ? 8 : 4;
+        for (t.elements = 32; t.elements >= 4; t.elements /= 2) {
+            bool fits = FLASH_LOCAL_BYTES(d, t.rows, t.keys, t.elements, t.values) <= caps->local_bytes;
+            if (d % t.elements == 0 && fits && wf_cl_group(caps, flash_group(&t), limit) == flash_group(&t)) return t;
+        }
+    }
+    return (flash_tile){0};
+}
+
 bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                       cl_launch *l)
 {
-    const float ln2 = 0.69314718f;
+    enum { IDLE_GROUPS = 1024 };
     const wf_op_params *p = &c->p;
-    uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, group = wf_cl_group(caps, 64, limit);
-    uint32_t most = 16, keys = 32; /* packed rows a work-group; keys a tile */
-    while (most * d > 1024 && most > 1) most /= 2;
-    while (keys * d > 2048) keys /= 2;
-    const wf_view *k_pool = &c->in[WF_ATTENTION_K_POOL], *v_pool = &c->in[WF_ATTENTION_V_POOL];
-    if (d % 4 || k_pool->stride % 4 || (k_pool->offset | v_pool->offset) % 8 || d > 4 * group || d > 512 ||
-        group < WF_MAX(keys, 16))
-        return false;
-    uint32_t heads = WF_MIN(g, most), rows = WF_MAX(most / heads, 1);
-    uint32_t packed = 1; /* a power of two: few programs for all numbers of heads */
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *value = &c->in[WF_ATTENTION_V_POOL];
+    uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head;
+    if (d % 4 || d > 512 || k->stride % 4 || (k->offset | value->offset) % 8) return false;
+    flash_tile t = flash_tile_of(caps, d, v->tile[0] ? (uint32_t)v->tile[0] * g : UINT32_MAX, v->tile[1], limit);
+    if (!t.rows) return false;
+    uint32_t heads = WF_MIN(g, t.rows), rows = t.rows / heads;
     if (v->tile[0]) rows = WF_MIN(rows, (uint32_t)v->tile[0]);
-    while (packed < rows * heads) packed *= 2;
     common_arguments(c, l);
-    wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "R", (int32_t)packed);
-    wf_cl_knob(l, "TK", (int32_t)keys);
-    /* CPUs gain nothing, and PoCL compiles for 1.4 to 1.8 times as long */
-    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)packed : 1);
+    wf_cl_group_knobs(l, caps, flash_group(&t));
+    wf_cl_knob(l, "R", (int32_t)t.rows);
+    wf_cl_knob(l, "RT", (int32_t)t.of_item);
+    wf_cl_knob(l, "TK", (int32_t)t.keys);
+    wf_cl_knob(l, "DK", (int32_t)t.elements);
+    wf_cl_knob(l, "VK", (int32_t)t.values);
+    wf_cl_knob(l, "Q_ALIGNED", q->stride % 4 == 0 && q->offset % 16 == 0);
+    wf_cl_knob(l, "UNROLL", caps->gpu ? 2 : 1); /* PoCL would compile for minutes */
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
-    l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunk_knobs(v->tile + 1, c, l) || !given_maximum(c, v->tile[3], F32_MOST, F32_LEAST, ln2, l)) return false;
+    share_runs(l, c, rows, heads, IDLE_GROUPS);
+    return given_maximum(c, v->tile[1], F32_MOST, F32_LEAST, 1, l);
+}
+
+/* Elements of a key that a work-item of attention_decode reads at once; 0: its keys do not lie so. */
+static uint32_t decode_elements(const wf_call *c)
+{
+    const wf_view *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
+    uint64_t all = (uint64_t)c->p.head_dim | k->stride | (k->offset | v->offset) / 2;
+    return (k->offset | v->offset) % 2 || all % 4 ? 0 : all % 8 ? 4 : 8;
+}
+
+/* As many keys of a tile as `ahead` reads of a work-item bring, and local memory holds products of. */
+bool wf_cl_configure_decode(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { MOST_HEADS = 8, AHEAD = 8, GROUPS = 32 };
+    const wf_op_params *p = &c->p;
+    uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, heads = WF_MIN(g, (uint32_t)MOST_HEADS), padded = 1;
+    uint32_t each = decode_elements(c), group = wf_cl_group(caps, 128, limit), keys = (uint32_t)v->tile[0], padded_keys;
+    while (padded < heads) padded *= 2;
+    if (!each || d / each > group || group < 4 * MOST_HEADS) return false;
+    uint32_t at_once = group / (d / each);
+    while (keys > 1 && keys / 2 >= at_once * AHEAD) keys /= 2;
+    for (;; keys /= 2) {
+        padded_keys = (keys + at_once - 1) / at_once * at_once;
+        if (DECODE_LOCAL_BYTES(d, each, padded, padded_keys, group) <= WF_MIN(caps->local_bytes, 24u << 10)) break;
+        if (keys == 1) return false;
+    }
+    common_arguments(c, l);
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "E", (int32_t)each);
+    wf_cl_knob(l, "R", (int32_t)padded);
+    wf_cl_knob(l, "TK", (int32_t)keys);
+    wf_cl_knob(l, "UNROLL", caps->gpu); /* PoCL would compile for minutes */
+    wf_cl_arg_u32(l, heads);
+    l->groups = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_kv_head * ((g + heads - 1) / heads);
+    if (!chunk_knobs(v->tile, c, l)) return false;
+    if (caps->gpu) l->groups = WF_MIN(l->groups, (uint64_t)GROUPS * caps->units); /* chunks that are not cost little */
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }
@@ -377,23 +454,6 @@ static uint32_t prefill_stages(uint32_t d, uint32_t keys)
     enum { LOCAL_BYTES = 48 << 10 };
     uint32_t chunks = d / 8, pitch = d % 64 ? (chunks | 1) * 16 : d * 2;
     return WF_MIN(LOCAL_BYTES / (2 * keys * pitch), 3u);
-}
-
-static uint64_t sequences_of(const wf_call *c)
-{
-    return (uint64_t)c->in[WF_ATTENTION_INDPTR].rows * c->in[WF_ATTENTION_INDPTR].cols - 1;
-}
-
-/* Blocks of `rows` rows by `heads` heads. Rows of several sequences in one block wait for each other: more groups share
- * them, unless more than `idle` would only find out that there is nothing to share. */
-static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t heads, uint32_t idle)
-{
-    uint32_t g = c->p.n_head / c->p.n_kv_head;
-    uint64_t blocks =
-        (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
-    uint64_t share = WF_MIN(WF_MIN(sequences_of(c), rows), 1 + idle / blocks);
-    wf_cl_arg_u32(l, (uint32_t)share);
-    l->groups = blocks * share;
 }
 
 bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)

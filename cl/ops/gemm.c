@@ -124,9 +124,9 @@ static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     return wf_cl_fused_arguments(v, c, l);
 }
 
-/* A pair of rows of W is read by so few loads that more work-groups hide their latency better than more loads of each:
- * of planes, whose step is 32 elements, one step at a time (H200, one row, 28,672 x 4,096, us with one step and two: Q4_0
- * 32 and 52, Q8_0 38 and 73, Q4_K 36 and 50; F16 with one, two and four steps 72, 71, 73). */
+/* Of planes, whose step is 32 elements, one step at a time: more work-groups hide latency better than more loads of each
+ * (H200, one row, 28,672 x 4,096, us with one step and two: Q4_0 32 and 52, Q8_0 38 and 73, Q4_K 36 and 50; F16 with
+ * one, two and four steps 72, 71, 73). */
 bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {

@@ -121,7 +121,7 @@ static void decodes_on_other_units(void **state)
         {32, 1, 4096, 128, 32, 1, 16, "matrix_decode_split", "matrix_decode"},
         {32, 1, 200, 128, 32, 1, 16, "matrix_decode", "matrix_decode"},
         {32, 2048, 2048, 128, 32, 2048, 64, "matrix_prefill_async", "matrix_prefill"},
-        {32, 256, 1024, 256, 32, 1, 4, "decode", "decode"},
+        {32, 256, 1024, 256, 32, 1, 4, "decode_wide", "decode"},
     };
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_batch_invariance b = {0};
