@@ -11,14 +11,14 @@
  * A pair is two neighbours; with SILU, for Y = silu(gate) * up, the same row of gate and of up; with ROPE, where W
  * holds q, k and v, what turns together: Y is q, rotated, and k and v go to their slots (rope.clh).
  *
- * KEEP: a work-group copies X to local memory first, with NORM normalised, and then has several tiles of W.
+ * NORM: X is normalised first. INT16: weights in planes, X in fixed point, which a work-group puts into local memory
+ * first, to have several tiles of W with it.
  *
  * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), VEC 1: rows of X and W are aligned to 8
- * elements and K is a multiple of 8; 0: any K, one element a step, without KEEP; UNROLL steps whose loads are all
- * issued before the first use; INT16 1: weights in planes, X in fixed point (rows_int16.clh), with KEEP; XK with KEEP:
- * at least K, which is a multiple of a step; NORM, SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn);
- * GROUPED 1: experts.clh, a pair of a token with an expert after the other, without KEEP and ROPE. Parts: rows_f32.clh
- * or rows_int16.clh.
+ * elements and K is a multiple of 8; 0: any K, one element a step; UNROLL steps whose loads are all issued before the
+ * first use; INT16 with XK, at least K; NORM, SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn);
+ * GROUPED 1: experts.clh, a pair of a token with an expert after the other, without INT16, NORM and ROPE. Parts:
+ * rows_f32.clh or rows_int16.clh.
  */
 #ifndef WG
 #define WG 128
@@ -42,9 +42,6 @@
 #ifndef NORM
 #define NORM 0
 #endif
-#ifndef KEEP
-#define KEEP 0
-#endif
 #ifndef INT16
 #define INT16 0
 #endif
@@ -58,47 +55,14 @@
 #include "rope.clh"
 #endif
 
-#if KEEP
-#define PER        ((XK / 4 + WG - 1) / WG) /* fours of a row of X that a work-item has, WG apart */
-#define IS_FOUR(i) (lid + (i) * WG < K / 4)
-#endif
 #define TEAMS (WG / LANES)
-#define OUTS  (2 * MR) /* sums of a work-item */
+#define OUTS  (2 * MR + (NORM && !INT16 ? MR : 0)) /* sums of a work-item: of products, of squares of X */
 
 #include "dot.clh"
 #if INT16
 #include "rows_int16.clh"
 #else
 #include "rows_f32.clh"
-#endif
-
-#if KEEP
-/* All rows of X, as they come or normalised, neighbouring work-items having neighbouring fours; those past M repeat the
- * last one. part: room for WG numbers. */
-static INLINE void keep_rows(x_place to, __local float *part, const __global act_t *x, uint x_stride, uint M,
-                             uint K, const __global float *norm, float eps, uint lid)
-{
-    float4 v[PER];
-    for (uint m = 0; m < MR; m++) {
-        const __global act_t *row = x + min(m, M - 1) * (ulong)x_stride;
-#pragma unroll
-        for (uint i = 0; i < PER; i++) v[i] = IS_FOUR(i) ? ACT_LOAD4(row, 4 * (lid + i * WG)) : (float4)(0);
-#if NORM
-        float4 w[PER];
-        float squares = 0;
-#pragma unroll
-        for (uint i = 0; i < PER; i++)
-            w[i] = IS_FOUR(i) ? ((const __global float4 *)norm)[lid + i * WG] : (float4)(0);
-#pragma unroll
-        for (uint i = 0; i < PER; i++) squares += SQUARES4(v[i]);
-        const float scale = rms_scale(sum_group(part, squares), K, eps);
-#pragma unroll
-        for (uint i = 0; i < PER; i++) v[i] = v[i] * scale * w[i];
-#endif
-        keep_row(to, m, v, K, lid);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-}
 #endif
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
@@ -156,7 +120,7 @@ static INLINE void finish_two(const epilogue *e, uint m, uint pair, uint N, floa
 #endif
 
 /* Adds the products of n steps from k on, LANES * STEP apart. */
-static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[2], x_place x, uint k, int n)
+static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[2], const x_place *x, uint k, int n)
 {
     w_part w[UNROLL][2];
     for (int u = 0; u < n; u++)
@@ -171,13 +135,12 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
     uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES, pairs_n = pairs_of(N);
     uint tiles = (pairs_n + TEAMS - 1) / TEAMS;
     const __global uchar *w = IN_AT(uchar, w);
-#if KEEP
+#if INT16
     X_ROOM
-    keep_rows(x_kept, part[0], IN_AT(act_t, x), x_stride, M, K, IN_AT(float, norm), eps, lid);
-#define X_AT x_kept
+    const x_place x_at = {x_q, x_scale, x_sum};
+    keep_rows(x_at, part[0], IN_AT(act_t, x), x_stride, M, K, IN_AT(float, norm), eps, lid);
 #else
-    x_place x_at = {IN_AT(act_t, x), x_stride, M};
-#define X_AT x_at
+    x_place x_at = {IN_AT(act_t, x), IN_AT(float, norm), x_stride, M};
 #endif
 #if GROUPED
     const experts g = EXPERTS_OF_ARGS;
@@ -194,8 +157,8 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
         for (int i = 0; i < OUTS; i++) acc[i] = 0;
         for (int r = 0; r < 2; r++) row[r] = w + row_of(min(tile * TEAMS + team, pairs_n - 1), r, N) * w_row_bytes;
         uint k = lane * STEP;
-        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) add_steps(acc, row, X_AT, k, UNROLL);
-        for (; k < K; k += LANES * STEP) add_steps(acc, row, X_AT, k, 1);
+        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) add_steps(acc, row, &x_at, k, UNROLL);
+        for (; k < K; k += LANES * STEP) add_steps(acc, row, &x_at, k, 1);
         add_teams(part, acc, lid);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
 #if ROPE
@@ -205,6 +168,10 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
             uint t = i % TEAMS, m = i / TEAMS, pair = tile * TEAMS + t;
             float a = part[2 * m][t * LANES], b = part[2 * m + 1][t * LANES];
             if (m >= M || pair >= pairs_n) continue;
+#if NORM && !INT16
+            const float by = rms_scale(part[2 * MR + m][t * LANES], K, eps);
+            a *= by, b *= by;
+#endif
 #if ROPE
             finish_two(&e, &rope, m, pair, a, b);
 #elif GROUPED

@@ -32,14 +32,12 @@
 #include "dot.clh"
 
 #if VEC
-#define NORM_LOAD(p, k) vload8_aligned((p) + (k))
 #define STORE_VEC(i, v)                                                                            \
     {                                                                                              \
         STORE4(y, (i), (v).lo)                                                                     \
         STORE4(y, (i) + 4, (v).hi)                                                                 \
     }
 #else
-#define NORM_LOAD(p, k) ((p)[k])
 #define STORE_VEC(i, v) STORE(y, i, v)
 #endif
 

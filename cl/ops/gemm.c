@@ -89,39 +89,18 @@ static uint32_t gemv_rows(const wf_call *c, bool eights)
     return rows;
 }
 
-/* Columns of X that a program has room for in local memory: few programs. */
-static uint32_t room_of(uint32_t k)
+/* Outputs do not depend on MR, only speed does. */
+static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t rows, uint32_t group,
+                       cl_launch *l)
 {
-    enum { STEP = 2048 };
-    return (uint32_t)WF_UP(k, STEP);
-}
-
-/* Can rows of X be there, which take so many bytes? */
-static bool keeps_rows(const cl_caps *caps, const wf_call *c, uint64_t bytes, uint64_t sums)
-{
-    const wf_view *x = &c->in[WF_GEMM_X];
-    return wf_cl_vec4_ok(x) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) && bytes + sums <= caps->local_bytes;
-}
-
-/* Outputs do not depend on MR, only speed does. Where rows of X are kept, there are as many work-groups as run at once.
- */
-static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t rows, bool keep,
-                       uint32_t group, cl_launch *l)
-{
-    enum { ITEMS_OF_UNIT = 1024 };
     uint32_t lanes = (uint32_t)v->tile[0], n = columns_of(c), pairs = c->p.silu ? n : (n + 1) / 2;
-    bool norm = c->in[WF_GEMM_NORM].rows;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "MR", (int32_t)rows);
     wf_cl_knob(l, "LANES", (int32_t)lanes);
-    wf_cl_knob(l, "NORM", norm);
+    wf_cl_knob(l, "NORM", c->in[WF_GEMM_NORM].rows != 0);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "KEEP", keep);
-    if (keep) wf_cl_knob(l, "XK", (int32_t)room_of(c->in[WF_GEMM_X].cols));
-    if (c->p.rope && !wf_cl_pair_knobs(c, l)) return false;
     l->groups = (pairs + group / lanes - 1) / (group / lanes);
-    if (keep) l->groups = WF_MIN(l->groups, (uint64_t)caps->units * (ITEMS_OF_UNIT / group));
-    return wf_cl_fused_arguments(v, c, l);
+    return (!c->p.rope || wf_cl_pair_knobs(c, l)) && wf_cl_fused_arguments(v, c, l);
 }
 
 /* Of planes, whose step is 32 elements, one step at a time: more work-groups hide latency better than more loads of each
@@ -130,35 +109,36 @@ static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
 bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    const wf_view *w = &c->in[WF_GEMM_W];
-    bool eights = reads_vectors(c), planes = w->layout == WF_CL_PLANES, norm = c->in[WF_GEMM_NORM].rows;
+    bool eights = reads_vectors(c) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]);
     uint32_t rows = gemv_rows(c, eights), group = wf_cl_group(caps, 128, limit);
     if (rows > 8 || group < (uint32_t)v->tile[0]) return false;
-    if (norm && (!eights || w->cols % (planes ? 32 : 8) ||
-                 !keeps_rows(caps, c, GEMV_F32_BYTES((uint64_t)rows, room_of(w->cols)), GEMV_SUMS_BYTES(rows, group))))
-        return false;
     wf_cl_knob(l, "VEC", eights);
-    wf_cl_knob(l, "UNROLL", planes ? 1 : rows > 1 ? 2 : 4);
-    return gemv_knobs(caps, v, c, rows, norm, group, l);
+    wf_cl_knob(l, "UNROLL", c->in[WF_GEMM_W].layout == WF_CL_PLANES ? 1 : rows > 1 ? 2 : 4);
+    return gemv_knobs(caps, v, c, rows, group, l);
 }
 
-/* The same with X in fixed point, for weights in planes. A work-group that shares a long row of X is larger. */
+/* The same with X in fixed point, for weights in planes: as many work-groups as run at once, since each puts X into its
+ * local memory; a long row serves more work-items. */
 bool wf_cl_configure_gemv_int16(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                                 cl_launch *l)
 {
-    enum { LONG_K = 8192 };
-    const wf_view *w = &c->in[WF_GEMM_W];
-    const uint32_t rows = gemv_rows(c, true), items = rows > 2 ? 128 : w->cols > LONG_K ? 512 : 256,
-                   group = wf_cl_group(caps, items, limit);
+    enum { LONG_K = 8192, ROOM = 2048, ITEMS_OF_UNIT = 1024 };
+    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
+    const uint32_t rows = gemv_rows(c, true), room = (uint32_t)WF_UP(w->cols, ROOM), /* few programs */
+        items = rows > 2 ? 128 : w->cols > LONG_K ? 512 : 256, group = wf_cl_group(caps, items, limit);
     if (w->layout != WF_CL_PLANES || rows > 8 || group < (uint32_t)v->tile[0]) return false;
-    uint64_t bytes = GEMV_INT16_BYTES((uint64_t)rows, room_of(w->cols), wf_numbers_of(w->dtype)->group);
-    if (!keeps_rows(caps, c, bytes, GEMV_SUMS_BYTES(rows, group))) return false;
+    if (!wf_cl_vec4_ok(x) || !wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) ||
+        GEMV_INT16_BYTES((uint64_t)rows, room, wf_numbers_of(w->dtype)->group, group) > caps->local_bytes)
+        return false;
     wf_cl_knob(l, "INT16", 1);
+    wf_cl_knob(l, "XK", (int32_t)room);
     if (!caps->gpu) wf_cl_knob(l, "FLAT", 1);
     wf_cl_knob(l, "DOT", (int32_t)caps->dot);
     l->c3 = caps->dot == WF_CL_DOT_KHRONOS;
     wf_cl_knob(l, "UNROLL", rows > 1 ? 1 : 2);
-    return gemv_knobs(caps, v, c, rows, true, group, l);
+    bool fits = gemv_knobs(caps, v, c, rows, group, l);
+    l->groups = WF_MIN(l->groups, (uint64_t)caps->units * (ITEMS_OF_UNIT / group));
+    return fits;
 }
 
 bool wf_cl_tile_registers(const cl_variant *v)
