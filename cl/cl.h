@@ -57,7 +57,6 @@ typedef struct cl_caps {
 /* What a driver needs that others do not; rows of the table in quirks.c. */
 typedef struct cl_quirks {
     const char *options;   /* more build options, or "" */
-    const char *registers; /* the one that limits the registers of a work-item, or NULL */
     bool no_binaries;      /* program binaries are useless or harmful: build from source each time */
     bool no_child;         /* the build helper cannot see this device */
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
@@ -143,7 +142,6 @@ typedef struct cl_launch {
     /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
     uint64_t then_groups;
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
-    uint32_t registers; /* most that a work-item is to take, where the compiler takes such an option; 0: any number */
     bool c3;      /* its text is OpenCL C 3.0 */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
 } cl_launch;

@@ -23,7 +23,7 @@ static const row rows[] = {
      "Mesa 22.3 gives 32 work-items as the limit of every kernel, but runs what the kernel requires"},
     {"Intel(R) OpenCL", "", "", {.options = "", .fma = true},
      "contracts a * b + c where it masks the last work-items, and not elsewhere, whatever FP_CONTRACT says"},
-    {"NVIDIA CUDA", "", "", {.options = "", .registers = "-cl-nv-maxrregcount", .no_kernel_limit = true},
+    {"NVIDIA CUDA", "", "", {.options = "", .no_kernel_limit = true},
      "gives 256 work-items as the limit of kernels that require more, and runs them"},
     {"Portable Computing Language", "", "", {.options = "", .most_items = 65535},
      "compiles a kernel once more for launches of more work-items"},
@@ -39,7 +39,6 @@ cl_quirks wf_cl_quirks(const struct weft_device_info *info)
             continue;
         wf_log(WEFT_LOG_DEBUG, "%s: %s", info->id, r->why);
         if (*r->q.options) q.options = r->q.options;
-        if (r->q.registers) q.registers = r->q.registers;
         q.no_binaries |= r->q.no_binaries;
         q.no_child |= r->q.no_child;
         q.no_kernel_limit |= r->q.no_kernel_limit;

@@ -117,6 +117,4 @@ void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_
     size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL%s %s", l->c3 ? "3.0" : "1.2", quirks->options);
     for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
         n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
-    if (l->registers && quirks->registers && n < cap)
-        snprintf(buf + n, cap - n, " %s=%u", quirks->registers, l->registers);
 }
