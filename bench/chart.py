@@ -56,7 +56,7 @@ def draw(weft, peers, device):
 
 def main(results, baseline):
     rows = list(rows_of(results))
-    weft = {(r['op'], r['dtype'], r['shape']): float(r['rate']) for r in rows if not r['variant'].endswith(('deterministic', 'residual'))}
+    weft = {(r['op'], r['dtype'], r['shape']): float(r['rate']) for r in rows if not (r['op'].startswith('model_') and r['variant'])}
     peers = list(rows_of(baseline))
     missing = [p['shape'] for p in peers if (p['op'], p['dtype'], p['shape']) not in weft]
     if not peers or missing:

@@ -89,11 +89,17 @@ static uint32_t gemv_rows(const wf_call *c, bool eights)
     return rows;
 }
 
+/* Of planes a work-item takes four times as much of K in a step. */
+static uint32_t gemv_lanes(const cl_variant *v, const wf_call *c)
+{
+    return (uint32_t)v->tile[c->in[WF_GEMM_W].layout == WF_CL_PLANES];
+}
+
 /* Outputs do not depend on MR, only speed does. */
 static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t rows, uint32_t group,
                        cl_launch *l)
 {
-    uint32_t lanes = (uint32_t)v->tile[0], n = columns_of(c), pairs = c->p.silu ? n : (n + 1) / 2;
+    uint32_t lanes = gemv_lanes(v, c), n = columns_of(c), pairs = c->p.silu ? n : (n + 1) / 2;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "MR", (int32_t)rows);
     wf_cl_knob(l, "LANES", (int32_t)lanes);
@@ -103,17 +109,19 @@ static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     return (!c->p.rope || wf_cl_pair_knobs(c, l)) && wf_cl_fused_arguments(v, c, l);
 }
 
-/* Of planes, whose step is 32 elements, one step at a time: more work-groups hide latency better than more loads of each
- * (H200, one row, 28,672 x 4,096, us with one step and two: Q4_0 32 and 52, Q8_0 38 and 73, Q4_K 36 and 50; F16 with
- * one, two and four steps 72, 71, 73). */
+/* Of planes, whose step is 32 elements, one step at a time: more work-groups hide latency better than more loads of
+ * each (H200, one row, 28,672 x 4,096, us with one step and two: Q4_0 32 and 52, Q8_0 38 and 73, Q4_K 36 and 50).
+ * Without a norm, whose F32 of X and weights neighbours would read 128 bytes apart, twice for each 16 bytes of W
+ * (Llama-3-8B in Q4_0 140 tokens/s, 209 with a norm in front). */
 bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    bool eights = reads_vectors(c) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]);
+    bool eights = reads_vectors(c) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]),
+         planes = c->in[WF_GEMM_W].layout == WF_CL_PLANES;
     uint32_t rows = gemv_rows(c, eights), group = wf_cl_group(caps, 128, limit);
-    if (rows > 8 || group < (uint32_t)v->tile[0]) return false;
+    if (rows > 8 || group < gemv_lanes(v, c) || (planes && c->in[WF_GEMM_NORM].rows)) return false;
     wf_cl_knob(l, "VEC", eights);
-    wf_cl_knob(l, "UNROLL", c->in[WF_GEMM_W].layout == WF_CL_PLANES ? 1 : rows > 1 ? 2 : 4);
+    wf_cl_knob(l, "UNROLL", planes ? 1 : rows > 1 ? 2 : 4);
     return gemv_knobs(caps, v, c, rows, group, l);
 }
 
@@ -126,7 +134,7 @@ bool wf_cl_configure_gemv_int16(const cl_caps *caps, const cl_variant *v, const 
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
     const uint32_t rows = gemv_rows(c, true), room = (uint32_t)WF_UP(w->cols, ROOM), /* few programs */
         items = rows > 2 ? 128 : w->cols > LONG_K ? 512 : 256, group = wf_cl_group(caps, items, limit);
-    if (w->layout != WF_CL_PLANES || rows > 8 || group < (uint32_t)v->tile[0]) return false;
+    if (w->layout != WF_CL_PLANES || rows > 8 || group < gemv_lanes(v, c)) return false;
     if (!wf_cl_vec4_ok(x) || !wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) ||
         GEMV_INT16_BYTES((uint64_t)rows, room, wf_numbers_of(w->dtype)->group, group) > caps->local_bytes)
         return false;

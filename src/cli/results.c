@@ -102,8 +102,10 @@ void wf_peers_free(wf_peers *p)
 
 const char *wf_engine_variant(const struct weft_engine_params *e)
 {
-    static const char *const names[] = {"", "deterministic", "f16-residual", "deterministic-f16-residual"};
-    return names[e->deterministic + 2 * e->f16_residual];
+    static char text[64];
+    snprintf(text, sizeof text, "%s%s%s", e->tier ? e->tier : "", e->deterministic ? "-deterministic" : "",
+             e->f16_residual ? "-f16-residual" : "");
+    return text + (*text == '-');
 }
 
 const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
