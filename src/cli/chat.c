@@ -167,7 +167,7 @@ static int answer_tokens(wf_chat *c, const int32_t *ids, size_t n, wf_generation
     int rc = wf_generate(&c->o, c->e, p, c->thoughts ? &style : NULL, a);
     if (!rc && !a->printer.last && !a->printer.closed && !wf_out("\n", 1))
         a->printer.closed = true; /* an empty answer is seen as such */
-    if (!rc && !a->printer.closed) wf_generate_report(&c->o, c->e, a);
+    if (!rc && !a->printer.closed) wf_generate_report(&c->o, c->e, a, "");
     return rc;
 }
 
@@ -285,7 +285,7 @@ static weft_status start_chat(wf_chat *c, const wf_opts *o, const struct weft_mo
                               const char *chat_template, bool plain)
 {
     *c = (wf_chat){
-        .o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m)};
+        .o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m, !plain)};
     if (!plain) find_thoughts(c);
     return wf_chat_set_system(c, o->system);
 }

@@ -224,7 +224,7 @@ static enum wf_chat_next do_set(wf_chat *c, const char *text)
     if (!opt) return WF_CHAT_FAILED;
     if (opt->arg && !*value) return print_setting(c, opt), WF_CHAT_GO_ON;
     if (wf_opts_set(&set_command, opt->name, value, NULL, &c->o)) return WF_CHAT_FAILED;
-    c->p = wf_request_params(&c->o, c->m);
+    c->p = wf_request_params(&c->o, c->m, !c->plain);
     print_set(c);
     return WF_CHAT_GO_ON;
 }

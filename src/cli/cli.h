@@ -59,13 +59,13 @@ typedef struct wf_load_opts {
 
 /* Values of all options of all commands; zero: not set. */
 typedef struct wf_opts {
-    bool help, quiet, verbose, list_devices;
+    bool help, quiet, verbose;
     const char *model, *prompt, *file;
     struct weft_engine_params engine; /* -c, -t and the device and testing groups write here */
     struct weft_debug debug;          /* the same; wf_open_engine adds it */
     struct weft_sampling sampling;
     int32_t n_predict;
-    bool ignore_eos, chat, hide_thoughts;
+    bool ignore_eos, chat, raw, hide_thoughts;
     const char *system, *chat_template, *context_shift;
     struct { /* of `weft template` */
         const char *messages, *tools, *kwargs, *bos, *eos, *now;
@@ -221,8 +221,9 @@ void wf_opts_nearest(const char *word, char *out, size_t cap); /* as wf_nearest,
 
 /* ---- sampling.c -------------------------------------------------------------------------------- */
 
-/* What the model asks for, or weft's defaults, and the options over it. */
-struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m);
+/* As weft_model_sampling; chat: where the model states none, that of chats in other programs for weft's defaults. */
+unsigned wf_model_sampling(const struct weft_model *m, bool chat, struct weft_sampling *s);
+struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m, bool chat); /* the options over it */
 /* Writes fields (bits of weft_sampling_field) as "temp 0.6, top-k 20"; returns the length. */
 size_t wf_sampling_print(const struct weft_sampling *s, unsigned which, char *buf, size_t cap);
 /* All that is not off, as one line: "greedy", "temp 0.6, top-k 20". */

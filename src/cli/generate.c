@@ -26,10 +26,10 @@ uint64_t wf_new_seed(const wf_opts *o)
     return seed;
 }
 
-struct weft_request_params wf_request_params(const wf_opts *o, const struct weft_model *m)
+struct weft_request_params wf_request_params(const wf_opts *o, const struct weft_model *m, bool chat)
 {
     struct weft_request_params p = {
-        .sampling = wf_sampling_of(o, m),
+        .sampling = wf_sampling_of(o, m, chat),
         .ignore_eos = o->ignore_eos,
         .max_tokens = o->n_predict > 0 ? (uint32_t)o->n_predict : 0,
         .prefill_only = wf_opts_has(o, "n-predict") && o->n_predict == 0,
@@ -284,7 +284,17 @@ bool wf_generate_pending(void) { return atomic_load(&n_abandoned) > 0; }
 
 static double token_rate(uint32_t n, uint64_t ns) { return ns ? n * 1e9 / (double)ns : 0; }
 
-void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a)
+static void explain_empty(const wf_opts *o, const wf_generation *a, const char *hint)
+{
+    const struct weft_event *ev = &a->end;
+    const char *what = o->hide_thoughts ? "thoughts, which --hide-thoughts leaves out" : "control tokens without a text";
+    if (ev->n_generated)
+        wf_note(o, "the answer is empty: %u tokens, all %s", ev->n_generated, what);
+    else if (ev->finish == WEFT_FINISH_STOP)
+        wf_note(o, "the answer is empty: the model ended it at once%s%s", *hint ? "; " : "", hint);
+}
+
+void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a, const char *hint)
 {
     const struct weft_event *ev = &a->end;
     if (a->abandoned) {
@@ -298,6 +308,7 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
         wf_note(o, "prompt %u of %u tokens; on %s", a->n_prefilled, ev->n_prompt, weft_engine_device(e)->name);
         return;
     }
+    if (!a->interrupted && !a->printer.answer.len && !a->printer.thought) explain_empty(o, a, hint);
     /* The last prefill step gives the first token, so decoding gave one less. */
     uint32_t n_decode = ev->n_generated ? ev->n_generated - 1 : 0;
     char cached[64] = "";

@@ -18,7 +18,7 @@ typedef struct wf_generation {
 } wf_generation;
 
 /* The parameters that all requests share. A random seed is printed, so that the text can be reproduced. */
-struct weft_request_params wf_request_params(const wf_opts *o, const struct weft_model *m);
+struct weft_request_params wf_request_params(const wf_opts *o, const struct weft_model *m, bool chat);
 uint64_t wf_new_seed(const wf_opts *o);
 /* Redirects Ctrl-C to the next wf_generate: the first one cancels it, even before generation starts, and more within
  * the turn change nothing. Call it once per wf_generate, as soon as the input is complete; wf_generate restores the
@@ -37,7 +37,7 @@ bool wf_generate_interrupted(void);
 int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style,
                 wf_generation *out);
 bool wf_generate_pending(void); /* does an abandoned request still run? Closing the engine then waits for its step */
-/* Prints "weft: prompt ... tokens/s", and why the text ended if it was cut. */
-void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a);
+/* Prints "weft: prompt ... tokens/s", and why the text ended if it was cut, or is none; hint: what may help then. */
+void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a, const char *hint);
 
 #endif

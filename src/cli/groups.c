@@ -25,7 +25,8 @@ static const wf_opt threads[] = {THREADS};
 WF_GROUP(wf_group_threads, "Threads", threads);
 
 static const wf_opt sampling[] = {
-    {0, "temp", "T", "sampling temperature; 0: always the most likely token (default: the model's, else 1)",
+    {0, "temp", "T", "sampling temperature; 0: always the most likely token (default: the model's, else 1, and"
+     " in a chat 0.8, with top-k 40, top-p 0.95 and min-p 0.05)",
      WF_OPT_REAL, AT(sampling.temperature), 0, 100},
     {0, "greedy", NULL, "the same as --temp 0", WF_OPT_ZERO, AT(sampling.temperature)},
     {0, "top-k", "K", "sample from the K most likely tokens; 0: off (default: the model's, else 0)", WF_OPT_I32,
@@ -106,7 +107,6 @@ static const wf_opt device[] = {
      "highest kernel tier to use: simd on CPUs; dot (products of bytes), fp16 and subgroup on OpenCL; matrix units on "
      "both (default: the best available)",
      WF_OPT_CHOICE, AT(engine.tier)},
-    {0, "list-devices", NULL, "list the devices and exit", WF_OPT_FLAG, AT(list_devices)},
 };
 WF_GROUP(wf_group_device, "Device", device);
 

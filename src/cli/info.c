@@ -73,7 +73,7 @@ static void print_vocabulary(const struct weft_model *m)
               WEFT_SAMPLING_REPEAT_PENALTY
     };
     const struct weft_model_info *i = weft_model_info(m);
-    struct weft_sampling sampling;
+    struct weft_sampling sampling, chat;
     char kind[64], pre[64], own[160], rest[160];
     printf("vocabulary       %u tokens, BOS %d, EOS %d\n", i->n_vocab, i->bos, i->eos);
     wf_show(kind, sizeof kind, i->vocab_type ? i->vocab_type : "none");
@@ -89,6 +89,9 @@ static void print_vocabulary(const struct weft_model *m)
     printf("\n");
     if (n_own) printf("model's sampling %s\n", own);
     if (n_rest) printf("default sampling %s\n", rest);
+    wf_model_sampling(m, true, &chat);
+    if (i->chat_template && chat.top_k != sampling.top_k && wf_sampling_print(&chat, ALL & ~stated, rest, sizeof rest))
+        printf("chat's sampling  %s (`weft run`; requests take the default)\n", rest);
 }
 
 static void print_formats(const struct weft_model *m)
@@ -347,7 +350,6 @@ static const wf_opt rows[] = {
     {0, "json", NULL,
      "print the model's sizes and the memory estimate as JSON; without a model, those of the built-in one", WF_OPT_FLAG,
      AT(json)},
-    {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);
 static const wf_opt_group *const groups[] = {&group, &wf_group_shape, &wf_group_general, NULL};

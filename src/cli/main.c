@@ -124,8 +124,6 @@ static int run_command(const wf_command *c, int argc, char **argv)
     o.model = wf_find_model(o.model);
     if (!rc && o.help) {
         wf_opts_help(c);
-    } else if (!rc && o.list_devices) {
-        rc = wf_print_devices();
     } else if (!rc) {
         bool verbose = o.verbose && !o.quiet;
         weft_log_to(log_line, NULL, verbose ? WEFT_LOG_DEBUG : o.quiet ? WEFT_LOG_ERROR : WEFT_LOG_WARN);

@@ -64,7 +64,7 @@ static void on_thought(void *user, const char *text, size_t len)
     wf_printer *s = user;
     if (s->hide) return;
     if (!s->thinking) wf_printer_line(s), print_mark(s, "[Start thinking]\n");
-    s->thinking = true;
+    s->thinking = s->thought = true;
     print_thought(s, text, len);
 }
 

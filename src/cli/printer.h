@@ -11,6 +11,7 @@ typedef struct wf_printer {
     wf_answer *reader; /* NULL: all is the answer, as it comes */
     bool hide, dim;    /* thoughts */
     bool thinking;     /* they have begun on the output, and not ended */
+    bool thought;      /* they have been shown */
     bool closed;       /* standard output is */
     char last;         /* of what was printed; 0: nothing was */
     wf_text answer;    /* all of it so far */

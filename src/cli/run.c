@@ -1,6 +1,8 @@
-/* run: completes a prompt, or chats. */
+/* run: chats, or completes a text. */
 #include "cli/generate.h"
 #include "cli/chat.h"
+
+#include "base/options.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,10 +17,12 @@ static const wf_opt generation_rows[] = {
 static const WF_GROUP(generation_group, "Generation", generation_rows);
 
 static const wf_opt chat_rows[] = {
-    {0, "chat", NULL, "apply the chat template to -p, -f or each line of standard input", WF_OPT_FLAG, AT(chat)},
-    {0, "system", "TEXT", "system message (implies --chat)", WF_OPT_TEXT, AT(system)},
+    {0, "raw", NULL, "continue the text as it is, without the model's chat template", WF_OPT_FLAG, AT(raw)},
+    {0, "chat", NULL, "chat, or fail where there is no template; each line of standard input is a message",
+     WF_OPT_FLAG, AT(chat)},
+    {0, "system", "TEXT", "system message", WF_OPT_TEXT, AT(system)},
     {0, "chat-template", "FILE",
-     "Jinja chat template in a file (implies --chat; default: the model's); '?': say which there is", WF_OPT_TEXT,
+     "Jinja chat template in a file (default: the model's); '?': say which there is", WF_OPT_TEXT,
      AT(chat_template)},
     {0, "hide-thoughts", NULL, "leave out what a reasoning model thinks before its answer", WF_OPT_FLAG,
      AT(hide_thoughts)},
@@ -28,12 +32,19 @@ static const wf_opt chat_rows[] = {
 };
 static const WF_GROUP(chat_group, "Chat", chat_rows);
 
+/* What may help where a text that was not put into a chat template ends at once. */
+static const char *empty_hint(const wf_opts *o, const struct weft_model *m)
+{
+    if (!weft_model_info(m)->chat_template) return "it has no chat template, so the text was only continued";
+    return o->raw ? "without --raw it would chat" : "its chat template cannot be used, so the text was only continued";
+}
+
 /* Continues the text, or starts from BOS if it is empty. */
 static int complete_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text,
                          size_t len)
 {
     wf_generate_catch_interrupts();
-    struct weft_request_params p = wf_request_params(o, m);
+    struct weft_request_params p = wf_request_params(o, m, false);
     int32_t *ids = NULL;
     wf_generation a = {0};
     if (!len && !o->prompt) wf_note(o, "%s is empty: generation starts from BOS", o->file ? o->file : "standard input");
@@ -42,7 +53,7 @@ static int complete_text(const wf_opts *o, const struct weft_model *m, struct we
     p.tokens = ids;
     bool stopped = wf_generate_prepared();
     int rc = stopped ? WF_EXIT_INTERRUPTED : s ? wf_say_error(s) : wf_generate(o, e, p, NULL, &a);
-    if (!rc && !a.printer.closed) wf_generate_report(o, e, &a);
+    if (!rc && !a.printer.closed) wf_generate_report(o, e, &a, empty_hint(o, m));
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     weft_free(ids);
     wf_printer_free(&a.printer);
@@ -53,20 +64,25 @@ enum mode { COMPLETE, CHAT_ONCE, CHAT_LOOP, PLAIN_LOOP };
 
 static bool wants_chat(const wf_opts *o) { return o->chat || o->system || o->chat_template; }
 
-static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, bool has_text,
+static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, const char *text,
                        enum mode *mode)
 {
-    if (has_text && !wants_chat(o)) return *mode = COMPLETE, 0;
-    weft_status s = wf_chat_check(m, chat_template);
+    weft_status s = o->raw ? WEFT_ERR_ARG : wf_chat_check(m, chat_template);
     if (s && wants_chat(o)) return wf_say_error(s);
-    *mode = s ? PLAIN_LOOP : has_text ? CHAT_ONCE : CHAT_LOOP;
+    if (!s && text && !*text && !o->prompt)
+        return wf_usage(o->command, "%s is empty, so there is nothing to answer; --raw generates from BOS",
+                        o->file ? o->file : "standard input");
+    if (s && text && !o->raw && weft_model_info(m)->chat_template)
+        wf_note(o, "the text is continued as it is, without a chat: %s", wf_last_error());
+    if (s) *mode = text ? COMPLETE : PLAIN_LOOP;
+    else *mode = text ? CHAT_ONCE : CHAT_LOOP;
     return 0;
 }
 
 /* The text of -p or -f, or all of standard input if nobody types there; NULL: there will be lines. */
 static int read_prompt(const wf_opts *o, char **text, size_t *len)
 {
-    if (!o->prompt && !o->file && (wants_chat(o) || isatty(STDIN_FILENO))) return 0;
+    if (!o->prompt && !o->file && (o->chat || isatty(STDIN_FILENO))) return 0;
     int rc = wf_read_text(o, text, len);
     /* Editors and echo end a text with a newline that is not part of the prompt. */
     if (!rc && !o->prompt && *len && (*text)[*len - 1] == '\n') (*text)[--*len] = 0;
@@ -95,7 +111,7 @@ static int cmd_run(const wf_opts *o)
     int rc = read_prompt(o, &text, &len);
     if (!rc) rc = wf_read_template(o->chat_template, &chat_template);
     if (!rc) rc = wf_open_model(o, false, &m);
-    if (!rc) rc = choose_mode(o, m, chat_template, text != NULL, &mode);
+    if (!rc) rc = choose_mode(o, m, chat_template, text, &mode);
     struct weft_engine_params p = o->engine;
     p.step_ms = STEP_MS;
     if (!rc) rc = wf_open_engine(o, m, p, &e);
@@ -116,18 +132,18 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_run = {
     .name = "run",
     .usage = "[MODEL] [TEXT] [options]",
-    .summary = "Completes a prompt, or chats. Prints the text to standard output and everything else to "
+    .summary = "Chats, or completes a text. Prints the text to standard output and everything else to "
                "standard error.",
-    .more = "MODEL and TEXT are the same as -m MODEL and -p TEXT. Without a text it chats on\n"
-            "a terminal; a model without a chat template then continues each line as plain\n"
-            "text. Standard input that is no terminal is the text itself, or the lines of a\n"
-            "chat with --chat. A final newline of standard input and of -f FILE is removed.\n"
-            "Generation starts from BOS if the text is empty. Ctrl-C stops generation, and\n"
-            "/help in a chat lists its commands.\n\n"
+    .more = "MODEL and TEXT are the same as -m MODEL and -p TEXT. A model with a chat\n"
+            "template answers the text; --raw, and a model without one, continues it. Without\n"
+            "a text it chats on a terminal, line by line. Standard input that is no terminal\n"
+            "is the text itself, or with --chat the lines of a chat. A final newline of\n"
+            "standard input and of -f FILE is removed. Raw generation starts from BOS if the\n"
+            "text is empty. Ctrl-C stops generation, and /help in a chat lists its commands.\n\n"
             "Examples:\n"
             "  weft run -p \"Once upon a time\" -n 60\n"
-            "  weft run model.gguf \"Once upon a time\"\n"
-            "  head -c 2000 story.txt | weft run model.gguf\n",
+            "  weft run model.gguf \"What is the capital of France?\"\n"
+            "  head -c 2000 story.txt | weft run model.gguf --raw\n",
     .words = {"model", "prompt"},
     .groups = groups,
     .reads_stdin = true,

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIRST offsetof(wf_opts, sampling)
+#define FIRST  offsetof(wf_opts, sampling)
+#define CHOICE (WEFT_SAMPLING_TEMPERATURE | WEFT_SAMPLING_TOP_K | WEFT_SAMPLING_TOP_P | WEFT_SAMPLING_MIN_P)
 
 /* The fields that a model may state, by their options. */
 static const struct {
@@ -17,10 +18,21 @@ static const struct {
     {WEFT_SAMPLING_REPEAT_LAST_N, "repeat-last-n"},
 };
 
-struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m)
+unsigned wf_model_sampling(const struct weft_model *m, bool chat, struct weft_sampling *s)
+{
+    unsigned stated = weft_model_sampling(m, s);
+    if (!chat || stated & CHOICE) return stated;
+    s->temperature = 0.8f; /* without a cut small models write nonsense */
+    s->top_k = 40;
+    s->top_p = 0.95f;
+    s->min_p = 0.05f;
+    return stated;
+}
+
+struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m, bool chat)
 {
     struct weft_sampling s;
-    weft_model_sampling(m, &s);
+    wf_model_sampling(m, chat, &s);
     for (size_t i = 0; i < o->n_given; i++) {
         const wf_opt *opt = o->given[i];
         size_t size = opt->kind == WF_OPT_SEED ? sizeof(uint64_t) : sizeof(float);

@@ -110,7 +110,7 @@ static int open_both(void *user, wf_opening *out)
     if (!rc) rc = wf_open_engine(&o, out->model, c->engine, &out->engine);
     wf_progress_end(&c->bar);
     if (rc) return rc;
-    out->sampling = wf_sampling_of(c->o, out->model);
+    out->sampling = wf_sampling_of(c->o, out->model, false);
     wf_sampling_summary(&out->sampling, out->sampling_text, sizeof out->sampling_text);
     return 0;
 }

@@ -95,7 +95,7 @@ static const wf_opt *option_of(const char *name, const wf_foreign **foreign)
 static const wf_opt *setting_meaning(const char *name, const wf_foreign **foreign)
 {
     const wf_opt *opt = option_of(name, foreign);
-    return opt && strcmp(opt->name, "help") && strcmp(opt->name, "list-devices") ? opt : NULL;
+    return opt && strcmp(opt->name, "help") ? opt : NULL;
 }
 
 /* The place of the option in the list: of one that may be repeated, a new one. */

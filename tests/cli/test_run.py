@@ -374,9 +374,9 @@ class Chat(cli.TestCase):
         shown = dict(re.findall(r"^  ([a-z-]+) +(\S+) +an? (?:integer|number) from \S+ to \S+$", r.err, re.M))
         self.assertEqual(set(shown), {"temp", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n", "presence-penalty",
                                       "frequency-penalty", "seed", "n-predict"})
-        self.assertEqual((shown["temp"], shown["top-k"], shown["top-p"], shown["n-predict"]), ("0", "7", "1", "8"))
+        self.assertEqual((shown["temp"], shown["top-k"], shown["top-p"], shown["n-predict"]), ("0", "7", "0.95", "8"))
         self.assertIn("system message: Be brief.", r.err)
-        for line, told in (("/set temp", r"  temp +0 +a number from 0 to 100\n"), ("/set temperature", r"  temp +0 "), ("/set parameter top_p", r"  top-p +1 "),
+        for line, told in (("/set temp", r"  temp +0 +a number from 0 to 100\n"), ("/set temperature", r"  temp +0 "), ("/set parameter top_p", r"  top-p +0.95 "),
                            ("/set seed", r"  seed +0 +an integer"), ("/set system", "system message: none"), ("/set temp=0.5\n/set temp", r"  temp +0.5 ")):
             self.assertRegex(self.said([line]).err, told)
         self.assertEqual(self.said(["/set temp 1", "/set greedy", "Hello"]).out, self.said(["Hello"]).out)
@@ -408,7 +408,7 @@ class Chat(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for seed in range(100):
                 path = os.path.join(folder, str(seed))
-                r = self.said(["Hello", f"/save {path}", "And then?"], "--temp", 100, "--seed", seed)
+                r = self.said(["Hello", f"/save {path}", "And then?"], "--temp", 100, "--top-k", 0, "--top-p", 1, "--min-p", 0, "--seed", seed)
                 self.assertEqual(r.err.count("generated"), 2, r.err)
                 answer = self.messages(path)[1]["content"]
                 if "\N{REPLACEMENT CHARACTER}" in answer:

@@ -91,6 +91,17 @@ class Sampling(cli.TestCase):
         self.assertIn("'top_p' of generation_config.json is no number from", err)
         self.assertIn("'temperature' of generation_config.json is no number from", err)
 
+    def test_chats_take_the_fields(self):
+        """Where the model states none; completions and requests keep the neutral one."""
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            cli.write_with_template(f, cli.open_text(cli.CHATML))
+            self.assertEqual(self.info(f.name)[0], [NEUTRAL])
+            self.assertIn("chat's sampling  temp 0.8, top-k 40, top-p 0.95, min-p 0.05, repeat-penalty 1 (", self.ok("info", f.name).text)
+            said = [*cli.CPU, "-m", f.name, "--chat", "-n", 1]
+            self.assertIn("sampling: temp 0.8, top-k 40, top-p 0.95, min-p 0.05\n", self.ok("run", *said, stdin=b"/info\n").err)
+            self.assertIn("sampling: temp 0.8, top-k 3, top-p 0.95, min-p 0.05\n", self.ok("run", *said, "--top-k", 3, stdin=b"/info\n").err)
+        self.assertNotIn("chat's", self.ok("info", self.file()).text)
+
     def written(self, *args, env=None):
         r = self.ok("run", *cli.CPU, "-p", "One day", "-n", 12, "--seed", 5, *args, env=env)
         return r.out

@@ -69,6 +69,24 @@ class Thoughts(cli.TestCase):
     def test_texts_are_not_taken_apart(self):
         self.says("So</think>No.\n", "run", *cli.GREEDY, "-m", self.path, "-p", "\t")
 
+    def test_a_model_with_a_template_chats(self):
+        """From arguments, files and standard input, but for --raw; an empty answer says why it is empty."""
+        path, none = os.path.join(self.folder, "chats.gguf"), os.path.join(self.folder, "none.gguf")
+        for file, meta in ((path, {"tokenizer.chat_template": TURNS + "{{ messages|length if messages[0].content != 'Z' else '' }}"}), (none, {})):
+            answers.write(file, {"1": ["Once."], "3": ["Twice."], "Q": [THINK], "Z": []}, control=CONTROL, meta=meta)
+        run = ["run", *cli.GREEDY, "-m", path]
+        self.says("Once.\n", *run, "-p", "Q")
+        self.says("Once.\n", *run, stdin=b"Q\nQ\n")
+        self.says("Once.\nTwice.\n", *run, "--chat", stdin=b"Q\nQ\n")
+        self.says("Once.\n", *run, "--raw", "-p", "1")
+        self.fails(cli.USAGE, "standard input is empty, so there is nothing to answer", *run)
+        for model, args, text, why in ((path, [], "Z", "the model ended it at once\n"), (path, ["--raw"], "Z", "ended it at once; without --raw it would chat"),
+                                       (none, [], "Z", "ended it at once; it has no chat template"), (path, ["--raw"], "Q", "1 tokens, all control tokens")):
+            r = self.ok("run", *cli.GREEDY, "-m", model, *args, "-p", text)
+            self.assertEqual((r.text.strip(), r.err.count("the answer is empty: ")), ("", 1), r.err)
+            self.assertIn(why, r.err)
+        self.assertNotIn("is empty", self.ok(*run, "-p", "Q", "-n", 0).err)
+
     def test_later_turns_are_without_them(self):
         path = os.path.join(self.folder, "saved.json")
         self.says(SHOWN + "Just text.\n", *self.chat(), "--chat", stdin=f"A\nB\n/save {path}\n".encode())
