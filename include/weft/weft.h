@@ -209,6 +209,9 @@ struct weft_model_info {
                                such bound, because the tokenizer drops what it does not know */
     const char *file_type;  /* what the file calls its mix of storage formats, such as "Q4_K_M", as weft_convert takes
                                it; NULL also for  types that weft_convert does not write */
+    uint32_t window;        /* keys that layers with an attention window see; 0: there is none */
+    uint32_t window_period; /* every so many layers, one sees all keys; 0: none does */
+    float local_rope_base;  /* of layers with a window; 0: the same as the others */
 };
 
 struct weft_tensor_info {

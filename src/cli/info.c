@@ -63,6 +63,11 @@ static void print_hyperparameters(const struct weft_model_info *i)
            i->norm_eps);
     printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base,
            i->rope_scale, i->rope_dim);
+    if (!i->window) return;
+    printf("windows          %u tokens", i->window);
+    if (i->window_period) printf(", but all in every layer of %u", i->window_period);
+    if (i->local_rope_base > 0) printf("; rope base %g", i->local_rope_base);
+    printf("\n");
 }
 
 /* With the sampling that `weft run` and requests get that do not say it, and who says so. */

@@ -49,6 +49,7 @@ static void describe_numbers(struct weft_model *m)
     i->hidden_size = h->hidden_size, i->intermediate_size = h->intermediate_size, i->context = h->context,
         i->rope_dim = h->n_rot;
     i->rope_base = h->rope_base, i->rope_scale = h->rope_factor, i->norm_eps = h->eps;
+    i->window = h->window, i->window_period = h->window_period, i->local_rope_base = h->local_rope_base;
     i->n_vocab = wf_token_count(m->tokenizer);
     i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);
     i->longest_token = wf_token_longest(m->tokenizer);

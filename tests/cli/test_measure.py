@@ -361,6 +361,14 @@ class Info(cli.TestCase):
                      "memory need .* with a context of 4096 tokens, .* with 262144"):
             self.assertRegex(text, f"(?m)^{line}")
 
+    def test_info_of_windows(self):
+        """And the rotation of layers that have one."""
+        for folder, want in (("gemma3", "windows          64 tokens, but all in every layer of 3; rope base 10000\n"), ("mistral-window", "windows          9 tokens\n"),
+                             ("gemma2", "windows          8 tokens, but all in every layer of 2\n"), ("llama", None)):
+            text = self.ok("info", os.path.join(cli.ROOT, "tests", "model", "data", folder)).text
+            self.assertEqual("windows  " in text, want is not None)
+            self.assertIn(want or "", text)
+
     def test_memory_is_checked_against_what_is_available(self):
         """Before anything is loaded, and not against what is built in."""
         need = 2560 << 24  # bytes of the longest context, 2.5 KiB a token
