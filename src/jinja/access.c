@@ -38,6 +38,8 @@ static wf_jvalue loop_member(wf_jrun *r, wf_jvalue v, wf_jstr name)
 
 static wf_jvalue method(wf_jrun *r, wf_jvalue v, wf_jstr name)
 {
+    bool group = v.kind == WF_JTUPLE && v.l->group;
+    if (group && (wf_jstr_is(name, "grouper") || wf_jstr_is(name, "list"))) return v.l->v[name.len == 4];
     const wf_jbuiltin *fn = wf_jmethod_find(v, name);
     if (!fn) return v.kind == WF_JLOOP ? loop_member(r, v, name) : missing(r, v, name);
     wf_jmethod *m = wf_jalloc(r, 1, sizeof *m);

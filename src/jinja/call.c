@@ -30,6 +30,8 @@ wf_jvalue wf_jkeyword(const wf_jargs *a, const char *name)
     return (wf_jvalue){.kind = WF_JABSENT};
 }
 
+wf_jvalue wf_jarg_name(wf_jrun *r, const wf_jvar *kw) { return wf_jstring(r, kw->key ? *kw->key : kw->name->text); }
+
 bool wf_jarg_true(wf_jvalue v, bool absent) { return wf_jgiven(v) ? wf_jtrue(v) : absent; }
 
 /* ---- builtins ---------------------------------------------------------------------------------------------- */
@@ -52,11 +54,15 @@ static void bind(wf_jrun *r, const wf_jbuiltin *fn, const char *what, const wf_j
             wf_jfail(r, WEFT_ERR_ARG, "%s '%s' needs the argument '%s'", what, fn->name, fn->params[i]);
 }
 
+/* In steps: a builtin may look at all of a text once. */
+static size_t size_of(wf_jvalue v) { return v.kind == WF_JSTRING ? v.s->len / 64 : 0; }
+
 wf_jvalue wf_jcall_builtin(wf_jrun *r, const wf_jbuiltin *fn, const char *what, wf_jvalue self, const wf_jargs *a)
 {
     wf_jvalue v[WF_JMAX_PARAMS];
     wf_jargs bound = *a;
-    wf_jstep(r, 0);
+    wf_jstep(r, size_of(self));
+    for (size_t i = 0; i < a->n; i++) wf_jstep(r, size_of(a->v[i]));
     wf_jenter(r);
     if (!fn->any) {
         bind(r, fn, what, a, v);
@@ -97,7 +103,7 @@ static void bind_rest(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_jar
         const wf_jnode *p = m->node->list;
         while (p && p->name != a->kw[i].name) p = p->next;
         if (!p && !wf_jstr_is(a->kw[i].name->text, "caller"))
-            wf_jdict_set(r, named.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
+            wf_jdict_set(r, named.d, wf_jarg_name(r, &a->kw[i]), a->kw[i].value);
     }
     wf_jset_text(r, f, "varargs", rest);
     wf_jset_text(r, f, "kwargs", named);

@@ -6,7 +6,7 @@
 /* Equal keys have equal hashes: 1, 1.0 and true are one key. */
 static uint64_t hash_of(wf_jrun *r, wf_jvalue k)
 {
-    wf_jstep(r, 0);
+    wf_jstep(r, k.kind == WF_JSTRING ? k.s->len / 64 : 0);
     if (k.kind == WF_JSTRING) return wf_hash(k.s->p, k.s->len);
     if (wf_jis_number(k)) {
         double f = wf_jreal(k) + 0.0; /* no -0 */

@@ -109,21 +109,23 @@ wf_jvalue wf_jeval(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
 
 /* ---- arguments --------------------------------------------------------------------------------------------- */
 
-static void add_keyword(wf_jrun *r, wf_jargs *a, size_t *cap, const wf_jname *name, wf_jvalue v)
+static void add_keyword(wf_jrun *r, wf_jargs *a, size_t *cap, wf_jvar kw)
 {
     wf_jstep(r, a->n_kw / 4);
     for (size_t i = 0; i < a->n_kw; i++)
-        if (a->kw[i].name == name) wf_jfail(r, WEFT_ERR_ARG, "the argument '%.80s' is given twice", name->p);
+        if (a->kw[i].name == kw.name)
+            wf_jfail(r, WEFT_ERR_ARG, "the argument '%.80s' is given twice", kw.name->p);
     a->kw = wf_jgrow(r, a->kw, a->n_kw, cap, sizeof *a->kw);
-    a->kw[a->n_kw++] = (wf_jvar){name, v};
+    a->kw[a->n_kw++] = kw;
 }
 
 static void add_keywords(wf_jrun *r, wf_jargs *a, size_t *cap, wf_jvalue d)
 {
     if (d.kind != WF_JDICT) wf_jfail(r, WEFT_ERR_ARG, "** needs a dict, not %s", wf_jtype(d));
     for (size_t i = 0; i < d.d->n; i++) {
-        if (d.d->e[i].key.kind != WF_JSTRING) wf_jfail(r, WEFT_ERR_ARG, "** needs strings as keys");
-        add_keyword(r, a, cap, wf_jintern(r, d.d->e[i].key.s->p, d.d->e[i].key.s->len), d.d->e[i].value);
+        const wf_jentry *e = &d.d->e[i];
+        if (e->key.kind != WF_JSTRING) wf_jfail(r, WEFT_ERR_ARG, "** needs strings as keys");
+        add_keyword(r, a, cap, (wf_jvar){wf_jintern(r, e->key.s->p, e->key.s->len), e->value, e->key.s});
     }
 }
 
@@ -135,9 +137,12 @@ wf_jargs wf_jeval_args(wf_jrun *r, wf_jframe *f, const wf_jnode *call)
     for (const wf_jnode *x = call->list; x; x = x->next) {
         wf_jvalue v = wf_jeval(r, f, x->a);
         if (x->op == WF_JPOSITIONAL) wf_jpush(r, &l, v);
-        else if (x->op == WF_JKEYWORD) add_keyword(r, &a, &cap, x->name, v);
+        else if (x->op == WF_JKEYWORD) add_keyword(r, &a, &cap, (wf_jvar){x->name, v, NULL});
         else if (x->op == WF_JSTARS) add_keywords(r, &a, &cap, v);
-        else for (size_t i = 0, n = wf_jiterate(r, v)->n; i < n; i++) wf_jpush(r, &l, wf_jiterate(r, v)->v[i]);
+        else {
+            const wf_jlist *more = wf_jiterate(r, v);
+            for (size_t i = 0; i < more->n; i++) wf_jpush(r, &l, more->v[i]);
+        }
     }
     a.v = l.v, a.n = l.n;
     return a;

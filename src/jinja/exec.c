@@ -19,7 +19,7 @@ void wf_jset(wf_jrun *r, wf_jframe *f, const wf_jname *name, wf_jvalue v)
             return;
         }
     f->vars = wf_jgrow(r, f->vars, f->n, &f->cap, sizeof *f->vars);
-    f->vars[f->n++] = (wf_jvar){name, v};
+    f->vars[f->n++] = (wf_jvar){.name = name, .value = v};
 }
 
 void wf_jset_text(wf_jrun *r, wf_jframe *f, const char *name, wf_jvalue v)

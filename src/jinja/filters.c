@@ -42,7 +42,7 @@ static wf_jvalue filter_abs(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 static bool number_text(wf_jstr s, char *out, size_t cap)
 {
     size_t n = 0;
-    s = wf_jstr_strip(s, NULL, 3);
+    s = wf_jstr_strip(NULL, s, NULL, 3);
     for (size_t i = 0; i < s.len; i++) {
         bool between = i && i + 1 < s.len && s.p[i - 1] != '_' && s.p[i + 1] != '_';
         if (s.p[i] == '_' && between) continue;
@@ -117,7 +117,8 @@ static wf_jvalue filter_round(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     if (!wf_jis_number(self) || !method || precision < -300 || precision > 300)
         wf_jfail(r, WEFT_ERR_ARG, "round needs a number, and as method common, ceil or floor");
     double x = wf_jreal(self), scale = pow(10, (double)precision);
-    if (self.kind != WF_JFLOAT && *method == 'c' && method[1] == 'o' && precision >= 0) return with_origin(self, self);
+    if (self.kind != WF_JFLOAT && *method == 'c' && method[1] == 'o' && precision >= 0)
+        return with_origin(wf_jint(wf_jinteger(self)), self);
     if (method[0] == 'f' || method[1] == 'e')
         return with_origin(wf_jfloat((*method == 'f' ? floor(x * scale) : ceil(x * scale)) / scale), self);
     if (precision < 0) {

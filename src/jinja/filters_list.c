@@ -75,6 +75,27 @@ static wf_jvalue filter_sort(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return values_of(r, e, l->n);
 }
 
+/* Pairs of a value of the attribute and the list of what has it, in the order of these values. */
+static wf_jvalue filter_groupby(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    const wf_jlist *l = wf_jiterate(r, self);
+    wf_jentry *e = wf_jalloc(r, l->n, sizeof *e);
+    wf_jvalue out = wf_jlist_new(r, WF_JLIST), group = out;
+    bool exact = wf_jarg_true(a->v[2], false);
+    for (size_t i = 0; i < l->n; i++) e[i] = (wf_jentry){folded(r, member(r, l->v[i], a->v[0], a->v[1]), exact), l->v[i]};
+    wf_jsort(r, e, l->n, false);
+    for (size_t i = 0; i < l->n; i++) {
+        if (!i || !wf_jequal(r, e[i].key, e[i - 1].key)) {
+            group = wf_jlist_new(r, WF_JLIST);
+            wf_jvalue pair = wf_jpair(r, member(r, e[i].value, a->v[0], a->v[1]), group);
+            pair.l->group = true;
+            wf_jpush(r, out.l, pair);
+        }
+        wf_jpush(r, group.l, e[i].value);
+    }
+    return out;
+}
+
 static wf_jvalue filter_dictsort(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     bool by_value = wf_jgiven(a->v[1]) && wf_jstr_is(wf_jarg_str(r, a->v[1], "by"), "value");
@@ -173,6 +194,13 @@ static wf_jvalue filter_slice(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 /* ---- each element ------------------------------------------------------------------------------------------------ */
 
+/* jinja2 asks some filters' sequence first whether it is true, so that none and 0 have no elements. */
+static const wf_jlist *elements(wf_jrun *r, wf_jvalue v)
+{
+    static const wf_jlist none;
+    return wf_jtrue(v) ? wf_jiterate(r, v) : &none;
+}
+
 static wf_jargs rest_of(const wf_jargs *a, size_t n)
 {
     wf_jargs rest = *a;
@@ -184,7 +212,7 @@ static wf_jargs rest_of(const wf_jargs *a, size_t n)
 /* map(attribute=..., default=...), or map(filter, its arguments). */
 static wf_jvalue filter_map(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    const wf_jlist *l = wf_jiterate(r, self);
+    const wf_jlist *l = elements(r, self);
     wf_jvalue out = wf_jlist_new(r, WF_JLIST), name = wf_jkeyword(a, "attribute"),
               otherwise = wf_jkeyword(a, "default");
     wf_jargs rest = rest_of(a, 1);
@@ -201,7 +229,7 @@ enum { ATTR = 1, WANTED = 2 };
 static wf_jvalue filter_pick(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     bool attr = a->option & ATTR, wanted = a->option & WANTED;
-    const wf_jlist *l = wf_jiterate(r, self);
+    const wf_jlist *l = elements(r, self);
     wf_jvalue out = wf_jlist_new(r, WF_JLIST);
     wf_jargs rest = rest_of(a, 1 + attr);
     if (attr && !a->n) wf_jfail(r, WEFT_ERR_ARG, "an attribute is missing");
@@ -255,6 +283,7 @@ wf_jvalue wf_jbuiltin_items(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 const wf_jbuiltin wf_jfilters_list[] = {
     {"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}},
+    {"groupby", filter_groupby, {"attribute", "default", "case_sensitive"}, 1},
     {"dictsort", filter_dictsort, {"case_sensitive", "by", "reverse"}},
     {"max", filter_extreme, {"case_sensitive", "attribute"}, .option = 1},
     {"min", filter_extreme, {"case_sensitive", "attribute"}, .option = -1},

@@ -38,7 +38,7 @@ static wf_jvalue filter_format(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jvalue args = WF_JVALUE(WF_JTUPLE, l, &l);
     if (a->n && a->n_kw) wf_jfail(r, WEFT_ERR_ARG, "format takes either names or none");
     if (a->n_kw) args = wf_jdict_new(r);
-    for (size_t i = 0; i < a->n_kw; i++) wf_jdict_set(r, args.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
+    for (size_t i = 0; i < a->n_kw; i++) wf_jdict_set(r, args.d, wf_jarg_name(r, &a->kw[i]), a->kw[i].value);
     return wf_jpercent(r, wf_jto_str(r, self), args);
 }
 
@@ -48,7 +48,6 @@ static wf_jvalue filter_wordcount(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     int64_t n = 0;
     bool inside = false;
     (void)a;
-    wf_jstep(r, s.len / 16);
     for (size_t at = 0, len; at < s.len; at += len) {
         uint32_t c = wf_jchar(s.p + at, &len);
         bool word = c == '_' || wf_jchar_is(c, WF_JLETTER | WF_JNUMBER);
@@ -67,7 +66,6 @@ static wf_jvalue filter_truncate(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
             of_end = (int64_t)wf_jstr_count(end);
     if (length < of_end || leeway < 0)
         wf_jfail(r, WEFT_ERR_ARG, "truncate needs a length of at least that of its end, and a leeway of at least 0");
-    wf_jstep(r, s.len / 16);
     if ((int64_t)wf_jstr_count(s) <= length || (int64_t)wf_jstr_count(s) - length <= leeway) return wf_jstring(r, s);
     size_t cut = wf_jstr_offset(s, (size_t)(length - of_end)), space = cut;
     while (space && s.p[space - 1] != ' ') space--;
@@ -97,6 +95,39 @@ static wf_jvalue filter_escape(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
         else wf_jbuf_str(&b, wf_jstr_sub(s, at, at + 1));
     }
     return wf_jstring(r, wf_jbuf_take(&b));
+}
+
+/* Without what stands between `open` and `close`, each time that both are there. */
+static wf_jstr without(wf_jrun *r, wf_jstr s, const char *open, const char *close)
+{
+    wf_jbuf b = {.r = r};
+    size_t at = 0, begin, end;
+    while ((begin = wf_jstr_find(s, wf_jstr_of(open), at)) != SIZE_MAX &&
+           (end = wf_jstr_find(s, wf_jstr_of(close), begin)) != SIZE_MAX) {
+        wf_jbuf_str(&b, wf_jstr_sub(s, at, begin));
+        at = end + strlen(close);
+    }
+    wf_jbuf_str(&b, wf_jstr_sub(s, at, s.len));
+    return wf_jbuf_take(&b);
+}
+
+/* The text between comments and tags, its words with one space between; of entities, those that escape writes. */
+static wf_jvalue filter_striptags(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    static const char *const entities[][2] = {
+        {"&lt;", "<"}, {"&gt;", ">"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
+    wf_jstr s = without(r, without(r, wf_jto_str(r, self), "<!--", "-->"), "<", ">");
+    wf_jbuf b = {.r = r};
+    (void)a;
+    for (size_t at = 0, n = 0, end; s = wf_jstr_strip(NULL, wf_jstr_sub(s, at, s.len), NULL, 1), s.len; at = end) {
+        for (end = 0; end < s.len && !wf_jspace(wf_jchar(s.p + end, &n)); end += n) {}
+        if (b.len) wf_jbuf_text(&b, " ");
+        wf_jbuf_str(&b, wf_jstr_sub(s, 0, end));
+    }
+    s = wf_jbuf_take(&b);
+    for (size_t i = 0; i < WF_LEN(entities); i++)
+        s = wf_jstr_replace(r, s, wf_jstr_of(entities[i][0]), wf_jstr_of(entities[i][1]), -1);
+    return wf_jstring(r, s);
 }
 
 /* Of a path; an entry's key or value has %2F for a slash and + for a space. */
@@ -141,6 +172,7 @@ const wf_jbuiltin wf_jfilters_text[] = {
     {"truncate", filter_truncate, {"length", "killwords", "end", "leeway"}},
     {"escape", filter_escape},
     {"e", filter_escape},
+    {"striptags", filter_striptags},
     {"urlencode", filter_urlencode},
     {"wordcount", filter_wordcount},
 };

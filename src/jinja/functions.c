@@ -68,7 +68,7 @@ static wf_jvalue dict(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     v.kind = (uint8_t)a->option;
     if (a->n > 1) wf_jfail(r, WEFT_ERR_ARG, "a dict is made of one value and of names");
     if (a->n) wf_jneed(r, a->v[0]), add_pairs(r, v.d, a->v[0]);
-    for (size_t i = 0; i < a->n_kw; i++) wf_jdict_set(r, v.d, wf_jstring(r, a->kw[i].name->text), a->kw[i].value);
+    for (size_t i = 0; i < a->n_kw; i++) wf_jdict_set(r, v.d, wf_jarg_name(r, &a->kw[i]), a->kw[i].value);
     return v;
 }
 

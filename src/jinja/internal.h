@@ -25,7 +25,7 @@ struct wf_jrun {
     struct wf_json *json[4];  /* what messages, tools, documents and arguments were read into: values point there */
     unsigned n_json;
     size_t memory, max_memory;
-    size_t steps, n_asked;
+    size_t steps;
     unsigned depth;
     const wf_jinja_input *in;
     const char *src; /* the template, with line ends as \n */
@@ -87,8 +87,8 @@ size_t wf_jstr_offset(wf_jstr s, size_t character); /* byte offset; the length i
 uint32_t wf_jchar(const char *p, size_t *n);        /* the character at p, and its bytes */
 size_t wf_jchar_put(uint32_t c, char out[4]);
 bool wf_jspace(uint32_t c);                         /* str.isspace() */
-/* sides: 1 left, 2 right. chars: NULL: white space. */
-wf_jstr wf_jstr_strip(wf_jstr s, const wf_jstr *chars, unsigned sides);
+/* sides: 1 left, 2 right. chars: NULL: white space, and r is not needed. */
+wf_jstr wf_jstr_strip(wf_jrun *r, wf_jstr s, const wf_jstr *chars, unsigned sides);
 /* WORDS: what a filter calls the title: words begin behind spaces, brackets and hyphens. */
 enum wf_jcase { WF_JUPPER, WF_JLOWER, WF_JCAPITALIZE, WF_JTITLE, WF_JWORDS };
 wf_jstr wf_jstr_case(wf_jrun *r, wf_jstr s, enum wf_jcase c);
@@ -110,6 +110,7 @@ enum wf_jkind {
 typedef struct wf_jlist {
     wf_jvalue *v;
     size_t n, cap;
+    bool group; /* of groupby: its two are also called grouper and list */
 } wf_jlist;
 
 struct wf_jvalue {
@@ -287,6 +288,7 @@ wf_jnode *wf_jparse_filters(wf_jparser *p, wf_jnode *a);
 typedef struct wf_jvar {
     const wf_jname *name;
     wf_jvalue value;
+    const wf_jstr *key; /* of an argument: the name as it came, by **; NULL: the template's own */
 } wf_jvar;
 struct wf_jframe {
     wf_jframe *parent;
@@ -366,5 +368,6 @@ wf_jvalue wf_jkeyword(const wf_jargs *a, const char *name); /* WF_JABSENT: it is
 wf_jstr wf_jarg_str(wf_jrun *r, wf_jvalue v, const char *what);      /* fails if it is no string */
 int64_t wf_jarg_int(wf_jrun *r, wf_jvalue v, int64_t absent, const char *what);
 bool wf_jarg_true(wf_jvalue v, bool absent);
+wf_jvalue wf_jarg_name(wf_jrun *r, const wf_jvar *kw); /* with the origin that it came with */
 
 #endif

@@ -43,12 +43,12 @@ static wf_jstr strip_end(const wf_jlexer *l, wf_jstr text, size_t tag)
 {
     char sign = tag + 2 < l->r->len ? l->r->src[tag + 2] : 0;
     if (tag == l->r->len) return text;
-    if (sign == '-') return wf_jstr_strip(text, NULL, 2);
+    if (sign == '-') return wf_jstr_strip(NULL, text, NULL, 2);
     if (sign == '+' || l->r->src[tag + 1] == '{') return text;
     const char *line = memrchr(text.p, '\n', text.len);
     size_t from = line ? (size_t)(line - text.p) + 1 : 0;
     bool whole = from || l->line_starts;
-    bool blank = !wf_jstr_strip(wf_jstr_sub(text, from, text.len), NULL, 1).len;
+    bool blank = !wf_jstr_strip(NULL, wf_jstr_sub(text, from, text.len), NULL, 1).len;
     return whole && blank ? wf_jstr_sub(text, 0, from) : text;
 }
 

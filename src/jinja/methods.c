@@ -11,8 +11,7 @@ static const wf_jstr *chars_of(wf_jrun *r, wf_jvalue v, wf_jstr *chars)
 wf_jvalue wf_jbuiltin_strip(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jstr s = wf_jto_str(r, self), chars;
-    wf_jstep(r, s.len / 64);
-    return wf_jstring(r, wf_jstr_strip(s, chars_of(r, a->v[0], &chars), (unsigned)a->option));
+    return wf_jstring(r, wf_jstr_strip(r, s, chars_of(r, a->v[0], &chars), (unsigned)a->option));
 }
 
 wf_jvalue wf_jbuiltin_case(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -32,7 +31,7 @@ static void push_part(wf_jrun *r, wf_jlist *l, wf_jstr s, size_t begin, size_t e
 static void split_words(wf_jrun *r, wf_jstr s, int64_t most, wf_jlist *l)
 {
     for (;; most -= most > 0) {
-        s = wf_jstr_strip(s, NULL, 1);
+        s = wf_jstr_strip(r, s, NULL, 1);
         if (!s.len) return;
         size_t end = 0, n;
         if (!most) end = s.len;
@@ -52,10 +51,13 @@ static void split_at(wf_jrun *r, wf_jstr s, wf_jstr gap, int64_t most, wf_jlist 
     push_part(r, l, s, at, s.len);
 }
 
-static size_t find_last(wf_jstr s, wf_jstr what)
+static size_t find_last(wf_jrun *r, wf_jstr s, wf_jstr what)
 {
-    for (size_t i = what.len <= s.len ? s.len - what.len + 1 : 0; i-- > 0;)
+    for (size_t i = what.len <= s.len ? s.len - what.len + 1 : 0; i-- > 0;) {
+        if (what.len && s.p[i] != what.p[0]) continue;
+        wf_jstep(r, what.len / 64);
         if (!memcmp(s.p + i, what.p, what.len)) return i;
+    }
     return SIZE_MAX;
 }
 
@@ -63,7 +65,7 @@ static void split_from_end(wf_jrun *r, wf_jstr s, wf_jstr gap, int64_t most, wf_
 {
     size_t found;
     wf_jlist back = {0};
-    for (; most && (found = find_last(s, gap)) != SIZE_MAX; most -= most > 0) {
+    for (; most && (found = find_last(r, s, gap)) != SIZE_MAX; most -= most > 0) {
         push_part(r, &back, s, found + gap.len, s.len);
         s = wf_jstr_sub(s, 0, found);
     }
@@ -102,7 +104,7 @@ static wf_jvalue str_partition(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jstr s = *self.s, gap = wf_jarg_str(r, a->v[0], "sep");
     wf_jvalue parts = wf_jlist_new(r, WF_JTUPLE);
     if (!gap.len) wf_jfail(r, WEFT_ERR_ARG, "partition needs a separator that is not empty");
-    size_t at = a->option ? find_last(s, gap) : wf_jstr_find(s, gap, 0), n = gap.len;
+    size_t at = a->option ? find_last(r, s, gap) : wf_jstr_find(s, gap, 0), n = gap.len;
     if (at == SIZE_MAX) at = a->option ? 0 : s.len, n = 0;
     push_part(r, parts.l, s, 0, at);
     push_part(r, parts.l, s, at, at + n);
@@ -154,8 +156,7 @@ static wf_jvalue str_find(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 static wf_jvalue str_rfind(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    wf_jstep(r, self.s->len / 16);
-    return wf_jint(character(*self.s, find_last(*self.s, wf_jarg_str(r, a->v[0], "sub"))));
+    return wf_jint(character(*self.s, find_last(r, *self.s, wf_jarg_str(r, a->v[0], "sub"))));
 }
 
 static wf_jvalue str_count(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -163,7 +164,6 @@ static wf_jvalue str_count(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jstr what = wf_jarg_str(r, a->v[0], "sub");
     int64_t n = 0;
     if (!what.len) return wf_jint((int64_t)wf_jlength(r, self) + 1);
-    wf_jstep(r, self.s->len / 16);
     for (size_t at = 0; (at = wf_jstr_find(*self.s, what, at)) != SIZE_MAX; at += what.len) n++;
     return wf_jint(n);
 }
@@ -172,7 +172,7 @@ static wf_jvalue str_count(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 static wf_jvalue str_is(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     bool all = self.s->len;
-    wf_jstep(r, self.s->len / 16);
+    (void)r;
     for (size_t at = 0, n; all && at < self.s->len; at += n) all = wf_jchar_is(wf_jchar(self.s->p + at, &n), a->option);
     return wf_jbool(all);
 }
@@ -202,8 +202,7 @@ static wf_jvalue str_join(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 wf_jvalue wf_jbuiltin_justify(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jstr s = wf_jto_str(r, self), fill = wf_jgiven(a->v[1]) ? wf_jarg_str(r, a->v[1], "fillchar") : wf_jstr_of(" ");
-    wf_jstep(r, s.len / 64);
-    int64_t width = wf_jarg_int(r, a->v[0], 80, "width"), missing = width - (int64_t)wf_jstr_count(s);
+    int64_t width = WF_MAX(wf_jarg_int(r, a->v[0], 80, "width"), 0), missing = width - (int64_t)wf_jstr_count(s);
     wf_jbuf b = {.r = r};
     if (wf_jstr_count(fill) != 1) wf_jfail(r, WEFT_ERR_ARG, "fillchar must be one character");
     int64_t left = a->option == 1 ? 0 : a->option == 2 ? missing : missing / 2 + (missing & width & 1);
@@ -217,7 +216,7 @@ wf_jvalue wf_jbuiltin_justify(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 
 static wf_jvalue str_zfill(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
-    int64_t missing = wf_jarg_int(r, a->v[0], 0, "width") - (int64_t)wf_jlength(r, self);
+    int64_t missing = WF_MAX(wf_jarg_int(r, a->v[0], 0, "width"), 0) - (int64_t)wf_jlength(r, self);
     size_t sign = self.s->len && strchr("+-", self.s->p[0]) && self.s->p[0];
     wf_jbuf b = {.r = r};
     wf_jbuf_str(&b, wf_jstr_sub(*self.s, 0, sign));

@@ -8,6 +8,7 @@
 
 #define ALIGN 16
 #define BLOCK ((size_t)64 << 10)
+#define POLL  4096 /* steps between two questions whether to stop */
 
 struct wf_jblock {
     struct wf_jblock *next;
@@ -95,11 +96,12 @@ void wf_jfail_plain(wf_jrun *r, weft_status s, const char *fmt, ...)
 void wf_jstep(wf_jrun *r, size_t n)
 {
     size_t most = r->in->max_steps ? r->in->max_steps : WF_JINJA_MAX_STEPS;
+    size_t before = r->steps / POLL;
     r->steps += n + 1;
     if (r->steps > most)
         wf_jfail(r, WEFT_ERR_FULL,
                  "the template takes more than %zu steps: use another one (weft_chat_params.chat_template)", most);
-    weft_status s = wf_stop_asked(&r->n_asked);
+    weft_status s = r->steps / POLL == before ? WEFT_OK : wf_stop_now();
     if (s) r->status = s, longjmp(r->failed, 1);
 }
 

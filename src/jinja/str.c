@@ -109,21 +109,22 @@ bool wf_jspace(uint32_t c)
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-static bool stripped(wf_jstr s, const wf_jstr *chars, size_t at)
+static bool stripped(wf_jrun *r, wf_jstr s, const wf_jstr *chars, size_t at)
 {
     size_t n;
     uint32_t c = wf_jchar(s.p + at, &n);
+    if (chars) wf_jstep(r, chars->len / 64);
     return chars ? wf_jstr_find(*chars, wf_jstr_sub(s, at, at + n), 0) != SIZE_MAX : wf_jspace(c);
 }
 
-wf_jstr wf_jstr_strip(wf_jstr s, const wf_jstr *chars, unsigned sides)
+wf_jstr wf_jstr_strip(wf_jrun *r, wf_jstr s, const wf_jstr *chars, unsigned sides)
 {
     size_t begin = 0, end = s.len, n;
-    for (; sides & 1 && begin < end && stripped(s, chars, begin); begin += n) wf_jchar(s.p + begin, &n);
+    for (; sides & 1 && begin < end && stripped(r, s, chars, begin); begin += n) wf_jchar(s.p + begin, &n);
     while (sides & 2 && begin < end) {
         size_t at = end - 1;
         while (((uint8_t)s.p[at] & 0xC0) == 0x80) at--;
-        if (!stripped(s, chars, at)) break;
+        if (!stripped(r, s, chars, at)) break;
         end = at;
     }
     return wf_jstr_sub(s, begin, end);

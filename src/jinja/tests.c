@@ -44,7 +44,6 @@ wf_jvalue wf_jbuiltin_is_case(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
     utf8proc_category_t upper = UTF8PROC_CATEGORY_LU, lower = UTF8PROC_CATEGORY_LL;
     bool up = a->option == WF_JUPPER, found = false, against = false;
     wf_jstr s = wf_jto_str(r, v);
-    wf_jstep(r, s.len / 16);
     for (size_t at = 0, n; at < s.len; at += n) {
         utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)wf_jchar(s.p + at, &n));
         found |= k == (up ? upper : lower);

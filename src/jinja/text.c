@@ -139,7 +139,6 @@ wf_jstr wf_jstr_replace(wf_jrun *r, wf_jstr s, wf_jstr from, wf_jstr to, int64_t
 {
     wf_jbuf b = {.r = r};
     size_t at = 0, found;
-    wf_jstep(r, s.len / 64);
     if (!from.len) return insert_between(r, s, to, count);
     if (wf_jstr_find(s, from, 0) == SIZE_MAX) return s;
     for (; count && (found = wf_jstr_find(s, from, at)) != SIZE_MAX; at = found + from.len, count -= count > 0) {

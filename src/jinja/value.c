@@ -103,7 +103,10 @@ bool wf_jequal(wf_jrun *r, wf_jvalue a, wf_jvalue b)
     wf_jenter(r);
     if (wf_jis_number(a) && wf_jis_number(b)) same = !compare_numbers(a, b);
     else if (a.kind != b.kind) same = false;
-    else if (a.kind == WF_JSTRING) same = wf_jstr_eq(*a.s, *b.s);
+    else if (a.kind == WF_JSTRING) {
+        if (a.s->len == b.s->len) wf_jstep(r, a.s->len / 64);
+        same = wf_jstr_eq(*a.s, *b.s);
+    }
     else if (wf_jis_list(a)) same = lists_equal(r, a.l, b.l);
     else if (a.kind == WF_JDICT) same = dicts_equal(r, a.d, b.d);
     else same = a.kind == WF_JNONE || a.kind == WF_JUNDEFINED || a.d == b.d;
@@ -124,7 +127,10 @@ int wf_jcompare(wf_jrun *r, wf_jvalue a, wf_jvalue b)
     wf_jneed(r, b);
     wf_jstep(r, 0);
     if (wf_jis_number(a) && wf_jis_number(b)) return compare_numbers(a, b);
-    if (a.kind == WF_JSTRING && b.kind == WF_JSTRING) return wf_jstr_cmp(*a.s, *b.s);
+    if (a.kind == WF_JSTRING && b.kind == WF_JSTRING) {
+        wf_jstep(r, WF_MIN(a.s->len, b.s->len) / 64);
+        return wf_jstr_cmp(*a.s, *b.s);
+    }
     if (!wf_jis_list(a) || a.kind != b.kind)
         wf_jfail(r, WEFT_ERR_ARG, "%s and %s have no order", wf_jtype(a), wf_jtype(b));
     wf_jenter(r);

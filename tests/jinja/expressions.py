@@ -11,6 +11,9 @@ DATA = {"s": "Hello wörld", "e": "", "n": 7, "m": -3, "f": 2.5, "g": 1e21, "t":
         "o": [{"k": "x", "v": 2, "n": {"y": 1}}, {"k": "Y", "v": 1, "n": {"y": 0}}, {"k": "x", "v": 3}], "num": " 42 ", "big": 9007199254740993, "dup": ["a", "B", "b", "A", "a"]}
 
 OPERANDS = ["n", "m", "f", "t", "z", "s", "l", "d", "nope", "0", "2", "1.5", "'x'", "[1]", "(1, 2)"]
+FILTERS = """select|list reject|list selectattr('x')|list rejectattr('x')|list map('upper')|list map(attribute='x')|list sort join unique|list batch(2)|list
+slice(2)|list sum first last max min list reverse length groupby('x')|list dictsort items|list wordcount trim striptags int float title replace('a','b') urlencode escape
+round abs default('q') string tojson""".split()
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or"]
 
 EXPRESSIONS = """
@@ -24,6 +27,10 @@ l|join|l|join(', ')|w|join('-')|o|join(',', attribute='k')|o|map(attribute='k')|
 l|sort|w|sort|w|sort(case_sensitive=true)|l|sort(reverse=true)|o|sort(attribute='v')|map(attribute='v')|list|o|sort(attribute='k,v')|map(attribute='v')|list|d|dictsort|d|dictsort(true)|{'a': 2, 'b': 1}|dictsort(by='value')|{'a': 2, 'b': 1}|dictsort(reverse=true)|d|items|list|nope|items|list|n|items|dup|unique|list|dup|unique(true)|list|o|unique(attribute='k')|map(attribute='v')|list|[1, 'a']|sort
 l|select|list|l|select('odd')|list|l|reject('odd')|list|l|select('gt', 1)|list|o|selectattr('v')|list|length|o|selectattr('v', 'equalto', 2)|map(attribute='k')|list|o|rejectattr('v', 'gt', 1)|map(attribute='v')|list|o|selectattr('nope')|list|o|selectattr('n.y', 'defined')|list|length|[none, 0, 1, '']|select|list
 nope|default('x')|e|default('x')|e|default('x', true)|z|default('x')|z|d('x', boolean=true)|nope|default|n|string|l|string|s|list|d|list|'12'|int|'12.7'|int|'x'|int|'x'|int(5)|'0x1f'|int(base=16)|num|int|f|int|z|int|'ff'|int(0, 16)|'1_000'|int|'2.5'|float|'x'|float|'x'|float(1.5)|n|float|'inf'|float|-3|abs|m|abs|f|abs|s|abs|2.5|round|3.5|round|2.567|round(2)|2.1|round(0, 'ceil')|2.9|round(method='floor')|1234|round(-2)|1234.5|round(-2)|7|round|lines|indent|lines|indent(2, true)|lines|indent('>> ', true, true)|lines|indent(width=3, blank=true)|'a'|indent|e|indent(2, true)|lines|wordcount
+o|groupby('k')|list|w|groupby(0)|list|dup|groupby(0, case_sensitive=true)|list|o|groupby('n.y', default=-1)|map('list')|list|(o|groupby('k')|first).grouper|(o|groupby('k')|last).list|map(attribute='v')|list|(1, 2).grouper|z|groupby('k')
+'<p class="a">x <b>y</b>\n z</p>'|striptags|'a<!-- <b> --> c &lt;&amp;&gt;'|striptags|'a < b'|striptags|n|striptags|z|striptags|' \t'|striptags|'a > b <i'|striptags
+'abc'.center(-9223372036854775807 - 1)|'abc'.ljust(-9223372036854775807 - 1)|'abc'.rjust(-5)|'-5'.zfill(-9223372036854775807 - 1)|s|center(-1)
+'aXbXc'.rsplit('X', 1)|'aXbXc'.rpartition('X')|'aaaa'.rfind('aa')|'abc'.rfind('')|'xyax'.strip('xy')|'éaé'.strip('é')|dict(**d)|dict(x=1, **{'y': 2})
 [1, 2, 3, 4, 5]|batch(2)|list|[1, 2, 3]|batch(2, 'x')|list|[1, 2, 3, 4, 5]|slice(2)|list|[1, 2, 3]|slice(2, 'x')|list|'%s is %d, %.2f'|format('a', 3, 2.5)|'%(a)s'|format(a=1)|'%5d|%-5s|%05.1f|%x|%%' % (3, 'ab', 2.55, 255)|'%s' % n|'%s' % l|'%s %s' % (1,)|'%d' % 'x'|'%s' % d
 d|tojson|l|tojson|s|tojson|q|tojson|q|tojson(ensure_ascii=true)|d|tojson(indent=2)|[]|tojson(indent=2)|[[], {}]|tojson(indent=1)|d|tojson(separators=(',', ':'))|d|tojson(sort_keys=true)|{'b': 1, 'a': 2}|tojson(sort_keys=true, indent=4)|1.0|tojson|1e100|tojson|g|tojson|big|tojson|none|tojson|nope|tojson|(1, 2)|tojson|{1: 2, none: 3, true: 4}|tojson|range|tojson|'<a&b>'|tojson|d|tojson(indent='--')
 s.split()|'a,b,,c'.split(',')|'a,b,c'.split(',', 1)|' a  b '.split()|'a b c'.split(none, 1)|'a b c d '.split(maxsplit=2)|'a,b,c'.rsplit(',', 1)|''.split()|''.split(',')|'a'.split('')|lines.splitlines()|lines.splitlines(true)|'a=b=c'.partition('=')|'a=b=c'.rpartition('=')|'abc'.partition('-')|'abc'.rpartition('-')
@@ -60,6 +67,7 @@ def cases():
     flat = [e for line in EXPRESSIONS.strip("\n").split("\n") for e in pieces(line)]
     yield from TEMPLATES
     yield from dict.fromkeys("{{ " + e + " }}" for e in flat)
+    yield from ("{{ " + f"{a}|{f}" + " }}" for a, f in itertools.product(["z", "0", "false", "e", "nope", "n"], FILTERS))
     yield from ("{{ " + f"{a} {o} {b}" + " }}" for a, o, b in itertools.product(OPERANDS, OPERATORS, OPERANDS))
 
 
@@ -67,7 +75,7 @@ def pieces(line):
     """A row's expressions end at each "|" that a filter's name does not follow; so each prefix of filters is one."""
     parts = line.split("|")
     filters = {"upper", "lower", "title", "capitalize", "length", "reverse", "list", "first", "last", "trim", "replace", "join", "map", "sum", "max", "min", "sort", "dictsort", "items",
-               "unique", "select", "reject", "selectattr", "rejectattr", "default", "d", "string", "int", "float", "abs", "round", "indent", "wordcount", "center", "truncate", "escape", "urlencode", "batch", "slice", "format", "tojson"}
+               "unique", "select", "reject", "selectattr", "rejectattr", "default", "d", "string", "int", "float", "abs", "round", "indent", "wordcount", "center", "truncate", "escape", "urlencode", "batch", "slice", "format", "tojson", "groupby", "striptags"}
     expression = ""
     for p in parts:
         if expression and p.split("(")[0].strip() in filters:
@@ -110,6 +118,8 @@ ORIGINS = {  # and what is the template's own of what they write
     "{{ messages[0].content }}<|end|>": "<|end|>", "<|{{ messages[0].role }}|>": "<|user|>", "{% for k, v in messages[0].items() %}{{ k }}:{{ v }}\n{% endfor %}": ":user\n:\n",
     "{{ tools | tojson }}!": "!", "{{ c.strip() ~ 'a'.center(3, '*') }}": "*a*", "{{ (c | lower).title().removeprefix('x') }}": "", "{{ n }}<{{ n + 1 }}>{{ loop is defined }}": "<>False",
     "{{ c if c else 'x' }}{{ (c, 'y') | last }}": "y", "{{ d.values() | first }}{{ d | dictsort }}": "[(, )]", "{{ '%5s|' | format(n) }}": "   |", "{{ bos_token }}{{ c }}": "<s>",
+    "{{ dict(**k) | tojson }}": "{: , : }", "{{ dict(**k).keys() | last }}|{{ namespace(**k) and '' }}": "|", "{% macro m() %}{{ kwargs.keys() | join(',') }}{% endmacro %}{{ m(**k) }}": ",",
+    "{{ '%(a)s<' | format(**k) }}": "<", "{{ (o | groupby('x') | first).grouper }}": "", "{{ ('<b>' ~ c ~ '</b>&lt;') | striptags }}": "<",
 }
 
 
@@ -117,7 +127,7 @@ def origins(program):
     """What is outside of the ranges that came with the data is what the template wrote."""
     content = f"{MARK}k{MARK}K{MARK}"
     tools = [{"type": "function", "function": {"name": content}}]
-    all_cases = [(t, [{"role": "user", "content": content}], tools, {"c": content, "n": 12, "d": {"q": content}}, False) for t in ORIGINS]
+    all_cases = [(t, [{"role": "user", "content": content}], tools, {"c": content, "n": 12, "d": {"q": content}, "k": {"a": content, content: 1}, "o": [{"x": content}]}, False) for t in ORIGINS]
     bad = 0
     for case, (text, error, ranges), want in zip(all_cases, rendered(program, all_cases), ORIGINS.values()):
         own, at = b"", 0

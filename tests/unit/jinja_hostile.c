@@ -52,6 +52,51 @@ static void endless(void **state)
     for (size_t i = 0; i < WF_LEN(texts); i++) expect_error(WEFT_ERR_FULL, "the template takes more than", texts[i]);
 }
 
+static uint64_t asked_ns, longest_ns;
+
+static bool ask(void *user)
+{
+    uint64_t now = wf_now_ns(), ns = now - asked_ns;
+    (void)user;
+    if (ns > longest_ns) longest_ns = ns;
+    asked_ns = now;
+    return false;
+}
+
+/* What is one step whatever its length would hold up whoever wants the end: between two questions whether to stop there
+ * is a fiftieth of the second that an end may take. */
+static void polls(void **state)
+{
+    static const char *const texts[] = {
+        "{% for a in r %}{% if s == t %}{% endif %}{% endfor %}",
+        "{% for a in r %}{% if s < t %}{% endif %}{% endfor %}",
+        "{% for a in r %}{% if [s] == [t] %}{% endif %}{% endfor %}",
+        "{% for a in r %}{{ s.startswith(t) }}{{ s.endswith(t) }}{% endfor %}",
+        "{% for a in r %}{{ s.startswith((t, t, t)) }}{{ s.removeprefix(t) | length }}{% endfor %}",
+        "{% for a in r %}{{ {s: 1}[t] }}{{ d.get(t) }}{{ t in d }}{% endfor %}",
+        "{% set d = {s: 1} %}{% for a in r %}{{ dict(**d) | length }}{% endfor %}",
+        "{% set x = 'a' * 100000 ~ 'b' %}{% for a in r %}{{ s.rfind(x) }}{{ s.rsplit(x, 1) | length }}{% endfor %}",
+        "{% for a in r %}{{ (s ~ 'b').strip('b' ~ s) }}{{ s.rpartition('b' ~ s) | length }}{% endfor %}",
+        "{% for a in r %}{{ (' ' * 1000000) | int }}{{ (' ' * 1000000) | float }}{% endfor %}",
+        "{% for a in r %}{{ s.isalpha() }}{{ s is upper }}{{ s | wordcount }}{{ s.center(5) | length }}{% endfor %}",
+        "{% for a in r %}{{ s | truncate }}{{ s.find('b') }}{{ s.split('b') | length }}{{ s.splitlines() | length }}{% "
+        "endfor %}",
+        "{% for a in r %}{{ f(*s) }}{% endfor %}",
+        "{% for a in r %}{{ s | striptags | length }}{{ ('<' * 1000000) | striptags | length }}{% endfor %}",
+        "{% for a in r %}{{ s | list | groupby(0) | length }}{% endfor %}",
+    };
+    wf_stop_by(ask, NULL);
+    for (size_t i = 0; i < WF_LEN(texts); i++) {
+        char all[512];
+        snprintf(all, sizeof all, "{%% set r = range(99999) %%}{%% set s = 'a' * "
+                 "1000000 %%}{%% set t = s ~ '' %%}{%% set d = {'k': 1} %%}{%% macro f() %%}{%% endmacro %%}%s", texts[i]);
+        asked_ns = wf_now_ns(), longest_ns = 0;
+        expect_error(WEFT_ERR_FULL, "the template takes more than", all);
+        if (longest_ns > 200000000) fail_msg("%s: nothing was asked for %.2f s", texts[i], (double)longest_ns * 1e-9);
+    }
+    wf_stop_by(NULL, NULL);
+}
+
 static void huge(void **state)
 {
     static const char *const texts[] = {
@@ -147,4 +192,4 @@ static void no_memory(void **state)
     }
 }
 
-SUITE(jinja_hostile, NULL, NULL, CASE(endless), CASE(huge), CASE(deep), CASE(places), CASE(no_memory))
+SUITE(jinja_hostile, NULL, NULL, CASE(endless), CASE(polls), CASE(huge), CASE(deep), CASE(places), CASE(no_memory))
