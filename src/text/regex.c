@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOREIGN_STEPS 10000000 /* PCRE2's own default */
+/* PCRE2 counts steps anew at each place where a match may begin, and does not tell how many there were. So a stranger's
+ * pattern is tried at WINDOW places a call, with a small limit; a call that reaches its limit costs that much of what all
+ * matches in a text may take together, and is made again at its first place, with a larger one. */
+enum { WINDOW = 32, FIRST_LIMIT = 4096, LAST_LIMIT = 1 << 20, STEPS_A_BYTE = 1024, FREE_BYTES = 1024 };
 
 struct wf_regex {
     pcre2_code *code;
@@ -112,22 +115,26 @@ weft_status wf_regex_open_foreign(const char *pattern, wf_regex **out)
     writer w = {.v = wf_calloc(strlen(pattern) + 1, strlen("[^" WORD "]"))};
     if (!w.v) return WEFT_ERR_NOMEM;
     weft_status s = translate(pattern, &w);
-    if (!s) s = compile(w.v, PCRE2_MULTILINE, true, out);
+    if (!s) s = compile(w.v, PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, true, out);
     free(w.v);
     return s;
 }
 
 /* ---- matching ---------------------------------------------------------------------------------- */
 
-weft_status wf_matcher_open(wf_matcher *m, const wf_regex *r)
+static void set_limit(wf_matcher *m, uint32_t limit)
 {
-    uint32_t limit = r->foreign ? FOREIGN_STEPS : UINT32_MAX;
-    m->regex = r;
+    pcre2_set_match_limit(m->ctx, limit);
+    pcre2_set_depth_limit(m->ctx, limit);
+}
+
+weft_status wf_matcher_open(wf_matcher *m, const wf_regex *r, size_t len)
+{
+    *m = (wf_matcher){.regex = r, .steps = (len + FREE_BYTES) * STEPS_A_BYTE};
     m->ctx = pcre2_match_context_create(NULL);
     m->data = pcre2_match_data_create(1, NULL);
     if (!m->ctx || !m->data) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a pattern match");
-    pcre2_set_match_limit(m->ctx, limit);
-    pcre2_set_depth_limit(m->ctx, limit);
+    set_limit(m, r->foreign ? FIRST_LIMIT : UINT32_MAX);
     return WEFT_OK;
 }
 
@@ -137,23 +144,51 @@ void wf_matcher_close(wf_matcher *m)
     pcre2_match_context_free(m->ctx);
 }
 
+static bool is_limit(int rc) { return rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT; }
+
 static weft_status failed(int rc)
 {
     char why[128];
     pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-    if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT)
+    if (is_limit(rc))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer's pattern takes too many steps on this text");
     return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL,
                    "splitting text by pattern: %s", why);
 }
 
-weft_status wf_regex_next(const wf_matcher *m, const char *text, size_t len, size_t offset, bool *found, size_t *start,
-                          size_t *end)
+static int match(const wf_matcher *m, const char *text, size_t len, size_t offset)
 {
     const pcre2_code *code = m->regex->code;
     int rc = pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter takes its stack from the heap */
-        rc = pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->ctx);
+    if (rc != PCRE2_ERROR_JIT_STACKLIMIT) return rc; /* else the interpreter takes its stack from the heap */
+    return pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->ctx);
+}
+
+/* At the first places from *offset on, with a larger limit each time that one is reached. */
+static weft_status match_window(wf_matcher *m, const char *text, size_t len, size_t *offset, int *rc)
+{
+    size_t last = WF_MIN(*offset + WINDOW, len), limit = FIRST_LIMIT;
+    pcre2_set_offset_limit(m->ctx, last);
+    while (*rc = match(m, text, len, *offset), is_limit(*rc) && m->steps > limit && limit < LAST_LIMIT) {
+        WF_TRY(wf_stop_now());
+        m->steps -= limit;
+        set_limit(m, (uint32_t)(limit *= 4));
+        pcre2_set_offset_limit(m->ctx, last = *offset);
+    }
+    if (limit > FIRST_LIMIT) set_limit(m, FIRST_LIMIT);
+    for (last++; last < len && ((uint8_t)text[last] & 0xC0) == 0x80;) last++;
+    *offset = last;
+    return wf_stop_asked(&m->n_asked);
+}
+
+weft_status wf_regex_next(wf_matcher *m, const char *text, size_t len, size_t offset, bool *found, size_t *start,
+                          size_t *end)
+{
+    int rc;
+    if (!m->regex->foreign) rc = match(m, text, len, offset);
+    else
+        do WF_TRY(match_window(m, text, len, &offset, &rc));
+        while (rc == PCRE2_ERROR_NOMATCH && offset <= len);
     *found = rc >= 0;
     if (rc == PCRE2_ERROR_NOMATCH) return WEFT_OK;
     if (rc < 0) return failed(rc);

@@ -181,7 +181,7 @@ static weft_status finder_open(finder *f, const wf_step *s, const char *text, si
     if (!s->regex) return WEFT_OK;
     if (!*subject) *subject = wf_regex_subject(text, len);
     f->text = *subject;
-    return f->text ? wf_matcher_open(&f->m, s->regex) : WEFT_ERR_NOMEM;
+    return f->text ? wf_matcher_open(&f->m, s->regex, len) : WEFT_ERR_NOMEM;
 }
 
 static weft_status next_match(finder *f, bool *found, wf_text_span *match)

@@ -30,7 +30,7 @@ void wf_stop_free(wf_stop *s)
 static bool find(const wf_stop *s, size_t *at, size_t *len)
 {
     bool found = false;
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n && s->held.len; i++) {
         size_t n = strlen(s->texts[i]);
         const char *hit = memmem(s->held.data, s->held.len, s->texts[i], n);
         size_t pos = hit ? (size_t)(hit - s->held.data) : 0;
