@@ -561,7 +561,8 @@ struct weft_request_params {
     weft_event_fn on_event;      /* may be NULL */
     void *user;                  /* for on_event */
     bool pull;                   /* keep the events for weft_next; without on_event */
-    uint64_t reserved[8];
+    uint64_t cache_salt;         /* only requests of the same number find each other's prompts in the prefix cache */
+    uint64_t reserved[7];
 };
 
 /* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid

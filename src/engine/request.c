@@ -47,6 +47,7 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     r->seq.n_tokens = r->seq.n_prompt = r->n_prompt = (uint32_t)n;
     r->seq.priority = r->p.priority;
     r->seq.client_id = r->p.client;
+    r->seq.root = r->p.cache_salt ? r->p.cache_salt | WF_OWN_ROOT : 0;
     r->seq.length_bucket = length_bucket((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
     r->seq.no_logits = r->p.prefill_only;

@@ -176,13 +176,6 @@ static bool admit_seq(wf_sched *s, wf_seq *q)
     return true;
 }
 
-/* A sequence that does not fit stays the next; none overtakes it. */
-void wf_sched_admit(wf_sched *s)
-{
-    if (s->p.policy == WF_POLICY_REQUEST && s->n_running) return;
-    for (wf_seq *q = wf_fair_next(s); q && fits_now(s, q) && admit_seq(s, q);) q = wf_fair_next(s);
-}
-
 /* ---- preemption ---------------------------------------------------------------------------------------------- */
 
 /* Its pages are free at once: the swap runs before the step that overwrites them. Where windows have passed some,
@@ -193,13 +186,54 @@ static void preempt_seq(wf_sched *s, wf_seq *q)
     q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
     wf_sched_release(s, q);
     if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */
-    if (!q->tables[0].passed) q->n_registered = 0, q->prefix = 0;
+    if (!q->tables[0].passed) q->n_registered = 0, q->prefix = q->root;
     wf_sched_unlink(&s->running, q);
     wf_sched_insert(&s->preempted, q);
     q->state = WF_SEQ_PREEMPTED;
+    q->n_scheduled = q->n_logits = 0; /* of the step before, where it goes before the next is formed */
     s->n_running--;
     s->n_waiting++;
     s->n_preempted++;
+}
+
+/* The youngest sequence of the client that runs the most, unless it is more urgent than q; NULL: nobody runs several. */
+static wf_seq *dispensable(wf_sched *s, const wf_seq *q)
+{
+    wf_seq *last = NULL;
+    for (wf_client *c = s->clients; c; c = c->next) c->n_running = 0;
+    for (const wf_seq *v = s->running; v; v = v->next) v->client->n_running++;
+    for (wf_seq *v = s->running; v; v = v->next)
+        if (v->priority <= q->priority && v->client->n_running >= (last ? last->client->n_running : 2)) last = v;
+    return last;
+}
+
+/* Preempts as many of these as q needs to fit, or none. */
+static bool make_room(wf_sched *s, const wf_seq *q)
+{
+    wf_seq *out = NULL, *v;
+    bool fits = fits_now(s, q);
+    while (!fits && (v = dispensable(s, q))) {
+        wf_sched_unlink(&s->running, v);
+        wf_sched_insert(&out, v);
+        s->n_running--;
+        fits = fits_now(s, q);
+    }
+    while ((v = out)) {
+        wf_sched_unlink(&out, v);
+        wf_sched_insert(&s->running, v);
+        s->n_running++;
+        if (fits) preempt_seq(s, v);
+    }
+    return fits;
+}
+
+/* A sequence that does not fit stays the next, and none overtakes it but the first one of a client that has none: it
+ * does not wait for who has several. */
+void wf_sched_admit(wf_sched *s)
+{
+    if (s->p.policy == WF_POLICY_REQUEST && s->n_running) return;
+    for (wf_seq *q = wf_fair_next(s, false); q && fits_now(s, q) && admit_seq(s, q);) q = wf_fair_next(s, false);
+    for (wf_seq *q; (q = wf_fair_next(s, true)) && make_room(s, q) && admit_seq(s, q);) continue;
 }
 
 bool wf_sched_preempt(wf_sched *s, const wf_seq *q)

@@ -6,7 +6,8 @@
  * Differences. A prompt is paid for as it is computed; until then it is promised, which counts for admission alone. So
  * among admitted sequences, whose prompts can take many steps, clients take turns as well. A preempted sequence goes
  * first: it is paid for. Prompt tokens found in the prefix cache cost nothing. A client at its limit of running
- * sequences is lifted as if it had been idle when it may run more.
+ * sequences is lifted as if it had been idle when it may run more. A client that has nothing does not wait for
+ * one that runs several sequences: one of these is preempted (admit.c).
  *
  * Bounds, without priorities. Let L be the tokens of the longest prompt, A those of the longest answer, K = L + A,
  * and n the sequences that may run at a time. What clients that wait have been served and promised differs by at
@@ -178,13 +179,13 @@ static bool is_before(const wf_seq *q, int64_t x, const wf_seq *r, int64_t y)
     return x < y || (x == y && q->order < r->order);
 }
 
-wf_seq *wf_fair_next(const wf_sched *s)
+wf_seq *wf_fair_next(const wf_sched *s, bool first)
 {
     wf_seq *next = NULL;
-    if (s->preempted) return s->preempted;
+    if (s->preempted && !first) return s->preempted;
     for (const wf_client *c = s->clients; c; c = c->next) {
         wf_seq *q = c->waiting;
-        if (!can_admit(s, c)) continue;
+        if (!can_admit(s, c) || (first && c->n_active)) continue;
         if (!next || is_before(q, served_by_priority(q) + c->promised, next, served_by_priority(next) +
                                next->client->promised)) next = q;
     }

@@ -12,7 +12,8 @@ void wf_fair_arrive(wf_sched *s, wf_seq *q);
 void wf_fair_admit(wf_sched *s, wf_seq *q); /* q will run; tokens found in the prefix cache count as computed */
 void wf_fair_computed(wf_sched *s, wf_seq *q, bool sampled); /* in a step; sampled: it gives a token */
 void wf_fair_leave(wf_sched *s, wf_seq *q); /* q has ended; its state is still the last one */
-wf_seq *wf_fair_next(const wf_sched *s);    /* the sequence to admit next; NULL: none may be admitted */
+/* the sequence to admit next; NULL: none may be admitted. first: of those whose client has no other */
+wf_seq *wf_fair_next(const wf_sched *s, bool first);
 /* running sequences: those of the least served client first; of one client in order */
 void wf_fair_sort(wf_seq **list, uint32_t n);
 

@@ -81,6 +81,7 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     q->order = (s->step - (int64_t)q->priority * WF_PRIORITY_STEPS) * (1 << 24) + (s->arrivals++ & 0xffffff);
     q->state = WF_SEQ_WAITING;
     q->n_tables = wf_limits_tables(&s->limits);
+    q->prefix = q->root;
     wf_fair_arrive(s, q);
     s->n_waiting++;
 }
@@ -155,7 +156,7 @@ void wf_sched_release(wf_sched *s, wf_seq *q)
 void wf_sched_restart(wf_seq *q)
 {
     q->n_computed = q->n_registered = 0;
-    q->prefix = 0;
+    q->prefix = q->root;
     memset(q->tables, 0, sizeof q->tables);
 }
 
@@ -213,7 +214,7 @@ double wf_sched_ratio(const wf_sched *s)
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from)
 {
     uint32_t p = s->p.page_tokens, n = q->n_tokens / p;
-    uint64_t block = 0;
+    uint64_t block = q->root;
     q->private = true;
     for (uint32_t i = 0; i < n; i++) {
         int32_t page = wf_prefix_find(&s->prefix, block, q->tokens + (size_t)i * p, &block);

@@ -8,7 +8,8 @@
  * Admission and preemption. A sequence is admitted when the predicted peak of KV pages fits (NanoFlow, section 4.2.1);
  * while the one whose turn it is does not fit, no other is. It allocates pages as it grows. When the prediction was too
  * low, the youngest running sequence is preempted: its pages are swapped out to the host, and swapped in later, without
- * recomputation and before new sequences are admitted. Full pages with equal prefixes are shared (mem/prefix.h).
+ * recomputation and before new sequences are admitted, but for the first one of a client, to which one of a client that
+ * has several gives way. Full pages with equal prefixes are shared (mem/prefix.h).
  *
  * Unified pool. Where KV pages and activations share memory (mem/unified_pool.h), pages from wf_limits_guaranteed_pages
  * on exist only in small steps. They are allocated last, and only as far as one token of each running sequence plus a
@@ -73,6 +74,8 @@ typedef struct wf_sched_params {
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
 #define WF_RATIO_SEQS 64    /* that have finished last, about: over these the ratio P:D is an average */
 
+#define WF_OWN_ROOT (1ull << 63)
+
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
 
 /* Pages of a table from `kept` to `passed` have been passed by windows: released, and page 0 stands in their place,
@@ -96,6 +99,8 @@ typedef struct wf_seq {
     uint32_t n_cached;      /* of these, prefix cache hits when it first ran */
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
+    uint64_t root;          /* in place of a block id, what its first page follows: pages are shared by equal roots; 0 or
+                             * from WF_OWN_ROOT on, where no block has its id */
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool all_logits;
@@ -144,6 +149,7 @@ typedef struct wf_client {
     wf_seq *waiting;      /* in order; those that have not run yet */
     const wf_seq *prompt; /* the first of its running sequences with a prompt to compute, in the step being formed */
     uint32_t n_active;    /* running or preempted sequences */
+    uint32_t n_running;   /* scratch of admit.c */
 } wf_client;
 
 /* A copy of pages of q to the host (out) or back. Swaps run before the step: first all that go out, then all that

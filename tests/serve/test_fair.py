@@ -78,6 +78,35 @@ class Turns(unittest.TestCase):
         self.assertEqual(s.end()[0], 0)
 
 
+    def test_a_place_for_who_has_none(self):
+        """One of many sequences of another makes room; it goes on later, to the same text."""
+        s = Server("--max-num-seqs", 4, *SLOW, *PROXY)
+        fields = {**serve.GOOD, "max_tokens": 400, "ignore_eos": True, "temperature": 0}
+        want = s.post("/v1/completions", fields).text
+        with futures.ThreadPoolExecutor(1) as pool:
+            many = pool.submit(lambda: s.post("/v1/completions", {**fields, "n": 12}, **by("192.0.2.1")))
+            s.until(lambda m: m["num_requests_running"] == 4, "all places are taken")
+            self.assertEqual(s.post("/v1/completions", serve.GOOD, **by("192.0.2.2")).status, 200)
+            self.assertFalse(many.done())
+            self.assertEqual({c["text"] for c in many.result().json["choices"]}, {want})
+        self.assertEqual(s.metrics()["num_preemptions_total"], 1)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_prompts_of_others_are_not_told(self):
+        """In the prefix cache each key finds its own prompts, and with a salt those who know it each other's."""
+        s = serve.Server("--api-key", "one", "--api-key", "two")
+
+        def cached(key, salt=None):
+            r = s.post("/v1/completions", {**serve.GOOD, "prompt": "Once there was a little dog. " * 9, "cache_salt": salt}, Authorization=f"Bearer {key}")
+            return r.json["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+        for key, salt, want in (("one", None, False), ("two", None, False), ("one", None, True), ("two", "x", False), ("one", "y", False), ("one", "x", True), ("two", None, True)):
+            self.assertEqual(cached(key, salt), want, (key, salt))
+        for salt in ("", 5, ["x"]):
+            self.assertIn("cache_salt must be a string", s.post("/v1/completions", {**serve.GOOD, "cache_salt": salt}, Authorization="Bearer one").error["message"])
+        self.assertEqual(s.end()[0], 0)
+
+
 class Names(unittest.TestCase):
     def clients(self, s, headers):
         """As how many clients these count: one more request runs while they wait."""

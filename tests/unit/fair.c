@@ -142,11 +142,11 @@ static void note_admitted(world *w, request *r)
     check_visitors(w, r->sender);
 }
 
-/* Youngest first: no younger one that held pages runs on. */
+/* Youngest first: no younger one of the client that held pages runs on. Another client's may, which had none before. */
 static void check_victim(world *w, const request *v)
 {
     for (const wf_seq *q = w->s.running; q; q = q->next)
-        assert_true(q->order < v->q.order || !((const request *)q)->had_pages);
+        assert_true(q->order < v->q.order || !((const request *)q)->had_pages || q->client != v->q.client);
     w->preempted++;
 }
 
@@ -332,6 +332,24 @@ static void test_short_prompt_goes_first(void **state)
     close_world(&w);
 }
 
+/* Who has nothing does not wait for one of many sequences, the youngest of which makes room; nor does a more urgent one. */
+static void test_a_place_for_who_has_none(void **state)
+{
+    for (int32_t priority = 0; priority < 2; priority++) {
+        world w;
+        open_world(&w, &worlds[1], WF_POLICY_NANOFLOW, 0);
+        for (int i = 0; i < 20; i++) send(&w, 0, 4, ANSWER)->q.priority = priority;
+        step(&w);
+        request *r = send(&w, 1, 3, 2), *later = send(&w, 1, 3, 2);
+        step(&w);
+        assert_int_equal(w.s.n_running, 12);
+        assert_int_equal(w.s.n_preempted, !priority);
+        assert_int_equal(r->q.state, priority ? WF_SEQ_WAITING : WF_SEQ_RUNNING);
+        assert_int_equal(later->q.state, WF_SEQ_WAITING);
+        close_world(&w);
+    }
+}
+
 /* A level of priority is worth a fixed number of tokens: a less urgent client gets its turn. */
 static void test_priority_between_clients(void **state)
 {
@@ -426,5 +444,5 @@ static void test_no_client_fills_the_queue(void **state)
 }
 
 SUITE(fair, NULL, NULL, CASE(test_bounds), CASE(test_none_overtakes), CASE(test_limit_per_client),
-      CASE(test_short_prompt_goes_first), CASE(test_priority_between_clients), CASE(test_memory_is_bounded),
+      CASE(test_short_prompt_goes_first), CASE(test_a_place_for_who_has_none), CASE(test_priority_between_clients), CASE(test_memory_is_bounded),
       CASE(test_no_client_fills_the_queue))

@@ -65,6 +65,7 @@ typedef struct wf_params {
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
     const int32_t *show; /* control tokens that mark all this */
     wf_text tool_types; /* as tool_types.h has them */
+    uint64_t cache_salt;
     char **stop;
     int32_t *stop_ids;
     struct weft_logit_bias *bias;
