@@ -296,7 +296,11 @@ char *wf_utf8_clean(const char *p, size_t len, size_t *clean_len)
 bool wf_utf8_control(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text;
-    return n == 1 ? p[0] < ' ' || p[0] == 127 : n == 2 && p[0] == 0xC2 && p[1] < 0xA0;
+    if (n == 3 && p[0] == 0xE2) /* U+200E, 200F, 202A to 202E, 2066 to 2069 */
+        return p[1] == 0x80 ? p[2] == 0x8E || p[2] == 0x8F || (p[2] >= 0xAA && p[2] <= 0xAE)
+                            : p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9;
+    if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C); /* U+061C */
+    return n == 1 && (p[0] < ' ' || p[0] == 127);
 }
 
 void wf_mark_cut(char *text, size_t cap)

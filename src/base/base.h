@@ -110,7 +110,7 @@ size_t wf_utf8_len(const char *p, size_t len);
 size_t wf_utf8_valid(const char *p, size_t len);
 /* A copy with U+FFFD for each byte that is no part of a character, NUL-terminated; free it. NULL: out of memory. */
 char *wf_utf8_clean(const char *p, size_t len, size_t *clean_len);
-/* Is this character, of wf_utf8_len n, a control character (C0, DEL, C1)? */
+/* Is this character, of wf_utf8_len n, a control character (C0, DEL, C1), or does it turn the direction of text? */
 bool wf_utf8_control(const char *p, size_t n);
 /* What does not fit cap bytes ends in "…", behind a whole character: lines of the log and messages say that they are
  * cut. */

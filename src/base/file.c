@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -340,16 +341,43 @@ static weft_status cannot_write(const char *path)
     return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
+/* Does the name still belong to the open file? */
+static bool is_named(int fd, const char *path)
+{
+    struct stat mine, there;
+    return !fstat(fd, &mine) && !lstat(path, &there) && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+/* A new file, locked. What has the name, also a link that somebody planted, is removed, unless it is locked: another
+ * program writes it. Negative: errno. */
+static int open_new(const char *path)
+{
+    for (;;) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) return -1;
+        bool fresh = fd >= 0;
+        if (!fresh) fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        bool locked = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB), busy = fd >= 0 && !locked && errno == EWOULDBLOCK;
+        if (fresh && !busy && is_named(fd, path)) return fd; /* a file system without locks has none to respect */
+        bool stuck = !fresh && !busy && (fd < 0 || is_named(fd, path)) && unlink(path) && errno != ENOENT;
+        int e = busy ? EBUSY : errno;
+        if (fd >= 0) close(fd);
+        if ((busy && !fresh) || stuck) return errno = e, -1;
+    }
+}
+
 weft_status wf_output_open(const char *path, wf_output *o)
 {
     struct stat st;
     bool regular = stat(path, &st) || S_ISREG(st.st_mode);
     if (!realpath(path, o->path)) wf_copy(o->path, sizeof o->path, path);
-    int n = snprintf(o->tmp_path, sizeof o->tmp_path, "%s.%ld.part", o->path, (long)getpid());
+    int n = snprintf(o->tmp_path, sizeof o->tmp_path, "%s.new.part", o->path);
     if (n < 0 || (size_t)n >= sizeof o->tmp_path || strlen(path) >= sizeof o->path)
         return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
     if (!regular) *o->tmp_path = 0;
-    o->f = fopen(regular ? o->tmp_path : o->path, "wb");
+    int fd = regular ? open_new(o->tmp_path) : open(o->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    o->f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (fd >= 0 && !o->f) close(fd);
     return o->f ? WEFT_OK : cannot_write(path);
 }
 
@@ -357,11 +385,10 @@ weft_status wf_output_end(wf_output *o, bool whole)
 {
     bool failed = ferror(o->f) || fflush(o->f);
     if (whole && !failed && *o->tmp_path) failed = fsync(fileno(o->f)) != 0; /* the name must not outlive the bytes */
-    failed |= fclose(o->f) != 0;
     if (whole && !failed && *o->tmp_path) failed = rename(o->tmp_path, o->path) != 0;
-    weft_status s = whole && failed ? cannot_write(o->path) : WEFT_OK;
-    if (*o->tmp_path && (!whole || failed)) unlink(o->tmp_path);
-    return s;
+    if (*o->tmp_path && (!whole || failed)) unlink(o->tmp_path); /* while it is locked: another may be there soon */
+    failed |= fclose(o->f) != 0;
+    return whole && failed ? cannot_write(o->path) : WEFT_OK;
 }
 
 weft_status wf_output_check(const char *path)

@@ -45,10 +45,11 @@ typedef weft_status (*wf_line_fn)(void *user, char *line);
 weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn,
                            void *user); /* of a text, which it cuts up; without the path */
 weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, void *user);
-/* A file that is written under a temporary name and renamed when it is complete. Symbolic links are kept. Other
+/* A file that is written as PATH.new.part and renamed when it is complete; what was left there by a program that was
+ * killed goes. Symbolic links are kept. Other
  * targets, such as pipes, are written directly. */
 typedef struct wf_output {
-    FILE *f;
+    FILE *f; /* of a temporary one that it locks as long as it is open */
     char path[PATH_MAX], tmp_path[PATH_MAX]; /* tmp_path "": f is path itself */
 } wf_output;
 weft_status wf_output_open(const char *path, wf_output *o);

@@ -42,6 +42,7 @@ static weft_status read_json(const char *path, wf_json **out)
 {
     char *text;
     size_t len;
+    WF_TRY(wf_need_regular(path)); /* a FIFO would wait for its writer, whom nobody here can start */
     WF_TRY(wf_read_file(path, FILE_MAX, &text, &len));
     weft_status s = wf_json_load(text, len, path, WF_JSON_UNIQUE, out);
     free(text);

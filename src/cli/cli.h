@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "lab/lab.h"
 #include "loadgen/client.h"
 #include "serve/serve.h"
@@ -352,6 +353,12 @@ void wf_model_label(const struct weft_model *m, char *buf, size_t cap); /* "llam
 bool wf_ends_in(const char *path, const char *end);                     /* with something in front */
 /* Writes to stdout; returns false if it is closed, after which the program ends quietly. */
 bool wf_out(const char *text, size_t len);
+/* Text of a model or its file: on a terminal what could command it comes as escapes (\x1b), but for line ends and tabs;
+ * elsewhere it is as it is. */
+bool wf_out_shown(const char *text, size_t len);
+void wf_show_text(wf_text *out, const char *text, size_t len); /* that of a terminal */
+/* The word as a shell takes it: in quotes, if it has to be. */
+const char *wf_quoted(const char *word, size_t len, char *buf, size_t cap);
 const char *wf_commit(void);
 
 #endif

@@ -366,3 +366,35 @@ int wf_explain_template(const wf_opts *o)
 }
 
 bool wf_out(const char *text, size_t len) { return fwrite(text, 1, len, stdout) == len && !fflush(stdout); }
+
+void wf_show_text(wf_text *out, const char *text, size_t len)
+{
+    for (size_t i = 0, n; i < len; i += n) {
+        n = wf_utf8_len(text + i, len - i);
+        bool plain = n && (!wf_utf8_control(text + i, n) || text[i] == '\n' || text[i] == '\t');
+        n = WF_MAX(n, (size_t)1);
+        if (plain) wf_text_add(out, text + i, n);
+        for (size_t k = 0; k < n && !plain; k++) wf_text_print(out, "\\x%02x", (unsigned char)text[i + k]);
+    }
+}
+
+bool wf_out_shown(const char *text, size_t len)
+{
+    wf_text shown = {0};
+    if (!isatty(STDOUT_FILENO)) return wf_out(text, len);
+    wf_show_text(&shown, text, len);
+    bool good = !shown.failed && wf_out(shown.data ? shown.data : "", shown.len);
+    free(shown.data);
+    return good;
+}
+
+const char *wf_quoted(const char *word, size_t len, char *buf, size_t cap)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:@%+=,";
+    size_t n = 0;
+    if (len && strspn(word, plain) >= len) return snprintf(buf, cap, "%.*s", (int)len, word), buf;
+    buf[n++] = '\'';
+    for (size_t i = 0; i < len && n + 6 < cap; i++)
+        n += (size_t)snprintf(buf + n, cap - n, word[i] == '\'' ? "'\\''" : "%c", word[i]);
+    return snprintf(buf + n, cap - n, "'"), buf;
+}

@@ -77,7 +77,8 @@ static void about_file(const char *path, char *out, size_t cap)
         if (!strncasecmp(head, kinds[i].magic, strlen(kinds[i].magic))) snprintf(out, cap, "%s", kinds[i].text);
     if (*out || !strncmp(head, "GGUF", 4)) return;
     if (is_in(folder, len, "config.json"))
-        snprintf(out, cap, "`weft run %.*s` runs the folder that it lies in", len, folder);
+        snprintf(out, cap, "`weft run %s` runs the folder that it lies in",
+                 wf_quoted(folder, (size_t)len, (char[PATH_MAX]){0}, PATH_MAX));
     else
         snprintf(out, cap, "%s%s", is_text(head, n) ? "it is a text, which `weft run MODEL -f FILE` continues; " : "",
                  where_models_are);
@@ -88,12 +89,15 @@ static bool about_source(const char *name, char *out, size_t cap)
 {
     static const char *const heads[] = {"hf:", "https://", "http://", "hf.co/", "huggingface.co/"};
     const char *slash = strchr(name, '/');
+    char quoted[PATH_MAX];
     bool source = false, path = strchr("./~", *name) || !slash || slash != strrchr(name, '/') || strstr(name, ".gguf");
     for (size_t i = 0; i < WF_LEN(heads); i++) source |= !strncasecmp(name, heads[i], strlen(heads[i]));
+    wf_quoted(name, strlen(name), quoted, sizeof quoted);
     if (source)
         snprintf(out, cap,
-                 "nothing is fetched unless you ask: `weft pull %s` fetches it, then `weft run` takes its name", name);
-    else if (!path) snprintf(out, cap, "if it is a repository of the hub, `weft pull %s` fetches it", name);
+                 "nothing is fetched unless you ask: `weft pull %s` fetches it, then `weft run` takes its name",
+                 quoted);
+    else if (!path) snprintf(out, cap, "if it is a repository of the hub, `weft pull %s` fetches it", quoted);
     return source || !path;
 }
 
@@ -121,5 +125,6 @@ void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap)
     else if (is_empty(o->model)) snprintf(out, cap, "%s", where_models_are);
     else if (!is_in(o->model, (int)strlen(o->model), "config.json")) return; /* the error says what is in the folder */
     if (!*out && s == WEFT_ERR_UNSUPPORTED && info_helps(o, S_ISREG(st.st_mode)))
-        snprintf(out, cap, "`weft info %s` shows what is in it; README.md lists what is supported", o->model);
+        snprintf(out, cap, "`weft info %s` shows what is in it; README.md lists what is supported",
+                 wf_quoted(o->model, strlen(o->model), (char[PATH_MAX]){0}, PATH_MAX));
 }

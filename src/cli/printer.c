@@ -26,16 +26,24 @@ static void print_bytes(wf_printer *s, const char *text, size_t len)
     s->closed = !wf_out(text, len);
 }
 
+/* Of the model, whose text commands no terminal. */
+static void print_shown(wf_printer *s, const char *text, size_t len)
+{
+    if (!len || s->closed) return;
+    s->last = text[len - 1];
+    s->closed = !wf_out_shown(text, len);
+}
+
 /* Each piece is one write, which leaves the terminal as it was, whatever ends the program. */
 static void print_thought(wf_printer *s, const char *text, size_t len)
 {
     wf_text dimmed = {0};
     if (!s->dim) {
-        print_bytes(s, text, len);
+        print_shown(s, text, len);
         return;
     }
     wf_text_print(&dimmed, "\033[2m");
-    wf_text_add(&dimmed, text, len);
+    wf_show_text(&dimmed, text, len);
     wf_text_print(&dimmed, "\033[0m");
     print_bytes(s, dimmed.data, dimmed.len);
     s->last = text[len - 1];
@@ -73,7 +81,7 @@ static void on_text(void *user, const char *text, size_t len)
     wf_printer *s = user;
     end_thoughts(s, "\n\n");
     wf_text_add(&s->answer, text, len);
-    print_bytes(s, text, len);
+    print_shown(s, text, len);
 }
 
 bool wf_printer_add(wf_printer *s, const char *text, size_t len)

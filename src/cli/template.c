@@ -46,7 +46,7 @@ static int print_rendered(const struct weft_model *m, const struct weft_chat_par
     char *text = NULL;
     size_t len = 0;
     weft_status s = weft_chat_render(m, p, &text, &len);
-    if (!s) wf_out(text, len);
+    if (!s) wf_out_shown(text, len);
     weft_free(text);
     return s ? wf_say_error(s) : 0;
 }

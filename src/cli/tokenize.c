@@ -97,7 +97,7 @@ static int cmd_detokenize(const wf_opts *o)
     weft_status s = rc ? WEFT_OK : weft_detokenize(m, ids.v, ids.n, flags, &text, &len);
     if (s) rc = wf_say_error(s);
     /* Prints no newline, so that a file round-trips exactly. */
-    if (!rc && wf_out(text, len) && isatty(STDOUT_FILENO)) wf_out("\n", 1);
+    if (!rc && wf_out_shown(text, len) && isatty(STDOUT_FILENO)) wf_out("\n", 1);
     weft_free(text);
     weft_model_close(m);
     free(ids.v);

@@ -15,6 +15,7 @@
 #define RECORD_MAX 65536
 #define CHUNK      ((size_t)1 << 20)
 #define PROGRESS   CHUNK /* a try that brought so much is no failure in a row */
+#define SPARE      (256 * CHUNK) /* of the disk, that a file of unknown length leaves */
 
 typedef struct fetch {
     wf_http *h;
@@ -45,7 +46,7 @@ weft_status wf_need_space(const char *folder, uint64_t bytes)
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     if (bytes <= free_bytes) return WEFT_OK;
     return wf_fail(WEFT_ERR_IO,
-                   "%s has %s free, and %s are to be fetched: make room, or name another folder by WEFT_MODELS", folder,
+                   "%s has %s free, and %s are needed: make room, or name another folder by WEFT_MODELS", folder,
                    WF_HUMAN(free_bytes, true), WF_HUMAN(bytes, true));
 }
 
@@ -229,6 +230,8 @@ static void draw_bar(fetch *t)
 static weft_status on_data(void *user, const char *bytes, size_t n)
 {
     fetch *t = user;
+    /* asked at each whole chunk */
+    if (!t->known && (t->have + n) / CHUNK > t->have / CHUNK) WF_TRY(wf_need_space(t->folder, SPARE));
     if (t->known && n > t->total - t->have)
         return wf_fail(WEFT_ERR_IO, "%s: the server sends more bytes than it has said: refused", t->f->name);
     for (size_t done = 0; done < n;) {

@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -360,6 +361,49 @@ class Info(cli.TestCase):
         for line in ("experts +128, 8 of them for a token", "model's sampling temp 0.7, top-k 20, top-p 0.8, min-p 0, repeat-penalty 1.05$",
                      "memory need .* with a context of 4096 tokens, .* with 262144"):
             self.assertRegex(text, f"(?m)^{line}")
+
+    def test_info_of_files_of_older_converters(self):
+        """Linear scaling without its type, as llama.cpp reads it, and numbers of layers where all have the same."""
+        sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
+        import gguf_write as gw
+        shape = dict(width=64, layers=2, heads=4, kv_heads=2, head_dim=16, ffn=64, vocab=300, context=64)
+        scaling, linear, kind, kv = "llama.rope.scaling.factor", "llama.rope.scale_linear", "llama.rope.scaling.type", "llama.attention.head_count_kv"
+        for keys, scale in (({}, 1), ({scaling: 4.0}, 4), ({linear: 2.0}, 2), ({scaling: 4.0, linear: 2.0}, 4), ({scaling: 0.0}, 1), ({scaling: 4.0, kind: "none"}, 1),
+                            ({scaling: 4.0, kind: "linear"}, 4), ({kind: "linear"}, 1), ({kv: [2, 2]}, 1), ({kv: [2, 1]}, None), ({kv: [2.0, 2.0]}, None)):
+            w = gw.Writer()
+            gw.add_model(w, "llama", "tiny", shape, "F32")
+            w.meta = [row for row in w.meta if row[0] not in keys]
+            for key, value in keys.items():
+                w.add(key, value)
+            gw.add_vocab(w, [], shape["vocab"])
+            for name, dims, kind_ in gw.model_tensors(shape, "F32"):
+                w.reserve(name, dims, kind_)
+            head, _, size = w.layout()
+            with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+                f.write(head)
+                f.truncate(size)
+                f.flush()
+                if scale is None:
+                    self.fails(cli.MODEL, "head_count_kv", "info", f.name)
+                else:
+                    self.assertRegex(self.ok("info", f.name).text, rf"4, 2 KV heads, (.*\n){{2}}context .* scale {scale}, ")
+
+    def test_info_of_odd_folders(self):
+        """Frequencies among the weights are passed over; a stray file beside an index is told of."""
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(cli.ROOT, "tests", "model", "data", "llama"), folder, dirs_exist_ok=True)
+            path = pathlib.Path(folder, "model.safetensors")
+            data = path.read_bytes()
+            size = int.from_bytes(data[:8], "little")
+            head, rest = json.loads(data[8:8 + size]), data[8 + size:]
+            want = self.ok("run", "-m", folder, *cli.GREEDY, "-p", "One", "-n", 4).out
+            head["model.rotary_emb.inv_freq"] = {"dtype": "F32", "shape": [4], "data_offsets": [len(rest), len(rest) + 16]}
+            text = json.dumps(head).encode()
+            path.write_bytes(len(text).to_bytes(8, "little") + text + rest + bytes(16))
+            pathlib.Path(folder, "model.safetensors.index.json").write_text("{}")
+            r = self.ok("run", "-m", folder, *cli.GREEDY, "-p", "One", "-n", 4)
+            self.assertEqual(r.out, want)
+            self.assertIn("there is model.safetensors beside model.safetensors.index.json", r.err)
 
     def test_info_of_windows(self):
         """And the rotation of layers that have one."""

@@ -1,4 +1,5 @@
 """run without a terminal: what goes to stdout, how an answer ends, signals, closed pipes."""
+import fcntl
 import json
 import os
 import pathlib
@@ -415,6 +416,27 @@ class Chat(cli.TestCase):
                     break
             self.assertRaises(UnicodeDecodeError, r.out.decode)
             self.assertEqual(r.out[:40].decode(errors="replace")[:8], answer[:8])
+
+    def test_planted_names(self):
+        """What lies where a file is written first is no way to another file, nor in the way, but for what is being written there."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, victim = os.path.join(folder, "chat"), pathlib.Path(folder, "victim")
+            part = path + ".new.part"
+            victim.write_text("mine")
+            for plant in (lambda: os.symlink(victim, part), lambda: os.link(victim, part), lambda: os.mkfifo(part), lambda: pathlib.Path(part).write_text("of one that was killed")):
+                plant()
+                self.said(["Hello", f"/save {path}"])
+                self.assertEqual((victim.read_text(), sorted(os.listdir(folder)), len(self.messages(path))), ("mine", ["chat", "victim"], 2))
+                os.unlink(path)
+            with open(part, "w") as f:
+                fcntl.flock(f, fcntl.LOCK_EX)
+                self.assertIn("busy", self.said([f"/save {path}"], code=RUNTIME).err)
+            os.mkfifo(path)
+            self.assertIn("is a FIFO", self.said([f"/load {path}"], code=RUNTIME).err)
+
+    def test_names_in_hints_are_quoted(self):
+        for name, shown in (("hf:a/b", "hf:a/b"), ("hf:a b", "'hf:a b'"), ("hf:a$(x)", "'hf:a$(x)'"), ("hf:it's", "'hf:it'\\''s'")):
+            self.assertIn(f"`weft pull {shown}` fetches it", self.fails(cli.MODEL, "", "run", "-m", name, "-p", "x").err)
 
     def test_save_says_what_is_no_utf8(self):
         with tempfile.TemporaryDirectory() as folder:

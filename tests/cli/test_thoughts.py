@@ -100,6 +100,20 @@ class Thoughts(cli.TestCase):
         pieces = seen.replace(PLAIN + DIM, "")  # however the answer was cut
         self.assertEqual(pieces, DIM + "[Start thinking]\nHm, \u00e9." + PLAIN + "\n" + DIM + "[End thinking]" + PLAIN + "\n\nYes.\n")
 
+    def test_text_commands_no_terminal(self):
+        """Escape sequences, C1 and marks that turn the direction of text are written out there; a pipe has them as they are."""
+        path, text = os.path.join(self.folder, "hostile.gguf"), "a\x1b]0;x\x07b\u009b2J\u202ec\u2066\u061c\r\td\u200d\u05d0"
+        answers.write(path, {"Q": [text], "R": [THINK + "\x1b[2J" + THOUGHT + "e"]}, size=100, meta={"tokenizer.chat_template": "{# " + THOUGHT + " #}" + TURNS})
+        run = ["run", *cli.GREEDY, "-q", "-m", path]
+        for more in ([], ["--raw"]):
+            self.assertEqual(self.ok(*run, *more, "-p", "Q").text, text + "\n")
+            with Terminal(*run, *more, "-p", "Q") as t:
+                self.assertEqual(t.end(), 0)
+                self.assertEqual(t.seen.decode(), "a\\x1b]0;x\\x07b\\xc2\\x9b2J\\xe2\\x80\\xaec\\xe2\\x81\\xa6\\xd8\\x9c\\x0d\td\u200d\u05d0\r\n")
+        with Terminal(*run, "-p", "R") as t:
+            self.assertEqual(t.end(), 0)
+            self.assertIn("\\x1b[2J", t.seen.decode().replace(PLAIN + DIM, ""))
+
     def test_plain_without_colours(self):
         for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": None}):
             with Terminal(*self.chat(), "-p", "A", "-q", env=env) as t:

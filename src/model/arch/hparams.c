@@ -105,6 +105,21 @@ static weft_status read_yarn(const wf_gguf *f, const char *arch, wf_hparams *hp)
     return WEFT_OK;
 }
 
+/* As llama.cpp reads it, also where no type is named: the factor, else that of older files; 0 is none. */
+static weft_status read_linear(const wf_gguf *f, const char *arch, float *factor)
+{
+    const char *const names[] = {"rope.scale_linear", "rope.scaling.factor"};
+    char k[96];
+    for (size_t i = 0; i < WF_LEN(names); i++) {
+        float given = 0;
+        WF_TRY(wf_gguf_f32(f, key(k, arch, names[i]), false, &given));
+        if (!isfinite(given) || given < 0)
+            return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want a positive number", f->path, k, given);
+        if (given > 0) *factor = given;
+    }
+    return WEFT_OK;
+}
+
 /* 0 switches off what the architecture has set. */
 static weft_status read_cap(const wf_gguf *f, const char *arch, const char *name, float *out)
 {
@@ -139,15 +154,13 @@ static weft_status read_rope(const wf_gguf *f, const char *arch, wf_hparams *hp)
     if (hp->n_rot % 2)
         return wf_fail(WEFT_ERR_FORMAT, "%s: %s.rope.dimension_count %u is odd", f->path, arch, hp->n_rot);
     char k[96];
-    wf_str type = {"none", 4};
+    wf_str type = {"linear", 6};
     hp->rope_factor = 1;
     WF_TRY(wf_gguf_u32(f, key(k, arch, "rope.scaling.original_context_length"), false, &hp->original_context));
     WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.attn_factor", &hp->rope_gain));
-    WF_TRY(read_f32(f, arch, "rope.scale_linear", false, &hp->rope_factor)); /* older files */
     WF_TRY(wf_gguf_str(f, key(k, arch, "rope.scaling.type"), false, &type));
     if (type.len == 4 && !memcmp(type.data, "none", 4)) return WEFT_OK;
-    if (type.len == 6 && !memcmp(type.data, "linear", 6))
-        return read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor);
+    if (type.len == 6 && !memcmp(type.data, "linear", 6)) return read_linear(f, arch, &hp->rope_factor);
     if (type.len == 8 && !memcmp(type.data, "longrope", 8)) return WEFT_OK; /* its factors are tensors */
     if (type.len == 4 && !memcmp(type.data, "yarn", 4)) return read_yarn(f, arch, hp);
     return wf_fail(

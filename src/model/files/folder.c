@@ -23,6 +23,7 @@ static const wf_folder_name llama_names[] = {
     {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
     {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
     {"model.layers.#.self_attn.rotary_emb", NULL}, /* frequencies, which older checkpoints carry */
+    {"model.rotary_emb", NULL},
     {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
     {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
     {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},

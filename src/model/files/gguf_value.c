@@ -95,10 +95,18 @@ static weft_status find_typed(const wf_gguf *g, const char *key, bool required, 
     return WEFT_OK;
 }
 
+/* Files of some converters have a number for each layer where all layers have the same. */
+static bool same_in_all(const wf_gguf_kv *kv)
+{
+    bool same = kv && kv->type == WF_GGUF_ARRAY && INTEGER >> kv->item & 1 && kv->count;
+    for (uint64_t i = 1; same && i < kv->count; i++) same = wf_gguf_int_at(kv, i) == wf_gguf_int_at(kv, 0);
+    return same;
+}
+
 weft_status wf_gguf_u32(const wf_gguf *g, const char *key, bool required, uint32_t *out)
 {
-    const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, INTEGER, "an integer", &kv));
+    const wf_gguf_kv *kv = wf_gguf_find(g, key);
+    if (!same_in_all(kv)) WF_TRY(find_typed(g, key, required, INTEGER, "an integer", &kv));
     if (!kv) return WEFT_OK;
     int64_t v = wf_gguf_int_at(kv, 0);
     if (v < 0 || v > UINT32_MAX) {

@@ -298,6 +298,10 @@ static weft_status open_folder(wf_safetensors *s, const char *folder)
     char path[PATH_MAX];
     if (strlen(folder) > PATH_MAX - 300) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
     if (exists(path, folder, "model.safetensors")) {
+        char index[PATH_MAX];
+        if (exists(index, folder, INDEX))
+            wf_log(WEFT_LOG_WARN, "%s: there is model.safetensors beside " INDEX ", and is taken, as transformers does; "
+                   "remove the one that is not of this model", folder);
         WF_TRY(add_path(s, path));
         return sort(s);
     }
