@@ -47,11 +47,16 @@ int32_t wf_piece_find(const wf_tokenizer *t, const char *text, size_t len)
     return len > t->max_len ? -1 : (int32_t)*slot_of(t, text, len) - 1;
 }
 
+/* The token of what has no other; -1: it is dropped, as llama.cpp and tokenizers do with bytes that a byte-level
+ * vocabulary lacks, whatever its unknown token is for. */
+static int32_t unknown_of(const wf_tokenizer *t) { return t->kind == &wf_text_bpe ? -1 : t->unk; }
+
 weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_ids *out)
 {
     bool bytes = !t->json || t->json->byte_fallback;
     for (size_t i = 0; i < len; i++) bytes = bytes && t->byte_id[(uint8_t)text[i]] >= 0;
-    if (!bytes) return t->unk < 0 ? WEFT_OK : wf_ids_push(out, t->unk);
+    int32_t unknown = unknown_of(t);
+    if (!bytes) return unknown < 0 ? WEFT_OK : wf_ids_push(out, unknown);
     for (size_t i = 0; i < len; i++) WF_TRY(wf_ids_push(out, t->byte_id[(uint8_t)text[i]]));
     return WEFT_OK;
 }
@@ -443,7 +448,7 @@ uint32_t wf_token_longest(const wf_tokenizer *t)
     uint32_t longest = 4; /* the unknown token stands for a character */
     if (t->json && (t->json->shrinks || t->json->fuse_unk)) return 0;
     for (int b = 0; b < 256; b++)
-        if (t->byte_id[b] < 0 && t->unk < 0) return 0;
+        if (t->byte_id[b] < 0 && unknown_of(t) < 0) return 0;
     for (uint32_t i = 0; i < t->n_tokens; i++) longest = WF_MAX(longest, t->tokens[i].len);
     return longest;
 }

@@ -61,7 +61,7 @@ def weights():
 
 
 def tokenizers():
-    models = [found(r'\.model = "(\w+)"', f"src/text/{kind}.c")[0] for kind in found(r"&wf_text_(\w+)", "src/text/tokenizer.c")]
+    models = [found(r'\.model = "(\w+)"', f"src/text/{kind}.c")[0] for kind in dict.fromkeys(found(r"&wf_text_(\w+)", "src/text/tokenizer.c"))]
     return ", ".join(f"{KINDS[m]} (`{m}`)" for m in models) + "; `tokenizer.json` with BPE or Unigram"
 
 

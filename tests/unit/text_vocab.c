@@ -188,6 +188,12 @@ static void nothing_to_fall_back_on(void **state)
     EXPECT(t, "z a\xff", 0, 2);
     expect_ids(t, "zzz", 0, 0, NULL);
     wf_tokenizer_destroy(t);
+    v = make("gpt2", "gpt-2", e, WF_LEN(e), no_merges);
+    v.src.unk = 0; /* SmolLM2's is <|endoftext|> */
+    t = create(&v);
+    EXPECT(t, "a\x04" "a\xff", 0, 2, 2);
+    assert_int_equal(wf_token_longest(t), 0);
+    wf_tokenizer_destroy(t);
 }
 
 /* "G" with a dot above (U+0120) is a space, U+010A a newline, U+00C3 U+00A9 the bytes of e acute. */
