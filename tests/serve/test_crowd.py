@@ -5,6 +5,9 @@ import random
 import resource
 import socket
 import tempfile
+import time
+import unittest
+from concurrent import futures
 
 import serve
 from serve import PROMPTS
@@ -66,6 +69,29 @@ class Crowd(serve.Unharmed):
         self.assertGreater(len(left), CLIENTS / 4)
         self.s.idle()
         self.s.wait(lambda: self.s.sockets() == 0, "nobody is left")
+
+
+class Costly(unittest.TestCase):
+    def test_small_bodies_that_take_long(self):
+        """They go behind, where bodies of many megabytes are: others do not wait, and who sent them gets his answer."""
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+            f.write("{% for m in messages %}{% for x in range(300) %}{% set y = x * 2 %}{% endfor %}{{ m.content }}{% endfor %}Hello")
+            f.flush()
+            s = serve.Server(template=f.name)
+            chat = {"messages": [{"role": "user", "content": ""}] * 1000, "max_tokens": 2, "temperature": 0}
+            want = s.post("/v1/chat/completions", chat)
+            self.assertEqual(want.status, 200)
+            with futures.ThreadPoolExecutor(32) as pool:
+                many = [pool.submit(s.post, "/v1/chat/completions", chat) for _ in range(64)]
+                slowest = 0
+                for _ in range(5):
+                    start = time.monotonic()
+                    self.assertEqual((s.get("/health").status, s.complete().status), (200, 200))
+                    slowest = max(slowest, time.monotonic() - start)
+                self.assertFalse(all(m.done() for m in many))
+                self.assertEqual({m.result().json["choices"][0]["message"]["content"] for m in many}, {want.json["choices"][0]["message"]["content"]})
+            self.assertLess(slowest, 2)
+            self.assertEqual(s.end()[0], 0)
 
 
 class Limits(serve.Unharmed):

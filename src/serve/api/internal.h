@@ -170,6 +170,8 @@ struct wf_job {
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
     unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
     bool listed, read;     /* read: the body has been, or need not be any more */
+    bool slow;             /* a small body that takes as long to read as large ones may */
+    uint64_t until_ns;     /* when reading a small one becomes slow; 0: never */
     bool admitted;         /* shutdown waits for it */
     atomic_uint places;    /* its sequences that run or wait */
     wf_params params;
@@ -192,7 +194,9 @@ struct wf_job {
 
 void wf_random_hex(char out[33]);
 wf_job *wf_job_create(wf_server *s, wf_httpd_request *r);
-void wf_job_read(wf_job *j); /* the body as its route does, unless it was aborted; frees it and may set refusal */
+/* Reads the body as its route does, unless it was aborted; frees it and may set refusal. A small one that is slow is left
+ * as it is, with until_ns: it is to be read among the large ones. */
+void wf_job_read(wf_job *j);
 void wf_job_worked(wf_job *j); /* a thread of work.c is done with it: it continues on the loop */
 void wf_job_watch(wf_job *j);  /* from now on it ends with its client and at its timeout, and shutdown waits for it */
 bool wf_job_submit(wf_job *j); /* all choices; false: refusal is set, and nothing runs */
@@ -257,7 +261,8 @@ void wf_metrics_print(wf_server *s, wf_text *out);
 /* ---- work.c: bodies and large replies ------------------------------------------------------------------- */
 
 #define WF_WORKERS    4
-#define WF_SMALL_BODY 32768 /* takes a few milliseconds to read */
+#define WF_SMALL_BODY 32768 /* takes a few milliseconds to read, as a rule */
+#define WF_SMALL_NS   5000000
 #define WF_SMALL_REPLY 65536 /* what it is made of; written on the loop */
 typedef struct wf_work_thread {
     struct wf_work *work;

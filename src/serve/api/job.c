@@ -188,20 +188,44 @@ static bool is_aborted(void *job)
     return aborted;
 }
 
+static bool is_given_up(void *job)
+{
+    wf_job *j = job;
+    j->slow |= j->until_ns && wf_now_ns() > j->until_ns;
+    return j->slow ? j->until_ns || is_aborted(j) : is_aborted(j);
+}
+
+/* Back to where nothing had been read. */
+static void forget_body(wf_job *j)
+{
+    weft_free(j->tokens.ids);
+    free(j->out.data);
+    wf_params_free(&j->params);
+    j->tokens = (wf_token_list){0};
+    j->out = (wf_text){0};
+    j->params = (wf_params){0};
+    j->refusal = (wf_http_error){0};
+}
+
 void wf_job_read(wf_job *j)
 {
     wf_work *w = &j->server->work;
     size_t len = j->body.len;
     bool wanted = !is_aborted(j);
+    j->until_ns = j->slow || len > WF_SMALL_BODY ? 0 : wf_now_ns() + WF_SMALL_NS;
     wf_json *body = wanted ? wf_body_parse(j->body.data, len, &j->refusal) : NULL;
     bool ended = !body || is_aborted(j); /* well or badly; false: it is given up in the middle */
     if (!ended) {
-        wf_stop_by(is_aborted, j);
+        wf_stop_by(is_given_up, j);
         ended = j->route->read(j, body);
         wf_stop_by(NULL, NULL);
         ended = ended || !is_aborted(j);
     }
     wf_json_free(body);
+    if (j->slow && j->until_ns) {
+        forget_body(j);
+        return;
+    }
     free(j->body.data);
     j->body = (wf_text){0};
     if (j->refusal.status || !wf_budget_prompts(j)) wf_budget_body(j, 0);
@@ -213,7 +237,7 @@ void wf_job_read(wf_job *j)
 void wf_job_worked(wf_job *j)
 {
     pthread_mutex_lock(&j->lock);
-    j->read = true;
+    j->read = !(j->slow && j->until_ns);
     j->working = false;
     wake_job(j);
     bool last = is_orphan(j);

@@ -272,8 +272,8 @@ static void request_whole(wf_httpd_request *r)
     pthread_mutex_unlock(&j->lock);
     if (working) return; /* roused too early */
     bool reads = !j->read && !j->refusal.status && j->route && j->route->read;
-    if (reads && j->body.len > WF_SMALL_BODY) wf_job_watch(j);
-    if (reads) wf_work_add(j);
+    if (reads && (j->slow || j->body.len > WF_SMALL_BODY)) wf_job_watch(j);
+    if (reads) j->until_ns = 0, wf_work_add(j);
     else if (j->running) send_generated(j);
     else respond_to_body(j);
 }

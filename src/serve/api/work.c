@@ -1,7 +1,8 @@
 /* work: threads that read bodies and write large replies. To parse and tokenise a body, or to write thousands of log
  * probabilities as JSON, takes up to a second, in which the loop would serve no connection. Half of the threads take
  * small bodies only, as they come; the others go last where processors are short, since all wait for the small ones.
- * The request may be aborted meanwhile. */
+ * What a small body costs shows as it is read: one that takes longer than WF_SMALL_NS is given up there, and is read
+ * again among the large ones. The request may be aborted meanwhile. */
 #include "serve/api/internal.h"
 #include "serve/api/places.h"
 
@@ -12,7 +13,7 @@
     (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
 #define NICE        10
 
-static bool is_small(const wf_job *j) { return !j->read && j->body.len <= WF_SMALL_BODY; }
+static bool is_small(const wf_job *j) { return !j->read && !j->slow && j->body.len <= WF_SMALL_BODY; }
 
 /* Takes j, which `at` points to, out of its list. Call these with work.lock held. */
 static void unlink_body(wf_work *w, wf_job **at)
@@ -27,7 +28,7 @@ static void unlink_body(wf_work *w, wf_job **at)
 static wf_job *take_body(wf_work *w, size_t most)
 {
     wf_job **at = most <= WF_SMALL_BODY ? &w->small : &w->first;
-    while (*at && !(*at)->read && (*at)->body.len > most) at = &(*at)->next_body;
+    while (*at && !(*at)->read && !(*at)->slow && (*at)->body.len > most) at = &(*at)->next_body;
     wf_job *j = *at;
     if (j) unlink_body(w, at);
     return j;
