@@ -287,7 +287,8 @@ static double token_rate(uint32_t n, uint64_t ns) { return ns ? n * 1e9 / (doubl
 static void explain_empty(const wf_opts *o, const wf_generation *a, const char *hint)
 {
     const struct weft_event *ev = &a->end;
-    const char *what = o->hide_thoughts ? "thoughts, which --hide-thoughts leaves out" : "control tokens without a text";
+    const char *what = o->hide_thoughts ? "thoughts, which --hide-thoughts leaves out"
+                                        : "control tokens without a text";
     if (ev->n_generated)
         wf_note(o, "the answer is empty: %u tokens, all %s", ev->n_generated, what);
     else if (ev->finish == WEFT_FINISH_STOP)

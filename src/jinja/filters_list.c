@@ -82,7 +82,8 @@ static wf_jvalue filter_groupby(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     wf_jentry *e = wf_jalloc(r, l->n, sizeof *e);
     wf_jvalue out = wf_jlist_new(r, WF_JLIST), group = out;
     bool exact = wf_jarg_true(a->v[2], false);
-    for (size_t i = 0; i < l->n; i++) e[i] = (wf_jentry){folded(r, member(r, l->v[i], a->v[0], a->v[1]), exact), l->v[i]};
+    for (size_t i = 0; i < l->n; i++)
+        e[i] = (wf_jentry){folded(r, member(r, l->v[i], a->v[0], a->v[1]), exact), l->v[i]};
     wf_jsort(r, e, l->n, false);
     for (size_t i = 0; i < l->n; i++) {
         if (!i || !wf_jequal(r, e[i].key, e[i - 1].key)) {

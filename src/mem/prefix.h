@@ -34,8 +34,8 @@ typedef struct wf_prefix {
 /* Installs itself as on_evict of `pages`, which must outlive it and must not move. */
 weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens, uint32_t n_tables);
 uint64_t wf_prefix_bytes(uint32_t pages, uint32_t page_tokens, uint32_t n_tables); /* of host memory that this takes */
-/* Finds the page with these page_tokens tokens after block `parent` (0, or another number that no block has: at the start of the sequence) and sets *block
- * to its id; -1 if it is not cached. Takes no reference. */
+/* Finds the page with these page_tokens tokens after block `parent` (0, or another number that no block has: at the
+ * start of the sequence) and sets *block to its id; -1 if it is not cached. Takes no reference. */
 int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *block);
 /* The page of the other table with the tokens of a cached page of the first; -1: it is not cached. */
 int32_t wf_prefix_mate(const wf_prefix *x, int32_t page, uint32_t table);

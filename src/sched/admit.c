@@ -196,7 +196,8 @@ static void preempt_seq(wf_sched *s, wf_seq *q)
     s->n_preempted++;
 }
 
-/* The youngest sequence of the client that runs the most, unless it is more urgent than q; NULL: nobody runs several. */
+/* The youngest sequence of the client that runs the most, unless it is more urgent than q; NULL: nobody runs
+ * several. */
 static wf_seq *dispensable(wf_sched *s, const wf_seq *q)
 {
     wf_seq *last = NULL;

@@ -99,8 +99,9 @@ typedef struct wf_seq {
     uint32_t n_cached;      /* of these, prefix cache hits when it first ran */
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
-    uint64_t root;          /* in place of a block id, what its first page follows: pages are shared by equal roots; 0 or
-                             * from WF_OWN_ROOT on, where no block has its id */
+    /* in place of a block id, what its first page follows: pages are shared by equal roots; 0 or from WF_OWN_ROOT on,
+     * where no block has its id */
+    uint64_t root;
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool all_logits;

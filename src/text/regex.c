@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PCRE2 counts steps anew at each place where a match may begin, and does not tell how many there were. So a stranger's
- * pattern is tried at WINDOW places a call, with a small limit; a call that reaches its limit costs that much of what all
- * matches in a text may take together, and is made again at its first place, with a larger one. */
+/* PCRE2 counts steps anew at each place where a match may begin, and does not tell how many there were. So a
+ * stranger's pattern is tried at WINDOW places a call, with a small limit; a call that reaches its limit costs that
+ * much of what all matches in a text may take together, and is made again at its first place, with a larger one. */
 enum { WINDOW = 32, FIRST_LIMIT = 4096, LAST_LIMIT = 1 << 20, STEPS_A_BYTE = 1024, FREE_BYTES = 1024 };
 
 struct wf_regex {

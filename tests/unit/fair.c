@@ -332,7 +332,8 @@ static void test_short_prompt_goes_first(void **state)
     close_world(&w);
 }
 
-/* Who has nothing does not wait for one of many sequences, the youngest of which makes room; nor does a more urgent one. */
+/* Who has nothing does not wait for one of many sequences, the youngest of which makes room, unless they are more
+ * urgent. */
 static void test_a_place_for_who_has_none(void **state)
 {
     for (int32_t priority = 0; priority < 2; priority++) {
@@ -444,5 +445,6 @@ static void test_no_client_fills_the_queue(void **state)
 }
 
 SUITE(fair, NULL, NULL, CASE(test_bounds), CASE(test_none_overtakes), CASE(test_limit_per_client),
-      CASE(test_short_prompt_goes_first), CASE(test_a_place_for_who_has_none), CASE(test_priority_between_clients), CASE(test_memory_is_bounded),
+      CASE(test_short_prompt_goes_first),
+      CASE(test_a_place_for_who_has_none), CASE(test_priority_between_clients), CASE(test_memory_is_bounded),
       CASE(test_no_client_fills_the_queue))

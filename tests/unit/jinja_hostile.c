@@ -88,8 +88,10 @@ static void polls(void **state)
     wf_stop_by(ask, NULL);
     for (size_t i = 0; i < WF_LEN(texts); i++) {
         char all[512];
-        snprintf(all, sizeof all, "{%% set r = range(99999) %%}{%% set s = 'a' * "
-                 "1000000 %%}{%% set t = s ~ '' %%}{%% set d = {'k': 1} %%}{%% macro f() %%}{%% endmacro %%}%s", texts[i]);
+        snprintf(all, sizeof all,
+                 "{%% set r = range(99999) %%}{%% set s = 'a' * 1000000 %%}{%% set t = s ~ '' %%}{%% set d = {'k': 1} "
+                 "%%}{%% macro f() %%}{%% endmacro %%}%s",
+                 texts[i]);
         asked_ns = wf_now_ns(), longest_ns = 0;
         expect_error(WEFT_ERR_FULL, "the template takes more than", all);
         if (longest_ns > 200000000) fail_msg("%s: nothing was asked for %.2f s", texts[i], (double)longest_ns * 1e-9);

@@ -300,8 +300,10 @@ static weft_status open_folder(wf_safetensors *s, const char *folder)
     if (exists(path, folder, "model.safetensors")) {
         char index[PATH_MAX];
         if (exists(index, folder, INDEX))
-            wf_log(WEFT_LOG_WARN, "%s: there is model.safetensors beside " INDEX ", and is taken, as transformers does; "
-                   "remove the one that is not of this model", folder);
+            wf_log(WEFT_LOG_WARN,
+                   "%s: there is model.safetensors beside " INDEX ", and is taken, as transformers does; remove the one "
+                   "that is not of this model",
+                   folder);
         WF_TRY(add_path(s, path));
         return sort(s);
     }

@@ -194,8 +194,8 @@ struct wf_job {
 
 void wf_random_hex(char out[33]);
 wf_job *wf_job_create(wf_server *s, wf_httpd_request *r);
-/* Reads the body as its route does, unless it was aborted; frees it and may set refusal. A small one that is slow is left
- * as it is, with until_ns: it is to be read among the large ones. */
+/* Reads the body as its route does, unless it was aborted; frees it and may set refusal. A small one that is slow is
+ * left as it is, with until_ns: it is to be read among the large ones. */
 void wf_job_read(wf_job *j);
 void wf_job_worked(wf_job *j); /* a thread of work.c is done with it: it continues on the loop */
 void wf_job_watch(wf_job *j);  /* from now on it ends with its client and at its timeout, and shutdown waits for it */

@@ -285,7 +285,8 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
     return true;
 }
 
-/* Who finds whose prompts in the prefix cache could guess them. So it is each key's own, or of those who know a text. */
+/* Who finds whose prompts in the prefix cache could guess them. So it is each key's own, or of those who know a
+ * text. */
 static bool read_salt(const wf_job *j, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "cache_salt");
@@ -318,7 +319,8 @@ bool wf_params_read(wf_job *j, const wf_json *body)
     if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
         return wf_refuse(r, 400, "priority",
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
-    return read_salt(j, body, p, r) && read_stream_options(body, p, r) && check_format(body, r) && read_stop(body, p, r) &&
+    return read_salt(j, body, p, r) && read_stream_options(body, p, r) && check_format(body, r) &&
+           read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
            (p->chat ? read_chat(s, body, p, r) : read_prompts(s, body, p, r)) && check_size(s, p, r) && drop_texts(p);
