@@ -19,8 +19,9 @@ def pieces(text, size):
     return [text[i:i + size] for i in range(0, len(text), size)]
 
 
-def write(path, answers, control=(), size=3, meta={}):
-    """meta: more metadata. answers: by letter, a list of texts, each in tokens of its own, or of those of `control`, where it is one of them."""
+def write(path, answers, control=(), size=3, meta={}, likely={}):
+    """meta: more metadata. answers: by letter, a list of texts, each in tokens of its own, or of those of `control`, where it is one of them. likely:
+    by letter, tokens that may follow, the likeliest first."""
     texts, output, types = list(control), np.zeros((WIDTH, WIDTH), np.float32), [3] * len(control)
     first = BYTES + 256
     for letter, parts in answers.items():
@@ -34,6 +35,8 @@ def write(path, answers, control=(), size=3, meta={}):
                 output[token, last] = 1
                 last = token
         output[EOS, last] = 1
+    for letter, tokens in likely.items():
+        output[tokens, BYTES + ord(letter)] = np.linspace(2, 1, len(tokens))
     assert first + len(texts) <= WIDTH, len(texts)
     w = gguf_write.Writer()
     gguf_write.add_model(w, "llama", "answers", SHAPE, "F16")

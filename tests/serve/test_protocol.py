@@ -4,12 +4,15 @@ import io
 import json
 import math
 import os
+import random
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 import unittest
 
+import answers
 import serve
 from serve import PROMPTS, Server, at_once
 
@@ -254,10 +257,41 @@ class Completions(serve.TestCase):
             self.assertEqual(max(top.values()), top[text])  # greedy takes the likeliest
             self.assertAlmostEqual(top[text], value, places=6)
             self.assertLess(sum(map(math.exp, top.values())), 1.000001)
-        at = 0
-        for text, offset in zip(lp["tokens"], lp["text_offset"]):
-            self.assertEqual(offset, at)
-            at += len(text)
+
+    def places(self, choice):
+        """Each token stands where its offset says, and the last one ends where the text does."""
+        text, lp = choice["text"], choice["logprobs"]
+        ends = [*lp["text_offset"][1:], len(text)]
+        self.assertEqual(sorted(ends), ends)
+        for i, (token, at, end) in enumerate(zip(lp["tokens"], lp["text_offset"], ends)):
+            if token.startswith("bytes:"):
+                self.assertLess(end - at, 4)  # of bytes that no character came of
+                self.assertGreater(text[at], "\x7f")
+            else:  # the tokenizer's own blank, and its BOS, are not in the text
+                self.assertIn(text[at:end], (token, token[1:] if token[0] == " " else "" if token == "<s>" else token), (i, text, lp))
+
+    def test_text_offset(self):
+        lp = self.s.complete(prompt="h\u00e9llo w\u00f6rld x", echo=True, logprobs=0, max_tokens=0).json["choices"][0]["logprobs"]
+        self.assertEqual(lp["text_offset"][:8], [0, 0, 1, 1, 2, 4, 5, 7])  # two tokens for the first letter with a mark, and for the other
+        draw = random.Random(3)
+        parts = [" ", " ", "a", "\u00e9", "\u4f60", "\U0001f600", "<s>", "\n", " the", "x\u0301"]
+        bias = {str(i): 8 for i in self.s.post("/tokenize", {"content": "\U0001f600\u00e9\u4f60a"}).json["tokens"]}
+        for _ in range(25):
+            prompts = ["".join(draw.choices(parts, k=draw.randrange(1, 9))) for _ in range(3)]
+            if draw.random() < 0.5:  # cut inside a character, too
+                prompts = [self.s.post("/tokenize", {"prompt": p}).json["tokens"] for p in prompts]
+                prompts = [p[:draw.randrange(1, len(p) + 1)] for p in prompts]
+            ask = {"prompt": prompts, "logprobs": 3, "echo": draw.random() < 0.7, "max_tokens": draw.randrange(1, 12), "logit_bias": bias, "temperature": 1,
+                   "seed": draw.randrange(99), "ignore_eos": True, "skip_special_tokens": draw.random() < 0.5}
+            got = [{"text": "", "logprobs": {k: [] for k in lp}} for _ in prompts]
+            for e in self.s.stream(**ask):
+                (c,), old = e["choices"], got[e["choices"][0]["index"]]
+                old["text"] += c["text"]
+                for k, values in (c["logprobs"] or {}).items():
+                    old["logprobs"][k] += values
+            for streamed, whole in zip(got, self.s.complete(**ask).json["choices"]):
+                self.assertEqual(streamed, {k: whole[k] for k in streamed})
+                self.places(whole)
 
     def test_prompt_logprobs_are_those_of_generating(self):
         first = self.s.complete(logprobs=1, max_tokens=6)
@@ -343,6 +377,21 @@ class Completions(serve.TestCase):
 
     def test_null_is_not_given(self):
         self.assertEqual(self.s.complete(n=None, stop=None, seed=None, suffix=None).text, self.s.complete().text)
+
+
+class Names(unittest.TestCase):
+    def test_alternatives(self):
+        """Halves of characters are different tokens, and so are a byte and its character: each has a key."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.gguf")
+            byte = [answers.BYTES + b for b in (0xF0, 0x9F, 0x98, 0x62)]
+            answers.write(path, {"B": ["b"]}, likely={"A": byte, "C": [byte[3], answers.BYTES + 256, byte[0]]})
+            s = serve.Server("-m", path)
+            names = [r"bytes:\xf0", r"bytes:\x9f", r"bytes:\x98"]
+            for prompt, want in (("A", [*names, "b"]), ("C", [f"token_id:{byte[3]}", "b", names[0]])):
+                lp = s.complete(prompt=prompt, logprobs=len(want), max_tokens=1).json["choices"][0]["logprobs"]
+                self.assertEqual((list(lp["top_logprobs"][0]), lp["tokens"]), (want, want[:1]))
+            self.assertEqual(s.end()[0], 0)
 
 
 class Chat(serve.TestCase):

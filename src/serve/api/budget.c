@@ -41,7 +41,8 @@ bool wf_budget_prompts(wf_job *j)
 {
     size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids;
     for (size_t i = 0; i < j->params.n_prompts; i++)
-        n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids + j->params.prompts[i].len;
+        n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids * (j->params.prompts[i].offsets ? 2 : 1) +
+             j->params.prompts[i].len;
     return hold_body(j, n, 5 * WF_SMALL_BODY);
 }
 

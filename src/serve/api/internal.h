@@ -35,7 +35,8 @@ void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as JSON */
 typedef struct wf_prompt {
     int32_t *ids;
     size_t n, len;
-    char *text; /* len bytes, for echo */
+    char *text;        /* len bytes, for echo */
+    uint32_t *offsets; /* of its tokens, as wf_place_of has them; NULL: nobody asks for them */
 } wf_prompt;
 
 enum wf_given { /* what was sent, where a default does not say the same */
@@ -132,6 +133,14 @@ typedef struct wf_token {
     bool prompt; /* a token of the prompt */
 } wf_token;
 
+typedef struct wf_place { /* in a text that grows, for text_offset */
+    const wf_prompt *prompt; /* with offsets: the next token of it is n_prompt */
+    size_t n_prompt, n;     /* n: characters before this place */
+    char open[4];           /* bytes of the one that has begun */
+    unsigned n_open;
+    bool drop_space; /* the tokenizer's own comes next */
+} wf_place;
+
 typedef struct wf_choice {
     wf_job *job;
     uint32_t index;
@@ -147,7 +156,8 @@ typedef struct wf_choice {
     uint64_t last_ns; /* time of the previous token */
     /* HTTP thread only: what has been written, and the state of the output */
     size_t sent_text, sent_tokens, generated, cached;
-    size_t offset; /* of the next token in the delivered text, for text_offset */
+    wf_place place; /* of the next token */
+    size_t n_tail;  /* bytes at the end of the prompt that are no whole character: echo has them with the first text */
     bool opened, ended;
     struct wf_answer *answer; /* of a stream that is taken apart */
     unsigned n_calls;       /* sent */
@@ -204,13 +214,18 @@ void wf_job_abort(wf_job *j, enum wf_abort why); /* cancels its sequences; the f
 void wf_job_detach(wf_job *j); /* the request has ended: it is freed when the engine and work.c are done with it */
 bool wf_job_failed(wf_job *j, wf_http_error *r); /* why the whole job failed; false: it did not */
 
+/* ---- logprobs.c ------------------------------------------------------------------------------------------ */
+
+bool wf_prompt_offsets(const wf_server *s, wf_prompt *p); /* fills them; false: no memory */
+wf_place wf_place_begin(const wf_job *j, uint32_t choice); /* of its first token */
+/* place: of the first one of these tokens; then behind the last one. */
+void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
+                       wf_place *place, wf_text *out);
+
 /* ---- reply.c and sse.c: events to JSON ------------------------------------------------------------------- */
 
 void wf_reply_write(wf_job *j); /* the whole reply to `out`, or sets refusal: there is no room for it */
 void wf_reply_usage(const wf_job *j, wf_text *out);
-/* logprobs of tokens [first, n). *offset: of the first one in the delivered text; advanced. */
-void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
-                       size_t *offset, wf_text *out);
 void wf_reply_head(const wf_job *j, bool chunk, wf_text *out); /* with an opening brace, and more to come */
 /* One of tool_calls, without the closing brace. id: n is 0: a new one. */
 void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments, wf_text *out);

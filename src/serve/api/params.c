@@ -171,6 +171,8 @@ static bool read_prompts(const wf_server *s, const wf_json *body, wf_params *p, 
     for (size_t i = 0; i < n; i++) {
         p->n_prompts++;
         if (!read_prompt(s, list ? wf_json_at(v, i) : v, &p->prompts[i], r)) return false;
+        if (p->echo && WF_GIVEN(p, LOGPROBS) && !wf_prompt_offsets(s, &p->prompts[i]))
+            return wf_refuse(r, 500, "", "out of memory");
     }
     return true;
 }
@@ -328,7 +330,8 @@ bool wf_params_read(wf_job *j, const wf_json *body)
 
 void wf_params_free(wf_params *p)
 {
-    for (size_t i = 0; i < p->n_prompts; i++) weft_free(p->prompts[i].ids), weft_free(p->prompts[i].text);
+    for (size_t i = 0; i < p->n_prompts; i++)
+        weft_free(p->prompts[i].ids), weft_free(p->prompts[i].text), free(p->prompts[i].offsets);
     for (size_t i = 0; i < p->n_stop; i++) free(p->stop[i]);
     free(p->prompts);
     free(p->stop);

@@ -36,115 +36,6 @@ void wf_reply_usage(const wf_job *j, wf_text *out)
                   prompt, completion, prompt + completion, cached);
 }
 
-/* ---- logprobs -------------------------------------------------------------------------------------------- */
-
-static size_t piece_of_token(const wf_job *j, int32_t id, unsigned flags, char *buf, size_t cap)
-{
-    return WF_MIN(weft_token_text(j->server->model, id, flags, buf, cap), cap);
-}
-
-/* For chat: text, bytes and logprob; without the closing brace. */
-static void put_chat_token(const wf_job *j, int32_t id, float logprob, wf_text *out)
-{
-    char buf[256];
-    size_t n = piece_of_token(j, id, WEFT_TEXT_DEFAULT, buf, sizeof buf);
-    wf_json_print(out, "{'token':%.*s,'logprob':%.9g,'bytes':[", (int)n, buf, (double)logprob);
-    for (size_t i = 0; i < n; i++) wf_text_print(out, "%s%u", i ? "," : "", (unsigned char)buf[i]);
-    wf_text_add(out, "]", 1);
-}
-
-static void put_chat_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
-                              wf_text *out)
-{
-    wf_json_print(out, "{'content':[");
-    for (size_t i = 0; i < n; i++) {
-        wf_json_comma(out);
-        put_chat_token(j, tokens[i].id, tokens[i].logprob, out);
-        wf_json_print(out, ",'top_logprobs':[");
-        for (uint32_t k = 0; k < tokens[i].n_top; k++, top++) {
-            wf_json_comma(out);
-            put_chat_token(j, top->id, top->logprob, out);
-            wf_text_add(out, "}", 1);
-        }
-        wf_text_add(out, "]}", 2);
-    }
-    wf_text_add(out, "]}", 2);
-}
-
-/* The alternatives by their texts. Of tokens with the same one the first counts: the most likely. */
-static void put_top(const wf_job *j, const struct weft_logprob *top, uint32_t n, wf_text *out)
-{
-    struct {
-        size_t at, len;
-    } keys[WEFT_MAX_TOP];
-    wf_text_add(out, "{", 1);
-    for (uint32_t k = 0, n_keys = 0; k < WF_MIN(n, (uint32_t)WEFT_MAX_TOP); k++) {
-        char buf[256];
-        size_t end = out->len;
-        wf_json_comma(out);
-        size_t at = out->len, same = 0;
-        wf_json_put_string(out, buf, piece_of_token(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
-        if (out->failed) return;
-        size_t len = out->len - at;
-        while (same < n_keys && !(keys[same].len == len && !memcmp(out->data + keys[same].at, out->data + at, len)))
-            same++;
-        if (same < n_keys) {
-            out->len = end;
-            continue;
-        }
-        keys[n_keys].at = at, keys[n_keys++].len = len;
-        wf_json_print(out, ":%.9g", (double)top[k].logprob);
-    }
-    wf_text_add(out, "}", 1);
-}
-
-/* Bytes of a token in the delivered text. The text does not start with the space that the tokenizer added. */
-static size_t shown(const wf_job *j, const wf_token *t, size_t offset)
-{
-    char buf[256];
-    size_t n = piece_of_token(j, t->id, j->params.skip_special ? WEFT_TEXT_HIDE_SPECIAL : 0, buf, sizeof buf);
-    bool cut = !offset && t->prompt && n && buf[0] == ' ' && j->params.prompts[0].text[0] != ' ';
-    return n - cut;
-}
-
-/* For completions: four parallel lists. */
-static void put_text_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
-                              size_t *offset, wf_text *out)
-{
-    wf_json_print(out, "{'tokens':[");
-    for (size_t i = 0; i < n; i++) {
-        char buf[256];
-        wf_json_comma(out);
-        wf_json_put_string(out, buf, piece_of_token(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
-    }
-    for (int list = 0; list < 2; list++) {
-        wf_json_print(out, list ? "],'top_logprobs':[" : "],'token_logprobs':[");
-        for (size_t i = 0; i < n; i++) {
-            const wf_token *t = &tokens[i];
-            wf_json_comma(out);
-            if (t->prompt && !t->n_top && t->logprob == 0) wf_text_add(out, "null", 4); /* the first token has none */
-            else if (list) put_top(j, top, t->n_top, out);
-            else wf_json_print(out, "%.9g", (double)t->logprob);
-            if (list) top += t->n_top;
-        }
-    }
-    wf_json_print(out, "],'text_offset':[");
-    for (size_t i = 0; i < n; i++) {
-        wf_text_print(out, "%s%zu", i ? "," : "", *offset);
-        *offset += shown(j, &tokens[i], *offset);
-    }
-    wf_text_add(out, "]}", 2);
-}
-
-void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
-                       size_t *offset, wf_text *out)
-{
-    if (!(j->params.chat ? j->params.chat_logprobs : wf_params_request(&j->params, 0).logprobs))
-        wf_text_add(out, "null", 4);
-    else if (j->params.chat) put_chat_logprobs(j, tokens, n, top, out);
-    else put_text_logprobs(j, tokens, n, top, offset, out);
-}
-
 /* ---- calls of tools -------------------------------------------------------------------------------------- */
 
 /* As long as templates want it, which get it back. */
@@ -236,7 +127,7 @@ static void put_text(const wf_job *j, const wf_choice *c, wf_text *out)
 
 static void put_choice(const wf_job *j, const wf_choice *c, wf_text *out)
 {
-    size_t offset = 0;
+    wf_place place = wf_place_begin(j, c->index);
     unsigned n_calls = 0;
     wf_json_print(out, j->params.chat ? "{'index':%u,'message':" : "{'index':%u,'text':", c->index);
     if (wf_params_in_parts(&j->params)) {
@@ -249,7 +140,7 @@ static void put_choice(const wf_job *j, const wf_choice *c, wf_text *out)
         put_text(j, c, out);
     }
     wf_json_print(out, ",'logprobs':");
-    wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset, out);
+    wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &place, out);
     wf_json_print(out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, n_calls));
 }
 

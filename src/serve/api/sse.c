@@ -109,7 +109,7 @@ static void begin_choice(wf_job *j, const wf_choice *c)
 static void end_choice(wf_job *j, wf_choice *c, const part *p)
 {
     wf_json_print(&j->out, ",'logprobs':");
-    if (p) wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset, &j->out);
+    if (p) wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->place, &j->out);
     else wf_text_add(&j->out, "null", 4);
     if (p && p->done) wf_json_print(&j->out, ",'finish_reason':%s}", wf_reply_finish_of(p->finish, c->n_calls));
     else wf_json_print(&j->out, ",'finish_reason':null}");
@@ -133,9 +133,11 @@ static void write_choice(wf_job *j, wf_choice *c, const char *text, size_t n, co
 /* A chat starts with the role, echo with the prompt. */
 static void open_choice(wf_job *j, wf_choice *c)
 {
-    const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
+    c->place = wf_place_begin(j, c->index);
+    c->n_tail = c->place.n_open;
+    const wf_prompt *p = c->place.prompt;
     if (j->params.chat) write_choice(j, c, "", 0, NULL);
-    else if (j->params.echo) write_choice(j, c, p->text, p->len, NULL);
+    else if (j->params.echo) write_choice(j, c, p->text, p->len - c->n_tail, NULL);
     c->opened = true;
 }
 
@@ -209,7 +211,16 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     }
     bool plain = !j->params.chat_logprobs && j->params.chat;
     if (!p->n_text && !p->done && plain) return; /* the text of these tokens is still held back */
-    write_choice(j, c, p->n_text || !p->done ? p->text : NULL, p->n_text, p);
+    wf_text text = {0};
+    if (c->n_tail && (p->n_text || p->done)) {
+        wf_text_add(&text, c->place.prompt->text + c->place.prompt->len - c->n_tail, c->n_tail);
+        wf_text_add(&text, p->text, p->n_text);
+        j->out.failed |= text.failed;
+        c->n_tail = 0;
+    }
+    if (text.len) write_choice(j, c, text.data, text.len, p);
+    else write_choice(j, c, p->n_text || !p->done ? p->text : NULL, p->n_text, p);
+    free(text.data);
     c->ended = p->done;
 }
 
