@@ -329,7 +329,8 @@ static void set_limits(wf_server *s)
         const char *name;
         uint64_t *limit, value;
     } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60},
-               {"send_timeout=", &l->send_timeout_s, 60},     {"max_body=", &l->max_body, 8u << 20},
+               {"send_timeout=", &l->send_timeout_s, 60},     {"beat=", &l->beat_s, 5},
+               {"max_body=", &l->max_body, 8u << 20},
                {"bodies=", &l->bodies, 256u << 20},           {"replies=", &l->replies, 256u << 20}};
     for (size_t i = 0; i < WF_LEN(all); i++) {
         const char *other = others ? strstr(others, all[i].name) : NULL;

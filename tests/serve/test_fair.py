@@ -148,6 +148,19 @@ class Names(unittest.TestCase):
         queue.leave()
         self.assertEqual(s.end()[0], 0)
 
+    def test_who_waits_hears(self):
+        """The header comes at once, then a comment now and then; its answer is the usual one."""
+        s = Server("--max-num-seqs", 1, *SLOW, {"beat": 1})
+        (first, r), (second, waits) = s.open_stream(**LONG), s.open_stream()
+        self.assertEqual((r.status, waits.status), (200, 200))
+        self.assertEqual([waits.readline() for _ in range(4)], [b": waiting\n", b"\n"] * 2)
+        first.close()
+        text = waits.read().decode().replace(": waiting\n\n", "")
+        events = [serve.json.loads(e[6:]) for e in text.split("\n\n")[:-2]]
+        self.assertEqual("".join(e["choices"][0]["text"] for e in events), s.complete().text)
+        second.close()
+        self.assertEqual(s.end()[0], 0)
+
     def test_nobody_is_believed(self):
         s = Server("--max-num-seqs", 1, *SLOW)
         self.assertEqual(self.clients(s, [by("192.0.2.1"), by("192.0.2.2"), {}]), 1)

@@ -438,6 +438,9 @@ class Chat(serve.TestCase):
         text = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
         self.assertEqual(text, self.s.chat().json["choices"][0]["message"]["content"])
         self.assertEqual(events[-1]["choices"][0]["finish_reason"], "length")
+        counted = self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}],
+                                stream_options={"include_usage": True, "continuous_usage_stats": True})
+        self.assertEqual((counted[0]["usage"]["completion_tokens"], counted[-1]["usage"]["completion_tokens"]), (0, 12))
         self.assertEqual({e["object"] for e in events}, {"chat.completion.chunk"})
 
     def test_logprobs(self):

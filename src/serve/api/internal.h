@@ -188,8 +188,8 @@ struct wf_job {
     wf_token_list tokens;
     wf_text out;             /* the whole reply, if `written`; of a stream the part that is sent now */
     size_t first_choice;     /* of a stream: the one whose turn it is */
-    enum wf_httpd_more more; /* behind `out` */
-    bool written, begun;     /* begun: `out` of a stream has not been sent yet */
+    uint64_t sent_ns;        /* of a stream: when it had something to send */
+    bool written;
     bool close, running;     /* no request can follow on its connection; submitted */
     int status;              /* HTTP status of the response, for the log */
 
@@ -232,7 +232,6 @@ void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice argumen
 /* Would the model have gone on? A stop text, too, may stand in the middle of what it wants to say. */
 bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
-void wf_sse_begin(wf_job *j); /* the first events, to `out` */
 enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf_httpd_reply */
 
 /* ---- routes.c -------------------------------------------------------------------------------------------- */
@@ -336,6 +335,7 @@ typedef struct wf_limits {
     uint64_t header_timeout_s; /* until the head of a first request has arrived */
     uint64_t read_timeout_s;   /* until any head has, and until its body has */
     uint64_t send_timeout_s;   /* that a client may take nothing of its reply */
+    uint64_t beat_s;           /* that a stream is silent */
     uint64_t max_body;         /* bytes of one */
     uint64_t bodies, replies;  /* bytes of one client's bodies and prompts, and of its replies; of all twice as many */
 } wf_limits;

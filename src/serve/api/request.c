@@ -164,34 +164,27 @@ static void send_whole(wf_job *j, size_t made_of)
     send_refusal(j, &j->refusal);
 }
 
-/* A stream starts with its first event, so that an early failure gets its own HTTP status. */
+/* At once: a proxy may give up who is silent while he waits for his turn, or his prompt is computed. */
 static void send_stream(wf_job *j)
 {
-    wf_httpd_reply reply = {.fill = wf_sse_fill};
-    wf_sse_begin(j);
-    if (j->out.failed) {
-        send_text(j, 500, NULL, j->out);
-        j->out = (wf_text){0};
-        return;
-    }
+    wf_httpd_reply reply = {.fill = wf_sse_fill, .beat_ns = j->server->limits.beat_s * 1000000000ull};
+    j->sent_ns = wf_now_ns();
     add_field(&reply.fields, "Cache-Control", "no-cache");
     add_field(&reply.fields, "X-Accel-Buffering", "no"); /* tells nginx not to buffer */
     send_reply(j, 200, "text/event-stream; charset=utf-8", &reply);
 }
 
-/* What has come of its sequences; nothing: at the next event this is called again. */
+/* What has come of its sequences, once all has. */
 static void send_generated(wf_job *j)
 {
     wf_http_error failed = {0};
     pthread_mutex_lock(&j->lock);
     bool news = !j->n_pending;
-    for (size_t i = 0; j->params.stream && i < j->n_choices; i++) news |= j->choices[i].n_tokens > 0;
     j->sleeps = !news;
     bool fail = news && wf_job_failed(j, &failed);
     size_t made_of = j->reply_held;
     pthread_mutex_unlock(&j->lock);
     if (fail) send_refusal(j, &failed);
-    else if (news && j->params.stream) send_stream(j);
     else if (news) send_whole(j, made_of);
 }
 
@@ -257,8 +250,9 @@ static void respond_to_body(wf_job *j)
     else {
         j->running = true;
         wf_job_watch(j);
-        if (wf_job_submit(j)) send_generated(j);
-        else send_refusal(j, &j->refusal);
+        if (!wf_job_submit(j)) send_refusal(j, &j->refusal);
+        else if (j->params.stream) send_stream(j);
+        else send_generated(j);
     }
 }
 

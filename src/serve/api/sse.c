@@ -32,7 +32,7 @@ static void *copy_of(const void *p, size_t first, size_t n, size_t size)
 
 static bool has_news(const wf_choice *c)
 {
-    return c->n_text > c->sent_text || c->n_tokens > c->sent_tokens || (c->done && !c->ended) || !c->opened;
+    return c->n_text > c->sent_text || c->n_tokens > c->sent_tokens || (c->done && !c->ended);
 }
 
 /* Takes tokens until *rows are enough, and their text; with the last ones what is left of it. */
@@ -42,7 +42,6 @@ static bool take(wf_choice *c, part *p, size_t *rows)
     for (; i < c->n_tokens && *rows < ROWS; i++) {
         n_top += c->tokens[i].n_top;
         *rows += 1 + c->tokens[i].n_top;
-        c->generated += !c->tokens[i].prompt;
     }
     p->n_tokens = i - c->sent_tokens;
     if (i < c->n_tokens) text = WF_MAX(c->sent_text, c->tokens[i - 1].text_end);
@@ -204,6 +203,7 @@ static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
 static void write_part(wf_job *j, wf_choice *c, const part *p)
 {
     if (!c->opened) open_choice(j, c);
+    for (size_t i = 0; i < p->n_tokens; i++) c->generated += !p->tokens[i].prompt;
     if (!p->n_text && !p->n_tokens && !p->done) return;
     if (wf_params_in_parts(&j->params)) {
         write_in_parts(j, c, p);
@@ -259,17 +259,14 @@ static enum wf_httpd_more write_news(wf_job *j)
     return j->out.failed ? WF_HTTP_BREAK : next;
 }
 
-void wf_sse_begin(wf_job *j)
-{
-    j->more = write_news(j);
-    j->begun = true;
-}
-
 enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part)
 {
     wf_job *j = job;
-    if (!j->begun) j->more = write_news(j);
-    j->begun = false;
+    enum wf_httpd_more more = write_news(j);
+    uint64_t now = wf_now_ns();
+    bool silent = !j->out.len && more == WF_HTTP_WAIT && now - j->sent_ns >= j->server->limits.beat_s * 1000000000ull;
+    if (silent) wf_text_add(&j->out, ": waiting\n\n", 11); /* a comment */
+    if (j->out.len) j->sent_ns = now;
     *part = (wf_slice){j->out.data, j->out.len};
-    return j->more;
+    return more;
 }

@@ -190,6 +190,7 @@ void wf_httpd_send(wf_httpd_request *r, wf_httpd_reply *p)
     c->last |= p->fill && c->old;                     /* only the end of the connection tells its end */
     c->chunked = p->fill && !c->old;
     c->fill = p->fill;
+    c->beat_ns = p->beat_ns;
     c->body = p->body;
     c->dry = false;
     c->state = WF_CONN_SENDS;
@@ -205,6 +206,7 @@ void wf_httpd_send(wf_httpd_request *r, wf_httpd_reply *p)
 static bool fill_left(wf_conn *c)
 {
     wf_slice part = {0};
+    c->asked_ns = wf_now_ns();
     enum wf_httpd_more more = c->fill(c->request.user, &part);
     c->dry = more == WF_HTTP_WAIT;
     c->dropped |= more == WF_HTTP_BREAK;
@@ -409,8 +411,10 @@ void wf_conn_check(wf_conn *c, uint64_t now)
     bool late = c->state == WF_CONN_READS && !c->lingers && now > c->since_ns + seconds * 1000000000ull;
     if (stalled && c->blocked && count_unsent(c) < c->unsent) await_client(c);
     else if (stalled || late) wf_conn_drop(c);
-    if (c->dead || !c->deadline_ns || now <= c->deadline_ns) return;
-    c->deadline_ns = 0;
-    c->http->p.calls.late(&c->request);
-    settle_conn(c, 0);
+    if (c->dead) return;
+    bool over = c->deadline_ns && now > c->deadline_ns;
+    if (over) c->deadline_ns = 0, c->http->p.calls.late(&c->request);
+    bool beat = c->beat_ns && c->fill && c->dry && now > c->asked_ns + c->beat_ns;
+    if (beat) c->dry = false;
+    if (over || beat) settle_conn(c, 0);
 }

@@ -33,6 +33,7 @@ typedef struct wf_conn {
     struct iovec left[4];
     int n_left;
     enum wf_httpd_more (*fill)(void *user, wf_slice *part);
+    uint64_t beat_ns, asked_ns; /* see wf_httpd_reply; when it was asked for a part */
     bool dry, blocked; /* it has nothing before it is woken; the system takes no more bytes for the client */
     int unsent;      /* bytes that the system had for the client when send_by was set */
     uint64_t send_by; /* closed by then; 0: no deadline */

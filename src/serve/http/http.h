@@ -42,6 +42,7 @@ typedef struct wf_httpd_reply {
     wf_text body;
     /* In place of a body, a stream: gives the next part of it, which stays until the next call. */
     enum wf_httpd_more (*fill)(void *user, wf_slice *part);
+    uint64_t beat_ns; /* a stream that waits so long is asked again */
     bool close; /* no request can follow on this connection */
 } wf_httpd_reply;
 
