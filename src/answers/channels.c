@@ -3,6 +3,7 @@
 #include "answers/channels.h"
 #include "answers/tool_types.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_HEADER 512
@@ -103,14 +104,13 @@ static void say(wf_channels *c, size_t n, const wf_call_out *out)
 /* n bytes are the body of a call: text if it is none. */
 static void take_call(wf_channels *c, size_t n, const wf_call_out *out)
 {
-    wf_slice name = {c->name, strlen(c->name)}, body = wf_trim((wf_slice){c->held.data, n});
-    if (!body.n) body = (wf_slice){"{}", 2};
-    if (*body.p == '{' && wf_json_whole(body.p, body.n) && wf_tool_name_good(name.p, name.n)) {
-        out->call(out->user, (wf_slice){0}, name, body);
-        return;
-    }
-    c->sort = WF_TO_USER;
-    say(c, n, out);
+    wf_slice name = {c->name, strlen(c->name)}, body = {c->held.data, n};
+    wf_text own = {0};
+    bool good = wf_call_arguments(&body, &own) && wf_tool_name_good(name.p, name.n);
+    if (good) out->call(out->user, (wf_slice){0}, name, body);
+    else c->sort = WF_TO_USER, say(c, n, out);
+    c->held.failed |= own.failed;
+    free(own.data);
 }
 
 static bool read_body(wf_channels *c, const wf_call_out *out)

@@ -16,7 +16,7 @@ enum state { TEXT, HEAD, BODY, TAIL, TAGS, FORM };
 struct wf_calls {
     const wf_call_kind *kind;
     const wf_text *types;
-    wf_text held;
+    wf_text held, own; /* own: arguments that are not in held */
     enum state state;
     size_t call;     /* offset in `held`: of its marker; white space is before it */
     size_t body, at; /* of the body; how far its brackets are counted, then its end */
@@ -38,7 +38,7 @@ wf_calls *wf_calls_new(const wf_call_kind *k, const wf_text *types)
 
 void wf_calls_free(wf_calls *c)
 {
-    if (c) free(c->held.data);
+    if (c) free(c->held.data), free(c->own.data);
     free(c);
 }
 
@@ -117,7 +117,7 @@ static enum wf_found pass_name(wf_calls *c, size_t *at)
     p += strlen(c->kind->behind_name);
     *at = wf_skip_blanks(held(c), p);
     if (*at - p > WF_MAX_BLANKS) return WF_NO;
-    return *at == c->held.len ? WF_PARTLY : c->held.data[*at] == '{' ? WF_YES : WF_NO;
+    return *at == c->held.len ? WF_PARTLY : c->held.data[*at] == '{' || c->held.data[*at] == '"' ? WF_YES : WF_NO;
 }
 
 /* Of a call in tags, from `open` on. */
@@ -174,16 +174,31 @@ static bool read_body(wf_calls *c, const wf_call_out *out)
 
 /* ---- a whole call ---------------------------------------------------------------------------------------- */
 
-static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
+bool wf_call_arguments(wf_slice *a, wf_text *own)
 {
-    static const char none[] = "{}";
-    if (!arguments->n || wf_slice_is(*arguments, "null")) *arguments = (wf_slice){none, 2};
-    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) &&
+    *a = wf_trim(*a);
+    if (a->n && *a->p == '"') {
+        wf_json *text = wf_json_read(a->p, a->n, NULL, NULL);
+        if (!text) return false;
+        own->len = 0;
+        wf_text_add(own, wf_json_text(text), wf_json_bytes(text));
+        wf_json_free(text);
+        *a = wf_trim((wf_slice){own->data, own->len});
+    }
+    if (!a->n || wf_slice_is(*a, "null")) *a = (wf_slice){"{}", 2};
+    return *a->p == '{' && wf_json_whole(a->p, a->n);
+}
+
+static bool check_call(wf_calls *c, wf_slice name, wf_slice *arguments)
+{
+    bool good = wf_call_arguments(arguments, &c->own);
+    c->held.failed |= c->own.failed;
+    return good && wf_tool_name_good(name.p, name.n) &&
            (!(c->kind->bare || c->kind->only_tools) || wf_tool_strings(c->types, name));
 }
 
 /* {"f": {...}} */
-static bool read_keyed(const wf_calls *c, wf_slice object, wf_slice *name, wf_slice *arguments)
+static bool read_keyed(wf_calls *c, wf_slice object, wf_slice *name, wf_slice *arguments)
 {
     wf_slice key, value;
     const char *at = object.p + 1, *end = object.p + object.n;
@@ -193,7 +208,7 @@ static bool read_keyed(const wf_calls *c, wf_slice object, wf_slice *name, wf_sl
 }
 
 /* {"name": "f", "arguments": {...}}, with the names of members that models use. */
-static bool read_object(const wf_calls *c, wf_slice object, wf_slice *name, wf_slice *arguments)
+static bool read_object(wf_calls *c, wf_slice object, wf_slice *name, wf_slice *arguments)
 {
     wf_slice key, value;
     *name = *arguments = (wf_slice){0};
@@ -207,7 +222,7 @@ static bool read_object(const wf_calls *c, wf_slice object, wf_slice *name, wf_s
 }
 
 /* All of a list are calls, or none is. out: NULL: only checks. false: there are none. */
-static bool read_json(const wf_calls *c, wf_slice all, const wf_call_out *out)
+static bool read_json(wf_calls *c, wf_slice all, const wf_call_out *out)
 {
     wf_slice one = all, name, arguments;
     const char *at = all.p + 1, *end = all.p + all.n;
@@ -235,7 +250,7 @@ static bool split_id(const wf_calls *c, wf_slice *id, wf_slice *name)
 }
 
 /* "f", "functions.f:0", "f[CALL_ID]x": the id is all of it. */
-static bool read_named(const wf_calls *c, wf_slice body, const wf_call_out *out)
+static bool read_named(wf_calls *c, wf_slice body, const wf_call_out *out)
 {
     static const char prefix[] = "functions.";
     wf_slice id = wf_trim((wf_slice){c->held.data + c->id, c->n_id}), name = id;
@@ -262,7 +277,7 @@ static bool taken(wf_calls *c, size_t end)
 static bool take_call(wf_calls *c, size_t end, const wf_call_out *out)
 {
     wf_slice body = {c->held.data + c->body, c->at - c->body};
-    bool (*read)(const wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
+    bool (*read)(wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
     if (!read(c, body, NULL)) return give_up(c, c->at, out);
     read(c, body, out);
     return taken(c, end);

@@ -3,7 +3,8 @@
  * of it does not depend on where they are cut.
  *
  * A call is given out once it is whole and known to be good: then it has a name, and arguments that are a JSON object,
- * byte for byte as the model wrote it, or made of what it wrote in tags or in words of a programming language. What is
+ * byte for byte as the model wrote it, or made of what it wrote in a string, in tags or in words of a programming
+ * language. What is
  * no call after all is given out as the text that it is; nothing is lost, and nothing fails. */
 #ifndef WF_TOOL_CALLS_H
 #define WF_TOOL_CALLS_H
@@ -59,6 +60,10 @@ typedef struct wf_call_out {
     void (*call)(void *user, wf_slice id, wf_slice name, wf_slice arguments); /* id: n is 0 if the model wrote none */
     void *user;
 } wf_call_out;
+
+/* Arguments as the text of a JSON object: as an object, as a string that has one in it (then *a is in `own`), or as
+ * nothing. false: they are none. */
+bool wf_call_arguments(wf_slice *a, wf_text *own);
 
 typedef struct wf_calls wf_calls;
 /* types: of tool_types.h; they stay the caller's. NULL: no memory. */

@@ -626,7 +626,7 @@ bool wf_json_closes(wf_json_progress *s, char byte)
         bool ends = byte == '"' && !s->escaped;
         s->escaped = byte == '\\' && !s->escaped;
         s->in_string = !ends;
-        return false;
+        return ends && !s->depth;
     }
     s->in_string = byte == '"';
     s->depth += byte == '{' || byte == '[';

@@ -132,7 +132,7 @@ bool wf_json_whole(const char *p, size_t len);
 /* The next member of a valid object or list. *at: behind its bracket, then behind the last one. name: without quotes,
  * escapes as they are; NULL for lists. false: there is none. */
 bool wf_json_next(const char **at, const char *end, wf_slice *name, wf_slice *value);
-/* JSON that arrives byte by byte: where its outermost bracket closes, good or bad. */
+/* JSON that arrives byte by byte: where its outermost bracket closes, or a string outside any, good or bad. */
 typedef struct wf_json_progress {
     unsigned depth;
     bool in_string, escaped;

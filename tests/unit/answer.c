@@ -166,6 +166,7 @@ static const row rows[] = {
      CH "analysis" MSG "Hm." NEXT CH "commentary to=functions.f <|constrain|>json" MSG "{\"x\": 1}<|call|>",
      "H:Hm.|C:f{\"x\": 1}"},
     {HARMONY, false, " to=functions.f" CH "commentary json" MSG " {\"x\": 1}\n", "C:f{\"x\": 1}"},
+    {HARMONY, false, " to=functions.f" CH "commentary" MSG "\"{\\\"x\\\": 1}\"", "C:f{\"x\": 1}"},
     {HARMONY, false, CH "commentary to=functions.get_x " MSG NEXT " to=functions.f" CH "commentary" MSG "{}",
      "C:get_x{}|C:f{}"},
     {HARMONY, false,

@@ -93,6 +93,7 @@ static void expect(const char *kind, const char *text, const char *want)
 #define CALL(id, name, arguments) "\1C:" id "|" name "|" arguments "\1"
 #define F                         "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"
 #define P                         "{\"name\": \"f\", \"parameters\": {\"x\": 1}}"
+#define F1S                       "\"{\\\"x\\\": 1}\""
 #define F1                        CALL("", "f", "{\"x\": 1}")
 
 static const struct {
@@ -113,6 +114,17 @@ static const struct {
      CALL("", "get_x", "{\"b\": \"\\\"}</tool_call>é\", \"a\" : [ {} ] }")},
     {"hermes", "<tool_call>{\"name\": \"other\"}</tool_call>", CALL("", "other", "{}")},
     {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", CALL("", "f", "{}")},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"\"}</tool_call>", CALL("", "f", "{}")},
+    /* the text of an object */
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": " F1S "}</tool_call>", F1},
+    {"hermes", "<tool_call>[{\"arguments\": " F1S ", \"name\": \"f\"}, " F "]</tool_call>", F1 F1},
+    {"mistral", "[TOOL_CALLS]f[ARGS]" F1S "[TOOL_CALLS]f[ARGS]\"x\"", F1 "T:[TOOL_CALLS]f[ARGS]\"x\""},
+    {"llama3_json", "{\"name\": \"f\", \"parameters\": " F1S "}", F1},
+    {"apertus", "<|tools_prefix|>[{\"f\": " F1S "}]<|tools_suffix|>", F1},
+    {"lfm2", "<|tool_call_start|>{\"name\": \"f\", \"arguments\": " F1S "}<|tool_call_end|>", F1},
+    {"kimi_k2",
+     "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>" F1S "<|tool_call_end|>",
+     CALL("functions.f:0", "f", "{\"x\": 1}")},
     /* no calls: text as it is */
     {"hermes", "a < b <tool", "T:a < b <tool"},
     {"hermes", "<tool_call", "T:<tool_call"},
