@@ -46,15 +46,10 @@ void wf_calls_free(wf_calls *c)
 
 static wf_slice held(const wf_calls *c) { return (wf_slice){c->held.data, c->held.len}; }
 
-/* Gives out the first n bytes as text; blanks between a call and what follows go with the call. */
+/* Gives out the first n bytes as text. */
 static void release(wf_calls *c, size_t n, const wf_call_out *out)
 {
-    size_t from = 0;
-    while (c->after && from < n && wf_is_blank(c->held.data[from])) from++;
-    if (from < n) {
-        out->text(out->user, c->held.data + from, n - from);
-        c->after = false;
-    }
+    if (n) out->text(out->user, c->held.data, n), c->after = false;
     for (size_t i = 0; i < n && !c->begun; i++) c->begun = !wf_is_blank(c->held.data[i]);
     wf_held_drop(&c->held, n);
 }
@@ -82,7 +77,11 @@ static bool read_text(wf_calls *c, const wf_call_out *out)
     while (at < c->held.len && (f = begins(c, at, at == first)) == WF_NO) at++;
     size_t from = at; /* of the blanks before it, as far as they count */
     while (from && at - from < WF_MAX_BLANKS && wf_is_blank(c->held.data[from - 1])) from--;
-    release(c, from, out);
+    if (c->after && first > WF_MAX_BLANKS) { /* no more of them wait for what they belong to */
+        release(c, WF_MAX_BLANKS + 1, out);
+        return true;
+    }
+    if (!c->after || first < from) release(c, from, out);
     if (f != WF_YES) return false;
     c->call = wf_skip_blanks(held(c), 0);
     c->state = HEAD;
@@ -156,7 +155,7 @@ static bool read_head(wf_calls *c, const wf_call_out *out)
     if (f == WF_PARTLY) return false;
     c->body = c->at = at;
     c->json = (wf_json_progress){0};
-    c->tags.at = at, c->tags.search = c->tags.n = 0;
+    c->tags.at = at, c->tags.search = c->tags.n = c->tags.n_cut = 0;
     c->n_ends = 0;
     c->state = c->kind->form ? FORM : c->kind->tags.key ? TAGS : BODY;
     return true;
@@ -265,6 +264,13 @@ static bool read_named(wf_calls *c, wf_slice body, const wf_call_out *out)
     return true;
 }
 
+/* The blanks between text and calls, which are given out next, are of the text. Before or behind everything, and between
+ * calls, they are of nothing. */
+static void end_text(wf_calls *c, const wf_call_out *out)
+{
+    if (c->begun && !c->after && c->call) out->text(out->user, c->held.data, c->call);
+}
+
 /* Calls are given out. end: behind what closes them. */
 static bool taken(wf_calls *c, size_t end)
 {
@@ -279,6 +285,7 @@ static bool take_call(wf_calls *c, size_t end, const wf_call_out *out)
     wf_slice body = {c->held.data + c->body, c->at - c->body};
     bool (*read)(wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
     if (!read(c, body, NULL)) return give_up(c, c->at, out);
+    end_text(c, out);
     read(c, body, out);
     return taken(c, end);
 }
@@ -299,28 +306,32 @@ static wf_slice one_call(const wf_calls *c)
     return (wf_slice){c->held.data, WF_MIN(c->held.len, (size_t)WF_CALL_MAX)};
 }
 
-static bool take_tags(wf_calls *c, const wf_call_out *out)
+static enum wf_found scan_tags(wf_calls *c, wf_tag_call *call)
 {
     const wf_call_kind *k = c->kind;
-    wf_slice name = {c->held.data + c->id, c->n_id}, text = one_call(c);
+    *call = (wf_tag_call){k->open, k->behind_name, k->close, k->wrap, c->types, {c->held.data + c->id, c->n_id}};
+    return wf_tags_scan(&k->tags, call, one_call(c), &c->tags);
+}
+
+static bool take_tags(wf_calls *c, const wf_tag_call *call, const wf_call_out *out)
+{
     wf_text arguments = {0};
-    size_t end = c->tags.at;
-    wf_tags_json(&k->tags, text, &c->tags, name, c->types, &arguments);
+    size_t end = c->tags.end;
+    wf_tags_json(&c->kind->tags, call, one_call(c), &c->tags, &arguments);
     c->held.failed |= arguments.failed;
     bool good = !arguments.failed && wf_json_whole(arguments.data, arguments.len); /* it may have become too deep */
-    if (good) out->call(out->user, (wf_slice){0}, name, (wf_slice){arguments.data, arguments.len});
-    if (wf_pass(text, &end, k->close) != WF_YES) end = text.n;
+    if (good) end_text(c, out), out->call(out->user, (wf_slice){0}, call->tool, (wf_slice){arguments.data, arguments.len});
     free(arguments.data);
     return good ? taken(c, end) : give_up(c, end, out);
 }
 
 static bool read_tags(wf_calls *c, const wf_call_out *out)
 {
-    wf_slice text = one_call(c);
-    enum wf_found f = wf_tags_scan(&c->kind->tags, c->kind->close, text, &c->tags);
-    if (f == WF_YES) return take_tags(c, out);
+    wf_tag_call call;
+    enum wf_found f = scan_tags(c, &call);
+    if (f == WF_YES) return take_tags(c, &call, out);
     if (f == WF_NO) return give_up(c, c->tags.at, out);
-    return text.n == WF_CALL_MAX && give_up(c, text.n, out);
+    return c->held.len >= WF_CALL_MAX && give_up(c, WF_CALL_MAX, out);
 }
 
 /* ---- a call in a form of its own -------------------------------------------------------------------------- */
@@ -332,7 +343,7 @@ static enum wf_found take_form(wf_calls *c, size_t end, const wf_call_out *out)
     enum wf_found f = c->kind->form((wf_slice){c->held.data + c->body, c->at - c->body}, c->types, &json);
     wf_slice all = {json.data, json.len};
     bool good = f == WF_YES && !json.failed && wf_json_whole(all.p, all.n) && read_json(c, all, NULL);
-    if (good) read_json(c, all, out), taken(c, end);
+    if (good) end_text(c, out), read_json(c, all, out), taken(c, end);
     c->held.failed |= json.failed;
     free(json.data);
     return f == WF_YES && !good ? WF_NO : f;
@@ -391,10 +402,10 @@ bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out 
  * that, is taken. */
 static void end_call(wf_calls *c, bool cut, size_t text, const wf_call_out *out)
 {
+    wf_tag_call call;
     c->tags.ended = true, c->tags.cut = cut;
     if (c->state == TAIL) take_call(c, c->held.len, out);
-    else if (c->state == TAGS && wf_tags_scan(&c->kind->tags, c->kind->close, held(c), &c->tags) == WF_YES)
-        take_tags(c, out);
+    else if (c->state == TAGS && scan_tags(c, &call) == WF_YES) take_tags(c, &call, out);
     else if (c->state != FORM || !end_form(c, out)) give_up(c, text, out);
 }
 
@@ -407,6 +418,6 @@ bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out)
     size_t first = c->held.len ? wf_skip_blanks(held(c), 0) : 0;
     bool wrap = c->after && c->kind->wrap[1] && first < c->held.len &&
                 wf_look(held(c), first, c->kind->wrap[1]) == WF_PARTLY;
-    if (c->held.len && !wrap) release(c, c->held.len, out);
+    if (c->held.len && !wrap && !(c->after && first == c->held.len)) release(c, c->held.len, out);
     return !c->held.failed;
 }

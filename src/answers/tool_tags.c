@@ -1,5 +1,6 @@
 /* tool_tags: see the header. A value ends where its end tag is followed by another parameter or by what closes the
- * call, so values may have any tags in them, also such as these. */
+ * call, so values may have any tags in them, also such as these. Models leave end tags out: then a value ends before
+ * the line that opens a parameter or a call that is known, unless what it opens is closed within the value. */
 #include "answers/tool_tags.h"
 #include "answers/tool_forms.h"
 #include "answers/tool_types.h"
@@ -8,17 +9,54 @@
 
 #define MAX_NAME 256 /* bytes of a parameter's */
 #define MAX_TYPE 16
+#define MAX_CUTS 16 /* each looks through what may be most of the text */
 
 /* ---- where parameters begin and end ---------------------------------------------------------------------- */
 
+/* Does a call of a known tool begin there? */
+static enum wf_found opens_call(const wf_tag_call *c, wf_slice text, size_t at)
+{
+    enum wf_found wrap = c->wrap[0] ? wf_pass(text, &at, c->wrap[0]) : WF_NO, f = wf_pass(text, &at, c->open);
+    if (f != WF_YES) return f == WF_NO && wrap == WF_PARTLY ? wrap : f;
+    size_t from = wf_skip_blanks(text, at), p = from;
+    while (p < text.n && wf_tool_name_good(text.p + from, p + 1 - from)) p++;
+    if (p == text.n) return WF_PARTLY;
+    if (!wf_tool_strings(c->types, (wf_slice){text.p + from, p - from})) return WF_NO;
+    return c->behind_name ? wf_pass(text, &p, c->behind_name) : WF_YES;
+}
+
 /* Does what closes the call stand there? At the end of the answer a part of it will do, if it cannot be the beginning
  * of a parameter. */
-static enum wf_found closes(const wf_tag_scan *s, const char *close, wf_slice text, size_t at)
+static enum wf_found pass_close(const wf_tag_scan *s, const char *close, wf_slice text, size_t *at)
 {
-    enum wf_found f = wf_pass(text, &at, close);
-    size_t left = text.n - wf_skip_blanks(text, at);
+    enum wf_found f = wf_pass(text, at, close);
+    size_t left = text.n - wf_skip_blanks(text, *at);
     if (f != WF_PARTLY || !s->ended) return f;
+    *at = text.n;
     return left >= 2 || (!left && !s->cut) ? WF_YES : WF_NO;
+}
+
+/* The same where that is missing: all calls are closed, and then the answer ends or another call begins; or a line
+ * begins one. */
+static enum wf_found lacks_close(const wf_tag_scan *s, const wf_tag_call *c, wf_slice text, size_t at)
+{
+    size_t line = wf_skip_blanks(text, at);
+    enum wf_found f = c->wrap[1] ? pass_close(s, c->wrap[1], text, &at) : WF_NO;
+    if (f == WF_PARTLY || (f == WF_YES && wf_skip_blanks(text, at) == text.n && s->ended)) return f;
+    if (f == WF_NO && (!line || text.p[line - 1] != '\n')) return WF_NO;
+    f = opens_call(c, text, at);
+    return f == WF_PARTLY && s->ended ? WF_NO : f;
+}
+
+/* *end: behind it. */
+static enum wf_found closes(const wf_tag_scan *s, const wf_tag_call *c, wf_slice text, size_t at, size_t *end)
+{
+    *end = at;
+    enum wf_found f = pass_close(s, c->close, text, end), lack = WF_NO;
+    if (f == WF_YES || (!s->n && at == s->at)) return f; /* without parameters there is nothing to repair */
+    lack = lacks_close(s, c, text, at);
+    if (lack == WF_YES) *end = at;
+    return WF_MAX(f, lack);
 }
 
 static enum wf_found pass_type(const wf_tags *t, wf_slice text, size_t *at, wf_tag_parameter *out)
@@ -52,21 +90,81 @@ static enum wf_found pass_key(const wf_tags *t, wf_slice text, size_t *at, wf_ta
 }
 
 /* Is this the end of a value? *at moves behind it. */
-static enum wf_found pass_end(const wf_tags *t, const char *close, wf_slice text, const wf_tag_scan *s, bool raw,
+static enum wf_found pass_end(const wf_tags *t, const wf_tag_call *c, wf_slice text, const wf_tag_scan *s, bool raw,
                               size_t *at)
 {
-    size_t p = *at;
+    size_t p = *at, end;
     enum wf_found f = wf_look(text, p, raw ? t->raw[1] : t->end);
     if (f != WF_YES) return f;
     p += strlen(raw ? t->raw[1] : t->end);
     f = raw ? wf_pass(text, &p, t->end) : WF_YES;
     if (f != WF_YES) return f;
     *at = p;
-    enum wf_found more = wf_pass(text, &p, t->key), last = closes(s, close, text, *at);
+    enum wf_found more = wf_pass(text, &p, t->key), last = closes(s, c, text, *at, &end);
     return WF_MAX(more, last);
 }
 
-static enum wf_found pass_value(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s, size_t *at,
+/* ---- end tags that are missing --------------------------------------------------------------------------- */
+
+static bool opens_parameter(const wf_tags *t, const char *known, wf_slice text, size_t at)
+{
+    wf_tag_parameter p;
+    return pass_key(t, text, &at, &p) == WF_YES &&
+           wf_tool_declares(known, (wf_slice){text.p + p.name, p.n_name});
+}
+
+/* The first line in a value that opens what is not closed in it, or the end of the value. *call: it opens a call. */
+static size_t find_opened(const wf_tags *t, const wf_tag_call *c, wf_slice text, size_t from, size_t end, bool *call)
+{
+    const wf_slice value = {text.p, end};
+    const char *known = wf_tool_strings(c->types, c->tool);
+    size_t first = end;
+    unsigned depth = 0;
+    for (size_t at = from; at < end; at++) {
+        bool line = at > from && text.p[at - 1] == '\n', tag = text.p[at] == *t->end || text.p[at] == *c->close;
+        bool closed = tag && (wf_look(value, at, t->end) == WF_YES || wf_look(value, at, c->close) == WF_YES);
+        if (closed && depth && !--depth) first = end;
+        if (!line || closed) continue;
+        bool calls = opens_call(c, value, at) == WF_YES;
+        if (!calls && !opens_parameter(t, known, value, at)) continue;
+        if (!depth++) first = at, *call = calls;
+    }
+    return first;
+}
+
+/* Where the text ends without this marker behind it, and blanks. */
+static size_t without(wf_slice text, size_t end, const char *marker)
+{
+    size_t n = marker ? strlen(marker) : 0, p = end;
+    while (p && wf_is_blank(text.p[p - 1])) p--;
+    return n && p >= n && wf_look(text, p - n, marker) == WF_YES ? p - n : end;
+}
+
+/* A value that seems to reach up to `end`, behind which *at is, ends where a line begins what is not of it. */
+static void cut_value(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_tag_scan *s, size_t end, size_t *at,
+                      wf_tag_parameter *out)
+{
+    bool call = false;
+    for (size_t first; s->n_cut < MAX_CUTS && (first = find_opened(t, c, text, out->value, end, &call)) < end; s->n_cut++) {
+        *at = call ? without(text, without(text, first, c->wrap[1]), c->close) : first;
+        end = *at = WF_MAX(*at, out->value);
+        if (!t->lines && end > out->value && text.p[end - 1] == '\n') end--;
+    }
+    out->n_value = end - out->value;
+}
+
+/* The answer has ended without an end tag of its last value: a line that closes the call ends that, too. */
+static enum wf_found end_value(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_tag_scan *s, size_t *at,
+                               wf_tag_parameter *out)
+{
+    size_t end = without(text, text.n, c->wrap[1]), close = without(text, end, c->close);
+    if (close == end || close <= out->value || text.p[close - 1] != '\n') return WF_PARTLY;
+    *at = close;
+    cut_value(t, c, text, s, close, at, out);
+    return WF_YES;
+}
+
+static enum wf_found pass_value(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_tag_scan *s, size_t *at,
                                 wf_tag_parameter *out)
 {
     enum wf_found f = t->raw[0] ? wf_pass(text, at, t->raw[0]) : WF_NO;
@@ -76,18 +174,20 @@ static enum wf_found pass_value(const wf_tags *t, const char *close, wf_slice te
     s->search = WF_MAX(s->search, *at);
     for (f = WF_NO; s->search < text.n; s->search++) {
         *at = s->search;
-        if ((f = pass_end(t, close, text, s, out->raw, at)) != WF_NO) break;
+        if ((f = pass_end(t, c, text, s, out->raw, at)) != WF_NO) break;
     }
     out->n_value = s->search - out->value;
-    return f == WF_YES ? f : WF_PARTLY;
+    if (f == WF_YES && !out->raw) cut_value(t, c, text, s, s->search, at, out);
+    if (f == WF_YES) return f;
+    return s->ended && !s->cut && !out->raw ? end_value(t, c, text, s, at, out) : WF_PARTLY;
 }
 
-static enum wf_found pass_parameter(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s)
+static enum wf_found pass_parameter(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_tag_scan *s)
 {
     size_t at = s->at;
     wf_tag_parameter p;
     enum wf_found f = s->n < WF_MAX_PARAMETERS ? pass_key(t, text, &at, &p) : WF_NO;
-    if (f == WF_YES) f = pass_value(t, close, text, s, &at, &p);
+    if (f == WF_YES) f = pass_value(t, c, text, s, &at, &p);
     if (f != WF_YES) return f;
     s->of[s->n++] = p;
     s->at = at;
@@ -95,10 +195,10 @@ static enum wf_found pass_parameter(const wf_tags *t, const char *close, wf_slic
     return f;
 }
 
-enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s)
+enum wf_found wf_tags_scan(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_tag_scan *s)
 {
     enum wf_found end, f = WF_YES;
-    while ((end = closes(s, close, text, s->at)) != WF_YES && f == WF_YES) f = pass_parameter(t, close, text, s);
+    while ((end = closes(s, c, text, s->at, &s->end)) != WF_YES && f == WF_YES) f = pass_parameter(t, c, text, s);
     return end == WF_YES ? end : WF_MAX(end, f);
 }
 
@@ -130,10 +230,9 @@ static bool comes_again(wf_slice text, const wf_tag_scan *s, unsigned i)
     return false;
 }
 
-void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types,
-                  wf_text *out)
+void wf_tags_json(const wf_tags *t, const wf_tag_call *c, wf_slice text, const wf_tag_scan *s, wf_text *out)
 {
-    const char *strings = wf_tool_strings(types, tool);
+    const char *strings = wf_tool_strings(c->types, c->tool);
     wf_text_add(out, "{", 1);
     for (unsigned i = 0; i < s->n; i++) {
         const wf_tag_parameter *p = &s->of[i];

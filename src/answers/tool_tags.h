@@ -26,21 +26,28 @@ typedef struct wf_tag_parameter { /* offsets in the text */
     enum wf_tag_type { WF_TAG_UNTYPED, WF_TAG_STRING, WF_TAG_JSON } type;
 } wf_tag_parameter;
 
+typedef struct wf_tag_call { /* what stands around the parameters */
+    const char *open, *behind_name, *close, *const *wrap; /* as kinds of calls have them */
+    const wf_text *types; /* as tool_types.h has them */
+    wf_slice tool;
+} wf_tag_call;
+
 typedef struct wf_tag_scan {
     size_t at;     /* behind what is known to be good: there the next parameter stands, or what closes the call */
+    size_t end;    /* of a call: behind what closes it */
     size_t search; /* behind `at`: in its value no end is before this */
     bool ended;    /* no more text will come, and what closes the call may be missing... */
     bool cut;      /* ...but not if the answer was cut: then parameters may be missing, too */
-    unsigned n;
+    unsigned n, n_cut; /* n_cut: values that lacked their end */
     wf_tag_parameter of[WF_MAX_PARAMETERS];
 } wf_tag_scan;
 
-/* Reads on from s->at. YES: `close` stands there, or enough of it at the end. NO: it is no call. */
-enum wf_found wf_tags_scan(const wf_tags *t, const char *close, wf_slice text, wf_tag_scan *s);
-/* types: of tool_types.h. A value is a string if its tool says so, or if it is no JSON. Of parameters with the same
- * name the last one counts. out may fail, and may be deeper than JSON may be. */
-void wf_tags_json(const wf_tags *t, wf_slice text, const wf_tag_scan *s, wf_slice tool, const wf_text *types,
-                  wf_text *out);
+/* Reads on from s->at. YES: what closes the call stands there, or enough of it at the end, or another call though it is
+ * missing. NO: it is no call. */
+enum wf_found wf_tags_scan(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_tag_scan *s);
+/* A value is a string if its tool says so, or if it is no JSON. Of parameters with the same name the last one counts.
+ * out may fail, and may be deeper than JSON may be. */
+void wf_tags_json(const wf_tags *t, const wf_tag_call *c, wf_slice text, const wf_tag_scan *s, wf_text *out);
 /* A value as JSON; string: else only if it is none. */
 void wf_tag_value(wf_slice value, bool string, wf_text *out);
 

@@ -69,7 +69,9 @@ static void add_within(wf_text *types, unsigned *n, const char *path, const wf_j
 
 static void add_parameter(wf_text *types, unsigned *n, const char *name, const wf_json *schema)
 {
-    if (is_string(schema)) add_string(types, n, name);
+    bool string = is_string(schema);
+    if (!string && *n < WF_TOOL_STRINGS_MAX) wf_text_add(types, WF_TOOL_OTHER, 1);
+    add_string(types, n, name);
     if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, n, name, schema);
 }
 
@@ -118,6 +120,13 @@ bool wf_tool_string_in(const char *strings, wf_slice parameter)
 {
     for (; strings && *strings; strings += strlen(strings) + 1)
         if (wf_slice_is(parameter, strings)) return true;
+    return false;
+}
+
+bool wf_tool_declares(const char *strings, wf_slice parameter)
+{
+    for (; strings && *strings; strings += strlen(strings) + 1)
+        if (wf_slice_is(parameter, strings + (*strings == *WF_TOOL_OTHER))) return true;
     return false;
 }
 

@@ -104,13 +104,13 @@ class Hermes(Case):
         (call,) = self.check("A", None, [F_CALL])
         self.assertEqual(set(call), {"id", "type", "function"})
         self.assertRegex(call["id"], "^call_[0-9a-f]{32}$")
-        self.check("B", "Let me see.", [F_CALL, G_CALL])
+        self.check("B", "Let me see.\n", [F_CALL, G_CALL])
         self.check("L", None, [G_CALL])
 
     def test_text(self):
         self.check("C", "Just text <tool, no call. ", [])
         self.check("D", BAD, [])
-        self.check("E", BAD + " or", [G_CALL])
+        self.check("E", BAD + " or ", [G_CALL])
 
     def test_no_tools_no_calls(self):
         text = "".join(ANSWERS["B"])
@@ -119,8 +119,8 @@ class Hermes(Case):
         self.check("A", "\n" + F + "\n", [], tools=None)  # control tokens are hidden, as ever
 
     def test_one_call(self):
-        self.check("B", "Let me see.", [F_CALL], parallel_tool_calls=False)
-        self.check("B", "Let me see.", [F_CALL, G_CALL], parallel_tool_calls=True)
+        self.check("B", "Let me see.\n", [F_CALL], parallel_tool_calls=False)
+        self.check("B", "Let me see.\n", [F_CALL, G_CALL], parallel_tool_calls=True)
 
     def test_cut(self):
         """At every length: all that is said is there, as text or as calls."""
@@ -145,10 +145,10 @@ class Hermes(Case):
 
     def test_choices(self):
         got = self.ask("B", n=3)["choices"]
-        self.assertEqual([plain(c["message"]) for c in got], [("Let me see.", [F_CALL, G_CALL])] * 3)
+        self.assertEqual([plain(c["message"]) for c in got], [("Let me see.\n", [F_CALL, G_CALL])] * 3)
         events = self.streamed("B", n=3)
         for i in range(3):
-            self.assertEqual(plain(merged(events, i)[0]), ("Let me see.", [F_CALL, G_CALL]))
+            self.assertEqual(plain(merged(events, i)[0]), ("Let me see.\n", [F_CALL, G_CALL]))
 
     def test_events(self):
         """The text before a call does not wait for it."""
@@ -209,8 +209,8 @@ class Tags(Case):
     def test_calls(self):
         for string in ({"type": "string"}, {"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}):
             f = {"name": "f", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}, "s": string}}}
-            self.check("Q", "Sure.", [("f", '{"n": 5, "s": "5"}')], tools=[{"type": "function", "function": f}])
-        self.check("Q", "Sure.", [("f", '{"n": 5, "s": 5}')])  # the tool does not say
+            self.check("Q", "Sure.\n", [("f", '{"n": 5, "s": "5"}')], tools=[{"type": "function", "function": f}])
+        self.check("Q", "Sure.\n", [("f", '{"n": 5, "s": 5}')])  # the tool does not say
 
     def test_cut(self):
         """What lacks its end may lack parameters: it is no call."""
@@ -218,7 +218,7 @@ class Tags(Case):
         for n in range(1, len(pieces)):
             text = "".join(pieces[:n])
             whole = text.count("</parameter>") == 2 and "</" in text.rsplit("</parameter>", 1)[1]
-            want = ("Sure.", [("f", '{"n": 5, "s": 5}')]) if whole else (text, [])
+            want = ("Sure.\n", [("f", '{"n": 5, "s": 5}')]) if whole else (text, [])
             self.assertEqual(plain(self.ask("Q", max_tokens=n)["choices"][0]["message"]), want)
 
     def test_stop(self):
@@ -226,7 +226,7 @@ class Tags(Case):
         said = "".join(ANSWERS["Q"])
         for stop in ("<parameter=n", "<parameter=s>", "</function>"):
             self.check("Q", said[:said.index(stop)], [], stop=stop)
-        self.check("Q", "Sure.", [("f", '{"n": 5, "s": 5}')], stop=SHUT)
+        self.check("Q", "Sure.\n", [("f", '{"n": 5, "s": 5}')], stop=SHUT)
 
 
 class Gemma(Case):

@@ -115,7 +115,7 @@ static const row rows[] = {
     {"mistral", NULL, false, "[THINK]Hm[/THINK]Yes", "H:Hm|T:Yes"},
     {"cohere", NULL, true, "Hm<|END_THINKING|>Yes", "H:Hm|T:Yes"},
     {NULL, "hermes", false, "<think>" CALL "</think>", "T:<think>|C:f{}|T:</think>"},
-    {BOTH, false, "<think>" CALL "</think>\nSo:\n" CALL, "H:" CALL "|T:So:|C:f{}"}, /* thoughts have no calls */
+    {BOTH, false, "<think>" CALL "</think>\nSo:\n" CALL, "H:" CALL "|T:So:\n|C:f{}"}, /* thoughts have no calls */
     {BOTH, true, "a</think>\n" CALL "\n" CALL "b", "H:a|C:f{}|C:f{}|T:b"},
     {"deepseek_r1", "qwen3_coder", true, "a</think><tool_call><function=f></function></tool_call>", "H:a|C:f{}"},
     /* what ends thoughts and belongs to the answer */
@@ -152,7 +152,7 @@ static const row rows[] = {
     {FUN, false, ">>", "T:>>"},
     {FUN, false, "all\n>>>", "T:>>>"},
     {FUN, false, "no b\n{\"x\": 1}>>>f\n{}", "T:no b\n{\"x\": 1}|C:f{}"},
-    {FUN, false, "f\n{\"x\": 1} >> 1", "C:f{\"x\": 1}|T:>> 1"},
+    {FUN, false, "f\n{\"x\": 1} >> 1", "C:f{\"x\": 1}|T: >> 1"},
     {FUN, false, "f\n{\"x\": 1}>>>a b\n{}", "C:f{\"x\": 1}|T:>>>a b\n{}"},
     {FUN, false, "f\n{\"x\": ", "T:f\n{\"x\": "},
     {"functionary_v3", NULL, false, "hello", "T:hello"},

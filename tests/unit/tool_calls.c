@@ -40,8 +40,8 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
     r->text = false;
 }
 
-/* s of f is a string, and so are items of l, and q of o. */
-#define TYPES "f\0" "0000000e\0" "s\0l\1item\0o\1q\0\0" "get_x\0" "00000001\0" /* and the NUL of all strings */
+/* s of f is a string, and so are items of l, and q of o; x is no string. */
+#define TYPES "f\0" "00000011\0" "s\0\2x\0l\1item\0o\1q\0\0" "get_x\0" "00000001\0" /* and the NUL of all strings */
 static const wf_text types = {.data = (char *)TYPES, .len = sizeof TYPES};
 
 /* In pieces of this length, behind a first one. Free it. */
@@ -94,6 +94,7 @@ static void expect(const char *kind, const char *text, const char *want)
 #define F                         "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"
 #define P                         "{\"name\": \"f\", \"parameters\": {\"x\": 1}}"
 #define F1S                       "\"{\\\"x\\\": 1}\""
+#define FSX                       CALL("", "f", "{\"s\": \"5\", \"x\": 1}")
 #define F1                        CALL("", "f", "{\"x\": 1}")
 
 static const struct {
@@ -104,8 +105,8 @@ static const struct {
     {"hermes", "<tool_call>\n" F "\n</tool_call>", F1},
     {"hermes", "\n\n<tool_call>" F "</tool_call>\n", F1},
     {"hermes", "Let me look. \n<tool_call>\n" F "\n</tool_call>\n<tool_call>\n" F "\n</tool_call>\n",
-     "T:Let me look." F1 F1},
-    {"hermes", "<tool_call>" F "</tool_call>\n That was it.", F1 "T:That was it."},
+     "T:Let me look. \n" F1 F1},
+    {"hermes", "<tool_call>" F "</tool_call>\n That was it.", F1 "T:\n That was it."},
     {"hermes", "<tool_call>" F, F1}, /* only what closes it is missing */
     {"hermes", "<tool_call>" F "\n</tool", F1},
     {"hermes", "<tool_call>[" F "," F "]</tool_call>", F1 F1},
@@ -149,8 +150,8 @@ static const struct {
     {"hermes", "<tool_call><tool_call>" F "</tool_call>", "T:<tool_call>" F1},
     {"hermes", "<<tool_call>" F "</tool_call>", "T:<" F1},
     {"hermes", "<tool_call>{]</tool_call><tool_call>" F "</tool_call>", "T:<tool_call>{]</tool_call>" F1},
-    {"hermes", "<tool_call>{\"name\n<tool_call>" F "</tool_call>", "T:<tool_call>{\"name" F1},
-    {"hermes", "<tool_call>" F "</tool_call> <tool_call>oh", F1 "T:<tool_call>oh"},
+    {"hermes", "<tool_call>{\"name\n<tool_call>" F "</tool_call>", "T:<tool_call>{\"name\n" F1},
+    {"hermes", "<tool_call>" F "</tool_call> <tool_call>oh", F1 "T: <tool_call>oh"},
     {"mistral", "[TOOL_CALLS][" F "]", F1},
     {"mistral", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": 1}, \"id\": \"abcdefghi\"}, " F "]", F1 F1},
     {"mistral", "Sure.[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS]get_x[ARGS]{}", "T:Sure." F1 CALL("", "get_x", "{}")},
@@ -173,10 +174,10 @@ static const struct {
     {"llama3_json", "{ is a bracket", "T:{ is a bracket"},
     {"llama3_json", "<|python_tag|>print(1)", "T:<|python_tag|>print(1)"},
     {"nemotron", "<TOOLCALL>[" F ", " F "]</TOOLCALL>", F1 F1},
-    {"apriel", "I think.\n<tool_calls>[" F "]</tool_calls>\n", "T:I think." F1},
+    {"apriel", "I think.\n<tool_calls>[" F "]</tool_calls>\n", "T:I think.\n" F1},
     {"phi4_mini_json", "<|tool_call|>[" F "]<|/tool_call|>", F1},
     {"granite", "<|tool_call|>[" F "]", F1},
-    {"granite", "<|tool_call|> " F " more", F1 "T:more"},
+    {"granite", "<|tool_call|> " F " more", F1 "T: more"},
     {"firefunction", " functools[" F "]", F1},
     {"firefunction", "functools are", "T:functools are"},
     {"cohere",
@@ -222,8 +223,8 @@ static const struct {
     const char *kind, *text, *want;
 } tagged[] = {
     {"qwen3_coder", QWEN("f", Q("x", "1")), F1},
-    {"qwen3_coder", "So:\n" QWEN("f", Q("x", "1")) "\n" QWEN("get_x", "") "\n", "T:So:" F1 CALL("", "get_x", "{}")},
-    {"qwen3_coder", QWEN("f", Q("x", "1")) "\nDone.", F1 "T:Done."},
+    {"qwen3_coder", "So:\n" QWEN("f", Q("x", "1")) "\n" QWEN("get_x", "") "\n", "T:So:\n" F1 CALL("", "get_x", "{}")},
+    {"qwen3_coder", QWEN("f", Q("x", "1")) "\nDone.", F1 "T:\nDone."},
     {"qwen3_coder", "<function=f><parameter=x>1</parameter></function>", F1}, /* without what stands around it */
     {"qwen3_coder", QWEN("f", Q("s", "5") Q("x", "5")), CALL("", "f", "{\"s\": \"5\", \"x\": 5}")}, /* by the type */
     {"qwen3_coder", QWEN("f", Q("s", "\n a\t\"\\ \n")),
@@ -251,6 +252,20 @@ static const struct {
     {"qwen3_coder", "if (a <function= b) </tool_call> x", NULL},
     {"qwen3_coder", "<function=f><function=f><parameter=x>1</parameter></function>",
      "T:<function=f>" F1}, /* what is none hides no call */
+    /* end tags are missing before lines that open what is known */
+    {"qwen3_coder", QWEN("f", "<parameter=s>\n5\n" Q("x", "1")), FSX},
+    {"qwen3_coder", QWEN("f", "<parameter=s>\n5\n<parameter=x>\n1\n") "\n" QWEN("f", Q("x", "1")), FSX F1},
+    {"qwen3_coder", "<tool_call>\n<function=f>\n" Q("x", "1") "</tool_call>\n" QWEN("f", Q("x", "1")), F1 F1},
+    {"qwen3_coder", "<function=f>\n" Q("x", "1") "<function=get_x>\n</function>", F1 CALL("", "get_x", "{}")},
+    {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=x>\n1\n" QWEN("f", Q("x", "1")), F1 F1},
+    {"qwen3_coder", QWEN("f", "<parameter=s>\n5\n<parameter=y>\n1\n</parameter>\n"),
+     CALL("", "f", "{\"s\": \"5\\n<parameter=y>\\n1\"}")}, /* it is not known */
+    {"qwen3_coder", QWEN("f", Q("s", "a\n<parameter=x>\n1\n</parameter>.")),
+     CALL("", "f", "{\"s\": \"a\\n<parameter=x>\\n1\\n</parameter>.\"}")}, /* it is closed within */
+    {"qwen3_coder", QWEN("f", Q("s", "a <parameter=x>\n<function=g>")),
+     CALL("", "f", "{\"s\": \"a <parameter=x>\\n<function=g>\"}")},
+    {"minimax_m2", MINIMAX("f", "<parameter name=\"s\">5\n" M("x", "1")), FSX},
+    {"glm45", GLM("f", "<arg_key>s</arg_key>\n<arg_value>5\n" G("x", "1")), FSX},
     {"minimax_m2", MINIMAX("f", M("x", "1")), F1},
     {"minimax_m2",
      "<minimax:tool_call>\n<invoke name=\"f\">" M(
@@ -294,7 +309,7 @@ static const struct {
 static const struct {
     const char *kind, *text, *want;
 } formed[] = {
-    {"deepseek_v32", "Hm." DSML("f", D("x", "false", "1")), "T:Hm." F1},
+    {"deepseek_v32", "Hm." DSML("f", D("x", "false", "1")), "T:Hm.\n\n" F1},
     {"deepseek_v32", DSML("f", D("x", "true", "1") D("s", "false", "1")),
      CALL("", "f", "{\"x\": \"1\", \"s\": 1}")}, /* the model says the type */
     {"deepseek_v32", DSML("get_x", "\n"), CALL("", "get_x", "{}")},
@@ -344,7 +359,7 @@ static const struct {
     {"kimi_k3", K3("f", "<|open|>argument key=\"x\"<|sep|>1<|close|>argument<|sep|>"), NULL},
     {"kimi_k3", K3("f", A3("s", "string", "<|close|>call<|sep|>")), CALL("", "f", "{\"s\": \"<|close|>call<|sep|>\"}")},
     {"gemma4", GEMMA("f{x:1}"), F1},
-    {"gemma4", "Hm.\n" GEMMA("f{x:1}") GEMMA("get_x{}") "\n", "T:Hm." F1 CALL("", "get_x", "{}")},
+    {"gemma4", "Hm.\n" GEMMA("f{x:1}") GEMMA("get_x{}") "\n", "T:Hm.\n" F1 CALL("", "get_x", "{}")},
     {"gemma4", GEMMA("f{s:" GQ("a\"{}\\ <tool_call|>") ",l:[1,true, None,{" GQ("a b") ":-0.5e1}]}"),
      CALL("", "f", "{\"s\": \"a\\\"{}\\\\ <tool_call|>\", \"l\": [1, true, null, {\"a b\": -0.5e1}]}")},
     {"gemma4", GEMMA("f{ \"x\" : 1}"), F1}, /* JSON, as it should not be */
@@ -409,7 +424,7 @@ static const struct {
     {"gigachat31", "<|function_call|>" F, F1},
     {"functionary_v3", ">>>f\n{\"x\": 1}>>>get_x\n{}", F1 CALL("", "get_x", "{}")},
     {"functionary_v3", ">>> 1 > 0\nTrue", NULL},
-    {"command_r", "Sure.\nAction: ```json\n[{\"tool_name\": \"f\", \"parameters\": {\"x\": 1}}]\n```", "T:Sure." F1},
+    {"command_r", "Sure.\nAction: ```json\n[{\"tool_name\": \"f\", \"parameters\": {\"x\": 1}}]\n```", "T:Sure.\n" F1},
     {"command_r", "Action: ```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]\n```",
      NULL}, /* none of the tools */
     {"command_r", "Action: none", NULL},
@@ -433,6 +448,8 @@ static const struct {
 } unclosed[] = {
     {"qwen3_coder", "<tool_call>\n<function=f>\n" Q("x", "1"), F1},
     {"qwen3_coder", "<function=f><parameter=x>1</parameter>", F1},
+    {"qwen3_coder", QWEN("f", "<parameter=x>\n1\n"), F1},
+    {"qwen3_coder", "<function=f>\n<parameter=x>\n1\n</function>", F1},
     {"minimax_m2", "<invoke name=\"f\">" M("x", "1"), F1},
     {"glm45", "<tool_call>f" G("x", "1"), F1},
     {"minicpm5", "<function name=\"f\">" P5("x", "<![CDATA[1]]>"), F1},
