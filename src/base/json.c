@@ -264,6 +264,12 @@ static bool read_number(reader *r)
         int scale = exact ? (negative ? -(int)exponent : (int)exponent) - (int)n_behind : 0;
         if (!real_of(r, (wf_slice){from, (size_t)(r->p - from)}, digits, exact, scale, &v.real)) return false;
     }
+    if (v.kind == WF_JSON_REAL && !real) { /* there is room for it, since what ends it is read, too */
+        v = (wf_json){.kind = WF_JSON_BIG, .n = (uint32_t)(r->p - from), .text = r->string};
+        memcpy(r->string, from, v.n);
+        r->string[v.n] = 0;
+        r->string += v.n + 1;
+    }
     return push(r, v);
 }
 
@@ -498,6 +504,7 @@ weft_status wf_json_load_file(const char *path, size_t max, wf_json **out)
 double wf_json_number(const wf_json *v)
 {
     if (!wf_json_is_number(v)) return 0;
+    if (v->kind == WF_JSON_BIG) return strtod(v->text, NULL);
     return v->kind == WF_JSON_INT ? (double)v->i : v->kind == WF_JSON_UINT ? (double)v->u : v->real;
 }
 

@@ -1,7 +1,7 @@
 /* json: JSON (RFC 8259) read into a tree, walked through where it stands, and written.
  *
  * A tree lives in one piece of memory, which wf_json_free gives back. Its size is limited, and deep nesting costs no
- * stack. Whole numbers of 64 bits are exact. Members keep the order of the text; where a key comes twice the last value
+ * stack. Whole numbers are exact. Members keep the order of the text; where a key comes twice the last value
  * counts, in the place of the first, or the text is refused. Strings are valid UTF-8, NUL-terminated, and know their
  * length. Looking up a key in a large object takes constant time.
  *
@@ -19,7 +19,8 @@ enum wf_json_kind {
     WF_JSON_BOOL,
     WF_JSON_INT,  /* whole, of 64 bits with a sign */
     WF_JSON_UINT, /* whole, larger than these, of 64 bits */
-    WF_JSON_REAL, /* all other numbers, also whole ones of more than 64 bits */
+    WF_JSON_BIG,  /* whole, of more than 64 bits: as its text, of n bytes */
+    WF_JSON_REAL, /* all other numbers */
     WF_JSON_STRING,
     WF_JSON_LIST,
     WF_JSON_OBJECT,
@@ -27,7 +28,7 @@ enum wf_json_kind {
 
 typedef struct wf_json {
     uint32_t kind; /* enum wf_json_kind */
-    uint32_t n;    /* bytes of a string, values of a list, members of an object */
+    uint32_t n;    /* bytes of a string or BIG, values of a list, members of an object */
     union {
         bool b;
         int64_t i;

@@ -103,6 +103,7 @@ void wf_json_put(wf_text *t, const wf_json *v)
     case WF_JSON_BOOL: put_raw(t, v->b ? "true" : "false"); break;
     case WF_JSON_INT: wf_text_print(t, "%lld", (long long)v->i); break;
     case WF_JSON_UINT: wf_text_print(t, "%llu", (unsigned long long)v->u); break;
+    case WF_JSON_BIG: put_raw(t, v->text); break;
     case WF_JSON_REAL: put_real(t, v->real, 0); break;
     case WF_JSON_STRING: wf_json_put_string(t, v->text, v->n); break;
     case WF_JSON_LIST:

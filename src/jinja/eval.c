@@ -32,7 +32,7 @@ static wf_jvalue eval_unary(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
     wf_jvalue v = wf_jeval(r, f, n->a);
     wf_jneed(r, v);
     if (!wf_jis_number(v)) wf_jfail(r, WEFT_ERR_ARG, "%s has no sign", wf_jtype(v));
-    if (v.kind == WF_JFLOAT) return n->op == WF_JSUB ? v.f = -v.f, v : v;
+    if (v.kind == WF_JFLOAT) return n->op == WF_JSUB ? v.f = -v.f, v.digits = 0, v : v;
     return wf_joperate(r, n->op == WF_JSUB ? WF_JSUB : WF_JADD, wf_jint(0), v);
 }
 

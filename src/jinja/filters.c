@@ -31,6 +31,7 @@ static wf_jvalue filter_abs(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     (void)a;
     wf_jneed(r, self);
     if (!wf_jis_number(self)) wf_jfail(r, WEFT_ERR_ARG, "abs needs a number, not %s", wf_jtype(self));
+    if (self.kind == WF_JFLOAT && self.f < 0) self.digits = 0;
     if (self.kind == WF_JFLOAT) return self.f = fabs(self.f), self;
     return wf_jinteger(self) < 0 ? wf_joperate(r, WF_JSUB, wf_jint(0), self)
                                  : wf_joperate(r, WF_JADD, wf_jint(0), self);
@@ -84,6 +85,7 @@ static wf_jvalue filter_int(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     int64_t i, base = wf_jarg_int(r, a->v[1], 10, "base");
     double f;
     wf_jneed(r, self);
+    if (self.digits) return self;
     if (wf_jis_integer(self)) return with_origin(wf_jint(wf_jinteger(self)), self);
     if (self.kind == WF_JSTRING && base >= 2 && base <= 36 && parse_int(*self.s, (int)base, &i))
         return with_origin(wf_jint(i), self);
@@ -117,8 +119,8 @@ static wf_jvalue filter_round(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     if (!wf_jis_number(self) || !method || precision < -300 || precision > 300)
         wf_jfail(r, WEFT_ERR_ARG, "round needs a number, and as method common, ceil or floor");
     double x = wf_jreal(self), scale = pow(10, (double)precision);
-    if (self.kind != WF_JFLOAT && *method == 'c' && method[1] == 'o' && precision >= 0)
-        return with_origin(wf_jint(wf_jinteger(self)), self);
+    if ((self.digits || self.kind != WF_JFLOAT) && *method == 'c' && method[1] == 'o' && precision >= 0)
+        return with_origin(self.digits ? self : wf_jint(wf_jinteger(self)), self);
     if (method[0] == 'f' || method[1] == 'e')
         return with_origin(wf_jfloat((*method == 'f' ? floor(x * scale) : ceil(x * scale)) / scale), self);
     if (precision < 0) {

@@ -62,6 +62,7 @@ static wf_jstr value_text(wf_jrun *r, const spec *s, wf_jvalue v)
 {
     wf_jbuf b = {.r = r};
     if (s->type && strchr("dixXou", s->type)) {
+        if (v.digits && strchr("diu", s->type)) return wf_jto_str(r, v);
         if (v.kind == WF_JFLOAT && s->type != 'x' && fabs(v.f) < 0x1p63) v.i = (int64_t)v.f, v.kind = WF_JINT;
         if (!wf_jis_integer(v)) bad(r, "an integer is wanted");
         return integer_text(r, s, v);

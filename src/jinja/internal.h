@@ -35,6 +35,8 @@ struct wf_jrun {
     struct wf_jname **names; /* hash table */
     size_t n_names, cap_names;
     wf_jframe *globals;
+    const char **digits; /* of integers that no value holds */
+    size_t n_digits, cap_digits;
 };
 
 /* Zeroed memory that lasts as long as the run. */
@@ -116,6 +118,7 @@ typedef struct wf_jlist {
 struct wf_jvalue {
     uint8_t kind; /* enum wf_jkind */
     bool data;    /* of what is no string: it came with the data */
+    uint32_t digits; /* WF_JFLOAT that is an integer of more than 64 bits: r->digits[digits - 1]; else 0 */
     union {
         bool b;
         int64_t i;
@@ -154,6 +157,7 @@ static inline wf_jvalue wf_jbool(bool b) { return WF_JVALUE(WF_JBOOL, b, b); }
 static inline wf_jvalue wf_jint(int64_t i) { return WF_JVALUE(WF_JINT, i, i); }
 static inline wf_jvalue wf_jfloat(double f) { return WF_JVALUE(WF_JFLOAT, f, f); }
 static inline wf_jvalue wf_jundefined(const char *why) { return WF_JVALUE(WF_JUNDEFINED, why, why); }
+wf_jvalue wf_jbig(wf_jrun *r, double f, const char *digits); /* digits: as long as the run */
 wf_jvalue wf_jstring(wf_jrun *r, wf_jstr s);
 static inline wf_jvalue wf_jtext(wf_jrun *r, const char *s) { return wf_jstring(r, wf_jstr_of(s)); }
 /* An empty list or tuple to push to, before it is used as a value. */

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "jinja/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- the template -------------------------------------------------------------------------------------------- */
@@ -39,8 +40,14 @@ static wf_jvalue value_of(wf_jrun *r, const wf_json *v)
     case WF_JSON_NULL: break;
     case WF_JSON_BOOL: out = wf_jbool(v->b); break;
     case WF_JSON_INT: out = wf_jint(v->i); break;
-    case WF_JSON_UINT:
-    case WF_JSON_REAL: out = wf_jfloat(wf_json_number(v)); break;
+    case WF_JSON_UINT: {
+        char *digits = wf_jalloc(r, 1, 24);
+        snprintf(digits, 24, "%llu", (unsigned long long)v->u);
+        out = wf_jbig(r, (double)v->u, digits);
+        break;
+    }
+    case WF_JSON_BIG: out = wf_jbig(r, wf_json_number(v), v->text); break;
+    case WF_JSON_REAL: out = wf_jfloat(v->real); break;
     case WF_JSON_STRING: out = wf_jstring(r, (wf_jstr){.p = v->text, .len = v->n, .data = true}); break;
     case WF_JSON_LIST:
         out = wf_jlist_new(r, WF_JLIST);

@@ -108,6 +108,11 @@ static void json_string(writer *w, wf_jstr s)
 
 static void put_scalar(writer *w, wf_jvalue v)
 {
+    const char *digits = v.digits ? w->b->r->digits[v.digits - 1] : NULL;
+    if (digits) {
+        wf_jbuf_add(w->b, digits, strlen(digits), v.data);
+        return;
+    }
     bool json = w->style;
     char text[64];
     switch (v.kind) {

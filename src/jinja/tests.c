@@ -9,7 +9,7 @@
 static wf_jvalue is_kind(wf_jrun *r, wf_jvalue v, const wf_jargs *a)
 {
     (void)r;
-    return wf_jbool(a->option >> v.kind & 1);
+    return wf_jbool(a->option >> (v.digits ? WF_JINT : v.kind) & 1);
 }
 
 static wf_jvalue is_truth(wf_jrun *r, wf_jvalue v, const wf_jargs *a)

@@ -27,12 +27,21 @@ wf_jvalue wf_jpair(wf_jrun *r, wf_jvalue a, wf_jvalue b)
     return t;
 }
 
+wf_jvalue wf_jbig(wf_jrun *r, double f, const char *digits)
+{
+    wf_jvalue v = wf_jfloat(f);
+    r->digits = wf_jgrow(r, r->digits, r->n_digits, &r->cap_digits, sizeof *r->digits);
+    r->digits[r->n_digits++] = digits;
+    v.digits = (uint32_t)r->n_digits;
+    return v;
+}
+
 const char *wf_jtype(wf_jvalue v)
 {
     static const char *const names[] = {"undefined", "none",  "bool",     "int",    "float",
                                         "str",       "list",  "tuple",    "dict",   "namespace",
                                         "loop",      "macro", "function", "method", "nothing"};
-    return names[v.kind];
+    return v.digits ? "int" : names[v.kind];
 }
 
 void wf_jneed(wf_jrun *r, wf_jvalue v)

@@ -8,7 +8,7 @@ from reference import expected, rendered
 
 DATA = {"s": "Hello wörld", "e": "", "n": 7, "m": -3, "f": 2.5, "g": 1e21, "t": True, "z": None, "l": [3, 1, 2], "w": ["b", "A", "c", "a"],
         "d": {"b": 1, "a": {"x": [1, 2]}, "C": None, "items": 5}, "p": " \t pad\n", "lines": "one\ntwo\n\nthree\n", "q": "it's \"q\" \\ \u2028 \x7f é 🙂",
-        "o": [{"k": "x", "v": 2, "n": {"y": 1}}, {"k": "Y", "v": 1, "n": {"y": 0}}, {"k": "x", "v": 3}], "num": " 42 ", "big": 9007199254740993, "dup": ["a", "B", "b", "A", "a"]}
+        "o": [{"k": "x", "v": 2, "n": {"y": 1}}, {"k": "Y", "v": 1, "n": {"y": 0}}, {"k": "x", "v": 3}], "num": " 42 ", "big": 9007199254740993, "huge": [2**63, 2**64 - 1, -2**63 - 1, 10**30 + 7], "dup": ["a", "B", "b", "A", "a"]}
 
 OPERANDS = ["n", "m", "f", "t", "z", "s", "l", "d", "nope", "0", "2", "1.5", "'x'", "[1]", "(1, 2)"]
 FILTERS = """select|list reject|list selectattr('x')|list rejectattr('x')|list map('upper')|list map(attribute='x')|list sort join unique|list batch(2)|list
@@ -39,6 +39,7 @@ s.startswith('He')|s.startswith(('x', 'H'))|s.endswith('ld')|s.startswith('e', 1
 'ß'|upper|'ßa'|title|'ŉx'.capitalize()|'ﬁﬃ ΐ ᾳ'|upper|'ﬁx ᾳ ǆ'.title()|'İI'|lower|'İ'.lower()|'ŉß'|upper|length|q|escape|'<a&\'"b>'|escape|n|escape|q|urlencode|'a b/ü?&=~_.-'|urlencode|d|urlencode|{'a b/': 'ü&', 1: none}|urlencode|n|urlencode
 s|center(20) ~ '.'|s|center(14)|s|center(3)|'ab'|center(5)|s|center|length|lines|truncate(5)|s|truncate(8, true, leeway=0)|s|truncate(8, leeway=0)|s|truncate(8)|s|truncate(7, false, '…', 0)|s|truncate(2)|'aaaaaaaaaaaaaaaa'|truncate(9)|'a b c d e f g h i'|truncate(9)|'wörld ' * 60|truncate|'abcdef'|truncate(3, end='', leeway=0)|' abcdefghij'|truncate(4, leeway=0)|s|truncate(5, leeway=-1)
 range(3)|list|range(1, 4)|list|range(5, 0, -2)|list|range(0)|list|range(1, 2, 0)|range(1000000)|list|length|dict(a=1, b=2)|dict({'a': 1}, b=2)|dict([('a', 1)])|namespace(a=1).a|strftime_now('%Y-%m-%d')|strftime_now('%d %b %Y')|raise_exception('no')|nope()|n()|s.nope()|bos_token ~ eos_token|messages|tools is none|documents is defined|add_generation_prompt
+huge|huge[0]|huge|tojson|huge|join(' ')|huge[1]|string|huge[3] is integer|huge[3] is float|huge[0] is number|huge[2]|int|huge[1]|abs|huge[3] > huge[1]|huge[0] ~ ''|'%d %s' % (huge[3], huge[2])|{'a': huge[1]}|huge[0]|round
 3 in l|'x' in l|'Hell' in s|1 in s|'b' in d|1 in nope|nope in l|nope == none|nope == nope2|nope + 1|nope ~ 'x'|[nope]|{'a': nope}|-nope|-s|+n|- n|abs(n)|[1, 2] + [3]|(1,) + (2,)|[1] + (2,)|[1] * 3|'ab' * 3|2 * 'ab'|[1, [2]] == [1, [2.0]]|{'a': 1} == {'a': 1}|'a' < 'b'|[1, 2] < [1, 3]|1 < 'a'|none < 1|true + true|true == 1|1 / 0|1 // 0|1 % 0|9223372036854775807|10 ** 3|2 ** -1|0.5 ** 2|true ~ false|9223372036854775807 % -3|(-9223372036854775807 - 1) % 7|7 % (-9223372036854775807 - 1)
 """
 

@@ -54,9 +54,11 @@ class Messages(Case):
         self.assertIn('"role": "system"', self.told({"role": "developer", "content": "x"}))
 
     def test_numbers_keep_their_digits(self):
-        numbers, want = [0.1, 0.1234567890123456, 1.0000000000000002, 12345678901234567, 1 << 64], "[0.1, 0.1234567890123456, 1.0000000000000002, 12345678901234567, 1.8446744073709552e+19]"
-        self.server(TELL.replace("WHAT", "(x if x else messages[1:]) | tojson") + TOOLS + TURNS.replace("CALL", AS_JSON))
+        numbers = [0.1, 0.1234567890123456, 1.0000000000000002, 12345678901234567, 1 << 63, -10 ** 30 - 7]
+        want = str(numbers)
+        self.server(TELL.replace("WHAT", "(x or messages[1:] or tools) | tojson") + TOOLS + TURNS.replace("CALL", AS_JSON))
         self.assertEqual(self.told(chat_template_kwargs={"x": numbers}), want)
+        self.assertIn(want, self.told(tools=[function(parameters={"enum": numbers})]))
         self.assertIn('"arguments": {"x": %s}' % want, self.told(call({"x": numbers})))
         self.assertIn('"arguments": {"x": %s}' % want, self.told(call(str({"x": numbers}).replace("'", '"'))))
 

@@ -83,9 +83,9 @@ bool wf_is_whole(const wf_json *v)
 static bool read_seed(const wf_json *v, const row *w, wf_params *p, wf_http_error *r)
 {
     double x = wf_json_number(v);
-    if (wf_json_is(v, WF_JSON_REAL) && !(x > w->min && x < w->max))
+    bool exact = v->kind < WF_JSON_BIG;
+    if (!exact && (v->kind == WF_JSON_BIG || !(x > w->min && x < w->max)))
         return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from -2^63 to 2^64-1", w->name, x);
-    bool exact = v->kind != WF_JSON_REAL;
     put(p, w, x, exact ? (int64_t)v->u : x < 0 ? (int64_t)x : (int64_t)(uint64_t)x);
     return true;
 }
