@@ -56,6 +56,13 @@ static void release(wf_calls *c, size_t n, const wf_call_out *out)
 
 /* ---- text ------------------------------------------------------------------------------------------------ */
 
+/* Does a call stand there without what opens calls? */
+static bool is_bare(const wf_calls *c)
+{
+    char first = c->held.data[c->call];
+    return c->kind->bare && (first == '{' || first == ';');
+}
+
 /* What may begin at this place. first: only blanks are before it. */
 static enum wf_found begins(const wf_calls *c, size_t at, bool first)
 {
@@ -134,7 +141,8 @@ static enum wf_found pass_tag_name(wf_calls *c, size_t *at)
 static enum wf_found pass_open(wf_calls *c, size_t *at)
 {
     const wf_call_kind *k = c->kind;
-    if (k->bare && c->held.data[*at] == '{') return WF_YES;
+    size_t inside = *at + 1;
+    if (k->bare && c->held.data[*at] == '{') return wf_pass(held(c), &inside, k->bare);
     if (k->bare && c->after && c->held.data[*at] == ';') return ++*at, WF_YES;
     if (k->wrap[0] && wf_look(held(c), *at, k->wrap[0]) == WF_YES) *at += strlen(k->wrap[0]);
     enum wf_found f = wf_pass(held(c), at, k->open);
@@ -193,7 +201,7 @@ static bool check_call(wf_calls *c, wf_slice name, wf_slice *arguments)
     bool good = wf_call_arguments(arguments, &c->own);
     c->held.failed |= c->own.failed;
     return good && wf_tool_name_good(name.p, name.n) &&
-           (!(c->kind->bare || c->kind->only_tools) || wf_tool_strings(c->types, name));
+           (!(c->kind->only_tools || is_bare(c)) || wf_tool_strings(c->types, name));
 }
 
 /* {"f": {...}} */
@@ -294,6 +302,7 @@ static bool read_tail(wf_calls *c, const wf_call_out *out)
 {
     size_t end = c->at;
     enum wf_found f = c->kind->close ? wf_pass(held(c), &end, c->kind->close) : WF_YES;
+    if (f == WF_NO && is_bare(c)) f = WF_YES;
     if (f == WF_NO) return give_up(c, c->at, out);
     return f == WF_YES && take_call(c, end, out);
 }

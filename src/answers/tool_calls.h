@@ -38,7 +38,7 @@ typedef struct wf_call_kind {
     const char *close;       /* stands behind a call; NULL: nothing */
     const char *wrap[2];     /* may stand around all calls together */
     bool only_tools;         /* what names none of the tools is no call */
-    bool bare; /* implies only_tools: an answer that begins with such JSON is a call without `open`, too */
+    const char *bare; /* an answer that begins with JSON that begins so, and names a tool, is a call without `open` */
     enum wf_call_id id;
 } wf_call_kind;
 

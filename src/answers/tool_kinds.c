@@ -74,9 +74,10 @@ static const wf_call_kind kinds[] = {
     {.name = "cohere", .signs = {"<|START_ACTION|>"}, .open = "<|START_ACTION|>", .close = "<|END_ACTION|>"},
     {.name = "command_r", .signs = {"Action:\\n```json\\n"}, .open = "Action:", .behind_open = "```json",
      .close = "```", .only_tools = true},
-    {.name = "hermes", .signs = {"<tool_call>"}, .open = "<tool_call>", .close = "</tool_call>"},
+    {.name = "hermes", .signs = {"<tool_call>"}, .open = "<tool_call>", .close = "</tool_call>",
+     .bare = "\"name\""}, /* Qwen 2.5 */
     {.name = "llama3_json", .signs = {"{\"name\": function name, \"parameters\":"}, .open = "<|python_tag|>",
-     .bare = true},
+     .only_tools = true, .bare = ""},
 };
 
 void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1])

@@ -152,6 +152,13 @@ static const struct {
     {"hermes", "<tool_call>{]</tool_call><tool_call>" F "</tool_call>", "T:<tool_call>{]</tool_call>" F1},
     {"hermes", "<tool_call>{\"name\n<tool_call>" F "</tool_call>", "T:<tool_call>{\"name\n" F1},
     {"hermes", "<tool_call>" F "</tool_call> <tool_call>oh", F1 "T: <tool_call>oh"},
+    {"hermes", " " F "\n", F1}, /* bare */
+    {"hermes", F "\n</tool_call>\n<tool_call>" F "</tool_call>", F1 F1},
+    {"hermes", F "\nSo it is.", F1 "T:\nSo it is."},
+    {"hermes", "Text " F, "T:Text " F},
+    {"hermes", "{\"name\": \"Tom\", \"arguments\": {}}", "T:{\"name\": \"Tom\", \"arguments\": {}}"},
+    {"hermes", "{ \"x\": " F "}", "T:{ \"x\": " F "}"},
+    {"hermes", "{\"name\": \"f\"", "T:{\"name\": \"f\""},
     {"mistral", "[TOOL_CALLS][" F "]", F1},
     {"mistral", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": 1}, \"id\": \"abcdefghi\"}, " F "]", F1 F1},
     {"mistral", "Sure.[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS]get_x[ARGS]{}", "T:Sure." F1 CALL("", "get_x", "{}")},
