@@ -29,6 +29,7 @@ def streamed(events):
     out, late = {}, 0
     for e in events:
         for c in e["choices"]:
+            assert c["delta"].get("reasoning") == c["delta"].get("reasoning_content")
             for name in ("reasoning_content", "content"):
                 if c["delta"].get(name):
                     late += name == "reasoning_content" and "content" in out
@@ -59,6 +60,7 @@ class Case(serve.TestCase):
         self.assertEqual(r.status, 200, r.body)
         choice = r.json["choices"][0]
         message = choice["message"]
+        self.assertEqual(message.get("reasoning"), message.get("reasoning_content"))
         self.assertEqual((message.get("reasoning_content"), message["content"], choice["finish_reason"]), (thoughts, content, finish))
         got = streamed(self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": letter}], **ask))
         self.assertEqual(got, (thoughts, content or None, 0))

@@ -48,6 +48,11 @@ class Messages(Case):
         want = '[{"role": "assistant", "content": "", "reasoning_content": "so", "tool_calls": [{"type": "function", "id": "abc", "function": {"name": "f", "arguments": {"x": [1, 0.1, null, "é"]}}}]}]'
         self.assertEqual(self.told(call('{"x": [1, 0.1, null, "\\u00e9"]}', reasoning_content="so")), want)
         self.assertEqual(self.told(call({"x": [1, 0.1, None, "é"]}, reasoning_content="so", content=None)), want)
+        for names in ({"reasoning": "so"}, {"reasoning": "so", "reasoning_content": "no"}, {"reasoning": "", "reasoning_content": "so"}):
+            self.assertEqual(self.told(call('{"x": [1, 0.1, null, "\\u00e9"]}', **names)), want)
+        former = [{"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"x": 1}'}}, {"role": "function", "name": "f", "content": "2"}]
+        self.assertEqual(self.told(*former), '[{"role": "assistant", "content": "", "tool_calls": [{"type": "function", "id": "call00001", "function": {"name": "f", "arguments": {"x": 1}}}]}, '
+                         '{"role": "tool", "content": "2", "name": "f", "tool_call_id": "call00001"}]')
         self.assertIn('"arguments": {}', self.told(call("")))
         self.assertIn('"arguments": {}', self.told(call(None)))
         self.assertIn('"content": "ab"', self.told({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}))
@@ -85,7 +90,8 @@ class Messages(Case):
         for message in (5, {}, {"role": 1}, {"role": "frob", "content": "x"}, {"role": "user", "content": 5}, {"role": "user", "content": {"a": 1}},
                         {"role": "user", "content": ["x"]}, {"role": "user", "content": [{"type": "text"}]}, {"role": "user", "content": "x", "name": 5},
                         {"role": "tool", "content": "x", "tool_call_id": 5}, {"role": "assistant", "tool_calls": 5}, {"role": "assistant", "tool_calls": [5]},
-                        {"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}, {"role": "assistant", "content": "", "reasoning_content": []},
+                        {"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}, {"role": "assistant", "content": "", "reasoning_content": []}, {"role": "assistant", "content": "", "reasoning": []},
+                        {"role": "assistant", "function_call": 5}, {"role": "assistant", "function_call": {"name": "f", "arguments": "x"}}, call("{}", function_call={"name": "f"}),
                         call("{"), call("[]"), call("5"), call("{} x"), call('{"a": 01}'), call('{"a": "\\u0000"}'), call('{"a":' * 70 + "1" + "}" * 70), call([]), call(5),
                         call("{}", name=""), call("{}", name=5)):
             with self.subTest(str(message)[:60]):

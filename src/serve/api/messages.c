@@ -4,6 +4,7 @@
 #include "serve/api/internal.h"
 #include "answers/tool_types.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct writer {
     const wf_chat_style *style;
     wf_text out;
     size_t bytes; /* of contents and arguments: what is certain to become tokens */
+    unsigned n_function_calls; /* in their former form, which has no ids: they are counted */
     wf_http_error *r;
 } writer;
 
@@ -59,7 +61,7 @@ static bool put_content(writer *w, const wf_json *m)
     if (v && !wf_json_is(v, WF_JSON_STRING))
         return wf_refuse(w->r, 400, "messages", "content of a message must be a string or a list of parts");
     w->bytes += wf_json_bytes(v);
-    bool none = !v && w->style->null_content && wf_field(m, "tool_calls");
+    bool none = !v && w->style->null_content && (wf_field(m, "tool_calls") || wf_field(m, "function_call"));
     if (v) put_member(&w->out, "content", v);
     else wf_text_print(&w->out, none ? ",\"content\":null" : ",\"content\":\"\"");
     return true;
@@ -86,15 +88,15 @@ static bool put_arguments(writer *w, const wf_json *v)
            wf_refuse(w->r, 400, "messages", "arguments of a tool call must be the text of a JSON object");
 }
 
-static bool put_call(writer *w, const wf_json *call, bool first)
+static bool put_call(writer *w, const wf_json *function, const wf_json *id)
 {
     static const wf_json none = {.kind = WF_JSON_STRING, .text = ""};
-    const wf_json *function = wf_json_get(call, "function"), *name = wf_json_get(function, "name"),
-                  *id = wf_field(call, "id"), *arguments = wf_field(function, "arguments");
+    const wf_json *name = wf_json_get(function, "name"), *arguments = wf_field(function, "arguments");
     if (!wf_json_bytes(name) || (id && !wf_json_is(id, WF_JSON_STRING)))
         return wf_refuse(w->r, 400, "messages",
                          "each of tool_calls must be an object with an id, and a function with name and arguments");
-    wf_text_print(&w->out, "%s{\"type\":\"function\"", first ? "" : ",");
+    wf_json_comma(&w->out);
+    wf_text_print(&w->out, "{\"type\":\"function\"");
     if (id) put_member(&w->out, "id", id);
     wf_text_print(&w->out, ",\"function\":{\"name\":");
     wf_json_put(&w->out, name);
@@ -103,16 +105,30 @@ static bool put_call(writer *w, const wf_json *call, bool first)
     return ok;
 }
 
+/* The id of the last call in the former form, of as many letters as templates want. */
+static wf_json function_id(const writer *w, char text[10])
+{
+    snprintf(text, 10, "call%05u", w->n_function_calls % 100000);
+    return (wf_json){.kind = WF_JSON_STRING, .n = 9, .text = text};
+}
+
 static bool put_calls(writer *w, const wf_json *m)
 {
-    const wf_json *v = wf_field(m, "tool_calls");
+    const wf_json *v = wf_field(m, "tool_calls"), *former = wf_field(m, "function_call");
     size_t n = wf_json_count(v);
     bool ok = true;
+    char text[10];
+    if (former && v) return wf_refuse(w->r, 400, "messages", "function_call is the former name of tool_calls: send one");
     if (v && !wf_json_is(v, WF_JSON_LIST))
         return wf_refuse(w->r, 400, "messages", "tool_calls of a message must be a list");
-    if (!n) return true;
+    if (!n && !former) return true;
     wf_text_print(&w->out, ",\"tool_calls\":[");
-    for (size_t i = 0; ok && i < n; i++) ok = put_call(w, wf_json_at(v, i), !i);
+    WF_JSON_EACH(call, v) ok = ok && put_call(w, wf_json_get(call, "function"), wf_field(call, "id"));
+    if (former) {
+        w->n_function_calls++;
+        const wf_json id = function_id(w, text);
+        ok = put_call(w, former, &id);
+    }
     wf_text_print(&w->out, "]");
     return ok;
 }
@@ -130,15 +146,22 @@ static const char *role_of(const writer *w, const char *role)
     return NULL;
 }
 
-static bool put_strings(writer *w, const wf_json *m)
+static bool put_strings(writer *w, const wf_json *m, bool function)
 {
-    static const char *const names[] = {"name", "tool_call_id", "reasoning_content"};
+    static const char *const names[] = {"name", "tool_call_id", "reasoning", "reasoning_content"};
+    const wf_json *all[WF_LEN(names)];
+    char text[10];
+    const wf_json id = function_id(w, text);
     for (size_t i = 0; i < WF_LEN(names); i++) {
-        const wf_json *v = wf_field(m, names[i]);
-        if (v && !wf_json_is(v, WF_JSON_STRING))
+        all[i] = wf_field(m, names[i]);
+        if (all[i] && !wf_json_is(all[i], WF_JSON_STRING))
             return wf_refuse(w->r, 400, "messages", "%s of a message must be a string", names[i]);
-        if (v) put_member(&w->out, i == 2 ? w->style->thought_name : names[i], v);
     }
+    if (!all[1] && function && w->n_function_calls) all[1] = &id;
+    for (size_t i = 0; i < 2; i++)
+        if (all[i]) put_member(&w->out, names[i], all[i]);
+    const wf_json *thoughts = wf_json_bytes(all[2]) || !all[3] ? all[2] : all[3];
+    if (thoughts) put_member(&w->out, w->style->thought_name, thoughts);
     return true;
 }
 
@@ -150,7 +173,7 @@ static bool put_message(writer *w, const wf_json *m)
         return wf_refuse(w->r, 400, "messages", "unknown role '%.40s'; want system, developer, user, assistant or tool",
                          sent);
     wf_text_print(&w->out, "{\"role\":\"%s\"", role);
-    bool ok = put_content(w, m) && put_strings(w, m) && put_calls(w, m);
+    bool ok = put_content(w, m) && put_strings(w, m, !strcmp(sent, "function")) && put_calls(w, m);
     wf_text_print(&w->out, "}");
     return ok;
 }

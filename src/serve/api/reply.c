@@ -101,7 +101,8 @@ static unsigned put_message_in_parts(const wf_job *j, const wf_choice *c, wf_tex
     if (s.n_calls && !s.text.len) wf_text_add(to, "null", 4);
     else wf_json_put_string(to, s.text.data, s.text.len);
     if (s.thoughts.len)
-        wf_json_print(to, ",'reasoning_content':"), wf_json_put_string(to, s.thoughts.data, s.thoughts.len);
+        wf_json_print(to, ",'reasoning':%.*s,'reasoning_content':%.*s", (int)s.thoughts.len, s.thoughts.data,
+                      (int)s.thoughts.len, s.thoughts.data); /* what vLLM calls them, and what others do */
     if (s.n_calls)
         wf_json_print(to, ",'tool_calls':["), wf_text_add(to, s.calls.data, s.calls.len), wf_text_add(to, "]", 1);
     wf_text_add(to, "}", 1);

@@ -147,19 +147,21 @@ typedef struct stream { /* where the parts of an answer go */
     wf_choice *choice;
 } stream;
 
-static void write_delta(const stream *s, const char *name, const char *text, size_t len)
+static void on_text(void *user, const char *text, size_t len)
 {
-    wf_text *out = &s->job->out;
+    const stream *s = user;
     begin_choice(s->job, s->choice);
-    wf_json_print(out, "{%s:", name);
-    wf_json_put_string(out, text, len);
-    wf_text_add(out, "}", 1);
+    wf_json_print(&s->job->out, "{'content':%.*s}", (int)len, text);
     end_choice(s->job, s->choice, NULL);
 }
 
-static void on_text(void *user, const char *text, size_t len) { write_delta(user, "content", text, len); }
-
-static void on_thought(void *user, const char *text, size_t len) { write_delta(user, "reasoning_content", text, len); }
+static void on_thought(void *user, const char *text, size_t len)
+{
+    const stream *s = user;
+    begin_choice(s->job, s->choice);
+    wf_json_print(&s->job->out, "{'reasoning':%.*s,'reasoning_content':%.*s}", (int)len, text, (int)len, text);
+    end_choice(s->job, s->choice, NULL);
+}
 
 /* At most ARGUMENTS bytes, in whole characters. */
 static size_t piece_of(wf_slice s)
