@@ -20,7 +20,7 @@ wf_answer *wf_answer_new(const wf_answer_style *s)
     a->has_thoughts = s->thoughts;
     a->by_channel = (s->thoughts && s->thoughts->channels) || (s->calls && s->calls->channels);
     a->channels = (wf_channels){.thoughts = s->thoughts, .calls = s->calls};
-    a->thoughts = (wf_thoughts){.kind = s->thoughts, .inside = s->thinking};
+    a->thoughts = (wf_thoughts){.kind = s->thoughts, .inside = s->thinking, .begun = s->continues};
     if (!s->calls || a->by_channel) return a;
     a->calls = wf_calls_new(s->calls, s->tool_types);
     if (a->calls) return a;

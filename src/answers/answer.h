@@ -9,6 +9,7 @@ typedef struct wf_answer_style {
     const wf_call_kind *calls;       /* NULL: they stay text */
     const wf_thought_kind *thoughts; /* the same for what an answer begins with */
     bool thinking;                   /* the prompt has opened them */
+    bool continues;                  /* the prompt has the beginning of the answer */
     const wf_text *tool_types;       /* for calls, as tool_types.h has them; they stay the caller's */
 } wf_answer_style;
 

@@ -35,6 +35,8 @@ struct wf_jrun {
     struct wf_jname **names; /* hash table */
     size_t n_names, cap_names;
     wf_jframe *globals;
+    const char *last; /* n_last bytes that the text ends with, of a conversation that goes on */
+    size_t n_last;
     const char **digits; /* of integers that no value holds */
     size_t n_digits, cap_digits;
 };

@@ -119,12 +119,38 @@ static wf_jvalue list_of(wf_jrun *r, const char *json, const char *what)
     return v;
 }
 
+/* A last message that has no content yet is the turn that a template opens. Returns whether it shall open one. */
+static bool find_last(wf_jrun *r, wf_jlist *messages)
+{
+    if (!r->in->continue_last || !messages->n) return r->in->add_generation_prompt;
+    const wf_jvalue *content = wf_jdict_find(r, messages->v[messages->n - 1].d, wf_jstr_of("content"));
+    wf_jstr text = content && content->kind == WF_JSTRING ? wf_jstr_strip(NULL, *content->s, NULL, 3) : wf_jstr_of("");
+    r->last = text.p, r->n_last = text.len;
+    messages->n -= !text.len;
+    return !text.len;
+}
+
+static bool marked(wf_jstr s, size_t i) { return s.marks ? s.marks[i] : s.data; }
+
+/* Behind the content of the last message, which is the last that came with the data. */
+static void end_with_last(wf_jrun *r, wf_jbuf *out)
+{
+    wf_jstr text = wf_jbuf_take(out);
+    while (text.len && !marked(text, text.len - 1)) text.len--;
+    wf_jstr shown = wf_jstr_strip(NULL, text, NULL, 2);
+    if (shown.len < r->n_last || memcmp(shown.p + shown.len - r->n_last, r->last, r->n_last))
+        wf_jfail_plain(r, WEFT_ERR_ARG, "the chat template does not end with the last message as it is, so no answer "
+                                        "can go on with it");
+    out->len = text.len; /* the rest has no marks */
+}
+
 static void set_variables(wf_jrun *r, wf_jframe *f)
 {
     const wf_jinja_input *in = r->in;
     wf_jvalue messages = in->messages ? list_of(r, in->messages, "messages") : turns(r);
     if (messages.kind != WF_JLIST) wf_jfail_plain(r, WEFT_ERR_ARG, "messages: expected a JSON list");
     own_roles(r, messages);
+    bool opens = find_last(r, messages.l);
     wf_jfunctions(r, f);
     wf_jset_text(r, f, "bos_token", wf_jtext(r, in->bos ? in->bos : ""));
     wf_jset_text(r, f, "eos_token", wf_jtext(r, in->eos ? in->eos : ""));
@@ -136,12 +162,10 @@ static void set_variables(wf_jrun *r, wf_jframe *f)
     wf_jset_text(r, f, "messages", messages);
     wf_jset_text(r, f, "tools", list_of(r, in->tools, "tools"));
     wf_jset_text(r, f, "documents", list_of(r, in->documents, "documents"));
-    wf_jset_text(r, f, "add_generation_prompt", wf_jbool(in->add_generation_prompt));
+    wf_jset_text(r, f, "add_generation_prompt", wf_jbool(opens));
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
-
-static bool marked(wf_jstr s, size_t i) { return s.marks ? s.marks[i] : s.data; }
 
 static weft_status copy_out(wf_jstr s, wf_jinja_output *out)
 {
@@ -175,6 +199,7 @@ static void run(wf_jrun *r, wf_jbuf *out)
     r->in_template = true;
     const wf_jnode *all = wf_jparse(r);
     if (out) wf_jexec(r, wf_jframe_new(r, r->globals), all, out);
+    if (out && r->n_last) end_with_last(r, out);
 }
 
 /* out: NULL: only parses. */

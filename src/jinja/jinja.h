@@ -29,6 +29,7 @@ typedef struct wf_jinja_input {
     const char *tools, *documents; /* JSON lists; NULL: none */
     const char *kwargs;            /* JSON: an object with further variables; NULL: none */
     bool add_generation_prompt;
+    bool continue_last;            /* the text ends with the content of the last message, without what follows that */
     int64_t now;                   /* seconds since 1970, of strftime_now; in local time */
     size_t max_steps;              /* 0: WF_JINJA_MAX_STEPS */
 } wf_jinja_input;

@@ -74,8 +74,8 @@ static weft_status render_chat(const struct weft_model *m, const struct weft_cha
 {
     wf_jinja_input in = {.messages = p->messages_json, .turns = p->messages, .n_turns = p->n_messages,
                          .tools = p->tools_json, .kwargs = p->kwargs_json,
-                         .add_generation_prompt = !p->no_generation_prompt, .now = p->now ? p->now
-                         : (int64_t)time(NULL)};
+                         .add_generation_prompt = !p->no_generation_prompt, .continue_last = p->continue_last,
+                         .now = p->now ? p->now : (int64_t)time(NULL)};
     if (p->n_messages && !p->messages)
         return wf_fail(WEFT_ERR_ARG, "n_messages is %zu, but messages is NULL", p->n_messages);
     if (p->messages && p->messages_json)

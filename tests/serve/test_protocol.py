@@ -413,6 +413,32 @@ class Chat(serve.TestCase):
         turns[0]["role"] = "developer"
         self.assertEqual(self.s.chat(messages=turns).json["choices"], a["choices"])
 
+    def test_a_last_message_goes_on(self):
+        """The prompt ends with it: at the same tokens an answer to the whole text goes on the same way."""
+        def used(*turns, **fields):
+            r = self.s.chat(messages=[{"role": "user", "content": "Go on"}, *turns], **fields)
+            self.assertEqual(r.status, 200, r.body)
+            return r.json["usage"]["prompt_tokens"], r.json["choices"][0]["message"]["content"]
+
+        half, more = {"role": "assistant", "content": "One day "}, {"role": "assistant", "content": "One day a cat"}
+        raw = "<|im_start|>user\nGo on<|im_end|>\n<|im_start|>assistant\n"
+        for turn, text in ((half, "One day "), (more, "One day a cat"), ({**more, "content": [{"type": "text", "text": "One day"}, {"type": "text", "text": " a cat"}]}, "One day a cat")):
+            n, answer = used(turn)
+            want = self.s.complete(prompt=raw + text).json
+            self.assertEqual((n, answer), (want["usage"]["prompt_tokens"], want["choices"][0]["text"]))
+            for fields in ({"continue_final_message": True}, {"continue_final_message": True, "add_generation_prompt": False}):
+                self.assertEqual(used(turn, **fields), (n, answer))
+            self.assertEqual(used({**turn, "prefix": True}), (n, answer))
+            for fields in ({"continue_final_message": False}, {"add_generation_prompt": True}):  # a new one follows
+                self.assertGreater(used(turn, **fields)[0], n)
+        self.assertEqual(used({"role": "assistant", "content": ""}), used())
+        called = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+        for turns, fields in (((), {"continue_final_message": True}), (({"role": "user", "content": "x", "prefix": True},), {}), (({**half, "prefix": True}, half), {}),
+                              ((called,), {"continue_final_message": True}), (({"role": "assistant", "reasoning": "x"},), {})):
+            self.refused(self.s.chat(messages=[{"role": "user", "content": "Go on"}, *turns], **fields), 400, "messages")
+        for fields in ({"continue_final_message": True, "add_generation_prompt": True}, {"add_generation_prompt": 1}, {"add_generation_prompt": False}):
+            self.refused(self.s.chat(messages=[{"role": "user", "content": "Go on"}, *([half] if len(fields) > 1 else [])], **fields), 400, "add_generation_prompt")
+
     def test_tools_answer(self):
         turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None}, {"role": "tool", "tool_call_id": "a", "content": "42"}]
         a = self.s.chat(messages=turns)

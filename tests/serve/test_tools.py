@@ -83,7 +83,7 @@ class Messages(Case):
         self.server(TELL.replace("WHAT", "messages[1:] | tojson") + with_none)
         self.assertIn('"content": null', self.told(call("{}", content=None)))
         self.assertIn('"content": "x"', self.told(call("{}", content="x")))
-        self.assertIn('"content": ""', self.told({"role": "assistant", "content": None}))
+        self.assertIn('"content": ""', self.told({"role": "assistant", "content": None}, {"role": "user", "content": "x"}))
 
     def test_refused(self):
         self.server(TURNS.replace("CALL", AS_JSON))
@@ -99,6 +99,11 @@ class Messages(Case):
         for kind in ("image_url", "input_audio", "file"):
             e = self.refused(self.s.chat([{"type": kind, kind: {"url": "x"}}]), 400, "messages", "not_supported")
             self.assertIn("only text", e["message"])
+
+    def test_a_template_without_the_last_message(self):
+        self.server("{% for m in messages %}{{ m.content | tojson }}{% endfor %}")
+        e = self.refused(self.s.chat(messages=[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "x"}]), 400, "messages")
+        self.assertIn("does not end with the last message", e["message"])
 
     def test_contents_are_never_control_tokens(self):
         """Wherever a client can put text: each spelling of a token costs its letters."""

@@ -208,7 +208,8 @@ bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_ht
 /* Those that are more than one value. */
 static const char others[] = "model stop stop_token_ids logit_bias stream_options parallel_tool_calls response_format "
                              "cache_salt",
-                  of_text[] = "prompt", of_chat[] = "messages tools tool_choice chat_template_kwargs";
+                  of_text[] = "prompt", of_chat[] = "messages tools tool_choice chat_template_kwargs "
+                              "continue_final_message add_generation_prompt";
 
 static bool is_known(const char *name, bool chat)
 {

@@ -62,6 +62,7 @@ typedef struct wf_params {
     bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs, include_usage, continuous_usage;
     bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */
     bool thinking;        /* the prompt has opened thoughts */
+    bool continues;       /* the answer goes on with the last message */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
     const int32_t *show; /* control tokens that mark all this */
@@ -105,8 +106,10 @@ typedef struct wf_chat_style {
 } wf_chat_style;
 bool wf_chat_style_check(const wf_server *s); /* of the options for parsers; false: the error is set */
 void wf_chat_style_find(wf_server *s);        /* tries the template of the model, which is loaded */
-/* The messages as JSON; *bytes: of what is certain to become tokens. Free out->data, also after a failure. */
-bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r);
+/* The messages as JSON; *bytes: of what is certain to become tokens; p->continues. Free out->data, also after a failure.
+ */
+bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, size_t *bytes,
+                      wf_http_error *r);
 /* The same for tools and what goes with them; out stays empty if the model shall not know any. */
 bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
 

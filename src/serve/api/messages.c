@@ -178,7 +178,43 @@ static bool put_message(writer *w, const wf_json *m)
     return ok;
 }
 
-bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r)
+/* NULL is allowed. */
+static bool check_switch(const wf_json *v, const char *name, wf_http_error *r)
+{
+    return !v || wf_json_is(v, WF_JSON_BOOL) || wf_refuse(r, 400, name, "%s must be true or false", name);
+}
+
+/* Does the answer go on with the last message? With an assistant's it does, as in llama.cpp, unless vLLM's fields say
+ * that a new one follows; they, and DeepSeek's `prefix` of the message, may ask for it. */
+static bool read_continues(const wf_json *body, const wf_json *messages, bool *out, wf_http_error *r)
+{
+    const wf_json *last = wf_json_at(messages, wf_json_count(messages) - 1), *content = wf_field(last, "content"),
+                  *wanted = wf_field(body, "continue_final_message"), *opens = wf_field(body, "add_generation_prompt");
+    const char *role = wf_json_text(wf_json_get(last, "role"));
+    bool own = role && !strcmp(role, "assistant"), told = wf_json_is_true(wanted), prefix = false;
+    bool calls = wf_json_count(wf_field(last, "tool_calls")) || wf_field(last, "function_call");
+    bool thoughts = wf_json_bytes(wf_field(last, "reasoning")) || wf_json_bytes(wf_field(last, "reasoning_content"));
+    if (!check_switch(wanted, "continue_final_message", r) || !check_switch(opens, "add_generation_prompt", r))
+        return false;
+    WF_JSON_EACH(m, messages) {
+        if (prefix) return wf_refuse(r, 400, "messages", "prefix is for the last message only");
+        prefix = wf_json_is_true(wf_field(m, "prefix"));
+    }
+    told |= prefix;
+    if (told && wf_json_is_true(opens))
+        return wf_refuse(r, 400, "add_generation_prompt", "an answer that continues a message opens none: send one of "
+                                                          "add_generation_prompt and continue_final_message");
+    *out = told || (own && !calls && !wanted && !wf_json_is_true(opens));
+    if (*out && (!own || calls || (thoughts && !wf_json_bytes(content) && !wf_json_count(content))))
+        return wf_refuse(r, 400, "messages", "only an assistant's message with content and without calls, at the end, "
+                                             "can be continued");
+    return *out || !opens || opens->b ||
+           wf_refuse(r, WF_UNSUPPORTED, "add_generation_prompt",
+                     "add_generation_prompt false is for answers that continue an assistant's message: leave it out");
+}
+
+bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, size_t *bytes,
+                      wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "messages");
     writer w = {.style = style, .r = r};
@@ -193,7 +229,8 @@ bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_text *
     wf_text_add(&w.out, "]", 1);
     *out = w.out;
     *bytes = w.bytes;
-    return ok && w.out.failed ? wf_refuse(r, 500, "", "out of memory") : ok;
+    if (ok && w.out.failed) return wf_refuse(r, 500, "", "out of memory");
+    return ok && read_continues(body, v, &p->continues, r);
 }
 
 /* ---- tools ----------------------------------------------------------------------------------------------- */

@@ -202,6 +202,7 @@ wf_answer *wf_params_answer(const wf_params *p)
     const wf_answer_style style = {.calls = p->calls ? p->calls->calls : NULL,
                                    .thoughts = p->thoughts,
                                    .thinking = p->thinking,
+                                   .continues = p->continues,
                                    .tool_types = &p->tool_types};
     return wf_answer_new(&style);
 }
@@ -212,12 +213,14 @@ static bool read_chat(const wf_server *s, const wf_json *body, wf_params *p, wf_
     size_t bytes = 0;
     if (!(p->prompts = wf_calloc(1, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
     p->n_prompts = 1;
-    bool ok = wf_messages_read(body, &s->chat, &messages, &bytes, r) && wf_tools_read(body, &s->chat, p, &tools, r) &&
+    bool ok = wf_messages_read(body, &s->chat, p, &messages, &bytes, r) &&
+              wf_tools_read(body, &s->chat, p, &tools, r) &&
               read_kwargs(body, &kwargs, r) && check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
     struct weft_chat_params chat = {.chat_template = s->p.chat_template,
                                     .messages_json = messages.data,
                                     .tools_json = tools.data,
-                                    .kwargs_json = kwargs.data};
+                                    .kwargs_json = kwargs.data,
+                                    .continue_last = p->continues};
     weft_status e = ok ? weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n) : WEFT_OK;
     if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse(r, WF_UNSUPPORTED, "messages", "%s", wf_last_error());
     else if (e) ok = wf_refuse(r, 400, "messages", "%s", wf_last_error());
