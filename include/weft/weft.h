@@ -342,7 +342,7 @@ struct weft_chat_params {
                                 NULL: none */
     const char *bos, *eos;                /* texts of these tokens; NULL: the model's */
     bool no_generation_prompt;            /* stop behind the last message, before the start of the assistant's turn */
-    bool continue_last;                   /* stop behind the content of the last message, which an answer goes on with */
+    bool continue_last;                   /* stop behind the content of the last message: the answer goes on with it */
     int64_t now; /* for templates that write the date: seconds since 1970; 0: the time of the call */
     uint64_t reserved[8];
 };

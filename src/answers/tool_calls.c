@@ -272,8 +272,8 @@ static bool read_named(wf_calls *c, wf_slice body, const wf_call_out *out)
     return true;
 }
 
-/* The blanks between text and calls, which are given out next, are of the text. Before or behind everything, and between
- * calls, they are of nothing. */
+/* The blanks between text and calls, which are given out next, are of the text. Before or behind everything, and
+ * between calls, they are of nothing. */
 static void end_text(wf_calls *c, const wf_call_out *out)
 {
     if (c->begun && !c->after && c->call) out->text(out->user, c->held.data, c->call);
@@ -329,7 +329,8 @@ static bool take_tags(wf_calls *c, const wf_tag_call *call, const wf_call_out *o
     wf_tags_json(&c->kind->tags, call, one_call(c), &c->tags, &arguments);
     c->held.failed |= arguments.failed;
     bool good = !arguments.failed && wf_json_whole(arguments.data, arguments.len); /* it may have become too deep */
-    if (good) end_text(c, out), out->call(out->user, (wf_slice){0}, call->tool, (wf_slice){arguments.data, arguments.len});
+    if (good) end_text(c, out);
+    if (good) out->call(out->user, (wf_slice){0}, call->tool, (wf_slice){arguments.data, arguments.len});
     free(arguments.data);
     return good ? taken(c, end) : give_up(c, end, out);
 }

@@ -145,7 +145,9 @@ static void cut_value(const wf_tags *t, const wf_tag_call *c, wf_slice text, wf_
                       wf_tag_parameter *out)
 {
     bool call = false;
-    for (size_t first; s->n_cut < MAX_CUTS && (first = find_opened(t, c, text, out->value, end, &call)) < end; s->n_cut++) {
+    for (; s->n_cut < MAX_CUTS; s->n_cut++) {
+        size_t first = find_opened(t, c, text, out->value, end, &call);
+        if (first == end) break;
         *at = call ? without(text, without(text, first, c->wrap[1]), c->close) : first;
         end = *at = WF_MAX(*at, out->value);
         if (!t->lines && end > out->value && text.p[end - 1] == '\n') end--;

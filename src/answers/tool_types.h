@@ -1,8 +1,8 @@
 /* tool_types: what answers are read with of the tools of a request: their names, and which parameters are strings. As
  * one text, of each tool its name, how many bytes follow in hexadecimal, those parameters, and an empty word, each with
  * the NUL behind it. Strings within parameters stand there as paths: the names of what they are in, and their own, with
- * WF_TOOL_WITHIN between them; items of lists are "item". Parameters that are no strings have WF_TOOL_OTHER before them.
- * Of a tool only so many are kept, since each value in an answer is looked up among them. */
+ * WF_TOOL_WITHIN between them; items of lists are "item". Those that are no strings have WF_TOOL_OTHER before them. Of
+ * a tool only so many are kept, since each value in an answer is looked up among them. */
 #ifndef WF_TOOL_TYPES_H
 #define WF_TOOL_TYPES_H
 

@@ -106,8 +106,8 @@ typedef struct wf_chat_style {
 } wf_chat_style;
 bool wf_chat_style_check(const wf_server *s); /* of the options for parsers; false: the error is set */
 void wf_chat_style_find(wf_server *s);        /* tries the template of the model, which is loaded */
-/* The messages as JSON; *bytes: of what is certain to become tokens; p->continues. Free out->data, also after a failure.
- */
+/* The messages as JSON, and p->continues; *bytes: of what is certain to become tokens. Free out->data, also after a
+ * failure. */
 bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, size_t *bytes,
                       wf_http_error *r);
 /* The same for tools and what goes with them; out stays empty if the model shall not know any. */

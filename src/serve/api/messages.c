@@ -118,7 +118,8 @@ static bool put_calls(writer *w, const wf_json *m)
     size_t n = wf_json_count(v);
     bool ok = true;
     char text[10];
-    if (former && v) return wf_refuse(w->r, 400, "messages", "function_call is the former name of tool_calls: send one");
+    if (former && v)
+        return wf_refuse(w->r, 400, "messages", "function_call is the former name of tool_calls: send one of them");
     if (v && !wf_json_is(v, WF_JSON_LIST))
         return wf_refuse(w->r, 400, "messages", "tool_calls of a message must be a list");
     if (!n && !former) return true;
