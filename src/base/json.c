@@ -93,7 +93,7 @@ static bool pass_escape(reader *r)
     int code = r->end - r->p >= 4 ? hex4(r->p) : -1;
     if (code < 0) return expected(r, "four hexadecimal digits");
     if (!code && !(r->rules.flags & WF_JSON_LOOSE))
-        return fail_at(r, WF_JSON_SYNTAX, r->p, "\\u0000 is not allowed in strings");
+        return fail_at(r, WF_JSON_ZERO, r->p, "\\u0000 is not allowed in strings");
     r->p += 4;
     return true;
 }

@@ -60,6 +60,7 @@ typedef struct wf_json_rules {
 typedef struct wf_json_error {
     enum {
         WF_JSON_SYNTAX,
+        WF_JSON_ZERO, /* \u0000 in a string */
         WF_JSON_TOO_DEEP,
         WF_JSON_TOO_MANY,
         WF_JSON_TOO_LARGE,

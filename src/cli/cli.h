@@ -89,7 +89,7 @@ typedef struct wf_opts {
     uint64_t seed;
     bool random_seed; /* --seed -1 */
     wf_serve_params serve;
-    wf_words trusted_proxies, api_keys;
+    wf_words trusted_proxies, api_keys, allow, own; /* own: texts of values that were put together */
     const char *scheduling_policy;
     struct weft_explain_params explain; /* of `weft plan` */
     bool cost, json;                    /* and its other view, */
@@ -207,6 +207,7 @@ int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
 
 typedef struct wf_foreign {
     const char *ours;   /* the name of an option with the same meaning and values; NULL: */
+    const char *part;   /* of its value, which goes before what is typed, if it ends in =, else is all of it */
     bool already;       /* a flag for what weft always does; false: */
     const char *answer; /* what to do instead */
 } wf_foreign;
@@ -218,6 +219,7 @@ size_t wf_foreign_names(const wf_command *c, char *text, size_t cap, const char 
 /* In options.c: the option that a word with its dashes means, as the first command has it that understands the word;
  * *foreign: NULL, or what it is in another program. */
 const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign);
+bool wf_takes_value(const wf_opt *opt, const wf_foreign *foreign); /* foreign: what was typed, or NULL */
 void wf_opts_nearest(const char *word, char *out, size_t cap); /* as wf_nearest, among the options of all commands */
 
 /* ---- sampling.c -------------------------------------------------------------------------------- */

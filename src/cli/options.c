@@ -333,6 +333,11 @@ static int unknown_setting(const wf_command *c, const struct typed *t)
     return wf_usage(c, "has no '%s'%s", name, *nearest ? nearest : "; alone it shows all that it has");
 }
 
+bool wf_takes_value(const wf_opt *opt, const wf_foreign *foreign)
+{
+    return foreign && foreign->part ? foreign->part[strlen(foreign->part) - 1] == '=' : opt->arg != NULL;
+}
+
 /* An option in the place of a value is a forgotten value. */
 static bool is_option_word(const wf_command *c, const char *word)
 {
@@ -373,21 +378,35 @@ static int give_without_rival(const wf_command *c, const wf_opt *opt, const char
                     other->name, other->name, (double)(zero == opt ? before : *at));
 }
 
+/* The value of another program's option may be a part of ours. */
+static int give_part(const wf_command *c, const struct typed *t, const char *text, wf_opts *o)
+{
+    if (!t->foreign || !t->foreign->part) return give_without_rival(c, t->opt, text, o);
+    char *whole;
+    if (!wf_grow(&o->own.v, o->own.n, &o->own.cap, sizeof *o->own.v) ||
+        asprintf(&whole, "%s%s", t->foreign->part, text) < 0)
+        return wf_say_error(WEFT_ERR_NOMEM);
+    o->own.v[o->own.n++] = whole;
+    return give_value(c, t->opt, whole, o);
+}
+
 /* One option and its value: --name VALUE, --name=VALUE, -n VALUE or, of a number, -n60. Moves *i past both. */
 static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_opts *o)
 {
     struct typed t = look_up(c, argv[(*i)++]);
     if (t.foreign && t.foreign->already) return 0;
     if (!t.opt) return unknown_option(c, &t);
-    if (!t.opt->arg)
+    bool flag = !wf_takes_value(t.opt, t.foreign);
+    if (t.opt->arg && flag && !t.value) return give_value(c, t.opt, t.foreign->part, o);
+    if (flag)
         return t.value ? wf_usage(c, "%s takes no value, got '%s'", t.name, t.value)
                        : give_without_rival(c, t.opt, NULL, o);
-    if (t.value) return give_without_rival(c, t.opt, t.value, o);
+    if (t.value) return give_part(c, &t, t.value, o);
     if (*i >= argc) return wf_usage(c, "%s needs a value: %s", t.name, t.opt->arg);
     if (is_option_word(c, argv[*i]))
         return wf_usage(c, "%s needs a value: %s. If %s is meant, write --%s=%s", t.name, t.opt->arg, argv[*i],
                         t.opt->name, argv[*i]);
-    return give_without_rival(c, t.opt, argv[(*i)++], o);
+    return give_part(c, &t, argv[(*i)++], o);
 }
 
 int wf_opts_environment(const wf_command *c, wf_opts *o)
@@ -428,7 +447,7 @@ const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign)
     *foreign = NULL;
     for (size_t i = 0; wf_commands[i]; i++) {
         struct typed t = look_up(wf_commands[i], word);
-        if (t.opt && !t.value) return t.opt;
+        if (t.opt && !t.value) return *foreign = t.foreign, t.opt;
         if (t.foreign) *foreign = t.foreign;
     }
     return NULL;
@@ -501,6 +520,9 @@ void wf_opts_free(wf_opts *o)
     free(o->load.headers.v);
     free(o->trusted_proxies.v);
     free(o->api_keys.v);
+    free(o->allow.v);
+    for (size_t i = 0; i < o->own.n; i++) free((char *)(uintptr_t)o->own.v[i]);
+    free(o->own.v);
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */

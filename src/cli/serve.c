@@ -20,10 +20,12 @@ static const wf_opt listen_rows[] = {
      "take the address of a client from the X-Forwarded-For of this proxy, or of a network such as 10.0.0.0/8; "
      "repeatable (default: from none)",
      WF_OPT_WORDS, AT(trusted_proxies)},
-    {0, "allow-origin", "ORIGIN",
-     "allow browser requests from pages of this origin (CORS), e.g. https://example.com; * allows all (default: only "
-     "the server's own page)",
-     WF_OPT_TEXT, AT(serve.allow_origin)},
+    {0, "allow", "WHAT",
+     "allow what is refused otherwise; repeatable: origin=https://example.com (or --allow-origin) requests from pages "
+     "of this origin (CORS), host=NAME (--allowed-host) a name that a proxy passes on as Host, * of both any; "
+     "unknown-fields (--allow-unknown-fields) passes over fields of requests that weft does not know; any-model-name "
+     "(--any-model-name) answers for models of other names",
+     WF_OPT_WORDS, AT(allow)},
 };
 static const WF_GROUP(listen_group, "Listening", listen_rows);
 
@@ -123,6 +125,12 @@ static bool prefix_good(const char *p)
     return !p || (p[strspn(p, rest)] == 0 && (!*p || !strchr(digits, *p)));
 }
 
+static bool allow_good(const char *word)
+{
+    return wf_choice_has("unknown-fields|any-model-name", word, strlen(word)) ||
+           ((!strncmp(word, "origin=", 7) || !strncmp(word, "host=", 5)) && strchr(word, '=')[1]);
+}
+
 /* The words of a command line, which the list of processes shows to everybody, and of variables may be written over. */
 static void hide_keys(const wf_opts *o, char **keys)
 {
@@ -150,6 +158,11 @@ static int serve_with(const wf_opts *o, char *const *keys)
         return wf_usage(o->command,
                         "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'",
                         p.metrics_prefix);
+    for (size_t i = 0; i < o->allow.n; i++)
+        if (!allow_good(o->allow.v[i]))
+            return wf_usage(o->command,
+                            "--allow: expected origin=ORIGIN, host=NAME, unknown-fields or any-model-name, got '%s'",
+                            o->allow.v[i]);
     if (wf_asks_template(p.chat_template)) return wf_explain_template(o);
     char *chat_template = NULL;
     int rc = wf_read_template(p.chat_template, &chat_template);
@@ -158,6 +171,8 @@ static int serve_with(const wf_opts *o, char *const *keys)
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.api_keys = (const char *const *)keys;
     p.n_api_keys = o->api_keys.n;
+    p.allow = o->allow.v;
+    p.n_allow = o->allow.n;
     p.trusted_proxies = o->trusted_proxies.v;
     p.n_trusted_proxies = o->trusted_proxies.n;
     p.allow_priority = o->scheduling_policy && !strcmp(o->scheduling_policy, "priority");

@@ -155,9 +155,13 @@ static int add_setting(const char *name, const char *value, unsigned line)
                                  name, value);
     if (!opt) return unknown_setting(name, line, foreign);
     if (!opt->arg && !is_on(value) && !is_off(value)) return bad_flag(opt, value, line);
+    const char *part = foreign && opt ? foreign->part : NULL;
+    if (part && !wf_takes_value(opt, foreign) && !is_on(value)) return 0;
     size_t i = place_of(opt);
     if (i == MOST) return bad_setting(name, line, "there are too many options before '%s': leave some out", name);
     int rc = expand_home(opt, value, line, &own);
+    if (!rc && part && asprintf(&own, "%s%s", part, wf_takes_value(opt, foreign) ? value : "") < 0)
+        rc = wf_say_error(WEFT_ERR_NOMEM);
     if (rc) return rc;
     free(settings.list[i].own);
     settings.list[i] = (struct setting){opt, own ? own : value, own, line};
@@ -216,7 +220,8 @@ static int add_line(char *line, unsigned number)
             name, number,
             "%s: a value that begins with a quote has to end with the same one, and nothing but a comment may follow",
             name);
-    if (opt && opt->arg && !*value && !quoted) return bad_setting(name, number, "%s needs a value: %s", name, opt->arg);
+    if (opt && wf_takes_value(opt, foreign) && !*value && !quoted)
+        return bad_setting(name, number, "%s needs a value: %s", name, opt->arg);
     return add_setting(name, value, number);
 }
 

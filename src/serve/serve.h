@@ -38,7 +38,8 @@ typedef struct wf_serve_params {
     size_t n_trusted_proxies;
     bool allow_priority;        /* requests may have a priority other than 0 */
     const char *metrics_prefix; /* NULL: "weft:" */
-    const char *allow_origin;   /* CORS: an origin whose pages may call; NULL: only the server's own page */
+    const char *const *allow; /* n_allow words of --allow: what is refused otherwise */
+    size_t n_allow;
     uint32_t max_queue;         /* sequences that may wait; 0: 256 */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */

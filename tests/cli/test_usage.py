@@ -241,7 +241,7 @@ class OtherPrograms(cli.TestCase):
     def setUpClass(cls):
         text = cli.open_text("src/cli/foreign.def").split("*/", 1)[1]
         cls.rows = [(kind, typed.split("|"), (rest or "").replace('\\"', '"').replace("\\\\", "\\"))
-                    for kind, typed, rest in re.findall(r'(?m)^(\w+)\("([^"]+)"(?:, "((?:[^"\\]|\\.)*)")?\)$', text)]
+                    for kind, typed, rest in re.findall(r'(?m)^(\w+)\("([^"]+)"(?:, "((?:[^"\\]|\\.)*)")*\)$', text)]
         cls.options = {}  # by command: names and letters with the argument's name
         for name in COMMANDS:
             text = cli.weft(*name.split(), "--help").text
@@ -272,6 +272,21 @@ class OtherPrograms(cli.TestCase):
             stranger = next((name for name in COMMANDS if f"--{ours}" not in self.options[name] and word not in self.options[name]), None)
             if stranger:
                 self.fails(USAGE, f"{word}: weft calls it --{ours}, an option of `weft ", *stranger.split(), word, 1)
+
+    def test_parts(self):
+        """Values of --allow by other names, with and without one of their own."""
+        for word, part in self.each("PART"):
+            self.fails(USAGE, f"{word} needs a value: WHAT" if part[-1] == "=" else f"{word} takes no value", "serve", word if part[-1] == "=" else word + "=1")
+            self.fails(USAGE, "unexpected argument 'b'", "serve", "a", "b", *([word, "x"] if part[-1] == "=" else [word]))
+            r = self.ok("config", env={"WEFT_CONFIG": "allow.conf"}, cwd=self.conf(word[2:] + (" = x" if part[-1] == "=" else "")))
+            self.assertIn(f"\nallow = {part}{'x' if part[-1] == '=' else ''}  # ", r.text)
+        self.fails(USAGE, "--allow: expected origin=ORIGIN, host=NAME, unknown-fields or any-model-name, got 'frob'", "serve", "--allow", "frob")
+
+    def conf(self, line):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        pathlib.Path(os.path.join(folder.name, "allow.conf")).write_text(line + "\n")
+        return folder.name
 
     def test_already(self):
         for word, _ in self.each("ALREADY"):

@@ -35,13 +35,19 @@ class Bad(serve.Unharmed):
                 with self.subTest(path=path, body=body):
                     self.refused(self.s.post(path, body), 400)
 
+    def test_zero_bytes(self):
+        """They are JSON, but no text that a model gets; the error names the field."""
+        for path, body, name in (("/v1/completions", {"prompt": "a\0b"}, "prompt"), ("/tokenize", {"content": "\0"}, "content"),
+                                 ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a\0"}]}, "messages"), ("/v1/completions", {"prompt": "a", "stop": ["\0"]}, "stop")):
+            self.assertIn("zero byte", self.refused(self.s.post(path, body), 400, name)["message"])
+
     def test_depth(self):
         for body in ("[" * 100_000, "{\"a\":" * 100_000, "{\"prompt\": " + "[" * 65 + "]" * 65 + "}"):
             e = self.refused(self.s.post("/v1/completions", body), 400)
             self.assertIn("64", e["message"])
-        self.assertEqual(self.s.complete(x="[" * 1000).status, 200)  # brackets in a text are no depth
+        self.assertEqual(self.s.complete(user="[" * 1000).status, 200)  # brackets in a text are no depth
         self.assertEqual(self.s.complete(prompt=[[1]] * 64, max_tokens=1).status, 200)  # nor is a long list
-        deepest = "{\"prompt\": \"a\", \"max_tokens\": 1, \"x\": " + "[" * 63 + "]" * 63 + "}"
+        deepest = "{\"prompt\": \"a\", \"max_tokens\": 1, \"user\": " + "[" * 63 + "]" * 63 + "}"
         self.assertEqual(self.s.post("/v1/completions", deepest).status, 200)
 
     def test_wrong_types(self):
@@ -68,8 +74,8 @@ class Bad(serve.Unharmed):
         self.assertEqual(self.s.complete(max_tokens=12.0).text, self.want)
 
     def test_ranges(self):
-        bad = {"temperature": [-1, 99999, 1e308], "top_p": [0, -1, 2], "top_k": [-5, 2 ** 40], "min_p": [-1, 2], "n": [0, -1, 10 ** 6],
-               "max_tokens": [0, -1, 10 ** 9, 10 ** 12], "min_tokens": [-1, 13], "seed": [1.5, 1e300, 2.0 ** 64, -1e19], "logprobs": [-1, 21],
+        bad = {"temperature": [-1, 99999, 1e308], "top_p": [-1, 2], "top_k": [-5, 2 ** 40], "min_p": [-1, 2], "n": [0, -1, 10 ** 6],
+               "max_tokens": [0, -2, 10 ** 9, 10 ** 12], "min_tokens": [-1, 13], "seed": [1.5, 1e300, 2.0 ** 64, -1e19], "logprobs": [-1, 21],
                "presence_penalty": [-3, 3], "frequency_penalty": [-3, 3], "repetition_penalty": [0, -1, 3, 1e-300], "repeat_last_n": [-2, 2 ** 40],
                "stop": ["", [""], [1], [None], {}, ["x"] * 100_000, ["x" * 2000]], "stop_token_ids": [[-1], [10 ** 6], [2 ** 40], ["a"], {}],
                "logit_bias": [{"-1": 1}, {"1000000": 1}, {"x": 1}, {"": 1}, {"5": "x"}, {"5": 101}, {"5 ": 1}, {" 5": 1}, {"+5": 1}, {"05": 1}, [1]],
@@ -84,8 +90,11 @@ class Bad(serve.Unharmed):
         self.refused(self.s.complete(best_of=3), 400, "best_of", "not_supported")
         self.refused(self.s.complete(stream=True, stream_options=5), 400, "stream_options")
         self.refused(self.s.complete(stream=True, stream_options={"include_usage": 5}), 400, "stream_options")
-        e = self.refused(self.s.complete(prompt="word " * 1000), 400, "prompt")
-        self.assertEqual(e["code"], "context_length_exceeded")
+        for prompt in ("word " * 1000, [1] * 512, [1] * 513, [[1], [1] * 600]):
+            self.refused(self.s.complete(prompt=prompt), 400, "prompt", "context_length_exceeded")
+        r = self.s.complete(prompt=[1] + [300] * 511, max_tokens=0, echo=True, logprobs=0)  # it fills the context, and nothing follows
+        self.assertEqual((r.status, len(r.json["choices"][0]["logprobs"]["tokens"])), (200, 512))
+        self.refused(self.s.complete(prompt=[1] * 513, max_tokens=0, echo=True), 400, "prompt", "context_length_exceeded")
 
     def test_numbers_too_large(self):
         """Whole numbers of any size are numbers: the field says its range. More than a double holds is no number."""
@@ -102,7 +111,7 @@ class Bad(serve.Unharmed):
         self.assertIn("n is 9.22337203685478e+18, but must be from 1 to 128", self.s.complete(n=1 << 63).error["message"])
         self.refused(self.s.chat(max_completion_tokens=huge), 400, "max_completion_tokens")
         self.refused(self.s.post("/detokenize", {"tokens": [1, huge]}), 400, "tokens")
-        self.assertEqual(self.s.complete(**{"unknown \"field\\": [huge, -huge, "18446744073709551616"]}).text, self.want)
+        self.assertEqual(self.s.complete(metadata={"unknown \"field\\": [huge, -huge, "18446744073709551616"]}).text, self.want)
         for body in (b'{"prompt": "a", "temperature": 1e999}', b'{"prompt": "a", "x": 18446744073709551616, "temperature": %d}' % (10 ** 400)):
             e = self.refused(self.s.post("/v1/completions", body), 400, "temperature")
             self.assertIn("too large", e["message"])
@@ -138,6 +147,13 @@ class Bad(serve.Unharmed):
         self.assertGreater(r.json["count"], 100_000)
 
     # --- bodies and headers ---------------------------------------------------------------------------
+
+    def test_encodings(self):
+        for path in ("/v1/completions", "/tokenize"):
+            for coding in ("gzip", "deflate", "zstd", "br", "identity, gzip"):
+                e = self.refused(self.s.request("POST", path, GOOD_BODY, {"Content-Encoding": coding}), 415)
+                self.assertIn(f"'{coding}'", e["message"])
+        self.assertEqual(self.s.request("POST", "/v1/completions", GOOD_BODY, {"Content-Encoding": "identity"}).text, self.want)
 
     def test_body_too_large(self):
         self.refused(self.s.complete(prompt="a" * 2_000_000), 413)

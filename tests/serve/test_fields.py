@@ -28,6 +28,32 @@ class Fields(serve.Unharmed):
         self.assertNotEqual(self.draw(seed=2 ** 53), self.draw(seed=2 ** 53 + 1))
         self.assertEqual(self.draw(seed=2 ** 64 - 1, user="seed", stop=["seed"]), texts[-1])
 
+    def test_no_seed(self):
+        """-1 is a new one each time, as is none at all."""
+        for fields in ({}, {"seed": -1}, {"seed": -1.0}, {"seed": None}):
+            self.assertGreater(len({self.draw(**fields) for _ in range(4)}), 1, fields)
+
+    def test_until_the_end(self):
+        self.assertEqual(self.s.complete(max_tokens=-1, ignore_eos=True).json["usage"]["total_tokens"], 512)
+        for name in ("max_tokens", "max_completion_tokens", "n_predict"):
+            chat = {"messages": [{"role": "user", "content": "Hi"}], "ignore_eos": True, "temperature": 0, name: -1}
+            self.assertEqual(self.s.post("/v1/chat/completions", chat).json["usage"]["total_tokens"], 512)
+            self.refused(self.s.post("/v1/chat/completions", {**chat, name: -2}), 400, name)
+
+    def test_other_names(self):
+        """Each name of a field is the field, and one of them may be sent."""
+        text = cli.open_text("src/serve/api/fields.def")
+        several = [names.split() for names in re.findall(r'^FIELD\("([^"]+)"', text, re.M) if " " in names]
+        self.assertGreater(len(several), 4)
+        values = {"max_tokens": (3, {}), "seed": (7, {"temperature": 3}), "repetition_penalty": (1.9, {}), "min_tokens": (3, {"stop": " "}), "include_stop_str_in_output": (True, {"stop": " "})}
+        for names in several:
+            value, more = values[names[0]]
+            ask = {"prompt": "One day", "temperature": 0, **({} if names[0] == "max_tokens" else {"max_tokens": 60}), **more}
+            texts = {self.s.post("/v1/completions", {**ask, name: value}).text for name in names}
+            self.assertEqual(len(texts), 1, names)
+            self.assertNotIn(self.s.post("/v1/completions", ask).text, texts)
+            self.refused(self.s.post("/v1/completions", {**ask, **dict.fromkeys(names, value)}), 400, names[1])
+
     def test_seeds_are_numbers(self):
         """However they are written."""
         self.assertEqual(self.draw(seed=1e18), self.draw(seed=10 ** 18))
@@ -35,14 +61,13 @@ class Fields(serve.Unharmed):
         self.assertEqual(self.draw(seed=-5.0), self.draw(seed=-5))
 
     def test_the_seed_alone_wraps(self):
-        for fields in ({"max_tokens": 2 ** 63}, {"seed": [2 ** 63]}, {"seed": {"seed": 2 ** 63}}, {"x": {"seed": 2 ** 63}, "n": 2 ** 63}):
+        for fields in ({"max_tokens": 2 ** 63}, {"seed": [2 ** 63]}, {"seed": {"seed": 2 ** 63}}, {"user": {"seed": 2 ** 63}, "n": 2 ** 63}):
             self.refused(self.s.complete(**fields), 400)
 
     def test_top_p_near_zero_is_on(self):
         want = self.s.complete(max_tokens=30).text
-        for top_p in (1e-300, 1e-46, 1e-40, 5e-324, 1e-6):
+        for top_p in (1e-300, 1e-46, 1e-40, 5e-324, 1e-6, 0):
             self.assertEqual(self.draw(top_p=top_p, seed=3), want, top_p)
-        self.refused(self.s.complete(top_p=0), 400, "top_p")
 
     def test_temperatures(self):
         self.assertNotEqual(self.draw(temperature=2.5, seed=1), self.draw(temperature=0.5, seed=1))
@@ -78,11 +103,19 @@ def unread():
     """The rows of fields.def: name, where, the values that are taken (None: all), what to do instead."""
     text, word = cli.open_text("src/serve/api/fields.def"), r'"(?:\\.|[^"\\])*"|[A-Z_]+'
     defined = {name: json.loads(value) for name, value in re.findall(rf"^#define (\w+) +({word})", text, re.M)}
-    for kind, row in re.findall(r"^(REFUSED|ACCEPTED)\((.*)\)", text, re.M):
+    for kind, row in re.findall(r"^(REFUSED|ACCEPTED)\((.*?)\)(?: /[^\n]*)?$", text, re.M | re.S):
         names, where, *neutral = [defined.get(w) or (json.loads(w) if w[0] == '"' else w) for w in re.findall(word, row)]
         instead = neutral.pop() if kind == "REFUSED" else None
         for name in names.split():
             yield name, where, json.loads(f"[{''.join(neutral)}]") if instead else None, instead
+
+
+class Documents(unittest.TestCase):
+    def test_fields(self):
+        text, page = (cli.open_text(p) for p in ("src/serve/api/fields.def", "docs/serving.md"))
+        for names in re.findall(r'^FIELD\("([^"]+)"', text, re.M):
+            first, *others = (f"`{name}`" for name in names.split())
+            self.assertIn(first + (f" ({', '.join(others)})" if others else ""), page)
 
 
 class Unread(serve.Unharmed):
@@ -90,7 +123,7 @@ class Unread(serve.Unharmed):
     ARGS = ["--log-json"]
 
     def ask(self, where, **fields):
-        r = self.s.chat(**fields) if where == "CHAT" else self.s.complete(**fields)
+        r = (self.s.chat if where == "CHAT" else self.s.complete)(**{"max_tokens": 2, **fields})
         return r, r.json["choices"] if r.status == 200 else None
 
     def test_each_row(self):
@@ -102,21 +135,32 @@ class Unread(serve.Unharmed):
                 for value in (5, "other", {"a": 1}) if neutral is None else (None, *neutral):
                     with self.subTest(path=path, name=name, value=value):
                         self.assertEqual(self.ask(path, **{name: value})[1], want[path])
-                for value in () if neutral is None else (5, "other", {"a": 1}, not neutral[0] if isinstance(neutral[0], bool) else True):
+                for value in () if neutral is None else (5, "other", {"a": 1}, {} if not {} in neutral else 5, not neutral[0] if isinstance(neutral[0], bool) else True):
                     with self.subTest(path=path, name=name, value=value):
-                        e = self.refused(self.ask(path, **{name: value})[0], 400, name, "not_supported")
+                        e = self.refused(self.ask(path, **{name: value})[0], 400, name, "unsupported_parameter")
                         self.assertEqual(e["message"], f"{name} is not supported: {instead}")
         self.assertEqual([line for line in self.s.lines if "unknown field" in line], [])
 
     def test_numbers_are_compared_as_such(self):
         for fields in ({"mirostat": 0.0}, {"typical_p": 1.0}, {"best_of": 1.0}):
             self.assertEqual(self.s.complete(**fields).text, self.want)
-        self.refused(self.s.complete(typical_p=0.999), 400, "typical_p", "not_supported")
+        self.refused(self.s.complete(typical_p=0.999), 400, "typical_p", "unsupported_parameter")
 
 
-class Unknown(unittest.TestCase):
+class Unknown(serve.Unharmed):
+    def test_unknown_fields_are_refused(self):
+        """Each could change the answer; null is nothing."""
+        for path in ("CHAT", "TEXT"):
+            for fields, name in (({"frobnicate": 1}, "frobnicate"), ({"stream": True, "stream_options": {"frob": 1}}, "stream_options.frob"),
+                                 ({"y" * 200: {}}, "y" * 47), ({"max_Tokens": 3}, "max_Tokens"), ({"": 1}, None)):
+                e = self.refused((self.s.chat if path == "CHAT" else self.s.complete)(**fields), 400, name, "unsupported_parameter")
+                self.assertIn("--allow-unknown-fields", e["message"])
+        self.assertEqual(self.s.complete(frobnicate=None).text, self.want)
+
+
+class Allowed(unittest.TestCase):
     def test_unknown_fields_are_logged_once(self):
-        s = Server("--log-json")
+        s = Server("--log-json", "--allow-unknown-fields")
         for _ in range(3):
             s.complete(frobnicate={"a": 1}, max_completion_tokens=5)
             s.chat(frobnicate=1, max_completion_tokens=5, top_k=2, user="me", tool_choice="none")

@@ -99,11 +99,24 @@ class Browsers(unittest.TestCase):
         self.assertEqual(s.end()[0], 0)
 
     def test_cors(self):
-        s = Server("--allow-origin", "http://page.example")
+        s = Server("--allow-origin", "http://page.example", "--allowed-host", "proxy.example", "--allow=host=other.example")
         r = s.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://page.example"})
         self.assertEqual((r.status, r.headers["Access-Control-Allow-Origin"]), (204, "http://page.example"))
+        asked = "authorization, content-type, x-stainless-lang, x-stainless-retry-count"
+        r = s.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://page.example", "Access-Control-Request-Headers": asked})
+        self.assertEqual((r.status, r.headers["Access-Control-Allow-Headers"]), (204, asked))
+        for host, status in (("proxy.example", 200), ("Proxy.example:80", 200), ("other.example.", 200), ("third.example", 403)):
+            self.assertEqual(s.get("/health", Host=host).status, status, host)
+        self.assertIn("--allowed-host", s.get("/health", Host="third.example").error["message"])
         self.assertEqual(s.get("/health", Origin="http://page.example").status, 200)
         self.assertEqual(s.get("/health", Origin="http://evil.example").status, 403)
+        self.assertEqual(s.end()[0], 0)
+
+
+    def test_any(self):
+        s = Server("--allowed-host", "*", "--allow-origin", "*")
+        self.assertEqual(s.get("/health", Host="any.example").status, 200)
+        self.assertEqual(s.get("/health", Origin="http://any.example").headers["Access-Control-Allow-Origin"], "http://any.example")
         self.assertEqual(s.end()[0], 0)
 
 

@@ -372,8 +372,8 @@ class Completions(serve.TestCase):
         text = "".join(e["choices"][0]["text"] for e in events)
         self.assertEqual(text, self.s.complete(logit_bias=bias, temperature=1, seed=3, max_tokens=60, ignore_eos=True).text)
 
-    def test_unknown_fields_are_ignored(self):
-        self.assertEqual(self.s.complete(frobnicate={"a": [1]}, user="me").text, self.s.complete().text)
+    def test_fields_that_change_nothing(self):
+        self.assertEqual(self.s.complete(metadata={"a": [1]}, user="me").text, self.s.complete().text)
 
     def test_null_is_not_given(self):
         self.assertEqual(self.s.complete(n=None, stop=None, seed=None, suffix=None).text, self.s.complete().text)

@@ -154,6 +154,62 @@ class Tools(Case):
         self.assertEqual(self.s.chat(tools=[function()], tool_choice="none").status, 200)
 
 
+class Thinking(Case):
+    """What clients of other servers say of thoughts becomes the variables that a template reads."""
+    OFF, ON = ({"thinking": {"type": "disabled"}}, {"enable_thinking": False}, {"think": False}, {"reasoning_effort": "none"}, {"reasoning": {"enabled": False}},
+               {"reasoning": {"effort": "none", "exclude": False}}), ({"thinking": {"type": "enabled"}}, {"enable_thinking": True}, {"think": True}, {"reasoning": {"enabled": True}})
+
+    def seen(self, **fields):
+        messages = [{"role": "user", "content": "Hi"}]
+        r, again = (self.s.post(path, {"messages": messages, **fields}) for path in ("/tokenize", "/v1/chat/completions"))
+        self.assertEqual((r.status, again.status), (200, 200), r.body + again.body)
+        self.assertEqual(again.json["usage"]["prompt_tokens"], r.json["count"])
+        return self.s.post("/detokenize", {"tokens": r.json["tokens"]}).json["content"]
+
+    def test_variables(self):
+        for name, on, off in (("enable_thinking", "True", "False"), ("thinking", "True", "False"), ("thinking_mode", "enabled", "disabled"), ("reasoning", "True", "False")):
+            self.server("{{ %s if %s is defined else 'unset' }}" % (name, name))
+            self.assertIn("unset", self.seen())
+            self.assertIn("unset", self.seen(thinking={"type": "auto"}))
+            for fields in self.OFF:
+                self.assertIn(off, self.seen(**fields), fields)
+            for fields in (*self.ON, {"reasoning_effort": "high"}, {"think": "low"}):
+                self.assertIn(on, self.seen(**fields), fields)
+            self.assertIn("own", self.seen(enable_thinking=True, chat_template_kwargs={name: "own"}))
+
+    def test_efforts(self):
+        self.server("{{ reasoning_effort | default('unset') }}")
+        for effort in ("none", "minimal", "low", "medium", "high"):
+            for fields in ({"reasoning_effort": effort}, {"think": effort}, {"reasoning": {"effort": effort}}):
+                self.assertIn(effort, self.seen(**fields))
+        self.assertIn("unset", self.seen(enable_thinking=True))
+
+    def test_without_variables(self):
+        """What the model does anyway is taken: not to think, or to think."""
+        for template, same, other in (("{{ messages[0].content }}", self.OFF, self.ON), ("{{ messages[0].content }}{# <think> </think> #}", self.ON, self.OFF)):
+            self.server(template)
+            for fields in (*same, {"reasoning_effort": "medium"}):
+                self.assertIn("Hi", self.seen(**fields), fields)
+            for fields in other:
+                self.refused(self.s.chat(**fields), 400, next(iter(fields)), "unsupported_parameter")
+
+    def test_refused(self):
+        self.server("{{ enable_thinking }}")
+        for fields in ({"thinking": 5}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}, {"thinking": {"type": "frob"}}, {"reasoning": {"exclude": True}},
+                       {"reasoning": {"max_tokens": 5}}, {"reasoning_effort": "frob"}, {"reasoning_effort": 5}, {"enable_thinking": "yes"}, {"think": "frob"}):
+            self.refused(self.s.chat(**fields), 400, next(iter(fields)))
+            self.refused(self.s.post("/tokenize", {"messages": [{"role": "user", "content": "Hi"}], **fields}), 400, next(iter(fields)))
+
+    def test_tokens_of_a_chat(self):
+        self.server(TOOLS + TURNS.replace("CALL", AS_JSON) + "{% if add_generation_prompt %}assistant:{% endif %}")
+        self.assertIn("assistant:", self.seen(tools=[function("frob")]))
+        chat = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": False, "return_token_strs": True}
+        self.assertNotIn(":", self.s.post("/tokenize", chat).json["token_strs"][-2:])
+        self.refused(self.s.post("/tokenize", {**chat, "messages": []}), 400, "messages")
+        self.refused(self.s.post("/tokenize", {**chat, "frob": 1}), 400, "frob", "unsupported_parameter")
+        self.refused(self.s.post("/detokenize", {"tokens": [1], "frob": 1}), 400, "frob", "unsupported_parameter")
+
+
 class Real(Case):
     """Templates of models: which know tools, and how calls reach them."""
 

@@ -3,6 +3,7 @@
 #include "serve/api/internal.h"
 #include "answers/answer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +17,29 @@
 #define USER     "{\"role\":\"user\",\"content\":\"Hi\"}"
 
 /* What the template makes of it; NULL: it fails. Free it with weft_free. */
-static char *render(const wf_server *s, const char *messages, const char *tools)
+static char *render(const wf_server *s, const char *messages, const char *tools, const char *kwargs)
 {
     char *text = NULL;
     size_t len;
-    struct weft_chat_params p = {.chat_template = s->p.chat_template, .messages_json = messages, .tools_json = tools};
+    struct weft_chat_params p = {.chat_template = s->p.chat_template,
+                                 .messages_json = messages,
+                                 .tools_json = tools,
+                                 .kwargs_json = kwargs,
+                                 .now = 1}; /* two texts are compared */
     return weft_chat_render(s->model, &p, &text, &len) ? NULL : text;
+}
+
+bool wf_chat_reads(const wf_server *s, const char *variable, const char *one, const char *other)
+{
+    char kwargs[2][96], *text[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(kwargs[i], sizeof kwargs[i], "{\"%s\":%s}", variable, i ? other : one);
+        text[i] = render(s, "[" USER "]", NULL, kwargs[i]);
+    }
+    bool differ = text[0] && text[1] && strcmp(text[0], text[1]);
+    weft_free(text[0]);
+    weft_free(text[1]);
+    return differ;
 }
 
 /* A template of its own for conversations with tools, which calls are found by; NULL: there is one for all. */
@@ -32,7 +50,7 @@ static const char *tool_template(const wf_server *s)
 
 static bool writes_tools(const wf_server *s)
 {
-    char *text = render(s, "[" USER "]", TOOL);
+    char *text = render(s, "[" USER "]", TOOL, NULL);
     bool known = text && strstr(text, FUNCTION);
     weft_free(text);
     return known;
@@ -50,7 +68,7 @@ static bool writes_call(const wf_server *s, bool string, bool null)
                   "\",\"content\":\"{}\"}]",
                   null ? "null" : "\"\"",
                   string ? "\"{\\\"" ARGUMENT "\\\": \\\"1\\\"}\"" : "{\"" ARGUMENT "\":\"1\"}");
-    char *text = m.failed ? NULL : render(s, m.data, tool_template(s) ? TOOL : NULL);
+    char *text = m.failed ? NULL : render(s, m.data, tool_template(s) ? TOOL : NULL, NULL);
     bool good = text && strstr(text, FUNCTION) && strstr(text, ARGUMENT) && !strstr(text, "'" ARGUMENT "'") &&
                 !strstr(text, "\\\"" ARGUMENT);
     weft_free(text);
@@ -109,6 +127,7 @@ void wf_chat_style_find(wf_server *s)
     c->tools = writes_tools(s);
     find_thoughts(s, c, text);
     find_calls(s, c, for_tools ? for_tools : text);
+    wf_thinking_find(s);
     for (unsigned way = 0; way < 4; way++) {
         if (!writes_call(s, way & 1, way & 2)) continue;
         c->string_arguments = way & 1;

@@ -102,7 +102,7 @@ uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r)
     unsigned char a[16];
     uint64_t id = 0;
     wf_text list = {0};
-    if (s->n_keys) return wf_key_find(s, wf_httpd_field(r, "Authorization", NULL));
+    if (s->n_keys) return wf_key_find(s, r);
     memcpy(a, r->address, 16);
     for (const char *v = NULL; is_trusted(s, r->address) && (v = wf_httpd_field(r, "X-Forwarded-For", v));) {
         wf_text_add(&list, ",", 1);

@@ -45,8 +45,6 @@ enum wf_given { /* what was sent, where a default does not say the same */
     WF_GIVEN_MAX_COMPLETION = 4,
     WF_GIVEN_SEED = 8,
     WF_GIVEN_LOGPROBS = 16,
-    WF_GIVEN_REPETITION_PENALTY = 32,
-    WF_GIVEN_REPEAT_PENALTY = 64,
 };
 #define WF_GIVEN(p, field) (((p)->given & WF_GIVEN_##field) != 0)
 
@@ -55,7 +53,7 @@ typedef struct wf_params {
     unsigned given; /* enum wf_given */
     wf_prompt *prompts;
     size_t n_prompts, n_show, n_stop, n_stop_ids, n_bias;
-    /* Named like the fields of requests; their ranges are in fields.c. */
+    /* Named like the fields of requests; their ranges are in fields.def. */
     struct weft_sampling sampling; /* all but the seed: the model's, over it the server's options, then the request's */
     int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
@@ -63,6 +61,7 @@ typedef struct wf_params {
     bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */
     bool thinking;        /* the prompt has opened thoughts */
     bool continues;       /* the answer goes on with the last message */
+    bool closed;          /* it ends behind the last message, without a new one */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
     const int32_t *show; /* control tokens that mark all this */
@@ -82,15 +81,20 @@ bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t 
 bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30 among them */
 const wf_json *wf_field(const wf_json *body, const char *name); /* one that is present and not null */
 bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
-void wf_fields_unknown(wf_server *s, const wf_json *body, bool chat); /* logs names that no one reads, each once */
+enum wf_where { WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8 }; /* requests that fields are of */
+/* Is each field one that is read, or changes nothing? */
+bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
+bool wf_fields_refuse(wf_http_error *r, const char *name, const char *why); /* 400 unsupported_parameter; false */
 bool wf_params_read(wf_job *j, const wf_json *body); /* fills its params; false: its refusal is set */
+/* The prompt of a chat alone. */
+bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);
 void wf_params_free(wf_params *p);
 struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
 static inline bool wf_params_in_parts(const wf_params *p) { return p->calls || p->thoughts; }
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice); /* they point into p */
 
-/* ---- messages.c and chat_style.c: what the chat template gets ------------------------------------------------ */
+/* ---- messages.c, thinking.c and chat_style.c: what the chat template gets -------------------------------- */
 
 /* What templates differ in. */
 typedef struct wf_chat_style {
@@ -101,11 +105,18 @@ typedef struct wf_chat_style {
     const char *thought_name; /* of the member of messages that has thoughts */
     const struct wf_thought_kind *thoughts; /* as its model writes them; NULL: they are not recognised */
     const struct wf_call_kind *calls;
+    const char *effort; /* the variable that says how much the model thinks, NULL: none; */
+    size_t thinks_by;   /* and the number of the one that says whether it does, 0: none (thinking.c) */
     wf_shown show; /* control tokens that mark them, those of thoughts first */
     size_t n_show_thoughts;
 } wf_chat_style;
 bool wf_chat_style_check(const wf_server *s); /* of the options for parsers; false: the error is set */
 void wf_chat_style_find(wf_server *s);        /* tries the template of the model, which is loaded */
+/* Does the template write something else with another JSON value of this variable? */
+bool wf_chat_reads(const wf_server *s, const char *variable, const char *one, const char *other);
+void wf_thinking_find(wf_server *s); /* which variables say that */
+/* Adds what a request says of thoughts to kwargs, but for what own, chat_template_kwargs, has. */
+bool wf_thinking_read(const wf_server *s, const wf_json *body, const wf_json *own, wf_text *kwargs, wf_http_error *r);
 /* The messages as JSON, and p->continues; *bytes: of what is certain to become tokens. Free out->data, also after a
  * failure. */
 bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, size_t *bytes,
@@ -176,7 +187,7 @@ struct wf_job {
     char id[33], method[12], path[512]; /* cut, if they are longer than any that a route has */
     uint64_t client, start_ns;          /* client: who asks, for the engine */
     int64_t created;
-    wf_text body;
+    wf_text body, cors; /* cors: fields of its reply */
     size_t discarded;
     size_t body_held, reply_held; /* of the server's budgets; reply_held under lock */
     wf_http_error refusal; /* error found in the head; sent after the body has arrived */
@@ -370,7 +381,10 @@ struct wf_server {
 
 extern const wf_httpd_calls wf_request_calls; /* what the HTTP server calls; their user is the wf_server */
 bool wf_keys_load(wf_server *s);
-size_t wf_key_find(const wf_server *s, const char *authorization); /* its number, from 1 on; 0: none fits */
+/* The number, from 1 on, of the key in Authorization or X-Api-Key; 0: none fits. */
+size_t wf_key_find(const wf_server *s, const wf_httpd_request *r);
+/* Does the option --allow have the word `what`, or what=value, or what=*? */
+bool wf_allows(const wf_server *s, const char *what, const char *value);
 void wf_keys_free(wf_server *s);
 void wf_log_request(wf_job *j);
 

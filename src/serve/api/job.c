@@ -54,6 +54,7 @@ static void job_free(wf_job *j)
     wf_budget_end(j);
     free(j->choices);
     free(j->body.data);
+    free(j->cors.data);
     free(j->out.data);
     weft_free(j->tokens.ids);
     wf_params_free(&j->params);

@@ -67,11 +67,13 @@ static bool same_key(const char *given, size_t n_given, const char *key)
     return !differ;
 }
 
-size_t wf_key_find(const wf_server *s, const char *authorization)
+size_t wf_key_find(const wf_server *s, const wf_httpd_request *r)
 {
     size_t found = 0;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7)) return 0;
-    const char *given = authorization + 7;
+    const char *given = wf_httpd_field(r, "Authorization", NULL);
+    bool bearer = given && !strncasecmp(given, "Bearer ", 7);
+    given = bearer ? given + 7 : wf_httpd_field(r, "X-Api-Key", NULL);
+    if (!given) return 0;
     given += strspn(given, " ");
     for (size_t i = 0; i < s->n_keys; i++)
         if (same_key(given, strlen(given), s->keys[i])) found = i + 1;

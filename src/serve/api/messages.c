@@ -187,7 +187,7 @@ static bool check_switch(const wf_json *v, const char *name, wf_http_error *r)
 
 /* Does the answer go on with the last message? With an assistant's it does, as in llama.cpp, unless vLLM's fields say
  * that a new one follows; they, and DeepSeek's `prefix` of the message, may ask for it. */
-static bool read_continues(const wf_json *body, const wf_json *messages, bool *out, wf_http_error *r)
+static bool read_continues(const wf_json *body, const wf_json *messages, wf_params *p, wf_http_error *r)
 {
     const wf_json *last = wf_json_at(messages, wf_json_count(messages) - 1), *content = wf_field(last, "content"),
                   *wanted = wf_field(body, "continue_final_message"), *opens = wf_field(body, "add_generation_prompt");
@@ -205,11 +205,11 @@ static bool read_continues(const wf_json *body, const wf_json *messages, bool *o
     if (told && wf_json_is_true(opens))
         return wf_refuse(r, 400, "add_generation_prompt", "an answer that continues a message opens none: send one of "
                                                           "add_generation_prompt and continue_final_message");
-    *out = told || (own && !calls && !wanted && !wf_json_is_true(opens));
-    if (*out && (!own || calls || (thoughts && !wf_json_bytes(content) && !wf_json_count(content))))
+    p->continues = told || (own && !calls && !wanted && !p->closed && !wf_json_is_true(opens));
+    if (p->continues && (!own || calls || (thoughts && !wf_json_bytes(content) && !wf_json_count(content))))
         return wf_refuse(r, 400, "messages", "only an assistant's message with content and without calls, at the end, "
                                              "can be continued");
-    return *out || !opens || opens->b ||
+    return p->continues || p->closed || !opens || opens->b ||
            wf_refuse(r, WF_UNSUPPORTED, "add_generation_prompt",
                      "add_generation_prompt false is for answers that continue an assistant's message: leave it out");
 }
@@ -231,7 +231,7 @@ bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params
     *out = w.out;
     *bytes = w.bytes;
     if (ok && w.out.failed) return wf_refuse(r, 500, "", "out of memory");
-    return ok && read_continues(body, v, &p->continues, r);
+    return ok && read_continues(body, v, p, r);
 }
 
 /* ---- tools ----------------------------------------------------------------------------------------------- */

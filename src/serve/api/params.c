@@ -29,6 +29,9 @@ wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
     else if (e.fault == WF_JSON_TOO_LARGE)
         wf_refuse(r, 400, e.name, "%s holds a number that is too large (line %zu, column %zu)",
                   *e.name ? e.name : "the body", e.line, e.column);
+    else if (e.fault == WF_JSON_ZERO)
+        wf_refuse(r, 400, e.name, "%s has a zero byte (\\u0000), which no text here can have (line %zu, column %zu)",
+                  *e.name ? e.name : "the body", e.line, e.column);
     else wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %zu, column %zu)", e.text, e.line, e.column);
     wf_json_free(body);
     return NULL;
@@ -149,6 +152,7 @@ static bool read_prompt(const wf_server *s, const wf_json *v, wf_prompt *out, wf
         if (!(out->text = wf_strdup(wf_json_text(v)))) return wf_refuse(r, 500, "", "out of memory");
         return tokenize(s, out->text, out->len, WEFT_TEXT_DEFAULT, "prompt", out, r);
     }
+    if (wf_json_count(v) > s->context) r->code = "context_length_exceeded";
     if (!wf_ids_read(s, v, "prompt", s->context, &out->ids, &out->n, r)) return false;
     if (!out->n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
     if (weft_detokenize(s->model, out->ids, out->n, WEFT_TEXT_HIDE_SPECIAL, &out->text, &out->len))
@@ -178,12 +182,20 @@ static bool read_prompts(const wf_server *s, const wf_json *body, wf_params *p, 
 }
 
 /* Further variables of the template, which kwargs gets as text. */
-static bool read_kwargs(const wf_json *body, wf_text *kwargs, wf_http_error *r)
+static bool read_kwargs(const wf_server *s, const wf_json *body, wf_text *kwargs, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "chat_template_kwargs");
     if (v && !wf_json_is(v, WF_JSON_OBJECT))
         return wf_refuse(r, 400, "chat_template_kwargs", "chat_template_kwargs must be an object");
-    if (v) wf_json_put(kwargs, v);
+    wf_text_add(kwargs, "{", 1);
+    if (!wf_thinking_read(s, body, v, kwargs, r)) return false;
+    WF_JSON_EACH_MEMBER(m, v) {
+        wf_json_comma(kwargs);
+        wf_json_put(kwargs, &m->name);
+        wf_text_add(kwargs, ":", 1);
+        wf_json_put(kwargs, &m->value);
+    }
+    wf_text_add(kwargs, "}", 1);
     return !kwargs->failed || wf_refuse(r, 500, "", "out of memory");
 }
 
@@ -207,19 +219,20 @@ wf_answer *wf_params_answer(const wf_params *p)
     return wf_answer_new(&style);
 }
 
-static bool read_chat(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     wf_text messages = {0}, tools = {0}, kwargs = {0};
     size_t bytes = 0;
     if (!(p->prompts = wf_calloc(1, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
     p->n_prompts = 1;
     bool ok = wf_messages_read(body, &s->chat, p, &messages, &bytes, r) &&
-              wf_tools_read(body, &s->chat, p, &tools, r) &&
-              read_kwargs(body, &kwargs, r) && check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
+              wf_tools_read(body, &s->chat, p, &tools, r) && read_kwargs(s, body, &kwargs, r) &&
+              check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
     struct weft_chat_params chat = {.chat_template = s->p.chat_template,
                                     .messages_json = messages.data,
                                     .tools_json = tools.data,
                                     .kwargs_json = kwargs.data,
+                                    .no_generation_prompt = p->closed,
                                     .continue_last = p->continues};
     weft_status e = ok ? weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n) : WEFT_OK;
     if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse(r, WF_UNSUPPORTED, "messages", "%s", wf_last_error());
@@ -277,11 +290,10 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
     size_t longest = 0;
     for (size_t i = 0; i < p->n_prompts; i++) longest = WF_MAX(longest, p->prompts[i].n);
     r->code = "context_length_exceeded"; /* for the next two errors */
-    if (longest >= s->context)
-        return wf_refuse(r, 400, name,
-                         "%s has %zu tokens, but the context of this server is %u tokens and the "
-                         "answer needs at least one",
-                         name, longest, s->context);
+    bool answer = !WF_GIVEN(p, MAX_TOKENS) || p->max_tokens;
+    if (longest + answer > s->context)
+        return wf_refuse(r, 400, name, "%s has %zu tokens, but the context of this server is %u tokens%s", name,
+                         longest, s->context, answer ? " and the answer needs at least one" : "");
     if (WF_GIVEN(p, MAX_TOKENS) && p->max_tokens > (int64_t)(s->context - longest))
         return wf_refuse(r, 400, "max_tokens",
                          "max_tokens is %lld, but the context of %u tokens leaves %zu behind a prompt of %zu",
@@ -319,8 +331,9 @@ bool wf_params_read(wf_job *j, const wf_json *body)
     wf_http_error *r = &j->refusal;
     const wf_json *ids = wf_field(body, "stop_token_ids");
     p->chat = j->route->chat;
-    wf_fields_unknown(j->server, body, p->chat);
-    if (!check_model(s, body, r) || !wf_fields_read(s, body, p, r)) return false;
+    if (!check_model(s, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
+        !wf_fields_read(s, body, p, r))
+        return false;
     if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
         return wf_refuse(r, 400, "priority",
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
@@ -328,7 +341,8 @@ bool wf_params_read(wf_job *j, const wf_json *body)
            read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
-           (p->chat ? read_chat(s, body, p, r) : read_prompts(s, body, p, r)) && check_size(s, p, r) && drop_texts(p);
+           (p->chat ? wf_chat_read(s, body, p, r) : read_prompts(s, body, p, r)) && check_size(s, p, r) &&
+           drop_texts(p);
 }
 
 void wf_params_free(wf_params *p)
@@ -349,6 +363,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
     bool logprobs = p->chat ? p->chat_logprobs : WF_GIVEN(p, LOGPROBS);
     int64_t top = p->chat ? p->top_logprobs : p->logprobs, max = p->max_tokens;
     if (!WF_GIVEN(p, MAX_TOKENS)) max = p->chat ? 0 : 16;
+    if (max < 0) max = 0; /* -1: until the end */
     struct weft_sampling sampling = p->sampling;
     sampling.seed = (WF_GIVEN(p, SEED) ? (uint64_t)p->seed : wf_random(wf_now_ns(), choice)) + choice % (size_t)p->n;
     return (struct weft_request_params){.tokens = prompt->ids,

@@ -11,6 +11,17 @@
 
 /* ---- may this request be answered? ----------------------------------------------------------------------- */
 
+bool wf_allows(const wf_server *s, const char *what, const char *value)
+{
+    size_t n = strlen(what);
+    for (size_t i = 0; i < s->p.n_allow; i++) {
+        const char *word = s->p.allow[i], *is = word + n + 1;
+        if (strncmp(word, what, n) || word[n] != (value ? '=' : 0)) continue;
+        if (!value || !strcmp(is, "*") || !strcasecmp(is, value)) return true;
+    }
+    return false;
+}
+
 /* host[:port] without the port; a bracketed address keeps its brackets, a name loses the dot behind it. */
 static size_t host_len(const char *host)
 {
@@ -33,18 +44,34 @@ static bool check_host(wf_job *j, const char *host)
     char text[64];
     wf_copy(text, WF_MIN(n + 1, sizeof text), host);
     if (n < sizeof text && inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127) return true;
-    if (n == strlen(own) && !strncasecmp(host, own, n)) return true;
-    return wf_refuse(&j->refusal, 403, "", "the Host header names '%.80s', but this server is for this machine only",
+    char name[256];
+    wf_copy(name, WF_MIN(n + 1, sizeof name), host);
+    if (!strcasecmp(name, own) || wf_allows(j->server, "host", name)) return true;
+    return wf_refuse(&j->refusal, 403, "",
+                     "the Host header names '%.80s', but this server is for this machine only; a name that a proxy "
+                     "passes on needs --allowed-host",
                      host);
 }
 
 static bool check_origin(wf_job *j, const char *origin, const char *host)
 {
-    const char *allowed = j->server->p.allow_origin, *site = origin ? strstr(origin, "://") : NULL;
+    const char *site = origin ? strstr(origin, "://") : NULL;
     if (!origin || (site && host && !strcasecmp(site + 3, host)))
         return true; /* not a browser, or the server's own page */
-    if (allowed && (!strcmp(allowed, "*") || !strcmp(allowed, origin))) return true;
+    if (wf_allows(j->server, "origin", origin)) return true;
     return wf_refuse(&j->refusal, 403, "", "pages of %.100s may not use this server; see --allow-origin", origin);
+}
+
+/* Bodies are read as they come: none is unpacked, which is where small ones become large. */
+static bool check_encoding(wf_job *j, const wf_httpd_request *r)
+{
+    for (const char *v = NULL; (v = wf_httpd_field(r, "Content-Encoding", v));)
+        if (*v && strcasecmp(v, "identity"))
+            return wf_refuse(&j->refusal, 415, "",
+                             "the body has the Content-Encoding '%.40s', but only identity is possible: send it as it "
+                             "is, without the header",
+                             v);
+    return true;
 }
 
 /* A reason of the HTTP server: "STATUS reason". */
@@ -59,9 +86,10 @@ static bool check_head(wf_job *j, const wf_httpd_request *r)
     j->route = wf_route_find(j->path, j->method, &none);
     if (!check_host(j, host) || !check_origin(j, wf_httpd_field(r, "Origin", NULL), host)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
-    if (s->n_keys && !(j->route && j->route->open) && !wf_key_find(s, wf_httpd_field(r, "Authorization", NULL)))
+    if (s->n_keys && !(j->route && j->route->open) && !wf_key_find(s, r))
         return wf_refuse(&j->refusal, 401, "",
                          "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
+    if (!check_encoding(j, r)) return false;
     if (r->length > s->limits.max_body)
         return wf_refuse(&j->refusal, 413, "", "the body has %llu bytes, at most %llu are possible",
                          (unsigned long long)r->length, (unsigned long long)s->limits.max_body);
@@ -81,20 +109,27 @@ static void add_field(wf_text *t, const char *name, const char *value)
     wf_text_add(t, "\r\n", 2);
 }
 
+/* For a page of an allowed origin: a preflight allows what it asks for, which is what the page's own program sends. */
+static void add_cors(const wf_server *s, const wf_httpd_request *r, wf_text *t)
+{
+    const char *origin = wf_httpd_field(r, "Origin", NULL),
+               *asked = wf_httpd_field(r, "Access-Control-Request-Headers", NULL);
+    if (!origin || !wf_allows(s, "origin", origin)) return;
+    add_field(t, "Vary", "Origin");
+    add_field(t, "Access-Control-Allow-Origin", origin);
+    add_field(t, "Access-Control-Allow-Headers", asked ? asked : "Authorization, Content-Type");
+    add_field(t, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    add_field(t, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+}
+
 /* Completes and sends it. */
 static void send_reply(wf_job *j, int status, const char *type, wf_httpd_reply *reply)
 {
     wf_text *t = &reply->fields;
-    const char *allowed = j->server->p.allow_origin;
     if (type) add_field(t, "Content-Type", type);
     add_field(t, "X-Request-Id", j->id);
     add_field(t, "X-Content-Type-Options", "nosniff");
-    if (allowed) {
-        add_field(t, "Access-Control-Allow-Origin", allowed);
-        add_field(t, "Access-Control-Allow-Headers", "Authorization, Content-Type");
-        add_field(t, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-        add_field(t, "Vary", "Origin");
-    }
+    if (j->cors.len) wf_text_add(t, j->cors.data, j->cors.len);
     if (status == 200 && j->route && j->route->fields) j->route->fields(j, t);
     if (status == 401) add_field(t, "WWW-Authenticate", "Bearer");
     if (status == 503) add_field(t, "Retry-After", "1");
@@ -217,6 +252,7 @@ static void request_begin(void *server, wf_httpd_request *r)
     wf_copy(j->method, sizeof j->method, r->method);
     wf_copy(j->path, sizeof j->path, r->path);
     if (strlen(r->path) >= sizeof j->path) wf_mark_cut(j->path, sizeof j->path);
+    add_cors(server, r, &j->cors);
     check_head(j, r);
     count_request(j);
     if (j->refusal.status == 413 && (r->expects || r->length > DISCARD_MAX)) send_refusal(j, &j->refusal);

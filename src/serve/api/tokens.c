@@ -31,7 +31,7 @@ static bool flag(wf_job *j, const wf_json *body, const char *name, bool otherwis
     return wf_json_is_true(v);
 }
 
-/* The flags of the tokenizer; false: one of the fields is something else. */
+/* The flags of the tokenizer, and of the list; false: one of the fields is something else. */
 static bool read_flags(wf_job *j, const wf_json *body, unsigned *flags)
 {
     bool ok = true;
@@ -45,14 +45,28 @@ static bool read_flags(wf_job *j, const wf_json *body, unsigned *flags)
     return ok;
 }
 
+/* As a chat would begin. */
+static bool tokenize_chat(wf_job *j, const wf_json *body)
+{
+    bool ok = true;
+    j->params.closed = !flag(j, body, "add_generation_prompt", true, &ok);
+    if (!ok || !wf_chat_read(j->server, body, &j->params, &j->refusal)) return false;
+    j->tokens.ids = j->params.prompts[0].ids;
+    j->tokens.n = j->params.prompts[0].n;
+    j->params.prompts[0].ids = NULL;
+    return true;
+}
+
 bool wf_tokenize_read(wf_job *j, const wf_json *body)
 {
     unsigned flags = 0;
     wf_token_list *t = &j->tokens;
     const wf_json *v = wf_json_get(body, "content");
     if (!v) v = wf_json_get(body, "prompt");
+    if (!wf_fields_check(j->server, body, WF_OF_TOKENS, &j->refusal)) return false;
+    if (!v && wf_field(body, "messages")) return read_flags(j, body, &flags) && tokenize_chat(j, body);
     if (!wf_json_is(v, WF_JSON_STRING))
-        return wf_refuse(&j->refusal, 400, "prompt", "prompt (or content) must be a string");
+        return wf_refuse(&j->refusal, 400, "prompt", "prompt (or content) must be a string; or send messages");
     size_t len = wf_json_bytes(v);
     if (!read_flags(j, body, &flags) || !check_bytes(j, "prompt", len)) return false;
     if (weft_tokenize(j->server->model, wf_json_text(v), len, flags, &t->ids, &t->n))
@@ -128,7 +142,8 @@ bool wf_detokenize_read(wf_job *j, const wf_json *body)
     size_t n, len = 0;
     char *text = NULL;
     int32_t *ids = NULL;
-    bool ok = wf_ids_read(j->server, wf_json_get(body, "tokens"), "tokens", most_tokens(j->server), &ids, &n,
+    bool ok = wf_fields_check(j->server, body, WF_OF_IDS, &j->refusal) &&
+              wf_ids_read(j->server, wf_json_get(body, "tokens"), "tokens", most_tokens(j->server), &ids, &n,
                           &j->refusal);
     if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
         ok = wf_refuse(&j->refusal, 400, "tokens", "%s", wf_last_error());
