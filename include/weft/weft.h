@@ -562,6 +562,7 @@ struct weft_request_params {
     weft_event_fn on_event;      /* may be NULL */
     void *user;                  /* for on_event */
     bool pull;                   /* keep the events for weft_next; without on_event */
+    bool no_prefix;              /* neither find its prompt's beginning in the prefix cache nor leave anything there */
     uint64_t cache_salt;         /* only requests of the same number find each other's prompts in the prefix cache */
     uint64_t reserved[7];
 };

@@ -89,7 +89,7 @@ typedef struct wf_opts {
     uint64_t seed;
     bool random_seed; /* --seed -1 */
     wf_serve_params serve;
-    wf_words trusted_proxies, api_keys, allow, own; /* own: texts of values that were put together */
+    wf_words trusted_proxies, api_keys, model_names, allow, own; /* own: texts of values that were put together */
     const char *scheduling_policy;
     struct weft_explain_params explain; /* of `weft plan` */
     bool cost, json;                    /* and its other view, */

@@ -390,6 +390,14 @@ static int give_part(const wf_command *c, const struct typed *t, const char *tex
     return give_value(c, t->opt, whole, o);
 }
 
+/* Behind all words that a command takes, an option that may be repeated takes several values at once. */
+static bool has_words(const wf_command *c, const wf_opts *o)
+{
+    size_t n = 0;
+    for (size_t w = 0; w < WF_LEN(c->words) && c->words[w]; w++) n += !wf_opts_has(o, c->words[w]);
+    return c->words[0] && o->n_args >= n;
+}
+
 /* One option and its value: --name VALUE, --name=VALUE, -n VALUE or, of a number, -n60. Moves *i past both. */
 static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_opts *o)
 {
@@ -406,7 +414,10 @@ static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_o
     if (is_option_word(c, argv[*i]))
         return wf_usage(c, "%s needs a value: %s. If %s is meant, write --%s=%s", t.name, t.opt->arg, argv[*i],
                         t.opt->name, argv[*i]);
-    return give_part(c, &t, argv[(*i)++], o);
+    int rc = give_part(c, &t, argv[(*i)++], o);
+    while (!rc && t.opt->kind == WF_OPT_WORDS && has_words(c, o) && *i < argc && *argv[*i] != '-')
+        rc = give_part(c, &t, argv[(*i)++], o);
+    return rc;
 }
 
 int wf_opts_environment(const wf_command *c, wf_opts *o)
@@ -520,6 +531,7 @@ void wf_opts_free(wf_opts *o)
     free(o->load.headers.v);
     free(o->trusted_proxies.v);
     free(o->api_keys.v);
+    free(o->model_names.v);
     free(o->allow.v);
     for (size_t i = 0; i < o->own.n; i++) free((char *)(uintptr_t)o->own.v[i]);
     free(o->own.v);

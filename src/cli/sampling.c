@@ -2,6 +2,7 @@
  * See cli.h. */
 #include "cli/cli.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m
         if (opt->at >= FIRST && opt->at < FIRST + sizeof s)
             memcpy((char *)&s + (opt->at - FIRST), (const char *)o + opt->at, size);
     }
+    if (wf_opts_has(o, "top-p")) s.top_p = WF_MAX(s.top_p, FLT_MIN); /* 0 would be off in the library */
     return s;
 }
 

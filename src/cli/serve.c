@@ -30,8 +30,9 @@ static const wf_opt listen_rows[] = {
 static const WF_GROUP(listen_group, "Listening", listen_rows);
 
 static const wf_opt served_rows[] = {
-    {0, "served-model-name", "NAME", "model name in the API (default: the file's name)", WF_OPT_TEXT,
-     AT(serve.model_name)},
+    {0, "served-model-name", "NAME",
+     "model name in the API; repeatable, or with commas between: further ones are aliases (default: the file's name)",
+     WF_OPT_WORDS, AT(model_names)},
     {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's); '?': say which there is",
      WF_OPT_TEXT, AT(serve.chat_template)},
     {0, "tool-call-parser", "NAME",
@@ -171,6 +172,8 @@ static int serve_with(const wf_opts *o, char *const *keys)
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.api_keys = (const char *const *)keys;
     p.n_api_keys = o->api_keys.n;
+    p.model_names = o->model_names.v;
+    p.n_model_names = o->model_names.n;
     p.allow = o->allow.v;
     p.n_allow = o->allow.n;
     p.trusted_proxies = o->trusted_proxies.v;

@@ -51,6 +51,7 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     r->seq.length_bucket = length_bucket((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
     r->seq.no_logits = r->p.prefill_only;
+    r->seq.private = r->p.no_prefix;
     return WEFT_OK;
 }
 

@@ -121,7 +121,7 @@ static void ref_mates(wf_sched *s, wf_seq *q, uint32_t table, uint32_t n)
 
 static void share_prefix(wf_sched *s, wf_seq *q)
 {
-    if (s->p.no_prefix || q->all_logits) return;
+    if (s->p.no_prefix || q->private || q->all_logits) return;
     uint32_t n = find_prefix(s, q, &q->prefix);
     for (uint32_t i = 0; i < n; i++) wf_pages_ref(&s->pages, q->pages[i]);
     for (uint32_t t = 1; t < q->n_tables; t++) ref_mates(s, q, t, n);

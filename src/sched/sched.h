@@ -106,7 +106,7 @@ typedef struct wf_seq {
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool all_logits;
     bool no_logits;         /* not even logits of the last position */
-    bool private;           /* its pages are not put into the prefix cache */
+    bool private;           /* it neither finds pages in the prefix cache nor puts its own there */
     enum wf_seq_state state;
     struct wf_client *client;
     uint32_t n_paid;        /* prompt tokens that its client has been served, or that were in the prefix cache */

@@ -26,7 +26,8 @@ typedef struct wf_opening {
 typedef struct wf_serve_params {
     const char *host;           /* address to listen on; NULL: 127.0.0.1 */
     uint32_t port;              /* 0: any free port; the log has it */
-    const char *model_name;     /* the model's name in the API; NULL: the file's name */
+    const char *const *model_names; /* n_model_names in the API, also with commas between; none: the file's name */
+    size_t n_model_names;
     const char *chat_template;  /* its text; NULL: the model's own */
     const char *tool_call_parser; /* kind of calls; "none": they stay text; NULL or "auto": by the chat template */
     const char *reasoning_parser; /* the same for thoughts */

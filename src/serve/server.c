@@ -107,23 +107,35 @@ static void report_rates(wf_server *s, report *last)
 
 /* ---- model ----------------------------------------------------------------------------------------------- */
 
-/* The model's name in the API: the given one, or the file name without directory and extension; as much of it as fits
- * in whole characters. Clients send it back as JSON and metrics have it in quotes, so what is no text, or would end it
- * there, is replaced. */
-static void name_model(wf_server *s)
+/* One more name of the model in the API, as much of it as fits in whole characters. Clients send it back as JSON and
+ * metrics have it in quotes, so what is no text, or would end it there, is replaced. */
+static void add_name(wf_server *s, const char *name, size_t len, size_t *cap)
 {
-    const char *path = weft_model_info(s->model)->path, *name = s->p.model_name;
-    if (!name) name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    size_t len = strlen(name), at = 0;
-    if (!s->p.model_name && len > 5 && !strcmp(name + len - 5, ".gguf")) len -= 5;
+    size_t at = 0;
+    if (!len || !wf_grow(&s->names, s->n_names, cap, sizeof *s->names)) return;
+    char *out = s->names[s->n_names++];
     for (size_t i = 0, n; i < len; i += WF_MAX(n, (size_t)1)) {
         n = wf_utf8_len(name + i, len - i);
         bool bad = !n || wf_utf8_control(name + i, n) || strchr(" \"\\", name[i]);
-        if (at + WF_MAX(n, (size_t)1) >= sizeof s->name) break;
-        if (bad) s->name[at++] = '-';
-        else memcpy(s->name + at, name + i, n), at += n;
+        if (at + WF_MAX(n, (size_t)1) >= sizeof *s->names) break;
+        if (bad) out[at++] = '-';
+        else memcpy(out + at, name + i, n), at += n;
     }
-    s->name[at] = 0;
+    out[at] = 0;
+}
+
+/* Those that are given, with commas between or one by one; else the file name without directory and extension. */
+static void name_model(wf_server *s)
+{
+    const char *path = weft_model_info(s->model)->path, *slash = strrchr(path, '/');
+    size_t cap = 0, n;
+    for (size_t i = 0; i < s->p.n_model_names; i++)
+        for (const char *at = s->p.model_names[i]; *at; at += n + (at[n] == ','))
+            n = strcspn(at, ","), add_name(s, at, n, &cap);
+    if (slash) path = slash + 1;
+    n = strlen(path);
+    if (!s->n_names) add_name(s, path, n > 5 && !strcmp(path + n - 5, ".gguf") ? n - 5 : n, &cap);
+    s->name = s->n_names ? s->names[0] : "model"; /* for want of memory */
 }
 
 /* ---- signals --------------------------------------------------------------------------------------------- */
@@ -383,6 +395,7 @@ int wf_serve(const wf_serve_params *p)
     wf_httpd_close(s->http);
     wf_keys_free(s);
     free(s->proxies);
+    free(s->names);
     free(s);
     return rc;
 }

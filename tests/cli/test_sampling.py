@@ -134,6 +134,10 @@ class Sampling(cli.TestCase):
         self.assertNotIn(f"weft: seed {seed}\n", self.ok(*run, "--seed=-1", "--temp", 2).err)
         self.assertNotIn("seed", self.ok(*run, "--seed", -1, "--seed", 3).err)
 
+    def test_top_p_0_is_greedy(self):
+        run = ["run", *cli.CPU, "-p", "One day", "-n", 12, "-q"]
+        self.assertEqual(self.ok(*run, "--top-p", 0, "--temp", 3).out, self.ok(*run, "--greedy").out)
+
     def test_greedy_and_a_temperature_conflict(self):
         run = ("run", *cli.CPU, "-p", "x", "-n", 1)
         for args in (["--greedy", "--temp", 0.7], ["--temp", 0.7, "--greedy"], ["--temperature=0.7", "--greedy"]):

@@ -165,7 +165,7 @@ class Wrong(cli.TestCase):
         for option in ("--temp", "--top-p", "--min-p", "--repeat-penalty"):
             for value in ("", "x", "1x", "nan", "inf", "-1", "1e999"):
                 self.fails(USAGE, option, "run", option, value)
-        for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
+        for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "-0.1"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
             self.fails(USAGE, "--", "run", option, value)
         for option, values, allowed in (("--repeat-penalty", ("0", "2.1"), "0.001 to 2"), ("--presence-penalty", ("-2.1", "3"), "-2 to 2"),

@@ -37,7 +37,7 @@ ASKS = [
     {"prompt": PROMPTS[5], "presence_penalty": 1, "frequency_penalty": 0.5, "repetition_penalty": 1.2, "max_tokens": 30},
     {"prompt": PROMPTS[:3], "n": 2, "logit_bias": {"300": 5, "2": -100}, "min_tokens": 3},
     {"prompt": [1, 400, 17, 280], "echo": True, "logprobs": 1, "suffix": ""},
-    {"prompt": "", "ignore_eos": True, "max_tokens": 60, "frobnicate": [{"deep": [1, 2, {}]}], "user": "somebody", "model": ""},
+    {"prompt": "", "ignore_eos": True, "max_tokens": 60, "metadata": [{"deep": [1, 2, {}]}], "user": "somebody", "model": ""},
 ]
 PATHS = ["/metrics", "/health", "/", "/v1/models", "/version", "/nowhere"]
 BAD_BODIES = [b"", b"{", b"[" * 1000, b"{\"prompt\": 5}", b"{\"prompt\": \"\xff\"}", b"{\"prompt\": \"\\ud800\"}", b"\0" * 50,

@@ -150,7 +150,7 @@ class Server:
         """Values by name with labels other than the model's."""
         out = {}
         for line in self.get("/metrics").body.decode().splitlines():
-            if m := re.fullmatch(r'weft:(\w+)\{model_name="[^"]*",?(.*)\} (\S+)', line):
+            if m := re.fullmatch(r'(?:weft:)?(\w+)\{(?:model_name="[^"]*",engine="0")?,?(.*)\} (\S+)', line):
                 out[m.group(1) + (f"{{{m.group(2)}}}" if m.group(2) else "")] = float(m.group(3))
             elif not line.startswith("# "):
                 raise AssertionError(line)

@@ -33,6 +33,14 @@ class Fields(serve.Unharmed):
         for fields in ({}, {"seed": -1}, {"seed": -1.0}, {"seed": None}):
             self.assertGreater(len({self.draw(**fields) for _ in range(4)}), 1, fields)
 
+    def test_biases_as_lists(self):
+        """As llama.cpp takes them: false is never, a text is each of its tokens."""
+        never = self.s.post("/tokenize", {"content": self.want[:4]}).json["tokens"]
+        texts = {self.s.complete(logit_bias=b).text for b in ({str(i): -100 for i in never}, [[i, -100] for i in never], [[i, False] for i in never], [[self.want[:4], False]])}
+        self.assertEqual(len(texts), 1)
+        self.assertNotEqual(texts, {self.want})
+        self.assertEqual(self.s.complete(logit_bias=[]).text, self.want)
+
     def test_until_the_end(self):
         self.assertEqual(self.s.complete(max_tokens=-1, ignore_eos=True).json["usage"]["total_tokens"], 512)
         for name in ("max_tokens", "max_completion_tokens", "n_predict"):
@@ -110,12 +118,20 @@ def unread():
             yield name, where, json.loads(f"[{''.join(neutral)}]") if instead else None, instead
 
 
+class Prefixes(serve.TestCase):
+    def test_cache_prompt(self):
+        """Without it nothing is found in the cache, and nothing left there."""
+        for text, first in (("The sun was up and the day was long. " * 3, False), ("Tom had a big red ball and a small dog. " * 3, True)):
+            cached = [self.s.complete(prompt=text, cache_prompt=c).json["usage"]["prompt_tokens_details"]["cached_tokens"] > 0 for c in (first, not first, False, True, None)]
+            self.assertEqual(cached, [False, False, False, True, True])
+
+
 class Documents(unittest.TestCase):
     def test_fields(self):
         text, page = (cli.open_text(p) for p in ("src/serve/api/fields.def", "docs/serving.md"))
         for names in re.findall(r'^FIELD\("([^"]+)"', text, re.M):
             first, *others = (f"`{name}`" for name in names.split())
-            self.assertIn(first + (f" ({', '.join(others)})" if others else ""), page)
+            self.assertTrue(first + (f" ({', '.join(others)})" if others else "") in page, names)
 
 
 class Unread(serve.Unharmed):
@@ -196,6 +212,26 @@ class Names(unittest.TestCase):
                            (b"a\x1b[31m\"\\\x7f", "a-[31m---"), ("a\u009bb".encode(), "a-b"), (b"org/name", "org/name")):
             with self.subTest(name):
                 self.check(Server("--served-model-name", os.fsdecode(name)), want)
+
+    def test_aliases(self):
+        for args in (["-a", "foo,bar"], ["--served-model-name", "foo", "bar"], ["--served-model-name=foo", "--served-model-name", "bar"]):
+            s = Server("-m", cli.data("stories260K.gguf"), *args)
+            self.assertEqual([card["id"] for card in s.get("/v1/models").json["data"]], ["foo", "bar"])
+            for name, status in (("foo", 200), ("bar", 200), ("foo,bar", 404), ("stories260K", 404)):
+                r = s.complete(model=name)
+                self.assertEqual((r.status, s.get("/v1/models/" + name).status), (status, status))
+                self.assertIsNone(r.headers["Warning"])
+            self.assertEqual(s.complete(model="bar").json["model"], "foo")
+            self.assertEqual(s.end()[0], 0)
+
+    def test_any_name(self):
+        s = Server("--any-model-name")
+        for name in ("gpt-4o", "x\r\ny" * 100):
+            r = s.complete(model=name)
+            self.assertEqual((r.status, r.headers["Warning"][:8]), (200, "299 weft"))
+            self.assertEqual(s.stream(model=name)[-1]["model"], r.json["model"])
+        self.assertIsNone(s.complete(model=r.json["model"]).headers["Warning"])
+        self.assertEqual(s.end()[0], 0)
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:

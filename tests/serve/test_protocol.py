@@ -94,8 +94,20 @@ class State(serve.TestCase):
         self.assertEqual(grown('request_generation_tokens_bucket{le="10"}'), 1)
         self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
         self.assertEqual(after["num_requests_running"], 0)
+        self.assertEqual([after[f'num_requests_waiting_by_reason{{reason="{reason}"}}'] for reason in ("capacity", "deferred")], [0, 0])
+        self.assertEqual(after["prompt_tokens_cached_total"], after["prefix_cache_hits_total"])
         self.assertEqual([name for name in after if "class=" in name or "overlap" in name], [])  # those come with --profile
         self.assertEqual([after[f'kv_swapped_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in")], [0, 0])
+
+    def test_metrics_of_http(self):
+        def counts():
+            return {name: n for name, n in self.s.metrics().items() if name.startswith("http_requests_total")}
+
+        before = counts()
+        self.s.complete(max_tokens=1), self.s.stream(max_tokens=1), self.s.complete(n=0), self.s.get("/frob")
+        grown = {name: n - before.get(name, 0) for name, n in counts().items() if n != before.get(name, 0)}
+        self.assertEqual(grown, {f'http_requests_total{{handler="{h}",method="{m}",status="{c}xx"}}': n for h, m, c, n in (
+            ("/v1/completions", "POST", 2, 2), ("/v1/completions", "POST", 4, 1), ("none", "none", 4, 1), ("/metrics", "GET", 2, 1))})
 
     def test_metrics_of_classes(self):
         """What the device notes with --profile adds up: one queue does one thing at a time, two overlap at some time."""

@@ -57,7 +57,7 @@ typedef struct wf_params {
     struct weft_sampling sampling; /* all but the seed: the model's, over it the server's options, then the request's */
     int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
-    bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs, include_usage, continuous_usage;
+    bool stream, echo, ignore_eos, cache_prompt, include_stop, skip_special, chat_logprobs, include_usage, continuous_usage;
     bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */
     bool thinking;        /* the prompt has opened thoughts */
     bool continues;       /* the answer goes on with the last message */
@@ -204,6 +204,7 @@ struct wf_job {
     size_t first_choice;     /* of a stream: the one whose turn it is */
     uint64_t sent_ns;        /* of a stream: when it had something to send */
     bool written;
+    bool other_model;        /* the client wants one of another name, which --allow takes */
     bool close, running;     /* no request can follow on its connection; submitted */
     int status;              /* HTTP status of the response, for the log */
 
@@ -261,6 +262,9 @@ typedef struct wf_route {
     const char *content_type;                                /* NULL: JSON */
     void (*fields)(const wf_job *j, wf_text *fields);        /* adds some to the reply's; NULL: none */
 } wf_route;
+#define WF_MAX_ROUTES     16 /* and those of no route */
+#define WF_STATUS_CLASSES 6
+const wf_route *wf_route_at(size_t i); /* NULL behind the last one */
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r); /* NULL: r has 404 or 405 */
 
 bool wf_webui_print(wf_job *j, wf_text *text); /* of a route */
@@ -278,8 +282,10 @@ typedef struct wf_metrics {
     uint64_t counts[WF_N_HISTS][WF_HIST_BUCKETS + 1];
     double sums[WF_N_HISTS];
     uint64_t prompt_tokens, generation_tokens, finished[4]; /* stop, length, abort, error */
+    atomic_uint_fast64_t http[WF_MAX_ROUTES][WF_STATUS_CLASSES]; /* by route, and hundreds of the status */
     uint64_t started, corrupted; /* sequences that the engine accepted; of these with a logit that is not finite */
 } wf_metrics;
+void wf_metrics_http(wf_metrics *m, const wf_route *route, int status); /* a request has ended */
 void wf_metrics_started(wf_metrics *m);
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);
 /* first: the first choice of its prompt; a prompt counts once. */
@@ -359,13 +365,14 @@ struct wf_server {
     wf_limits limits;
     wf_httpd *http;
     bool listening; /* clients can connect */
-    char name[128]; /* of the model; valid UTF-8 */
+    char (*names)[128]; /* n_names of the model; valid UTF-8 */
+    const char *name;   /* the first one */
     wf_chat_style chat;
     char unknown[32][48]; /* names of unknown fields that were logged; under lock */
     int64_t started;
     char **keys;
     wf_network *proxies;
-    size_t n_unknown, n_keys, n_proxies;
+    size_t n_unknown, n_names, n_keys, n_proxies;
     wf_metrics metrics;
     wf_work work;
     wf_budget bodies, replies;
@@ -380,6 +387,7 @@ struct wf_server {
 };
 
 extern const wf_httpd_calls wf_request_calls; /* what the HTTP server calls; their user is the wf_server */
+bool wf_names_have(const wf_server *s, const char *name);
 bool wf_keys_load(wf_server *s);
 /* The number, from 1 on, of the key in Authorization or X-Api-Key; 0: none fits. */
 size_t wf_key_find(const wf_server *s, const wf_httpd_request *r);

@@ -38,6 +38,13 @@ static void observe_value(wf_metrics *m, enum wf_hist h, double v)
     m->sums[h] += v;
 }
 
+void wf_metrics_http(wf_metrics *m, const wf_route *route, int status)
+{
+    size_t i = 0;
+    while (wf_route_at(i) && wf_route_at(i) != route) i++;
+    atomic_fetch_add(&m->http[i][WF_MIN(status / 100, WF_STATUS_CLASSES - 1)], 1);
+}
+
 void wf_metrics_started(wf_metrics *m)
 {
     pthread_mutex_lock(&m->lock);
@@ -77,11 +84,11 @@ static void print_head(const wf_server *s, wf_text *out, const char *name, const
     wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p, name, help, p, name, type);
 }
 
-/* One sample. label: a second label after the model's name, or NULL. */
+/* One sample. label: one more behind the model's name and the engine, as vLLM has them, or NULL. */
 static void print_line(const wf_server *s, wf_text *out, const char *name, const char *tail,
                        const char *label, const char *is, double v)
 {
-    wf_text_print(out, "%s%s%s{model_name=\"%s\"", s->p.metrics_prefix, name, tail, s->name);
+    wf_text_print(out, "%s%s%s{model_name=\"%s\",engine=\"0\"", s->p.metrics_prefix, name, tail, s->name);
     if (label) wf_text_print(out, ",%s=\"%s\"", label, is);
     wf_text_print(out, "} %.17g\n", v);
 }
@@ -136,7 +143,7 @@ static void print_steps(const wf_server *s, wf_text *out, const struct weft_stat
 
 static void print_swapped(const wf_server *s, wf_text *out, const char *direction, uint64_t bytes)
 {
-    wf_text_print(out, "%skv_swapped_bytes_total{model_name=\"%s\",direction=\"%s\",tier=\"host\"} %llu\n",
+    wf_text_print(out, "%skv_swapped_bytes_total{model_name=\"%s\",engine=\"0\",direction=\"%s\",tier=\"host\"} %llu\n",
                   s->p.metrics_prefix, s->name, direction, (unsigned long long)bytes);
 }
 
@@ -180,6 +187,10 @@ static void print_engine(wf_server *s, wf_text *out)
     for (size_t i = 0; i < WEFT_STEP_TOKENS_BUCKETS; i++) bounds[i] = (double)(1u << i);
     print_one(s, out, "num_requests_running", "gauge", "Sequences that are running.", e.running);
     print_one(s, out, "num_requests_waiting", "gauge", "Sequences that are waiting.", e.waiting);
+    print_head(s, out, "num_requests_waiting_by_reason", "gauge",
+               "The same: for room in the batch and the KV cache, or put off for another reason.");
+    print_line(s, out, "num_requests_waiting_by_reason", "", "reason", "capacity", e.waiting);
+    print_line(s, out, "num_requests_waiting_by_reason", "", "reason", "deferred", 0);
     print_one(s, out, "num_clients_waiting", "gauge", "Clients with sequences that have not run yet.",
               e.waiting_clients);
     print_one(s, out, "longest_wait_seconds", "gauge",
@@ -195,6 +206,8 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               (double)e.prefix_queries);
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
+              (double)e.prefix_hits);
+    print_one(s, out, "prompt_tokens_cached_total", "counter", "The same, by the name that vLLM has for it.",
               (double)e.prefix_hits);
     print_one(s, out, "prefill_decode_ratio", "gauge",
               "Prompt tokens computed for each generated token, over about the last 64 requests that finished.",
@@ -212,9 +225,25 @@ static void print_engine(wf_server *s, wf_text *out)
                counts, (double)e.step_tokens);
 }
 
+/* By the name and with the labels that vLLM's dashboards and most of Python's servers have, whatever the prefix. */
+static void print_http(const wf_server *s, wf_text *out)
+{
+    wf_text_print(out, "# HELP http_requests_total Requests, by path, method and status.\n"
+                       "# TYPE http_requests_total counter\n");
+    for (size_t i = 0; i < WF_MAX_ROUTES; i++)
+        for (int class = 0; class < WF_STATUS_CLASSES; class++) {
+            uint64_t n = atomic_load(&s->metrics.http[i][class]);
+            const wf_route *r = wf_route_at(i);
+            if (n)
+                wf_text_print(out, "http_requests_total{handler=\"%s\",method=\"%s\",status=\"%dxx\"} %llu\n",
+                              r ? r->path : "none", r ? r->method : "none", class, (unsigned long long)n);
+        }
+}
+
 void wf_metrics_print(wf_server *s, wf_text *out)
 {
     wf_metrics *m = &s->metrics;
+    print_http(s, out);
     print_engine(s, out);
     print_one(s, out, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.",
               (double)atomic_load(&s->bodies.used));

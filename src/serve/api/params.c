@@ -83,34 +83,6 @@ bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t 
     return true;
 }
 
-static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
-{
-    const wf_json *v = wf_field(body, "logit_bias");
-    uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
-    if (!v) return true;
-    if (!wf_json_is(v, WF_JSON_OBJECT))
-        return wf_refuse(r, 400, "logit_bias", "logit_bias must be an object of token ids and numbers");
-    if (wf_json_size(v) > MAX_BIASES)
-        return wf_refuse(r, 400, "logit_bias", "logit_bias has more than %d entries", MAX_BIASES);
-    if (!(p->bias = wf_calloc(wf_json_size(v) + 1, sizeof *p->bias))) return wf_refuse(r, 500, "", "out of memory");
-    WF_JSON_EACH_MEMBER (m, v) {
-        const char *key = m->name.text;
-        size_t digits = strspn(key, "0123456789");
-        long id = digits && digits < 10 && !key[digits] && (key[0] != '0' || digits == 1) ? strtol(key, NULL, 10) : -1;
-        if (id < 0 || id >= n_vocab)
-            return wf_refuse(r, 400, "logit_bias",
-                             "logit_bias has the key '%.40s', which is no token id from 0 to %u: /tokenize gives ids",
-                             key, n_vocab - 1);
-        double bias = wf_json_number(&m->value);
-        if (!wf_json_is_number(&m->value) || !(bias >= -100 && bias <= 100))
-            return wf_refuse(r, 400, "logit_bias", "logit_bias of token %ld must be a number from -100 to 100", id);
-        p->bias[p->n_bias++] = (struct weft_logit_bias){(int32_t)id, (float)bias};
-    }
-    return true;
-}
-
-/* ---- prompts --------------------------------------------------------------------------------------------- */
-
 /* Before the work. */
 static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_http_error *r)
 {
@@ -120,6 +92,62 @@ static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_htt
     return wf_refuse(r, 400, name, "%s has %zu bytes, but at most %llu fit the context of %u tokens", name, len,
                      (unsigned long long)most, s->context);
 }
+
+static bool add_bias(const wf_json *v, int32_t id, wf_params *p, wf_http_error *r)
+{
+    double bias = wf_json_number(v);
+    if (!wf_json_is_number(v) || !(bias >= -100 && bias <= 100))
+        return wf_refuse(r, 400, "logit_bias", "logit_bias of token %d must be a number from -100 to 100", id);
+    if (p->n_bias == MAX_BIASES)
+        return wf_refuse(r, 400, "logit_bias", "logit_bias has more than %d tokens", MAX_BIASES);
+    p->bias[p->n_bias++] = (struct weft_logit_bias){id, (float)bias};
+    return true;
+}
+
+/* As llama.cpp has them: an id, or a text whose tokens all get it, and a number, or false: never. */
+static bool read_bias_pair(const wf_server *s, const wf_json *pair, wf_params *p, wf_http_error *r)
+{
+    static const wf_json never = {.kind = WF_JSON_INT, .i = -100};
+    const wf_json *which = wf_json_at(pair, 0), *v = wf_json_at(pair, 1);
+    int32_t id = 0, *ids = NULL;
+    size_t n = 1;
+    if (wf_json_count(pair) != 2)
+        return wf_refuse(r, 400, "logit_bias", "logit_bias as a list must hold pairs of a token id and a number");
+    if (wf_json_is(v, WF_JSON_BOOL) && !v->b) v = &never;
+    bool text = wf_json_is(which, WF_JSON_STRING), ok = text || read_id(s, which, "logit_bias", &id, r);
+    if (text && !check_bytes(s, wf_json_bytes(which), "logit_bias", r)) return false;
+    if (text && weft_tokenize(s->model, wf_json_text(which), wf_json_bytes(which), WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n))
+        return wf_refuse(r, 400, "logit_bias", "logit_bias has a text that is no tokens: %s", wf_last_error());
+    for (size_t i = 0; ok && i < n; i++) ok = add_bias(v, text ? ids[i] : id, p, r);
+    weft_free(ids);
+    return ok;
+}
+
+static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+{
+    const wf_json *v = wf_field(body, "logit_bias");
+    uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
+    if (!v) return true;
+    if (!wf_json_is(v, WF_JSON_OBJECT) && !wf_json_is(v, WF_JSON_LIST))
+        return wf_refuse(r, 400, "logit_bias", "logit_bias must be an object of token ids and numbers");
+    if (v->n > MAX_BIASES) return wf_refuse(r, 400, "logit_bias", "logit_bias has more than %d entries", MAX_BIASES);
+    if (!(p->bias = wf_calloc(MAX_BIASES, sizeof *p->bias))) return wf_refuse(r, 500, "", "out of memory");
+    WF_JSON_EACH(pair, v)
+        if (!read_bias_pair(s, pair, p, r)) return false;
+    WF_JSON_EACH_MEMBER (m, v) {
+        const char *key = m->name.text;
+        size_t digits = strspn(key, "0123456789");
+        long id = digits && digits < 10 && !key[digits] && (key[0] != '0' || digits == 1) ? strtol(key, NULL, 10) : -1;
+        if (id < 0 || id >= n_vocab)
+            return wf_refuse(r, 400, "logit_bias",
+                             "logit_bias has the key '%.40s', which is no token id from 0 to %u: /tokenize gives ids",
+                             key, n_vocab - 1);
+        if (!add_bias(&m->value, (int32_t)id, p, r)) return false;
+    }
+    return true;
+}
+
+/* ---- prompts --------------------------------------------------------------------------------------------- */
 
 /* Do all sequences fit into the server at once? What never fits is not told to come later. */
 static bool check_choices(const wf_server *s, const wf_params *p, size_t n_prompts, wf_http_error *r)
@@ -273,12 +301,15 @@ static bool check_format(const wf_json *body, wf_http_error *r)
     return true;
 }
 
-static bool check_model(const wf_server *s, const wf_json *body, wf_http_error *r)
+static bool check_model(wf_job *j, const wf_json *body, wf_http_error *r)
 {
+    const wf_server *s = j->server;
     const wf_json *v = wf_field(body, "model");
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
-    if (!*wf_json_text(v) || !strcmp(wf_json_text(v), s->name)) return true; /* "": the one that is served */
+    if (!*wf_json_text(v) || wf_names_have(s, wf_json_text(v))) return true; /* "": the one that is served */
+    j->other_model = wf_allows(s, "any-model-name", NULL);
+    if (j->other_model) return true;
     wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'", wf_json_text(v), s->name);
     r->code = "model_not_found";
     return false;
@@ -331,7 +362,7 @@ bool wf_params_read(wf_job *j, const wf_json *body)
     wf_http_error *r = &j->refusal;
     const wf_json *ids = wf_field(body, "stop_token_ids");
     p->chat = j->route->chat;
-    if (!check_model(s, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
+    if (!check_model(j, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
         !wf_fields_read(s, body, p, r))
         return false;
     if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
@@ -379,6 +410,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
                                         .stop = (const char *const *)p->stop,
                                         .n_stop = p->n_stop,
                                         .include_stop = p->include_stop,
+                                        .no_prefix = !p->cache_prompt,
                                         .bias = p->bias,
                                         .n_bias = p->n_bias,
                                         .logprobs = logprobs,

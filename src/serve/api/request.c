@@ -131,6 +131,8 @@ static void send_reply(wf_job *j, int status, const char *type, wf_httpd_reply *
     add_field(t, "X-Content-Type-Options", "nosniff");
     if (j->cors.len) wf_text_add(t, j->cors.data, j->cors.len);
     if (status == 200 && j->route && j->route->fields) j->route->fields(j, t);
+    if (j->other_model)
+        add_field(t, "Warning", "299 weft \"the answer is of this server's model, not of the one that was asked for\"");
     if (status == 401) add_field(t, "WWW-Authenticate", "Bearer");
     if (status == 503) add_field(t, "Retry-After", "1");
     if (j->refusal.allow) add_field(t, "Allow", j->refusal.allow);
@@ -313,6 +315,8 @@ static void request_late(wf_httpd_request *r) { wf_job_abort(r->user, WF_ABORT_T
 static void request_end(wf_httpd_request *r)
 {
     if (!r->user) return;
+    const wf_job *j = r->user;
+    if (j->status) wf_metrics_http(&j->server->metrics, j->route, j->status);
     wf_log_request(r->user);
     wf_job_detach(r->user);
 }

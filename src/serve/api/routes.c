@@ -30,11 +30,11 @@ static bool version_answer(wf_job *j, wf_text *out)
 }
 
 /* With six digits: 0.95, not 0.949999988. */
-static void put_model_card(const wf_server *s, wf_text *out)
+static void put_model_card(const wf_server *s, const char *name, wf_text *out)
 {
     const struct weft_sampling *d = &s->sampling;
     wf_json_print(out, "{'id':%s,'object':'model','created':%lld,'owned_by':'weft','root':%s,'max_model_len':%u,",
-                  s->name, (long long)s->started, s->name, s->context);
+                  name, (long long)s->started, s->name, s->context);
     wf_json_print(out, s->chat.usable ? "'capabilities':['completion','chat']," : "'capabilities':['completion'],");
     wf_json_print(out, "'default_sampling':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,'min_p':%.6g,",
                   (double)d->temperature, d->top_k, (double)d->top_p, (double)d->min_p);
@@ -43,10 +43,18 @@ static void put_model_card(const wf_server *s, wf_text *out)
         (double)d->repeat_penalty, d->repeat_last_n, (double)d->presence_penalty, (double)d->frequency_penalty);
 }
 
+bool wf_names_have(const wf_server *s, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < s->n_names; i++) found |= !strcmp(s->names[i], name);
+    return found;
+}
+
 static bool models_answer(wf_job *j, wf_text *out)
 {
     wf_json_print(out, "{'object':'list','data':[");
-    put_model_card(j->server, out);
+    for (size_t i = 0; i < j->server->n_names; i++)
+        wf_json_comma(out), put_model_card(j->server, j->server->names[i], out);
     wf_text_add(out, "]}", 2);
     return true;
 }
@@ -63,10 +71,11 @@ static int next_byte(const char **p)
 
 static bool model_answer(wf_job *j, wf_text *out)
 {
-    const char *p = j->path + strlen(j->route->path), *name = j->server->name;
-    bool same = true;
-    for (; same && *p && *name; name++) same = next_byte(&p) == (unsigned char)*name;
-    if (same && !*p && !*name) return put_model_card(j->server, out), true;
+    char name[sizeof j->path];
+    size_t n = 0;
+    for (const char *p = j->path + strlen(j->route->path); *p;) name[n++] = (char)next_byte(&p);
+    name[n] = 0;
+    if (n == strlen(name) && wf_names_have(j->server, name)) return put_model_card(j->server, name, out), true;
     wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has '%s'", j->server->name);
     j->refusal.code = "model_not_found";
     return false;
@@ -106,6 +115,10 @@ static const wf_route routes[] = {
      .answer = wf_detokenize_answer,
      .content_type = "application/json"},
 };
+
+_Static_assert(WF_LEN(routes) < WF_MAX_ROUTES, "metrics count the requests of each");
+
+const wf_route *wf_route_at(size_t i) { return i < WF_LEN(routes) ? &routes[i] : NULL; }
 
 /* Clients leave /v1 out, have it twice, or end with a slash: the path ends as that of a route does, or the other way
  * round. NULL: none. */
