@@ -14,6 +14,7 @@
 
 #include <weft/debug.h>
 
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -207,8 +208,9 @@ int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
 
 typedef struct wf_foreign {
     const char *ours;   /* the name of an option with the same meaning and values; NULL: */
-    const char *part;   /* of its value, which goes before what is typed, if it ends in =, else is all of it */
+    const char *part;   /* of its value, which goes before what is typed, if it ends in = or :, else is all of it */
     bool already;       /* a flag for what weft always does; false: */
+    const char *harmless; /* the values with which it changes nothing, see foreign.def; NULL: none */
     const char *answer; /* what to do instead */
 } wf_foreign;
 
@@ -220,6 +222,7 @@ size_t wf_foreign_names(const wf_command *c, char *text, size_t cap, const char 
  * *foreign: NULL, or what it is in another program. */
 const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign);
 bool wf_takes_value(const wf_opt *opt, const wf_foreign *foreign); /* foreign: what was typed, or NULL */
+bool wf_foreign_harmless(const wf_foreign *f, const char *value); /* value NULL: none is given */
 void wf_opts_nearest(const char *word, char *out, size_t cap); /* as wf_nearest, among the options of all commands */
 
 /* ---- sampling.c -------------------------------------------------------------------------------- */
@@ -247,6 +250,8 @@ int wf_rules_check(const wf_command *c, const wf_opts *o); /* of what is given; 
 
 /* ---- list.c: the folder of models -------------------------------------------------------------- */
 
+/* In pull.c: fetches what -hf names, unless it is there. */
+int wf_pull_model(const wf_opts *o, const char *source, char path[PATH_MAX]);
 void wf_models_folder(char *path, size_t cap); /* "": none */
 /* The path of a model of that folder, if the name is one and no file here has it; else the name. Static storage. */
 const char *wf_find_model(const char *name);

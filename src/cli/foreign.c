@@ -11,6 +11,7 @@ static const struct row {
 } rows[] = {
 #define SAME(typed, name) {typed, {.ours = name}, false},
 #define PART(typed, name, text) {typed, {.ours = name, .part = text}, false},
+#define HARMLESS(typed, values, text) {typed, {.harmless = values, .answer = text}, false},
 #define ALREADY(typed) {typed, {.already = true}, false},
 #define ANSWER(typed, text) {typed, {.answer = text}, false},
 #define COMMAND(typed, text) {typed, {.answer = text}, true},

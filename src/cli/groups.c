@@ -32,7 +32,8 @@ static const wf_opt sampling[] = {
     {0, "top-k", "K", "sample from the K most likely tokens; 0: off (default: the model's, else 0)", WF_OPT_I32,
      AT(sampling.top_k), 0, MANY},
     {0, "top-p", "P",
-     "sample from the smallest set of tokens with total probability P; 1: off; 0: the most likely token (default: the model's, else 1)",
+     "sample from the smallest set of tokens with total probability P; 1: off; 0: the most likely token (default: the "
+     "model's, else 1)",
      WF_OPT_REAL, AT(sampling.top_p), 0, 1},
     {0, "min-p", "P", "drop tokens less likely than P times the most likely one; 0: off (default: the model's, else 0)",
      WF_OPT_REAL, AT(sampling.min_p), 0, 1},

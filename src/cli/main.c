@@ -121,7 +121,10 @@ static int run_command(const wf_command *c, int argc, char **argv)
     if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
     if (!rc && needs_settings) rc = wf_rules_check(c, &o);
     if (!rc && needs_settings) rc = wf_opts_environment(c, &o);
-    o.model = wf_find_model(o.model);
+    char path[PATH_MAX];
+    bool asked = o.model && !strncmp(o.model, "-hf:", 4) && !o.help; /* foreign.def */
+    if (!rc && asked) rc = wf_pull_model(&o, o.model + 4, path);
+    o.model = asked ? path : wf_find_model(o.model);
     if (!rc && o.help) {
         wf_opts_help(c);
     } else if (!rc) {

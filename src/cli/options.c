@@ -335,7 +335,17 @@ static int unknown_setting(const wf_command *c, const struct typed *t)
 
 bool wf_takes_value(const wf_opt *opt, const wf_foreign *foreign)
 {
-    return foreign && foreign->part ? foreign->part[strlen(foreign->part) - 1] == '=' : opt->arg != NULL;
+    return foreign && foreign->part ? strchr("=:", foreign->part[strlen(foreign->part) - 1]) != NULL
+                                    : opt->arg != NULL;
+}
+
+bool wf_foreign_harmless(const wf_foreign *f, const char *value)
+{
+    const char *values = f ? f->harmless : NULL;
+    if (!values) return false;
+    if (!value) return wf_choice_has(values, "", 0);
+    return *values == '!' ? !wf_choice_has(values + 1, value, strlen(value)) || !*value
+                          : wf_choice_has(values, value, strlen(value));
 }
 
 /* An option in the place of a value is a forgotten value. */
@@ -398,11 +408,48 @@ static bool has_words(const wf_command *c, const wf_opts *o)
     return c->words[0] && o->n_args >= n;
 }
 
+/* Options of other programs that are typed: those without an effect, for a warning, and those that are refused. */
+struct odd {
+    char idle[256];
+    struct typed refused[16];
+    size_t n;
+};
+
+/* With its value, if it has one. */
+static void pass_foreign(const wf_command *c, const struct typed *t, int argc, char **argv, int *i, struct odd *odd)
+{
+    const char *value = t->value, *next = *i < argc ? argv[*i] : NULL;
+    bool flag = t->foreign->harmless && !*t->foreign->harmless,
+         number = next && *next == '-' && strchr("0123456789", next[1]) && next[1];
+    bool takes = !value && next && !flag && (*next != '-' || number) &&
+                 (wf_foreign_harmless(t->foreign, next) || !wf_foreign_harmless(t->foreign, NULL));
+    if (takes && !is_option_word(c, next)) value = next, ++*i;
+    size_t n = strlen(odd->idle);
+    if (wf_foreign_harmless(t->foreign, value))
+        snprintf(odd->idle + n, sizeof odd->idle - n, "%s%s%s%s", n ? ", " : "", t->name, value ? " " : "",
+                 value ? value : "");
+    else if (odd->n < WF_LEN(odd->refused)) odd->refused[odd->n++] = *t;
+}
+
+/* All of them at once; 0: none is refused. */
+static int tell_odd(const wf_command *c, const wf_opts *o, const struct odd *odd)
+{
+    for (size_t i = 0; i + 1 < odd->n; i++)
+        fprintf(stderr, "weft %s: %s: %s\n", c->name, odd->refused[i].name, odd->refused[i].foreign->answer);
+    if (odd->n) return unknown_option(c, &odd->refused[odd->n - 1]);
+    if (*odd->idle) wf_note(o, "options of other programs that change nothing here: %s", odd->idle);
+    return 0;
+}
+
 /* One option and its value: --name VALUE, --name=VALUE, -n VALUE or, of a number, -n60. Moves *i past both. */
-static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_opts *o)
+static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_opts *o, struct odd *odd)
 {
     struct typed t = look_up(c, argv[(*i)++]);
     if (t.foreign && t.foreign->already) return 0;
+    if (!t.opt && t.foreign && t.foreign->answer) {
+        pass_foreign(c, &t, argc, argv, i, odd);
+        return 0;
+    }
     if (!t.opt) return unknown_option(c, &t);
     bool flag = !wf_takes_value(t.opt, t.foreign);
     if (t.opt->arg && flag && !t.value) return give_value(c, t.opt, t.foreign->part, o);
@@ -501,6 +548,7 @@ static int place_words(const wf_command *c, wf_opts *o)
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
 {
     bool only_args = false;
+    struct odd odd = {0};
     o->command = c;
     o->args = argv; /* positional arguments move to the front, in order */
     for (int i = 0; i < argc;) {
@@ -510,11 +558,12 @@ int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
             only_args = true;
             i++;
         } else {
-            int rc = parse_option(c, argc, argv, &i, o);
+            int rc = parse_option(c, argc, argv, &i, o, &odd);
             if (rc || o->help) return rc; /* options after --help are ignored */
         }
     }
-    return place_words(c, o);
+    int rc = tell_odd(c, o, &odd);
+    return rc ? rc : place_words(c, o);
 }
 
 void wf_opts_free(wf_opts *o)

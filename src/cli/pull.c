@@ -14,23 +14,22 @@
 
 static void say_line(void *user, const char *line) { wf_note(user, "%s", line); }
 
-static int cmd_pull(const wf_opts *o)
+/* path: PATH_MAX bytes for where it lies then, or NULL. */
+static int pull(const wf_opts *o, const char *source, char *path)
 {
     char folder[PATH_MAX];
     wf_models_folder(folder, sizeof folder);
-    if (o->n_args > 1) return wf_usage(o->command, "unexpected argument '%s': one model at a time", o->args[1]);
-    if (!o->n_args)
-        return wf_usage(o->command, "what to fetch is missing, such as hf:ORG/REPO or the address of a GGUF file");
     if (!*folder) return wf_usage(o->command, "there is no folder of models: set WEFT_MODELS");
-    wf_pull_params p = {.source = o->args[0],
+    wf_pull_params p = {.source = source,
                         .folder = folder,
-                        .name = o->write_to,
+                        .name = path ? NULL : o->write_to,
                         .force = o->force,
                         .dry_run = o->pull.dry_run,
                         .quiet = o->quiet,
                         .retries = wf_opts_has(o, "WEFT_PULL_RETRIES") ? o->pull.retries : RETRIES,
                         .retry_s = wf_opts_has(o, "WEFT_PULL_DELAY") ? o->pull.retry_s : RETRY_S,
                         .stall_s = o->pull.stall_s ? o->pull.stall_s : STALL_S,
+                        .path = path,
                         .stop = wf_interrupted,
                         .say = say_line,
                         .user = (void *)o,
@@ -40,6 +39,16 @@ static int cmd_pull(const wf_opts *o)
     weft_status s = wf_pull(&p);
     if (s == WEFT_ERR_CANCELLED) return wf_note(o, "%s", wf_last_error()), wf_interrupted_exit();
     return s ? wf_say_error(s) : 0;
+}
+
+int wf_pull_model(const wf_opts *o, const char *source, char path[PATH_MAX]) { return pull(o, source, path); }
+
+static int cmd_pull(const wf_opts *o)
+{
+    if (o->n_args > 1) return wf_usage(o->command, "unexpected argument '%s': one model at a time", o->args[1]);
+    if (!o->n_args)
+        return wf_usage(o->command, "what to fetch is missing, such as hf:ORG/REPO or the address of a GGUF file");
+    return pull(o, o->args[0], NULL);
 }
 
 static const wf_opt rows[] = {

@@ -148,6 +148,7 @@ static int add_setting(const char *name, const char *value, unsigned line)
     const wf_foreign *foreign;
     const wf_opt *opt = setting_meaning(name, &foreign);
     char *own;
+    if (!opt && wf_foreign_harmless(foreign, *value ? value : NULL)) return 0;
     if (!opt && foreign && foreign->already)
         return is_on(value)
                    ? 0

@@ -189,6 +189,7 @@ static weft_status fetch_all(wf_http *h, const wf_files *f)
     enum wf_there *there = wf_calloc(f->n, sizeof *there);
     weft_status s = there ? wf_folder_check(h->p->folder) : WEFT_ERR_NOMEM;
     if (!s) s = f->folder ? pull_folder(h, f, there) : pull_files(h, f, there);
+    if (!s && h->p->path && !join_path(h->p->path, h->p->folder, f->name, "")) s = WEFT_ERR_ARG;
     if (!s) say_done(h->p, f, !is_all(f, there, WF_SAME));
     free(there);
     return s;

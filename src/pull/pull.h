@@ -20,6 +20,7 @@ typedef struct wf_pull_params {
     uint32_t retries;    /* in a row without progress */
     double retry_s;      /* before the first one; it doubles */
     uint32_t stall_s;    /* after which a silent connection counts as lost */
+    char *path; /* PATH_MAX bytes for where the model lies then; NULL: not wanted */
     bool (*stop)(void);
     void (*say)(void *user, const char *line); /* what happens */
     void *user;

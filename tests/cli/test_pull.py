@@ -87,6 +87,19 @@ class Whole(TestCase):
         self.pull("org/Story-GGUF", says="story-Q4_K_M.gguf is there already, and its checksum is right")
         self.assertEqual(self.asked_from(), [])
 
+    def test_run_by_its_place(self):
+        """-hf fetches what is not there, and runs it."""
+        self.hub.repos["org/Story-GGUF"] = {"story-Q4_K_M.gguf": pathlib.Path(DEMO).read_bytes(), "story-Q8_0.gguf": gguf(2000)}
+        want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 5).out
+        url = f"{self.hub.url}/org/Story-GGUF/resolve/main/story-Q4_K_M.gguf"
+        for words, times in ((["-hf", "org/Story-GGUF"], 1), (["-hf", "org/Story-GGUF:Q4_K_M"], 0), (["--hf-repo", "hf:org/Story-GGUF"], 0), (["-mu", url], 0)):
+            self.hub.log.clear()
+            r = self.ok("run", *words, "-p", "One day", "-n", 5, *cli.GREEDY, *FAST, env=self.env)
+            self.assertEqual((r.out, len(self.asked_from())), (want, times), words)
+        self.assertEqual(list(self.there()), ["story-Q4_K_M.gguf"])
+        r = cli.weft("run", "-hf", "org/None", "-p", "x", *FAST, env=self.env)
+        self.assertEqual((r.code, r.out), (RUNTIME, b""), r.err)
+
     def test_as_people_type_it(self):
         q4, q8, deep = gguf(3000, 1), gguf(2000, 2), gguf(1000, 3)
         self.hub.repos["org/repo"] = {"m.Q4_K_M.gguf": q4, "m.q8_0.gguf": q8, "sub dir/m-UD-IQ2_M.gguf": deep}

@@ -83,7 +83,7 @@ class Settings(TestCase):
                            ("profile = times", "1: profile: expected on or off, got 'times'; --profile PROFILE is an option of `weft tune` that is only set where it is typed\n"),
                            ("greedy = false", "1: greedy: expected on, got 'false': it is the same as --temp 0, so leave the line out"),
                            ("jinja = off", "1: jinja: expected on, got 'off': weft always does it"), ("metrics = perhaps", "1: metrics: expected on, got 'perhaps'"),
-                           ("\r\nngl = 99", "2: ngl: weft puts all layers on one device"), ("--num_gpu_blocks_override 9", "1: num_gpu_blocks_override: `weft serve` takes"),
+                           ("\r\nngl = 0", "2: ngl: weft puts all layers on one device"), ("--num_gpu_blocks_override 9", "1: num_gpu_blocks_override: `weft serve` takes"),
                            ("temp = hot", "1: --temp: expected a number from 0 to 100, got 'hot'"), ("temperature = hot # or not", "1: --temp: expected a number from 0 to 100, got 'hot'"),
                            ("temp =", "1: temp needs a value: T"), ("temp", "1: temp needs a value: T"), ("system = # x", "1: system needs a value: TEXT"),
                            ("system = \"x", "1: system: a value that begins with a quote"), ("system = 'x' y", "1: system: a value that begins with a quote"),

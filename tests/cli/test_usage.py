@@ -276,6 +276,9 @@ class OtherPrograms(cli.TestCase):
     def test_parts(self):
         """Values of --allow by other names, with and without one of their own."""
         for word, part in self.each("PART"):
+            if part == "-hf:":
+                self.fails(USAGE, f"{word} needs a value: FILE", "run", word)  # test_pull.py does it
+                continue
             self.fails(USAGE, f"{word} needs a value: WHAT" if part[-1] == "=" else f"{word} takes no value", "serve", word if part[-1] == "=" else word + "=1")
             self.fails(USAGE, "unexpected argument 'b'", "serve", "a", "b", *([word, "x"] if part[-1] == "=" else [word]))
             r = self.ok("config", env={"WEFT_CONFIG": "allow.conf"}, cwd=self.conf(word[2:] + (" = x" if part[-1] == "=" else "")))
@@ -300,17 +303,34 @@ class OtherPrograms(cli.TestCase):
             name = next(name for name in ("run", "serve", "bench", "info")[i % 4:] + ("run", "serve") if word not in self.options[name])
             self.fails(USAGE, f"{word}: {answer}\n", name, *([word, "99"] if i % 2 else [word + "=99"]))
 
+    def test_harmless(self):
+        """With the values of the row they are passed over, with others refused."""
+        for typed, values, answer in re.findall(r'(?m)^HARMLESS\("([^"]+)", "([^"]*)", "((?:[^"\\]|\\.)*)"\)$', cli.open_text("src/cli/foreign.def")):
+            for word in typed.split("|"):
+                for value in ["99"] if values[:1] == "!" else values.split("|"):
+                    self.fails(USAGE, "unexpected argument 'b'", "serve", "a", "b", word, *([value] if value else []))
+                if values != "!":
+                    self.fails(USAGE, f"{word}: " + answer.replace("\\\\", "\\"), "serve", f"{word}={values[1:] if values[:1] == '!' else 'odd'}")
+
     def test_commands(self):
         for word, answer in self.each("COMMAND"):
             self.fails(USAGE, f"unknown command '{word}': {answer}\n", word)
 
     def test_as_people_type_it(self):
-        self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "99")
+        self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "0")
         self.fails(USAGE, "-fit: weft refuses what does not fit", "run", "-fit", "off")
-        for word in ("--ngl", "--no-jinja", "--reasoning", "--top-nsigma"):
+        for word in ("--dtype", "--no-jinja", "--reasoning", "--top-nsigma"):
             self.assertNotIn("unknown option", self.fails(USAGE, f"{word}: ", "run", word, "on").err)
         self.fails(USAGE, "'word'", "run", "-ins", "-p", "x", "model.gguf", "word")
-        self.fails(USAGE, "-b: `weft run` chooses the tokens of its steps by itself", "run", "-b", 512)
+        pasted = ["-ngl", 99, "-fa", "on", "--mlock", "--no-mmap", "--dtype", "auto", "--enforce-eager", "--trust-remote-code", "-b", 512, "-lv", -1, "-fa"]
+        r = self.ok("run", *pasted, "-p", "One day", "-n", 1, *cli.CPU)
+        self.assertEqual(re.findall("change nothing here: (.*)", r.err), ["-ngl 99, -fa on, --mlock, --no-mmap, --dtype auto, --enforce-eager, --trust-remote-code, -b 512, -lv -1, -fa"])
+        self.assertNotIn("change nothing", self.ok("run", *pasted, "-q", "-p", "One day", "-n", 1, *cli.CPU).err)
+        self.ok("run", "-fa", DEMO, "One day", "-n", 1, *cli.CPU)  # its value may be left out
+        self.ok("run", "-p", "One day", "-n", 1, *cli.CPU, env={"WEFT_CONFIG": "allow.conf"}, cwd=self.conf("ngl = 99\nmlock\ndtype auto"))
+        r = self.fails(USAGE, "weft run: --grammar: output bound to", "run", "--grammar", "x", "-ngl", 0, "--mlock", "--lora", "a.gguf", "-p", "x")
+        self.assertEqual(len(re.findall("(?m)^weft run: -.*: ", r.err)), 3)  # all at once
+        self.assertEqual(r.err.count("See `weft run --help`"), 1)
         for args in (["run", "--no-warmup", "--simple-io", "-p", "One day", "-n", 1, *cli.CPU], ["info", "--disable-log-stats", "--async-scheduling"]):
             self.ok(*args)
         draw = ["run", *cli.CPU, "-p", "One day", "-n", "8"]
