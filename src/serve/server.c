@@ -240,6 +240,10 @@ static void publish_model(wf_server *s, const loader *l)
     say_line(s, "sampling of requests that do not say it: %s", l->opening.sampling_text);
     if (!s->chat.usable)
         say_line(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
+    if (s->chat.generic && s->chat.usable)
+        say_line(s, "the chat template knows no tools: the model is told of them, and calls them, in a generic form");
+    if (s->chat.no_system)
+        say_line(s, "the chat template has no system messages: they stand before the next message of the user");
     if (s->chat.tools && !s->chat.calls)
         say_line(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known "
                     "here; see --tool-call-parser");

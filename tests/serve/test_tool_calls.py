@@ -59,6 +59,7 @@ def plain(message):
 
 class Case(serve.TestCase):
     PARSER, META = (), {}  # META: the model's own templates, in place of the option
+    TEMPLATE = TEMPLATE
 
     @classmethod
     def setUpClass(cls):
@@ -66,7 +67,7 @@ class Case(serve.TestCase):
         path = os.path.join(cls.folder.name, "answers.gguf")
         answers.write(path, ANSWERS, control=(OPEN, SHUT, GEMMA, GEMMA_END), meta=cls.META)
         template = os.path.join(cls.folder.name, "t.jinja")
-        pathlib.Path(template).write_text(TEMPLATE, encoding="utf-8")
+        pathlib.Path(template).write_text(cls.TEMPLATE, encoding="utf-8")
         cls.path, cls.s = path, Server("-m", path, *cls.PARSER, template=None if cls.META else template)
 
     @classmethod
@@ -97,6 +98,16 @@ class Case(serve.TestCase):
             ids = [c["id"] for c in m.get("tool_calls", [])]
             self.assertEqual(len(set(ids)), len(calls))
         return choice["message"].get("tool_calls")
+
+
+class Generic(Case):
+    TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
+
+    def test_calls(self):
+        """Of a model whose template knows no tools: as it is told to write them."""
+        self.check("A", None, [F_CALL])
+        self.check("B", "Let me see.\n", [F_CALL, G_CALL])
+        self.check("C", "Just text <tool, no call. ", [])
 
 
 class Hermes(Case):

@@ -74,7 +74,7 @@ class Messages(Case):
     def test_arguments_as_templates_want_them(self):
         for wanted, seen in ((AS_OBJECT, "object"), (AS_TEXT, "text"), (AS_PYTHON, "text"), ("c.function.name", "object")):
             with self.subTest(wanted):
-                self.server(TELL.replace("WHAT", "'text' if messages[1].tool_calls[0].function.arguments is string else 'object'") + TURNS.replace("CALL", wanted))
+                self.server(TELL.replace("WHAT", "'text' if messages[1].tool_calls[0].function.arguments is string else 'object'") + TOOLS + TURNS.replace("CALL", wanted))
                 self.assertEqual(self.told(call('{"x": 1}')), seen)
                 self.assertEqual(self.told(call({"x": 1})), seen)
 
@@ -147,11 +147,46 @@ class Tools(Case):
         self.refused(self.s.chat(tools=tools, parallel_tool_calls="no"), 400, "parallel_tool_calls")
         self.refused(self.s.complete(tools=tools), 400, "tools")
 
-    def test_templates_without_tools(self):
-        self.server(TURNS.replace("CALL", AS_JSON))
-        e = self.refused(self.s.chat(tools=[function()]), 400, "tools")
-        self.assertIn("--chat-template", e["message"])
-        self.assertEqual(self.s.chat(tools=[function()], tool_choice="none").status, 200)
+class Generic(Case):
+    """Templates that know no tools, or no system messages: what the model is told all the same."""
+    PLAIN = "{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}"
+    STRICT = "{% for m in messages %}{% if m.role not in ('user', 'assistant') or (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles') }}{% endif %}[{{ m.role }}|{{ m.content }}]{% endfor %}"
+
+    def seen(self, *turns, **fields):
+        r = self.s.post("/tokenize", {"messages": list(turns), **fields})
+        self.assertEqual(r.status, 200, r.body)
+        return self.s.post("/detokenize", {"tokens": r.json["tokens"]}).json["content"].removeprefix("<s>").lstrip(" ")
+
+    def test_tools(self):
+        user, after = {"role": "user", "content": "Hi"}, [call('{"x": 1}', content="So"), {"role": "tool", "tool_call_id": "abc", "content": "5"}, {"role": "tool", "tool_call_id": "abd", "content": "6"}]
+        written = '[assistant|So\n<tool_call>\n{"name":"f","arguments":{"x": 1}}\n</tool_call>][user|<tool_response>\n5\n</tool_response>\n\n<tool_response>\n6\n</tool_response>'
+        told = r'<tools>\n{"type":"function","function":{"name":"f"}}\n</tools>\n.*</tool_call>'
+        for template in (self.PLAIN, self.STRICT):
+            self.server(template)
+            self.s.line("knows no tools")
+            self.assertEqual(self.seen(user, tools=[function()], tool_choice="none"), "[user|Hi]")
+            self.assertEqual(self.seen(user, *after), "[user|Hi]" + written + "]")
+            former = {"role": "assistant", "content": "So", "function_call": {"name": "f", "arguments": '{"x": 1}'}}, {"role": "function", "name": "f", "content": "5"}
+            self.assertEqual(self.seen(user, *former), "[user|Hi]" + written[:written.index("\n\n")] + "]")
+            self.assertEqual(self.seen(user, *after, user), "[user|Hi]" + written + "\n\nHi]")
+            front, back = (r"\[system\|", r"\]\[user\|Hi\]") if template == self.PLAIN else (r"\[user\|", r"\n\nHi\]")
+            self.assertRegex(self.seen(user, tools=[function()]), rf"(?s)^{front}You may .*{told}{back}$")
+            both = self.seen({"role": "system", "content": "Be brief."}, user, tools=[function()])
+            self.assertRegex(both, rf"(?s)^{front}(Be brief\.\n\nYou may .*{told}|You may .*{told}\n\nBe brief\.){back}$")
+        self.refused(self.s.chat(messages=[user, call("{")]), 400, "messages")
+
+    def test_system(self):
+        user, answer = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}, {"role": "assistant", "content": "So"}
+        for template in (self.STRICT, "{% for m in messages if m.role != 'system' %}[{{ m.role }}|{{ m.content }}]{% endfor %}"):
+            self.server(template)
+            self.s.line("no system messages")
+            for role in ("system", "developer"):
+                brief = {"role": role, "content": "Be brief."}
+                self.assertEqual(self.seen(brief, user, answer), "[user|Be brief.\n\nHi][assistant|So")
+                self.assertEqual(self.seen(brief, user, answer, add_generation_prompt=False), "[user|Be brief.\n\nHi][assistant|So]")
+                self.assertEqual(self.seen(user, answer, brief), "[user|Hi][assistant|So][user|Be brief.]")
+                self.assertEqual(self.seen(brief), "[user|Be brief.]")
+            self.refused(self.s.chat(messages=[{"role": "system", "content": 5}, user]), 400, "messages")
 
 
 class Thinking(Case):

@@ -56,6 +56,17 @@ static bool writes_tools(const wf_server *s)
     return known;
 }
 
+/* Gemma's first templates refuse them, others pass over them. */
+static bool lacks_system(const wf_server *s)
+{
+    char *without = render(s, "[" USER "]", NULL, NULL),
+         *text = render(s, "[{\"role\":\"system\",\"content\":\"" FUNCTION "\"}," USER "]", NULL, NULL);
+    bool lacks = without && !(text && strstr(text, FUNCTION));
+    weft_free(without);
+    weft_free(text);
+    return lacks;
+}
+
 /* Is a call written so, with its arguments as JSON or in words of the template, but not as Python shows a dictionary?
  */
 static bool writes_call(const wf_server *s, bool string, bool null)
@@ -110,6 +121,7 @@ static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
 {
     const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->p.tool_call_parser;
     c->calls = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
+    if (is_auto(name) && c->generic) c->calls = wf_call_kind_named("hermes");
     if (c->calls) wf_call_markers(c->calls, markers);
     wf_shown_add(&c->show, s->model, c->calls && c->calls->channels ? wf_channel_markers : markers);
 }
@@ -125,6 +137,8 @@ void wf_chat_style_find(wf_server *s)
     if (!c->usable) return;
     c->developer = strstr(text, "developer");
     c->tools = writes_tools(s);
+    c->generic = !c->tools;
+    c->no_system = lacks_system(s);
     find_thoughts(s, c, text);
     find_calls(s, c, for_tools ? for_tools : text);
     wf_thinking_find(s);
@@ -134,4 +148,5 @@ void wf_chat_style_find(wf_server *s)
         c->null_content = way & 2;
         return;
     }
+    c->text_calls = c->generic;
 }

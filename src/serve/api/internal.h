@@ -100,14 +100,18 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
 /* What templates differ in. */
 typedef struct wf_chat_style {
     bool usable, tools;    /* there is one that can be run; it writes tools */
+    bool generic;          /* it does not, and a text says the same (messages.c), */
+    bool text_calls;       /* as do texts for calls and their results, which it does not write either */
+    bool no_system;        /* it refuses or drops system messages: they become a part of the user's */
     bool developer;        /* it knows this role; else it gets "system" */
     bool string_arguments; /* of calls, as text; else as objects */
     bool null_content;     /* of messages with calls and without content; else "" */
     const char *thought_name; /* of the member of messages that has thoughts */
     const struct wf_thought_kind *thoughts; /* as its model writes them; NULL: they are not recognised */
     const struct wf_call_kind *calls;
-    const char *effort; /* the variable that says how much the model thinks, NULL: none; */
-    size_t thinks_by;   /* and the number of the one that says whether it does, 0: none (thinking.c) */
+    const char *effort, *no_effort; /* the variable that says how much the model thinks, NULL: none; its value for "not
+                                       at all" */
+    size_t thinks_by; /* the number of the one that says whether it does, 0: none (thinking.c) */
     wf_shown show; /* control tokens that mark them, those of thoughts first */
     size_t n_show_thoughts;
 } wf_chat_style;
@@ -122,7 +126,7 @@ bool wf_thinking_read(const wf_server *s, const wf_json *body, const wf_json *ow
  * failure. */
 bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, size_t *bytes,
                       wf_http_error *r);
-/* The same for tools and what goes with them; out stays empty if the model shall not know any. */
+/* The same, before them, for tools and what goes with them; out stays empty if the model shall not know any. */
 bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
 
 /* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */

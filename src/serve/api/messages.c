@@ -15,7 +15,10 @@
 typedef struct writer {
     const wf_chat_style *style;
     wf_text out;
-    size_t bytes; /* of contents and arguments: what is certain to become tokens */
+    wf_text system;  /* what the first system message gets, too */
+    bool text_calls; /* calls and their results are texts */
+    wf_text user;    /* what goes before the next text of the user, or stands for one */
+    size_t bytes;    /* of contents and arguments: what is certain to become tokens */
     unsigned n_function_calls; /* in their former form, which has no ids: they are counted */
     wf_http_error *r;
 } writer;
@@ -41,30 +44,46 @@ static bool add_part(const wf_json *part, wf_text *out, wf_http_error *r)
     return true;
 }
 
-static bool put_parts(writer *w, const wf_json *v)
+/* A string, or a list of text parts, which are put together. */
+static bool add_content(writer *w, const wf_json *m, wf_text *out)
 {
-    wf_text all = {0};
-    bool ok = true;
-    for (size_t i = 0; ok && i < wf_json_count(v); i++) ok = add_part(wf_json_at(v, i), &all, w->r);
-    w->out.failed |= all.failed;
-    if (ok) wf_json_print(&w->out, ",'content':"), wf_json_put_string(&w->out, all.data ? all.data : "", all.len);
-    w->bytes += all.len;
-    free(all.data);
+    const wf_json *v = wf_field(m, "content");
+    size_t before = out->len;
+    bool ok = !v || wf_json_is(v, WF_JSON_STRING) || wf_json_is(v, WF_JSON_LIST);
+    if (!ok) return wf_refuse(w->r, 400, "messages", "content of a message must be a string or a list of parts");
+    for (size_t i = 0; ok && i < wf_json_count(v); i++) ok = add_part(wf_json_at(v, i), out, w->r);
+    if (wf_json_bytes(v)) wf_text_add(out, wf_json_text(v), wf_json_bytes(v));
+    w->bytes += out->len - before;
     return ok;
 }
 
-/* A string, or a list of text parts, which are put together. */
-static bool put_content(writer *w, const wf_json *m)
+/* Moves what waits to another text. */
+static void add_waiting(wf_text *out, wf_text *waits, const char *behind)
 {
-    const wf_json *v = wf_field(m, "content");
-    if (wf_json_is(v, WF_JSON_LIST)) return put_parts(w, v);
-    if (v && !wf_json_is(v, WF_JSON_STRING))
-        return wf_refuse(w->r, 400, "messages", "content of a message must be a string or a list of parts");
-    w->bytes += wf_json_bytes(v);
-    bool none = !v && w->style->null_content && (wf_field(m, "tool_calls") || wf_field(m, "function_call"));
-    if (v) put_member(&w->out, "content", v);
-    else wf_text_print(&w->out, none ? ",\"content\":null" : ",\"content\":\"\"");
-    return true;
+    if (waits->len && out->len) wf_text_add(out, "\n\n", 2);
+    if (waits->len) wf_text_add(out, waits->data, waits->len), wf_text_add(out, behind, strlen(behind));
+    out->failed |= waits->failed;
+    free(waits->data);
+    *waits = (wf_text){0};
+}
+
+static bool put_calls(writer *w, const wf_json *m, wf_text *text);
+
+static bool put_content(writer *w, const wf_json *m, const char *role)
+{
+    wf_text all = {0};
+    bool calls = wf_field(m, "tool_calls") || wf_field(m, "function_call");
+    bool none = !wf_field(m, "content") && w->style->null_content && calls;
+    if (!strcmp(role, "user")) add_waiting(&all, &w->user, "\n\n");
+    bool ok = add_content(w, m, &all);
+    if (!strcmp(role, "system")) add_waiting(&all, &w->system, "");
+    if (ok && w->text_calls) ok = put_calls(w, m, &all);
+    wf_json_print(&w->out, ",'content':");
+    if (none) wf_text_add(&w->out, "null", 4);
+    else wf_json_put_string(&w->out, all.data ? all.data : "", all.len);
+    w->out.failed |= all.failed;
+    free(all.data);
+    return ok;
 }
 
 /* ---- calls of earlier turns ------------------------------------------------------------------------------ */
@@ -88,7 +107,7 @@ static bool put_arguments(writer *w, const wf_json *v)
            wf_refuse(w->r, 400, "messages", "arguments of a tool call must be the text of a JSON object");
 }
 
-static bool put_call(writer *w, const wf_json *function, const wf_json *id)
+static bool put_call(writer *w, const wf_json *function, const wf_json *id, bool bare)
 {
     static const wf_json none = {.kind = WF_JSON_STRING, .text = ""};
     const wf_json *name = wf_json_get(function, "name"), *arguments = wf_field(function, "arguments");
@@ -96,12 +115,27 @@ static bool put_call(writer *w, const wf_json *function, const wf_json *id)
         return wf_refuse(w->r, 400, "messages",
                          "each of tool_calls must be an object with an id, and a function with name and arguments");
     wf_json_comma(&w->out);
-    wf_text_print(&w->out, "{\"type\":\"function\"");
-    if (id) put_member(&w->out, "id", id);
-    wf_text_print(&w->out, ",\"function\":{\"name\":");
+    if (!bare) wf_text_print(&w->out, "{\"type\":\"function\"");
+    if (id && !bare) put_member(&w->out, "id", id);
+    wf_text_print(&w->out, bare ? "{\"name\":" : ",\"function\":{\"name\":");
     wf_json_put(&w->out, name);
     bool ok = put_arguments(w, arguments ? arguments : &none);
-    wf_text_print(&w->out, "}}");
+    wf_text_print(&w->out, bare ? "}" : "}}");
+    return ok;
+}
+
+/* As text, for a template that knows none. */
+static bool add_call(writer *w, const wf_json *function, const wf_json *id, wf_text *out)
+{
+    static const wf_chat_style objects = {0};
+    writer one = {.style = &objects, .r = w->r};
+    bool ok = put_call(&one, function, id, true);
+    wf_text_print(out, "%s<tool_call>\n", out->len ? "\n" : "");
+    if (one.out.len) wf_text_add(out, one.out.data, one.out.len);
+    wf_text_print(out, "\n</tool_call>");
+    w->bytes += one.bytes;
+    out->failed |= one.out.failed;
+    free(one.out.data);
     return ok;
 }
 
@@ -112,39 +146,50 @@ static wf_json function_id(const writer *w, char text[10])
     return (wf_json){.kind = WF_JSON_STRING, .n = 9, .text = text};
 }
 
-static bool put_calls(writer *w, const wf_json *m)
+/* text: where they go as text; NULL: they stay calls. */
+static bool put_calls(writer *w, const wf_json *m, wf_text *text)
 {
     const wf_json *v = wf_field(m, "tool_calls"), *former = wf_field(m, "function_call");
-    size_t n = wf_json_count(v);
     bool ok = true;
-    char text[10];
+    char number[10];
     if (former && v)
         return wf_refuse(w->r, 400, "messages", "function_call is the former name of tool_calls: send one of them");
     if (v && !wf_json_is(v, WF_JSON_LIST))
         return wf_refuse(w->r, 400, "messages", "tool_calls of a message must be a list");
-    if (!n && !former) return true;
-    wf_text_print(&w->out, ",\"tool_calls\":[");
-    WF_JSON_EACH(call, v) ok = ok && put_call(w, wf_json_get(call, "function"), wf_field(call, "id"));
-    if (former) {
-        w->n_function_calls++;
-        const wf_json id = function_id(w, text);
-        ok = put_call(w, former, &id);
+    size_t n = former ? 1 : wf_json_count(v);
+    if (!n) return true;
+    w->n_function_calls += former != NULL;
+    const wf_json of_former = function_id(w, number);
+    if (!text) wf_text_print(&w->out, ",\"tool_calls\":[");
+    for (size_t i = 0; ok && i < n; i++) {
+        const wf_json *call = wf_json_at(v, i), *function = former ? former : wf_json_get(call, "function"),
+                      *id = former ? &of_former : wf_field(call, "id");
+        ok = text ? add_call(w, function, id, text) : put_call(w, function, id, false);
     }
-    wf_text_print(&w->out, "]");
+    if (!text) wf_text_print(&w->out, "]");
     return ok;
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------- */
+/* ---- templates without tools, or without system messages --------------------------------------------------- */
 
-/* The role as templates call it; NULL: unknown. */
-static const char *role_of(const writer *w, const char *role)
+/* What Hermes' models are told, whose calls are read back. */
+static void tell_tools(wf_text *out, const wf_json *tools)
 {
-    static const char *const known[] = {"system", "user", "assistant", "tool"};
-    if (!strcmp(role, "developer")) return w->style->developer ? "developer" : "system";
-    if (!strcmp(role, "function")) return "tool"; /* its former name */
-    for (size_t i = 0; i < WF_LEN(known); i++)
-        if (!strcmp(role, known[i])) return known[i];
-    return NULL;
+    wf_text_print(out, "You may call functions to help the user. They are described here by JSON schemas:\n<tools>\n");
+    WF_JSON_EACH(tool, tools) wf_json_put(out, tool), wf_text_add(out, "\n", 1);
+    wf_text_print(out, "</tools>\nTo call one, write a JSON object with its name and arguments between tags:\n"
+                       "<tool_call>\n{\"name\": NAME, \"arguments\": OBJECT}\n</tool_call>");
+}
+
+static void put_text(writer *w, const char *role, wf_text *text)
+{
+    if (!text->len) return;
+    wf_text all = {0};
+    wf_json_comma(&w->out);
+    add_waiting(&all, text, "");
+    wf_json_print(&w->out, "{'role':%s,'content':%.*s}", role, (int)all.len, all.data ? all.data : "");
+    w->out.failed |= all.failed;
+    free(all.data);
 }
 
 static bool put_strings(writer *w, const wf_json *m, bool function)
@@ -166,6 +211,31 @@ static bool put_strings(writer *w, const wf_json *m, bool function)
     return true;
 }
 
+/* What becomes a part of the user's next text: where a template would refuse or drop it. */
+static bool wait_for_user(writer *w, const wf_json *m, bool tool)
+{
+    if (w->user.len) wf_text_add(&w->user, "\n\n", 2);
+    if (tool) wf_text_print(&w->user, "<tool_response>\n");
+    size_t before = w->out.len;
+    bool ok = add_content(w, m, &w->user) && put_strings(w, m, false); /* which are checked, */
+    w->out.len = before; /* but have no place there */
+    if (tool) wf_text_print(&w->user, "\n</tool_response>");
+    return ok;
+}
+
+/* ---- messages -------------------------------------------------------------------------------------------- */
+
+/* The role as templates call it; NULL: unknown. */
+static const char *role_of(const writer *w, const char *role)
+{
+    static const char *const known[] = {"system", "user", "assistant", "tool"};
+    if (!strcmp(role, "developer")) return w->style->developer ? "developer" : "system";
+    if (!strcmp(role, "function")) return "tool"; /* its former name */
+    for (size_t i = 0; i < WF_LEN(known); i++)
+        if (!strcmp(role, known[i])) return known[i];
+    return NULL;
+}
+
 static bool put_message(writer *w, const wf_json *m)
 {
     const char *sent = wf_json_text(wf_json_get(m, "role")), *role = sent ? role_of(w, sent) : NULL;
@@ -173,8 +243,14 @@ static bool put_message(writer *w, const wf_json *m)
     if (!role)
         return wf_refuse(w->r, 400, "messages", "unknown role '%.40s'; want system, developer, user, assistant or tool",
                          sent);
+    bool system = !strcmp(role, "system"), tool = !strcmp(role, "tool");
+    if ((system && w->style->no_system) || (tool && w->text_calls)) return wait_for_user(w, m, tool);
+    if (!system) put_text(w, "system", &w->system);
+    if (strcmp(role, "user")) put_text(w, "user", &w->user);
+    wf_json_comma(&w->out);
     wf_text_print(&w->out, "{\"role\":\"%s\"", role);
-    bool ok = put_content(w, m) && put_strings(w, m, !strcmp(sent, "function")) && put_calls(w, m);
+    bool ok = put_content(w, m, role) && put_strings(w, m, !strcmp(sent, "function")) &&
+              (w->text_calls || put_calls(w, m, NULL));
     wf_text_print(&w->out, "}");
     return ok;
 }
@@ -218,16 +294,18 @@ bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params
                       wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "messages");
-    writer w = {.style = style, .r = r};
+    bool generic = style->generic && p->tools;
+    writer w = {.style = style, .text_calls = generic || style->text_calls, .r = r};
     size_t n = wf_json_count(v);
     bool ok = n > 0;
     if (!n) return wf_refuse(r, 400, "messages", "messages must be a list of at least one message");
+    if (generic) tell_tools(style->no_system ? &w.user : &w.system, wf_field(body, "tools"));
     wf_text_add(&w.out, "[", 1);
-    for (size_t i = 0; ok && i < n; i++) {
-        if (i) wf_text_add(&w.out, ",", 1);
-        ok = put_message(&w, wf_json_at(v, i));
-    }
+    for (size_t i = 0; ok && i < n; i++) ok = put_message(&w, wf_json_at(v, i));
+    if (ok) put_text(&w, "user", &w.user);
     wf_text_add(&w.out, "]", 1);
+    free(w.user.data);
+    free(w.system.data);
     *out = w.out;
     *bytes = w.bytes;
     if (ok && w.out.failed) return wf_refuse(r, 500, "", "out of memory");
@@ -312,10 +390,6 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
     p->one_call = parallel && !parallel->b;
     if (!p->tools) return true;
     if (style->calls) p->calls = style;
-    if (!style->tools)
-        return wf_refuse(r, WF_UNSUPPORTED, "tools",
-                                     "the chat template of this model does not tell it about tools: leave tools out, "
-                                     "send tool_choice \"none\", or start the server with a --chat-template that does");
     wf_json_put(out, tools);
     wf_tool_types_add(&p->tool_types, tools);
     if (out->failed || p->tool_types.failed) return wf_refuse(r, 500, "", "out of memory");

@@ -253,12 +253,12 @@ bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http
     size_t bytes = 0;
     if (!(p->prompts = wf_calloc(1, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
     p->n_prompts = 1;
-    bool ok = wf_messages_read(body, &s->chat, p, &messages, &bytes, r) &&
-              wf_tools_read(body, &s->chat, p, &tools, r) && read_kwargs(s, body, &kwargs, r) &&
+    bool ok = wf_tools_read(body, &s->chat, p, &tools, r) &&
+              wf_messages_read(body, &s->chat, p, &messages, &bytes, r) && read_kwargs(s, body, &kwargs, r) &&
               check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
     struct weft_chat_params chat = {.chat_template = s->p.chat_template,
                                     .messages_json = messages.data,
-                                    .tools_json = tools.data,
+                                    .tools_json = s->chat.generic ? NULL : tools.data,
                                     .kwargs_json = kwargs.data,
                                     .no_generation_prompt = p->closed,
                                     .continue_last = p->continues};

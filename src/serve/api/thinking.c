@@ -21,6 +21,9 @@ void wf_thinking_find(wf_server *s)
         if (wf_chat_reads(s, switches[i].name, switches[i].on, switches[i].off)) s->chat.thinks_by = i + 1;
     for (size_t i = WF_LEN(efforts); i--;)
         if (wf_chat_reads(s, efforts[i], "\"low\"", "\"high\"")) s->chat.effort = efforts[i];
+    bool other = s->chat.effort && !wf_chat_reads(s, s->chat.effort, "\"none\"", "\"low\"") &&
+                 wf_chat_reads(s, s->chat.effort, "\"no_think\"", "\"low\"");
+    s->chat.no_effort = other ? "no_think" : "none";
 }
 
 /* ---- what a request says ----------------------------------------------------------------------------------- */
@@ -113,7 +116,7 @@ bool wf_thinking_read(const wf_server *s, const wf_json *body, const wf_json *ow
         return wf_fields_refuse(r, w.by, "the chat template of this model has no variable for it: leave it out");
     if (w.on && c->thinks_by)
         put_variable(kwargs, own, by->name, w.on == ON ? by->on : by->off);
-    snprintf(effort, sizeof effort, "\"%s\"", w.effort ? w.effort : "none");
+    snprintf(effort, sizeof effort, "\"%s\"", w.effort ? w.effort : c->no_effort);
     if (c->effort && (w.effort || (w.on == OFF && !c->thinks_by))) put_variable(kwargs, own, c->effort, effort);
     return true;
 }
