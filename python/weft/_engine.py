@@ -2,6 +2,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import threading
 import weakref
 from array import array
@@ -150,6 +151,12 @@ def chat_params(messages: Messages, tools: Optional[Tools], params: Mapping[str,
     return Params('struct weft_chat_params', {'messages': list(messages), 'tools': tools, **params})
 
 
+def request_params(params: Mapping[str, Any]) -> Params:
+    """A seed that is missing or -1 is a new one, as everywhere else."""
+    seed = params.get('seed')
+    return Params('struct weft_request_params', {**params, 'seed': secrets.randbits(64) if seed is None or seed == -1 else seed})
+
+
 class Engine(Closable):
     """A model on a device. Any thread may use it.
 
@@ -202,14 +209,14 @@ class Engine(Closable):
     def submit(self, prompt: Optional[Prompt] = None, **params: 'Unpack[RequestParams]') -> 'Request':
         """Queues a text or token ids, and returns at once. Keyword arguments are the fields of struct weft_request_params, and of struct
         weft_sampling in it."""
-        return Request(self, Params('struct weft_request_params', {'prompt' if is_text(prompt) else 'tokens': prompt, **params}), None)
+        return Request(self, request_params({'prompt' if is_text(prompt) else 'tokens': prompt, **params}), None)
 
     def submit_chat(self, messages: Messages, tools: Optional[Tools] = None, **params: 'Unpack[ChatRequestParams]') -> 'Request':
         """Queues a conversation: messages and tools as in OpenAI's API. Keyword arguments are those of submit and the fields of struct
         weft_chat_params, such as kwargs, a dict of further variables of the chat template."""
         known = fields_of('struct weft_chat_params')
         chat = chat_params(messages, tools, {k: v for k, v in params.items() if k in known})
-        p = Params('struct weft_request_params', {k: v for k, v in params.items() if k not in known})
+        p = request_params({k: v for k, v in params.items() if k not in known})
         p.pointer.chat = chat.pointer
         return Request(self, p, chat)
 

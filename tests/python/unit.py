@@ -114,6 +114,8 @@ class Texts(WithEngine):
         for bias in ({first: -100}, [(first, -100)]):
             with self.engine.submit('One day', max_tokens=1, bias=bias) as r:
                 self.assertNotEqual([ev.id for ev in r.events()], [first])
+        for seed in ({}, {'seed': -1}, {'seed': None}):  # a new one each time
+            self.assertGreater(len({self.engine.complete('One day', max_tokens=30, temperature=1.5, **seed) for _ in range(4)}), 1)
         warm = {self.engine.complete('One day', max_tokens=30, temperature=1.5, seed=seed) for seed in range(4)}
         self.assertGreater(len(warm), 1)
 

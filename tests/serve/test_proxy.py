@@ -133,7 +133,7 @@ class Replicas(unittest.TestCase):
 
     def test_leaving_and_pages(self):
         """A client that leaves the proxy leaves the replica; the page works under the proxy's name, where it is allowed."""
-        s = Server(*SLOW, "--allow-origin", "https://weft.example")
+        s = Server(*SLOW, "--allowed-host", "weft.example")
         proxy = Proxy(s, s)
         c, r = proxy.open_stream(**ENDLESS)
         r.readline()
@@ -143,6 +143,7 @@ class Replicas(unittest.TestCase):
         r = proxy.get("/", Host="weft.example")
         self.assertEqual(r.status, 200)
         self.assertIn("replica=", r.headers["Set-Cookie"])
+        self.assertEqual(proxy.get("/", Host="evil.example").status, 403)
         for origin, status in (("https://weft.example", 200), ("https://evil.example", 403)):
             self.assertEqual(proxy.post("/v1/completions", serve.GOOD, Host="weft.example", Origin=origin).status, status)
         self.assertEqual(s.end()[0], 0)
