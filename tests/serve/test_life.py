@@ -28,6 +28,7 @@ class Keys(unittest.TestCase):
                                 ("# third-key", 401), ("third-key", 401), ("first-key", 200), ("second-key", 200)):
                 headers = {} if key is None else {"Authorization": f"Bearer {key}"}
                 self.assertEqual(s.post("/v1/completions", serve.GOOD, **headers).status, status, str(key)[:30])
+                self.assertEqual(s.get("/metrics", **({} if key is None else {"X-Api-Key": key})).status, status)
                 self.assertEqual(s.get("/metrics", **headers).status, status)
                 self.assertEqual(s.get("/nowhere", **headers).status, 404 if status == 200 else 401)
             self.assertEqual(s.get("/health").status, 200)

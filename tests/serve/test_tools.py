@@ -173,6 +173,9 @@ class Generic(Case):
             self.assertRegex(self.seen(user, tools=[function()]), rf"(?s)^{front}You may .*{told}{back}$")
             both = self.seen({"role": "system", "content": "Be brief."}, user, tools=[function()])
             self.assertRegex(both, rf"(?s)^{front}(Be brief\.\n\nYou may .*{told}|You may .*{told}\n\nBe brief\.){back}$")
+        long = "ab " * 600
+        self.assertEqual(self.seen(user, call({"x": long}, content=None), {"role": "tool", "content": long}), '[user|Hi][assistant|<tool_call>\n{"name":"f","arguments":{"x":"%s"}}\n</tool_call>]' % long +
+                         f"[user|<tool_response>\n{long}\n</tool_response>]")
         self.refused(self.s.chat(messages=[user, call("{")]), 400, "messages")
 
     def test_system(self):
@@ -186,6 +189,8 @@ class Generic(Case):
                 self.assertEqual(self.seen(brief, user, answer, add_generation_prompt=False), "[user|Be brief.\n\nHi][assistant|So]")
                 self.assertEqual(self.seen(user, answer, brief), "[user|Hi][assistant|So][user|Be brief.]")
                 self.assertEqual(self.seen(brief), "[user|Be brief.]")
+            long = "Be brief. " * 200
+            self.assertEqual(self.seen({"role": "system", "content": long}, user), f"[user|{long}\n\nHi]")
             self.refused(self.s.chat(messages=[{"role": "system", "content": 5}, user]), 400, "messages")
 
 

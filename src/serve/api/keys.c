@@ -70,9 +70,8 @@ static bool same_key(const char *given, size_t n_given, const char *key)
 size_t wf_key_find(const wf_server *s, const wf_httpd_request *r)
 {
     size_t found = 0;
-    const char *given = wf_httpd_field(r, "Authorization", NULL);
-    bool bearer = given && !strncasecmp(given, "Bearer ", 7);
-    given = bearer ? given + 7 : wf_httpd_field(r, "X-Api-Key", NULL);
+    const char *bearer = wf_httpd_field(r, "Authorization", NULL), *given = wf_httpd_field(r, "X-Api-Key", NULL);
+    if (bearer && !strncasecmp(bearer, "Bearer ", 7)) given = bearer + 7;
     if (!given) return 0;
     given += strspn(given, " ");
     for (size_t i = 0; i < s->n_keys; i++)
