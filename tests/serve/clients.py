@@ -41,9 +41,9 @@ ASKS = [
 ]
 PATHS = ["/metrics", "/health", "/", "/v1/models", "/version", "/nowhere"]
 BAD_BODIES = [b"", b"{", b"[" * 1000, b"{\"prompt\": 5}", b"{\"prompt\": \"\xff\"}", b"{\"prompt\": \"\\ud800\"}", b"\0" * 50,
-              b"{\"prompt\": \"a\", \"max_tokens\": -1}", b"{\"prompt\": \"a\", \"n\": 1000000}", b"{\"prompt\": \"a\", \"temperature\": 1e999}",
+              b"{\"prompt\": \"a\", \"max_tokens\": -2}", b"{\"prompt\": \"a\", \"n\": 1000000}", b"{\"prompt\": \"a\", \"temperature\": 1e999}",
               b"{\"prompt\": \"\xc3\x28\"}", b"\xef\xbb\xbf{\"prompt\": 7}", b"{\"prompt\": \"a\", \"seed\": 18446744073709551616}",
-              b"{\"prompt\": \"a\", \"top_p\": 0}", b"{\"prompt\": \"a\", \"priority\": 1001}", b"{\"prompt\": \"a\", \"stop\": [\"\"]}"]
+              b"{\"prompt\": \"a\", \"top_p\": -1}", b"{\"prompt\": \"a\", \"priority\": 1001}", b"{\"prompt\": \"a\", \"stop\": [\"\"]}"]
 # As rows of test_framing; what takes the longest is left to it.
 FRAMES = [(name, text, want if isinstance(want, list) else [want])
           for rows in (test_framing.GOOD, test_framing.CLOSING, test_framing.REFUSED) for name, (text, want) in rows.items() if len(text) < 200_000]
@@ -107,7 +107,8 @@ class Clients:
 
     def ask(self, rng, path, fields):
         """Until it is answered."""
-        body, end = json.dumps({**fields, "priority": rng.randrange(-1000, 1001)}), time.monotonic() + serve.PATIENCE
+        more = {"priority": rng.randrange(-1000, 1001)} if "completions" in path else {}
+        body, end = json.dumps({**fields, **more}), time.monotonic() + serve.PATIENCE
         while True:
             try:
                 status, data = self.once(path, body, self.headers(rng))

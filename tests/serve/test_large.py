@@ -84,11 +84,11 @@ class Memory(serve.Unharmed):
 
     def test_too_many_values(self):
         for values, what in (("{}," * MIB + "1", "names and values"), ("[]," * MIB + "1", "names and values"), ("1," * MIB + "1", "names and values")):
-            e = self.refused(self.s.post("/v1/completions", f'{{"prompt":"a","x":[{values}]}}'), 400)
+            e = self.refused(self.s.post("/v1/completions", f'{{"prompt":"a","user":[{values}]}}'), 400)
             self.assertIn(what, e["message"])
 
     def test_values_that_are_possible(self):
-        for body in ('{"prompt":"a","max_tokens":1,"x":[%s0]}' % ("0," * (MIB - 100)), '{"prompt":"a","max_tokens":1,"x":[%s{}]}' % ("{}," * 65_500)):
+        for body in ('{"prompt":"a","max_tokens":1,"user":[%s0]}' % ("0," * (MIB - 100)), '{"prompt":"a","max_tokens":1,"user":[%s{}]}' % ("{}," * 65_500)):
             self.assertEqual(self.s.post("/v1/completions", body).status, 200)
 
     def test_more_bytes_than_the_context_has(self):
@@ -156,7 +156,7 @@ class Others(serve.Unharmed):
         t.start()
         return c, answered, t
 
-    body = json.dumps({"prompt": words(1_300_000), "x": [0] * 500_000})
+    body = json.dumps({"prompt": words(1_300_000), "user": [0] * 500_000})
 
     def test_all_go_on(self):
         """However few of a body's moments this program gets: bodies are sent until there were enough."""
@@ -289,7 +289,7 @@ class Leaving(serve.Unharmed):
         s = serve.Server(*self.ARGS)
         conns = [s.connect() for _ in range(8)]
         for i, c in enumerate(conns):
-            body = Others.body if i < 6 else json.dumps({**serve.GOOD, "x": "x" * 1_200_000})
+            body = Others.body if i < 6 else json.dumps({**serve.GOOD, "user": "x" * 1_200_000})
             c.request("POST", "/tokenize" if i < 6 else "/v1/completions", body=body)
         s.until(lambda m: m["num_bodies_waiting"] + m["bodies_read_total"] > 4, "most have come")
         m = s.metrics()
@@ -324,7 +324,7 @@ class Turns(serve.Unharmed):
             conns[-1].sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         self.s.until(lambda m: m["num_bodies_waiting"] >= 20 or m["bodies_read_total"] - read > 20, "many wait")
         before = self.s.metrics()["num_bodies_waiting"]
-        self.assertEqual(self.s.complete(x="x" * 40_000).text, self.want)
+        self.assertEqual(self.s.complete(user="x" * 40_000).text, self.want)
         after = self.s.metrics()["num_bodies_waiting"]
         for c in conns:
             c.close()
@@ -348,10 +348,10 @@ class Budget(serve.Unharmed):
             c.sendall(self.HEAD.encode() + b" " * 900_000)
             if i < 4:
                 self.s.until(lambda m, i=i: m["body_memory_bytes"] >= (i + 1) * 900_000, "its body has come")
-        large = json.dumps({**serve.GOOD, "x": "x" * 800_000})
+        large = json.dumps({**serve.GOOD, "user": "x" * 800_000})
         self.s.until(lambda m: 3_600_000 <= m["body_memory_bytes"] <= 4 * MIB, "as much has come as is possible")
         self.assertIn("requests take the 4194304 bytes", self.busy(self.s.post("/v1/completions", large)))
-        self.assertEqual(self.s.complete(x="x" * 10_000).text, self.want)
+        self.assertEqual(self.s.complete(user="x" * 10_000).text, self.want)
         self.assertLessEqual(self.s.metrics()["body_memory_bytes"], 4 * MIB + 40_000)
         for c in conns:
             c.close()
@@ -361,7 +361,7 @@ class Budget(serve.Unharmed):
     def test_prompts_that_wait(self):
         """While a request runs, or waits, its prompts are held and its body is not."""
         prompts = [[7] * 400] * 32
-        c, stream = self.s.open_stream(prompt=prompts, max_tokens=100, ignore_eos=True, x="x" * 500_000)
+        c, stream = self.s.open_stream(prompt=prompts, max_tokens=100, ignore_eos=True, user="x" * 500_000)
         self.assertEqual(self.s.metrics()["body_memory_bytes"], 32 * 400 * 4)
         stream.close()
         c.close()
@@ -391,7 +391,7 @@ class Budget(serve.Unharmed):
             conns[-1].sendall(self.HEAD.encode() + b" " * 900_000)
             if i < 4:
                 self.s.until(lambda m, i=i: m["body_memory_bytes"] >= (i + 1) * 900_000, "its body has come")
-        self.assertEqual(self.s.complete(x="x" * 800_000).text, self.want)
+        self.assertEqual(self.s.complete(user="x" * 800_000).text, self.want)
         for c in conns:
             c.close()
         self.s.until(lambda m: m["body_memory_bytes"] == 0, "all is given back")
