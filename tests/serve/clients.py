@@ -275,6 +275,8 @@ class Clients:
             got = []
             while len(got) < len(want) and (status := c.status()) is not None:
                 got.append(status)
+            if got and got == want[:len(got)] != want:  # as in the middle of a response: the server may have been killed
+                raise ConnectionError(f"frame {name!r}: it ended behind {got}, before {want}")
         except ConnectionResetError:
             got = []
         finally:
