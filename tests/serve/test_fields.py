@@ -221,13 +221,14 @@ class Names(unittest.TestCase):
                 r = s.complete(model=name)
                 self.assertEqual((r.status, s.get("/v1/models/" + name).status), (status, status))
                 self.assertIsNone(r.headers["Warning"])
-            self.assertEqual(s.complete(model="bar").json["model"], "foo")
+            self.assertEqual([s.complete(model=name).json["model"] for name in ("foo", "bar", "")], ["foo", "bar", "foo"])
             self.assertEqual(s.end()[0], 0)
 
     def test_any_name(self):
         s = Server("--any-model-name")
-        for name in ("gpt-4o", "x\r\ny" * 100):
+        for name, want in (("gpt-4o", "gpt-4o"), ("x\r\ny" * 100, s.get("/v1/models").json["data"][0]["id"])):
             r = s.complete(model=name)
+            self.assertEqual(r.json["model"], want)
             self.assertEqual((r.status, r.headers["Warning"][:8]), (200, "299 weft"))
             self.assertEqual(s.stream(model=name)[-1]["model"], r.json["model"])
         self.assertIsNone(s.complete(model=r.json["model"]).headers["Warning"])

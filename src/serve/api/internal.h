@@ -57,6 +57,7 @@ typedef struct wf_params {
     struct weft_sampling sampling; /* all but the seed: the model's, over it the server's options, then the request's */
     int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
+    char model[128]; /* the name that was asked for, as replies have it; "": none, or one that is too long */
     bool stream, echo, ignore_eos, cache_prompt, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
     bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */

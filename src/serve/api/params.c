@@ -307,9 +307,11 @@ static bool check_model(wf_job *j, const wf_json *body, wf_http_error *r)
     const wf_json *v = wf_field(body, "model");
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
-    if (!*wf_json_text(v) || wf_names_have(s, wf_json_text(v))) return true; /* "": the one that is served */
-    j->other_model = wf_allows(s, "any-model-name", NULL);
-    if (j->other_model) return true;
+    if (!*wf_json_text(v)) return true; /* the one that is served */
+    bool known = wf_names_have(s, wf_json_text(v));
+    j->other_model = !known && wf_allows(s, "any-model-name", NULL);
+    if (wf_json_bytes(v) < sizeof j->params.model) wf_copy(j->params.model, sizeof j->params.model, wf_json_text(v));
+    if (known || j->other_model) return true;
     wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'", wf_json_text(v), s->name);
     r->code = "model_not_found";
     return false;
