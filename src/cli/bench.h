@@ -29,6 +29,8 @@ typedef struct wf_result {
 const char *wf_engine_variant(const struct weft_engine_params *e);
 /* Finds the next peer with the same op, dtype, shape and unit, starting at *at, and advances *at. NULL: none. */
 const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at);
+/* The ceilings as an object of JSON. */
+void wf_ceilings_json(const struct weft_ceilings *c, char *buf, size_t cap);
 /* WEFT_ERR_IO if the folder is not writable; called before minutes of measuring. */
 weft_status wf_results_check(const char *folder);
 /* Appends a row for each peer (or one without) to folder/<device>.csv; a new file gets a header. */

@@ -24,12 +24,9 @@ static void print_ceilings(const struct weft_op_row *r)
 
 static void print_op(struct ops *b, const struct weft_op_row *r, const wf_peer *peer)
 {
-    const struct weft_ceilings *c = r->ceilings;
     bool known = r->ceiling_pct >= 0;
     char ceilings[200], rate[32], pct[16] = "", bar[21] = "", other[64] = "";
-    snprintf(ceilings, sizeof ceilings,
-             "{\"read_gb_s\": %.1f, \"f32_tflop_s\": %.4g, \"f16_tflop_s\": %.4g, \"int8_top_s\": %.4g}", c->read / 1e9,
-             c->f32 / 1e12, c->f16 / 1e12, c->q8 / 1e12);
+    wf_ceilings_json(r->ceilings, ceilings, sizeof ceilings);
     snprintf(rate, sizeof rate, "%.4g %s", r->rate, r->unit);
     if (known) snprintf(pct, sizeof pct, "%.1f %%", r->ceiling_pct);
     if (known) memset(bar, '#', (size_t)WF_MIN(r->ceiling_pct / 5 + 0.5, 20.0));

@@ -180,7 +180,7 @@ extern const wf_opt_group wf_environment; /* environment.c: its rows are variabl
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve,
     wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels, wf_cmd_serve,
-    wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_version;
+    wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_report, wf_cmd_version;
 
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after
  * printing a message. Call wf_opts_free also after a failure. */
@@ -328,6 +328,15 @@ typedef struct wf_measuring {
     wf_progress bar;
 } wf_measuring;
 void wf_on_measuring(void *user, const char *what, double fraction);
+/* Checks of a self-test, of which those of an op come one after another: selftest.c. */
+typedef struct wf_tally {
+    char op[32];          /* the present op */
+    size_t op_ok, op_all; /* its checks */
+    size_t ok, all;
+    void (*on_op)(const struct wf_tally *t); /* at the end of each op */
+} wf_tally;
+void wf_tally_add(wf_tally *t, const struct weft_selftest_row *r);
+void wf_tally_end(wf_tally *t);
 /* Tokens of a prompt that are done since `before`, by whole steps, in which nothing else may run. */
 size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt);
 /* False: the device hangs, of which weft_wait() does not tell, or Ctrl-C was pressed. */

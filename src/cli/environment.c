@@ -40,7 +40,7 @@ static const wf_opt rows[] = {
      AT(load.peak_tflops), 1e-6, 1e9},
     {0, "WEFT_TUNE_SIZE", "N", "`weft tune`: most tokens of a batch, or keys of a sequence (2048)", WF_OPT_U32,
      AT(max_size), 1, 1048576},
-    {0, "WEFT_QUICK", NULL, "`weft tune --overlap`: fewer sizes, shares and repetitions", WF_OPT_FLAG,
+    {0, "WEFT_QUICK", NULL, "`weft tune --overlap`, `weft report`: fewer sizes, shares and repetitions", WF_OPT_FLAG,
      AT(overlaps.quick)},
     {0, "WEFT_ANEW", NULL, "`weft tune --overlap`: measure also what was measured before", WF_OPT_FLAG,
      AT(overlaps.anew)},

@@ -120,6 +120,12 @@ const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
     return NULL;
 }
 
+void wf_ceilings_json(const struct weft_ceilings *c, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "{\"read_gb_s\": %.1f, \"f32_tflop_s\": %.4g, \"f16_tflop_s\": %.4g, \"int8_top_s\": %.4g}",
+             c->read / 1e9, c->f32 / 1e12, c->f16 / 1e12, c->q8 / 1e12);
+}
+
 /* ---- rows --------------------------------------------------------------------------------- */
 
 static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)

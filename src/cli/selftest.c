@@ -5,49 +5,56 @@
 #include <stdio.h>
 #include <string.h>
 
-struct tally {
-    char op[32];          /* current op */
-    size_t op_ok, op_all; /* its checks */
-    size_t ok, all;
-    bool verbose;
-    wf_progress bar;
-    bool quiet;
+struct view {
+    wf_tally t;
+    wf_measuring v;
 };
 
-static void end_op(struct tally *t)
+void wf_tally_end(wf_tally *t)
 {
-    if (t->op_all) printf("%-20s %5zu of %zu passed\n", t->op, t->op_ok, t->op_all);
+    if (t->op_all) t->on_op(t);
     t->op_ok = t->op_all = 0;
 }
 
-static void on_row(void *user, const struct weft_selftest_row *r)
+void wf_tally_add(wf_tally *t, const struct weft_selftest_row *r)
 {
-    struct tally *t = user;
-    bool next = strncmp(t->op, r->op, sizeof t->op - 1), shown = !r->ok || t->verbose;
-    if (next || shown) wf_progress_hide(&t->bar);
-    if (next) {
-        end_op(t);
+    if (strncmp(t->op, r->op, sizeof t->op - 1)) {
+        wf_tally_end(t);
         wf_copy(t->op, sizeof t->op, r->op);
     }
     t->op_all++;
     t->all++;
     t->op_ok += r->ok;
     t->ok += r->ok;
-    if (shown)
+}
+
+static void print_op(const wf_tally *t)
+{
+    wf_progress_hide(&((struct view *)t)->v.bar);
+    printf("%-20s %5zu of %zu passed\n", t->op, t->op_ok, t->op_all);
+}
+
+static void on_row(void *user, const struct weft_selftest_row *r)
+{
+    struct view *w = user;
+    wf_tally_add(&w->t, r);
+    if (!r->ok || w->v.o->verbose) {
+        wf_progress_hide(&w->v.bar);
         printf("%-4s %-16s %-6s %-24s %-24s error %.3g, limit %.3g%s%s\n", r->ok ? "ok" : "FAIL", r->op, r->dtype,
                r->shape, r->variant, r->error, r->limit, *r->message ? ": " : "", r->message);
+    }
     fflush(stdout);
-    if (!t->quiet) wf_progress_update(&t->bar, "self-test", r->done);
+    wf_on_measuring(&w->v, "self-test", r->done);
 }
 
 static int cmd_selftest(const wf_opts *o)
 {
-    struct tally t = {.verbose = o->verbose, .quiet = o->quiet};
-    weft_status s = weft_selftest(o->engine.device, o->engine.tier, o->seed, on_row, &t);
-    wf_progress_end(&t.bar);
-    end_op(&t);
-    if (t.all) printf("%zu checks, %zu failed\n", t.all, t.all - t.ok);
-    if (s && t.all > t.ok) {
+    struct view w = {.t.on_op = print_op, .v.o = o};
+    weft_status s = weft_selftest(o->engine.device, o->engine.tier, o->seed, on_row, &w);
+    wf_progress_end(&w.v.bar);
+    wf_tally_end(&w.t);
+    if (w.t.all) printf("%zu checks, %zu failed\n", w.t.all, w.t.all - w.t.ok);
+    if (s && w.t.all > w.t.ok) {
         fprintf(stderr, "weft: error: %s\n", wf_last_error());
         return WF_EXIT_RUNTIME;
     }

@@ -32,6 +32,8 @@ struct weft_ceilings {
     double read;         /* bytes per second, by a kernel that only reads */
     double f32, f16, q8; /* operations per second (a multiply-add is two): F32, matrix units on F16, int8 products */
 };
+/* The device that a name means, as in weft_engine_params. */
+enum weft_status weft_device_named(const char *device, struct weft_device_info *out);
 /* A name for files about a device, e.g. "nvidia-h200": at most cap bytes with the NUL. */
 void weft_device_file(const struct weft_device_info *d, char *buf, size_t cap);
 
@@ -69,6 +71,8 @@ struct weft_op_params {
     uint64_t rotate; /* bytes of all copies of the operands, which launches cycle through; 0: 4 GiB on a GPU, else more
                         than twice the last-level cache */
     bool async;                /* let attention use the asynchronous softmax, as after calibration */
+    bool go_on;                /* a shape that fails is a row with a message, and the next ones are measured */
+    double limit_ms;           /* a run that takes longer is measured once; 0: no limit */
     weft_op_fn on_row;            /* required; called on the caller's thread */
     weft_progress_fn on_progress; /* may be NULL */
     void *user;                   /* for both */
@@ -437,7 +441,8 @@ struct weft_selftest_row {
 };
 typedef void (*weft_selftest_fn)(void *user, const struct weft_selftest_row *row);
 /* Compares every kernel variant of the device with the reference, on small random shapes that `seed` determines.
- * device and tier as in weft_engine_params. WEFT_OK if all agree; WEFT_ERR_DEVICE otherwise. fn may be NULL. */
+ * device and tier as in weft_engine_params. WEFT_OK if all agree; WEFT_ERR_DEVICE otherwise; WEFT_ERR_CANCELLED: what
+ * the thread asks (wf_stop_by) said so. fn may be NULL. */
 enum weft_status weft_selftest(const char *device, const char *tier, uint64_t seed, weft_selftest_fn fn, void *user);
 
 /* --- kernels ------------------------------------------------------------------------------------ */

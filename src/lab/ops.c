@@ -134,7 +134,8 @@ static weft_status measure_variant(session *s, wf_problem *p, int variant, bool 
     char text[96];
     double ns = 0;
     const wf_shape *shape = &p->shape;
-    WF_TRY(wf_clock_variant(p, variant, &(wf_clock){.repeat = s->p->repeat ? s->p->repeat : REPEAT}, &ns));
+    const wf_clock clock = {.repeat = s->p->repeat ? s->p->repeat : REPEAT, .limit_ns = s->p->limit_ms * 1e6};
+    WF_TRY(wf_clock_variant(p, variant, &clock, &ns));
     struct weft_op_row r = row_of(s, shape, text, sizeof text);
     r.variant = wf_variant_at(s->dev, p->call.op, variant)->name;
     r.picked = picked;
@@ -193,8 +194,10 @@ static weft_status measure_all(session *s)
             have = st == WEFT_OK;
             if (have) p.call.max_groups = s->p->work_groups;
         }
-        if (!st) st = measure_variants(s, &p);
-        else if (st == WEFT_ERR_NOMEM) skip_shape(s, b, wf_error()), st = WEFT_OK;
+        bool ready = st == WEFT_OK;
+        if (ready) st = measure_variants(s, &p);
+        if (st && (s->p->go_on ? !s->dev->lost : !ready && st == WEFT_ERR_NOMEM))
+            skip_shape(s, b, wf_error()), st = WEFT_OK;
     }
     if (have) wf_problem_destroy(&p);
     return st;
@@ -229,6 +232,15 @@ weft_status weft_bench_ops(const struct weft_op_params *p)
     if (s.dev) wf_dev_close(s.dev);
     free(s.shape);
     return st;
+}
+
+weft_status weft_device_named(const char *device, struct weft_device_info *out)
+{
+    wf_dev *dev;
+    WF_TRY(wf_dev_open(device, NULL, &dev));
+    *out = dev->info;
+    wf_dev_close(dev);
+    return WEFT_OK;
 }
 
 void weft_device_file(const struct weft_device_info *d, char *buf, size_t cap)

@@ -33,6 +33,7 @@ static weft_status test_case(selftest *t, const wf_case *c)
 {
     wf_check *k;
     const wf_variant *v;
+    WF_TRY(wf_stop_now());
     WF_TRY(wf_check_new(t->ref, c, &k));
     for (int i = 0; !t->dev->lost && (v = wf_variant_at(t->dev, c->op, i)); i++) {
         wf_check_result r;
