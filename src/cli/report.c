@@ -342,7 +342,7 @@ static const wf_opt rows[] = {
      AT(overlaps.seconds), 1, 86400},
 };
 static const WF_GROUP(group, "Report", rows);
-static const wf_opt_group *const groups[] = {&group, &wf_group_device, &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {&group, &wf_group_threads, &wf_group_device, &wf_group_general, NULL};
 
 const wf_command wf_cmd_report = {
     .name = "report",

@@ -1,11 +1,13 @@
 """bench ops and tune: what they print and write can be read by programs, and a written choice is used."""
 import csv
+import getpass
 import io
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -342,6 +344,48 @@ class Tune(Folder):
         for path in ("/absent/x", self.folder, self.write("text", "not ours\n")):
             self.fails(cli.RUNTIME, path, "tune", *cli.CPU, *QUICK, "--shape", "N=8,K=8", "WEFT_TUNE_SIZE=1", "-f", path)
         self.assertEqual(os.listdir(self.folder), ["text"])
+
+
+class Report(Folder):
+    def report(self, device, *args, **env):
+        path = self.path("report.json")
+        r = self.ok("report", "--device", device, "-t", 1, "--seconds", 1, "-o", path, "WEFT_QUICK=1", *args, env={**self.env, **env})
+        text = pathlib.Path(path).read_text()
+        self.assertEqual(r.text.count("\n"), 2)
+        self.assertIn(path, r.text)
+        for name in (getpass.getuser(), socket.gethostname(), os.path.expanduser("~"), cli.ROOT, self.folder, *env.values()):
+            self.assertNotRegex(text, rf"(?<!\w){re.escape(name)}(?!\w)")
+        return json.loads(text)
+
+    def test_each_device(self):
+        for device in devices():
+            with self.subTest(device):
+                got = self.report(device, *(["--tier", "base"] if device != "cpu" else []))
+                self.assertTrue(got["complete"])
+                self.assertIn(got["weft"]["version"], self.ok("version").text)
+                about = got["device"]
+                self.assertIn(about["name"], self.ok("info").text)
+                self.assertTrue(about["memory"] and about["max_group"] and about["compute_units"])
+                self.assertEqual(got["failures"], [])
+                self.assertEqual(got["checks"]["passed"], sum(op["passed"] for op in got["checks"]["ops"]))
+                self.assertGreater(got["checks"]["passed"], 0)
+                self.assertEqual((got["checks"]["failed"], got["checks"]["failed_checks"]), (0, []))
+                tiers = about["tiers"] if device == "cpu" else ["base"]
+                self.assertEqual([r["tier"] for r in got["ops"] if "ceilings" in r], tiers)
+                ops = [(r["tier"], r["op"]) for r in got["ops"] if "op" in r and r["rate"] > 0 and r["ceiling_pct"] > 0 and r["variant"]]
+                self.assertEqual(ops, [(t, op) for t in tiers for op in ("gemm", "decode_attention", "prefill_attention")])
+                self.assertEqual([(r["tier"], r["test"]) for r in got["models"] if r["tokens_s"] > 0], [(t, n) for t in tiers for n in ("pp4", "tg2")])
+
+    def test_what_fails_is_in_it(self):
+        """Without the path that the message has."""
+        got = self.report("cpu", "--tier", "base", WEFT_FORCE="gemm=/home/lily/her kernel", HOME="/home/lily")
+        self.assertEqual([f["what"] for f in got["failures"]], ["gemm,decode_attention", "prefill_attention", "model F16"])
+        self.assertTrue(got["complete"] and all("no kernel variant" in f["error"] for f in got["failures"]))
+        self.assertNotIn("lily", json.dumps(got))
+        self.fails(cli.DEVICE, "no-such-device", "report", "--device", "no-such-device")
+
+    def test_the_table_is_that_of_the_reports(self):
+        subprocess.run([sys.executable, "bench/devices.py", "--check"], cwd=cli.ROOT, check=True)
 
 
 if __name__ == "__main__":
