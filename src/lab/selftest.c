@@ -33,11 +33,13 @@ static weft_status test_case(selftest *t, const wf_case *c)
 {
     wf_check *k;
     const wf_variant *v;
-    WF_TRY(wf_stop_now());
+    weft_status s = wf_stop_now();
+    if (s) return s;
     WF_TRY(wf_check_new(t->ref, c, &k));
     for (int i = 0; !t->dev->lost && (v = wf_variant_at(t->dev, c->op, i)); i++) {
         wf_check_result r;
-        weft_status s = wf_check_run(k, t->dev, t->q, i, false, &r);
+        s = wf_check_run(k, t->dev, t->q, i, false, &r);
+        if (s == WEFT_ERR_CANCELLED) break;
         if (s) r.ok = false;
         if (s || r.supported) {
             report_check(t, c, v->name, &r, s ? wf_error() : r.message);
@@ -45,6 +47,7 @@ static weft_status test_case(selftest *t, const wf_case *c)
         }
     }
     wf_check_free(k);
+    if (s == WEFT_ERR_CANCELLED) return s;
     return t->dev->lost ? wf_fail_context(WEFT_ERR_DEVICE, "self-test") : WEFT_OK;
 }
 
