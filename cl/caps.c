@@ -145,7 +145,7 @@ static bool has_matrix(const cl_device_ref *ref, const char *ext)
     return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
-/* AMD's by name of the target: from gfx906 on, but not gfx909 and gfx1010. */
+/* AMD's by name of the target: from gfx906 on, but not those of small processors, gfx1010 and gfx1013. */
 static uint32_t dot_of(const cl_device_ref *ref, const char *ext)
 {
     unsigned gfx = 0;
@@ -155,7 +155,8 @@ static uint32_t dot_of(const cl_device_ref *ref, const char *ext)
         get_number(ref->device, NV_CAPABILITY_MAJOR) * 10 + get_number(ref->device, NV_CAPABILITY_MINOR) >= 61)
         return WF_CL_DOT_NVIDIA;
     bool amd = has_word(ext, "cl_amd_device_attribute_query") && sscanf(ref->info.name, "gfx%x", &gfx) == 1;
-    return amd && gfx >= 0x906 && gfx != 0x909 && gfx != 0x1010 ? WF_CL_DOT_AMD : WF_CL_DOT_PLAIN;
+    return amd && gfx >= 0x906 && gfx != 0x909 && gfx != 0x90c && gfx != 0x1010 && gfx != 0x1013
+               ? WF_CL_DOT_AMD : WF_CL_DOT_PLAIN;
 }
 
 static void get_tiers(cl_device_ref *ref, const char *ext)

@@ -40,6 +40,11 @@
 #define NX   (BN / TN)
 #define TEAM (MX * NX)
 #define SUM_GROUPS (CHUNK_MIN ? GROUPS : 0) /* sums of X that a product wants of each 32 */
+#ifdef __AMDGCN__ /* whose compiler would load for all of them at once, and spill */
+#define EACH_GROUP _Pragma("unroll 1")
+#else
+#define EACH_GROUP _Pragma("unroll")
+#endif
 
 /* ---- X ----------------------------------------------------------------------------------------------------------- */
 
@@ -188,7 +193,7 @@ static INLINE void keep(__local uint *stage, const held *h, uint c0, uint chunks
 static INLINE void multiply(float acc[TM][TN], const __local uint *stage, uint tx, uint ty)
 {
     const __local float *numbers = (const __local float *)stage;
-#pragma unroll
+    EACH_GROUP
     for (int g = 0; g < GROUPS; g++) {
         int sum[TM][TN];
 #pragma unroll

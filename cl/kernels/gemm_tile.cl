@@ -47,6 +47,10 @@
 #ifndef UNROLL
 #define UNROLL BK
 #endif
+#ifdef __AMDGCN__ /* whose compiler would load for all of more at once, and spill */
+#undef UNROLL
+#define UNROLL 8
+#endif
 #ifndef UNROLL_END
 #define UNROLL_END TM
 #endif

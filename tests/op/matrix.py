@@ -61,17 +61,21 @@ def check(good, what):
         FAILED.append(what)
 
 
-def clang(kernels, p, options, output, *includes):
-    """Compiles the kernel as prog.c composes it; returns what clang says, None on failure."""
-    command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O3", "-Xclang", "-finclude-default-header", "-I", kernels]
-    formats = [f"quant/{p.of.lower()}.clh"] if p.kernel == "gemm_matrix" else []
-    for header in (*includes, "common.clh", *formats, "matrix.clh"):
-        command += ["-include", os.path.join(kernels, header)]
-    command += [*options, "-o", output, os.path.join(kernels, p.kernel + ".cl")]
+def compiled(options, output, source, *headers):
+    """Says what clang says where it fails."""
+    command = [CLANG, "-x", "cl", "-O3", *(word for h in headers for word in ("-include", h)), *options, "-o", output, source]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         print(" ".join(command), done.stderr[:2000], sep="\n")
     return done.returncode == 0
+
+
+def clang(kernels, p, options, output, *includes):
+    """Compiles the kernel as prog.c composes it."""
+    formats = [f"quant/{p.of.lower()}.clh"] if p.kernel == "gemm_matrix" else []
+    headers = [os.path.join(kernels, h) for h in (*includes, "common.clh", *formats, "matrix.clh")]
+    options = ["-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-I", kernels, *options]
+    return compiled(options, output, os.path.join(kernels, p.kernel + ".cl"), *headers)
 
 
 def run(p, command):
@@ -92,12 +96,17 @@ def on_host(p, kernels, folder, host):
         run(p, [host, p.libraries(folder), p.unit, p.name])
 
 
+def spills_between(instruction, text):
+    """Of one block of the program."""
+    blocks = [re.split(instruction, b)[1:-1] for b in re.split(r"^\.LBB\w+:|s_barrier", text, flags=re.M)]
+    return len(re.findall(r"Folded (?:Spill|Reload)", str(blocks)))
+
+
 def spills(p, text):
     """Of a product none. Attention keeps addresses through its loop over keys, which may spill, but nothing from one matrix instruction to the next."""
     if p.kernel == "gemm_matrix":
         return sum(int(n) for n in re.findall(r"(?:ScratchSize|vgpr_spill_count): (\d+)", text))
-    blocks = [re.split(AMD[p.unit][1], b)[1:-1] for b in re.split(r"^\.LBB\w+:|s_barrier", text, flags=re.M)]
-    return len(re.findall(r"Folded (?:Spill|Reload)", str(blocks)))
+    return spills_between(AMD[p.unit][1], text)
 
 
 def on_amd(p, kernels, folder):
@@ -126,8 +135,8 @@ def on_intel(p, kernels, folder):
     check(calls > 0 and "intel_reqd_sub_group_size" in text and size in text, f"{p.unit:8} {p.text}: {calls} calls")
 
 
-def programs(host):
-    return [Program(line) for line in subprocess.check_output([host, "--knobs"], text=True).splitlines()]
+def programs(host, word="--knobs"):
+    return [Program(line) for line in subprocess.check_output([host, word], text=True).splitlines()]
 
 
 def main():
@@ -150,4 +159,5 @@ def main():
     return 1 if FAILED else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,22 +5,6 @@
 #include "select/batch_invariance.h"
 #include "support/suite.h"
 
-static wf_call attention(uint32_t seqs, uint32_t keys, uint32_t head_dim, uint32_t heads)
-{
-    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
-    enum { KV_HEADS = 8, PAGE = 16 };
-    wf_call c = {.op = WF_OP_ATTENTION, .variant = -1};
-    uint32_t row = heads * head_dim, page = KV_HEADS * PAGE * head_dim, pages = (keys + PAGE - 1) / PAGE * seqs;
-    c.p = (wf_op_params){.n_head = heads, .n_kv_head = KV_HEADS, .head_dim = head_dim, .page_tokens = PAGE,
-                         .max_kv = keys, .max_q = 1, .scale = 1};
-    c.in[WF_ATTENTION_Q] = c.out[WF_ATTENTION_O] = (wf_view){&stand_in, 0, seqs, row, row, WF_F16, 0};
-    c.in[WF_ATTENTION_K_POOL] = c.in[WF_ATTENTION_V_POOL] = (wf_view){&stand_in, 0, pages, page, page, WF_F16, 0};
-    c.in[WF_ATTENTION_SEQ] = c.in[WF_ATTENTION_POS] = (wf_view){&stand_in, 0, 1, seqs, seqs, WF_I32, 0};
-    c.in[WF_ATTENTION_INDPTR] = (wf_view){&stand_in, 0, 1, seqs + 1, seqs + 1, WF_I32, 0};
-    c.in[WF_ATTENTION_PAGES] = (wf_view){&stand_in, 0, 1, pages, pages, WF_I32, 0};
-    return c;
-}
-
 static cl_dev *with_rings(uint32_t local_kib)
 {
     cl_dev *d = (cl_dev *)with_units(132, local_kib);

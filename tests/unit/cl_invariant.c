@@ -72,22 +72,6 @@ static void batch_invariant_fusions(void **state)
     wf_batch_invariance_reset(&b);
 }
 
-/* Queries, keys and values that turn behind the product, as bound for a model: pages of KV heads. */
-static wf_call turning(uint32_t m, uint32_t heads, uint32_t kv_heads, uint32_t head)
-{
-    enum { PAGE = 16, PAGES = 100 };
-    uint32_t page = kv_heads * head * PAGE;
-    wf_call c = product(m, (heads + 2 * kv_heads) * head, 4096);
-    wf_buf *b = c.in[WF_GEMM_X].buf;
-    c.p = (wf_op_params){
-        .rope = 1, .n_head = heads, .n_kv_head = kv_heads, .head_dim = head, .n_rot = head, .page_tokens = PAGE};
-    c.in[WF_GEMM_TABLE] = (wf_view){b, 0, 8192, head, head, WF_F32, 0};
-    c.in[WF_GEMM_POS] = c.in[WF_GEMM_SLOT] = (wf_view){b, 0, m, 1, 1, WF_I32, 0};
-    c.out[WF_GEMM_K_POOL] = c.out[WF_GEMM_V_POOL] = (wf_view){b, 0, PAGES, page, page, WF_F16, 0};
-    c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = heads * head;
-    return c;
-}
-
 /* For any number of rows in one class, and not at all where pairs are halves of a head: they are interleaved as they
  * are loaded. */
 static void rotation_has_a_class(void **state)
@@ -98,7 +82,7 @@ static void rotation_has_a_class(void **state)
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(rows); i++) {
-        wf_call c = turning(rows[i], 32, 8, 128);
+        wf_call c = qkv(rows[i], 128, 128, 0);
         int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
         assert_true(v >= 0);
         const wf_variant *picked = wf_variant_at(&d->base, WF_OP_GEMM, v);

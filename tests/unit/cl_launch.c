@@ -23,21 +23,6 @@ static void parts_fit_local_memory(void **state)
         }
 }
 
-static wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
-{
-    wf_call c = product(m, 48 * head_dim, 4096);
-    wf_buf *stand_in = c.in[WF_GEMM_X].buf;
-    uint32_t page = 8 * 16 * head_dim;
-    c.p = (wf_op_params){
-        .rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
-    c.out[WF_GEMM_GEMM_WS] = c.out[WF_GEMM_Y];
-    c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 32 * head_dim;
-    c.in[WF_GEMM_TABLE] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
-    c.in[WF_GEMM_POS] = c.in[WF_GEMM_SLOT] = (wf_view){stand_in, 0, 1, m, m, WF_I32, 0};
-    c.out[WF_GEMM_K_POOL] = c.out[WF_GEMM_V_POOL] = (wf_view){stand_in, 0, 9, page, page, WF_F16, 0};
-    return c;
-}
-
 /* Few rows, where a work-group can hold whole pairs; as many work-groups as for the product alone. */
 static void rotations_behind_products(void **state)
 {
@@ -60,6 +45,33 @@ static void rotations_behind_products(void **state)
         assert_int_equal(l.groups, 48 * cases[i].head_dim / 32);
         assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
     }
+}
+
+/* A device with 32 KiB of local memory and work-groups of 256 runs something better than the last resort. */
+static void little_local_memory_is_enough(void **state)
+{
+    static const uint32_t rows[] = {1, 2, 4, 8, 9, 30, 100, 500}, k[] = {2048, 4096, 14336, 28672};
+    static const enum wf_dtype formats[] = {WF_F16, WF_Q4_0, WF_Q4_K, WF_Q6_K, WF_Q8_0};
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_DOT);
+    d->ref.caps = (cl_caps){.gpu = true, .max_group = 256, .units = 32, .local_bytes = 32 << 10, .panels = 1 << 30,
+                            .dot = WF_CL_DOT_KHRONOS, .tier = WF_TIER_DOT};
+    for (size_t i = 0; i < WF_LEN(rows) * WF_LEN(k) * WF_LEN(formats); i++) {
+        wf_call c = product(rows[i % 8], 4096, k[i / 8 % 4]);
+        c.in[WF_GEMM_W].dtype = (uint8_t)formats[i / 32];
+        c.in[WF_GEMM_W].layout = i < 32 ? WF_CL_ROWS : WF_CL_PLANES;
+        int v = best_of(d, &c);
+        assert_true(v >= 0);
+        assert_string_not_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, "naive");
+    }
+    for (uint32_t head = 64; head <= 512; head *= 2)
+        for (uint32_t each = 1; each <= 16; each *= 2) {
+            wf_call c = attention(4, 4096, head, 8 * each), prompt = c;
+            prompt.p.max_q = 1024;
+            int v = best_of(d, &c), many = best_of(d, &prompt);
+            assert_true(v >= 0 && many >= 0);
+            assert_string_not_equal(wf_cl_variant_at(WF_OP_ATTENTION, v)->name, "naive");
+            assert_string_not_equal(wf_cl_variant_at(WF_OP_ATTENTION, many)->name, "naive");
+        }
 }
 
 /* Behind a norm few rows have as many work-groups as run at once, each of which normalises once for all of its tiles;
@@ -152,4 +164,5 @@ static void products_keep_what_follows(void **state)
 }
 
 SUITE(cl_launch, NULL, NULL, CASE(parts_fit_local_memory), CASE(rotations_behind_products),
-      CASE(work_groups_behind_a_norm), CASE(work_groups_that_keep_x), CASE(products_keep_what_follows))
+      CASE(little_local_memory_is_enough), CASE(work_groups_behind_a_norm), CASE(work_groups_that_keep_x),
+      CASE(products_keep_what_follows))

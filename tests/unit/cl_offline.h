@@ -85,6 +85,39 @@ static inline wf_call product(uint32_t m, uint32_t n, uint32_t k)
     return c;
 }
 
+/* 32 query heads and 8 of keys, which turn behind the product. */
+static inline wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
+{
+    wf_call c = product(m, 48 * head_dim, 4096);
+    wf_buf *stand_in = c.in[WF_GEMM_X].buf;
+    uint32_t page = 8 * 16 * head_dim;
+    c.p = (wf_op_params){
+        .rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
+    c.out[WF_GEMM_GEMM_WS] = c.out[WF_GEMM_Y];
+    c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 32 * head_dim;
+    c.in[WF_GEMM_TABLE] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
+    c.in[WF_GEMM_POS] = c.in[WF_GEMM_SLOT] = (wf_view){stand_in, 0, 1, m, m, WF_I32, 0};
+    c.out[WF_GEMM_K_POOL] = c.out[WF_GEMM_V_POOL] = (wf_view){stand_in, 0, 9, page, page, WF_F16, 0};
+    return c;
+}
+
+/* Decodes with 8 KV heads. */
+static inline wf_call attention(uint32_t seqs, uint32_t keys, uint32_t head_dim, uint32_t heads)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    enum { KV_HEADS = 8, PAGE = 16 };
+    wf_call c = {.op = WF_OP_ATTENTION, .variant = -1};
+    uint32_t row = heads * head_dim, page = KV_HEADS * PAGE * head_dim, pages = (keys + PAGE - 1) / PAGE * seqs;
+    c.p = (wf_op_params){.n_head = heads, .n_kv_head = KV_HEADS, .head_dim = head_dim, .page_tokens = PAGE,
+                         .max_kv = keys, .max_q = 1, .scale = 1};
+    c.in[WF_ATTENTION_Q] = c.out[WF_ATTENTION_O] = (wf_view){&stand_in, 0, seqs, row, row, WF_F16, 0};
+    c.in[WF_ATTENTION_K_POOL] = c.in[WF_ATTENTION_V_POOL] = (wf_view){&stand_in, 0, pages, page, page, WF_F16, 0};
+    c.in[WF_ATTENTION_SEQ] = c.in[WF_ATTENTION_POS] = (wf_view){&stand_in, 0, 1, seqs, seqs, WF_I32, 0};
+    c.in[WF_ATTENTION_INDPTR] = (wf_view){&stand_in, 0, 1, seqs + 1, seqs + 1, WF_I32, 0};
+    c.in[WF_ATTENTION_PAGES] = (wf_view){&stand_in, 0, 1, pages, pages, WF_I32, 0};
+    return c;
+}
+
 static inline wf_call with_experts(uint32_t tokens, uint32_t n, uint32_t k, uint8_t layout)
 {
     wf_call c = product(tokens, n, k);
