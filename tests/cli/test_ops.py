@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -370,6 +371,8 @@ class Report(Folder):
                 self.assertEqual(got["checks"]["passed"], sum(op["passed"] for op in got["checks"]["ops"]))
                 self.assertGreater(got["checks"]["passed"], 0)
                 self.assertEqual((got["checks"]["failed"], got["checks"]["failed_checks"]), (0, []))
+                drawn = runpy.run_path(os.path.join(cli.ROOT, "bench", "devices.py"))
+                self.assertEqual(len(drawn["row"](got)), len(drawn["HEAD"]))
                 tiers = about["tiers"] if device == "cpu" else ["base"]
                 self.assertEqual([r["tier"] for r in got["ops"] if "ceilings" in r], tiers)
                 ops = [(r["tier"], r["op"]) for r in got["ops"] if "op" in r and r["rate"] > 0 and r["ceiling_pct"] > 0 and r["variant"]]
