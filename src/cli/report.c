@@ -131,11 +131,9 @@ static weft_status write_report(const struct report *r, bool complete)
 
 /* ---- self-tests ---------------------------------------------------------------------------------------------- */
 
-static struct report *of_tally(const wf_tally *t) { return (struct report *)((char *)t - offsetof(struct report, tests)); }
-
 static void end_op(const wf_tally *t)
 {
-    wf_text *o = &of_tally(t)->checked;
+    wf_text *o = &((struct report *)((char *)t - offsetof(struct report, tests)))->checked;
     wf_json_comma(o);
     wf_json_print(o, "\n  {'op': %s, 'passed': %zu, 'failed': %zu}", t->op, t->op_ok, t->op_all - t->op_ok);
 }
@@ -230,7 +228,8 @@ static void measure_ops(struct report *r)
 
 /* ---- models -------------------------------------------------------------------------------------------------- */
 
-static weft_status measure_test(struct report *r, struct weft_engine *e, const char *type, uint32_t prompt, uint32_t gen)
+static weft_status measure_test(struct report *r, struct weft_engine *e, const char *type, uint32_t prompt,
+                                uint32_t gen)
 {
     struct weft_bench_result b;
     struct weft_bench_params p = {.n_prompt = prompt, .n_gen = gen, .repeat = r->view.o->overlaps.quick ? 1 : 2,
