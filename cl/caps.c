@@ -155,8 +155,8 @@ static uint32_t dot_of(const cl_device_ref *ref, const char *ext)
         get_number(ref->device, NV_CAPABILITY_MAJOR) * 10 + get_number(ref->device, NV_CAPABILITY_MINOR) >= 61)
         return WF_CL_DOT_NVIDIA;
     bool amd = has_word(ext, "cl_amd_device_attribute_query") && sscanf(ref->info.name, "gfx%x", &gfx) == 1;
-    return amd && gfx >= 0x906 && gfx != 0x909 && gfx != 0x90c && gfx != 0x1010 && gfx != 0x1013
-               ? WF_CL_DOT_AMD : WF_CL_DOT_PLAIN;
+    amd = amd && gfx >= 0x906 && gfx != 0x909 && gfx != 0x90c && gfx != 0x1010 && gfx != 0x1013;
+    return amd ? WF_CL_DOT_AMD : WF_CL_DOT_PLAIN;
 }
 
 static void get_tiers(cl_device_ref *ref, const char *ext)

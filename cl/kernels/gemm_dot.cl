@@ -22,6 +22,7 @@
 #include "common.clh"
 #include "local_bytes.clh"
 #include "device/dot4.clh"
+#include "device/unroll.clh"
 #include "epilogue.clh"
 #include "quant/planes.clh"
 #ifndef BM
@@ -40,7 +41,7 @@
 #define NX   (BN / TN)
 #define TEAM (MX * NX)
 #define SUM_GROUPS (CHUNK_MIN ? GROUPS : 0) /* sums of X that a product wants of each 32 */
-#ifdef __AMDGCN__ /* whose compiler would load for all of them at once, and spill */
+#if OVERLAPS
 #define EACH_GROUP _Pragma("unroll 1")
 #else
 #define EACH_GROUP _Pragma("unroll")

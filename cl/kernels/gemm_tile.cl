@@ -31,6 +31,7 @@
 #endif
 #include "common.clh"
 #include "local_bytes.clh"
+#include "device/unroll.clh"
 #include "quant/f16.clh"
 #include "expand.clh"
 #include "epilogue.clh"
@@ -47,7 +48,7 @@
 #ifndef UNROLL
 #define UNROLL BK
 #endif
-#ifdef __AMDGCN__ /* whose compiler would load for all of more at once, and spill */
+#if OVERLAPS
 #undef UNROLL
 #define UNROLL 8
 #endif

@@ -16,16 +16,16 @@ from matrix import CLANG, FAILED, HERE, check, compiled, part, programs, spills_
 TARGETS = ("gfx90a", "gfx1100", "gfx1201", "gfx942")  # CDNA, RDNA, RDNA, CDNA
 PRODUCTS = "v_dot4|v_(?:dual_|pk_)?fma"
 MOST_REGISTERS = 256  # of 512 that CDNA has: two waves
-LOCAL_BYTES = {"0": 32 << 10, "1": 64 << 10}  # by KEEP: few devices have more; where it is less, X is not kept
+LOCAL_BYTES = {"0": 32 << 10, "1": 64 << 10}  # by INT16: few devices have more; where it is less, X stays in numbers
 
 
 def number(text, name):
     return int(re.search(rf"^ +\.{name}: +(\d+)", text, re.M)[1])
 
 
-def may_spill(p):
-    """Of tiles as large as registers, what is the same for all of K may wait in memory, and what blocks need that are done twice."""
-    return p.kernel == "gemm_dot" or p.knobs.get("ASYNC") == "1"
+def is_twice(p):
+    """Does a block keep what it needs to be done again?"""
+    return p.knobs.get("ASYNC") == "1"
 
 
 def on_amd(p, source, target, output):
@@ -36,16 +36,16 @@ def on_amd(p, source, target, output):
     registers, spilled, private = (number(text, n) for n in ("vgpr_count", "vgpr_spill_count", "private_segment_fixed_size"))
     products, local = len(re.findall("v_dot4", text)), number(text, "group_segment_fixed_size")
     arrays = private > 4 * spilled + 16
-    if may_spill(p):
+    if p.kernel == "gemm_dot" or is_twice(p):  # what is the same for all of K or all keys may wait in memory
         spilled = spills_between(PRODUCTS, text)
-    good = not spilled and not arrays and (registers <= MOST_REGISTERS or may_spill(p)) and local <= LOCAL_BYTES[p.knobs.get("KEEP", "0")]
+    good = not spilled and not arrays and (registers <= MOST_REGISTERS or is_twice(p)) and local <= LOCAL_BYTES[p.knobs.get("INT16", "0")]
     return check(good and (products > 0 or p.knobs.get("DOT") != "3"), f"{target:8} {p.text}: {registers} registers, {spilled} spills, "
                  f"{private} bytes of its own, {local} of local memory, {products} products of bytes")
 
 
 def targets_of(i, p):
     """One of either kind; kernels that are far from all limits take turns."""
-    return () if p.unit != "amd" else TARGETS[i % 4:][:1] if p.kernel == "gemv" else TARGETS[i % 2::2]
+    return () if p.unit != "amd" else TARGETS[i % 4:][:1] if p.kernel in ("gemv", "attention_decode") else TARGETS[i % 2::2]
 
 
 def on_intel(p, source, output):

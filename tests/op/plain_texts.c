@@ -5,8 +5,6 @@
  */
 #include "unit/cl_offline.h"
 
-#include "tensor/tensor.h"
-
 enum { COLUMNS = 4096, LONG = 14336, NORM = 1, SILU = 2, TURNS = 4 };
 
 static const struct simulated {
@@ -41,7 +39,8 @@ static const struct product_row {
     {"tile64-wide", "tile64_wide", 500, COLUMNS, 0},
 };
 static const uint8_t formats[] = {WF_F16, WF_Q4_0, WF_Q4_K, WF_Q6_K, WF_Q8_0};
-static const char *const attentions[] = {"flash", "flash_async", "decode", "decode_async", "decode_split", "decode_wide"};
+static const char *const attentions[] = {"flash",        "flash_async",  "decode",
+                                         "decode_async", "decode_split", "decode_wide"};
 
 static wf_call call_of(const struct product_row *p, uint8_t format)
 {
