@@ -17,6 +17,7 @@ bool wf_held_add(wf_text *held, const char **text, size_t *len)
 {
     size_t n = WF_MIN(*len, (size_t)PIECE);
     if (!n || held->failed) return false;
+    while (n < *len && n > 1 && ((unsigned char)(*text)[n] & 0xC0) == 0x80) n--; /* no part of a character */
     wf_text_add(held, *text, n);
     *text += n, *len -= n;
     return !held->failed;

@@ -446,7 +446,7 @@ class Chat(serve.TestCase):
         self.assertEqual(used({"role": "assistant", "content": ""}), used())
         called = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
         for turns, fields in (((), {"continue_final_message": True}), (({"role": "user", "content": "x", "prefix": True},), {}), (({**half, "prefix": True}, half), {}),
-                              ((called,), {"continue_final_message": True}), (({"role": "assistant", "reasoning": "x"},), {})):
+                              ((called,), {"continue_final_message": True}), (({"role": "assistant", "reasoning": "x"},), {"continue_final_message": True})):
             self.refused(self.s.chat(messages=[{"role": "user", "content": "Go on"}, *turns], **fields), 400, "messages")
         for fields in ({"continue_final_message": True, "add_generation_prompt": True}, {"add_generation_prompt": 1}, {"add_generation_prompt": False}):
             self.refused(self.s.chat(messages=[{"role": "user", "content": "Go on"}, *([half] if len(fields) > 1 else [])], **fields), 400, "add_generation_prompt")

@@ -84,6 +84,8 @@ class Messages(Case):
         self.assertIn('"content": null', self.told(call("{}", content=None)))
         self.assertIn('"content": "x"', self.told(call("{}", content="x")))
         self.assertIn('"content": ""', self.told({"role": "assistant", "content": None}, {"role": "user", "content": "x"}))
+        self.server(TELL.replace("messages[0]", "messages[1]").replace("WHAT", "messages[2:] | tojson") + with_none)
+        self.assertIn("tool_call", self.told(call("{}", content=None), tools=[function()]))  # calls as text are its content
 
     def test_refused(self):
         self.server(TURNS.replace("CALL", AS_JSON))

@@ -109,19 +109,32 @@ static bool read_value(const wf_json *v, const char *name, const row *w, wf_para
     return true;
 }
 
+/* The table has no objects with members. */
+static bool same_value(const wf_json *a, const wf_json *b)
+{
+    if (wf_json_is_number(a) && wf_json_is_number(b)) return wf_json_number(a) == wf_json_number(b);
+    if (a->kind != b->kind) return false;
+    if (a->kind == WF_JSON_STRING) return !strcmp(a->text, b->text);
+    if (a->kind == WF_JSON_BOOL) return a->b == b->b;
+    bool same = a->n == b->n && (a->kind == WF_JSON_LIST || !a->n);
+    for (size_t i = 0; same && i < a->n; i++) same = same_value(&a->list[i], &b->list[i]);
+    return same;
+}
+
 /* By whichever of its names it was sent. */
 static bool read_row(const wf_json *body, const row *w, wf_params *p, wf_http_error *r)
 {
     char name[48], sent[48] = "";
+    const wf_json *first = NULL;
     for (const char *at = w->names; *at; at += strspn(at, " ")) {
         size_t n = strcspn(at, " ");
         wf_copy(name, n + 1, at);
         at += n;
         const wf_json *v = wf_field(body, name);
-        if (v && *sent)
+        if (v && first && !same_value(first, v))
             return wf_refuse(r, 400, name, "%s is another name of %s: send one of them", name, sent);
         if (v && !read_value(v, name, w, p, r)) return false;
-        if (v) wf_copy(sent, sizeof sent, name);
+        if (v && !first) first = v, wf_copy(sent, sizeof sent, name);
     }
     return true;
 }
@@ -152,18 +165,6 @@ static bool check_together(wf_params *p, wf_http_error *r)
 }
 
 /* ---- what is not read --------------------------------------------------------------------------------------- */
-
-/* The table has no objects with members. */
-static bool same_value(const wf_json *a, const wf_json *b)
-{
-    if (wf_json_is_number(a) && wf_json_is_number(b)) return wf_json_number(a) == wf_json_number(b);
-    if (a->kind != b->kind) return false;
-    if (a->kind == WF_JSON_STRING) return !strcmp(a->text, b->text);
-    if (a->kind == WF_JSON_BOOL) return a->b == b->b;
-    bool same = a->n == b->n && (a->kind == WF_JSON_LIST || !a->n);
-    for (size_t i = 0; same && i < a->n; i++) same = same_value(&a->list[i], &b->list[i]);
-    return same;
-}
 
 static bool is_neutral(const wf_json *v, const char *neutral)
 {

@@ -73,7 +73,7 @@ static bool put_content(writer *w, const wf_json *m, const char *role)
 {
     wf_text all = {0};
     bool calls = wf_field(m, "tool_calls") || wf_field(m, "function_call");
-    bool none = !wf_field(m, "content") && w->style->null_content && calls;
+    bool none = !w->text_calls && !wf_field(m, "content") && w->style->null_content && calls;
     if (!strcmp(role, "user")) add_waiting(&all, &w->user, "\n\n");
     bool ok = add_content(w, m, &all);
     if (!strcmp(role, "system")) add_waiting(&all, &w->system, "");
@@ -183,6 +183,7 @@ static void tell_tools(wf_text *out, const wf_json *tools)
 
 static void put_text(writer *w, const char *role, wf_text *text)
 {
+    w->out.failed |= text->failed;
     if (!text->len) return;
     wf_text all = {0};
     wf_json_comma(&w->out);
@@ -281,8 +282,9 @@ static bool read_continues(const wf_json *body, const wf_json *messages, wf_para
     if (told && wf_json_is_true(opens))
         return wf_refuse(r, 400, "add_generation_prompt", "an answer that continues a message opens none: send one of "
                                                           "add_generation_prompt and continue_final_message");
-    p->continues = told || (own && !calls && !wanted && !p->closed && !wf_json_is_true(opens));
-    if (p->continues && (!own || calls || (thoughts && !wf_json_bytes(content) && !wf_json_count(content))))
+    bool only_thoughts = thoughts && !wf_json_bytes(content) && !wf_json_count(content);
+    p->continues = told || (own && !calls && !only_thoughts && !wanted && !p->closed && !wf_json_is_true(opens));
+    if (p->continues && (!own || calls || only_thoughts))
         return wf_refuse(r, 400, "messages", "only an assistant's message with content and without calls, at the end, "
                                              "can be continued");
     return p->continues || p->closed || !opens || opens->b ||

@@ -111,8 +111,9 @@ bool wf_thinking_read(const wf_server *s, const wf_json *body, const wf_json *ow
     const struct variable *by = &switches[c->thinks_by ? c->thinks_by - 1 : 0];
     char effort[16];
     if (!read_wish(body, &w, r)) return false;
-    bool medium = w.effort && !strcmp(w.effort, "medium");
-    if (w.on && !c->thinks_by && !c->effort && !medium && (w.on == ON) != (c->thoughts != NULL))
+    bool medium = w.effort && !strcmp(w.effort, "medium"),
+         little = !c->thoughts && w.effort && (!strcmp(w.effort, "minimal") || !strcmp(w.effort, "low"));
+    if (w.on && !c->thinks_by && !c->effort && !medium && !little && (w.on == ON) != (c->thoughts != NULL))
         return wf_fields_refuse(r, w.by, "the chat template of this model has no variable for it: leave it out");
     if (w.on && c->thinks_by)
         put_variable(kwargs, own, by->name, w.on == ON ? by->on : by->off);

@@ -36,7 +36,7 @@ static bool read_flags(wf_job *j, const wf_json *body, unsigned *flags)
 {
     bool ok = true;
     /* the name in llama.cpp, with default false, and in vLLM, with default true */
-    bool special = flag(j, body, "add_special", wf_json_get(body, "content") == NULL, &ok);
+    bool special = flag(j, body, "add_special", wf_field(body, "content") == NULL, &ok);
     special = flag(j, body, "add_special_tokens", special, &ok);
     bool parse = flag(j, body, "parse_special", true, &ok);
     j->tokens.pieces = flag(j, body, "with_pieces", false, &ok);
@@ -61,8 +61,8 @@ bool wf_tokenize_read(wf_job *j, const wf_json *body)
 {
     unsigned flags = 0;
     wf_token_list *t = &j->tokens;
-    const wf_json *v = wf_json_get(body, "content");
-    if (!v) v = wf_json_get(body, "prompt");
+    const wf_json *v = wf_field(body, "content");
+    if (!v) v = wf_field(body, "prompt");
     if (!wf_fields_check(j->server, body, WF_OF_TOKENS, &j->refusal)) return false;
     if (!v && wf_field(body, "messages")) return read_flags(j, body, &flags) && tokenize_chat(j, body);
     if (!wf_json_is(v, WF_JSON_STRING))

@@ -148,7 +148,7 @@ static const char *reason_of(int status)
         const char *reason;
     } all[] = {{200, "OK"}, {204, "No Content"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
                {404, "Not Found"}, {405, "Method Not Allowed"}, {413, "Content Too Large"}, {414, "URI Too Long"},
-               {417, "Expectation Failed"}, {431, "Request Header Fields Too Large"}, {500, "Internal Server Error"},
+               {415, "Unsupported Media Type"}, {417, "Expectation Failed"}, {431, "Request Header Fields Too Large"}, {500, "Internal Server Error"},
                {501, "Not Implemented"}, {503, "Service Unavailable"}, {504, "Gateway Timeout"},
                {505, "HTTP Version Not Supported"}};
     for (size_t i = 0; i < WF_LEN(all); i++)
