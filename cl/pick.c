@@ -61,16 +61,21 @@ static void offer_measured(offer *o)
 
 /* The row of picks.def for a call. m, n: rows of X and of W, of an expert where there are some (all have equally
  * many); busy: experts that have rows;
- * dots: weights in planes, and an instruction for products of bytes; FILLED_BY: tiles of that size are enough for more
+ * dots: weights in planes, an instruction for products of bytes, no matrix units, and nobody wants the same bits of
+ * few rows and of many; FILLED_BY: tiles of that size are enough for more
  * than half of the device, and half full. lonely: more than one chunk of attention_decode, and too few rows for the
  * device; shared: on a part of it; full: enough blocks of 128 rows
  * and heads for twice all of it. */
-static const char *const *names_for(const cl_caps *caps, const wf_call *c)
+static const char *const *names_for(const cl_dev *d, const wf_call *c)
 {
     static const char *const any[] = {"group", "naive", NULL};
+    const cl_caps *caps = &d->ref.caps;
+    const struct wf_open_params *open = &d->base.params;
     bool grouped = c->op == WF_OP_GROUPED_GEMM,
          fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
-    bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN;
+    bool units_of_matrix = caps->lanes && open->tier >= WF_TIER_MATRIX;
+    bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN &&
+                open->tier >= WF_TIER_DOT && !units_of_matrix && !open->deterministic;
     uint32_t m = c->out[0].rows, n = c->in[1].rows, units = caps->units, experts = 1, busy = 1;
     bool decodes = c->p.max_q == 1, shared = c->max_groups && c->max_groups <= units * 3 / 4;
     bool lonely = c->p.max_kv > 256 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units,
@@ -100,7 +105,7 @@ size_t wf_cl_rank(wf_dev *base, const wf_call *c, const char *class, wf_candidat
 {
     offer o = {(cl_dev *)base, c, class, out, 0, cap};
     offer_measured(&o);
-    for (const char *const *name = names_for(&o.d->ref.caps, c); *name && o.n < cap; name++)
+    for (const char *const *name = names_for(o.d, c); *name && o.n < cap; name++)
         offer_variant(&o, variant_named(c->op, *name));
     for (int i = 0; i < (int)wf_cl_n_variants(c->op) && o.n < cap; i++)
         if (!(shown_at(c->op, i)->flags & WF_ON_REQUEST)) offer_variant(&o, i);

@@ -56,10 +56,10 @@ static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
     return chunk_count((uint32_t)WF_MIN(unit, 1u << 29), (uint32_t)chunk, (uint32_t)grows);
 }
 
-/* Knobs and arguments of the chunks into which attention_flash and attention_matrix cut a row's keys, for few rows to
+/* Knobs and arguments of the chunks into which attention_decode and attention_matrix cut a row's keys, for few rows to
  * use the whole device: chunk[0] keys, from key chunk[1] on more; 0: one chunk. Not where nobody knows how many there
  * are, nor more than scratch memory holds. */
-static bool chunk_knobs(const int32_t *chunk, const wf_call *c, cl_launch *l)
+static bool chunk_knobs(const cl_caps *caps, const int32_t *chunk, const wf_call *c, cl_launch *l)
 {
     enum { MOST_SCRATCH = 512 << 20 };
     const wf_op_params *p = &c->p;
@@ -68,7 +68,7 @@ static bool chunk_knobs(const int32_t *chunk, const wf_call *c, cl_launch *l)
     if (split) {
         n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)chunk[0], (uint64_t)chunk[1]) + 1 : 0;
         bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 4) * sizeof(float);
-        if (!n || bytes > MOST_SCRATCH) return false;
+        if (!n || bytes > MOST_SCRATCH || (caps->panels && bytes > caps->panels)) return false;
         l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
         wf_cl_knob(l, "CHUNK", chunk[0]);
         wf_cl_knob(l, "GROWS", chunk[1]);
@@ -182,12 +182,12 @@ static uint32_t decode_elements(const wf_call *c)
 /* As many keys of a tile as `ahead` reads of a work-item bring, and local memory holds products of. */
 bool wf_cl_configure_decode(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { MOST_HEADS = 8, AHEAD = 8, GROUPS = 32 };
+    enum { MOST_HEADS = 8, AHEAD = 8, GROUPS = 32, FEW_ROWS = 32 }; /* of a sequence: a work-group has one */
     const wf_op_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, heads = WF_MIN(g, (uint32_t)MOST_HEADS), padded = 1;
     uint32_t each = decode_elements(c), group = wf_cl_group(caps, 128, limit), keys = (uint32_t)v->tile[0], padded_keys;
     while (padded < heads) padded *= 2;
-    if (!each || d / each > group || group < 4 * MOST_HEADS) return false;
+    if (p->max_q > FEW_ROWS || !each || d / each > group || group < 4 * MOST_HEADS) return false;
     uint32_t at_once = group / (d / each);
     while (keys > 1 && keys / 2 >= at_once * AHEAD) keys /= 2;
     for (;; keys /= 2) {
@@ -203,7 +203,7 @@ bool wf_cl_configure_decode(const cl_caps *caps, const cl_variant *v, const wf_c
     wf_cl_knob(l, "UNROLL", caps->gpu); /* PoCL would compile for minutes */
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunk_knobs(v->tile, c, l)) return false;
+    if (!chunk_knobs(caps, v->tile, c, l)) return false;
     if (caps->gpu) l->groups = WF_MIN(l->groups, (uint64_t)GROUPS * caps->units); /* chunks that are not cost little */
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
@@ -309,7 +309,7 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    if (!chunk_knobs(v->tile + 3, c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
+    if (!chunk_knobs(caps, v->tile + 3, c, l) || !given_maximum(c, v->tile[2], F16_MOST, F16_LEAST, 1, l)) return false;
     wf_cl_arg_u32(l, 0); /* the pass */
     return true;
 }

@@ -120,6 +120,8 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
          planes = c->in[WF_GEMM_W].layout == WF_CL_PLANES;
     uint32_t rows = gemv_rows(c, eights), group = wf_cl_group(caps, 128, limit);
     if (rows > 8 || group < gemv_lanes(v, c) || (planes && c->in[WF_GEMM_NORM].rows)) return false;
+    /* products of bytes and a launch more are faster */
+    if (planes && rows > 2 && wf_is_fused(c) && caps->dot != WF_CL_DOT_PLAIN) return false;
     wf_cl_knob(l, "VEC", eights);
     wf_cl_knob(l, "UNROLL", planes ? 1 : rows > 1 ? 2 : 4);
     return gemv_knobs(caps, v, c, rows, group, l);
