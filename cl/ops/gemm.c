@@ -81,11 +81,12 @@ static bool reads_vectors(const wf_call *c)
     return wf_cl_vec8_ok(&c->in[WF_GEMM_X]) && wf_cl_vec8_ok(&c->in[WF_GEMM_W]);
 }
 
-/* How many rows of X a kernel of gemv is for: few programs. Odd shapes are slow anyway: one for all. */
-static uint32_t gemv_rows(const wf_call *c, bool eights)
+/* How many rows of X a kernel of gemv is for: few programs. Odd shapes are slow anyway: one for all; and so are
+ * processors, which compile for long. */
+static uint32_t gemv_rows(const cl_caps *caps, const wf_call *c, bool eights)
 {
     uint32_t rows = eights ? 1 : 8;
-    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2;
+    while (rows < c->out[WF_GEMM_Y].rows) rows *= caps->gpu ? 2 : 8;
     return rows;
 }
 
@@ -118,7 +119,7 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
 {
     bool eights = reads_vectors(c) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]),
          planes = c->in[WF_GEMM_W].layout == WF_CL_PLANES;
-    uint32_t rows = gemv_rows(c, eights), group = wf_cl_group(caps, 128, limit);
+    uint32_t rows = gemv_rows(caps, c, eights), group = wf_cl_group(caps, 128, limit);
     if (rows > 8 || group < gemv_lanes(v, c) || (planes && c->in[WF_GEMM_NORM].rows)) return false;
     /* products of bytes and a launch more are faster */
     if (planes && rows > 2 && wf_is_fused(c) && caps->dot != WF_CL_DOT_PLAIN) return false;
@@ -134,7 +135,7 @@ bool wf_cl_configure_gemv_int16(const cl_caps *caps, const cl_variant *v, const 
 {
     enum { LONG_K = 8192, ROOM = 2048, ITEMS_OF_UNIT = 1024 };
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
-    const uint32_t rows = gemv_rows(c, true), room = (uint32_t)WF_UP(w->cols, ROOM), /* few programs */
+    const uint32_t rows = gemv_rows(caps, c, true), room = (uint32_t)WF_UP(w->cols, ROOM), /* few programs */
         items = rows > 2 ? 128 : w->cols > LONG_K ? 512 : 256, group = wf_cl_group(caps, items, limit);
     if (w->layout != WF_CL_PLANES || rows > 8 || group < gemv_lanes(v, c)) return false;
     if (!wf_cl_vec4_ok(x) || !wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) ||
