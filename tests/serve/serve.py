@@ -127,7 +127,7 @@ class Server:
                              "stream": True, **fields})
         assert r.status == 200, r.body
         assert r.headers["Content-Type"].startswith("text/event-stream"), r.headers
-        events = r.body.decode("utf-8").split("\n\n")
+        events = [e for e in r.body.decode("utf-8").split("\n\n") if not e.startswith(":")]  # comments where nothing came for long
         assert events[-2:] == ["data: [DONE]", ""], events[-3:]
         assert all(e.startswith("data: ") for e in events[:-1])
         return [json.loads(e[6:]) for e in events[:-2]]

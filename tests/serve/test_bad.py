@@ -86,7 +86,7 @@ class Bad(serve.Unharmed):
             for value in values:
                 with self.subTest(name=name, value=str(value)[:40]):
                     self.refused(self.s.complete(**{name: value}), 400, name)
-        self.refused(self.s.complete(repeat_penalty=1, repetition_penalty=1), 400, "repeat_penalty")
+        self.refused(self.s.complete(repeat_penalty=1, repetition_penalty=1.1), 400, "repeat_penalty")
         self.refused(self.s.complete(best_of=3), 400, "best_of", "not_supported")
         self.refused(self.s.complete(stream=True, stream_options=5), 400, "stream_options")
         self.refused(self.s.complete(stream=True, stream_options={"include_usage": 5}), 400, "stream_options")

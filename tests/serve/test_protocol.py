@@ -587,12 +587,12 @@ class OpenAI(serve.TestCase):
             self.assertIn(words, e.exception.message)
         tools = [{"type": "function", "function": {"name": "f"}}]
         with self.assertRaises(self.errors.BadRequestError) as e:
-            self.client.chat.completions.create(model=self.model, messages=[{"role": "user", "content": "a"}], tools=tools)
-        self.assertEqual((e.exception.param, e.exception.code), ("tools", "not_supported"))
+            self.client.chat.completions.create(model=self.model, messages=[{"role": "user", "content": "a"}], tools=tools, tool_choice="required")
+        self.assertEqual((e.exception.param, e.exception.code), ("tool_choice", "not_supported"))
 
     def test_errors(self):
         with self.assertRaises(self.errors.BadRequestError) as e:
-            self.client.completions.create(model=self.model, prompt="a", max_tokens=-1)
+            self.client.completions.create(model=self.model, prompt="a", max_tokens=-2)
         self.assertEqual(e.exception.param, "max_tokens")
         with self.assertRaises(self.errors.NotFoundError):
             self.client.completions.create(model="other", prompt="a")
