@@ -97,18 +97,6 @@ typedef struct item_t {
 
 /* ---- to local memory --------------------------------------------------------------------------------------------- */
 
-/* Does some packed row see a key before the end of its run? Where windows are, most keys are the last rows'. */
-static bool is_seen(const local_room *l, int key)
-{
-#if WINDOWS
-    for (uint r = R; r-- > 0;)
-        if (sees(l->seen[r], key)) return true;
-    return false;
-#else
-    return true;
-#endif
-}
-
 /* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees:
  * NONE. */
 static void find_tile(const local_room *l, const call_t *c, const __global int *page, int k0, int end, uint kvh)

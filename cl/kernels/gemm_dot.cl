@@ -14,7 +14,8 @@
  * Rows of X past M, up to a whole tile, are packed as zeros; rows of W past N repeat the last one.
  *
  * Knobs: UNROLL, fours of K in a row; BM, BN, TM, TN, multiples of 4; PARTS, which divides CH, with
- * BM / TM * (BN / TN) * PARTS = WG; those of quant/planes.clh. Local memory: DOT_LOCAL_BYTES (local_bytes.clh).
+ * BM / TM * (BN / TN) * PARTS = WG; those of quant/planes.clh. Local memory: CH times DOT_CHUNK_WORDS
+ * (local_bytes.clh).
  */
 #ifndef WG
 #define WG 256

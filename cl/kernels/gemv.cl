@@ -6,8 +6,8 @@
  *
  * LANES work-items share the K of a pair of rows of W: neighbours read neighbouring 8 elements, and each value of X
  * that was read serves both rows. A work-group holds WG / LANES such teams. The sums of a team are added as a tree in
- * local memory. Every output has the same order of additions whatever MR and WG are, but for the squares
- * of a norm in front: one invariance class per LANES.
+ * local memory. Every output has the same order of additions whatever MR and WG are, but for the squares of a norm in
+ * front: one invariance class per LANES.
  *
  * A pair is two neighbours; with SILU, for Y = silu(gate) * up, the same row of gate and of up; with ROPE, where W
  * holds q, k and v, what turns together: Y is q, rotated, and k and v go to their slots (rope.clh).

@@ -128,8 +128,7 @@ static uint32_t flash_group(const flash_tile *t)
 }
 
 /* As many packed rows as registers hold sums of (on AMD half of them where they are done twice), and work-groups and
- * local memory allow; 0: none. The length of a tile
- * is always the same, so that all variants add in the same order. */
+ * local memory allow; 0: none. The length of a tile is always the same, so that all variants add in the same order. */
 static flash_tile flash_tile_of(const cl_caps *caps, uint32_t d, uint32_t rows, bool async, uint32_t limit)
 {
     flash_tile t = {.rows = async ? 32 : 64, .keys = 64, .elements = 32, .values = d > 128 ? 8 : 16};
