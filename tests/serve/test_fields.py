@@ -48,6 +48,11 @@ class Fields(serve.Unharmed):
             self.assertEqual(self.s.post("/v1/chat/completions", chat).json["usage"]["total_tokens"], 512)
             self.refused(self.s.post("/v1/chat/completions", {**chat, name: -2}), 400, name)
 
+    def test_number_of_fields(self):
+        """Each is looked for among all names, also where unknown ones are allowed."""
+        e = self.refused(self.s.complete(**{f"f{i}": 1 for i in range(1000)}), 400)
+        self.assertIn("at most 1000 fields", e["message"])
+
     def test_other_names(self):
         """Each name of a field is the field; several are good where they say the same."""
         text = cli.open_text("src/serve/api/fields.def")

@@ -218,8 +218,11 @@ static bool is_row(const char *name, enum wf_where here)
 
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r)
 {
+    enum { MOST_FIELDS = 1000 }; /* each is looked for among all names */
     const wf_json *options = wf_field(body, "stream_options");
     char path[80];
+    if (body->n > MOST_FIELDS || (wf_json_is(options, WF_JSON_OBJECT) && options->n > MOST_FIELDS))
+        return wf_refuse(r, 400, "", "a request has at most %d fields", MOST_FIELDS);
     WF_JSON_EACH_MEMBER(m, body) {
         const char *name = m->name.text;
         if (wf_json_absent(&m->value) || is_row(name, here)) continue;
