@@ -183,10 +183,10 @@ static void put_of_token(const wf_job *j, const wf_token *t, const struct weft_l
 static void put_text_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
                               wf_place *place, wf_text *out)
 {
-    static const char *const names[] = {"{'tokens':[", "],'token_logprobs':[", "],'top_logprobs':["};
+    static const char *const names[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":["};
     for (int list = 0; list < 3; list++) {
         const struct weft_logprob *at = top;
-        wf_json_print(out, names[list]);
+        wf_text_print(out, "%s", names[list]);
         for (size_t i = 0; i < n; at += tokens[i++].n_top) {
             wf_json_comma(out);
             put_of_token(j, &tokens[i], at, list, out);
