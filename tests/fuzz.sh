@@ -2,7 +2,7 @@
 # Fuzzes from the inputs that are kept in tests/fuzz/corpus/, keeps what it found there, and adds up all runs.
 #
 #   tests/fuzz.sh                       10,000,000 executions of each target
-#   tests/fuzz.sh --runs N [TARGET...]  N of these targets: frame, gguf, jinja, json, request, safetensors, sse, tokenizer, tokenizer_json
+#   tests/fuzz.sh --runs N [TARGET...]  N of these targets: frame, gguf, grammar, jinja, json, request, safetensors, sse, tokenizer, tokenizer_json
 #   tests/fuzz.sh --seconds S ...       S seconds each instead
 #   tests/fuzz.sh --length BYTES ...    inputs no longer than this: many more executions in the same time
 #   tests/fuzz.sh --dry ...             keeps nothing, neither inputs nor figures
@@ -32,7 +32,7 @@ length_of() {
     case $1 in
     gguf) echo 8192 ;; # a file with a tensor of each format has 7,300 bytes
     frame) echo 4096 ;;
-    jinja | json | request | safetensors | tokenizer | tokenizer_json) echo 2048 ;;
+    grammar | jinja | json | request | safetensors | tokenizer | tokenizer_json) echo 2048 ;;
     sse) echo 1024 ;;
     *) die "no target $1" ;;
     esac
@@ -170,7 +170,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#targets[@]} -gt 0 ] || targets=(frame gguf jinja json request safetensors sse tokenizer tokenizer_json)
+[ ${#targets[@]} -gt 0 ] || targets=(frame gguf grammar jinja json request safetensors sse tokenizer tokenizer_json)
 if ! $compiled; then
     mkdir -p "$out/log"
     (flock 9 && compile >"$out/log/compile.log" 2>&1) 9>>"$out/lock" || { tail -n 20 "$out/log/compile.log"; die "the fuzzers do not compile"; }

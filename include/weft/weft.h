@@ -527,6 +527,16 @@ struct weft_event {
  */
 typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
 
+/* What an answer has to be, byte for byte. White space stands where JSON allows it; whole numbers have no fraction; keys
+ * of objects come in any order. A schema is Draft 2020-12 or what Draft 4 to 7 write. */
+enum weft_grammar {
+    WEFT_GRAMMAR_NONE,   /* any text */
+    WEFT_GRAMMAR_OBJECT, /* any JSON object */
+    WEFT_GRAMMAR_SCHEMA, /* JSON that a schema accepts */
+    WEFT_GRAMMAR_REGEX,  /* text that a pattern of ECMA 262 matches as a whole */
+    WEFT_GRAMMAR_CHOICE, /* one of a list of texts, which is JSON */
+};
+
 struct weft_request_params {
     const char *prompt;          /* text, tokenised with WEFT_TEXT_DEFAULT; or */
     size_t prompt_len;           /* its bytes, zero bytes among them; 0: up to its first zero byte */
@@ -564,7 +574,11 @@ struct weft_request_params {
     bool pull;                   /* keep the events for weft_next; without on_event */
     bool no_prefix;              /* neither find its prompt's beginning in the prefix cache nor leave anything there */
     uint64_t cache_salt;         /* only requests of the same number find each other's prompts in the prefix cache */
-    uint64_t reserved[7];
+    enum weft_grammar grammar;   /* what cannot be kept to the letter is WEFT_ERR_UNSUPPORTED, with its name */
+    const char *grammar_text;    /* the schema, the pattern or the list, of grammar_len bytes; 0: up to its zero byte */
+    size_t grammar_len;
+    const char *grammar_after;   /* the answer is free up to this text, such as the end of thoughts; NULL: not at all */
+    uint64_t reserved[3];
 };
 
 /* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid

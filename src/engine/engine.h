@@ -8,6 +8,7 @@
 
 #include "engine/layout.h"
 #include "exec/swap.h"
+#include "grammar/grammar.h"
 #include "plan/machine.h"
 #include "sample/sampling.h"
 #include "text/stream.h"
@@ -63,6 +64,25 @@ uint64_t wf_step_tokens(struct weft_engine *e);
 void wf_deadline(struct timespec *t, uint32_t ms); /* so many from now on, for conditions on the monotonic clock */
 
 enum wf_request_state { WF_REQUEST_INBOX, WF_REQUEST_LIVE, WF_REQUEST_DONE };
+/* constraint.c: the grammar of an answer. Zero: none. Of the engine's thread once the request is submitted. */
+typedef struct wf_constraint {
+    wf_grammar *grammar; /* NULL: none */
+    wf_match *match;
+    const wf_token_trie *tokens;
+    const wf_tokenizer *tokenizer;
+    uint32_t *allowed, *ends; /* bits of the tokens that may come next; tokens that end an answer */
+    size_t n_ends, cap_ends;
+    uint32_t n_vocab;
+    char *after;    /* the grammar begins behind it; NULL: it has begun */
+    size_t n_after; /* bytes of it that have come */
+} wf_constraint;
+weft_status wf_constraint_grammar(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out);
+weft_status wf_constraint_init(wf_constraint *, const struct weft_model *, const struct weft_request_params *);
+void wf_constraint_free(wf_constraint *);
+static inline bool wf_constraint_begun(const wf_constraint *c) { return c->grammar && !c->after; }
+weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed */
+weft_status wf_constraint_token(wf_constraint *, int32_t id); /* one that came */
+
 struct weft_request {
     struct weft_engine *engine;
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
@@ -75,6 +95,7 @@ struct weft_request {
     wf_detokenizer detokenizer;
     wf_stop stop;
     wf_logits_processors processors;
+    wf_constraint constraint;
     int32_t *stop_ids;
     atomic_bool cancel;
     bool stopped;                  /* a stop text is complete: no text after it is delivered */

@@ -168,6 +168,7 @@ void weft_model_close(struct weft_model *m)
 {
     if (!m || atomic_fetch_sub(&m->users, 1) > 1) return;
     for (size_t i = 0; i < m->n_strings; i++) free(m->strings[i]);
+    wf_token_trie_free(m->tokens);
     if (m->tokenizer) wf_tokenizer_destroy(m->tokenizer);
     if (m->file) wf_gguf_close(m->file);
     free(m);

@@ -95,7 +95,9 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
                            r->engine->model->hp.n_vocab - 1);
     r->p = *p;
     r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL,
-        r->p.show_ids = NULL, r->p.chat = NULL;
+        r->p.show_ids = NULL, r->p.chat = NULL, r->p.grammar_text = NULL, r->p.grammar_after = NULL;
+    r->p.ignore_eos &= !p->grammar; /* what is complete ends */
+    WF_TRY(wf_constraint_init(&r->constraint, r->engine->model, p));
     if (p->pull) WF_TRY(wf_events_create(&r->events));
     WF_TRY(wf_detokenizer_show(&r->detokenizer, p->show_ids, p->n_show_ids));
     WF_TRY(wf_stop_init(&r->stop, p->stop, p->n_stop, p->include_stop));
@@ -183,6 +185,7 @@ void wf_request_destroy(struct weft_request *r)
     wf_detokenizer_free(&r->detokenizer);
     wf_stop_free(&r->stop);
     wf_logits_processors_free(&r->processors);
+    wf_constraint_free(&r->constraint);
     wf_events_free(r->events);
     free(r->stop_ids);
     free(r->tokens);
@@ -341,7 +344,7 @@ weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    bool changed = r->p.n_bias || r->processors.seen || r->p.min_tokens;
+    bool changed = r->p.n_bias || r->processors.seen || r->p.min_tokens || r->constraint.grammar;
     return r->seq.all_logits || r->p.logprobs || changed ||
         (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
@@ -386,8 +389,11 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     if (logits) {
         wf_logits_processors *a = &r->processors;
         a->forbid_ends = q->n_tokens - r->n_prompt < r->p.min_tokens;
-        s = wf_sample(&r->p.sampling, wf_logits_processors_active(a) ? a : NULL, logits, r->engine->model->hp.n_vocab,
-                      q->n_tokens, r->engine->scratch, &id);
+        a->allowed = wf_constraint_begun(&r->constraint) ? r->constraint.allowed : NULL;
+        s = a->allowed ? wf_constraint_mask(&r->constraint) : WEFT_OK;
+        if (s == WEFT_OK)
+            s = wf_sample(&r->p.sampling, wf_logits_processors_active(a) ? a : NULL, logits,
+                          r->engine->model->hp.n_vocab, q->n_tokens, r->engine->scratch, &id);
     } else s = wf_sample_chosen(sampled, &id);
     if (s == WEFT_OK && is_end(r, id)) {
         r->end_id = id;
@@ -396,9 +402,11 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     }
     if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
     if (s == WEFT_OK) wf_logits_processors_add_token(&r->processors, r->tokens, q->n_tokens);
+    if (s == WEFT_OK && r->constraint.grammar) s = wf_constraint_token(&r->constraint, id);
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
-    else if (r->stopped) wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
+    else if (r->stopped || (wf_constraint_begun(&r->constraint) && wf_match_over(r->constraint.match)))
+        wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
     else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens)
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
     else if (q->n_tokens == r->engine->layout.context)

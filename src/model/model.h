@@ -82,6 +82,7 @@ struct weft_model {
     struct weft_model_info info;
     char *strings[8];    /* NUL-terminated copies that info points to */
     size_t n_strings;
+    struct wf_token_trie *tokens; /* for grammars; NULL: nobody has needed it yet (engine/constraint.c) */
     uint64_t open_ns;    /* how long opening it took */
     atomic_uint users;   /* who opened it, and engines */
 };

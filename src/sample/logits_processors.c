@@ -64,7 +64,7 @@ void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *toke
 
 bool wf_logits_processors_active(const wf_logits_processors *a)
 {
-    return a->n_bias || a->seen || (a->forbid_ends && a->n_ends);
+    return a->n_bias || a->seen || (a->forbid_ends && a->n_ends) || a->allowed;
 }
 
 static void penalise(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
@@ -82,6 +82,8 @@ void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft
 {
     if (a->seen) penalise(a, p, c, n_vocab);
     for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;
-    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++)
-        c[a->ends[i]].logit = -1e30f; /* finite, so that sums of exp do not become NaN */
+    const float never = -1e30f; /* finite, so that sums of exp do not become NaN */
+    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) c[a->ends[i]].logit = never;
+    for (uint32_t i = 0; a->allowed && i < n_vocab; i++)
+        if (!(a->allowed[i / 32] >> (i % 32) & 1)) c[i].logit = 2 * never; /* below what bias can do */
 }

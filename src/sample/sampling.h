@@ -19,6 +19,7 @@ typedef struct wf_logits_processors {
     int32_t *ends;              /* end-of-generation and stop tokens, which min_tokens forbids at first */
     size_t n_ends, cap_ends;
     bool forbid_ends;
+    const uint32_t *allowed;    /* bits of the tokens that may come; NULL: all */
 } wf_logits_processors;
 weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab, const struct weft_request_params *p,
                                       const int32_t *prompt, size_t n);

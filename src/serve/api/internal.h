@@ -68,6 +68,9 @@ typedef struct wf_params {
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
     const int32_t *show; /* control tokens that mark all this */
     wf_text tool_types; /* as tool_types.h has them */
+    enum weft_grammar grammar; /* what the answer has to be */
+    wf_text grammar_text;
+    const char *grammar_after; /* it is free up to this text; NULL: not at all */
     uint64_t cache_salt;
     char **stop;
     int32_t *stop_ids;
@@ -87,6 +90,9 @@ enum wf_where { WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8 
 /* Is each field one that is read, or changes nothing? */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
 bool wf_fields_refuse(wf_http_error *r, const char *name, const char *why); /* 400 unsupported_parameter; false */
+/* format.c: the grammar of the answer; the second when the prompt is known, which says where it begins. */
+bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r);
+bool wf_format_begin(wf_params *p, wf_http_error *r);
 bool wf_params_read(wf_job *j, const wf_json *body); /* fills its params; false: its refusal is set */
 /* The prompt of a chat alone. */
 bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);

@@ -311,7 +311,11 @@ static bool submit_choice(wf_job *j, size_t i)
     if (s == WEFT_OK && (j->abort || j->crowded) && !c->done) weft_cancel(req); /* it has been given up already */
     pthread_mutex_unlock(&j->lock);
     if (s != WEFT_OK)
-        return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s", wf_last_error());
+        return wf_refuse(&j->refusal,
+                         s == WEFT_ERR_UNSUPPORTED                                             ? WF_UNSUPPORTED
+                         : s == WEFT_ERR_ARG || s == WEFT_ERR_FULL || s == WEFT_ERR_FORMAT ? 400
+                                                                                             : 503,
+                         s == WEFT_ERR_UNSUPPORTED ? "response_format" : "", "%s", wf_last_error());
     wf_metrics_started(&j->server->metrics);
     return true;
 }

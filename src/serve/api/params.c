@@ -288,19 +288,6 @@ static bool read_stream_options(const wf_json *body, wf_params *p, wf_http_error
     return true;
 }
 
-static bool check_format(const wf_json *body, wf_http_error *r)
-{
-    const wf_json *format = wf_field(body, "response_format");
-    const char *type = wf_json_text(wf_json_get(format, "type"));
-    if (format && !type) return wf_refuse(r, 400, "response_format", "response_format must be an object with a type");
-    if (format && strcmp(type, "text"))
-        return wf_refuse(r, WF_UNSUPPORTED, "response_format",
-                         "response_format %.40s is not supported: leave it out or send text, and "
-                         "ask for the format in the prompt",
-                         type);
-    return true;
-}
-
 static bool check_model(wf_job *j, const wf_json *body, wf_http_error *r)
 {
     const wf_server *s = j->server;
@@ -370,11 +357,12 @@ bool wf_params_read(wf_job *j, const wf_json *body)
     if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
         return wf_refuse(r, 400, "priority",
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
-    return read_salt(j, body, p, r) && read_stream_options(body, p, r) && check_format(body, r) &&
+    return read_salt(j, body, p, r) && read_stream_options(body, p, r) && wf_format_read(body, p, r) &&
            read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
-           (p->chat ? wf_chat_read(s, body, p, r) : read_prompts(s, body, p, r)) && check_size(s, p, r) &&
+           (p->chat ? wf_chat_read(s, body, p, r) : read_prompts(s, body, p, r)) &&
+           wf_format_begin(p, r) && check_size(s, p, r) &&
            drop_texts(p);
 }
 
@@ -388,6 +376,7 @@ void wf_params_free(wf_params *p)
     free(p->stop_ids);
     free(p->bias);
     free(p->tool_types.data);
+    free(p->grammar_text.data);
 }
 
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
@@ -415,6 +404,10 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
                                         .no_prefix = !p->cache_prompt,
                                         .bias = p->bias,
                                         .n_bias = p->n_bias,
+                                        .grammar = p->grammar,
+                                        .grammar_text = p->grammar_text.data,
+                                        .grammar_len = p->grammar_text.len,
+                                        .grammar_after = p->grammar_after,
                                         .logprobs = logprobs,
                                         .n_top = (uint32_t)(logprobs ? top : 0),
                                         .prompt_logprobs = logprobs && p->echo,

@@ -1,0 +1,143 @@
+/* constraint: keeps the answer of a request to its grammar: which tokens may come, and what those that came say. */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t tokens_lock = PTHREAD_MUTEX_INITIALIZER; /* of the tokens of all models */
+static const char any_object[] = "{\"type\":\"object\"}";
+
+/* A list of texts, in JSON. */
+static weft_status constraint_choice(const char *text, size_t n, wf_grammar **out)
+{
+    wf_json *list = NULL;
+    WF_TRY(wf_json_load(text, n, "the choice", WF_JSON_LOOSE, &list));
+    size_t count = wf_json_count(list);
+    wf_slice *texts = wf_calloc(count + 1, sizeof *texts);
+    weft_status s = texts ? WEFT_OK : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK && !count) s = wf_fail(WEFT_ERR_ARG, "the choice must be a list of texts that is not empty");
+    for (size_t i = 0; s == WEFT_OK && i < count; i++) {
+        const wf_json *v = &list->list[i];
+        if (v->kind != WF_JSON_STRING) s = wf_fail(WEFT_ERR_ARG, "the choice must be a list of texts alone");
+        else texts[i] = (wf_slice){v->text, v->n};
+    }
+    if (s == WEFT_OK) s = wf_grammar_choice(texts, count, out);
+    free(texts);
+    wf_json_free(list);
+    return s;
+}
+
+weft_status wf_constraint_grammar(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out)
+{
+    *out = NULL;
+    switch (kind) {
+    case WEFT_GRAMMAR_NONE: return WEFT_OK;
+    case WEFT_GRAMMAR_OBJECT: return wf_grammar_schema(any_object, sizeof any_object - 1, out);
+    case WEFT_GRAMMAR_SCHEMA: return wf_grammar_schema(text, n, out);
+    case WEFT_GRAMMAR_REGEX: return wf_grammar_regex(text, n, out);
+    case WEFT_GRAMMAR_CHOICE: return constraint_choice(text, n, out);
+    }
+    return wf_fail(WEFT_ERR_ARG, "grammar %d is unknown", (int)kind);
+}
+
+/* The tokens of a vocabulary, made at the first request that needs them. */
+static weft_status constraint_tokens(const struct weft_model *model, const wf_token_trie **out)
+{
+    struct weft_model *m = (struct weft_model *)model; /* const means the model, not what is made from it */
+    weft_status s = WEFT_OK;
+    pthread_mutex_lock(&tokens_lock);
+    if (!m->tokens) {
+        uint32_t n = wf_token_count(m->tokenizer);
+        size_t most = 0, at = 0;
+        for (uint32_t i = 0; i < n; i++) most += wf_token_piece(m->tokenizer, (int32_t)i, 0, NULL, 0);
+        char *text = malloc(most + 1);
+        wf_slice *all = wf_calloc(n + 1, sizeof *all);
+        for (uint32_t i = 0; text && all && i < n; i++) {
+            if (wf_token_is_control(m->tokenizer, (int32_t)i)) continue;
+            size_t len = wf_token_piece(m->tokenizer, (int32_t)i, 0, text + at, most - at);
+            all[i] = (wf_slice){text + at, len};
+            at += len;
+        }
+        s = text && all ? wf_token_trie_new(all, n, &m->tokens) : wf_fail(WEFT_ERR_NOMEM, "out of host memory for tokens");
+        free(all);
+        free(text);
+    }
+    *out = m->tokens;
+    pthread_mutex_unlock(&tokens_lock);
+    return s;
+}
+
+weft_status wf_constraint_init(wf_constraint *c, const struct weft_model *m, const struct weft_request_params *p)
+{
+    if (p->grammar == WEFT_GRAMMAR_NONE) return WEFT_OK;
+    if (!p->grammar_text && p->grammar != WEFT_GRAMMAR_OBJECT)
+        return wf_fail(WEFT_ERR_ARG, "grammar_text must not be NULL");
+    size_t n = p->grammar_len || !p->grammar_text ? p->grammar_len : strlen(p->grammar_text);
+    WF_TRY(wf_constraint_grammar(p->grammar, p->grammar_text, n, &c->grammar));
+    WF_TRY(wf_match_new(c->grammar, &c->match));
+    WF_TRY(constraint_tokens(m, &c->tokens));
+    if (p->grammar_after && *p->grammar_after && !(c->after = wf_strdup(p->grammar_after))) return WEFT_ERR_NOMEM;
+    c->n_vocab = m->hp.n_vocab;
+    c->tokenizer = m->tokenizer;
+    c->allowed = wf_calloc(c->n_vocab / 32 + 1, sizeof *c->allowed);
+    for (uint32_t i = 0; c->allowed && i < wf_token_count(m->tokenizer); i++) {
+        if (!wf_token_is_eog(m->tokenizer, (int32_t)i)) continue;
+        if (!wf_grow(&c->ends, c->n_ends, &c->cap_ends, sizeof *c->ends)) return WEFT_ERR_NOMEM;
+        c->ends[c->n_ends++] = i;
+    }
+    return c->allowed ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+void wf_constraint_free(wf_constraint *c)
+{
+    wf_match_free(c->match);
+    wf_grammar_free(c->grammar);
+    free(c->allowed);
+    free(c->ends);
+    free(c->after);
+}
+
+weft_status wf_constraint_mask(wf_constraint *c)
+{
+    WF_TRY(wf_match_mask(c->match, c->tokens, c->allowed));
+    if (wf_match_may_end(c->match))
+        for (size_t i = 0; i < c->n_ends; i++) c->allowed[c->ends[i] / 32] |= 1u << (c->ends[i] % 32);
+    for (uint32_t i = 0; i < (c->n_vocab + 31) / 32; i++)
+        if (c->allowed[i]) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "the vocabulary has no token with which the answer can go on");
+}
+
+/* What a token says before the grammar begins; *n bytes of it are left for the grammar. */
+static const char *constraint_wait(wf_constraint *c, const char *piece, size_t *n)
+{
+    size_t len = strlen(c->after);
+    for (size_t i = 0; i < *n; i++) {
+        while (c->n_after && (c->after[c->n_after] != piece[i])) {
+            size_t k = c->n_after; /* the longest beginning that is also an end of what has come */
+            while (--k && memcmp(c->after, c->after + c->n_after - k, k) != 0) {}
+            c->n_after = k;
+        }
+        c->n_after += c->after[c->n_after] == piece[i];
+        if (c->n_after < len) continue;
+        free(c->after);
+        c->after = NULL;
+        *n -= i + 1;
+        return piece + i + 1;
+    }
+    *n = 0;
+    return piece;
+}
+
+weft_status wf_constraint_token(wf_constraint *c, int32_t id)
+{
+    char buf[256], *piece = buf;
+    size_t n = wf_token_piece(c->tokenizer, id, 0, buf, sizeof buf);
+    if (n > sizeof buf) {
+        if (!(piece = malloc(n))) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a token");
+        wf_token_piece(c->tokenizer, id, 0, piece, n);
+    }
+    const char *rest = c->after ? constraint_wait(c, piece, &n) : piece;
+    weft_status s = n ? wf_match_read(c->match, rest, n) : WEFT_OK;
+    if (piece != buf) free(piece);
+    return s;
+}

@@ -1,0 +1,469 @@
+/* What a schema says, as conjunctions: each keyword, and the complement of each, where it has one. */
+#include "grammar/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    uint8_t types;
+} type_names[] = {{"null", T_NULL},     {"boolean", T_FALSE | T_TRUE}, {"integer", T_INT}, {"number", T_INT | T_FRAC},
+                  {"string", T_STRING}, {"array", T_ARRAY},            {"object", T_OBJECT}};
+
+static uint8_t type_bits(wf_grammar *g, const wf_json *v)
+{
+    if (v->kind == WF_JSON_LIST) {
+        uint8_t all = 0;
+        WF_JSON_EACH(one, v) all |= type_bits(g, one);
+        return all;
+    }
+    for (size_t i = 0; i < WF_LEN(type_names); i++)
+        if (wf_json_text(v) && !strcmp(v->text, type_names[i].name)) return type_names[i].types;
+    if (wf_json_text(v) && !strcmp(v->text, "any")) return T_ANY;
+    grammar_fail(g, "type with an unknown name");
+}
+
+/* A count such as maxItems; beyond what it can count it is the largest. */
+static uint32_t count_of(wf_grammar *g, const wf_json *s, const char *key, uint32_t otherwise)
+{
+    const wf_json *v = wf_json_get(s, key);
+    if (!v) return otherwise;
+    double d = wf_json_number(v);
+    if (!wf_json_is_number(v) || d < 0 || d != (double)(uint64_t)d) grammar_fail(g, "%s that is no count", key);
+    return d >= RE_MANY ? RE_MANY : (uint32_t)d;
+}
+
+static bool is_empty_schema(const wf_json *v) { return wf_json_is_true(v) || (wf_json_is(v, WF_JSON_OBJECT) && !v->n); }
+static bool is_false(const wf_json *v) { return wf_json_is(v, WF_JSON_BOOL) && !v->b; }
+
+/* Refuses by name what is not kept. */
+static void refuse(wf_grammar *g, const wf_json *s)
+{
+    static const char *const never[] = {"$dynamicRef", "$recursiveRef", "contains", "extends", "disallow",
+                                        "unevaluatedItems", "unevaluatedProperties"};
+    for (size_t i = 0; i < WF_LEN(never); i++)
+        if (wf_json_get(s, never[i]) && !(i >= 5 && is_empty_schema(wf_json_get(s, never[i]))))
+            grammar_fail(g, "the keyword %s", never[i]);
+    const wf_json *max = wf_json_get(s, "maxItems");
+    if (wf_json_is_true(wf_json_get(s, "uniqueItems")) && !(max && wf_json_number(max) <= 1))
+        grammar_fail(g, "the keyword uniqueItems");
+}
+
+/* ---- numbers and strings ---------------------------------------------------------------------------------- */
+
+/* Calls back for each bound: a keyword's number, whether it is a lower bound, and whether it is excluded itself. */
+typedef void (*bound_fn)(wf_grammar *, void *user, const dec *, bool low, bool open);
+
+static void each_bound(wf_grammar *g, const wf_json *s, bound_fn fn, void *user)
+{
+    static const char *const names[2][2] = {{"maximum", "exclusiveMaximum"}, {"minimum", "exclusiveMinimum"}};
+    for (int low = 0; low < 2; low++) {
+        const wf_json *v = wf_json_get(s, names[low][0]), *open = wf_json_get(s, names[low][1]);
+        if (v && !wf_json_is_number(v)) grammar_fail(g, "%s that is no number", names[low][0]);
+        if (v) {
+            dec d = dec_of_json(g, v);
+            fn(g, user, &d, low, wf_json_is_true(open)); /* Draft 4 has a boolean there */
+        }
+        if (!wf_json_is_number(open)) continue;
+        dec d = dec_of_json(g, open);
+        fn(g, user, &d, low, true);
+    }
+}
+
+static void bound_add(wf_grammar *g, void *user, const dec *d, bool low, bool open)
+{
+    (void)g;
+    if (low) number_low(user, d, open);
+    else number_high(user, d, open);
+}
+
+static void bound_outside(wf_grammar *g, void *user, const dec *d, bool low, bool open)
+{
+    conj *c = conj_new(g, T_INT | T_FRAC);
+    if (low) number_high(&c->number, d, !open);
+    else number_low(&c->number, d, !open);
+    conj_list *out = user;
+    *out = conj_either(g, c, *out);
+}
+
+static re string_pattern(wf_grammar *g, const wf_json *s)
+{
+    re out = RE_ALL;
+    const wf_json *pattern = wf_json_get(s, "pattern"), *format = wf_json_get(s, "format");
+    if (pattern && !wf_json_text(pattern)) grammar_fail(g, "pattern that is no string");
+    if (pattern) out = re_parse(g->pool, pattern->text, pattern->n, false);
+    if (wf_json_text(format)) out = re_and(g->pool, out, format_pattern(g, format->text));
+    return out;
+}
+
+static re strings_but(wf_grammar *g, re what)
+{
+    return re_and(g->pool, re_not(g->pool, what), re_lengths(g->pool, 0, RE_MANY));
+}
+
+re conj_strings(wf_grammar *g, const conj *c)
+{
+    re out = c->pattern;
+    if (!(c->types & T_STRING)) return RE_NONE;
+    if (c->min_length || c->max_length != RE_MANY)
+        out = re_and(g->pool, out, re_lengths(g->pool, c->min_length, c->max_length));
+    if (!c->texts) return out;
+    re list = RE_NONE;
+    for (uint32_t i = 0; i < c->n_texts; i++)
+        list = re_alt(g->pool, list, re_literal(g->pool, c->texts[i].text, c->texts[i].n));
+    return re_and(g->pool, list, out);
+}
+
+re part_strings(wf_grammar *g, part p)
+{
+    re out = RE_NONE;
+    for (conj_list c = part_conjs(g, p); c; c = c->next) out = re_alt(g->pool, out, conj_strings(g, c));
+    return out;
+}
+
+/* ---- arrays and objects ------------------------------------------------------------------------------------- */
+
+static array_rule array_parts(wf_grammar *g, const wf_json *s)
+{
+    array_rule a = {.prefix = wf_json_get(s, "prefixItems"), .items = wf_json_get(s, "items")};
+    if (wf_json_is(a.items, WF_JSON_LIST)) a.prefix = a.items, a.items = wf_json_get(s, "additionalItems");
+    if (a.prefix && a.prefix->kind != WF_JSON_LIST) grammar_fail(g, "prefixItems that is no list");
+    return a;
+}
+
+static object_rule object_parts(wf_grammar *g, const wf_json *s)
+{
+    object_rule o = {.properties = wf_json_get(s, "properties"),
+                     .patterns = wf_json_get(s, "patternProperties"),
+                     .additional = wf_json_get(s, "additionalProperties")};
+    if (o.properties && o.properties->kind != WF_JSON_OBJECT) grammar_fail(g, "properties that is no object");
+    if (o.patterns && o.patterns->kind != WF_JSON_OBJECT) grammar_fail(g, "patternProperties that is no object");
+    if (is_empty_schema(o.additional)) o.additional = NULL;
+    return o;
+}
+
+static void conj_arrays(wf_grammar *g, const wf_json *s, conj *c)
+{
+    array_rule a = array_parts(g, s);
+    if (a.prefix || a.items) {
+        array_rule *rule = grammar_take(g, sizeof *rule);
+        *rule = a;
+        c->arrays = rule;
+    }
+    c->min_items = count_of(g, s, "minItems", 0), c->max_items = count_of(g, s, "maxItems", RE_MANY);
+}
+
+static conj *conj_requiring(wf_grammar *g, conj *c, const wf_json *name)
+{
+    if (!wf_json_text(name)) grammar_fail(g, "required with what is no string");
+    required_list *r = grammar_take(g, sizeof *r);
+    *r = (required_list){{name->text, name->n}, c->required};
+    c->required = r;
+    return c;
+}
+
+static conj *conj_with_key(wf_grammar *g, conj *c, const wf_json *name, part of)
+{
+    key_rule *k = grammar_take(g, sizeof *k);
+    *k = (key_rule){{name->text, name->n}, of, c->keys};
+    c->keys = k;
+    return c;
+}
+
+static const wf_json never_schema = {.kind = WF_JSON_BOOL, .b = false};
+
+static conj *conj_without(wf_grammar *g, const wf_json *name)
+{
+    return conj_with_key(g, conj_new(g, T_OBJECT), name, part_of(g, &never_schema, false));
+}
+
+static void conj_objects(wf_grammar *g, const wf_json *s, conj *c)
+{
+    object_rule o = object_parts(g, s);
+    if (o.properties || o.patterns || o.additional) {
+        object_rule *rule = grammar_take(g, sizeof *rule);
+        *rule = o;
+        c->objects = rule;
+    }
+    WF_JSON_EACH(name, wf_json_get(s, "required")) conj_requiring(g, c, name);
+    const wf_json *names = wf_json_get(s, "propertyNames");
+    if (names) c->names = part_strings(g, part_of(g, names, false));
+    c->min_keys = count_of(g, s, "minProperties", 0), c->max_keys = count_of(g, s, "maxProperties", RE_MANY);
+}
+
+/* ---- keywords that take schemas ------------------------------------------------------------------------------- */
+
+static conj_list of(wf_grammar *g, const wf_json *schema, bool negative)
+{
+    return part_conjs(g, part_of(g, schema, negative));
+}
+
+static bool overlap(wf_grammar *g, conj_list a, conj_list b)
+{
+    for (conj_list c = conj_both(g, a, b); c; c = c->next) {
+        conj one = *c;
+        one.next = NULL;
+        if (conj_nodes(g, &one)) return true;
+    }
+    return false;
+}
+
+/* Exactly one: each, and none of those that it overlaps with. */
+static conj_list one_of(wf_grammar *g, const wf_json *list)
+{
+    conj_list out = NULL;
+    size_t n = wf_json_count(list);
+    for (size_t i = 0; i < n; i++) {
+        conj_list all = of(g, &list->list[i], false), alone = all;
+        for (size_t k = 0; k < n; k++)
+            if (k != i && overlap(g, all, of(g, &list->list[k], false)))
+                alone = conj_both(g, alone, of(g, &list->list[k], true));
+        out = conj_either(g, alone, out);
+    }
+    return out;
+}
+
+static conj_list any_of(wf_grammar *g, const wf_json *list, bool negative)
+{
+    conj_list out = NULL;
+    WF_JSON_EACH(one, list) out = conj_either(g, of(g, one, negative), out);
+    return out;
+}
+
+static conj_list all_of(wf_grammar *g, const wf_json *list, bool negative)
+{
+    conj_list out = &conj_any;
+    WF_JSON_EACH(one, list) out = conj_both(g, out, of(g, one, negative));
+    return out;
+}
+
+/* (if and then) or (not if and else) */
+static conj_list if_then(wf_grammar *g, const wf_json *s, bool negative)
+{
+    const wf_json *cond = wf_json_get(s, "if"), *then = wf_json_get(s, "then"), *otherwise = wf_json_get(s, "else");
+    if (!cond || (!then && !otherwise)) return negative ? NULL : &conj_any;
+    conj_list a = of(g, cond, false), b = of(g, cond, true);
+    if (then || negative) a = then ? conj_both(g, a, of(g, then, negative)) : NULL;
+    if (otherwise || negative) b = otherwise ? conj_both(g, b, of(g, otherwise, negative)) : NULL;
+    return conj_either(g, a, b);
+}
+
+/* A key that asks for more where it is there: no such key, or all of it; not an object at all also does. */
+static conj_list dependency(wf_grammar *g, const wf_json *name, const wf_json *what)
+{
+    conj *with = conj_requiring(g, conj_new(g, T_OBJECT), name);
+    conj_list more = with;
+    if (what->kind == WF_JSON_LIST) {
+        WF_JSON_EACH(one, what) conj_requiring(g, with, one);
+    } else if (what->kind == WF_JSON_STRING) conj_requiring(g, with, what);
+    else more = conj_both(g, with, of(g, what, false));
+    conj_list without = conj_either(g, conj_without(g, name), conj_new(g, T_ANY & ~T_OBJECT));
+    return conj_either(g, without, more);
+}
+
+static conj_list positive(wf_grammar *g, const wf_json *s)
+{
+    const wf_json *ref = wf_json_get(s, "$ref"), *v;
+    conj_list out = &conj_any;
+    if (wf_json_text(ref)) out = of(g, refs_find(g, s, ref->text, ref->n), false);
+    if (wf_json_text(ref) && g->old_refs) return out;
+    refuse(g, s);
+    conj *c = conj_new(g, T_ANY);
+    if ((v = wf_json_get(s, "type"))) c->types = type_bits(g, v);
+    each_bound(g, s, bound_add, &c->number);
+    if ((v = wf_json_get(s, "multipleOf"))) number_multiple(g, &c->number, v);
+    c->pattern = c->types & T_STRING ? string_pattern(g, s) : RE_ALL;
+    c->min_length = count_of(g, s, "minLength", 0), c->max_length = count_of(g, s, "maxLength", RE_MANY);
+    conj_arrays(g, s, c);
+    conj_objects(g, s, c);
+    out = conj_both(g, out, c);
+    if ((v = wf_json_get(s, "const"))) {
+        wf_json *one = grammar_take(g, sizeof *one);
+        *one = (wf_json){.kind = WF_JSON_LIST, .n = 1, .list = v};
+        out = conj_both(g, out, texts_conj(g, one));
+    }
+    if (wf_json_is(v = wf_json_get(s, "enum"), WF_JSON_LIST)) out = conj_both(g, out, texts_conj(g, v));
+    if ((v = wf_json_get(s, "allOf"))) out = conj_both(g, out, all_of(g, v, false));
+    if ((v = wf_json_get(s, "anyOf"))) out = conj_both(g, out, any_of(g, v, false));
+    if ((v = wf_json_get(s, "oneOf"))) out = conj_both(g, out, one_of(g, v));
+    if ((v = wf_json_get(s, "not"))) out = conj_both(g, out, of(g, v, true));
+    out = conj_both(g, out, if_then(g, s, false));
+    static const char *const dependencies[] = {"dependencies", "dependentRequired", "dependentSchemas"};
+    for (size_t i = 0; i < WF_LEN(dependencies); i++)
+        WF_JSON_EACH_MEMBER(m, wf_json_get(s, dependencies[i]))
+            out = conj_both(g, out, dependency(g, &m->name, &m->value));
+    return out;
+}
+
+/* ---- complements: what breaks one keyword at least -------------------------------------------------------------- */
+
+static conj_list not_values(wf_grammar *g, const wf_json *list)
+{
+    conj *c = conj_new(g, T_ANY & ~(T_INT | T_FRAC));
+    conj_list numbers = conj_new(g, T_INT | T_FRAC);
+    re texts = RE_NONE;
+    WF_JSON_EACH(v, list) {
+        if (v->kind == WF_JSON_NULL) c->types &= (uint8_t)~T_NULL;
+        else if (v->kind == WF_JSON_BOOL) c->types &= (uint8_t)~(v->b ? T_TRUE : T_FALSE);
+        else if (v->kind == WF_JSON_STRING) texts = re_alt(g->pool, texts, re_literal(g->pool, v->text, v->n));
+        else if (wf_json_is_number(v)) {
+            dec d = dec_of_json(g, v);
+            conj_list outside = NULL;
+            bound_outside(g, &outside, &d, true, false), bound_outside(g, &outside, &d, false, false);
+            numbers = conj_both(g, numbers, outside);
+        } else grammar_fail(g, "not with a list or an object as a constant");
+    }
+    if (texts != RE_NONE) c->pattern = strings_but(g, texts);
+    return conj_either(g, numbers, c);
+}
+
+static conj_list not_string(wf_grammar *g, const wf_json *s)
+{
+    conj_list out = NULL;
+    uint32_t min = count_of(g, s, "minLength", 0), max = count_of(g, s, "maxLength", RE_MANY);
+    re pattern = string_pattern(g, s);
+    conj *c;
+    if (min) (c = conj_new(g, T_STRING))->max_length = min - 1, out = conj_either(g, c, out);
+    if (max != RE_MANY) (c = conj_new(g, T_STRING))->min_length = max + 1, out = conj_either(g, c, out);
+    if (pattern != RE_ALL) (c = conj_new(g, T_STRING))->pattern = strings_but(g, pattern), out = conj_either(g, c, out);
+    return out;
+}
+
+static conj_list not_array(wf_grammar *g, const wf_json *s)
+{
+    conj_list out = NULL;
+    uint32_t min = count_of(g, s, "minItems", 0), max = count_of(g, s, "maxItems", RE_MANY);
+    array_rule a = array_parts(g, s);
+    conj *c;
+    if (min) (c = conj_new(g, T_ARRAY))->max_items = min - 1, out = conj_either(g, c, out);
+    if (max != RE_MANY) (c = conj_new(g, T_ARRAY))->min_items = max + 1, out = conj_either(g, c, out);
+    uint32_t i = 0;
+    WF_JSON_EACH(one, a.prefix) {
+        key_rule *k = grammar_take(g, sizeof *k);
+        *k = (key_rule){{NULL, i++}, part_of(g, one, true), NULL};
+        (c = conj_new(g, T_ARRAY))->min_items = i, c->items = k, out = conj_either(g, c, out);
+    }
+    if (is_false(a.items)) (c = conj_new(g, T_ARRAY))->min_items = i + 1, out = conj_either(g, c, out);
+    else if (a.items && !is_empty_schema(a.items)) grammar_fail(g, "not with the keyword items");
+    return out;
+}
+
+static conj_list not_object(wf_grammar *g, const wf_json *s)
+{
+    conj_list out = NULL;
+    uint32_t min = count_of(g, s, "minProperties", 0), max = count_of(g, s, "maxProperties", RE_MANY);
+    object_rule o = object_parts(g, s);
+    conj *c;
+    if (o.patterns && o.patterns->n) grammar_fail(g, "not, or oneOf that overlaps, with the keyword patternProperties");
+    if (o.additional) grammar_fail(g, "not, or oneOf that overlaps, with the keyword additionalProperties");
+    if (wf_json_get(s, "propertyNames")) grammar_fail(g, "not, or oneOf that overlaps, with the keyword propertyNames");
+    if (min) (c = conj_new(g, T_OBJECT))->max_keys = min - 1, out = conj_either(g, c, out);
+    if (max != RE_MANY) (c = conj_new(g, T_OBJECT))->min_keys = max + 1, out = conj_either(g, c, out);
+    WF_JSON_EACH(name, wf_json_get(s, "required")) out = conj_either(g, conj_without(g, name), out);
+    WF_JSON_EACH_MEMBER(m, o.properties) {
+        if (is_empty_schema(&m->value)) continue;
+        c = conj_requiring(g, conj_new(g, T_OBJECT), &m->name);
+        out = conj_either(g, conj_with_key(g, c, &m->name, part_of(g, &m->value, true)), out);
+    }
+    return out;
+}
+
+static conj_list negative(wf_grammar *g, const wf_json *s)
+{
+    static const char *const never[] = {"dependencies", "dependentRequired", "dependentSchemas", "multipleOf"};
+    const wf_json *ref = wf_json_get(s, "$ref"), *v;
+    conj_list out = NULL;
+    if (wf_json_text(ref)) out = of(g, refs_find(g, s, ref->text, ref->n), true);
+    if (wf_json_text(ref) && g->old_refs) return out;
+    refuse(g, s);
+    for (size_t i = 0; i < WF_LEN(never); i++)
+        if (wf_json_get(s, never[i])) grammar_fail(g, "not, or oneOf that overlaps, with the keyword %s", never[i]);
+    if ((v = wf_json_get(s, "type"))) out = conj_either(g, conj_new(g, (uint8_t)(T_ANY & ~type_bits(g, v))), out);
+    each_bound(g, s, bound_outside, &out);
+    out = conj_either(g, not_string(g, s), out);
+    out = conj_either(g, not_array(g, s), out);
+    out = conj_either(g, not_object(g, s), out);
+    if ((v = wf_json_get(s, "const"))) {
+        wf_json one = {.kind = WF_JSON_LIST, .n = 1, .list = v};
+        out = conj_either(g, not_values(g, &one), out);
+    }
+    if (wf_json_is(v = wf_json_get(s, "enum"), WF_JSON_LIST)) out = conj_either(g, not_values(g, v), out);
+    if ((v = wf_json_get(s, "allOf"))) out = conj_either(g, any_of(g, v, true), out);
+    if ((v = wf_json_get(s, "anyOf"))) out = conj_either(g, all_of(g, v, true), out);
+    if ((v = wf_json_get(s, "oneOf"))) {
+        conj_list none = all_of(g, v, true);
+        for (size_t i = 0; i < wf_json_count(v); i++)
+            for (size_t k = 0; k < i; k++)
+                none = conj_either(g, conj_both(g, of(g, &v->list[i], false), of(g, &v->list[k], false)), none);
+        out = conj_either(g, none, out);
+    }
+    if ((v = wf_json_get(s, "not"))) out = conj_either(g, of(g, v, false), out);
+    return conj_either(g, if_then(g, s, true), out);
+}
+
+/* ---- parts and sets of them ---------------------------------------------------------------------------------------- */
+
+part part_of(wf_grammar *g, const wf_json *schema, bool negative_of)
+{
+    for (size_t i = g->n_parts; i-- > 0;)
+        if (g->parts[i].schema == schema && g->parts[i].negative == negative_of) return (part)i;
+    grammar_work(g, g->n_parts / 64 + 1);
+    if (!wf_grow(&g->parts, g->n_parts, &g->cap_parts, sizeof *g->parts)) grammar_no_memory(g);
+    g->parts[g->n_parts] = (struct part_entry){.schema = schema, .negative = negative_of};
+    return (part)g->n_parts++;
+}
+
+conj_list part_conjs(wf_grammar *g, part p)
+{
+    const wf_json *s = g->parts[p].schema;
+    bool of_not = g->parts[p].negative;
+    if (g->parts[p].known) return g->parts[p].conjs;
+    if (g->parts[p].busy) grammar_fail(g, "a schema that refers to itself");
+    g->parts[p].busy = true;
+    grammar_deeper(g);
+    conj_list out = NULL;
+    if (wf_json_is(s, WF_JSON_BOOL)) out = s->b != of_not ? &conj_any : NULL;
+    else if (!wf_json_is(s, WF_JSON_OBJECT)) grammar_fail(g, "a schema that is neither an object nor true nor false");
+    else out = of_not ? negative(g, s) : positive(g, s);
+    grammar_shallower(g);
+    g->parts[p].busy = false, g->parts[p].known = true;
+    return g->parts[p].conjs = out;
+}
+
+static int part_order(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+cset cset_of(wf_grammar *g, const part_list *list)
+{
+    uint32_t n = 0, used = 0, kept = 0;
+    for (const part_list *p = list; p; p = p->next) n++;
+    part *parts = grammar_hold(g, n * sizeof *parts);
+    for (; list; list = list->next) parts[used++] = list->of;
+    if (n) qsort(parts, n, sizeof *parts, part_order);
+    for (uint32_t i = 0; i < n; i++)
+        if (!kept || parts[i] != parts[kept - 1]) parts[kept++] = parts[i];
+    cset found = 0;
+    while (found < g->n_csets && (g->csets[found].n != kept || memcmp(g->csets[found].parts, parts, kept * sizeof *parts)))
+        found++;
+    if (found == g->n_csets) {
+        part *copy = grammar_take(g, kept * sizeof *copy);
+        memcpy(copy, parts, kept * sizeof *copy);
+        grammar_work(g, g->n_csets / 64 + 1);
+        if (!wf_grow(&g->csets, g->n_csets, &g->cap_csets, sizeof *g->csets)) grammar_no_memory(g);
+        g->csets[g->n_csets++] = (struct cset_entry){.parts = copy, .n = kept};
+    }
+    grammar_release(g, parts);
+    return found;
+}
+
+cset cset_of_one(wf_grammar *g, part p) { return cset_of(g, &(part_list){.of = p}); }
+
+conj_list cset_conjs(wf_grammar *g, cset c)
+{
+    conj_list out = &conj_any;
+    for (uint32_t i = 0; i < g->csets[c].n; i++) out = conj_both(g, out, part_conjs(g, g->csets[c].parts[i]));
+    return out;
+}

@@ -1,0 +1,344 @@
+/* Grammars from schemas, patterns and lists of texts; and nodes: what a value may be, an alternative for each type. */
+#include "grammar/internal.h"
+#include "grammar/regex_pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- nodes -------------------------------------------------------------------------------------------------- */
+
+static alternative *alternative_new(wf_grammar *g, uint8_t type, node next)
+{
+    alternative *a = grammar_take(g, sizeof *a);
+    a->type = type, a->next = next, a->pattern = RE_ALL, a->names = RE_ALL, a->max = RE_MANY;
+    return a;
+}
+
+static node node_number(wf_grammar *g, const conj *c, node next)
+{
+    if (!(c->types & T_INT)) grammar_fail(g, "not with the type integer");
+    alternative *a = alternative_new(g, c->types & T_FRAC, next);
+    if (!a->type) a->type = T_INT;
+    a->number = c->number;
+    a->bounded = c->number.has_low || c->number.has_high || c->number.multiple;
+    return a;
+}
+
+static node node_string(wf_grammar *g, const conj *c, node next)
+{
+    alternative *a = alternative_new(g, T_STRING, next);
+    if (c->texts) {
+        a->texts = c->texts, a->n_texts = c->n_texts;
+        return c->n_texts ? a : next;
+    }
+    if (c->pattern == RE_ALL) {
+        a->min = c->min_length, a->max = c->max_length;
+        return a;
+    }
+    a->pattern = conj_strings(g, c);
+    return re_state(g->pool, a->pattern) < 0 ? next : a;
+}
+
+static cset item_cset(wf_grammar *g, const conj *c, uint32_t i)
+{
+    part_list *all = NULL;
+    for (const array_rule *r = c->arrays; r; r = r->next) {
+        const wf_json *s = i < wf_json_count(r->prefix) ? &r->prefix->list[i] : r->items;
+        if (!s) continue;
+        part_list *p = grammar_take(g, sizeof *p);
+        *p = (part_list){part_of(g, s, false), all};
+        all = p;
+    }
+    for (const key_rule *k = c->items; k; k = k->next) {
+        if (k->key.n != i) continue;
+        part_list *p = grammar_take(g, sizeof *p);
+        *p = (part_list){k->of, all};
+        all = p;
+    }
+    return cset_of(g, all);
+}
+
+static node node_array(wf_grammar *g, const conj *c, node next)
+{
+    alternative *a = alternative_new(g, T_ARRAY, next);
+    a->min = c->min_items, a->max = c->max_items;
+    for (const array_rule *r = c->arrays; r; r = r->next)
+        a->n_prefix = WF_MAX(a->n_prefix, (uint32_t)wf_json_count(r->prefix));
+    for (const key_rule *k = c->items; k; k = k->next) a->n_prefix = WF_MAX(a->n_prefix, k->key.n + 1);
+    cset *prefix = grammar_take(g, a->n_prefix * sizeof *prefix);
+    for (uint32_t i = 0; i < a->n_prefix; i++) prefix[i] = item_cset(g, c, i);
+    a->prefix = prefix;
+    a->items = item_cset(g, c, UINT32_MAX);
+    for (uint32_t i = 0; i < a->n_prefix && i < a->min; i++)
+        if (cset_empty(g, prefix[i])) return next;
+    if (a->min > a->n_prefix && cset_empty(g, a->items)) return next;
+    return a;
+}
+
+/* ---- objects */
+
+static int key_order(const void *a, const void *b)
+{
+    const key_entry *x = a, *y = b;
+    int c = memcmp(x->key.text, y->key.text, WF_MIN(x->key.n, y->key.n));
+    return c ? c : (x->key.n > y->key.n) - (x->key.n < y->key.n);
+}
+
+/* All keys that any rule names, sorted. */
+static key_entry *keys_of(wf_grammar *g, const conj *c, uint32_t *n)
+{
+    uint32_t most = 0, used = 0, kept = 0;
+    for (const object_rule *r = c->objects; r; r = r->next) most += (uint32_t)wf_json_size(r->properties);
+    for (const key_rule *k = c->keys; k; k = k->next) most++;
+    for (const required_list *r = c->required; r; r = r->next) most++;
+    key_entry *keys = grammar_take(g, most * sizeof *keys);
+    for (const object_rule *r = c->objects; r; r = r->next)
+        WF_JSON_EACH_MEMBER(m, r->properties) keys[used++].key = (text_list){m->name.text, m->name.n};
+    for (const key_rule *k = c->keys; k; k = k->next) keys[used++].key = k->key;
+    for (const required_list *r = c->required; r; r = r->next) keys[used].required = true, keys[used++].key = r->key;
+    qsort(keys, used, sizeof *keys, key_order);
+    for (uint32_t i = 0; i < used; i++) {
+        if (kept && !key_order(&keys[i], &keys[kept - 1])) keys[kept - 1].required |= keys[i].required;
+        else keys[kept++] = keys[i];
+    }
+    *n = kept;
+    return keys;
+}
+
+static bool text_matches(wf_grammar *g, re pattern, const char *text, uint32_t n)
+{
+    if (pattern == RE_ALL) return true;
+    int32_t s = re_state(g->pool, pattern);
+    for (uint32_t i = 0; i < n && s >= 0; i++) s = re_step(g->pool, s, (unsigned char)text[i]);
+    return re_accepts(g->pool, s);
+}
+
+static void patterns_of(wf_grammar *g, const conj *c, alternative *a)
+{
+    uint32_t n = 0;
+    for (const object_rule *r = c->objects; r; r = r->next) {
+        n += (uint32_t)wf_json_size(r->patterns);
+        a->n_rules++;
+    }
+    pattern_entry *patterns = grammar_take(g, n * sizeof *patterns);
+    a->additional_of = grammar_take(g, a->n_rules * sizeof *a->additional_of);
+    uint32_t rule = 0;
+    for (const object_rule *r = c->objects; r; r = r->next, rule++) {
+        WF_JSON_EACH_MEMBER(m, r->patterns)
+            patterns[a->n_patterns++] = (pattern_entry){re_parse(g->pool, m->name.text, m->name.n, false),
+                                                        part_of(g, &m->value, false), rule};
+        a->additional_of[rule] = r->additional ? part_of(g, r->additional, false) : PART_NONE;
+    }
+    a->patterns = patterns;
+}
+
+static const wf_json nothing = {.kind = WF_JSON_BOOL, .b = false};
+
+/* What the value of a key has to be. matched: of each pattern, whether the key has it. */
+static cset key_cset(wf_grammar *g, const conj *c, const alternative *a, text_list key)
+{
+    part_list *all = NULL;
+    uint32_t rule = 0;
+#define ADD(what)                                                                                                      \
+    do {                                                                                                               \
+        part_list *add_ = grammar_take(g, sizeof *add_);                                                               \
+        *add_ = (part_list){what, all};                                                                                \
+        all = add_;                                                                                                    \
+    } while (0)
+    for (const object_rule *r = c->objects; r; r = r->next, rule++) {
+        const wf_json *s = wf_json_find(r->properties, key.text, key.n);
+        bool named = s;
+        if (s) ADD(part_of(g, s, false));
+        for (uint32_t i = 0; i < a->n_patterns; i++)
+            if (a->patterns[i].rule == rule && text_matches(g, a->patterns[i].pattern, key.text, key.n)) {
+                named = true;
+                ADD(a->patterns[i].value);
+            }
+        if (!named && a->additional_of[rule] != PART_NONE) ADD(a->additional_of[rule]);
+    }
+    for (const key_rule *k = c->keys; k; k = k->next)
+        if (k->key.n == key.n && !memcmp(k->key.text, key.text, key.n)) ADD(k->of);
+    if (!text_matches(g, c->names, key.text, key.n)) ADD(part_of(g, &nothing, false));
+#undef ADD
+    return cset_of(g, all);
+}
+
+static node node_object(wf_grammar *g, const conj *c, node next)
+{
+    alternative *a = alternative_new(g, T_OBJECT, next);
+    key_entry *keys = keys_of(g, c, &a->n_keys);
+    a->min = c->min_keys, a->max = c->max_keys, a->names = c->names;
+    patterns_of(g, c, a);
+    for (uint32_t i = 0; i < a->n_keys; i++) {
+        keys[i].value = key_cset(g, c, a, keys[i].key);
+        if (!keys[i].required) continue;
+        a->n_required++;
+        if (cset_empty(g, keys[i].value)) return next;
+    }
+    a->keys = keys;
+    if (a->n_required > a->max) return next;
+    if (a->min <= a->n_required) return a;
+    for (uint32_t r = 0; r < a->n_rules; r++) { /* closed: are there enough keys? */
+        bool patterns = false;
+        for (uint32_t i = 0; i < a->n_patterns; i++) patterns |= a->patterns[i].rule == r;
+        if (patterns || a->additional_of[r] == PART_NONE || !cset_empty(g, cset_of_one(g, a->additional_of[r]))) continue;
+        uint32_t possible = 0;
+        for (uint32_t i = 0; i < a->n_keys; i++) possible += !cset_empty(g, keys[i].value);
+        if (possible < a->min) return next;
+    }
+    return a;
+}
+
+node conj_nodes(wf_grammar *g, const conj *c)
+{
+    static const uint8_t words[] = {T_NULL, T_FALSE, T_TRUE};
+    node out = NULL;
+    for (; c; c = c->next) {
+        grammar_work(g, 10);
+        for (size_t i = 0; i < WF_LEN(words); i++) {
+            bool there = !(c->types & words[i]);
+            for (node n = out; n && !there; n = n->next) there = n->type == words[i];
+            if (!there) out = alternative_new(g, words[i], out);
+        }
+        if (c->types & (T_INT | T_FRAC)) out = node_number(g, c, out);
+        if (c->types & T_STRING) out = node_string(g, c, out);
+        if (c->types & T_ARRAY) out = node_array(g, c, out);
+        if (c->types & T_OBJECT) out = node_object(g, c, out);
+    }
+    return out;
+}
+
+node cset_node(wf_grammar *g, cset c)
+{
+    if (g->csets[c].state == 2) return g->csets[c].made;
+    g->csets[c].state = 1;
+    grammar_deeper(g);
+    node made = conj_nodes(g, cset_conjs(g, c));
+    grammar_shallower(g);
+    g->csets[c].made = made, g->csets[c].state = 2;
+    return made;
+}
+
+/* A set that is being looked at already is taken to have a value: without one it would have to contain itself. */
+bool cset_empty(wf_grammar *g, cset c) { return g->csets[c].state != 1 && !cset_node(g, c); }
+
+/* ---- grammars -------------------------------------------------------------------------------------------------- */
+
+static weft_status grammar_new(wf_grammar **out)
+{
+    wf_grammar *g = *out = wf_calloc(1, sizeof *g);
+    if (!g || !(g->pool = re_pool_new(g))) {
+        wf_grammar_free(g);
+        *out = NULL;
+        return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a grammar");
+    }
+    return WEFT_OK;
+}
+
+void wf_grammar_free(wf_grammar *g)
+{
+    if (!g) return;
+    masks_free(g);
+    re_pool_free(g->pool);
+    arena_free(&g->kept);
+    arena_free(&g->held);
+    for (size_t i = 0; i < g->n_docs; i++) wf_json_free(g->docs[i]);
+    free(g->docs);
+    free(g->parts);
+    free(g->csets);
+    free(g->ids);
+    free(g->scopes);
+    free(g);
+}
+
+/* Ends the making of a grammar. */
+static weft_status grammar_made(wf_grammar *g, const char *what, wf_grammar **out)
+{
+    if (g->status == WEFT_OK) {
+        *out = g;
+        return WEFT_OK;
+    }
+    weft_status s = wf_fail(g->status, "%s is not supported: %s", what, g->message);
+    wf_grammar_free(g);
+    return s;
+}
+
+static void schema_compile(wf_grammar *g)
+{
+    const wf_json *draft = wf_json_get(g->docs[0], "$schema");
+    re_begin(g->pool);
+    g->old_refs = wf_json_text(draft) && (strstr(draft->text, "draft-03") || strstr(draft->text, "draft-04") ||
+                                          strstr(draft->text, "draft-06") || strstr(draft->text, "draft-07"));
+    refs_begin(g);
+    cset_of(g, NULL); /* CSET_ANY */
+    cset root = cset_of_one(g, part_of(g, g->docs[0], false));
+    if (root != 1) grammar_fail(g, "the schema");
+    if (cset_empty(g, root)) grammar_fail(g, "a schema that no value satisfies");
+    /* What comes later is made as answers need it, but refused now. */
+    for (cset c = 0; c < g->n_csets; c++) {
+        node n = cset_node(g, c);
+        for (; n; n = n->next) {
+            for (uint32_t i = 0; i < n->n_patterns; i++) cset_of_one(g, n->patterns[i].value);
+            for (uint32_t r = 0; r < n->n_rules; r++)
+                if (n->additional_of[r] != PART_NONE) cset_of_one(g, n->additional_of[r]);
+        }
+    }
+}
+
+weft_status wf_grammar_schema(const char *schema, size_t n, wf_grammar **out)
+{
+    wf_grammar *g;
+    *out = NULL;
+    WF_TRY(grammar_new(&g));
+    wf_json *doc = NULL;
+    weft_status s = wf_json_load(schema, n, "the schema", WF_JSON_LOOSE, &doc);
+    if (s == WEFT_OK && !wf_grow(&g->docs, 0, &g->cap_docs, sizeof *g->docs)) s = WEFT_ERR_NOMEM;
+    if (s != WEFT_OK) {
+        wf_json_free(doc);
+        wf_grammar_free(g);
+        return s;
+    }
+    g->docs[g->n_docs++] = doc;
+    GRAMMAR_ENTER(g, schema_compile(g));
+    return grammar_made(g, "the schema", out);
+}
+
+static void raw_begin(wf_grammar *g)
+{
+    g->raw = true;
+    re_begin(g->pool);
+}
+
+static void raw_check(wf_grammar *g)
+{
+    if (re_state(g->pool, g->raw_pattern) < 0) grammar_fail(g, "a pattern that no text has");
+}
+
+weft_status wf_grammar_regex(const char *pattern, size_t n, wf_grammar **out)
+{
+    wf_grammar *g;
+    *out = NULL;
+    WF_TRY(grammar_new(&g));
+    GRAMMAR_ENTER(g, {
+        raw_begin(g);
+        g->raw_pattern = re_parse(g->pool, pattern, n, true);
+        raw_check(g);
+    });
+    return grammar_made(g, "the pattern", out);
+}
+
+weft_status wf_grammar_choice(const wf_slice *texts, size_t n, wf_grammar **out)
+{
+    wf_grammar *g;
+    *out = NULL;
+    WF_TRY(grammar_new(&g));
+    GRAMMAR_ENTER(g, {
+        raw_begin(g);
+        for (size_t i = 0; i < n; i++) {
+            if (wf_utf8_valid(texts[i].p, texts[i].n) != texts[i].n) grammar_fail(g, "a text that is not UTF-8");
+            g->raw_pattern = re_alt(g->pool, g->raw_pattern, re_literal(g->pool, texts[i].p, texts[i].n));
+        }
+        raw_check(g);
+    });
+    return grammar_made(g, "the choice", out);
+}

@@ -1,0 +1,505 @@
+/* Answers byte by byte: a set of threads, each a way to read the answer so far. Where a schema has alternatives, all
+ * that are still possible are threads; a thread from which no answer can come ends at once. */
+#include "grammar/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sets of threads ----------------------------------------------------------------------------------------- */
+
+static uint32_t seen_words(const alternative *a) { return (a->n_keys + 63) / 64; }
+
+static bool same_extras(const extra_key *a, const extra_key *b)
+{
+    for (; a != b; a = a->before, b = b->before)
+        if (!a || !b || a->n != b->n || memcmp(a->text, b->text, a->n) != 0) return false;
+    return true;
+}
+
+static bool same_frames(const frame *a, const frame *b)
+{
+    for (; a != b; a = a->up, b = b->up) {
+        if (!a || !b || a->of != b->of || a->count != b->count || !same_extras(a->extras, b->extras)) return false;
+        if (a->of->type == T_OBJECT && a->of->n_keys && memcmp(a->seen, b->seen, seen_words(a->of) * sizeof *a->seen) != 0) return false;
+    }
+    return true;
+}
+
+static bool same_thread(const thread *a, const thread *b)
+{
+    if (a->at != b->at || a->of != b->of || a->value != b->value || a->depth != b->depth || a->state != b->state ||
+        a->chars != b->chars || a->n_number != b->n_number || memcmp(&a->lex, &b->lex, sizeof a->lex) != 0)
+        return false;
+    if (a->blanks != b->blanks || a->first != b->first || a->last != b->last || a->word != b->word) return false;
+    if (memcmp(a->number, b->number, a->n_number) != 0 || a->open != b->open) return false;
+    if (a->at == AT_KEY && a->open && a->depth && memcmp(a->key, b->key, a->depth) != 0) return false;
+    return same_frames(a->up, b->up);
+}
+
+static void emit(wf_grammar *g, const thread *t)
+{
+    for (size_t i = 0; i < g->n_scratch; i++)
+        if (same_thread(&g->scratch[i], t)) return;
+    if (g->n_scratch == MAX_THREADS) grammar_fail(g, "an answer that can be read in too many ways");
+    g->scratch[g->n_scratch++] = *t;
+}
+
+/* ---- brackets ---------------------------------------------------------------------------------------------------- */
+
+/* A value has ended. */
+thread thread_closed(const frame *up)
+{
+    return (thread){.at = !up ? AT_END : up->of->type == T_ARRAY ? AT_LIST_NEXT : AT_MEMBER_NEXT, .up = up};
+}
+
+static frame *frame_new(wf_grammar *g, const frame *like)
+{
+    frame *f = grammar_hold(g, sizeof *f);
+    *f = *like;
+    return f;
+}
+
+static cset item_of(const alternative *a, uint32_t i) { return i < a->n_prefix ? a->prefix[i] : a->items; }
+
+static bool item_possible(wf_grammar *g, const frame *f)
+{
+    return f->count < f->of->max && !cset_empty(g, item_of(f->of, f->count));
+}
+
+static thread item_begin(wf_grammar *g, const frame *f)
+{
+    frame *in = frame_new(g, f);
+    in->count++;
+    return (thread){.at = AT_VALUE, .up = in, .value = item_of(f->of, f->count)};
+}
+
+/* ---- texts of a list, keys of an object ---------------------------------------------------------------------------- */
+
+/* Cuts first to last, which have depth bytes in common, to those with c behind them. */
+static void narrow(const text_list *texts, size_t stride, uint32_t depth, unsigned char c, uint32_t *first, uint32_t *last)
+{
+#define TEXT(i) ((const text_list *)((const char *)texts + (size_t)(i) * stride))
+#define BEFORE(i, than) (TEXT(i)->n <= depth || (unsigned char)TEXT(i)->text[depth] < (than))
+    for (int end = 0; end < 2; end++) {
+        unsigned than = c + (unsigned)end;
+        uint32_t a = *first, b = *last;
+        while (a < b) {
+            uint32_t mid = a + (b - a) / 2;
+            if (BEFORE(mid, than)) a = mid + 1;
+            else b = mid;
+        }
+        if (end) *last = a;
+        else *first = a;
+    }
+#undef BEFORE
+#undef TEXT
+}
+
+static bool key_seen(const frame *f, uint32_t i) { return f->seen[i / 64] >> (i % 64) & 1; }
+
+static bool key_possible(wf_grammar *g, const frame *f, uint32_t i)
+{
+    const key_entry *k = &f->of->keys[i];
+    if (key_seen(f, i) || f->count + f->required_left + !k->required > f->of->max) return false;
+    return !cset_empty(g, k->value);
+}
+
+static bool some_key_possible(wf_grammar *g, const frame *f, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i < last; i++)
+        if (key_possible(g, f, i)) return true;
+    return false;
+}
+
+static bool additional_empty(wf_grammar *g, const alternative *a, uint32_t rule)
+{
+    return a->additional_of[rule] != PART_NONE && cset_empty(g, cset_of_one(g, a->additional_of[rule]));
+}
+
+/* Is a key possible that is not declared, and whose patterns are in these states? */
+static bool other_key_possible(wf_grammar *g, const frame *f, const int32_t *states)
+{
+    const alternative *a = f->of;
+    if (f->count + f->required_left + 1 > a->max) return false;
+    if (states && states[a->n_patterns] == -1) return false;
+    for (uint32_t r = 0; r < a->n_rules; r++) {
+        if (!additional_empty(g, a, r)) continue;
+        bool live = false;
+        for (uint32_t i = 0; i < a->n_patterns && !live; i++) live = a->patterns[i].rule == r && states[i] >= 0;
+        if (!live) return false;
+    }
+    return true;
+}
+
+/* -2: there is no pattern */
+static const int32_t *key_states(wf_grammar *g, const alternative *a)
+{
+    if (!a->n_patterns && a->names == RE_ALL) return NULL;
+    int32_t *s = grammar_hold(g, (a->n_patterns + 1) * sizeof *s);
+    for (uint32_t i = 0; i < a->n_patterns; i++) s[i] = re_state(g->pool, a->patterns[i].pattern);
+    s[a->n_patterns] = a->names == RE_ALL ? -2 : re_state(g->pool, a->names);
+    return s;
+}
+
+/* The value of a key that is not declared, which has ended. */
+cset other_key_value(wf_grammar *g, const alternative *a, const int32_t *states)
+{
+    part_list *all = NULL;
+    for (uint32_t r = 0; r < a->n_rules; r++) {
+        bool named = false;
+        for (uint32_t i = 0; i < a->n_patterns; i++) {
+            if (!states || a->patterns[i].rule != r || !re_accepts(g->pool, states[i])) continue;
+            part_list *p = grammar_hold(g, sizeof *p);
+            *p = (part_list){a->patterns[i].value, all};
+            all = p, named = true;
+        }
+        if (named || a->additional_of[r] == PART_NONE) continue;
+        part_list *p = grammar_hold(g, sizeof *p);
+        *p = (part_list){a->additional_of[r], all};
+        all = p;
+    }
+    return cset_of(g, all);
+}
+
+static void key_begin(wf_grammar *g, const thread *t)
+{
+    const frame *f = t->up;
+    thread k = {.at = AT_KEY, .up = f, .of = f->of, .last = f->of->n_keys, .key = "", .states = key_states(g, f->of)};
+    k.open = other_key_possible(g, f, k.states);
+    if (k.open || some_key_possible(g, f, 0, k.last)) emit(g, &k);
+}
+
+static bool key_byte(wf_grammar *g, thread *t, unsigned char c)
+{
+    const alternative *a = t->of;
+    if (t->first < t->last) narrow(&a->keys->key, sizeof *a->keys, t->depth, c, &t->first, &t->last);
+    if (t->open) {
+        if (t->depth >= 1000) return false; /* no key is as long */
+        char *key = grammar_hold(g, t->depth + 1);
+        if (t->depth) memcpy(key, t->key, t->depth);
+        key[t->depth] = (char)c;
+        t->key = key;
+        if (t->states) {
+            int32_t *s = grammar_hold(g, (a->n_patterns + 1) * sizeof *s);
+            for (uint32_t i = 0; i <= a->n_patterns; i++)
+                s[i] = t->states[i] < 0 ? t->states[i] : re_step(g->pool, t->states[i], c);
+            t->states = s;
+            t->open = other_key_possible(g, t->up, s);
+        }
+    }
+    t->depth++;
+    return t->open || some_key_possible(g, t->up, t->first, t->last);
+}
+
+static void key_close(wf_grammar *g, const thread *t)
+{
+    const alternative *a = t->of;
+    thread next = {.at = AT_COLON};
+    frame *f = frame_new(g, t->up);
+    f->count++;
+    if (t->first < t->last && a->keys[t->first].key.n == t->depth) {
+        if (!key_possible(g, t->up, t->first)) return;
+        uint64_t *seen = grammar_hold(g, seen_words(a) * sizeof *seen);
+        memcpy(seen, t->up->seen, seen_words(a) * sizeof *seen);
+        seen[t->first / 64] |= 1ull << (t->first % 64);
+        f->seen = seen;
+        f->required_left -= a->keys[t->first].required;
+        next.value = a->keys[t->first].value;
+    } else {
+        if (!t->open || (t->states && a->names != RE_ALL && !re_accepts(g->pool, t->states[a->n_patterns]))) return;
+        for (const extra_key *e = t->up->extras; e; e = e->before)
+            if (e->n == t->depth && !memcmp(e->text, t->key, e->n)) return;
+        next.value = other_key_value(g, a, t->states);
+        if (cset_empty(g, next.value)) return;
+        extra_key *e = grammar_hold(g, sizeof *e);
+        *e = (extra_key){t->key, t->depth, t->up->extras};
+        f->extras = e;
+    }
+    next.up = f;
+    emit(g, &next);
+}
+
+/* ---- strings ------------------------------------------------------------------------------------------------------- */
+
+bool alternative_free(const alternative *a) { return !a->texts && a->pattern == RE_ALL; }
+
+/* One byte of the text that a string says. */
+static bool string_byte(wf_grammar *g, thread *t, unsigned char c)
+{
+    if (t->at == AT_KEY) return key_byte(g, t, c);
+    const alternative *a = t->of;
+    if (a->texts) {
+        narrow(a->texts, sizeof *a->texts, t->depth++, c, &t->first, &t->last);
+        return t->first < t->last;
+    }
+    if (a->pattern != RE_ALL) return (t->state = re_step(g->pool, t->state, c)) >= 0;
+    if ((c & 0xC0) != 0x80) t->chars++;
+    return t->chars <= a->max;
+}
+
+static bool string_bytes(wf_grammar *g, thread *t, const unsigned char *c, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (!string_byte(g, t, c[i])) return false;
+    return true;
+}
+
+/* Can the text go on with a character from first to last? */
+static bool string_char_possible(wf_grammar *g, const thread *t, uint32_t first, uint32_t last)
+{
+    if (t->at == AT_STRING && alternative_free(t->of)) return t->chars < t->of->max;
+    if (t->at == AT_KEY && t->open && !t->states) return true;
+    void *mark = grammar_mark(g);
+    bool possible = false;
+    for (uint32_t c = first; c <= last && !possible; c++) {
+        unsigned char bytes[4];
+        thread copy = *t;
+        unsigned n = (unsigned)re_utf8(c, bytes);
+        grammar_work(g, 1);
+        if (!string_byte(g, &copy, bytes[0])) c |= n == 1 ? 0 : n == 2 ? 63 : n == 3 ? 4095 : 0x3FFFF; /* nor others */
+        else possible = string_bytes(g, &copy, bytes + 1, n - 1);
+    }
+    grammar_release(g, mark);
+    return possible;
+}
+
+/* Within \u: is any character left that begins with these digits? */
+static bool escape_possible(wf_grammar *g, const thread *t)
+{
+    const string_lex *s = &t->lex;
+    if (!s->escape) return true;
+    if (s->escape <= 2 && !s->half) { /* behind \ or \u: any first byte */
+        for (unsigned c = 0; c < 0xF5; c++) {
+            void *mark = grammar_mark(g);
+            thread copy = *t;
+            bool possible = string_byte(g, &copy, (unsigned char)c);
+            grammar_release(g, mark);
+            if (possible) return true;
+        }
+        return false;
+    }
+    unsigned left = s->escape == 6 || s->escape == 1 ? 4u : 6u - s->escape;
+    uint32_t first = (uint32_t)s->code << (4 * left), last = first + (1u << (4 * left)) - 1;
+    if (s->half) {
+        uint32_t base = 0x10000 + (((uint32_t)s->half - 0xD800) << 10);
+        first = WF_MAX(first, 0xDC00u), last = left == 4 ? 0xDFFF : WF_MIN(last, 0xDFFFu);
+        return string_char_possible(g, t, base + first - 0xDC00, base + last - 0xDC00);
+    }
+    if (first <= 0xDBFF && last >= 0xD800 && string_char_possible(g, t, 0x10000, 0x10FFFF)) return true;
+    if (first < 0xD800 && string_char_possible(g, t, first, WF_MIN(last, 0xD7FFu))) return true;
+    return last > 0xDFFF && string_char_possible(g, t, WF_MAX(first, 0xE000u), last);
+}
+
+static void string_close(wf_grammar *g, const thread *t)
+{
+    if (t->at == AT_KEY) {
+        key_close(g, t);
+        return;
+    }
+    const alternative *a = t->of;
+    bool ends = a->texts                ? a->texts[t->first].n == t->depth
+                : a->pattern != RE_ALL ? re_accepts(g->pool, t->state)
+                                       : t->chars >= a->min;
+    if (!ends) return;
+    thread next = thread_closed(t->up);
+    emit(g, &next);
+}
+
+static void step_string(wf_grammar *g, const thread *from, unsigned char c)
+{
+    unsigned char bytes[4];
+    unsigned n;
+    thread t = *from;
+    switch (string_lex_byte(&t.lex, c, bytes, &n)) {
+    case LEX_BAD: return;
+    case LEX_QUOTE: string_close(g, &t); return;
+    case LEX_BYTES:
+        if (string_bytes(g, &t, bytes, n)) emit(g, &t);
+        return;
+    case LEX_MORE:
+        if (escape_possible(g, &t)) emit(g, &t);
+        return;
+    }
+}
+
+/* ---- numbers and words ------------------------------------------------------------------------------------------------ */
+
+static void step(wf_grammar *, const thread *, unsigned char);
+
+/* Would c continue the digits so far (RFC 8259, 6)? */
+static bool number_takes(const char *text, int n, unsigned char c)
+{
+    bool point = memchr(text, '.', (size_t)n), e = memchr(text, 'e', (size_t)n) || memchr(text, 'E', (size_t)n);
+    bool digit = n && text[n - 1] >= '0' && text[n - 1] <= '9';
+    if (c >= '0' && c <= '9') return true;
+    if (c == '-' && !n) return true;
+    if (c == '.') return digit && !point && !e;
+    if (c == 'e' || c == 'E') return digit && !e;
+    return (c == '-' || c == '+') && n && (text[n - 1] | 32) == 'e';
+}
+
+static void step_number(wf_grammar *g, const thread *from, unsigned char c)
+{
+    bool whole = from->of->type == T_INT;
+    if (from->n_number && !number_takes(from->number, from->n_number, c)) {
+        if (!number_complete(&from->of->number, whole, from->number, from->n_number)) return;
+        thread next = thread_closed(from->up);
+        step(g, &next, c);
+        return;
+    }
+    if (from->n_number >= NUMBER_MAX - 1 || !number_takes(from->number, from->n_number, c)) return;
+    thread t = *from;
+    t.number[t.n_number++] = (char)c;
+    if (number_may_go_on(&t.of->number, whole, t.number, t.n_number)) emit(g, &t);
+}
+
+/* ---- all ----------------------------------------------------------------------------------------------------------------- */
+
+static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
+{
+    for (node a = cset_node(g, t->value); a; a = a->next) {
+        thread in = {.of = a, .up = t->up};
+        bool digit = c == '-' || (c >= '0' && c <= '9');
+        const char *word = a->type == T_NULL ? "null" : a->type == T_TRUE ? "true" : a->type == T_FALSE ? "false" : NULL;
+        if (word && *word == (char)c) {
+            in.at = AT_WORD, in.word = word + 1, in.of = NULL;
+            emit(g, &in);
+        } else if ((a->type == T_INT || a->type == T_FRAC) && digit) {
+            in.at = AT_NUMBER;
+            step_number(g, &in, c);
+        } else if (a->type == T_STRING && c == '"') {
+            in.at = AT_STRING, in.last = a->n_texts;
+            in.state = a->pattern == RE_ALL ? 0 : re_state(g->pool, a->pattern);
+            emit(g, &in);
+        } else if ((a->type == T_ARRAY && c == '[') || (a->type == T_OBJECT && c == '{')) {
+            frame *f = frame_new(g, &(frame){.of = a, .up = t->up, .required_left = a->n_required});
+            if (a->type == T_OBJECT) f->seen = grammar_hold(g, (seen_words(a) + 1) * sizeof *f->seen);
+            in.at = c == '[' ? AT_LIST_FIRST : AT_KEY_FIRST, in.up = f, in.of = NULL;
+            emit(g, &in);
+        }
+    }
+}
+
+static void list_step(wf_grammar *g, const thread *t, unsigned char c)
+{
+    const frame *f = t->up;
+    thread next;
+    if (c == ']' && f->count >= f->of->min) {
+        next = thread_closed(f->up);
+        emit(g, &next);
+    } else if (t->at == AT_LIST_FIRST ? c != ']' && c != ',' : c == ',') {
+        if (!item_possible(g, f)) return;
+        next = item_begin(g, f);
+        if (t->at == AT_LIST_FIRST) value_begin(g, &next, c);
+        else emit(g, &next);
+    }
+}
+
+static void member_step(wf_grammar *g, const thread *t, unsigned char c)
+{
+    const frame *f = t->up;
+    if (c == '}' && t->at != AT_KEY_NEXT && !f->required_left && f->count >= f->of->min) {
+        thread next = thread_closed(f->up);
+        emit(g, &next);
+    } else if (c == '"' && t->at != AT_MEMBER_NEXT) key_begin(g, t);
+    else if (c == ',' && t->at == AT_MEMBER_NEXT) {
+        thread next = {.at = AT_KEY_NEXT, .up = f};
+        if (some_key_possible(g, f, 0, f->of->n_keys) || other_key_possible(g, f, key_states(g, f->of))) emit(g, &next);
+    }
+}
+
+static void step(wf_grammar *g, const thread *t, unsigned char c)
+{
+    thread next = *t;
+    switch (t->at) {
+    case AT_STRING:
+    case AT_KEY: step_string(g, t, c); return;
+    case AT_NUMBER: step_number(g, t, c); return;
+    case AT_WORD:
+        if (*t->word != (char)c) return;
+        if (*++next.word == 0) next = thread_closed(t->up);
+        emit(g, &next);
+        return;
+    case AT_RAW:
+        if (c < RE_START && (next.state = re_step(g->pool, t->state, c)) >= 0) emit(g, &next);
+        return;
+    case AT_END: return;
+    default: break;
+    }
+    if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
+        if (next.blanks++ < MAX_BLANKS) emit(g, &next);
+        return;
+    }
+    switch (t->at) {
+    case AT_VALUE: value_begin(g, t, c); return;
+    case AT_COLON:
+        if (c != ':') return;
+        next.at = AT_VALUE, next.blanks = 0;
+        emit(g, &next);
+        return;
+    case AT_LIST_FIRST:
+    case AT_LIST_NEXT: list_step(g, t, c); return;
+    default: member_step(g, t, c); return;
+    }
+}
+
+thread thread_begin(wf_grammar *g)
+{
+    if (g->raw) return (thread){.at = AT_RAW, .state = re_state(g->pool, g->raw_pattern)};
+    return (thread){.at = AT_VALUE, .value = 1};
+}
+
+size_t threads_step(wf_grammar *g, const thread *t, size_t n, unsigned char c)
+{
+    g->n_scratch = 0;
+    for (size_t i = 0; i < n; i++) step(g, &t[i], c);
+    return g->n_scratch;
+}
+
+bool threads_may_end(wf_grammar *g, const thread *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].at == AT_END || (t[i].at == AT_RAW && re_accepts(g->pool, t[i].state))) return true;
+        if (t[i].at == AT_NUMBER && !t[i].up &&
+            number_complete(&t[i].of->number, t[i].of->type == T_INT, t[i].number, t[i].n_number))
+            return true;
+    }
+    return false;
+}
+
+weft_status wf_match_new(wf_grammar *g, wf_match **out)
+{
+    wf_match *m = *out = wf_calloc(1, sizeof *m);
+    if (!m) return WEFT_ERR_NOMEM;
+    m->grammar = g;
+    m->now[0] = thread_begin(g);
+    m->n = 1;
+    return WEFT_OK;
+}
+
+void wf_match_free(wf_match *m) { free(m); }
+
+weft_status wf_match_read(wf_match *m, const char *bytes, size_t n)
+{
+    wf_grammar *g = m->grammar;
+    volatile size_t at = 0;
+    GRAMMAR_ENTER(g, {
+        for (; at < n && m->n; at++) {
+            g->work = 0;
+            m->n = threads_step(g, m->now, m->n, (unsigned char)bytes[at]);
+            memcpy(m->now, g->scratch, m->n * sizeof *m->now);
+        }
+    });
+    if (g->status != WEFT_OK) return wf_fail(g->status, "%s", g->message);
+    if (!m->n) return wf_fail(WEFT_ERR_ARG, "no answer goes on with byte %zu of %zu", (size_t)at, n);
+    return WEFT_OK;
+}
+
+bool wf_match_may_end(const wf_match *m) { return threads_may_end(m->grammar, m->now, m->n); }
+
+bool wf_match_over(const wf_match *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (m->now[i].at != AT_END) return false;
+    return m->n > 0;
+}

@@ -1,0 +1,111 @@
+/* States: a derivative each, with the states behind all bytes. From no state that is kept does every text fail. */
+#include "grammar/internal.h"
+#include "grammar/regex_pool.h"
+
+#include <string.h>
+
+/* Cuts all bytes into classes that no set in the first position of a tells apart: class_of, and one byte of each. */
+typedef struct byte_classes {
+    uint8_t class_of[256], one[256];
+    unsigned n;
+} byte_classes;
+
+static void classes_cut(byte_classes *k, const re_set *set)
+{
+    uint8_t fresh[256][2]; /* the new number of a class, without and with */
+    bool met[256][2] = {{0}};
+    unsigned n = 0;
+    for (unsigned c = 0; c < 256; c++) {
+        bool in = set->bits[c >> 6] >> (c & 63) & 1;
+        unsigned old = k->class_of[c];
+        if (!met[old][in]) met[old][in] = true, fresh[old][in] = (uint8_t)n, k->one[n++] = (uint8_t)c;
+        k->class_of[c] = fresh[old][in];
+    }
+    k->n = n;
+}
+
+static void classes_of(re_pool *p, re a, byte_classes *k)
+{
+    grammar_deeper(p->grammar);
+    for (;;) {
+        const re_node *n = &p->nodes[a];
+        if (n->kind == RE_K_SET) classes_cut(k, &p->sets[n->a]);
+        if (n->kind == RE_K_SET || n->kind <= RE_K_EMPTY) break;
+        if (n->kind == RE_K_NOT || n->kind == RE_K_REPEAT) {
+            a = n->a;
+            continue;
+        }
+        classes_of(p, n->a, k);
+        n = &p->nodes[a];
+        if (n->kind == RE_K_CAT && !p->nodes[n->a].nullable) break;
+        a = n->b;
+    }
+    grammar_shallower(p->grammar);
+}
+
+static void classes_begin(re_pool *p, re a, byte_classes *k)
+{
+    *k = (byte_classes){.n = 1};
+    classes_of(p, a, k);
+}
+
+/* Walks what can be derived from a until some text ends; all that was met is dead if none does. */
+bool re_some(re_pool *p, re a)
+{
+    if (p->nodes[a].nullable) return true;
+    if (p->nodes[a].alive != RE_UNKNOWN) return p->nodes[a].alive == RE_ALIVE;
+    size_t n = 0;
+    bool found = false;
+    re_grow(p, &p->queue, n, &p->cap_queue, sizeof *p->queue);
+    p->queue[n++] = a;
+    p->nodes[a].alive = RE_DEAD; /* for now: met */
+    for (size_t i = 0; i < n && !found; i++) {
+        byte_classes k;
+        classes_begin(p, p->queue[i], &k);
+        for (unsigned c = 0; c < k.n && !found; c++) {
+            re to = re_derive(p, p->queue[i], k.one[c]);
+            if (p->nodes[to].nullable || p->nodes[to].alive == RE_ALIVE) found = true;
+            if (p->nodes[to].alive != RE_UNKNOWN) continue;
+            p->nodes[to].alive = RE_DEAD;
+            re_grow(p, &p->queue, n, &p->cap_queue, sizeof *p->queue);
+            p->queue[n++] = to;
+        }
+        if (n > 20000) grammar_fail(p->grammar, "a pattern has too many states");
+    }
+    if (found)
+        for (size_t i = 0; i < n; i++) p->nodes[p->queue[i]].alive = RE_UNKNOWN;
+    p->nodes[a].alive = found ? RE_ALIVE : RE_DEAD;
+    return found;
+}
+
+int32_t re_state(re_pool *p, re a)
+{
+    if (p->nodes[a].state != -2) return p->nodes[a].state;
+    bool some = re_some(p, a);
+    if (!some) return p->nodes[a].state = -1;
+    bool accepts = re_nullable(p, re_derive(p, a, RE_END));
+    if (p->n_states == RE_MAX_STATES) grammar_fail(p->grammar, "a pattern has too many states");
+    re_grow(p, &p->states, p->n_states, &p->cap_states, sizeof *p->states);
+    re_dfa *s = &p->states[p->n_states];
+    s->node = a;
+    s->accepts = accepts;
+    for (int c = 0; c < 256; c++) s->next[c] = -2;
+    return p->nodes[a].state = (int32_t)p->n_states++;
+}
+
+bool re_accepts(re_pool *p, int32_t state) { return state >= 0 && p->states[state].accepts; }
+
+int32_t re_step(re_pool *p, int32_t state, unsigned char c)
+{
+    if (state < 0) return -1;
+    if (p->states[state].next[c] != -2) return p->states[state].next[c];
+    byte_classes k;
+    re a = p->states[state].node;
+    classes_begin(p, a, &k);
+    for (unsigned i = 0; i < k.n; i++) {
+        int32_t to = k.one[i] >= RE_START ? -1 : re_state(p, re_derive(p, a, k.one[i]));
+        for (unsigned b = 0; b < 256; b++)
+            if (k.class_of[b] == i) p->states[state].next[b] = b >= RE_START ? -1 : to;
+    }
+    return p->states[state].next[c];
+}
