@@ -93,7 +93,7 @@ class Caddy(Proxy):
         text = replace(documented("caddy"), "its.name {", f"http://its.name:{self.port} {{\nbind {self.host}")
         version = subprocess.run([CADDY, "version"], capture_output=True, text=True, check=True).stdout
         if [int(n) for n in re.findall(r"\d+", version)[:2]] < [2, 7]:
-            text = replace(text, "request_buffers 8MiB    # before Caddy 2.7: buffer_requests;", "buffer_requests #")
+            text = replace(text, "request_buffers 8MiB    # before 2.7: buffer_requests;", "buffer_requests #")
         return "{\nadmin off\nlog {\nlevel ERROR\n}\n}\n" + replace(text, "127.0.0.1:8080", server)
 
 
