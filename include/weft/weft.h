@@ -174,7 +174,8 @@ struct weft_model;
 #define WEFT_DEMO "builtin:demo"
 
 struct weft_model_params {
-    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; or */
+    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, the name of one in the
+                          folder of models (WEFT_MODELS, or ~/.local/share/weft/models), or WEFT_DEMO; or */
     const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random
                           weights, to measure, which devices with memory of their own make there; its tokens are
                           fillers. The message for one that does not exist lists them */

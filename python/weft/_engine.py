@@ -83,7 +83,7 @@ def allocated_ids(call: Callable[[Any, Any], int]) -> List[int]:
 
 
 class Model(Closable):
-    """A model file or folder, or DEMO, the small one in the library: hyperparameters and vocabulary.
+    """A model file or folder, the name of one in the folder of models, or DEMO, the small one in the library: hyperparameters and vocabulary.
 
     Keyword arguments are the fields of struct weft_model_params. `on_progress(what, fraction)` is told while a folder is read, and `stop()`, asked now and
     then, ends opening when it returns true, as Ctrl-C does.
@@ -148,7 +148,20 @@ class Model(Closable):
 
 
 def chat_params(messages: Messages, tools: Optional[Tools], params: Mapping[str, Any]) -> Params:
+    if is_text(messages) or isinstance(messages, Mapping) or not isinstance(messages, Iterable):
+        raise TypeError(f'messages: a list of them is expected, not {type(messages).__name__}')
     return Params('struct weft_chat_params', {'messages': list(messages), 'tools': tools, **params})
+
+
+def prompt_params(prompt: Optional[Prompt], params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the prompt under the name that it has in struct weft_request_params."""
+    if prompt is None and params.get('tokens') is None:
+        raise TypeError('prompt: a text or token ids are expected, not None; "" begins a new text')
+    if isinstance(prompt, (list, tuple)) and any(map(is_text, prompt)):
+        raise TypeError('prompt: one text or token ids are expected, not a list of texts: submit() each, and they are computed together')
+    if prompt is not None and not isinstance(prompt, Iterable):
+        raise TypeError(f'prompt: a text or token ids are expected, not {type(prompt).__name__}')
+    return {'prompt': prompt, **params} if is_text(prompt) else {**params, **({} if prompt is None else {'tokens': prompt})}
 
 
 def request_params(params: Mapping[str, Any]) -> Params:
@@ -209,7 +222,7 @@ class Engine(Closable):
     def submit(self, prompt: Optional[Prompt] = None, **params: 'Unpack[RequestParams]') -> 'Request':
         """Queues a text or token ids, and returns at once. Keyword arguments are the fields of struct weft_request_params, and of struct
         weft_sampling in it."""
-        return Request(self, request_params({'prompt' if is_text(prompt) else 'tokens': prompt, **params}), None)
+        return Request(self, request_params(prompt_params(prompt, params)), None)
 
     def submit_chat(self, messages: Messages, tools: Optional[Tools] = None, **params: 'Unpack[ChatRequestParams]') -> 'Request':
         """Queues a conversation: messages and tools as in OpenAI's API. Keyword arguments are those of submit and the fields of struct

@@ -71,6 +71,11 @@ enum wf_user_dir {
 /* The path of NAME in one of the user's folders; make: creates it with its parents (0700). WEFT_ERR_IO on failure. */
 weft_status wf_user_dir(enum wf_user_dir kind, const char *name, bool make, char *buf, size_t cap);
 
+/* In models.c. The folder of models; "": none. */
+void wf_models_folder(char *path, size_t cap);
+/* The path of a model there, if the name is one and no file here has it; else the name, which may be NULL. */
+const char *wf_models_find(const char *name, char path[PATH_MAX]);
+
 /* Fails if the file is a model (starts with "GGUF"), so that outputs do not overwrite one by accident. */
 weft_status wf_not_a_model(const char *path);
 /* Are these one file, also by another spelling, through a link, or if it is not there yet? */

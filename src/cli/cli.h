@@ -248,13 +248,10 @@ bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
 const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
 int wf_rules_check(const wf_command *c, const wf_opts *o); /* of what is given; 0, or an exit code after a message */
 
-/* ---- list.c: the folder of models -------------------------------------------------------------- */
+/* ---- pull.c ------------------------------------------------------------------------------------ */
 
-/* In pull.c: fetches what -hf names, unless it is there. */
+/* Fetches what -hf names, unless it is there. */
 int wf_pull_model(const wf_opts *o, const char *source, char path[PATH_MAX]);
-void wf_models_folder(char *path, size_t cap); /* "": none */
-/* The path of a model of that folder, if the name is one and no file here has it; else the name. Static storage. */
-const char *wf_find_model(const char *name);
 
 /* ---- cost.c, timeline.c: views of `weft plan`, which return an exit code ------------------------ */
 

@@ -1,4 +1,4 @@
-/* list: the folder of models, whose models go by their names. */
+/* list: what is in the folder of models. */
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -15,27 +15,6 @@
 #include <unistd.h>
 
 static const char suffix[] = ".gguf", unfinished[] = ".part"; /* `weft pull` writes the second */
-
-void wf_models_folder(char *path, size_t cap)
-{
-    const char *own = getenv("WEFT_MODELS");
-    *path = 0;
-    if (own && *own) wf_copy(path, cap, own);
-    else if (wf_user_dir(WF_DIR_DATA, "weft/models", false, path, cap)) *path = 0;
-}
-
-const char *wf_find_model(const char *name)
-{
-    static char path[PATH_MAX];
-    char folder[PATH_MAX];
-    if (!name || !*name || strchr(name, '/') || !access(name, F_OK)) return name;
-    wf_models_folder(folder, sizeof folder);
-    for (int with = 0; with < 2 && *folder; with++)
-        if (snprintf(path, sizeof path, "%s/%s%s", folder, name, with ? suffix : "") < (int)sizeof path &&
-            !access(path, F_OK))
-            return path;
-    return name;
-}
 
 /* ---- what is there --------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* weft: the program. Finds the command in the table, parses its options, runs it. */
 #include "cli/cli.h"
+#include "base/file.h"
 #include "base/options.h"
 
 #include <fcntl.h>
@@ -124,7 +125,7 @@ static int run_command(const wf_command *c, int argc, char **argv)
     char path[PATH_MAX];
     bool asked = o.model && !strncmp(o.model, "-hf:", 4) && !o.help; /* foreign.def */
     if (!rc && asked) rc = wf_pull_model(&o, o.model + 4, path);
-    o.model = asked ? path : wf_find_model(o.model);
+    o.model = asked ? path : wf_models_find(o.model, path);
     if (!rc && o.help) {
         wf_opts_help(c);
     } else if (!rc) {
@@ -175,7 +176,8 @@ static int unknown_word(const char *word)
 static bool wants_help(const wf_command *c, int n, char **words)
 {
     bool text = c->words[0] && !strcmp(c->words[0], "prompt");
-    return n == 1 && !text && !strcmp(*words, "help") && access(wf_find_model("help"), F_OK);
+    char path[PATH_MAX];
+    return n == 1 && !text && !strcmp(*words, "help") && access(wf_models_find("help", path), F_OK);
 }
 
 static int dispatch_words(int argc, char **argv)

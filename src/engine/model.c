@@ -144,9 +144,12 @@ weft_status weft_model_open(const struct weft_model_params *p, struct weft_model
     struct weft_model *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
     atomic_init(&m->users, 1);
+    char path[PATH_MAX];
+    struct weft_model_params named = *p;
+    named.path = wf_models_find(p->path, path);
     wf_stopper before = wf_stop_by(p->stop, p->user);
     wf_listener heard = wf_report_to(p->on_progress, p->user);
-    weft_status s = read_model(m, p);
+    weft_status s = read_model(m, &named);
     wf_report_to(heard.fn, heard.user);
     wf_stop_by(before.fn, before.user);
     if (s != WEFT_OK) {

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PCRE2 counts steps anew at each place where a match may begin, and does not tell how many there were. So a
- * stranger's pattern is tried at WINDOW places a call, with a small limit; a call that reaches its limit costs that
- * much of what all matches in a text may take together, and is made again at its first place, with a larger one. */
-enum { WINDOW = 32, FIRST_LIMIT = 4096, LAST_LIMIT = 1 << 20, STEPS_A_BYTE = 1024, FREE_BYTES = 1024 };
+/* PCRE2's own limits count anew at each place where a match may begin, and not the characters that a repetition passes.
+ * So a stranger's pattern calls us before each of its items: that is a step, and so is each byte since the last one.
+ * All matches in a text may take so many together; those of real files take 5 a byte. MAX_DEPTH: of the interpreter,
+ * which takes its stack from the heap. */
+enum { STEPS_A_BYTE = 256, FREE_BYTES = 4096, POLL = 1 << 18, MAX_DEPTH = 1 << 20 };
 
 struct wf_regex {
     pcre2_code *code;
@@ -115,17 +116,22 @@ weft_status wf_regex_open_foreign(const char *pattern, wf_regex **out)
     writer w = {.v = wf_calloc(strlen(pattern) + 1, strlen("[^" WORD "]"))};
     if (!w.v) return WEFT_ERR_NOMEM;
     weft_status s = translate(pattern, &w);
-    if (!s) s = compile(w.v, PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, true, out);
+    if (!s) s = compile(w.v, PCRE2_MULTILINE | PCRE2_AUTO_CALLOUT, true, out);
     free(w.v);
     return s;
 }
 
 /* ---- matching ---------------------------------------------------------------------------------- */
 
-static void set_limit(wf_matcher *m, uint32_t limit)
+static int count_step(pcre2_callout_block *at, void *matcher)
 {
-    pcre2_set_match_limit(m->ctx, limit);
-    pcre2_set_depth_limit(m->ctx, limit);
+    wf_matcher *m = matcher;
+    size_t passed = at->current_position > m->at ? at->current_position - m->at : m->at - at->current_position;
+    size_t polls = m->steps / POLL;
+    m->at = at->current_position;
+    m->steps -= WF_MIN(m->steps, passed + 1);
+    if (!m->steps) return PCRE2_ERROR_MATCHLIMIT;
+    return m->steps / POLL == polls || wf_stop_now() == WEFT_OK ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
 weft_status wf_matcher_open(wf_matcher *m, const wf_regex *r, size_t len)
@@ -134,7 +140,8 @@ weft_status wf_matcher_open(wf_matcher *m, const wf_regex *r, size_t len)
     m->ctx = pcre2_match_context_create(NULL);
     m->data = pcre2_match_data_create(1, NULL);
     if (!m->ctx || !m->data) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a pattern match");
-    set_limit(m, r->foreign ? FIRST_LIMIT : UINT32_MAX);
+    pcre2_set_match_limit(m->ctx, UINT32_MAX);
+    pcre2_set_depth_limit(m->ctx, r->foreign ? MAX_DEPTH : UINT32_MAX);
     return WEFT_OK;
 }
 
@@ -144,13 +151,12 @@ void wf_matcher_close(wf_matcher *m)
     pcre2_match_context_free(m->ctx);
 }
 
-static bool is_limit(int rc) { return rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT; }
-
 static weft_status failed(int rc)
 {
     char why[128];
     pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-    if (is_limit(rc))
+    if (rc == PCRE2_ERROR_CALLOUT) return WEFT_ERR_CANCELLED; /* the error is set */
+    if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer's pattern takes too many steps on this text");
     return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL,
                    "splitting text by pattern: %s", why);
@@ -164,31 +170,12 @@ static int match(const wf_matcher *m, const char *text, size_t len, size_t offse
     return pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->ctx);
 }
 
-/* At the first places from *offset on, with a larger limit each time that one is reached. */
-static weft_status match_window(wf_matcher *m, const char *text, size_t len, size_t *offset, int *rc)
-{
-    size_t last = WF_MIN(*offset + WINDOW, len), limit = FIRST_LIMIT;
-    pcre2_set_offset_limit(m->ctx, last);
-    while (*rc = match(m, text, len, *offset), is_limit(*rc) && m->steps > limit && limit < LAST_LIMIT) {
-        WF_TRY(wf_stop_now());
-        m->steps -= limit;
-        set_limit(m, (uint32_t)(limit *= 4));
-        pcre2_set_offset_limit(m->ctx, last = *offset);
-    }
-    if (limit > FIRST_LIMIT) set_limit(m, FIRST_LIMIT);
-    for (last++; last < len && ((uint8_t)text[last] & 0xC0) == 0x80;) last++;
-    *offset = last;
-    return wf_stop_asked(&m->n_asked);
-}
-
 weft_status wf_regex_next(wf_matcher *m, const char *text, size_t len, size_t offset, bool *found, size_t *start,
                           size_t *end)
 {
-    int rc;
-    if (!m->regex->foreign) rc = match(m, text, len, offset);
-    else
-        do WF_TRY(match_window(m, text, len, &offset, &rc));
-        while (rc == PCRE2_ERROR_NOMATCH && offset <= len);
+    m->at = offset;
+    if (m->regex->foreign) pcre2_set_callout(m->ctx, count_step, m);
+    int rc = match(m, text, len, offset);
     *found = rc >= 0;
     if (rc == PCRE2_ERROR_NOMATCH) return WEFT_OK;
     if (rc < 0) return failed(rc);

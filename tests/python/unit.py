@@ -14,9 +14,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from array import array
 
 import weft
@@ -99,6 +101,17 @@ class Texts(WithEngine):
         self.assertEqual(self.model.budget(n_seqs=2, context=64).context, 64)
         self.assertEqual(self.engine.stats().failed, 'ok')
 
+    def test_names_of_models(self):
+        """As on the command line: those in the folder of models, unless there is such a file here."""
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, WEFT_MODELS=folder):
+            path = os.path.join(folder, 'story.gguf')
+            os.symlink(os.path.join(ROOT, 'models', 'demo.gguf'), path)
+            for name in ('story', 'story.gguf'):
+                with weft.Model(name) as model:
+                    self.assertEqual(model.info.path, path)
+            with self.assertRaisesRegex(weft.FileError, 'tale'):
+                weft.Model('tale')
+
     def test_parameters_arrive(self):
         whole = self.engine.complete('One day', max_tokens=30)
         stop = whole.split()[6]
@@ -164,8 +177,11 @@ class BadArguments(WithEngine):
         self.refuses(ValueError, '^stop: a zero byte', self.engine.submit, 'a', stop=['a\0'])
         self.refuses(ValueError, '^prompt: ', self.engine.submit, '\ud800')
         self.refuses(ValueError, '^messages: ', self.engine.submit_chat, [{'role': 'user', 'content': '\ud800'}], chat_template=ECHO)
-        self.refuses(TypeError, '^tokens: ', self.engine.submit, ['a'])
-        self.refuses(TypeError, '^tokens: ', self.engine.submit, 3)
+        self.refuses(TypeError, '^prompt: one text or token ids are expected, not a list of texts: submit', self.engine.complete, ['One', 'Two'])
+        self.refuses(TypeError, '^prompt: a text or token ids are expected, not None', self.engine.complete, None)
+        self.refuses(TypeError, '^prompt: a text or token ids are expected, not int', self.engine.submit, 3)
+        self.refuses(TypeError, '^tokens: ', self.engine.submit, [1.5])
+        self.refuses(TypeError, '^messages: a list of them is expected, not str', self.engine.chat, 'Hello')
         self.refuses(ValueError, '^path: a zero byte', weft.Model, 'a\0b')
         self.refuses(TypeError, '^a Model is expected, not str', weft.Engine, 'x')
         self.refuses(TypeError, '^a Model is expected, not NoneType', weft.Engine, None)

@@ -46,6 +46,8 @@ class Reply:
 
 
 class Server:
+    host = "127.0.0.1"
+
     def __init__(self, *args, device=ON_CPU, template=cli.CHATML, wait=True, env=None, wrapper=()):
         """A dictionary among the arguments: limits that have no option."""
         self.lines = []
@@ -90,7 +92,7 @@ class Server:
         raise AssertionError(f"no line {pattern}:\n" + "\n".join(self.lines))
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
 
     def request(self, method, path, body=None, headers=None):
         c = self.connect()

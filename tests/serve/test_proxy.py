@@ -1,8 +1,10 @@
-"""Two replicas behind HAProxy, as examples/haproxy.cfg has it. One dies; only what it was writing is lost."""
+"""The server behind proxies that are configured as documents say: nginx and Caddy by the lines in docs/serving.md, HAProxy, with two replicas, by
+examples/haproxy.cfg. One replica dies; only what it was writing is lost."""
 import atexit
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -15,13 +17,13 @@ import unittest
 import serve
 from serve import Server
 
-EXAMPLE = os.path.join(serve.cli.ROOT, "examples", "haproxy.cfg")
-HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
+HAPROXY, NGINX, CADDY = (shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin") for name in ("haproxy", "nginx", "caddy"))
 # So that something runs when its replica dies, however late that is: ENDLESS lasts for minutes, of a context that the model was not made for.
 REF = ["WEFT_FORCE=gemm=ref,attention=ref", "-c", 20000]
 SLOW = [*REF, "--max-num-seqs", 4]
 LONG = {"max_tokens": 80, "ignore_eos": True}
 ENDLESS = {**LONG, "max_tokens": 19000}
+NAME = {"Host": "its.name"}
 
 
 def text_of(body):
@@ -30,29 +32,69 @@ def text_of(body):
     return "".join(e["choices"][0]["text"] for e in events)
 
 
+def replace(text, old, new):
+    assert text.count(old) == 1, (old, text)
+    return text.replace(old, new)
+
+
 class Proxy(Server):
-    """The example on a socket of ours, in front of servers of ours."""
+    """In front of servers of ours, at an address where nobody else takes a port."""
 
     def __init__(self, *replicas):
-        with open(EXAMPLE, encoding="utf-8") as f:
-            text = f.read()
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        text = text.replace("bind :8080", f"bind fd@{self.socket.fileno()}", 1)
-        for port, replica in zip((8081, 8082), replicas):
-            text, n = re.subn(rf"\b127\.0\.0\.1:{port}\b", f"127.0.0.1:{replica.port}", text)
-            assert n == 1, port
-        self.file = tempfile.NamedTemporaryFile("w", suffix=".cfg")
-        self.file.write(text)
-        self.file.flush()
-        self.p = subprocess.Popen([HAPROXY, "-q", "-db", "-f", self.file.name], stdin=subprocess.DEVNULL, pass_fds=[self.socket.fileno()])
+        self.host = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+        with socket.create_server((self.host, 0)) as free:
+            self.port = free.getsockname()[1]
+        self.folder = tempfile.TemporaryDirectory()
+        path = pathlib.Path(self.folder.name, "config")
+        path.write_text(self.config(*(f"127.0.0.1:{r.port}" for r in replicas)), encoding="utf-8")
+        self.p = subprocess.Popen([*self.COMMAND, path], stdin=subprocess.DEVNULL, cwd=self.folder.name,
+                                  env={**os.environ, "XDG_DATA_HOME": self.folder.name, "XDG_CONFIG_HOME": self.folder.name})
         atexit.register(self.p.kill)
+        self.wait(self.listens, "the proxy listens")
+
+    def listens(self):
+        assert self.p.poll() is None, self.p.returncode
+        with socket.socket() as s:
+            return not s.connect_ex((self.host, self.port))
 
     def end(self, sig=signal.SIGTERM):
         self.p.send_signal(sig)
         self.p.wait(serve.PATIENCE)
-        self.socket.close()
-        self.file.close()
+        self.folder.cleanup()
+
+
+class Haproxy(Proxy):
+    COMMAND = (HAPROXY, "-q", "-db", "-f")
+
+    def config(self, one, two):
+        text = replace(serve.cli.open_text("examples/haproxy.cfg"), "bind :8080", f"bind {self.host}:{self.port}")
+        return replace(replace(text, "127.0.0.1:8081", one), "127.0.0.1:8082", two)
+
+
+def documented(language):
+    """The lines in docs/serving.md."""
+    (text,) = re.findall(rf"(?ms)^```{language}\n(.*?)^```", serve.cli.open_text("docs/serving.md"))
+    return text
+
+
+class Nginx(Proxy):
+    COMMAND = (NGINX, "-p", ".", "-e", "stderr", "-c")
+
+    def config(self, server, _):
+        folders = "".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        return (f"daemon off; master_process off; pid pid; error_log stderr; events {{}} http {{ access_log off; {folders}"
+                f"server {{ listen {self.host}:{self.port}; {replace(documented('nginx'), '127.0.0.1:8080', server)} }} }}")
+
+
+class Caddy(Proxy):
+    COMMAND = (CADDY, "run", "--adapter", "caddyfile", "--config")
+
+    def config(self, server, _):
+        text = replace(documented("caddy"), "its.name {", f"http://its.name:{self.port} {{\nbind {self.host}")
+        version = subprocess.run([CADDY, "version"], capture_output=True, text=True, check=True).stdout
+        if [int(n) for n in re.findall(r"\d+", version)[:2]] < [2, 7]:
+            text = replace(text, "request_buffers 8MiB    # before 2.7: buffer_requests;", "buffer_requests #")
+        return "{\nadmin off\nlog {\nlevel ERROR\n}\n}\n" + replace(text, "127.0.0.1:8080", server)
 
 
 class Clients:
@@ -95,12 +137,81 @@ class Clients:
             t.join()
 
 
+class Passes:
+    """What holds behind each proxy."""
+
+    def test_passes_all_on(self):
+        """Events as they come, comments of a stream that waits, the largest bodies, a client's leaving and the server's."""
+        s = Server(*REF, "--max-num-seqs", 1, "--allowed-host", "its.name", {"beat": 1})
+        proxy = self.PROXY(s, s)
+        (first, r), (second, waits) = (proxy.open_stream(NAME, **ENDLESS) for _ in range(2))
+        self.assertTrue(r.readline().startswith(b"data: "))
+        self.assertEqual([waits.readline() for _ in range(4)], [b": waiting\n", b"\n"] * 2)
+        for open_one in (first, r):
+            open_one.close()
+        self.assertTrue(waits.readline().startswith(b"data: "))
+        for open_one in (second, waits):
+            open_one.close()
+        s.until(lambda m: m['request_success_total{finished_reason="abort"}'] == 2, "both end")
+        large = json.dumps({"prompt": "One day"}) + " " * (8 << 20)
+        self.assertEqual(proxy.post("/tokenize", large[:8 << 20], **NAME).json["count"], 3)
+        c, r = proxy.open_stream(NAME, **ENDLESS)
+        r.readline()
+        s.end(signal.SIGKILL)
+        with contextlib.closing(c), contextlib.closing(r), contextlib.suppress(serve.http.client.IncompleteRead):
+            self.assertNotIn(b"[DONE]", r.read())
+            self.assertIs(self.PROXY, Caddy, "the stream seems whole")  # as Debian's makes it
+        self.assertIn(proxy.get("/health", **NAME).status, (502, 503))
+        proxy.end()
+
+    def test_names(self):
+        """The page works under the proxy's name, where it is allowed, and at a port of its own."""
+        s = Server("--allowed-host", "its.name")
+        proxy = self.PROXY(s, s)
+        host = f"its.name:{proxy.port}"
+        self.assertEqual(proxy.get("/", Host=host).status, 200)
+        for origin, status in ((f"http://{host}", 200), ("https://evil.example", 403)):
+            self.assertEqual(proxy.post("/v1/completions", serve.GOOD, Host=host, Origin=origin).status, status)
+        if self.PROXY is not Caddy:  # which has no site of this name
+            self.assertEqual(proxy.get("/", Host="evil.example").status, 403)
+        self.assertEqual(s.end()[0], 0)
+        proxy.end()
+
+    def test_clients_keep_their_addresses(self):
+        """They take turns by their own addresses, whatever they write into the header."""
+        s = Server(*REF, "--max-num-seqs", 1, "--allowed-host", "its.name", "--trusted-proxy", "127.0.0.1")
+        proxy = self.PROXY(s, s)
+        queue = serve.Queue(s)
+        for address, says in (("127.0.0.9", ""), ("127.0.0.2", "192.0.2.1"), ("127.0.0.2", "192.0.2.2"), ("127.0.0.3", "192.0.2.3")):
+            c = serve.http.client.HTTPConnection(proxy.host, proxy.port, timeout=serve.PATIENCE, source_address=(address, 0))
+            c.request("POST", "/v1/completions", body=json.dumps({**serve.GOOD, **ENDLESS, "stream": True}),
+                      headers={**NAME, **({"X-Forwarded-For": says} if says else {})})
+            queue.add(c)
+        self.assertEqual(s.metrics()["num_clients_waiting"], 2)
+        queue.leave()
+        self.assertEqual(s.end()[0], 0)
+        proxy.end()
+
+
+@unittest.skipUnless(NGINX, "nginx is not installed")
+class BehindNginx(Passes, unittest.TestCase):
+    PROXY = Nginx
+
+
+@unittest.skipUnless(CADDY, "Caddy is not installed")
+class BehindCaddy(Passes, unittest.TestCase):
+    PROXY = Caddy
+
+
 @unittest.skipUnless(HAPROXY, "HAProxy is not installed")
-class Replicas(unittest.TestCase):
+class Replicas(Passes, unittest.TestCase):
+    PROXY = Haproxy
+
     def test_one_dies(self):
         one, two = Server(*SLOW), Server(*SLOW)
         want, want_long = one.complete().text, two.complete(**LONG).text
-        proxy = Proxy(one, two)
+        proxy = Haproxy(one, two)
+        self.assertIn("replica=", proxy.get("/").headers["Set-Cookie"])
         clients = Clients(proxy, want)
         clients.until_each_did(1, proxy)
         streams = {}
@@ -131,43 +242,10 @@ class Replicas(unittest.TestCase):
             self.assertEqual(s.end()[0], 0)
         proxy.end()
 
-    def test_leaving_and_pages(self):
-        """A client that leaves the proxy leaves the replica; the page works under the proxy's name, where it is allowed."""
-        s = Server(*SLOW, "--allowed-host", "weft.example")
-        proxy = Proxy(s, s)
-        c, r = proxy.open_stream(**ENDLESS)
-        r.readline()
-        r.close()
-        c.close()
-        s.until(lambda m: m['request_success_total{finished_reason="abort"}'] == 1, "it ends")
-        r = proxy.get("/", Host="weft.example")
-        self.assertEqual(r.status, 200)
-        self.assertIn("replica=", r.headers["Set-Cookie"])
-        self.assertEqual(proxy.get("/", Host="evil.example").status, 403)
-        for origin, status in (("https://weft.example", 200), ("https://evil.example", 403)):
-            self.assertEqual(proxy.post("/v1/completions", serve.GOOD, Host="weft.example", Origin=origin).status, status)
-        self.assertEqual(s.end()[0], 0)
-        self.assertEqual(proxy.get("/health").status, 503)
-        proxy.end()
-
-    def test_clients_keep_their_addresses(self):
-        """They take turns by their own addresses, whatever they write into the header."""
-        s = Server(*REF, "--max-num-seqs", 1, "--trusted-proxy", "127.0.0.1")
-        proxy = Proxy(s, s)
-        queue = serve.Queue(s)
-        for address, says in (("127.0.0.9", ""), ("127.0.0.2", "192.0.2.1"), ("127.0.0.2", "192.0.2.2"), ("127.0.0.3", "192.0.2.1")):
-            c = serve.http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=serve.PATIENCE, source_address=(address, 0))
-            c.request("POST", "/v1/completions", body=json.dumps({**serve.GOOD, **ENDLESS, "stream": True}),
-                      headers={"X-Forwarded-For": says} if says else {})
-            queue.add(c)
-        self.assertEqual(s.metrics()["num_clients_waiting"], 2)
-        queue.leave()
-        self.assertEqual(s.end()[0], 0)
-        proxy.end()
-
     def test_example(self):
-        r = subprocess.run([HAPROXY, "-c", "-f", EXAMPLE], capture_output=True, timeout=serve.PATIENCE)
+        r = subprocess.run([HAPROXY, "-c", "-f", os.path.join(serve.cli.ROOT, "examples", "haproxy.cfg")], capture_output=True, timeout=serve.PATIENCE)
         self.assertEqual((r.returncode, r.stderr), (0, b""))
+
 
 
 if __name__ == "__main__":

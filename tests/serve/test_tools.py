@@ -103,9 +103,18 @@ class Messages(Case):
             self.assertIn("only text", e["message"])
 
     def test_a_template_without_the_last_message(self):
-        self.server("{% for m in messages %}{{ m.content | tojson }}{% endfor %}")
-        e = self.refused(self.s.chat(messages=[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "x"}]), 400, "messages")
-        self.assertIn("does not end with the last message", e["message"])
+        """A new one follows, unless the request says that the last goes on."""
+        self.server("{% for m in messages %}{{ m.content | tojson }}{% endfor %}{{ 'NEW' if add_generation_prompt }}")
+        last = {"role": "assistant", "content": "x"}
+
+        def answer(turn, **fields):
+            return self.s.chat(messages=[{"role": "user", "content": "Hi"}, turn], **fields)
+
+        new = answer(last, continue_final_message=False).json
+        self.assertEqual((answer(last).json["choices"], answer(last).json["usage"]["prompt_tokens"]), (new["choices"], new["usage"]["prompt_tokens"]))
+        for turn, fields in ((last, {"continue_final_message": True}), ({**last, "prefix": True}, {})):
+            e = self.refused(answer(turn, **fields), 400, "messages")
+            self.assertIn("does not end with the last message", e["message"])
 
     def test_contents_are_never_control_tokens(self):
         """Wherever a client can put text: each spelling of a token costs its letters."""

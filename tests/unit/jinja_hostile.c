@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "jinja/jinja.h"
 #include "support/suite.h"
@@ -54,9 +55,17 @@ static void endless(void **state)
 
 static uint64_t asked_ns, longest_ns;
 
+/* Of this thread, whatever else the machine does. */
+static uint64_t worked_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static bool ask(void *user)
 {
-    uint64_t now = wf_now_ns(), ns = now - asked_ns;
+    uint64_t now = worked_ns(), ns = now - asked_ns;
     (void)user;
     if (ns > longest_ns) longest_ns = ns;
     asked_ns = now;
@@ -92,7 +101,7 @@ static void polls(void **state)
                  "{%% set r = range(99999) %%}{%% set s = 'a' * 1000000 %%}{%% set t = s ~ '' %%}{%% set d = {'k': 1} "
                  "%%}{%% macro f() %%}{%% endmacro %%}%s",
                  texts[i]);
-        asked_ns = wf_now_ns(), longest_ns = 0;
+        asked_ns = worked_ns(), longest_ns = 0;
         expect_error(WEFT_ERR_FULL, "the template takes more than", all);
         if (longest_ns > 200000000) fail_msg("%s: nothing was asked for %.2f s", texts[i], (double)longest_ns * 1e-9);
     }

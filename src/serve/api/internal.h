@@ -62,7 +62,7 @@ typedef struct wf_params {
     bool include_usage, continuous_usage;
     bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */
     bool thinking;        /* the prompt has opened thoughts */
-    bool continues;       /* the answer goes on with the last message */
+    bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */

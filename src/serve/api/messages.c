@@ -269,7 +269,7 @@ static bool read_continues(const wf_json *body, const wf_json *messages, wf_para
     const wf_json *last = wf_json_at(messages, wf_json_count(messages) - 1), *content = wf_field(last, "content"),
                   *wanted = wf_field(body, "continue_final_message"), *opens = wf_field(body, "add_generation_prompt");
     const char *role = wf_json_text(wf_json_get(last, "role"));
-    bool own = role && !strcmp(role, "assistant"), told = wf_json_is_true(wanted), prefix = false;
+    bool own = role && !strcmp(role, "assistant"), prefix = false;
     bool calls = wf_json_count(wf_field(last, "tool_calls")) || wf_field(last, "function_call");
     bool thoughts = wf_json_bytes(wf_field(last, "reasoning")) || wf_json_bytes(wf_field(last, "reasoning_content"));
     if (!check_switch(wanted, "continue_final_message", r) || !check_switch(opens, "add_generation_prompt", r))
@@ -278,12 +278,12 @@ static bool read_continues(const wf_json *body, const wf_json *messages, wf_para
         if (prefix) return wf_refuse(r, 400, "messages", "prefix is for the last message only");
         prefix = wf_json_is_true(wf_field(m, "prefix"));
     }
-    told |= prefix;
-    if (told && wf_json_is_true(opens))
+    p->told = wf_json_is_true(wanted) || prefix;
+    if (p->told && wf_json_is_true(opens))
         return wf_refuse(r, 400, "add_generation_prompt", "an answer that continues a message opens none: send one of "
                                                           "add_generation_prompt and continue_final_message");
     bool only_thoughts = thoughts && !wf_json_bytes(content) && !wf_json_count(content);
-    p->continues = told || (own && !calls && !only_thoughts && !wanted && !p->closed && !wf_json_is_true(opens));
+    p->continues = p->told || (own && !calls && !only_thoughts && !wanted && !p->closed && !wf_json_is_true(opens));
     if (p->continues && (!own || calls || only_thoughts))
         return wf_refuse(r, 400, "messages", "only an assistant's message with content and without calls, at the end, "
                                              "can be continued");

@@ -263,6 +263,10 @@ bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http
                                     .no_generation_prompt = p->closed,
                                     .continue_last = p->continues};
     weft_status e = ok ? weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n) : WEFT_OK;
+    if (e == WEFT_ERR_ARG && p->continues && !p->told) { /* the template may not show it */
+        chat.continue_last = p->continues = false;
+        e = weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n);
+    }
     if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse(r, WF_UNSUPPORTED, "messages", "%s", wf_last_error());
     else if (e) ok = wf_refuse(r, 400, "messages", "%s", wf_last_error());
     if (ok) read_style(s, p);

@@ -68,8 +68,8 @@ static bool check_encoding(wf_job *j, const wf_httpd_request *r)
     for (const char *v = NULL; (v = wf_httpd_field(r, "Content-Encoding", v));)
         if (*v && strcasecmp(v, "identity"))
             return wf_refuse(&j->refusal, 415, "",
-                             "the body has the Content-Encoding '%.40s', but only identity is possible: send it as it "
-                             "is, without the header",
+                             "the body has the Content-Encoding '%.40s', but only identity is possible: send it "
+                             "uncompressed, without this header",
                              v);
     return true;
 }
