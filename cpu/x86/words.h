@@ -60,15 +60,10 @@ static inline float panel_size(const float *x)
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(most, _mm_shuffle_epi32(most, 1))));
 }
 
-/* Rounds a panel of a row of X; pads with zeros. The scale carries NaN and infinity. */
-static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p,
-                               uint32_t n, x_panel *out)
+/* Rounds a panel. The scale carries NaN and infinity. */
+static inline void round_floats(const uint8_t dtype, const float x[PANEL], x_panel *out)
 {
-    const wf_dtype_info *in = &wf_dtypes[view->dtype];
-    float x[PANEL] = {0};
-    (void)words; /* panels_bytes.h has the other way */
     int16_t natural[PANEL];
-    in->decode((char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes, x, n);
     const float most = panel_size(x), unit = most > 0 ? most_of(dtype) / most : 0;
     for (uint32_t i = 0; i < PANEL; i += 16) {
         __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(unit)));
@@ -84,6 +79,24 @@ static inline void round_panel(const wf_view *view, const uint8_t dtype, const b
         out->minus_sum[g] = (float)(-sum * (has_mins(dtype) ? 1 : offset_of(dtype)));
     }
     out->scale = most / most_of(dtype);
+}
+
+/* Rounds n elements of a row of X from k on, after as many zeros as `first` says and before zeros. */
+static inline void round_part(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t k, uint32_t first,
+                              uint32_t n, x_panel *out)
+{
+    const wf_dtype_info *in = &wf_dtypes[view->dtype];
+    float x[PANEL] = {0};
+    in->decode((char *)wf_cpu_row(view, m) + (size_t)k * in->block_bytes, x + first, n);
+    round_floats(dtype, x, out);
+}
+
+/* Rounds a panel of n elements of a row of X. words: panels_bytes.h has the other way. */
+static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p,
+                               uint32_t n, x_panel *out)
+{
+    (void)words;
+    round_part(view, dtype, m, p * PANEL, 0, n, out);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
