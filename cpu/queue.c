@@ -11,6 +11,7 @@
 #include "cpu/cpu.h"
 
 #define RING      512 /* commands; a power of two */
+#define SHARE     (RING / 4) /* of whose end a host that waits for room is told: of each it would be woken, or spin */
 #define CMD_WAITS 6
 #define STOP_POLL_NS 50000000u /* how often a leader that waits for an event checks for stop */
 #define ASK_NS 20000000u /* how often a host that waits asks whether the work is still wanted */
@@ -40,6 +41,7 @@ typedef struct wf_cpu_queue {
     pthread_t leader;
     wf_eventcount eventcount;
     atomic_uint head, tail; /* commands added by the host and removed by the leader */
+    atomic_uint room_from;  /* tail, rounded down to whole shares */
     atomic_bool stop;       /* skip remaining commands */
     cmd ring[RING];
 } cpu_queue;
@@ -116,6 +118,8 @@ static void *leader_main(void *arg)
         run_cmd(q, c);
         if (c->signal) wf_cpu_event_fire(c->signal);
         atomic_store(&q->tail, tail + 1);
+        if ((tail + 1) % SHARE) continue;
+        atomic_store(&q->room_from, tail + 1);
         wf_eventcount_notify(&q->eventcount);
     }
 }
@@ -152,13 +156,13 @@ void wf_cpu_resume(wf_dev *dev)
     atomic_store(&((wf_cpu_dev *)dev)->skip, false);
 }
 
-/* Returns the next free command, cleared. Waits while the ring is full. This cannot deadlock, because events are
- * submitted before they are waited for. */
+/* Returns the next free command, cleared. Waits while no share of the ring is known to be free. This cannot deadlock,
+ * because events are submitted before they are waited for, and a full ring has the end of a share. */
 static cmd *begin_cmd(cpu_queue *q, int kind)
 {
     uint32_t head = atomic_load(&q->head);
-    for (uint32_t tail; head - (tail = atomic_load(&q->tail)) >= RING; ask_whether_wanted(q->dev))
-        wf_eventcount_wait_until(&q->eventcount, &q->tail, tail, wf_now_ns() + ASK_NS);
+    for (uint32_t from; head - (from = atomic_load(&q->room_from)) >= RING; ask_whether_wanted(q->dev))
+        wf_eventcount_wait_until(&q->eventcount, &q->room_from, from, wf_now_ns() + ASK_NS);
     cmd *c = &q->ring[head % RING];
     c->kind = kind;
     c->n_waits = 0;

@@ -100,7 +100,7 @@ WF_INLINE void unpack_halves(const uint8_t dtype, const char *const w[VL], w_pan
     }
 }
 
-/* Q8_0 and Q4_0. */
+/* Blocks whose words are in order. */
 WF_INLINE void unpack_blocks(const uint8_t dtype, const char *const w[VL], w_panel *out)
 {
     WF_UNROLL(8)
@@ -181,7 +181,7 @@ WF_INLINE void unpack_rows(const uint8_t dtype, const bool words, const char *co
         return;
     }
     unpack_scales(dtype, w, out);
-    if (dtype == WF_Q8_0 || dtype == WF_Q4_0)
+    if (in_order(dtype))
         unpack_blocks(dtype, w, out);
     else
         unpack_bytes(dtype, w, out);

@@ -39,6 +39,12 @@ WF_INLINE bool has_less(const uint8_t dtype)
     return has_mins(dtype) || offset_of(dtype);
 }
 
+/* Words of a block have k in order, for they come of bytes that are widened, not of the halves of words. */
+WF_INLINE bool in_order(const uint8_t dtype)
+{
+    return dtype == WF_Q8_0 || dtype == WF_Q4_0 || dtype == WF_Q4_1;
+}
+
 /* The largest size of X as fixed point. With scales of 16 the panels' kernel multiplies the weights by them, which
  * takes bits. */
 WF_INLINE float most_of(const uint8_t dtype)
@@ -60,23 +66,18 @@ static inline float panel_size(const float *x)
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(most, _mm_shuffle_epi32(most, 1))));
 }
 
-/* Rounds a panel of a row of X; pads with zeros. The scale carries NaN and infinity. */
-static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p,
-                               uint32_t n, x_panel *out)
+/* Rounds a panel. The scale carries NaN and infinity. */
+static inline void round_floats(const uint8_t dtype, const float x[PANEL], x_panel *out)
 {
-    const wf_dtype_info *in = &wf_dtypes[view->dtype];
-    float x[PANEL] = {0};
-    (void)words; /* panels_bytes.h has the other way */
     int16_t natural[PANEL];
-    in->decode((char *)wf_cpu_row(view, m) + (size_t)p * PANEL * in->block_bytes, x, n);
     const float most = panel_size(x), unit = most > 0 ? most_of(dtype) / most : 0;
     for (uint32_t i = 0; i < PANEL; i += 16) {
         __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(unit)));
         __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(unit)));
         _mm256_storeu_si256((void *)(natural + i), _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8));
     }
-    const bool in_order = dtype == WF_Q8_0 || dtype == WF_Q4_0;
-    for (uint32_t k = 0; k < PANEL; k++) out->x[in_order ? k : k / 32 * 32 + k % 32 / 2 + k % 2 * 16] = natural[k];
+    for (uint32_t k = 0; k < PANEL; k++)
+        out->x[in_order(dtype) ? k : k / 32 * 32 + k % 32 / 2 + k % 2 * 16] = natural[k];
     const uint32_t size = in_halves(dtype) ? 16 : 32;
     for (uint32_t g = 0; g < PANEL / size; g++) {
         int32_t sum = 0;
@@ -84,6 +85,24 @@ static inline void round_panel(const wf_view *view, const uint8_t dtype, const b
         out->minus_sum[g] = (float)(-sum * (has_mins(dtype) ? 1 : offset_of(dtype)));
     }
     out->scale = most / most_of(dtype);
+}
+
+/* Rounds n elements of a row of X from k on, after as many zeros as `first` says and before zeros. */
+static inline void round_part(const wf_view *view, const uint8_t dtype, uint32_t m, uint32_t k, uint32_t first,
+                              uint32_t n, x_panel *out)
+{
+    const wf_dtype_info *in = &wf_dtypes[view->dtype];
+    float x[PANEL] = {0};
+    in->decode((char *)wf_cpu_row(view, m) + (size_t)k * in->block_bytes, x + first, n);
+    round_floats(dtype, x, out);
+}
+
+/* Rounds a panel of n elements of a row of X. words: panels_bytes.h has the other way. */
+static inline void round_panel(const wf_view *view, const uint8_t dtype, const bool words, uint32_t m, uint32_t p,
+                               uint32_t n, x_panel *out)
+{
+    (void)words;
+    round_part(view, dtype, m, p * PANEL, 0, n, out);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -151,10 +170,12 @@ WF_INLINE scales scales_of(const uint8_t dtype, const char *p)
     return dtype == WF_IQ4_XS ? (scales){.of = {iq4_xs_scales(p)}} : block_scales(dtype, p);
 }
 
-/* The scale of block b in all lanes; of its halves, in those of words' lower and upper ones. */
+/* The scale of block b in all lanes; of its halves, in those of words' lower and upper ones. From memory costs fewer
+ * instructions, but waits for the scales, which those of Q4_K take long to make. */
 WF_INLINE __m256 scale_at(const uint8_t dtype, const scales *s, const uint32_t b)
 {
-    if (!in_halves(dtype)) return _mm256_permutevar8x32_ps(s->of[0], _mm256_set1_epi32((int)b));
+    if (has_k_scales(dtype)) return _mm256_permutevar8x32_ps(s->of[0], _mm256_set1_epi32((int)b));
+    if (!in_halves(dtype)) return _mm256_broadcast_ss((const float *)&s->of[0] + b);
     const int at = 2 * (int)(b % 4);
     return _mm256_permutevar8x32_ps(s->of[b / 4], _mm256_setr_epi32(at, at, at, at, at + 1, at + 1, at + 1, at + 1));
 }
@@ -186,8 +207,8 @@ WF_INLINE words words_of(const uint8_t dtype, const char *p, const uint32_t b)
     if (dtype == WF_Q8_0)
         return (words){_mm256_cvtepi8_epi16(load16(p + 34 * b + 2)), _mm256_cvtepi8_epi16(load16(p + 34 * b + 18))};
     if (dtype == WF_Q4_K) return split_nibbles(q_load(p + 16 + 32 * (b / 2)), b % 2);
-    if (dtype != WF_Q4_0) return split_block(dtype, block_of(dtype, p, b));
-    __m256i v = _mm256_cvtepu8_epi16(load16(p + 18 * b + 2));
+    if (!in_order(dtype)) return split_block(dtype, block_of(dtype, p, b));
+    __m256i v = _mm256_cvtepu8_epi16(load16(nibbles_at(dtype, p, b)));
     return (words){_mm256_and_si256(v, _mm256_set1_epi16(15)), _mm256_srli_epi16(v, 4)};
 }
 
