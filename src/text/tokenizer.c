@@ -376,7 +376,9 @@ size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *b
     if (id < 0 || (uint32_t)id >= t->n_tokens) return 0;
     const wf_vocab_token *tok = &t->tokens[id];
     if (tok->type == WF_TOKEN_UNUSED) return 0; /* what fills up a vocabulary, "[PAD262]" */
-    if (is_special(tok)) {
+    /* The decoder of a tokenizer.json writes spaces in added tokens too, such as Gemma's runs of them. */
+    bool spaced = tok->type == WF_TOKEN_USER && t->json && !t->json->byte_level;
+    if (is_special(tok) && !spaced) {
         if (flags & WEFT_TEXT_HIDE_SPECIAL && tok->type != WF_TOKEN_USER) return 0;
         if (cap) memcpy(buf, tok->text, WF_MIN(tok->len, cap));
         return tok->len;
