@@ -198,7 +198,8 @@ weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
     for (size_t i = 0; i < WF_LEN(kinds); i++)
         if (src->model && !strcmp(kinds[i]->model, src->model)) return wf_tokenizer_of_kind(kinds[i], src, out);
     return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and 'gpt2' (byte-level BPE)",
+                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece), 'gpt2' (byte-level BPE) and "
+                   "'gemma4' (BPE with SentencePiece's spaces)",
                    src->model ? src->model : "");
 }
 
