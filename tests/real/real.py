@@ -154,6 +154,7 @@ def main():
     on_cpu = device == 'cpu'
     if on_cpu:
         test.ids(ctypes.CDLL(lib))
+    serve.PATIENCE = 900  # a processor may have to compile the kernels first
     server = test.server()
     test.greedy(server, test.want['greedy'] if on_cpu else test.want['greedy'][:4])
     test.chat(server)
